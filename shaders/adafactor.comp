@@ -1,15 +1,18 @@
 //! variants PART=rows,columns,vector,parts,means,size,apply
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// One storage: `batch` matrices [rows, columns] with moments row [batch, rows] and column [batch, columns]; or a vector with moments
-// `row`. With b = update^beta2_decay, g = grad * scale, in this order:
+// One storage: `batch` matrices [rows, columns] with moments row [batch, rows] and column [batch,
+// columns]; or a vector with moments `row`. With b = update^beta2_decay, g = grad * scale, in this
+// order:
 //   rows     row = (1 - b) row + b mean of g^2 along the row: one subgroup per row
-//   columns  the same along the columns, over a run of rows: one invocation per column; the first run also keeps the old part
+//   columns  the same along the columns, over a run of rows: one invocation per column; the first
+//       run also keeps the old part
 //   vector   of a vector, one invocation per element
 //   parts    sums of w^2: subgroup k takes elements k, k + parts, ... in rounds of its lanes
 //   means    of the row moments of each matrix: one subgroup per matrix
 //   size     sums of u^2, as parts; u = g / sqrt(max(v, eps^2)), v = row column / max(mean, eps)
-//   apply    w = w (1 - rate weight_decay) - max(eps2, rms(w)) min(rate, 1 / sqrt(update)) u / max(1, rms(u) / d)
+//   apply    w = w (1 - rate weight_decay) - max(eps2, rms(w)) min(rate, 1 / sqrt(update)) u /
+//       max(1, rms(u) / d)
 // Nothing happens after an error.
 #include "common.glsl"
 #include "math.glsl"

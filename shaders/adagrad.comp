@@ -3,7 +3,8 @@
 #extension GL_GOOGLE_include_directive : require
 //   g = grad * scale + weight_decay * w,  s = s + g^2
 //   w = w - learning_rate / (1 + (update - 1) * rate_decay) * g / (sqrt(s) + eps)
-// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an error.
+// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an
+// error.
 #include "common.glsl"
 #include "step_adagrad.glsl"
 

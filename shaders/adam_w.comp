@@ -4,7 +4,8 @@
 //   g = grad * scale,  w = w * (1 - learning_rate * weight_decay)
 //   m = beta1 * m + (1 - beta1) * g,  v = beta2 * v + (1 - beta2) * g^2
 //   w = w - learning_rate * (m / bias_correction1) / (sqrt(v / bias_correction2) + eps)
-// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an error.
+// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an
+// error.
 #include "common.glsl"
 #include "step_adam_w.glsl"
 

@@ -1,10 +1,14 @@
 //! variants PART=queries,keys OWN=lane,part
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Gradient of attention from the saved log of the sums, without atomics (FlashAttention-2, Dao, 2023):
-//   queries  the rows of a subgroup are queries:  delta = sum d_o * o, d_q = sum over keys of ds * k
-//   keys     they are keys:                       d_v = sum over queries of p * d_o, d_k = sum of ds * q
-// with p = exp(score - lse), ds = p * (d_o v - delta) * scale * slope of the cap. `keys` reads the delta of `queries`.
+// Gradient of attention from the saved log of the sums, without atomics (FlashAttention-2, Dao,
+// 2023):
+//   queries  the rows of a subgroup are queries:  delta = sum d_o * o, d_q = sum over keys of ds *
+//       k
+//   keys     they are keys:                       d_v = sum over queries of p * d_o, d_k = sum of
+//       ds * q
+// with p = exp(score - lse), ds = p * (d_o v - delta) * scale * slope of the cap. `keys` reads the
+// delta of `queries`.
 #include "attention.glsl"
 
 #if defined(PART_queries)

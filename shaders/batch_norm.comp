@@ -2,9 +2,11 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // One subgroup per channel of [batch, channels, plane].
-//   forward   y = (x - mean) * inverse * scale + bias with the statistics of the channel, which move the running ones, or, not
+//   forward   y = (x - mean) * inverse * scale + bias with the statistics of the channel, which
+//       move the running ones, or, not
 //             training, with these
-//   backward  with h = (x - mean) * inverse: dx = scale * inverse * (dy - mean(dy) - h * mean(dy * h)), without the means when not
+//   backward  with h = (x - mean) * inverse: dx = scale * inverse * (dy - mean(dy) - h * mean(dy *
+//       h)), without the means when not
 //             training; dscale = sum of dy * h, dbias = sum of dy
 #include "common.glsl"
 #include "index.glsl"

@@ -1,9 +1,9 @@
 //! variants FROM=1,2,4,8 TO=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = x[i] in another dtype; what the conversions mean stands in runtime/ops/cast.cpp. The variants are the bytes of an
-// element; the dtypes themselves, with the numbers of the enum DType, are constants. Integers pass through 64 bits as
-// (low, high), for devices without such a type.
+// y[i] = x[i] in another dtype; what the conversions mean stands in runtime/ops/cast.cpp. The
+// variants are the bytes of an element; the dtypes themselves, with the numbers of the enum DType,
+// are constants. Integers pass through 64 bits as (low, high), for devices without such a type.
 #if defined(FROM_1) || defined(TO_1)
 #extension GL_EXT_shader_8bit_storage : require
 #endif

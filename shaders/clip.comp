@@ -2,8 +2,10 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // norm = gradient_scale * sqrt(sum of g^2), scale = gradient_scale * min(1, max_norm / norm).
-//   squares  subgroup i adds the squares of chunks i, i + partials, ...; the order does not depend on the device
-//   scale    one subgroup adds the partial sums, writes the scale and the step words, and looks at the loss
+//   squares  subgroup i adds the squares of chunks i, i + partials, ...; the order does not depend
+//       on the device
+//   scale    one subgroup adds the partial sums, writes the scale and the step words, and looks at
+//       the loss
 #include "common.glsl"
 #include "step_clip_by_global_norm.glsl"
 

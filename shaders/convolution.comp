@@ -2,9 +2,12 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // With i = o * stride + k * dilation - pad, in groups of channels:
-//   forward  y[n, m, o] = bias[m] + sum over c, k of x[n, c, i] * w[m, c, k]: one invocation per output
-//   back     x[n, c, i] = bias[c] + sum over m, o, k of y[n, m, o] * w[m, c, k]: one invocation per element of x
-//   weights  w[m, c, k] = sum over n, o of y[n, m, o] * x[n, c, i]: one subgroup per weight, whose lanes are outputs of a row
+//   forward  y[n, m, o] = bias[m] + sum over c, k of x[n, c, i] * w[m, c, k]: one invocation per
+//       output
+//   back     x[n, c, i] = bias[c] + sum over m, o, k of y[n, m, o] * w[m, c, k]: one invocation per
+//       element of x
+//   weights  w[m, c, k] = sum over n, o of y[n, m, o] * x[n, c, i]: one subgroup per weight, whose
+//       lanes are outputs of a row
 #include "common.glsl"
 #include "windows.glsl"
 

@@ -1,8 +1,9 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 LINE=lane,subgroup
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Running sums along lines of `size` elements, `step` apart. A lane has a line; or a subgroup has one, and adds in rounds: within a
-// round by doubling distances (Hillis and Steele, "Data Parallel Algorithms", 1986), from round to round by the total so far.
+// Running sums along lines of `size` elements, `step` apart. A lane has a line; or a subgroup has
+// one, and adds in rounds: within a round by doubling distances (Hillis and Steele, "Data Parallel
+// Algorithms", 1986), from round to round by the total so far.
 #include "common.glsl"
 #include "number.glsl"
 

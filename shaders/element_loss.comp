@@ -3,7 +3,8 @@
 #extension GL_GOOGLE_include_directive : require
 // Losses of elements against a target.
 //   each   y[i] = loss(x[i], target[i])
-//   parts  subgroup k adds the losses of elements k, k + parts, ... in rounds of its lanes; a part also counts its elements
+//   parts  subgroup k adds the losses of elements k, k + parts, ... in rounds of its lanes; a part
+//       also counts its elements
 //   grad   dx[i] = slope(x[i], target[i]) * dloss
 #include "common.glsl"
 #include "formulas.glsl"

@@ -3,7 +3,8 @@
 #extension GL_GOOGLE_include_directive : require
 // dtable[r] = sum of dy[i] over the i with ids[i] == r, in the order of i, without atomics.
 //   rows  one subgroup per row of the table looks through all ids (few rows)
-//   ids   one subgroup per id: the first one of its value adds up all of them; the table was filled with zeros
+//   ids   one subgroup per id: the first one of its value adds up all of them; the table was filled
+//       with zeros
 #include "common.glsl"
 #extension GL_KHR_shader_subgroup_ballot : require
 

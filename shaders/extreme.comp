@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 OUT=value,index
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The largest or the smallest element of each group, or where it is: a subgroup per group, whose lanes pass on where their best
-// elements are. NaN comes before every number.
+// The largest or the smallest element of each group, or where it is: a subgroup per group, whose
+// lanes pass on where their best elements are. NaN comes before every number.
 #include "common.glsl"
 #include "index.glsl"
 #include "groups.glsl"

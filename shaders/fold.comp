@@ -1,7 +1,8 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[o] = product (sum) of the elements of a group: a subgroup per group, then a fixed tree over its lanes.
+// y[o] = product (sum) of the elements of a group: a subgroup per group, then a fixed tree over its
+// lanes.
 #include "common.glsl"
 #include "index.glsl"
 #include "groups.glsl"

@@ -1,8 +1,9 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride] for every i of the dims; an index below zero counts from the
-// end of the axis. One outside of it reads as zero and sets the error word.
+// y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride] for every i of the dims; an
+// index below zero counts from the end of the axis. One outside of it reads as zero and sets the
+// error word.
 #include "common.glsl"
 #include "cells.glsl"
 #include "index.glsl"

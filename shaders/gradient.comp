@@ -1,7 +1,8 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// What the gradient storages take between steps; whether a micro-batch adds to the one before stands in the step buffer.
+// What the gradient storages take between steps; whether a micro-batch adds to the one before
+// stands in the step buffer.
 #include "common.glsl"
 #include "step.glsl"
 

@@ -1,7 +1,8 @@
 //! variants PART=forward,backward,channels T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// With h = (x - mean) * s, s = 1 / sqrt(variance + eps), g = dy * scale, over the channels of a group of one sample:
+// With h = (x - mean) * s, s = 1 / sqrt(variance + eps), g = dy * scale, over the channels of a
+// group of one sample:
 //   forward   y = h * scale + bias: one subgroup per group
 //   backward  dx = s * (g - mean(g) - h * mean(g * h)): one subgroup per group; keeps (mean, s)
 //   channels  dscale = sum of dy * h, dbias = sum of dy over the samples: one subgroup per channel

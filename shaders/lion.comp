@@ -4,7 +4,8 @@
 //   g = grad * scale
 //   w = w * (1 - learning_rate * weight_decay) - learning_rate * sign(beta1 * m + (1 - beta1) * g)
 //   m = beta2 * m + (1 - beta2) * g
-// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an error.
+// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an
+// error.
 #include "common.glsl"
 #include "step_lion.glsl"
 

@@ -1,10 +1,11 @@
 //! variants LAYOUT=nt,nn,tn,any,codes
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Matrix product for devices whose lanes are vector elements of a CPU. A workgroup is one subgroup and has no
-// barrier; it keeps a tile of TM rows x S * TC columns in registers and passes A between lanes by shuffles with
-// constant indices. Rows and columns past the edge are clamped while loading and skipped while storing.
-// Pairs of neighbours are loaded as 64 bits: K is even for nt, K and N for nn, M and N for tn. `any` and `codes` have no such need.
+// Matrix product for devices whose lanes are vector elements of a CPU. A workgroup is one subgroup
+// and has no barrier; it keeps a tile of TM rows x S * TC columns in registers and passes A between
+// lanes by shuffles with constant indices. Rows and columns past the edge are clamped while loading
+// and skipped while storing. Pairs of neighbours are loaded as 64 bits: K is even for nt, K and N
+// for nn, M and N for tn. `any` and `codes` have no such need.
 #include "common.glsl"
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 

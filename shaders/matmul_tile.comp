@@ -1,9 +1,10 @@
 //! variants B=plain,codes
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Matrix product for GPUs: a workgroup of 256 invocations makes a tile of 64 x 64, each invocation 4 x 4 of it, with
-// tiles of A and B of depth 16 in shared memory. The next tiles are loaded into registers before the current ones are
-// multiplied, so that a load has the whole multiplication to arrive.
+// Matrix product for GPUs: a workgroup of 256 invocations makes a tile of 64 x 64, each invocation
+// 4 x 4 of it, with tiles of A and B of depth 16 in shared memory. The next tiles are loaded into
+// registers before the current ones are multiplied, so that a load has the whole multiplication to
+// arrive.
 #include "common.glsl"
 #if defined(B_codes)
 #define CODES

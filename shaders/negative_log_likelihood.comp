@@ -1,11 +1,12 @@
 //! variants PART=rows,weights,grad T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The loss of a counted row is -weight[label] x[label]. A label equal to ignore_index is not counted; another one outside [0, classes)
-// sets the error word.
+// The loss of a counted row is -weight[label] x[label]. A label equal to ignore_index is not
+// counted; another one outside [0, classes) sets the error word.
 //   rows     one invocation per row: its loss and weight, or with reduction none its loss alone
 //   weights  one subgroup adds the weights of the counted rows in a fixed order
-//   grad     one invocation per element: dx = -weight[label] onehot(label) * dloss / weight of all rows
+//   grad     one invocation per element: dx = -weight[label] onehot(label) * dloss / weight of all
+//       rows
 #include "common.glsl"
 #include "step.glsl"
 #include "bad_index.glsl"

@@ -1,7 +1,8 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = the element of x that the padded axes take, or a number where there is none. Bits, not numbers.
+// y[i] = the element of x that the padded axes take, or a number where there is none. Bits, not
+// numbers.
 #include "common.glsl"
 #include "cells.glsl"
 #include "index.glsl"
@@ -15,8 +16,8 @@ const uint REFLECT = 2;
 layout(push_constant, scalar) uniform Push {
   Cells x;
   Cells y;
-  // The padded dims, then of each axis: where the part begins, its size, the stride in x, and how far a part that is repeated has
-  // come at the begin (see index.glsl).
+  // The padded dims, then of each axis: where the part begins, its size, the stride in x, and how
+  // far a part that is repeated has come at the begin (see index.glsl).
   Words dims;
   uint n;
   uint per_group;

@@ -14,14 +14,15 @@ const uint WRAP = 3;
 layout(push_constant, scalar) uniform Push {
   Elements dy;
   Elements dx;
-  // The dims of x, then of each axis: where the part begins in x, its size, where it begins in y, the size of that, and the stride
-  // in y (see index.glsl).
+  // The dims of x, then of each axis: where the part begins in x, its size, where it begins in y,
+  // the size of that, and the stride in y (see index.glsl).
   Words dims;
   uint n;
   uint per_group;
 } p;
 
-// The elements that are taken from one of an axis: `count` from `first` on, `step` apart, of which the last may be another one.
+// The elements that are taken from one of an axis: `count` from `first` on, `step` apart, of which
+// the last may be another one.
 struct Takers {
   int count;
   int first;

@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// dx[i] = dy * product of the other elements of its group: an invocation per group gives each element the product of those before
-// it, then of those behind it.
+// dx[i] = dy * product of the other elements of its group: an invocation per group gives each
+// element the product of those before it, then of those behind it.
 #include "common.glsl"
 #include "index.glsl"
 #include "groups.glsl"

@@ -1,8 +1,8 @@
 //! variants CELL=lstm,gru,gru_gates,gru_new T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// One step of a recurrent layer: the products of the state with the weight, and the cell. A subgroup has one unit of ROWS rows of
-// the batch; its lanes take every S-th term.
+// One step of a recurrent layer: the products of the state with the weight, and the cell. A
+// subgroup has one unit of ROWS rows of the batch; its lanes take every S-th term.
 //   lstm       i, f, g, o, then c = f * c + i * g, h = o * tanh(c)
 //   gru        r, z and n = tanh(x + r * (h w_n + bias)), then h = (1 - z) * n + z * h
 //   gru_gates  r and z, and r * h as the state of gru_new

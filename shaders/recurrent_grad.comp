@@ -1,8 +1,9 @@
 //! variants CELL=lstm,gru,gru_reset T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The gradient of one step of a recurrent layer. An invocation has one unit of ROWS rows of the batch: the gradient of its h from what
-// the step behind sent through w, then the cell. Behind the first step, `ends` asks for the gradient of the state alone.
+// The gradient of one step of a recurrent layer. An invocation has one unit of ROWS rows of the
+// batch: the gradient of its h from what the step behind sent through w, then the cell. Behind the
+// first step, `ends` asks for the gradient of the state alone.
 //   lstm       all of a step
 //   gru        all of a step with reset_after, else dz and dn
 //   gru_reset  dr without reset_after, from the d_new that gru left

@@ -1,8 +1,8 @@
 //! variants AXIS=rows,columns T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[o] = factor * sum over the reduced indices of x. Outputs are decomposed over the kept dims, the reduced index over
-// the reduced dims; both lists are merged by the host.
+// y[o] = factor * sum over the reduced indices of x. Outputs are decomposed over the kept dims, the
+// reduced index over the reduced dims; both lists are merged by the host.
 //   rows     the last dim is reduced: one subgroup per output, its lanes take every S-th term
 //   columns  otherwise: one invocation per output, so that lanes read neighbours
 #include "common.glsl"

@@ -2,9 +2,12 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //   g = grad * scale + weight_decay * w,  v = alpha * v + (1 - alpha) * g^2
-//   centered:       m = alpha * m + (1 - alpha) * g,  root = sqrt(max(v - m^2, 0)) + eps;  else root = sqrt(v) + eps
-//   with momentum:  b = momentum * b + g / root,  w = w - learning_rate * b;               else w = w - learning_rate * g / root
-// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an error.
+//   centered:       m = alpha * m + (1 - alpha) * g,  root = sqrt(max(v - m^2, 0)) + eps;  else
+//       root = sqrt(v) + eps
+//   with momentum:  b = momentum * b + g / root,  w = w - learning_rate * b;               else w =
+//       w - learning_rate * g / root
+// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an
+// error.
 #include "common.glsl"
 #include "step_rms_prop.glsl"
 

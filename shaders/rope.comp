@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Rotates pairs of elements of each head by position * frequency. The angle is kept as a fraction of a
-// turn in 64-bit fixed point, so it is as exact at a large position as at a small one.
+// Rotates pairs of elements of each head by position * frequency. The angle is kept as a fraction
+// of a turn in 64-bit fixed point, so it is as exact at a large position as at a small one.
 #include "common.glsl"
 #include "math.glsl"
 

@@ -1,7 +1,8 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[.., indices[.., i, ..], ..] = f(itself, updates[.., i, ..]) in the order of i. Data of f16 and bf16 are f32 here.
+// y[.., indices[.., i, ..], ..] = f(itself, updates[.., i, ..]) in the order of i. Data of f16 and
+// bf16 are f32 here.
 #include "common.glsl"
 #include "index.glsl"
 #include "number.glsl"

@@ -4,7 +4,8 @@
 //   g = grad * scale + weight_decay * w
 //   with momentum:  b = first_update ? g : momentum * b + g,  g = nesterov ? g + momentum * b : b
 //   w = w - learning_rate * g
-// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an error.
+// One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an
+// error.
 #include "common.glsl"
 #include "step_sgd.glsl"
 

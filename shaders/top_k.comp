@@ -1,8 +1,10 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 HOW=places,passes
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The first elements of lines in their order; of equal ones that with the smaller index comes first, and NaN is the largest number.
-//   places  an invocation per element counts how many of its line come before it: that is its place in the result
+// The first elements of lines in their order; of equal ones that with the smaller index comes
+// first, and NaN is the largest number.
+//   places  an invocation per element counts how many of its line come before it: that is its place
+//       in the result
 //   passes  a subgroup per line finds the first of those that come after the one found last
 #include "common.glsl"
 #include "number.glsl"
@@ -56,7 +58,8 @@ void main() {
 #else
 const uint kNone = 0xffffffffu;
 
-// The first of what this lane and the one at a distance have found; distances past the subgroup do nothing.
+// The first of what this lane and the one at a distance have found; distances past the subgroup do
+// nothing.
 void join(inout Order best, inout uint index, uint distance) {
   if (distance >= gl_SubgroupSize) {
     return;

@@ -1,8 +1,8 @@
 //! variants BYTES=1,4,8 OUT=same,truth
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = f(a, b) of integers or truth values, with numpy broadcasting as in broadcast.comp. Elements of 64 bits need a device that
-// computes with them.
+// y[i] = f(a, b) of integers or truth values, with numpy broadcasting as in broadcast.comp.
+// Elements of 64 bits need a device that computes with them.
 #if defined(BYTES_1) || defined(OUT_truth)
 #extension GL_EXT_shader_8bit_storage : require
 #endif

@@ -1,8 +1,10 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Rows as those of write_rows.comp, into codes of 8 bits (Encoding::takes_rows): one subgroup per block of a row of the last axis,
-//   scale = max |x| / 127, code = x / scale to nearest even; a block with a number that is not finite is zeros.
+// Rows as those of write_rows.comp, into codes of 8 bits (Encoding::takes_rows): one subgroup per
+// block of a row of the last axis,
+//   scale = max |x| / 127, code = x / scale to nearest even; a block with a number that is not
+//       finite is zeros.
 #define BYTES_1
 #include "common.glsl"
 #include "cells.glsl"

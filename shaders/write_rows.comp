@@ -1,8 +1,8 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[.., position + r, ..] = rows[.., r, ..] for r below the count. Bits, not numbers. Rows that end behind
-// the state set the error word, and none is written.
+// y[.., position + r, ..] = rows[.., r, ..] for r below the count. Bits, not numbers. Rows that end
+// behind the state set the error word, and none is written.
 #include "common.glsl"
 #include "cells.glsl"
 #include "step_write_rows.glsl"

@@ -1,4 +1,5 @@
-// What a test needs and a machine may lack. A test says so and is skipped; where BOWLINE_STRICT is 1 it fails.
+// What a test needs and a machine may lack. A test says so and is skipped; where BOWLINE_STRICT is
+// 1 it fails.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@ inline bool strict() {
   return value != nullptr && std::strcmp(value, "1") == 0;
 }
 
-// Backends that need no hardware, so that each machine can be told to have them; by tests/CMakeLists.txt.
+// Backends that need no hardware, so that each machine can be told to have them; by
+// tests/CMakeLists.txt.
 inline bool is_expected(const DeviceInfo& d) {
   std::istringstream names(BOWLINE_TESTED_BACKENDS);
   const std::string backend = d.name.substr(0, d.name.find(':'));

@@ -7,7 +7,8 @@
 
 #include "bowline.h"
 
-// What stands behind the program's name: "FILE [layers=2] [dtype=bf16]". There are no other options.
+// What stands behind the program's name: "FILE [layers=2] [dtype=bf16]". There are no other
+// options.
 extern const char* const kArguments;
 
 using Options = std::map<std::string, std::string>;

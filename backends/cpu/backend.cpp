@@ -209,9 +209,11 @@ class CpuDevice : public device::Device {
   }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind kind) override {
-    // Large blocks are mapped by themselves: pages that are never touched cost nothing, and a freed block is gone.
+    // Large blocks are mapped by themselves: pages that are never touched cost nothing, and a freed
+    // block is gone.
     constexpr uint64_t kMapFrom = uint64_t{1} << 20;
-    // All of a large arena is touched in every step: with pages of 2 MiB fewer of their addresses have to be looked up.
+    // All of a large arena is touched in every step: with pages of 2 MiB fewer of their addresses
+    // have to be looked up.
     constexpr uint64_t kHugeFrom = uint64_t{8} << 20;
     auto allocation = std::make_unique<Allocation>();
     uint64_t rounded = 0;

@@ -1,5 +1,6 @@
-// What a CPU kernel gets and what it must say about itself. The table kKernels is generated from the files of kernels/: a file
-// bears the stem of its op or claims several in its head ("//! ops Add Sub Mul", "//! ops(f16, bf16) MatMul").
+// What a CPU kernel gets and what it must say about itself. The table kKernels is generated from
+// the files of kernels/: a file bears the stem of its op or claims several in its head ("//! ops
+// Add Sub Mul", "//! ops(f16, bf16) MatMul").
 #pragma once
 
 #include "compute/codes.h"
@@ -50,7 +51,8 @@ struct Launch {
     return record.attributes.as<Table>();
   }
   bool has_input(size_t i) const { return i < in.size(); }
-  // How many elements of an axis of input i are there: its size, or what the step buffer says (Operand::counted_axis).
+  // How many elements of an axis of input i are there: its size, or what the step buffer says
+  // (Operand::counted_axis).
   int64_t extent(size_t i, int axis) const {
     const device::Operand& o = record.inputs[i];
     return o.counted_axis == axis ? int64_t{*reinterpret_cast<const uint32_t*>(
@@ -63,8 +65,8 @@ struct Launch {
     return {in[i].data, in[i].scales, in[i].zeros, *record.inputs[i].encoding.layout(*in[i].shape)};
   }
   bool is_gradient(size_t i) const { return (record.accumulate >> i & 1) != 0; }
-  // Notes an index outside its range: the first node that does is named, not those that read its indices again, as gradients do.
-  // The access itself has been made harmless.
+  // Notes an index outside its range: the first node that does is named, not those that read its
+  // indices again, as gradients do. The access itself has been made harmless.
   void bad_index(int32_t value) const {
     if (head.error == 0) {
       head.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
@@ -83,7 +85,8 @@ struct Kernel {
   void (*run)(const Launch& launch) = nullptr;
   // (optional) bytes of scratch; default none.
   uint64_t (*workspace)(const device::NodeQuery& node, const Threads& threads) = nullptr;
-  // (optional) a table that depends on the record alone, made once when it is recorded; default none.
+  // (optional) a table that depends on the record alone, made once when it is recorded; default
+  // none.
   uint64_t (*constant_bytes)(const device::Record& record) = nullptr;
   void (*make_constant)(const device::Record& record, Threads& threads,
                         std::byte* constant) = nullptr;

@@ -58,7 +58,8 @@ class Walk {
   std::array<int64_t, kMaxRank> strides_{};
 };
 
-// f(output, walk) for each result of a reduction; walk(g) calls g with the place of each element under it, in storage order.
+// f(output, walk) for each result of a reduction; walk(g) calls g with the place of each element
+// under it, in storage order.
 template <class F>
 void for_reductions(Threads& threads, const Shape& x, const Axes& reduced, F&& f) {
   const Walk kept(x, reduced, false);

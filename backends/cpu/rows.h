@@ -8,8 +8,9 @@
 
 namespace bowline::detail::cpu {
 
-// f(row, at) for every row of `out`, which has out.back() elements (one if it has no axis): at[k] is where the row begins in operand
-// k, counted in its elements. Rows are spread over the threads, some `grain` elements per task.
+// f(row, at) for every row of `out`, which has out.back() elements (one if it has no axis): at[k]
+// is where the row begins in operand k, counted in its elements. Rows are spread over the threads,
+// some `grain` elements per task.
 template <size_t N, class F>
 void for_rows(Threads& threads, const Shape& out, const std::array<Strides, N>& strides,
               int64_t grain, F&& f) {

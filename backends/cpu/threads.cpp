@@ -15,8 +15,8 @@ namespace {
 // plan.
 constexpr int kSpins = 2000;
 
-// Many small tasks are claimed in runs, so that claims cost less than work; as many runs as let the threads end together. Which
-// thread has which task decides nothing that can be seen.
+// Many small tasks are claimed in runs, so that claims cost less than work; as many runs as let the
+// threads end together. Which thread has which task decides nothing that can be seen.
 constexpr int32_t kRunsPerThread = 16;
 int32_t tasks_of_run(int32_t tasks, size_t threads) {
   return std::max(1, tasks / (kRunsPerThread * static_cast<int32_t>(threads)));
@@ -112,7 +112,8 @@ void Threads::work(size_t thread) {
     if (worked) {
       continue;
     }
-    // Announce first, then look again: either the caller sees the sleeper or the sleeper sees the new epoch.
+    // Announce first, then look again: either the caller sees the sleeper or the sleeper sees the
+    // new epoch.
     sleepers_.fetch_add(1);
     if (unclaimed_.load() <= 0) {
       epoch_.wait(epoch);

@@ -1,7 +1,8 @@
 // Work sharing for the CPU kernels: a small pool of threads that spin briefly between two jobs.
 //
-// Rule for kernels: tasks partition the outputs, and sums over partitions use a number of blocks and an order that do
-// not depend on the number of threads, so results have the same bits for 1 and for n threads.
+// Rule for kernels: tasks partition the outputs, and sums over partitions use a number of blocks
+// and an order that do not depend on the number of threads, so results have the same bits for 1 and
+// for n threads.
 #pragma once
 
 #include <pthread.h>
@@ -19,7 +20,8 @@ namespace bowline::detail::cpu {
 // Owner     the pool owns its threads and joins them when it is destroyed.
 class Threads {
  public:
-  // `count` includes the caller; 0 counts as 1. Where the system refuses a thread, the pool is smaller.
+  // `count` includes the caller; 0 counts as 1. Where the system refuses a thread, the pool is
+  // smaller.
   explicit Threads(size_t count);
   ~Threads();
   Threads(const Threads&) = delete;
@@ -27,9 +29,10 @@ class Threads {
 
   size_t count() const { return workers_ + 1; }
 
-  // Calls f(task, thread) for every task in 0 .. tasks - 1 and returns when all are done; thread < count() is fixed
-  // within a task and selects the scratch. Costs 1 to 2 us while the pool spins and allocates nothing. What a task
-  // throws (an allocation that fails) leaves parallel_for on the caller's thread, after the other tasks.
+  // Calls f(task, thread) for every task in 0 .. tasks - 1 and returns when all are done; thread <
+  // count() is fixed within a task and selects the scratch. Costs 1 to 2 us while the pool spins
+  // and allocates nothing. What a task throws (an allocation that fails) leaves parallel_for on the
+  // caller's thread, after the other tasks.
   template <class F>
   void parallel_for(size_t tasks, F&& f) {
     using Function = std::remove_reference_t<F>;

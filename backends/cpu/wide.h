@@ -1,5 +1,6 @@
-// Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage dtype of the node become f32 in the
-// workspace, and its results of that dtype are rounded once, at the end. Codes stay codes.
+// Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage
+// dtype of the node become f32 in the workspace, and its results of that dtype are rounded once, at
+// the end. Codes stay codes.
 #pragma once
 
 #include <array>
@@ -72,7 +73,8 @@ uint64_t wide_workspace(const device::NodeQuery& node, const Threads& threads) {
   return wide_operand_bytes(node) + kWorkspace(node, threads);
 }
 
-// The kernels of an operator for f32, f16 and bf16: BOWLINE_CPU_WIDE_KERNELS(attention, run, workspace);
+// The kernels of an operator for f32, f16 and bf16: BOWLINE_CPU_WIDE_KERNELS(attention, run,
+// workspace);
 #define BOWLINE_CPU_WIDE_KERNELS(stem, kRun, kWorkspace)                        \
   extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16; \
   const Kernel kernel_##stem{.run = kRun, .workspace = kWorkspace};             \

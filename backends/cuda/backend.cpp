@@ -43,8 +43,8 @@ std::string no_device(cudaError_t error) {
 
 }  // namespace
 
-// Code for sm_XY runs on X.Z with Z >= Y; PTX for compute_XY on everything newer (CUDA C++ Programming Guide, "Binary and PTX
-// Compatibility").
+// Code for sm_XY runs on X.Z with Z >= Y; PTX for compute_XY on everything newer (CUDA C++
+// Programming Guide, "Binary and PTX Compatibility").
 bool runs_on(std::string_view architectures, int major, int minor) {
   while (!architectures.empty()) {
     const size_t end = std::min(architectures.find(' '), architectures.size());

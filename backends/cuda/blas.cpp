@@ -111,7 +111,8 @@ using Layout = Owned<cublasLtMatrixLayout_t, &Library::layout_destroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, &Library::preference_destroy>;
 using Handle = Owned<cublasLtHandle_t, &Library::destroy>;
 
-// What the library makes of a product. It counts in columns, so it is asked for the transpose: y^T = b'^T a'^T.
+// What the library makes of a product. It counts in columns, so it is asked for the transpose: y^T
+// = b'^T a'^T.
 struct Plan {
   Description description;
   Layout a, b, y;
@@ -170,7 +171,8 @@ bool describe(Plan& plan, const BlasProduct& p, uint32_t alignment) {
           set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{alignment}));
 }
 
-// Asks for the algorithm. Sums in parts only where a pass of its own adds them: the others meet in memory.
+// Asks for the algorithm. Sums in parts only where a pass of its own adds them: the others meet in
+// memory.
 bool choose(Plan& plan, cublasLtHandle_t handle, uint32_t alignment, uint64_t max_workspace) {
   const Library& library = Library::get();
   Preference preference;

@@ -11,8 +11,8 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// y[batch, m, n] = a' b' + bias of f32, rows after rows. a' is a [m, k], or the transpose of a [k, m]; b' likewise. The bias
-// [n] is added to every row.
+// y[batch, m, n] = a' b' + bias of f32, rows after rows. a' is a [m, k], or the transpose of a [k,
+// m]; b' likewise. The bias [n] is added to every row.
 struct BlasProduct {
   int64_t m = 0;
   int64_t n = 0;
@@ -23,13 +23,14 @@ struct BlasProduct {
   bool transpose_a = false;
   bool transpose_b = false;
   bool bias = false;
-  // y is added to: `multiply` gets two factors in device memory, of the product and of what y holds.
+  // y is added to: `multiply` gets two factors in device memory, of the product and of what y
+  // holds.
   bool adds = false;
   auto operator<=>(const BlasProduct&) const = default;
 };
 
-// The algorithm of a product is what the heuristic of the library says for its sizes, asked once. Never by timing: another
-// algorithm is another order of the sums.
+// The algorithm of a product is what the heuristic of the library says for its sizes, asked once.
+// Never by timing: another algorithm is another order of the sums.
 class Blas {
  public:
   // Null if there is no library that fits; the products are then those of kernels/matmul.cu.
@@ -40,7 +41,8 @@ class Blas {
   virtual ~Blas() = default;
   // Scratch bytes of the product.
   virtual uint64_t workspace(const BlasProduct& product) const = 0;
-  // Puts the product on the stream; `factor` and `keep` are for `adds`. False: the library has none for it, and nothing was done.
+  // Puts the product on the stream; `factor` and `keep` are for `adds`. False: the library has none
+  // for it, and nothing was done.
   virtual bool multiply(const BlasProduct& product, const float* a, const float* b,
                         const float* bias, float* y, const float* factor, const float* keep,
                         void* workspace, uint64_t workspace_bytes, cudaStream_t stream) const = 0;

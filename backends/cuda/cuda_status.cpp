@@ -2,7 +2,8 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// CUDA Runtime API, "Error handling": those after which "the process must be terminated and relaunched".
+// CUDA Runtime API, "Error handling": those after which "the process must be terminated and
+// relaunched".
 bool is_sticky(cudaError_t error) {
   switch (error) {
     case cudaErrorECCUncorrectable:

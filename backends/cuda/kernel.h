@@ -1,6 +1,7 @@
-// Kernels: how one operator becomes launches. A kernel is a free function in a table generated from the files of kernels/
-// (a file bears the stem of its operator, or claims several in its head: "//! ops Add Sub Mul"). It is called while a graph is
-// captured, once per iteration of a Repeat, and puts its launches on the stream.
+// Kernels: how one operator becomes launches. A kernel is a free function in a table generated from
+// the files of kernels/ (a file bears the stem of its operator, or claims several in its head: "//!
+// ops Add Sub Mul"). It is called while a graph is captured, once per iteration of a Repeat, and
+// puts its launches on the stream.
 #pragma once
 
 #include <vector>
@@ -28,7 +29,8 @@ struct Chunk {
 };
 constexpr uint32_t kChunk = 4096;
 
-// A list operand: its entries, and the chunks of all of them in order. Entries of 0 elements have no chunk.
+// A list operand: its entries, and the chunks of all of them in order. Entries of 0 elements have
+// no chunk.
 struct List {
   const ListEntry* entries = nullptr;  // device memory
   const Chunk* chunks = nullptr;       // device memory
@@ -104,7 +106,8 @@ class Launch {
     return *record_.inputs[i].encoding.layout(record_.inputs[i].shape);
   }
   CodeParts code_parts(size_t i) const;
-  // The head of the step buffer in device memory: written by the host before each submission, read back after it.
+  // The head of the step buffer in device memory: written by the host before each submission, read
+  // back after it.
   device::StepHead* head() const {
     return reinterpret_cast<device::StepHead*>(context_.slots[device::kStepSlot]);
   }
@@ -113,7 +116,8 @@ class Launch {
   T* step(StepWord<T> word) const {
     return reinterpret_cast<T*>(context_.slots[device::kStepSlot] + record_.step[word.index]);
   }
-  // How many elements of an axis of input i are there, in device memory; null: all of them (Operand::counted_axis).
+  // How many elements of an axis of input i are there, in device memory; null: all of them
+  // (Operand::counted_axis).
   const uint32_t* count(size_t i, int axis) const {
     const device::Operand& o = record_.inputs[i];
     return o.counted_axis == axis
@@ -130,7 +134,8 @@ class Launch {
   List out_list(size_t i) const { return context_.lists[record_.outputs[i].table]; }
   // The same on the host; `data` of the entries are device addresses.
   std::vector<ListEntry> in_entries(size_t i) const;
-  // The entry of this iteration of an operand that steps through a table. Host side: `data` is a device address.
+  // The entry of this iteration of an operand that steps through a table. Host side: `data` is a
+  // device address.
   const device::TableEntry& entry(const device::Operand& operand) const {
     return context_.program.tables[operand.table].entries[iteration_];
   }

@@ -6,8 +6,9 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// Memory of kind `io` has a twin in pinned host memory. Between submissions the twin holds the content: every graph starts with
-// copies of what it reads and ends with copies of what it wrote, so the host reads and writes without touching the device.
+// Memory of kind `io` has a twin in pinned host memory. Between submissions the twin holds the
+// content: every graph starts with copies of what it reads and ends with copies of what it wrote,
+// so the host reads and writes without touching the device.
 struct Memory {
   std::byte* device = nullptr;
   std::byte* host = nullptr;  // null: kind `device`

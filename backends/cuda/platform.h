@@ -1,6 +1,7 @@
 // CUDA, or its emulation on the host: the same sources build both backends.
 //
-// With BOWLINE_CUDA_EMULATED every name of the CUDA runtime and of its device language comes from emu/.
+// With BOWLINE_CUDA_EMULATED every name of the CUDA runtime and of its device language comes from
+// emu/.
 #pragma once
 
 #include <tuple>

@@ -9,8 +9,9 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// The graph of one segment: inputs and step words from pinned memory to the device, the kernels in the order of the
-// Program with Repeats unrolled, outputs and step words back. Replayed by one call, with no host synchronization inside.
+// The graph of one segment: inputs and step words from pinned memory to the device, the kernels in
+// the order of the Program with Repeats unrolled, outputs and step words back. Replayed by one
+// call, with no host synchronization inside.
 class CudaRecording : public device::Recording {
  public:
   // `buffers[s]` is slot s, or null.

@@ -1,6 +1,7 @@
 // The null backend: the template to copy. It keeps memory, checks every call, and computes nothing.
 //
-// A new backend: cp -r backends/null backends/foo, rename, and fill in from top to bottom. See backends/README.md.
+// A new backend: cp -r backends/null backends/foo, rename, and fill in from top to bottom. See
+// backends/README.md.
 #include "device/backend.h"
 
 #include <algorithm>

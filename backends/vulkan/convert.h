@@ -1,4 +1,5 @@
-// Elements of one dtype as another: the kernel of Cast, and part of those that compute in f32 on operands of another dtype.
+// Elements of one dtype as another: the kernel of Cast, and part of those that compute in f32 on
+// operands of another dtype.
 #pragma once
 
 #include "kernel.h"

@@ -5,7 +5,8 @@
 namespace bowline::detail::vulkan {
 namespace {
 
-// Rough rates, only for cutting submissions: too low costs a few more submissions, too high risks a watchdog.
+// Rough rates, only for cutting submissions: too low costs a few more submissions, too high risks a
+// watchdog.
 struct Rates {
   double flops_per_ns;
   double bytes_per_ns;
@@ -24,8 +25,8 @@ Rates rates_of(const PhysicalDevice& physical) {
 
 constexpr double kDispatchNs = 2000;
 
-// Shaders of a device that lacks access to small elements write the words that these lie in (word_elements.h), so a transfer that
-// begins or ends inside of a word runs alone.
+// Shaders of a device that lacks access to small elements write the words that these lie in
+// (word_elements.h), so a transfer that begins or ends inside of a word runs alone.
 bool runs_alone(const PhysicalDevice& physical, const Place& to, const Place& from,
                 uint64_t bytes) {
   const bool in_words = !physical.has_16bit_storage || !physical.has_8bit_storage;

@@ -1,4 +1,5 @@
-// Index arithmetic that kernels hand to shaders: dims with one stride per operand, merged where they can be.
+// Index arithmetic that kernels hand to shaders: dims with one stride per operand, merged where
+// they can be.
 #pragma once
 
 #include <vector>
@@ -12,7 +13,8 @@ class Loops {
  public:
   explicit Loops(int operands) : strides_(static_cast<size_t>(operands)) {}
 
-  // Adds an inner loop. A dim of 1 adds nothing; a dim that continues the one before it is merged with it.
+  // Adds an inner loop. A dim of 1 adds nothing; a dim that continues the one before it is merged
+  // with it.
   void add(int64_t dim, std::initializer_list<int64_t> strides);
   // At least one loop, so that a shader of rank 1 serves a single element.
   uint32_t rank() const { return static_cast<uint32_t>(dims_.size()); }

@@ -1,5 +1,6 @@
-// Kernels: how one operator becomes dispatches. A kernel is a free function in a table generated from the
-// files of kernels/; it appends commands to a list, which stream.cpp turns into command buffers.
+// Kernels: how one operator becomes dispatches. A kernel is a free function in a table generated
+// from the files of kernels/; it appends commands to a list, which stream.cpp turns into command
+// buffers.
 #pragma once
 
 #include <cstring>
@@ -46,7 +47,8 @@ class Push {
   }
   Push& u32(uint64_t value) { return add(static_cast<uint32_t>(value)); }
   Push& f32(double value) { return add(static_cast<float>(value)); }
-  // The address of a table that Launch::table() returned; completed once the tables have an address.
+  // The address of a table that Launch::table() returned; completed once the tables have an
+  // address.
   Push& table(uint32_t offset) {
     tables_[table_count_++] = bytes_;
     return add(static_cast<uint64_t>(offset));
@@ -146,17 +148,19 @@ class Launch {
   Place workspace_place() const { return place(record().workspace); }
   // The step buffer, for kernels that look at its head alone.
   VkDeviceAddress step() const { return slots_[device::kStepSlot]->address; }
-  // The members STEP_WORDS of the push block (generated/step_<stem>.glsl): the step buffer, and where the words of the
-  // operator lie in Step::words. The last of the addresses.
+  // The members STEP_WORDS of the push block (generated/step_<stem>.glsl): the step buffer, and
+  // where the words of the operator lie in Step::words. The last of the addresses.
   void push_step_words(Push& push) const;
-  // The word of the step buffer that says how many elements of an axis of input i are there; 0: all of them (lib/count.glsl).
+  // The word of the step buffer that says how many elements of an axis of input i are there; 0: all
+  // of them (lib/count.glsl).
   uint32_t count_word(size_t i, int axis) const {
     const device::Operand& o = record().inputs[i];
     return o.counted_axis == axis ? o.count_at / 4 : 0;
   }
   uint32_t node() const { return record().node; }
   uint32_t iteration() const { return iteration_; }
-  // The entries of a list operand; inside a Repeat the one of this iteration; without a table the one tensor.
+  // The entries of a list operand; inside a Repeat the one of this iteration; without a table the
+  // one tensor.
   std::vector<ListEntry> list(const device::Operand& operand) const;
   std::vector<ListEntry> in_list(size_t i) const { return list(record().inputs[i]); }
   std::vector<ListEntry> out_list(size_t i) const { return list(record().outputs[i]); }
@@ -171,7 +175,8 @@ class Launch {
   // One subgroup per row.
   Grid over_rows(uint64_t rows) const;
 
-  // `constants` follow constant 0, the workgroup's size. `flops` and `bytes` are for the estimate of its time.
+  // `constants` follow constant 0, the workgroup's size. `flops` and `bytes` are for the estimate
+  // of its time.
   void dispatch(uint32_t shader, std::initializer_list<uint32_t> constants, const Push& push,
                 const Grid& grid, double flops, double bytes);
   // Between dispatches of one kernel that depend on each other.

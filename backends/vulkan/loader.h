@@ -1,6 +1,7 @@
 // The Vulkan loader, opened at run time, and the functions that this backend uses.
 //
-// Nothing links against libvulkan: a machine without it lists the backend with a reason and pays nothing.
+// Nothing links against libvulkan: a machine without it lists the backend with a reason and pays
+// nothing.
 #pragma once
 
 #include <vulkan/vulkan_core.h>
@@ -82,7 +83,8 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Opens the library and makes an instance of Vulkan 1.2. Returns null, or why there is none: static text.
+  // Opens the library and makes an instance of Vulkan 1.2. Returns null, or why there is none:
+  // static text.
   const char* open();
   bool is_open() const { return instance_ != VK_NULL_HANDLE; }
 

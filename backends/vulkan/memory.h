@@ -1,13 +1,15 @@
 // Buffers in device memory, addressed by device address, and host-visible staging.
 //
-// No descriptor is ever bound, so maxStorageBufferRange (128 MiB on lavapipe) does not limit a tensor.
+// No descriptor is ever bound, so maxStorageBufferRange (128 MiB on lavapipe) does not limit a
+// tensor.
 #pragma once
 
 #include "device.h"
 
 namespace bowline::detail::vulkan {
 
-// One VkBuffer with memory of its own. The owner calls destroy(); the backend keeps few, large ones.
+// One VkBuffer with memory of its own. The owner calls destroy(); the backend keeps few, large
+// ones.
 struct Buffer {
   VkBuffer handle = VK_NULL_HANDLE;
   VkDeviceMemory memory = VK_NULL_HANDLE;

@@ -1,5 +1,6 @@
-// What launchers of operators over numbers of every dtype share: the variants of their shaders (shaders/lib/number.glsl), and the
-// groups of elements under the results of a reduction (shaders/lib/groups.glsl).
+// What launchers of operators over numbers of every dtype share: the variants of their shaders
+// (shaders/lib/number.glsl), and the groups of elements under the results of a reduction
+// (shaders/lib/groups.glsl).
 #pragma once
 
 #include "index.h"
@@ -70,7 +71,8 @@ inline Groups groups_along(const Shape& x, int axis) {
   return groups_of(x, one);
 }
 
-// Why a loop over so many elements, of which an invocation takes every `lanes`-th, cannot run here, or null.
+// Why a loop over so many elements, of which an invocation takes every `lanes`-th, cannot run here,
+// or null.
 inline const char* too_long(const NodeView& node, uint64_t terms, uint32_t lanes) {
   return node.physical.is_software() && terms / lanes > static_cast<uint64_t>(kMaxIterations)
              ? "A line has more elements than the loops of a software device run."

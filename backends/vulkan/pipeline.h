@@ -1,6 +1,7 @@
 // Compute pipelines, made when first used, one per (shader variant, specialization constants).
 //
-// All shaders share one layout: no descriptor sets, 128 bytes of push constants with the operands' addresses.
+// All shaders share one layout: no descriptor sets, 128 bytes of push constants with the operands'
+// addresses.
 #pragma once
 
 #include <map>
@@ -29,11 +30,13 @@ class Pipelines {
   Pipelines(const Pipelines&) = delete;
   Pipelines& operator=(const Pipelines&) = delete;
 
-  // Reads the cache of an earlier process from `folder` (empty: none is kept); a damaged file is ignored.
+  // Reads the cache of an earlier process from `folder` (empty: none is kept); a damaged file is
+  // ignored.
   VkResult open(const std::string& folder);
   // The pipeline; made now if it is new.
   VkResult get(const PipelineKey& key, VkPipeline* pipeline);
-  // Writes the cache if pipelines were made since: a temporary file, then a rename. Failures lose only time.
+  // Writes the cache if pipelines were made since: a temporary file, then a rename. Failures lose
+  // only time.
   void save();
 
   VkPipelineLayout layout() const { return layout_; }

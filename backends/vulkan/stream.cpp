@@ -18,7 +18,8 @@ void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelin
                           0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-// A dispatch as rows of workgroups: `x` in each row but perhaps the last, which shaders cut by their bounds.
+// A dispatch as rows of workgroups: `x` in each row but perhaps the last, which shaders cut by
+// their bounds.
 struct Rows {
   uint32_t x = 1;
   uint32_t y = 1;

@@ -40,7 +40,8 @@ class Stream : public device::Recording {
 };
 
 // Turns the records into commands: Repeats unrolled, barriers between levels.
-// Errors  unsupported: an operator has no kernel. bad_argument: a slot or table is not there. internal: a kernel is wrong.
+// Errors  unsupported: an operator has no kernel. bad_argument: a slot or table is not there.
+//         internal: a kernel is wrong.
 Status lower(const PhysicalDevice& physical, const device::Program& program,
              std::span<const Buffer* const> slots, CommandList* list);
 

@@ -1,6 +1,6 @@
-// Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage dtype of the node become f32 in the
-// workspace, and its results of that dtype are rounded once, at the end. Of an f32 node the operands are as they lie,
-// and so are codes.
+// Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage
+// dtype of the node become f32 in the workspace, and its results of that dtype are rounded once, at
+// the end. Of an f32 node the operands are as they lie, and so are codes.
 #pragma once
 
 #include <vector>

@@ -129,7 +129,8 @@ class InWords {
     return true;
   }
 
-  // The word that an element of an array lies in, and where in it. The array may begin inside of a word.
+  // The word that an element of an array lies in, and where in it. The array may begin inside of a
+  // word.
   bool access(Instruction i) {
     const uint32_t bytes = ids_[i[1]].bytes;
     const uint32_t power = bytes / 2;  // of two
@@ -156,7 +157,8 @@ class InWords {
     return add(kBitwiseAnd, {uint_, i[2], lowest, mask(element)});
   }
 
-  // Clears the part of the word, then sets it: nobody else looks at the element meanwhile, and no other part is touched.
+  // Clears the part of the word, then sets it: nobody else looks at the element meanwhile, and no
+  // other part is touched.
   bool store(Instruction i) {
     const Id& element = ids_[i[1]];
     const uint32_t part = make(kShiftLeftLogical, uint_, {mask(element), element.shift});

@@ -129,8 +129,8 @@ const Status& status_of(const Result<T>& r) {
 
 Value or_none(const Result<Value>& value) { return value.ok() ? value.value() : Value{}; }
 
-// Runs a call on a builder and its model unless an error stuck before; an error of the call sticks. A builder that found
-// no memory for its state has none.
+// Runs a call on a builder and its model unless an error stuck before; an error of the call sticks.
+// A builder that found no memory for its state has none.
 template <class State, class F>
 auto attempt(State* state, F&& call) -> std::invoke_result_t<F, State&, graph::ModelState&> {
   using R = std::invoke_result_t<F, State&, graph::ModelState&>;

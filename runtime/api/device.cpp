@@ -5,7 +5,8 @@
 
 namespace bowline {
 
-// Here and not in the header: a program with RTTI and UBSan would look for types in the library's control block.
+// Here and not in the header: a program with RTTI and UBSan would look for types in the library's
+// control block.
 Device::Device(std::shared_ptr<device::OpenDevice> open) : open_(std::move(open)) {}
 Device::~Device() = default;
 Device::Device(const Device&) = default;

@@ -1,4 +1,5 @@
-// What the public objects hold, for the library and for tests of its rooms. It is not installed: a program uses describe().
+// What the public objects hold, for the library and for tests of its rooms. It is not installed: a
+// program uses describe().
 #pragma once
 
 #include "bowline.h"

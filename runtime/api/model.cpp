@@ -272,7 +272,8 @@ Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_
 }
 
 // Whether a node of one of these operators, in the graph or in a body, reads one of these storages.
-// Whether one of these operators reads a parameter of these storages, or what a graph makes of them alone: a weight times a mask.
+// Whether one of these operators reads a parameter of these storages, or what a graph makes of them
+// alone: a weight times a mask.
 bool reads(const params::Table& table, const graph::Graph& g, std::span<const std::string> ops,
            std::span<const uint32_t> ties) {
   const auto shows_one = [&](uint32_t p) {

@@ -7,7 +7,8 @@
 
 namespace bowline {
 
-// The gradients of an unfinished step belong to the partition, shapes and flags that they were made with.
+// The gradients of an unfinished step belong to the partition, shapes and flags that they were made
+// with.
 inline Status require_no_accumulation(const graph::ModelState& model, std::string_view verb) {
   BOWLINE_REQUIRE(model.trainer == nullptr || !model.trainer->accumulates(),
                   "The model is busy: an accumulation is open, and {} would change what its "
@@ -16,7 +17,8 @@ inline Status require_no_accumulation(const graph::ModelState& model, std::strin
   return {};
 }
 
-// A verb that may give storages other shapes and dtypes: the graphs are checked with them before anything changes.
+// A verb that may give storages other shapes and dtypes: the graphs are checked with them before
+// anything changes.
 template <class Verb>
 auto reshaping(graph::ModelState& state, std::string_view name, std::optional<DType> inputs,
                const Verb& verb) -> decltype(verb(state.table)) {
@@ -32,7 +34,8 @@ auto reshaping(graph::ModelState& state, std::string_view name, std::optional<DT
   return result;
 }
 
-// As guarded(), of a verb that gives storages other bytes: weight formats that were set follow them.
+// As guarded(), of a verb that gives storages other bytes: weight formats that were set follow
+// them.
 template <class Verb>
 auto changing(const std::shared_ptr<graph::ModelState>& state, const Verb& verb) {
   return guarded(state, "model", [&](graph::ModelState& s) {

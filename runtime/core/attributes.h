@@ -1,9 +1,11 @@
-// Attributes: the attribute table of one node as bytes of its FlatBuffers table, shared and immutable.
+// Attributes: the attribute table of one node as bytes of its FlatBuffers table, shared and
+// immutable.
 //
-// The kinds of attributes are those that the functions below have a case for: truth values, numbers, enums, texts, and lists
-// of numbers or texts. One of 64 signed bits is a size: -kMaxDim..kMaxDim, or the name of a dim of the model, whose value it gets
-// when the graph is bound. What follows from a table of the schemas is generated (generated/attribute_fields.h); an attribute
-// of another kind does not compile.
+// The kinds of attributes are those that the functions below have a case for: truth values,
+// numbers, enums, texts, and lists of numbers or texts. One of 64 signed bits is a size:
+// -kMaxDim..kMaxDim, or the name of a dim of the model, whose value it gets when the graph is
+// bound. What follows from a table of the schemas is generated (generated/attribute_fields.h); an
+// attribute of another kind does not compile.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,8 @@
 
 namespace bowline {
 
-// A size among the attributes that is the value of a named dim; entry `index` of a list. The table holds 0 there.
+// A size among the attributes that is the value of a named dim; entry `index` of a list. The table
+// holds 0 there.
 struct AttributeDim {
   std::string attribute;
   uint32_t index = 0;
@@ -61,7 +64,8 @@ class Attributes {
 Settings attributes_list(Op op, const Attributes& attributes);
 // The same in a line: "eps=1e-05 causal=true dims=[batch,4]".
 std::string attributes_text(Op op, const Attributes& attributes);
-// The attributes of an operator from names and values. Errors  bad_argument: an unknown name or enum value, a value of the
+// The attributes of an operator from names and values. Errors  bad_argument: an unknown name or
+// enum value, a value of the
 // wrong kind or outside its range, a list that is too long.
 Result<Attributes> attributes_from(Op op, std::span<const Attribute> values);
 // A copy of the attribute table of a node in a verified file.

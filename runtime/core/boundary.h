@@ -1,5 +1,6 @@
-// The boundary between the library and its callers. Nothing in the library throws on purpose; an allocation of
-// host memory that fails unwinds to here and becomes a status. Stages and locks are undone on the way.
+// The boundary between the library and its callers. Nothing in the library throws on purpose; an
+// allocation of host memory that fails unwinds to here and becomes a status. Stages and locks are
+// undone on the way.
 #pragma once
 
 #include <new>
@@ -19,7 +20,8 @@ inline Status host_memory_exhausted() {
   }
 }
 
-// What `call` returns; of an allocation that fails a status, or an empty value where none can be returned.
+// What `call` returns; of an allocation that fails a status, or an empty value where none can be
+// returned.
 template <class F>
 auto guarded(F&& call) -> std::invoke_result_t<F> {
   using R = std::invoke_result_t<F>;
@@ -35,7 +37,8 @@ auto guarded(F&& call) -> std::invoke_result_t<F> {
   }
 }
 
-// As above, `call` on the state of a public object: bad_argument if it has none, for it was moved from.
+// As above, `call` on the state of a public object: bad_argument if it has none, for it was moved
+// from.
 template <class State, class F>
 auto guarded(const State& state, std::string_view object, F&& call) {
   using R = std::invoke_result_t<F, decltype(*state)>;

@@ -1,4 +1,5 @@
-// Codes read by their layout alone, element by element: what the kernels of a backend do, and the decoding of encodings.
+// Codes read by their layout alone, element by element: what the kernels of a backend do, and the
+// decoding of encodings.
 #pragma once
 
 #include "core/encoding.h"

@@ -1,4 +1,5 @@
-// The convolution that an operator is, or that it turns around, by its attributes, two inputs and output.
+// The convolution that an operator is, or that it turns around, by its attributes, two inputs and
+// output.
 #pragma once
 
 #include "core/attributes.h"

@@ -40,7 +40,8 @@ auto with_type(DType dtype, F&& f) {
   return f.template operator()<float>();
 }
 
-// f.operator()<T>() with the unsigned type of so many bytes, for what moves elements and does not look at them.
+// f.operator()<T>() with the unsigned type of so many bytes, for what moves elements and does not
+// look at them.
 template <class F>
 auto with_bits(size_t bytes, F&& f) {
   switch (bytes) {

@@ -114,7 +114,8 @@ uint64_t columns_of(const Shape& shape) {
   return shape.rank() == 0 ? 1 : static_cast<uint64_t>(shape.back());
 }
 
-// How the elements of a tensor fall into blocks: outer x length x inner elements, the middle one cut into blocks.
+// How the elements of a tensor fall into blocks: outer x length x inner elements, the middle one
+// cut into blocks.
 struct Blocks {
   int64_t outer = 1;
   int64_t length = 1;
@@ -301,7 +302,8 @@ CodePlace place_int8(const Encoding& e, DType, const Shape& shape, uint64_t firs
   return {first, at.scales + block * size_of(e.scale_type), at.zeros + (e.symmetric ? 0 : block)};
 }
 
-// ---------------------------------------------------------------------- codes row by row: 4 bits, q8_0
+// ---------------------------------------------------------------------- codes row by row: 4 bits,
+// q8_0
 
 // Where the run begins in a storage whose parts begin at `base`: at a block.
 CodePlace advanced(const CodeLayout& l, const CodePlace& base, uint64_t first) {
@@ -466,7 +468,8 @@ void encode_int4(const Encoding& e, std::span<const float> from, DType dtype, co
   encode_rows(e, from, dtype, shape, to, encode_block_int4);
 }
 
-// ------------------------------------------------------------------------------------ q8_0 and q4_0
+// ------------------------------------------------------------------------------------ q8_0 and
+// q4_0
 
 constexpr uint32_t kGgufBlock = 32;
 

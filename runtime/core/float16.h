@@ -1,5 +1,5 @@
-// f16 (IEEE 754 binary16) and bf16 (the upper half of an f32) as storage: conversions from and to f32, to nearest even. NaN
-// stays NaN, what is too large becomes infinite, denormals are kept.
+// f16 (IEEE 754 binary16) and bf16 (the upper half of an f32) as storage: conversions from and to
+// f32, to nearest even. NaN stays NaN, what is too large becomes infinite, denormals are kept.
 #pragma once
 
 #include <bit>
@@ -68,7 +68,8 @@ constexpr f16 from_f32<f16>(float x) {
   return {static_cast<uint16_t>(sign | out)};
 }
 
-// A float as an integer: towards zero, at the nearest end of the range where it lies outside, 0 of NaN.
+// A float as an integer: towards zero, at the nearest end of the range where it lies outside, 0 of
+// NaN.
 template <class To>
 constexpr To saturated(float x) {
   // The ends are powers of two, or one less, which the conversion rounds up to one.
@@ -79,7 +80,8 @@ constexpr To saturated(float x) {
                                                   : static_cast<To>(x);
 }
 
-// The bits of a number as the dtype stores it: to an integer saturated, to bool whether it is not 0.
+// The bits of a number as the dtype stores it: to an integer saturated, to bool whether it is not
+// 0.
 constexpr uint64_t stored_bits(DType t, float x) {
   switch (t) {
     case DType::f16:

@@ -13,7 +13,8 @@ namespace bowline {
 void append_text(std::string& out, bool v);
 void append_text(std::string& out, int64_t v);
 void append_text(std::string& out, uint64_t v);
-// The shortest text that reads back as the same double; a float prints as the shortest of its own precision.
+// The shortest text that reads back as the same double; a float prints as the shortest of its own
+// precision.
 void append_text(std::string& out, double v);
 void append_text(std::string& out, float v);
 inline void append_text(std::string& out, std::string_view v) { out += v; }
@@ -45,8 +46,8 @@ void append_erased(std::string& out, const void* value) {
 }
 }  // namespace detail
 
-// Replaces each "{}" of `text` by the next argument. Surplus braces stay as they are. An object and no function, beside which
-// an argument of namespace std would bring std::format into the call.
+// Replaces each "{}" of `text` by the next argument. Surplus braces stay as they are. An object and
+// no function, beside which an argument of namespace std would bring std::format into the call.
 struct Format {
   std::string operator()(std::string_view text) const { return std::string(text); }
 

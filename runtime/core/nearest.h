@@ -7,8 +7,9 @@
 
 namespace bowline {
 
-// Suggests up to three of `names` for `word`, nearest first: " Did you mean \"Linear\"?". If none is
-// near, lists all of them where they are few: " There are \"axis\" and \"eps\".", else returns "".
+// Suggests up to three of `names` for `word`, nearest first: " Did you mean \"Linear\"?". If none
+// is near, lists all of them where they are few: " There are \"axis\" and \"eps\".", else returns
+// "".
 std::string suggestion(std::string_view word, std::span<const std::string_view> names);
 
 }  // namespace bowline

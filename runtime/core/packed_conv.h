@@ -1,4 +1,5 @@
-// What FusedConv computes: a convolution over one or two spatial axes with the channels last and a weight in blocks of outputs.
+// What FusedConv computes: a convolution over one or two spatial axes with the channels last and a
+// weight in blocks of outputs.
 #pragma once
 
 #include "core/attributes.h"

@@ -1,12 +1,14 @@
-// What the pads of a tensor mean, axis by axis. Those below zero crop the tensor first; the others are then put around what is
-// left. A tensor that is repeated along its axes is one that wraps around.
+// What the pads of a tensor mean, axis by axis. Those below zero crop the tensor first; the others
+// are then put around what is left. A tensor that is repeated along its axes is one that wraps
+// around.
 #pragma once
 
 #include "core/shape.h"
 
 namespace bowline {
 
-// An axis of `source` elements, of which `part` from `crop` on are there, in a padded one of `whole` elements from `before` on.
+// An axis of `source` elements, of which `part` from `crop` on are there, in a padded one of
+// `whole` elements from `before` on.
 struct PaddedAxis {
   int64_t source = 1;
   int64_t crop = 0;

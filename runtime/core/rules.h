@@ -1,5 +1,5 @@
-// The rules that both the builder and the verifier hold a model to, so that what one makes the other accepts. Each
-// returns bad_argument with a sentence that starts with `what`.
+// The rules that both the builder and the verifier hold a model to, so that what one makes the
+// other accepts. Each returns bad_argument with a sentence that starts with `what`.
 #pragma once
 
 #include <string_view>

@@ -1,10 +1,14 @@
-// Step words: the numbers that an operator reads anew in every run, or leaves for the host and for others.
+// Step words: the numbers that an operator reads anew in every run, or leaves for the host and for
+// others.
 //
 // An op file declares them in its head, by name:
-//   //! step learning_rate: f32, first_update: u32 = 0     read; without a default a run must give one
-//   //! step writes weights_non_finite: u32 = 0            written; it starts as its default, or as 0
-// A name is one word, whoever declares it; a written word may be read too. The build makes generated/step_words.h of it, the plan
-// says where each word lies (plan/step_layout.h), and a record carries the offsets of its operator's words.
+//   //! step learning_rate: f32, first_update: u32 = 0     read; without a default a run must give
+//       one
+//   //! step writes weights_non_finite: u32 = 0            written; it starts as its default, or as
+//       0
+// A name is one word, whoever declares it; a written word may be read too. The build makes
+// generated/step_words.h of it, the plan says where each word lies (plan/step_layout.h), and a
+// record carries the offsets of its operator's words.
 #pragma once
 
 #include <bit>

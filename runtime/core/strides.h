@@ -11,8 +11,8 @@ using Axes = std::array<bool, kMaxRank>;
 // Of a contiguous tensor.
 Strides strides_of(const Shape& shape);
 
-// Those with which `shape` is read as if it had the dims of `target` (numpy rules: aligned at the last axis): 0 where it
-// stretches.
+// Those with which `shape` is read as if it had the dims of `target` (numpy rules: aligned at the
+// last axis): 0 where it stretches.
 Strides broadcast_strides(const Shape& shape, const Shape& target);
 
 // An axis in [-rank, rank) as one in [0, rank).

@@ -1,4 +1,5 @@
-// Windows that slide over the spatial axes of [N, C, spatial...]: what the attributes of convolutions and pools say to a kernel.
+// Windows that slide over the spatial axes of [N, C, spatial...]: what the attributes of
+// convolutions and pools say to a kernel.
 #pragma once
 
 #include <array>
@@ -10,8 +11,8 @@ namespace bowline {
 
 constexpr int kMostSpatial = 3;
 
-// One spatial axis. Element k of the window of output o lies at o * stride + k * dilation - pad of the input, unless that is
-// outside of it.
+// One spatial axis. Element k of the window of output o lies at o * stride + k * dilation - pad of
+// the input, unless that is outside of it.
 struct WindowAxis {
   int64_t in = 1;
   int64_t out = 1;
@@ -34,7 +35,8 @@ struct Windows {
   int64_t window() const { return axis[0].window * axis[1].window * axis[2].window; }
 };
 
-// Of attributes that inference let through. `in` and `out` are whole shapes, `window` has the spatial dims alone.
+// Of attributes that inference let through. `in` and `out` are whole shapes, `window` has the
+// spatial dims alone.
 template <class Table>
 Windows windows_of(const Table& t, const Shape& in, std::span<const int64_t> window,
                    const Shape& out) {
@@ -61,8 +63,9 @@ std::span<const int64_t> pool_window(const Table& t) {
   return {t.window()->data(), t.window()->size()};
 }
 
-// What a convolution has besides its windows: y [batch, outputs, ..] of x [batch, inputs, ..], in groups of channels that see only
-// each other. The same numbers for its gradients and for ConvTranspose, whose y is the x of the convolution it turns around.
+// What a convolution has besides its windows: y [batch, outputs, ..] of x [batch, inputs, ..], in
+// groups of channels that see only each other. The same numbers for its gradients and for
+// ConvTranspose, whose y is the x of the convolution it turns around.
 struct Convolution {
   Windows windows;
   int64_t batch = 0;

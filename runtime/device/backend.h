@@ -1,17 +1,26 @@
 // The backend contract: what a device must do for Bowline. None of it knows an operator by name.
 //
-// A backend is a folder backends/<name>/ with one `Backend` object. It lists devices and opens them; an
-// opened device allocates, copies, and turns a Program into a Recording that is submitted many times.
+// A backend is a folder backends/<name>/ with one `Backend` object. It lists devices and opens
+// them; an opened device allocates, copies, and turns a Program into a Recording that is submitted
+// many times.
 //
 // Rules
-//   Order     Calls on one device take effect in the order in which they are made. Copies and fills wait for
-//             earlier submissions. `submit` may return before the work is done; `wait` ends when it is.
-//   Threads   The caller serialises calls on one device. Different devices are independent. One that computes inside `submit` calls its
-//             pause there between two records, and others may make any call on it meanwhile, submissions too.
-//   Lifetime  Buffers and Recordings die before their device. A freed buffer is in no later submission.
-//   Failure   A call that fails has no effect, but for `submit`: one that fails may have run any part of its work, in
-//             order, and can be made again. After `device_lost` every call returns it at once; freeing and destruction stay legal.
-//   Memory    No allocation inside `submit`. What `record` needs for tables is counted in `overhead_bytes`.
+//   Order     Calls on one device take effect in the order in which they are made. Copies and fills
+//       wait for
+//             earlier submissions. `submit` may return before the work is done; `wait` ends when it
+//                 is.
+//   Threads   The caller serialises calls on one device. Different devices are independent. One
+//       that computes inside `submit` calls its
+//             pause there between two records, and others may make any call on it meanwhile,
+//                 submissions too.
+//   Lifetime  Buffers and Recordings die before their device. A freed buffer is in no later
+//       submission.
+//   Failure   A call that fails has no effect, but for `submit`: one that fails may have run any
+//       part of its work, in
+//             order, and can be made again. After `device_lost` every call returns it at once;
+//                 freeing and destruction stay legal.
+//   Memory    No allocation inside `submit`. What `record` needs for tables is counted in
+//       `overhead_bytes`.
 #pragma once
 
 #include <functional>
@@ -62,19 +71,19 @@ struct NodeAnswer {
 };
 
 struct Capabilities {
-  // Of operands in the arena and in the io buffer, bytes, a power of two. One in a storage lies at a multiple of the size of
-  // its elements: a parameter may show rows from the middle.
+  // Of operands in the arena and in the io buffer, bytes, a power of two. One in a storage lies at
+  // a multiple of the size of its elements: a parameter may show rows from the middle.
   uint64_t alignment = 64;
   uint64_t max_buffer_bytes = 0;  // of one allocation; 0: no limit
   uint64_t staging_bytes = 0;     // held for copies to and from memory that the host does not see
-  // f16 or bf16: what plans compute in whose caller does not say it, for there are no kernels for f32 beyond those that stay in it
-  // (OpDef::stays_f32) and those that copy.
+  // f16 or bf16: what plans compute in whose caller does not say it, for there are no kernels for
+  // f32 beyond those that stay in it (OpDef::stays_f32) and those that copy.
   std::optional<DType> compute = {};
-  // f32 denormals are numbers; false: the device may take them for zero of their sign (Vulkan 1.2, "Precision and
-  // Operation of SPIR-V Instructions").
+  // f32 denormals are numbers; false: the device may take them for zero of their sign (Vulkan 1.2,
+  // "Precision and Operation of SPIR-V Instructions").
   bool denormals = true;
-  // MemoryKind::device is memory of the host, which has swap, and gives pages that are never touched for nothing: more may be
-  // had than MemoryInfo::available_bytes.
+  // MemoryKind::device is memory of the host, which has swap, and gives pages that are never
+  // touched for nothing: more may be had than MemoryInfo::available_bytes.
   bool host_memory = false;
 };
 
@@ -84,8 +93,8 @@ class Recording {
   virtual ~Recording() = default;
   // Device bytes that the recording itself holds.
   virtual uint64_t overhead_bytes() const { return 0; }
-  // What the device is given to run in one submission: kernels, library calls, copies and fills on the device.
-  // 0: it is given nothing one by one.
+  // What the device is given to run in one submission: kernels, library calls, copies and fills on
+  // the device. 0: it is given nothing one by one.
   virtual uint32_t launches() const { return 0; }
 };
 
@@ -101,8 +110,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual const Capabilities& capabilities() const = 0;
-  // The dtypes of the operands are those that the operator takes (OpDef::types). One that has no kernel for the storage dtype of
-  // the node is refused by its name (device/kernel_table.h).
+  // The dtypes of the operands are those that the operator takes (OpDef::types). One that has no
+  // kernel for the storage dtype of the node is refused by its name (device/kernel_table.h).
   virtual NodeAnswer query(const NodeQuery& node) const = 0;
   virtual Result<MemoryInfo> memory_info() = 0;
 
@@ -124,7 +133,8 @@ class Device {
   // Runs the recordings one after the other.
   virtual Status submit(std::span<Recording* const> recordings) = 0;
   virtual Status wait() = 0;
-  // Called once, before the first submission. A device that returns from `submit` before the work is done has no use for it.
+  // Called once, before the first submission. A device that returns from `submit` before the work
+  // is done has no use for it.
   virtual void set_pause(std::function<void()> /*pause*/) {}
 
   // Runs one recording with a clock around every record (for profiles; slower).
@@ -147,8 +157,8 @@ class Backend {
   // A backend that cannot start returns one entry with the reason.
   virtual std::vector<DeviceInfo> enumerate() const = 0;
   virtual bool single() const { return false; }
-  // False where this machine certainly has no GPU for it, found without loading a driver: nobody who looks for the best
-  // device asks further.
+  // False where this machine certainly has no GPU for it, found without loading a driver: nobody
+  // who looks for the best device asks further.
   virtual bool may_have_gpu() const { return true; }
   virtual Result<std::unique_ptr<Device>> open(int index, const DeviceOptions& options) const = 0;
   // How willingly `best` takes a device of this backend: larger first; GPUs from kGpuRank on.

@@ -12,7 +12,8 @@
 
 namespace bowline::detail::device {
 
-// All backends of this build, in the order of their folder names. Generated (generated/backends.cpp).
+// All backends of this build, in the order of their folder names. Generated
+// (generated/backends.cpp).
 std::span<const Backend* const> backends();
 
 // What the device's clock said of one submitted recording.
@@ -30,15 +31,18 @@ struct Demand {
   void add(uint64_t block_bytes, MemoryKind kind);
 };
 
-// An opened device with its name. It takes one call at a time, in the order in which threads ask, so that sessions on several
-// threads may share it: each waits for at most one call of every other. A submission that the device computes itself gives way
-// to those that wait a millisecond, between two records. It counts where memory is obtained and work is handed over:
-// all that it holds stays within the memory budget.
-// Fork  The child of a fork() has none of the threads that the device needs. There, a call that can fail returns device_lost,
-//       and what is freed or destroyed is left as it is: its memory goes with the process.
+// An opened device with its name. It takes one call at a time, in the order in which threads ask,
+// so that sessions on several threads may share it: each waits for at most one call of every other.
+// A submission that the device computes itself gives way to those that wait a millisecond, between
+// two records. It counts where memory is obtained and work is handed over: all that it holds stays
+// within the memory budget.
+// Fork  The child of a fork() has none of the threads that the device needs. There, a call that can
+//       fail returns device_lost, and what is freed or destroyed is left as it is: its memory goes
+//       with the process.
 class OpenDevice {
  public:
-  // `memory_budget` is that of DeviceOptions; `has_memory` false: the device is for plans (planning.h).
+  // `memory_budget` is that of DeviceOptions; `has_memory` false: the device is for plans
+  // (planning.h).
   OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t memory_budget = 0,
              bool has_memory = true);
   ~OpenDevice();
@@ -48,8 +52,8 @@ class OpenDevice {
   const DeviceInfo& info() const { return info_; }
   const Capabilities& capabilities() const { return device_->capabilities(); }
   bool has_memory() const { return has_memory_; }
-  // While it lives, the calls of this thread follow one another, and those of others wait for it. A thread holds one device at a
-  // time, as two that wait for each other's would wait for ever.
+  // While it lives, the calls of this thread follow one another, and those of others wait for it. A
+  // thread holds one device at a time, as two that wait for each other's would wait for ever.
   class Hold {
    public:
     explicit Hold(OpenDevice& device);
@@ -68,9 +72,10 @@ class OpenDevice {
   NodeAnswer query(const NodeQuery& node) const;
   Result<MemoryInfo> memory_info();
 
-  // Nothing is allocated. Errors  over_budget: the blocks exceed what the budget has left. out_of_memory: the device cannot hold
-  // them: one is larger than its largest, or all are more than it has left; of a host, than it has at all, as what is left of its
-  // memory is a guess.
+  // Nothing is allocated. Errors  over_budget: the blocks exceed what the budget has left.
+  // out_of_memory: the device cannot hold
+  // them: one is larger than its largest, or all are more than it has left; of a host, than it has
+  // at all, as what is left of its memory is a guess.
   Status require_room(const Demand& demand);
   // Refuses what exceeds the budget, or what the device cannot hold, before its driver is asked.
   Result<Buffer> allocate(uint64_t bytes, MemoryKind kind);
@@ -84,11 +89,12 @@ class OpenDevice {
                                             std::span<const Buffer> buffers);
   // Recordings are destroyed here: a device takes one call at a time.
   void release(std::unique_ptr<Recording> recording);
-  // This, wait() and copy_out() let no failed allocation of host memory out: the caller has a submission to look after.
+  // This, wait() and copy_out() let no failed allocation of host memory out: the caller has a
+  // submission to look after.
   Status submit(std::span<Recording* const> recordings);
   Status wait();
-  // From now on a submission runs with a clock around every record, whose times are added to `into`.
-  // False, and nothing changes, where a clock runs already.
+  // From now on a submission runs with a clock around every record, whose times are added to
+  // `into`. False, and nothing changes, where a clock runs already.
   bool start_clock(std::vector<RecordingTimes>* into);
   void stop_clock();
 
@@ -108,7 +114,8 @@ class OpenDevice {
 
   mutable Turns turns_;
   std::atomic<std::thread::id> holder_;  // of a Hold
-  // Of the submission that runs; not set before it sees somebody wait, as no clock is read in a step that has its device alone.
+  // Of the submission that runs; not set before it sees somebody wait, as no clock is read in a
+  // step that has its device alone.
   std::chrono::steady_clock::time_point gives_way_at_;
   uint32_t forks_ = forks();
   DeviceInfo info_;
@@ -119,7 +126,8 @@ class OpenDevice {
   std::vector<RecordingTimes>* clock_ = nullptr;
 };
 
-// Device memory with an owner: freed with the last reference. An allocation of its own, or a part of one.
+// Device memory with an owner: freed with the last reference. An allocation of its own, or a part
+// of one.
 class Block {
  public:
   static Result<std::shared_ptr<Block>> allocate(const std::shared_ptr<OpenDevice>& device,
@@ -167,7 +175,8 @@ Result<std::unique_ptr<Recording>> record(OpenDevice& device, const Program& pro
 // Every device of every backend with its name and, if it cannot be used, the reason.
 std::vector<DeviceInfo> list_devices();
 
-// Errors  bad_argument: no such name. unsupported: it cannot be used, with the reason. over_budget: what it holds for copies.
+// Errors  bad_argument: no such name. unsupported: it cannot be used, with the reason. over_budget:
+//         what it holds for copies.
 Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                                 const DeviceOptions& options);
 

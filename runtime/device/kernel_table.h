@@ -1,5 +1,5 @@
-// The kernel tables that the build makes for a backend from the files of its folder (backends/README.md): one row per
-// operator, one column per storage dtype.
+// The kernel tables that the build makes for a backend from the files of its folder
+// (backends/README.md): one row per operator, one column per storage dtype.
 #pragma once
 
 #include "device/backend.h"
@@ -30,8 +30,8 @@ std::string no_kernel(const KernelTable<Kernel>& table, std::string_view backend
              : format("{} has no kernel of {} for {} but for {}.", backend, op, type, others);
 }
 
-// The kernel of a node, or why there is none: a sentence. Kernels read every operand as its dtype, but for those inputs that
-// Kernel::encoded says may be codes.
+// The kernel of a node, or why there is none: a sentence. Kernels read every operand as its dtype,
+// but for those inputs that Kernel::encoded says may be codes.
 template <class Kernel>
 Result<const Kernel*> kernel_of(const KernelTable<Kernel>& table, std::string_view backend,
                                 const NodeQuery& node) {

@@ -6,9 +6,10 @@
 
 namespace bowline::detail::device {
 
-// A mutex that is handed on in the order of lock() (a ticket lock; Mellor-Crummey and Scott 1991, "Algorithms for Scalable
-// Synchronization on Shared-Memory Multiprocessors"). A std::mutex may go to the same thread again and again: a model that trains
-// would keep one that serves from their device for as long as it trains.
+// A mutex that is handed on in the order of lock() (a ticket lock; Mellor-Crummey and Scott 1991,
+// "Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors"). A std::mutex may go
+// to the same thread again and again: a model that trains would keep one that serves from their
+// device for as long as it trains.
 class Turns {
  public:
   void lock() {

@@ -10,7 +10,8 @@ struct Workspace {
   std::shared_ptr<device::Block> arena;
   std::shared_ptr<device::Block> io;
   std::shared_ptr<device::Block> step;
-  // On the host: one input or output with counted axes, as the plan lays it out. As large as the plans need that were recorded.
+  // On the host: one input or output with counted axes, as the plan lays it out. As large as the
+  // plans need that were recorded.
   std::shared_ptr<std::vector<std::byte>> laid_out;
 
   // Bytes of the three.
@@ -30,7 +31,8 @@ struct Workspace {
   uint64_t io_bytes() const { return arena ? io->bytes() + step->bytes() : 0; }
 };
 
-// Adds the blocks of the copies and replicas that the plans read on the device and the table has not.
+// Adds the blocks of the copies and replicas that the plans read on the device and the table has
+// not.
 void add_missing_copies(std::span<const plan::Plan* const> plans, const params::Table& table,
                         const device::OpenDevice& device, device::Demand& demand);
 
@@ -44,7 +46,8 @@ class Segment {
     plan::Plan refresh;
   };
 
-  // Keeps the blocks of the storages alive, and makes the copies and replicas that the table has not.
+  // Keeps the blocks of the storages alive, and makes the copies and replicas that the table has
+  // not.
   static Result<Segment> record(plan::Plan plan, params::Table& table,
                                 const std::shared_ptr<device::OpenDevice>& device,
                                 const Workspace& workspace);
@@ -78,15 +81,18 @@ struct Refreshed {
   uint32_t transfers = 0;  // replicas
 };
 
-// What one submission runs: the transfers and refreshes of copies that are behind their storages, then the segments.
+// What one submission runs: the transfers and refreshes of copies that are behind their storages,
+// then the segments.
 class Submission {
  public:
   explicit Submission(const params::Table& table) : table_(table) {}
 
   void add(const Segment& segment);
-  // Brings replicas up to date. It reads other devices, so nobody who holds one calls it (OpenDevice::Hold). Errors  those of the transfers.
+  // Brings replicas up to date. It reads other devices, so nobody who holds one calls it
+  // (OpenDevice::Hold). Errors  those of the transfers.
   Status transfer();
-  // Transfers, if that was not done. Errors  those of OpenDevice::submit() too. After a success the copies hold what their storages
+  // Transfers, if that was not done. Errors  those of OpenDevice::submit() too. After a success the
+  // copies hold what their storages
   // have now.
   Status submit(device::OpenDevice& device);
   Refreshed refreshed() const;
@@ -98,7 +104,8 @@ class Submission {
   std::vector<device::Recording*> recordings_;
 };
 
-// Copies the inputs of a segment into its io range, by name. Tensors have the counts of `values` (set_counts()).
+// Copies the inputs of a segment into its io range, by name. Tensors have the counts of `values`
+// (set_counts()).
 // Errors  bad_argument: an input is missing, unknown or of another dtype or shape.
 Status write_inputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
                     std::span<const Tensor> inputs, const StepValues& values);
@@ -117,8 +124,8 @@ void bump_versions(params::Table& table, const plan::Plan& plan);
 
 class Hoisted;
 
-// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was written. `hoisted`:
-// the plan of the held values that `segment` reads, or null.
+// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was
+// written. `hoisted`: the plan of the held values that `segment` reads, or null.
 Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
                       const Segment& segment, Hoisted* hoisted, params::Table& table,
                       std::span<const Tensor> inputs, StepValues& values);
@@ -140,13 +147,14 @@ class Generations {
 // Errors  bad_argument: one has no bytes, or two of them lie on two devices: both are named.
 Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table,
                                                       std::span<const uint32_t> ties);
-// Where a session reads these storages: on `preferred` if each lies there, is to be replicated there or lies there in part; else
+// Where a session reads these storages: on `preferred` if each lies there, is to be replicated
+// there or lies there in part; else
 // device_of(). Errors  as device_of().
 Result<std::shared_ptr<device::OpenDevice>> reading_device(
     const params::Table& table, std::span<const uint32_t> ties,
     const std::shared_ptr<device::OpenDevice>& preferred);
-// Refuses what does not lie on this opened device. `here`: where it lies, null: in host memory. `device` null: one that was
-// moved from.
+// Refuses what does not lie on this opened device. `here`: where it lies, null: in host memory.
+// `device` null: one that was moved from.
 Status require_on_device(const device::OpenDevice* here, const device::OpenDevice* device);
 
 }  // namespace bowline::detail::exec

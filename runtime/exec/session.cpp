@@ -177,7 +177,8 @@ Status SessionState::place(std::vector<Planned> planned,
       plans.push_back(&*p.hoisted);
     }
   }
-  // The old plans are of a table that is no more. They go first, so that two arenas never live together.
+  // The old plans are of a table that is no more. They go first, so that two arenas never live
+  // together.
   entries_.clear();
   workspace_ = {};
   device::Demand demand;

@@ -15,7 +15,8 @@ class SessionState final : public graph::User {
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
-  // Makes the plans again if the model changed since. All of them lie in one arena. Errors  bad_argument: what they read does
+  // Makes the plans again if the model changed since. All of them lie in one arena. Errors
+  // bad_argument: what they read does
   // not lie on one device, or not on the one that is asked for: null is one that was moved from.
   Status prepare(const std::optional<std::shared_ptr<device::OpenDevice>>& wanted = {});
   // None: the one entry point that there is.
@@ -89,7 +90,8 @@ class SessionState final : public graph::User {
   Counters counters_;
 };
 
-// What lies on the device besides the plans: storages, derived copies and staging. Then the sum of all.
+// What lies on the device besides the plans: storages, derived copies and staging. Then the sum of
+// all.
 void complete(MemoryReport& report, const params::Table& table, const device::OpenDevice* device);
 
 }  // namespace bowline::detail::exec

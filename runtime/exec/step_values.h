@@ -1,4 +1,5 @@
-// The content of a step buffer on the host: its head, and numbers for the words of a layout by their names.
+// The content of a step buffer on the host: its head, and numbers for the words of a layout by
+// their names.
 #pragma once
 
 #include <cassert>
@@ -28,10 +29,12 @@ class StepValues {
       give(*p, step_bits<T>(number));
     }
   }
-  // Errors  bad_argument: there is no such word, it was given before, or its type does not hold the number.
+  // Errors  bad_argument: there is no such word, it was given before, or its type does not hold the
+  //         number.
   Status give(const StepValue& value);
   bool has(const StepValue& value) const { return layout_.find(value.name) != nullptr; }
-  // Errors  bad_argument: a record of the plan reads a word that nobody gives: it has no default, and none writes it.
+  // Errors  bad_argument: a record of the plan reads a word that nobody gives: it has no default,
+  //         and none writes it.
   Status check(const plan::Plan& plan) const;
 
   // The word was given since the last reset().

@@ -57,8 +57,8 @@ Node transpose_of(Graph& graph, ValueId v) {
   return node;
 }
 
-// The nodes of a graph with parameters that are transposes: read as they lie where the operator can, else copied by a node,
-// that of a parameter in front of all others.
+// The nodes of a graph with parameters that are transposes: read as they lie where the operator
+// can, else copied by a node, that of a parameter in front of all others.
 class TransposedParameters {
  public:
   TransposedParameters(Graph& graph, std::vector<bool> transposed)
@@ -93,7 +93,8 @@ class TransposedParameters {
 
   void add(Node node) {
     ValueId addend = kNoValue;
-    // What works element by element keeps the order of its input, so that a storage and its copy are transposed alike.
+    // What works element by element keeps the order of its input, so that a storage and its copy
+    // are transposed alike.
     if (op_def(node.op).derived_copy == DerivedCopy::by_element && is_transposed(node.inputs[0])) {
       transposed_[node.outputs[0]] = true;
       nodes_.push_back(std::move(node));

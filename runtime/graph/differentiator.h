@@ -23,7 +23,8 @@ class Differentiator {
         iterations_(iterations),
         kept_(kept) {}
 
-  // Marks the values that a trainable storage or one of the marked inputs reaches: those that need a gradient.
+  // Marks the values that a trainable storage or one of the marked inputs reaches: those that need
+  // a gradient.
   void find_needed(const Marks& inputs) { needed_ = reached(graph_, inputs); }
   bool needed(ValueId v) const { return v < needed_.size() && needed_[v]; }
   // The inputs of the body of a Repeat of this graph that need a gradient, in some iteration.
@@ -36,7 +37,8 @@ class Differentiator {
 
   // Whether a value depends on an input of the graph.
   bool from_batch(ValueId v) const;
-  // The gradient that the backward part begins with, and what `out` says of the weights of the loss.
+  // The gradient that the backward part begins with, and what `out` says of the weights of the
+  // loss.
   Result<ValueId> seed(ValueId loss, TrainingGraph& out);
 
   // Appends a node, infers its outputs.
@@ -48,7 +50,8 @@ class Differentiator {
   Result<ValueId> filled(float value, const Shape& shape, DType dtype);
   // v * factor.
   Result<ValueId> scaled(ValueId v, double factor);
-  // Whether a node of the forward part `whole` runs again in the backward one, instead of what it gives being kept.
+  // Whether a node of the forward part `whole` runs again in the backward one, instead of what it
+  // gives being kept.
   bool runs_again(const Graph& whole, uint32_t node) const;
   // The backward part reads `v`, which a node of the forward part gives.
   void note_kept(const Graph& whole, ValueId v);
@@ -76,7 +79,8 @@ class Differentiator {
   std::map<ForwardNode, Kept>& kept_;
 };
 
-// Appends the gradient of a Repeat: a Repeat that runs backwards, over values that the forward one then keeps.
+// Appends the gradient of a Repeat: a Repeat that runs backwards, over values that the forward one
+// then keeps.
 Status walk_repeat(Differentiator& outer, Graph& graph, size_t index,
                    const GradientOptions& options);
 

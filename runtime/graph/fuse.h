@@ -1,5 +1,6 @@
-// Fusion: named rewrites of bound graphs that only run, one file each in rewrites/. What a graph computes stays, but for the order of
-// roundings. A rewrite asks the device for the kernels that it wants: without them the graph stays as it is.
+// Fusion: named rewrites of bound graphs that only run, one file each in rewrites/. What a graph
+// computes stays, but for the order of roundings. A rewrite asks the device for the kernels that it
+// wants: without them the graph stays as it is.
 #pragma once
 
 #include "device/device.h"
@@ -13,21 +14,23 @@ Result<bool> fuse(Graph& graph, const device::OpenDevice& device);
 // Whether a fused graph is right in a run that gives this step word.
 bool fusion_allows(const StepValue& value);
 
-// rewrites/training.cpp: leaves out the nodes that do something only while `training` is not 0 (OpDef::only_trains), in bodies too.
-// Returns whether there were any.
+// rewrites/training.cpp: leaves out the nodes that do something only while `training` is not 0
+// (OpDef::only_trains), in bodies too. Returns whether there were any.
 bool drop_what_trains(Graph& graph);
 
-// rewrites/slices.cpp: what Slice, Concat and Reshape take apart and put together again is the value that it was, or one slice of it,
-// as weights are whose gates another format has in another order. Returns whether there were any; bodies stay as they are.
+// rewrites/slices.cpp: what Slice, Concat and Reshape take apart and put together again is the
+// value that it was, or one slice of it, as weights are whose gates another format has in another
+// order. Returns whether there were any; bodies stay as they are.
 bool join_slices(Graph& graph);
 
-// rewrites/gates.cpp: x * sigmoid(x) is Silu, where nothing else reads the sigmoid. Returns whether there were any; bodies stay as they
-// are.
+// rewrites/gates.cpp: x * sigmoid(x) is Silu, where nothing else reads the sigmoid. Returns whether
+// there were any; bodies stay as they are.
 bool join_gates(Graph& graph);
 
-// rewrites/convolution.cpp: Conv and, if they follow, BatchNorm, Add and Clip or Relu become FusedConv, with the channels last from one
-// to the next, and through what works element by element, pools or puts channels side by side. Right only while `training` is 0: the
-// running statistics are read, and written no more.
+// rewrites/convolution.cpp: Conv and, if they follow, BatchNorm, Add and Clip or Relu become
+// FusedConv, with the channels last from one to the next, and through what works element by
+// element, pools or puts channels side by side. Right only while `training` is 0: the running
+// statistics are read, and written no more.
 Result<bool> fuse_convolutions(Graph& graph, const device::OpenDevice& device);
 
 // Training graphs only; not part of fuse() (rewrites/tables.cpp). If a Linear or MatMul multiplies

@@ -204,7 +204,8 @@ ValueId Differentiator::gradient_list(const ValueInfo& parameter) {
   return graph_.add_value(std::move(list));
 }
 
-// What a Cast makes of a value in 16 bits, or `v` itself: a gradient row takes contributions of every float dtype.
+// What a Cast makes of a value in 16 bits, or `v` itself: a gradient row takes contributions of
+// every float dtype.
 ValueId Differentiator::before_cast(ValueId v) const {
   if (graph_[v].kind != ValueKind::result || graph_.nodes[graph_[v].node].op != Op::Cast) {
     return v;
@@ -396,7 +397,8 @@ Status zero_partly_covered(Graph& graph, size_t position, const GradientOptions&
 
 namespace {
 
-// Takes a graph whose backward part begins at node `begin`, and lets that run once more what is not kept for it.
+// Takes a graph whose backward part begins at node `begin`, and lets that run once more what is not
+// kept for it.
 class RunAgain {
  public:
   RunAgain(Graph& graph, size_t begin, Differentiator& d) : graph_(graph), begin_(begin), d_(d) {}

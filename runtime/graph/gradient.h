@@ -1,9 +1,10 @@
 // The gradient of a bound graph, built from operators.
 //
-// The nodes that compute gradients are appended to the graph. Contributions to one value are summed with Add in the
-// order of the reverse walk; contributions to a storage go into its gradient row with AccumulateGrad, in that order. The gradient of a
-// Repeat is a Repeat that runs backwards over the values that the forward one keeps. What is not kept is computed again, in front of
-// its first reader: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
+// The nodes that compute gradients are appended to the graph. Contributions to one value are summed
+// with Add in the order of the reverse walk; contributions to a storage go into its gradient row
+// with AccumulateGrad, in that order. The gradient of a Repeat is a Repeat that runs backwards over
+// the values that the forward one keeps. What is not kept is computed again, in front of its first
+// reader: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 #pragma once
 
 #include <map>
@@ -16,7 +17,8 @@ namespace bowline::detail::graph {
 // The gradient row (role gradient) of a trainable storage; none for a frozen one.
 using GradientRow = std::optional<uint32_t>;
 
-// A node of the forward part by its first output: in the body of the Repeats `path`, each a node of the graph around it.
+// A node of the forward part by its first output: in the body of the Repeats `path`, each a node of
+// the graph around it.
 struct ForwardNode {
   std::vector<uint32_t> path;
   ValueId value = kNoValue;
@@ -26,10 +28,12 @@ struct ForwardNode {
 struct GradientOptions {
   std::span<const GradientRow> rows;   // by tie index of the weight
   std::span<const uint64_t> elements;  // by tie index, of gradient rows too
-  // (optional) Nodes whose results are not kept for the backward part, which runs them once more. The same kernels give the same bits.
+  // (optional) Nodes whose results are not kept for the backward part, which runs them once more.
+  // The same kernels give the same bits.
   const std::set<ForwardNode>* again = nullptr;
-  // (optional) The gradient is that of loss * w / weight_unit. w is the sum of the weights of the terms of the loss: the rows
-  // that count, the weights of their classes, or the elements. So gradients of micro-batches add up to that of all their terms.
+  // (optional) The gradient is that of loss * w / weight_unit. w is the sum of the weights of the
+  // terms of the loss: the rows that count, the weights of their classes, or the elements. So
+  // gradients of micro-batches add up to that of all their terms.
   bool weighs_loss = false;
   double weight_unit = 0;  // 0: the loss_terms of this graph, but at least 1
 };

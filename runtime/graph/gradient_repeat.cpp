@@ -1,7 +1,8 @@
 // The gradient of a Repeat.
 //
-// Forward and backward nodes of one iteration are built in one graph, then taken apart: the backward body reads parameters as the
-// forward one does, invariant inputs, and values that the forward Repeat keeps for it, stacked over the iterations.
+// Forward and backward nodes of one iteration are built in one graph, then taken apart: the
+// backward body reads parameters as the forward one does, invariant inputs, and values that the
+// forward Repeat keeps for it, stacked over the iterations.
 #include <algorithm>
 
 #include "graph/differentiator.h"
@@ -93,8 +94,9 @@ class BodySplitter {
     }
   }
 
-  // A parameter in another dtype, packed, or with other dims. Plans read it as a derived copy or as the quantized values
-  // themselves, in every body: to keep it would be to copy the weights of all iterations.
+  // A parameter in another dtype, packed, or with other dims. Plans read it as a derived copy or as
+  // the quantized values themselves, in every body: to keep it would be to copy the weights of all
+  // iterations.
   bool is_form_of_parameter(ValueId v) const {
     const ValueInfo& info = whole_[v];
     if (info.kind != ValueKind::result) {

@@ -1,8 +1,9 @@
 // Graph: values and nodes in memory.
 //
-// One form serves twice. The *generic* graph of a model has named dims and names parameters; shapes are those of
-// probe values for the dims. The *bound* graph that a plan is made of has the real dims, and its parameter values
-// name storages (graph/bind.h). Gradients and optimizers exist in bound graphs only.
+// One form serves twice. The *generic* graph of a model has named dims and names parameters; shapes
+// are those of probe values for the dims. The *bound* graph that a plan is made of has the real
+// dims, and its parameter values name storages (graph/bind.h). Gradients and optimizers exist in
+// bound graphs only.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,8 @@ namespace bowline::detail::graph {
 using ValueId = uint32_t;
 constexpr ValueId kNoValue = UINT32_MAX;
 
-// A part of a storage that a value stands for. `elements` == 0: nothing (a frozen iteration's gradient).
+// A part of a storage that a value stands for. `elements` == 0: nothing (a frozen iteration's
+// gradient).
 struct StorageUse {
   uint32_t tie = 0;
   uint64_t first_element = 0;
@@ -50,22 +52,26 @@ struct ValueInfo {
   Shape shape;
   std::string name;
   std::vector<GraphDim> dims;  // input of a generic graph
-  // parameter: one item; in the body of a Repeat one per iteration; of an optimizer node any number.
+  // parameter: one item; in the body of a Repeat one per iteration; of an optimizer node any
+  // number.
   std::vector<uint32_t> parameters;  // generic: numbers of parameters of the model
   std::vector<StorageUse> uses;      // bound
-  // bound: what is read are not the storages but their derived copies of this form; of the dtype of the value.
+  // bound: what is read are not the storages but their derived copies of this form; of the dtype of
+  // the value.
   std::shared_ptr<const params::Form> form;
   uint32_t node = UINT32_MAX;  // result: the node that makes it ...
   uint32_t output = 0;         // ... as this output
-  // Bound: for each axis the counted dim of the graph that counts it, or kNotCounted. Empty: of none.
+  // Bound: for each axis the counted dim of the graph that counts it, or kNotCounted. Empty: of
+  // none.
   std::vector<int> counted;
 };
 
 struct Graph;
 
 // Runs a body `count` times. Inputs of the node, in order: carried values, invariant values, and
-// values stacked along a first axis of `count`, of which iteration i sees slice i. Outputs: carried values after the
-// last iteration, then stacked results. The body has the same inputs and outputs, per iteration.
+// values stacked along a first axis of `count`, of which iteration i sees slice i. Outputs: carried
+// values after the last iteration, then stacked results. The body has the same inputs and outputs,
+// per iteration.
 struct RepeatInfo {
   std::shared_ptr<Graph> body;
   uint32_t count = 1;
@@ -81,7 +87,8 @@ struct Node {
   std::vector<ValueId> outputs;
   std::string name;
   std::shared_ptr<RepeatInfo> repeat;  // (optional) the operator is_repeat
-  // Bound: which sizes among the attributes are capacities of counted dims, and what the kernel reads.
+  // Bound: which sizes among the attributes are capacities of counted dims, and what the kernel
+  // reads.
   std::vector<AttributeDim> counted_sizes;
   std::vector<ReadCount> read_counts;
 };
@@ -119,10 +126,12 @@ std::string describe(const Graph& graph, size_t node);
 // Whether the node, or one of its body, writes a storage that it reads.
 bool writes_storage(const Node& node);
 
-// Ascending tie indices of the storages that the nodes of a bound graph read or write, those of bodies too.
+// Ascending tie indices of the storages that the nodes of a bound graph read or write, those of
+// bodies too.
 std::vector<uint32_t> storages_of(const Graph& graph);
 
-// After nodes were added, dropped or moved: results name the nodes that make them. Bodies stay as they are.
+// After nodes were added, dropped or moved: results name the nodes that make them. Bodies stay as
+// they are.
 void renumber(Graph& graph);
 
 // Drops nodes that neither reach an output nor write a storage, and values nobody uses.

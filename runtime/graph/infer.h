@@ -7,7 +7,8 @@ namespace bowline::detail::graph {
 
 using Dims = std::span<const BoundDim>;
 
-// Shape of an input whose dims are numbers or names. Errors  bad_argument: a name that is not bound.
+// Shape of an input whose dims are numbers or names. Errors  bad_argument: a name that is not
+// bound.
 Result<Shape> bind_shape(const std::vector<GraphDim>& dims, Dims bound);
 
 // Shape and dtype of the outputs of one node, from its inputs, into the values that the node names.

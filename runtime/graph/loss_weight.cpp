@@ -19,7 +19,8 @@ struct ValuePlace {
   auto operator<=>(const ValuePlace&) const = default;
 };
 
-// A mean as its operator sees it. Of a body the operator reads what the outer graph holds; of other values it knows the shape.
+// A mean as its operator sees it. Of a body the operator reads what the outer graph holds; of other
+// values it knows the shape.
 class MeanContext : public GradientContext {
  public:
   MeanContext(Differentiator& d, Graph& outer, const Graph& graph, const Node& node,
@@ -147,7 +148,8 @@ class WeightFinder {
   const std::set<ValueId>& sums() const { return sums_; }
 
  private:
-  // A loss is a handful of nodes behind its mean, or one for each iteration. A longer chain comes from a hostile file.
+  // A loss is a handful of nodes behind its mean, or one for each iteration. A longer chain comes
+  // from a hostile file.
   static constexpr size_t kMostSteps = 1024;
   static constexpr size_t kMostPlaces = 1 << 16;
 
@@ -184,7 +186,8 @@ class WeightFinder {
            is_stack({node.inputs[0], p.iterations});
   }
 
-  // Whether the output of `node`, which makes the value at `p`, is a mean with the weights of input `i`.
+  // Whether the output of `node`, which makes the value at `p`, is a mean with the weights of input
+  // `i`.
   bool keeps(const Node& node, size_t i, const ValuePlace& p) const {
     return (op_def(node.op).keeps_loss_weight >> i & 1) != 0 || is_stack(p) ||
            is_total_of_stack(node, p);
@@ -219,8 +222,8 @@ class WeightFinder {
     return adds || scales ? of_batch : std::vector<size_t>();
   }
 
-  // Whether the value may differ from one micro-batch to the next: it depends on an input of the outer graph, or on words of the step
-  // such as the counter of Dropout.
+  // Whether the value may differ from one micro-batch to the next: it depends on an input of the
+  // outer graph, or on words of the step such as the counter of Dropout.
   bool from_batch(const ValuePlace& p) const {
     std::vector<ValuePlace> open = {p};
     std::set<ValuePlace> seen = {p};
@@ -259,7 +262,8 @@ class WeightFinder {
     }
   }
 
-  // From what leaves or enters an iteration to the same value where it comes from. False: it is made here.
+  // From what leaves or enters an iteration to the same value where it comes from. False: it is
+  // made here.
   bool step(ValuePlace& p) const {
     const Graph& graph = graph_of(p.iterations);
     const ValueInfo& info = graph[p.value];

@@ -5,9 +5,10 @@
 
 namespace bowline::detail::graph {
 
-// The sum of the weights of the terms of `loss`, a value of `graph`, which is the outer graph. None if no operator on the way to
-// `loss` says its weight. Nodes that compute the sum are appended. If the loss adds several means, it is that of the first mean
-// whose weights depend on the batch, or else that of the first mean. A Repeat is treated as if its iterations were written out.
+// The sum of the weights of the terms of `loss`, a value of `graph`, which is the outer graph. None
+// if no operator on the way to `loss` says its weight. Nodes that compute the sum are appended. If
+// the loss adds several means, it is that of the first mean whose weights depend on the batch, or
+// else that of the first mean. A Repeat is treated as if its iterations were written out.
 Result<std::optional<LossWeight>> loss_weight(Differentiator& d, Graph& graph, ValueId loss);
 
 // One of the means that a loss adds: what it is divided by.
@@ -21,11 +22,13 @@ struct LossMean {
 struct FactoredLoss {
   // One weight suits every term of the loss that depends on the batch. No factor is needed.
   bool has_one_weight = true;
-  // The outputs are the loss alone: the sum of all means, each times its factor. The factors are inputs behind those of the batch,
-  // f32 [], with the names factor_name(0), factor_name(1), ... in the order of `means`.
+  // The outputs are the loss alone: the sum of all means, each times its factor. The factors are
+  // inputs behind those of the batch, f32 [], with the names factor_name(0), factor_name(1), ... in
+  // the order of `means`.
   Graph graph;
   ValueId loss = kNoValue;
-  // From the inputs of the batch to the sums of the weights of the counted means, in the order of `means`, f32 [] each.
+  // From the inputs of the batch to the sums of the weights of the counted means, in the order of
+  // `means`, f32 [] each.
   Graph weights;
   std::vector<LossMean> means;
 };

@@ -41,8 +41,8 @@ struct ModelState {
   std::vector<User*> users;
   User* trainer = nullptr;  // at most one of them owns the training state
 
-  // Kept as they are from load to save; the bytes of assets and self-tests stay in their file. A model without them whose
-  // storages have left its file gives it back.
+  // Kept as they are from load to save; the bytes of assets and self-tests stay in their file. A
+  // model without them whose storages have left its file gives it back.
   std::vector<model::Asset> assets;
   std::optional<BaseInfo> base;
   Settings metadata;
@@ -76,7 +76,8 @@ struct ModelState {
   }
 };
 
-// A run of a Session or Trainer: while it lives, verbs that would change what it reads return bad_argument.
+// A run of a Session or Trainer: while it lives, verbs that would change what it reads return
+// bad_argument.
 class Running {
  public:
   explicit Running(ModelState& model) : model_(model) { ++model_.busy; }
@@ -88,7 +89,8 @@ class Running {
   ModelState& model_;
 };
 
-// Values that stand for the named dims while a generic graph is checked: small primes, one per dim, inside its limits.
+// Values that stand for the named dims while a generic graph is checked: small primes, one per dim,
+// inside its limits.
 std::vector<BoundDim> probe_dims(const std::vector<NamedDim>& dims);
 
 }  // namespace bowline::detail::graph

@@ -32,7 +32,8 @@ class Readers {
   std::map<uint32_t, std::string> found;
 
  private:
-  // The state that a value is behind its writer, with its rows as they were: the parameter. Other values are themselves.
+  // The state that a value is behind its writer, with its rows as they were: the parameter. Other
+  // values are themselves.
   static std::vector<ValueId> shown_by(const Graph& graph) {
     std::vector<ValueId> shown(graph.values.size());
     for (ValueId v = 0; v < shown.size(); ++v) {
@@ -57,7 +58,8 @@ class Readers {
     return is_view && from.rank() > 0 && to.rank() > 0 && from.back() == to.back();
   }
 
-  // A transposed view is read by the operator that reads it as it lies; where there is none, by a copy.
+  // A transposed view is read by the operator that reads it as it lies; where there is none, by a
+  // copy.
   bool takes_codes(const Graph& graph, const Node& node, size_t i) const {
     const OpDef* def = &op_def(node.op);
     const ValueInfo& value = graph[node.inputs[i]];

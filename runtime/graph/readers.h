@@ -7,8 +7,8 @@
 
 namespace bowline::detail::graph {
 
-// By tie index: 'is read by node 3 (Add) of "forward", which takes no codes'. Storages that are not there are read by operators that
-// take codes (OpDef::encoded_inputs), or by nobody.
+// By tie index: 'is read by node 3 (Add) of "forward", which takes no codes'. Storages that are not
+// there are read by operators that take codes (OpDef::encoded_inputs), or by nobody.
 std::map<uint32_t, std::string> plain_readers(const ModelState& model);
 
 // The storages of each parameter list of a Repeat. They must have one dtype and one encoding.

@@ -10,7 +10,8 @@ namespace {
 constexpr std::string_view kTiedTo = "tied_to.";
 constexpr std::string_view kTieWordEmbeddings = "tie_word_embeddings";
 
-// Storages whose rows are looked up, and those that are the matrix of a product: what reads both as codes tells them by its ids.
+// Storages whose rows are looked up, and those that are the matrix of a product: what reads both as
+// codes tells them by its ids.
 struct Uses {
   std::set<uint32_t> looked_up, multiplied;
 };
@@ -48,7 +49,8 @@ std::optional<bool> ties_word_embeddings(const ModelState& model) {
                              [&](uint32_t tie) { return uses.multiplied.contains(tie); });
 }
 
-// Why the entry is wrong; empty: it is not, or says nothing of ties. `tied` is ties_word_embeddings().
+// Why the entry is wrong; empty: it is not, or says nothing of ties. `tied` is
+// ties_word_embeddings().
 std::string contradiction(const ModelState& model, std::optional<bool> tied,
                           const Settings::value_type& entry) {
   const auto& [key, value] = entry;

@@ -1,9 +1,11 @@
 // Entries of the metadata that say what is tied, as other programs write them.
 //
 //   "tied_to.<parameter>" = "<parameter>"     the two show one storage
-//   "tie_word_embeddings" = "true", "false"   some storage is the table of an Embedding and the matrix of a product too; or none is
+//   "tie_word_embeddings" = "true", "false"   some storage is the table of an Embedding and the
+//       matrix of a product too; or none is
 //
-// What is tied stands in the table of a model, and nowhere else: an entry that says something else is a mistake of its writer.
+// What is tied stands in the table of a model, and nowhere else: an entry that says something else
+// is a mistake of its writer.
 #pragma once
 
 #include "graph/model_state.h"

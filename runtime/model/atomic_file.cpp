@@ -9,7 +9,8 @@
 namespace bowline::detail::model {
 namespace {
 
-// A name that nobody gives to a file of his own: "folder/out" is written as "folder/.out.bowline-write".
+// A name that nobody gives to a file of his own: "folder/out" is written as
+// "folder/.out.bowline-write".
 constexpr std::string_view kSuffix = ".bowline-write";
 
 std::string temporary_of(const std::string& path) {

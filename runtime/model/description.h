@@ -1,7 +1,8 @@
-// What a model file says, as plain structs. model/ takes and gives these; the tables of the file stay in its room.
+// What a model file says, as plain structs. model/ takes and gives these; the tables of the file
+// stay in its room.
 //
-// Entries are views: of a verified file, or of the model that is written. They are valid as long as that is. The others own
-// what they hold.
+// Entries are views: of a verified file, or of the model that is written. They are valid as long as
+// that is. The others own what they hold.
 #pragma once
 
 #include <functional>
@@ -45,7 +46,8 @@ struct InputEntry {
   std::vector<GraphDim> dims;  // the same
 };
 
-// The body is a graph by its number; its parameters are one list per value, with an item per iteration.
+// The body is a graph by its number; its parameters are one list per value, with an item per
+// iteration.
 struct RepeatEntry {
   uint32_t body = 0;
   uint32_t count = 1;
@@ -68,7 +70,8 @@ struct OutputEntry {
   uint32_t value = 0;
 };
 
-// Values are numbered: inputs first, then the uses of parameters, then the outputs of the nodes in order.
+// Values are numbered: inputs first, then the uses of parameters, then the outputs of the nodes in
+// order.
 struct GraphEntry {
   std::string_view name;
   bool body = false;
@@ -135,7 +138,8 @@ struct Description {
   Settings metadata;
   std::span<const SelfTest> self_tests;
   const TrainingState* training = nullptr;
-  // A run of the bytes of a storage, in memory of the model or in `scratch`. All are asked for twice, with equal answers.
+  // A run of the bytes of a storage, in memory of the model or in `scratch`. All are asked for
+  // twice, with equal answers.
   std::function<Result<std::span<const std::byte>>(uint32_t tie, uint64_t first, uint64_t count,
                                                    std::vector<std::byte>& scratch)>
       bytes;

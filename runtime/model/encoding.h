@@ -9,7 +9,8 @@
 
 namespace bowline::detail::model {
 
-// Plain where there is no table; nothing where its name is in no registry. It need not fit anything.
+// Plain where there is no table; nothing where its name is in no registry. It need not fit
+// anything.
 inline std::optional<Encoding> encoding_of(const file::Encoding* from) {
   if (from == nullptr) {
     return Encoding();

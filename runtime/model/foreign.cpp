@@ -62,7 +62,8 @@ bool is_pickle(std::string_view file) {
          "cXK"sv.find(file[2]) != std::string_view::npos;
 }
 
-// A protocol buffer whose first field is ir_version, followed by a string field (the producer) or the graph.
+// A protocol buffer whose first field is ir_version, followed by a string field (the producer) or
+// the graph.
 bool is_onnx(std::string_view file) {
   return file.size() > 4 && file[0] == '\x08' && file[1] > 0 && file[1] < 32 &&
          (file[2] == '\x12' || file[2] == '\x1A' || file[2] == '\x3A' || file[2] == '\x42');

@@ -7,7 +7,8 @@
 
 namespace bowline::detail::model {
 
-// "a GGUF file" by how the file begins; empty where nothing is recognised. The bytes are the whole file or its begin.
+// "a GGUF file" by how the file begins; empty where nothing is recognised. The bytes are the whole
+// file or its begin.
 std::string_view foreign_format(std::span<const std::byte> file);
 
 }  // namespace bowline::detail::model

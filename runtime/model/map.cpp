@@ -126,7 +126,8 @@ void MappedFile::forget(uint64_t offset, uint64_t length) const {
   if (files_ == nullptr || length == 0) {
     return;
   }
-  // The mapping begins with a page. Pages at both ends may hold neighbours' bytes too, which are read again just so.
+  // The mapping begins with a page. Pages at both ends may hold neighbours' bytes too, which are
+  // read again just so.
   static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = offset / page * page;
   files_->forget(const_cast<std::byte*>(data_) + begin, offset + length - begin);

@@ -1,4 +1,5 @@
-// Opens a model file and maps it; the FlatBuffer part is copied, so that a later writer cannot change it.
+// Opens a model file and maps it; the FlatBuffer part is copied, so that a later writer cannot
+// change it.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,8 @@ class MappedFile {
   static Result<std::shared_ptr<MappedFile>> open(const std::string& path,
                                                   FileSystem& files = real_file_system(),
                                                   Access access = Access::map);
-  // Opens `relative` beneath the folder of this file, without following links, with the same access.
+  // Opens `relative` beneath the folder of this file, without following links, with the same
+  // access.
   // Errors  io_error: it cannot be opened so, or is not a regular file.
   Result<std::shared_ptr<MappedFile>> open_sibling(const std::string& relative,
                                                    FileSystem& files = real_file_system()) const;
@@ -33,7 +35,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Gives the memory of these pages back; who touches them again reads the file again. The bytes of a file that was not mapped stay.
+  // Gives the memory of these pages back; who touches them again reads the file again. The bytes of
+  // a file that was not mapped stay.
   void forget(uint64_t offset, uint64_t length) const;
   const std::string& path() const { return path_; }
 
@@ -59,10 +62,12 @@ struct FileRange {
   uint64_t xxh3 = 0;
   mutable std::atomic<bool> checked = false;
 
-  // The bytes. Errors  bad_file: they do not match the checksum (computed at the first call: a mapped file that
+  // The bytes. Errors  bad_file: they do not match the checksum (computed at the first call: a
+  // mapped file that
   // somebody edits later is used as it is then).
   Result<std::span<const std::byte>> bytes() const;
-  // Calls part(offset in the range, bytes) for one piece after the other, and forgets each when the call returns: what is read once keeps no
+  // Calls part(offset in the range, bytes) for one piece after the other, and forgets each when the
+  // call returns: what is read once keeps no
   // memory beside its copy. Errors  those of bytes() and of `part`.
   Status each_piece(const std::function<Status(uint64_t, std::span<const std::byte>)>& part) const;
 

@@ -1,4 +1,5 @@
-// The tables of a verified file as plain structs, entry by entry: what is read costs what it takes, when it is read.
+// The tables of a verified file as plain structs, entry by entry: what is read costs what it takes,
+// when it is read.
 #pragma once
 
 #include "model/description.h"

@@ -5,8 +5,9 @@
 
 namespace bowline::detail::model {
 
-// Enums are known, lists are not too long, sizes are inside their limits, floats are numbers, the dims that sizes name are dims
-// of the model: for every field of the attribute table, of whatever operator. What a Repeat runs is checked with its body.
+// Enums are known, lists are not too long, sizes are inside their limits, floats are numbers, the
+// dims that sizes name are dims of the model: for every field of the attribute table, of whatever
+// operator. What a Repeat runs is checked with its body.
 Status check_attributes(Check& check, const file::Node& node);
 
 // A dim of a value: a number inside the limits, or the name of a dim of the model.

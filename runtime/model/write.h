@@ -11,8 +11,8 @@
 
 namespace bowline::detail::model {
 
-// The bytes of one range. They are asked for twice, for the checksum and to be written, each time in runs of at most kRunBytes from the
-// first byte on; both answers are equal.
+// The bytes of one range. They are asked for twice, for the checksum and to be written, each time
+// in runs of at most kRunBytes from the first byte on; both answers are equal.
 struct Payload {
   // The range of the tree that names these bytes; the writer fills it in.
   file::RangeT* range = nullptr;
@@ -25,7 +25,8 @@ struct Payload {
 
 // Writes `tables` and the payloads, in this order, to `path`: atomically, and with the same bytes
 // for the same content. The file is verified and shown to `acceptance` before it takes its place.
-// Errors  io_error: it cannot be written; what was there before is untouched. bad_argument: it would be refused, with
+// Errors  io_error: it cannot be written; what was there before is untouched. bad_argument: it
+//         would be refused, with
 // the reason. Those of the providers.
 Status write_file(const std::string& path, file::ModelT& tables, std::span<const Payload> payloads,
                   const Acceptance& acceptance, FileSystem& files = real_file_system());

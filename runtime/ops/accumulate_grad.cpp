@@ -2,9 +2,10 @@
 //
 //   grad = first && !accumulate ? contribution : grad + contribution
 //
-// Shapes    grad (a storage, or in a Repeat one per iteration; an entry of 0 elements takes nothing), contribution
-//           of the same shape; grad is updated. grad is f32 whatever the contribution is: what several uses of a storage
-//           contribute is added without another rounding.
+// Shapes    grad (a storage, or in a Repeat one per iteration; an entry of 0 elements takes
+//           nothing), contribution of the same shape; grad is updated. grad is f32 whatever the
+//           contribution is: what several uses of a storage contribute is added without another
+//           rounding.
 // First     the table entry of grad says whether this is the first contribution of the submission.
 // Gradient  none.
 #include "ops/op.h"

@@ -1,21 +1,27 @@
-// Adafactor: steps relative to second moments, which matrices keep as their rows and columns alone, and to the size of the weight.
+// Adafactor: steps relative to second moments, which matrices keep as their rows and columns alone,
+// and to the size of the weight.
 //
-//   g = grad * scale,  rate = learning_rate * learning_rate_factor,  b = update^beta2_decay,  eps = eps1 or, if that is 0, 2^-23
+//   g = grad * scale,  rate = learning_rate * learning_rate_factor,  b = update^beta2_decay,  eps =
+//       eps1 or, if that is 0, 2^-23
 //   rms(x) = sqrt(mean of x^2)
 //   alpha = max(eps2, rms(w)) * min(rate, 1 / sqrt(update))
 //   w = w * (1 - rate * weight_decay)
-//   matrices [..., R, C]:  r = (1 - b) r + b mean over C of g^2,  c = (1 - b) c + b mean over R of g^2
+//   matrices [..., R, C]:  r = (1 - b) r + b mean over C of g^2,  c = (1 - b) c + b mean over R of
+//       g^2
 //                          v = r c / max(mean over R of r, eps)
 //   others:                v = (1 - b) v + b g^2
 //   u = g / sqrt(max(v, eps^2)),  w = w - alpha * u / max(1, rms(u) / d)
 //
-// Operands  lists of storages: weights, grads; scale [1]; lists: v; or, of matrices, r and c, from whose sizes those of the matrices
-//           follow. Updates weights and the lists behind the scale.
-// Step      update counts from 1; does nothing if error or non_finite is set; sets weights_non_finite.
+// Operands  lists of storages: weights, grads; scale [1]; lists: v; or, of matrices, r and c, from
+//           whose sizes those of the matrices follow. Updates weights and the lists behind the
+//           scale.
+// Step      update counts from 1; does nothing if error or non_finite is set; sets
+//           weights_non_finite.
 // Numerics  sums in f32, in a fixed order.
 // Gradient  none.
-// Source    Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", 2018, as torch.optim.Adafactor:
-//           decoupled weight decay, no first moment, the learning rate bounds the relative step.
+// Source    Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost",
+//           2018, as torch.optim.Adafactor: decoupled weight decay, no first moment, the learning
+//           rate bounds the relative step.
 //! step learning_rate: f32, update: u32 = 1
 //! step non_finite: u32 = 0
 //! step writes weights_non_finite: u32 = 0
@@ -139,8 +145,9 @@ std::vector<double> second_moments(const Entry& e, double b, double eps) {
   }
 }
 
-// Under roots, which halve it: the sums for a row, a column and the mean of rows in u, again in rms(u) with a sum of its own, and the
-// sum of alpha: eight halves. No sum is longer than the list. b costs |beta2_decay log update| < 32 roundings.
+// Under roots, which halve it: the sums for a row, a column and the mean of rows in u, again in
+// rms(u) with a sum of its own, and the sum of alpha: eight halves. No sum is longer than the list.
+// b costs |beta2_decay log update| < 32 roundings.
 Tolerance tolerance(ToleranceContext& c) {
   const double sum = Tolerance::of_reduction(c.in(0).elements(), 0).roundings;
   return Tolerance::of_roundings(4 * sum + 64);

@@ -2,13 +2,16 @@
 //
 //   g = grad * scale + weight_decay * w
 //   s = s + g^2
-//   w = w - learning_rate * learning_rate_factor / (1 + (update - 1) * learning_rate_decay) * g / (sqrt(s) + eps)
+//   w = w - learning_rate * learning_rate_factor / (1 + (update - 1) * learning_rate_decay) * g /
+//       (sqrt(s) + eps)
 //
 // Operands  lists of storages: weights, grads, s; scale [1]. Updates weights and s.
-// Step      update counts from 1; does nothing if error or non_finite is set; sets weights_non_finite.
+// Step      update counts from 1; does nothing if error or non_finite is set; sets
+//           weights_non_finite.
 // Gradient  none.
-// Source    Duchi, Hazan, Singer, "Adaptive Subgradient Methods for Online Learning", 2011, as torch.optim.Adagrad: the decay of
-//           the weights is part of the gradient (L2), s begins at 0.
+// Source    Duchi, Hazan, Singer, "Adaptive Subgradient Methods for Online Learning", 2011, as
+//           torch.optim.Adagrad: the decay of the weights is part of the gradient (L2), s begins at
+//           0.
 //! step learning_rate: f32, update: u32 = 1
 //! step non_finite: u32 = 0
 //! step writes weights_non_finite: u32 = 0
@@ -58,7 +61,8 @@ Status infer(InferContext& c) {
   }
 }
 
-// The gradient three, its square two, the root three with eps, the rate three, quotient, product and difference.
+// The gradient three, its square two, the root three with eps, the rate three, quotient, product
+// and difference.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(14); }
 
 }  // namespace

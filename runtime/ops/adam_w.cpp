@@ -6,7 +6,8 @@
 //   w = w - learning_rate * (m / bias_correction1) / (sqrt(v / bias_correction2) + eps)
 //
 // Operands  lists of storages: weights, grads, m, v; scale [1]. Updates weights, m and v.
-// Step      bias_correction = 1 - beta^t; does nothing if error or non_finite is set; sets weights_non_finite.
+// Step      bias_correction = 1 - beta^t; does nothing if error or non_finite is set; sets
+//           weights_non_finite.
 // Gradient  none.
 // Source    Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019, algorithm 2.
 //! step learning_rate: f32, bias_correction1: f32 = 1, bias_correction2: f32 = 1

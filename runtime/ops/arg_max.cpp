@@ -2,10 +2,11 @@
 //
 //   y[.., ..] = the i with the largest x[.., i, ..]
 //
-// Shapes    x of rank >= 1 with at least one element along the axis  ->  y i32 without the axis, or with 1 in its place
+// Shapes    x of rank >= 1 with at least one element along the axis  ->  y i32 without the axis, or
+//           with 1 in its place
 //           (keep_dims).
-// Numerics  of equal elements the first, or with `last` the last. NaN counts as the largest number, as in PyTorch; ONNX
-//           leaves it open.
+// Numerics  of equal elements the first, or with `last` the last. NaN counts as the largest number,
+//           as in PyTorch; ONNX leaves it open.
 // Gradient  none.
 #include "ops/extreme.h"
 

@@ -2,7 +2,8 @@
 //
 //   s[i, j] = scale * sum over d of q[i, d] * k[j, d],  scale = 0 stands for 1 / sqrt(D)
 //             with a softcap c > 0 in its place c * tanh(s[i, j] / c)
-//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk - Tq), with a window w > 0 of these
+//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk -
+//       Tq), with a window w > 0 of these
 //             the last w, less what a mask hides
 //   out[i, :] = sum over j of p[i, j] * v[j, :],  lse[i] = log(sum over j of exp(s[i, j]))
 //
@@ -11,21 +12,26 @@
 //           Hq is a multiple of Hkv; query head h reads key and value head h / (Hq / Hkv).
 //           A row that sees no key has out 0 and lse -inf.
 // Masks     input 3, as the attribute `mask` says:
-//             additive  of the dtype of q, broadcast to [B, Hq, Tq, Tk] by the rules of numpy ([Tq, Tk], [B, 1, 1, Tk] ...):
+//             additive  of the dtype of q, broadcast to [B, Hq, Tq, Tk] by the rules of numpy ([Tq,
+//                 Tk], [B, 1, 1, Tk] ...):
 //                       added to s; -inf hides the key
 //             padding   bool [B, Tk]: true shows the key to all queries
-//             lengths   i32 [B]: keys [0, length) are seen. A length outside [0, Tk] is taken for the nearest there and
+//             lengths   i32 [B]: keys [0, length) are seen. A length outside [0, Tk] is taken for
+//                 the nearest there and
 //                       sets the error word.
-//           With a mask a key of weight 0 adds nothing: NaN or infinity in a row of k or v that is hidden reaches no result
+//           With a mask a key of weight 0 adds nothing: NaN or infinity in a row of k or v that is
+//               hidden reaches no result
 //           and no gradient.
 // Codes     k and v may be codes, as a cache is that rows are written to as such (WriteRows).
-// Counted   q, k and v on axis 1: Tq and Tk are the counts. Rows of q behind their count see no key.
+// Counted   q, k and v on axis 1: Tq and Tk are the counts. Rows of q behind their count see no
+//           key.
 // Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
-// Gradient  AttentionGrad; none of padding and lengths, and that of an additive mask is refused: it has the size of all
-//           scores. lse must not be used by what is differentiated.
+// Gradient  AttentionGrad; none of padding and lengths, and that of an additive mask is refused: it
+//           has the size of all scores. lse must not be used by what is differentiated.
 // Differs   PyTorch gives NaN for a row that sees no key, and lets NaN of hidden rows through.
-// Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped heads); Beltagy et al.,
-//           "Longformer", 2020 (window); Gemma Team, "Gemma 2", 2024, section 2 (softcap).
+// Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped
+//           heads); Beltagy et al., "Longformer", 2020 (window); Gemma Team, "Gemma 2", 2024,
+//           section 2 (softcap).
 #include "ops/attention.h"
 
 #include <algorithm>

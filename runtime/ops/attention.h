@@ -29,7 +29,8 @@ inline Keys keys_of(const AttentionAttributes& t, int64_t query, int64_t queries
   return {t.window() == 0 ? 0 : std::max<int64_t>(query + keys - queries + 1 - t.window(), 0), end};
 }
 
-// A score and its derivative by the score without a cap, with the sizes that their errors are measured against.
+// A score and its derivative by the score without a cap, with the sizes that their errors are
+// measured against.
 struct Score {
   double value = 0;
   double magnitude = 0;

@@ -1,8 +1,10 @@
 // AttentionGrad: the gradient of Attention, from its results.
 //
-//   p[i, j]  = exp(s[i, j] - lse[i]) for the keys that row i sees, s, softcap c, window and masks (input 6) as in Attention
+//   p[i, j]  = exp(s[i, j] - lse[i]) for the keys that row i sees, s, softcap c, window and masks
+//       (input 6) as in Attention
 //   delta[i] = sum over d of dout[i, d] * out[i, d]
-//   ds[i, j] = scale * p[i, j] * (sum over d of dout[i, d] * v[j, d] - delta[i]), times 1 - (s[i, j] / c)^2 with a softcap
+//   ds[i, j] = scale * p[i, j] * (sum over d of dout[i, d] * v[j, d] - delta[i]), times 1 - (s[i,
+//       j] / c)^2 with a softcap
 //   dq[i, :] = sum over j of ds[i, j] * k[j, :]
 //   dk[j, :] = sum over i of ds[i, j] * q[i, :],  dv[j, :] = sum over i of p[i, j] * dout[i, :]
 //              (both over all query heads that read the key head)

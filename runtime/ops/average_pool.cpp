@@ -1,16 +1,19 @@
 // AveragePool: the mean of each window.
 //
-//   y[n, c, o] = (sum over k of x[n, c, o * stride + k * dilation - pad], of the elements that lie in x) / count(o)
+//   y[n, c, o] = (sum over k of x[n, c, o * stride + k * dilation - pad], of the elements that lie
+//       in x) / count(o)
 //   count(o): the elements of the window that lie in x, or with `count_pads` in x or its pads
 //
-// Shapes    x [N, C, spatial...] of rank 3, 4 or 5  ->  y [N, C, floor((spatial + pads - dilation * (window - 1) - 1) / stride) + 1
-//           ...]; with `ceil` the quotient is rounded up, but a window that would begin in the end pads or behind them is left out.
+// Shapes    x [N, C, spatial...] of rank 3, 4 or 5  ->  y [N, C, floor((spatial + pads - dilation *
+//           (window - 1) - 1) / stride) + 1
+//           ...]; with `ceil` the quotient is rounded up, but a window that would begin in the end
+//           pads or behind them is left out.
 // Domain    pads are smaller than what a window reaches over.
-// Numerics  accumulated in f32. What reaches behind the end pads is not counted. A window without an element of x, which a dilation
-//           allows, gives 0.
+// Numerics  accumulated in f32. What reaches behind the end pads is not counted. A window without
+//           an element of x, which a dilation allows, gives 0.
 // Gradient  AveragePoolGrad.
-// Differs   from ONNX AveragePool: there is no auto_pad. PyTorch asks for pads of at most half a window, has no dilation and counts
-//           pads unless told otherwise (count_include_pad).
+// Differs   from ONNX AveragePool: there is no auto_pad. PyTorch asks for pads of at most half a
+//           window, has no dilation and counts pads unless told otherwise (count_include_pad).
 // Source    PyTorch avg_pool2d; ONNX operators, AveragePool (opset 19).
 #include <cmath>
 

@@ -1,6 +1,7 @@
 // AveragePoolGrad: the gradient of AveragePool.
 //
-//   dx[n, c, i] = sum over the windows o that have element i of dy[n, c, o] / count(o), with the counts of AveragePool
+//   dx[n, c, i] = sum over the windows o that have element i of dy[n, c, o] / count(o), with the
+//       counts of AveragePool
 //
 // Shapes    dy of the shape of the pool's output  ->  dx of the shape `dims`, [N, C, spatial...].
 // Numerics  accumulated in f32.

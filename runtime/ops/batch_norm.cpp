@@ -2,21 +2,26 @@
 //
 //   y = (x - mean) * inverse * scale + bias,  inverse = 1 / sqrt(variance + eps)
 //   training 0   mean and variance are the running ones, which stay as they are
-//   training 1   they are those of the channel, the variance biased; and with n the elements of a channel
+//   training 1   they are those of the channel, the variance biased; and with n the elements of a
+//       channel
 //                running_mean     += momentum * (mean - running_mean)
 //                running_variance += momentum * (variance * n / (n - 1) - running_variance)
 //
-// Shapes    x [N, C, spatial...] of rank >= 2, scale [C], bias [C], running_mean [C], running_variance [C]
-//           ->  y of the shape of x, the running statistics after the step, mean [C], inverse [C] (for BatchNormGrad).
-// Domain    eps >= 1e-12. A channel of one element, while training: y = bias, the variance is 0 and not divided by n - 1; PyTorch
-//           refuses it. Of no element: the running statistics stay. A channel whose deviations from its mean are below the rounding
-//           of that mean gives scaled rounding errors, as LayerNorm does.
+// Shapes    x [N, C, spatial...] of rank >= 2, scale [C], bias [C], running_mean [C],
+//           running_variance [C]
+//           ->  y of the shape of x, the running statistics after the step, mean [C], inverse [C]
+//           (for BatchNormGrad).
+// Domain    eps >= 1e-12. A channel of one element, while training: y = bias, the variance is 0 and
+//           not divided by n - 1; PyTorch refuses it. Of no element: the running statistics stay. A
+//           channel whose deviations from its mean are below the rounding of that mean gives scaled
+//           rounding errors, as LayerNorm does.
 // Step      training, as Dropout reads it.
-// Updates   the storages of the running statistics, which are f32 whatever x is, and never trained (StorageRole::running_statistic).
+// Updates   the storages of the running statistics, which are f32 whatever x is, and never trained
+//           (StorageRole::running_statistic).
 // Numerics  statistics in f32, the variance from the differences to the mean.
 // Gradient  BatchNormGrad; nothing else may use the statistics that it leaves.
-// Differs   from ONNX BatchNormalization (14 and later): the running variance is unbiased, as in PyTorch; momentum is the part of
-//           the new statistics, there it is that of the old ones.
+// Differs   from ONNX BatchNormalization (14 and later): the running variance is unbiased, as in
+//           PyTorch; momentum is the part of the new statistics, there it is that of the old ones.
 // Source    Ioffe and Szegedy, "Batch Normalization", 2015; PyTorch BatchNorm2d.
 //! step training: u32 = 0
 #include <cmath>
@@ -103,7 +108,8 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// Two sums over a channel; eight roundings after them: root, division, scale, shift, n / (n - 1), difference, part, sum.
+// Two sums over a channel; eight roundings after them: root, division, scale, shift, n / (n - 1),
+// difference, part, sum.
 Tolerance tolerance(ToleranceContext& c) {
   const Shape& x = c.in(0);
   return Tolerance::of_reduction(x[0] * x.elements(2, x.rank()), 8);

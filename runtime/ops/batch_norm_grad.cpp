@@ -5,7 +5,8 @@
 //   training 1   dx = scale * inverse * (dy - mean(dy) - h * mean(dy * h)), means over the channel
 //   dscale = sum over the channel of dy * h,  dbias = sum over the channel of dy
 //
-// Shapes    x [N, C, spatial...], scale [C], dy of the shape of x, mean [C] and inverse [C] as BatchNorm left them
+// Shapes    x [N, C, spatial...], scale [C], dy of the shape of x, mean [C] and inverse [C] as
+//           BatchNorm left them
 //           ->  dx of the shape of x, dscale [C], dbias [C].
 // Step      training, as BatchNorm read it.
 // In place  dx on dy or x.

@@ -2,8 +2,10 @@
 //
 //   y[i] = x[i] as `to`
 //
-//   to a float           to nearest even; what is too large becomes infinite. An integer becomes an f32 first.
-//   a float to integers  towards zero; what lies outside the range becomes its nearest end, NaN becomes 0.
+//   to a float           to nearest even; what is too large becomes infinite. An integer becomes an
+//       f32 first.
+//   a float to integers  towards zero; what lies outside the range becomes its nearest end, NaN
+//       becomes 0.
 //   between integers     the low bits, two's complement.
 //   to bool              x != 0; NaN is true.
 //   from bool            0 or 1.

@@ -1,4 +1,5 @@
-// What norms of channels share: [N, C, spatial...] as planes, and the size of the terms that a normalisation loses digits of.
+// What norms of channels share: [N, C, spatial...] as planes, and the size of the terms that a
+// normalisation loses digits of.
 #pragma once
 
 #include "ops/op.h"

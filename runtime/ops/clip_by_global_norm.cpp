@@ -5,11 +5,11 @@
 //
 // Shapes    a list of gradients, perhaps the loss []  ->  scale [1].
 // Step      writes grad_norm = norm; sets non_finite if the norm or the loss is not finite.
-// Numerics  accumulated in f32, or in more. In f32 the squares underflow or overflow: a norm below 1e-19 may become 0, and one above
-//           1e19 infinite.
+// Numerics  accumulated in f32, or in more. In f32 the squares underflow or overflow: a norm below
+//           1e-19 may become 0, and one above 1e19 infinite.
 // Gradient  none.
-// Source    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013. PyTorch's
-//           clip_grad_norm_ divides by norm + 1e-6, and so clips a little more.
+// Source    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks",
+//           2013. PyTorch's clip_grad_norm_ divides by norm + 1e-6, and so clips a little more.
 //! step gradient_scale: f32 = 1
 //! step writes grad_norm: f32, non_finite: u32 = 0
 #include <cmath>

@@ -1,6 +1,7 @@
 // Concat: joins any number of tensors along one axis.
 //
-//   y[.., offset_k + i, ..] = x_k[.., i, ..] with offset_k the sum of the dims of the inputs before k
+//   y[.., offset_k + i, ..] = x_k[.., i, ..] with offset_k the sum of the dims of the inputs before
+//       k
 //
 // Shapes    inputs of one shape but for the axis  ->  y, whose axis is the sum of theirs.
 // Gradient  one Slice of dy per input.

@@ -1,13 +1,17 @@
 // Conv: correlation with a window of weights, in groups of channels.
 //
-//   y[n, m, o] = bias[m] + sum over c, k of x[n, g * (C / groups) + c, o * stride + k * dilation - pad] * weight[m, c, k]
-//   with g = m / (M / groups); o, k, stride, dilation and pad have an entry for each spatial axis, and outside of x there are zeros
+//   y[n, m, o] = bias[m] + sum over c, k of x[n, g * (C / groups) + c, o * stride + k * dilation -
+//       pad] * weight[m, c, k]
+//   with g = m / (M / groups); o, k, stride, dilation and pad have an entry for each spatial axis,
+//       and outside of x there are zeros
 //
-// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [M, C / groups, window...], bias [M] (optional)
+// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [M, C / groups, window...], bias [M]
+//           (optional)
 //           ->  y [N, M, floor((spatial + pads - dilation * (window - 1) - 1) / stride) + 1 ...].
-// Numerics  accumulated in f32. The zeros outside of x are multiplied as elements of x are: a weight that is infinite or NaN makes
-//           every y NaN whose window has it over a pad.
-// Gradient  ConvInputGrad, ConvWeightGrad, and for the bias the sum of dy over the batch and the spatial axes.
+// Numerics  accumulated in f32. The zeros outside of x are multiplied as elements of x are: a
+//           weight that is infinite or NaN makes every y NaN whose window has it over a pad.
+// Gradient  ConvInputGrad, ConvWeightGrad, and for the bias the sum of dy over the batch and the
+//           spatial axes.
 // Differs   from ONNX Conv: there is no auto_pad, and the window is that of the weight.
 // Source    PyTorch conv1d, conv2d, conv3d; ONNX operators, Conv.
 #include <cmath>

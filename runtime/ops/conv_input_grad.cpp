@@ -1,10 +1,13 @@
 // ConvInputGrad: the gradient of Conv with respect to its input.
 //
-//   dx[n, c, i] = sum over m, o, k with i = o * stride + k * dilation - pad of dy[n, m, o] * weight[m, c', k], m in the group of c
+//   dx[n, c, i] = sum over m, o, k with i = o * stride + k * dilation - pad of dy[n, m, o] *
+//       weight[m, c', k], m in the group of c
 //
-// Shapes    weight [M, C / groups, window...], dy [N, M, out...]  ->  dx of the shape `dims`, [N, C, spatial...]. dy may have fewer
+// Shapes    weight [M, C / groups, window...], dy [N, M, out...]  ->  dx of the shape `dims`, [N,
+//           C, spatial...]. dy may have fewer
 //           windows than fit into dx.
-// Numerics  accumulated in f32. A weight or a dy that is infinite or NaN reaches the dx that it is a term of, and no others.
+// Numerics  accumulated in f32. A weight or a dy that is infinite or NaN reaches the dx that it is
+//           a term of, and no others.
 // Gradient  none.
 #include <cmath>
 

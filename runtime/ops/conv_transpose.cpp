@@ -1,15 +1,19 @@
 // ConvTranspose: the transpose of Conv, its gradient with respect to the input.
 //
-//   y[n, g * (M / groups) + m, i] = bias + sum over c of the group g, o, k with i = o * stride + k * dilation - pad
+//   y[n, g * (M / groups) + m, i] = bias + sum over c of the group g, o, k with i = o * stride + k
+//       * dilation - pad
 //                                   of x[n, c, o] * weight[c, m, k]
 //
-// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [C, M / groups, window...], bias [M] (optional)
-//           ->  y [N, M, (spatial - 1) * stride - pads + dilation * (window - 1) + output_padding + 1 ...].
-// Domain    output_padding is smaller than the stride or the dilation: it says which of the sizes that Conv takes back to the one
-//           of x is meant.
-// Numerics  accumulated in f32. The kernels are those of ConvInputGrad: a weight or an x that is infinite or NaN reaches the y that
-//           it is a term of, and no others.
-// Gradient  Conv of dy, of which what lies behind x is left out; ConvWeightGrad with dy in the place of the input; the sum of dy.
+// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [C, M / groups, window...], bias [M]
+//           (optional)
+//           ->  y [N, M, (spatial - 1) * stride - pads + dilation * (window - 1) + output_padding +
+//           1 ...].
+// Domain    output_padding is smaller than the stride or the dilation: it says which of the sizes
+//           that Conv takes back to the one of x is meant.
+// Numerics  accumulated in f32. The kernels are those of ConvInputGrad: a weight or an x that is
+//           infinite or NaN reaches the y that it is a term of, and no others.
+// Gradient  Conv of dy, of which what lies behind x is left out; ConvWeightGrad with dy in the
+//           place of the input; the sum of dy.
 // Differs   from ONNX ConvTranspose: there is no auto_pad and no output_shape.
 // Source    PyTorch conv_transpose1d, 2d, 3d; ONNX operators, ConvTranspose.
 #include <cmath>
@@ -56,7 +60,8 @@ Status infer(InferContext& c) {
   return c.out(0, y);
 }
 
-// Output padding of a stride or more (the dilation allows it) lets more windows fit than x has elements.
+// Output padding of a stride or more (the dilation allows it) lets more windows fit than x has
+// elements.
 GradientValue without_rest(GradientContext& c, GradientValue v, const Shape& x) {
   for (int a = 2; a < x.rank() && v.valid(); ++a) {
     if (c.shape(v)[a] != x[a]) {

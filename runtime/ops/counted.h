@@ -12,7 +12,8 @@ struct Axis {
   int axis = 0;
 };
 
-// The dim that counts axes which meet in one axis of an output; one of size 1 that is not counted is stretched.
+// The dim that counts axes which meet in one axis of an output; one of size 1 that is not counted
+// is stretched.
 // Errors  unsupported: not all of them are counted by it.
 inline Result<int> common(const CountedContext& c, std::span<const Axis> axes) {
   const auto first =
@@ -60,7 +61,8 @@ inline Status elementwise(CountedContext& c) {
   return {};
 }
 
-// The first `inputs` inputs broadcast over all axes of output 0 but the last `without`, of which all have as many.
+// The first `inputs` inputs broadcast over all axes of output 0 but the last `without`, of which
+// all have as many.
 inline Status broadcast(CountedContext& c, int inputs, int without) {
   const int rank = c.out(0).rank() - without;
   for (int o = 0; o < rank; ++o) {

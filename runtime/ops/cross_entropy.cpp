@@ -1,16 +1,22 @@
 // CrossEntropy: the negative log-likelihood of labels under the softmax of logits.
 //
 //   lse[r]  = log(sum over v of exp(logits[r, v]))
-//   term[r] = lse[r] - (1 - label_smoothing) logits[r, labels[r]] - label_smoothing * (mean over v of logits[r, v])
-//   loss    = sum over counted rows r of term[r], for `mean` divided by their number; with `none` the terms, 0 of other rows
+//   term[r] = lse[r] - (1 - label_smoothing) logits[r, labels[r]] - label_smoothing * (mean over v
+//       of logits[r, v])
+//   loss    = sum over counted rows r of term[r], for `mean` divided by their number; with `none`
+//       the terms, 0 of other rows
 //
-// Shapes    logits [..., V] with V >= 1, labels i32 [...]  ->  loss [], with `none` [...]; lse [...]. Both are f32 whatever the
+// Shapes    logits [..., V] with V >= 1, labels i32 [...]  ->  loss [], with `none` [...]; lse
+//           [...]. Both are f32 whatever the
 //           logits are. Classes are the last axis (PyTorch and ONNX: axis 1).
-// Labels    a label equal to ignore_index is not counted; without counted rows the loss is 0 (PyTorch and ONNX: NaN).
-// Errors    another label outside [0, V) sets the error word; the loss is then undefined, lse is not.
+// Labels    a label equal to ignore_index is not counted; without counted rows the loss is 0
+//           (PyTorch and ONNX: NaN).
+// Errors    another label outside [0, V) sets the error word; the loss is then undefined, lse is
+//           not.
 // Numerics  accumulated in f32; exponentials are taken relative to the maximum of the row.
 // Gradient  CrossEntropyGrad; labels get none, and lse must not be used by what is differentiated.
-// Source    Szegedy et al., "Rethinking the Inception Architecture", 2016, section 7, for label_smoothing; torch.nn.CrossEntropyLoss.
+// Source    Szegedy et al., "Rethinking the Inception Architecture", 2016, section 7, for
+//           label_smoothing; torch.nn.CrossEntropyLoss.
 #include <algorithm>
 #include <cmath>
 

@@ -1,11 +1,12 @@
 // CrossEntropyGrad: the gradient of CrossEntropy, from the log-sum-exp of its rows.
 //
-//   dlogits[r, v] = (exp(logits[r, v] - lse[r]) - (1 - label_smoothing) (v == labels[r]) - label_smoothing / V) * dloss, for
+//   dlogits[r, v] = (exp(logits[r, v] - lse[r]) - (1 - label_smoothing) (v == labels[r]) -
+//       label_smoothing / V) * dloss, for
 //                   `mean` divided by the counted rows
 //
-// Shapes    logits [..., V], labels i32 [...], lse [...], dloss [], with `none` [...] -> dlogits of the shape of
-//           logits. Labels rows with ignore_index get zeros. Any other label outside [0, V) leaves
-//           dlogits undefined.
+// Shapes    logits [..., V], labels i32 [...], lse [...], dloss [], with `none` [...] -> dlogits of
+//           the shape of logits. Labels rows with ignore_index get zeros. Any other label outside
+//           [0, V) leaves dlogits undefined.
 // Gradient  none.
 // In place  on logits.
 #include <cmath>

@@ -2,12 +2,15 @@
 //
 //   y = a / b;  of integers towards zero
 //
-// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank <= 8.
+// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
+//           <= 8.
 // Numerics  integers: the most negative number by -1 wraps around to itself.
 // Errors    integers: a b of 0 gives 0 and sets the error word, as an index outside its range does.
-// Gradient  DivGradA: da = dy / b. DivGradB: db = -dy (a / b) / b. Both summed over the axes that were broadcast.
+// Gradient  DivGradA: da = dy / b. DivGradB: db = -dy (a / b) / b. Both summed over the axes that
+//           were broadcast.
 // In place  on an input of the shape of the output.
-// Source    ONNX operators, Div, which leaves quotients by 0 open; torch.div with rounding_mode="trunc", which stops at them.
+// Source    ONNX operators, Div, which leaves quotients by 0 open; torch.div with
+//           rounding_mode="trunc", which stops at them.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::div_op {

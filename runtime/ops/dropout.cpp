@@ -4,8 +4,9 @@
 //   kept(i): word i % 4 of philox({i / 4, stream, iteration, counter}, seed) >= rate * 2^32
 //
 // Shapes    any x  ->  y of the shape of x. Outside training y = x.
-// Random    `iteration` is that of the enclosing Repeat (0 outside), counter and seed are step words: the backward
-//           pass draws the same numbers again and keeps no mask. A dropped NaN is 0.
+// Random    `iteration` is that of the enclosing Repeat (0 outside), counter and seed are step
+//           words: the backward pass draws the same numbers again and keeps no mask. A dropped NaN
+//           is 0.
 // Gradient  Dropout of dy with the same attributes.
 // In place  on x.
 // Source    Srivastava et al., "Dropout", 2014; core/random.h for philox.

@@ -1,5 +1,6 @@
-// The definitions of operators of one or two inputs that work element by element, and of their gradient operators, from functions
-// in double precision. Their formulas for kernels stand in formulas/<stem>.h.
+// The definitions of operators of one or two inputs that work element by element, and of their
+// gradient operators, from functions in double precision. Their formulas for kernels stand in
+// formulas/<stem>.h.
 #pragma once
 
 #include "ops/build.h"
@@ -28,7 +29,8 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(grad, {c.in(0), c.dout(0)}, c.attributes()));
 }
 
-// dx = dy * slope(x). With `choice` a slope of 0 means that dy does not matter, even where it is not finite.
+// dx = dy * slope(x). With `choice` a slope of 0 means that dy does not matter, even where it is
+// not finite.
 template <Curve slope, bool choice>
 void gradient_oracle(const OracleContext& c) {
   const auto magnitude = c.zero_magnitude(0);
@@ -50,7 +52,8 @@ inline Range range_of(DType t) {
                         : Range{-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1};
 }
 
-// What an integer dtype keeps of a whole number: the low bits, two's complement. Of other dtypes the number itself.
+// What an integer dtype keeps of a whole number: the low bits, two's complement. Of other dtypes
+// the number itself.
 inline double wrapped(double x, DType t) {
   if (is_float(t) || t == DType::boolean) {
     return x;
@@ -155,7 +158,8 @@ constexpr OpDef binary_definition(const char* name, Tolerance (*tolerance)(Toler
           .tolerance = tolerance};
 }
 
-// dy times the derivative of y by one of its inputs, of a, b and dy; dy has the shape of y. In place on dy or a.
+// dy times the derivative of y by one of its inputs, of a, b and dy; dy has the shape of y. In
+// place on dy or a.
 template <Surface slope, bool choice = false>
 constexpr OpDef binary_gradient_definition(const char* name,
                                            Tolerance (*tolerance)(ToleranceContext&)) {
@@ -169,7 +173,8 @@ constexpr OpDef binary_gradient_definition(const char* name,
 
 inline Tolerance exactly(ToleranceContext&) { return Tolerance::exact(); }
 
-// y = whether a and b compare so, of two operands of one dtype that broadcast. No gradient comes back from it.
+// y = whether a and b compare so, of two operands of one dtype that broadcast. No gradient comes
+// back from it.
 template <Surface f>
 constexpr OpDef comparison(const char* name, const char* types) {
   return {.name = name,

@@ -6,7 +6,8 @@
 // Numerics  small x keep their relative precision.
 // Gradient  EluGrad: dx = x > 0 ? dy : dy alpha e^x.
 // In place  on x; the gradient on x or dy.
-// Source    Clevert, Unterthiner, Hochreiter, "Fast and Accurate Deep Network Learning by Exponential Linear Units (ELUs)", 2016.
+// Source    Clevert, Unterthiner, Hochreiter, "Fast and Accurate Deep Network Learning by
+//           Exponential Linear Units (ELUs)", 2016.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::elu_op {

@@ -4,7 +4,8 @@
 //
 // Shapes    table [rows, C], ids i32 [...]  ->  y [..., C].
 // Errors    an id outside [0, rows) gives a row of zeros and sets the error word.
-// Codes     the table may be encoded, where it is frozen: y has the numbers that the codes stand for.
+// Codes     the table may be encoded, where it is frozen: y has the numbers that the codes stand
+//           for.
 // Gradient  EmbeddingGrad; the ids get none.
 #include "ops/counted.h"
 #include "ops/op.h"

@@ -1,6 +1,7 @@
 // EmbeddingGrad: the gradient of the table of an Embedding.
 //
-//   dtable[r, :] = sum of dy[i, :] over all positions i with ids[i] = r, in the order of the positions
+//   dtable[r, :] = sum of dy[i, :] over all positions i with ids[i] = r, in the order of the
+//       positions
 //
 // Shapes    ids i32 [...], dy [..., C]  ->  dtable [rows, C]. Ids outside [0, rows) add to nothing.
 // Numerics  accumulated in f32; the order is fixed, so the bits are the same in every run.

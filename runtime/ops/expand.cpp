@@ -1,8 +1,10 @@
-// Expand: a tensor repeated along axes of one element, to the shape that it and `dims` broadcast to.
+// Expand: a tensor repeated along axes of one element, to the shape that it and `dims` broadcast
+// to.
 //
 //   y[i] = x[i, with 0 on the axes that x does not have or where its dim is 1]
 //
-// Shapes    x, dims  ->  y of the shape that both broadcast to (rules of numpy: a dim of 1 keeps that of x).
+// Shapes    x, dims  ->  y of the shape that both broadcast to (rules of numpy: a dim of 1 keeps
+//           that of x).
 // Gradient  SumTo.
 // Source    ONNX operators, Expand. expand of PyTorch has -1 where a dim is kept.
 #include "ops/build.h"

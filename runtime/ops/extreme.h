@@ -1,4 +1,5 @@
-// What ReduceMax, ReduceMin, ArgMax, ArgMin and TopK share: which of two numbers is the more extreme one.
+// What ReduceMax, ReduceMin, ArgMax, ArgMin and TopK share: which of two numbers is the more
+// extreme one.
 #pragma once
 
 #include <cmath>
@@ -33,7 +34,8 @@ inline Status infer(InferContext& c) {
   return c.out(0, r.result);
 }
 
-// dx = dy / count where x equals y, count the number of such elements of x; counted and divided in f32.
+// dx = dy / count where x equals y, count the number of such elements of x; counted and divided in
+// f32.
 inline Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
   const DType type = c.dtype(c.in(0));

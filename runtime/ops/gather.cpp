@@ -1,11 +1,15 @@
 // Gather: slices of a tensor along an axis, chosen by indices.
 //
-//   y[before, .., behind] = data[before, indices[..], behind]   with `before` and `behind` the indices beside the axis
+//   y[before, .., behind] = data[before, indices[..], behind]   with `before` and `behind` the
+//       indices beside the axis
 //
-// Shapes    data [before, n, behind], indices i32 of any shape  ->  y [before, shape of indices, behind] of rank <= 8.
-// Errors    an index in [-n, 0) counts from the end; one outside [-n, n) gives zeros and sets the error word, if y has elements.
+// Shapes    data [before, n, behind], indices i32 of any shape  ->  y [before, shape of indices,
+//           behind] of rank <= 8.
+// Errors    an index in [-n, 0) counts from the end; one outside [-n, n) gives zeros and sets the
+//           error word, if y has elements.
 // Gradient  ScatterElements adds dy to zeros; the indices get none.
-// Source    ONNX operators, Gather. Embedding is this along axis 0 of a table, where negative ids are errors.
+// Source    ONNX operators, Gather. Embedding is this along axis 0 of a table, where negative ids
+//           are errors.
 #include "ops/gather.h"
 
 #include "ops/counted.h"

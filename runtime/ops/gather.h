@@ -1,4 +1,5 @@
-// What Gather, GatherElements and ScatterElements share: indices along an axis, of which negative ones count from its end.
+// What Gather, GatherElements and ScatterElements share: indices along an axis, of which negative
+// ones count from its end.
 #pragma once
 
 #include <optional>
@@ -16,7 +17,8 @@ inline std::optional<int64_t> element(double index, int64_t n) {
   return at >= 0 && at < n ? std::optional(at) : std::nullopt;
 }
 
-// The position, in a tensor of shape `data`, of the element that `index` names along the axis beside the indices `i`.
+// The position, in a tensor of shape `data`, of the element that `index` names along the axis
+// beside the indices `i`.
 inline size_t position(const Shape& data, const Index& i, int axis, int64_t index) {
   int64_t at = 0;
   for (int a = 0; a < data.rank(); ++a) {

@@ -2,8 +2,10 @@
 //
 //   y[.., i, ..] = data[.., indices[.., i, ..], ..]
 //
-// Shapes    data of rank >= 1; indices i32 of its rank, beside the axis nowhere longer than it  ->  y of the shape of indices.
-// Errors    an index in [-n, 0) counts from the end of an axis of n; one outside [-n, n) gives a zero and sets the error word.
+// Shapes    data of rank >= 1; indices i32 of its rank, beside the axis nowhere longer than it  ->
+//           y of the shape of indices.
+// Errors    an index in [-n, 0) counts from the end of an axis of n; one outside [-n, n) gives a
+//           zero and sets the error word.
 // Gradient  ScatterElements adds dy to zeros; the indices get none.
 // Source    ONNX operators, GatherElements; torch.gather, which takes no negative indices.
 #include "ops/gather.h"

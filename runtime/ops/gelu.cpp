@@ -4,8 +4,10 @@
 //   form = tanh:  y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 //
 // Shapes    any x  ->  y of the shape of x.
-// Gradient  GeluGrad. form = erf:   dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) / sqrt(2 pi))
-//                     form = tanh:  dx = dy * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715 x^2))
+// Gradient  GeluGrad. form = erf:   dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) /
+//           sqrt(2 pi))
+//                     form = tanh:  dx = dy * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1
+//                         + 3 * 0.044715 x^2))
 //                                   with t = tanh(sqrt(2 / pi) * (x + 0.044715 x^3))
 // In place  on x; the gradient on x or dy.
 // Source    Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016.
@@ -39,8 +41,8 @@ elementwise::Point slope(double x, const Attributes& a) {
 
 // 1 + t and 1 - t^2 cancel; exp(-x^2 / 2) pays for the rounding of its argument. The distribution
 // function costs about ten roundings of 1: two for the argument of its polynomial, three each for
-// Horner's rule at that argument and for the exponential, two for products; then the product with x,
-// or the two of the gradient.
+// Horner's rule at that argument and for the exponential, two for products; then the product with
+// x, or the two of the gradient.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(12); }
 
 }  // namespace

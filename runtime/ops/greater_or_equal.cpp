@@ -2,7 +2,8 @@
 //
 //   y = a >= b
 //
-// Shapes    a and b of one dtype broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank <= 8  ->  y bool.
+// Shapes    a and b of one dtype broadcast by the rules of numpy (aligned at the last axis, 1
+//           stretches), rank <= 8  ->  y bool.
 // Numerics  false where one of them is NaN; 0 and -0 are equal.
 // Gradient  none comes back from truth values.
 #include "ops/elementwise.h"

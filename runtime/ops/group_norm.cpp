@@ -1,13 +1,16 @@
 // GroupNorm: normalises groups of channels of every sample, then scales and shifts the channels.
 //
-//   y = (x - mean) / sqrt(variance + eps) * scale + bias, mean and variance over the C / groups channels of a group of one sample
+//   y = (x - mean) / sqrt(variance + eps) * scale + bias, mean and variance over the C / groups
+//       channels of a group of one sample
 //
-// Shapes    x [N, C, spatial...] of rank >= 2, scale [C], bias [C]  ->  y of the shape of x. C is a multiple of the groups.
-// Domain    eps >= 1e-12. A group whose deviations from its mean are below the rounding of that mean gives scaled rounding errors,
-//           as LayerNorm does.
+// Shapes    x [N, C, spatial...] of rank >= 2, scale [C], bias [C]  ->  y of the shape of x. C is a
+//           multiple of the groups.
+// Domain    eps >= 1e-12. A group whose deviations from its mean are below the rounding of that
+//           mean gives scaled rounding errors, as LayerNorm does.
 // Numerics  statistics in f32; the variance is biased, from the differences to the mean.
 // Gradient  GroupNormGrad.
-// Source    Wu and He, "Group Normalization", 2018; PyTorch group_norm; ONNX operators, GroupNormalization (opset 21).
+// Source    Wu and He, "Group Normalization", 2018; PyTorch group_norm; ONNX operators,
+//           GroupNormalization (opset 21).
 #include <cmath>
 
 #include "ops/counted.h"

@@ -1,10 +1,12 @@
 // GroupNormGrad: the gradient of GroupNorm and InstanceNorm.
 //
-//   h = (x - mean) * s,  s = 1 / sqrt(variance + eps),  g = dy * scale, means over a group of one sample
+//   h = (x - mean) * s,  s = 1 / sqrt(variance + eps),  g = dy * scale, means over a group of one
+//       sample
 //   dx = s * (g - mean(g) - h * mean(g * h))
 //   dscale = sum over the samples and the spatial axes of dy * h,  dbias = the same sum of dy
 //
-// Shapes    x [N, C, spatial...], scale [C], dy of the shape of x  ->  dx of the shape of x, dscale [C], dbias [C].
+// Shapes    x [N, C, spatial...], scale [C], dy of the shape of x  ->  dx of the shape of x, dscale
+//           [C], dbias [C].
 // Numerics  accumulated in f32; the statistics are computed again.
 // Gradient  none.
 #include "ops/groups.h"

@@ -3,17 +3,22 @@
 //   r = sigmoid(gates_r[t] + h w_r^T),  z = sigmoid(gates_z[t] + h w_z^T)
 //   n = tanh(gates_n[t] + r * (h w_n^T + bias_n))   if reset_after, else
 //   n = tanh(gates_n[t] + (r * h) w_n^T + bias_n)
-//   h = (1 - z) * n + z * h                         for t = 0, 1 ... T - 1, or from T - 1 down if `reverse`
+//   h = (1 - z) * n + z * h                         for t = 0, 1 ... T - 1, or from T - 1 down if
+//       `reverse`
 //
-// Shapes    gates [T, B, 3H], w [3H, H], h0 [B, H], bias_n [H] (optional)  ->  y [T, B, H], all h; and for the gradient
-//           activations [T, B, 3H], the gates, and recurrent [T, B, H]: h w_n^T + bias_n if reset_after, else r * h.
-//           The rows of w and of the gates are r, z, n. gates = x w_ih^T + b_ih (+ b_hr, b_hz) is one Linear over all steps in
-//           front; b_hn is bias_n. The last h is step T - 1 of y, or 0 if `reverse`.
-// Numerics  f32 for every storage dtype: the sums, the cell, and the h that goes from step to step. y is h rounded.
-// Gradient  GruGrad; of w MatMuls over all steps, of bias_n a sum. The other outputs must not be used by what is differentiated.
+// Shapes    gates [T, B, 3H], w [3H, H], h0 [B, H], bias_n [H] (optional)  ->  y [T, B, H], all h;
+//           and for the gradient
+//           activations [T, B, 3H], the gates, and recurrent [T, B, H]: h w_n^T + bias_n if
+//           reset_after, else r * h. The rows of w and of the gates are r, z, n. gates = x w_ih^T +
+//           b_ih (+ b_hr, b_hz) is one Linear over all steps in front; b_hn is bias_n. The last h
+//           is step T - 1 of y, or 0 if `reverse`.
+// Numerics  f32 for every storage dtype: the sums, the cell, and the h that goes from step to step.
+//           y is h rounded.
+// Gradient  GruGrad; of w MatMuls over all steps, of bias_n a sum. The other outputs must not be
+//           used by what is differentiated.
 // In place  the activations on the gates.
-// Differs   ONNX orders the gates z, r, n, and its linear_before_reset = 0, the default, is reset_after = false; PyTorch and cuDNN
-//           have reset_after alone.
+// Differs   ONNX orders the gates z, r, n, and its linear_before_reset = 0, the default, is
+//           reset_after = false; PyTorch and cuDNN have reset_after alone.
 // Source    Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014.
 #include "ops/recurrent.h"
 

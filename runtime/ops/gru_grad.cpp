@@ -1,13 +1,17 @@
-// GruGrad: the gradient of Gru, from its results. From the last step that ran to the first, with dh from the step after:
+// GruGrad: the gradient of Gru, from its results. From the last step that ran to the first, with dh
+// from the step after:
 //
 //   dh += dy[t],  dz = dh * (h_before - n) * z (1 - z),  dn = dh * (1 - z) * (1 - n^2)
-//   reset_after:  d_new = dn * r,  dr = dn * recurrent * r (1 - r),  dh goes on as dh * z + (dr, dz, d_new) w
-//   else:         d_new = dn,  d = d_new w_n,  dr = d * h_before * r (1 - r),  dh goes on as dh * z + d * r + (dr, dz) w_rz
+//   reset_after:  d_new = dn * r,  dr = dn * recurrent * r (1 - r),  dh goes on as dh * z + (dr,
+//       dz, d_new) w
+//   else:         d_new = dn,  d = d_new w_n,  dr = d * h_before * r (1 - r),  dh goes on as dh * z
+//       + d * r + (dr, dz) w_rz
 //   behind the first step dh0 = dh
 //
-// Shapes    activations [T, B, 3H], recurrent [T, B, H], w [3H, H], h0 [B, H], y [T, B, H], dy [T, B, H]
-//           -> dgates [T, B, 3H] = (dr, dz, dn), d_new [T, B, H], dh0 [B, H]. The order of the gates and the attributes are those
-//           of Gru; d_new is the gradient of what w_n and bias_n give.
+// Shapes    activations [T, B, 3H], recurrent [T, B, H], w [3H, H], h0 [B, H], y [T, B, H], dy [T,
+//           B, H] -> dgates [T, B, 3H] = (dr, dz, dn), d_new [T, B, H], dh0 [B, H]. The order of
+//           the gates and the attributes are those of Gru; d_new is the gradient of what w_n and
+//           bias_n give.
 // Numerics  f32 for every storage dtype, also what goes from step to step.
 // Gradient  none; those of w and bias_n are products and sums of the results.
 // In place  dgates on the activations.

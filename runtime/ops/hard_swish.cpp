@@ -3,7 +3,8 @@
 //   y = x min(max(x / 6 + 1 / 2, 0), 1)
 //
 // Shapes    any x  ->  y of the shape of x.
-// Gradient  HardSwishGrad: dx = dy (x / 3 + 1 / 2) between -3 and 3, dy above, 0 below and where x is NaN.
+// Gradient  HardSwishGrad: dx = dy (x / 3 + 1 / 2) between -3 and 3, dy above, 0 below and where x
+//           is NaN.
 // In place  on x; the gradient on x or dy.
 // Source    Howard et al., "Searching for MobileNetV3", 2019.
 #include "ops/elementwise.h"

@@ -3,11 +3,14 @@
 //   f(d) = |d| <= delta ? d^2 / 2 : delta (|d| - delta / 2)
 //   loss = mean over all elements of f(x - target), their sum, or (`none`) each of them
 //
-// Shapes    x and target of one shape  ->  loss [], with `none` of the shape of x. The loss is f32 whatever x is.
-// Numerics  accumulated in f32. The mean of nothing is 0, as that of CrossEntropy without rows (PyTorch: NaN).
-// Gradient  HuberGrad: dx = clamp(x - target, -delta, delta) dloss, for `mean` divided by the elements. That of target is -dx.
-// Source    Huber, "Robust Estimation of a Location Parameter", 1964, as torch.nn.HuberLoss; SmoothL1Loss with beta is Huber
-//           with delta = beta, divided by beta.
+// Shapes    x and target of one shape  ->  loss [], with `none` of the shape of x. The loss is f32
+//           whatever x is.
+// Numerics  accumulated in f32. The mean of nothing is 0, as that of CrossEntropy without rows
+//           (PyTorch: NaN).
+// Gradient  HuberGrad: dx = clamp(x - target, -delta, delta) dloss, for `mean` divided by the
+//           elements. That of target is -dx.
+// Source    Huber, "Robust Estimation of a Location Parameter", 1964, as torch.nn.HuberLoss;
+//           SmoothL1Loss with beta is Huber with delta = beta, divided by beta.
 #include "ops/losses.h"
 
 namespace bowline::detail::huber_op {

@@ -24,7 +24,8 @@ class Index {
   int64_t operator[](int axis) const { return at_[static_cast<size_t>(axis)]; }
   size_t flat() const { return flat_; }
 
-  // Position, in a tensor of shape `from` that broadcasts to this shape, of the element that lands here.
+  // Position, in a tensor of shape `from` that broadcasts to this shape, of the element that lands
+  // here.
   size_t in_broadcast(const Shape& from) const {
     int64_t position = 0;
     for (int a = 0; a < from.rank(); ++a) {

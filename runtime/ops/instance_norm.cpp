@@ -4,10 +4,12 @@
 //
 // Shapes    x [N, C, spatial...] of rank >= 2, scale [C], bias [C]  ->  y of the shape of x.
 // Domain    eps >= 1e-12, as in GroupNorm, of which it is the case of one channel in a group.
-// Numerics  statistics in f32; the variance is biased, from the differences to the mean. The kernels are those of GroupNorm.
+// Numerics  statistics in f32; the variance is biased, from the differences to the mean. The
+//           kernels are those of GroupNorm.
 // Gradient  GroupNormGrad.
 // Differs   from PyTorch instance_norm: there are no running statistics.
-// Source    Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016; ONNX operators, InstanceNormalization.
+// Source    Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016; ONNX operators,
+//           InstanceNormalization.
 #include "ops/groups.h"
 
 namespace bowline::detail::instance_norm_op {

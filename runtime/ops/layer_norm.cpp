@@ -3,8 +3,8 @@
 //   y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta
 //
 // Shapes    x [..., n], gamma [n], beta [n] -> y [..., n].
-// Domain    eps >= 1e-12. A row whose deviations from its mean are below the rounding of that mean, and not below sqrt(eps),
-//           gives scaled rounding errors: no two devices have the same.
+// Domain    eps >= 1e-12. A row whose deviations from its mean are below the rounding of that mean,
+//           and not below sqrt(eps), gives scaled rounding errors: no two devices have the same.
 // Numerics  statistics are accumulated in f32; var is the biased variance, from the differences to
 //           the mean.
 // Gradient  LayerNormGrad, one fused operator: dx, and dgamma and dbeta summed over all rows.

@@ -1,7 +1,8 @@
 // LayerNormGrad: the gradient of LayerNorm.
 //
 //   s = 1 / sqrt(var(x) + eps),  h = (x - mean(x)) * s,  g = dy * gamma
-//   dx = s * (g - mean(g) - h * mean(g * h)),  dgamma = sum over rows of dy * h,  dbeta = sum over rows of dy
+//   dx = s * (g - mean(g) - h * mean(g * h)),  dgamma = sum over rows of dy * h,  dbeta = sum over
+//       rows of dy
 //
 // Shapes    x [..., n], gamma [n], dy [..., n]  ->  dx [..., n], dgamma [n], dbeta [n].
 // Numerics  accumulated in f32.

@@ -5,7 +5,8 @@
 // Shapes    any x  ->  y of the shape of x.
 // Gradient  LeakyReluGrad: dx = x > 0 ? dy : alpha dy.
 // In place  on x; the gradient on x or dy.
-// Source    Maas, Hannun, Ng, "Rectifier Nonlinearities Improve Neural Network Acoustic Models", 2013.
+// Source    Maas, Hannun, Ng, "Rectifier Nonlinearities Improve Neural Network Acoustic Models",
+//           2013.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::leaky_relu_op {

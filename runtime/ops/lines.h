@@ -1,12 +1,13 @@
-// Lines: the elements that differ in one axis alone. What oracles of operators along an axis walk over.
+// Lines: the elements that differ in one axis alone. What oracles of operators along an axis walk
+// over.
 #pragma once
 
 #include "ops/op.h"
 
 namespace bowline {
 
-// f(begin): a line of `shape` holds the elements begin, begin + step, ... with step = elements behind the axis. There are none
-// along an axis without elements.
+// f(begin): a line of `shape` holds the elements begin, begin + step, ... with step = elements
+// behind the axis. There are none along an axis without elements.
 template <class F>
 void for_lines(const Shape& shape, int axis, F&& f) {
   const int64_t inner = shape.elements(axis + 1, shape.rank());

@@ -6,10 +6,11 @@
 //
 // Operands  lists of storages: weights, grads, m; scale [1]. Updates weights and m.
 // Step      does nothing if error or non_finite is set; sets weights_non_finite.
-// Numerics  the sign of 0 is 0. Where the rounding errors of the sum are larger than the sum, its sign may be any.
+// Numerics  the sign of 0 is 0. Where the rounding errors of the sum are larger than the sum, its
+//           sign may be any.
 // Gradient  none.
-// Source    Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2; decoupled weight decay. PyTorch has
-//           none.
+// Source    Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2;
+//           decoupled weight decay. PyTorch has none.
 //! step learning_rate: f32
 //! step non_finite: u32 = 0
 //! step writes weights_non_finite: u32 = 0

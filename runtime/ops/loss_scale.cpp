@@ -3,7 +3,8 @@
 //   y = loss_scale
 //
 // Shapes    -> y [], f32.
-// Step      loss_scale: gradients in f16 are kept inside its range by it; the update divides by it again (gradient_scale).
+// Step      loss_scale: gradients in f16 are kept inside its range by it; the update divides by it
+//           again (gradient_scale).
 // Gradient  none.
 // Source    Micikevicius et al., "Mixed Precision Training", 2018, section 3.2.
 //! step loss_scale: f32 = 1

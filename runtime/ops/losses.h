@@ -1,5 +1,6 @@
-// What losses share: their reduction, and the definitions of those that compare a tensor with a target element by element, from
-// functions in double precision. The formulas of those for kernels stand in formulas/losses.inc.
+// What losses share: their reduction, and the definitions of those that compare a tensor with a
+// target element by element, from functions in double precision. The formulas of those for kernels
+// stand in formulas/losses.inc.
 #pragma once
 
 #include "ops/counted.h"
@@ -20,7 +21,8 @@ inline Status check_smoothing(double smoothing) {
   return {};
 }
 
-// Terms of a loss, as an oracle adds them up: sum of the losses / sum of their weights for the mean.
+// Terms of a loss, as an oracle adds them up: sum of the losses / sum of their weights for the
+// mean.
 class Total {
  public:
   Total(const OracleContext& c, Reduction reduction)
@@ -46,7 +48,8 @@ class Total {
   double weight_ = 0;
 };
 
-// What the gradient of a term is multiplied with; dloss is input `i`, and the weights of all terms add up to `weight`.
+// What the gradient of a term is multiplied with; dloss is input `i`, and the weights of all terms
+// add up to `weight`.
 inline double factor(const OracleContext& c, int i, Reduction reduction, size_t term,
                      double weight) {
   const double dloss = c.in(i)[reduction == Reduction::none ? term : 0];
@@ -70,7 +73,8 @@ std::optional<LossWeight> weight_of_elements(GradientContext& c) {
   return LossWeight{{}, static_cast<double>(c.shape(c.in(0)).elements())};
 }
 
-// The sum of the weights of the rows that count, for a loss of labels that is their mean. `weight` [classes], or invalid: 1 each.
+// The sum of the weights of the rows that count, for a loss of labels that is their mean. `weight`
+// [classes], or invalid: 1 each.
 template <class Table>
 std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weight) {
   const auto& t = c.attributes<Table>();

@@ -3,16 +3,21 @@
 //   (i, f, g, o) = gates[t] + h w^T        i, f, o through the sigmoid, g through tanh
 //   c = f * c + i * g,  h = o * tanh(c)    for t = 0, 1 ... T - 1, or from T - 1 down if `reverse`
 //
-// Shapes    gates [T, B, 4H], w [4H, H], h0 [B, H], c0 f32 [B, H]  ->  y [T, B, H], all h; c f32 [T, B, H], all c; and
-//           activations [T, B, 4H], the four gates, for the gradient. The rows of w and of the gates are i, f, g, o.
-//           gates = x w_ih^T + b_ih + b_hh is one Linear over all steps in front. Layers and directions are nodes of their own:
-//           h and c at the end are steps T - 1 of y and c, or 0 if `reverse`.
-// Numerics  f32 for every storage dtype: the sums, the cell, and the h and c that go from step to step. y is h rounded.
-// Gradient  LstmGrad; of w a MatMul over all steps. The activations must not be used by what is differentiated.
+// Shapes    gates [T, B, 4H], w [4H, H], h0 [B, H], c0 f32 [B, H]  ->  y [T, B, H], all h; c f32
+//           [T, B, H], all c; and
+//           activations [T, B, 4H], the four gates, for the gradient. The rows of w and of the
+//           gates are i, f, g, o. gates = x w_ih^T + b_ih + b_hh is one Linear over all steps in
+//           front. Layers and directions are nodes of their own: h and c at the end are steps T - 1
+//           of y and c, or 0 if `reverse`.
+// Numerics  f32 for every storage dtype: the sums, the cell, and the h and c that go from step to
+//           step. y is h rounded.
+// Gradient  LstmGrad; of w a MatMul over all steps. The activations must not be used by what is
+//           differentiated.
 // In place  the activations on the gates.
-// Differs   ONNX orders the gates i, o, f, g and has peepholes, clipping and other activations; those are not here.
-// Source    Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of Gers et al., 2000; the order of
-//           the gates is that of PyTorch and cuDNN.
+// Differs   ONNX orders the gates i, o, f, g and has peepholes, clipping and other activations;
+//           those are not here.
+// Source    Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of
+//           Gers et al., 2000; the order of the gates is that of PyTorch and cuDNN.
 #include "ops/recurrent.h"
 
 namespace bowline::detail::lstm_op {

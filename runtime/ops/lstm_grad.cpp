@@ -1,11 +1,14 @@
-// LstmGrad: the gradient of Lstm, from its results. From the last step that ran to the first, with dh and dc from the step after:
+// LstmGrad: the gradient of Lstm, from its results. From the last step that ran to the first, with
+// dh and dc from the step after:
 //
 //   dh = dy[t] + (the next step's dgates) w,  dc += dc_in[t] + dh * o * (1 - tanh(c)^2)
-//   di = dc * g * i (1 - i),  df = dc * c_before * f (1 - f),  dg = dc * i * (1 - g^2),  do = dh * tanh(c) * o (1 - o)
+//   di = dc * g * i (1 - i),  df = dc * c_before * f (1 - f),  dg = dc * i * (1 - g^2),  do = dh *
+//       tanh(c) * o (1 - o)
 //   dc goes on as dc * f;  behind the first step dh0 = (its dgates) w, dc0 = dc
 //
-// Shapes    activations [T, B, 4H], w [4H, H], c0 f32 [B, H], c f32 [T, B, H], dy [T, B, H], dc_in f32 [T, B, H] (optional)
-//           -> dgates [T, B, 4H], dh0 [B, H], dc0 f32 [B, H]. The order of the gates and `reverse` are those of Lstm.
+// Shapes    activations [T, B, 4H], w [4H, H], c0 f32 [B, H], c f32 [T, B, H], dy [T, B, H], dc_in
+//           f32 [T, B, H] (optional) -> dgates [T, B, 4H], dh0 [B, H], dc0 f32 [B, H]. The order of
+//           the gates and `reverse` are those of Lstm.
 // Numerics  f32 for every storage dtype, also what goes from step to step.
 // Gradient  none; that of w is a MatMul of dgates with the states in front of the steps.
 // In place  dgates on the activations.

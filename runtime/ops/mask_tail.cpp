@@ -2,7 +2,8 @@
 //
 //   y[.., i, ..] = i < count ? x[.., i, ..] : fill   along `axis`
 //
-// Bowline puts it in front of an operator that mixes the elements of a counted axis: graph/counted.h.
+// Bowline puts it in front of an operator that mixes the elements of a counted axis:
+// graph/counted.h.
 //
 // Shapes    x of rank >= 1  ->  y of the shape of x. In an integer dtype fill is a whole number.
 // Counted   x along the axis: that is the count. Otherwise y = x.

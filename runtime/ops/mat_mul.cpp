@@ -3,12 +3,14 @@
 //   y[.., m, n] = sum over k of a'[.., m, k] * b'[.., k, n]
 //   a' is a, or with transpose_a the transpose of its last two axes; b' likewise
 //
-// Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y [..., M, N].
+// Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y
+//           [..., M, N].
 //           Rank >= 2; the batch axes broadcast by the rules of numpy.
 // Numerics  accumulated in f32. A sum over K = 0 is 0.
 // Codes     a and b may be encoded, where they are frozen; they are decoded while they are read.
-// Gradient  two MatMuls; summed over the batch axes that were broadcast. One matrix b for all of a takes the rows of a as one
-//           matrix, so that the sum over the batch is part of the product.
+// Gradient  two MatMuls; summed over the batch axes that were broadcast. One matrix b for all of a
+//           takes the rows of a as one matrix, so that the sum over the batch is part of the
+//           product.
 #include <cmath>
 
 #include "ops/build.h"
@@ -64,7 +66,8 @@ GradientValue as_matrix(GradientContext& c, GradientValue v) {
   return reshaped(c, v, Shape{s.rows(), s.back()});
 }
 
-// With A and B as they enter the product: dA = dY B^T, dB = A^T dY; of a transposed input the transpose of it.
+// With A and B as they enter the product: dA = dY B^T, dB = A^T dY; of a transposed input the
+// transpose of it.
 Status gradient(GradientContext& c) {
   const bool ta = c.attributes<MatMulAttributes>().transpose_a();
   const bool tb = c.attributes<MatMulAttributes>().transpose_b();

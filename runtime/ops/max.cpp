@@ -2,10 +2,11 @@
 //
 //   y = a < b ? b : a
 //
-// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank <= 8.
+// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
+//           <= 8.
 // Numerics  NaN if one of them is.
-// Gradient  MaxGradA and MaxGradB: dy where the input is the larger one, half of it where both are equal, else 0. Summed over the
-//           axes that were broadcast.
+// Gradient  MaxGradA and MaxGradB: dy where the input is the larger one, half of it where both are
+//           equal, else 0. Summed over the axes that were broadcast.
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 

@@ -1,14 +1,19 @@
 // MaxPool: the largest element of each window.
 //
-//   y[n, c, o] = max over k of x[n, c, o * stride + k * dilation - pad], of the elements that lie in x
+//   y[n, c, o] = max over k of x[n, c, o * stride + k * dilation - pad], of the elements that lie
+//       in x
 //
-// Shapes    x [N, C, spatial...] of rank 3, 4 or 5  ->  y [N, C, floor((spatial + pads - dilation * (window - 1) - 1) / stride) + 1
-//           ...]; with `ceil` the quotient is rounded up, but a window that would begin in the end pads or behind them is left out.
+// Shapes    x [N, C, spatial...] of rank 3, 4 or 5  ->  y [N, C, floor((spatial + pads - dilation *
+//           (window - 1) - 1) / stride) + 1
+//           ...]; with `ceil` the quotient is rounded up, but a window that would begin in the end
+//           pads or behind them is left out.
 // Domain    pads are smaller than what a window reaches over.
-// Numerics  exact. A NaN in a window is its result. A window without an element of x, which a dilation allows, gives -inf.
+// Numerics  exact. A NaN in a window is its result. A window without an element of x, which a
+//           dilation allows, gives -inf.
 // Gradient  MaxPoolGrad: dy goes to the first of the largest elements, in storage order.
-// Differs   from ONNX MaxPool: there is no second output, no auto_pad, and storage order is that of rows. PyTorch asks for pads of at
-//           most half a window, and sends the gradient of several NaN to the last of them.
+// Differs   from ONNX MaxPool: there is no second output, no auto_pad, and storage order is that of
+//           rows. PyTorch asks for pads of at most half a window, and sends the gradient of several
+//           NaN to the last of them.
 // Source    PyTorch max_pool2d; ONNX operators, MaxPool.
 #include <limits>
 

@@ -1,8 +1,10 @@
 // MaxPoolGrad: the gradient of MaxPool.
 //
-//   dx[n, c, i] = sum of dy[n, c, o] over the windows o of which x[n, c, i] is the first element that is y[n, c, o], in storage order
+//   dx[n, c, i] = sum of dy[n, c, o] over the windows o of which x[n, c, i] is the first element
+//       that is y[n, c, o], in storage order
 //
-// Shapes    x [N, C, spatial...], y and dy of the shape of the pool's output  ->  dx of the shape of x.
+// Shapes    x [N, C, spatial...], y and dy of the shape of the pool's output  ->  dx of the shape
+//           of x.
 // Domain    y is what MaxPool makes of x. NaN is NaN.
 // Numerics  accumulated in f32.
 // Gradient  none.

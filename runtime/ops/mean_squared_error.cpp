@@ -2,9 +2,12 @@
 //
 //   loss = mean over all elements of (x - target)^2, their sum, or (`none`) each of them
 //
-// Shapes    x and target of one shape  ->  loss [], with `none` of the shape of x. The loss is f32 whatever x is.
-// Numerics  accumulated in f32. The mean of nothing is 0, as that of CrossEntropy without rows (PyTorch: NaN).
-// Gradient  MeanSquaredErrorGrad: dx = 2 (x - target) dloss, for `mean` divided by the elements. That of target is -dx.
+// Shapes    x and target of one shape  ->  loss [], with `none` of the shape of x. The loss is f32
+//           whatever x is.
+// Numerics  accumulated in f32. The mean of nothing is 0, as that of CrossEntropy without rows
+//           (PyTorch: NaN).
+// Gradient  MeanSquaredErrorGrad: dx = 2 (x - target) dloss, for `mean` divided by the elements.
+//           That of target is -dx.
 // Source    torch.nn.MSELoss.
 #include "ops/losses.h"
 

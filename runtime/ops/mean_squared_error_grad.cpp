@@ -2,7 +2,8 @@
 //
 //   dx = 2 (x - target) dloss, for `mean` divided by the number of elements
 //
-// Shapes    x and target of one shape, dloss [], with `none` of the shape of x  ->  dx of the shape of x.
+// Shapes    x and target of one shape, dloss [], with `none` of the shape of x  ->  dx of the shape
+//           of x.
 // Gradient  none.
 // In place  on x or the target.
 #include "ops/losses.h"

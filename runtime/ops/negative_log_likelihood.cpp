@@ -1,12 +1,17 @@
-// NegativeLogLikelihood: the loss of labels under log-probabilities, with a weight for each class as an option.
+// NegativeLogLikelihood: the loss of labels under log-probabilities, with a weight for each class
+// as an option.
 //
-//   loss = sum over counted rows r of -weight[target[r]] * log_probs[r, target[r]], for `mean` divided by the sum of
-//          weight[target[r]] over them; with `none` one for each row, 0 of a row that is not counted
+//   loss = sum over counted rows r of -weight[target[r]] * log_probs[r, target[r]], for `mean`
+//       divided by the sum of
+//          weight[target[r]] over them; with `none` one for each row, 0 of a row that is not
+//              counted
 //
-// Shapes    log_probs [..., C] with C >= 1, target i32 [...], (optional) weight [C], else 1  ->  loss [], with `none` of the
-//           shape of target. The loss is f32 whatever log_probs is. Classes are the last axis (PyTorch and ONNX: axis 1).
-// Targets   one equal to ignore_index is not counted. Where the weights add up to 0 the sum is not divided: without counted
-//           rows the loss is 0 (PyTorch and ONNX: NaN).
+// Shapes    log_probs [..., C] with C >= 1, target i32 [...], (optional) weight [C], else 1  ->
+//           loss [], with `none` of the
+//           shape of target. The loss is f32 whatever log_probs is. Classes are the last axis
+//           (PyTorch and ONNX: axis 1).
+// Targets   one equal to ignore_index is not counted. Where the weights add up to 0 the sum is not
+//           divided: without counted rows the loss is 0 (PyTorch and ONNX: NaN).
 // Errors    another target outside [0, C) sets the error word; the loss is then undefined.
 // Numerics  accumulated in f32.
 // Gradient  NegativeLogLikelihoodGrad; target and weight get none.

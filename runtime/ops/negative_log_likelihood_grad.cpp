@@ -1,10 +1,13 @@
 // NegativeLogLikelihoodGrad: the gradient of NegativeLogLikelihood.
 //
-//   dlog_probs[r, v] = (v == target[r] ? -weight[v] : 0) * dloss, for `mean` divided by the sum of weight[target[r]] over the
+//   dlog_probs[r, v] = (v == target[r] ? -weight[v] : 0) * dloss, for `mean` divided by the sum of
+//       weight[target[r]] over the
 //                      counted rows
 //
-// Shapes    log_probs [..., C], of which only the shape matters; target i32 [...]; dloss [], with `none` of the shape of target;
-//           (optional) weight [C]  ->  dlog_probs [..., C]. Rows with ignore_index get zeros. Any other target outside [0, C)
+// Shapes    log_probs [..., C], of which only the shape matters; target i32 [...]; dloss [], with
+//           `none` of the shape of target;
+//           (optional) weight [C]  ->  dlog_probs [..., C]. Rows with ignore_index get zeros. Any
+//           other target outside [0, C)
 //           leaves dlog_probs undefined.
 // Gradient  none.
 // In place  on log_probs.

@@ -2,11 +2,14 @@
 //
 //   y[.., d, ..] = indices[.., ..] == d or indices[.., ..] == d - depth ? 1 : 0,  0 <= d < depth
 //
-// Shapes    indices i32 of rank <= 7  ->  y of the dtype `to`, with `depth` elements along an axis that is put in at `axis`, an
+// Shapes    indices i32 of rank <= 7  ->  y of the dtype `to`, with `depth` elements along an axis
+//           that is put in at `axis`, an
 //           axis of y.
-// Numerics  exact. An index in [-depth, 0) counts from the end; one outside [-depth, depth) gives zeros, and no error.
+// Numerics  exact. An index in [-depth, 0) counts from the end; one outside [-depth, depth) gives
+//           zeros, and no error.
 // Gradient  none.
-// Source    ONNX operators, OneHot, with the values 0 and 1. torch.nn.functional.one_hot refuses what lies outside [0, depth).
+// Source    ONNX operators, OneHot, with the values 0 and 1. torch.nn.functional.one_hot refuses
+//           what lies outside [0, depth).
 #include "ops/gather.h"
 
 namespace bowline::detail::one_hot_op {

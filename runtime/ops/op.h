@@ -1,8 +1,9 @@
-// OpDef: what the rest of Bowline knows about an operator, and the contexts in which an op file speaks.
+// OpDef: what the rest of Bowline knows about an operator, and the contexts in which an op file
+// speaks.
 //
-// An op file (runtime/ops/<stem>.cpp) holds the doc comment, shape inference, gradient, the oracle in double
-// precision and the tolerance. It includes this header and core/ alone; graph/ and the conformance runner
-// implement the contexts.
+// An op file (runtime/ops/<stem>.cpp) holds the doc comment, shape inference, gradient, the oracle
+// in double precision and the tolerance. It includes this header and core/ alone; graph/ and the
+// conformance runner implement the contexts.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +48,8 @@ class InferContext {
   const Attributes* attributes_;
 };
 
-// Which axes of the operands are counted: elements behind the number that the dim of such an axis has in a run hold anything, NaN
-// too, and what stands before it must not depend on them.
+// Which axes of the operands are counted: elements behind the number that the dim of such an axis
+// has in a run hold anything, NaN too, and what stands before it must not depend on them.
 class CountedContext {
  public:
   static constexpr int kNone = -1;
@@ -59,7 +60,8 @@ class CountedContext {
   virtual const Shape& out(int o) const = 0;
   // The dim that counts an axis of input i, or kNone.
   virtual int dim(int i, int axis) const = 0;
-  // The counted dim that entry `index` of an attribute names, or kNone. What no rule asks for is refused.
+  // The counted dim that entry `index` of an attribute names, or kNone. What no rule asks for is
+  // refused.
   virtual int attribute_dim(std::string_view attribute, uint32_t index = 0) = 0;
   // The dim counts an axis of output o.
   virtual void count(int o, int axis, int dim) = 0;
@@ -88,14 +90,16 @@ struct GradientValue {
 };
 using GradientValues = std::vector<GradientValue>;
 
-// What a gradient sees and adds. An `add` that fails yields invalid values and din() returns its status.
+// What a gradient sees and adds. An `add` that fails yields invalid values and din() returns its
+// status.
 class GradientContext {
  public:
   virtual ~GradientContext() = default;
   virtual int inputs() const = 0;
   virtual GradientValue in(int i) const = 0;
   virtual GradientValue out(int i) const = 0;
-  // Gradient of output i. Of an output that the loss does not reach: invalid for i > 0; output 0 is always valid.
+  // Gradient of output i. Of an output that the loss does not reach: invalid for i > 0; output 0 is
+  // always valid.
   virtual GradientValue dout(int i) const = 0;
   // True if a gradient of input i is of use to anybody.
   virtual bool needs(int i) const = 0;
@@ -133,8 +137,8 @@ struct LossWeight {
   double terms = 1;
 };
 
-// Inputs and outputs in double precision; integers are exact, up to 2^53. Inputs have been rounded to their dtype, outputs are
-// rounded by who compares. Outputs start as zero.
+// Inputs and outputs in double precision; integers are exact, up to 2^53. Inputs have been rounded
+// to their dtype, outputs are rounded by who compares. Outputs start as zero.
 class OracleContext {
  public:
   // What the record and the head of the step buffer say.
@@ -156,7 +160,8 @@ class OracleContext {
     Shape shape;
     std::vector<double> values;
     DType dtype = DType::f32;
-    // (optional) Of this axis only the first `count` elements are there (device::Operand::counted_axis).
+    // (optional) Of this axis only the first `count` elements are there
+    // (device::Operand::counted_axis).
     int counted_axis = -1;
     int64_t count = 0;
     std::vector<int64_t> entries = {};  // of a list: the elements of each
@@ -185,8 +190,9 @@ class OracleContext {
   }
   std::span<double> out(int i) const { return out_[static_cast<size_t>(i)].values; }
   const Shape& out_shape(int i) const { return out_[static_cast<size_t>(i)].shape; }
-  // For each element of output i the sum of the magnitudes of the terms that were added up; rounding errors are
-  // measured against it. An oracle that leaves it empty is measured against |out|.
+  // For each element of output i the sum of the magnitudes of the terms that were added up;
+  // rounding errors are measured against it. An oracle that leaves it empty is measured against
+  // |out|.
   std::vector<double>& magnitude(int i) const { return magnitude_[static_cast<size_t>(i)]; }
   // The same, as zeros for all elements of output i.
   std::span<double> zero_magnitude(int i) const {
@@ -221,9 +227,9 @@ class OracleContext {
   std::span<const uint64_t> step_words_;
 };
 
-// How far a kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude + absolute, as every kernel computes in f32.
-// Where it stores another float dtype, the rounding to that comes on top (Higham, "Accuracy and Stability of Numerical
-// Algorithms", 2002, section 2.2).
+// How far a kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude + absolute, as
+// every kernel computes in f32. Where it stores another float dtype, the rounding to that comes on
+// top (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 2.2).
 struct Tolerance {
   static constexpr double kUnderflow = 1e-33;
   double roundings = 0;
@@ -233,8 +239,9 @@ struct Tolerance {
   static Tolerance exact() { return {0, 0}; }
   // `n` roundings of values of the size of the result.
   static Tolerance of_roundings(double n) { return {n, kUnderflow}; }
-  // A sum of `length` terms, then `extra` roundings: 4 * sqrt(length) + extra (reliability of random rounding
-  // errors: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", 2019).
+  // A sum of `length` terms, then `extra` roundings: 4 * sqrt(length) + extra (reliability of
+  // random rounding errors: Higham and Mary, "A New Approach to Probabilistic Rounding Error
+  // Analysis", 2019).
   static Tolerance of_reduction(int64_t length, double extra) {
     return {4 * std::sqrt(static_cast<double>(length > 0 ? length : 1)) + extra, kUnderflow};
   }
@@ -255,23 +262,25 @@ class ToleranceContext {
   std::span<const OracleContext::Array> in_;
 };
 
-// Output `output` may lie on input `input`: every element is read before, or by the thread that, writes it.
+// Output `output` may lie on input `input`: every element is read before, or by the thread that,
+// writes it.
 struct InPlace {
   int output = -1;
   int input = -1;
 };
 
-// A node that reads one of its inputs with the last two axes swapped: another operator on the same inputs, or the same one
-// with other attributes.
+// A node that reads one of its inputs with the last two axes swapped: another operator on the same
+// inputs, or the same one with other attributes.
 struct TransposedInput {
   Op op = Op::Invalid;
   Attributes attributes;
   int addend = -1;  // an input that the other operator does not take: it is added to the result
 };
 
-// Whether a plan keeps the result of an operator of one input beside the storage that it is made of, and makes it again only when that
-// was written (params/residency.h): it keeps the order of the elements, so that all views of the storage read one copy, or it packs
-// what one view of all of the storage shows.
+// Whether a plan keeps the result of an operator of one input beside the storage that it is made
+// of, and makes it again only when that was written (params/residency.h): it keeps the order of the
+// elements, so that all views of the storage read one copy, or it packs what one view of all of the
+// storage shows.
 enum class DerivedCopy : uint8_t { none, by_element, packed };
 
 // Which loss terms output 0 contains, if it is a scalar or a stack of scalars.
@@ -282,7 +291,8 @@ enum class LossTerms : uint8_t {
   total,  // the terms of input 0, added, if input 0 is a stack
 };
 
-// What an operator does with gradient rows, its list operand 0: nothing, adds input 1 to them, or starts them as zeros.
+// What an operator does with gradient rows, its list operand 0: nothing, adds input 1 to them, or
+// starts them as zeros.
 enum class GradientRows : uint8_t { none, added, zeroed };
 
 struct OpDef {
@@ -296,23 +306,26 @@ struct OpDef {
   int (*count_outputs)(const Attributes& attributes) = nullptr;
   // (optional) the node only reinterprets its input: no kernel, output 0 is the bytes of input 0.
   bool is_view = false;
-  // (optional) Whether output 0 is the first bytes of input 0, of this shape. Of a state that was written, which keeps its place and
-  // is written no more, a plan needs no copy then.
+  // (optional) Whether output 0 is the first bytes of input 0, of this shape. Of a state that was
+  // written, which keeps its place and is written no more, a plan needs no copy then.
   bool (*is_front)(const Attributes& attributes, const Shape& in) = nullptr;
   // (optional) No gradient goes from its outputs to its inputs, which may be trained by other uses.
   bool stops_gradient = false;
-  // (optional) What the library adds by itself, found by op_with(): the copy of a value, the sum of two of one shape, a transpose,
-  // and the node that runs a body again and again.
+  // (optional) What the library adds by itself, found by op_with(): the copy of a value, the sum of
+  // two of one shape, a transpose, and the node that runs a body again and again.
   bool is_copy = false;
   bool is_sum = false;
   bool is_transpose = false;
   bool is_repeat = false;
-  // (optional) Only a rewrite makes it, for devices that have its kernel (graph/fuse.h): others keep what it stands for.
+  // (optional) Only a rewrite makes it, for devices that have its kernel (graph/fuse.h): others
+  // keep what it stands for.
   bool is_fused = false;
   DerivedCopy derived_copy = DerivedCopy::none;
-  // (optional) Its results are worth their memory: where that is short, they are the last that are computed again.
+  // (optional) Its results are worth their memory: where that is short, they are the last that are
+  // computed again.
   bool costly = false;
-  // (optional) In a plan that computes in 16 bits it still computes in f32: a sum over many elements, an exponential.
+  // (optional) In a plan that computes in 16 bits it still computes in f32: a sum over many
+  // elements, an exponential.
   bool stays_f32 = false;
   GradientRows gradient_rows = GradientRows::none;
   // (optional) some operands are lists of storages of equal length (optimizers): the inputs whose
@@ -323,34 +336,37 @@ struct OpDef {
   InPlace in_place[2] = {};
   // Output i is a storage that input j held before: the operator writes state.
   InPlace updates[4] = {};
-  // (optional) Bit i: input i may be codes (Encoding::layout), as the parameter of a frozen storage is.
+  // (optional) Bit i: input i may be codes (Encoding::layout), as the parameter of a frozen storage
+  // is.
   uint32_t encoded_inputs = 0;
-  // (optional) The kernel stops at the counts of its inputs that `counted` asks for (device::Operand::counted_axis).
+  // (optional) The kernel stops at the counts of its inputs that `counted` asks for
+  // (device::Operand::counted_axis).
   bool reads_counts = false;
   // (optional) What MaskTail is: found by op_with().
   bool masks_tail = false;
-  // (optional) Of one input and one output, which are the same while the step word `training` is 0: a plan that only runs leaves
-  // the node out (graph/fuse.h).
+  // (optional) Of one input and one output, which are the same while the step word `training` is 0:
+  // a plan that only runs leaves the node out (graph/fuse.h).
   bool only_trains = false;
   Status (*infer)(InferContext& c) = nullptr;
-  // (optional) Which axes of the outputs are counted, and what that asks of the inputs. Null: a node with a counted input is
-  // refused.
+  // (optional) Which axes of the outputs are counted, and what that asks of the inputs. Null: a
+  // node with a counted input is refused.
   Status (*counted)(CountedContext& c) = nullptr;
-  // (optional) How a node reads input `i`, of rank >= 2 as all its inputs but the addend, as it lies where the node needs
-  // its transpose. Null, or Op::Invalid: the transpose is a node that copies.
+  // (optional) How a node reads input `i`, of rank >= 2 as all its inputs but the addend, as it
+  // lies where the node needs its transpose. Null, or Op::Invalid: the transpose is a node that
+  // copies.
   TransposedInput (*with_transposed)(const Attributes& attributes, int i) = nullptr;
   // (optional) null: the operator is not differentiable.
   Status (*gradient)(GradientContext& c) = nullptr;
-  // (optional) If output 0 is one number, a sum of terms divided by the sum of their weights: that sum. May add nodes.
-  // None: the operator divides by nothing that a batch decides.
+  // (optional) If output 0 is one number, a sum of terms divided by the sum of their weights: that
+  // sum. May add nodes. None: the operator divides by nothing that a batch decides.
   std::optional<LossWeight> (*loss_weight)(GradientContext& c) = nullptr;
   // (optional) Bit i: if input i is such a mean, so is output 0, with the same weights.
   uint32_t keeps_loss_weight = 0;
   LossTerms loss_terms = LossTerms::one;
   void (*oracle)(const OracleContext& c) = nullptr;
   Tolerance (*tolerance)(ToleranceContext& c) = nullptr;
-  // Of an operator whose input 0 is a state that may be codes (updates, encoded_inputs): whether it writes rows of the last axis as
-  // wholes, as codes take them (Encoding::takes_rows).
+  // Of an operator whose input 0 is a state that may be codes (updates, encoded_inputs): whether it
+  // writes rows of the last axis as wholes, as codes take them (Encoding::takes_rows).
   bool (*writes_rows)(const Attributes& attributes, const Shape& state) = nullptr;
 };
 

@@ -2,7 +2,8 @@
 //
 //   y = a or b
 //
-// Shapes    a and b bool broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank <= 8  ->  y bool.
+// Shapes    a and b bool broadcast by the rules of numpy (aligned at the last axis, 1 stretches),
+//           rank <= 8  ->  y bool.
 // Gradient  none comes back from truth values.
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"

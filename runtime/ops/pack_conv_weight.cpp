@@ -1,6 +1,7 @@
 // PackConvWeight: the weight of a convolution as FusedConv reads it, in blocks of 32 outputs.
 //
-//   y[b, k, i, j] = x[32 b + j, i, k], and 0 where 32 b + j is no output; k is an element of the window
+//   y[b, k, i, j] = x[32 b + j, i, k], and 0 where 32 b + j is no output; k is an element of the
+//       window
 //
 // Shapes    x [M, I, window...] of rank 3 to 5  ->  y [ceil(M / 32), window..., I, 32].
 // Gradient  none: a plan that only runs packs weights.

@@ -6,10 +6,12 @@
 //     reflect    the element as far from the edge on its other side, the edge not repeated
 //     wrap       the element that comes up if x is repeated
 //
-// Shapes    x, and begin and end with an entry for each axis  ->  y, whose axes have begin + end elements more. An entry below 0
+// Shapes    x, and begin and end with an entry for each axis  ->  y, whose axes have begin + end
+//           elements more. An entry below 0
 //           crops: what it leaves is what the others pad (as ONNX Runtime does it).
-// Limits    reflect takes at most the elements beside the edge, as PyTorch (NumPy goes back and forth). wrap goes around as often
-//           as it takes, as NumPy (PyTorch's circular goes around once).
+// Limits    reflect takes at most the elements beside the edge, as PyTorch (NumPy goes back and
+//           forth). wrap goes around as often as it takes, as NumPy (PyTorch's circular goes around
+//           once).
 // Numerics  exact. value is converted to the dtype of x as Cast does.
 // Gradient  constant: Pad of dy with the entries negated. PadGrad else.
 // Source    ONNX operators, Pad.

@@ -2,7 +2,8 @@
 //
 //   dx[j] = sum of dy[i] over all i that Pad takes from x[j]
 //
-// Shapes    dy, and the attributes of Pad, whose result has the shape of dy  ->  dx of the shape of its input.
+// Shapes    dy, and the attributes of Pad, whose result has the shape of dy  ->  dx of the shape of
+//           its input.
 // Numerics  accumulated in f32, in the order of i.
 // Gradient  none.
 #include <cmath>

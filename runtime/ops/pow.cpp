@@ -2,17 +2,20 @@
 //
 //   y = a^b
 //
-// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank <= 8.
-// Numerics  as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b; of a negative a and a b that is not whole it is NaN.
-// Gradient  PowGradA: da = dy b a^(b - 1), 0 where b is 0. PowGradB: db = dy a^b log(a), 0 where a is 0 and b is not negative. Both summed
-//           over the axes that were broadcast.
+// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
+//           <= 8.
+// Numerics  as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b; of a negative a and a b
+//           that is not whole it is NaN.
+// Gradient  PowGradA: da = dy b a^(b - 1), 0 where b is 0. PowGradB: db = dy a^b log(a), 0 where a
+//           is 0 and b is not negative. Both summed over the axes that were broadcast.
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::pow_op {
 namespace {
 
-// The exponent of e is rounded, which costs |b log a| roundings of the result; that of a costs |b| of them.
+// The exponent of e is rounded, which costs |b log a| roundings of the result; that of a costs |b|
+// of them.
 double cost(double a, double b) {
   const double t = std::abs(b * std::log(std::abs(a)));
   return 1 + std::abs(b) + (std::isfinite(t) ? t : 0);

@@ -1,5 +1,5 @@
-// What the recurrent operators share: the shapes of a layer, the states in front of its steps, and its cells in double precision
-// with the sizes of their rounding errors.
+// What the recurrent operators share: the shapes of a layer, the states in front of its steps, and
+// its cells in double precision with the sizes of their rounding errors.
 #pragma once
 
 #include <cmath>
@@ -37,7 +37,8 @@ inline Status check_shape(std::string_view name, const Shape& shape, const Shape
   return {};
 }
 
-// Counted axes: sequences do not see each other, and a step sees those in front of it alone. `batches` are the axes of the batch.
+// Counted axes: sequences do not see each other, and a step sees those in front of it alone.
+// `batches` are the axes of the batch.
 inline Status count_layer(CountedContext& c, bool reverse, std::span<const counted::Axis> batches) {
   BOWLINE_TRY(counted::none(c, 0, 2, 3, "a gate has all of its units"));
   BOWLINE_TRY(counted::none(c, 1, "a weight has all of its elements"));
@@ -52,7 +53,8 @@ inline Status count_layer(CountedContext& c, bool reverse, std::span<const count
   return {};
 }
 
-// The state in front of each step, as rows [T * B, H]: `first`, then the states after all steps but the last that runs.
+// The state in front of each step, as rows [T * B, H]: `first`, then the states after all steps but
+// the last that runs.
 inline GradientValue previous_states(GradientContext& c, const Layer& layer, GradientValue first,
                                      GradientValue states, bool reverse) {
   const Shape rows{layer.steps * layer.batch, layer.hidden};
@@ -79,7 +81,8 @@ inline GradientValue weight_gradient(GradientContext& c, GradientValue d, Gradie
   return c.add1(Op::MatMul, {d, x}, Attributes::of(t));
 }
 
-// A number and the size of what its error is measured against: the first order of the roundings that led to it.
+// A number and the size of what its error is measured against: the first order of the roundings
+// that led to it.
 struct Number {
   double value = 0;
   double size = 0;

@@ -2,10 +2,11 @@
 //
 //   y[kept axes] = min of x over `axes`
 //
-// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of them. There is at least one
-//           element under each minimum.
+// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
+//           them. There is at least one element under each minimum.
 // Numerics  exact. A NaN under a minimum makes it NaN.
-// Gradient  elements that equal the minimum share dy evenly; NaN where the minimum is NaN. As amin of PyTorch.
+// Gradient  elements that equal the minimum share dy evenly; NaN where the minimum is NaN. As amin
+//           of PyTorch.
 // Source    ONNX operators, ReduceMin (which gives the greatest number for a minimum of nothing).
 #include "ops/extreme.h"
 

@@ -4,7 +4,8 @@
 //
 // Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
 //           them.
-// Numerics  f32 for floats, which may overflow on the way. Integers wrap around. The product of nothing is 1.
+// Numerics  f32 for floats, which may overflow on the way. Integers wrap around. The product of
+//           nothing is 1.
 // Gradient  ReduceProdGrad.
 #include <cmath>
 

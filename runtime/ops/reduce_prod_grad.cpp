@@ -2,7 +2,8 @@
 //
 //   dx[i] = dy[kept axes] * product of the other x under the same product
 //
-// Shapes    x, and dy of the shape that ReduceProd gives with the same attributes  ->  dx of the shape of x.
+// Shapes    x, and dy of the shape that ReduceProd gives with the same attributes  ->  dx of the
+//           shape of x.
 // Numerics  no division: one zero gives a gradient to that element alone, two give none.
 // Gradient  none.
 #include <cmath>

@@ -2,11 +2,11 @@
 //
 //   carried_(i+1) = body(carried_i, invariant inputs, parameters of iteration i),  0 <= i < count
 //
-// Shapes    inputs: the carried values, then the invariant ones; outputs: the carried values after the last
-//           iteration. Each keeps its shape and dtype through the body.
+// Shapes    inputs: the carried values, then the invariant ones; outputs: the carried values after
+//           the last iteration. Each keeps its shape and dtype through the body.
 // Gradient  a Repeat that runs backwards; built by graph/gradient.cpp, which sees the body.
-// Oracle    none: the body is not part of the attributes. What a backend does with a Repeat is a matter of its
-//           Program, checked by running other operators inside one.
+// Oracle    none: the body is not part of the attributes. What a backend does with a Repeat is a
+//           matter of its Program, checked by running other operators inside one.
 #include "ops/op.h"
 
 namespace bowline::detail::repeat_op {

@@ -44,7 +44,8 @@ Status infer(InferContext& c) {
 
 Status gradient(GradientContext& c) { return c.din(0, reshaped(c, c.dout(0), c.shape(c.in(0)))); }
 
-// An axis stays one if as many elements lie in front of it: the one that names the dim, if there are several of size 1.
+// An axis stays one if as many elements lie in front of it: the one that names the dim, if there
+// are several of size 1.
 int axis_behind(CountedContext& c, int from) {
   const int64_t before = c.in(0).elements(0, from);
   int found = -1;

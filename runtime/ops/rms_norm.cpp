@@ -3,7 +3,8 @@
 //   y = x / sqrt(mean(x^2) + eps) * gamma
 //
 // Shapes    x [..., n], gamma [n]  ->  y [..., n].
-// Domain    eps >= 1e-12: below it the squares of small rows are denormal, which not every device has.
+// Domain    eps >= 1e-12: below it the squares of small rows are denormal, which not every device
+//           has.
 // Numerics  the mean is accumulated in f32.
 // Gradient  RmsNormGrad, one fused operator: dx, and dgamma summed over all rows.
 // Source    Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019.

@@ -2,16 +2,19 @@
 //
 //   g = grad * scale + weight_decay * w,  learning_rate = that of the step * learning_rate_factor
 //   v = alpha * v + (1 - alpha) * g^2
-//   centered:       m = alpha * m + (1 - alpha) * g,  root = sqrt(max(v - m^2, 0)) + eps;  else root = sqrt(v) + eps
-//   with momentum:  b = momentum * b + g / root,  w = w - learning_rate * b;               else w = w - learning_rate * g / root
+//   centered:       m = alpha * m + (1 - alpha) * g,  root = sqrt(max(v - m^2, 0)) + eps;  else
+//       root = sqrt(v) + eps
+//   with momentum:  b = momentum * b + g / root,  w = w - learning_rate * b;               else w =
+//       w - learning_rate * g / root
 //
-// Operands  lists of storages: weights, grads; scale [1]; lists: v, then m if centered, then b with momentum. Updates weights and
-//           the lists behind the scale.
+// Operands  lists of storages: weights, grads; scale [1]; lists: v, then m if centered, then b with
+//           momentum. Updates weights and the lists behind the scale.
 // Step      does nothing if error or non_finite is set; sets weights_non_finite.
 // Gradient  none.
-// Source    Tieleman and Hinton, "Lecture 6.5 - rmsprop", 2012; Graves, "Generating Sequences With Recurrent Neural Networks",
-//           2013, for the centered form; as torch.optim.RMSprop: the decay of the weights is part of the gradient (L2), eps stands
-//           outside of the root. Where rounding makes v - m^2 negative PyTorch gives NaN.
+// Source    Tieleman and Hinton, "Lecture 6.5 - rmsprop", 2012; Graves, "Generating Sequences With
+//           Recurrent Neural Networks", 2013, for the centered form; as torch.optim.RMSprop: the
+//           decay of the weights is part of the gradient (L2), eps stands outside of the root.
+//           Where rounding makes v - m^2 negative PyTorch gives NaN.
 //! step learning_rate: f32
 //! step non_finite: u32 = 0
 //! step writes weights_non_finite: u32 = 0

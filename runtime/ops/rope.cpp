@@ -1,22 +1,28 @@
 // Rope: rotates pairs of channels by angles that grow with the position.
 //
-//   angle_j = (position + position_offset) * f_j,  f_j = base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2, negated if `inverse`
+//   angle_j = (position + position_offset) * f_j,  f_j = base^(-2j / rotary_dims),  0 <= j <
+//       rotary_dims / 2, negated if `inverse`
 //   y[a_j] = x[a_j] * cos(angle_j) - x[b_j] * sin(angle_j)
 //   y[b_j] = x[b_j] * cos(angle_j) + x[a_j] * sin(angle_j)
 //   pairs (a_j, b_j): (j, j + rotary_dims / 2); interleaved: (2j, 2j + 1)
-//   factor other than 1: with u = original_length * f_j / (2 pi), the turns of a pair over the length that was trained,
-//     f_j / factor where u <= low_frequency_factor, f_j where u >= high_frequency_factor, and between them
-//     (1 - s) f_j / factor + s f_j with s = (u - low_frequency_factor) / (high_frequency_factor - low_frequency_factor)
+//   factor other than 1: with u = original_length * f_j / (2 pi), the turns of a pair over the
+//       length that was trained,
+//     f_j / factor where u <= low_frequency_factor, f_j where u >= high_frequency_factor, and
+//         between them
+//     (1 - s) f_j / factor + s f_j with s = (u - low_frequency_factor) / (high_frequency_factor -
+//         low_frequency_factor)
 //
-// Shapes    x [batch, seq, heads, head_dim], positions i32 [seq] or [batch, seq] (optional)  ->  y of the shape of x. Without
-//           positions the index on axis 1 is the position. rotary_dims is even, at most head_dim (0: head_dim); channels from
-//           rotary_dims on are copied.
-// Domain    1 <= base <= 1e9, 0 <= position_offset <= 2^24 and positions from -2^24 to 2^24: beyond, the angles of the devices
-//           differ.
+// Shapes    x [batch, seq, heads, head_dim], positions i32 [seq] or [batch, seq] (optional)  ->  y
+//           of the shape of x. Without
+//           positions the index on axis 1 is the position. rotary_dims is even, at most head_dim
+//           (0: head_dim); channels from rotary_dims on are copied.
+// Domain    1 <= base <= 1e9, 0 <= position_offset <= 2^24 and positions from -2^24 to 2^24:
+//           beyond, the angles of the devices differ.
 // Gradient  Rope in the other direction.
 // In place  on x.
-// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the pairs that are
-//           not interleaved are those of GPT-NeoX. The factors are those of Llama 3.1 (Dubey et al., 2024).
+// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the
+//           pairs that are not interleaved are those of GPT-NeoX. The factors are those of Llama
+//           3.1 (Dubey et al., 2024).
 #include <cmath>
 
 #include "ops/counted.h"

@@ -1,17 +1,21 @@
 // ScatterElements: data with single elements along an axis replaced, or joined with updates.
 //
-//   y = data;  y[.., indices[.., i, ..], ..] = f(itself, updates[.., i, ..])  for i = 0, 1, ... along the axis
+//   y = data;  y[.., indices[.., i, ..], ..] = f(itself, updates[.., i, ..])  for i = 0, 1, ...
+//       along the axis
 //
 //   f(y, u) = u (`none`: of equal indices the last wins), y + u, y * u, max(y, u), min(y, u)
 //
-// Shapes    data of rank >= 1; updates of its rank, beside the axis nowhere longer than it; indices i32 of the shape of updates,
+// Shapes    data of rank >= 1; updates of its rank, beside the axis nowhere longer than it; indices
+//           i32 of the shape of updates,
 //           or with 1 where they are the same along an axis  ->  y of the shape of data.
-// Numerics  sums and products are accumulated in f32 and rounded once; integers wrap around. NaN is both the largest and the
-//           smallest number. `none` takes any dtype, the others numbers.
-// Errors    an index in [-n, 0) counts from the end of an axis of n; one outside [-n, n) writes nothing and sets the error word.
-// Gradient  `add`: data get dy, updates what GatherElements finds in dy. `none`: data get dy with zeros where something was
-//           written; an update gets what is found in dy if it is the last of its index, else 0 (PyTorch lets all equal indices
-//           have it). The others have none: a gradient through them is refused.
+// Numerics  sums and products are accumulated in f32 and rounded once; integers wrap around. NaN is
+//           both the largest and the smallest number. `none` takes any dtype, the others numbers.
+// Errors    an index in [-n, 0) counts from the end of an axis of n; one outside [-n, n) writes
+//           nothing and sets the error word.
+// Gradient  `add`: data get dy, updates what GatherElements finds in dy. `none`: data get dy with
+//           zeros where something was written; an update gets what is found in dy if it is the last
+//           of its index, else 0 (PyTorch lets all equal indices have it). The others have none: a
+//           gradient through them is refused.
 // Source    ONNX operators, ScatterElements, whose indices have the shape of the updates.
 #include <cmath>
 

@@ -4,11 +4,12 @@
 //   with momentum:  b = first_update ? g : momentum * b + g,  g = nesterov ? g + momentum * b : b
 //   w = w - learning_rate * learning_rate_factor * g
 //
-// Operands  lists of storages: weights, grads; scale [1]; with momentum also momenta. Updates weights and momenta.
+// Operands  lists of storages: weights, grads; scale [1]; with momentum also momenta. Updates
+//           weights and momenta.
 // Step      does nothing if error or non_finite is set; sets weights_non_finite.
 // Gradient  none.
-// Source    Sutskever et al., "On the importance of initialization and momentum in deep learning", 2013, in the
-//           form of PyTorch, where the learning rate stays outside of the buffer.
+// Source    Sutskever et al., "On the importance of initialization and momentum in deep learning",
+//           2013, in the form of PyTorch, where the learning rate stays outside of the buffer.
 //! step learning_rate: f32, first_update: u32 = 0, non_finite: u32 = 0
 //! step writes weights_non_finite: u32 = 0
 #include <cmath>

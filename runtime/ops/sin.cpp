@@ -18,7 +18,8 @@ elementwise::Point value(double x, const Attributes&) {
 
 elementwise::Point slope(double x, const Attributes&) { return {std::cos(x), 1}; }
 
-// Reduced to an eighth of a turn, two numbers cancel: the error is one of 1, not of the result. Below 1 there is nothing to reduce.
+// Reduced to an eighth of a turn, two numbers cancel: the error is one of 1, not of the result.
+// Below 1 there is nothing to reduce.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
 
 }  // namespace

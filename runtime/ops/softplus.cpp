@@ -3,10 +3,12 @@
 //   y = log(1 + exp(x))
 //
 // Shapes    any x  ->  y of the shape of x.
-// Numerics  as max(x, 0) + log1p(exp(-|x|)): nothing overflows, small results keep their relative precision.
+// Numerics  as max(x, 0) + log1p(exp(-|x|)): nothing overflows, small results keep their relative
+//           precision.
 // Gradient  SoftplusGrad: dx = dy / (1 + exp(-x)).
 // In place  on x; the gradient on x or dy.
-// Source    Dugas et al., "Incorporating Second-Order Functional Knowledge for Better Option Pricing", 2001.
+// Source    Dugas et al., "Incorporating Second-Order Functional Knowledge for Better Option
+//           Pricing", 2001.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::softplus_op {

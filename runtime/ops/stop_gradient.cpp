@@ -3,8 +3,9 @@
 //   y = x
 //
 // Shapes    any x -> y of the same shape.
-// Gradient  None goes to x: a parameter is trained by its other uses alone, whatever it is tied to. One that has no other is
-//           refused by a Trainer; freeze() it instead. View y is the bytes of x: no kernel.
+// Gradient  None goes to x: a parameter is trained by its other uses alone, whatever it is tied to.
+//           One that has no other is refused by a Trainer; freeze() it instead. View y is the bytes
+//           of x: no kernel.
 #include "ops/counted.h"
 #include "ops/op.h"
 

@@ -2,7 +2,8 @@
 //
 //   y[.., i, ..] = x[.., i mod n, ..]
 //
-// Shapes    x, and repeats with an entry for each axis  ->  y, whose axes are those of x times their repeats.
+// Shapes    x, and repeats with an entry for each axis  ->  y, whose axes are those of x times
+//           their repeats.
 // Gradient  PadGrad, as of a Pad that wraps around.
 // Source    ONNX operators, Tile.
 #include "ops/counted.h"

@@ -2,9 +2,11 @@
 //
 //   values[.., j, ..] = x[.., indices[.., j, ..], ..],  0 <= j < k
 //
-// Shapes    x of rank >= 1, 0 <= k <= its axis  ->  values of the shape of x and indices i32, both with k along the axis.
-// Numerics  exact. The most extreme element comes first; of equal ones that with the lower index. NaN counts as the largest
-//           number, as in PyTorch: it comes first of the largest, and last of the smallest.
+// Shapes    x of rank >= 1, 0 <= k <= its axis  ->  values of the shape of x and indices i32, both
+//           with k along the axis.
+// Numerics  exact. The most extreme element comes first; of equal ones that with the lower index.
+//           NaN counts as the largest number, as in PyTorch: it comes first of the largest, and
+//           last of the smallest.
 // Gradient  ScatterElements of the gradient of the values into zeros.
 // Source    ONNX operators, TopK, with `sorted`.
 #include "ops/build.h"

@@ -2,10 +2,11 @@
 //
 //   y = condition ? a : b
 //
-// Shapes    condition bool, a and b of one dtype; all three broadcast by the rules of numpy (aligned at the last axis, 1 stretches),
-//           rank <= 8.
+// Shapes    condition bool, a and b of one dtype; all three broadcast by the rules of numpy
+//           (aligned at the last axis, 1 stretches), rank <= 8.
 // Numerics  the bits of a or b; what is not taken does not matter, NaN neither.
-// Gradient  da = Where(condition, dy, 0), db = Where(condition, 0, dy); summed over the axes that were broadcast.
+// Gradient  da = Where(condition, dy, 0), db = Where(condition, 0, dy); summed over the axes that
+//           were broadcast.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::where_op {

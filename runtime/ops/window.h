@@ -47,7 +47,8 @@ inline Result<int64_t> padded_size(const WindowAxis& a, int spatial_axis) {
   return padded;
 }
 
-// How many windows fit into an axis. With `ceil` one more may reach behind the end, if it starts in front of the end pads.
+// How many windows fit into an axis. With `ceil` one more may reach behind the end, if it starts in
+// front of the end pads.
 inline Result<int64_t> windows_that_fit(const WindowAxis& a, int spatial_axis, bool ceil) {
   BOWLINE_ASSIGN(const int64_t padded, padded_size(a, spatial_axis));
   const int64_t rest = padded - a.reach();
@@ -144,8 +145,9 @@ inline GradientValue bias_gradient(GradientContext& c, GradientValue dy) {
   return c.add1(Op::ReduceSum, {dy}, Attributes::of(sum));
 }
 
-// f(output, element of the window, input) for every element of every window that lies in the input, as positions in planes of
-// the spatial axes; outside(output, element of the window) for the others. For oracles: slow and obvious.
+// f(output, element of the window, input) for every element of every window that lies in the input,
+// as positions in planes of the spatial axes; outside(output, element of the window) for the
+// others. For oracles: slow and obvious.
 template <class F, class G>
 void each_tap(const Windows& w, F f, G outside) {
   const auto& [z, y, x] = w.axis;
@@ -172,7 +174,8 @@ void each_tap(const Windows& w, F f) {
   each_tap(w, f, [](size_t, size_t) {});
 }
 
-// By what an average over each window is divided: its elements in the input, or with `pads` in the input or its pads.
+// By what an average over each window is divided: its elements in the input, or with `pads` in the
+// input or its pads.
 inline std::vector<double> counts_of(const Windows& w, bool pads) {
   const auto count = [pads](const WindowAxis& a, int64_t o) {
     double n = 0;
@@ -191,8 +194,8 @@ inline std::vector<double> counts_of(const Windows& w, bool pads) {
   return out;
 }
 
-// f(element of x, element of the weight, element of y) for every product that a convolution adds up;
-// outside(element of the weight, element of y) for those of a zero around x.
+// f(element of x, element of the weight, element of y) for every product that a convolution adds
+// up; outside(element of the weight, element of y) for those of a zero around x.
 template <class F, class G>
 void each_product(const Convolution& c, F f, G outside) {
   const auto inputs = static_cast<size_t>(c.windows.inputs());
@@ -216,7 +219,8 @@ void each_product(const Convolution& c, F f) {
   each_product(c, f, [](size_t, size_t) {});
 }
 
-// Axes of input 0 in front of `first` may be counted: what lies along them does not see each other. The others may not.
+// Axes of input 0 in front of `first` may be counted: what lies along them does not see each other.
+// The others may not.
 inline Status counted_in_front_of(int first, CountedContext& c) {
   BOWLINE_TRY(counted::none(c, 0, first, c.in(0).rank(), "a window has all of its elements"));
   for (int i = 1; i < c.inputs(); ++i) {

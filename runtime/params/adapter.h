@@ -1,9 +1,10 @@
 // Adapters: low-rank changes B A of what parameters show, as rows of the table.
 //
-// A parameter `target` sees the change of adapter `name` if there are "<target>.<name>.lora_a" and ".lora_b": they show their
-// storages as the target shows its own, so that what it shows becomes u v with u = b and v = a, or, of a transpose, u = a and v = b.
-// The parameters of one storage share the two storages of its change, or only some of them have one. All parameters of an adapter
-// have a target. A vector is a matrix of one row to its change.
+// A parameter `target` sees the change of adapter `name` if there are "<target>.<name>.lora_a" and
+// ".lora_b": they show their storages as the target shows its own, so that what it shows becomes u
+// v with u = b and v = a, or, of a transpose, u = a and v = b. The parameters of one storage share
+// the two storages of its change, or only some of them have one. All parameters of an adapter have
+// a target. A vector is a matrix of one row to its change.
 #pragma once
 
 #include "params/table.h"
@@ -37,7 +38,8 @@ Result<AdapterReport> add_adapter(Table& table, std::string_view name,
 Status set_adapter_weight(Table& table, std::string_view name, float weight, int busy);
 Result<float> adapter_weight(const Table& table, std::string_view name);
 
-// The table without the parameters of an adapter; its storages become empty. `numbers` gets the new number of each parameter that stays.
+// The table without the parameters of an adapter; its storages become empty. `numbers` gets the new
+// number of each parameter that stays.
 Result<Table> without_adapter(const Table& table, std::string_view name, int busy,
                               std::vector<uint32_t>& numbers);
 // Adds the changes to the storages of their targets. The table is a copy.
@@ -45,10 +47,12 @@ Status merge_adapter(Table& table, std::string_view name, int busy);
 
 // The rows of an adapter alone.
 Result<Table> adapter_alone(const Table& table, std::string_view name);
-// Adds the rows of such a table as adapter `name`, or else under the name that it has there, and returns the name. The table is a copy.
+// Adds the rows of such a table as adapter `name`, or else under the name that it has there, and
+// returns the name. The table is a copy.
 Result<std::string> install_adapter(Table& table, const Table& adapter, std::string_view name,
                                     int busy);
-// Of the values that the parameters of weights and constants show, by their names, but for adapters: whatever is tied to what.
+// Of the values that the parameters of weights and constants show, by their names, but for
+// adapters: whatever is tied to what.
 Result<std::vector<uint8_t>> digest(const Table& table);
 
 }  // namespace bowline::detail::params

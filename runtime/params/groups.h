@@ -1,6 +1,8 @@
-// Which group each item is in, both being numbers: parameters with their storage, gradients and moments with their owner.
+// Which group each item is in, both being numbers: parameters with their storage, gradients and
+// moments with their owner.
 //
-// Lists through the items: what moves one costs the same however many there are, allocates nothing and cannot fail.
+// Lists through the items: what moves one costs the same however many there are, allocates nothing
+// and cannot fail.
 #pragma once
 
 #include <algorithm>

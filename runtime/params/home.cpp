@@ -18,7 +18,8 @@ Status require_host_memory(uint64_t bytes) {
 
 namespace {
 
-// Calls part(block, offset in it, offset in the run, bytes) for each block that has a part of the run.
+// Calls part(block, offset in it, offset in the run, bytes) for each block that has a part of the
+// run.
 template <class Part>
 Status for_each_part(const Home& home, uint64_t first, uint64_t count, const Part& part) {
   if (home.block) {

@@ -18,12 +18,13 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
 // All of them.
 Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch);
 
-// Copies the codes, scales and zero points of elements [first, first + count) of the storage, whose bytes `from` are, to the begin of `to`:
-// what the same encoding makes of numbers of `to_shape`.
+// Copies the codes, scales and zero points of elements [first, first + count) of the storage, whose
+// bytes `from` are, to the begin of `to`: what the same encoding makes of numbers of `to_shape`.
 void copy_codes(const Storage& storage, Bytes from, uint64_t first, uint64_t count,
                 std::span<std::byte> to, const Shape& to_shape);
 
-// What materialize() gives a storage: a function of (seed, tie index, element) alone. Errors  unsupported: it is encoded, or integers
+// What materialize() gives a storage: a function of (seed, tie index, element) alone. Errors
+// unsupported: it is encoded, or integers
 // are drawn.
 Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t seed, uint32_t tie);
 
@@ -36,14 +37,15 @@ bool all_finite(Bytes bytes, DType dtype);
 // A new home with these bytes: on the device by one copy, or in host memory if it is null.
 Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes bytes);
 
-// A new home with these bytes where and as the old one is: on its device, in parts as it has, or else in host memory.
+// A new home with these bytes where and as the old one is: on its device, in parts as it has, or
+// else in host memory.
 Result<Home> make_home_like(const Storage& storage, Bytes bytes);
 
 // Writes a run of a storage that lies on devices.
 Status write_run(const Home& home, uint64_t first, Bytes run);
 
-// So many bytes in parts of whole rows, for as many devices: the first ones get a row more where they do not divide. What cannot be cut
-// between rows, for it has none or is encoded, is one part.
+// So many bytes in parts of whole rows, for as many devices: the first ones get a row more where
+// they do not divide. What cannot be cut between rows, for it has none or is encoded, is one part.
 std::vector<uint64_t> shard_bytes(const Storage& storage, size_t devices);
 
 // The bytes of the storage in such parts.

@@ -1,4 +1,5 @@
-// The numbers of names that stand elsewhere, found without a walk: a hash table with linear probing, which copies no name.
+// The numbers of names that stand elsewhere, found without a walk: a hash table with linear
+// probing, which copies no name.
 #pragma once
 
 #include <bit>

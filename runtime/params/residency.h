@@ -1,8 +1,9 @@
-// Derived copies of storages: other forms of their values beside them on their device, and the values themselves on other devices
-// (replicas).
+// Derived copies of storages: other forms of their values beside them on their device, and the
+// values themselves on other devices (replicas).
 //
-// A copy lives as long as some plan reads it, or as it was asked for (Table::replicate()). It keeps its address. In front of a submission that
-// reads it after the storage was written it is made again: a derived one by a recording of its own, the refresh, a replica by a transfer.
+// A copy lives as long as some plan reads it, or as it was asked for (Table::replicate()). It keeps
+// its address. In front of a submission that reads it after the storage was written it is made
+// again: a derived one by a recording of its own, the refresh, a replica by a transfer.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,8 @@ struct Packing {
   bool operator==(const Packing&) const = default;
 };
 
-// What an operator makes of a storage alone (OpDef::derived_copy): a working copy in another dtype, a packed format.
-// Op::Invalid: the bytes of the storage as they are, for a replica.
+// What an operator makes of a storage alone (OpDef::derived_copy): a working copy in another dtype,
+// a packed format. Op::Invalid: the bytes of the storage as they are, for a replica.
 struct Form {
   Op op = Op::Invalid;
   Attributes attributes;

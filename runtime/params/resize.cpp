@@ -99,7 +99,8 @@ class Resizing {
   }
   static bool is_factor(Role role) { return role == Role::adapter_a || role == Role::adapter_b; }
 
-  // Moments begin with zeros in the new rows, masters with the new values. What has another shape than its owner had goes.
+  // Moments begin with zeros in the new rows, masters with the new values. What has another shape
+  // than its owner had goes.
   Status follow(uint32_t tie, const Storage& owner, const Shape& before) {
     Storage& row = stage_.storage(tie);
     if (row.shape != before || !row.home.valid()) {

@@ -1,5 +1,6 @@
-// The all-or-nothing frame of every verb: copies of the rows that change, on which everything that can fail is done,
-// then a commit that cannot. What a verb costs follows the rows that it changes, not the table.
+// The all-or-nothing frame of every verb: copies of the rows that change, on which everything that
+// can fail is done, then a commit that cannot. What a verb costs follows the rows that it changes,
+// not the table.
 #pragma once
 
 #include <unordered_map>
@@ -36,7 +37,8 @@ class Stage {
   std::vector<uint32_t> owned_by(uint32_t owner) const;
   // Makes one row empty.
   void make_empty(uint32_t tie);
-  // Makes the row and those that it owns empty, if no parameter uses it any more. Returns whether that is so.
+  // Makes the row and those that it owns empty, if no parameter uses it any more. Returns whether
+  // that is so.
   bool retire(uint32_t tie);
   // Reserves first; from there on nothing fails.
   void commit();

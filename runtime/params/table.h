@@ -1,9 +1,10 @@
 // The storage table: storages, parameters, ties, versions and generations.
 //
-// A row number is the tie index. Rows are never removed or reused: a row whose last parameter leaves becomes
-// empty; rows of a training at the end of the table go with it. Empty rows at the end are not listed, and neither saved nor cloned. A verb works on copies of the rows that
-// it changes (they are small and share their bytes), does everything that can fail on the copies, and commits by moving
-// them back: all or nothing. See params/stage.h.
+// A row number is the tie index. Rows are never removed or reused: a row whose last parameter
+// leaves becomes empty; rows of a training at the end of the table go with it. Empty rows at the
+// end are not listed, and neither saved nor cloned. A verb works on copies of the rows that it
+// changes (they are small and share their bytes), does everything that can fail on the copies, and
+// commits by moving them back: all or nothing. See params/stage.h.
 #pragma once
 
 #include <memory>
@@ -31,8 +32,9 @@ std::optional<DType> floor_dtype(Role role);
 
 constexpr int32_t kNoOwner = -1;
 
-// Where the bytes of a storage are: nowhere yet, in a mapped file, with somebody who is asked for them, in host memory, on a device, or in
-// parts on several, one after the other. Different storages may lie on different devices.
+// Where the bytes of a storage are: nowhere yet, in a mapped file, with somebody who is asked for
+// them, in host memory, on a device, or in parts on several, one after the other. Different
+// storages may lie on different devices.
 struct Home {
   std::shared_ptr<const model::FileRange> file;
   std::shared_ptr<const ValueSource> source;
@@ -100,8 +102,8 @@ class Rows {
   std::vector<Row> rows_;
 };
 
-// What it is asked by name, by storage or by owner follows from indexes, which every change of a row keeps: none of these
-// walks the table.
+// What it is asked by name, by storage or by owner follows from indexes, which every change of a
+// row keeps: none of these walks the table.
 class Table {
  public:
   Table() = default;
@@ -129,7 +131,8 @@ class Table {
   // The copy of the row in this form on the device, or null.
   std::shared_ptr<Residency> copy_of(uint32_t tie, const Form& form,
                                      const device::OpenDevice& device) const;
-  // Whether a session on the device may read the row: it lies there, is to be replicated there, or lies there in part.
+  // Whether a session on the device may read the row: it lies there, is to be replicated there, or
+  // lies there in part.
   bool is_readable_on(uint32_t tie, const device::OpenDevice& device) const;
   // Its values were written.
   void wrote(uint32_t tie);

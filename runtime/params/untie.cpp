@@ -93,7 +93,8 @@ Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
         format("While giving \"{}\" a copy of storage {}.", name, row)));
     cost += bytes.value();
   }
-  // A transpose stays one: the list of a Repeat that the parameter is in shows all its storages alike.
+  // A transpose stays one: the list of a Repeat that the parameter is in shows all its storages
+  // alike.
   View view;
   view.transpose = parameter.view.transpose;
   stage.show(index, fresh, std::move(view));

@@ -15,7 +15,8 @@ namespace bowline::detail::params {
 Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
                                std::span<const int64_t> shape, Init init, int busy,
                                Role role = Role::weight);
-// Declares a second parameter of the storage of `other`, through `view` (none: through the view of `other`).
+// Declares a second parameter of the storage of `other`, through `view` (none: through the view of
+// `other`).
 Result<uint32_t> add_tied_parameter(Table& table, std::string_view name, uint32_t other,
                                     const std::optional<View>& view, int busy);
 
@@ -28,12 +29,13 @@ struct Pair {
   uint32_t second = 0;
   std::optional<View> view;
 };
-// Parameters that differ in the number alone that "{}" of the pattern stands for, each with the one of the least number.
+// Parameters that differ in the number alone that "{}" of the pattern stands for, each with the one
+// of the least number.
 // Errors  bad_argument: there are none, or the pattern has not one "{}".
 Result<std::vector<Pair>> numbered_pairs(const Table& table, std::string_view pattern);
 
-// One pair after the other. Both show the same shape before and after. The storage of the second becomes empty when that was its last
-// parameter.
+// One pair after the other. Both show the same shape before and after. The storage of the second
+// becomes empty when that was its last parameter.
 Result<TieReport> tie(Table& table, std::span<const Pair> pairs, int busy);
 Result<TieReport> tie(Table& table, std::string_view a, std::string_view b,
                       const std::optional<View>& view, int busy);
@@ -46,33 +48,37 @@ Result<uint64_t> untie_cost(const Table& table, std::string_view name);
 // Through the view of the parameter. A write keeps the address of a storage on a device: one copy.
 Status set_value(Table& table, std::string_view name, const Tensor& value, int busy);
 Status get_value(const Table& table, std::string_view name, const Tensor& out);
-// The bytes of the storage that `name` shows whole are those of the source; one that gets codes is frozen.
+// The bytes of the storage that `name` shows whole are those of the source; one that gets codes is
+// frozen.
 Status set_source(Table& table, std::string_view name, ValueSource source, const Encoding& encoding,
                   int busy);
 // The values that `parameter` shows of `storage`.
 Status read_values(const ParameterRow& parameter, const Storage& storage, const Tensor& out);
 
-// Exchanges what two storages hold: dtype, shape, encoding, values, flags, and the rows that they own. Their tie indices, names and
-// views stay.
+// Exchanges what two storages hold: dtype, shape, encoding, values, flags, and the rows that they
+// own. Their tie indices, names and views stay.
 Status swap(Table& table, std::string_view a, std::string_view b, int busy);
 
-// Gives storages of parameters that match a pattern so many rows along their first axis: what is behind them is cut, new ones begin
-// as materialize() with `init` and `seed` would draw them. Moments get zeros, masters the new values.
+// Gives storages of parameters that match a pattern so many rows along their first axis: what is
+// behind them is cut, new ones begin as materialize() with `init` and `seed` would draw them.
+// Moments get zeros, masters the new values.
 Result<ResizeReport> resize(Table& table, std::string_view pattern, int64_t rows, const Init& init,
                             uint64_t seed, int busy);
 
-// Sets the flag of a storage. `all` says that every parameter of it is meant; without it thawing one of several is
-// refused, for another may be frozen on purpose.
+// Sets the flag of a storage. `all` says that every parameter of it is meant; without it thawing
+// one of several is refused, for another may be frozen on purpose.
 Status freeze(Table& table, std::string_view name, bool frozen, bool all, int busy);
 
 // Moves every storage with one transfer each (null: back to host memory); one that is there stays
-// as it is. Rows of a training that no Trainer has brought to a device stay in their file. Returns whether anything changed.
+// as it is. Rows of a training that no Trainer has brought to a device stay in their file. Returns
+// whether anything changed.
 Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& device, int busy);
 // The same of the storages of parameters that match a pattern, with the rows that they own.
 Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& device,
                   std::string_view pattern, int busy);
 
-// Gives the storages of parameters that match a pattern another float dtype, once per storage, to nearest even; their masters go.
+// Gives the storages of parameters that match a pattern another float dtype, once per storage, to
+// nearest even; their masters go.
 Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int busy);
 
 // Quantize or decode the storages of all parameters that match `pattern`. See Model::quantize().
@@ -107,7 +113,8 @@ Result<PlacementReport> shard(Table& table,
                               std::span<const std::shared_ptr<device::OpenDevice>> devices,
                               std::string_view pattern, int busy);
 
-// `source` as a load of it into `table` sees it: under the names of the aliases, with the values that the hook gives.
+// `source` as a load of it into `table` sees it: under the names of the aliases, with the values
+// that the hook gives.
 Result<Table> substituted(const Table& table, const Table& source, const LoadOptions& options);
 
 // Values of `source` by parameter name, per storage of `table`. Unless `partial`, every element of

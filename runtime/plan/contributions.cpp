@@ -1,4 +1,5 @@
-// Which contribution to a gradient overwrites what the last step left: the first that the device executes.
+// Which contribution to a gradient overwrites what the last step left: the first that the device
+// executes.
 #include "plan/plan.h"
 
 namespace bowline::detail::plan {
@@ -7,7 +8,8 @@ namespace {
 using device::Program;
 using device::Record;
 
-// Walks a Program in the order in which a device executes it and marks the gradients that are begun.
+// Walks a Program in the order in which a device executes it and marks the gradients that are
+// begun.
 class Contributions {
  public:
   explicit Contributions(Program& program) : program_(program), begun_(program.slots, 0) {}

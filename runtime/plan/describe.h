@@ -1,4 +1,5 @@
-// A plan as data, for Session::describe() and Trainer::describe(); the listing of records is made of it.
+// A plan as data, for Session::describe() and Trainer::describe(); the listing of records is made
+// of it.
 #pragma once
 
 #include "plan/plan.h"

@@ -1,5 +1,5 @@
-// The canonical listing of a graph: numbered lines, stable, without sources, devices or addresses; and lines of a plan's
-// description.
+// The canonical listing of a graph: numbered lines, stable, without sources, devices or addresses;
+// and lines of a plan's description.
 #pragma once
 
 #include "plan/describe.h"
@@ -10,13 +10,14 @@ struct ListingColumns {
   bool names = false;  // the names of nodes
 };
 
-// Lines of nodes [begin, end). Results are numbered in the order of the nodes over the whole graph, and anew in a body. A Repeat
-// prints its body once, indented; parameters print by name, inputs by position.
+// Lines of nodes [begin, end). Results are numbered in the order of the nodes over the whole graph,
+// and anew in a body. A Repeat prints its body once, indented; parameters print by name, inputs by
+// position.
 std::string list_nodes(const graph::Graph& graph, size_t begin, size_t end,
                        ListingColumns columns = {});
 
-// Lists what the device is given: one line per record with its level and where its operands lie. Offsets are bytes of the
-// arena, of the io buffer or of a storage, by tie index.
+// Lists what the device is given: one line per record with its level and where its operands lie.
+// Offsets are bytes of the arena, of the io buffer or of a storage, by tie index.
 std::string list_records(const SegmentInfo& segment);
 
 // Lists the derived copies that a segment reads.

@@ -19,8 +19,9 @@ CodePlace place_of(const ValueInfo& v, const StorageUse& use) {
   return v.encoding.is_plain() ? CodePlace{use.first_element * size_of(v.dtype), 0, 0} : use.place;
 }
 
-// Whether each input of the node that has the bytes of input `pair.input` could lie under the output, too: the weight of a Gru that
-// is a view of its gates is read again after gates are written.
+// Whether each input of the node that has the bytes of input `pair.input` could lie under the
+// output, too: the weight of a Gru that is a view of its gates is read again after gates are
+// written.
 bool reads_in_step(const Frame& f, const Node& node, const InPlace& pair) {
   const ValueId in = f.root(node.inputs[static_cast<size_t>(pair.input)]);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -173,8 +174,9 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
   }
 }
 
-// The sum into a gradient without a record of its own: where nothing else reads the contribution, and its kernel can, that is
-// written into the gradient at once. Nothing may be accumulated between the two, so that the order of the sums stays.
+// The sum into a gradient without a record of its own: where nothing else reads the contribution,
+// and its kernel can, that is written into the gradient at once. Nothing may be accumulated between
+// the two, so that the order of the sums stays.
 bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   const Graph& g = f.graph;
   const Node& node = g.nodes[n];

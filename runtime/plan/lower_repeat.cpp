@@ -1,6 +1,7 @@
-// A Repeat becomes a Copy of each carried value into its region (left out where the value is made there), a begin, the
-// records of the body and an end. A carried value has a region of two slots that the iterations use in turn, or of count + 1
-// slots where its values are kept for the backward pass.
+// A Repeat becomes a Copy of each carried value into its region (left out where the value is made
+// there), a begin, the records of the body and an end. A carried value has a region of two slots
+// that the iterations use in turn, or of count + 1 slots where its values are kept for the backward
+// pass.
 #include "core/checked.h"
 #include "plan/lowering.h"
 
@@ -17,7 +18,8 @@ using graph::ValueKind;
 
 namespace {
 
-// Which carried inputs of the body are kept as they are: stacked outputs whose root is that input. Input -> output position.
+// Which carried inputs of the body are kept as they are: stacked outputs whose root is that input.
+// Input -> output position.
 std::map<ValueId, size_t> kept_inputs(const RepeatInfo& repeat) {
   const Graph& body = *repeat.body;
   const std::set<ValueId> carried(body.inputs.begin(), body.inputs.begin() + repeat.carried);
@@ -44,7 +46,8 @@ Result<uint64_t> region_bytes(uint64_t step, uint64_t slots) {
 
 }  // namespace
 
-// The initial value of carried value c comes into its region. `alone`: no other input of the Repeat is the same value.
+// The initial value of carried value c comes into its region. `alone`: no other input of the Repeat
+// is the same value.
 Status Lowering::enter(Frame& f, uint32_t n, uint32_t c, uint32_t region, bool alone) {
   const Graph& g = f.graph;
   const Node& node = g.nodes[n];

@@ -17,7 +17,8 @@ inline uint64_t bytes_of(const graph::ValueInfo& v) {
   return static_cast<uint64_t>(v.shape.elements()) * size_of(v.dtype);
 }
 
-// Where the bytes of a value lie: an item of the arena of its graph plus a step rule, or a place that is known already.
+// Where the bytes of a value lie: an item of the arena of its graph plus a step rule, or a place
+// that is known already.
 struct Location {
   uint32_t item = kNoItem;  // offset counts from this item
   device::Operand place;    // slot, offset, table and step rule; dtype and shape are the value's
@@ -32,11 +33,12 @@ struct Pending {
   uint32_t item;
 };
 
-// One graph with the locations of its values; a body has its own. Items are numbered over a body and the graph around it: a
-// body uses items of both.
+// One graph with the locations of its values; a body has its own. Items are numbered over a body
+// and the graph around it: a body uses items of both.
 class Frame {
  public:
-  // Outputs in `keep` may be inputs (carried values that are kept); other outputs become results of their own.
+  // Outputs in `keep` may be inputs (carried values that are kept); other outputs become results of
+  // their own.
   Frame(graph::Graph& g, Frame* around, const std::set<size_t>& keep);
 
   graph::ValueId root(graph::ValueId v) const { return roots_[v]; }
@@ -84,7 +86,8 @@ class Frame {
   std::vector<uint32_t> values_in_;
 };
 
-// The storage dtype of a record. Backends rely on it that the operands have the dtypes that their operator takes.
+// The storage dtype of a record. Backends rely on it that the operands have the dtypes that their
+// operator takes.
 Status set_type(device::Record& record);
 
 class Lowering {
@@ -120,7 +123,8 @@ class Lowering {
   uint32_t slot_of(uint32_t tie, const std::shared_ptr<const params::Form>& form);
   void note_written(const graph::ValueInfo& storages);
   void note_steps(const device::Record& record);
-  // Every record comes through here, those that no node of the graph stands for too. `n`: the position at which it runs.
+  // Every record comes through here, those that no node of the graph stands for too. `n`: the
+  // position at which it runs.
   Status add_record(Frame& f, uint32_t n, std::string name, device::Record record);
   device::Operand& operand_at(size_t record, int position);
   void resolve(Frame& f);

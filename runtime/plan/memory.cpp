@@ -34,7 +34,8 @@ Order order_by_time(std::span<const MemoryItem> items) {
   return order_by(items, [](const MemoryItem& m) { return uint64_t{UINT32_MAX} - m.first; });
 }
 
-// Visits the items in the order of time: `ends` for each one that ended before the next begins, then `begins`.
+// Visits the items in the order of time: `ends` for each one that ended before the next begins,
+// then `begins`.
 template <class Ends, class Begins>
 void walk_time(std::span<const MemoryItem> items, const Ends& ends, const Begins& begins) {
   using Ending = std::pair<uint32_t, uint32_t>;  // last position, item

@@ -1,7 +1,8 @@
 // Arena offsets from lifetimes.
 //
-// Source  Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020: greedy by size,
-//         lowest best-fitting gap. Three orders are tried and the smallest arena is kept.
+// Source  Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020:
+//         greedy by size, lowest best-fitting gap. Three orders are tried and the smallest arena is
+//         kept.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Plan: a bound graph made concrete for one device: a Program, where its operands lie, and how much memory it takes.
+// Plan: a bound graph made concrete for one device: a Program, where its operands lie, and how much
+// memory it takes.
 #pragma once
 
 #include "device/device.h"
@@ -13,8 +14,8 @@ struct IoRange {
   DType dtype = DType::f32;
   Shape shape;
   uint64_t offset = 0;
-  // For each axis the counted dim of the plan, or graph::kNotCounted; empty: of none. Behind a count an input is zero, and an
-  // output holds anything.
+  // For each axis the counted dim of the plan, or graph::kNotCounted; empty: of none. Behind a
+  // count an input is zero, and an output holds anything.
   std::vector<int> counted;
 
   uint64_t bytes() const { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
@@ -56,19 +57,22 @@ struct Plan {
   std::vector<std::string> nodes;  // by Record::node: how messages name it
 };
 
-// `steps` gets the step words of the nodes. Takes about n log n steps in nodes, values and items of tables.
-// Errors  unsupported: a node that the device cannot run (node and reason). over_budget: more nodes, seconds or bytes than
-//         the budget.
+// `steps` gets the step words of the nodes. Takes about n log n steps in nodes, values and items of
+// tables.
+// Errors  unsupported: a node that the device cannot run (node and reason). over_budget: more
+//         nodes, seconds or bytes than the budget.
 Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevice& device,
                    StepLayout& steps, const Budget& budget = Budget::of_plan());
 
-// The plan that makes a derived copy: one record, from slot kFirstStorageSlot to the next one; it uses no other.
+// The plan that makes a derived copy: one record, from slot kFirstStorageSlot to the next one; it
+// uses no other.
 // Errors  unsupported: the device cannot run it.
 Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
                      const device::OpenDevice& device);
 
-// Nodes that only make another form of a storage (OpDef::derived_copy) leave the graph: who reads their result reads the derived
-// copy. Of a parameter that shows but a part of its storage they stay. Returns how many of the first `boundary` nodes are left.
+// Nodes that only make another form of a storage (OpDef::derived_copy) leave the graph: who reads
+// their result reads the derived copy. Of a parameter that shows but a part of its storage they
+// stay. Returns how many of the first `boundary` nodes are left.
 size_t derive_copies(graph::Graph& graph, const params::Table& table, size_t boundary = 0);
 
 // Values that depend only on parameters and are read by a node that depends on more. Left out are
@@ -87,8 +91,9 @@ graph::Graph hoist(graph::Graph& graph, std::span<const graph::ValueId> values);
 // Places the held values of the two graphs from `begin` on. Returns where they end.
 uint64_t hold(graph::Graph& makes, graph::Graph& reads, uint64_t begin, uint64_t alignment);
 
-// Sets TableEntry::first of gradients: the contribution to a storage that is executed first overwrites, unless it was started
-// as zeros before. A storage of which some contribution covers only a part has one (graph/gradient.cpp).
+// Sets TableEntry::first of gradients: the contribution to a storage that is executed first
+// overwrites, unless it was started as zeros before. A storage of which some contribution covers
+// only a part has one (graph/gradient.cpp).
 void mark_first_contributions(device::Program& program);
 
 // Gives each record its level: a record that touches what an earlier one of the current level

@@ -19,13 +19,14 @@ class StepLayout {
     bool is_count = false;  // the number of a counted dim
   };
 
-  // The offsets of the words of an operator, in the order of its declaration: Record::step. A name has one place.
-  // One that is the number of a counted dim too is refused by clash().
+  // The offsets of the words of an operator, in the order of its declaration: Record::step. A name
+  // has one place. One that is the number of a counted dim too is refused by clash().
   std::vector<uint32_t> add(Op op);
   // Errors  bad_argument: a step word of the operator has the name of a counted dim.
   Status clash(Op op) const;
 
-  // The offset of the number of a counted dim: a u32 that is the capacity unless a run says another.
+  // The offset of the number of a counted dim: a u32 that is the capacity unless a run says
+  // another.
   // Errors  bad_argument: an operator has a step word of this name.
   Result<uint32_t> add_count(const std::string& dim, int64_t capacity);
 

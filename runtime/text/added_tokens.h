@@ -1,4 +1,5 @@
-// Tokens beside the model's pieces, which are found in the text before anything else: special ones, and those that were added.
+// Tokens beside the model's pieces, which are found in the text before anything else: special ones,
+// and those that were added.
 #pragma once
 
 #include <array>
@@ -25,7 +26,8 @@ class AddedTokens {
   static Result<AddedTokens> create(std::vector<AddedToken> tokens,
                                     const std::vector<Normalizer>& normalizers);
 
-  // Cuts the text at those that are not normalized, or at those that are. `special`: at special ones, too.
+  // Cuts the text at those that are not normalized, or at those that are. `special`: at special
+  // ones, too.
   Status split(Pieces& pieces, bool normalized, bool special) const;
   // None: no added token has this id.
   const AddedToken* find(int32_t id) const;

@@ -21,8 +21,9 @@ struct AlignedText {
   }
 };
 
-// Rewrites an AlignedText from its begin to its end, and says of every code point whether it is new. What a code point comes from
-// follows from that as in the package `tokenizers`, so that offsets are the same even where accents change places.
+// Rewrites an AlignedText from its begin to its end, and says of every code point whether it is
+// new. What a code point comes from follows from that as in the package `tokenizers`, so that
+// offsets are the same even where accents change places.
 class Rewriter {
  public:
   // `skipped`: bytes at the begin that are left out.
@@ -30,8 +31,8 @@ class Rewriter {
     out_.text.reserve(text.text.size());
     out_.at.reserve(text.at.size());
   }
-  // change > 0: beside those of the source; it comes from where the one before does. change <= 0: for the next code point
-  // of the source, and so many after it go.
+  // change > 0: beside those of the source; it comes from where the one before does. change <= 0:
+  // for the next code point of the source, and so many after it go.
   void push(char32_t c, int64_t change) {
     if (change > 0) {
       out_.append(c, next_ == 0 ? Offset{} : target_.at[next_ - 1]);

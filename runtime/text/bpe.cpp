@@ -57,8 +57,8 @@ Result<Bpe> Bpe::create(const Vocabulary& vocabulary, Options options,
       return collide();
     }
   }
-  // A text without spaces is one word to files that write spaces as U+2581. Where no merge joins what is in front of one with it, such
-  // a word is cut there.
+  // A text without spaces is one word to files that write spaces as U+2581. Where no merge joins
+  // what is in front of one with it, such a word is cut there.
   constexpr std::string_view kSpace = "\u2581";
   const bool cuts = !o.byte_level && o.prefix.empty() && o.suffix.empty() && !o.ignore_merges &&
                     vocabulary.find(kSpace).has_value() &&
@@ -71,7 +71,8 @@ Result<Bpe> Bpe::create(const Vocabulary& vocabulary, Options options,
   return out;
 }
 
-// Which pieces are what they are cut into: these are found at once later. It takes what encoding the vocabulary takes.
+// Which pieces are what they are cut into: these are found at once later. It takes what encoding
+// the vocabulary takes.
 void Bpe::find_whole(const Vocabulary& v) {
   if (!options_.prefix.empty() || !options_.suffix.empty()) {
     return;
@@ -139,8 +140,9 @@ Status Bpe::encode_part(std::string_view word, bool first, bool last, size_t beg
 
 Status Bpe::add_symbols(std::string_view word, bool first, bool last, Scratch& s) const {
   // Symbols are contiguous. As in the package tokenizers, the unknown token is added late:
-  // before the next text that has a token, and at the end. Byte tokens in between are therefore placed before it. With
-  // fuse_unknown, unknown text on both sides of byte tokens becomes one unknown token.
+  // before the next text that has a token, and at the end. Byte tokens in between are therefore
+  // placed before it. With fuse_unknown, unknown text on both sides of byte tokens becomes one
+  // unknown token.
   size_t end = 0;
   const auto add = [&](int32_t id, size_t bytes) {
     s.symbols.push_back({id, static_cast<uint32_t>(end), static_cast<uint32_t>(end + bytes)});

@@ -1,4 +1,5 @@
-// How vocabularies spell bytes. Byte-level ones spell each byte as a code point that is printable and no space.
+// How vocabularies spell bytes. Byte-level ones spell each byte as a code point that is printable
+// and no space.
 #pragma once
 
 #include <array>
@@ -11,7 +12,8 @@
 
 namespace bowline::text {
 
-// "!" to "~", U+00A1 to U+00AC and U+00AE to U+00FF stand for themselves, the others for U+0100 and up, in their order.
+// "!" to "~", U+00A1 to U+00AC and U+00AE to U+00FF stand for themselves, the others for U+0100 and
+// up, in their order.
 constexpr auto kByteLetters = [] {
   std::array<char16_t, 256> out{};
   char16_t next = 0x100;

@@ -1,5 +1,6 @@
-// The elements that a `for` goes through, one at a time: what its condition says is asked when an element is needed, as Jinja2 does,
-// since the condition may read a namespace that the body changes.
+// The elements that a `for` goes through, one at a time: what its condition says is asked when an
+// element is needed, as Jinja2 does, since the condition may read a namespace that the body
+// changes.
 #pragma once
 
 #include "text/chat_template.h"

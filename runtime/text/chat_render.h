@@ -6,7 +6,8 @@
 
 namespace bowline::text::chat {
 
-// Arguments of a call. Each is taken by its number or its name; what nobody took is refused by require_taken().
+// Arguments of a call. Each is taken by its number or its name; what nobody took is refused by
+// require_taken().
 class Arguments {
  public:
   std::vector<Value> positional;

@@ -29,8 +29,8 @@ Result<std::string> replace(Heap& heap, std::string_view text, std::string_view 
                             std::string_view to, int64_t most);
 Result<std::vector<Value>> split_lines(Heap& heap, std::string_view text);
 
-// title: as str.title(), a letter is upper where no letter stands in front of it. words: as the filter `title` of Jinja, behind white
-// space, a dash and an opening bracket.
+// title: as str.title(), a letter is upper where no letter stands in front of it. words: as the
+// filter `title` of Jinja, behind white space, a dash and an opening bracket.
 enum class Case : uint8_t { lower, upper, title, words, capitalize };
 // Errors  bad_file: the text has more than ASCII, whose rules are not known here.
 Result<std::string> with_case(std::string_view text, Case to);

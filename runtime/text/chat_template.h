@@ -1,5 +1,5 @@
-// A chat template as a tree: statements with expressions, in a subset of Jinja2 as Hugging Face transformers configures it
-// (trim_blocks, lstrip_blocks, loop controls, the tag `generation`).
+// A chat template as a tree: statements with expressions, in a subset of Jinja2 as Hugging Face
+// transformers configures it (trim_blocks, lstrip_blocks, loop controls, the tag `generation`).
 #pragma once
 
 #include <deque>
@@ -9,7 +9,8 @@
 
 namespace bowline::text::chat {
 
-// Special tokens that a template may ask for by name. The metadata of a model has them under the same names.
+// Special tokens that a template may ask for by name. The metadata of a model has them under the
+// same names.
 inline constexpr std::string_view kTokenNames[] = {
     "bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"};
 
@@ -136,7 +137,8 @@ Status failure_at(uint32_t line, std::string_view message);
 Result<std::vector<Token>> lex(Tree& tree);
 Status parse(Tree& tree);
 
-// Renders with the names of `globals`. Errors  bad_argument: raise_exception. bad_file: all else; the line is named.
+// Renders with the names of `globals`. Errors  bad_argument: raise_exception. bad_file: all else;
+// the line is named.
 Result<RenderedChat> render(const Tree& tree, Heap& heap,
                             std::vector<std::pair<std::string_view, Value>> globals,
                             std::optional<int64_t> now);

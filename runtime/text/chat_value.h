@@ -1,5 +1,5 @@
-// Values of a chat template while it is rendered. All of them live in one Heap, which goes as a whole: values may form circles, and
-// nothing is freed by a chain of destructors.
+// Values of a chat template while it is rendered. All of them live in one Heap, which goes as a
+// whole: values may form circles, and nothing is freed by a chain of destructors.
 #pragma once
 
 #include <deque>
@@ -55,8 +55,8 @@ struct Value {
     int64_t integer = 0;
     double real;
   };
-  // Also the name of a function, and of what is undefined. Of a list what Python has instead of one:
-  // "range", "dict_keys", "dict_values", "dict_items"; empty: it is a list.
+  // Also the name of a function, and of what is undefined. Of a list what Python has instead of
+  // one: "range", "dict_keys", "dict_values", "dict_items"; empty: it is a list.
   std::string_view text;
   union {
     const std::vector<Value>* list = nullptr;  // and tuple
@@ -187,7 +187,8 @@ Result<std::string_view> printed(Heap& heap, const Value& v);
 Result<std::string> repr(Heap& heap, const Value& v);
 // repr() of a float: the shortest digits that are read as it again.
 std::string real_text(double r);
-// Elements of a sequence, keys of a dict, code points of a text. Errors  bad_file: it has none, or is an iterator that was gone through.
+// Elements of a sequence, keys of a dict, code points of a text. Errors  bad_file: it has none, or
+// is an iterator that was gone through.
 Result<const std::vector<Value>*> elements(Heap& heap, const Value& v);
 // Options of json.dumps().
 struct JsonForm {

@@ -24,7 +24,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   text = out.append(text, done);
 }
 
-// Passes on the code points of `bytes` that are complete, what is none as U+FFFD, and keeps the begin of one. `all`: keeps nothing.
+// Passes on the code points of `bytes` that are complete, what is none as U+FFFD, and keeps the
+// begin of one. `all`: keeps nothing.
 std::string take_text(std::string& bytes, bool all) {
   std::string out;
   size_t at = 0;

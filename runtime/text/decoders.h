@@ -1,4 +1,5 @@
-// Decoders of tokenizer.json: how pieces become text again. They work on a stream: each step takes a piece and passes on what is certain.
+// Decoders of tokenizer.json: how pieces become text again. They work on a stream: each step takes
+// a piece and passes on what is certain.
 #pragma once
 
 #include <functional>
@@ -25,7 +26,8 @@ class DecodeStep {
   }
 };
 
-// Makes a step in its first state. `whole`: all pieces come before the text is wanted, so that a step may wait for them.
+// Makes a step in its first state. `whole`: all pieces come before the text is wanted, so that a
+// step may wait for them.
 using DecodeStepMaker = std::function<std::unique_ptr<DecodeStep>(bool whole)>;
 
 DecodeStepMaker decode_bytes();          // byte-level letters to bytes

@@ -38,10 +38,11 @@ struct Scratch {
   std::string text;
 };
 
-// Byte pair encoding: of the neighbours that the file has a merge for, the pair with the first merge becomes one, the leftmost of equals
-// first, until there is none.
+// Byte pair encoding: of the neighbours that the file has a merge for, the pair with the first
+// merge becomes one, the leftmost of equals first, until there is none.
 //
-// Source  Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units", 2016.
+// Source  Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units",
+//         2016.
 class Bpe {
  public:
   struct Options {
@@ -65,7 +66,8 @@ class Bpe {
   static Result<Bpe> create(const Vocabulary& vocabulary, Options options,
                             const std::vector<Rule>& rules);
 
-  // Errors  bad_file: the vocabulary has no piece for a part of the word, and none for unknown ones.
+  // Errors  bad_file: the vocabulary has no piece for a part of the word, and none for unknown
+  //         ones.
   Status encode(std::string_view word, Scratch& scratch, std::vector<Token>& out) const;
   bool byte_level() const { return options_.byte_level; }
 
@@ -86,7 +88,8 @@ class Bpe {
   std::string cut_before_;  // no merge joins what ends otherwise with what begins so; empty: none
 };
 
-// The longest piece that begins a word, then the longest that goes on, and so forth; the piece for unknown ones where there is none.
+// The longest piece that begins a word, then the longest that goes on, and so forth; the piece for
+// unknown ones where there is none.
 class WordPiece {
  public:
   struct Options {

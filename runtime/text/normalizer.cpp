@@ -222,7 +222,8 @@ class CharsMap {
     return std::shared_ptr<const CharsMap>(std::move(map));
   }
 
-  // What the shortest begin of `key` that is in the map leads to, as the package `tokenizers` takes it.
+  // What the shortest begin of `key` that is in the map leads to, as the package `tokenizers` takes
+  // it.
   std::optional<std::string_view> find(std::string_view key) const {
     size_t node = 0;
     if (units_.empty()) {

@@ -30,7 +30,8 @@ struct BertRules {
 };
 Normalizer bert(const BertRules& rules);
 
-// The `precompiled_charsmap` of SentencePiece: the bytes of a double array and the texts that it leads to. Errors  bad_file.
+// The `precompiled_charsmap` of SentencePiece: the bytes of a double array and the texts that it
+// leads to. Errors  bad_file.
 Result<Normalizer> precompiled(std::string_view charsmap);
 
 }  // namespace bowline::text

@@ -348,7 +348,8 @@ class Translator {
     return {};
   }
 
-  // (?i), up to the end of the group around it, with all of its alternatives, or (?i: ...). m is what PCRE2 calls s.
+  // (?i), up to the end of the group around it, with all of its alternatives, or (?i: ...). m is
+  // what PCRE2 calls s.
   Status options() {
     size_t end = at_ + 2;
     std::string flags;

@@ -10,9 +10,11 @@
 
 namespace bowline::text {
 
-// An expression for PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE that matches what `expression` matches in Oniguruma. It spells out
-// classes that differ (\w, \s, \h, POSIX brackets, scripts), unions and intersections of classes, and the options of groups. What is
-// no expression of Oniguruma stays as it is: PCRE2 refuses it. Errors  unsupported: it means something else in PCRE2 and has no
+// An expression for PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE that matches what `expression` matches
+// in Oniguruma. It spells out classes that differ (\w, \s, \h, POSIX brackets, scripts), unions and
+// intersections of classes, and the options of groups. What is
+// no expression of Oniguruma stays as it is: PCRE2 refuses it. Errors  unsupported: it means
+// something else in PCRE2 and has no
 // translation here; the construct is named.
 Result<std::string> pcre2_of_oniguruma(std::string_view expression);
 

@@ -12,8 +12,8 @@ namespace bowline::text {
 namespace {
 
 constexpr size_t kLongestExpression = 1 << 16;
-// Steps of a match. Honest patterns take a few per byte. A search that takes more than `kCheap` is made again with more, which
-// are counted for the whole text.
+// Steps of a match. Honest patterns take a few per byte. A search that takes more than `kCheap` is
+// made again with more, which are counted for the whole text.
 constexpr uint32_t kCheap = 2000;
 constexpr uint64_t kDear = 20'000'000;
 constexpr uint64_t kDearPerByte = 200;
@@ -76,7 +76,8 @@ size_t contraction(std::string_view text, size_t at, bool any_case) {
   return any_case && rest == "\xC5\xBF" ? 3 : 0;  // U+017F is an s where case does not count
 }
 
-// White space: \s+(?!\S)|\s+. All of it at the end of the text, else all but the last one, which belongs to the next word.
+// White space: \s+(?!\S)|\s+. All of it at the end of the text, else all but the last one, which
+// belongs to the next word.
 size_t white_space(std::string_view text, size_t at) {
   const size_t end = run(text, at, kSpace);
   if (end == text.size()) {
@@ -188,7 +189,8 @@ std::string error_text(int error) {
                : "error " + std::to_string(error);
 }
 
-// One search from `at` on, with limits; `dear`: steps that are left for this text beyond the cheap ones.
+// One search from `at` on, with limits; `dear`: steps that are left for this text beyond the cheap
+// ones.
 Result<int> search(const Compiled& code, const Match& m, std::string_view text, size_t at,
                    uint32_t options, uint64_t& dear) {
   const auto once = [&](uint32_t limit) {
@@ -200,7 +202,8 @@ Result<int> search(const Compiled& code, const Match& m, std::string_view text, 
   if (found == PCRE2_ERROR_MATCHLIMIT && dear > kCheap) {
     const auto limit = static_cast<uint32_t>(std::min<uint64_t>(dear / 2, UINT32_MAX));
     found = once(limit);
-    // What it took is not told; a search that hits the limit took all of it, and another one at least a little.
+    // What it took is not told; a search that hits the limit took all of it, and another one at
+    // least a little.
     dear -= found == PCRE2_ERROR_MATCHLIMIT ? dear : std::min<uint64_t>(dear, limit / 64 + kCheap);
   }
   BOWLINE_TEXT_REQUIRE(

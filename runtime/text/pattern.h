@@ -26,13 +26,14 @@ class Pattern {
   // Runs of word characters, and runs of what is neither those nor white space.
   static Pattern of_words();
   static Pattern of_text(std::string text);
-  // The patterns of GPT-2, Llama 3 and Qwen are known by their text and matched without the library; `plain`: they are not. Errors
-  // bad_file: it does not compile, or is too large.
+  // The patterns of GPT-2, Llama 3 and Qwen are known by their text and matched without the
+  // library; `plain`: they are not. Errors bad_file: it does not compile, or is too large.
   static Result<Pattern> of_expression(std::string_view expression, bool plain = false);
   // The expression of GPT-2.
   static Pattern gpt2();
 
-  // Appends ranges that cover `text`: matches and what lies between them. Errors  bad_file: the expression exceeds its limits.
+  // Appends ranges that cover `text`: matches and what lies between them. Errors  bad_file: the
+  // expression exceeds its limits.
   Status find(std::string_view text, std::vector<Range>& out) const;
 
  private:

@@ -1,4 +1,5 @@
-// A text that is cut into pieces step by step: by added tokens, then by normalizers and pre-tokenizers.
+// A text that is cut into pieces step by step: by added tokens, then by normalizers and
+// pre-tokenizers.
 #pragma once
 
 #include <functional>

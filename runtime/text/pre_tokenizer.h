@@ -1,4 +1,5 @@
-// Pre-tokenizers of tokenizer.json: they cut text into words, within which the model looks for pieces.
+// Pre-tokenizers of tokenizer.json: they cut text into words, within which the model looks for
+// pieces.
 #pragma once
 
 #include <functional>

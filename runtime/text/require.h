@@ -1,5 +1,6 @@
-// How the code of bowline::text fails: a condition with a sentence, and the boundary where a failed allocation becomes a status. The
-// rooms of the library have the same in core/, which is not seen from here.
+// How the code of bowline::text fails: a condition with a sentence, and the boundary where a failed
+// allocation becomes a status. The rooms of the library have the same in core/, which is not seen
+// from here.
 #pragma once
 
 #include <concepts>

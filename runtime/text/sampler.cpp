@@ -1,14 +1,18 @@
-// What the largest logits decide. Let b be the least of the K that are known. Every other logit is at most b, and a penalty of at
-// least 1 makes no logit larger, so:
+// What the largest logits decide. Let b be the least of the K that are known. Every other logit is
+// at most b, and a penalty of at least 1 makes no logit larger, so:
 //
-// - What is larger than b after the penalty is larger than all that is not known: these are the first in the order of all tokens. Without
-//   a penalty all K are, as equal logits have the order of their ids.
-// - Greedy needs the first, top-k the first k. min-p needs those down to a bound, and one more that lies below it.
-// - The probabilities of top-p are relative to what top-k left, or, without it, to all: then the lse of the device is their measure. It is that
-//   of the logits without penalty, so with one that meets a token all are needed.
+// - What is larger than b after the penalty is larger than all that is not known: these are the
+//   first in the order of all tokens. Without a penalty all K are, as equal logits have the order
+//   of their ids.
+// - Greedy needs the first, top-k the first k. min-p needs those down to a bound, and one more that
+//   lies below it.
+// - The probabilities of top-p are relative to what top-k left, or, without it, to all: then the
+//   lse of the device is their measure. It is that of the logits without penalty, so with one that
+//   meets a token all are needed.
 // - Without any of these every token may be drawn: all are needed.
 //
-// Source  the order of the steps, and what each does: llama.cpp (src/llama-sampling.cpp), its default chain.
+// Source  the order of the steps, and what each does: llama.cpp (src/llama-sampling.cpp), its
+//         default chain.
 #include "text/sampler.h"
 
 #include <algorithm>

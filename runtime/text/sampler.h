@@ -21,8 +21,9 @@ struct Logits {
 // Never enough are the largest ones: every token of the vocabulary may be drawn.
 bool needs_all(const SamplerOptions& options);
 
-// The token at a position, by the logits and the window of tokens in front of it; none where `top` does not decide it and `all`
-// is not known. With `all` the answer is that without, but for the roundings of sums. Ids in the window are of the vocabulary.
+// The token at a position, by the logits and the window of tokens in front of it; none where `top`
+// does not decide it and `all` is not known. With `all` the answer is that without, but for the
+// roundings of sums. Ids in the window are of the vocabulary.
 std::optional<int32_t> draw(const SamplerOptions& options, const Logits& logits,
                             std::span<const int32_t> window, uint64_t position);
 

@@ -1,5 +1,6 @@
-// Hash tables of a vocabulary: pairs of ids, pieces of text, and tries over bytes. They are made once and then only read. Files choose
-// the keys: a table whose keys collide as those of no honest file do is refused, so that making it takes time in proportion to it.
+// Hash tables of a vocabulary: pairs of ids, pieces of text, and tries over bytes. They are made
+// once and then only read. Files choose the keys: a table whose keys collide as those of no honest
+// file do is refused, so that making it takes time in proportion to it.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,5 @@
-// A tokenizer as it is used: the steps in their order. tokenizer_json.cpp and tokenizer_gguf.cpp make it of files.
+// A tokenizer as it is used: the steps in their order. tokenizer_json.cpp and tokenizer_gguf.cpp
+// make it of files.
 #pragma once
 
 #include <variant>
@@ -40,7 +41,8 @@ using SharedData = std::shared_ptr<const TokenizerData>;
 Result<SharedData> read_json(std::span<const std::byte> bytes);
 Result<SharedData> read_gguf(std::span<const std::byte> bytes);
 
-// What the readers share: adds the tokens to the vocabulary of the model, and makes AddedTokens of them. Errors  bad_file: one
+// What the readers share: adds the tokens to the vocabulary of the model, and makes AddedTokens of
+// them. Errors  bad_file: one
 // contradicts the vocabulary.
 Status add_tokens(TokenizerData& data, std::vector<AddedToken> tokens);
 

@@ -281,7 +281,8 @@ Status surround(const File& file, TokenizerData& data, std::string_view first, b
 constexpr std::string_view kBos = "tokenizer.ggml.bos_token_id";
 constexpr std::string_view kEos = "tokenizer.ggml.eos_token_id";
 
-// ----------------------------------------------------------------------------------- byte-level BPE
+// ----------------------------------------------------------------------------------- byte-level
+// BPE
 
 struct Lists {
   std::string_view pre;   // "tokenizer.ggml.pre"
@@ -347,9 +348,11 @@ Status read_byte_level(const File& file, TokenizerData& data) {
   return surround(file, data, kBos, words->adds_bos, kEos, false);
 }
 
-// --------------------------------------------------------------------------- BPE with byte fallback
+// --------------------------------------------------------------------------- BPE with byte
+// fallback
 
-// The merges of a vocabulary with scores: two pieces make a third where it is a piece, that of the highest score first.
+// The merges of a vocabulary with scores: two pieces make a third where it is a piece, that of the
+// highest score first.
 Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
                                          const std::vector<float>& scores) {
   const auto is_text = [&](int32_t id) {

@@ -93,7 +93,8 @@ Status unknown(std::string_view what, std::string_view type) {
   return Status(Code::unsupported, sentence("The {} \"{}\" is not known.", what, short_name(type)));
 }
 
-// Calls read(type, object) for a step, or for each of those in a Sequence. `list`: the key of the steps of a Sequence.
+// Calls read(type, object) for a step, or for each of those in a Sequence. `list`: the key of the
+// steps of a Sequence.
 template <class F>
 Status for_steps(const Element& step, std::string_view list, int depth, F&& read) {
   BOWLINE_TEXT_REQUIRE(depth < kMostNesting, Code::bad_file, "Sequences are nested deeper than {}.",

@@ -133,7 +133,8 @@ bool is_word(char32_t c) {
   if (c < 0x80) {
     return is_ascii_letter(c) || is_ascii_number(c) || c == '_';
   }
-  // Alphabetic, M, Nd, Pc, Join_Control. Alphabetic is L, Nl, most M, and letters among the symbols.
+  // Alphabetic, M, Nd, Pc, Join_Control. Alphabetic is L, Nl, most M, and letters among the
+  // symbols.
   const utf8proc_category_t k = category(c);
   return is_letter(c) || (k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME) ||
          k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC ||

@@ -1,4 +1,5 @@
-// Code points and their properties. Texts are valid UTF-8 where nothing else is said; a code point is at most U+10FFFF.
+// Code points and their properties. Texts are valid UTF-8 where nothing else is said; a code point
+// is at most U+10FFFF.
 #pragma once
 
 #include <cstdint>
@@ -48,11 +49,13 @@ inline char32_t previous_of(std::string_view text, size_t& at) {
 void append(std::string& out, char32_t c);
 size_t count_of(std::string_view text);  // of its code points
 
-// Of any bytes: the length of what is read as one code point at the begin of a text that is not empty. `valid`: it is one; else it is
-// the longest begin of one, or one byte, and is read as U+FFFD (Unicode, chapter 3.9).
+// Of any bytes: the length of what is read as one code point at the begin of a text that is not
+// empty. `valid`: it is one; else it is the longest begin of one, or one byte, and is read as
+// U+FFFD (Unicode, chapter 3.9).
 size_t step_over(std::string_view bytes, bool& valid);
 
-// General categories, as the tables of the package `tokenizers` have them (unicode_differences.h): \p{L}, \p{N}, ...
+// General categories, as the tables of the package `tokenizers` have them (unicode_differences.h):
+// \p{L}, \p{N}, ...
 bool is_letter(char32_t c);
 bool is_number(char32_t c);
 bool is_word(char32_t c);             // \w of the Rust crate regex

@@ -1,13 +1,14 @@
-// Made by tests/text/make_unicode_differences.py, which says why: code points whose properties in the tables of the package `tokenizers` are
-// others than those of Unicode 15.
+// Made by tests/text/make_unicode_differences.py, which says why: code points whose properties in
+// the tables of the package `tokenizers` are others than those of Unicode 15.
 #pragma once
 
 #include <cstdint>
 
 namespace bowline::text {
 
-// What differs: a mark, a nonspacing mark, punctuation or a control character is none, or the other way round; there is no
-// decomposition and no combining class; a letter, a number or a part of a word of Unicode 16.
+// What differs: a mark, a nonspacing mark, punctuation or a control character is none, or the other
+// way round; there is no decomposition and no combining class; a letter, a number or a part of a
+// word of Unicode 16.
 enum UnicodeDifference : uint8_t {
   kMarkDiffers = 1,
   kNonspacingDiffers = 2,

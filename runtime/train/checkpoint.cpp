@@ -1,6 +1,7 @@
 // Checkpoints: the model file with moments, pending gradients and the training state.
 //
-// The order of data and the dropout masks are functions of counters, so the counters are all that is kept of them.
+// The order of data and the dropout masks are functions of counters, so the counters are all that
+// is kept of them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -29,7 +30,8 @@ std::string device_text(const device::OpenDevice& device) {
   return format("{}: {}", device.info().name, device.info().description);
 }
 
-// Parameters and what they show, as the listing says it; `ties` apart, so that a refusal can say which of the two differs.
+// Parameters and what they show, as the listing says it; `ties` apart, so that a refusal can say
+// which of the two differs.
 Status check_parameters(const Table& saved, const Table& live) {
   const auto shapes = [](const Table& t) {
     std::vector<std::string> out;
@@ -74,8 +76,8 @@ Status check_moments(const Storage& row, bool squares) {
   return {};
 }
 
-// Rows of moments and of pending gradients that fit what they belong to. A storage that was thawed after its last step has
-// none: they begin with zeros.
+// Rows of moments and of pending gradients that fit what they belong to. A storage that was thawed
+// after its last step has none: they begin with zeros.
 Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) {
   for (size_t tie = 0; tie < saved.storages.size(); ++tie) {
     const Storage& row = saved.storages[tie];

@@ -76,7 +76,8 @@ bool waits(const Storage& row) {
   return params::is_training(row.role) && !row.empty && row.home.block == nullptr;
 }
 
-// Where the rule of a storage is the same, but its moments are not of the same kind, it is in another group.
+// Where the rule of a storage is the same, but its moments are not of the same kind, it is in
+// another group.
 struct Group {
   UpdateRule rule;
   size_t moments = 0;
@@ -92,7 +93,8 @@ Table with_rule(const UpdateRule& rule) {
   return t;
 }
 
-// The operator with its attributes, and how many of the moments stand before the scale among its operands.
+// The operator with its attributes, and how many of the moments stand before the scale among its
+// operands.
 struct Update {
   Op op;
   Attributes attributes;

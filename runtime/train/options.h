@@ -1,4 +1,5 @@
-// What a run is asked to do: limits of the options, what must be the same for a run to go on, parameter groups.
+// What a run is asked to do: limits of the options, what must be the same for a run to go on,
+// parameter groups.
 #pragma once
 
 #include "params/table.h"

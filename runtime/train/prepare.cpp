@@ -1,4 +1,5 @@
-// The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
+// The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and
+// evaluate.
 #include "graph/fuse.h"
 #include "graph/precision.h"
 #include "graph/updates.h"
@@ -132,7 +133,8 @@ Status TrainerState::prepare() {
   return fill_masters();
 }
 
-// A master holds what its storage does, until an update or a checkpoint says more precisely what that is.
+// A master holds what its storage does, until an update or a checkpoint says more precisely what
+// that is.
 Status TrainerState::fill_masters() {
   const params::Table& table = model_->table;
   masters_.resize(table.storages.size());
@@ -172,9 +174,10 @@ const std::shared_ptr<device::OpenDevice>& TrainerState::home() const {
 
 namespace {
 
-// Nodes in the order in which they are no longer kept, and after how many of them a plan is worth a try. What takes long is
-// spread over the graph: of its nodes in the order of the graph every second one is kept first, then every fourth, and so on. Then
-// the backward part never makes a long stretch of the forward part again at once, whose results would lie beside each other.
+// Nodes in the order in which they are no longer kept, and after how many of them a plan is worth a
+// try. What takes long is spread over the graph: of its nodes in the order of the graph every
+// second one is kept first, then every fourth, and so on. Then the backward part never makes a long
+// stretch of the forward part again at once, whose results would lie beside each other.
 // Source  Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016, section 4.1.
 struct AgainOrder {
   std::vector<graph::ForwardNode> nodes;
@@ -206,7 +209,8 @@ std::string computing_again(size_t nodes) {
 
 }  // namespace
 
-// A number of first nodes of `order` with which the plans have room: the least one between two that are tried.
+// A number of first nodes of `order` with which the plans have room: the least one between two that
+// are tried.
 template <class Make>
 Result<size_t> TrainerState::how_many_again(std::span<const graph::ForwardNode> order,
                                             std::span<const size_t> tries,
@@ -259,7 +263,8 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   for (const uint32_t tie : trained(staged)) {
     rows[tie] = staged.owned(tie, params::Role::gradient, 0);
   }
-  // The old plans are of a table that is no more. They go first, so that two arenas never live together.
+  // The old plans are of a table that is no more. They go first, so that two arenas never live
+  // together.
   drop_plans();
   const auto make = [&](const std::set<graph::ForwardNode>& again) {
     return make_plans(bound, staged, *device, {rows, elements, &again});
@@ -273,7 +278,8 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   const Status whole = require_room(plans, staged, *device);
   size_t again = 0;
   if (!whole.ok()) {
-    // A budget is a wish that computing again can fulfil; a device without memory says how much the plan needs.
+    // A budget is a wish that computing again can fulfil; a device without memory says how much the
+    // plan needs.
     BOWLINE_TRY(whole.code() == Code::over_budget ? Status() : Status(whole));
     BOWLINE_ASSIGN(again, how_many_again(order, again_order.tries, staged, *device, make, whole));
     BOWLINE_ASSIGN(plans,

@@ -14,7 +14,8 @@ bool same_layout(const Storage& a, const Storage& b) {
          a.owner == b.owner && a.slot == b.slot && a.trainable == b.trainable && a.empty == b.empty;
 }
 
-// Gives row `tie` the layout `then`, with the block that it has if that is of the right size; where it has none, with one on `home`.
+// Gives row `tie` the layout `then`, with the block that it has if that is of the right size; where
+// it has none, with one on `home`.
 Status take_layout(Table& table, uint32_t tie, const Storage& then,
                    const std::shared_ptr<device::OpenDevice>& home) {
   const Storage& row = table.storages[tie];

@@ -1,8 +1,10 @@
 // States that a step writes (running statistics): all of a step, or nothing.
 //
-// They are written by the forward part of every micro-batch, before anybody knows whether its step will be applied. So their values
-// of the begin of the step stay in host memory, and a step that begins anew, fails or is skipped puts them back: it leaves no
-// trace in them, not of what is not finite either. After a rollback or resume in the middle of a step its begin is where that went on.
+// They are written by the forward part of every micro-batch, before anybody knows whether its step
+// will be applied. So their values of the begin of the step stay in host memory, and a step that
+// begins anew, fails or is skipped puts them back: it leaves no trace in them, not of what is not
+// finite either. After a rollback or resume in the middle of a step its begin is where that went
+// on.
 #include "train/trainer.h"
 
 namespace bowline::detail::train {

@@ -17,7 +17,8 @@ namespace {
 // No norm is negative: what grad_norm is until the update writes one.
 constexpr float kNoNorm = -1;
 
-// Of all that a batch says: two calls with equal hashes are the same call. Of a batch that was submitted nothing is allocated.
+// Of all that a batch says: two calls with equal hashes are the same call. Of a batch that was
+// submitted nothing is allocated.
 uint64_t hash_of(std::span<const Tensor> batch) {
   uint64_t hash = batch.size();
   for (const Tensor& t : batch) {
@@ -53,7 +54,8 @@ void TrainerState::fill(exec::StepValues& values) const {
   const auto bias_correction = [&](float beta) {
     return static_cast<float>(1 - std::pow(static_cast<double>(beta), t));
   };
-  // A loss of an earlier micro-batch that is not finite keeps the update from being applied, as the last one does.
+  // A loss of an earlier micro-batch that is not finite keeps the update from being applied, as the
+  // last one does.
   const bool finite = std::ranges::all_of(state_.losses, [](float l) { return std::isfinite(l); });
   const bool accumulate = state_.micro_step > 0;
   values.reset();
@@ -252,7 +254,8 @@ Status TrainerState::weigh(std::span<const Tensor> batch) {
         exec::run(*device_, workspace_, *set.weigh, nullptr, model_->table, batch, *steps_));
     ++counters_.submits;
     counters_.refreshes += refreshed.copies;
-    // An index outside of its range is an error of the micro-batch itself, which names the node that reads it.
+    // An index outside of its range is an error of the micro-batch itself, which names the node
+    // that reads it.
   }
   size_t counted = 0;
   for (const graph::LossMean& mean : set.means) {
@@ -429,8 +432,9 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   return overflow ? std::optional(report) : conclude(report);
 }
 
-// A submission of several pieces may have run some of them. What the accumulate segment left is overwritten if it was the
-// first of its step; whether the update began is seen by the norm, which it writes first.
+// A submission of several pieces may have run some of them. What the accumulate segment left is
+// overwritten if it was the first of its step; whether the update began is seen by the norm, which
+// it writes first.
 void TrainerState::look_after_failed_submit(bool last) {
   if (last) {
     Status read = device_->wait();

@@ -1,4 +1,5 @@
-// What a Trainer holds. Its life is in trainer.cpp, one training step in step.cpp, checkpoints in checkpoint.cpp.
+// What a Trainer holds. Its life is in trainer.cpp, one training step in step.cpp, checkpoints in
+// checkpoint.cpp.
 #pragma once
 
 #include <atomic>
@@ -29,7 +30,8 @@ class TrainerState final : public graph::User {
   TrainerState(const TrainerState&) = delete;
   TrainerState& operator=(const TrainerState&) = delete;
 
-  // Checks the options, makes rows and plans. A failure leaves the model as it was. `device` null: one that was moved from.
+  // Checks the options, makes rows and plans. A failure leaves the model as it was. `device` null:
+  // one that was moved from.
   Status start(const device::OpenDevice* device);
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
                                                std::span<const Tensor> overrides = {});
@@ -105,7 +107,8 @@ class TrainerState final : public graph::User {
 
   // Makes the plans if they are not those of the table: the model moved or changed.
   Status prepare();
-  // Makes the plans for `staged`, with the rows that training adds, and commits both. Errors  bad_argument: the model does not lie
+  // Makes the plans for `staged`, with the rows that training adds, and commits both. Errors
+  // bad_argument: the model does not lie
   // on `wanted`.
   Status plan(params::Table staged, std::optional<const device::OpenDevice*> wanted = {});
   // The loss of one set of dims, up to which the forward part goes.
@@ -167,7 +170,8 @@ class TrainerState final : public graph::User {
   // The number of the set of dims that a batch is of. Errors  bad_argument: of none.
   Result<size_t> set_for(std::span<const Tensor> batch) const;
   uint64_t launches_of(const Set& set) const;
-  // Masters of storages that were written by something else than an update; whoever keeps or reads masters asks for it first.
+  // Masters of storages that were written by something else than an update; whoever keeps or reads
+  // masters asks for it first.
   Status fill_masters();
   // The masters that `holder` has agree with their storages as `live` has them.
   void note_masters(const params::Table& holder, const params::Table& live);
@@ -178,22 +182,23 @@ class TrainerState final : public graph::User {
   const std::shared_ptr<device::OpenDevice>& home() const;
 
   // The factor of each mean of the loss in this micro-batch. Empty if weighs_first() is false.
-  // Errors  bad_argument: weigh() did not get all micro-batches of the step, or got another batch at
+  // Errors  bad_argument: weigh() did not get all micro-batches of the step, or got another batch
+  //         at
   // this position.
   Result<std::vector<float>> mean_factors(std::span<const Tensor> batch) const;
   // Errors  bad_argument: an earlier failure does not allow `call`.
   Status require_state(std::string_view call, bool whole_weights_suffice = false) const;
   void look_after_failed_submit(bool last);
-  // The update in a submission of its own, after the accumulate segment: the hook sees the gradients, or the weight of the last
-  // micro-batch has to be known.
+  // The update in a submission of its own, after the accumulate segment: the hook sees the
+  // gradients, or the weight of the last micro-batch has to be known.
   Status update_alone();
   Status write_batch(const Set& set, std::span<const Tensor> batch, std::span<float> factors);
   Status call_hook(uint32_t tie, uint32_t row);
-  // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a failure changes nothing: it
-  // can be called again.
+  // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a
+  // failure changes nothing: it can be called again.
   Result<std::optional<StepReport>> read_back(std::span<const Tensor> batch);
-  // The step begins anew: what its micro-batches added is overwritten by the next one, and the states are as it found them. Where
-  // these cannot be written the fault is `damaged`.
+  // The step begins anew: what its micro-batches added is overwritten by the next one, and the
+  // states are as it found them. Where these cannot be written the fault is `damaged`.
   Status forget_accumulation();
   // Errors  unsupported: one of these storages, which the graph writes, is no running statistic.
   Status check_states(const graph::Graph& graph, std::span<const uint32_t> states) const;
@@ -225,11 +230,13 @@ class TrainerState final : public graph::User {
   Status check_gradients(const graph::Graph& graph, const params::Table& table) const;
   // What the next micro-batch is submitted with, by the names that operators declare.
   void fill(exec::StepValues& values) const;
-  // Output 0 of the accumulate and evaluate segments, the loss, or output 1 of accumulate, its weight.
+  // Output 0 of the accumulate and evaluate segments, the loss, or output 1 of accumulate, its
+  // weight.
   Result<float> read_output(const plan::Plan& plan, size_t number) const;
   // The sum of the weights of the terms of the micro-batch that ran last.
   Result<double> read_weight(const Set& set) const;
-  // What the gradient rows are multiplied with, if the weights of the losses and `more` are those of the whole step.
+  // What the gradient rows are multiplied with, if the weights of the losses and `more` are those
+  // of the whole step.
   float gradient_scale(double more) const;
   Result<std::string> plan_text(bool columns) const;
 

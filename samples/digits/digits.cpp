@@ -1,4 +1,5 @@
-// A small convolutional network learns to read handwritten digits (samples/data/digits.txt), of which every fifth is held out.
+// A small convolutional network learns to read handwritten digits (samples/data/digits.txt), of
+// which every fifth is held out.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

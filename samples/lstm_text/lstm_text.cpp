@@ -1,4 +1,5 @@
-// A language model of characters, one LSTM layer: it learns from a text, then writes a line of its own.
+// A language model of characters, one LSTM layer: it learns from a text, then writes a line of its
+// own.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,8 +1,8 @@
-// A linear layer that is cast to bf16, and one that is built in it: are they the same program? Their listings are compared, line by
-// line, of the forward part, the backward part and the update.
+// A linear layer that is cast to bf16, and one that is built in it: are they the same program?
+// Their listings are compared, line by line, of the forward part, the backward part and the update.
 //
-// The story: data was cast after it was made and its metadata stayed f32, so that every step cast the gradient to f32 and back, in
-// two temporaries of 11,616 bytes (pytorch/xla#3718).
+// The story: data was cast after it was made and its metadata stayed f32, so that every step cast
+// the gradient to f32 and back, in two temporaries of 11,616 bytes (pytorch/xla#3718).
 #include <sstream>
 
 #include "seeds.h"

@@ -1,4 +1,5 @@
-// What the seed programs share: an end with a message where a call fails, and short ways to write and read values.
+// What the seed programs share: an end with a message where a call fails, and short ways to write
+// and read values.
 #pragma once
 
 #include <cstdio>

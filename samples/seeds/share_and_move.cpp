@@ -1,7 +1,9 @@
-// A module has two parameters that are one weight, c = a x + b x. It is moved to every device, and trained there for one step.
+// A module has two parameters that are one weight, c = a x + b x. It is moved to every device, and
+// trained there for one step.
 //
-// The story: on some devices a move kept the sharing, as a side effect, on others each parameter got a tensor of its own, without a
-// word ("Weight sharing on cuda", a forum thread of PyTorch; pytorch/xla#1245).
+// The story: on some devices a move kept the sharing, as a side effect, on others each parameter
+// got a tensor of its own, without a word ("Weight sharing on cuda", a forum thread of PyTorch;
+// pytorch/xla#1245).
 #include "seeds.h"
 
 Model module() {

@@ -1,8 +1,9 @@
-// A weight gets other contents while others hold it: by a swap, by an assignment behind the back of an optimizer, by a cast of its
-// codes, and by a load that quantizes what it reads.
+// A weight gets other contents while others hold it: by a swap, by an assignment behind the back of
+// an optimizer, by a cast of its codes, and by a load that quantizes what it reads.
 //
-// The story: a tutorial on extension points of modules needed a flag, private functions and a warning about optimizers that go on
-// with the old weight ("Extension points in nn.Module for load_state_dict and tensor subclasses", PyTorch recipes).
+// The story: a tutorial on extension points of modules needed a flag, private functions and a
+// warning about optimizers that go on with the old weight ("Extension points in nn.Module for
+// load_state_dict and tensor subclasses", PyTorch recipes).
 #include <filesystem>
 
 #include "seeds.h"

@@ -1,8 +1,10 @@
-// One stack of four blocks, run n times, feed-forward weights shared by all repeats, in three styles: a list of parameters that one
-// call ties by pattern, one parameter of the parent that every repeat names, and the same graph without a Repeat (the weights
-// passed to each call). What does a repeat cost?
+// One stack of four blocks, run n times, feed-forward weights shared by all repeats, in three
+// styles: a list of parameters that one call ties by pattern, one parameter of the parent that
+// every repeat names, and the same graph without a Repeat (the weights passed to each call). What
+// does a repeat cost?
 //
-// The story: complex sharing in nested wrappers ran 30 to 50 times slower (patrick-kidger/equinox#790).
+// The story: complex sharing in nested wrappers ran 30 to 50 times slower
+// (patrick-kidger/equinox#790).
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -30,7 +32,8 @@ TensorShape stacked(int array) {
   return shapes[array];
 }
 
-// style 0: arrays of each repeat, tied by pattern. 1: arrays of the parent, which every repeat names. 2: no Repeat.
+// style 0: arrays of each repeat, tied by pattern. 1: arrays of the parent, which every repeat
+// names. 2: no Repeat.
 Model universal(int style, int n) {
   Model m;
   const int own = style == 0 ? n : 1;  // repeats that have arrays of their own

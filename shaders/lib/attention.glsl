@@ -1,7 +1,9 @@
-// What the attention shaders share. A subgroup owns rows of one head (queries or keys) in registers, and the rows of the other side
-// pass by: every lane loads a part of such a row. Of short heads (OWN_lane) each lane has a row of its own, and shuffles with
-// constant indices hand it what passes by; of long ones (OWN_part) a lane would need too many registers and drivers minutes:
-// the subgroup has one row, each lane a part of it as of those that pass by. No shared memory, no barrier, memory linear in length.
+// What the attention shaders share. A subgroup owns rows of one head (queries or keys) in
+// registers, and the rows of the other side pass by: every lane loads a part of such a row. Of
+// short heads (OWN_lane) each lane has a row of its own, and shuffles with constant indices hand it
+// what passes by; of long ones (OWN_part) a lane would need too many registers and drivers minutes:
+// the subgroup has one row, each lane a part of it as of those that pass by. No shared memory, no
+// barrier, memory linear in length.
 #include "common.glsl"
 #include "math.glsl"
 #include "step.glsl"
@@ -66,8 +68,8 @@ A cap_slope(A capped_score) {
   return SOFTCAP == 0 ? 1 : 1 - part * part;
 }
 
-// The score of a pair with its mask; -infinity if the query does not see the key, also if the score is NaN. Loads are valid for
-// pairs that exist.
+// The score of a pair with its mask; -infinity if the query does not see the key, also if the score
+// is NaN. Loads are valid for pairs that exist.
 A masked(A score, uint b, uint h, uint query, uint key) {
   if (MASK == 1) {
     const uint at = b * MASK_STEP(0) + h * MASK_STEP(1) + query * MASK_STEP(2) + key * MASK_STEP(3);

@@ -1,4 +1,5 @@
-// Codes (core/encoding.h) as numbers, element by element: x = scale * (code - zero). The words are those of Launch::code_words().
+// Codes (core/encoding.h) as numbers, element by element: x = scale * (code - zero). The words are
+// those of Launch::code_words().
 #include "half.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer CodeTable {

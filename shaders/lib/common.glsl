@@ -1,7 +1,7 @@
 // The dialect that all shaders share: operands by device address, no descriptor sets.
 //
-// T is the storage type, A the arithmetic type; operands of a variant T=f16 or bf16 are Elements, which read() and write() turn
-// from and into f32. Constant 0 is the workgroup's size in x.
+// T is the storage type, A the arithmetic type; operands of a variant T=f16 or bf16 are Elements,
+// which read() and write() turn from and into f32. Constant 0 is the workgroup's size in x.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_control_flow_attributes : require
@@ -35,12 +35,12 @@ A read(Floats x, uint i) { return x.v[i]; }
 void write(Floats y, uint i, A value) { y.v[i] = value; }
 #endif
 
-// Workgroups are numbered over x, then y. A long dispatch runs in pieces of whole rows of x, so nothing may
-// depend on the number of rows; numbers past the end of the work do nothing.
+// Workgroups are numbered over x, then y. A long dispatch runs in pieces of whole rows of x, so
+// nothing may depend on the number of rows; numbers past the end of the work do nothing.
 uint group_index() { return gl_WorkGroupID.x + gl_NumWorkGroups.x * gl_WorkGroupID.y; }
 
-// A software driver may run a load with one address for all lanes even where the condition around it is false, so such
-// an address must be valid always: indices are clamped, not only checked.
+// A software driver may run a load with one address for all lanes even where the condition around
+// it is false, so such an address must be valid always: indices are clamped, not only checked.
 uint clamp_index(uint i, uint count) { return min(i, max(count, 1u) - 1); }
 
 // Row kernels give each subgroup one row, so no barrier is needed at any subgroup size.

@@ -1,4 +1,5 @@
-// The dialect of runtime/ops/formulas for one number; of comparisons (OUT_truth) no more than they use.
+// The dialect of runtime/ops/formulas for one number; of comparisons (OUT_truth) no more than they
+// use.
 #define F A
 #define M bool
 

@@ -1,5 +1,6 @@
-// Which elements lie under each result of a reduction: offsets over the kept dims, then over those that go; both lists of dims are
-// merged by the host, the second behind the first in one table (see index.glsl).
+// Which elements lie under each result of a reduction: offsets over the kept dims, then over those
+// that go; both lists of dims are merged by the host, the second behind the first in one table (see
+// index.glsl).
 layout(constant_id = 1) const uint KEPT = 1;
 layout(constant_id = 2) const uint GONE = 1;
 

@@ -1,4 +1,5 @@
-// f16 and bf16 as 16 bits, from and to f32 to nearest even: the rounding and the denormals of a driver's own conversions are open.
+// f16 and bf16 as 16 bits, from and to f32 to nearest even: the rounding and the denormals of a
+// driver's own conversions are open.
 #if !defined(HALF_GLSL)
 #define HALF_GLSL
 float half_to_float(uint h) {

@@ -1,6 +1,7 @@
-// Flat indices to offsets. Tables made by backends/vulkan/index.cpp: RANK dims, RANK magic numbers and RANK shifts for
-// the division by them, then RANK strides per operand. Software devices divide integers lane by lane, so it is a
-// multiplication (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994).
+// Flat indices to offsets. Tables made by backends/vulkan/index.cpp: RANK dims, RANK magic numbers
+// and RANK shifts for the division by them, then RANK strides per operand. Software devices divide
+// integers lane by lane, so it is a multiplication (Granlund and Montgomery, "Division by Invariant
+// Integers using Multiplication", 1994).
 uint divide(uint n, uint magic, uint shift) {  // n < 2^31
   uint high;
   uint low;

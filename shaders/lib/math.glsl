@@ -1,5 +1,6 @@
-// Functions to f32 rounding: drivers may be far off (exp of a software driver is a short polynomial).
-// Coefficients: minimax fits of the stated function on the stated range, in double, rounded to f32.
+// Functions to f32 rounding: drivers may be far off (exp of a software driver is a short
+// polynomial). Coefficients: minimax fits of the stated function on the stated range, in double,
+// rounded to f32.
 
 #define kInfinity uintBitsToFloat(0x7f800000u)
 
@@ -163,8 +164,9 @@ vec2 cos_sin_turns(uint turns) {
   }
 }
 
-// x / (2 pi) without its whole part, in units of 2^-32 turns: the 24 bits of x times those of 1 / (2 pi) that count (Payne and
-// Hanek, "Radian Reduction for Trigonometric Functions", 1983). Of a finite x with |x| >= 1/2.
+// x / (2 pi) without its whole part, in units of 2^-32 turns: the 24 bits of x times those of 1 /
+// (2 pi) that count (Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983). Of a
+// finite x with |x| >= 1/2.
 uint turns_of(float x) {
   // 1 / (2 pi) after the point, 192 bits
   const uint digits[6] = uint[6](0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u);
@@ -216,7 +218,8 @@ float cos_f32(float x) {
   return cos_sin_turns(turns_of(x)).x;
 }
 
-// a^b, as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b. By e^(b log |a|), which costs |b log a| roundings.
+// a^b, as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b. By e^(b log |a|), which
+// costs |b log a| roundings.
 float pow_f32(float a, float b) {
   if (b == 0.0 || a == 1.0) {
     return 1.0;

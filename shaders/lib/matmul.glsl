@@ -1,7 +1,7 @@
 // Operands of the matrix product C = op(A) op(B) + bias, one matrix per index of z.
 //
-// Matrices of a batch lie `stride` elements apart; with batch_rank > 0 the offsets come from `batch`, a table
-// as in index.glsl, so that broadcast batch dims have stride 0.
+// Matrices of a batch lie `stride` elements apart; with batch_rank > 0 the offsets come from
+// `batch`, a table as in index.glsl, so that broadcast batch dims have stride 0.
 layout(push_constant, scalar) uniform Push {
   Floats a;
   Floats b;

@@ -1,5 +1,5 @@
-// The order of numbers by their bits, exact for denormals also on devices that take them for zero: 0 is equal to -0, and NaN is what
-// comes in as `of_nan`.
+// The order of numbers by their bits, exact for denormals also on devices that take them for zero:
+// 0 is equal to -0, and NaN is what comes in as `of_nan`.
 #ifndef ORDER_GLSL
 #define ORDER_GLSL
 

@@ -1,5 +1,5 @@
-// Lines of ScatterElements: an invocation per line along the axis writes its updates in their order. The shader defines Data,
-// Updates and join(y, at, updates, from).
+// Lines of ScatterElements: an invocation per line along the axis writes its updates in their
+// order. The shader defines Data, Updates and join(y, at, updates, from).
 #include "bad_index.glsl"
 
 layout(constant_id = 1) const uint RANK = 1;

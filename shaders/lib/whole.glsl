@@ -1,5 +1,5 @@
-// The dialect of runtime/ops/formulas for one integer or truth value: of 32 bits, or of 64 where WIDE is defined. An overflow
-// wraps around.
+// The dialect of runtime/ops/formulas for one integer or truth value: of 32 bits, or of 64 where
+// WIDE is defined. An overflow wraps around.
 #ifdef WIDE
 #define F int64_t
 #else

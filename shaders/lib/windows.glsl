@@ -1,4 +1,5 @@
-// Windows over three spatial axes (core/windows.h), as tables that backends/vulkan/windows.h makes: the slowest axis first.
+// Windows over three spatial axes (core/windows.h), as tables that backends/vulkan/windows.h makes:
+// the slowest axis first.
 struct WindowAxis {
   uint size;  // of the input
   uint outs;
@@ -30,7 +31,8 @@ uint output_of(WindowAxis a, uint i, uint k) {
   return o * a.stride == from && o < a.outs ? o : a.outs;
 }
 
-// Elements of the window of output o that lie in the input, or with `pads` in the input or its pads.
+// Elements of the window of output o that lie in the input, or with `pads` in the input or its
+// pads.
 uint count_of(WindowAxis a, uint o, bool pads) {
   uint n = 0;
   for (uint k = 0; k < a.window; ++k) {

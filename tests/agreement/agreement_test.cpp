@@ -1,9 +1,10 @@
 // The sample trains alike on every device, and on a walk over all of them.
 //
-// The reference is the CPU: the base model of the sample, batches of 1 x 64 bytes of its text, AdamW. Rounding errors grow as
-// training goes on, on any device; how far is measured, not guessed: band.txt holds, for each step, the largest distance from
-// the reference so far of 8 CPU runs whose weights began one unit in the last place away. A device stays within 3 times that
-// band. In the first 20 steps the band is as small as a few units in the last place of a loss; there a device is
+// The reference is the CPU: the base model of the sample, batches of 1 x 64 bytes of its text,
+// AdamW. Rounding errors grow as training goes on, on any device; how far is measured, not guessed:
+// band.txt holds, for each step, the largest distance from the reference so far of 8 CPU runs whose
+// weights began one unit in the last place away. A device stays within 3 times that band. In the
+// first 20 steps the band is as small as a few units in the last place of a loss; there a device is
 // not asked for more than CrossEntropy promises for the loss of equal logits.
 //
 // BOWLINE_AGREEMENT_STEPS  steps per device (default 20; the band has 200)
@@ -171,8 +172,8 @@ void write_band() {
   }
 }
 
-// The 8 runs are made again, on whatever CPU this is: its band is that of the file, up to the factor that devices are
-// given.
+// The 8 runs are made again, on whatever CPU this is: its band is that of the file, up to the
+// factor that devices are given.
 TEST(Agreement, TheBandIsThatOfEightNudgedRuns) {
   if (std::getenv("BOWLINE_MAKE_BAND") != nullptr) {
     write_band();
@@ -222,8 +223,9 @@ TEST(Agreement, AWalkOverAllDevicesStaysOnTheCurve) {
   EXPECT_EQ(run.model().ties(), ties);
 }
 
-// The dropout masks are a function of the seed and a counter, so they are the same wherever a step runs. Another mask moves the
-// loss by far more than rounding does: the walk stays in the band of nudged runs, a run with another seed does not.
+// The dropout masks are a function of the seed and a counter, so they are the same wherever a step
+// runs. Another mask moves the loss by far more than rounding does: the walk stays in the band of
+// nudged runs, a run with another seed does not.
 TEST(Agreement, AWalkKeepsTheRandomCounter) {
   const auto losses_of = [](const std::vector<std::string>& names, uint64_t seed, uint32_t nudged) {
     TinyLm lm = tiny_lm(2, 0.3f);
@@ -260,7 +262,8 @@ TEST(Agreement, AWalkKeepsTheRandomCounter) {
   }
 }
 
-// At most 45 launches per layer and 16 besides, with nothing fused; the listing says how many there are.
+// At most 45 launches per layer and 16 besides, with nothing fused; the listing says how many there
+// are.
 TEST(Launches, AStepOfTheSampleStaysInItsBudget) {
   constexpr uint64_t kLayers = 5;
   BOWLINE_NEED(why_missing("cuda-emu:0"));

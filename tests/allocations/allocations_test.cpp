@@ -1,5 +1,6 @@
-// The n-th allocation of host memory fails, alone and with all after it: each call gives out_of_memory, the state is as
-// before, and the same call again does what it would have done. A hang is a failure: ctest has a time limit.
+// The n-th allocation of host memory fails, alone and with all after it: each call gives
+// out_of_memory, the state is as before, and the same call again does what it would have done. A
+// hang is a failure: ctest has a time limit.
 #include <array>
 #include <functional>
 #include <regex>
@@ -127,7 +128,8 @@ Status build(World& w) {
   return embed.ok() ? status : embed.status();
 }
 
-// The lists that the builder takes are allocations of the caller, so it has a boundary of its own here.
+// The lists that the builder takes are allocations of the caller, so it has a boundary of its own
+// here.
 Status build_graph(World& w) {
   return guarded([&] { return build(w); });
 }

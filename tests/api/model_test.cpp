@@ -167,7 +167,8 @@ TEST_F(Described, EntryPointsAndTheirNodes) {
   EXPECT_EQ(forward.nodes[0].count, 3u);
   ASSERT_EQ(forward.nodes[0].body.size(), 1u);
   EXPECT_EQ(forward.nodes[0].body[0].op, "Linear");
-  // Who reads what: x goes into the iterations, each reads its parameter, and the last node what they give.
+  // Who reads what: x goes into the iterations, each reads its parameter, and the last node what
+  // they give.
   using Kind = NodeValueInfo::Kind;
   const NodeInfo& repeat = forward.nodes[0];
   const NodeInfo& linear = repeat.body[0];

@@ -170,7 +170,8 @@ TEST(ChatFormats, ALayoutOfATimeThatIsNotKnownIsRefused) {
       << out.status().message();
 }
 
-// Those of the model by their names; a token that the model does not have is undefined, as in Jinja2.
+// Those of the model by their names; a token that the model does not have is undefined, as in
+// Jinja2.
 TEST(ChatFormats, TemplatesSeeAllSpecialTokens) {
   Model model;
   for (const auto& [name, text] : {std::pair("bos_token", "<s>"),

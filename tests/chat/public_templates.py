@@ -101,7 +101,8 @@ CONVERSATIONS = [
 ]
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<cls>",
            "sep_token": "<sep>", "mask_token": "<mask>"}
-# Parts of messages of Bowline for labels, each with the reason why it does not render what Jinja2 does.
+# Parts of messages of Bowline for labels, each with the reason why it does not render what Jinja2
+# does.
 KNOWN_REFUSALS = {"asks for the time": "a text to train on is the same every day"}
 
 

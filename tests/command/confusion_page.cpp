@@ -1,4 +1,5 @@
-// Prints the parts of a page that a classifier has: of three classes, one with a hostile name, or of many.
+// Prints the parts of a page that a classifier has: of three classes, one with a hostile name, or
+// of many.
 #include <cstdio>
 
 #include "common/confusion.h"

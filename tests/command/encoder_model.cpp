@@ -1,5 +1,6 @@
-// Writes a small encoder that reads bytes and tells texts apart: attention over a text that is padded on the right, of which the first
-// row goes to a head of 3 classes. With several=true a text may have several of them.
+// Writes a small encoder that reads bytes and tells texts apart: attention over a text that is
+// padded on the right, of which the first row goes to a head of 3 classes. With several=true a text
+// may have several of them.
 #include "writer_main.h"
 
 using namespace bowline;

@@ -85,7 +85,8 @@ class FullDisk(harness.AdapterCase):
                 with self.subTest(name):
                     self.expect(run(*command), FAILED, "are free in its folder")
                     self.assertEqual(list(self.place.iterdir()), [])
-            # Room that another process takes meanwhile cannot be counted before: the file that fills it stands for that.
+            # Room that another process takes meanwhile cannot be counted before: the file that
+            # fills it stands for that.
             (self.place / "other").write_bytes(bytes(8192))
             for name, command in self.writers().items():
                 with self.subTest(name, full=True):

@@ -64,7 +64,8 @@ class Stumbling(harness.Case):
         self.assertFalse(self.out.exists())
         self.assertNotIn("skipped", done.stdout)
         self.assertEqual(len(self.lines()), bad - 1)
-        # How a run meets such a step is no part of what it is: it goes on as if it had skipped from the start.
+        # How a run meets such a step is no part of what it is: it goes on as if it had skipped from
+        # the start.
         self.expect(self.train("--resume", "auto"), OK, f"resumed at step {bad - 1}")
         self.same("", "_skip")
 
@@ -84,7 +85,8 @@ class Stumbling(harness.Case):
         self.assertLess(0, back, "the bad step comes before the first checkpoint: this test needs another seed")
         self.assertLess(back, bad - 1)
         done = self.expect(self.train(*flags), OK, f"(not finite: back to step {back})")
-        # The log is of the steps that led to the weights, and an evaluation after the checkpoint is made again.
+        # The log is of the steps that led to the weights, and an evaluation after the checkpoint is
+        # made again.
         self.assertEqual([line[0] for line in self.lines()], [str(step) for step in range(1, STEPS + 1)])
         self.assertNotIn("skipped", done.stdout + self.log.read_text())
         self.assertNotEqual(self.lines()[bad - 1:], self.lines("_skip")[bad - 1:])

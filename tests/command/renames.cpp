@@ -1,5 +1,5 @@
-// Preloaded into the command: a file system without renameat2(), as those of networks are. Of the renames of the C library the
-// $FAIL_RENAME-th fails, if that is set.
+// Preloaded into the command: a file system without renameat2(), as those of networks are. Of the
+// renames of the C library the $FAIL_RENAME-th fails, if that is set.
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>

@@ -158,7 +158,8 @@ class Report(harness.Case):
         result, page = json.loads(self.expect(done, OK).stdout), self.read()
         self.assertEqual(page.data["bits_per_byte"], result["bits_per_byte"])
         losses = [value for _, value in page.data["series"]["loss"]]
-        # All batches but the last are full, so the mean lies between that of them and that with a whole last one.
+        # All batches but the last are full, so the mean lies between that of them and that with a
+        # whole last one.
         self.assertAlmostEqual(sum(losses) / len(losses), result["bits_per_byte"], places=2)
         self.assertIn(f"{result['bits_per_byte']:.4f}", page.text())
         self.assertIn("Peak: ", page.text())

@@ -1,4 +1,5 @@
-// Writes a small model whose names and metadata hold what must not reach a terminal or a browser as it is.
+// Writes a small model whose names and metadata hold what must not reach a terminal or a browser as
+// it is.
 #include "writer_main.h"
 
 using namespace bowline;

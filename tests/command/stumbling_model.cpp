@@ -1,5 +1,6 @@
-// Writes a model of byte pairs whose loss and gradient are finite, but for windows with the byte 'Z'. With two_means=true the loss
-// counts no label behind an 'e', and adds a mean over the logits of all labels.
+// Writes a model of byte pairs whose loss and gradient are finite, but for windows with the byte
+// 'Z'. With two_means=true the loss counts no label behind an 'e', and adds a mean over the logits
+// of all labels.
 #include <algorithm>
 #include <vector>
 

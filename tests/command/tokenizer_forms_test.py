@@ -169,7 +169,8 @@ class TokenizerForms(harness.Case):
         """As the package writes them, which reads no part that lacks a setting."""
         for part in ("normalizer", "pre_tokenizer", "decoder", "added_tokens"):
             self.assertEqual(ours[part], theirs[part], part)
-        # Merges follow from scores; GGUF cannot tell a piece "##\u2581" from an empty word, and has scores of f32.
+        # Merges follow from scores; GGUF cannot tell a piece "##\u2581" from an empty word, and has
+        # scores of f32.
         derived = {"scores": {"merges"}, "bert": {"vocab"}, "t5": {"vocab"}}.get(name, set())
         for key, value in theirs["model"].items():
             if key not in derived and value:

@@ -68,7 +68,8 @@ class Image {
   std::vector<std::pair<uint64_t, uint64_t>> free_;
 };
 
-// The words of all operators, last ones first: no operator finds its own at the begin, or in its order.
+// The words of all operators, last ones first: no operator finds its own at the begin, or in its
+// order.
 plan::StepLayout layout_of_all() {
   plan::StepLayout layout;
   for (int i = kOps; i-- > 0;) {
@@ -260,7 +261,8 @@ class Setup {
         def_.updates, [&](const InPlace& u) { return u.input == static_cast<int>(input); });
   }
 
-  // A storage of codes for every iteration, with a row in front of what the operand shows where it shows rows.
+  // A storage of codes for every iteration, with a row in front of what the operand shows where it
+  // shows rows.
   void add_codes(const Encoding& encoding, const Array& array) {
     const bool as_table = placement_.repeat != 0;
     const uint64_t before =

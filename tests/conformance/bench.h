@@ -27,7 +27,8 @@ struct Placement {
   // themselves; 0: outside.
   uint32_t repeat = 0;
   bool reverse = false;  // the Repeat runs backwards, and the operands that step are shifted by one
-  // Operands in storages lie as rows from the middle do: at a multiple of their elements' size, not of the alignment.
+  // Operands in storages lie as rows from the middle do: at a multiple of their elements' size, not
+  // of the alignment.
   bool rows = false;
   // What output 0 held before: it is a gradient, written by the rule of AccumulateGrad.
   std::optional<std::vector<double>> gradient;

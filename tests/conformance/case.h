@@ -17,7 +17,8 @@
 //                ...{a..b,c}     i32 between a and b; with more items, each is drawn now and then
 //                ...:kind        f32 of another kind than the option `values`
 //                ...:dtype       of this dtype
-//                ...:codes       stored in the option `encoding`; the numbers are those that the codes stand for
+//                ...:codes       stored in the option `encoding`; the numbers are those that the
+//                    codes stand for
 //                ...=(1,nan,-2)  these values, last
 //                ([a],[b])       a list of storages of a and b elements
 //                =Op.k(0,1)      output k of the oracle of Op, with these attributes, on inputs 0
@@ -27,12 +28,15 @@
 //                values  normal, integers, positive, offset, tiny, large, zeros,
 //   special (NaN, infinities, signed zeros,
 //                        denormals), nan (the same without infinities)
-//                encoding  of the inputs with :codes, as parse_encoding() reads it with + for a space
+//                encoding  of the inputs with :codes, as parse_encoding() reads it with + for a
+//                    space
 //                seeds   so many draws of the values
-//                accumulate first error   what the step buffer and the table entries say (OracleContext::Facts)
+//                accumulate first error   what the step buffer and the table entries say
+//                    (OracleContext::Facts)
 //                learning_rate ...        any step word that the operator declares
 //   Expected     (numbers) per output or _; they come from elsewhere and check the oracle too.
-//   A line that starts with ! states that inference refuses it, and after -> with which sentence, without its
+//   A line that starts with ! states that inference refuses it, and after -> with which sentence,
+//       without its
 //   full stop. # starts a comment.
 #pragma once
 
@@ -79,7 +83,8 @@ struct Input {
   int64_t count = 0;
 };
 
-// What a step says to an operator: facts of its record, and step words by their names. The others have their defaults.
+// What a step says to an operator: facts of its record, and step words by their names. The others
+// have their defaults.
 struct Step {
   OracleContext::Facts facts;
   std::vector<StepValue> words;

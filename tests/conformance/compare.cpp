@@ -26,7 +26,8 @@ double number_of(StepType type, uint64_t bits) {
                                : static_cast<double>(bits);
 }
 
-// An f32 that the operator writes is within its tolerance, a whole number is exact, and what it does not write stays.
+// An f32 that the operator writes is within its tolerance, a whole number is exact, and what it
+// does not write stays.
 Verdict compare_words(const Case& c, const Expected& e, std::span<const uint64_t> got) {
   Verdict v;
   const std::vector<uint64_t> before = words_of(c.op, c.step).value();
@@ -75,7 +76,8 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// A number that f32 arithmetic has `error` at most away from `expected`, then rounded once to a smaller float.
+// A number that f32 arithmetic has `error` at most away from `expected`, then rounded once to a
+// smaller float.
 double units_of_narrow(DType dtype, double error, double expected, double got) {
   const double low = round_to(dtype, expected - error);
   const double high = round_to(dtype, expected + error);
@@ -130,8 +132,9 @@ Verdict compare_output(const Expected& expected, const Expected* flushed, size_t
 
 namespace {
 
-// A state of codes that takes rows: each number is within half a step of its block, and a block with one that is not finite is zeros.
-// Rounding in f32 adds less than 1e-4 of a step, as the largest code is 127 and a division on a GPU is 2.5 units off.
+// A state of codes that takes rows: each number is within half a step of its block, and a block
+// with one that is not finite is zeros. Rounding in f32 adds less than 1e-4 of a step, as the
+// largest code is 127 and a division on a GPU is 2.5 units off.
 Verdict compare_codes(const Array& expected, const Encoding& encoding,
                       std::span<const double> got) {
   constexpr double kHalf = 0.5 + 1e-4;

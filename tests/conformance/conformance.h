@@ -1,5 +1,6 @@
-// The conformance runner as `bowline conform` and `bowline bench` see it: every suite on a device, compared with the oracles, and
-// bare copies on a device. What they need of the inside of the library stays behind this header, which includes bowline.h alone.
+// The conformance runner as `bowline conform` and `bowline bench` see it: every suite on a device,
+// compared with the oracles, and bare copies on a device. What they need of the inside of the
+// library stays behind this header, which includes bowline.h alone.
 #pragma once
 
 #include "bowline.h"

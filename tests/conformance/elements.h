@@ -8,8 +8,8 @@
 
 namespace bowline::conformance {
 
-// The nearest number that an element of this dtype can hold: to nearest even, a float that is too large becomes infinite. Of
-// integers x is one, in their range.
+// The nearest number that an element of this dtype can hold: to nearest even, a float that is too
+// large becomes infinite. Of integers x is one, in their range.
 double round_to(DType dtype, double x);
 
 // Unit roundoff of a float dtype; 0 of others.

@@ -128,7 +128,8 @@ Result<Array> derive(const Case& c, size_t at, const std::vector<Array>& inputs)
   return out;
 }
 
-// A drawn number as one that the dtype can hold: integers between -128 and 127, and not negative without a sign.
+// A drawn number as one that the dtype can hold: integers between -128 and 127, and not negative
+// without a sign.
 double fit(DType dtype, double x) {
   if (is_float(dtype)) {
     return round_to(dtype, x);
@@ -139,7 +140,8 @@ double fit(DType dtype, double x) {
                                  : whole;
 }
 
-// The numbers that the codes of these stand for. Encoding those again gives the same ones, if need be after a few times.
+// The numbers that the codes of these stand for. Encoding those again gives the same ones, if need
+// be after a few times.
 Status encode(const Encoding& encoding, Array& a) {
   constexpr int kTimes = 16;
   BOWLINE_TRY(encoding.check(a.dtype, a.shape));

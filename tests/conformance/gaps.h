@@ -12,8 +12,8 @@
 // A case of a `never` gap is not run. A case of a `not_yet` gap is run and must fail: a pass fails
 // the suite, so that the entry goes when the gap does. A backend without the file has no gaps.
 //
-// A fused operator (OpDef::is_fused) whose kernel a device lacks needs no entry: its cases count as `never`, as a plan there keeps the
-// graph that it stands for.
+// A fused operator (OpDef::is_fused) whose kernel a device lacks needs no entry: its cases count as
+// `never`, as a plan there keeps the graph that it stands for.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// Gradients where a function has no slope, which differences cannot measure: what the operators promise there, and which are refused.
+// Gradients where a function has no slope, which differences cannot measure: what the operators
+// promise there, and which are refused.
 #include <gtest/gtest.h>
 
 #include "conformance/oracle_gradient.h"

@@ -1,6 +1,6 @@
-// Attributes that the verifier of files lets through, with any number in them: inference refuses them as a bad
-// argument, or what it makes of them is inside the limits, and the kernels compute what the oracle does
-// in bounds.
+// Attributes that the verifier of files lets through, with any number in them: inference refuses
+// them as a bad argument, or what it makes of them is inside the limits, and the kernels compute
+// what the oracle does in bounds.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -18,7 +18,8 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 26;  // of workspace
 constexpr int64_t kNumbers[] = {0, 1, 2, 3, -1, -2, 8, 65536, kMaxDim - 1, kMaxDim, -kMaxDim};
 constexpr float kReals[] = {0, 1, -1, 2, 1e-30f, 1e30f, -1e30f};
 
-// Writes number `variant` of those that a field may hold into field `field`, or into one entry of its list; false after the last.
+// Writes number `variant` of those that a field may hold into field `field`, or into one entry of
+// its list; false after the last.
 class Write {
  public:
   Write(int field, size_t variant) : field_(field), variant_(variant) {}
@@ -64,7 +65,8 @@ class Write {
     value = static_cast<V>(std::is_unsigned_v<V> && number < 0 ? kMaxDim : number);
     return true;
   }
-  // Every entry gets every number; then the list has one more, one less, and the most that there may be.
+  // Every entry gets every number; then the list has one more, one less, and the most that there
+  // may be.
   template <class V>
     requires std::is_arithmetic_v<V> bool
   write(const AttributeField& field, std::vector<V>& list) {
@@ -96,7 +98,8 @@ class Write {
   bool real_ = false;
 };
 
-// What is wrong with the case, or nothing. With a real number that nobody chooses (an eps of 1e30) f32 need not meet the oracle.
+// What is wrong with the case, or nothing. With a real number that nobody chooses (an eps of 1e30)
+// f32 need not meet the oracle.
 std::string check(Bench& bench, const Case& c, bool compared, int& ran) {
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
@@ -163,7 +166,8 @@ TEST_P(HostileAttributes, AreRefusedOrComputed) {
       if (c.refused) {
         continue;
       }
-      // Numbers that belong together, such as a maximum and where it lies, do so with the attributes of the file.
+      // Numbers that belong together, such as a maximum and where it lies, do so with the
+      // attributes of the file.
       const bool given =
           std::ranges::any_of(c.inputs, [](const Input& in) { return !in.given.empty(); });
       const Status all = with_attribute_table(op, [&]<class Table>(AttributeTable<Table>) {

@@ -1,5 +1,5 @@
-// Random models: that they are what the seed says, that devices which move things pass, that a wrong
-// kernel is found and the model that shows it is small.
+// Random models: that they are what the seed says, that devices which move things pass, that a
+// wrong kernel is found and the model that shows it is small.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -297,7 +297,8 @@ std::string bits_of(const Result<random::Observation>& seen) {
   return out;
 }
 
-// In 16 bits too: what a plan computes again, where it puts things and in which order it runs what is independent changes no bit.
+// In 16 bits too: what a plan computes again, where it puts things and in which order it runs what
+// is independent changes no bit.
 TEST(Random, PlansGiveTheSameBitsInAnyPrecision) {
   int less = 0, refused = 0;
   for (const random::Recipe& recipe : usable_recipes(60)) {

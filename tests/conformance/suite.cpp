@@ -141,7 +141,8 @@ Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most) {
     return all;
   }
   std::vector<Case> out;
-  // What is refused, what has numbers, the first of every dtype, and that of every line that asks little of an oracle.
+  // What is refused, what has numbers, the first of every dtype, and that of every line that asks
+  // little of an oracle.
   std::vector<bool> fixed(all.size());
   uint32_t dtypes = 0;
   for (size_t i = 0; i < all.size(); ++i) {

@@ -1,4 +1,5 @@
-// Suite determinism: the same inputs give the same bits, twice on one device, on it opened anew, and with one and two threads.
+// Suite determinism: the same inputs give the same bits, twice on one device, on it opened anew,
+// and with one and two threads.
 #include <cstring>
 
 #include "conformance/suite.h"

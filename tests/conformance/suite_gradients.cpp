@@ -26,8 +26,8 @@ Result<double> weighted(const Case& c, std::span<const Array> inputs,
 }
 
 // The slope of the scalar along element k of input i, from four points: the error falls with the
-// fourth power of h. None where the scalar bends or jumps between them: the slopes of the parts between the points differ by
-// more than a smooth function of slopes around `size` would let them.
+// fourth power of h. None where the scalar bends or jumps between them: the slopes of the parts
+// between the points differ by more than a smooth function of slopes around `size` would let them.
 Result<std::optional<double>> slope(const Case& c, std::vector<Array>& inputs,
                                     std::span<const double> weights, size_t i, size_t k,
                                     double size) {

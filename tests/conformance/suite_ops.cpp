@@ -38,7 +38,8 @@ std::string check_given_numbers(const Case& c, const Expected& e) {
   return "";
 }
 
-// Inputs of zeros, as the other iterations of a Repeat have them, are an error of their own: a quotient by 0.
+// Inputs of zeros, as the other iterations of a Repeat have them, are an error of their own: a
+// quotient by 0.
 bool refuses_zeros(const Case& c, std::span<const Array> inputs) {
   std::vector<Array> zeros(inputs.begin(), inputs.end());
   for (Array& a : zeros) {

@@ -294,7 +294,8 @@ struct Reference {
         direction != 0 && std::abs(direction) < error ? std::ldexp(learning_rate, 22) : 0;
   }
 
-  // m holds the moments of rows, b those of columns, each from the first element of its entry on; v those of vectors.
+  // m holds the moments of rows, b those of columns, each from the first element of its entry on; v
+  // those of vectors.
   void adafactor(const OptimizerRecipe& r, std::span<const double> gradients, double scale,
                  double learning_rate) {
     const double beta = std::pow(updates, rounded(r.beta2_decay));

@@ -150,8 +150,8 @@ std::string check_slopes(const Recipe& recipe) {
       const double h = 1e-5;
       double slope = slope_along(recipe, weights, weights[s][i], h);
       if (!is_right(slope)) {
-        // Of a loss that bends much (normalizations of a few elements, one after the other) the error is in the difference:
-        // Richardson's extrapolation has one of h^4 instead of h^2.
+        // Of a loss that bends much (normalizations of a few elements, one after the other) the
+        // error is in the difference: Richardson's extrapolation has one of h^4 instead of h^2.
         slope = (16 * slope_along(recipe, weights, weights[s][i], h / 4) - slope) / 15;
       }
       if (!is_right(slope)) {

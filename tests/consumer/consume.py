@@ -180,7 +180,8 @@ class Consumer(unittest.TestCase):
             self.assertTrue((PREFIX / "share/doc/bowline" / name).is_file(), name)
         notices = (PREFIX / "share/doc/bowline/third-party-notices.txt").read_text()
         if shutil.which("dpkg-query"):
-            # The format of the file, its checksums, and what the kernels of the CPU are written with.
+            # The format of the file, its checksums, and what the kernels of the CPU are written
+            # with.
             for package in ("libflatbuffers-dev ", "libxxhash-dev ", "libhwy-dev "):
                 self.assertIn(f"\n{package}", notices)
             self.assertNotIn("\nlibstdc++", notices)

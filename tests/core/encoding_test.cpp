@@ -1,4 +1,5 @@
-// Encodings: bytes, what they fit, which views they allow, and that decoding gives what was encoded, as near as a step.
+// Encodings: bytes, what they fit, which views they allow, and that decoding gives what was
+// encoded, as near as a step.
 #include "core/encoding.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +86,8 @@ TEST(Encodings, SayWhatTheyDoNotFit) {
   EXPECT_EQ(plain.check(DType::f32, shape).message(), "The encoding \"plain\" has parameters.");
 }
 
-// Every element is at most half a step from what it was; where the scale is rounded, its rounding comes on top.
+// Every element is at most half a step from what it was; where the scale is rounded, its rounding
+// comes on top.
 TEST(Encodings, RoundTripsAreHalfAStepAway) {
   const Shape shapes[] = {{1}, {7}, {3, 5}, {4, 3, 6}, {64, 33}};
   for (const Shape& shape : shapes) {
@@ -113,7 +115,8 @@ TEST(Encodings, RoundTripsAreHalfAStepAway) {
   }
 }
 
-// Two elements of one block share a scale, two of different blocks do not: a large one spoils its own block alone.
+// Two elements of one block share a scale, two of different blocks do not: a large one spoils its
+// own block alone.
 TEST(Encodings, ABlockHasAScaleOfItsOwn) {
   const Shape shape = {2, 6};
   Floats values(12, 0.5f);

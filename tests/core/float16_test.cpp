@@ -37,7 +37,8 @@ void check_all(int fraction, int bias) {
     ASSERT_EQ(std::signbit(x), (bits & 0x8000) != 0) << bits;
     ASSERT_EQ(from_f32<T>(x).bits, bits);
   }
-  // Between two neighbours: the middle goes to the even one, what is a little off it to the nearer one.
+  // Between two neighbours: the middle goes to the even one, what is a little off it to the nearer
+  // one.
   for (uint32_t bits = 0; bits < infinity; ++bits) {
     const double low = value_of(bits, fraction, bias);
     const double high =

@@ -57,7 +57,8 @@ TEST(OperandTypes, OutputsAndTheStorageDtypeFollow) {
   EXPECT_EQ(storage_type("i32 -> f32", Types{kI32}, Types{kF32}), kF32);
 }
 
-// Every operator takes itself: inputs of the first dtypes of their words, and the outputs that follow.
+// Every operator takes itself: inputs of the first dtypes of their words, and the outputs that
+// follow.
 TEST(OperandTypes, EveryOperatorHasSome) {
   for (int i = 0; i < kOps; ++i) {
     const OpDef& def = op_def(op_at(i));

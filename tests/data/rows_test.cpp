@@ -1,4 +1,5 @@
-// Rows of texts with labels, and of conversations: what they hold, and which ones are refused with their place.
+// Rows of texts with labels, and of conversations: what they hold, and which ones are refused with
+// their place.
 #include <gtest/gtest.h>
 
 #include "data/chats.h"

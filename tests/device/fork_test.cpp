@@ -1,4 +1,5 @@
-// The child of a fork(): it has none of the threads of a device, and must neither wait for them nor free what they use.
+// The child of a fork(): it has none of the threads of a device, and must neither wait for them nor
+// free what they use.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +19,8 @@ namespace {
 constexpr int kWorkers = 4;
 constexpr unsigned kSecondsOfAChild = 60;
 
-// What `f` returns in a child, which ends then. A child that crashes or hangs is a failure that says so.
+// What `f` returns in a child, which ends then. A child that crashes or hangs is a failure that
+// says so.
 std::string in_child(const std::function<std::string()>& f) {
   int ends[2];
   if (pipe(ends) != 0) {

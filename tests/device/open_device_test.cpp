@@ -1,4 +1,5 @@
-// OpenDevice: one call at a time, and no allocation that the device cannot hold or that exceeds its memory budget.
+// OpenDevice: one call at a time, and no allocation that the device cannot hold or that exceeds its
+// memory budget.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -73,7 +74,8 @@ class SlowDevice : public HostDevice {
   std::counting_semaphore<> inside{0}, go_on{0};
 };
 
-// One that calls again and again does not keep the others waiting: each of them has its turn before it has its next.
+// One that calls again and again does not keep the others waiting: each of them has its turn before
+// it has its next.
 TEST(OpenDevice, ServesWhoAsksFirst) {
   constexpr uint64_t kThreads = 3;
   constexpr uint64_t kCopies = 20;
@@ -245,7 +247,8 @@ device::Demand blocks(int count, uint64_t bytes) {
   return demand;
 }
 
-// What is left of a GPU's memory is a fact; of a host's it is a guess, so that only what it has at all is a limit.
+// What is left of a GPU's memory is a fact; of a host's it is a guess, so that only what it has at
+// all is a limit.
 TEST(OpenDevice, ComparesAllBlocksTogetherWithWhatThereIs) {
   const auto gpu = open_for_test("gpu", std::make_unique<SmallDevice>());
   EXPECT_OK(gpu->require_room(blocks(5, 2 << 20)));

@@ -1,4 +1,5 @@
-// A Vulkan device that lacks what a kernel may be thought to need: features that the driver has are hidden, and not enabled.
+// A Vulkan device that lacks what a kernel may be thought to need: features that the driver has are
+// hidden, and not enabled.
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -42,7 +43,8 @@ std::set<uint32_t> capabilities_of(std::span<const uint32_t> module) {
   return out;
 }
 
-// What SPIR-V calls the features that a device is opened with: numbers of 16 and 8 bits are read and written, never computed with.
+// What SPIR-V calls the features that a device is opened with: numbers of 16 and 8 bits are read
+// and written, never computed with.
 TEST(VulkanShaders, NeedNoArithmeticOf16Bits) {
   enum : uint32_t { kShader = 1, kInt64 = 11, kAddresses = 5347 };
   constexpr uint32_t kFirstGroup = 61, kLastGroup = 68;  // GroupNonUniform and its parts
@@ -155,8 +157,8 @@ INSTANTIATE_TEST_SUITE_P(Features, VulkanWithout,
                                                 {"shaderInt64"}}),
                          [](const auto& p) { return std::string(p.param.name); });
 
-// The cases of every operator, in every dtype: what does not run says which feature is missing; nothing else fails.
-// BOWLINE_ALL_CASES runs every case of every suite.
+// The cases of every operator, in every dtype: what does not run says which feature is missing;
+// nothing else fails. BOWLINE_ALL_CASES runs every case of every suite.
 TEST_P(VulkanWithout, ComputesTheRest) {
   BOWLINE_NEED(test::why_missing("vulkan:0"));
   const bool all = std::getenv("BOWLINE_ALL_CASES") != nullptr;
@@ -179,7 +181,8 @@ TEST_P(VulkanWithout, ComputesTheRest) {
   EXPECT_EQ(named, GetParam().needed);
 }
 
-// Of odd sizes: a view begins inside of a word, and the last word of a value is not full. Truth values lie in bytes.
+// Of odd sizes: a view begins inside of a word, and the last word of a value is not full. Truth
+// values lie in bytes.
 Model small_model(DType type) {
   Model m;
   const Parameter w = must(m.parameter("w", {3, 5}, Init::normal(1), StorageRole::weight, type));

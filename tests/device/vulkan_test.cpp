@@ -111,7 +111,8 @@ TEST(Vulkan, WhatIsMadeNarrowInAWordLosesItsUpperBits) {
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), out.end() - 5, out.end()));
 }
 
-// A driver in software runs dispatches one after the other and needs no barrier, so that only the commands show them.
+// A driver in software runs dispatches one after the other and needs no barrier, so that only the
+// commands show them.
 TEST(Vulkan, ABarrierStandsBeforeEachLevelAndIteration) {
   PhysicalDevice physical;
   physical.subgroup_size = 4;

@@ -1,4 +1,5 @@
-// Kernels over the emulated launch model: right ones give the numbers of a GPU, wrong ones are refused with the reason.
+// Kernels over the emulated launch model: right ones give the numbers of a GPU, wrong ones are
+// refused with the reason.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -44,7 +45,8 @@ TEST(Grid, ImpossibleSizesAreRefused) {
   EXPECT_EQ(run(1, 1024, [] {}), "");
 }
 
-// Reverses the block through shared memory; without the barrier it reads what others have not written.
+// Reverses the block through shared memory; without the barrier it reads what others have not
+// written.
 template <bool Barrier>
 __global__ void reverse_kernel(float* x) {
   __shared__ Shared<float[64]> tile;

@@ -1,5 +1,5 @@
-// The CUDA backend on machines that are not as they should be, by the emulation: each gives a sentence and a code, and the
-// process and the other devices go on.
+// The CUDA backend on machines that are not as they should be, by the emulation: each gives a
+// sentence and a code, and the process and the other devices go on.
 #include "emu/runtime.h"
 #include "train/tiny_lm.h"
 

@@ -288,7 +288,8 @@ TEST_P(DerivedCopies, OfAPartOfAStorageAreNotKept) {
   EXPECT_NE(must(s.listing("forward")).find("Cast(@part)"), std::string::npos);
 }
 
-// One plan of a session writes the state, another reads its copy: the write of a plan is one like any other.
+// One plan of a session writes the state, another reads its copy: the write of a plan is one like
+// any other.
 TEST_P(DerivedCopies, OfAStateFollowThePlanThatWritesIt) {
   Model m;
   const Parameter state = must(m.parameter("state", {4, 2}, Init::zeros(), StorageRole::kv_cache));
@@ -355,7 +356,8 @@ TEST_P(DerivedCopies, AreInTheReportAndWithinTheBudget) {
 }
 BOWLINE_ON_ALL_DEVICES(DerivedCopies);
 
-// Every n-th call of the device fails once. What is tried again then is right, and nothing is made twice.
+// Every n-th call of the device fails once. What is tried again then is right, and nothing is made
+// twice.
 TEST(DerivedCopiesThatFail, AreMadeByTheNextTry) {
   for (int n = 1, fired = 1; fired != 0; ++n) {
     const auto fault = std::make_shared<Fault>();

@@ -1,4 +1,5 @@
-// Data that a kernel refuses: the run fails with a sentence that names the node, and the next one is as if it had not been.
+// Data that a kernel refuses: the run fails with a sentence that names the node, and the next one
+// is as if it had not been.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 

@@ -1,4 +1,5 @@
-// What an entry point computes from parameters alone: once per version of them, and with the bits that a run would compute.
+// What an entry point computes from parameters alone: once per version of them, and with the bits
+// that a run would compute.
 #include "faults/faulty_device.h"
 #include "faults/host_device.h"
 #include "plan/plan.h"
@@ -12,13 +13,15 @@ constexpr int64_t kRows = 6;
 constexpr int64_t kColumns = 5;
 constexpr size_t kWindow = kRows * kColumns;
 
-// sin(s) cos(s) c, where s = a + b, of a column, a row and one number. It needs room for more than its result.
+// sin(s) cos(s) c, where s = a + b, of a column, a row and one number. It needs room for more than
+// its result.
 Value window(GraphBuilder& g, Value a, Value b, Value c) {
   const Value s = g.op("Add", {a, b});
   return g.op("Mul", {g.op("Mul", {g.op("Sin", {s}), g.op("Cos", {s})}), c});
 }
 
-// y = x + window. Of entry point "given" the window has inputs instead of the parameters, so that each run computes it.
+// y = x + window. Of entry point "given" the window has inputs instead of the parameters, so that
+// each run computes it.
 Model window_model() {
   Model m;
   const Parameter a = must(m.parameter("a", {kRows, 1}, Init::normal(1)));
@@ -209,7 +212,8 @@ TEST_P(Hoisting, OverridesAreForOneRun) {
   EXPECT_EQ(s.counters().refreshes, refreshes + (narrow ? 1 : 0));
 }
 
-// Two entry points that hold values, of storages that they share: neither takes the places of the other's.
+// Two entry points that hold values, of storages that they share: neither takes the places of the
+// other's.
 TEST_P(Hoisting, EntryPointsHoldTheirOwnValues) {
   Model m = window_model();
   {
@@ -234,7 +238,8 @@ TEST_P(Hoisting, EntryPointsHoldTheirOwnValues) {
     if (round == 1) {
       ASSERT_OK(set(m, "b", {kColumns}, numbers(kColumns, 9)));
     }
-    // The window of one of them is computed again, and its scratch is not where that of the other lies.
+    // The window of one of them is computed again, and its scratch is not where that of the other
+    // lies.
     if (round == 2 || round == 4) {
       ASSERT_OK(set(m, round == 2 ? "c" : "d", {1}, {0.75f}));
     }
@@ -274,7 +279,8 @@ TEST_P(Hoisting, LeavesStatesToTheRun) {
   }
 }
 
-// A product of two factors for each of many layers: all of them would be as large as the layers, where the run has one at a time.
+// A product of two factors for each of many layers: all of them would be as large as the layers,
+// where the run has one at a time.
 Model factored_model(int layers) {
   Model m;
   GraphBuilder g(m, "forward");
@@ -331,7 +337,8 @@ TEST_P(Hoisting, HoldsWhatIsSmallWhereNotAllFits) {
   }
 }
 
-// Rows of a table, by indices that are a parameter: the run that meets a bad one says so, each time.
+// Rows of a table, by indices that are a parameter: the run that meets a bad one says so, each
+// time.
 TEST_P(Hoisting, LeavesBadIndicesToTheRun) {
   Model m;
   const Parameter table = must(m.parameter("table", {4, 2}, Init::ones()));
@@ -357,7 +364,8 @@ TEST_P(Hoisting, LeavesBadIndicesToTheRun) {
   }
 }
 
-// y = x + window + ...: a run has one window at a time, and all of them are held where there is room.
+// y = x + window + ...: a run has one window at a time, and all of them are held where there is
+// room.
 Model windows_model(int windows) {
   Model m;
   const Parameter a = must(m.parameter("a", {kRows, 1}, Init::normal(1)));
@@ -458,7 +466,8 @@ TEST(HoistingThatFails, IsRightAtTheNextTry) {
   }
 }
 
-// A view of a held value costs nothing, so the value is held whose bytes it is; a view of a parameter is held by nobody.
+// A view of a held value costs nothing, so the value is held whose bytes it is; a view of a
+// parameter is held by nobody.
 TEST(HoistingOfAGraph, TakesRootsOfViewsAndNoParameters) {
   Model m;
   const Parameter a = must(m.parameter("a", {4}, Init::ones()));

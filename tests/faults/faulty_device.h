@@ -81,7 +81,8 @@ class FaultyDevice : public WrappedDevice {
   std::shared_ptr<Fault> fault_;
 };
 
-// A device whose submissions have a piece per recording, so that one can fail between two of them or after the last.
+// A device whose submissions have a piece per recording, so that one can fail between two of them
+// or after the last.
 class PiecewiseDevice : public FaultyDevice {
  public:
   using FaultyDevice::FaultyDevice;

@@ -1,5 +1,5 @@
-// Memory counted from outside: by allocators and driver calls that this program puts before the real ones, which know nothing
-// of plans. See counted_host.cpp and counted_vulkan.cpp.
+// Memory counted from outside: by allocators and driver calls that this program puts before the
+// real ones, which know nothing of plans. See counted_host.cpp and counted_vulkan.cpp.
 #pragma once
 
 #include <atomic>

@@ -64,7 +64,8 @@ void free(void* block) {
   __libc_free(block);
 }
 
-// A malloc of many bytes maps inside the C library, so nothing is counted twice. Pages of a file are not memory of this process.
+// A malloc of many bytes maps inside the C library, so nothing is counted twice. Pages of a file
+// are not memory of this process.
 void* mmap(void* at, size_t bytes, int protection, int flags, int file, off_t offset) {
   const long result = syscall(SYS_mmap, at, bytes, protection, flags, file, offset);
   if (result != -1 && (flags & MAP_ANONYMOUS) != 0) {

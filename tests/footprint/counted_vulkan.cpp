@@ -1,4 +1,5 @@
-// Stands before vkAllocateMemory and vkFreeMemory of the driver, by the functions that the backend asks for by name.
+// Stands before vkAllocateMemory and vkFreeMemory of the driver, by the functions that the backend
+// asks for by name.
 #include <dlfcn.h>
 #include <vulkan/vulkan.h>
 

@@ -1,4 +1,5 @@
-// What SECURITY.md states: a file of at most 64 KiB is verified and loaded in at most 128 MiB, whatever it says.
+// What SECURITY.md states: a file of at most 64 KiB is verified and loaded in at most 128 MiB,
+// whatever it says.
 #include <gtest/gtest.h>
 
 #include <filesystem>

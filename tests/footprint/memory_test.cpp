@@ -1,6 +1,7 @@
-// Predicted memory against memory that is counted by code that cannot see the plan: an allocator and the resident set on the
-// CPU, the allocations of the driver on Vulkan. What a prediction covers is what lies on the device; the batch, whose bytes are
-// known, and the graph and the plan, some 0.2 MB here, lie in host memory besides.
+// Predicted memory against memory that is counted by code that cannot see the plan: an allocator
+// and the resident set on the CPU, the allocations of the driver on Vulkan. What a prediction
+// covers is what lies on the device; the batch, whose bytes are known, and the graph and the plan,
+// some 0.2 MB here, lie in host memory besides.
 #include <malloc.h>
 
 #include <fstream>
@@ -125,8 +126,8 @@ TEST(Memory, OfTheCpuIsTheResidentSet) {
   EXPECT_NEAR(resident, predicted + static_cast<double>(taken.batch), kClose * predicted);
 }
 
-// An embedding and a head of 65536 x 256 that are one weight, read over 8 tokens: "forward" gives the logits. `transposed`: the head
-// is a view that MatMul reads.
+// An embedding and a head of 65536 x 256 that are one weight, read over 8 tokens: "forward" gives
+// the logits. `transposed`: the head is a view that MatMul reads.
 Model large_tie(bool transposed) {
   Model m;
   const Parameter embedding = must(m.parameter("embed", Dims{65536, 256}, Init::normal(1)));
@@ -153,7 +154,8 @@ struct Forward {
   }
 };
 
-// Neither a second copy of it nor one in another form: 64 MiB in f32, 16 in int8, and what a plan of this size takes.
+// Neither a second copy of it nor one in another form: 64 MiB in f32, 16 in int8, and what a plan
+// of this size takes.
 TEST(Memory, OfALargeTieIsThatOfOneWeight) {
   const Device device = open_test_device("cpu", 2);
   for (const bool transposed : {false, true}) {

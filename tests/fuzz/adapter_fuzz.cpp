@@ -1,5 +1,6 @@
-// Any tables as those of an adapter's file: loaded into a small model, run, trained, merged and removed. Each refuses with
-// a status, or works; never a crash. A refused file leaves the model as it was.
+// Any tables as those of an adapter's file: loaded into a small model, run, trained, merged and
+// removed. Each refuses with a status, or works; never a crash. A refused file leaves the model as
+// it was.
 #include "api/internals.h"
 #include "fuzz/files.h"
 #include "fuzz/mutator.h"
@@ -12,7 +13,8 @@ using test::succeeded;
 
 bool reached_the_end = false;
 
-// What an adapter changes: a matrix that is read in three ways, and one of its own in each iteration of a Repeat.
+// What an adapter changes: a matrix that is read in three ways, and one of its own in each
+// iteration of a Repeat.
 Model make_base(const Device& device) {
   Model model;
   const int64_t table[] = {6, 4}, square[] = {4, 4};

@@ -1,5 +1,6 @@
-// Any text as a chat template, and any conversation: rendered within the limits or refused with a status, and the same when it is
-// rendered again. Lines that begin with \1 are messages: a role, \2, a content; all else is the template.
+// Any text as a chat template, and any conversation: rendered within the limits or refused with a
+// status, and the same when it is rendered again. Lines that begin with \1 are messages: a role,
+// \2, a content; all else is the template.
 #include <bowline_text.h>
 
 namespace {

@@ -31,7 +31,8 @@ class MemoryFile {
 class Folder {
  public:
   Folder() {
-    // In memory, where that is known: some file systems wait for their disk when a file is written anew.
+    // In memory, where that is known: some file systems wait for their disk when a file is written
+    // anew.
     const std::filesystem::path memory = "/dev/shm";
     const bool is_there = std::filesystem::is_directory(memory);
     std::string made =

@@ -1,5 +1,5 @@
-// The input of the targets: tables and data of a model file, without what random bytes do not pass (header, padding,
-// trailer). Two bytes split the input into tables and data.
+// The input of the targets: tables and data of a model file, without what random bytes do not pass
+// (header, padding, trailer). Two bytes split the input into tables and data.
 #pragma once
 
 #include "model/sample_file.h"

@@ -1,5 +1,5 @@
-// Any bytes as a GGUF file: refused with a status, or a source whose tensors can be read. Never a crash, and no allocation beyond a small
-// multiple of the file.
+// Any bytes as a GGUF file: refused with a status, or a source whose tensors can be read. Never a
+// crash, and no allocation beyond a small multiple of the file.
 #include <algorithm>
 #include <string_view>
 

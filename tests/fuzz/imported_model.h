@@ -1,4 +1,5 @@
-// Tiny models as an import makes them, for readers of what other tools make for one: those of the corpus of safetensors_fuzz.
+// Tiny models as an import makes them, for readers of what other tools make for one: those of the
+// corpus of safetensors_fuzz.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +47,8 @@ inline std::string parameters(const Model& model) {
   return Internals::state(model)->table.list_parameters();
 }
 
-// Whether nothing was changed since one of them was the other: what listings say, and where the bytes are. No text is made, for most inputs
-// are refused and asked this.
+// Whether nothing was changed since one of them was the other: what listings say, and where the
+// bytes are. No text is made, for most inputs are refused and asked this.
 inline bool same_rows(const params::Table& a, const params::Table& b) {
   const auto same_storage = [](const params::Storage& s, const params::Storage& t) {
     return s.dtype == t.dtype && s.shape == t.shape && s.encoding == t.encoding &&
@@ -64,7 +65,8 @@ inline bool same_rows(const params::Table& a, const params::Table& b) {
 
 inline const params::Table& table_of(const Model& model) { return Internals::state(model)->table; }
 
-// A model that takes adapters, and a copy that inputs are read into: a refused one leaves it as it was, for the next one.
+// A model that takes adapters, and a copy that inputs are read into: a refused one leaves it as it
+// was, for the next one.
 struct Base {
   Model model;
   Model copy;
@@ -97,8 +99,9 @@ inline bool runs(Model& model) {
   return accepted(model.offload()) && ran;
 }
 
-// What `read` makes of an input for the copy of a base: it refuses it, with the model as it was, or adds the adapter "ad", which runs, goes
-// through `write_and_read` (Status of the model that has it, and of one that gets it) and is removed. True: it did all of that.
+// What `read` makes of an input for the copy of a base: it refuses it, with the model as it was, or
+// adds the adapter "ad", which runs, goes through `write_and_read` (Status of the model that has
+// it, and of one that gets it) and is removed. True: it did all of that.
 template <class Read, class WriteAndRead>
 bool takes_adapter(Base& base, bool is_run, Read read, WriteAndRead write_and_read) {
   if (!accepted(read(base.copy))) {

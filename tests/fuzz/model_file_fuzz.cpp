@@ -1,4 +1,5 @@
-// Any bytes as a model file: refused with a status, or verified, loaded, listed and read. Never a crash.
+// Any bytes as a model file: refused with a status, or verified, loaded, listed and read. Never a
+// crash.
 //
 // Random bytes do not pass the header, so the fuzzer's input is the tables and the data; header and
 // trailer are put around them to fit, unless the first byte says to use the input as it is.

@@ -1,5 +1,6 @@
-// A model file whose tables are what they should be in form and anything in content: opened, planned, run and trained for two
-// steps, on cpu and on null. Each refuses with a status, or works; never a crash, and never more memory than the budget.
+// A model file whose tables are what they should be in form and anything in content: opened,
+// planned, run and trained for two steps, on cpu and on null. Each refuses with a status, or works;
+// never a crash, and never more memory than the budget.
 #include <map>
 
 #include "api/internals.h"
@@ -17,8 +18,9 @@ using test::succeeded;
 constexpr uint64_t kDeviceBytes = uint64_t{16} << 20;
 constexpr int64_t kElements = int64_t{1} << 18;  // of the inputs and outputs of one run
 constexpr uint64_t kIterations = 256;            // of the Repeats of one entry point
-// Of one run: its elements times its longest dim, for the time of Attention grows with the square of its rows. What a graph costs to run is
-// as its shapes are (SECURITY.md): a decoder whose rows begin at 8,192 took 15 seconds, and one changed number makes 65,535 of them.
+// Of one run: its elements times its longest dim, for the time of Attention grows with the square
+// of its rows. What a graph costs to run is as its shapes are (SECURITY.md): a decoder whose rows
+// begin at 8,192 took 15 seconds, and one changed number makes 65,535 of them.
 constexpr int64_t kWork = int64_t{1} << 23;
 
 bool reached_the_end = false;

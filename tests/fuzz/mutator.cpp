@@ -24,7 +24,8 @@ struct Scalar {
   BaseType type;
 };
 
-// A place that holds the offset of a table, a string or a vector: `kind` tells what may stand there.
+// A place that holds the offset of a table, a string or a vector: `kind` tells what may stand
+// there.
 struct Reference {
   uint8_t* at;
   std::pair<BaseType, int> kind;
@@ -248,8 +249,8 @@ bool is_model(const std::vector<uint8_t>& tables) {
   return tables.size() >= 8 && file::VerifyModelBuffer(verifier);
 }
 
-// Whether lists of 64-bit numbers lie where they can be read, which FlatBuffers' verifier does not check. The product has to
-// refuse the others; here they end the changes.
+// Whether lists of 64-bit numbers lie where they can be read, which FlatBuffers' verifier does not
+// check. The product has to refuse the others; here they end the changes.
 bool is_aligned(const flatbuffers::Table& t, const reflection::Object& object) {
   for (const reflection::Field* field : *object.fields()) {
     const reflection::Type& type = *field->type();
@@ -297,8 +298,8 @@ bool can_be_read(const std::vector<uint8_t>& tables) {
          is_aligned(*flatbuffers::GetAnyRoot(tables.data()), *schema().root_table());
 }
 
-// Writes the tables anew, with every field present, and nothing shared or left over. An operator without attributes, which
-// the object API cannot write, becomes none.
+// Writes the tables anew, with every field present, and nothing shared or left over. An operator
+// without attributes, which the object API cannot write, becomes none.
 std::vector<uint8_t> normal(const std::vector<uint8_t>& tables) {
   const auto model = file::UnPackModel(tables.data());
   for (const auto& graph : model->graphs) {

@@ -1,5 +1,6 @@
-// A stream of bytes as a graph of ONNX (onnx_graphs.h) or, behind an odd first byte, as the bytes of a file: refused with a status that
-// says why, or a model. Never a crash. Bits of the first byte: 0 takes a file, 1 asks for a dynamic batch, 2 for equal layers as one Repeat.
+// A stream of bytes as a graph of ONNX (onnx_graphs.h) or, behind an odd first byte, as the bytes
+// of a file: refused with a status that says why, or a model. Never a crash. Bits of the first
+// byte: 0 takes a file, 1 asks for a dynamic batch, 2 for equal layers as one Repeat.
 #include "fuzz/onnx_graphs.h"
 #include "onnx/import.h"
 

@@ -1,5 +1,5 @@
-// Graphs of ONNX from a stream of bytes: most of them fit together, so that they are imported, and some
-// have a number, a name or an attribute that does not fit.
+// Graphs of ONNX from a stream of bytes: most of them fit together, so that they are imported, and
+// some have a number, a name or an attribute that does not fit.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,9 @@
-// Any texts as adapter_config.json, any bytes as adapter_model.safetensors, for a Llama, a GPT-2 or a RoBERTa with classes: refused with a status, and the model is as
-// it was; or an adapter that runs, is written and read again, and is removed.
+// Any texts as adapter_config.json, any bytes as adapter_model.safetensors, for a Llama, a GPT-2 or
+// a RoBERTa with classes: refused with a status, and the model is as it was; or an adapter that
+// runs, is written and read again, and is removed.
 //
-// An input is a byte (of seven bits which of these, modulo 3; the eighth: it runs), the length of the config (two bytes, low one first),
-// the config, and the file.
+// An input is a byte (of seven bits which of these, modulo 3; the eighth: it runs), the length of
+// the config (two bytes, low one first), the config, and the file.
 #include "fuzz/imported_model.h"
 #include "peft/adapter.h"
 

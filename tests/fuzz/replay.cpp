@@ -1,4 +1,5 @@
-// Stands for libFuzzer: gives every file of a folder to a fuzz target once. usage: TARGET_replay FOLDER
+// Stands for libFuzzer: gives every file of a folder to a fuzz target once. usage: TARGET_replay
+// FOLDER
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

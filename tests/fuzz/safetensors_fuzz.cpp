@@ -1,5 +1,5 @@
-// Any texts as config.json, any bytes as a file of safetensors: refused with a status, or a model that can be saved. Never a crash, and no
-// allocation beyond a small multiple of the file.
+// Any texts as config.json, any bytes as a file of safetensors: refused with a status, or a model
+// that can be saved. Never a crash, and no allocation beyond a small multiple of the file.
 //
 // An input is the length of the config (two bytes, low one first), the config, and the file.
 #include <cstring>

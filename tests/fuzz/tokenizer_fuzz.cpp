@@ -1,5 +1,6 @@
-// Any bytes as a tokenizer.json or as the metadata of a GGUF file, and any bytes as text for it. A tokenizer is refused with a sentence,
-// or it encodes and decodes: ids are of the vocabulary, offsets within the text, and what is decoded is UTF-8.
+// Any bytes as a tokenizer.json or as the metadata of a GGUF file, and any bytes as text for it. A
+// tokenizer is refused with a sentence, or it encodes and decodes: ids are of the vocabulary,
+// offsets within the text, and what is decoded is UTF-8.
 //
 // Input: a byte (odd: GGUF), two bytes with the length of the file, the file, the text.
 #include <bowline_text.h>

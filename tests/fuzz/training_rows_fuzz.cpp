@@ -1,4 +1,5 @@
-// Any bytes as training data: refused with a sentence, or rows. The first byte says of which kind the rest is. Never a crash.
+// Any bytes as training data: refused with a sentence, or rows. The first byte says of which kind
+// the rest is. Never a crash.
 #include <string_view>
 
 #include "data/chats.h"

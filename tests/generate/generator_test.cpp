@@ -375,7 +375,8 @@ TEST_F(GenerationOnCpu, LogitsThatAreNotFiniteAreSaidToBe) {
   EXPECT_EQ(g.tokens().size(), 3u);
 }
 
-// What Slice takes of a written cache lies where the cache does: nothing of its size is in the arena.
+// What Slice takes of a written cache lies where the cache does: nothing of its size is in the
+// arena.
 TEST_F(GenerationOnCpu, TheCacheIsReadWhereItLies) {
   const Generator small = generator({.context = 64, .prefill_rows = {16}});
   const uint64_t arena = small.memory().arena_bytes;

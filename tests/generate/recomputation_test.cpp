@@ -1,10 +1,15 @@
 // Logits of decoding with a cache, against the whole text computed anew, in f32 on the CPU.
 //
-// They have the same bits as long as the same kernels run. These do not, so that decoding rounds otherwise than a forward pass:
-//   Linear     a product of one row adds up in four vectors by turns, one of 2 to 64 rows in one vector (compute/dots-inl.h), one of
-//              more rows number by number (compute/gemm-inl.h): 1e-7 to 4e-7 of the largest result, for 32 to 1024 columns
-//   Attention  one query adds up along the head in vectors, several number by number (compute/attention.cpp): 7e-8
-// One order for all would take the vectors from the product of one row, which is what decoding spends its time on.
+// They have the same bits as long as the same kernels run. These do not, so that decoding rounds
+// otherwise than a forward pass:
+//   Linear     a product of one row adds up in four vectors by turns, one of 2 to 64 rows in one
+//       vector (compute/dots-inl.h), one of
+//              more rows number by number (compute/gemm-inl.h): 1e-7 to 4e-7 of the largest result,
+//                  for 32 to 1024 columns
+//   Attention  one query adds up along the head in vectors, several number by number
+//       (compute/attention.cpp): 7e-8
+// One order for all would take the vectors from the product of one row, which is what decoding
+// spends its time on.
 #include <numeric>
 
 #include "generate/decoder_model.h"
@@ -97,7 +102,8 @@ float difference(const Floats& a, const Floats& b) {
   return out;
 }
 
-// The last logits of every text that is computed anew, where the rows are many enough for one kernel.
+// The last logits of every text that is computed anew, where the rows are many enough for one
+// kernel.
 TEST_F(Recomputation, ALongerTextGivesTheSameBits) {
   const Floats all = anew(kTokens);
   for (const int64_t n : {65, 66, 128, 149}) {
@@ -112,7 +118,8 @@ TEST_F(Recomputation, APromptInPiecesGivesTheSameBits) {
   EXPECT_EQ(cached(std::vector<int64_t>{2, 62, 3, 83}), whole);
 }
 
-// Sums of 8 to 150 numbers in other orders, through three layers: measured is 3.4e-6 of the largest logit.
+// Sums of 8 to 150 numbers in other orders, through three layers: measured is 3.4e-6 of the largest
+// logit.
 TEST_F(Recomputation, DecodingIsCloseToIt) {
   const std::vector<Floats> rows = decoded();
   EXPECT_EQ(rows[0], anew(1)) << "one row, one query: the same kernels";

@@ -1,5 +1,6 @@
-// The reader of GGUF on files that are damaged, hostile or of another version: a Status with the place, never a crash or a large allocation;
-// and on whole ones, against what the package gguf says.
+// The reader of GGUF on files that are damaged, hostile or of another version: a Status with the
+// place, never a crash or a large allocation; and on whole ones, against what the package gguf
+// says.
 #include <gtest/gtest.h>
 
 #include <filesystem>

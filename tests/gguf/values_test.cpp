@@ -1,4 +1,5 @@
-// What a tensor of GGUF says: the numbers of every type as gguf.quants has them, rows in the order of Hugging Face, in runs of any length.
+// What a tensor of GGUF says: the numbers of every type as gguf.quants has them, rows in the order
+// of Hugging Face, in runs of any length.
 #include "gguf/values.h"
 
 #include <gtest/gtest.h>

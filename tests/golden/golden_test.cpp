@@ -46,8 +46,8 @@ TEST(Golden, EveryFileLoadsRunsAndSaves) {
   }
 }
 
-// Token by token, with keys and values in the states of the file, a decoder gives the logits that the file expects of all tokens
-// at once.
+// Token by token, with keys and values in the states of the file, a decoder gives the logits that
+// the file expects of all tokens at once.
 TEST(Golden, ADecoderWritesItsStates) {
   const std::string path = BOWLINE_GOLDEN_FOLDER "/1/decoder.bowline";
   Model model = test::must(Model::open(path));

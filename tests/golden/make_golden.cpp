@@ -1,4 +1,5 @@
-// Writes a golden file of this version: make_golden tied_lm|decoder PATH. Released ones are never written again.
+// Writes a golden file of this version: make_golden tied_lm|decoder PATH. Released ones are never
+// written again.
 #include <cstdio>
 #include <cstring>
 

@@ -1,4 +1,5 @@
-// What the builder and the verbs refuse, each with its sentence: nothing that a file would not hold.
+// What the builder and the verbs refuse, each with its sentence: nothing that a file would not
+// hold.
 #include <functional>
 
 #include "api/internals.h"

@@ -1,5 +1,6 @@
-// Closure: what the builder accepts and save() writes, open() accepts, with the same listings and the same bytes. Random
-// models, many of them hostile; BOWLINE_CLOSURE_MODELS sets how many, BOWLINE_CLOSURE_SEED where they begin.
+// Closure: what the builder accepts and save() writes, open() accepts, with the same listings and
+// the same bytes. Random models, many of them hostile; BOWLINE_CLOSURE_MODELS sets how many,
+// BOWLINE_CLOSURE_SEED where they begin.
 #include <cstdlib>
 #include <random>
 
@@ -264,7 +265,8 @@ TEST(Closure, WhatIsSavedOpensAndIsTheSame) {
   }
 }
 
-// The last line of defence: a model that a rule does not keep is not saved, and what was there stays.
+// The last line of defence: a model that a rule does not keep is not saved, and what was there
+// stays.
 TEST(Closure, SaveCommitsNothingThatWouldNotOpen) {
   const Folder folder;
   Model model = test::make_tied_model();

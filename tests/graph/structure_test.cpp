@@ -73,7 +73,8 @@ TEST(Bind, ReadsATransposedParameterAsItLies) {
   EXPECT_EQ(ops_of(bound(s.model, {})), "Linear MatMul ReduceSum ");
 }
 
-// A model with the [3, 3] storage "w", its transpose "t" and the bias "b"; `build` makes a graph of them and of x, [2, 3].
+// A model with the [3, 3] storage "w", its transpose "t" and the bias "b"; `build` makes a graph of
+// them and of x, [2, 3].
 template <class Build>
 Graph with_transpose(Build build) {
   Model model;

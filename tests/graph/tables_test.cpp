@@ -1,4 +1,5 @@
-// The rows that are gathered from a short table and multiplied: where the table is multiplied instead, and where it is not.
+// The rows that are gathered from a short table and multiplied: where the table is multiplied
+// instead, and where it is not.
 #include "api/internals.h"
 #include "graph/bind.h"
 #include "graph/counted.h"
@@ -13,7 +14,8 @@ using test::must;
 
 constexpr int64_t kRows = 5, kWidth = 3, kUnits = 4;
 
-// A graph of ids [seq, 2] under construction, with the rows x of the table "t" [5, 3] that they choose.
+// A graph of ids [seq, 2] under construction, with the rows x of the table "t" [5, 3] that they
+// choose.
 struct Short {
   explicit Short(bool counted = false) {
     EXPECT_OK(model.dim("seq", {.counted = counted}));

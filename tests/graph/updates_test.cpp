@@ -12,7 +12,8 @@ using test::must;
 
 const std::vector<Attribute> kFirstAxis = {{"axis", 0}};
 
-// A model with the states "a" and "b" [4, 2], the weight "w" and the entry point that `build` makes of them and of x [1, 2].
+// A model with the states "a" and "b" [4, 2], the weight "w" and the entry point that `build` makes
+// of them and of x [1, 2].
 struct States {
   Model model;
   Parameter a = must(model.parameter("a", {4, 2}, Init::zeros(), StorageRole::kv_cache));
@@ -174,7 +175,8 @@ TEST(Updates, TiesDecide) {
   EXPECT_OK(graph::bind(g, *Internals::state(s.model), {}).status());
 }
 
-// A Repeat of two iterations that writes a list and adds up what is there, before and behind the write.
+// A Repeat of two iterations that writes a list and adds up what is there, before and behind the
+// write.
 Status build_repeat(Model& model, const ParameterList& states, bool reads_behind) {
   GraphBuilder g(model, "g");
   const Value x = g.input("x", DType::f32, {1, 2});

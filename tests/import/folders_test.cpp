@@ -1,4 +1,5 @@
-// Folders of Hugging Face: what of them is taken, tied and dropped, with the bits of the source; and what is wrong with damaged ones.
+// Folders of Hugging Face: what of them is taken, tied and dropped, with the bits of the source;
+// and what is wrong with damaged ones.
 #include "fixtures.h"
 #include "source/numbers.h"
 
@@ -48,7 +49,8 @@ void expect_refused(const Result<Built>& built, Code code,
   }
 }
 
-// ------------------------------------------------------------------------------- weights, one Repeat
+// ------------------------------------------------------------------------------- weights, one
+// Repeat
 
 class Folders : public testing::TestWithParam<const char*> {};
 
@@ -184,7 +186,8 @@ TEST(Dtypes, AnyRunOfAConvertedTensorIsThatOfTheWhole) {
   EXPECT_EQ(narrow(79999, beyond).code(), Code::bad_argument);
 }
 
-// --------------------------------------------------------------------------------------------- ties
+// ---------------------------------------------------------------------------------------------
+// ties
 
 TEST(Ties, AreThoseThatTheSourceDeclares) {
   const auto same = [](const char* name, const char* a, const char* b) {
@@ -333,7 +336,8 @@ TEST(Metadata, OfClasses) {
   EXPECT_EQ(value_of(fresh.value().model, "classifier.weight").size(), 2u * 32 * sizeof(float));
 }
 
-// --------------------------------------------------------------------------------- windows of tokens
+// --------------------------------------------------------------------------------- windows of
+// tokens
 
 // Iterations of the Repeat, and what the layers of its body see.
 struct Windows {
@@ -398,7 +402,8 @@ TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
   EXPECT_EQ(windows_of(fixture("qwen2_window")), (Windows{1, {"0", "6", "6"}}));
 }
 
-// --------------------------------------------------------------------------------------- bad folders
+// --------------------------------------------------------------------------------------- bad
+// folders
 
 struct BadEdit {
   const char* name;

@@ -1,5 +1,5 @@
-// Files of GGUF become models that compute what transformers does with the numbers that the file says (tests/gguf/data, made by
-// tools/make_golden/gguf_files.py).
+// Files of GGUF become models that compute what transformers does with the numbers that the file
+// says (tests/gguf/data, made by tools/make_golden/gguf_files.py).
 #include "fixtures.h"
 #include "gguf/read.h"
 

@@ -54,7 +54,8 @@ MODELS = {
         **DECODER | dict(num_hidden_layers=3), num_key_value_heads=1, head_dim=16, use_sliding_window=True, sliding_window=5,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
     "gemma2": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2 | dict(num_hidden_layers=4))),
-    # Layers that are no pairs, biases, logits without a cap, and scores that are not divided by the root of head_dim.
+    # Layers that are no pairs, biases, logits without a cap, and scores that are not divided by the
+    # root of head_dim.
     "gemma2_biased": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2 | dict(
         num_hidden_layers=3, attention_bias=True, final_logit_softcapping=None, query_pre_attn_scalar=5))),
     "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320,

@@ -1,7 +1,8 @@
 // Small models of every architecture compute what transformers computes.
 //
-// The tolerance: hidden rows and logits are numbers of about 1 that two layers of f32 make in another order of sums; 1e-4 leaves room for
-// what such sums round, and is far below what a missing bias, norm or rotation changes (the fixtures have no zero bias and no scale of 1).
+// The tolerance: hidden rows and logits are numbers of about 1 that two layers of f32 make in
+// another order of sums; 1e-4 leaves room for what such sums round, and is far below what a missing
+// bias, norm or rotation changes (the fixtures have no zero bias and no scale of 1).
 #include "fixtures.h"
 
 namespace bowline::test {
@@ -111,7 +112,8 @@ TEST_P(Decoders, ForwardAndLossAreThoseOfTransformers) {
   EXPECT_LT(difference(loss, expected("loss").floats()), kClose);
 }
 
-// Rows of a prompt in two pieces, then a token at a time: what forward gives for the same rows, and so transformers.
+// Rows of a prompt in two pieces, then a token at a time: what forward gives for the same rows, and
+// so transformers.
 void Decoders::expect_decoded(double close) {
   const Numbers& tokens = expected("tokens");
   const Numbers& logits = expected("logits");
@@ -165,7 +167,8 @@ void Decoders::expect_decoded(double close) {
 
 TEST_P(Decoders, PrefillAndDecodeAreForward) { expect_decoded(kClose); }
 
-// Keys and values are rounded once, to 11 bits or to 8, and so is each query: a few times 2^-11 or 2^-8 of numbers of about 2.
+// Keys and values are rounded once, to 11 bits or to 8, and so is each query: a few times 2^-11 or
+// 2^-8 of numbers of about 2.
 TEST_P(Decoders, CachesOf16BitsAreClose) {
   for (const auto& [dtype, close] : {std::pair(DType::f16, 0.01), {DType::bf16, 0.1}}) {
     auto built = import_folder(fixture(name()), {.kv_dtype = dtype});
@@ -176,7 +179,8 @@ TEST_P(Decoders, CachesOf16BitsAreClose) {
   }
 }
 
-// A number is at most 1/254 of the largest of its row away, where bf16 is at most 2^-9 of itself: twice its bound.
+// A number is at most 1/254 of the largest of its row away, where bf16 is at most 2^-9 of itself:
+// twice its bound.
 TEST_P(Decoders, CachesOfInt8AreClose) {
   auto built = import_folder(fixture(name()), {.kv_dtype = DType::i8});
   ASSERT_TRUE(built.ok()) << built.status().message();

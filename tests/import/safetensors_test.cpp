@@ -66,7 +66,8 @@ TEST(Safetensors, TensorsOfTheSameBytesHaveOnePlace) {
   EXPECT_EQ(read.value().tensors[0].place, read.value().tensors[1].place);
 }
 
-// A reader that walks over what it has read after each entry does not end within the time of a test.
+// A reader that walks over what it has read after each entry does not end within the time of a
+// test.
 TEST(Safetensors, HasAsManyTensorsAsItsHeaderHolds) {
   constexpr size_t kTensors = 300'000;
   std::string header = "{";

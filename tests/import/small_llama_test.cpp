@@ -1,4 +1,5 @@
-// The model that is carried (samples/small_llama): what it says is what transformers says with the numbers of the file.
+// The model that is carried (samples/small_llama): what it says is what transformers says with the
+// numbers of the file.
 #include <nlohmann/json.hpp>
 
 #include "bowline_text.h"

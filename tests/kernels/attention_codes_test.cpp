@@ -1,5 +1,5 @@
-// One query and keys or values that are bytes with a scale for each row: the output by its formula over what they stand for, whether none,
-// one or both are codes; and nothing behind them is read.
+// One query and keys or values that are bytes with a scale for each row: the output by its formula
+// over what they stand for, whether none, one or both are codes; and nothing behind them is read.
 #include <cmath>
 #include <random>
 

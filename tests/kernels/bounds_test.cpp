@@ -1,5 +1,5 @@
-// No kernel of the CPU touches what lies behind its operands, on any instruction set that this machine has: it may be
-// another thread's, or nobody's.
+// No kernel of the CPU touches what lies behind its operands, on any instruction set that this
+// machine has: it may be another thread's, or nobody's.
 #include "compute/attention.h"
 #include "compute/convert.h"
 #include "compute/convolution.h"

@@ -1,5 +1,5 @@
-// Products of a row with codes are those of what the codes stand for, for every way in which blocks lie, on any instruction set, with and
-// without integers; and nothing behind the codes is touched.
+// Products of a row with codes are those of what the codes stand for, for every way in which blocks
+// lie, on any instruction set, with and without integers; and nothing behind the codes is touched.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -37,7 +37,8 @@ constexpr Form kForms[] = {
     {"q4_0", 4, 16, false, false, DType::f16, true},
 };
 
-// n rows of k codes with powers of two as scales: sums of small whole numbers are exact in any order.
+// n rows of k codes with powers of two as scales: sums of small whole numbers are exact in any
+// order.
 class Matrix {
  public:
   Matrix(const Form& form, size_t n, size_t k) : values_(n * k), n_(n), k_(k) {
@@ -156,7 +157,8 @@ class CodeProducts : public OnInstructionSet {
   }
 };
 
-// Whole numbers below 2^8, fewer of many columns, have no rounding in them, whatever the order: a wrong digit, code, zero or scale shows.
+// Whole numbers below 2^8, fewer of many columns, have no rounding in them, whatever the order: a
+// wrong digit, code, zero or scale shows.
 TEST_P(CodeProducts, ExactOfWholeNumbers) {
   for (const size_t n : {1, 4, 6, 17, 70}) {
     for (const size_t k : {32, 64, 96, 160, 256, 288, 2080}) {
@@ -183,7 +185,8 @@ TEST_P(CodeProducts, ExactOfWholeNumbers) {
   }
 }
 
-// Each number is off by at most 2^-20 of the largest of its block, and what was bf16 by at most 2^-14.
+// Each number is off by at most 2^-20 of the largest of its block, and what was bf16 by at most
+// 2^-14.
 TEST_P(CodeProducts, WithinTheRoundingOfABlock) {
   constexpr size_t n = 5, k = 256;
   for (const int exponent : {-140, -120, -30, 0, 60, 112}) {

@@ -1,4 +1,5 @@
-// Vectors of f16 and bf16 are converted as single elements are, on any instruction set, and nothing behind them is touched.
+// Vectors of f16 and bf16 are converted as single elements are, on any instruction set, and nothing
+// behind them is touched.
 #include "compute/convert.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// What the tests of CPU kernels share: memory that ends where nobody may read, and every instruction set of this machine.
+// What the tests of CPU kernels share: memory that ends where nobody may read, and every
+// instruction set of this machine.
 #pragma once
 
 #include <gtest/gtest.h>

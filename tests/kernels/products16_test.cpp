@@ -1,5 +1,5 @@
-// Products of 16-bit operands are those of their numbers, in every layout and at every edge, on any instruction set, with and without
-// the instruction for bf16; and nothing behind them is touched.
+// Products of 16-bit operands are those of their numbers, in every layout and at every edge, on any
+// instruction set, with and without the instruction for bf16; and nothing behind them is touched.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -68,7 +68,8 @@ class Problem {
     return {c, c + c_elements};
   }
 
-  // Sums of `z.k` products of numbers below 4, in f32, are off by less than k^2 roundings of 16; the result by half a unit more.
+  // Sums of `z.k` products of numbers below 4, in f32, are off by less than k^2 roundings of 16;
+  // the result by half a unit more.
   void expect(const std::vector<T>& c, bool with_bias) const {
     const double unit = std::is_same_v<T, bf16> ? 0x1p-8 : 0x1p-11;
     for (size_t i = 0; i < shape.m; ++i) {
@@ -193,7 +194,8 @@ TEST_P(Products16, HaveTheSameBitsWithAnyThreads) {
   });
 }
 
-// Infinity times a denormal is infinity, also where the instruction takes the denormal for 0; what is small otherwise is at most 0.
+// Infinity times a denormal is infinity, also where the instruction takes the denormal for 0; what
+// is small otherwise is at most 0.
 TEST_P(Products16, OfInfinitiesAndDenormals) {
   each_way([] {
     const float infinity = std::numeric_limits<float>::infinity();

@@ -1,4 +1,5 @@
-// What hostile files write into the attributes of every operator that there is, or will be: made from the fields of the schema.
+// What hostile files write into the attributes of every operator that there is, or will be: made
+// from the fields of the schema.
 #include "core/attributes.h"
 
 #include <cmath>
@@ -21,7 +22,8 @@ Status verify(Sample sample) {
 // Nodes of the sample that take any attributes as far as the verifier of the tables knows.
 file::NodeT& node_of(Sample& sample) { return *sample.model.graphs[0]->nodes[3]; }
 
-// Writes one value into field `index` that no operator may get; false where any is legal, or the table has no such field.
+// Writes one value into field `index` that no operator may get; false where any is legal, or the
+// table has no such field.
 class Damage {
  public:
   Damage(int index, int variant) : index_(index), variant_(variant) {}

@@ -1,4 +1,5 @@
-// A storage that is stored as int8: kept by open and save, read as numbers, and refused by name where it does not fit.
+// A storage that is stored as int8: kept by open and save, read as numbers, and refused by name
+// where it does not fit.
 #include "core/encoding.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +91,8 @@ TEST_F(Encoded, IsKeptByMovesSavesAndClones) {
   EXPECT_EQ(read.storages(), listing);
 }
 
-// Codes into a model of the same encodings, and into one of plain storages, which takes the encodings over.
+// Codes into a model of the same encodings, and into one of plain storages, which takes the
+// encodings over.
 TEST_F(Encoded, IsLoaded) {
   // The same file with other numbers: those of row 1 twice.
   Sample s = encoded_sample();

@@ -82,7 +82,8 @@ TEST(FileFaults, ShortWritesAndInterruptsGoOn) {
   EXPECT_GE(continued, 12);
 }
 
-// What a power failure leaves is decided by the order: bytes that are not on the disk when the name changes may be lost with it.
+// What a power failure leaves is decided by the order: bytes that are not on the disk when the name
+// changes may be lost with it.
 TEST(FileFaults, TheBytesAreOnTheDiskBeforeTheName) {
   class Ordered : public model::FileSystem {
    public:

@@ -97,7 +97,8 @@ Features features_of(const Model& model, const std::string& path) {
   return out;
 }
 
-// A reader that does not know them would compute something else. What an older one computes alike needs none, whatever it skips.
+// A reader that does not know them would compute something else. What an older one computes alike
+// needs none, whatever it skips.
 TEST(Save, NamesTheFeaturesThatAttributesNeed) {
   const auto features = [](const std::vector<Attribute>& attributes, const std::string& path) {
     Model model;

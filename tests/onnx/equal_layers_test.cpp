@@ -49,14 +49,16 @@ void add_floats(file::ModelProto& m, const std::string& name, const std::vector<
   }
 }
 
-// What a layer has: its own parameters or those of the first layer, values that differ, a result that is an output.
+// What a layer has: its own parameters or those of the first layer, values that differ, a result
+// that is an output.
 struct Layer {
   bool own = false;
   float scale = 1;
   bool is_output = false;
 };
 
-// h = x; layer: h = h + tanh((h sigmoid(m)) W^T + b); loss = mean(h h). The transpose of W and sigmoid(m) are computed once.
+// h = x; layer: h = h + tanh((h sigmoid(m)) W^T + b); loss = mean(h h). The transpose of W and
+// sigmoid(m) are computed once.
 file::ModelProto model_of(const std::vector<Layer>& layers) {
   file::ModelProto m;
   m.set_ir_version(8);

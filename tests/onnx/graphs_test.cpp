@@ -1,4 +1,5 @@
-// Random graphs of ONNX, of which a good part fits together: each is imported or refused with a sentence.
+// Random graphs of ONNX, of which a good part fits together: each is imported or refused with a
+// sentence.
 #include <gtest/gtest.h>
 
 #include <random>

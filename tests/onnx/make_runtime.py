@@ -93,7 +93,8 @@ def cases():
         yield f"rotary_{interleaved}", "RotaryEmbedding", inputs, 1, {"interleaved": interleaved}
     inputs = [reals(2, 2, 3, 8), np.array([2], np.int64), np.cos(angles), np.sin(angles)]
     yield "rotary_offset", "RotaryEmbedding", inputs, 1, {}
-    # Sums of more products than f32 has exactly. Weights have 7 bits: of 8 ONNX Runtime saturates sums on processors without VNNI.
+    # Sums of more products than f32 has exactly. Weights have 7 bits: of 8 ONNX Runtime saturates
+    # sums on processors without VNNI.
     image, filters = whole(np.uint8, 1, 40, 5, 6), whole(np.int8, 3, 40, 3, 3) >> 1
     zeros = [np.array(117, np.uint8), np.array(3, np.int8)]
     yield "conv_integer", "ConvInteger", [image, filters, zeros[0]], 1, {"pads": [1, 1, 1, 1]}
@@ -164,12 +165,14 @@ def cases():
     for align in (0, 1):
         grid = (3 * RANDOM.random((1, 4, 5, 2)) - 1.5).astype(np.float32)
         yield f"grid_cubic_border_{align}", "GridSample", [reals(1, 2, 4, 5), grid], 1, {"mode": "bicubic", "padding_mode": "border", "align_corners": align}
-    # Exponents that are not known when the model is read: products of whole numbers, which f32 does not hold.
+    # Exponents that are not known when the model is read: products of whole numbers, which f32 does
+    # not hold.
     bases = np.array([6, -5, 7, 0, 1, -1, -1, 2, 3, 0, 1, -1, 2, -7, 5000], np.int32)
     exponents = np.array([11, 13, 0, 0, 999, 999, 998, 30, 19, 5, -3, -3, -3, -2, 2])
     yield "pow_each_int32", "Pow", [bases, exponents.astype(np.int32)], 1, {}
     yield "pow_each_int64", "Pow", [np.array([[7], [-3]]), np.array([0, 1, 2, 17, 18])], 1, {}
-    # What lies between inputs and outputs of 16 bits is beyond their largest number, or needs more digits than they have.
+    # What lies between inputs and outputs of 16 bits is beyond their largest number, or needs more
+    # digits than they have.
     half = np.float16
     channels = [np.array(v, half) for v in ([1, 2], [0, 1], [1000, -30000], [0.01, 4])]
     yield "batch_normalization_float16", "BatchNormalization", [np.array([[1001, -30010]], half), *channels], 1, {}

@@ -1,16 +1,21 @@
-// Runs the backend tests of ONNX on a device: each is a model with inputs and the outputs that are expected.
+// Runs the backend tests of ONNX on a device: each is a model with inputs and the outputs that are
+// expected.
 //
-//   onnx_nodes --device NAME [--waivers FILE]... [--patches FILE] [--batch] [--filter TEXT] [--list] FOLDER...
+//   onnx_nodes --device NAME [--waivers FILE]... [--patches FILE] [--batch] [--filter TEXT]
+//       [--list] FOLDER...
 //
-// A folder holds folders of tests: model.onnx, test_data_set_<n>/input_<i>.pb and output_<i>.pb. Numbers may differ by
-// 1e-5 + 1e-3 of what is expected, those of bf16 by 2^-6 of it, as in ONNX's own runner; whole numbers are equal, and NaN equals NaN.
+// A folder holds folders of tests: model.onnx, test_data_set_<n>/input_<i>.pb and output_<i>.pb.
+// Numbers may differ by 1e-5 + 1e-3 of what is expected, those of bf16 by 2^-6 of it, as in ONNX's
+// own runner; whole numbers are equal, and NaN equals NaN.
 //
-// waivers.txt has lines "pattern: reason" and "pattern on BACKEND: reason" ("*": any characters, "?": one). A test that fails without a waiver is a
-// failure, so is a waiver whose test passes or that no test has. patches.txt has lines "test node N attribute = number: reason": what is
-// wrong in the data itself. With --batch a model is read with a dynamic
-// batch, knowing nothing of the data.
+// waivers.txt has lines "pattern: reason" and "pattern on BACKEND: reason" ("*": any characters,
+// "?": one). A test that fails without a waiver is a failure, so is a waiver whose test passes or
+// that no test has. patches.txt has lines "test node N attribute = number: reason": what is wrong
+// in the data itself. With --batch a model is read with a dynamic batch, knowing nothing of the
+// data.
 //
-// exit codes: 0 all as it should be, 1 not so, 2 wrong usage, 77 the folders are not there (1 where BOWLINE_STRICT is 1)
+// exit codes: 0 all as it should be, 1 not so, 2 wrong usage, 77 the folders are not there (1 where
+// BOWLINE_STRICT is 1)
 #include <algorithm>
 #include <charconv>
 #include <cmath>

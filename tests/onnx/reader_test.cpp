@@ -1,4 +1,5 @@
-// The reader of ONNX on models that are damaged, hostile or of another version: a Status with the place, never a crash.
+// The reader of ONNX on models that are damaged, hostile or of another version: a Status with the
+// place, never a crash.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -135,7 +136,8 @@ TEST(OnnxReader, ASmallModelRuns) {
 }
 
 // A parameter has f32, which has 24 bits.
-// Outside of its axis part of an index names an element of another row, and beyond i32 the whole index one of the table.
+// Outside of its axis part of an index names an element of another row, and beyond i32 the whole
+// index one of the table.
 TEST(OnnxReader, IndicesOutsideOfTheirAxisAreFound) {
   constexpr int64_t kFar = int64_t{1} << 32;
   const struct {
@@ -518,7 +520,8 @@ TEST(OnnxBatch, RowsWithoutAnAxisForTheBatchStayApart) {
   EXPECT_EQ(r.value().model.describe().value().entry_points[0].outputs[0].rank, 2u);
 }
 
-// Where the file itself has a dynamic batch, its first row is the first row, and a shape is that of all rows.
+// Where the file itself has a dynamic batch, its first row is the first row, and a shape is that of
+// all rows.
 TEST(OnnxBatch, ADynamicBatchOfTheFileMeansWhatItSays) {
   const auto model = [](const std::string& op) {
     file::ModelProto m = model_of({1, 4});
@@ -580,7 +583,8 @@ TEST(OnnxBatch, WhatFollowsFromTheSizeOfTheBatchIsRefused) {
   expect_batch_refused(m, {"\"as a float\"", "follows from the size of the batch \"n\""});
 }
 
-// What is equal for two sizes may follow from the size all the same: it is refused where it becomes a number of the graph.
+// What is equal for two sizes may follow from the size all the same: it is refused where it becomes
+// a number of the graph.
 TEST(OnnxBatch, ANumberThatFollowsFromTheSizeIsRefused) {
   const auto model = [](const std::string& op, int64_t operand) {
     file::ModelProto m = model_of({1, 3});

@@ -1,4 +1,5 @@
-// Models of ONNX train like the PyTorch models that they were made of: tests/onnx/make_fixtures.py says how.
+// Models of ONNX train like the PyTorch models that they were made of: tests/onnx/make_fixtures.py
+// says how.
 #include <gtest/gtest.h>
 
 #include <cmath>

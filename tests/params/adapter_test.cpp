@@ -60,7 +60,8 @@ TEST(Adapter, MergingAddsItOnceAndRoundsOnce) {
   EXPECT_EQ(test::values_of(t, "head"), (Floats{1.5f, 3, 4.5f, 6, 7, 9}));
 }
 
-// Behind "!": of the rank that all values have, whatever that of the others is; a vector is one row.
+// Behind "!": of the rank that all values have, whatever that of the others is; a vector is one
+// row.
 TEST(Adapter, WholeChangesAreOfTheRankOfValuesAndOfBiasesToo) {
   Table t = make_table();
   AdapterOptions o;

@@ -1,5 +1,5 @@
-// What a table answers by storage and by owner is what a walk over its rows finds, whatever was done to it; and verbs do not
-// walk: they touch a few pages of a large table.
+// What a table answers by storage and by owner is what a walk over its rows finds, whatever was
+// done to it; and verbs do not walk: they touch a few pages of a large table.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -10,7 +10,8 @@ W, V, F = 4, 3, 2  # width, vocabulary, feed-forward
 SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 
 LAYER, HEAD = "model.layers.0.", "transformer.h.0."
-# Of each input: the model (Llama, GPT-2, RoBERTa), rank, settings, dtype, modules with their columns (in) and rows (out).
+# Of each input: the model (Llama, GPT-2, RoBERTa), rank, settings, dtype, modules with their
+# columns (in) and rows (out).
 ADAPTERS = {
     "llama": (0, 2, {"lora_alpha": 4}, "F32", {LAYER + "self_attn.q_proj": (W, W), LAYER + "self_attn.k_proj": (W, 2),
                                                LAYER + "mlp.down_proj": (F, W)}),

@@ -37,7 +37,8 @@ ADAPTERS = {
 }
 
 IMPORTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "import", "fixtures")
-# Adapters of classifiers, of the models of tests/import/fixtures: peft keeps the head whole. Its weights are others than the model's.
+# Adapters of classifiers, of the models of tests/import/fixtures: peft keeps the head whole. Its
+# weights are others than the model's.
 CLASSES = {
     "bert_head": ("bert_classes", dict(r=4, lora_alpha=2, target_modules=["query", "value"])),
     "roberta_head": ("roberta_classes", dict(r=32, lora_alpha=8, target_modules=["key"])),

@@ -1,5 +1,5 @@
-// Adapters of peft: what peft computes with them, the same tensors when they are written again, a training run beside peft's, and damaged
-// folders. make_peft_fixtures.py made the fixtures.
+// Adapters of peft: what peft computes with them, the same tensors when they are written again, a
+// training run beside peft's, and damaged folders. make_peft_fixtures.py made the fixtures.
 #include <bowline.h>
 #include <unistd.h>
 
@@ -160,7 +160,8 @@ TEST_P(Adapters, AreWrittenAsTheyWereRead) {
   EXPECT_EQ(logits_of(again), logits_of(first));
 }
 
-// Through a file of llama.cpp and back: the same logits, and the names, the shapes and the alpha that llama.cpp asks for.
+// Through a file of llama.cpp and back: the same logits, and the names, the shapes and the alpha
+// that llama.cpp asks for.
 TEST_P(Adapters, GoThroughGguf) {
   Model first = model(), again = model();
   must(read_adapter(first, folder_, "ad"));

@@ -11,7 +11,8 @@ using device::Program;
 using device::Record;
 using device::TableEntry;
 
-// A record that contributes to the slots of `entries`, one per iteration; slot 0 stands for a frozen one.
+// A record that contributes to the slots of `entries`, one per iteration; slot 0 stands for a
+// frozen one.
 void contribute(Program& program, Op op, const std::vector<uint32_t>& entries) {
   device::Table table;
   for (const uint32_t slot : entries) {

@@ -117,8 +117,8 @@ inline void add_prefill(Model& model, Decoder& d) {
   EXPECT_OK(g.finish());
 }
 
-// A token id [1, 1] at its position -> logits [1, 1, kClasses]; keys and values of earlier ones lie in states, of which
-// "kv_length" are there.
+// A token id [1, 1] at its position -> logits [1, 1, kClasses]; keys and values of earlier ones lie
+// in states, of which "kv_length" are there.
 inline void add_decode(Model& model, Decoder& d) {
   EXPECT_OK(model.dim("kv_length", {.counted = true}));
   const Dims cache = {1, kCapacity, 2, kWidth / 2};

@@ -1,4 +1,5 @@
-// Random graphs with a counted dim against the same graphs bound to the length. What the rules refuse is not run.
+// Random graphs with a counted dim against the same graphs bound to the length. What the rules
+// refuse is not run.
 #include <cmath>
 
 #include "plan/counted_models.h"
@@ -21,7 +22,8 @@ struct Step {
   std::vector<Attribute> attributes;
 };
 
-// What a graph is made of: input 0 is f32, input 1 ids, then parameters, then the outputs of the steps.
+// What a graph is made of: input 0 is f32, input 1 ids, then parameters, then the outputs of the
+// steps.
 struct Recipe {
   std::vector<Symbols> shapes;
   std::vector<Symbols> parameters;

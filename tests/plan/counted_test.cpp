@@ -6,7 +6,8 @@
 namespace bowline::test {
 namespace {
 
-// Products choose their blocks by the number of rows, so sums of a few dozen terms may be rounded in another order.
+// Products choose their blocks by the number of rows, so sums of a few dozen terms may be rounded
+// in another order.
 constexpr float kTolerance = 2e-5f;
 
 void expect_near(const Floats& got, const Floats& wanted, const std::string& where) {
@@ -18,7 +19,8 @@ void expect_near(const Floats& got, const Floats& wanted, const std::string& whe
   }
 }
 
-// Lengths 1 to the capacity in an order of their own, the capacity first: what it leaves is stale for all others.
+// Lengths 1 to the capacity in an order of their own, the capacity first: what it leaves is stale
+// for all others.
 std::vector<int64_t> lengths(Draw& draw) {
   std::vector<int64_t> out;
   for (int64_t n = 1; n < kCapacity; ++n) {
@@ -98,7 +100,8 @@ Floats run_rows(Session& s, int64_t n, int64_t batch, const Dims& y_shape, int64
   return y;
 }
 
-// x [batch, seq, 4] plus rows of a table by "ids": behind the count they are NaN, which nothing that mixes rows may look at.
+// x [batch, seq, 4] plus rows of a table by "ids": behind the count they are NaN, which nothing
+// that mixes rows may look at.
 Value poisoned(GraphBuilder& g, Model& m, Value x) {
   const Value ids = g.input("ids", DType::i32, {"seq"});
   return g.op("Add", {x, g.op("Embedding", {g.parameter(poisonous_table(m)), ids})});

@@ -1,4 +1,5 @@
-// Values that no operator computes: what is passed on keeps its bytes, of every dtype, on every device.
+// Values that no operator computes: what is passed on keeps its bytes, of every dtype, on every
+// device.
 #include "core/dtype.h"
 #include "core/random.h"
 #include "ties/seed_models.h"
@@ -18,8 +19,8 @@ Bytes random_bytes(size_t count, uint32_t seed, bool is_bool) {
   return out;
 }
 
-// Two inputs go to outputs as they are and through a Repeat that swaps them three times. The outputs lie one after the
-// other in device memory: a copy that is too long or too short shows.
+// Two inputs go to outputs as they are and through a Repeat that swaps them three times. The
+// outputs lie one after the other in device memory: a copy that is too long or too short shows.
 TEST_P(OnDevice, InputsPassToOutputsAndThroughARepeat) {
   for (int t = 0; t < kDTypes; ++t) {
     for (const int64_t elements : {7, 1031}) {

@@ -432,7 +432,8 @@ TEST_P(Fusion, TurnsNothingBetweenConvolutions) {
   EXPECT_EQ(nodes_of(session, "Transpose"), fuses() ? 3 : 0);
 }
 
-// A transpose in front of a convolution, or behind it, and the one that the convolution wants are one, or none.
+// A transpose in front of a convolution, or behind it, and the one that the convolution wants are
+// one, or none.
 TEST_P(Fusion, JoinsTransposes) {
   constexpr int kLeft[] = {0, 0, 2};
   for (size_t i = 0; i < std::size(kTurned); ++i) {
@@ -450,7 +451,8 @@ TEST_P(Fusion, JoinsTransposes) {
   }
 }
 
-// The gates of a weight in another order and back, in parts that overlap others, and what only looks like it.
+// The gates of a weight in another order and back, in parts that overlap others, and what only
+// looks like it.
 TEST_P(Fusion, JoinsSlices) {
   const Case c{
       "Slices", {2, 12}, 0, [](Net& n, Value x) {

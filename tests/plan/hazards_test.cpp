@@ -11,7 +11,8 @@ using device::Operand;
 using device::Program;
 using device::Record;
 
-// Some bytes of a few slots, at one place or step by step of a Repeat, or a table of one or two slots.
+// Some bytes of a few slots, at one place or step by step of a Repeat, or a table of one or two
+// slots.
 Operand random_operand(Program& program, uint32_t seed, uint32_t number) {
   const RandomBlock r = philox({number, seed, 0, 0}, {4, 4});
   Operand o;
@@ -99,7 +100,8 @@ TEST(Levels, BeginWhereARecordDependsOnTheLevel) {
   EXPECT_GT(longest, 4);
 }
 
-// What a record writes into a step word is seen on the next level; records that write one word share a level.
+// What a record writes into a step word is seen on the next level; records that write one word
+// share a level.
 TEST(Levels, FollowStepWords) {
   plan::StepLayout layout;
   Program program;

@@ -1,4 +1,5 @@
-// A result may lie on an operand of its node, unless the node reads those bytes as something else, too.
+// A result may lie on an operand of its node, unless the node reads those bytes as something else,
+// too.
 #include <random>
 
 #include "ties/test_devices.h"
@@ -8,7 +9,8 @@ namespace {
 
 constexpr int64_t kUnits = 4;  // and steps: gates and weight have as many elements then
 
-// The hidden states of `op`, a cell with `parts` gates, whose gates and weight are the bytes of one value, or equal ones of two.
+// The hidden states of `op`, a cell with `parts` gates, whose gates and weight are the bytes of one
+// value, or equal ones of two.
 std::vector<float> states_of(const Device& device, const std::string& op, int64_t parts,
                              bool shares) {
   Model m;

@@ -46,7 +46,8 @@ TEST(Memory, ItemsThatLiveTogetherDoNotOverlap) {
   }
 }
 
-// They lie where they are given, and the others around them; before and after their time another item may lie there.
+// They lie where they are given, and the others around them; before and after their time another
+// item may lie there.
 TEST(Memory, PinnedItemsStay) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     std::vector<plan::MemoryItem> items;
@@ -70,7 +71,8 @@ TEST(Memory, PinnedItemsStay) {
   EXPECT_EQ(must(plan::place(items, 64)).bytes, 128u);
 }
 
-// More items than the orders in n squared take. Each lives some time and then gives its place to others.
+// More items than the orders in n squared take. Each lives some time and then gives its place to
+// others.
 TEST(Memory, ManyItemsAreStillApart) {
   constexpr uint32_t kItems = 100'000;
   std::vector<plan::MemoryItem> items(kItems);
@@ -117,7 +119,8 @@ TEST(Memory, ASumThatDoesNotFitIsRefused) {
   }
 }
 
-// The arenas of a session and of a trainer of products with "embed" [512, 512] and with what `view` shows of it.
+// The arenas of a session and of a trainer of products with "embed" [512, 512] and with what `view`
+// shows of it.
 std::pair<uint64_t, uint64_t> arenas_of_products(const View& view) {
   Model model;
   const Parameter e = must(model.parameter("embed", {512, 512}, Init::normal(0.02f)));

@@ -1,4 +1,5 @@
-// A Repeat does not grow with its count: not the listing, not the Program, not the graph in the file.
+// A Repeat does not grow with its count: not the listing, not the Program, not the graph in the
+// file.
 #include <filesystem>
 #include <regex>
 

@@ -96,7 +96,8 @@ def verses():
     return KJV.read_text(encoding="utf-8").splitlines()
 
 
-# ------------------------------------------------------------------------------------------ the kinds
+# ------------------------------------------------------------------------------------------ the
+# kinds
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = LLAMA3.replace("{1,3}", "")
@@ -346,7 +347,8 @@ def write_ggufs(data, kinds):
     return {"scores": t}
 
 
-# ------------------------------------------------------------------------------------------ the truth
+# ------------------------------------------------------------------------------------------ the
+# truth
 
 def decoded(raw):
     """Text of bytes with Python's replacement of what is not UTF-8, and where each code point begins in the bytes."""
@@ -377,7 +379,8 @@ def truth(tokenizer, raw):
     return e.ids, [[begins[a], begins[b]] for a, b in e.offsets], tokenizer.decode(e.ids)
 
 
-# ------------------------------------------------------------------------------------------ the verbs
+# ------------------------------------------------------------------------------------------ the
+# verbs
 
 def compact(tokenizer):
     return json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":"))

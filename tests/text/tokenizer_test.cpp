@@ -1,4 +1,5 @@
-// Tokenizers make what the package `tokenizers` makes, and refuse files that are damaged or made to do harm.
+// Tokenizers make what the package `tokenizers` makes, and refuse files that are damaged or made to
+// do harm.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -234,7 +235,8 @@ TEST(Asset, IsTheTokenizerOfAModel) {
   EXPECT_EQ(Tokenizer::from(model).value().kind(), "byte-level BPE");
 }
 
-// Words are cut by hand as the library cuts them, wherever white space, signs, numbers and letters meet.
+// Words are cut by hand as the library cuts them, wherever white space, signs, numbers and letters
+// meet.
 TEST(Patterns, OfKnownFilesCutAsTheLibraryDoes) {
   const std::string_view parts[] = {
       "a",  "É",  "1",  "٣",  " ",  "  ", "\n", "\r", "\t",     "\u00a0", "\u3000",
@@ -293,7 +295,8 @@ TEST(Patterns, WhatHasNoTranslationIsRefusedByName) {
   }
 }
 
-// ---------------------------------------------------------------------------------------- bad input
+// ---------------------------------------------------------------------------------------- bad
+// input
 
 struct Bad {
   std::string_view from;  // in the file of parts(), or of gpt2()
@@ -493,7 +496,8 @@ TEST(BadType, IsNamed) {
   EXPECT_NE(status.message().find("text/plain"), std::string::npos);
 }
 
-// ------------------------------------------------------------------------------------ GGUF, damaged
+// ------------------------------------------------------------------------------------ GGUF,
+// damaged
 
 template <class T>
 std::string number(T value) {

@@ -1,5 +1,6 @@
-// The numbers of the seed models with Adam, which forgets the size of a gradient: one step gives the same weights whether a tie
-// is kept or lost. So these models have uses of opposite signs, or several steps in which the share of each use changes.
+// The numbers of the seed models with Adam, which forgets the size of a gradient: one step gives
+// the same weights whether a tie is kept or lost. So these models have uses of opposite signs, or
+// several steps in which the share of each use changes.
 #include "ties/adam_reference.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
@@ -10,7 +11,8 @@ namespace {
 using AdamNumbers = OnDevice;
 BOWLINE_ON_ALL_DEVICES(AdamNumbers);
 
-// Roundings of five updates of f32 in m, v and w, each at most 10 of 2^-24 of its size (AdamW in runtime/ops).
+// Roundings of five updates of f32 in m, v and w, each at most 10 of 2^-24 of its size (AdamW in
+// runtime/ops).
 constexpr double kTolerance = 5 * 10 * 0x1p-24;
 
 TrainOptions adam(float learning_rate = 0.1f) {
@@ -149,7 +151,8 @@ TEST_P(AdamNumbers, Lm32Run) {
   }
 }
 
-// AE23: y = W x, L = u . y with u = W 1. The gradient is y 1^T of the decoder and u x^T of the encoder.
+// AE23: y = W x, L = u . y with u = W 1. The gradient is y 1^T of the decoder and u x^T of the
+// encoder.
 TEST_P(AdamNumbers, Ae23Run) {
   Seed s = ae23();
   s.x = {1, 0, -2};
@@ -189,7 +192,8 @@ TEST_P(AdamNumbers, Ae23Run) {
   }
 }
 
-// UT12: L = w^12. The 12 uses have equal shares, so that weights alone do not tell a lost one; the norm does.
+// UT12: L = w^12. The 12 uses have equal shares, so that weights alone do not tell a lost one; the
+// norm does.
 TEST_P(AdamNumbers, Ut12) {
   Seed s = universal(12);
   ASSERT_OK(s.model.to(device_));

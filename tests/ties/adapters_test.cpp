@@ -155,7 +155,8 @@ Numbers slope(Numbers at, const std::function<double(const Numbers&)>& f) {
   return out;
 }
 
-// A transposed view of a changed storage sees the transposed change, and both uses give A and B a gradient.
+// A transposed view of a changed storage sees the transposed change, and both uses give A and B a
+// gradient.
 TEST_P(Adapters, TransposedViewsSeeTheChangeAndTrainIt) {
   const Numbers a = {0.5, -1, 0.25, 1, 0.75, -0.5}, b = {0.25, 1, -0.5, 0.75};
   for (const auto& [target, per_use] :
@@ -234,7 +235,8 @@ Seed three_layers() {
   return s;
 }
 
-// x = (1,1): layer 0 gives (3,7) and 2 more in its first row, layer 1 (7,5), layer 2 (7,10) and 12 more in its second.
+// x = (1,1): layer 0 gives (3,7) and 2 more in its first row, layer 1 (7,5), layer 2 (7,10) and 12
+// more in its second.
 TEST_P(Adapters, OfSomeIterationsOfARepeat) {
   Seed s = three_layers();
   must(s.model.add_adapter("ad", rank_one("layer.{0,2}.w")));
@@ -245,7 +247,8 @@ TEST_P(Adapters, OfSomeIterationsOfARepeat) {
   ASSERT_OK(s.model.to(device_));
   Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.125f)));
   expect_number(loss(t, s), 29, {{17, "no change"}, {22, "one of two"}});
-  // By hand: dL/dy2 = (1,1), through w2' = [[1,0],[1,3]]: dL/dx2 = (2,3), through w1: dL/dx1 = (3,2).
+  // By hand: dL/dy2 = (1,1), through w2' = [[1,0],[1,3]]: dL/dx2 = (2,3), through w1: dL/dx1 =
+  // (3,2).
   step(t, s);
   EXPECT_EQ(values(s.model, "layer.2.w.ad.lora_b"), Floats({-12 * 0.125f, 1 - 12 * 0.125f}));
   EXPECT_EQ(values(s.model, "layer.2.w.ad.lora_a"), Floats({1 - 7 * 0.125f, 1 - 5 * 0.125f}));
@@ -269,7 +272,8 @@ WithBias with_bias() {
   return {std::move(s), w, bias};
 }
 
-// Two rows of 1 and 3/2 * 2 (1,2,3,4). By hand: dL/db = (2,2,2,2), so that of B is 3/2 * 20, of A 3/2 * 4 each.
+// Two rows of 1 and 3/2 * 2 (1,2,3,4). By hand: dL/db = (2,2,2,2), so that of B is 3/2 * 20, of A
+// 3/2 * 4 each.
 TEST_P(Adapters, ChangeABiasWholly) {
   auto [s, w, bias] = with_bias();
   GraphBuilder g(s.model, "loss");

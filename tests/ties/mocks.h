@@ -1,5 +1,5 @@
-// Devices that keep the contract and no more: five prove that ties are neither pointers nor bytes in some layout or dtype, one that a
-// plan says what depends on what. Each wraps another device.
+// Devices that keep the contract and no more: five prove that ties are neither pointers nor bytes
+// in some layout or dtype, one that a plan says what depends on what. Each wraps another device.
 #pragma once
 
 #include <algorithm>
@@ -116,8 +116,8 @@ class MovingDevice : public WrappedDevice {
   std::multimap<uint64_t, device::Buffer> freed_;
 };
 
-// Remembers what it is asked to do, and does it when somebody waits or reads: a value that is looked at too early, or a write that
-// overtakes a run, is seen.
+// Remembers what it is asked to do, and does it when somebody waits or reads: a value that is
+// looked at too early, or a write that overtakes a run, is seen.
 class LazyDevice : public WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;
@@ -191,8 +191,9 @@ class LazyDevice : public WrappedDevice {
   std::vector<std::function<Status()>> later_;
 };
 
-// Keeps every buffer in blocks, last to first, with padding between them. Only while it runs do the bytes lie as the contract says;
-// else what lies there is NaN. What takes the bytes of a device for those of a parameter, or counts them, errs here.
+// Keeps every buffer in blocks, last to first, with padding between them. Only while it runs do the
+// bytes lie as the contract says; else what lies there is NaN. What takes the bytes of a device for
+// those of a parameter, or counts them, errs here.
 class PackedDevice : public WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;
@@ -280,8 +281,9 @@ class PackedDevice : public WrappedDevice {
   std::map<uint64_t, Packed> packed_;
 };
 
-// Has kernels for bf16 and none for f32, but of what stays in f32: sums over many elements, with what shares their gradients out, updates,
-// losses. Plans read bf16 copies of f32 storages; what takes those for the storages loses bits.
+// Has kernels for bf16 and none for f32, but of what stays in f32: sums over many elements, with
+// what shares their gradients out, updates, losses. Plans read bf16 copies of f32 storages; what
+// takes those for the storages loses bits.
 class NarrowDevice : public WrappedDevice {
  public:
   explicit NarrowDevice(std::unique_ptr<device::Device> inner)
@@ -324,8 +326,8 @@ class NarrowDevice : public WrappedDevice {
   device::Capabilities capabilities_;
 };
 
-// Runs the records of each level last to first: they do not depend on each other. A record that shares a level with one that
-// it depends on reads what is not there yet.
+// Runs the records of each level last to first: they do not depend on each other. A record that
+// shares a level with one that it depends on reads what is not there yet.
 class ReorderingDevice : public WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;

@@ -32,8 +32,8 @@ struct Wrong {
   const char* looks_like;
 };
 
-// What is wrong with a number that is not `right` within `tolerance`, relative above 1; a number from the list of wrong ones is
-// named. Empty: nothing.
+// What is wrong with a number that is not `right` within `tolerance`, relative above 1; a number
+// from the list of wrong ones is named. Empty: nothing.
 inline std::string wrong_number(double value, double right,
                                 std::initializer_list<Wrong> signatures = {},
                                 double tolerance = 1e-6) {

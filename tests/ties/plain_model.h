@@ -1,4 +1,5 @@
-// A model without ties in its bones, to compare with: storages are lists of numbers, and every verb does by hand what it says.
+// A model without ties in its bones, to compare with: storages are lists of numbers, and every verb
+// does by hand what it says.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// Storages in 16 bits, plans that compute in 16 bits, masters and loss scales: the numbers of the recipes, on every device.
+// Storages in 16 bits, plans that compute in 16 bits, masters and loss scales: the numbers of the
+// recipes, on every device.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -30,7 +31,8 @@ TEST_P(Precision, AWrittenStorageGivesItsMasterNewValues) {
   EXPECT_NEAR(row_of(m, StorageRole::master)[0], 0.998, 1e-6);
 }
 
-// A snapshot or checkpoint of before the first step, and one of after a write, hold the masters that the next step makes.
+// A snapshot or checkpoint of before the first step, and one of after a write, hold the masters
+// that the next step makes.
 TEST_P(Precision, ASnapshotHoldsMastersThatNoStepMade) {
   const std::string path = file_of("unstepped");
   const int64_t one[] = {1};
@@ -59,7 +61,8 @@ TEST_P(Precision, ASnapshotHoldsMastersThatNoStepMade) {
   std::remove(path.c_str());
 }
 
-// Nor does a master outlive a write that no Trainer saw: of a frozen storage, and of a checkpoint that was opened.
+// Nor does a master outlive a write that no Trainer saw: of a frozen storage, and of a checkpoint
+// that was opened.
 TEST_P(Precision, AMasterGivesWayToAWrite) {
   const std::string path = file_of("written");
   const int64_t one[] = {1};
@@ -224,8 +227,8 @@ TEST_P(Precision, ThereAreNoMoreCastsThanNeeded) {
     EXPECT_EQ(casts_in(must(t.listing("update"))), 0u);
   }
   {
-    // Two inputs, and the squares in front of the mean; their gradient back. Storages have copies, no nodes; their gradients
-    // go into f32 rows as they are.
+    // Two inputs, and the squares in front of the mean; their gradient back. Storages have copies,
+    // no nodes; their gradients go into f32 rows as they are.
     Model m = network(DType::f32);
     ASSERT_OK(m.to(device_));
     o.precision.compute = DType::bf16;

@@ -1,5 +1,5 @@
-// Quantized storages, on every device: a storage is encoded once, all of its parameters read the same codes, and what stays
-// trainable trains through them.
+// Quantized storages, on every device: a storage is encoded once, all of its parameters read the
+// same codes, and what stays trainable trains through them.
 #include "model/tied_model.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
@@ -12,7 +12,8 @@ BOWLINE_ON_ALL_DEVICES(Quantized);
 
 Model q8() { return lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f}); }
 
-// Every encoding: both uses give the numbers that get_value() says, through whatever kernel the device has.
+// Every encoding: both uses give the numbers that get_value() says, through whatever kernel the
+// device has.
 TEST_P(Quantized, BothUsesReadTheSameNumbers) {
   for (const char* encoding :
        {"int8", "int8 block row scale f16", "int8 block 32", "int8 block 32 with zero points",
@@ -114,8 +115,8 @@ TEST_P(Quantized, ATransposedViewReadsTheCodes) {
   EXPECT_EQ(must(m.describe()).storages[0].copies.size(), 0u);
 }
 
-// A frozen base of codes between trained weights: the gradient flows through it, its bytes stay, and the steps are those of the
-// numbers that the codes stand for.
+// A frozen base of codes between trained weights: the gradient flows through it, its bytes stay,
+// and the steps are those of the numbers that the codes stand for.
 TEST_P(Quantized, TrainsWhatIsAroundIt) {
   const auto make = [] {
     Seed s;
@@ -206,7 +207,8 @@ TEST_P(Quantized, ACastKeepsTheCodes) {
   EXPECT_EQ(logits, (std::vector<uint16_t>{0x3F00, 0x3F80, 0xBF24})) << "0.5, 1, -0.64";
 }
 
-// ------------------------------------------------------------------------------------------ reports
+// ------------------------------------------------------------------------------------------
+// reports
 
 TEST(Quantize, TwiceIsNothing) {
   Model m = q8();

@@ -1,6 +1,8 @@
-// Recipes: small programs that a lost, doubled or stale tie makes print a wrong number. Each stands for public reports of it.
+// Recipes: small programs that a lost, doubled or stale tie makes print a wrong number. Each stands
+// for public reports of it.
 //
-// A recipe runs on two devices, A and B. A call that fails ends it; a number that is wrong is noted, and it goes on.
+// A recipe runs on two devices, A and B. A call that fails ends it; a number that is wrong is
+// noted, and it goes on.
 #pragma once
 
 #include "ties/models.h"

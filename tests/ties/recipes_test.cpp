@@ -1,4 +1,5 @@
-// Every recipe on every device, and on the mocks. On a device under test alone: bowline conform --suite ties.
+// Every recipe on every device, and on the mocks. On a device under test alone: bowline conform
+// --suite ties.
 #include "ties/recipe.h"
 #include "ties/test_devices.h"
 

@@ -1,4 +1,5 @@
-// Two parameters that show overlapping rows of one storage, run and trained: each row gets the gradients of the uses that show it.
+// Two parameters that show overlapping rows of one storage, run and trained: each row gets the
+// gradients of the uses that show it.
 #include "ties/adam_reference.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"

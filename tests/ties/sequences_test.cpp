@@ -1,8 +1,9 @@
-// Random models with random ties, random sequences of verbs and training steps on random devices: after each of them the partition
-// and the values are those of a plain model that does the same by hand.
+// Random models with random ties, random sequences of verbs and training steps on random devices:
+// after each of them the partition and the values are those of a plain model that does the same by
+// hand.
 //
-// BOWLINE_SEQUENCES says how many (default 60), BOWLINE_SEQUENCE_SEED where they begin. A failure names the seed and prints the
-// shortest part of the sequence that still fails.
+// BOWLINE_SEQUENCES says how many (default 60), BOWLINE_SEQUENCE_SEED where they begin. A failure
+// names the seed and prints the shortest part of the sequence that still fails.
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
@@ -182,7 +183,8 @@ class Sequence {
   }
 
   void build() {
-    // Codes are read where nothing else reads the storage, and want some elements: blocks of 32 fit some of these, or not.
+    // Codes are read where nothing else reads the storage, and want some elements: blocks of 32 fit
+    // some of these, or not.
     reads_ = dice_.chance(0.6);
     const std::vector<std::pair<int64_t, int64_t>> small = {{1, 1},
                                                             {2, 3},
@@ -652,7 +654,8 @@ class Sequence {
     must(shapes.load(path_));
     trainer_.reset();
     model_ = std::move(shapes);
-    // What no parameter shows is not in a load, unless it lies among codes: these are read with their scales, as a whole.
+    // What no parameter shows is not in a load, unless it lies among codes: these are read with
+    // their scales, as a whole.
     std::map<size_t, std::set<size_t>> seen;
     for (const PlainParameter& p : plain_.parameters) {
       const std::vector<size_t> places = plain_.places(p);
@@ -748,7 +751,8 @@ class Sequence {
     return out;
   }
 
-  // What element [row, column] of the parameter of a term that reads it is multiplied by, and the sum of the sizes of what that is.
+  // What element [row, column] of the parameter of a term that reads it is multiplied by, and the
+  // sum of the sizes of what that is.
   std::pair<double, double> factor(Term::Kind kind, int64_t row, int64_t column,
                                    const Batch& batch) const {
     double sum = 0, size = 0;
@@ -993,7 +997,8 @@ std::vector<Action> draw_actions(uint64_t seed) {
   Dice dice(seed ^ 0x5DEECE66Dull);
   std::vector<Action> out(static_cast<size_t>(dice.between(5, 16)));
   for (Action& a : out) {
-    // Every third a step: what a verb did is seen in it. What only some of the models can do comes more often.
+    // Every third a step: what a verb did is seen in it. What only some of the models can do comes
+    // more often.
     a.kind = dice.chance(0.33)   ? Action::Kind::step
              : dice.chance(0.15) ? Action::Kind::quantize
              : dice.chance(0.1)  ? Action::Kind::adapt

@@ -1,4 +1,5 @@
-// The devices that ties and training are tested on: every one that computes, and the mocks that prove that ties are not pointers.
+// The devices that ties and training are tested on: every one that computes, and the mocks that
+// prove that ties are not pointers.
 #pragma once
 
 #include <gtest/gtest.h>

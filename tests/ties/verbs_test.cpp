@@ -1,4 +1,5 @@
-// Ties survive every verb, on every device: the listing of the partition stays, and so do the numbers.
+// Ties survive every verb, on every device: the listing of the partition stays, and so do the
+// numbers.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 

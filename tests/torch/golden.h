@@ -6,7 +6,8 @@
 //   dout (...) _ ...                of the case before: a gradient of each of its outputs
 //   din (...) _ ...                 and those of its inputs that follow
 //   tensor name [3,5] (...)         numbers by a name
-//   word ...                        what else a file says: "steps 100", "optimizer ...", "model ..."
+//   word ...                        what else a file says: "steps 100", "optimizer ...", "model
+//       ..."
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Operators and their gradients against PyTorch in double precision: the oracles to nearly all digits of the file, the devices within
-// the tolerance of the operator.
+// Operators and their gradients against PyTorch in double precision: the oracles to nearly all
+// digits of the file, the devices within the tolerance of the operator.
 #include <cmath>
 #include <set>
 
@@ -82,7 +82,8 @@ std::string check_device(Bench& bench, const Case& c, std::span<const Array> inp
                        : observed.status().message();
 }
 
-// The gradient as the operator builds it. Each operator that it adds runs on the bench, or without one as its oracle.
+// The gradient as the operator builds it. Each operator that it adds runs on the bench, or without
+// one as its oracle.
 class Backward {
  public:
   Backward(Bench* bench, const Case& c) : bench_(bench), case_(c) {}
@@ -120,8 +121,8 @@ class Backward {
     return std::move(e.outputs);
   }
 
-  // Relative to the largest number on the way: the roundings of all operators; oracles round no more than the attributes that a
-  // gradient makes, such as 1 / n.
+  // Relative to the largest number on the way: the roundings of all operators; oracles round no
+  // more than the attributes that a gradient makes, such as 1 / n.
   double bound() const {
     const double roundings = std::ldexp(bench_ == nullptr ? operators_ : roundings_, -24);
     return (roundings + kDigits) * std::max(largest_, 1e-9);
@@ -226,7 +227,8 @@ TEST_P(TorchOperators, ComputeWhatPyTorchDoes) {
   }
 }
 
-// No gradient of an operator of files is missing, but of those that move bytes for Repeats and states, and of random numbers.
+// No gradient of an operator of files is missing, but of those that move bytes for Repeats and
+// states, and of random numbers.
 TEST(TorchFiles, HoldEveryGradient) {
   std::set<std::string> there;
   for (const char* file : kFiles) {

@@ -1,4 +1,5 @@
-// Optimizers over 100 steps and small models over 20, through the public header, against PyTorch in double precision.
+// Optimizers over 100 steps and small models over 20, through the public header, against PyTorch in
+// double precision.
 #include <cmath>
 
 #include "ties/seed_models.h"
@@ -69,7 +70,8 @@ Model linear_model(const Section& start) {
   return m;
 }
 
-// Of every step a rounding of the weight and some sixteen of the update, which is at most a few learning rates long.
+// Of every step a rounding of the weight and some sixteen of the update, which is at most a few
+// learning rates long.
 double bound_of(size_t step, double largest, double learning_rate) {
   const auto steps = static_cast<double>(step);
   return std::ldexp(4 * std::sqrt(steps) * largest + 16 * 8 * steps * learning_rate, -24);
@@ -296,7 +298,8 @@ struct Batch {
 
 TEST_P(TorchTraining, SmallModelsLearnAsInPyTorch) {
   constexpr size_t kBatches = 4;
-  // Relative. A step adds the roundings of its sums, of some hundred terms at most, to those of the steps before.
+  // Relative. A step adds the roundings of its sums, of some hundred terms at most, to those of the
+  // steps before.
   constexpr double kLossBound = 1e-5;
   constexpr double kNormBound = 1e-4;
   const std::vector<Section> sections = golden_sections("models.golden");

@@ -35,7 +35,8 @@ Model one_linear() {
   return m;
 }
 
-// The gradient of B is scale times the sum over rows of dropped(x) A^T, where element i of x is kept as the head of the operator says.
+// The gradient of B is scale times the sum over rows of dropped(x) A^T, where element i of x is
+// kept as the head of the operator says.
 TEST_P(AdapterDropout, IsThatOfTheOperatorOnTheInputOfTheChangeAlone) {
   Model m = one_linear();
   must(m.add_adapter("ad", options(kRate)));

@@ -1,4 +1,5 @@
-// What a caller asks of a Trainer besides steps: gradients, outputs, the learning rate, groups of parameters.
+// What a caller asks of a Trainer besides steps: gradients, outputs, the learning rate, groups of
+// parameters.
 #include <unistd.h>
 
 #include <cmath>
@@ -45,7 +46,8 @@ TEST_P(Asked, AGradientThroughTheViewOfItsParameter) {
   EXPECT_NE(t.gradient("encoder", tensor("", straight, out)).message().find("no micro-batch"),
             std::string::npos);
   must(t.micro_step(s.batch()));
-  // y = (1, 4): as a decoder each row gets y; as an encoder the first column gets the row sums 6 and 15.
+  // y = (1, 4): as a decoder each row gets y; as an encoder the first column gets the row sums 6
+  // and 15.
   EXPECT_EQ(gradient(t, "encoder", straight), Floats({7, 1, 1, 19, 4, 4}));
   EXPECT_EQ(gradient(t, "decoder", turned), Floats({7, 19, 1, 4, 1, 4}));
   EXPECT_EQ(t.gradient("decoder", tensor("", straight, out)).code(), Code::bad_argument);

@@ -1,4 +1,5 @@
-// A storage with several uses, at any iterations of Repeats and around them, trains as in the unrolled graph.
+// A storage with several uses, at any iterations of Repeats and around them, trains as in the
+// unrolled graph.
 #include <cmath>
 #include <map>
 
@@ -17,8 +18,8 @@ struct Tie {
   int64_t first_row = -1;  // -1: the same parameter under another name
 };
 
-// y = x before; 3 times y = tanh(y v_i) w_i; 2 times y = tanh(y z_i); y = y after; L = mean of y y. Each use is a storage of
-// its own but for the ties; what they tie to is declared first.
+// y = x before; 3 times y = tanh(y v_i) w_i; 2 times y = tanh(y z_i); y = y after; L = mean of y y.
+// Each use is a storage of its own but for the ties; what they tie to is declared first.
 struct Uses {
   std::vector<std::string> names = {"before", "v.0", "v.1", "v.2", "w.0",
                                     "w.1",    "w.2", "z.0", "z.1", "after"};
@@ -208,7 +209,8 @@ TEST_P(Contributions, ThroughACastAndBesideIt) {
   }
 }
 
-// loss = sum(w[1:] x b + floor(w[1:])): in 16 bits a part of a Split that nothing reads, a factor that broadcasts, and steps.
+// loss = sum(w[1:] x b + floor(w[1:])): in 16 bits a part of a Split that nothing reads, a factor
+// that broadcasts, and steps.
 TEST_P(Contributions, OfPartsAndBroadcastsInSixteenBits) {
   for (const char* type : {"f16", "bf16"}) {
     Seed s;
@@ -239,8 +241,9 @@ TEST_P(Contributions, OfPartsAndBroadcastsInSixteenBits) {
   }
 }
 
-// Three times h = h w + low + n, n = n + n, low = the least of low, which has no gradient, lag = last, last = h: h is reached by w,
-// last after one iteration, lag after two, n and low never. x = low = n = last = lag at the beginning.
+// Three times h = h w + low + n, n = n + n, low = the least of low, which has no gradient, lag =
+// last, last = h: h is reached by w, last after one iteration, lag after two, n and low never. x =
+// low = n = last = lag at the beginning.
 TEST_P(Contributions, PassCarriedValuesThatNothingTrainedReaches) {
   Seed s;
   s.shape = {3};
@@ -323,8 +326,8 @@ TEST_P(Contributions, PartsOfOneStorage) {
   }
 }
 
-// The use through a Reshape contributes last, though its product is the first that the backward pass computes: of the sums of
-// 2^25, -2^25 and 1 only (2^25 - 2^25) + 1 is 1.
+// The use through a Reshape contributes last, though its product is the first that the backward
+// pass computes: of the sums of 2^25, -2^25 and 1 only (2^25 - 2^25) + 1 is 1.
 TEST_P(Contributions, AreAddedInTheOrderOfTheGraph) {
   Model m;
   const Dims shape = {1, 1};

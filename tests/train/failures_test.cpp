@@ -1,5 +1,6 @@
-// The n-th contract call of every call of a Trainer and a Session fails, n = 1, 2, ... until the call is clean. What follows is
-// what the header promises: all is as before, or state() says how to go on; and then the run has the bits of one without failure.
+// The n-th contract call of every call of a Trainer and a Session fails, n = 1, 2, ... until the
+// call is clean. What follows is what the header promises: all is as before, or state() says how to
+// go on; and then the run has the bits of one without failure.
 #include <unistd.h>
 
 #include <bit>
@@ -73,7 +74,8 @@ struct World {
     }
     return out;
   }
-  // The same without masters that were not written yet: what holds what its storage does is made when it is needed.
+  // The same without masters that were not written yet: what holds what its storage does is made
+  // when it is needed.
   std::map<uint32_t, std::vector<std::byte>> held() const {
     auto out = bytes();
     for (const StorageInfo& s : must(lm.model.describe()).storages) {
@@ -83,7 +85,8 @@ struct World {
     }
     return out;
   }
-  // Both tables, without the versions of what a call may make again or put back: masters, statistics and copies.
+  // Both tables, without the versions of what a call may make again or put back: masters,
+  // statistics and copies.
   std::string listing() const {
     static const std::regex kMadeAgain(
         ", as [^\n]*|(master|running_statistic)[^\n]* version [0-9]+");
@@ -213,7 +216,8 @@ void optimized_by(TrainOptions& o) {
   }
 }
 
-// tokens -> rows -> BatchNorm -> logits, with running statistics of 16 channels; in 16 bits but for them, if asked for.
+// tokens -> rows -> BatchNorm -> logits, with running statistics of 16 channels; in 16 bits but for
+// them, if asked for.
 template <DType dtype>
 TinyLm normed() {
   constexpr int64_t kVocab = 29, kChannels = 16;

@@ -1,5 +1,5 @@
-// Indices that lie outside, in every operator that reads some: the call fails with the index and the node, nothing of the step is
-// kept, and what follows is as if the batch had not been there.
+// Indices that lie outside, in every operator that reads some: the call fails with the index and
+// the node, nothing of the step is kept, and what follows is as if the batch had not been there.
 #include <limits>
 
 #include "ties/seed_models.h"

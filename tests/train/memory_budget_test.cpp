@@ -1,5 +1,5 @@
-// DeviceOptions::memory_budget: exactly enough works, one byte fewer is refused with the numbers, before anything is allocated
-// where that can be known, and changes nothing.
+// DeviceOptions::memory_budget: exactly enough works, one byte fewer is refused with the numbers,
+// before anything is allocated where that can be known, and changes nothing.
 #include <unistd.h>
 
 #include "faults/faulty_device.h"
@@ -122,7 +122,8 @@ TEST_P(MemoryBudget, OfATrainer) {
               std::string::npos)
         << refused.message();
   }
-  // A little less than all: something is computed again (recompute_test). What recordings hold is known last.
+  // A little less than all: something is computed again (recompute_test). What recordings hold is
+  // known last.
   for (const uint64_t budget : {whole - m.backend_bytes - 1, whole - 1}) {
     SCOPED_TRACE(budget);
     const Device little = open(budget);
@@ -150,7 +151,8 @@ TEST_P(MemoryBudget, OfATrainer) {
   EXPECT_EQ(enough.counters().peak_bytes, whole);
 }
 
-// Storages that are thawed get rows, which do not fit: the Trainer has no plan then, and goes on when they are frozen again.
+// Storages that are thawed get rows, which do not fit: the Trainer has no plan then, and goes on
+// when they are frozen again.
 TEST_P(MemoryBudget, OfATrainerThatPlansAgain) {
   const auto freeze = [](Model& model, bool frozen) {
     for (const char* name : {"layers.0.up", "layers.0.down", "layers.1.up", "layers.1.down"}) {

@@ -1,5 +1,6 @@
-// A step is the mean over all terms of its micro-batches, however they are split: labels that are ignored, weights of classes,
-// masks, smoothed and multiple labels, micro-batches without terms. Compared with a formula in double precision.
+// A step is the mean over all terms of its micro-batches, however they are split: labels that are
+// ignored, weights of classes, masks, smoothed and multiple labels, micro-batches without terms.
+// Compared with a formula in double precision.
 #include <cmath>
 #include <filesystem>
 #include <random>
@@ -16,10 +17,12 @@ constexpr int32_t kIgnored = -100;
 constexpr float kRate = 0.5f;
 constexpr double kSmoothing = 0.1;
 
-// `penalty`: the mean of the squares of the weights stands in front of the loss of labels, which decides alone what a
-// micro-batch weighs. `in_a_repeat`: so it does where the first of two iterations adds it and the second hands the sum on.
-// `two_labels`: a loss of other labels is taken off, of which other rows count. `stacked`: the mean of these two, as a stack.
-// `activations`: the mean of the squares of the logits is added, of all rows. `of_a_repeat`: so is that which a Repeat hands out.
+// `penalty`: the mean of the squares of the weights stands in front of the loss of labels, which
+// decides alone what a micro-batch weighs. `in_a_repeat`: so it does where the first of two
+// iterations adds it and the second hands the sum on. `two_labels`: a loss of other labels is taken
+// off, of which other rows count. `stacked`: the mean of these two, as a stack. `activations`: the
+// mean of the squares of the logits is added, of all rows. `of_a_repeat`: so is that which a Repeat
+// hands out.
 enum class Kind {
   ignored,
   smoothed,
@@ -188,7 +191,8 @@ struct MicroBatch {
   }
 };
 
-// The first `counted` rows have terms; of other labels all but the first, and the first if `counted` is even.
+// The first `counted` rows have terms; of other labels all but the first, and the first if
+// `counted` is even.
 MicroBatch random_batch(std::mt19937& random, Kind kind, int counted, int rows = kRows) {
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<int32_t> label(0, kClasses - 1);
@@ -339,7 +343,8 @@ class MicroBatches : public OnDevice {
     Expected expected;
     StepReport report;
   };
-  // A step on random micro-batches with so many rows that have terms. If there are more dims, every second one has few rows.
+  // A step on random micro-batches with so many rows that have terms. If there are more dims, every
+  // second one has few rows.
   Stepped step(std::mt19937& random, Kind kind, Classifier& c, const TrainOptions& o,
                const std::vector<int>& counted) {
     Trainer t = must(Trainer::create(c.model, device_, o));
@@ -382,8 +387,8 @@ TEST_P(MicroBatches, AnySplitIsTheMeanOverAllTerms) {
   }
 }
 
-// Every n-th call of the device fails once inside a step that weighs its micro-batches first. What is called again then gives the
-// bits of a step without a failure.
+// Every n-th call of the device fails once inside a step that weighs its micro-batches first. What
+// is called again then gives the bits of a step without a failure.
 TEST(MicroBatchesThatFail, AStepThatIsCalledAgainGivesTheSameBits) {
   std::vector<float> right;
   int refused = 0;
@@ -441,7 +446,8 @@ TEST_P(MicroBatches, OfOtherShapesCountTheirElements) {
   }
 }
 
-// In 16 bits, too: the sums that a loss is divided by stay f32. Without their weights the losses are off by a tenth and more.
+// In 16 bits, too: the sums that a loss is divided by stay f32. Without their weights the losses
+// are off by a tenth and more.
 TEST_P(MicroBatches, SixteenBitsChangeNoWeight) {
   for (const Kind kind :
        {Kind::mask, Kind::class_weights, Kind::ignored, Kind::stacked, Kind::of_a_repeat}) {
@@ -527,7 +533,8 @@ TEST_P(MicroBatches, MeansThatDifferInsideOfARepeatAreRefused) {
   EXPECT_NE(refused.message().find("Repeat"), std::string::npos) << refused.message();
 }
 
-// The gradient of a masked mean in f16 begins with the loss scale, not with the scale times the number of its terms.
+// The gradient of a masked mean in f16 begins with the loss scale, not with the scale times the
+// number of its terms.
 TEST(MicroBatchesInHalfPrecision, AMeanOfManyTermsSkipsNoStep) {
   constexpr int64_t kTerms = 64;
   for (const bool is_clipped : {false, true}) {

@@ -1,4 +1,5 @@
-// TrainOptions::more_dims: batches of several shapes in one training give the bits that trainings with one shape each give.
+// TrainOptions::more_dims: batches of several shapes in one training give the bits that trainings
+// with one shape each give.
 #include <filesystem>
 
 #include "ties/test_devices.h"
@@ -52,7 +53,8 @@ TEST_P(MoreDims, GiveTheBitsOfEach) {
   }
 }
 
-// Each step of the reference is made by a trainer of its shape alone, which goes on from the file of the one before.
+// Each step of the reference is made by a trainer of its shape alone, which goes on from the file
+// of the one before.
 TEST_P(MoreDims, MayChangeFromStepToStep) {
   TinyLm a = placed();
   Trainer several = must(Trainer::create(a.model, device_, both(a)));

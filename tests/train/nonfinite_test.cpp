@@ -1,4 +1,5 @@
-// Losses, norms and weights that are not finite: skipped, counted, named, rolled back; and options that would make them.
+// Losses, norms and weights that are not finite: skipped, counted, named, rolled back; and options
+// that would make them.
 #include <cmath>
 #include <limits>
 

@@ -1,4 +1,5 @@
-// What every optimizer has in common: it learns, and a checkpoint holds all that it needs to go on bit for bit.
+// What every optimizer has in common: it learns, and a checkpoint holds all that it needs to go on
+// bit for bit.
 #include <unistd.h>
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// Plans without memory: a device that is opened for them says what the same device takes with memory, of values that are there or not.
+// Plans without memory: a device that is opened for them says what the same device takes with
+// memory, of values that are there or not.
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
 
@@ -14,7 +15,8 @@ class Planning : public OnDevice {
     return must(Device::open("planning:" + GetParam(), options));
   }
 
-  // What a training of these takes. Tables of a backend are not known where it has other memory than the host's.
+  // What a training of these takes. Tables of a backend are not known where it has other memory
+  // than the host's.
   void expect_same_memory(const Trainer& planned, const Trainer& real) const {
     const MemoryReport p = planned.memory(), r = real.memory();
     EXPECT_EQ(p.storage_bytes, r.storage_bytes);

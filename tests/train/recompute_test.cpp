@@ -1,4 +1,5 @@
-// A memory budget that is too short for all activations: some are computed again in the backward part, with the same bits.
+// A memory budget that is too short for all activations: some are computed again in the backward
+// part, with the same bits.
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
 
@@ -133,7 +134,8 @@ TEST_P(Recompute, ALongChainOfLayersFitsInThreeFifths) {
   }
 }
 
-// The body of a Repeat reads quantized weights as they are in 16 bits too: no iteration keeps a copy of them.
+// The body of a Repeat reads quantized weights as they are in 16 bits too: no iteration keeps a
+// copy of them.
 TEST_P(Recompute, QuantizedWeightsOfARepeatAreNotKept) {
   const Device device = open();
   for (const char* encoding : {"int8", "int8 block row", "int8 block row with zero points",

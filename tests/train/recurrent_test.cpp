@@ -1,5 +1,5 @@
-// Recurrent networks of several layers and directions, composed of nodes: numbers and gradients against a plain program in double
-// precision.
+// Recurrent networks of several layers and directions, composed of nodes: numbers and gradients
+// against a plain program in double precision.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -105,7 +105,8 @@ Numbers run_direction(Kind kind, const Direction& d, const Weights& w, const Num
   return y;
 }
 
-// The sum of the squares of all outputs of the last layer and, of an LSTM, of the cells at the end of every direction.
+// The sum of the squares of all outputs of the last layer and, of an LSTM, of the cells at the end
+// of every direction.
 double loss_of(Kind kind, const Weights& w, Numbers x) {
   const auto squares = [](const Numbers& v) {
     return std::inner_product(v.begin(), v.end(), v.begin(), 0.0);

@@ -1,4 +1,5 @@
-// Running statistics: what trains writes them, once per micro-batch; what fails, is skipped or only looks leaves no trace in them.
+// Running statistics: what trains writes them, once per micro-batch; what fails, is skipped or only
+// looks leaves no trace in them.
 #include <unistd.h>
 
 #include <cmath>
@@ -77,8 +78,8 @@ struct Normed {
   std::vector<int32_t> ids;
 };
 
-// The running mean 1, the mean of the batch 1.001, in f32 whatever dtype is normalised: half precision would stay at 1. The cpu
-// takes a thousand steps.
+// The running mean 1, the mean of the batch 1.001, in f32 whatever dtype is normalised: half
+// precision would stay at 1. The cpu takes a thousand steps.
 TEST_P(RunningStatistics, MeetTheBatch) {
   const int steps = GetParam() == "cpu" ? 1000 : 20;
   Floats numbers(125, 1.0f);

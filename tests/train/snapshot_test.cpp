@@ -1,4 +1,5 @@
-// Snapshot and rollback bring back values, training state and partition, whatever was done in between, in place where they can.
+// Snapshot and rollback bring back values, training state and partition, whatever was done in
+// between, in place where they can.
 #include <unistd.h>
 
 #include <filesystem>

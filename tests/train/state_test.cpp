@@ -1,4 +1,5 @@
-// Who owns the training state: one Trainer at a time, from a fresh start or from a checkpoint, and what it leaves behind.
+// Who owns the training state: one Trainer at a time, from a fresh start or from a checkpoint, and
+// what it leaves behind.
 #include <unistd.h>
 
 #include <filesystem>
@@ -80,8 +81,9 @@ TEST(Owner, AnotherOptimizerBeginsWithItsOwnMoments) {
   EXPECT_EQ(values(a.model, "embed"), values(b.model, "embed"));
 }
 
-// A checkpoint opened as a model: a fresh start forgets what it holds, a continued one goes on with it, a saved model and a
-// clone have none of it, and its moments stay in the file until a Trainer takes them.
+// A checkpoint opened as a model: a fresh start forgets what it holds, a continued one goes on with
+// it, a saved model and a clone have none of it, and its moments stay in the file until a Trainer
+// takes them.
 TEST(Owner, ACheckpointIsContinuedOnlyWhenAsked) {
   const std::string path = scratch("continued");
   const Device cpu = open_test_device("cpu");

@@ -27,7 +27,8 @@ TEST_P(Training, LossFallsAndCountersStay) {
   EXPECT_EQ(d.allocations, 0u);
   EXPECT_EQ(d.records, 0u);
   EXPECT_EQ(d.submits, 99u);
-  // What the build listing shows: two inputs and the step words in, the loss and the step words out.
+  // What the build listing shows: two inputs and the step words in, the loss and the step words
+  // out.
   EXPECT_EQ(d.copies_in, 3u * 99u);
   EXPECT_EQ(d.copies_out, 2u * 99u);
   EXPECT_EQ(d.copies + d.fills, 0u);

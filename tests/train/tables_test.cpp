@@ -1,5 +1,5 @@
-// Training with a short table, which is multiplied before rows are gathered from it, equals training where a Reshape between the two
-// prevents that.
+// Training with a short table, which is multiplied before rows are gathered from it, equals
+// training where a Reshape between the two prevents that.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kRows = 5, kWidth = 16, kSteps = 6, kBatch = 3;
 
-// A model of ids under construction. Names of parameters, and what is between the rows and their product.
+// A model of ids under construction. Names of parameters, and what is between the rows and their
+// product.
 struct Letters {
   explicit Letters(bool rows_apart) : apart(rows_apart) {}
 

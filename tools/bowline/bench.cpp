@@ -1,5 +1,5 @@
-// bowline bench: times matrix products, runs, training steps and generation, beside the floor of the machine; work on large tables, and
-// with ties; tokenizers.
+// bowline bench: times matrix products, runs, training steps and generation, beside the floor of
+// the machine; work on large tables, and with ties; tokenizers.
 
 #include <nlohmann/json.hpp>
 

@@ -71,7 +71,8 @@ class Chat {
     return c != EOF || !line.empty();
   }
 
-  // A conversation that has grown too long for the context is said to be, and goes on without the last message.
+  // A conversation that has grown too long for the context is said to be, and goes on without the
+  // last message.
   Status take_turn(const std::string& line) {
     messages_.push_back({"user", line});
     Result<Answer> a = answer_all();

@@ -1,5 +1,5 @@
-// bowline export: a model without what a training left in it, as a model file or as the bytes of its storages, in the dtype that
-// is asked for; or in the form of the tools that it came from.
+// bowline export: a model without what a training left in it, as a model file or as the bytes of
+// its storages, in the dtype that is asked for; or in the form of the tools that it came from.
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -58,7 +58,8 @@ json rows_of(const ModelInfo& info) {
   return rows;
 }
 
-// storage_<tie>.bin with the bytes of each storage that a parameter shows, and parameters.json, which names them.
+// storage_<tie>.bin with the bytes of each storage that a parameter shows, and parameters.json,
+// which names them.
 Result<json> write_weights(const Model& model, const std::string& folder, bool replace) {
   constexpr const char* kParameters = "parameters.json";
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
@@ -165,8 +166,8 @@ std::string pattern_of(const std::string& name) {
   return out;
 }
 
-// Merges adapters into the weights. Quantized weights are decoded, changed, and quantized again where
-// the file has them so and the written form can hold it.
+// Merges adapters into the weights. Quantized weights are decoded, changed, and quantized again
+// where the file has them so and the written form can hold it.
 class Merging {
  public:
   Merging(Model& model, const ExportOptions& o) : model_(model), o_(o) {}
@@ -308,7 +309,8 @@ class Merging {
     return out;
   }
 
-  // The part of the change that is in the written weights: their change, projected on the exact one.
+  // The part of the change that is in the written weights: their change, projected on the exact
+  // one.
   std::string survival(const std::vector<float>& base, const std::vector<float>& merged,
                        const std::vector<float>& written) const {
     double common = 0;

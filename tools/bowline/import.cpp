@@ -147,7 +147,8 @@ Status check_seed(const ImportFlags& o, const Built& built, const ModelInfo& inf
   return o.uses.check("--seed", drawn, "the source has the values of all weights");
 }
 
-// "x=1,3,48,192": the name and the numbers. `batch` stands for kBatch, if it is not empty. Errors  bad_argument.
+// "x=1,3,48,192": the name and the numbers. `batch` stands for kBatch, if it is not empty. Errors
+// bad_argument.
 template <class T>
 Result<std::pair<std::string, std::vector<T>>> parse_numbers(const std::string& flag,
                                                              const std::string& text,
@@ -201,7 +202,8 @@ Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
   return options;
 }
 
-// Freezes what matches --freeze. Errors  bad_argument: a pattern of --freeze or --trainable matches nothing that trains.
+// Freezes what matches --freeze. Errors  bad_argument: a pattern of --freeze or --trainable matches
+// nothing that trains.
 Status choose_trained(Model& model, const ImportFlags& o) {
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   const auto matched = [&](const std::string& flag, const std::string& pattern) -> Status {
@@ -443,7 +445,8 @@ json report_json(const ImportFlags& o, const Source& source, const Built& built,
           {"peak_resident_bytes", peak_resident_bytes()}};
 }
 
-// A tokenizer that gives ids which the model has not is refused; one that cannot be used is said so, as the model works without.
+// A tokenizer that gives ids which the model has not is refused; one that cannot be used is said
+// so, as the model works without.
 Status check_tokenizer(Built& built) {
   if (!built.model.asset("tokenizer").ok()) {
     built.notes.push_back("The source has no tokenizer: the model takes ids alone.");
@@ -529,7 +532,8 @@ Result<int> import_adapter_file(const ImportFlags& o) {
   return static_cast<int>(kOk);
 }
 
-// ------------------------------------------------------------------------------- which format it is
+// ------------------------------------------------------------------------------- which format it
+// is
 
 bool begins_with(const std::string& path, std::string_view magic) {
   std::ifstream file(path, std::ios::binary);

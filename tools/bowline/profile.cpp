@@ -107,7 +107,8 @@ void sort_by_time(std::vector<NodeTime>& nodes) {
   std::ranges::stable_sort(nodes, std::greater(), &NodeTime::ns);
 }
 
-// Chrome's trace format ("Trace Event Format", Google, 2016): complete events, in microseconds, end to end.
+// Chrome's trace format ("Trace Event Format", Google, 2016): complete events, in microseconds, end
+// to end.
 Status write_trace(const std::string& path, const Measured& m) {
   json events = json::array();
   double at = 0;
@@ -175,8 +176,9 @@ class Profiling {
     return make_inputs(entry_, o_.inputs, std::move(dims), "random:1");
   }
 
-  // A generating entry point writes the last rows of caches that are full: they get as many rows as the dim "kv_length" has, and the
-  // run writes those of the dim "rows", or one. The names are those of text::Generator.
+  // A generating entry point writes the last rows of caches that are full: they get as many rows as
+  // the dim "kv_length" has, and the run writes those of the dim "rows", or one. The names are
+  // those of text::Generator.
   Status fill_caches(Model& model, const Inputs& inputs) {
     const auto length = [&](std::string_view dim, int64_t otherwise) {
       const auto found = std::ranges::find(inputs.lengths, dim, &BoundDim::name);

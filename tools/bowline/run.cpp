@@ -99,7 +99,8 @@ struct Request {
   std::vector<StepValue> steps;
 };
 
-// The shape of an output in this run: of a counted dim what the inputs have or a step says, else its capacity.
+// The shape of an output in this run: of a counted dim what the inputs have or a step says, else
+// its capacity.
 TensorShape shape_of(const IoInfo& output, const Request& request) {
   std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
   for (size_t axis = 0; axis < output.counted.size(); ++axis) {

@@ -1,4 +1,5 @@
-// bowline tokenize: the pieces that a tokenizer makes of text, with their ids and the bytes that they stand for.
+// bowline tokenize: the pieces that a tokenizer makes of text, with their ids and the bytes that
+// they stand for.
 
 #include <nlohmann/json.hpp>
 
@@ -24,7 +25,8 @@ struct TokenizeOptions {
   size_t max_tokens = 0;
 };
 
-// {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...], "special": [...], "text": "..."}: `text` is what the ids decode to.
+// {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...], "special": [...], "text": "..."}:
+// `text` is what the ids decode to.
 Result<nlohmann::json> as_json(const text::Tokenizer& tokenizer, const text::Encoding& e) {
   nlohmann::json pieces = nlohmann::json::array();
   nlohmann::json offsets = nlohmann::json::array();

@@ -46,7 +46,8 @@ int exit_code(Code code);
 
 // Opens a device; an unknown name gets the nearest known one as a suggestion.
 Result<Device> open_device(const std::string& name, int threads = 0, uint64_t memory_budget = 0);
-// Where compiled pipelines are kept: $BOWLINE_CACHE, else in the user's cache folder. Empty: nowhere.
+// Where compiled pipelines are kept: $BOWLINE_CACHE, else in the user's cache folder. Empty:
+// nowhere.
 std::string pipeline_cache_folder();
 // Of the names the one that `word` was probably meant to be, or empty.
 std::string nearest(const std::string& word, const std::vector<std::string>& names);

@@ -19,7 +19,8 @@ import sys
 import tempfile
 
 ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]  # from the bottom
-# Above its room by purpose: the public types of every room, and what the build makes of the schemas.
+# Above its room by purpose: the public types of every room, and what the build makes of the
+# schemas.
 PUBLIC = "bowline.h"
 TEXT = "bowline_text.h"  # of the second target, runtime/text, which is a program to the library
 GENERATED = re.compile(r"generated/")
@@ -108,7 +109,8 @@ def check_programs(root):
 
 
 TABLES = "generated/model_generated.h"
-# What a file may name of the generated namespace outside model/: operators and their attribute tables (schemas/ops.fbs).
+# What a file may name of the generated namespace outside model/: operators and their attribute
+# tables (schemas/ops.fbs).
 FILE_TYPE = re.compile(r"\bfile::(\w+)")
 
 

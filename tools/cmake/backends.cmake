@@ -3,7 +3,8 @@
 # A folder's CMakeLists.txt calls, per backend in it, either
 #   bowline_add_backend(<name> SOURCES ... [LINKS ...] [FOR_TESTS] [NEEDS_HARDWARE])
 #       one OBJECT library; it defines const device::Backend& backend_<name>()
-#       LINKS           targets of static libraries, which become part of the library, and names of libraries of the system
+#       LINKS           targets of static libraries, which become part of the library, and names of
+#           libraries of the system
 #       FOR_TESTS       for the programs that compare with the oracles, not for the library
 #       NEEDS_HARDWARE  ctest runs no conformance on it unless BOWLINE_CONFORM_DEVICES says so
 #   bowline_skip_backend(<name> "reason")                 it cannot be built here
@@ -53,7 +54,8 @@ macro(bowline_add_backends)
   bowline_list_backends(backends_checked BOWLINE_CHECKED_BACKEND_OBJECTS ${backend_names} ${test_backend_names})
 endmacro()
 
-# Writes <list>.cpp, the table of the backends `ARGN`, and gives the OBJECT libraries of the table and of the backends.
+# Writes <list>.cpp, the table of the backends `ARGN`, and gives the OBJECT libraries of the table
+# and of the backends.
 function(bowline_list_backends list objects_var)
   set(file "${BOWLINE_GENERATED_DIR}/generated/${list}.cpp")
   set(objects bowline_${list})

@@ -1,5 +1,6 @@
-# cmake --install: the library with its header, bowline::text where it is built, find_package(bowline CONFIG), pkg-config files, the
-# operator reference and the notices of third parties; and the command with its man pages and completion.
+# cmake --install: the library with its header, bowline::text where it is built,
+# find_package(bowline CONFIG), pkg-config files, the operator reference and the notices of third
+# parties; and the command with its man pages and completion.
 include_guard(GLOBAL)  # tests/consumer comes here first, for its second flavour of the library
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)

@@ -1,17 +1,19 @@
-# The library as programs link it. Nothing of it but the public API can meet what a program brings of its own, such as another
-# FlatBuffers: the namespaces of what is compiled in are renamed, all that bowline.h does not declare is hidden, and what
-# templates leave (symbols of std) is local.
+# The library as programs link it. Nothing of it but the public API can meet what a program brings
+# of its own, such as another FlatBuffers: the namespaces of what is compiled in are renamed, all
+# that bowline.h does not declare is hidden, and what templates leave (symbols of std) is local.
 include_guard(GLOBAL)
 
 # Namespaces of header libraries that programs may use too, in other versions.
 set(BOWLINE_RENAMED flatbuffers=bowline_flatbuffers hwy=bowline_hwy)
-# Symbols that the dynamic linker keeps one of per process would keep the library loaded after dlclose().
+# Symbols that the dynamic linker keeps one of per process would keep the library loaded after
+# dlclose().
 set(BOWLINE_HIDDEN -fvisibility=hidden -fvisibility-inlines-hidden)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND BOWLINE_HIDDEN -fno-gnu-unique)
 endif()
 
-# Adds the library `target`, STATIC or SHARED, of the objects of the runtime, the operators and the backends.
+# Adds the library `target`, STATIC or SHARED, of the objects of the runtime, the operators and the
+# backends.
 function(bowline_add_library target type)
   set(parts bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS})
   set(archives "")

@@ -4,7 +4,8 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(BOWLINE_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated_tree")
 set(BOWLINE_SCHEMAS ops internal_ops model)
 
-# Runs at configure time, again when a schema, an op file or its cases come or go, or the head of an op file changes.
+# Runs at configure time, again when a schema, an op file or its cases come or go, or the head of an
+# op file changes.
 function(bowline_generate_ops)
   set(out "${BOWLINE_GENERATED_DIR}/generated")
   file(MAKE_DIRECTORY "${out}")

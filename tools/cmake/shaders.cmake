@@ -1,10 +1,14 @@
 # Compute shaders, compiled in the build.
 #
-#   bowline_find_shader_compiler(<variable>)   sets it to TRUE, or to a sentence that says what is missing
-#   bowline_compile_shaders(<target>)          compiles shaders/*.comp in their variants and adds the embedded
-#                                              index (vulkan_shaders.h, vulkan_shaders.cpp) to the target
+#   bowline_find_shader_compiler(<variable>)   sets it to TRUE, or to a sentence that says what is
+#       missing
+#   bowline_compile_shaders(<target>)          compiles shaders/*.comp in their variants and adds
+#       the embedded
+#                                              index (vulkan_shaders.h, vulkan_shaders.cpp) to the
+#                                                  target
 #
-# Variants and the operators of a family file are declared in the head of the shader: compile_shaders.py.
+# Variants and the operators of a family file are declared in the head of the shader:
+# compile_shaders.py.
 
 set(BOWLINE_SHADER_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/compile_shaders.py)
 get_filename_component(BOWLINE_SHADER_ROOT ${CMAKE_CURRENT_LIST_DIR}/../../shaders ABSOLUTE)
@@ -30,7 +34,8 @@ function(bowline_compile_shaders target)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   file(GLOB sources CONFIGURE_DEPENDS ${root}/*.comp)
   file(GLOB headers CONFIGURE_DEPENDS ${root}/lib/*.glsl)
-  # What a version manager puts in the path instead of the interpreter takes longer to start than a shader to compile.
+  # What a version manager puts in the path instead of the interpreter takes longer to start than a
+  # shader to compile.
   execute_process(COMMAND ${Python3_EXECUTABLE} -c "import sys; print(sys.executable)"
     OUTPUT_VARIABLE python OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   # The heads are read at configure time, so a changed head configures again.

@@ -1,10 +1,12 @@
-# Under CMAKE_UNITY_BUILD up to BOWLINE_UNITY_FILES files of a folder are compiled as one: their headers are read once. First
-# builds of tools/test and tools/demo use it. So what is local to a file has a name that no file beside it has.
-# A folder where that cannot be says so: set_source_files_properties(... SKIP_UNITY_BUILD_INCLUSION ON).
+# Under CMAKE_UNITY_BUILD up to BOWLINE_UNITY_FILES files of a folder are compiled as one: their
+# headers are read once. First builds of tools/test and tools/demo use it. So what is local to a
+# file has a name that no file beside it has. A folder where that cannot be says so:
+# set_source_files_properties(... SKIP_UNITY_BUILD_INCLUSION ON).
 set(BOWLINE_UNITY_FILES 40)
 
-# Groups the files of all targets of a folder and of those below it. Generated files stay alone. A folder with more files than
-# a group may have is split evenly, in the order of the names: an edit compiles one group again, and no core waits for one long group.
+# Groups the files of all targets of a folder and of those below it. Generated files stay alone. A
+# folder with more files than a group may have is split evenly, in the order of the names: an edit
+# compiles one group again, and no core waits for one long group.
 function(bowline_group_folders folder)
   get_property(targets DIRECTORY "${folder}" PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)

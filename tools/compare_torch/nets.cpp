@@ -1,4 +1,5 @@
-// compare_nets: the networks that compare_torch.py compares, built, trained and run by Bowline. nets.py has them once more.
+// compare_nets: the networks that compare_torch.py compares, built, trained and run by Bowline.
+// nets.py has them once more.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -108,8 +109,8 @@ class LstmNet : public Net {
   std::vector<float> zeros_;
 };
 
-// MobileNetV2 of width 1 on 96 x 96 pixels, 1000 classes. Sandler et al., "MobileNetV2: Inverted Residuals and Linear
-// Bottlenecks", 2018.
+// MobileNetV2 of width 1 on 96 x 96 pixels, 1000 classes. Sandler et al., "MobileNetV2: Inverted
+// Residuals and Linear Bottlenecks", 2018.
 class MobileNet : public Net {
  public:
   explicit MobileNet(const Options& o) : batch_(o.batch) {}
@@ -156,7 +157,8 @@ class MobileNet : public Net {
       return g.parameter(found.value());
     }
 
-    // Windows of size x size, the norm of their channels and, but at the end of a block, a ReLU that ends at 6.
+    // Windows of size x size, the norm of their channels and, but at the end of a block, a ReLU
+    // that ends at 6.
     Value layer(Value x, int64_t in, int64_t out, int64_t size, int64_t stride, int64_t groups,
                 bool bounded) {
       const std::string name = "layer" + std::to_string(layers_++);
@@ -241,7 +243,8 @@ Result<std::vector<float>> read_data(const std::string& path, size_t words) {
   return data;
 }
 
-// Calls `once` with the number of the call, `count` times or, if that is 0, until the median is steady. Returns the median, ms.
+// Calls `once` with the number of the call, `count` times or, if that is 0, until the median is
+// steady. Returns the median, ms.
 Result<double> median_ms(int64_t count, const std::function<Status(size_t)>& once) {
   std::vector<double> times;
   double total = 0;

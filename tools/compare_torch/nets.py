@@ -27,7 +27,8 @@ BLOCKS = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3,
 # PyTorch's time over Bowline's; of inference also ONNX Runtime's.
 AIM = {"lstm": 1.2, "mobilenet": 1.0}
 AIM_INFERENCE, AIM_INFERENCE_ONNX = 1.5, 1.0
-# Larger steps than 1e-4 make MobileNetV2 chaotic: PyTorch in f32 and in double drift apart as fast as Bowline does.
+# Larger steps than 1e-4 make MobileNetV2 chaotic: PyTorch in f32 and in double drift apart as fast
+# as Bowline does.
 STEPS = {"lstm": 20, "mobilenet": 4}
 BATCHES = 4
 MOST_LOGIT_ERROR = 1e-4  # of the largest logit

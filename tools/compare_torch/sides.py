@@ -31,7 +31,8 @@ def run(command, threads=None):
                                        preexec_fn=lambda: os.sched_setaffinity(0, cpus))
         except OSError as error:
             raise Failure(f"{command[0]} cannot be started: {error.strerror}.") from error
-        # The peak counts the pages of this process too, up to the exec: it stays small, without torch.
+        # The peak counts the pages of this process too, up to the exec: it stays small, without
+        # torch.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         texts = []
@@ -137,7 +138,8 @@ def update_error(before, ours, theirs):
         difference = (ours[key] - start).double() - update
         rows.append((key, difference.norm().item() ** 2, update.norm().item() ** 2))
     difference, length = sum(d for _, d, _ in rows), sum(n for _, _, n in rows)
-    # What has no gradient, such as the bias of a norm in front of another one, moves by rounding errors alone.
+    # What has no gradient, such as the bias of a norm in front of another one, moves by rounding
+    # errors alone.
     worst = max(((math.sqrt(d / n), key) for key, d, n in rows if n > 1e-12 * length), default=(math.inf, ""))
     return {"update_error": math.sqrt(difference / length) if length else math.inf,
             "worst_storage": worst[1], "worst_storage_error": worst[0]}

@@ -25,7 +25,8 @@ GEMM_CUDA = 4096
 # On one GPU, both sides: PyTorch's time over Bowline's.
 AIM_CUDA_STEP = {(1, 256): 3}
 
-# What a parameter is, by its name; the first group is the number of the block. Storages are [out, in].
+# What a parameter is, by its name; the first group is the number of the block. Storages are [out,
+# in].
 NAMES = {
     "embedding": r"(?:token_)?embedding(?:\.weight)?",
     "head": r"(?:lm_)?head(?:\.weight)?",

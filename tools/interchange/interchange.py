@@ -134,10 +134,12 @@ def compare(bowline, name, folder):
     if llama_cpp is None:
         print(f"--   {name}: llama-cpp-python is not installed")
         return
-    # Where a number lies between two steps of 8 bits, the last bit of a sum decides: such a row is as far off as that step, and what
-    # follows it too, so the texts are short. A number that is read wrong shows in most of them.
+    # Where a number lies between two steps of 8 bits, the last bit of a sum decides: such a row is
+    # as far off as that step, and what follows it too, so the texts are short. A number that is
+    # read wrong shows in most of them.
     tokens = PAIRS if kind in ENCODED else TOKENS
-    # With Q4_1 llama.cpp rounds sums over the inputs too, which no rounding of inputs shows: what is exported, in f32, is judged.
+    # With Q4_1 llama.cpp rounds sums over the inputs too, which no rounding of inputs shows: what
+    # is exported, in f32, is judged.
     for path in [out] if kind == "q4_1" else [source, out]:
         by_row = np.abs(llama_logits(path, tokens) - rounded_logits(hf, path, tokens)).max(-1)
         report(f"{'exported' if path == out else 'source'} {name}: logits of llama.cpp",

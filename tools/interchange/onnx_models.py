@@ -29,8 +29,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 N = "batch"
 ROWS = 3
 
-# By package and file the shapes of inputs, with N where the batch is; one number: the input always has this value. What is not
-# here has the shape of the file.
+# By package and file the shapes of inputs, with N where the batch is; one number: the input always
+# has this value. What is not here has the shape of the file.
 PACKAGES = {
     "ddddocr": {"common_det.onnx": {"images": (N, 3, 416, 416)}, "*": {"input1": (N, 1, 64, 160)}},
     "magika": {"*": {"bytes": (N, 2048)}},
@@ -47,15 +47,17 @@ PACKAGES = {
                   "*": {"input_1": (N, 901, 161)}},
 }
 
-# Files whose STFT has a length that is no power of two: ONNX Runtime's loses digits there (up to 4e-4 of a logarithm). The package has a
-# second file of the same function with a convolution in place of the STFT, whose results count for both.
+# Files whose STFT has a length that is no power of two: ONNX Runtime's loses digits there (up to
+# 4e-4 of a logarithm). The package has a second file of the same function with a convolution in
+# place of the STFT, whose results count for both.
 COMPUTED_BY = {f"{name}.onnx": f"{name}_conv.onnx" for name in ("gigaam_v2", "gigaam_v3", "whisper80", "whisper128")}
 
 # Why a model does not agree, by "package/file", or "package/file batch" of a dynamic batch.
 COUPLED = "the model takes the largest value, or the range of 8 bits, over all rows of a batch"
 KNOWN = {f"onnx-asr/whisper{bins}{form}.onnx batch": COUPLED for bins in (80, 128) for form in ("", "_conv")}
 KNOWN["ddddocr/common_old.onnx batch"] = COUPLED
-# Up to the middle its values are those of ONNX Runtime within 3e-6; then one lies between two steps of 8 bits, and the last bit decides.
+# Up to the middle its values are those of ONNX Runtime within 3e-6; then one lies between two steps
+# of 8 bits, and the last bit decides.
 KNOWN["ddddocr/common_old.onnx"] = "each layer rounds to 8 bits: a value may land on the next step; the classes are the same"
 KNOWN["speechmos/aecmos_models/Run_1663829550_Stage_0.onnx batch"] = "it squeezes a batch of one away and slices the axis behind it"
 

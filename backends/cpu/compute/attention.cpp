@@ -31,7 +31,8 @@ namespace {
 
 // Queries and keys of a block; the blocks of keys decide the order of the sums.
 constexpr size_t kBlock = 64;
-// Keys of a piece of the only query of a head: pieces are summed apart from each other, then with one another.
+// Keys of a piece of the only query of a head: pieces are summed apart from each other, then with
+// one another.
 constexpr size_t kPiece = 2 * kBlock;
 // Queries that share keys and values in registers.
 constexpr size_t kTogether = 4;
@@ -99,7 +100,8 @@ size_t first_key(const AttentionShape& s, size_t i) {
   return s.window == 0 || end <= hidden ? 0 : end - hidden;
 }
 
-// What a query sums over the keys of a piece: the maximum, the sum of e^(score - maximum), and that times v [dim].
+// What a query sums over the keys of a piece: the maximum, the sum of e^(score - maximum), and that
+// times v [dim].
 constexpr size_t sums_floats(size_t dim) { return dim + 2; }
 constexpr size_t pieces_of(size_t keys) {
   return std::max<size_t>(1, (keys + kPiece - 1) / kPiece);
@@ -152,7 +154,8 @@ template <class T>
 struct AttentionBlocks {
   void (*forward)(const ForwardJob<T>& job, size_t batch, size_t head, size_t block,
                   float* scratch);
-  // The heads that share a head of keys; `sums` is where those of the first of them begin, `sums_head` floats from one to the next.
+  // The heads that share a head of keys; `sums` is where those of the first of them begin,
+  // `sums_head` floats from one to the next.
   void (*piece)(const ForwardJob<T>& job, size_t batch, size_t kv_head, size_t first, size_t end,
                 float* sums, size_t sums_head, float* scratch);
   void (*finish)(const ForwardJob<T>& job, size_t batch, size_t head, size_t pieces, float* sums);
@@ -195,7 +198,8 @@ void scale_all(size_t rows, size_t width, float factor, float* x) {
   }
 }
 
-// A block of scores: of `keys` keys from key0 on with `queries` queries from query0 on, in `width` lanes.
+// A block of scores: of `keys` keys from key0 on with `queries` queries from query0 on, in `width`
+// lanes.
 struct Scores {
   size_t batch;
   size_t head;
@@ -240,7 +244,8 @@ void cap_scores(size_t keys, size_t width, float softcap, float* st, float* slop
   }
 }
 
-// -inf where the query does not see the key. With a softcap also the slopes of the scores, unless null.
+// -inf where the query does not see the key. With a softcap also the slopes of the scores, unless
+// null.
 void scores(const AttentionShape& s, const float* k, size_t k_row, const float* qt, const Scores& b,
             float* st, float* slopes) {
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
@@ -275,7 +280,8 @@ bool all_finite(const float* x, size_t row, size_t rows, size_t dim) {
   return true;
 }
 
-// Whether 0 times an element of these rows is 0: else a product of weights and rows would spread what is hidden.
+// Whether 0 times an element of these rows is 0: else a product of weights and rows would spread
+// what is hidden.
 bool spreads(const AttentionShape& s, const float* x, size_t row, size_t rows) {
   return s.mask.any() && !all_finite(x, row, rows, s.dim);
 }
@@ -390,10 +396,12 @@ void store_rows(const float* xt, size_t rows, size_t dim, T* out, size_t out_row
   }
 }
 
-// Rows that are fetched ahead: they are far from each other, and a processor looks no further than a page.
+// Rows that are fetched ahead: they are far from each other, and a processor looks no further than
+// a page.
 constexpr size_t kRowsAhead = 32;
 
-// p [kQueries][kBlock] = q [kQueries][dim] . rows of x, for whole fours of rows: behind the last row it again.
+// p [kQueries][kBlock] = q [kQueries][dim] . rows of x, for whole fours of rows: behind the last
+// row it again.
 template <size_t kQueries, class T>
 void dots_with_rows(size_t rows, size_t dim, const float* HWY_RESTRICT q, const T* HWY_RESTRICT x,
                     size_t row, float* HWY_RESTRICT p) {
@@ -441,7 +449,8 @@ void dots_with_rows(size_t rows, size_t dim, const float* HWY_RESTRICT q, const 
   }
 }
 
-// Channels [i, i + kVectors vectors) of: out [n] = correction [n] * out [n] + sum of p [n][j] * row j.
+// Channels [i, i + kVectors vectors) of: out [n] = correction [n] * out [n] + sum of p [n][j] * row
+// j.
 template <size_t kQueries, size_t kVectors, class T, class Part>
 HWY_INLINE void add_weighted_channels(size_t rows, const float* HWY_RESTRICT p,
                                       const T* HWY_RESTRICT x, size_t row,
@@ -482,7 +491,8 @@ HWY_INLINE void add_weighted_channels(size_t rows, const float* HWY_RESTRICT p,
   }
 }
 
-// out [kQueries] rows of `out_row` = correction [kQueries] * out + p [kQueries][kBlock] x rows of x.
+// out [kQueries] rows of `out_row` = correction [kQueries] * out + p [kQueries][kBlock] x rows of
+// x.
 template <size_t kQueries, class T>
 void add_weighted_rows(size_t rows, size_t dim, const float* HWY_RESTRICT p,
                        const T* HWY_RESTRICT x, size_t row, const float* HWY_RESTRICT correction,
@@ -508,7 +518,8 @@ void cap_row(size_t keys, float softcap, float* p) {
   });
 }
 
-// The scores p of a block of keys become e^(score - maximum); `sums` is brought in line, but for v. Returns what that is multiplied with.
+// The scores p of a block of keys become e^(score - maximum); `sums` is brought in line, but for v.
+// Returns what that is multiplied with.
 float softmax_row(const AttentionShape& s, size_t keys, float* p, float* sums) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   const FloatTag d;
@@ -539,8 +550,8 @@ void multiply(size_t n, const float* factors, float* x) {
   });
 }
 
-// A block of keys and the only query of each of kQueries heads that share it: vectors lie along the channels, so that no lane is empty and
-// keys and values are read where they lie, once for all.
+// A block of keys and the only query of each of kQueries heads that share it: vectors lie along the
+// channels, so that no lane is empty and keys and values are read where they lie, once for all.
 template <size_t kQueries, class T, class R>
 void add_keys(const ForwardJob<T>& job, size_t batch, size_t head, const R& k, const R& v,
               size_t keys, float* sums, size_t sums_head, float* scratch) {
@@ -569,7 +580,8 @@ void add_keys(const ForwardJob<T>& job, size_t batch, size_t head, const R& k, c
   add_weighted_rows<kQueries>(keys, s.dim, p, v.data, v.row, correction, sums + 2, sums_head);
 }
 
-// How the only query of a head reads keys and values: as numbers, as codes of a byte with one scale a row, or decoded a block at a time.
+// How the only query of a head reads keys and values: as numbers, as codes of a byte with one scale
+// a row, or decoded a block at a time.
 enum class Reads { numbers, bytes, decoded };
 
 bool has_byte_rows(const Codes* codes) {
@@ -634,7 +646,8 @@ void attention_piece(const ForwardJob<T>& job, size_t batch, size_t kv_head, siz
   piece(job, batch, kv_head, first, end, sums, sums_head, scratch);
 }
 
-// Sums of the pieces of a query with one another, into the first of them, and from these its output.
+// Sums of the pieces of a query with one another, into the first of them, and from these its
+// output.
 template <class T>
 void finish_row(const ForwardJob<T>& job, size_t batch, size_t head, size_t pieces, float* sums) {
   const FloatTag d;
@@ -706,7 +719,8 @@ void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t
   store_rows(ot, queries, s.dim, at(job.o, batch, head, query0), job.o.strides.position, k_rows);
 }
 
-// p = e^(score - lse) in place of the scores and ds = p (dp - delta) in place of dp; with a mask 0 where p is, whatever dp.
+// p = e^(score - lse) in place of the scores and ds = p (dp - delta) in place of dp; with a mask 0
+// where p is, whatever dp.
 template <bool kMasked>
 void softmax_gradient(size_t keys, size_t width, const float* lse, const float* delta, float* st,
                       float* dpt) {
@@ -890,8 +904,9 @@ void clear_rows(const AttentionOutput<T>& x, size_t batch, size_t head, size_t b
   }
 }
 
-// One task owns dq, dk and dv of a key head and computes the scores once. With fewer key heads than threads, dk and dv by blocks of keys
-// and dq by blocks of queries: the scores twice, but every sum in the same order.
+// One task owns dq, dk and dv of a key head and computes the scores once. With fewer key heads than
+// threads, dk and dv by blocks of keys and dq by blocks of queries: the scores twice, but every sum
+// in the same order.
 bool by_key_heads(const AttentionShape& s, const Threads& threads) {
   return s.batch * s.kv_heads >= threads.count();
 }

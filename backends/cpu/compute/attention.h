@@ -1,11 +1,13 @@
-// Scaled dot product attention of T = f32, f16 or bf16, computed in f32, forward and backward, with memory linear in the length.
+// Scaled dot product attention of T = f32, f16 or bf16, computed in f32, forward and backward, with
+// memory linear in the length.
 //
 //   s[i, j] = scale * q[i] . k[j], with a softcap softcap * tanh of it / softcap
 //   p = softmax over visible j,  o[i] = sum over j of p[i, j] v[j]
 //   lse[i]  = log of the sum over visible j of e^s[i, j]
 //
 //   dv[j]    = sum over i of p[i, j] do[i]
-//   ds[i, j] = p[i, j] (do[i] . v[j] - do[i] . o[i]), with a softcap times 1 - (s[i, j] / softcap)^2
+//   ds[i, j] = p[i, j] (do[i] . v[j] - do[i] . o[i]), with a softcap times 1 - (s[i, j] /
+//       softcap)^2
 //   dq[i]    = scale * sum over j of ds[i, j] k[j]
 //   dk[j]    = scale * sum over i of ds[i, j] q[i]
 //
@@ -13,14 +15,14 @@
 //           kv_heads, keys, dim]; lse [batch, heads, queries], contiguous. Query head h reads key
 //           head h / (heads / kv_heads); their dk and dv are summed. The axis `dim` is contiguous,
 //           the others have strides.
-// Causal    query i sees the keys j <= i + keys - queries, with a window the last of them. A query that sees no key has o = 0 and
-//           lse = -inf.
-// Masks     see runtime/ops/attention.cpp. Rows of k and v that are hidden from a query add nothing to what belongs to it, also if
-//           they hold NaN or infinities.
+// Causal    query i sees the keys j <= i + keys - queries, with a window the last of them. A query
+//           that sees no key has o = 0 and lse = -inf.
+// Masks     see runtime/ops/attention.cpp. Rows of k and v that are hidden from a query add nothing
+//           to what belongs to it, also if they hold NaN or infinities.
 // Codes     k and v of the forward pass may be codes: a row for each position of a head.
-// Numerics  running maximum and sum over blocks of 64 keys in ascending order, of the only query of a head over pieces of two blocks,
-//           which then are summed in ascending order; sums over queries and heads in ascending order. The bits do not depend on the
-//           number of threads.
+// Numerics  running maximum and sum over blocks of 64 keys in ascending order, of the only query of
+//           a head over pieces of two blocks, which then are summed in ascending order; sums over
+//           queries and heads in ascending order. The bits do not depend on the number of threads.
 // Threads   uses the pool; outputs may not overlap inputs; nothing is allocated.
 // Source    Dao, "FlashAttention-2", 2023; Milakov and Gimelshein, "Online normalizer calculation
 //           for softmax", 2018.
@@ -84,7 +86,8 @@ struct AttentionOutput {
 
 template <class T = float>
 size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threads);
-// Writes `rows` queries, from shape.queries on as queries that see no key; lse is [batch, heads, rows].
+// Writes `rows` queries, from shape.queries on as queries that see no key; lse is [batch, heads,
+// rows].
 template <class T = float>
 void attention(Threads& threads, const AttentionShape& shape, const AttentionInput<T>& q,
                const AttentionInput<T>& k, const AttentionInput<T>& v, const AttentionOutput<T>& o,

@@ -1,9 +1,10 @@
-// Dot products of one row of f32 with four rows of codes, which become f32 in registers. Included once per instruction set.
+// Dot products of one row of f32 with four rows of codes, which become f32 in registers. Included
+// once per instruction set.
 //
 //   sums[j] += sum over k of a[k] * scale(j, k) * (code(j, k) - zero(j, k))      j < 4
 //
-// Numerics  a block is summed before it is multiplied with its scale: lane i has every k that is i modulo the lanes. Even and odd blocks
-//           are added apart, in ascending order.
+// Numerics  a block is summed before it is multiplied with its scale: lane i has every k that is i
+//           modulo the lanes. Even and odd blocks are added apart, in ascending order.
 #if defined(BOWLINE_CPU_CODE_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_CODE_DOTS_INL_H
 #undef BOWLINE_CPU_CODE_DOTS_INL_H

@@ -46,7 +46,8 @@ HWY_INLINE float load_f16(const std::byte* from) {
   }
   const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7FFF) << 13;
   const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
-  // q4_0 has as many negative scales as positive ones: a branch would be guessed wrong half of the time.
+  // q4_0 has as many negative scales as positive ones: a branch would be guessed wrong half of the
+  // time.
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }

@@ -26,9 +26,9 @@ namespace {
 
 constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
 
-// A plane with zeros around it, of which all windows are there. Its rows lie in as many parts as the stride of their axis, and the
-// elements of a row as that of theirs: what neighbouring outputs meet with one element of the window are neighbours, in a row and
-// from row to row.
+// A plane with zeros around it, of which all windows are there. Its rows lie in as many parts as
+// the stride of their axis, and the elements of a row as that of theirs: what neighbouring outputs
+// meet with one element of the window are neighbours, in a row and from row to row.
 struct Padded {
   explicit Padded(const Windows& w) : windows(w) {
     for (size_t a = 0; a < kMostSpatial; ++a) {
@@ -335,14 +335,16 @@ bool is_pointwise(const Convolution& c) {
   });
 }
 
-// So few columns that what meets every channel is a row of its own, and sums run along the channels.
+// So few columns that what meets every channel is a row of its own, and sums run along the
+// channels.
 constexpr size_t kFewColumns = 12;
 bool has_few_columns(const Convolution& c) {
   return is_pointwise(c) && c.batch == 1 && c.windows.outputs() > 0 &&
          to_size(c.windows.outputs()) <= kFewColumns;
 }
 
-// The products that a convolution becomes: columns of some samples, or of a part of the outputs of one.
+// The products that a convolution becomes: columns of some samples, or of a part of the outputs of
+// one.
 struct Columns {
   explicit Columns(const Convolution& c)
       : depth(to_size(c.inputs * c.windows.window())),
@@ -390,8 +392,9 @@ Run inside(const WindowAxis& a, int64_t offset) {  // offset = k * dilation - pa
   return {std::min(begin, a.out), std::clamp(end, std::min(begin, a.out), a.out)};
 }
 
-// f(column, outputs, from, zeros before, elements): pieces of rows of outputs [first, first + length) against element k of the
-// window; `from` is where the first element that is there lies in the input, -1 where none is.
+// f(column, outputs, from, zeros before, elements): pieces of rows of outputs [first, first +
+// length) against element k of the window; `from` is where the first element that is there lies in
+// the input, -1 where none is.
 template <class F>
 void for_runs(const Windows& w, size_t k, const Part& part, F&& f) {
   const auto& [az, ay, ax] = w.axis;
@@ -455,7 +458,8 @@ void for_channels(Threads& threads, size_t channels, F&& f) {
   });
 }
 
-// The channels of a group of several samples as one matrix [channels, samples * length], and back with a bias.
+// The channels of a group of several samples as one matrix [channels, samples * length], and back
+// with a bias.
 void gather_samples(Threads& threads, const Convolution& c, size_t channels, const Part& part,
                     const float* x, size_t group, float* to) {
   const size_t sample = to_size(c.groups) * channels * part.length;
@@ -530,15 +534,17 @@ GemmShape product(GemmLayout layout, size_t m, size_t n, size_t k, size_t lda, s
   return {layout, m, n, k, lda, ldb, ldc};
 }
 
-// Whether dweight is summed as [depth, outputs] and turned at the end: gemm turns the rows of the second factor, which are then those
-// of dy. Turning dweight takes about as long as five times as many of these elements.
+// Whether dweight is summed as [depth, outputs] and turned at the end: gemm turns the rows of the
+// second factor, which are then those of dy. Turning dweight takes about as long as five times as
+// many of these elements.
 bool sums_turned(const Convolution& c, const Columns& columns) {
   const size_t outputs = to_size(c.outputs), terms = to_size(c.batch) * columns.outputs;
   return columns.depth >= 3 * outputs &&
          (columns.depth - outputs) * terms > 5 * columns.depth * outputs;
 }
 
-// Where a part of the products lies in the scratch: its columns, samples side by side, dweight turned, the scratch of gemm.
+// Where a part of the products lies in the scratch: its columns, samples side by side, dweight
+// turned, the scratch of gemm.
 struct Scratch {
   static size_t column_floats(const Columns& of) {
     return of.lies_in_place() ? 0 : aligned(of.depth * of.most());
@@ -602,7 +608,8 @@ Convolution turned_around(Convolution c) {
   return c;
 }
 
-// Scratch of the direct way: the offsets of the taps, then for each thread a padded plane and as much for rows of it.
+// Scratch of the direct way: the offsets of the taps, then for each thread a padded plane and as
+// much for rows of it.
 size_t tap_floats(const Convolution& c) {
   return aligned(to_size(c.windows.window()) * sizeof(size_t) / sizeof(float));
 }

@@ -1,11 +1,13 @@
 // Convolutions in f32 over up to three spatial axes (core/windows.h), and their gradients.
 //
-// Groups of one input channel slide their window over a copy of the plane: in one run where its size stays or is halved
-// (compute/depthwise.h), else row by row of a padded copy. All others are products of matrices (compute/gemm.h) over columns, each
-// of which holds the window of one output: Chellapilla, Puri, Simard, "High Performance Convolutional Neural Networks for Document
+// Groups of one input channel slide their window over a copy of the plane: in one run where its
+// size stays or is halved (compute/depthwise.h), else row by row of a padded copy. All others are
+// products of matrices (compute/gemm.h) over columns, each of which holds the window of one output:
+// Chellapilla, Puri, Simard, "High Performance Convolutional Neural Networks for Document
 // Processing", 2006.
 //
-// Numerics  f32 sums, in an order that the shapes and the instruction set decide, never the number of threads.
+// Numerics  f32 sums, in an order that the shapes and the instruction set decide, never the number
+//           of threads.
 // Threads   uses the pool; nothing is allocated.
 #pragma once
 

@@ -25,7 +25,8 @@ constexpr size_t kMostElements = 8;  // of a window along an axis
 constexpr size_t kMostLanes = 16;
 // Products that are summed before the sums of the lanes are added up.
 constexpr size_t kElementsOfSum = 4096;
-// Channels whose sums a thread keeps at a time. Large planes are read in the order in which they lie.
+// Channels whose sums a thread keeps at a time. Large planes are read in the order in which they
+// lie.
 constexpr size_t kChannelsOfSum = 16;
 constexpr size_t kLargePlane = 256;
 // Samples of a channel that are summed without leaving the registers.
@@ -36,8 +37,8 @@ constexpr size_t aligned(size_t floats) {
   return (floats + kMostLanes - 1) / kMostLanes * kMostLanes;
 }
 
-// A plane in a frame of zeros. The rows and columns of one remainder by the stride are a part: a run of `size` elements, as many as
-// there are outputs, with zeros before and behind it.
+// A plane in a frame of zeros. The rows and columns of one remainder by the stride are a part: a
+// run of `size` elements, as many as there are outputs, with zeros before and behind it.
 struct Layout {
   explicit Layout(const Convolution& c)
       : stride(to_size(c.windows.axis[2].stride)),
@@ -73,7 +74,8 @@ struct Layout {
   size_t margin, part, frame;  // floats
 };
 
-// Elements of the window that sum up to outputs of one kind. Element (r, c) lies at rows[r] + columns[c].
+// Elements of the window that sum up to outputs of one kind. Element (r, c) lies at rows[r] +
+// columns[c].
 struct Taps {
   size_t row_count = 0, column_count = 0;
   size_t elements[kMostElements * kMostElements];  // of the window, row by row of those here
@@ -118,7 +120,8 @@ void frame_parts(const Layout& l, const float* x, float* frame) {
   const size_t whole = l.in_width / (2 * lanes) * (2 * lanes), rest = l.in_width - whole;
   const PartialVector low(HWY_MIN(rest, lanes)), high(rest - HWY_MIN(rest, lanes));
   for (size_t y = 0; y < l.in_height; ++y, x += l.in_width) {
-    // What is written behind the end of a row is overwritten by the next one, or a zero in the margin.
+    // What is written behind the end of a row is overwritten by the next one, or a zero in the
+    // margin.
     float* const even = frame + l.margin + y % 2 * 2 * l.part + y / 2 * l.width;
     float* const odd = even + l.part;
     for (size_t c = 0; c < whole; c += 2 * lanes) {
@@ -154,7 +157,8 @@ struct Column {
   size_t width, step, at = 0;
 };
 
-// to[i] = bias + sum of weight * from[i + ...]. kRows and kColumns are those of the taps, or 0 for any.
+// to[i] = bias + sum of weight * from[i + ...]. kRows and kColumns are those of the taps, or 0 for
+// any.
 template <size_t kRows, size_t kColumns>
 HWY_NOINLINE void slide(const Taps& t, size_t width, const float* HWY_RESTRICT from,
                         const float* weight, float bias, size_t n, float* HWY_RESTRICT to) {
@@ -216,7 +220,8 @@ void slide_taps(const Taps& t, size_t width, const float* from, const float* wei
   run(t, width, from, weight, bias, n, to);
 }
 
-// Calls each(index, frame) for planes [begin, end), each of which is framed while the one before it is used.
+// Calls each(index, frame) for planes [begin, end), each of which is framed while the one before it
+// is used.
 template <class Where, class F>
 void for_frames(const PlanesJob& job, size_t begin, size_t end, const Where& where,
                 void (*make)(const Layout&, const float*, float*), F&& each) {
@@ -301,7 +306,8 @@ struct Factors {
   const float *x, *dy;
   size_t count, x_step, dy_step;
 };
-// Adds the products of elements [begin, end) of planes to the sums, a vector for each of 3 x 3 taps.
+// Adds the products of elements [begin, end) of planes to the sums, a vector for each of 3 x 3
+// taps.
 HWY_NOINLINE void add_products(const Taps& t, size_t width, const Factors& f, size_t begin,
                                size_t end, float* HWY_RESTRICT sums) {
   const FloatTag d;
@@ -359,7 +365,8 @@ void add_lanes(float* sums, float* dweight) {
   }
 }
 
-// dweight [3, 3] of a channel whose planes are small: the sums stay in registers for several samples.
+// dweight [3, 3] of a channel whose planes are small: the sums stay in registers for several
+// samples.
 void sum_small_planes(const PlanesJob& job, size_t batch, size_t all, const float* x,
                       const float* dy, float* dweight) {
   const Layout& l = job.layout;
@@ -384,7 +391,8 @@ void sum_small_planes(const PlanesJob& job, size_t batch, size_t all, const floa
   }
 }
 
-// dweight [channels, 3, 3] of some neighbouring channels of all, sample by sample as the planes lie.
+// dweight [channels, 3, 3] of some neighbouring channels of all, sample by sample as the planes
+// lie.
 void sum_large_planes(const PlanesJob& job, size_t batch, size_t all, size_t channels,
                       const float* x, const float* dy, float* dweight) {
   const Layout& l = job.layout;
@@ -492,7 +500,8 @@ struct Runs {
   float* threads;
 };
 
-// All planes, in tasks of several: windows over `from`, or what `from` says of the planes that they slid over.
+// All planes, in tasks of several: windows over `from`, or what `from` says of the planes that they
+// slid over.
 void slide_all(Threads& threads, const Convolution& c, bool back, const float* from,
                const float* weight, const float* bias, float* to, float* scratch) {
   const Runs runs(c, scratch, back);

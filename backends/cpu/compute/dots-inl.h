@@ -1,9 +1,11 @@
-// Dot products of a few rows with four others, for products whose B is stored [n, k]. Included once per instruction set.
+// Dot products of a few rows with four others, for products whose B is stored [n, k]. Included once
+// per instruction set.
 //
 //   sums[r, j] += sum over k of A[r, k] * B[j, k]      r < rows, j < 4, k < depth
 //
-// Numerics  lane i of a vector sums every k that is i modulo its lanes, with one row of A in four vectors by turns; lanes are added as
-//           sums_of_lanes() says. The order is the same for every r and j.
+// Numerics  lane i of a vector sums every k that is i modulo its lanes, with one row of A in four
+//           vectors by turns; lanes are added as sums_of_lanes() says. The order is the same for
+//           every r and j.
 #if defined(BOWLINE_CPU_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_DOTS_INL_H
 #undef BOWLINE_CPU_DOTS_INL_H
@@ -28,7 +30,8 @@ struct DotOperands {
   const float* a;
   size_t a_row;  // elements from A[r, k] to A[r + 1, k]
   const float* b[kDotColumns];
-  // (optional) What is fetched meanwhile: the line of vector v and row j is next_row * j + next_vector * v elements from here.
+  // (optional) What is fetched meanwhile: the line of vector v and row j is next_row * j +
+  // next_vector * v elements from here.
   const float* next;
   size_t next_row;
   size_t next_vector;
@@ -36,7 +39,8 @@ struct DotOperands {
   size_t sums_row;
 };
 
-// The sums of the lanes of four vectors: lanes i and i + 2 of every four first, these with one another, then the fours.
+// The sums of the lanes of four vectors: lanes i and i + 2 of every four first, these with one
+// another, then the fours.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void sums_of_lanes(const hn::Vec<TileTag>* v, float* sums) {
   for (size_t j = 0; j < kDotColumns; ++j) {

@@ -46,8 +46,8 @@ namespace HWY_NAMESPACE {
 
 using formulas::F;
 
-// Operands that step by 1 are read, one that steps by 0 is in all lanes. Never inline: all functions together in function_block
-// take ten times as long to compile with sanitizers.
+// Operands that step by 1 are read, one that steps by 0 is in all lanes. Never inline: all
+// functions together in function_block take ten times as long to compile with sanitizers.
 template <class Function>
 HWY_NOINLINE void map(const Function& f, size_t n, const RowOf<const float>& a,
                       const RowOf<const float>& b, float* y) {

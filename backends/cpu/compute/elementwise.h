@@ -20,7 +20,8 @@ struct RowOf {
   size_t step = 1;
 };
 
-// The operands of a function; what it does not take may be anything that can be read. The third steps by 1.
+// The operands of a function; what it does not take may be anything that can be read. The third
+// steps by 1.
 template <class T>
 struct Operands {
   RowOf<const T> a;

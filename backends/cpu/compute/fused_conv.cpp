@@ -50,7 +50,8 @@ struct Taps {
   int64_t from;  // where element 0 of the window lies
 };
 
-// Windows against panels of a packed weight. A window is `lines` times `pieces` runs of neighbours in memory.
+// Windows against panels of a packed weight. A window is `lines` times `pieces` runs of neighbours
+// in memory.
 struct PanelProduct {
   const float* a;
   const size_t* from;  // by row: where its window begins in a
@@ -96,11 +97,13 @@ constexpr size_t kMostRows = 12;
 #else
 constexpr size_t kMostRows = 6;
 #endif
-// So many elements of the depth ahead the weight is fetched: the processor itself stops at the end of a page.
+// So many elements of the depth ahead the weight is fetched: the processor itself stops at the end
+// of a page.
 constexpr size_t kAhead = 16;
 constexpr size_t kLine = 16;  // floats of a line of the caches
 
-// Neighbouring outputs of a row that share the loads of a weight, where a channel sees itself alone.
+// Neighbouring outputs of a row that share the loads of a weight, where a channel sees itself
+// alone.
 constexpr size_t kSlidOutputs = 8;
 
 // Finish of the channels of a vector, in registers.
@@ -213,7 +216,8 @@ HWY_INLINE const float* window_of(const SlideJob& j, const Taps& y, const Taps& 
   return j.x + (y.from * j.columns.in + x.from) * static_cast<int64_t>(j.channels);
 }
 
-// Outputs [begin, end) of a row, whose windows of kSide x kSide lie in x, for the channels of `part` from `channel`.
+// Outputs [begin, end) of a row, whose windows of kSide x kSide lie in x, for the channels of
+// `part` from `channel`.
 template <size_t kSide, class Part>
 HWY_INLINE void slide_inside(const SlideJob& j, size_t o_row, const Taps& y, size_t begin,
                              size_t end, size_t channel, Part part) {
@@ -251,7 +255,8 @@ HWY_INLINE void slide_inside(const SlideJob& j, size_t o_row, const Taps& y, siz
   }
 }
 
-// kOutputs neighbours of a row from `o` on, whose windows lie in x from column to column, for the channels of `part`.
+// kOutputs neighbours of a row from `o` on, whose windows lie in x from column to column, for the
+// channels of `part`.
 template <size_t kOutputs, class Part>
 HWY_INLINE void slide_some(const SlideJob& j, size_t o_row, const Taps& y, size_t o, size_t channel,
                            Part part) {
@@ -393,8 +398,9 @@ HWY_EXPORT(multiply_panels);
 HWY_EXPORT(slide_row);
 HWY_EXPORT(fold_statistics);
 
-// Products below which a second thread costs more than it saves; those of a task that is one of several of its thread, so that all
-// threads end together. A window that slides takes about three times as long.
+// Products below which a second thread costs more than it saves; those of a task that is one of
+// several of its thread, so that all threads end together. A window that slides takes about three
+// times as long.
 constexpr size_t kLeastProducts = size_t{1} << 18;
 constexpr size_t kProductsOfTask = size_t{1} << 19;
 constexpr size_t kMostTasksPerThread = 4;
@@ -407,7 +413,8 @@ size_t tasks_of(size_t products, size_t threads) {
                    std::clamp<size_t>(products / threads / kProductsOfTask, 1, kMostTasksPerThread);
 }
 
-// Outputs of a block, and floats of what they read, in x or copied: these meet all panels while they are in a cache.
+// Outputs of a block, and floats of what they read, in x or copied: these meet all panels while
+// they are in a cache.
 constexpr size_t kLeastOfBlock = 24;
 constexpr size_t kMostOfBlock = 384;
 constexpr size_t kReadFloats = size_t{1} << 15;
@@ -455,8 +462,8 @@ Part part_of(const Convolution& c, size_t begin, size_t count) {
   return p;
 }
 
-// Where the elements lie that the windows of a part read: in x, or in a copy that has zeros where x has nothing. For one row of outputs
-// the copy has only the lines that its windows have.
+// Where the elements lie that the windows of a part read: in x, or in a copy that has zeros where x
+// has nothing. For one row of outputs the copy has only the lines that its windows have.
 struct Frame {
   Frame(const Convolution& c, const Part& p, bool copied) {
     const auto& [az, ay, ax] = c.windows.axis;

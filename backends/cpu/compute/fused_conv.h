@@ -1,9 +1,12 @@
-// Convolutions with the channels last, scaled, shifted, added to and clipped where they are computed.
+// Convolutions with the channels last, scaled, shifted, added to and clipped where they are
+// computed.
 //
-// What sees all channels is a product of matrices: a row per output, whose window is read where it lies, in x or in a copy of a part of
-// x with zeros around it. Where every channel sees itself alone, the window slides over vectors of channels.
+// What sees all channels is a product of matrices: a row per output, whose window is read where it
+// lies, in x or in a copy of a part of x with zeros around it. Where every channel sees itself
+// alone, the window slides over vectors of channels.
 //
-// Numerics  f32 sums over the window and the channels in their order, whatever the number of threads.
+// Numerics  f32 sums over the window and the channels in their order, whatever the number of
+//           threads.
 // Threads   uses the pool; nothing is allocated.
 #pragma once
 
@@ -31,7 +34,8 @@ uint64_t fused_convolution_scratch_bytes(const Convolution& c, const Threads& th
 
 void convolve_fused(Threads& threads, const FusedConvolution& f, void* scratch);
 
-// y [ceil(outputs / kPackedOutputs), window, inputs, kPackedOutputs] of x [outputs, inputs, window].
+// y [ceil(outputs / kPackedOutputs), window, inputs, kPackedOutputs] of x [outputs, inputs,
+// window].
 void pack_outputs(Threads& threads, size_t outputs, size_t inputs, size_t window, const float* x,
                   float* y);
 

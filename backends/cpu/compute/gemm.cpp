@@ -34,9 +34,11 @@ constexpr size_t kDepth = 256;
 // cache.
 constexpr size_t kColumns = 512;
 constexpr size_t kRows = 96;
-// Rows of A for which dot products with rows of B [n, k] are faster than tiles, for which these are transposed.
+// Rows of A for which dot products with rows of B [n, k] are faster than tiles, for which these are
+// transposed.
 constexpr size_t kMostDotRows = 64;
-// Elements of a row of B that dot products take at a time: four rows of codes, decoded, are a quarter of the L1 cache.
+// Elements of a row of B that dot products take at a time: four rows of codes, decoded, are a
+// quarter of the L1 cache.
 constexpr size_t kDecoded = 512;
 
 struct Job {
@@ -51,8 +53,8 @@ struct Job {
   size_t panel = 0;
 };
 
-// Floats of scratch of one thread. Panels have a divisor of 64 columns, or 24, of which a multiple is at most 16 above one of 64. Strips
-// have 6 rows or 4.
+// Floats of scratch of one thread. Panels have a divisor of 64 columns, or 24, of which a multiple
+// is at most 16 above one of 64. Strips have 6 rows or 4.
 size_t thread_scratch_floats(const GemmShape& s, bool a_codes) {
   const size_t depth = std::min(s.k, kDepth);
   const size_t panels = depth * std::min(round_up(s.n, 64) + 16, kColumns);
@@ -70,7 +72,8 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
-// Tiles of fewer rows and more columns, which fill as many registers: products whose sides suit them leave less of a tile empty.
+// Tiles of fewer rows and more columns, which fill as many registers: products whose sides suit
+// them leave less of a tile empty.
 #if HWY_TARGET == HWY_AVX2
 constexpr size_t kWideRows = 4;
 constexpr size_t kWideVectors = 3;
@@ -92,7 +95,8 @@ TileFunction wide_tile_for(size_t rows, size_t vectors) {
 #endif
 }
 
-// Half cycles per element of k: two multiply-adds and two loads per cycle, and five cycles until a sum may be added to again.
+// Half cycles per element of k: two multiply-adds and two loads per cycle, and five cycles until a
+// sum may be added to again.
 size_t tiles_time(const GemmShape& s, size_t rows, size_t vectors) {
   const size_t all_vectors = (s.n + hn::Lanes(TileTag()) - 1) / hn::Lanes(TileTag());
   const auto time = [](size_t r, size_t v) {
@@ -132,8 +136,9 @@ void pack_rows(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t wid
   }
 }
 
-// Columns of A stored as [k, m] to strips [depth][kStrip], zeros beyond `rows`. Some rows of A at a time: a strip takes a part of a
-// line from each, and the strips beside it find these lines in the L1 cache.
+// Columns of A stored as [k, m] to strips [depth][kStrip], zeros beyond `rows`. Some rows of A at a
+// time: a strip takes a part of a line from each, and the strips beside it find these lines in the
+// L1 cache.
 template <size_t kStrip>
 void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t rows,
                  float* HWY_RESTRICT strips) {
@@ -170,7 +175,8 @@ void fetch_codes(const Codes& c, size_t row, size_t k, size_t depth) {
   }
 }
 
-// Columns of B [k, n] or [n, k] that are codes, to a panel. A piece of a row is too short for the processor to see what comes.
+// Columns of B [k, n] or [n, k] that are codes, to a panel. A piece of a row is too short for the
+// processor to see what comes.
 void pack_codes(const Job& job, size_t column, size_t k, size_t depth, size_t width,
                 float* HWY_RESTRICT panel) {
   const size_t columns = job.panel;
@@ -207,8 +213,8 @@ void unpack_a(const Job& job, Range rows, size_t k, size_t depth, float* HWY_RES
   }
 }
 
-// A block of A [k, m] that is packed next. Packing takes a few lines of each row, which the processor does not see coming: they are
-// fetched into the L2 cache while tiles are computed.
+// A block of A [k, m] that is packed next. Packing takes a few lines of each row, which the
+// processor does not see coming: they are fetched into the L2 cache while tiles are computed.
 class NextBlock {
  public:
   NextBlock() = default;
@@ -374,7 +380,8 @@ void take_dot_rows(const Job& job, Range columns, size_t n, size_t k, size_t dep
   }
 }
 
-// One row, B [n, k] of codes that can be multiplied as they lie; dots(first, count, sums) of rows of B.
+// One row, B [n, k] of codes that can be multiplied as they lie; dots(first, count, sums) of rows
+// of B.
 template <class Dots>
 void code_columns(const Job& job, Range columns, const Dots& dots) {
   constexpr size_t kTogether = 64;
@@ -398,7 +405,8 @@ bool make_integers(const Job& job, float* row) {
          to_integers(codes->layout, job.options.a_of, job.a, row);
 }
 
-// At most kMostDotRows rows, B [n, k]: each element is a dot product along k, and B is not written again in another order.
+// At most kMostDotRows rows, B [n, k]: each element is a dot product along k, and B is not written
+// again in another order.
 void dot_columns(const Job& job, Range rows, Range columns) {
   if (job.shape.m == 1 && job.options.b_codes != nullptr) {
     const Codes& codes = *job.options.b_codes;

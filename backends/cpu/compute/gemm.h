@@ -36,7 +36,8 @@ struct GemmShape {
 struct GemmOptions {
   bool accumulate = false;      // add to what C holds
   const float* bias = nullptr;  // (optional) [n], default none
-  // (optional) The operand is these codes: lda, ldb and the address are not used. They become f32 in blocks, in the caches.
+  // (optional) The operand is these codes: lda, ldb and the address are not used. They become f32
+  // in blocks, in the caches.
   const Codes* a_codes = nullptr;
   const Codes* b_codes = nullptr;
   IntegersOf a_of =

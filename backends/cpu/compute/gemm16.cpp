@@ -1,5 +1,5 @@
-// See gemm16.h. The loops over blocks, and the blocks for machines that multiply no 16-bit numbers: there B and A become f32 as they
-// are packed.
+// See gemm16.h. The loops over blocks, and the blocks for machines that multiply no 16-bit numbers:
+// there B and A become f32 as they are packed.
 #include "compute/gemm16.h"
 
 #include <algorithm>
@@ -198,8 +198,8 @@ HWY_EXPORT(is_avx512);
 
 std::atomic<bool> bf16_allowed{true};
 
-// What a thread needs, in words of 4 bytes, with any of the blocks. The widest panel of any instruction set has 64 columns; A is packed
-// by 32 elements.
+// What a thread needs, in words of 4 bytes, with any of the blocks. The widest panel of any
+// instruction set has 64 columns; A is packed by 32 elements.
 struct Scratch16 {
   size_t columns;
   size_t packed_row;

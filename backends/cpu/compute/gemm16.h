@@ -2,11 +2,13 @@
 //
 //   C[m, n] = sum over k of A[m, k] * B[k, n]   (+ bias[n])
 //
-// Numerics  f32 sums, k in ascending blocks of a fixed size; rounded once, to nearest even. Operands become f32 only block by block,
-//           in the caches. Where the machine has it (AVX512_BF16), products of bf16 are the instruction's: each sum takes the
-//           elements of k in pairs, the second of a pair before the first, each with one rounding, and denormals count as 0, among
-//           operands as among sums and results: an error of at most k * 2^-126 times the largest operand. As infinity times 0 is NaN
-//           but times a denormal infinity, a product with a NaN in it is computed again without the instruction. The bits depend on
+// Numerics  f32 sums, k in ascending blocks of a fixed size; rounded once, to nearest even.
+//           Operands become f32 only block by block, in the caches. Where the machine has it
+//           (AVX512_BF16), products of bf16 are the instruction's: each sum takes the elements of k
+//           in pairs, the second of a pair before the first, each with one rounding, and denormals
+//           count as 0, among operands as among sums and results: an error of at most k * 2^-126
+//           times the largest operand. As infinity times 0 is NaN but times a denormal infinity, a
+//           product with a NaN in it is computed again without the instruction. The bits depend on
 //           the instruction set, the shape, the layout and that, never on the number of threads.
 // Threads   uses the pool; one caller at a time. Operands may not overlap C; nothing is allocated.
 #pragma once

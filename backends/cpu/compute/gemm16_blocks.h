@@ -1,4 +1,5 @@
-// What a product of 16-bit operands is made of: one set of functions per way to multiply, each on a block that fits into the caches.
+// What a product of 16-bit operands is made of: one set of functions per way to multiply, each on a
+// block that fits into the caches.
 #pragma once
 
 #include <atomic>
@@ -20,8 +21,9 @@ struct Job16 {
   std::atomic<bool>* nan = nullptr;  // set by the blocks of bf16 where a result is NaN
 };
 
-// Columns of B and rows of C in a block, rows of A that are packed at a time; words of k, of one f32 or of two bf16. Of a 1 MiB L2
-// cache B takes a quarter, the sums three eighths and A less than a tenth.
+// Columns of B and rows of C in a block, rows of A that are packed at a time; words of k, of one
+// f32 or of two bf16. Of a 1 MiB L2 cache B takes a quarter, the sums three eighths and A less than
+// a tenth.
 inline constexpr size_t kColumns16 = 256;
 inline constexpr size_t kRows16 = 384;
 inline constexpr size_t kPacked16 = 96;
@@ -32,8 +34,8 @@ struct Blocks16 {
   size_t panel;  // columns of a tile
   // B of `columns` and `k` to panels.
   void (*pack)(const Job16& job, Range columns, Range k, uint32_t* panels);
-  // Rows of C from rows of A and the panels. sums [rows][sums_row] holds what is there before the last block of k; `packed` has room
-  // for kPacked16 rows of A.
+  // Rows of C from rows of A and the panels. sums [rows][sums_row] holds what is there before the
+  // last block of k; `packed` has room for kPacked16 rows of A.
   void (*multiply)(const Job16& job, Range rows, Range columns, Range k, const uint32_t* panels,
                    uint32_t* packed, float* sums);
   // At most kFewRows rows, A [m, k] and B [n, k]: dot products.

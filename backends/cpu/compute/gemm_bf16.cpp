@@ -1,5 +1,6 @@
-// Products of bf16 with VDPBF16PS: a word of k holds two elements, of A broadcast and of B along the lanes. See gemm16.h for what the
-// instruction rounds (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS).
+// Products of bf16 with VDPBF16PS: a word of k holds two elements, of A broadcast and of B along
+// the lanes. See gemm16.h for what the instruction rounds (Intel 64 and IA-32 Architectures
+// Software Developer's Manual, volume 2, VDPBF16PS).
 #include "compute/gemm16_blocks.h"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -144,7 +145,8 @@ TileFunction tile_for(size_t rows, size_t vectors) {
   return kTiles[rows - 1][vectors - 1];
 }
 
-// Rows k and k + 1 of B [k, n] to a word of each column, zeros where the second row is not there and up to a whole vector.
+// Rows k and k + 1 of B [k, n] to a word of each column, zeros where the second row is not there
+// and up to a whole vector.
 BOWLINE_BF16 void pack_rows(const uint16_t* b, size_t ldb, size_t depth, size_t width,
                             uint32_t* panel) {
   for (size_t k = 0; k < depth; k += 2, b += 2 * ldb, panel += kTileColumns) {
@@ -231,7 +233,8 @@ void pack(const Job16& job, Range columns, Range k, uint32_t* panels) {
   }
 }
 
-// Rows k and k + 1 of A [k, m] to words, rows of `row` words, zeros where the second row is not there.
+// Rows k and k + 1 of A [k, m] to words, rows of `row` words, zeros where the second row is not
+// there.
 BOWLINE_BF16 void pack_words(const uint16_t* a, size_t lda, size_t depth, size_t rows,
                              uint32_t* words, size_t row) {
   const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,

@@ -1,4 +1,5 @@
-// How a matrix product is cut into parts for the threads, the same for products of f32 and of 16 bits.
+// How a matrix product is cut into parts for the threads, the same for products of f32 and of 16
+// bits.
 #pragma once
 
 #include <algorithm>

@@ -49,8 +49,8 @@ void allow_integer_dots(bool allow) { allowed = allow; }
 namespace bowline::detail::cpu {
 namespace {
 
-// How the numbers of a row become integers: digits of so many bits with a sign, and the bits of the largest number without its sign. What
-// digits are multiplied with fills the rest of 32 bits.
+// How the numbers of a row become integers: digits of so many bits with a sign, and the bits of the
+// largest number without its sign. What digits are multiplied with fills the rest of 32 bits.
 struct OfF32 {
   static constexpr int kDigits = 3;
   static constexpr int kDigitBits = 7;
@@ -67,8 +67,9 @@ constexpr int kMostDigits = 3;
 constexpr size_t kAhead = 12288;
 constexpr size_t kLine = 64;
 
-// 32 elements of a, in the order of the codes: the highest digits first, each with its start. A start is sums over four digits, in the upper
-// half times upper_of(); times the zero of the codes unless every block has its own.
+// 32 elements of a, in the order of the codes: the highest digits first, each with its start. A
+// start is sums over four digits, in the upper half times upper_of(); times the zero of the codes
+// unless every block has its own.
 struct Block {
   alignas(64) int8_t digits[kMostDigits][kBlock];
   alignas(64) int32_t start[kMostDigits][kBlock / 4];
@@ -93,7 +94,8 @@ constexpr size_t floats_of_blocks(size_t blocks) {
   return floats_of_units(blocks) + blocks * sizeof(Block) / sizeof(float);
 }
 
-// Codes of 4 bits in the upper half of a register stay where they lie in their bytes: they, and sums over them, count 16 times.
+// Codes of 4 bits in the upper half of a register stay where they lie in their bytes: they, and
+// sums over them, count 16 times.
 constexpr int upper_of(Order order) { return order == Order::bytes ? 1 : 16; }
 
 // What is added to a code so that it is unsigned.
@@ -180,7 +182,8 @@ BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper,
   for (int i = Of::kDigits - 1; i > 0; --i) {
     store_digits(take_digit<Of>(low), take_digit<Of>(high), out.digits[i]);
   }
-  // What is left is 64 at most, more than a digit of seven bits with a sign: it takes the eight bits of a byte.
+  // What is left is 64 at most, more than a digit of seven bits with a sign: it takes the eight
+  // bits of a byte.
   store_digits(_mm512_cvtepi32_epi8(low), _mm512_cvtepi32_epi8(high), out.digits[0]);
   const __m256i times = in_halves(factor, factor * upper);
   for (int i = 0; i < Of::kDigits; ++i) {
@@ -227,7 +230,8 @@ constexpr size_t with_scale(Order order) {
   return sizeof(uint16_t) + (order == Order::bytes ? kBlock : kBlock / 2);
 }
 
-// Of a chunk of such blocks: words out of two vectors of them, which end where the last block does or before.
+// Of a chunk of such blocks: words out of two vectors of them, which end where the last block does
+// or before.
 template <Order kOrder>
 BOWLINE_VNNI inline __m128i load_scales_of_blocks(const std::byte* from) {
   constexpr auto at = [](size_t i) {
@@ -341,7 +345,8 @@ BOWLINE_VNNI inline __m128 sums_of_lanes(const __m512* v) {
   return _mm_add_ps(_mm256_castps256_ps128(eights), _mm256_extractf128_ps(eights, 1));
 }
 
-// What a lane of the sums over digits counts, of two digits or of the third, the lowest, whose upper lanes have nothing.
+// What a lane of the sums over digits counts, of two digits or of the third, the lowest, whose
+// upper lanes have nothing.
 BOWLINE_VNNI inline __m512 values_of_lanes(Order order, int first, int second) {
   const __m512i digits = _mm512_inserti64x4(_mm512_set1_epi32(second), _mm256_set1_epi32(first), 0);
   const float upper = 1 / static_cast<float>(upper_of(order));
@@ -352,8 +357,8 @@ BOWLINE_VNNI inline __m512 values_of_lanes(Order order, int first, int second) {
 // Blocks whose factors are found together.
 constexpr size_t kSome = 64;
 
-// Four rows share what is loaded of a block. Where they lie one behind the other, memory is fetched in that order: the processor does not
-// see the one stream in four.
+// Four rows share what is loaded of a block. Where they lie one behind the other, memory is fetched
+// in that order: the processor does not see the one stream in four.
 template <class Of, class Kind>
 BOWLINE_VNNI inline __m128 dots_of_blocks(const Kind& kind, const CodeRow* row, const IntegerRow& a,
                                           size_t first, size_t count, size_t ahead,
@@ -387,8 +392,9 @@ BOWLINE_VNNI inline __m128 dots_of_blocks(const Kind& kind, const CodeRow* row, 
   return sums_of_lanes(lanes);
 }
 
-// In steps of some blocks of four rows. The factors of a step are found a step ahead, beyond the last one in vain: a load that is narrower
-// than the store which it reads waits until that is in the cache.
+// In steps of some blocks of four rows. The factors of a step are found a step ahead, beyond the
+// last one in vain: a load that is narrower than the store which it reads waits until that is in
+// the cache.
 template <class Of, class Kind>
 BOWLINE_VNNI void dots_of_rows(const Codes& codes, size_t first, size_t count, const IntegerRow& a,
                                float* out) {

@@ -1,5 +1,5 @@
-// Losses of f32 arrays against a target, element by element: the formulas of ops/formulas/losses.inc. For one task; the caller
-// cuts larger arrays.
+// Losses of f32 arrays against a target, element by element: the formulas of
+// ops/formulas/losses.inc. For one task; the caller cuts larger arrays.
 //
 // Numerics  NaN and infinities propagate.
 #pragma once

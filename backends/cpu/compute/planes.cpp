@@ -30,8 +30,8 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
-// Sums over planes: f(at, part, sums) adds a vector to each of the kSums sums. The lanes of a sum are added up once for several small
-// planes.
+// Sums over planes: f(at, part, sums) adds a vector to each of the kSums sums. The lanes of a sum
+// are added up once for several small planes.
 template <size_t kSums, class F>
 HWY_INLINE void sum_over(const ChannelPlanes& c, double (&out)[kSums], const F& f) {
   constexpr size_t kWays = 4;  // hide the latency of the addition
@@ -109,8 +109,9 @@ PlaneSums gradient_planes(const ChannelPlanes& c, const float* x, const float* d
   return {out[0], out[1]};
 }
 
-// store(at, part, f(at, part)) for the vectors of planes. The last vector of a plane overlaps the one before it; it is computed first
-// and stored last, so that results may lie where the operands do.
+// store(at, part, f(at, part)) for the vectors of planes. The last vector of a plane overlaps the
+// one before it; it is computed first and stored last, so that results may lie where the operands
+// do.
 template <class F, class Store>
 HWY_INLINE void each_vector(const ChannelPlanes& c, const F& f, const Store& store) {
   const size_t lanes = hn::Lanes(FloatTag());

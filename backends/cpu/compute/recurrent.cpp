@@ -24,7 +24,8 @@ namespace {
 
 // Depth of a block of a sum: it decides the order, so it is fixed.
 constexpr size_t kDepth = 256;
-// Rows of the batch that a task takes at most, and columns of the widest panel of any instruction set.
+// Rows of the batch that a task takes at most, and columns of the widest panel of any instruction
+// set.
 constexpr size_t kRows = 24;
 constexpr size_t kMostColumns = 64;
 constexpr size_t kMostGates = 4;
@@ -52,8 +53,8 @@ namespace HWY_NAMESPACE {
 
 using V = FloatVector;
 
-// Tiles of a panel. With 16 registers 4 x 3 vectors: 12 sums hide the latency of multiply-adds, as do 6 x 2, and batches are multiples
-// of 4 more often than of 6.
+// Tiles of a panel. With 16 registers 4 x 3 vectors: 12 sums hide the latency of multiply-adds, as
+// do 6 x 2, and batches are multiples of 4 more often than of 6.
 #if HWY_TARGET == HWY_AVX2
 constexpr size_t kHeight = 4;
 constexpr size_t kVectors = 3;
@@ -105,7 +106,8 @@ void pack_backward(const RecurrentShape& s, const float* w, size_t panel, float*
   }
 }
 
-// sums [rows][columns] = a [rows, depth] times packed rows [depth][columns] (+ sums), in the vectors of the first `width` columns.
+// sums [rows][columns] = a [rows, depth] times packed rows [depth][columns] (+ sums), in the
+// vectors of the first `width` columns.
 void multiply_rows(const float* a, size_t a_row, size_t rows, size_t depth, const float* packed,
                    size_t width, bool accumulate, float* sums) {
   const size_t columns = columns_of_panel();
@@ -145,7 +147,8 @@ void sum_back(const RecurrentShape& s, const Part& p, const float* a, size_t a_r
                 accumulate, p.sums);
 }
 
-// f(row of the batch, its sums of gate 0, first unit, whole or partial vector); sums of gate g lie kRows * columns behind.
+// f(row of the batch, its sums of gate 0, first unit, whole or partial vector); sums of gate g lie
+// kRows * columns behind.
 template <class F>
 HWY_INLINE void for_cells(const RecurrentShape& s, const Part& p, F&& f) {
   const Units units(s, p);
@@ -188,7 +191,8 @@ void lstm_part(const RecurrentShape& s, const LstmForward& x, const Part& p) {
     part.store(g, activations + 2 * n);
     part.store(o, activations + 3 * n);
   });
-  // A pass of its own: the shorter the chain from sums to results, the more cells the processor works on at a time.
+  // A pass of its own: the shorter the chain from sums to results, the more cells the processor
+  // works on at a time.
   for_cells(s, p, [&](size_t b, const float*, size_t j, auto part) HWY_ATTR {
     const size_t row = p.step * s.batch + b;
     const V o = part.load(x.activations + (row * 4 + 3) * n + j);
@@ -406,7 +410,8 @@ class Steps {
         sums_(packed_ + packed_floats(shape) / 16 * 16),
         columns_(HWY_DYNAMIC_DISPATCH(columns_of_panel)()),
         panels_((shape.units + columns_ - 1) / columns_) {
-    // The cut with the least time of the thread that has most to do. Large parts first: each of them reads its panel.
+    // The cut with the least time of the thread that has most to do. Large parts first: each of
+    // them reads its panel.
     size_t least = 0;
     for (const size_t rows : {kRows, kRows / 2, kRows / 3, kRows / 4}) {
       const size_t tasks = panels_ * ((shape.batch + rows - 1) / rows);

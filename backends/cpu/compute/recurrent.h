@@ -1,10 +1,12 @@
-// Recurrent layers in f32, forward and backward: runtime/ops/lstm.cpp and gru.cpp say what is computed, and the shapes.
+// Recurrent layers in f32, forward and backward: runtime/ops/lstm.cpp and gru.cpp say what is
+// computed, and the shapes.
 //
-// The weight is packed once per call, into panels as wide as a tile of the matrix product; a step then is one pass over them, with
-// the cell computed where its sums are still in the cache.
+// The weight is packed once per call, into panels as wide as a tile of the matrix product; a step
+// then is one pass over them, with the cell computed where its sums are still in the cache.
 //
 // Numerics  the bits depend on the instruction set and the shape, never on the number of threads.
-// Threads   uses the pool, once or twice per step; nothing is allocated. `activations` may be `gates`, `dgates` may be `activations`.
+// Threads   uses the pool, once or twice per step; nothing is allocated. `activations` may be
+//           `gates`, `dgates` may be `activations`.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Operators along the last axis of an array [rows, n], of f32 or, norms, of T = f32, f16 or bf16: norms, softmax, cross entropy, column
-// sums.
+// Operators along the last axis of an array [rows, n], of f32 or, norms, of T = f32, f16 or bf16:
+// norms, softmax, cross entropy, column sums.
 //
 // Numerics  sums in f32 with a fixed order; sums over rows run over blocks of rows whose number
 // depends on `rows`
@@ -85,7 +85,8 @@ struct RowFactor {
   const float* each = nullptr;
 };
 
-// dlogits = factor (softmax(logits) - (1 - smoothing) [label] - smoothing / n). dlogits may be logits.
+// dlogits = factor (softmax(logits) - (1 - smoothing) [label] - smoothing / n). dlogits may be
+// logits.
 void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float* logits,
                             const int32_t* labels, int32_t ignore_index, const RowFactor& factor,
                             float smoothing, float* dlogits);

@@ -105,8 +105,9 @@ const char* instruction_set() { return hwy::TargetName(usable() & -usable()); }
 
 }  // namespace bowline::detail::cpu
 
-// What Highway's headers call of its library. It is defined here, in a namespace of Bowline's own (tools/cmake/library.cmake), so
-// that no program has to find libhwy.so, and none is disturbed that has its own.
+// What Highway's headers call of its library. It is defined here, in a namespace of Bowline's own
+// (tools/cmake/library.cmake), so that no program has to find libhwy.so, and none is disturbed that
+// has its own.
 namespace hwy {
 
 int64_t SupportedTargets() {

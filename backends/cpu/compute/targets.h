@@ -15,8 +15,9 @@
 
 namespace bowline::detail::cpu {
 
-// Restricts the kernels to the set that the environment variable BOWLINE_CPU_TARGET names. The first call decides for
-// the process; it comes before the first kernel runs. Returns "", or the reason why the set cannot be used.
+// Restricts the kernels to the set that the environment variable BOWLINE_CPU_TARGET names. The
+// first call decides for the process; it comes before the first kernel runs. Returns "", or the
+// reason why the set cannot be used.
 const std::string& restrict_instruction_set();
 
 // The set that the kernels use on this machine, by Highway's name ("AVX3", "AVX2", "SSE2", "NEON").

@@ -153,7 +153,8 @@ bool lion(Threads& threads, size_t n, const LionStep& step, const float* g, floa
   });
 }
 
-// The update of all elements lies in the scratch before w is changed: its size is not known earlier.
+// The update of all elements lies in the scratch before w is changed: its size is not known
+// earlier.
 size_t adafactor_scratch_bytes(size_t n) {
   return n * sizeof(float) + 64 + sum_of_squares_scratch_bytes(n);
 }

@@ -1,7 +1,9 @@
-// Optimizers on one f32 array, beside AdamW and SGD of elementwise.h. The gradient is first multiplied by grad_scale; what each
-// computes stands at its operator (runtime/ops). All return whether every new w is finite.
+// Optimizers on one f32 array, beside AdamW and SGD of elementwise.h. The gradient is first
+// multiplied by grad_scale; what each computes stands at its operator (runtime/ops). All return
+// whether every new w is finite.
 //
-// Threads   use the pool for larger arrays; the bits do not depend on the number of threads; nothing is allocated.
+// Threads   use the pool for larger arrays; the bits do not depend on the number of threads;
+//           nothing is allocated.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +45,8 @@ struct LionStep {
 };
 bool lion(Threads& threads, size_t n, const LionStep& step, const float* g, float* w, float* m);
 
-// `batch` matrices [rows, columns] side by side, with `row` [batch, rows] and `column` [batch, columns]; of a vector `row` is
-// all of v, `column` is null, and rows is 1.
+// `batch` matrices [rows, columns] side by side, with `row` [batch, rows] and `column` [batch,
+// columns]; of a vector `row` is all of v, `column` is null, and rows is 1.
 struct AdafactorShape {
   size_t batch = 1;
   size_t rows = 1;

@@ -1,5 +1,5 @@
-// Formulas that take integers or truth values (runtime/ops/formulas), one element after the other: in 64 bits, of which the
-// result keeps the low ones (two's complement).
+// Formulas that take integers or truth values (runtime/ops/formulas), one element after the other:
+// in 64 bits, of which the result keeps the low ones (two's complement).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 //! ops(any) Cast
-// From every dtype to every dtype, element by element; what the conversions mean stands in runtime/ops/cast.cpp.
+// From every dtype to every dtype, element by element; what the conversions mean stands in
+// runtime/ops/cast.cpp.
 #include "core/element_types.h"
 #include "kernel.h"
 

@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) BatchNorm BatchNormGrad GroupNorm InstanceNorm GroupNormGrad
-// Norms of channels: a task per channel of the batch, or per group of a sample. Sums of planes are added up in double precision.
+// Norms of channels: a task per channel of the batch, or per group of a sample. Sums of planes are
+// added up in double precision.
 #include <algorithm>
 #include <cmath>
 

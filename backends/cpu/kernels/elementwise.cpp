@@ -1,8 +1,9 @@
 //! elementwise
 //! elementwise(f16, bf16)
 //! elementwise(i8, u8, i32, i64, boolean)
-// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules), a third has the shape of the
-// result. What is not f32 passes through blocks of f32, or through 64 bits.
+// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules), a
+// third has the shape of the result. What is not f32 passes through blocks of f32, or through 64
+// bits.
 #include "compute/elementwise.h"
 
 #include <algorithm>
@@ -75,8 +76,8 @@ Operands<In> operands_of(const Launch& l) {
   return {{at(0)}, {at(1)}, l.has_input(2) ? at(2) : nullptr};
 }
 
-// How two operands step through a result: axes of one element are left out, and neighbours through which both step as through one
-// are one.
+// How two operands step through a result: axes of one element are left out, and neighbours through
+// which both step as through one are one.
 struct Walk {
   Walk(const Shape& out, const std::array<Strides, 2>& steps) {
     for (int a = 0; a < out.rank(); ++a) {

@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceMax ReduceMin ArgMax ArgMin TopK
-// The largest and the smallest elements along axes, and where they are. 0 equals -0. NaN is the largest number; for ReduceMin and
-// ArgMin the smallest.
+// The largest and the smallest elements along axes, and where they are. 0 equals -0. NaN is the
+// largest number; for ReduceMin and ArgMin the smallest.
 #include <algorithm>
 #include <limits>
 
@@ -35,7 +35,8 @@ auto comparable(T x) {
   }
 }
 
-// The reduced axes, as the middle one of three: of neighbours alone, with more axes behind them. `rows` is 0 if they are not so.
+// The reduced axes, as the middle one of three: of neighbours alone, with more axes behind them.
+// `rows` is 0 if they are not so.
 struct Columns {
   Columns(const Shape& x, const Axes& reduced) {
     int a = 0;
@@ -132,11 +133,12 @@ bool any_may_beat(const T* x, T bound) {
   return any != 0;
 }
 
-// The elements of a line that may be among the first k are gathered, and cut to k whenever there are more than twice as many: the last
-// one of these is the bound for all that follow.
+// The elements of a line that may be among the first k are gathered, and cut to k whenever there
+// are more than twice as many: the last one of these is the bound for all that follow.
 int64_t gathered(int64_t k) { return 2 * k + kRun; }
 
-// Writes the places of the k elements that stand first, in order, of equal ones the first; `order` has room for gathered(k).
+// Writes the places of the k elements that stand first, in order, of equal ones the first; `order`
+// has room for gathered(k).
 template <class T, bool kLargest>
 void find_first(const T* x, const Lines& lines, int64_t k, int32_t* order) {
   const int64_t step = lines.step;

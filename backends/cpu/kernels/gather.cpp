@@ -1,5 +1,6 @@
 //! ops(any) Gather GatherElements OneHot ScatterElements
-// Elements along an axis by their indices, and back. An index below zero counts from the end of the axis.
+// Elements along an axis by their indices, and back. An index below zero counts from the end of the
+// axis.
 #include <algorithm>
 #include <cstring>
 
@@ -34,7 +35,8 @@ bool check(const Launch& l, const Arg& indices, int64_t n) {
   return outside == 0;
 }
 
-// y[i] = data[i . data_strides + element(indices[i . index_strides]) * axis_stride], 0 where there is no such element.
+// y[i] = data[i . data_strides + element(indices[i . index_strides]) * axis_stride], 0 where there
+// is no such element.
 void gather(const Launch& l, const Strides& all_data_strides, const Strides& all_index_strides,
             int64_t n, int64_t axis_stride) {
   const Shape& all = *l.out[0].shape;
@@ -137,7 +139,8 @@ void run_one_hot(const Launch& l) {
   });
 }
 
-// y[.., element, ..] = join(itself, update), line by line along the axis, in the order of the updates.
+// y[.., element, ..] = join(itself, update), line by line along the axis, in the order of the
+// updates.
 template <class Y, class U, class F>
 void scatter(const Launch& l, Y* y, const U* updates, F&& join) {
   const Shape& data = *l.in[0].shape;

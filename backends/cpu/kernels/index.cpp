@@ -61,7 +61,8 @@ void run_embedding(const Launch& l) {
   });
 }
 
-// Each task owns a range of columns of every row, so that the order of the sum is that of the positions.
+// Each task owns a range of columns of every row, so that the order of the sum is that of the
+// positions.
 void run_embedding_grad(const Launch& l) {
   const int64_t rows = (*l.out[0].shape)[0];
   const int64_t n = (*l.out[0].shape)[1];

@@ -1,7 +1,7 @@
 //! ops(f32, f16, bf16) MeanSquaredError BinaryCrossEntropy Huber
 //! ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
-// Losses of elements: their sums over blocks of a fixed size, added in ascending order. What is not f32 passes through blocks of
-// f32.
+// Losses of elements: their sums over blocks of a fixed size, added in ascending order. What is not
+// f32 passes through blocks of f32.
 #include "compute/losses.h"
 
 #include <algorithm>

@@ -90,8 +90,8 @@ void run_tile(const Launch& l) {
   pad(l, padding_of(*l.in[0].shape, *l.out[0].shape), PadMode::wrap, 0);
 }
 
-// The elements of a padded axis that are taken from element i of the source: `count` from `first` on, `step` apart, of which the
-// last may be another one.
+// The elements of a padded axis that are taken from element i of the source: `count` from `first`
+// on, `step` apart, of which the last may be another one.
 struct Takers {
   int64_t count = 0;
   int64_t first = 0;

@@ -22,7 +22,8 @@ void for_planes(Threads& threads, int64_t planes, int64_t work, F&& f) {
                   });
 }
 
-// The elements of a window of an axis that lie in [low, high): k in [begin, end), the first at `at`.
+// The elements of a window of an axis that lie in [low, high): k in [begin, end), the first at
+// `at`.
 struct Span {
   int64_t begin, end, at;
 };
@@ -106,7 +107,8 @@ void for_rows_of_windows(Threads& threads, const Windows& w, int64_t planes, F&&
                   });
 }
 
-// take(rows, first, last) for the rows of x that a window has, some at a time: `first` and `last` say which time it is.
+// take(rows, first, last) for the rows of x that a window has, some at a time: `first` and `last`
+// say which time it is.
 template <class Take>
 void in_groups(const Windows& w, const std::array<Span, kMostSpatial>& spans, const float* x,
                Take&& take) {

@@ -1,6 +1,7 @@
 //! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
 //! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo
-// Operators that move elements or sum over axes: index arithmetic, one output element or row at a time.
+// Operators that move elements or sum over axes: index arithmetic, one output element or row at a
+// time.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -37,7 +38,8 @@ void run_fill(const Launch& l) {
   });
 }
 
-// y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis in the inner loop.
+// y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis
+// in the inner loop.
 void gather(const Launch& l, const Strides& stride) {
   const Shape& out = *l.out[0].shape;
   const int64_t n = out.rank() == 0 ? 1 : out.back();
@@ -60,7 +62,8 @@ void gather(const Launch& l, const Strides& stride) {
   });
 }
 
-// The permutation as a swap of two runs of neighbouring axes: x [batch, rows, columns] -> y [batch, columns, rows].
+// The permutation as a swap of two runs of neighbouring axes: x [batch, rows, columns] -> y [batch,
+// columns, rows].
 struct Swap {
   int64_t batch = 1, rows = 1, columns = 1;
 };
@@ -206,7 +209,8 @@ void run_split(const Launch& l) {
   }
 }
 
-// Rows [position, position + count) of every outer element of a state of codes: `inner` rows of codes each.
+// Rows [position, position + count) of every outer element of a state of codes: `inner` rows of
+// codes each.
 template <class T>
 void write_codes(const Launch& l, int axis, int64_t position, int64_t count) {
   const CodeLayout layout = l.codes(0).layout;
@@ -275,7 +279,8 @@ void run_mask_tail(const Launch& l) {
   });
 }
 
-// The sums of rows that lie one after the other, several at a time: an addition waits for the one before it.
+// The sums of rows that lie one after the other, several at a time: an addition waits for the one
+// before it.
 template <class T>
 void sum_rows(Threads& threads, const T* x, T* y, int64_t rows, int64_t terms, double scale) {
   constexpr int64_t kTogether = 4;
@@ -300,7 +305,8 @@ void sum_rows(Threads& threads, const T* x, T* y, int64_t rows, int64_t terms, d
                   });
 }
 
-// The sums of the columns of `matrices` that lie one after the other. Each sums its column top down, some columns at a time.
+// The sums of the columns of `matrices` that lie one after the other. Each sums its column top
+// down, some columns at a time.
 template <class T>
 void sum_columns(Threads& threads, const T* x, T* y, int64_t matrices, int64_t terms,
                  int64_t columns, double scale) {
@@ -327,8 +333,8 @@ void sum_columns(Threads& threads, const T* x, T* y, int64_t matrices, int64_t t
                   });
 }
 
-// Sums x over the axes in `reduced`, the elements under each output in the order in which they lie, so that the bits do not depend on
-// threads. The axes that go are most often neighbours.
+// Sums x over the axes in `reduced`, the elements under each output in the order in which they lie,
+// so that the bits do not depend on threads. The axes that go are most often neighbours.
 template <class T>
 void sum_axes(Threads& threads, const T* x, T* y, const Shape& in, const Axes& reduced,
               float factor) {

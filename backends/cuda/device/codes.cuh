@@ -101,7 +101,8 @@ __device__ inline float decode(const Codes& c, int64_t row, uint32_t column) {
   return decode(c, code_block(c, row, column), column);
 }
 
-// Columns [column, column + 4) of a row, those from `columns` on as zeros; `column` is a multiple of four where c.four.
+// Columns [column, column + 4) of a row, those from `columns` on as zeros; `column` is a multiple
+// of four where c.four.
 __device__ inline void decode4(const Codes& c, int64_t row, uint32_t column, uint32_t columns,
                                float (&to)[4]) {
   if (column >= columns) {

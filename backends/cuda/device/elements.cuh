@@ -11,7 +11,8 @@ constexpr unsigned kElementsEach = 4;
 // Blocks for n elements that are handled four at a time.
 inline dim3 element_blocks(uint64_t n) { return blocks_for(n, kElementThreads, kElementsEach); }
 
-// Calls f(i) for the elements of this thread, or f4(i) for four from i on where `four` says that the operands allow it.
+// Calls f(i) for the elements of this thread, or f4(i) for four from i on where `four` says that
+// the operands allow it.
 template <class F, class F4>
 __device__ void for_elements(uint64_t n, bool four, F&& f, F4&& f4) {
   const uint64_t thread = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
@@ -34,8 +35,8 @@ bool aligned16(const P*... addresses) {
 __device__ inline float4 load4(const float* at) { return *reinterpret_cast<const float4*>(at); }
 __device__ inline void store4(float* at, float4 v) { *reinterpret_cast<float4*>(at) = v; }
 
-// Notes an index outside its range: the first node that does is named, not those that read its indices again, as gradients do.
-// The access itself has been made harmless.
+// Notes an index outside its range: the first node that does is named, not those that read its
+// indices again, as gradients do. The access itself has been made harmless.
 __device__ inline void bad_index(device::StepHead* head, uint32_t node, int32_t value) {
   if (head->error == 0) {
     head->error = static_cast<uint32_t>(device::StepError::index_out_of_range);

@@ -35,8 +35,8 @@ __device__ void store_narrow(T* at, const float (&v)[kWidth]) {
   }
 }
 
-// Each thread keeps the sum relative to the maximum so far, and loads several elements before it uses the first. All threads
-// of the team must come; all get the result.
+// Each thread keeps the sum relative to the maximum so far, and loads several elements before it
+// uses the first. All threads of the team must come; all get the result.
 template <unsigned kTeam, int kWidth, class T>
 __device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
   constexpr int kLoads = 4;

@@ -1,5 +1,5 @@
-// The dialect of runtime/ops/formulas for one number, and all formulas: of f32 as types that kernels hold, of integers and truth
-// values in 64 bits.
+// The dialect of runtime/ops/formulas for one number, and all formulas: of f32 as types that
+// kernels hold, of integers and truth values in 64 bits.
 #pragma once
 
 #include "device/math.cuh"

@@ -8,7 +8,8 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// The axes of a loop over elements, slowest first, with the strides of N operands. Passed to kernels by value.
+// The axes of a loop over elements, slowest first, with the strides of N operands. Passed to
+// kernels by value.
 template <int N>
 struct Loops {
   int rank = 0;

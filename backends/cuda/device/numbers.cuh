@@ -1,4 +1,5 @@
-// Numbers of every dtype as what kernels compute with: floats in f32, integers in 64 bits of which the result keeps the low ones.
+// Numbers of every dtype as what kernels compute with: floats in f32, integers in 64 bits of which
+// the result keeps the low ones.
 #pragma once
 
 #include <cmath>

@@ -44,7 +44,8 @@ __device__ void store(Y* at, const float (&v)[kWidth]) {
   }
 }
 
-// f over the values of the first `lanes` lanes of each part of the warp: every lane gets the same bits.
+// f over the values of the first `lanes` lanes of each part of the warp: every lane gets the same
+// bits.
 template <class F>
 __device__ float reduce_lanes(float x, F f, unsigned lanes) {
   for (unsigned distance = lanes / 2; distance > 0; distance /= 2) {
@@ -78,8 +79,9 @@ __device__ float team_max(float x) {
   return reduce_team<kTeam>(x, [](float a, float b) { return fmaxf(a, b); });
 }
 
-// Column sums: the threads of a block are `width` columns, a power of two, times rows. Adds term(i) for i in [begin, end)
-// over the rows; the first `width` threads get the sums of their columns. All threads of the block must come.
+// Column sums: the threads of a block are `width` columns, a power of two, times rows. Adds term(i)
+// for i in [begin, end) over the rows; the first `width` threads get the sums of their columns. All
+// threads of the block must come.
 template <class F>
 __device__ float column_sum(unsigned width, uint64_t begin, uint64_t end, F&& term) {
   __shared__ Shared<float[kRowThreads]> parts;
@@ -106,8 +108,8 @@ inline unsigned column_width(uint64_t columns, unsigned most) {
   return width;
 }
 
-// Launches a kernel over rows of n elements: kernel(team, width) names it for teams of `team` threads that move `width`
-// elements at once, as two integral constants.
+// Launches a kernel over rows of n elements: kernel(team, width) names it for teams of `team`
+// threads that move `width` elements at once, as two integral constants.
 template <class K, class... A>
 void launch_rows(Launch& l, const char* name, uint64_t rows, uint64_t n, bool four, K kernel,
                  A... args) {

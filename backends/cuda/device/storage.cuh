@@ -39,8 +39,8 @@ __device__ void write_some(T* at, const float (&v)[kWidth]) {
   *reinterpret_cast<Some<T, kWidth>*>(at) = some;
 }
 
-// `n` elements from `x` to `y`, in dtypes that may differ; they do not overlap. The kernel of Cast, and part of those that
-// compute in f32 on operands of another dtype.
+// `n` elements from `x` to `y`, in dtypes that may differ; they do not overlap. The kernel of Cast,
+// and part of those that compute in f32 on operands of another dtype.
 void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -25,7 +25,8 @@ struct DeviceAxis {
     const uint32_t o = from / stride;
     return o * stride == from && o < outs ? o : outs;
   }
-  // Elements of the window of output o that lie in the input, or with `pads` in the input or its pads.
+  // Elements of the window of output o that lie in the input, or with `pads` in the input or its
+  // pads.
   __device__ uint32_t count(uint32_t o, bool pads) const {
     uint32_t n = 0;
     for (uint32_t k = 0; k < window; ++k) {

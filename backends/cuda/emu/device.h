@@ -1,5 +1,5 @@
-// What a kernel finds in CUDA without including anything, on the host: built-in variables, barriers, shuffles, votes, atomics,
-// and the functions of single precision that <cmath> lacks.
+// What a kernel finds in CUDA without including anything, on the host: built-in variables,
+// barriers, shuffles, votes, atomics, and the functions of single precision that <cmath> lacks.
 #pragma once
 
 #include <bit>

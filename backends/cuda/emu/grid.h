@@ -1,16 +1,20 @@
 // Runs the threads of a grid on the host: the launch model of CUDA, checked.
 //
-// The threads of a block are fibers of one host thread. Each runs until it ends or waits: at a barrier of the block, or
-// at a collective of its warp (shuffle, vote, warp barrier). Blocks run one after the other, so a kernel must not wait
-// for another block. Threads and blocks of every second launch start in reverse order: what depends on an order that
-// CUDA does not promise gives other bits in the second of two runs.
+// The threads of a block are fibers of one host thread. Each runs until it ends or waits: at a
+// barrier of the block, or at a collective of its warp (shuffle, vote, warp barrier). Blocks run
+// one after the other, so a kernel must not wait for another block. Threads and blocks of every
+// second launch start in reverse order: what depends on an order that CUDA does not promise gives
+// other bits in the second of two runs.
 //
 // What ends the grid with an error, as it is undefined on a GPU:
-//   - a barrier that some threads of the block never reach, because they ended or wait at a collective
-//   - a collective whose mask names a lane that ended, does not exist or waits elsewhere, or omits the caller
+//   - a barrier that some threads of the block never reach, because they ended or wait at a
+//     collective
+//   - a collective whose mask names a lane that ended, does not exist or waits elsewhere, or omits
+//     the caller
 //   - a shuffle that reads a lane outside its mask
 //   - shared memory read before the block wrote it
-//   - two threads at one element of shared memory, one of them writing, with no barrier between (Shared<T>)
+//   - two threads at one element of shared memory, one of them writing, with no barrier between
+//     (Shared<T>)
 #pragma once
 
 #include <functional>
@@ -22,7 +26,8 @@ namespace bowline::detail::cuda_emu {
 
 constexpr unsigned kWarp = 32;
 
-// The line of a call, as a default argument: std::source_location, which clang 14 does not have with GCC's library.
+// The line of a call, as a default argument: std::source_location, which clang 14 does not have
+// with GCC's library.
 struct Where {
   unsigned number = 0;
   unsigned line() const { return number; }

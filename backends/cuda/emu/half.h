@@ -1,5 +1,5 @@
-// The 16-bit floating-point types of cuda_fp16.h and cuda_bf16.h, as far as storage goes: conversions to and from f32,
-// to nearest even. Arithmetic is done in f32 on every device.
+// The 16-bit floating-point types of cuda_fp16.h and cuda_bf16.h, as far as storage goes:
+// conversions to and from f32, to nearest even. Arithmetic is done in f32 on every device.
 #pragma once
 
 #include "core/float16.h"

@@ -1,7 +1,9 @@
-// The part of the CUDA runtime that the backend calls, on the host: one device with its memory, streams and graphs.
+// The part of the CUDA runtime that the backend calls, on the host: one device with its memory,
+// streams and graphs.
 //
-// Work on a stream is done when somebody waits for it, never earlier, so a read without a wait sees old bytes. An error of a
-// kernel is sticky, as an illegal address is on a GPU: every later call returns it.
+// Work on a stream is done when somebody waits for it, never earlier, so a read without a wait sees
+// old bytes. An error of a kernel is sticky, as an illegal address is on a GPU: every later call
+// returns it.
 #pragma once
 
 #include <cstddef>

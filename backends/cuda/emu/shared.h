@@ -1,8 +1,8 @@
 // Shared memory that knows who touched it.
 //
-// `__shared__ Shared<float[32][33]> tile;` is a plain array in CUDA. Here each element remembers its last accesses; two accesses
-// by different threads, one of them a write, need a barrier of the block between them, or one of the warp if both
-// threads are of one warp.
+// `__shared__ Shared<float[32][33]> tile;` is a plain array in CUDA. Here each element remembers
+// its last accesses; two accesses by different threads, one of them a write, need a barrier of the
+// block between them, or one of the warp if both threads are of one warp.
 #pragma once
 
 #include <type_traits>

@@ -1,8 +1,9 @@
 //! ops(f32, f16, bf16) Attention AttentionGrad
 // Attention with memory linear in length, and its gradient without atomics.
 //
-// A block owns some rows (queries, or keys in the pass for dk and dv) of one head and goes through the rows of the other kind,
-// 64 at a time: products of its rows with theirs, weights from them, and sums of their rows times the weights.
+// A block owns some rows (queries, or keys in the pass for dk and dv) of one head and goes through
+// the rows of the other kind, 64 at a time: products of its rows with theirs, weights from them,
+// and sums of their rows times the weights.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -22,13 +23,15 @@ constexpr int kAcross = 16;  // threads along other rows, or along the head
 constexpr int kOthers = 64;  // other rows of a tile
 constexpr int64_t kMaxHeadDim = 256;
 
-// kPadded is the head dim, rounded up. A thread has kRows of the own rows: its number along them, and every kDown-th from there.
+// kPadded is the head dim, rounded up. A thread has kRows of the own rows: its number along them,
+// and every kDown-th from there.
 template <int kPadded, int kRows>
 struct Tiling {
   static constexpr int kOwn = kDown * kRows;
   static constexpr int kQuads = kPadded / 4;
   static constexpr int kQuadsEach = (kQuads + kAcross - 1) / kAcross;
-  // Other rows come through a buffer: all rows of a tile in parts of the head, or whole rows, some at a time.
+  // Other rows come through a buffer: all rows of a tile in parts of the head, or whole rows, some
+  // at a time.
   static constexpr int kPart = kPadded == 64 || kPadded == 128 ? 16 : 8;
   static constexpr int kLines = kOthers * kPart / kQuads;
   static constexpr int kBuffer = kOthers * kPart;
@@ -232,8 +235,8 @@ __device__ void multiply(const Quad* own, Quad* buffer, const Rows& others, int 
   }
 }
 
-// sums[i][c] += rows [first, min(first + kOthers, end)), each times its weight in own row i; of quad across + kAcross c of the
-// head. Begins with a barrier.
+// sums[i][c] += rows [first, min(first + kOthers, end)), each times its weight in own row i; of
+// quad across + kAcross c of the head. Begins with a barrier.
 template <class T, bool kSkip, int kRows>
 __device__ void add_rows_as(const Quad* weights, Quad* buffer, const Rows& others, int first,
                             int end, float4 (&sums)[kRows][T::kQuadsEach]) {
@@ -472,7 +475,8 @@ __global__ void join_kernel(const float* outs, const float* lses, int parts, flo
       [](uint64_t) {});
 }
 
-// The gradient with respect to the own rows. Queries: delta, then dq. Keys: dk and dv, from all query heads that read the head.
+// The gradient with respect to the own rows. Queries: delta, then dq. Keys: dk and dv, from all
+// query heads that read the head.
 template <int kPadded, int kRows, bool kKeys>
 __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   using T = Tiling<kPadded, kRows>;
@@ -585,7 +589,8 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   }
 }
 
-// Rows of keys or values that are codes, as f32; `keys` rows of `inner` elements in a batch, of which those before the count are there.
+// Rows of keys or values that are codes, as f32; `keys` rows of `inner` elements in a batch, of
+// which those before the count are there.
 __global__ void decode_kernel(Codes from, float* to, const uint32_t* count_at, uint64_t n, int keys,
                               uint64_t inner) {
   for_elements(
@@ -713,7 +718,8 @@ uint64_t attention_workspace(const NodeView& node) {
          (parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * 4);
 }
 
-// Input i where the kernel reads it: codes become numbers in the workspace, which moves behind them.
+// Input i where the kernel reads it: codes become numbers in the workspace, which moves behind
+// them.
 const float* numbers_of(Launch& l, size_t i, const float* plain, float*& workspace) {
   if (!l.is_encoded(i)) {
     return plain;

@@ -1,6 +1,6 @@
 //! ops(any) Cast
-// From every dtype to every dtype; what the conversions mean stands in runtime/ops/cast.cpp. There is a kernel per dtype that is
-// read; which one is written is the same for all threads.
+// From every dtype to every dtype; what the conversions mean stands in runtime/ops/cast.cpp. There
+// is a kernel per dtype that is read; which one is written is the same for all threads.
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 

@@ -1,5 +1,7 @@
-//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad NegativeLogLikelihood NegativeLogLikelihoodGrad
-// Losses of labels, a team per row. A label equal to ignore_index is not counted; another one outside [0, classes) sets the error word.
+//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad NegativeLogLikelihood
+// NegativeLogLikelihoodGrad
+//  Losses of labels, a team per row. A label equal to ignore_index is not counted; another one
+//  outside [0, classes) sets the error word.
 #include "device/exponential_sum.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels {
@@ -109,7 +111,8 @@ __global__ void weights_kernel(Labels labels, const X* weight, float* to) {
   }
 }
 
-// What the gradient of a row is multiplied with: dloss, one or one for each row, for the mean divided by the weight of all.
+// What the gradient of a row is multiplied with: dloss, one or one for each row, for the mean
+// divided by the weight of all.
 struct Factor {
   const float* dloss;
   const float* weight;  // null: not divided

@@ -1,6 +1,7 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceMax ReduceMin ArgMax ArgMin TopK
-// The largest and the smallest elements along axes, and where they are: integers whose order is that of the numbers are compared, so
-// that the result does not depend on the order of the comparisons.
+// The largest and the smallest elements along axes, and where they are: integers whose order is
+// that of the numbers are compared, so that the result does not depend on the order of the
+// comparisons.
 #include "device/numbers.cuh"
 #include "device/reductions.cuh"
 #include "device/rows.cuh"
@@ -104,7 +105,8 @@ void arg(Launch& l) {
                     kLargest, t.last());
 }
 
-// TopK in two ways. A thread per element counts how many of its line come first: that is its place in the result. NaN is the largest number.
+// TopK in two ways. A thread per element counts how many of its line come first: that is its place
+// in the result. NaN is the largest number.
 template <class T>
 __global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t count, uint64_t n,
                              uint64_t step, uint64_t k, bool largest) {
@@ -158,7 +160,8 @@ __global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uin
   }
 }
 
-// Comparisons that all threads of a GPU make together while one of them waits for an element: 10^12 in a second, 100 ns.
+// Comparisons that all threads of a GPU make together while one of them waits for an element: 10^12
+// in a second, 100 ns.
 constexpr uint64_t kComparisonsPerWait = 100000;
 
 template <class T>

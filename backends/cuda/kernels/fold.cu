@@ -1,7 +1,8 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceProd CumSum
 //! ops(i8, u8, i32, i64) ReduceSum
 //! ops(f32, f16, bf16) ReduceProdGrad
-// Products over axes and their gradient, sums of integers, and running sums, in a fixed order. Integers wrap around.
+// Products over axes and their gradient, sums of integers, and running sums, in a fixed order.
+// Integers wrap around.
 #include "device/numbers.cuh"
 #include "device/reductions.cuh"
 #include "device/rows.cuh"
@@ -112,8 +113,9 @@ __global__ void cum_sum_kernel(const T* x, T* y, Groups g, bool exclusive, bool 
   }
 }
 
-// A team per line, in rounds of an element for each thread: within a warp sums by doubling distances (Hillis and Steele, "Data
-// Parallel Algorithms", 1986), from warp to warp and from round to round by the totals so far.
+// A team per line, in rounds of an element for each thread: within a warp sums by doubling
+// distances (Hillis and Steele, "Data Parallel Algorithms", 1986), from warp to warp and from round
+// to round by the totals so far.
 template <unsigned kTeam, class T>
 __global__ void cum_sum_team_kernel(const T* x, T* y, Groups g, bool exclusive, bool reverse) {
   using A = Number<T>;
@@ -160,7 +162,8 @@ __global__ void cum_sum_team_kernel(const T* x, T* y, Groups g, bool exclusive, 
   }
 }
 
-// A thread for each line leaves most of a GPU idle below so many, and loads lines whose elements are neighbours one by one.
+// A thread for each line leaves most of a GPU idle below so many, and loads lines whose elements
+// are neighbours one by one.
 constexpr uint64_t kManyLines = 4096;
 
 template <class T>

@@ -1,5 +1,6 @@
 //! ops(any) Gather GatherElements OneHot ScatterElements
-// Elements along an axis by their indices, and back. An index below zero counts from the end of the axis.
+// Elements along an axis by their indices, and back. An index below zero counts from the end of the
+// axis.
 #include "core/element_types.h"
 #include "core/float16.h"
 #include "device/indices.cuh"
@@ -9,7 +10,8 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::gather_kernels {
 namespace {
 
-// y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride], 0 where there is no such element.
+// y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride], 0 where there is no such
+// element.
 template <class T>
 __global__ void gather_kernel(const T* data, const int32_t* indices, T* y, device::StepHead* head,
                               uint32_t node, uint64_t count, int64_t n, int64_t stride,
@@ -89,7 +91,8 @@ void one_hot(Launch& l) {
   });
 }
 
-// The updates along the axis that one thread writes: how many, and the strides of data, indices and updates.
+// The updates along the axis that one thread writes: how many, and the strides of data, indices and
+// updates.
 struct Line {
   int64_t n;
   uint64_t count;

@@ -32,7 +32,8 @@ __global__ void strided_kernel(const T* x, T* y, uint64_t n, Loops<2> loops) {
   }
 }
 
-// A matrix per element of `batch`: `rows` that are contiguous in y, `columns` that are contiguous in x.
+// A matrix per element of `batch`: `rows` that are contiguous in y, `columns` that are contiguous
+// in x.
 struct Tiles {
   Loops<2> batch;
   uint64_t rows, columns;
@@ -103,7 +104,8 @@ __global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_
   }
 }
 
-// The same into codes (Encoding::takes_rows), of which a row of the state has `inner` rows: a warp per block of a row, `n` of them.
+// The same into codes (Encoding::takes_rows), of which a row of the state has `inner` rows: a warp
+// per block of a row, `n` of them.
 template <class T>
 __global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* position_at,
                                    const uint32_t* count_at, device::StepHead* head, uint32_t node,

@@ -1,6 +1,7 @@
 //! ops(f32, f16, bf16) MatMul Linear
-// Matrix products in f32: by cuBLASLt where it is there, else by tiles in shared memory. Products of a few rows with the rows of
-// a weight have a kernel of their own, as they are bound by reading the weight.
+// Matrix products in f32: by cuBLASLt where it is there, else by tiles in shared memory. Products
+// of a few rows with the rows of a weight have a kernel of their own, as they are bound by reading
+// the weight.
 //
 // Every sum is taken in an order that the shapes alone decide.
 #include <algorithm>
@@ -14,8 +15,8 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels {
 namespace {
 
-// y[batch, m, n] = a b + bias, where the rows of an operand are those of y that it makes (m of a, n of b), and `along_k` says
-// that the elements of one such row are neighbours.
+// y[batch, m, n] = a b + bias, where the rows of an operand are those of y that it makes (m of a, n
+// of b), and `along_k` says that the elements of one such row are neighbours.
 struct Side {
   const float* data;
   int64_t ld;  // between lines: rows if along_k, else steps of k
@@ -49,9 +50,10 @@ struct Product {
 
 // How a product is cut up.
 //
-// A block makes a square of kTile x kTile results, a thread kEach x kEach of them. The block has kTeams teams of threads, each
-// with all results but only every kTeams-th step of k; their sums are added at the end. A step is as long as it takes for every
-// thread to bring one patch of 4 x 4 elements.
+// A block makes a square of kTile x kTile results, a thread kEach x kEach of them. The block has
+// kTeams teams of threads, each with all results but only every kTeams-th step of k; their sums are
+// added at the end. A step is as long as it takes for every thread to bring one patch of 4 x 4
+// elements.
 template <int kTile, int kEach, int kTeams>
 struct Tiling {
   static constexpr int kAcross = kTile / kEach;  // threads along a side
@@ -110,8 +112,8 @@ template <int kTile, int kEach, int kTeams, bool kCodes>
 __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
     product_kernel(Product p) {
   using T = Tiling<kTile, kEach, kTeams>;
-  // [2 buffers][team][side][k][group of 4 rows]. The groups of a row are permuted by k, so that the threads that write one
-  // column of patches meet different banks.
+  // [2 buffers][team][side][k][group of 4 rows]. The groups of a row are permuted by k, so that the
+  // threads that write one column of patches meet different banks.
   __shared__ Shared<float4[2 * T::kBuffer]> shared;
   const int thread = static_cast<int>(threadIdx.x) % T::kTeam;
   const int team = static_cast<int>(threadIdx.x) / T::kTeam;

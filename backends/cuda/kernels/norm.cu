@@ -72,10 +72,12 @@ struct BlockSums {
   uint64_t rows_per_block;
 };
 
-// With h = (x - mean) * s and g = dy * gamma: dx = s * (g - mean g - h * mean(g h)), without "mean g" for RmsNorm.
+// With h = (x - mean) * s and g = dy * gamma: dx = s * (g - mean g - h * mean(g h)), without "mean
+// g" for RmsNorm.
 //
-// A block has some rows and adds dy * h and dy over them. It takes them in groups: first a warp per row finds the means
-// of the row, then the threads are columns, so that each adds up its own over the rows of the group.
+// A block has some rows and adds dy * h and dy over them. It takes them in groups: first a warp per
+// row finds the means of the row, then the threads are columns, so that each adds up its own over
+// the rows of the group.
 template <bool kLayer, int kWidth, class T>
 __global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ gamma,
                                  const T* __restrict__ dy, T* __restrict__ dx, uint64_t rows,

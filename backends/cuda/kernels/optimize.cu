@@ -1,7 +1,7 @@
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW Adagrad RmsProp Lion Adafactor LossScale
 //! ops(f16, bf16) AccumulateGrad RoundWeights
-// What runs once per step over lists of storages: one launch for all of them, with a block per chunk. Rates and counters are
-// read from the step words in device memory.
+// What runs once per step over lists of storages: one launch for all of them, with a block per
+// chunk. Rates and counters are read from the step words in device memory.
 #include <algorithm>
 
 #include "device/rows.cuh"
@@ -16,7 +16,8 @@ constexpr unsigned kThreads = kRowThreads;
 constexpr unsigned kPartials =
     256;  // most sums of squares; fixed, so that the order does not depend on the device
 
-// Calls f(entry, i, four) for this thread's elements of a chunk; `four` says that four elements from i on are meant.
+// Calls f(entry, i, four) for this thread's elements of a chunk; `four` says that four elements
+// from i on are meant.
 template <class F>
 __device__ void for_chunk(const Chunk& chunk, bool four, F&& f) {
   const uint64_t end = chunk.begin + chunk.length;

@@ -83,8 +83,8 @@ void pad(Launch& l) {
 
 void tile(Launch& l) { launch_pad(l, padding_of(l.in_shape(0), l.out_shape(0)), PadMode::wrap, 0); }
 
-// The elements of a padded axis that are taken from one of the source: `count` from `first` on, `step` apart, of which the last
-// may be another one.
+// The elements of a padded axis that are taken from one of the source: `count` from `first` on,
+// `step` apart, of which the last may be another one.
 struct Takers {
   int64_t count;
   int64_t first;

@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) Lstm LstmGrad Gru GruGrad
-// Recurrent layers: one launch per step, two of a Gru without reset_after. What goes from step to step is f32, in the workspace.
+// Recurrent layers: one launch per step, two of a Gru without reset_after. What goes from step to
+// step is f32, in the workspace.
 #include <algorithm>
 
 #include "core/checked.h"
@@ -158,9 +159,9 @@ struct BackStep {
   Layer layer;
   const T* activations;
   const T* w;
-  const float*
-      behind;  // [batch, gates * units]: the gradient of the products of the step behind, or of this one for gru_reset
-  float* made;  // the same of this step
+  const float* behind;  // [batch, gates * units]: the gradient of the products of the step behind,
+                        // or of this one for gru_reset
+  float* made;          // the same of this step
   const float* old_c;
   const float* c;
   const float* dc_in;  // null: none

@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo GlobalAveragePool
-// Sums over axes, in a fixed order. Long sums are cut into parts, whose sums are added by a second launch.
+// Sums over axes, in a fixed order. Long sums are cut into parts, whose sums are added by a second
+// launch.
 #include <algorithm>
 
 #include "device/loops.cuh"

@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16) Rope
-// Rotates pairs of elements of each head by position * frequency. The angle is kept as a fraction of a turn in
-// 64-bit fixed point, so it is as exact at a large position as at a small one.
+// Rotates pairs of elements of each head by position * frequency. The angle is kept as a fraction
+// of a turn in 64-bit fixed point, so it is as exact at a large position as at a small one.
 #include <algorithm>
 #include <cmath>
 

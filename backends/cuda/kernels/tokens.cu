@@ -74,9 +74,9 @@ __device__ unsigned matches(const int32_t* ids, uint64_t first, uint64_t end, in
   return __ballot_sync(kAllLanes, at < end && ids[at] == row);
 }
 
-// A warp has up to 128 columns of one row of the table, and adds the rows of dy whose id names it, in their order. With
-// OverRows there is a warp per row of the table; else one per id, of which the first with its value does the work and the
-// table was filled with zeros.
+// A warp has up to 128 columns of one row of the table, and adds the rows of dy whose id names it,
+// in their order. With OverRows there is a warp per row of the table; else one per id, of which the
+// first with its value does the work and the table was filled with zeros.
 template <bool OverRows, class T>
 __global__ void embedding_grad_kernel(const int32_t* ids, const T* dy, T* dtable, uint64_t count,
                                       int64_t rows, uint64_t width, uint64_t tiles,

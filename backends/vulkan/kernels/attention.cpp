@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) Attention AttentionGrad Rope
-// Attention with memory linear in length, its gradient without atomics, and the rotation of positions.
+// Attention with memory linear in length, its gradient without atomics, and the rotation of
+// positions.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -13,8 +14,9 @@ namespace {
 
 // The loops over the head are unrolled; above this the compiled kernels grow too large.
 constexpr int64_t kMaxHeadDim = 256;
-// Longer heads are shared by the lanes of a subgroup. A lane of a GPU has 255 registers, for three rows of the head or four; a CPU
-// keeps them in its cache, so that there the time counts that the driver takes: 12 s for the gradient of 256 elements.
+// Longer heads are shared by the lanes of a subgroup. A lane of a GPU has 255 registers, for three
+// rows of the head or four; a CPU keeps them in its cache, so that there the time counts that the
+// driver takes: 12 s for the gradient of 256 elements.
 uint32_t most_in_lane(const Launch& l) { return l.physical().is_software() ? 128 : 64; }
 
 const char* refusal(const NodeView& node) {

@@ -1,8 +1,8 @@
 //! elementwise
 //! elementwise(f16, bf16)
 //! elementwise(i8, u8, i32, i64, boolean)
-// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules), a third has the shape of the
-// result.
+// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules), a
+// third has the shape of the result.
 #include "generated/functions.h"
 #include "index.h"
 #include "kernel.h"

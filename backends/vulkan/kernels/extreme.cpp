@@ -39,7 +39,8 @@ void arg_min(Launch& l) { arg(l, true); }
 
 // The loop over the line of an element stays below the limit of a software device.
 constexpr uint64_t kAtOnce = 49152;
-// Comparisons that all lanes of a GPU make together while one of them waits for an element: 10^12 in a second, 100 ns.
+// Comparisons that all lanes of a GPU make together while one of them waits for an element: 10^12
+// in a second, 100 ns.
 constexpr uint64_t kComparisonsPerWait = 100000;
 
 // What the two kernels of TopK do, and in which pieces.
@@ -49,8 +50,8 @@ struct TopK {
   uint64_t size;
   uint64_t step;
   uint64_t k;
-  bool
-      in_passes;  // an element after the other, instead of comparing each element with each of its line
+  bool in_passes;  // an element after the other, instead of comparing each element with each of its
+                   // line
   uint64_t whole;  // what the dispatches cover: places of the result, or elements of a line
   uint64_t at_once;
 };

@@ -1,7 +1,8 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceProd CumSum
 //! ops(i8, u8, i32, i64) ReduceSum
 //! ops(f32, f16, bf16) ReduceProdGrad
-// Products over axes and their gradient, sums of integers, and running sums, in a fixed order. Integers wrap around.
+// Products over axes and their gradient, sums of integers, and running sums, in a fixed order.
+// Integers wrap around.
 #include "index.h"
 #include "kernel.h"
 #include "numbers.h"
@@ -63,8 +64,8 @@ Lines lines_of(const Shape& x, const Attributes& attributes) {
           static_cast<uint64_t>(step)};
 }
 
-// A line for each lane is too few for a GPU, and elements that are neighbours are loaded together where lanes share a line. Lanes of
-// a CPU load one by one, and are full with one line each.
+// A line for each lane is too few for a GPU, and elements that are neighbours are loaded together
+// where lanes share a line. Lanes of a CPU load one by one, and are full with one line each.
 constexpr uint64_t kManyLines = 4096;
 
 bool shares_lines(const PhysicalDevice& physical, const Lines& x) {

@@ -1,5 +1,6 @@
 //! ops(any) Gather GatherElements OneHot ScatterElements
-// Elements along an axis by their indices, and back. An index below zero counts from the end of the axis.
+// Elements along an axis by their indices, and back. An index below zero counts from the end of the
+// axis.
 #include <algorithm>
 
 #include "convert.h"
@@ -10,7 +11,8 @@
 namespace bowline::detail::vulkan::gather_kernels {
 namespace {
 
-// `axis` of the data is the one that indices name; the loops are over y, with the strides of data and indices.
+// `axis` of the data is the one that indices name; the loops are over y, with the strides of data
+// and indices.
 void launch_gather(Launch& l, int axis, Loops loops) {
   const Shape& data = l.in_shape(0);
   loops.finish();

@@ -62,7 +62,8 @@ void transpose(Launch& l) {
   strided(l, l.in_place(0), 0, l.out_place(0), 0, loops);
 }
 
-// The elements of `part`, which lie in `whole` from `start` on along one axis. `whole` first, or `part` first.
+// The elements of `part`, which lie in `whole` from `start` on along one axis. `whole` first, or
+// `part` first.
 Loops part_of(const Shape& part, const Shape& whole, bool whole_first) {
   const auto inside = strides_of(whole);
   const auto own = strides_of(part);

@@ -128,7 +128,8 @@ void adam_w(Launch& l) {
   l.dispatch(shader::adam_w, {}, push, over_chunks(l, count), n * 20, n * 28);
 }
 
-// The start of the push block that all of these share: chunks of the lists, the scale, the step words.
+// The start of the push block that all of these share: chunks of the lists, the scale, the step
+// words.
 Push over_lists(Launch& l, const std::vector<std::vector<ListEntry>>& lists, size_t scale,
                 uint64_t* count) {
   const std::vector<uint32_t> words = chunk_table(lists, count);

@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) Lstm LstmGrad Gru GruGrad
-// Recurrent layers: one dispatch per step, two of a Gru without reset_after. What goes from step to step is f32, in the workspace.
+// Recurrent layers: one dispatch per step, two of a Gru without reset_after. What goes from step to
+// step is f32, in the workspace.
 #include <algorithm>
 
 #include "convert.h"
@@ -48,7 +49,8 @@ VkDeviceAddress at_step(const Launch& l, VkDeviceAddress base, uint64_t step, ui
 
 uint64_t floats(uint64_t n) { return round_up(n * sizeof(float), 256); }
 
-// Forward. The states in front of a step and behind it take turns; without reset_after, r * h and z besides.
+// Forward. The states in front of a step and behind it take turns; without reset_after, r * h and z
+// besides.
 uint64_t states_workspace(const NodeView& node) {
   const auto state = static_cast<uint64_t>(node.in(2).elements());
   const bool more = node.query.op == Op::Gru && has_reset_before(node.query.attributes);

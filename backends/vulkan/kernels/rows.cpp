@@ -1,5 +1,7 @@
-//! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
-// Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup size.
+//! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad LayerNorm LayerNormGrad
+// RmsNorm RmsNormGrad
+//  Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup
+//  size.
 #include <algorithm>
 
 #include "convert.h"
@@ -80,8 +82,8 @@ void norm(Launch& l, bool layer) {
   l.dispatch(shader, {}, push, l.over_rows(rows_of(x)), n * 10, n * 4 * l.element_bytes());
 }
 
-// dgamma and dbeta are sums over all rows: chunks of rows side by side, then the sum of the chunks. In 16 bits those sums are f32 in
-// the workspace, and rounded once.
+// dgamma and dbeta are sums over all rows: chunks of rows side by side, then the sum of the chunks.
+// In 16 bits those sums are f32 in the workspace, and rounded once.
 uint64_t chunks_of(uint64_t rows) { return std::clamp<uint64_t>(rows / 64, 1, 64); }
 
 uint64_t norm_grad_workspace(const NodeView& node) {

@@ -64,7 +64,8 @@ struct Change {
   float dropout = 0;
 };
 
-// Streams of their dropouts, so that no two draw the same numbers: apart from those that graphs have of their own, which count from 0.
+// Streams of their dropouts, so that no two draw the same numbers: apart from those that graphs
+// have of their own, which count from 0.
 constexpr uint32_t kFirstStream = uint32_t{1} << 31;
 
 class Adapting {

@@ -13,12 +13,13 @@ namespace {
 
 constexpr uint32_t kNoNode = UINT32_MAX;
 
-// Nodes, each of which alone reads what the one in front of it makes. All but the first are optional.
+// Nodes, each of which alone reads what the one in front of it makes. All but the first are
+// optional.
 struct Chain {
   uint32_t conv = kNoNode;
   uint32_t norm = kNoNode;
-  uint32_t scale =
-      kNoNode;  // Mul and Add of a number for each channel, or of one: as a norm that was decomposed
+  uint32_t scale = kNoNode;  // Mul and Add of a number for each channel, or of one: as a norm that
+                             // was decomposed
   uint32_t shift = kNoNode;
   uint32_t sum = kNoNode;
   uint32_t bound = kNoNode;
@@ -105,7 +106,8 @@ class Convolutions {
     return chain;
   }
 
-  // That of FusedConv: one or two spatial axes, one group or as many as channels; a weight that can be packed once.
+  // That of FusedConv: one or two spatial axes, one group or as many as channels; a weight that can
+  // be packed once.
   bool has_form(const Node& conv) const {
     if (graph_[conv.inputs[0]].shape.rank() > 4 ||
         graph_[conv.inputs[1]].kind != ValueKind::parameter) {
@@ -166,7 +168,8 @@ class Convolutions {
     return axis >= 0 && shape[axis] == x[1] && shape.elements() == x[1];
   }
 
-  // What is read by a node is the same behind another one. A BatchNorm leaves its statistics as they are.
+  // What is read by a node is the same behind another one. A BatchNorm leaves its statistics as
+  // they are.
   bool nothing_is_written(uint32_t from, uint32_t to) const {
     const std::vector<Node>& nodes = old_.empty() ? graph_.nodes : old_;
     return std::none_of(nodes.begin() + from, nodes.begin() + to, [](const Node& n) {
@@ -325,7 +328,8 @@ class Convolutions {
     return {};
   }
 
-  // Whether the channels stay last through a node: one that works on elements, puts channels side by side, or pools.
+  // Whether the channels stay last through a node: one that works on elements, puts channels side
+  // by side, or pools.
   bool keeps_last(const Node& node) const {
     const Shape& y = graph_[node.outputs[0]].shape;
     const auto is_one = [&](ValueId v) { return graph_[v].shape.elements() == 1; };

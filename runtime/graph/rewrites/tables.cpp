@@ -6,8 +6,8 @@
 namespace bowline::detail::graph {
 namespace {
 
-// Multiplies the table itself, and gathers rows of the product. A row of the table is then multiplied once, however many ids name it, and
-// so is its gradient.
+// Multiplies the table itself, and gathers rows of the product. A row of the table is then
+// multiplied once, however many ids name it, and so is its gradient.
 class Tables {
  public:
   explicit Tables(Graph& graph) : graph_(graph) {}
@@ -42,8 +42,8 @@ class Tables {
     graph_.nodes.push_back(std::move(node));
   }
 
-  // In 16 bits the gradients that are summed per row would be rounded once more. A product with quantized
-  // weights may depend on the number of rows.
+  // In 16 bits the gradients that are summed per row would be rounded once more. A product with
+  // quantized weights may depend on the number of rows.
   bool is_plain(ValueId v) const {
     const ValueInfo& info = graph_[v];
     return info.encoding.is_plain() && info.counted.empty() &&
@@ -55,8 +55,8 @@ class Tables {
            (node.op == Op::MatMul && !node.attributes.as<file::MatMulAttributes>().transpose_a());
   }
 
-  // True if there are at least twice as many ids as rows. A smaller saving can be lost, because wider
-  // rows are gathered and summed.
+  // True if there are at least twice as many ids as rows. A smaller saving can be lost, because
+  // wider rows are gathered and summed.
   bool pays(const Node& node) const {
     if (!multiplies_rows(node) || graph_[node.inputs[1]].shape.rank() != 2) {
       return false;

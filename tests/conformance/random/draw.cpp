@@ -1,5 +1,5 @@
-// What a random model is drawn from: the makers of kMakers, and any operator as one of its cases has it. All sizes are small, so
-// that many models fit into a second.
+// What a random model is drawn from: the makers of kMakers, and any operator as one of its cases
+// has it. All sizes are small, so that many models fit into a second.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -329,7 +329,8 @@ std::optional<Ref> Drawer::parameter(Scope& s, const Shape& shape, double size, 
       return {};
     }
     node.parameters.push_back(*p);
-    // One after the other the verb would leave a list of which some are transposed, which it refuses.
+    // One after the other the verb would leave a list of which some are transposed, which it
+    // refuses.
     ParameterRow& row = recipe_.parameters[*p];
     row.by_verb = row.by_verb && (items == 1 || !transpose);
   }
@@ -533,7 +534,8 @@ bool Drawer::embedding(Scope& s) {
     return false;
   }
   const Shape shape = s.graph->shape(*x);
-  // As in front of a recurrent layer: with at most half as many rows as ids a training multiplies the table instead.
+  // As in front of a recurrent layer: with at most half as many rows as ids a training multiplies
+  // the table instead.
   const bool multiplied = dice_.chance(0.5);
   const int64_t half = std::max<int64_t>(shape.elements() / shape.back() / 2, 1);
   const auto table = parameter(
@@ -766,7 +768,8 @@ bool Drawer::by_case(Scope& s) {
   if (!out || s.graph->dtype(*out) == DType::f32) {
     return out.has_value();
   }
-  // Others choose between two values, or become floats; of 16 bits a reference in double precision says too little.
+  // Others choose between two values, or become floats; of 16 bits a reference in double precision
+  // says too little.
   if (is_float(s.graph->dtype(*out))) {
     return false;
   }
@@ -799,7 +802,8 @@ std::set<Ref> read_in(const Graph& g) {
   return read;
 }
 
-// Results that nothing reads flow into the first carried value, so that their weights get gradients.
+// Results that nothing reads flow into the first carried value, so that their weights get
+// gradients.
 void Drawer::fold_unused(Scope& s, std::vector<Ref>& results) {
   std::set<Ref> read = read_in(*s.graph);
   read.insert(results.begin(), results.end());

@@ -1,4 +1,5 @@
-// Operators as their cases have them, small enough for a random model: a new operator is among them without an edit.
+// Operators as their cases have them, small enough for a random model: a new operator is among them
+// without an edit.
 #pragma once
 
 #include "conformance/random/recipe.h"

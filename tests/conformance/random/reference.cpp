@@ -103,7 +103,8 @@ struct MeanWeight {
   double sum = 1;       // in this batch
   double terms = 1;     // if every term counts with weight 1
   bool counts = false;  // the batch decides the sum
-  // Of one that counts: whose labels and which of them are ignored, and the numbers that these sums are multiplied with.
+  // Of one that counts: whose labels and which of them are ignored, and the numbers that these sums
+  // are multiplied with.
   std::vector<std::pair<uint32_t, int32_t>> labels = {};
   double constant = 1;
 
@@ -344,7 +345,8 @@ class Pass {
     return std::optional<MeanWeight>();
   }
 
-  // Of several means that are added the first one whose weights the batch decides, or else the first.
+  // Of several means that are added the first one whose weights the batch decides, or else the
+  // first.
   Result<std::optional<MeanWeight>> weight_of(uint32_t v, std::set<uint32_t>& seen) const {
     const Tape::Line* const line = line_of(v);
     if (!is_one(v) || !seen.insert(v).second) {
@@ -370,7 +372,8 @@ class Pass {
   Status line_backward(const Tape::Line& line) {
     const bool reached =
         std::ranges::any_of(line.outputs, [&](uint32_t v) { return !douts_[v].empty(); });
-    // The body of a Repeat is differentiated as a whole: a rule that refuses does so where nothing flows, too.
+    // The body of a Repeat is differentiated as a whole: a rule that refuses does so where nothing
+    // flows, too.
     const bool refusable = reached || op_def(line.op).gradient != nullptr;
     if (!refusable || !tape_.values[line.outputs[0]].needed) {
       return {};
@@ -527,7 +530,8 @@ class Run {
     out.push_back({format("norm of step {}", number + 1), {machine.norm}});
   }
 
-  // Each mean has its part of its sum over all micro-batches; the mean over the micro-batches takes their number back.
+  // Each mean has its part of its sum over all micro-batches; the mean over the micro-batches takes
+  // their number back.
   Status factored_step(const FactoredTape& f, uint32_t number, Observation& out) {
     const uint32_t count = recipe_.options.accumulation;
     const uint32_t first = batch_;
@@ -718,9 +722,10 @@ double reach(double exact, std::span<const double> lanes) {
   return kReach * std::sqrt(sum / kLanes);
 }
 
-// Where a result bends sharply or jumps (Relu at 0, Max where its operands meet, a rank of TopK, a sign), a device may stand on
-// the other side. So every operator is asked on both sides of what it got, as far as a device may be away, in several
-// directions: what is first order there moves by opposite amounts, up to some curvature.
+// Where a result bends sharply or jumps (Relu at 0, Max where its operands meet, a rank of TopK, a
+// sign), a device may stand on the other side. So every operator is asked on both sides of what it
+// got, as far as a device may be away, in several directions: what is first order there moves by
+// opposite amounts, up to some curvature.
 constexpr int kDirections = 6;
 constexpr double kBend = 0.1;       // part of the movement
 constexpr double kCurvature = 1e2;  // of the square of the distance

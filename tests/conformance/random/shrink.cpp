@@ -24,7 +24,8 @@ void redirect(Graph& g, Ref from, Ref to) {
   std::ranges::for_each(g.outputs, change);
 }
 
-// A node goes: who reads its output reads an earlier value instead, of another shape if inference agrees.
+// A node goes: who reads its output reads an earlier value instead, of another shape if inference
+// agrees.
 bool drop_node(Graph& g, uint32_t n, uint32_t candidate) {
   const Node& node = g.nodes[n];
   if (node.kind != Node::Kind::op || candidate >= n) {
@@ -257,7 +258,8 @@ Recipe shrink(const Recipe& recipe, const std::function<bool(const Recipe&)>& fa
   Recipe best = recipe;
   for (bool again = true; again;) {
     again = false;
-    // A change that fails stays; those after it are tried on the smaller model as far as they apply.
+    // A change that fails stays; those after it are tried on the smaller model as far as they
+    // apply.
     std::vector<Change> changes = changes_of(best);
     for (size_t i = 0; i < changes.size() && tries > 0; ++i) {
       Recipe smaller = best;

@@ -10,9 +10,9 @@ struct Tape {
     Shape shape;
     int32_t input = -1;      // node of the entry point
     int32_t parameter = -1;  // of the recipe
-    bool needed =
-        false;  // a trainable storage is behind it, or it enters a Repeat that differentiates for it
-    int32_t factor = -1;  // of a mean of the loss
+    bool needed = false;     // a trainable storage is behind it, or it enters a Repeat that
+                             // differentiates for it
+    int32_t factor = -1;     // of a mean of the loss
   };
   struct Line {
     Op op = Op::Invalid;

@@ -1,4 +1,5 @@
-// A consumer that calls its own things as the library calls its rooms, after `using namespace bowline`.
+// A consumer that calls its own things as the library calls its rooms, after `using namespace
+// bowline`.
 #include <bowline.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// A plugin that has the library inside, or with it: opens a device, computes, and lets go of everything.
+// A plugin that has the library inside, or with it: opens a device, computes, and lets go of
+// everything.
 #include <bowline.h>
 
 using namespace bowline;

@@ -8,7 +8,8 @@ namespace {
 
 constexpr int64_t kInput = 10, kUnits = 20, kSteps = 3;
 
-// LSTM in 10 hidden 20 over 3 steps of one row, named as PyTorch names it; L = sum of h. `tied`: b_hh has the storage of b_ih.
+// LSTM in 10 hidden 20 over 3 steps of one row, named as PyTorch names it; L = sum of h. `tied`:
+// b_hh has the storage of b_ih.
 Seed lstm(bool bias, bool tied = false) {
   Seed s;
   s.shape = {kSteps, 1, kInput};

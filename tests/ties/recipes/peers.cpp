@@ -1,5 +1,6 @@
-// One small tied model that other systems were measured with: E [512, 64] is embedding and head, one block (64 to 128, tanh, 128 to
-// 64, residual) is used twice. Three storages, six names, 196,608 bytes of weights once, 393,216 with copies.
+// One small tied model that other systems were measured with: E [512, 64] is embedding and head,
+// one block (64 to 128, tanh, 128 to 64, residual) is used twice. Three storages, six names,
+// 196,608 bytes of weights once, 393,216 with copies.
 #include <filesystem>
 
 #include "ties/adam_reference.h"
@@ -147,7 +148,8 @@ double largest_difference(const Floats& got, const Numbers& right) {
   return most;
 }
 
-// Three steps with SGD, and with Adam, from which a lost tie cannot hide: other systems are 1e-2 to 2e-1 off then.
+// Three steps with SGD, and with Adam, from which a lost tie cannot hide: other systems are 1e-2 to
+// 2e-1 off then.
 void train(Bench& t, bool adam_steps) {
   Seed s = peers(true);
   Reference right(s, 0.01);
@@ -168,7 +170,8 @@ void train(Bench& t, bool adam_steps) {
     t.same(format("{}: {} and {}", how, first, second), values(s.model, first),
            values(s.model, second));
     if (adam_steps && t.rounds()) {
-      continue;  // Adam takes a whole step along a gradient of whatever size, also where its sign is a rounding error
+      continue;  // Adam takes a whole step along a gradient of whatever size, also where its sign
+                 // is a rounding error
     }
     const double off = largest_difference(values(s.model, first), of->w);
     t.number(format("{}: how far {} is from the double reference", how, first), off, 0, {}, 1e-5);

@@ -41,7 +41,8 @@ std::string listings(Trainer& trainer) {
          must(trainer.listing("update"));
 }
 
-// Lines of a listing that compute in f32, but for the seed of the gradient and for what adds to the row of the storage.
+// Lines of a listing that compute in f32, but for the seed of the gradient and for what adds to the
+// row of the storage.
 std::string temporaries_in_f32(const std::string& listing) {
   std::string out;
   for (size_t at = listing.find("f32["); at != listing.npos; at = listing.find("f32[", at + 1)) {
@@ -79,7 +80,8 @@ void cast_equals_built(Bench& t) {
     must(trainer.gradient("w", tensor("", {66, 44}, gradient)));
     t.same("the gradient", gradient, Floats(66 * 44, 22));
     const std::string backward = must(trainer.listing("backward"));
-    // The seed, its cast and reshape, the gradients of the sum and of the product; the last goes into the row.
+    // The seed, its cast and reshape, the gradients of the sum and of the product; the last goes
+    // into the row.
     t.at_most("nodes of the backward part",
               static_cast<uint64_t>(std::ranges::count(backward, '\n')), 6);
     t.same("temporaries in f32", temporaries_in_f32(backward), "");

@@ -6,7 +6,8 @@
 namespace bowline::test {
 namespace {
 
-// E of 16 or 32 columns whose numbers are exactly those of codes with a scale of 1: rising in row 0, falling in row 1.
+// E of 16 or 32 columns whose numbers are exactly those of codes with a scale of 1: rising in row
+// 0, falling in row 1.
 struct Ramp {
   const char* encoding;
   int64_t columns;

@@ -1,6 +1,7 @@
 // The floor of a measurement: the time that the machine's own rates allow.
 //
-//   F   operations per second of the fastest matrix product in the dtype computed in, measured in the same run
+//   F   operations per second of the fastest matrix product in the dtype computed in, measured in
+//       the same run
 //   BW  bytes per second of the largest copy, read and written, measured in the same run
 #pragma once
 
@@ -19,7 +20,8 @@ struct Machine {
 // The median of `runs` timed calls after `warmup` ones, in seconds.
 Result<double> median_seconds(int runs, int warmup, const std::function<Status()>& call);
 
-// A model of one matrix product y = a b with weights a and b on a device, all in `dtype`. Layout  nt: b is
+// A model of one matrix product y = a b with weights a and b on a device, all in `dtype`. Layout
+// nt: b is
 // transposed, tn: a is. `encoding`: how b is stored, as Model::quantize() takes it; empty: plain.
 class Product {
  public:

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int64_t kWidth = 64, kHidden = 256, kRows = 64;
 
-// A block, x + W2 gelu(W1 x + b1) + b2, run `repeats` times. `nested`: each repeat has parameters of its own, tied to those of the one
-// before it; else all name one.
+// A block, x + W2 gelu(W1 x + b1) + b2, run `repeats` times. `nested`: each repeat has parameters
+// of its own, tied to those of the one before it; else all name one.
 Result<Model> universal(int repeats, bool nested) {
   constexpr const char* kNames[] = {"layer_1.weight", "layer_1.bias", "layer_2.weight",
                                     "layer_2.bias"};

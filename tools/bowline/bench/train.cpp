@@ -89,7 +89,8 @@ TrainOptions train_options(const BenchTrainOptions& o) {
   return t;
 }
 
-// The inputs of a batch of tokens: beside them their labels, or, of a classifier, the lengths of whole rows and a class for each.
+// The inputs of a batch of tokens: beside them their labels, or, of a classifier, the lengths of
+// whole rows and a class for each.
 class Inputs {
  public:
   Inputs(const EntryPointInfo& loss, const BenchTrainOptions& o, std::span<const Tensor> of_tokens)

@@ -37,8 +37,8 @@ Result<SavedRun> read_run(const std::string& path);
 std::optional<std::string> find_setting(const Config& config, std::string_view key);
 // Every checksum is right.
 bool is_whole(const std::string& path);
-// Tells the weights of model files and checkpoints apart, by the names and checksums of their parameters; empty if the
-// file cannot be read.
+// Tells the weights of model files and checkpoints apart, by the names and checksums of their
+// parameters; empty if the file cannot be read.
 std::string weights_hash(const std::string& path);
 
 // A folder that this process alone writes to.

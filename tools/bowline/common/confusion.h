@@ -28,7 +28,8 @@ struct ConfusedExample {
   double truth_probability = 0;  // and of the true one
 };
 
-// A matrix whose cells are as dark as their share of the row; of many classes those that are confused most, and the pairs.
+// A matrix whose cells are as dark as their share of the row; of many classes those that are
+// confused most, and the pairs.
 std::string confusion_html(const Confusion& confusion);
 // Precision, recall and F1 of each class.
 std::string classes_html(const Confusion& confusion);

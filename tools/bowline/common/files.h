@@ -1,4 +1,5 @@
-// Files that a user names. Only regular files are opened, and opening never waits for another process.
+// Files that a user names. Only regular files are opened, and opening never waits for another
+// process.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +27,8 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Opens a regular file; `what` begins the message ("Text"), `flags` and `mode` are those of open(2).
+// Opens a regular file; `what` begins the message ("Text"), `flags` and `mode` are those of
+// open(2).
 // Errors  bad_file: it is not there, is not a regular file, or cannot be opened.
 Result<Descriptor> open_regular(std::string_view what, const std::string& path, int flags,
                                 mode_t mode = 0);
@@ -36,7 +38,8 @@ Result<Descriptor> open_regular(std::string_view what, const std::string& path, 
 Status read_regular(std::string_view what, const std::string& path, uint64_t most,
                     const std::function<Status(std::string_view piece)>& take);
 
-// All of standard input, at most 64 MiB. Errors  io_error: it cannot be read. bad_argument: it has more.
+// All of standard input, at most 64 MiB. Errors  io_error: it cannot be read. bad_argument: it has
+// more.
 Result<std::string> read_stdin();
 
 // Both paths lead to the same file, or would when the file is made. An empty path leads nowhere.

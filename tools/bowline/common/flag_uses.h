@@ -1,7 +1,8 @@
 // Refuses flags that would have no effect on the given input, in one way for all verbs.
 //
-// A flag is refused if what it asks for would be ignored, as --seq is for conversations. A flag that
-// asks for what happens anyway is fine, and so is one that only permits something, as --force does.
+// A flag is refused if what it asks for would be ignored, as --seq is for conversations. A flag
+// that asks for what happens anyway is fine, and so is one that only permits something, as --force
+// does.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -204,8 +204,8 @@ Status quantize_all(Model& model, const std::string& encoding) {
 
 namespace {
 
-// 'bowline finetune' gives all of its adapters one name. Where the model has that name already, it becomes name_2, name_3 and so on.
-// Empty: the file's own name is free.
+// 'bowline finetune' gives all of its adapters one name. Where the model has that name already, it
+// becomes name_2, name_3 and so on. Empty: the file's own name is free.
 std::string free_name(const Model& model, const std::string& path) {
   const std::vector<std::string> taken = model.adapters();
   if (taken.empty()) {

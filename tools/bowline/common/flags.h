@@ -11,12 +11,14 @@
 
 namespace bowline::command {
 
-// -o, --format: "text" or "json". Every verb has it, behind its --out, if it has one: -o with anything else is that file then.
+// -o, --format: "text" or "json". Every verb has it, behind its --out, if it has one: -o with
+// anything else is that file then.
 void add_format(CLI::App* verb, std::string& format,
                 const std::string& help = "Form of what is printed");
 // --device, with its default.
 void add_device(CLI::App* verb, std::string& device);
-// --threads of the CPU; 0: one per core that the process may use. Refused for a --device that is no CPU.
+// --threads of the CPU; 0: one per core that the process may use. Refused for a --device that is no
+// CPU.
 void add_threads(CLI::App* verb, int& threads);
 // --memory-budget, bytes; 0: not limited.
 void add_memory_budget(CLI::App* verb, uint64_t& bytes);
@@ -42,19 +44,21 @@ struct DimFlags {
 void add_dims(CLI::App* verb, DimFlags& flags);
 // Errors  bad_argument: not of the form name=number.
 Result<BoundDim> parse_dim(const std::string& text);
-// Errors  bad_argument: not of the form name=number, given twice, or not a dim of the model or of `entry`.
+// Errors  bad_argument: not of the form name=number, given twice, or not a dim of the model or of
+//         `entry`.
 Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model,
                                       const EntryPointInfo* entry = nullptr);
 // "batch, seq": the named dims of the model that `dims` does not bind; empty: none.
 std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims);
 
-// Where `path` is no Bowline file, as `status` says, tells what 'bowline import' makes of it: it is a folder, a GGUF or an ONNX file,
-// or something else. `more`: flags of the call.
+// Where `path` is no Bowline file, as `status` says, tells what 'bowline import' makes of it: it is
+// a folder, a GGUF or an ONNX file, or something else. `more`: flags of the call.
 Status with_import(Status status, const std::string& path, const std::string& more);
 // A model file that the command was given. Errors  bad_file, also where it cannot be read.
 Result<Model> open_model(const std::string& path);
 
-// What a model that is read is changed by: --quantize, and --adapter FILE[=WEIGHT], any number of them.
+// What a model that is read is changed by: --quantize, and --adapter FILE[=WEIGHT], any number of
+// them.
 struct Changes {
   std::string encoding;  // empty: as the file has it
   std::vector<std::string> adapters;

@@ -1,4 +1,5 @@
-// Of the tools: f16 and bf16 as f32 and back, to nearest even. NaN stays NaN, what is too large becomes infinite.
+// Of the tools: f16 and bf16 as f32 and back, to nearest even. NaN stays NaN, what is too large
+// becomes infinite.
 #pragma once
 
 #include <bit>

@@ -24,7 +24,8 @@ std::string owner_of(int fd) {
                                                                                  : pid;
 }
 
-// The name still leads to the open file: the process that held it before did not remove it meanwhile.
+// The name still leads to the open file: the process that held it before did not remove it
+// meanwhile.
 bool is_named(int fd, const std::string& path) {
   struct stat opened {};
   struct stat named {};

@@ -1,4 +1,5 @@
-// What `generate` and `chat` share: the model with its tokenizer, the flags of the sampler, and an answer that is streamed.
+// What `generate` and `chat` share: the model with its tokenizer, the flags of the sampler, and an
+// answer that is streamed.
 #pragma once
 
 #include <chrono>
@@ -31,10 +32,12 @@ void add_generation(CLI::App* verb, GenerationFlags& flags);
 // Errors  bad_argument: a flag of the sampler has no effect, as other flags are.
 Status check_sampling(const GenerationFlags& flags);
 
-// A model that generates, on its device. It stays where it is made, as the generator reads the model.
+// A model that generates, on its device. It stays where it is made, as the generator reads the
+// model.
 class Generation {
  public:
-  // Errors  bad_argument, bad_file: the model cannot be opened, has no tokenizer or cannot generate.
+  // Errors  bad_argument, bad_file: the model cannot be opened, has no tokenizer or cannot
+  //         generate.
   static Result<std::unique_ptr<Generation>> open(const GenerationFlags& flags);
 
   Model model;

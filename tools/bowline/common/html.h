@@ -1,5 +1,5 @@
-// Text as a part of an HTML page, and the parts that pages are made of. What comes from a file, an argument or a device goes through
-// one of these.
+// Text as a part of an HTML page, and the parts that pages are made of. What comes from a file, an
+// argument or a device goes through one of these.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,12 +10,13 @@
 
 namespace bowline::command {
 
-// As escaped(), with <, >, &, and both quotes as entities: as text, or as the value of an attribute in double quotes.
+// As escaped(), with <, >, &, and both quotes as entities: as text, or as the value of an attribute
+// in double quotes.
 std::string html_text(std::string_view text);
 // The same where newlines are meant.
 std::string html_lines(std::string_view text);
-// For a script element of type application/json: ASCII, and nothing in it ends the element or begins a comment. Bytes that are
-// not UTF-8 become U+FFFD.
+// For a script element of type application/json: ASCII, and nothing in it ends the element or
+// begins a comment. Bytes that are not UTF-8 become U+FFFD.
 std::string html_json(const nlohmann::json& value);
 
 // A name and a value, both as text.

@@ -106,7 +106,8 @@ class Walk {
     }
   }
 
-  // The arena in pieces that no operand cuts: each lives from a write up to the last read before the next one.
+  // The arena in pieces that no operand cuts: each lives from a write up to the last read before
+  // the next one.
   bool add_live() {
     std::vector<uint64_t> cuts;
     for (const Touch& t : touches_) {

@@ -29,8 +29,8 @@ struct MemoryCurve {
 std::optional<MemoryCurve> memory_curve(const PlanInfo& plan,
                                         const std::vector<std::string_view>& segments);
 
-// The parts of the memory as a bar, and the curve with its peak. `id` is of letters. `storages` may have rows that the report does not
-// count; `of` says what runs: "one step".
+// The parts of the memory as a bar, and the curve with its peak. `id` is of letters. `storages` may
+// have rows that the report does not count; `of` says what runs: "one step".
 std::string memory_html(const std::string& id, const std::string& of, const MemoryReport& memory,
                         const ModelInfo& model, const std::optional<MemoryCurve>& curve);
 

@@ -20,7 +20,8 @@ constexpr uint64_t kMostPageBytes = uint64_t{256} << 20;
 // Of room that a page may need; asked for before the work begins.
 constexpr uint64_t kProbeBytes = uint64_t{1} << 20;
 
-// Nothing but the style in the page itself is allowed: not even a name that slipped through could load or run anything.
+// Nothing but the style in the page itself is allowed: not even a name that slipped through could
+// load or run anything.
 constexpr std::string_view kPolicy =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 

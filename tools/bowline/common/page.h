@@ -1,5 +1,5 @@
-// A page of HTML that one file holds whole: no script, no request, well-formed as XML too. It reads in light and dark, on a phone and
-// on paper; every picture has a table with its numbers.
+// A page of HTML that one file holds whole: no script, no request, well-formed as XML too. It reads
+// in light and dark, on a phone and on paper; every picture has a table with its numbers.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -54,7 +54,8 @@ std::string now_text();
 Result<nlohmann::json> read_page_data(const std::string& path);
 // It appears whole or not at all. Errors  io_error.
 Status write_page(const std::string& path, const std::string& html);
-// Before the work: that the file may be written, and can be. Errors  bad_argument: there is one, and not `force`. io_error.
+// Before the work: that the file may be written, and can be. Errors  bad_argument: there is one,
+// and not `force`. io_error.
 Status check_page(const std::string& flag, const std::string& path, bool force);
 
 }  // namespace bowline::command

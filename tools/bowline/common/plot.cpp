@@ -1,5 +1,6 @@
-// A chart is one SVG whose height is in pixels and whose width is that of the page: places along it are percentages, so that text stays
-// of one size on every screen. Curves lie in an inner SVG that is stretched over the plot, their strokes are not.
+// A chart is one SVG whose height is in pixels and whose width is that of the page: places along it
+// are percentages, so that text stays of one size on every screen. Curves lie in an inner SVG that
+// is stretched over the plot, their strokes are not.
 #include "common/plot.h"
 
 #include <fmt/format.h>
@@ -35,7 +36,8 @@ double round_step(double width) {
   return 10 * power;
 }
 
-// "2e-4", "0.25", "150k"; `step` is the distance to the next tick, `largest` the largest of the axis.
+// "2e-4", "0.25", "150k"; `step` is the distance to the next tick, `largest` the largest of the
+// axis.
 std::string tick_text(double value, double step, double largest) {
   if (value == 0) {
     return "0";

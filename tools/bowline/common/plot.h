@@ -1,4 +1,5 @@
-// Curves over a common axis, as a figure of a page: axes with round numbers, a legend, readings by pointer and by keyboard, and a table.
+// Curves over a common axis, as a figure of a page: axes with round numbers, a legend, readings by
+// pointer and by keyboard, and a table.
 #pragma once
 
 #include <cstdint>

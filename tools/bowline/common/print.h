@@ -1,5 +1,5 @@
-// All that the command prints goes through here: nothing that comes from a file, an argument or a device can act
-// on a terminal or be invisible. tools/checks/printing.py holds it.
+// All that the command prints goes through here: nothing that comes from a file, an argument or a
+// device can act on a terminal or be invisible. tools/checks/printing.py holds it.
 #pragma once
 
 #include <fmt/format.h>
@@ -48,8 +48,9 @@ void print(fmt::format_string<printing::Shown<T>...> format, const T&... values)
   command::print(stdout, format, values...);
 }
 
-// Text that a model writes, at once. Where stdout is a terminal, what could act on it is escaped; tabs, joiners and variation selectors are
-// parts of words and emoji, and stay. Elsewhere nothing is changed.
+// Text that a model writes, at once. Where stdout is a terminal, what could act on it is escaped;
+// tabs, joiners and variation selectors are parts of words and emoji, and stay. Elsewhere nothing
+// is changed.
 void print_answer(std::string_view text);
 
 // Indented, in ASCII; bytes that are not UTF-8 become U+FFFD.

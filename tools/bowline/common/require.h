@@ -1,4 +1,5 @@
-// A condition of the command: a false one returns bad_argument, or another code, with a sentence (fmt).
+// A condition of the command: a false one returns bad_argument, or another code, with a sentence
+// (fmt).
 #pragma once
 
 #include <fmt/format.h>

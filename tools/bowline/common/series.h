@@ -9,7 +9,8 @@
 
 namespace bowline::command {
 
-// Every point that is kept is one that was added: the first, the last, and of each stretch between them the least and the largest.
+// Every point that is kept is one that was added: the first, the last, and of each stretch between
+// them the least and the largest.
 class Series {
  public:
   static constexpr size_t kMostPoints = 4096;

@@ -82,7 +82,8 @@ size_t columns_of(std::string_view line, char separator) {
   return columns;
 }
 
-// A header and at least two rows, each with as many fields; of a long text the first lines are read.
+// A header and at least two rows, each with as many fields; of a long text the first lines are
+// read.
 bool looks_like_table(std::string_view text, char separator) {
   constexpr size_t kLeastRows = 2, kMostRows = 20;
   size_t columns = 0;

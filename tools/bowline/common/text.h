@@ -11,7 +11,8 @@
 
 namespace bowline::command {
 
-// A UTF-8 text file of at most kMostTextBytes. Errors  bad_file: it is missing, no regular file, empty, too large, binary
+// A UTF-8 text file of at most kMostTextBytes. Errors  bad_file: it is missing, no regular file,
+// empty, too large, binary
 // or not UTF-8 (as "file:line:column: ..."), or, unless `as_text`, JSON lines.
 inline constexpr uint64_t kMostTextBytes = uint64_t{4} << 30;
 Result<std::string> read_text(const std::string& path, bool as_text);
@@ -85,10 +86,12 @@ class Batch {
   std::vector<Tensor> tensors_;
 };
 
-// What the labels of an entry point "loss" have where no token is to be predicted: CrossEntropy's default ignore_index.
+// What the labels of an entry point "loss" have where no token is to be predicted: CrossEntropy's
+// default ignore_index.
 inline constexpr int32_t kIgnored = -100;
 
-// Losses of bytes are in nats as the entry point "loss" returns them, in bits per byte wherever they are shown.
+// Losses of bytes are in nats as the entry point "loss" returns them, in bits per byte wherever
+// they are shown.
 double bits_of_nats(double nats);
 
 // How a text is evaluated.

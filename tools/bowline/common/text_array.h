@@ -1,4 +1,5 @@
-// Arrays as text: a row of the last axis per line, or before each semicolon; numbers with spaces, tabs or commas between them.
+// Arrays as text: a row of the last axis per line, or before each semicolon; numbers with spaces,
+// tabs or commas between them.
 #pragma once
 
 #include <string>
@@ -14,8 +15,10 @@ struct TextShape {
   std::vector<int64_t> shape;
 };
 
-// Numbers of f32 are rounded to nearest; booleans are 0 and 1. Rows and columns say the last two axes, and what is left over the first
-// one. `where` begins a message ("x.txt", "--input tokens"). Errors  bad_file: line and column; the rows differ, or are not that many.
+// Numbers of f32 are rounded to nearest; booleans are 0 and 1. Rows and columns say the last two
+// axes, and what is left over the first
+// one. `where` begins a message ("x.txt", "--input tokens"). Errors  bad_file: line and column; the
+// rows differ, or are not that many.
 // unsupported: f16 and bf16.
 Result<Array> parse_text_array(std::string_view text, const std::string& where,
                                const TextShape& shape);

@@ -29,7 +29,8 @@ Result<std::string> read_begin(const std::string& path, size_t most) {
                                                          : Result<std::string>(status);
 }
 
-// What a caller of the command is told of a file: which one it is, and that it is not what it should be.
+// What a caller of the command is told of a file: which one it is, and that it is not what it
+// should be.
 Result<text::Tokenizer> of_file(Result<text::Tokenizer> made, const std::string& path) {
   if (made.ok()) {
     return made;

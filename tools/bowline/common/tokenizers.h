@@ -7,11 +7,13 @@
 
 namespace bowline::command {
 
-// Of a model file, a tokenizer.json, a folder with one, or a GGUF file. Errors  bad_file: it cannot be read or is none of these, a model
+// Of a model file, a tokenizer.json, a folder with one, or a GGUF file. Errors  bad_file: it cannot
+// be read or is none of these, a model
 // has no tokenizer, or one of a kind that is not known.
 Result<text::Tokenizer> open_tokenizer(const std::string& path);
 
-// That of a model. Errors  bad_file: it has none, or one that is damaged or of a kind that is not known.
+// That of a model. Errors  bad_file: it has none, or one that is damaged or of a kind that is not
+// known.
 Result<text::Tokenizer> tokenizer_of(const Model& model);
 
 // All of a file, or of standard input for "-".

@@ -7,11 +7,13 @@
 
 namespace bowline::command {
 
-// Errors  bad_file: the file is damaged, or the model has no entry point "loss" that takes what its task gives: tokens and labels, of
+// Errors  bad_file: the file is damaged, or the model has no entry point "loss" that takes what its
+//         task gives: tokens and labels, of
 // a model that classifies the entry point "classify" with tokens and lengths too.
 Result<Model> open_trained_model(const std::string& path);
 
-// As open_device(). One for tests is said to be one. Errors  those, and unsupported: it computes nothing.
+// As open_device(). One for tests is said to be one. Errors  those, and unsupported: it computes
+// nothing.
 Result<Device> open_computing_device(const std::string& name, int threads, uint64_t memory_budget);
 
 }  // namespace bowline::command

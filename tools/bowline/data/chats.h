@@ -1,4 +1,5 @@
-// JSON lines to fine-tune a chat model on, as mlx_lm reads them: each row has `text`, or `prompt` and `completion`, or `messages`.
+// JSON lines to fine-tune a chat model on, as mlx_lm reads them: each row has `text`, or `prompt`
+// and `completion`, or `messages`.
 #pragma once
 
 #include <string>
@@ -20,7 +21,8 @@ struct Conversation {
   size_t line = 0;                // of its file, from 1 on
 };
 
-// `bytes` is the content of the file `name`. Errors  bad_file: see read_json_lines(); a row has none of these fields, or one that is
+// `bytes` is the content of the file `name`. Errors  bad_file: see read_json_lines(); a row has
+// none of these fields, or one that is
 // no text; a role is unknown; there are no rows ("name:line: ...").
 Result<std::vector<Conversation>> read_conversations(std::string_view bytes,
                                                      const std::string& name);

@@ -56,7 +56,8 @@ int64_t head_dim_of(const json& config) {
   return integer_at(config, "head_dim", heads > 0 ? width / heads : 0);
 }
 
-// A window that the context does not exceed is none, and of a config that does not say whether it uses one Mistral alone does.
+// A window that the context does not exceed is none, and of a config that does not say whether it
+// uses one Mistral alone does.
 Status check_window(const json& config, const Terms& terms) {
   constexpr int64_t kOfMistral = 4096;  // where config.json leaves it out
   const bool is_mistral = value_at(config, "model_type") == "mistral";

@@ -1,6 +1,6 @@
-// A tokenizer as keys of GGUF. Of tokenizer.json two kinds of BPE are converted: over bytes, whose splitting of text has a name in
-// llama.cpp, and over letters with pieces for bytes, whose merges are scores there; and Unigram, whose map of characters and spaces have
-// keys.
+// A tokenizer as keys of GGUF. Of tokenizer.json two kinds of BPE are converted: over bytes, whose
+// splitting of text has a name in llama.cpp, and over letters with pieces for bytes, whose merges
+// are scores there; and Unigram, whose map of characters and spaces have keys.
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -217,8 +217,8 @@ bool splits(const json& step) {
   return text_at(step, "type") == "Metaspace" && flag_at(step, "split", true);
 }
 
-// Where spaces become U+2581, and whether one is put in front: of each text between special tokens, or with conditions, as Metaspace has
-// them.
+// Where spaces become U+2581, and whether one is put in front: of each text between special tokens,
+// or with conditions, as Metaspace has them.
 enum class Spaces : uint8_t { unknown, plain, prefix, metaspace, metaspace_first };
 
 Spaces spaces_of(std::vector<json> steps, const std::vector<json>& pre) {

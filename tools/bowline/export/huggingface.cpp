@@ -45,7 +45,8 @@ Status check_encodings(const ExportedModel& model, std::optional<DType> dtype) {
   return {};
 }
 
-// The heads of classes of transformers read the first token through a layer of their own. Names as its classes have them.
+// The heads of classes of transformers read the first token through a layer of their own. Names as
+// its classes have them.
 struct ClassHead {
   std::string_view type;
   std::string_view class_name;

@@ -257,7 +257,8 @@ class Converter {
     return out;
   }
 
-  // Those of pieces that are found in text are of normal ones: the least of these is what the unknown piece goes by.
+  // Those of pieces that are found in text are of normal ones: the least of these is what the
+  // unknown piece goes by.
   json scored_vocabulary() const {
     std::vector<double> scores;
     double least = 0;

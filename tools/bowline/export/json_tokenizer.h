@@ -13,7 +13,8 @@ struct TokenizerFiles {
   std::string config;     // tokenizer_config.json
 };
 
-// `gguf`: a file of GGUF, of which the tokenizer can be used (text::Tokenizer reads it). Its ids are those of the tokenizer that is
+// `gguf`: a file of GGUF, of which the tokenizer can be used (text::Tokenizer reads it). Its ids
+// are those of the tokenizer that is
 // written. Errors  unsupported: its kind is not known.
 Result<TokenizerFiles> tokenizer_files(std::span<const std::byte> gguf);
 

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether all that lies in a folder are files, the weights among them and no other ones: what an export wrote, and not a home. One with
-// nothing in it is as good.
+// Whether all that lies in a folder are files, the weights among them and no other ones: what an
+// export wrote, and not a home. One with nothing in it is as good.
 bool is_export(const fs::path& folder, std::string_view weights) {
   std::error_code error;
   bool found = fs::is_empty(folder, error);
@@ -97,8 +97,8 @@ bool plain_rename(const std::string& from, const std::string& to) {
   return std::rename(from.c_str(), to.c_str()) == 0;
 }
 
-// `from` and `to` change places. Where the file system cannot do that in one step, `to` steps aside until `from` has its place, and comes
-// back if that fails; a file just replaces a file.
+// `from` and `to` change places. Where the file system cannot do that in one step, `to` steps aside
+// until `from` has its place, and comes back if that fails; a file just replaces a file.
 bool change_places(const std::string& from, const std::string& to) {
   if (rename_with(from, to, RENAME_EXCHANGE)) {
     return true;

@@ -1,4 +1,5 @@
-// A folder, or one file, that appears whole or not at all: until commit() what is written lies in a folder beside it.
+// A folder, or one file, that appears whole or not at all: until commit() what is written lies in a
+// folder beside it.
 #pragma once
 
 #include <span>
@@ -11,8 +12,10 @@ namespace bowline::command {
 
 class Output {
  public:
-  // `replace`: what lies at `path` goes at the commit, whole: a file, or a folder of nothing but files, of which `weights` is the only
-  // *.safetensors. `bytes`: that the folder must have room for. Errors  bad_argument: there is something at `path` that is not replaced.
+  // `replace`: what lies at `path` goes at the commit, whole: a file, or a folder of nothing but
+  // files, of which `weights` is the only
+  // *.safetensors. `bytes`: that the folder must have room for. Errors  bad_argument: there is
+  // something at `path` that is not replaced.
   // io_error: it cannot be written, or another process writes there.
   static Result<Output> begin(const std::string& path, std::string_view weights, bool replace,
                               uint64_t bytes);

@@ -1,4 +1,5 @@
-// How byte-level BPE normalizes text and cuts it into words: tokenizer.json has steps for it, GGUF a name.
+// How byte-level BPE normalizes text and cuts it into words: tokenizer.json has steps for it, GGUF
+// a name.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
-// What a model has for the tools that it came from: its weights by the names of Hugging Face, and its config.json.
+// What a model has for the tools that it came from: its weights by the names of Hugging Face, and
+// its config.json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -26,8 +27,10 @@ struct ExportedModel {
   std::vector<std::string> notes;  // sentences
 };
 
-// A head that shares the storage of the table of tokens is left out, and config says so; what else is tied stands under each of its
-// names. Caches and constants are no weights. Errors  bad_argument: the model has no config.json (it was not imported), or adapters.
+// A head that shares the storage of the table of tokens is left out, and config says so; what else
+// is tied stands under each of its
+// names. Caches and constants are no weights. Errors  bad_argument: the model has no config.json
+// (it was not imported), or adapters.
 Result<ExportedModel> exported(const Model& model);
 
 // A value of an object; null where there is none, or no object.
@@ -41,7 +44,8 @@ Result<std::optional<std::string>> text_asset(const Model& model, std::string_vi
 // The media type of an asset; empty: there is none.
 Result<std::string> media_type_of(const Model& model, std::string_view name);
 
-// The numbers of a tensor, codes too, in a float dtype. Integers stay what they are. Errors  those of Model::get_value().
+// The numbers of a tensor, codes too, in a float dtype. Integers stay what they are. Errors  those
+// of Model::get_value().
 Result<std::vector<std::byte>> numbers_of(const Model& model, const ExportedTensor& tensor,
                                           DType dtype);
 // "bfloat16"

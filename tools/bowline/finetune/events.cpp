@@ -1,5 +1,6 @@
-// Numbers of fields are those of tensorflow/core/util/event.proto and framework/summary.proto; the frame is that
-// of TFRecord: length, masked CRC-32C of the length, bytes, masked CRC-32C of the bytes.
+// Numbers of fields are those of tensorflow/core/util/event.proto and framework/summary.proto; the
+// frame is that of TFRecord: length, masked CRC-32C of the length, bytes, masked CRC-32C of the
+// bytes.
 #include "finetune/events.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// Event files of TensorBoard: records of TFRecord with a protocol buffer "Event" each, written by hand.
+// Event files of TensorBoard: records of TFRecord with a protocol buffer "Event" each, written by
+// hand.
 #pragma once
 
 #include <cstdio>
@@ -13,7 +14,8 @@ namespace bowline::command {
 class EventFile {
  public:
   EventFile() = default;  // writes nothing
-  // Makes a new file in `folder`, which is made too. Points of steps after `step` in older files of the folder are
+  // Makes a new file in `folder`, which is made too. Points of steps after `step` in older files of
+  // the folder are
   // hidden: the run goes on from there. Errors  io_error.
   static Result<EventFile> create(const std::string& folder, uint64_t step);
   // The same for the points of this file.

@@ -12,7 +12,8 @@ class HeldOut {
  public:
   explicit HeldOut(std::string key = "") : key_(std::move(key)) {}
 
-  // What a checkpoint remembers, and reading it back; false if its losses cannot be compared with those of this run.
+  // What a checkpoint remembers, and reading it back; false if its losses cannot be compared with
+  // those of this run.
   void append_to(Config& config) const;
   bool read_from(const Config& config);
 

@@ -1,5 +1,5 @@
-// The loss log: a header line that tells the run, then one line per step; the same bytes whether the run was interrupted or
-// not.
+// The loss log: a header line that tells the run, then one line per step; the same bytes whether
+// the run was interrupted or not.
 #pragma once
 
 #include <string>
@@ -21,7 +21,8 @@ class LossLog {
     bool force = false;    // a log of another run is begun anew
   };
 
-  // Errors  bad_argument: the file is there and is not a log of this run; nothing of it is changed. bad_file: it is no
+  // Errors  bad_argument: the file is there and is not a log of this run; nothing of it is changed.
+  //         bad_file: it is no
   // regular file. io_error: it cannot be written, or another process writes it.
   static Result<LossLog> open(const Place& place);
   LossLog() = default;  // writes nothing

@@ -1,4 +1,5 @@
-// The page of --report: how a run goes, as pictures. It is written anew while the run goes, and loads itself anew as long.
+// The page of --report: how a run goes, as pictures. It is written anew while the run goes, and
+// loads itself anew as long.
 #pragma once
 
 #include <chrono>
@@ -38,7 +39,8 @@ class RunPage {
     double seconds_left = 0;
   };
 
-  // Errors  bad_argument: there is a file that is no page of this run. io_error: it cannot be written.
+  // Errors  bad_argument: there is a file that is no page of this run. io_error: it cannot be
+  //         written.
   static Result<RunPage> open(const Place& place);
   RunPage() = default;  // writes nothing
 
@@ -52,7 +54,8 @@ class RunPage {
   // Forgets the steps after `step`.
   void go_back(uint64_t step);
 
-  // Writes the page if the last time was long enough ago: every 5 seconds, and never more than a hundredth of the time.
+  // Writes the page if the last time was long enough ago: every 5 seconds, and never more than a
+  // hundredth of the time.
   Status write_if_due(const Now& now);
   Status write(const Now& now);
   // The last time: "finished", "interrupted" or "failed", and a sentence.

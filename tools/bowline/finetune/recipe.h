@@ -18,10 +18,12 @@ uint64_t steps_of(double epochs, const FinetuneOptions& options, const Task& tas
 constexpr std::string_view kDevice = "device";
 // What must be the same for a run to go on bit for bit.
 Config run_config(const FinetuneOptions& options, const Task& task);
-// Tells runs apart that begin with another model or have another config; the number of steps may change.
+// Tells runs apart that begin with another model or have another config; the number of steps may
+// change.
 Result<std::string> run_id(const Config& config, const Model& model);
 
-// The checkpoint "path" with the config `saved` belongs to the run `config`, but for its number of steps.
+// The checkpoint "path" with the config `saved` belongs to the run `config`, but for its number of
+// steps.
 // Errors  bad_file: what differs, as a sentence.
 Status check_same_run(const std::string& path, const Config& saved, const Config& config);
 // It is not beyond the last of `steps` steps.

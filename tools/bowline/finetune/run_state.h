@@ -1,4 +1,5 @@
-// What a run of `bowline finetune` holds: prepare.cpp begins it, run.cpp trains, finish.cpp ends it.
+// What a run of `bowline finetune` holds: prepare.cpp begins it, run.cpp trains, finish.cpp ends
+// it.
 #pragma once
 
 #include <optional>

@@ -70,7 +70,8 @@ Status Store::probe(const Model& model, const Config& saved, uint64_t step) {
   return probe_file(checkpoint_path(o_.checkpoint, std::min(next, o_.steps), 0), bytes);
 }
 
-// Nothing is lost when the file holds what a checkpoint of this run holds too, or held when it was written.
+// Nothing is lost when the file holds what a checkpoint of this run holds too, or held when it was
+// written.
 bool Store::is_ours(const std::string& weights, const Config& saved) const {
   return !weights.empty() && !last_.empty() &&
          (weights == find_setting(saved, kReplaces) || weights == weights_hash(last_) ||

@@ -19,7 +19,8 @@ class Store {
   Status probe(const Model& model, const Config& saved, uint64_t step);
   // Notes in a checkpoint which older output of its own the run is going to replace.
   void append_to(Config& config) const;
-  // Of this run in --checkpoint, not after `resumed`: these are pruned as its own. Errors  bad_file: there is one of
+  // Of this run in --checkpoint, not after `resumed`: these are pruned as its own. Errors
+  // bad_file: there is one of
   // another run, which must not be overwritten.
   Status adopt(const std::string& resumed, const Config& config);
 

@@ -13,7 +13,8 @@ struct AdapterImport {
   std::string out;
   std::string name;
 };
-// Writes the file of the adapter. Errors  as peft::read_adapter(), peft::read_gguf_adapter() and Model::save_adapter().
+// Writes the file of the adapter. Errors  as peft::read_adapter(), peft::read_gguf_adapter() and
+// Model::save_adapter().
 Result<AdapterReport> import_adapter(const AdapterImport& o);
 
 }  // namespace bowline::command

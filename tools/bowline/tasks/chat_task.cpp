@@ -1,7 +1,8 @@
 // Conversations: JSON lines of train.jsonl, valid.jsonl and test.jsonl in a folder, or of one file.
 //
 // Source  mlx_lm (mlx_lm/tuner/datasets.py), for what a row may hold. Hugging Face transformers
-//         (apply_chat_template with return_assistant_tokens_mask), for the tokens of marked answers.
+//         (apply_chat_template with return_assistant_tokens_mask), for the tokens of marked
+//         answers.
 #include <algorithm>
 #include <array>
 #include <cmath>

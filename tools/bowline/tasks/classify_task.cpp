@@ -142,7 +142,8 @@ class ClassifyTask final : public Task {
   }
 
  private:
-  // What a file said: another file with the same numbers is no other run, the same file with others is.
+  // What a file said: another file with the same numbers is no other run, the same file with others
+  // is.
   std::string all_weights() const {
     std::string text;
     for (size_t i = 0; i < labels_.size(); ++i) {

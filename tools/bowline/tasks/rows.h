@@ -1,4 +1,5 @@
-// Rows of tokens of different lengths: in which order they are shown, and to which length they are padded.
+// Rows of tokens of different lengths: in which order they are shown, and to which length they are
+// padded.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace bowline::command {
 
-// The lengths that batches are padded to, ascending: the last one holds every row. A plan is made for each.
+// The lengths that batches are padded to, ascending: the last one holds every row. A plan is made
+// for each.
 class Buckets {
  public:
   Buckets() = default;
@@ -27,9 +29,11 @@ class Buckets {
   std::vector<int64_t> edges_;
 };
 
-// An endless stream of samples: epoch after epoch, each with every row once, in an order that follows from the seed. An epoch is divided
-// into parts. Each part is sorted by length and cut into batches, so that the rows of a batch have similar lengths. Then the batches of
-// the part are shuffled. A batch that spans two epochs keeps its place. A checkpoint only needs the number of the next sample.
+// An endless stream of samples: epoch after epoch, each with every row once, in an order that
+// follows from the seed. An epoch is divided into parts. Each part is sorted by length and cut into
+// batches, so that the rows of a batch have similar lengths. Then the batches of the part are
+// shuffled. A batch that spans two epochs keeps its place. A checkpoint only needs the number of
+// the next sample.
 class RowOrder {
  public:
   // `in_order`: as they stand, in every epoch, and not sorted.
@@ -57,15 +61,17 @@ class RowOrder {
   std::vector<size_t> rows_;
 };
 
-// Rows [0, count) in batches for an evaluation: sorted by length, the longest first, so that it is known soon whether they fit. At most
-// `most` batches, spread evenly; 0: all.
+// Rows [0, count) in batches for an evaluation: sorted by length, the longest first, so that it is
+// known soon whether they fit. At most `most` batches, spread evenly; 0: all.
 std::vector<std::vector<size_t>> evaluation_batches(std::span<const int64_t> lengths, int64_t batch,
                                                     uint64_t most);
 
-// Of `count` rows those that are held out where they have no file of their own: every tenth, or the last one of fewer.
+// Of `count` rows those that are held out where they have no file of their own: every tenth, or the
+// last one of fewer.
 bool held_out_row(size_t row, size_t count);
 
-// Rows of ids, of which the `i`-th is row `rows[i]`, as a [batch, seq] of i32; the rest is `padding`.
+// Rows of ids, of which the `i`-th is row `rows[i]`, as a [batch, seq] of i32; the rest is
+// `padding`.
 void fill_tokens(std::span<const std::vector<int32_t>> ids, std::span<const size_t> rows,
                  int64_t batch, int64_t seq, int32_t padding, std::vector<int32_t>& tokens);
 

@@ -13,8 +13,8 @@ class Scores {
   void add(std::span<const float> logits, std::span<const int32_t> classes,
            const std::string& text);
 
-  // Mean loss, without class weights and smoothing; "accuracy", the share of texts with all labels right; "macro_f1", the mean over the
-  // classes that a text has or got.
+  // Mean loss, without class weights and smoothing; "accuracy", the share of texts with all labels
+  // right; "macro_f1", the mean over the classes that a text has or got.
   Measure measure() const;
 
  private:

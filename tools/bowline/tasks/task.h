@@ -1,5 +1,6 @@
-// What a model is trained and evaluated on: the seam between the data and a run. There is one task per kind of data: plain text
-// (text_task), conversations (chat_task), texts with labels (classify_task).
+// What a model is trained and evaluated on: the seam between the data and a run. There is one task
+// per kind of data: plain text (text_task), conversations (chat_task), texts with labels
+// (classify_task).
 #pragma once
 
 #include <functional>
@@ -20,7 +21,8 @@ namespace bowline::command {
 // Kinds of data.
 enum DataKind : unsigned { kPlainText = 1, kConversations = 2, kExamples = 4 };
 
-// The flags that say what the data is. What the library or the model has a default for is empty here.
+// The flags that say what the data is. What the library or the model has a default for is empty
+// here.
 struct DataOptions {
   std::string data;
   std::string valid;  // empty: a part of the data is held out
@@ -66,7 +68,8 @@ class Task {
 
   // Training. Samples are counted since the run began; which ones they are follows from the seed.
   virtual uint64_t samples_per_epoch() const = 0;
-  // The batch of the samples from `first` on, a multiple of the batch; it lives until the next call.
+  // The batch of the samples from `first` on, a multiple of the batch; it lives until the next
+  // call.
   virtual std::span<const Tensor> batch(uint64_t first) = 0;
   // What the last batch has of what the speed counts: tokens, but for padding.
   virtual uint64_t tokens() const = 0;
@@ -89,13 +92,15 @@ class Task {
   // What was chosen or left out while the data was read; lines for the user.
   virtual std::vector<std::string> notes() const { return {}; }
 
-  // What must be the same for a run to go on: "81 bytes, XXH3 ..." of what is trained on, and flags of this task alone.
+  // What must be the same for a run to go on: "81 bytes, XXH3 ..." of what is trained on, and flags
+  // of this task alone.
   virtual std::string training_data() const = 0;
   virtual Settings settings() const { return {}; }
   // Of what an evaluation depends on besides the weights: equal keys make comparable losses.
   virtual std::string evaluation_key() const = 0;
 
-  // Writes into the model what the data says of it, before it is trained, such as the names of the classes.
+  // Writes into the model what the data says of it, before it is trained, such as the names of the
+  // classes.
   virtual Status prepare(Model&) const { return {}; }
 };
 
@@ -104,7 +109,8 @@ enum class Purpose : uint8_t { training, evaluation };  // the latter: all of th
 // Errors  bad_argument: a flag was given that has no effect on the kind of the data.
 Status check_data_flags(const Model& model, const DataOptions& options);
 
-// The task that `model`, of the file `path`, and the data ask for. Errors  bad_file: the model is of no such kind, or the data cannot
+// The task that `model`, of the file `path`, and the data ask for. Errors  bad_file: the model is
+// of no such kind, or the data cannot
 // be used; the place is named. bad_argument: a flag has no effect on the rows of the data.
 Result<std::unique_ptr<Task>> make_task(const Model& model, const std::string& path,
                                         const DataOptions& options, Purpose purpose);

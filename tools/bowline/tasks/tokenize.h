@@ -11,7 +11,8 @@
 
 namespace bowline::command {
 
-// The ids of a text; with `special_tokens` also what the tokenizer adds. At most `most`, 0: any number.
+// The ids of a text; with `special_tokens` also what the tokenizer adds. At most `most`, 0: any
+// number.
 using Encode = std::function<Result<std::vector<int32_t>>(std::string_view text,
                                                           bool special_tokens, size_t most)>;
 
@@ -30,7 +31,8 @@ struct LengthLimit {
   int64_t tokens = 0;
   std::string reason;  // "--max-seq-length", "the model's max_tokens"
 };
-// The least of `flag` (0: not given), `otherwise` where that is not given either, and what the model can take.
+// The least of `flag` (0: not given), `otherwise` where that is not given either, and what the
+// model can take.
 LengthLimit length_limit(const Model& model, int64_t flag, int64_t otherwise);
 
 // A number of the metadata; none if there is no such entry, or it is none.

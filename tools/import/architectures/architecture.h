@@ -29,12 +29,13 @@ struct BuildOptions {
   double label_smoothing = 0;  // of the loss of classes
   // Tensors of the source that are tied though it does not say so; their bytes must be equal.
   std::vector<std::pair<std::string, std::string>> ties = {};
-  // Tensors of equal values become one weight. Those that repeat one value do only if all other tensors of their layer are tied to
-  // one other layer.
+  // Tensors of equal values become one weight. Those that repeat one value do only if all other
+  // tensors of their layer are tied to one other layer.
   bool tie_equal = false;
   bool dropout = false;  // the loss has that of the config, but for that of attention weights
   uint64_t seed = 0;     // of what the source has not
-  // Shapes alone, as the config asks for them: the source has no tensors, and no parameter has values.
+  // Shapes alone, as the config asks for them: the source has no tensors, and no parameter has
+  // values.
   bool skeleton = false;
 };
 
@@ -66,12 +67,14 @@ struct Architecture {
   std::array<std::span<const KeyRule>, 2> keys = {};
 };
 
-// Those of all files of architectures/, in their order. Each defines `std::span<const Architecture> architectures_of_<file>()`.
+// Those of all files of architectures/, in their order. Each defines `std::span<const Architecture>
+// architectures_of_<file>()`.
 std::vector<Architecture> architectures();
 
-// Of the source's architecture, with the assets and the metadata that it has. Errors  bad_file: the config contradicts the tensors;
-// tensors are missing, or unexpected; tied ones differ. unsupported: the architecture, or what the config asks for, is not known; what is known
-// is named; a skeleton of what is no decoder.
+// Of the source's architecture, with the assets and the metadata that it has. Errors  bad_file: the
+// config contradicts the tensors;
+// tensors are missing, or unexpected; tied ones differ. unsupported: the architecture, or what the
+// config asks for, is not known; what is known is named; a skeleton of what is no decoder.
 Result<Built> build_model(const Source& source, const BuildOptions& options);
 
 }  // namespace bowline::import

@@ -1,5 +1,5 @@
-// Gemma 2: a Llama with norms around its parts and scales around 1, soft caps on scores and logits, and every other layer with a
-// window of tokens.
+// Gemma 2: a Llama with norms around its parts and scales around 1, soft caps on scores and logits,
+// and every other layer with a window of tokens.
 //
 // Source  transformers, models/gemma2/modeling_gemma2.py; Gemma Team, "Gemma 2", 2024, section 2.
 #include <cmath>

@@ -1,4 +1,5 @@
-// GPT-2: learned positions, layer norms with biases, queries, keys and values from one product. Its weights are [in, out].
+// GPT-2: learned positions, layer norms with biases, queries, keys and values from one product. Its
+// weights are [in, out].
 //
 // Source  transformers, models/gpt2/modeling_gpt2.py.
 #include "blocks/decoder.h"

@@ -9,7 +9,8 @@
 namespace bowline::import {
 namespace {
 
-// All layers of Mistral see the window, or none: keys that say another thing are those of another architecture.
+// All layers of Mistral see the window, or none: keys that say another thing are those of another
+// architecture.
 Status check_windows(Fields& config) {
   const bool windowed = !config.is_null("sliding_window");
   const std::string_view type = windowed ? "sliding_attention" : "full_attention";

@@ -6,7 +6,8 @@
 
 namespace bowline::import {
 
-// Keys of config.json that all of the family have. Source  transformers, configuration_bert.py, 2 to 5.
+// Keys of config.json that all of the family have. Source  transformers, configuration_bert.py, 2
+// to 5.
 inline constexpr KeyRule kBertFamilyKeys[] = {
     {"num_hidden_layers"},
     {"hidden_size"},
@@ -25,7 +26,8 @@ inline constexpr KeyRule kBertFamilyKeys[] = {
     {"tie_word_embeddings", KeyUse::harmless},  // of the head of another task
 };
 
-// `prefix` is what a model with a head puts in front of the names ("bert."). `first_position` is the row of the first token.
+// `prefix` is what a model with a head puts in front of the names ("bert."). `first_position` is
+// the row of the first token.
 Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_view prefix,
                                   int64_t first_position);
 

@@ -27,7 +27,8 @@ Result<std::string> ids_text(const nlohmann::json& config, const char* key) {
   return text;
 }
 
-// Keys of every config. Source  transformers, configuration_utils.py (PreTrainedConfig), of versions 2 to 5, which keep here what
+// Keys of every config. Source  transformers, configuration_utils.py (PreTrainedConfig), of
+// versions 2 to 5, which keep here what
 // generation and training use; a key of generation does not change logits.
 constexpr KeyRule kConfigKeys[] = {
     {"model_type"},

@@ -8,11 +8,12 @@ namespace bowline::import {
 namespace {
 
 constexpr int64_t kMostCandidates = 256;  // that decode gives of the vocabulary
-// Rows of the cache in a file: whoever generates asks for as many as are needed (Model::resize). Fewer than the numbers with which
-// graphs are checked (2 rows, 3 in the cache) are refused.
+// Rows of the cache in a file: whoever generates asks for as many as are needed (Model::resize).
+// Fewer than the numbers with which graphs are checked (2 rows, 3 in the cache) are refused.
 constexpr int64_t kFirstRows = 4;
 
-// Where a graph runs the layers: rows [batch, rows], from the first position on or at `positions`, with the cache or without.
+// Where a graph runs the layers: rows [batch, rows], from the first position on or at `positions`,
+// with the cache or without.
 struct Site {
   GraphDim batch;
   GraphDim rows;
@@ -193,7 +194,8 @@ class Decoder {
                    {"original_length", r.original_length}});
   }
 
-  // Attention over what the cache has, with the new rows. It is computed in the dtype of the cache, which is not copied.
+  // Attention over what the cache has, with the new rows. It is computed in the dtype of the cache,
+  // which is not copied.
   Value cached(Layers& l, Value q, Value k, Value v, const Site& site) {
     const auto all = [&](const Weight& cache, Value rows) {
       const Value flat = l.reshape(rows, {site.rows, s_.kv_heads, s_.head_dim});

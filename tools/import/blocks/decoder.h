@@ -1,5 +1,5 @@
-// Decoder-only models: one Repeat over pre-norm layers of attention and a feed-forward part, or over groups of them, with the entry
-// points of generation.
+// Decoder-only models: one Repeat over pre-norm layers of attention and a feed-forward part, or
+// over groups of them, with the entry points of generation.
 #pragma once
 
 #include <functional>
@@ -36,8 +36,9 @@ struct DecoderParts {
   std::optional<Rotation> rotation;  // keys and queries are rotated
   // (optional) What embedded tokens are multiplied with.
   std::optional<Weight> embedding_scale;
-  // Tokens that the attention of a layer sees at most, the last of them its own; 0: all in front of it. Layer i has number i % size:
-  // so many layers are the body of the Repeat, and they divide all.
+  // Tokens that the attention of a layer sees at most, the last of them its own; 0: all in front of
+  // it. Layer i has number i % size: so many layers are the body of the Repeat, and they divide
+  // all.
   std::vector<int64_t> windows = {0};
   double attention_scale = 0;    // of scores; 0: 1 / sqrt(head_dim)
   double attention_softcap = 0;  // of scores; 0: none
@@ -61,7 +62,8 @@ struct DecoderParts {
   double residual_dropout = 0;
 };
 
-// Adds the cache and the entry points loss, forward, prefill and decode. Errors  unsupported; internal.
+// Adds the cache and the entry points loss, forward, prefill and decode. Errors  unsupported;
+// internal.
 Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
                    const BuildOptions& options);
 

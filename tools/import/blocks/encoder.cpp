@@ -148,7 +148,8 @@ class Encoder {
     return l.cast(l.linear(x, head.classifier), dtype_, DType::f32);
   }
 
-  // The mean of the terms of counted rows, each as heavy as its class. A label below 0 is not counted.
+  // The mean of the terms of counted rows, each as heavy as its class. A label below 0 is not
+  // counted.
   static Value weighted_mean(GraphBuilder& g, Value terms, Value labels, Value weights,
                              int64_t classes) {
     const auto f32 = [&](Value x) { return g.op("Cast", {x}, {{"to", "f32"}}); };

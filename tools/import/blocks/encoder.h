@@ -1,4 +1,5 @@
-// Encoders: one Repeat over post-norm layers that see all tokens, with the entry points of embeddings or of classes.
+// Encoders: one Repeat over post-norm layers that see all tokens, with the entry points of
+// embeddings or of classes.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,8 @@ struct EncoderParts {
   EncoderSizes sizes;
   Weight words, positions;
   std::optional<Weight> types;  // all tokens are of type 0
-  // (optional) The id of padding, f32 [1]. Padding within a text has the row in front of the first position, and is not counted.
+  // (optional) The id of padding, f32 [1]. Padding within a text has the row in front of the first
+  // position, and is not counted.
   std::optional<Weight> padding;
   Norm embedding_norm;
   std::optional<Linear> embedding_projection;  // to the width
@@ -32,7 +34,8 @@ struct EncoderParts {
   Linear up, down;
   Activation activation;
   Norm feed_forward_norm;  // behind the sum
-  // Rates of dropout while it is trained: of the embeddings, of what attention and the feed-forward part add, of what the classes read.
+  // Rates of dropout while it is trained: of the embeddings, of what attention and the feed-forward
+  // part add, of what the classes read.
   struct Dropout {
     double embedding = 0;
     double attention = 0;
@@ -42,11 +45,13 @@ struct EncoderParts {
   Dropout dropout = {};
 };
 
-// How an architecture names what its layers are made of; the tensors of the layers begin with "<layers>.{}.".
+// How an architecture names what its layers are made of; the tensors of the layers begin with
+// "<layers>.{}.".
 struct EncoderNames {
   const char* layers;
   const char *q, *k, *v, *out, *attention_norm, *up, *down, *feed_forward_norm;
-  // (optional) For each layer the begin of its tensors, instead of `layers`: layers with the same one share them.
+  // (optional) For each layer the begin of its tensors, instead of `layers`: layers with the same
+  // one share them.
   std::vector<std::string> of_layer = {};
 };
 

@@ -31,7 +31,8 @@ struct Activation {
 // By the name that configs give it. Errors  unsupported: it is not known; those that are are named.
 Result<Activation> activation_of(const std::string& name);
 
-// In the body of a Repeat over groups of `group` layers: layer `index` of the group, whose weights are every `group`-th of a list.
+// In the body of a Repeat over groups of `group` layers: layer `index` of the group, whose weights
+// are every `group`-th of a list.
 struct LayerOfGroup {
   size_t index = 0;
   size_t group = 1;

@@ -22,7 +22,8 @@ constexpr KeyRule kRotationKeys[] = {
     {"partial_rotary_factor", KeyUse::fixed, "[1, null]"},
 };
 
-// Without a key the head is its own where the source has one; "tie_word_embeddings" of a Llama is false then.
+// Without a key the head is its own where the source has one; "tie_word_embeddings" of a Llama is
+// false then.
 Weight head_of(Weights& weights, Fields& config, const Weight& embedding,
                const std::vector<int64_t>& shape) {
   const std::string name = "lm_head.weight", from = "model.embed_tokens.weight";
@@ -55,7 +56,8 @@ std::vector<int64_t> repeated_part(const std::vector<int64_t>& all) {
   return all;
 }
 
-// DecoderParts::windows. A window that is null is none, and one that the context does not exceed hides nothing.
+// DecoderParts::windows. A window that is null is none, and one that the context does not exceed
+// hides nothing.
 Result<std::vector<int64_t>> windows_of(Fields& config, const LlamaForm& form,
                                         const DecoderSizes& sizes) {
   if (form.is_windowed == nullptr) {

@@ -7,7 +7,8 @@
 
 namespace bowline::import {
 
-// Keys of config.json that all of the family have. Source  transformers, configuration_llama.py and modeling_rope_utils.py, 4 and 5.
+// Keys of config.json that all of the family have. Source  transformers, configuration_llama.py and
+// modeling_rope_utils.py, 4 and 5.
 inline constexpr KeyRule kLlamaFamilyKeys[] = {
     {"architectures", KeyUse::harmless},  // a decoder has its one head
     {"num_hidden_layers"},
@@ -45,7 +46,8 @@ struct LlamaForm {
   bool out_norms = false;
   // Scales of norms are told by how far they are from 1.
   bool norm_offset = false;
-  // (optional) Which layers see a window of tokens, where "layer_types" does not say; null: this one knows no windows.
+  // (optional) Which layers see a window of tokens, where "layer_types" does not say; null: this
+  // one knows no windows.
   bool (*is_windowed)(Fields& config, int64_t layer) = nullptr;
   bool uses_window = true;  // of a config without "use_sliding_window"
 };
@@ -56,7 +58,8 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
 // LlamaForm::is_windowed of configs with "max_window_layers".
 bool is_behind_first_layers(Fields& config, int64_t layer);
 
-// The rotation that the config names, in the words of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters).
+// The rotation that the config names, in the words of transformers 4 (rope_theta, rope_scaling) or
+// 5 (rope_parameters).
 Result<Rotation> rotation_of(Fields& config, double otherwise);
 
 }  // namespace bowline::import

@@ -459,7 +459,8 @@ Status Weights::tie_equal(Tensor& to, Tensor& tensor) {
 }
 
 Status Weights::tie_equal_layers() {
-  // For each layer the layer that its tensors are tied to; nothing where one of them is not, or to several.
+  // For each layer the layer that its tensors are tied to; nothing where one of them is not, or to
+  // several.
   std::map<std::string, std::optional<std::string>> twins;
   for (const auto& [tensor, to] : equal_) {
     const LayerName of = layer_name(tensor->name), other = layer_name(to->name);

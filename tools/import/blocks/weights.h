@@ -1,4 +1,5 @@
-// The tensors of a source as parameters of a model: each is taken, tied or dropped, and none is left.
+// The tensors of a source as parameters of a model: each is taken, tied or dropped, and none is
+// left.
 #pragma once
 
 #include <optional>
@@ -18,15 +19,16 @@ struct Weight {
   DType dtype = DType::f32;
 };
 
-// Declares parameters by the names that Hugging Face gives the tensors. The first failure sticks: what is returned after it is not used,
-// and finish() has it.
+// Declares parameters by the names that Hugging Face gives the tensors. The first failure sticks:
+// what is returned after it is not used, and finish() has it.
 class Weights {
  public:
   Weights(const Source& source, const BuildOptions& options, Model& model);
 
   // What most numbers of the source are, or what was asked for: graphs compute in it.
   DType dtype() const { return dtype_; }
-  // Names without `prefix` count as if they had it (a model without its head), but those that `except` begins.
+  // Names without `prefix` count as if they had it (a model without its head), but those that
+  // `except` begins.
   void add_prefix(std::string_view prefix, std::string_view except);
   // Names count as if they had it not.
   void strip_prefix(std::string_view prefix);
@@ -52,8 +54,8 @@ class Weights {
   // Caches of zeros, as Model::quantize() has the encoding.
   Weight caches(const std::string& name, int64_t count, std::vector<int64_t> shape, DType dtype,
                 std::string_view encoding);
-  // A second name of `other`, whose tensor the source may have too: then its bytes must be the same. `declares` is what says so
-  // ("\"tie_word_embeddings\" of config.json").
+  // A second name of `other`, whose tensor the source may have too: then its bytes must be the
+  // same. `declares` is what says so ("\"tie_word_embeddings\" of config.json").
   Weight tied(const std::string& name, const Weight& other, const std::string& other_name,
               const std::string& declares);
   // Of the tensors that are not used yet those that match ("*": any characters).
@@ -62,7 +64,8 @@ class Weights {
   void fail(Status status);
   const Status& status() const { return status_; }
 
-  // Ties what shares bytes and what the options name, gives all parameters their values, and moves the report to `out`. Errors  the first
+  // Ties what shares bytes and what the options name, gives all parameters their values, and moves
+  // the report to `out`. Errors  the first
   // failure; bad_file: tensors are unexpected.
   Status finish(Built& out);
 
@@ -86,11 +89,13 @@ class Weights {
   Status tie_asked();
   // Ties what is equal, or says so in a note.
   Status find_equal();
-  // Vectors that are one number again and again, of layers whose other tensors are tied to those of another layer.
+  // Vectors that are one number again and again, of layers whose other tensors are tied to those of
+  // another layer.
   Status tie_equal_layers();
   Status tie_equal(Tensor& to, Tensor& tensor);
   Status check_unexpected() const;
-  // Gives what the tensor has to its parameter, of this dtype. It comes before the graphs: those of one list are codes together.
+  // Gives what the tensor has to its parameter, of this dtype. It comes before the graphs: those of
+  // one list are codes together.
   void fill(const Tensor& tensor, DType dtype);
   Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
                     StorageRole role, DType dtype);

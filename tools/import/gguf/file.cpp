@@ -158,8 +158,8 @@ Status read_tensor(Reader& in, Placed& out) {
   return read_shape(in, out).at(fmt::format("Of tensor \"{}\".", escaped(out.tensor.name)));
 }
 
-// Gives each tensor its bytes. None lies outside the file. Two lie apart, or at one place with one form, which is
-// a tie.
+// Gives each tensor its bytes. None lies outside the file. Two lie apart, or at one place with one
+// form, which is a tie.
 Status place_tensors(std::vector<Placed>& placed, std::span<const std::byte> data,
                      uint64_t alignment) {
   std::vector<Placed*> order;

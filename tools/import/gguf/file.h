@@ -1,9 +1,11 @@
-// A GGUF file, versions 2 and 3, little endian: metadata and tensors, each inside the file. Nothing of it is copied: names, texts and
-// arrays are views of the bytes.
+// A GGUF file, versions 2 and 3, little endian: metadata and tensors, each inside the file. Nothing
+// of it is copied: names, texts and arrays are views of the bytes.
 //
 //   "GGUF", version u32, tensors u64, entries u64
-//   entries   key, type u32, value: a number, a text (length u64, bytes), or an array (type u32, count u64, values)
-//   tensors   name, rank u32, dims u64 each, the fastest first, type u32, offset u64 behind the begin of the data
+//   entries   key, type u32, value: a number, a text (length u64, bytes), or an array (type u32,
+//       count u64, values)
+//   tensors   name, rank u32, dims u64 each, the fastest first, type u32, offset u64 behind the
+//       begin of the data
 //   data      from the next multiple of general.alignment (32) on, every tensor at such a multiple
 //
 // Source  ggml/docs/gguf.md of ggml.
@@ -72,7 +74,8 @@ struct TensorEntry {
 
 class File {
  public:
-  // Maps a regular file. A program that truncates it meanwhile ends this one by SIGBUS. Errors  io_error: it cannot be read. bad_file: what
+  // Maps a regular file. A program that truncates it meanwhile ends this one by SIGBUS. Errors
+  // io_error: it cannot be read. bad_file: what
   // and where.
   static Result<std::shared_ptr<const File>> open(const std::string& path);
   // Of bytes that outlive it.

@@ -1,6 +1,8 @@
-// What is done with each key of a file. Keys of an architecture that become settings stand in its terms (KeyTerm).
+// What is done with each key of a file. Keys of an architecture that become settings stand in its
+// terms (KeyTerm).
 //
-// Source  gguf, constants.py (Keys); llama.cpp, llama-model.cpp and llama-vocab.cpp, for which of them an architecture reads.
+// Source  gguf, constants.py (Keys); llama.cpp, llama-model.cpp and llama-vocab.cpp, for which of
+//         them an architecture reads.
 #include "gguf/keys.h"
 
 #include <algorithm>

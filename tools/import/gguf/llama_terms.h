@@ -5,7 +5,8 @@
 
 namespace bowline::gguf {
 
-// Without biases, all rows in the order of Hugging Face; `more` are the tensors that this one has besides.
+// Without biases, all rows in the order of Hugging Face; `more` are the tensors that this one has
+// besides.
 Terms llama_terms(std::string_view architecture, std::string_view class_name,
                   std::initializer_list<TensorTerm> more);
 

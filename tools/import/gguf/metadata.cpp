@@ -91,7 +91,8 @@ constexpr KeyTerm kScalingContext{"rope.scaling.original_context_length",
 
 // rope.scaling.*: null where there is none.
 Result<json> key_scaling(const Keys& keys) {
-  // As llama.cpp does it: a factor without a type is linear, and "scale_linear" is the factor of older files.
+  // As llama.cpp does it: a factor without a type is linear, and "scale_linear" is the factor of
+  // older files.
   BOWLINE_ASSIGN(const std::string type, keys.text("rope.scaling.type", "linear"));
   BOWLINE_REQUIRE_CODE(type == "none" || type == "linear" || type == "yarn", Code::unsupported,
                        "Its scaling of RoPE is \"{}\", which is not known.", escaped(type));
@@ -230,7 +231,8 @@ std::vector<Wavelength> wavelengths(std::span<const float> divisors, double fact
   return out;
 }
 
-// The context, where no or one wavelength lies between the plain parts: with the usual high_freq_factor.
+// The context, where no or one wavelength lies between the plain parts: with the usual
+// high_freq_factor.
 double context_between(std::span<const Wavelength> waves) {
   double longest_whole = 0;  // what is as it was
   double shortest_divided = std::numeric_limits<double>::infinity();
@@ -252,8 +254,9 @@ double context_between(std::span<const Wavelength> waves) {
 
 }  // namespace
 
-// Between the two plain parts 1 / divisor = (1 - smooth) / factor + smooth, and smooth is a line over the inverse wavelength: two
-// points of it give the rest. The line does not tell low_freq_factor from the length of the context, so the former is 1.
+// Between the two plain parts 1 / divisor = (1 - smooth) / factor + smooth, and smooth is a line
+// over the inverse wavelength: two points of it give the rest. The line does not tell
+// low_freq_factor from the length of the context, so the former is 1.
 Result<json> llama3_scaling(std::span<const float> divisors, double base, int64_t dim) {
   const double factor = *std::ranges::max_element(divisors);
   const std::vector<Wavelength> waves = wavelengths(divisors, factor, base, dim);

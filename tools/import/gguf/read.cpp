@@ -193,7 +193,8 @@ class Reading {
     return {};
   }
 
-  // Files of f16 and bf16 keep vectors in f32, as llama.cpp wants them; most come from 16 bits and fit there.
+  // Files of f16 and bf16 keep vectors in f32, as llama.cpp wants them; most come from 16 bits and
+  // fit there.
   Status shorten(const TensorEntry& tensor, SourceTensor& t) {
     if (!short_ || tensor.shape.size() != 1 || tensor.type->name != "F32") {
       return {};

@@ -5,7 +5,8 @@
 namespace bowline::gguf {
 namespace {
 
-// What "{}" of the pattern stands for in the text, if it is a number without leading zeros, or nothing where there is no "{}".
+// What "{}" of the pattern stands for in the text, if it is a number without leading zeros, or
+// nothing where there is no "{}".
 std::optional<std::string_view> layer_of(std::string_view pattern, std::string_view text) {
   const size_t hole = pattern.find("{}");
   if (hole == std::string_view::npos) {

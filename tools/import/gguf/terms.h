@@ -1,5 +1,6 @@
-// What an architecture is called in GGUF and what Hugging Face calls it: names of tensors, orders of rows, settings. Each file of terms/
-// has the terms of one and defines terms_of_<file>(). Readers use them one way, writers the other.
+// What an architecture is called in GGUF and what Hugging Face calls it: names of tensors, orders
+// of rows, settings. Each file of terms/ has the terms of one and defines terms_of_<file>().
+// Readers use them one way, writers the other.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -22,7 +23,8 @@ enum class Order : uint8_t {
   key_heads,
   transposed,
   numbers,  // as it is, and codes become numbers: a model reads slices of it
-  // Numbers that are 1 larger in GGUF: it has scales of norms themselves, Hugging Face how far they are from 1.
+  // Numbers that are 1 larger in GGUF: it has scales of norms themselves, Hugging Face how far they
+  // are from 1.
   one_less,
 };
 
@@ -40,7 +42,8 @@ struct KeyTerm {
   bool needed = true;
 };
 
-// A setting that GGUF does not say, as it follows from others. Readers set it; writers refuse a config that says another.
+// A setting that GGUF does not say, as it follows from others. Readers set it; writers refuse a
+// config that says another.
 struct ImpliedTerm {
   std::string_view hugging_face;
   nlohmann::json (*of)(const nlohmann::json& config);
@@ -69,7 +72,8 @@ const Terms* find_terms(std::string_view architecture);
 // "bert, gpt2, llama, ..."
 std::string known_architectures();
 
-// The name of Hugging Face with the number of the layer, and how the tensor lies. Empty: there is no term.
+// The name of Hugging Face with the number of the layer, and how the tensor lies. Empty: there is
+// no term.
 struct Named {
   std::string name;
   Order order = Order::same;

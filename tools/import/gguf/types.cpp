@@ -10,7 +10,8 @@
 namespace bowline::gguf {
 namespace {
 
-// Products are rounded before sums, as where the numbers were made: this file is compiled without contraction.
+// Products are rounded before sums, as where the numbers were made: this file is compiled without
+// contraction.
 
 float scale(const std::byte* from) { return numbers::f32_of_f16(numbers::load<uint16_t>(from)); }
 int byte_at(const std::byte* from, int i) { return static_cast<int>(from[i]); }
@@ -123,7 +124,8 @@ void decode_q5_k(const std::byte* from, float* to) {
   decode_pairs(from, code, to);
 }
 
-// 128 bytes of low halves, 64 of the two high bits, 16 scales (i8), d (f16); two halves of 128 elements.
+// 128 bytes of low halves, 64 of the two high bits, 16 scales (i8), d (f16); two halves of 128
+// elements.
 //   x = d * scale * (code - 32)
 void decode_q6_k(const std::byte* from, float* to) {
   const float d = scale(from + 208);

@@ -89,8 +89,8 @@ void decode_rows(const Rows& rows, uint64_t first, std::span<std::byte> out) {
       });
 }
 
-// Element (i, o) of what is given is element (o, i) of the file. Columns of the file are read once per run, in pieces of whole blocks.
-// `Element` is how numbers are given.
+// Element (i, o) of what is given is element (o, i) of the file. Columns of the file are read once
+// per run, in pieces of whole blocks. `Element` is how numbers are given.
 template <class Element, class Column>
 void transpose(const Rows& rows, uint64_t first, std::span<std::byte> out, const Column& column) {
   const uint64_t size = sizeof(Element);

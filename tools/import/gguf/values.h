@@ -1,5 +1,5 @@
-// The numbers of a tensor of GGUF, any run of them, as the tensor of Hugging Face has them: rows in its order, codes that Bowline has
-// not as f32.
+// The numbers of a tensor of GGUF, any run of them, as the tensor of Hugging Face has them: rows in
+// its order, codes that Bowline has not as f32.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,8 @@ struct Laid {
 bool stays_encoded(const Laid& laid);
 // Bytes of all of them, as values_of() gives them.
 uint64_t value_bytes(const Laid& laid);
-// Errors  bad_file: the rows are not those of so many heads, or what is transposed has not two axes.
+// Errors  bad_file: the rows are not those of so many heads, or what is transposed has not two
+//         axes.
 Status check_laid(const Laid& laid);
 // `file` keeps the bytes of the tensor; null: the caller does.
 ValueSource values_of(std::shared_ptr<const File> file, const Laid& laid);

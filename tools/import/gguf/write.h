@@ -55,7 +55,8 @@ constexpr uint64_t padding_behind(uint64_t bytes) {
 // All in front of the data, which follows tensor by tensor, each with its padding.
 std::vector<std::byte> header_of(const Metadata& metadata, std::span<const WrittenTensor> tensors);
 
-// A file of the keys that begin with `prefix`, but for `without`, and no tensors. Empty: there are none.
+// A file of the keys that begin with `prefix`, but for `without`, and no tensors. Empty: there are
+// none.
 std::vector<std::byte> excerpt(const File& file, std::string_view prefix, std::string_view without);
 
 }  // namespace bowline::gguf

@@ -277,7 +277,8 @@ Status read_generation(const std::string& folder, Source& out) {
   return {};
 }
 
-// ---- sentence-transformers. Source  sentence_transformers, base/model.py, base/modules/transformer.py,
+// ---- sentence-transformers. Source  sentence_transformers, base/model.py,
+// base/modules/transformer.py,
 // sentence_transformer/modules/pooling.py and models/ of older versions.
 
 constexpr KeyRule kModuleKeys[] = {
@@ -419,8 +420,8 @@ Status read_transformer(const std::string& encoder, Source& out, bool& lowercase
   return {};
 }
 
-// modules.json: the encoder, how it pools, and whether embeddings are normalised. Returns the folder of the encoder.
-// `lowercases`: whether text is lowercased first.
+// modules.json: the encoder, how it pools, and whether embeddings are normalised. Returns the
+// folder of the encoder. `lowercases`: whether text is lowercased first.
 Result<std::string> read_modules(const std::string& folder, Source& out, bool& lowercases) {
   const std::string path = folder + "/modules.json";
   if (!is_there(path)) {

@@ -95,7 +95,8 @@ Status read_entry(const json& value, uint64_t data_bytes, Entry& entry) {
   return {};
 }
 
-// The bytes behind the header are those of the tensors, without holes, each once; two tensors may share all of theirs.
+// The bytes behind the header are those of the tensors, without holes, each once; two tensors may
+// share all of theirs.
 Status check_layout(std::vector<Entry>& entries, uint64_t data_bytes) {
   std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

@@ -1,4 +1,5 @@
-// Source  transformers, tokenization_utils_base.py, tokenization_utils_tokenizers.py and models/*/tokenization_*.py, of versions 4 and 5.
+// Source  transformers, tokenization_utils_base.py, tokenization_utils_tokenizers.py and
+//         models/*/tokenization_*.py, of versions 4 and 5.
 #include "huggingface/tokenizer_config.h"
 
 #include <algorithm>
@@ -220,7 +221,8 @@ class Tokenizer {
                               kConfig, key, config_.at(key).dump(), does));
   }
 
-  // The tokenizers of BERT set their normalizer anew, that of ALBERT too; others do not look at these keys.
+  // The tokenizers of BERT set their normalizer anew, that of ALBERT too; others do not look at
+  // these keys.
   Status apply_normalizer() {
     const std::vector<json*> steps = steps_of(tokenizer_["normalizer"], "normalizers");
     const bool is_bert = class_.empty() || class_.find("Bert") != std::string::npos;
@@ -368,7 +370,8 @@ class Tokenizer {
     return out;
   }
 
-  // Version 4 of transformers obeys "add_bos_token" and "add_eos_token", version 5 obeys tokenizer.json.
+  // Version 4 of transformers obeys "add_bos_token" and "add_eos_token", version 5 obeys
+  // tokenizer.json.
   Status check_ends() {
     const auto [first, last] = ends();
     for (const auto& [key, name, end] :
@@ -393,7 +396,8 @@ class Tokenizer {
            });
   }
 
-  // Version 5 of transformers obeys the first key where the tokenizer is not BPE, or where the second one is true.
+  // Version 5 of transformers obeys the first key where the tokenizer is not BPE, or where the
+  // second one is true.
   void note_clean_up() {
     const auto is_true = [&](const char* key) { return config_.value(key, json()) == true; };
     const bool is_bpe = type_of(tokenizer_["model"]) == "BPE";

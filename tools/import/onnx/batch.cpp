@@ -97,8 +97,9 @@ class Node {
     }
   }
 
-  // Where the rows of all operands that have them lie in a result with so many axes; an operand with none of them has at most
-  // one element there. `last`: so many axes at the end are no part of this.
+  // Where the rows of all operands that have them lie in a result with so many axes; an operand
+  // with none of them has at most one element there. `last`: so many axes at the end are no part of
+  // this.
   std::optional<BatchAxis> together(size_t rank, size_t last, size_t begin, size_t end) const {
     std::optional<BatchAxis> found;
     const auto behind = [&](const Term& t, int64_t axis) {
@@ -436,7 +437,8 @@ Dims dims_of_row(const Batch& batch, const Term& x) {
 Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row) {
   const int64_t front = elements_in_front(x);
   const auto own = static_cast<size_t>(axis_in(x)->axis);
-  // An axis of one element becomes that of the batch: the one in the place of x, if there are several.
+  // An axis of one element becomes that of the batch: the one in the place of x, if there are
+  // several.
   std::optional<size_t> free;
   for (size_t a = 0; a < row.size(); ++a) {
     if (row[a] == 1 && product(row, a) == front && (!free || a == own)) {
@@ -461,7 +463,8 @@ namespace {
 
 bool has_marks(const Term& t) { return t.numbers() != nullptr && !t.numbers()->of_batch.empty(); }
 
-// Of an operator that moves numbers: an element is one of those that are marked if it is equal to one.
+// Of an operator that moves numbers: an element is one of those that are marked if it is equal to
+// one.
 std::vector<bool> marks_of_moved(const Terms& inputs, const Numbers& numbers) {
   std::set<int64_t> sizes;
   for (const Term& t : inputs) {
@@ -503,7 +506,8 @@ std::vector<bool> marks_of_each(const Batch& batch, std::string_view op, const T
   const auto is_marked = [&](size_t n, size_t i) {
     return has_marks(inputs[n]) && inputs[n].numbers()->of_batch[place_in(inputs[n], dims, i)];
   };
-  // A multiple of the size is at least as large as with a batch of one: what is smaller is smaller for every size.
+  // A multiple of the size is at least as large as with a batch of one: what is smaller is smaller
+  // for every size.
   const auto is_above = [&](size_t a, size_t b, size_t i) {
     const int64_t x = values[a][place_in(inputs[a], dims, i)];
     const int64_t y = values[b][place_in(inputs[b], dims, i)];

@@ -1,6 +1,7 @@
 // Tensors whose bytes lie in a file beside the model.
 //
-// Source  ONNX, "External Data": location, offset and length; a location is relative to the folder of the model.
+// Source  ONNX, "External Data": location, offset and length; a location is relative to the folder
+//         of the model.
 #pragma once
 
 #include <string>
@@ -14,7 +15,8 @@ namespace file {
 class TensorProto;
 }
 
-// The `bytes` bytes of a tensor. Errors  bad_file: the location is absolute, leaves `folder` or is a link, or the file has less
+// The `bytes` bytes of a tensor. Errors  bad_file: the location is absolute, leaves `folder` or is
+// a link, or the file has less
 // bytes.
 Result<std::vector<std::byte>> external_bytes(const file::TensorProto& tensor,
                                               const std::string& folder, uint64_t bytes);

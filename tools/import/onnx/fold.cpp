@@ -222,7 +222,8 @@ Known where(const Term& condition, const Term& a, const Term& b, const Dims& dim
   return Numbers::of(a.dtype, dims, out);
 }
 
-// Of floats only an f32 to whole numbers, to truth values or to itself: those the device rounds the same way.
+// Of floats only an f32 to whole numbers, to truth values or to itself: those the device rounds the
+// same way.
 Known cast(const Term& x, DType dtype) {
   if (!known(x) || (dtype != DType::f32 && is_float(dtype)) ||
       (x.dtype != DType::f32 && is_float(x.dtype))) {

@@ -8,7 +8,8 @@
 
 namespace bowline::onnx::fold {
 
-// All return nothing where an operand is not known, is not of a dtype that is computed here, or is too large.
+// All return nothing where an operand is not known, is not of a dtype that is computed here, or is
+// too large.
 using Known = std::optional<Numbers>;
 
 Known unary(std::string_view op, const Term& x);

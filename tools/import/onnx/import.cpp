@@ -315,7 +315,8 @@ Result<Imported> read_graph(const file::ModelProto& model, const std::string& fo
   return read;
 }
 
-// The graph is read with two sizes in place of the batch: what differs between them follows from the size.
+// The graph is read with two sizes in place of the batch: what differs between them follows from
+// the size.
 Result<Imported> read_with_batch(const file::ModelProto& model, const std::string& folder,
                                  const ImportOptions& options) {
   constexpr int64_t kSizes[] = {1009, 1013};

@@ -2,8 +2,8 @@
 //
 // Each file of ops/ has the lowerings of one group of ONNX operators and defines
 //   std::span<const Lowering> lowerings_of_<file>()
-// The build finds it. What a lowering does not ask for (an attribute, an input, an output that it does not set) is refused, so that
-// nothing is dropped silently.
+// The build finds it. What a lowering does not ask for (an attribute, an input, an output that it
+// does not set) is refused, so that nothing is dropped silently.
 #pragma once
 
 #include <set>
@@ -31,7 +31,8 @@ struct Lowered {
   std::map<std::string, Term> values;
 };
 
-// Who reads a value: inputs of nodes and outputs of the graph, and how many of them are outputs of the model.
+// Who reads a value: inputs of nodes and outputs of the graph, and how many of them are outputs of
+// the model.
 struct Readers {
   int all = 0;
   int outputs = 0;
@@ -66,7 +67,8 @@ class Context {
   Result<Numbers> tensor(std::string_view name);
   // Says nothing about the numbers.
   void ignore(std::string_view name) { asked_.insert(std::string(name)); }
-  // Input i as numbers if there is one, else the list attribute: what moved from attributes to inputs with an opset.
+  // Input i as numbers if there is one, else the list attribute: what moved from attributes to
+  // inputs with an opset.
   Result<std::vector<int64_t>> list_or_input(std::string_view name, size_t i);
 
   size_t outputs() const;
@@ -112,17 +114,19 @@ Result<const Lowering*> find_lowering(std::string_view domain, std::string_view 
 // Errors  unsupported: the numbers of the term, which is `what` of a node, are not known.
 Status require_known(const Term& term, std::string_view what);
 
-// x in f32, if it is of floats. f16 and bf16 have too few digits, and f16 has too small numbers, for what lies between x and a function
-// of it.
+// x in f32, if it is of floats. f16 and bf16 have too few digits, and f16 has too small numbers,
+// for what lies between x and a function of it.
 Term in_f32(Context& c, const Term& x);
 
 // An integer that takes part in sums and products of dims. Errors  bad_file: beyond 2^31.
 Status require_small(std::string_view what, const std::vector<int64_t>& values);
 
-// Sums of so many products of whole numbers from -255 to 255 are exact in f32: 255 * 255 * 256 < 2^24.
+// Sums of so many products of whole numbers from -255 to 255 are exact in f32: 255 * 255 * 256 <
+// 2^24.
 inline constexpr int64_t kExactProducts = 256;
 
-// Whole numbers less their zero point, in f32, which has all of them. A zero point without a source is 0.
+// Whole numbers less their zero point, in f32, which has all of them. A zero point without a source
+// is 0.
 Term centred(Context& c, const Term& x, const Term& zero_point);
 // saturate(round(x) + zero point), in the dtype of the zero point.
 Term saturated(Context& c, const Term& x, const Term& zero_point);
@@ -136,7 +140,8 @@ Result<Term> scaled_product(Context& c, const Term& a, const Term& b);
 
 // Helpers of several groups.
 std::vector<int64_t> all_axes(size_t rank);
-// Indices as i32; negative ones count from the end, for operators of Bowline too. Those that are known are made positive.
+// Indices as i32; negative ones count from the end, for operators of Bowline too. Those that are
+// known are made positive.
 Term i32_indices(Context& c, const Term& indices, int64_t size);
 // Indices as i32 inside [0, size): a negative one counts from the end.
 Term positive_indices(Context& c, const Term& indices, int64_t size);

@@ -81,7 +81,8 @@ bool is_mask(const Numbers& numbers) {
   return false;
 }
 
-// How many are NaN or infinite. Infinities alone, or beside zeros alone, are a bound or a mask, and do not count.
+// How many are NaN or infinite. Infinities alone, or beside zeros alone, are a bound or a mask, and
+// do not count.
 uint64_t count_not_finite(const std::vector<double>& values) {
   const auto count = std::ranges::count_if(values, [](double v) { return !std::isfinite(v); });
   const bool is_mask =
@@ -192,7 +193,8 @@ std::string Maker::free_name(const std::string& wanted) {
   return name;
 }
 
-// A parameter has f32; other dtypes are cast from it, in two halves where f32 has not enough digits.
+// A parameter has f32; other dtypes are cast from it, in two halves where f32 has not enough
+// digits.
 bowline::Value Maker::parameter(Source& source) {
   const Numbers& numbers = *source.numbers;
   check(check_sizes(numbers));

@@ -1,9 +1,11 @@
-// Makes the nodes of a Bowline graph from values whose dtype and shape it knows, and computes what is known already.
+// Makes the nodes of a Bowline graph from values whose dtype and shape it knows, and computes what
+// is known already.
 //
-// What cannot be made throws Refused, which the reader catches at the node. So a lowering reads like its
-// formula, and no Term of an operation that failed exists whose shape could be looked at.
+// What cannot be made throws Refused, which the reader catches at the node. So a lowering reads
+// like its formula, and no Term of an operation that failed exists whose shape could be looked at.
 //
-// Small whole numbers (shapes, axes, indices) that follow from known ones are computed here and never reach the device.
+// Small whole numbers (shapes, axes, indices) that follow from known ones are computed here and
+// never reach the device.
 #pragma once
 
 #include <functional>
@@ -51,28 +53,31 @@ struct Later;
 struct Batch {
   std::string name;
   int64_t size = 0;
-  // Whether the graph was made for one row. If so, its first row, its last row and a 1 in the place of the batch stand for every row.
-  // If not, the graph is taken literally for any number of rows.
+  // Whether the graph was made for one row. If so, its first row, its last row and a 1 in the place
+  // of the batch stand for every row. If not, the graph is taken literally for any number of rows.
   bool was_one = false;
 
   // Whether n is the number of rows, or as many for each row.
   bool is_multiple(int64_t n) const { return n > 0 && n % size == 0; }
 };
 
-// Where the rows of a dynamic batch lie in a value: the axis has `front` parts, each of the whole batch.
+// Where the rows of a dynamic batch lie in a value: the axis has `front` parts, each of the whole
+// batch.
 struct BatchAxis {
   int64_t axis = 0;
   int64_t front = 1;
   bool operator==(const BatchAxis&) const = default;
 };
 
-// Where a value comes from. Inputs and constants become one in the graph when a node first reads them.
+// Where a value comes from. Inputs and constants become one in the graph when a node first reads
+// them.
 struct Source {
   std::optional<Numbers> numbers;  // where they are known
   bool given = false;              // known only because the caller gave the numbers of an input
   bool input = false;
   bool made = false;
-  // A parameter that keeps its name, or what a graph computes from one: it is not folded into a constant.
+  // A parameter that keeps its name, or what a graph computes from one: it is not folded into a
+  // constant.
   bool kept = false;
   int readers = 1;  // inputs of nodes that read an initializer
   std::shared_ptr<Later> later;
@@ -117,7 +122,8 @@ struct Made {
 
 class Maker {
  public:
-  // `trains` says by its name that a parameter is trained whatever it looks like; it may be empty. `tie_equal` is that of RecordedGraph.
+  // `trains` says by its name that a parameter is trained whatever it looks like; it may be empty.
+  // `tie_equal` is that of RecordedGraph.
   Maker(Model& model, const std::string& entry_point,
         std::function<bool(const std::string&)> trains = {}, std::optional<Batch> batch = {},
         bool tie_equal = false);
@@ -151,19 +157,20 @@ class Maker {
   Term scalar(DType dtype, double value) { return filled(dtype, {}, value); }
   Term filled(DType dtype, const Dims& dims, double value);
   Term integers(DType dtype, const Dims& dims, const std::vector<int64_t>& values);
-  // A constant of shape `dims` ([n] or []) that holds dims of a value, or their product. Those that depend on the size of a dynamic
-  // batch are marked.
+  // A constant of shape `dims` ([n] or []) that holds dims of a value, or their product. Those that
+  // depend on the size of a dynamic batch are marked.
   Term sizes(const Dims& dims, const std::vector<int64_t>& values);
-  // Checks numbers that decide what the graph is: each is the same for every size of a dynamic batch, or a multiple of the size.
+  // Checks numbers that decide what the graph is: each is the same for every size of a dynamic
+  // batch, or a multiple of the size.
   // Errors  unsupported.
   Status check_sizes(const Numbers& numbers) const;
   // 0, 1, .. n - 1.
   Term count(DType dtype, int64_t n);
-  // A tensor of the file that stays a parameter of its own, with its name. It is trained if it has floats and an
-  // axis, and is no mask.
+  // A tensor of the file that stays a parameter of its own, with its name. It is trained if it has
+  // floats and an axis, and is no mask.
   Term weight(Numbers numbers, const std::string& name, int readers = 1);
-  // The same value as a statistic of the batches that were seen: a parameter that no gradient trains. What other
-  // nodes read as well becomes one of its own, named `name`.
+  // The same value as a statistic of the batches that were seen: a parameter that no gradient
+  // trains. What other nodes read as well becomes one of its own, named `name`.
   Term statistic(const Term& value, const std::string& name);
   // Returns `value` for an operator that has no gradient for it. A parameter with no other reader
   // becomes untrained. Any other value that may be trained passes through StopGradient: it gets
@@ -174,7 +181,8 @@ class Maker {
   void output(const std::string& name, const Term& value);
   // Ends the graph and writes the values of its parameters.
   Status finish();
-  // With a dynamic batch all nodes and parameters, in order. They are the same whatever size stands for it.
+  // With a dynamic batch all nodes and parameters, in order. They are the same whatever size stands
+  // for it.
   const std::vector<Made>& made() const { return made_; }
 
   // Element by element; the operands of one dtype broadcast.
@@ -210,16 +218,19 @@ class Maker {
   bool follows_from_batch(const std::vector<int64_t>& numbers) const;
   // Whether the graph was made for one row, and x has the rows of the dynamic batch.
   bool has_rows_of_one(const Term& x) const { return has_batch(x) && batch_->was_one; }
-  // Whether, in a graph made for one row, this axis of x has the rows of the batch and nothing else.
+  // Whether, in a graph made for one row, this axis of x has the rows of the batch and nothing
+  // else.
   bool is_axis_of_one(const Term& x, int64_t axis) const;
   // In a graph made for one row, the shape of x with a batch of one row. Otherwise the shape of x.
   Dims row_dims(const Term& x) const;
-  // Reshapes each row of x to `row`. Requires has_rows_of_one(x). If `row` has no axis of size 1 for the batch, the next axis holds all
-  // rows, one after the other.
+  // Reshapes each row of x to `row`. Requires has_rows_of_one(x). If `row` has no axis of size 1
+  // for the batch, the next axis holds all rows, one after the other.
   Term reshape_rows(const Term& x, const Dims& row);
-  // Records that the batch of the inputs was one row, in the file or by the shapes that the caller gave.
+  // Records that the batch of the inputs was one row, in the file or by the shapes that the caller
+  // gave.
   void set_batch_of_one() { batch_->was_one = true; }
-  // Parts that are the same for all rows of a dynamic batch once for each row, where others have the rows.
+  // Parts that are the same for all rows of a dynamic batch once for each row, where others have
+  // the rows.
   Terms with_same_rows(Terms parts);
   // x once for each row of a dynamic batch along this axis, if it has one element there.
   Term for_each_row(const Term& x, size_t axis);

@@ -96,8 +96,8 @@ bool has_references(const Nodes& nodes) {
   });
 }
 
-// Attributes that name one of the function get the value that a call gives it, or its default; without either they
-// are left out.
+// Attributes that name one of the function get the value that a call gives it, or its default;
+// without either they are left out.
 void resolve(Nodes& nodes, const std::map<std::string, const file::AttributeProto*>& values) {
   for (file::NodeProto& node : nodes) {
     for (int i = node.attribute_size(); i-- > 0;) {
@@ -164,7 +164,8 @@ Result<Opsets> opsets_of(const google::protobuf::RepeatedPtrField<file::Operator
 
 namespace {
 
-// Whether nothing but the number of iterations ends a Loop of this graph: its condition leaves as it came.
+// Whether nothing but the number of iterations ends a Loop of this graph: its condition leaves as
+// it came.
 bool hands_on_condition(const file::GraphProto& body) {
   std::string_view name = body.output(0).name();
   for (int n = body.node_size(); n-- > 0;) {

@@ -1,8 +1,9 @@
 // The nodes of a graph become nodes of Bowline, in their order and as far as an output needs them.
 //
-// The graphs inside of If, Loop and Scan, and the local functions of a model, are read in place: what they depend on
-// (a condition, a number of iterations) must be known when the model is read. Their depth and the number of all nodes
-// together are limited, so that a small file cannot ask for much.
+// The graphs inside of If, Loop and Scan, and the local functions of a model, are read in place:
+// what they depend on (a condition, a number of iterations) must be known when the model is read.
+// Their depth and the number of all nodes together are limited, so that a small file cannot ask for
+// much.
 #pragma once
 
 #include <deque>
@@ -66,7 +67,8 @@ class NodeReader {
   Result<Term> stacked(Terms parts, int64_t axis);
   Status count_node();
   Status check_iterations(int64_t count, const file::GraphProto& body) const;
-  // Names, nodes and initializers that are looked at, which is what a file can make this take time for.
+  // Names, nodes and initializers that are looked at, which is what a file can make this take time
+  // for.
   Status count_work(size_t looked_at);
 
   Maker& maker_;

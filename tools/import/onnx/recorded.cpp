@@ -11,7 +11,8 @@
 namespace bowline::onnx {
 namespace {
 
-// The search for equal layers ends after so many periods, and nodes that are looked at: a file may be made to take long.
+// The search for equal layers ends after so many periods, and nodes that are looked at: a file may
+// be made to take long.
 constexpr size_t kMostPeriods = 64;
 constexpr size_t kMostSearched = size_t{1} << 25;
 

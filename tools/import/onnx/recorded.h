@@ -1,4 +1,5 @@
-// The graph that a model of ONNX becomes. On request it is made again with equal layers as one Repeat.
+// The graph that a model of ONNX becomes. On request it is made again with equal layers as one
+// Repeat.
 #pragma once
 
 #include <map>
@@ -91,12 +92,14 @@ struct EqualLayers {
   size_t period = 0;
   size_t count = 0;
   std::vector<Carried> carried;
-  // By node of the group and input: which carried value it is; none: it is the same for all groups, or of the group.
+  // By node of the group and input: which carried value it is; none: it is the same for all groups,
+  // or of the group.
   std::vector<std::vector<std::optional<size_t>>> slots;
 };
 
-// Makes the model of a recording again. A weight that is a matrix and no number again and again is tied to the first one of equal values;
-// so is every parameter of equal layers. The nodes of equal layers become one Repeat.
+// Makes the model of a recording again. A weight that is a matrix and no number again and again is
+// tied to the first one of equal values; so is every parameter of equal layers. The nodes of equal
+// layers become one Repeat.
 class EqualModel {
  public:
   explicit EqualModel(const Recording& recording);
@@ -104,7 +107,8 @@ class EqualModel {
   const std::optional<EqualLayers>& layers() const { return layers_; }
   // Whether two weights are tied outside of layers.
   bool ties() const;
-  // The model without the values of its parameters, and which parameters of the recording it has. Errors  bad_argument: it cannot be made.
+  // The model without the values of its parameters, and which parameters of the recording it has.
+  // Errors  bad_argument: it cannot be made.
   struct Made {
     Model model;
     std::vector<size_t> parameters;

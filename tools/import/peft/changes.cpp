@@ -57,7 +57,8 @@ Factor transposed(const Factor& factor) {
 
 namespace {
 
-// The two parameters of an adapter that one of the model sees: W += left right, [m, rank] and [rank, n] as W [m, n] is shown.
+// The two parameters of an adapter that one of the model sees: W += left right, [m, rank] and
+// [rank, n] as W [m, n] is shown.
 struct Names {
   std::string left;
   std::string right;
@@ -167,8 +168,8 @@ Starred starred(const std::string& name) {
                              : Starred{{name.begin(), begin}, std::string(end, name.end())};
 }
 
-// "model.layers.*.self_attn.q_proj.weight", ... of the changes that are whole or that are not, if that matches these alone, else all
-// names.
+// "model.layers.*.self_attn.q_proj.weight", ... of the changes that are whole or that are not, if
+// that matches these alone, else all names.
 std::set<std::string> patterns_of(const ModelInfo& info, const std::vector<Change>& changes,
                                   bool whole) {
   std::set<std::string> patterns, names;

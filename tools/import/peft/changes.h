@@ -20,7 +20,8 @@ enum class Layout : uint8_t {
 // Of a module's weight in a model of Hugging Face, by the name of the parameter.
 Layout layout_of(const Model& model, std::string_view parameter);
 
-// "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight"; empty: it is no weight of a module.
+// "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight"; empty: it is no
+// weight of a module.
 std::string_view module_of(std::string_view parameter);
 
 struct Factor {
@@ -50,16 +51,18 @@ struct LowRank {
   std::vector<Change> changes;
 };
 
-// Adds them to a model as an adapter, all or nothing. Errors  bad_file: a factor is not of the rank and the parameter's shape, or a
-// parameter is none that an adapter can change. a factor has a value that is not finite. unsupported: factors of
-// integers, or of two dtypes. bad_argument: as add_adapter().
+// Adds them to a model as an adapter, all or nothing. Errors  bad_file: a factor is not of the rank
+// and the parameter's shape, or a
+// parameter is none that an adapter can change. a factor has a value that is not finite.
+// unsupported: factors of integers, or of two dtypes. bad_argument: as add_adapter().
 Result<AdapterReport> add_changes(Model& model, std::string_view name, const LowRank& from);
 
-// Those of an adapter of a model, in the order of the parameters. What the adapter is multiplied by is in their scaling. Errors
-// bad_argument: there is no such adapter.
+// Those of an adapter of a model, in the order of the parameters. What the adapter is multiplied by
+// is in their scaling. Errors bad_argument: there is no such adapter.
 Result<LowRank> changes_of(const Model& model, std::string_view adapter);
 
-// For formats that have nothing else. Errors  bad_argument: a change is whole, or not of the weight of a module.
+// For formats that have nothing else. Errors  bad_argument: a change is whole, or not of the weight
+// of a module.
 Status require_low_rank(const LowRank& changes);
 
 // The one adapter of a model. Errors  bad_argument: it has none, or several.

@@ -1,4 +1,5 @@
-// The head of a classifier, which peft keeps whole beside the factors ("modules_to_save") and an adapter of Bowline changes wholly.
+// The head of a classifier, which peft keeps whole beside the factors ("modules_to_save") and an
+// adapter of Bowline changes wholly.
 #pragma once
 
 #include <optional>
@@ -18,11 +19,14 @@ inline constexpr std::string_view kHeadModule = "classifier";
 // Whether a parameter, by the name of Bowline or of transformers, belongs to such a module.
 bool in_head(const Model& model, std::string_view parameter);
 
-// Its parameters by the names of transformers, in f32, with what `from` adds to them. Empty: the model has none.
+// Its parameters by the names of transformers, in f32, with what `from` adds to them. Empty: the
+// model has none.
 Result<std::vector<Factor>> head_of(const Model& model, const LowRank& from);
 
-// What makes the model's values those of a file. None: they are. `tensor.name` is "classifier.weight". Errors  bad_file: the model has no
-// such parameter, or one of another shape. unsupported: it is of integers, or the changes are multiplied by 0.
+// What makes the model's values those of a file. None: they are. `tensor.name` is
+// "classifier.weight". Errors  bad_file: the model has no
+// such parameter, or one of another shape. unsupported: it is of integers, or the changes are
+// multiplied by 0.
 Result<std::optional<Change>> head_change(const Model& model, const import::SourceTensor& tensor,
                                           const LowRank& from);
 

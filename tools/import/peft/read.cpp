@@ -76,7 +76,8 @@ constexpr KeyRule kKeys[] = {
     {"ensure_weight_tying", KeyUse::fixed, kNone},
 };
 
-// Modules that are saved whole: of a classifier its head, and no others. peft lists names that some models have ("score").
+// Modules that are saved whole: of a classifier its head, and no others. peft lists names that some
+// models have ("score").
 Status check_saved(const Model& model, const json& config) {
   const auto found = config.find("modules_to_save");
   if (found == config.end() || !import::asks(*found)) {
@@ -186,8 +187,8 @@ Result<std::map<std::string, Parts>> parts_of(const std::vector<SourceTensor>& t
   return out;
 }
 
-// The parameter of a module: its weight, where the model may lack the name of the part that peft wrapped ("bert.", "model.") or have one
-// more.
+// The parameter of a module: its weight, where the model may lack the name of the part that peft
+// wrapped ("bert.", "model.") or have one more.
 Result<const ParameterInfo*> target_of(const ModelInfo& info, const std::string& module) {
   const std::string dotted = "." + module;
   const ParameterInfo* found = nullptr;

@@ -27,7 +27,8 @@ std::string module_in_transformers(const Model& model, std::string_view module) 
 
 std::string_view kind_of(std::string_view module) { return module.substr(module.rfind('.') + 1); }
 
-// The last parts of the modules' names, where all modules that have them are changed, else the whole names.
+// The last parts of the modules' names, where all modules that have them are changed, else the
+// whole names.
 std::vector<std::string> target_modules(const Model& model, const ModelInfo& info,
                                         const std::vector<Change>& changes) {
   std::set<std::string_view> names, kinds;

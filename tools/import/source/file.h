@@ -37,8 +37,9 @@ std::string place_of(const File& file, uint64_t first);
 // A whole file of at most `most` bytes. Errors  bad_file, io_error.
 Result<std::string> read_whole(const std::string& path, uint64_t most);
 
-// Checks that a file of a folder lies in the folder, after all links are followed. A link may also lead to the blobs of the
-// Hugging Face cache in which the folder lies (snapshots/REVISION beside blobs).
+// Checks that a file of a folder lies in the folder, after all links are followed. A link may also
+// lead to the blobs of the Hugging Face cache in which the folder lies (snapshots/REVISION beside
+// blobs).
 // Errors  bad_file: it lies elsewhere. A missing file is no error.
 Status check_inside(const std::string& folder, const std::string& path);
 

@@ -43,7 +43,8 @@ struct FiniteCheck::Count {
         dtype(encoding == "plain" ? of : DType::f16) {}
 
   NotFinite found;
-  // A unit begins with a float that decides whether its values are finite: a value, or a block with its scale.
+  // A unit begins with a float that decides whether its values are finite: a value, or a block with
+  // its scale.
   const uint64_t unit_bytes, unit_elements;
   const DType dtype;  // of that float
   std::mutex mutex;

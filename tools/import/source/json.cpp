@@ -38,8 +38,8 @@ Status check_depth(std::string_view what, std::string_view text) {
   return {};
 }
 
-// Builds the value of a text in one pass, and stops at the first key that an object has twice. The parser of the library with
-// a callback walks over an object again after each of its entries.
+// Builds the value of a text in one pass, and stops at the first key that an object has twice. The
+// parser of the library with a callback walks over an object again after each of its entries.
 class Builder : public json::json_sax_t {
  public:
   json root;

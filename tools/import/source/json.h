@@ -11,14 +11,17 @@
 
 namespace bowline::import {
 
-// Deeper than any file of a model, and far from where a parser or a destructor that calls itself would end.
+// Deeper than any file of a model, and far from where a parser or a destructor that calls itself
+// would end.
 inline constexpr int kMostJsonDepth = 64;
 
-// The value of a JSON text. `what` names it in messages ("config.json"). Errors  bad_file: it is no JSON (with line and column), is
+// The value of a JSON text. `what` names it in messages ("config.json"). Errors  bad_file: it is no
+// JSON (with line and column), is
 // nested deeper than kMostJsonDepth, or an object has a key twice.
 Result<nlohmann::json> parse_json(std::string_view what, std::string_view text);
 
-// Asks an object for values of one kind: the first failure sticks, and status() has it. A key that is null is absent.
+// Asks an object for values of one kind: the first failure sticks, and status() has it. A key that
+// is null is absent.
 class Fields {
  public:
   // `object` outlives this. `what` names it in messages.

@@ -1,4 +1,5 @@
-// What a reader does with each key of a file of settings: a table beside the reader, so that nothing that changes values is passed over.
+// What a reader does with each key of a file of settings: a table beside the reader, so that
+// nothing that changes values is passed over.
 #pragma once
 
 #include <initializer_list>
@@ -25,7 +26,8 @@ struct KeyRule {
 // Whether a value asks for anything: null, false, 0, and what is empty do not.
 bool asks(const nlohmann::json& value);
 
-// `what` names the file in messages. A key that begins with "_" is a note of its writer. The first table that has a key counts.
+// `what` names the file in messages. A key that begins with "_" is a note of its writer. The first
+// table that has a key counts.
 // Errors  unsupported: a fixed key has another value; a key that no table has asks for something.
 Status check_key(std::string_view what, std::string_view key, const nlohmann::json& value,
                  std::initializer_list<std::span<const KeyRule>> tables);

@@ -7,7 +7,8 @@ namespace bowline::import {
 
 constexpr bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
 
-// f32, f16 and bf16 into one another, to nearest even. `from` and `to` have the same number of elements.
+// f32, f16 and bf16 into one another, to nearest even. `from` and `to` have the same number of
+// elements.
 void convert(std::span<const std::byte> from, DType from_dtype, std::span<std::byte> to,
              DType to_dtype);
 

@@ -1,5 +1,6 @@
-// Gemma 2. GGUF has its scales of norms themselves, where Hugging Face has how far they are from 1: reading takes 1 away and writing adds
-// it, in f32. A scale of 0.5 and more comes back as it was; a smaller one is at most 2^-25 off.
+// Gemma 2. GGUF has its scales of norms themselves, where Hugging Face has how far they are from 1:
+// reading takes 1 away and writing adds it, in f32. A scale of 0.5 and more comes back as it was; a
+// smaller one is at most 2^-25 off.
 #include <algorithm>
 
 #include "gguf/llama_terms.h"
@@ -9,7 +10,8 @@ namespace {
 
 using nlohmann::json;
 
-// What llama.cpp divides scores by the root of: that of its 27B, which it knows by the number of layers, is the width of all heads.
+// What llama.cpp divides scores by the root of: that of its 27B, which it knows by the number of
+// layers, is the width of all heads.
 json score_divisor(const json& config) {
   constexpr int64_t kLayersOf27B = 46;
   const bool is_27b = config["num_hidden_layers"] == kLayersOf27B;

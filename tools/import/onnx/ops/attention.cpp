@@ -1,6 +1,7 @@
 // Attention, and what turns its queries and keys by their positions.
 //
-// Source  ONNX operators, Attention (operator sets 23 on) and RotaryEmbedding; ONNX Runtime, docs/ContribOperators.md.
+// Source  ONNX operators, Attention (operator sets 23 on) and RotaryEmbedding; ONNX Runtime,
+//         docs/ContribOperators.md.
 #include <algorithm>
 #include <cmath>
 
@@ -109,7 +110,8 @@ void add_mask(Context& c, Scores& s, const Term& mask) {
   s.masked = true;
 }
 
-// Key j is seen by query i where left <= i + offset - j <= right; a limit of -1 is none. Offset: of the batch, or a number.
+// Key j is seen by query i where left <= i + offset - j <= right; a limit of -1 is none. Offset: of
+// the batch, or a number.
 Term window(Context& c, int64_t queries, int64_t keys, const Term* offset, int64_t fixed,
             int64_t least, int64_t most, bool has_least) {
   Term distance = c.m.sub(c.m.reshape(c.m.count(DType::i32, queries), {queries, 1}),
@@ -213,7 +215,8 @@ Status attention(Context& c) {
   return {};
 }
 
-// A state of keys times values that each step adds to: gated, what was there fades; delta, only what the state does not tell yet.
+// A state of keys times values that each step adds to: gated, what was there fades; delta, only
+// what the state does not tell yet.
 Status linear_attention(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const std::string rule, c.text("update_rule", "gated_delta"));
@@ -281,7 +284,8 @@ Status linear_attention(Context& c) {
   return {};
 }
 
-// Turns pairs of the first `turned` elements of the last axis of [batch, .., size] by angles whose cosines and sines broadcast.
+// Turns pairs of the first `turned` elements of the last axis of [batch, .., size] by angles whose
+// cosines and sines broadcast.
 Term rotated(Context& c, const Term& x, const Term& cosine, const Term& sine, int64_t turned,
              bool interleaved) {
   const auto last = static_cast<int64_t>(x.rank()) - 1;
@@ -319,7 +323,8 @@ Term rotated(Context& c, const Term& x, const Term& cosine, const Term& sine, in
   return c.m.concat({y, c.m.slice(x, last, turned, x.dims.back() - turned)}, last);
 }
 
-// ONNX has the positions behind the tables and may leave them out; ONNX Runtime has them in front, or the first one alone.
+// ONNX has the positions behind the tables and may leave them out; ONNX Runtime has them in front,
+// or the first one alone.
 Status rotary_embedding(Context& c, const Term& x, Term cosine, Term sine, const Term* positions) {
   BOWLINE_ASSIGN(const int64_t heads, c.integer("num_heads", 0));
   BOWLINE_ASSIGN(const int64_t interleaved, c.integer("interleaved", 0));

@@ -60,7 +60,8 @@ Result<double> optional_number(Context& c, size_t input, double otherwise) {
   return n.reals()[0];
 }
 
-// The indices of the boxes that are picked one after the other, by batch and class: [batch, classes, picks], -1 where none is left.
+// The indices of the boxes that are picked one after the other, by batch and class: [batch,
+// classes, picks], -1 where none is left.
 Term picked(Context& c, Term scores, const Corners& boxes, int64_t picks, double threshold) {
   const Dims one = {scores.dims[0], scores.dims[1], 1};
   const int64_t n = scores.dims[2];
@@ -111,8 +112,8 @@ Term table_of_picks(Context& c, const Term& picks) {
   return c.m.cast(c.m.slice(moved, 0, 0, rows), DType::i64);
 }
 
-// How many boxes stay follows from data, so the output has room for the most, and -1 behind them. Nodes that read it would take that for
-// boxes: it is the last node, or refused.
+// How many boxes stay follows from data, so the output has room for the most, and -1 behind them.
+// Nodes that read it would take that for boxes: it is the last node, or refused.
 Status non_max_suppression(Context& c) {
   BOWLINE_ASSIGN(const Term boxes, c.in(0));
   BOWLINE_ASSIGN(const Term scores, c.in(1));

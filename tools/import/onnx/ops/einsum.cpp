@@ -1,6 +1,8 @@
-// Einsum: operand by operand a product of matrices, or a product element by element where nothing is summed.
+// Einsum: operand by operand a product of matrices, or a product element by element where nothing
+// is summed.
 //
-// Each letter of the equation is an axis. The axes behind "..." are letters of their own (digits from the last one on), which broadcast.
+// Each letter of the equation is an axis. The axes behind "..." are letters of their own (digits
+// from the last one on), which broadcast.
 //
 // Source  ONNX operators, Einsum; numpy.einsum.
 #include <algorithm>
@@ -184,7 +186,8 @@ std::vector<std::string_view> parts_of(std::string_view text) {
   }
 }
 
-// Without an arrow: the letters that stand once, in the order of the alphabet, behind those of "...". `all` are those of all terms.
+// Without an arrow: the letters that stand once, in the order of the alphabet, behind those of
+// "...". `all` are those of all terms.
 std::string implied(std::string all) {
   std::string rest, out;
   std::ranges::sort(all);

@@ -15,7 +15,8 @@ Status same(Context& c) {
   return {};
 }
 
-// In operator sets below 7 the second operand broadcasts only where an attribute says so, and along an axis.
+// In operator sets below 7 the second operand broadcasts only where an attribute says so, and along
+// an axis.
 Result<Term> second(Context& c, const Term& a) {
   BOWLINE_ASSIGN(Term b, c.in(1));
   if (c.opset < 7) {
@@ -94,8 +95,9 @@ Term near_zero(Context& c, const Term& x, double factor, const Term& y) {
   return c.m.where(is_near, c.m.add(x, c.m.mul(cube, factor)), y);
 }
 
-// (e^x - e^-x) / 2 from e^x - 1, which keeps what is near 0: s = (a + a / (a + 1)) / 2 with a = e^x - 1 = 2 sinh(x/2) e^(x/2). Without an
-// operator for that, Elu gives e^x - 1 below 0, so of |x|: a = -expm1(-|x|), sinh|x| = (a + a / (1 - a)) / 2.
+// (e^x - e^-x) / 2 from e^x - 1, which keeps what is near 0: s = (a + a / (a + 1)) / 2 with a = e^x
+// - 1 = 2 sinh(x/2) e^(x/2). Without an operator for that, Elu gives e^x - 1 below 0, so of |x|: a
+// = -expm1(-|x|), sinh|x| = (a + a / (1 - a)) / 2.
 Status sinh(Context& c) {
   BOWLINE_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
@@ -159,8 +161,10 @@ Status atanh(Context& c) {
   return {};
 }
 
-// By quarters of a turn: |x| above tan(3 pi / 8) becomes -1 / |x| behind a quarter, above tan(pi / 8) (|x| - 1) / (|x| + 1) behind an
-// eighth, and the rest is a polynomial. Source  Moshier, "Methods and Programs for Mathematical Functions", 1989 (atanf of Cephes).
+// By quarters of a turn: |x| above tan(3 pi / 8) becomes -1 / |x| behind a quarter, above tan(pi /
+// 8) (|x| - 1) / (|x| + 1) behind an
+// eighth, and the rest is a polynomial. Source  Moshier, "Methods and Programs for Mathematical
+// Functions", 1989 (atanf of Cephes).
 Term arc_tangent(Context& c, const Term& x) {
   constexpr double kQuarter = 1.5707963267948966;
   const Term size = c.m.unary("Abs", x);
@@ -418,7 +422,8 @@ Status prelu(Context& c) {
   return {};
 }
 
-// A bound that is one known number of a float tensor, or `otherwise` where there is none; none: it is something else.
+// A bound that is one known number of a float tensor, or `otherwise` where there is none; none: it
+// is something else.
 Result<std::optional<double>> known_bound(Context& c, size_t i, double otherwise) {
   if (!c.has(i)) {
     return std::optional(otherwise);
@@ -498,11 +503,13 @@ Term power(Context& c, const Term& a, int64_t n) {
   return out;
 }
 
-// Whole numbers to a power of whole numbers, as products too. Of an exponent below 0 the result is the whole part of 1 / a^|b|.
+// Whole numbers to a power of whole numbers, as products too. Of an exponent below 0 the result is
+// the whole part of 1 / a^|b|.
 Term power_of_each(Context& c, const Term& a, const Term& b) {
   const auto whole = [&](DType dtype, double v) { return c.m.scalar(dtype, v); };
   const Term one = whole(a.dtype, 1), zero = whole(b.dtype, 0), two = whole(b.dtype, 2);
-  // From 64 on only the powers of 0, 1 and -1 do not leave i64, and these follow from whether the exponent is odd.
+  // From 64 on only the powers of 0, 1 and -1 do not leave i64, and these follow from whether the
+  // exponent is odd.
   const Term odd = c.m.sub(b, c.m.mul(c.m.div(b, two), two));
   const Term large = c.m.add(c.m.binary("Mul", odd, odd), 62);
   Term left = c.m.where(c.m.compare("Less", whole(b.dtype, 63), b), large, b);
@@ -522,8 +529,9 @@ Term power_of_each(Context& c, const Term& a, const Term& b) {
   return c.m.where(c.m.compare("Less", b, zero), small, out);
 }
 
-// Whole numbers to a power of whole numbers are products. To other powers they are raised in f32 and, as that is a little below or above
-// the power, cut off from a little above it: exact up to 2^19.
+// Whole numbers to a power of whole numbers are products. To other powers they are raised in f32
+// and, as that is a little below or above the power, cut off from a little above it: exact up to
+// 2^19.
 Status pow(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(Term b, second(c, a));

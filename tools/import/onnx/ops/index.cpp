@@ -110,7 +110,8 @@ Result<Cells> cells_of(Context& c, const Term& x, const Term& indices, size_t ba
     batches *= x.dims[a];
   }
   out.count *= batches;
-  // A part outside of its axis would name a cell of another row. So the whole index lies outside, which the operator finds.
+  // A part outside of its axis would name a cell of another row. So the whole index lies outside,
+  // which the operator finds.
   out.flat = c.m.where(inside, out.flat, c.m.scalar(DType::i32, INT32_MIN));
   BOWLINE_REQUIRE_CODE(out.count <= INT32_MAX, Code::unsupported, "{} has more than {} cells.",
                        shape_text(x.dims), INT32_MAX);
@@ -147,7 +148,8 @@ Status scatter_nd(Context& c) {
   return {};
 }
 
-// values = [off, on] of any dtype: on where the index is the place on the new axis. An index outside of the depth has no `on`.
+// values = [off, on] of any dtype: on where the index is the place on the new axis. An index
+// outside of the depth has no `on`.
 Status one_hot(Context& c) {
   BOWLINE_ASSIGN(const Term indices, c.in(0));
   BOWLINE_ASSIGN(const Numbers depth_numbers, c.numbers(1));
@@ -175,7 +177,8 @@ Status one_hot(Context& c) {
   return {};
 }
 
-// [rank, count]: the places of the elements that are not 0. How many follows from the numbers, so they must be known.
+// [rank, count]: the places of the elements that are not 0. How many follows from the numbers, so
+// they must be known.
 Status non_zero(Context& c) {
   BOWLINE_ASSIGN(const Numbers x, c.numbers(0));
   const std::vector<double> values = x.reals();
@@ -224,7 +227,8 @@ Status compress(Context& c) {
   return {};
 }
 
-// The first elements of each row in the opposite order: an index of their own for each row and time.
+// The first elements of each row in the opposite order: an index of their own for each row and
+// time.
 Status reverse_sequence(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term lengths, c.in(1));
@@ -247,7 +251,8 @@ Status reverse_sequence(Context& c) {
   return {};
 }
 
-// The rows of `updates` into the cache from an index on that each element of the batch has; circular: behind the last row comes the first.
+// The rows of `updates` into the cache from an index on that each element of the batch has;
+// circular: behind the last row comes the first.
 Status tensor_scatter(Context& c) {
   BOWLINE_ASSIGN(const Term cache, c.in(0));
   BOWLINE_ASSIGN(const Term updates, c.in(1));

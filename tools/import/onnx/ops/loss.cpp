@@ -36,7 +36,8 @@ Status check(const Term& scores, const Term& labels) {
   return {};
 }
 
-// Rows of log-probabilities and their labels. Without ignore_index every label counts: the number that stands for none is no class.
+// Rows of log-probabilities and their labels. Without ignore_index every label counts: the number
+// that stands for none is no class.
 Status from_log_probabilities(Context& c, const Term& rows, const Term& labels) {
   BOWLINE_ASSIGN(const std::string reduction, c.text("reduction", "mean"));
   BOWLINE_REQUIRE_CODE(reduction == "mean" || reduction == "sum" || reduction == "none",

@@ -6,7 +6,8 @@
 namespace bowline::onnx {
 namespace {
 
-// By the rules of numpy: a vector is a row on the left and a column on the right, and its axis goes.
+// By the rules of numpy: a vector is a row on the left and a column on the right, and its axis
+// goes.
 Result<Term> product(Context& c, const Term& a, const Term& b) {
   BOWLINE_REQUIRE_CODE(a.rank() >= 1 && b.rank() >= 1, Code::bad_file, "{} and {} are no matrices.",
                        shape_text(a.dims), shape_text(b.dims));
@@ -71,7 +72,8 @@ Term beside_rows(Context& c, const Term& v) {
   return v.rank() == 1 && v.dims[0] != 1 ? c.m.reshape(v, {v.dims[0], 1}) : v;
 }
 
-// The product of whole numbers from -255 to 255 as i32: f32 has sums of 256 products exactly, more are added as i32.
+// The product of whole numbers from -255 to 255 as i32: f32 has sums of 256 products exactly, more
+// are added as i32.
 Result<Term> whole_product(Context& c, const Term& a, const Term& b) {
   BOWLINE_REQUIRE_CODE(a.rank() >= 1 && b.rank() >= 1, Code::bad_file, "{} and {} are no matrices.",
                        shape_text(a.dims), shape_text(b.dims));

@@ -49,7 +49,8 @@ Status fused_matmul(Context& c) {
   return {};
 }
 
-// The norm of input + skip + bias along the last axis; the sum is output 3. Simplified: without mean and beta.
+// The norm of input + skip + bias along the last axis; the sum is output 3. Simplified: without
+// mean and beta.
 template <bool simplified>
 Status skip_normalization(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
@@ -91,7 +92,8 @@ Result<Term> real_of(Context& c, size_t first) {
   return c.m.mul(whole, c.m.reshape(scale, {}));
 }
 
-// saturate(round(x / scale) + zero point), in the dtype of the zero point or, without one, of the inputs.
+// saturate(round(x / scale) + zero point), in the dtype of the zero point or, without one, of the
+// inputs.
 Result<Term> whole_of(Context& c, const Term& x, size_t first, DType dtype) {
   BOWLINE_ASSIGN(const Term scale, c.in(first));
   BOWLINE_ASSIGN(const Term zero, c.optional(first + 1));
@@ -167,7 +169,8 @@ int64_t packed_at(const std::vector<std::byte>& bytes, size_t row, int64_t i, in
   return byte >> (i % each * bits) & ((int64_t{1} << bits) - 1);
 }
 
-// a w' + bias, w [n, k] in blocks of a row: (value - zero point) * scale. The weights become a parameter of f32.
+// a w' + bias, w [n, k] in blocks of a row: (value - zero point) * scale. The weights become a
+// parameter of f32.
 Status matmul_nbits(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(const Numbers values, c.numbers(1));

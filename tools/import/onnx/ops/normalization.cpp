@@ -56,8 +56,8 @@ Result<BatchNorm> batch_norm_of(Context& c) {
   return b;
 }
 
-// Outside of training: x factor + shift, with what the running statistics say of a channel. In f32, as a mean far from 0 takes most
-// digits of x away.
+// Outside of training: x factor + shift, with what the running statistics say of a channel. In f32,
+// as a mean far from 0 takes most digits of x away.
 Term by_running_statistics(Context& c, const BatchNorm& b) {
   const size_t rank = b.x.rank();
   const Term deviation = c.m.unary("Rsqrt", c.m.add(in_f32(c, b.variance), b.eps));
@@ -67,8 +67,8 @@ Term by_running_statistics(Context& c, const BatchNorm& b) {
   return c.m.cast(c.m.add(scaled, beside_channels(c, shift, rank)), b.x.dtype);
 }
 
-// In training the statistics are those of the batch, and the running ones are outputs 1 and 2. Where no node
-// reads these, they are storages that a step of the training moves as PyTorch does.
+// In training the statistics are those of the batch, and the running ones are outputs 1 and 2.
+// Where no node reads these, they are storages that a step of the training moves as PyTorch does.
 Status batch_normalization(Context& c) {
   BOWLINE_ASSIGN(const BatchNorm b, batch_norm_of(c));
   BOWLINE_ASSIGN(const int64_t training, c.integer("training_mode", 0));
@@ -173,8 +173,8 @@ Status layer_normalization(Context& c) {
   return {};
 }
 
-// Channels of each element of the batch in groups. Scale and bias have an element for each channel, below operator set 21 one for each
-// group.
+// Channels of each element of the batch in groups. Scale and bias have an element for each channel,
+// below operator set 21 one for each group.
 Status group_normalization(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   Term factor[2];
@@ -242,7 +242,8 @@ Status mean_variance_normalization(Context& c) {
   return {};
 }
 
-// x / (bias + alpha / size * sum of squares of the channels around)^beta: the sum is a product with a band.
+// x / (bias + alpha / size * sum of squares of the channels around)^beta: the sum is a product with
+// a band.
 Status lrn(Context& c) {
   BOWLINE_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
@@ -270,8 +271,9 @@ Status lrn(Context& c) {
   return {};
 }
 
-// Outside of training the identity, with a mask of ones; Bowline's own Dropout where the mask is not asked for, so that a model that is
-// imported can be trained. What the graph itself drops follows from a generator that ONNX does not define.
+// Outside of training the identity, with a mask of ones; Bowline's own Dropout where the mask is
+// not asked for, so that a model that is imported can be trained. What the graph itself drops
+// follows from a generator that ONNX does not define.
 Status dropout(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   double rate = 0.5;

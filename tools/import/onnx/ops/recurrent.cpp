@@ -1,7 +1,8 @@
 // Recurrent layers: LSTM, GRU and RNN, in one direction or both.
 //
-// LSTM and GRU are Bowline's Lstm and Gru for each direction, with the rows of their weights in Bowline's order. RNN, and an LSTM with
-// peepholes, have no operator; their steps are nodes of their own.
+// LSTM and GRU are Bowline's Lstm and Gru for each direction, with the rows of their weights in
+// Bowline's order. RNN, and an LSTM with peepholes, have no operator; their steps are nodes of
+// their own.
 #include <algorithm>
 #include <cctype>
 
@@ -259,7 +260,8 @@ Status gru(Context& c) {
   return {};
 }
 
-// One direction with peepholes [i, o, f]: the cell reaches the gates, of the output gate the new one. Gates i, o, f, c.
+// One direction with peepholes [i, o, f]: the cell reaches the gates, of the output gate the new
+// one. Gates i, o, f, c.
 Status with_peepholes(Context& c, const Layer& l, const Term& peepholes, const Term& cells,
                       int64_t d, Outputs& out) {
   const Term gates = gates_of(c, l, entry(c, l.w, d), bias_of(c, l, d));
@@ -327,8 +329,8 @@ Status lstm(Context& c) {
   return {};
 }
 
-// Of DynamicQuantizeLSTM: whole numbers [directions, columns, gates * units], with a scale and a zero point of each direction, or of each
-// of its rows. Less the zero point, as LSTM has them.
+// Of DynamicQuantizeLSTM: whole numbers [directions, columns, gates * units], with a scale and a
+// zero point of each direction, or of each of its rows. Less the zero point, as LSTM has them.
 Result<Term> quantized_weights(Context& c, size_t input) {
   BOWLINE_ASSIGN(const Term w, c.in(input));
   BOWLINE_ASSIGN(Term zero, c.optional(input == 1 ? 9 : 11));
@@ -346,8 +348,8 @@ Term quantized_product(Context& c, const Quantized& a, const Term& w, const Term
   return c.m.mul(whole, c.m.mul(a.scale, scale));
 }
 
-// An LSTM with weights in 8 bits. What they are multiplied with, all of x and the states of a step, is brought to 8 bits in its range,
-// so the steps are nodes of their own.
+// An LSTM with weights in 8 bits. What they are multiplied with, all of x and the states of a step,
+// is brought to 8 bits in its range, so the steps are nodes of their own.
 Status dynamic_quantize_lstm(Context& c) {
   BOWLINE_TRY(refuse_clip(c));
   BOWLINE_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}, quantized_weights));

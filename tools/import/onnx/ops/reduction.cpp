@@ -7,7 +7,8 @@
 namespace bowline::onnx {
 namespace {
 
-// The axes that a reduction sums over: an attribute, or an input (ReduceSum from operator set 13 on).
+// The axes that a reduction sums over: an attribute, or an input (ReduceSum from operator set 13
+// on).
 Result<std::vector<int64_t>> axes_of(Context& c, const Term& x) {
   BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
   BOWLINE_ASSIGN(const int64_t none, c.integer("noop_with_empty_axes", 0));
@@ -137,7 +138,8 @@ Status cum_sum(Context& c) {
   return {};
 }
 
-// Products of the elements up to each one: of all of the axis, with 1 in the place of those that are left out.
+// Products of the elements up to each one: of all of the axis, with 1 in the place of those that
+// are left out.
 Status cum_prod(Context& c) {
   BOWLINE_ASSIGN(const Running r, running_of(c));
   const Term& x = r.x;

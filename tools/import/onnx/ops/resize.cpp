@@ -1,5 +1,5 @@
-// Resize and Upsample: each axis by itself. The nearest element is a Gather with known indices, a weighted sum of neighbours the product
-// with a known matrix.
+// Resize and Upsample: each axis by itself. The nearest element is a Gather with known indices, a
+// weighted sum of neighbours the product with a known matrix.
 //
 // Source  ONNX operators, Resize; its reference, onnx/backend/test/case/node/resize.py.
 #include <algorithm>
@@ -71,7 +71,8 @@ int64_t nearest_to(const Rules& r, double place, int64_t in) {
   return static_cast<int64_t>(std::clamp(i, 0.0, static_cast<double>(in - 1)));
 }
 
-// Of the cubic convolution at a distance: Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981.
+// Of the cubic convolution at a distance: Keys, "Cubic Convolution Interpolation for Digital Image
+// Processing", 1981.
 double cubic(double distance, double a) {
   const double t = std::abs(distance);
   if (t <= 1) {
@@ -234,7 +235,8 @@ Result<std::vector<T>> of_all_axes(std::vector<T> values, const std::vector<int6
   return otherwise;
 }
 
-// One scale for all axes that are resized, so that none is larger, or smaller, than it is asked for.
+// One scale for all axes that are resized, so that none is larger, or smaller, than it is asked
+// for.
 Status keep_aspect_ratio(const std::string& policy, const Term& x, const std::vector<int64_t>& axes,
                          std::vector<double>& scales, std::vector<int64_t>& sizes) {
   BOWLINE_REQUIRE_CODE(policy == "stretch" || policy == "not_larger" || policy == "not_smaller",

@@ -1,7 +1,9 @@
-// Operators that take elements from places that follow from data: GridSample, RoiAlign, and the grids of AffineGrid.
+// Operators that take elements from places that follow from data: GridSample, RoiAlign, and the
+// grids of AffineGrid.
 //
-// An image is a table with a row for each place and a column for each channel; the neighbours of a place are rows that a Gather takes,
-// each with a weight that is a product over the axes. Places outside of the image are moved inside before they are looked up.
+// An image is a table with a row for each place and a column for each channel; the neighbours of a
+// place are rows that a Gather takes, each with a weight that is a product over the axes. Places
+// outside of the image are moved inside before they are looked up.
 //
 // Source  ONNX operators, GridSample, RoiAlign and AffineGrid.
 #include <algorithm>
@@ -85,7 +87,8 @@ struct Sampling {
       false;  // -1 and 1 are the middles of the first and the last element, not their edges
 };
 
-// The element at a whole place, and its weight, which is 0 outside of the image where that has no colour.
+// The element at a whole place, and its weight, which is 0 outside of the image where that has no
+// colour.
 Neighbour neighbour(Context& c, const Sampling& s, Term place, Term weight, int64_t n) {
   const auto last = static_cast<double>(n - 1);
   const double edge = s.corners ? 0 : 0.5;

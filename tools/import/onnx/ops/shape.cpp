@@ -1,4 +1,5 @@
-// Operators that give the elements another shape, order or place, and those that only ask for a shape.
+// Operators that give the elements another shape, order or place, and those that only ask for a
+// shape.
 #include <algorithm>
 #include <numeric>
 
@@ -8,7 +9,8 @@
 namespace bowline::onnx {
 namespace {
 
-// A parameter whose elements are all the same, such as the ones and zeros of a norm that was never trained.
+// A parameter whose elements are all the same, such as the ones and zeros of a norm that was never
+// trained.
 bool is_uniform_weight(const Term& x) {
   const bool own = x.constant() && x.source->kept && x.source->later == nullptr;
   if (!own || x.elements() < 2) {
@@ -19,15 +21,16 @@ bool is_uniform_weight(const Term& x) {
   return std::equal(bytes.begin() + width, bytes.end(), bytes.begin());
 }
 
-// PyTorch writes equal weights once, and an Identity for each of the others. Those that are one number again and again
-// are equal by chance: each trains by itself. All others are tied.
+// PyTorch writes equal weights once, and an Identity for each of the others. Those that are one
+// number again and again are equal by chance: each trains by itself. All others are tied.
 Status identity(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   c.out(0, is_uniform_weight(x) ? c.m.weight(*x.numbers(), c.node().output(0), c.readers(0)) : x);
   return {};
 }
 
-// The shape that `wanted` makes of `from`: 0 keeps the dim (unless allow_zero), -1 takes what the others leave.
+// The shape that `wanted` makes of `from`: 0 keeps the dim (unless allow_zero), -1 takes what the
+// others leave.
 Result<Dims> reshaped_dims(const Dims& from, const std::vector<int64_t>& wanted, bool allow_zero) {
   Dims dims = wanted;
   int64_t open = -1;
@@ -57,7 +60,8 @@ Result<Dims> reshaped_dims(const Dims& from, const std::vector<int64_t>& wanted,
   return dims;
 }
 
-// Where the graph was made for one row, a shape that does not follow from the size of the batch is that of a row.
+// Where the graph was made for one row, a shape that does not follow from the size of the batch is
+// that of a row.
 Status reshape(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const std::vector<int64_t> wanted, c.list_or_input("shape", 1));
@@ -185,8 +189,9 @@ Status split(Context& c) {
   return {};
 }
 
-// Elements start, start + step, .. before end of the axis. A start that lies outside is moved to the first or the last element, also
-// where Python has none: x[-9:-9:-1] of four elements has the first one.
+// Elements start, start + step, .. before end of the axis. A start that lies outside is moved to
+// the first or the last element, also where Python has none: x[-9:-9:-1] of four elements has the
+// first one.
 Term strided(Context& c, const Term& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
   const bool of_row = c.m.is_axis_of_one(x, axis);
   const int64_t dim = of_row ? 1 : x.dims[static_cast<size_t>(axis)];

@@ -34,7 +34,8 @@ Status window(Context& c) {
   return {};
 }
 
-// A row of `length` numbers, real or complex ones beside each other, times this is its transform: [length * parts, bins * 2].
+// A row of `length` numbers, real or complex ones beside each other, times this is its transform:
+// [length * parts, bins * 2].
 Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64_t bins,
                    bool inverse) {
   const bool fits = length >= 1 && length <= 65536 && bins <= length &&
@@ -56,8 +57,8 @@ Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64
   return c.m.constant(Numbers::of(dtype, {length * parts, bins * 2}, values));
 }
 
-// Half of the bins of a real signal, each beside its imaginary part, times this is the signal: [bins * 2, length]. Bins that have a
-// mirror image count twice.
+// Half of the bins of a real signal, each beside its imaginary part, times this is the signal:
+// [bins * 2, length]. Bins that have a mirror image count twice.
 Result<Term> real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
   BOWLINE_REQUIRE_CODE(length >= 1 && length <= 65536 && length * bins * 2 <= kMostComputed,
                        Code::unsupported, kBadLength, length);

@@ -1,6 +1,8 @@
-// Operators of ai.onnx.preview.training: optimizers, and the gradient of what stands in front of it.
+// Operators of ai.onnx.preview.training: optimizers, and the gradient of what stands in front of
+// it.
 //
-// Source  https://github.com/onnx/onnx/blob/main/docs/Operators.md, ai.onnx.preview.training, version 1.
+// Source  https://github.com/onnx/onnx/blob/main/docs/Operators.md, ai.onnx.preview.training,
+//         version 1.
 #include <algorithm>
 
 #include "onnx.pb.h"
@@ -55,7 +57,8 @@ Status adagrad(Context& c) {
   return {};
 }
 
-// v' = alpha v + b g with b = 1 in step 0, else beta; x' = x - R v', or x - R (g + alpha v') for Nesterov's.
+// v' = alpha v + b g with b = 1 in step 0, else beta; x' = x - R v', or x - R (g + alpha v') for
+// Nesterov's.
 Status momentum(Context& c) {
   BOWLINE_ASSIGN(const Update u, update_of(c, 3));
   BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0));
@@ -79,8 +82,8 @@ Status momentum(Context& c) {
   return {};
 }
 
-// v' = alpha v + (1 - alpha) g; h' = beta h + (1 - beta) g^2; from step 1 on R sqrt(1 - beta^T) / (1 - alpha^T)
-// x' = (1 - post) (x - r v' / (sqrt(h') + eps))
+// v' = alpha v + (1 - alpha) g; h' = beta h + (1 - beta) g^2; from step 1 on R sqrt(1 - beta^T) /
+// (1 - alpha^T) x' = (1 - post) (x - r v' / (sqrt(h') + eps))
 Status adam(Context& c) {
   BOWLINE_ASSIGN(const Update u, update_of(c, 4));
   BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0.9));
@@ -195,8 +198,9 @@ Status step_back(Context& c, const file::NodeProto& node, const std::set<std::st
   return {};
 }
 
-// dy/dx for each of xs, of the sum of the elements of y. The inputs of the node are the values of xs at which it is taken; here they are xs
-// themselves, as a graph is differentiated where it was computed.
+// dy/dx for each of xs, of the sum of the elements of y. The inputs of the node are the values of
+// xs at which it is taken; here they are xs themselves, as a graph is differentiated where it was
+// computed.
 Status gradient(Context& c) {
   BOWLINE_ASSIGN(const std::vector<std::string> xs, c.texts("xs"));
   BOWLINE_ASSIGN(const std::string y, c.text("y", ""));

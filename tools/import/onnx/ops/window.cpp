@@ -6,7 +6,8 @@
 namespace bowline::onnx {
 namespace {
 
-// Strides, dilations, pads and windows are at most so large, so that their products with dims are counted without overflow.
+// Strides, dilations, pads and windows are at most so large, so that their products with dims are
+// counted without overflow.
 constexpr int64_t kMostSize = int64_t{1} << 24;
 
 // What the attributes of a window say, with an entry for each spatial axis.
@@ -72,8 +73,9 @@ Result<std::string> auto_pad(Context& c) {
   return kind;
 }
 
-// Of a window that is shorter than its stride `total`, what is padded on both sides, can be below 0. Then ONNX Runtime, TensorFlow and
-// the reference of ONNX begin at different elements. Down to `least` they agree.
+// Of a window that is shorter than its stride `total`, what is padded on both sides, can be below
+// 0. Then ONNX Runtime, TensorFlow and the reference of ONNX begin at different elements. Down to
+// `least` they agree.
 Status require_pads(const std::string& kind, const Window& w, size_t a, int64_t total,
                     int64_t least) {
   BOWLINE_REQUIRE_CODE(
@@ -148,7 +150,8 @@ Status conv(Context& c) {
   return {};
 }
 
-// Channel by channel over what was seen before and the input; the last elements of both are what the next run has seen.
+// Channel by channel over what was seen before and the input; the last elements of both are what
+// the next run has seen.
 Status causal_conv(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term weight, c.in(1));
@@ -181,7 +184,8 @@ Status causal_conv(Context& c) {
   return {};
 }
 
-// Pads from output_shape or auto_pad: what the size without pads is more than the one that is wanted.
+// Pads from output_shape or auto_pad: what the size without pads is more than the one that is
+// wanted.
 Status conv_transpose(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term weight, c.in(1));
@@ -296,8 +300,8 @@ Status lp_pool(Context& c) {
   return {};
 }
 
-// Blocks in columns [batch, channels * block, count] back at their places, added where they overlap: the transpose of a convolution whose
-// filters have a single 1.
+// Blocks in columns [batch, channels * block, count] back at their places, added where they
+// overlap: the transpose of a convolution whose filters have a single 1.
 Status col_to_image(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const std::vector<int64_t> image, c.integers(1));
@@ -387,7 +391,8 @@ Status global_max_pool(Context& c) {
   return {};
 }
 
-// The values at the places where MaxPool found them, zeros elsewhere. Places count in the whole output.
+// The values at the places where MaxPool found them, zeros elsewhere. Places count in the whole
+// output.
 Status max_unpool(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term places, c.in(1));
@@ -430,8 +435,8 @@ Status max_unpool(Context& c) {
   return {};
 }
 
-// The convolution of whole numbers as i32, some channels after the others where f32 has not the sum of all exactly; pads are zeros behind
-// the zero point.
+// The convolution of whole numbers as i32, some channels after the others where f32 has not the sum
+// of all exactly; pads are zeros behind the zero point.
 Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Term& zero_x,
                          Term zero_weight) {
   BOWLINE_REQUIRE_CODE(weight.rank() >= 3, Code::bad_file, "Weight {} has no spatial axes.",
