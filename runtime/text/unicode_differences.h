@@ -6,9 +6,9 @@
 
 namespace bowline::text {
 
-// What differs: a mark, a nonspacing mark, punctuation or a control character is none, or the other
-// way round; there is no decomposition and no combining class; a letter, a number or a part of a
-// word of Unicode 16.
+// What differs from Unicode 16: whether a character is a mark, a nonspacing mark, punctuation or a
+// control character; its decomposition, its combining class; whether it is a letter, a digit or part
+// of a word.
 enum UnicodeDifference : uint8_t {
   kMarkDiffers = 1,
   kNonspacingDiffers = 2,
