@@ -76,11 +76,17 @@ def needed(path):
     return {re.sub(r"\.so.*", "", n) for n in re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "-dW", path).stdout)}
 
 
-def names_of_header():
-    """Names that bowline.h declares in namespace bowline."""
-    text = re.sub(r"//[^\n]*|^#(?:[^\n]*\\\n)*[^\n]*", "", (PREFIX / "include/bowline/bowline.h").read_text(), flags=re.MULTILINE)
+def public_headers():
+    """bowline.h and the headers that it includes."""
+    include = PREFIX / "include"
+    return [include / "bowline.h", *sorted((include / "bowline").glob("*.h"))]
+
+
+def names_of_header(header):
+    """Names that a public header declares in namespace bowline."""
+    text = re.sub(r"//[^\n]*|^#(?:[^\n]*\\\n)*[^\n]*", "", header.read_text(), flags=re.MULTILINE)
     names, depth, statement = set(), 0, ""
-    for c in text[text.rindex("namespace bowline {") + len("namespace bowline {"):]:
+    for c in text.rpartition("namespace bowline {")[2]:
         depth += {"{": 1, "}": -1}.get(c, 0)
         if depth < 0:
             break
@@ -153,8 +159,8 @@ class Consumer(unittest.TestCase):
         run(compiled("program", *strict), WORK / "sanitized.bowline")
 
     def test_only_the_public_api_is_visible(self):
-        declared = names_of_header()
-        header = (PREFIX / "include/bowline/bowline.h").read_text()
+        declared = set().union(*map(names_of_header, public_headers()))
+        text = "".join(h.read_text() for h in public_headers())
         self.assertLessEqual({"Model", "Session", "Trainer", "Device", "name_of", "write_file", "version"}, declared)
         flags = ["-D"] if is_shared() else ["-g"]
         symbols = run("nm", *flags, "--defined-only", library()).stdout
@@ -168,7 +174,7 @@ class Consumer(unittest.TestCase):
                 continue
             # A class in a class is public where the header says what it has.
             name = re.match(r"bowline::(\w+)(?:::(\w+)::\w)?", found[1])
-            if name and name[1] in declared and (not name[2] or re.search(rf"\b(?:struct|class) {name[2]}\b[^;{{]*{{", header)):
+            if name and name[1] in declared and (not name[2] or re.search(rf"\b(?:struct|class) {name[2]}\b[^;{{]*{{", text)):
                 seen.add(name[1])
             else:
                 wrong.append(found[1])
@@ -190,6 +196,13 @@ class Consumer(unittest.TestCase):
         self.assertEqual(set(operators) - set(re.findall(r"^## (\w+)$", reference, re.MULTILINE)), set())
         self.assertTrue((PREFIX / "share/bowline/ops.fbs").is_file())
         self.assertTrue((PREFIX / "share/bowline/tsan.supp").is_file())
+
+    def test_each_public_header_compiles_alone(self):
+        headers = [*public_headers(), *(PREFIX / "include").glob("bowline_text.h")]
+        self.assertGreater(len(headers), 8)
+        for header in headers:
+            run(args.compiler, "-std=c++20", *FLAGS, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", "-",
+                "-I", PREFIX / "include", input=f"#include <{header.relative_to(PREFIX / 'include')}>\n")
 
     def test_compilers_that_are_too_old_are_refused(self):
         for name, version, refused in (("GNU", "11.4", True), ("GNU", "12.2", False), ("Clang", "13.0", True), ("Clang", "14.0", False)):

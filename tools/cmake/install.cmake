@@ -1,4 +1,4 @@
-# cmake --install: the library with its header, bowline::text where it is built,
+# cmake --install: the library with its headers, bowline::text where it is built,
 # find_package(bowline CONFIG), pkg-config files, the operator reference and the notices of third
 # parties; and the command with its man pages and completion.
 include_guard(GLOBAL)  # tests/consumer comes here first, for its second flavour of the library
@@ -44,7 +44,7 @@ Name: ${name}
 Description: ${description}
 Version: ${PROJECT_VERSION}
 Requires: ${requires}
-Cflags: -I\${includedir}/bowline
+Cflags: -I\${includedir}
 Libs: -L\${libdir} ${libs}
 " @ONLY)
 endfunction()
@@ -119,8 +119,10 @@ endif()
   install(TARGETS ${target} EXPORT ${component} COMPONENT ${component} ${excluded}
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     NAMELINK_COMPONENT ${component})
-  install(FILES "${PROJECT_SOURCE_DIR}/runtime/bowline.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/bowline"
+  install(FILES "${PROJECT_SOURCE_DIR}/runtime/bowline.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
     COMPONENT ${component} ${excluded})
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/bowline" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+    COMPONENT ${component} ${excluded} FILES_MATCHING PATTERN "*.h")
   install(FILES "${made}/bowlineConfig.cmake" "${made}/bowlineConfigVersion.cmake" DESTINATION "${folder}"
     COMPONENT ${component} ${excluded})
   install(FILES "${made}/bowline.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT ${component} ${excluded})
@@ -136,7 +138,7 @@ endif()
     set_target_properties(bowline_text PROPERTIES EXPORT_NAME text)
     install(TARGETS bowline_text EXPORT ${component}_text COMPONENT ${component} ${excluded}
       ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-    install(FILES "${PROJECT_SOURCE_DIR}/runtime/text/bowline_text.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/bowline"
+    install(FILES "${PROJECT_SOURCE_DIR}/runtime/text/bowline_text.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
       COMPONENT ${component} ${excluded})
     install(FILES "${made}/bowline-text.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT ${component} ${excluded})
     install(EXPORT ${component}_text NAMESPACE bowline:: FILE bowlineTextTargets.cmake DESTINATION "${folder}"

@@ -1,6 +1,6 @@
 # The library as programs link it. Nothing of it but the public API can meet what a program brings
 # of its own, such as another FlatBuffers: the namespaces of what is compiled in are renamed, all
-# that bowline.h does not declare is hidden, and what templates leave (symbols of std) is local.
+# that the public headers do not declare is hidden, and what templates leave (symbols of std) is local.
 include_guard(GLOBAL)
 
 # Namespaces of header libraries that programs may use too, in other versions.
@@ -54,7 +54,7 @@ function(bowline_add_library target type)
   endif()
   target_include_directories(${target} PUBLIC
     "$<BUILD_INTERFACE:${BOWLINE_PUBLIC_DIR}>"
-    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/bowline>")
+    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
   target_compile_features(${target} PUBLIC cxx_std_20)
 endfunction()
 

@@ -1,0 +1,538 @@
+// Models: the storage table, parameters, ties, and the verbs that change them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bowline/describe.h"
+#include "bowline/device.h"
+#include "bowline/status.h"
+#include "bowline/tensor.h"
+
+namespace bowline::detail::graph {
+struct ModelState;
+}
+
+#pragma GCC visibility push(default)
+
+namespace bowline {
+
+// The library's own way to what the public objects hold; it is not installed.
+struct Internals;
+
+// How materialize() fills a storage. The values depend on the seed and the tie index alone.
+struct Init {
+  enum class Kind : uint8_t { zeros, ones, normal, uniform };
+  Kind kind = Kind::zeros;
+  float scale = 0;
+  static Init zeros() { return {}; }
+  static Init ones() { return {Kind::ones, 0}; }
+  static Init normal(float deviation) { return {Kind::normal, deviation}; }
+  static Init uniform(float bound) { return {Kind::uniform, bound}; }
+};
+
+// A parameter of one Model; another Model refuses it.
+struct Parameter {
+  uint32_t index = UINT32_MAX;
+  uint64_t model = 0;
+};
+
+// For each iteration of a Repeat one parameter.
+struct ParameterList {
+  std::vector<Parameter> items;
+};
+
+enum class LoadMode : uint8_t {
+  copy,    // values go into the storages of the model; dtype and shape must agree
+  assign,  // the storages take over dtype and shape too
+};
+
+// A parameter that a file supplies, beside the one of the model that it is for.
+struct LoadedParameter {
+  ParameterInfo here;
+  StorageInfo storage_here;  // what it shows
+  ParameterInfo file;
+  StorageInfo storage_file;
+};
+// Values in the order of the elements.
+struct LoadedValue {
+  DType dtype = DType::f32;
+  TensorShape shape;
+  std::vector<std::byte> bytes;
+  // (optional) What the numbers are stored as, as quantize() has it; of a frozen storage, with
+  // LoadMode::assign.
+  std::string encoding = {};
+};
+// Gets the values that the file has for a parameter, and returns what is loaded instead, or none:
+// these. Called once for all names that show the same of one storage of the file and are for one
+// storage of the model.
+using LoadHook = std::function<Result<std::optional<LoadedValue>>(const LoadedParameter& of,
+                                                                  const Tensor& value)>;
+
+// Gives bytes [first, first + out.size()) of a value, as often as it is asked and the same ones
+// each time, from any thread. What it returns of a failure is passed on.
+using ValueSource = std::function<Status(uint64_t first, std::span<std::byte> out)>;
+
+struct LoadOptions {
+  LoadMode mode = LoadMode::copy;
+  bool partial =
+      false;  // what the file does not supply stays, and what the model does not have is left out
+  // Parameters of the file, and what they are called in the model.
+  std::vector<std::pair<std::string, std::string>> aliases = {};
+  LoadHook hook = {};
+};
+
+// What tie() did.
+struct TieReport {
+  struct Tie {
+    std::string to;
+    std::string parameter;
+  };
+  // Nobody uses it any more: its bytes are gone.
+  struct Dropped {
+    uint32_t storage = 0;
+    StorageRole role = StorageRole::weight;
+    uint64_t bytes = 0;
+  };
+  std::vector<Tie> ties;         // but for those that were so before
+  std::vector<Dropped> dropped;  // storages that lost their last parameter, and the moments and
+                                 // masters that they owned
+  // "tied "b" to "a"\ndropped storage 1 (weight, 256 bytes)\n", a line each.
+  std::string text() const;
+};
+
+// Low-rank changes B A of matrices, which are trained instead of them.
+struct AdapterOptions {
+  int64_t rank = 8;  // what "!head.*" in `target` matches has that of its values, biases too
+  float alpha = 16;  // B A is multiplied by alpha / rank, and by the adapter's weight
+  // Over parameters, as Model::resize(); matching ones that no Linear, Embedding or MatMul reads as
+  // its matrix are left out.
+  std::string target = "*";
+  // false: each storage that a parameter of these shows gets one change, which all of its
+  // parameters see; true: only these do.
+  bool per_use = false;
+  bool freeze_others = true;  // only adapters are trained from now on
+  uint64_t seed = 0;          // of A; B begins as zeros
+  // While training, elements of what the change B A is applied to are zero with this probability,
+  // and the others scaled up; drawn anew per use and micro-batch from TrainOptions::seed. Of the
+  // adapter: files and copies keep it. What has rows of a table (Embedding) has none.
+  float dropout = 0;
+};
+
+struct AdapterReport {
+  std::vector<std::string> targets;  // the parameters that see a change
+  uint64_t bytes = 0;                // of the new storages
+};
+
+struct ResizeReport {
+  uint32_t storages = 0;      // of another number of rows now
+  uint64_t bytes_before = 0;  // of these
+  uint64_t bytes_after = 0;
+  std::vector<TieReport::Dropped> dropped;  // what they owned and had another shape
+};
+
+// Where each storage of a group begins in one allocation of so many bytes. What lies between them
+// is zero.
+struct FormatLayout {
+  uint64_t bytes = 0;
+  std::vector<uint64_t> offsets;  // multiples of the size of an element
+};
+// How the storages of a group lie in one allocation. Parameters, values, files and optimizers do
+// not see it.
+struct WeightFormat {
+  std::string name;
+  std::vector<std::string>
+      ops;  // kinds of operators, one of which reads a parameter of the group; empty: any
+  std::string device = "*";  // pattern of the names of devices that it is for
+  std::string about;
+  std::function<Result<FormatLayout>(std::span<const StorageInfo>)> layout;
+};
+struct FormatReport {
+  std::string format;
+  std::vector<uint32_t> ties;  // of the group, ascending
+  uint64_t bytes = 0;          // of the allocation
+};
+struct FormatInfo {
+  std::string name;
+  std::vector<std::string> ops;
+  std::string device;
+  std::string about;
+};
+
+// Of what was made of storages since the model was made, or the counters were reset.
+struct ModelCounters {
+  uint64_t casts = 0;        // storages that cast() gave another dtype
+  uint64_t quantized = 0;    // storages that quantize() encoded
+  uint64_t dequantized = 0;  // and that dequantize() gave numbers
+  uint64_t packs = 0;        // groups that set_format() laid out
+  uint64_t repacks = 0;      // and that were laid out again after a verb that gave them other bytes
+  uint64_t fallbacks = 0;    // groups that could not be, and lie apart again
+};
+
+struct CastReport {
+  uint32_t storages = 0;      // of another dtype now
+  uint64_t bytes_before = 0;  // of these
+  uint64_t bytes_after = 0;
+  std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
+};
+
+// What replicate() or shard() did.
+struct PlacementReport {
+  uint32_t storages = 0;
+  uint64_t bytes = 0;  // that were transferred
+};
+
+struct CompactReport {
+  uint32_t dropped = 0;  // rows of the table that no parameter uses any more
+  // Tie indices before, and in the file.
+  std::vector<std::pair<uint32_t, uint32_t>> renumbered;
+};
+
+// What quantize() or dequantize() did.
+struct QuantizeReport {
+  uint32_t storages = 0;          // in another encoding now
+  uint64_t bytes_before = 0;      // of these
+  uint64_t bytes_after = 0;       // of their codes and scales, or of their numbers
+  std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
+  std::vector<TieReport::Dropped> dropped;  // masters and moments of these
+  // "1 storage: 131072 bytes before, 36864 after\nkept "b" ...\ndropped storage 3 (moment, 256
+  // bytes)\n".
+  std::string text() const;
+};
+
+struct LoadReport {
+  uint32_t storages = 0;                // loaded
+  std::vector<std::string> missing;     // parameters of the model that the file does not supply
+  std::vector<std::string> unexpected;  // parameters of the file that the model does not have
+};
+
+// What may be spent on a file or a plan before it is refused with over_budget. 0: not limited.
+struct Budget {
+  uint64_t bytes = 0;  // of memory, without the values of the storages
+  uint64_t nodes = 0;  // of graphs
+  double seconds = 0;
+
+  // The default budget of Model::open(). Memory: 96 MiB, plus 256 bytes per byte of the file's
+  // tables. Nodes: as many as the tables can hold. Time: not limited. The tables are everything in
+  // the file except the weights.
+  static Budget of_file(uint64_t table_bytes);
+  // What a plan gets unless told: 1,048,576 nodes that one run executes (a Repeat counts its body
+  // once per iteration) and 60 seconds of planning. `bytes` are those of the arena with inputs and
+  // outputs.
+  static Budget of_plan();
+};
+
+struct OpenOptions {
+  // false: the file is read into memory, not mapped. See Model::open().
+  bool map = true;
+  // If not set, Model::open() uses Budget::of_file() with the size of the file's tables.
+  std::optional<Budget> budget;
+  // Entries of the metadata that say what is tied ("tied_to.<parameter>" = "<parameter>",
+  // "tie_word_embeddings" = "true" or "false") and contradict the table are an error unless this is
+  // true. Ties are those of the table in any case; save() writes entries that agree.
+  bool trust_table = false;
+};
+
+class GraphBuilder;
+
+// The storage table, the parameters and the graphs; it owns the bytes. Move-only.
+class Model {
+ public:
+  Model();
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+
+  // Verifies a .bowline file and maps it read-only. Weight bytes are compared with their checksum
+  // when they are first read there, once as long as they stay in the file; after to(), load() or a
+  // write they no longer do. A program that truncates the file meanwhile ends this one by SIGBUS,
+  // one that edits it in place changes weights that were compared before: where others may do so,
+  // set options.map to false. Then all is read at once, and what happens to the file later changes
+  // nothing.
+  // Errors  io_error: it cannot be read. bad_file: what and where. over_budget: it costs more than
+  //         options.budget.
+  static Result<Model> open(const std::string& path, const OpenOptions& options = {});
+  // Verifies a file as open() does, then every checksum in it and that of the whole. Errors  as
+  // open().
+  static Status verify(const std::string& path, const OpenOptions& options = {});
+
+  // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
+  // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view
+  //         does not fit, the role is not one
+  // of weight, constant, kv_cache and running_statistic, or the role has a floor above the dtype
+  // (running_statistic: f32).
+  Result<Parameter> parameter(std::string_view name, const TensorShape& shape, Init init,
+                              StorageRole role = StorageRole::weight, DType dtype = DType::f32);
+  // A second parameter of the storage of `other`: a tie. Without a view it shows what `other`
+  // shows.
+  Result<Parameter> tied_parameter(std::string_view name, Parameter other,
+                                   const std::optional<View>& view = {});
+  // `count` parameters; "{}" in the name stands for the iteration.
+  Result<ParameterList> parameters(std::string_view name, int count, const TensorShape& shape,
+                                   Init init, StorageRole role = StorageRole::weight,
+                                   DType dtype = DType::f32);
+  Result<Parameter> find(std::string_view name) const;
+  // Declares a dim before the first graph that names it; one that is not declared has the default
+  // limits. Errors  bad_argument:
+  // the model has the dim with other limits, or the limits are none.
+  Status dim(std::string_view name, const DimLimits& limits);
+
+  // Verbs. All or nothing: a failure leaves values, versions and listings as they were.
+  // Each refuses with bad_argument ("busy") what would move storages that a Session or Trainer
+  // reads now.
+
+  // Gives every storage without bytes its initial values, drawn once per storage from `seed`.
+  Status materialize(uint64_t seed);
+  // Inside an accumulation of a Trainer tie, untie, freeze and load(assign) are refused: the
+  // gradients that it has belong to the table as it is.
+
+  // Makes `b` share the storage of `a` through `view`, or show what `a` shows without one; the
+  // storage of `b`
+  // becomes empty when `b` was its last parameter. Tying tied parameters again changes nothing.
+  // Errors  bad_argument: `b`
+  // would change its shape, or be the only one of a list of a Repeat that is transposed, or that is
+  // not.
+  Result<TieReport> tie(std::string_view a, std::string_view b,
+                        const std::optional<View>& view = {});
+  // Ties parameters that differ in one number alone to the one of the least number, in one call:
+  // "blocks.{}.mlp.{up,down}.*" ties "blocks.1.mlp.up.weight" to "blocks.0.mlp.up.weight". "{}"
+  // stands for the number, "{a,b}" for one of these, "*" for any
+  // characters, "?" for one. Errors  bad_argument: no two parameters match; as tie().
+  Result<TieReport> tie_numbered(std::string_view pattern);
+  // Gives `name` an own storage, a copy; a transpose stays one, and codes stay codes with their
+  // scales. Returns the bytes that this costs, owned rows included.
+  Result<uint64_t> untie(std::string_view name);
+  // What untie() would return.
+  Result<uint64_t> untie_cost(std::string_view name) const;
+  // Writes the values of one parameter (through its view); every parameter of the tie sees them.
+  Status set_value(std::string_view name, const Tensor& value);
+  // The storage that all of `name` shows gets its values from `source`, which is asked for them
+  // whenever they are needed, run by run: save() holds at most 8 MiB of them at a time. What writes
+  // or moves the storage takes them into memory. `encoding`, as quantize() has it: the source gives
+  // such codes with their scales, and the storage is frozen. What lay there goes, with masters and
+  // moments of numbers that become codes.
+  // Errors  bad_argument: the parameter shows a part of its storage; quantize() would refuse the
+  //         encoding for what it is, or for what reads
+  // it; the model is busy.
+  Status set_source(std::string_view name, ValueSource source, std::string_view encoding = "plain");
+  // Gives the storage of a parameter dtype, shape and values of the tensor, and codes become
+  // numbers; its tie index, and so every
+  // other parameter and every optimizer that knows it, stays. Moments and masters of another shape
+  // go. Errors  bad_argument: the
+  // parameter shows a part of its storage, or another one would; an operator of an entry point
+  // would get operands that it does not take.
+  Status assign(std::string_view name, const Tensor& value);
+  // Exchanges what the storages of two parameters hold: dtype, shape, encoding, values, whether
+  // they are trained, and the moments and
+  // masters that they own. Names, ties and views stay: every holder of `a` sees the former `b`.
+  // Errors  bad_argument: a view, or an
+  // operator of an entry point, does not take the other shape or dtype.
+  Status swap(std::string_view a, std::string_view b);
+  // Gives the storages of the parameters that match `pattern` (as tie_numbered(), without "{}") so
+  // many rows along their first axis, once each: rows behind them are cut, new ones begin as
+  // materialize(seed) draws `init`. Moments get zeros there, masters the new
+  // values. Errors  bad_argument: nothing matches; a view, or an operator of an entry point, does
+  // not take the new shape; the storage
+  // has no rows, or is codes: but those of an int8 cache, whose new rows are zeros.
+  Result<ResizeReport> resize(std::string_view pattern, int64_t rows, Init init = Init::zeros(),
+                              uint64_t seed = 0);
+  // Adapters. Linear, Embedding and MatMul add weight * alpha / rank * B A to the matrices that an
+  // adapter changes, without making them; the graphs and what they hold stay. A is [rank, in],
+  // drawn uniformly within 1 / sqrt(in), B [out, rank]; the parameters "<target>.<adapter>.lora_a"
+  // and ".lora_b" show them as the target shows its storage, and name it (ParameterInfo::target).
+  // "<adapter>.lora_scale" is weight * alpha / rank, "<adapter>.lora_alpha" alpha. They are
+  // parameters like others to every verb. A parameter that is tied later to a changed storage does
+  // not see the change. What an adapter changes lies on one device.
+  // Several adapters add up. Source  Hu et al., "LoRA: Low-Rank Adaptation of Large Language
+  // Models", 2021.
+  // Errors  bad_argument: the name is taken, the rank is below 1, no parameter matches, none of
+  //         them is a matrix that an adapter
+  // changes, or one behind "!" is neither that nor a bias; a parameter of a storage is read in
+  // another way; the model is busy.
+  Result<AdapterReport> add_adapter(std::string_view name, const AdapterOptions& options = {});
+  // In order of their declaration.
+  std::vector<std::string> adapters() const;
+  // What the adapter is multiplied by, besides alpha / rank: 1 unless set, 0 turns it off. No plan
+  // is made again.
+  Status set_adapter_weight(std::string_view name, float weight);
+  Result<float> adapter_weight(std::string_view name) const;
+  // Handles of parameters are not valid afterwards. What add_adapter() froze stays so.
+  Status remove_adapter(std::string_view name);
+  // Adds the adapter to the storages that it changes, in f32 and rounded once, and removes it.
+  // Errors  bad_argument: a parameter of
+  // such a storage does not see the change, and would; the storage is encoded.
+  Status merge_adapter(std::string_view name);
+  // The storages and parameters of the adapter alone, with the digest of the values that all other
+  // parameters show.
+  Status save_adapter(std::string_view name, const std::string& path) const;
+  // Adds the adapter of a file, and returns its name: `name`, or the one that it was saved under if
+  // `name` is empty. Errors bad_argument: it is of a model of other values, or the name is taken.
+  Result<std::string> load_adapter(const std::string& path, std::string_view name = {});
+  // The values of one parameter (through its view), into `out` of the right dtype and size.
+  Status get_value(std::string_view name, const Tensor& out) const;
+  // The storage of a frozen parameter is not trained, nor is any parameter that is tied to it: the
+  // flag is the
+  // storage's. Errors  bad_argument: thawing one parameter of several of a storage, for another may
+  // be frozen on
+  // purpose; they are named. So is one that is no weight.
+  Status freeze(std::string_view name, bool frozen = true);
+  // As freeze(), meaning every parameter of the storage of `name`.
+  Status freeze_storage(std::string_view name, bool frozen = true);
+  // Moves every storage: one transfer each. Moving to where the model is does nothing. Errors
+  // over_budget, out_of_memory: all
+  // storages together, moments and gradients too, do not fit; known before the first is moved.
+  Status to(const Device& device);
+  // Moves the storages of the parameters that match `pattern` ("*": any characters, "?": one),
+  // whole ties with what they own, so that a model may lie on several devices. A session or trainer
+  // finds what it needs on one device, or names what lies elsewhere;
+  // new bytes, of materialize() or untie(), go where the last move of all storages went. Errors  as
+  // above; bad_argument: nothing
+  // matches.
+  Status to(const Device& device, std::string_view pattern);
+  // Takes these storages from their devices into host memory, one transfer each; to() brings them
+  // back. Sessions that read them wait
+  // for that. Errors  as to().
+  Status offload(std::string_view pattern = "*");
+  // Gives the storages of the parameters that match `pattern` a second place, one transfer each:
+  // sessions on `device` read them there. The model lies where it did, and is written there: before
+  // a run that reads a replica which is behind, it is transferred again
+  // (Counters::transfers), to the same address. Files, clones and trainers do not see replicas;
+  // to() and offload() end them. Errors  as to();
+  // bad_argument: nothing matches, or a storage has no bytes.
+  Result<PlacementReport> replicate(const Device& device, std::string_view pattern = "*");
+  // Splits these storages by rows over devices, which then hold a part each; the first ones get a
+  // row more where the rows do not divide. One with fewer rows than devices lies on as many as it
+  // has, an encoded one or a number whole on the first. Every verb works as before, and to() or
+  // offload() gathers them. A session on any of the devices reads a copy that is gathered there, by
+  // a transfer after each
+  // write; what a Trainer reads must be gathered first. Errors  as replicate(); bad_argument: no
+  // device, or one twice.
+  Result<PlacementReport> shard(std::span<const Device> devices, std::string_view pattern = "*");
+  // Gives the storages of the parameters that match `pattern` the dtype `to` (f32, f16, bf16), once
+  // per storage and so for every parameter of a tie, to nearest even. Integers and running
+  // statistics (floor f32) stay and are reported; so do moments. Codes and their scales stay as
+  // they are, and stand for numbers of the new dtype. With the pattern "*" float inputs of the
+  // entry
+  // points become of that dtype too, and a plan made afterwards is the plan of a model that was
+  // built in it. Errors  bad_argument: nothing matches, the dtype is no float; an operator of an
+  // entry point
+  // would get operands of two dtypes: the node is named. over_budget, out_of_memory: old and new
+  // storages do not fit.
+  Result<CastReport> cast(DType to, std::string_view pattern = "*");
+  // Lays the storages of the parameters that match `pattern` into one allocation of their device,
+  // as the weight format says. Writes and updates go there, files are in the standard layout, and
+  // verbs keep it: what gets other bytes is laid out again, on the device
+  // that it moves to. That it is so already changes nothing. Errors  bad_argument: the format is
+  // not known (those that are are
+  // named), or for other devices or operators; nothing matches; a storage lies on no device.
+  Result<FormatReport> set_format(std::string_view format, std::string_view pattern = "*");
+  // Gives these storages allocations of their own again. Returns the groups.
+  Result<uint32_t> restore_format(std::string_view pattern = "*");
+  // Adds a format to those that the library has. Errors  bad_argument: the name is taken, or there
+  // is no layout.
+  Status register_format(WeightFormat format);
+  std::vector<FormatInfo> formats() const;
+  ModelCounters counters() const;
+  void reset_counters();
+  // Quantizes the storages of all parameters that match `pattern`, a tied storage once. Quantized
+  // values have no gradient: the storages are frozen, their moments and masters dropped.
+  // `encoding` is
+  //   "int8"                     one scale
+  //   "int8 block row"           a scale per row; "int8 block 32": of the last axis
+  //   "int4", "int4 with zero points"   blocks of 32 along the last axis, scales f16
+  //   "q8_0", "q4_0"             the bytes of GGUF
+  // int8 and int4 also take "scale f16" (f32, bf16) and "with zero points" behind the name.
+  // A storage is quantized if all operators that read it can read quantized values: Linear its
+  // weight, Embedding its table, MatMul its matrices, through views that keep blocks whole.
+  // A storage stays plain, and the report gives the reason, if
+  //   another operator reads it
+  //   it is neither weight nor constant, or has rank below 2
+  //   the encoding does not fit its dtype, its shape or a view of it
+  //   it would not shrink
+  //   it has values that the encoding cannot hold: they would become infinite, or move by more than
+  //     half a quantization step (q4_0: one step), plus a small margin for a scale of 16 bits
+  //   it is in one list of a Repeat with a storage that stays plain
+  // A storage without values gets the encoding alone. It then takes only values that are quantized
+  // already, from load() or set_source(). A storage that has the encoding already is left alone.
+  // Errors  bad_argument: a Trainer lives; nothing matches; the encoding is unknown; a storage has
+  //         another encoding: call dequantize() first; the storages of one list of a Repeat would
+  //         get different encodings.
+  Result<QuantizeReport> quantize(std::string_view encoding, std::string_view pattern = "*");
+  // Gives encoded storages of parameters that match `pattern` the numbers that they stand for, in
+  // f32, f16 or bf16, to nearest even.
+  // They stay frozen; freeze(name, false) trains them. Errors  bad_argument: a Trainer lives,
+  // nothing matches, the dtype is no float; as cast().
+  Result<QuantizeReport> dequantize(std::string_view pattern = "*", DType to = DType::f32);
+  // Without training state.
+  Result<Model> clone() const;
+  // The same without bytes: parameters, ties, flags and entry points, which can be listed before
+  // any bytes exist. materialize() or load() gives it some, one allocation per storage, on the
+  // device where those of this model lie.
+  Result<Model> skeleton() const;
+  // A second handle of this model, for another part of a program: one table, one set of bytes and
+  // entry points. What is done through one is seen through the other, and by the sessions of both;
+  // the model goes with the last of them. Threads: they count as one Model.
+  Result<Model> share();
+  // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage. Never with
+  // training state, also if the model was opened from a checkpoint: that is Trainer::save.
+  Status save(const std::string& path) const;
+  // The same without the rows of the table that are empty, so that storages behind them get other
+  // tie indices in the file. The model keeps its own.
+  Result<CompactReport> save_compacted(const std::string& path) const;
+  // Values of another file, by parameter name; one supplied name of a tie satisfies all of them.
+  // Errors  bad_argument: dtypes or
+  // shapes differ, a tie gets two different payloads, names are missing or unexpected, an alias is
+  // of no parameter of the file.
+  Result<LoadReport> load(const std::string& path, const LoadOptions& options = {});
+
+  // Drops moments, gradients and the position that a checkpoint file brought. Those of a live
+  // Trainer go with it; while it lives this is refused.
+  Status drop_training_state();
+
+  // Free text that travels with the model, such as tokenizer = bytes. An empty value removes the
+  // entry.
+  Status set_metadata(std::string_view key, std::string_view value);
+  // Empty if there is none.
+  std::string metadata(std::string_view key) const;
+
+  // Bytes that travel with the model, such as a tokenizer, under a name with a media type
+  // ("application/json"). They take the place of
+  // those of this name; none remove it. Errors  bad_argument: a name or media type is empty or not
+  // valid UTF-8.
+  Status set_asset(std::string_view name, std::string_view media_type,
+                   std::span<const std::byte> bytes);
+
+  // What the model holds, as data. The cost is that of its size.
+  Result<ModelInfo> describe() const;
+  // The bytes of a storage as it is encoded, wherever they lie. Errors  bad_argument: there is no
+  // such storage, or it has none.
+  Result<std::vector<std::byte>> storage_bytes(uint32_t tie) const;
+  // Errors  bad_argument: there is none. bad_file: the bytes do not match their checksum.
+  Result<std::vector<std::byte>> asset(std::string_view name) const;
+  Result<SelfTestValues> self_test(size_t number) const;
+
+  // Listings: the same as stable text, one line per item.
+  std::string parameters() const;  // logical: name, tie index, shape, dtype, view
+  std::string storages()
+      const;                 // physical: tie index, dtype, shape, bytes, version, generation, where
+  std::string ties() const;  // the partition: for each shared storage its parameters
+  // Errors  bad_argument: there is no such parameter.
+  Result<bool> same_storage(std::string_view a, std::string_view b) const;
+
+ private:
+  friend struct Internals;
+  explicit Model(std::shared_ptr<detail::graph::ModelState> state);
+  std::shared_ptr<detail::graph::ModelState> state_;
+};
+
+}  // namespace bowline
+
+#pragma GCC visibility pop
