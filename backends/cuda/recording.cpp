@@ -113,8 +113,8 @@ Status CudaRecording::make_tables() {
   constexpr float kOne[4] = {1, 0, 0, 0};
   const uint64_t entry_bytes = entries.size() * sizeof(ListEntry);
   const uint64_t chunk_bytes = chunks.size() * sizeof(Chunk);
-  BOWLINE_ASSIGN(tables_, Memory::allocate(sizeof(kOne) + entry_bytes + chunk_bytes,
-                                           device::MemoryKind::device));
+  BOWLINE_TRY_ASSIGN(tables_, Memory::allocate(sizeof(kOne) + entry_bytes + chunk_bytes,
+                                               device::MemoryKind::device));
   std::byte* const first_entry = tables_->device + sizeof(kOne);
   std::byte* const first_chunk = first_entry + entry_bytes;
   const auto upload = [&](std::byte* to, const void* from, uint64_t bytes) {

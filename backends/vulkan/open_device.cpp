@@ -225,7 +225,7 @@ VkResult OpenVulkan::staged_out(std::span<std::byte> to, const Buffer& from, uin
 
 Status OpenVulkan::copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) {
   BOWLINE_TRY(check_alive());
-  BOWLINE_ASSIGN(Buffer * buffer, find(to, offset, from.size()));
+  BOWLINE_TRY_ASSIGN(Buffer * buffer, find(to, offset, from.size()));
   if (from.empty()) {
     return {};
   }
@@ -239,7 +239,7 @@ Status OpenVulkan::copy_in(device::Buffer to, uint64_t offset, std::span<const s
 
 Status OpenVulkan::copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) {
   BOWLINE_TRY(check_alive());
-  BOWLINE_ASSIGN(Buffer * buffer, find(from, offset, to.size()));
+  BOWLINE_TRY_ASSIGN(Buffer * buffer, find(from, offset, to.size()));
   if (to.empty()) {
     return {};
   }
@@ -254,8 +254,8 @@ Status OpenVulkan::copy_out(std::span<std::byte> to, device::Buffer from, uint64
 Status OpenVulkan::copy(device::Buffer to, uint64_t to_offset, device::Buffer from,
                         uint64_t from_offset, uint64_t bytes) {
   BOWLINE_TRY(check_alive());
-  BOWLINE_ASSIGN(Buffer * target, find(to, to_offset, bytes));
-  BOWLINE_ASSIGN(Buffer * source, find(from, from_offset, bytes));
+  BOWLINE_TRY_ASSIGN(Buffer * target, find(to, to_offset, bytes));
+  BOWLINE_TRY_ASSIGN(Buffer * source, find(from, from_offset, bytes));
   BOWLINE_REQUIRE(
       target != source || to_offset + bytes <= from_offset || from_offset + bytes <= to_offset,
       "Source and target of a copy of {} bytes overlap.", bytes);
@@ -271,7 +271,7 @@ Status OpenVulkan::copy(device::Buffer to, uint64_t to_offset, device::Buffer fr
 
 Status OpenVulkan::fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) {
   BOWLINE_TRY(check_alive());
-  BOWLINE_ASSIGN(Buffer * buffer, find(to, offset, bytes));
+  BOWLINE_TRY_ASSIGN(Buffer * buffer, find(to, offset, bytes));
   if (bytes == 0) {
     return {};
   }
@@ -297,7 +297,7 @@ Result<std::unique_ptr<device::Recording>> OpenVulkan::record(
   BOWLINE_TRY(check_alive());
   std::vector<const Buffer*> slots;
   for (const device::Buffer& buffer : buffers) {
-    BOWLINE_ASSIGN(const Buffer* slot, find(buffer, 0, 0));
+    BOWLINE_TRY_ASSIGN(const Buffer* slot, find(buffer, 0, 0));
     slots.push_back(slot);
   }
   BOWLINE_REQUIRE(program.slots <= slots.size() && slots.size() > device::kStepSlot,

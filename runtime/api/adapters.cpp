@@ -52,7 +52,7 @@ std::optional<std::string> encoding_of_base(const params::Table& table) {
 // Nothing fails once the table is there.
 Status remove_adapter(ModelState& state, std::string_view name, const params::Table& from) {
   std::vector<uint32_t> numbers;
-  BOWLINE_ASSIGN(params::Table table, params::without_adapter(from, name, state.busy, numbers));
+  BOWLINE_TRY_ASSIGN(params::Table table, params::without_adapter(from, name, state.busy, numbers));
   std::vector<graph::Graph> graphs;
   for (const graph::Graph& g : state.graphs) {
     graphs.push_back(graph::deep_copy(g));
@@ -73,8 +73,8 @@ Status merge_adapter(ModelState& state, std::string_view name) {
 
 Status save_adapter(const ModelState& state, std::string_view name, const std::string& path) {
   ModelState alone;
-  BOWLINE_ASSIGN(alone.table, params::adapter_alone(state.table, name));
-  BOWLINE_ASSIGN(std::vector<uint8_t> digest, params::digest(state.table));
+  BOWLINE_TRY_ASSIGN(alone.table, params::adapter_alone(state.table, name));
+  BOWLINE_TRY_ASSIGN(std::vector<uint8_t> digest, params::digest(state.table));
   const auto named =
       std::ranges::find(state.metadata, "name", [](const auto& m) { return m.first; });
   alone.base = BaseInfo{std::move(digest), named == state.metadata.end() ? "base" : named->second};
@@ -86,11 +86,11 @@ Status save_adapter(const ModelState& state, std::string_view name, const std::s
 
 Result<std::string> load_adapter(ModelState& state, const std::string& path,
                                  std::string_view name) {
-  BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
+  BOWLINE_TRY_ASSIGN(const auto file, model::VerifiedFile::open(path));
   const model::Tables tables(*file);
   const std::optional<BaseInfo> base = tables.base();
   BOWLINE_REQUIRE(base.has_value(), "\"{}\" holds no adapter: it names no base.", path);
-  BOWLINE_ASSIGN(const std::vector<uint8_t> digest, params::digest(state.table));
+  BOWLINE_TRY_ASSIGN(const std::vector<uint8_t> digest, params::digest(state.table));
   if (base->digest != digest) {
     Status refused(Code::bad_argument,
                    format("The adapter \"{}\" is of the base \"{}\" with the digest {}, but that "

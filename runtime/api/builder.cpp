@@ -187,7 +187,7 @@ Result<Value> GraphBuilder::State::input(graph::ModelState& model, std::string_v
   info.dtype = dtype;
   info.name = name;
   info.dims = shape;
-  BOWLINE_ASSIGN(info.shape, graph::bind_shape(shape, graph::probe_dims(model.dims)));
+  BOWLINE_TRY_ASSIGN(info.shape, graph::bind_shape(shape, graph::probe_dims(model.dims)));
   return add_input(std::move(info));
 }
 
@@ -201,7 +201,7 @@ Result<Value> GraphBuilder::State::parameter(const graph::ModelState& model,
   info.kind = ValueKind::parameter;
   for (size_t i = 0; i < expected; ++i) {
     const Parameter p = list.items[list.items.size() == 1 ? 0 : i];
-    BOWLINE_ASSIGN(const uint32_t index, model.number_of(p));
+    BOWLINE_TRY_ASSIGN(const uint32_t index, model.number_of(p));
     info.parameters.push_back(index);
   }
   BOWLINE_TRY(set_parameters(info, model.table));

@@ -20,7 +20,7 @@ std::vector<DeviceInfo> Device::list() {
 
 Result<Device> Device::open(std::string_view name, const DeviceOptions& options) {
   return guarded([&]() -> Result<Device> {
-    BOWLINE_ASSIGN(auto open, device::open_device(name, options));
+    BOWLINE_TRY_ASSIGN(auto open, device::open_device(name, options));
     return Device(std::move(open));
   });
 }

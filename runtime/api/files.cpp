@@ -10,8 +10,8 @@ Status write_file(const std::string& path, std::span<const std::span<const std::
     for (const std::span<const std::byte> piece : pieces) {
       bytes += piece.size();
     }
-    BOWLINE_ASSIGN(const auto file,
-                   model::AtomicFile::create(path, bytes, model::real_file_system()));
+    BOWLINE_TRY_ASSIGN(const auto file,
+                       model::AtomicFile::create(path, bytes, model::real_file_system()));
     for (const std::span<const std::byte> piece : pieces) {
       BOWLINE_TRY(file->write(piece));
     }

@@ -76,7 +76,8 @@ Status drop_training_state(ModelState& state) {
 // Moves all storages, or those that a pattern names; null: to host memory.
 Status move(ModelState& state, const std::shared_ptr<device::OpenDevice>& device,
             std::optional<std::string_view> pattern) {
-  BOWLINE_ASSIGN(const bool moved, pattern ? params::move(state.table, device, *pattern, state.busy)
+  BOWLINE_TRY_ASSIGN(const bool moved, pattern
+                                           ? params::move(state.table, device, *pattern, state.busy)
                                            : params::move(state.table, device, state.busy));
   if (moved) {
     for (graph::User* user : state.users) {
@@ -92,7 +93,7 @@ Result<std::shared_ptr<device::OpenDevice>> opened_of(const Device& device) {
 }
 
 Status to(ModelState& state, const Device& to, std::optional<std::string_view> pattern) {
-  BOWLINE_ASSIGN(const auto device, opened_of(to));
+  BOWLINE_TRY_ASSIGN(const auto device, opened_of(to));
   return move(state, device, pattern);
 }
 
@@ -113,7 +114,7 @@ std::shared_ptr<ModelState> with_table(const ModelState& state, params::Table ta
 }
 
 Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
-  BOWLINE_ASSIGN(params::Table table, params::clone(state.table));
+  BOWLINE_TRY_ASSIGN(params::Table table, params::clone(state.table));
   table.set_formats(state.table.formats());
   params::keep_formats(table);
   return with_table(state, std::move(table));
@@ -126,11 +127,11 @@ Result<CompactReport> save_compacted(const ModelState& state, const std::string&
 }
 
 Result<LoadReport> load(ModelState& state, const std::string& path, const LoadOptions& options) {
-  BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
+  BOWLINE_TRY_ASSIGN(const auto file, model::VerifiedFile::open(path));
   params::Table source = params::read_table(model::Tables(*file));
   if (options.hook || !options.aliases.empty()) {
     const graph::Running held(state);  // a hook may not change what is loaded into
-    BOWLINE_ASSIGN(source, params::substituted(state.table, source, options));
+    BOWLINE_TRY_ASSIGN(source, params::substituted(state.table, source, options));
   }
   const auto into = [&](params::Table& table) {
     return params::load(table, source, options.mode, options.partial, state.busy);
@@ -139,8 +140,8 @@ Result<LoadReport> load(ModelState& state, const std::string& path, const LoadOp
 }
 
 Status assign(ModelState& state, std::string_view name, const Tensor& value) {
-  BOWLINE_ASSIGN(const uint32_t index, state.table.require(name));
-  BOWLINE_ASSIGN(const Shape shape, Shape::checked(value.shape));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, state.table.require(name));
+  BOWLINE_TRY_ASSIGN(const Shape shape, Shape::checked(value.shape));
   params::Storage row = state.table.storages[state.table.parameters[index].tie];
   row.dtype = value.dtype;
   row.shape = shape;
@@ -148,7 +149,7 @@ Status assign(ModelState& state, std::string_view name, const Tensor& value) {
   BOWLINE_REQUIRE(value.data != nullptr || shape.elements() == 0,
                   "The tensor for parameter \"{}\" has no data.", name);
   const params::Bytes bytes(static_cast<const std::byte*>(value.data), row.bytes());
-  BOWLINE_ASSIGN(row.home, params::make_home(nullptr, bytes));
+  BOWLINE_TRY_ASSIGN(row.home, params::make_home(nullptr, bytes));
   params::Table source;
   source.add({std::string(name), 0, {}, {}}, std::move(row));
   return reshaping(state, "assign()", {}, [&](params::Table& table) {
@@ -172,7 +173,7 @@ Status require_no_trainer(const ModelState& state, std::string_view verb) {
 Result<QuantizeReport> quantize(ModelState& state, std::string_view text,
                                 std::string_view pattern) {
   BOWLINE_TRY(require_no_trainer(state, "quantize()"));
-  BOWLINE_ASSIGN(const Encoding encoding, parse_encoding(text));
+  BOWLINE_TRY_ASSIGN(const Encoding encoding, parse_encoding(text));
   const std::map<uint32_t, std::string> plain = graph::plain_readers(state);
   const std::vector<std::vector<uint32_t>> alike = graph::ties_of_lists(state);
   return reshaping(state, "quantize()", {}, [&](params::Table& table) {
@@ -191,8 +192,8 @@ Result<QuantizeReport> dequantize(ModelState& state, std::string_view pattern, D
 // Codes are shown to the graphs first: what reads the storage must take them.
 Status set_source(ModelState& state, std::string_view name, ValueSource source,
                   std::string_view text) {
-  BOWLINE_ASSIGN(const Encoding encoding, parse_encoding(text));
-  BOWLINE_ASSIGN(const uint32_t index, state.table.require(name));
+  BOWLINE_TRY_ASSIGN(const Encoding encoding, parse_encoding(text));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, state.table.require(name));
   const uint32_t tie = state.table.parameters[index].tie;
   if (encoding.is_plain() && state.table.storages[tie].encoding.is_plain()) {
     return params::set_source(state.table, name, std::move(source), encoding, state.busy);
@@ -236,7 +237,7 @@ Status set_metadata(ModelState& state, std::string_view key, std::string_view va
 }
 
 Result<std::vector<std::byte>> copy_of(const model::FileRange& range) {
-  BOWLINE_ASSIGN(const auto bytes, range.bytes());
+  BOWLINE_TRY_ASSIGN(const auto bytes, range.bytes());
   return std::vector<std::byte>(bytes.begin(), bytes.end());
 }
 
@@ -244,7 +245,7 @@ Result<std::vector<std::vector<std::byte>>> values_of(
     const std::vector<model::SelfTestTensor>& tensors) {
   std::vector<std::vector<std::byte>> out;
   for (const model::SelfTestTensor& t : tensors) {
-    BOWLINE_ASSIGN(out.emplace_back(), copy_of(*t.range));
+    BOWLINE_TRY_ASSIGN(out.emplace_back(), copy_of(*t.range));
   }
   return out;
 }
@@ -254,8 +255,8 @@ Result<SelfTestValues> self_test(const ModelState& state, size_t number) {
                   number, state.self_tests.size());
   const model::SelfTest& test = state.self_tests[number];
   SelfTestValues out;
-  BOWLINE_ASSIGN(out.inputs, values_of(test.inputs));
-  BOWLINE_ASSIGN(out.outputs, values_of(test.outputs));
+  BOWLINE_TRY_ASSIGN(out.inputs, values_of(test.inputs));
+  BOWLINE_TRY_ASSIGN(out.outputs, values_of(test.outputs));
   return out;
 }
 
@@ -327,7 +328,8 @@ Result<FormatReport> set_format(ModelState& state, std::string_view name,
                   name, known(state.formats));
   const std::shared_ptr<const WeightFormat> kind = *found;
   const std::vector<std::string>& ops = kind->ops;
-  BOWLINE_ASSIGN(const std::vector<params::Chosen> storages, params::chosen(state.table, pattern));
+  BOWLINE_TRY_ASSIGN(const std::vector<params::Chosen> storages,
+                     params::chosen(state.table, pattern));
   std::vector<uint32_t> ties;
   std::ranges::transform(storages, std::back_inserter(ties), &params::Chosen::tie);
   const bool fits = ops.empty() || std::ranges::any_of(state.graphs, [&](const graph::Graph& g) {
@@ -391,15 +393,15 @@ Model::Model(std::shared_ptr<ModelState> state) : state_(std::move(state)) {}
 
 Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
   return guarded([&]() -> Result<Model> {
-    BOWLINE_ASSIGN(auto state, graph::load_model(path, options));
+    BOWLINE_TRY_ASSIGN(auto state, graph::load_model(path, options));
     return Model(std::move(state));
   });
 }
 
 Status Model::verify(const std::string& path, const OpenOptions& options) {
   return guarded([&]() -> Status {
-    BOWLINE_ASSIGN(const auto file,
-                   model::VerifiedFile::open(path, model::real_file_system(), options));
+    BOWLINE_TRY_ASSIGN(const auto file,
+                       model::VerifiedFile::open(path, model::real_file_system(), options));
     return file->verify_all();
   });
 }
@@ -426,8 +428,8 @@ Result<SelfTestValues> Model::self_test(size_t number) const {
 Result<Parameter> Model::parameter(std::string_view name, const TensorShape& shape, Init init,
                                    StorageRole role, DType dtype) {
   return guarded(state_, "model", [&](ModelState& s) -> Result<Parameter> {
-    BOWLINE_ASSIGN(const uint32_t index,
-                   params::add_parameter(s.table, name, dtype, shape, init, s.busy, role));
+    BOWLINE_TRY_ASSIGN(const uint32_t index,
+                       params::add_parameter(s.table, name, dtype, shape, init, s.busy, role));
     return Parameter{index, s.id};
   });
 }
@@ -435,9 +437,9 @@ Result<Parameter> Model::parameter(std::string_view name, const TensorShape& sha
 Result<Parameter> Model::tied_parameter(std::string_view name, Parameter other,
                                         const std::optional<View>& view) {
   return guarded(state_, "model", [&](ModelState& s) -> Result<Parameter> {
-    BOWLINE_ASSIGN(const uint32_t of, s.number_of(other));
-    BOWLINE_ASSIGN(const uint32_t index,
-                   params::add_tied_parameter(s.table, name, of, view, s.busy));
+    BOWLINE_TRY_ASSIGN(const uint32_t of, s.number_of(other));
+    BOWLINE_TRY_ASSIGN(const uint32_t index,
+                       params::add_tied_parameter(s.table, name, of, view, s.busy));
     return Parameter{index, s.id};
   });
 }
@@ -449,8 +451,9 @@ Result<ParameterList> Model::parameters(std::string_view name, int count, const 
     Declaring declaring(s.table);
     ParameterList list;
     for (int i = 0; i < count; ++i) {
-      BOWLINE_ASSIGN(const uint32_t index, params::add_parameter(s.table, format(name, i), dtype,
-                                                                 shape, init, s.busy, role));
+      BOWLINE_TRY_ASSIGN(
+          const uint32_t index,
+          params::add_parameter(s.table, format(name, i), dtype, shape, init, s.busy, role));
       list.items.push_back({index, s.id});
     }
     declaring.done();
@@ -460,7 +463,7 @@ Result<ParameterList> Model::parameters(std::string_view name, int count, const 
 
 Result<Parameter> Model::find(std::string_view name) const {
   return guarded(state_, "model", [&](const ModelState& s) -> Result<Parameter> {
-    BOWLINE_ASSIGN(const uint32_t index, s.table.require(name));
+    BOWLINE_TRY_ASSIGN(const uint32_t index, s.table.require(name));
     return Parameter{index, s.id};
   });
 }
@@ -490,8 +493,8 @@ Status Model::materialize(uint64_t seed) {
 Result<TieReport> Model::tie(std::string_view a, std::string_view b,
                              const std::optional<View>& view) {
   return changing(state_, [&](ModelState& s) -> Result<TieReport> {
-    BOWLINE_ASSIGN(const uint32_t first, s.table.require(a));
-    BOWLINE_ASSIGN(const uint32_t second, s.table.require(b));
+    BOWLINE_TRY_ASSIGN(const uint32_t first, s.table.require(a));
+    BOWLINE_TRY_ASSIGN(const uint32_t second, s.table.require(b));
     const params::Pair pair{first, second, view};
     return bowline::tie(s, {&pair, 1});
   });
@@ -499,7 +502,7 @@ Result<TieReport> Model::tie(std::string_view a, std::string_view b,
 
 Result<TieReport> Model::tie_numbered(std::string_view pattern) {
   return changing(state_, [&](ModelState& s) -> Result<TieReport> {
-    BOWLINE_ASSIGN(const auto pairs, params::numbered_pairs(s.table, pattern));
+    BOWLINE_TRY_ASSIGN(const auto pairs, params::numbered_pairs(s.table, pattern));
     return bowline::tie(s, pairs);
   });
 }
@@ -627,7 +630,7 @@ void Model::reset_counters() {
 
 Result<Model> Model::clone() const {
   return guarded(state_, "model", [&](const ModelState& s) -> Result<Model> {
-    BOWLINE_ASSIGN(auto state, copy_of(s));
+    BOWLINE_TRY_ASSIGN(auto state, copy_of(s));
     return Model(std::move(state));
   });
 }
@@ -646,7 +649,7 @@ Result<Model> Model::share() {
 
 Result<PlacementReport> Model::replicate(const Device& device, std::string_view pattern) {
   return guarded(state_, "model", [&](ModelState& s) -> Result<PlacementReport> {
-    BOWLINE_ASSIGN(const auto opened, opened_of(device));
+    BOWLINE_TRY_ASSIGN(const auto opened, opened_of(device));
     return params::replicate(s.table, opened, pattern, s.busy);
   });
 }
@@ -655,9 +658,10 @@ Result<PlacementReport> Model::shard(std::span<const Device> devices, std::strin
   return changing(state_, [&](ModelState& s) -> Result<PlacementReport> {
     std::vector<std::shared_ptr<device::OpenDevice>> opened;
     for (const Device& device : devices) {
-      BOWLINE_ASSIGN(opened.emplace_back(), opened_of(device));
+      BOWLINE_TRY_ASSIGN(opened.emplace_back(), opened_of(device));
     }
-    BOWLINE_ASSIGN(const PlacementReport report, params::shard(s.table, opened, pattern, s.busy));
+    BOWLINE_TRY_ASSIGN(const PlacementReport report,
+                       params::shard(s.table, opened, pattern, s.busy));
     for (graph::User* user : s.users) {
       user->leave_device();
     }
@@ -719,8 +723,8 @@ std::string Model::ties() const {
 
 Result<bool> Model::same_storage(std::string_view a, std::string_view b) const {
   return guarded(state_, "model", [&](const ModelState& s) -> Result<bool> {
-    BOWLINE_ASSIGN(const uint32_t ia, s.table.require(a));
-    BOWLINE_ASSIGN(const uint32_t ib, s.table.require(b));
+    BOWLINE_TRY_ASSIGN(const uint32_t ia, s.table.require(a));
+    BOWLINE_TRY_ASSIGN(const uint32_t ib, s.table.require(b));
     return s.table.parameters[ia].tie == s.table.parameters[ib].tie;
   });
 }

@@ -54,7 +54,7 @@ Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batche
     BOWLINE_TRY(s.weigh_all(batches));
     std::optional<StepReport> report;
     for (uint32_t i = s.accumulated(); i < k; ++i) {
-      BOWLINE_ASSIGN(report, s.micro_step(batches[i]));
+      BOWLINE_TRY_ASSIGN(report, s.micro_step(batches[i]));
     }
     return *report;
   });

@@ -117,14 +117,14 @@ class [[nodiscard]] Result {
     }                                                                      \
   } while (false)
 
-// BOWLINE_ASSIGN(auto x, call): x is the value of a Result, or its Status is passed up.
-#define BOWLINE_ASSIGN(target, call) \
-  BOWLINE_ASSIGN_AS(BOWLINE_CONCAT(bowline_result_, __LINE__), target, call)
-#define BOWLINE_ASSIGN_AS(result, target, call) \
-  auto result = (call);                         \
-  if (!result.ok()) {                           \
-    return std::move(result).status();          \
-  }                                             \
+// BOWLINE_TRY_ASSIGN(auto x, call): x is the value of a Result, or its Status is passed up.
+#define BOWLINE_TRY_ASSIGN(target, call) \
+  BOWLINE_TRY_ASSIGN_AS(BOWLINE_CONCAT(bowline_result_, __LINE__), target, call)
+#define BOWLINE_TRY_ASSIGN_AS(result, target, call) \
+  auto result = (call);                             \
+  if (!result.ok()) {                               \
+    return std::move(result).status();              \
+  }                                                 \
   target = std::move(result).value()
 #define BOWLINE_CONCAT_INNER(a, b) a##b
 #define BOWLINE_CONCAT(a, b) BOWLINE_CONCAT_INNER(a, b)

@@ -139,7 +139,7 @@ class Setter {
   template <Number V, class From>
     requires std::is_arithmetic_v<From>
   Status set(V& field, const From& value) {
-    BOWLINE_ASSIGN(field, number_of<V>(from_.name, value));
+    BOWLINE_TRY_ASSIGN(field, number_of<V>(from_.name, value));
     return {};
   }
   Status set(int64_t& field, const std::string& dim) {
@@ -176,7 +176,7 @@ class Setter {
     for (const GraphDim& d : list) {
       field.push_back(0);
       if (d.name.empty()) {
-        BOWLINE_ASSIGN(field.back(), number_of<V>(from_.name, d.value));
+        BOWLINE_TRY_ASSIGN(field.back(), number_of<V>(from_.name, d.value));
       } else if (std::same_as<V, int64_t>) {
         dims_.push_back({std::string(from_.name), static_cast<uint32_t>(field.size() - 1), d.name});
       } else {
@@ -190,7 +190,7 @@ class Setter {
     BOWLINE_TRY(check_list(list.size(), from_.name, most_));
     field.clear();
     for (const double value : list) {
-      BOWLINE_ASSIGN(field.emplace_back(), number_of<V>(from_.name, value));
+      BOWLINE_TRY_ASSIGN(field.emplace_back(), number_of<V>(from_.name, value));
     }
     return {};
   }

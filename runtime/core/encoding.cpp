@@ -178,7 +178,7 @@ uint64_t bytes_int8(const Encoding& e, DType, const Shape& shape) {
 }
 
 Status check_view_blocks(const Encoding& e, const View& view, const Shape& shape) {
-  BOWLINE_ASSIGN(const Shape shown, view_shape(view, shape));
+  BOWLINE_TRY_ASSIGN(const Shape shown, view_shape(view, shape));
   const ElementRun run = view_run(view, shape);
   const Blocks b(e, shape);
   const int axis = positive_axis(e.axis, shape.rank());

@@ -35,7 +35,7 @@ Result<std::vector<std::string>> alternatives(std::string_view pattern) {
     }
     BOWLINE_REQUIRE(pattern[open] == '{', "The pattern \"{}\" has a brace without a partner.",
                     pattern);
-    BOWLINE_ASSIGN(std::string_view group, group_at(pattern, open));
+    BOWLINE_TRY_ASSIGN(std::string_view group, group_at(pattern, open));
     at = open + group.size() + 2;
     std::vector<std::string> longer;
     for (bool more = true; more;) {

@@ -1,7 +1,7 @@
 // Status and Result: how everything in Bowline fails. No exceptions.
 //
-// The codes, BOWLINE_TRY and BOWLINE_ASSIGN are public (bowline.h). A message is a sentence in the
-// present tense that states what failed, with values; callers add lines on the way up with
+// The codes, BOWLINE_TRY and BOWLINE_TRY_ASSIGN are public (bowline.h). A message is a sentence in
+// the present tense that states what failed, with values; callers add lines on the way up with
 // Status::at().
 #pragma once
 

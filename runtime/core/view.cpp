@@ -15,7 +15,7 @@ Result<Shape> view_shape(const View& view, const Shape& storage) {
     shape[0] = view.rows == -1 ? rest : view.rows;
   }
   if (!view.shape.empty()) {
-    BOWLINE_ASSIGN(const Shape reshaped, Shape::checked(view.shape));
+    BOWLINE_TRY_ASSIGN(const Shape reshaped, Shape::checked(view.shape));
     BOWLINE_REQUIRE(reshaped.elements() == shape.elements(),
                     "The view reshapes {} elements {} to {}.", shape.elements(), shape, reshaped);
     shape = reshaped;

@@ -148,7 +148,7 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
   BOWLINE_REQUIRE_CODE(found->info.unusable.empty(), Code::unsupported,
                        "Device {} cannot be used: {}{}", found->info.name, found->info.unusable,
                        way_out(all_candidates()));
-  BOWLINE_ASSIGN(auto device, found->backend->open(found->index, options));
+  BOWLINE_TRY_ASSIGN(auto device, found->backend->open(found->index, options));
   const uint64_t staging = device->capabilities().staging_bytes;
   BOWLINE_REQUIRE_CODE(options.memory_budget == 0 || staging <= options.memory_budget,
                        Code::over_budget,
@@ -280,7 +280,7 @@ Status OpenDevice::require_room(const Demand& demand) {
   if (demand.device_bytes < kAskFrom) {
     return {};
   }
-  BOWLINE_ASSIGN(const MemoryInfo memory, device_->memory_info());
+  BOWLINE_TRY_ASSIGN(const MemoryInfo memory, device_->memory_info());
   if (capabilities().host_memory) {
     BOWLINE_REQUIRE_CODE(memory.total_bytes == 0 || demand.device_bytes <= memory.total_bytes,
                          Code::out_of_memory, "{} bytes are asked of device {}, which has {}.",
@@ -300,7 +300,7 @@ Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
   if (kind == MemoryKind::io || bytes < kAskFrom) {
     return {};
   }
-  BOWLINE_ASSIGN(const MemoryInfo memory, device_->memory_info());
+  BOWLINE_TRY_ASSIGN(const MemoryInfo memory, device_->memory_info());
   BOWLINE_REQUIRE_CODE(memory.total_bytes == 0 || bytes <= memory.available_bytes,
                        Code::out_of_memory,
                        "{} bytes are asked of device {}, which has {} of {} left.", bytes,
@@ -400,7 +400,7 @@ Status OpenDevice::submit(std::span<Recording* const> recordings) {
 
 Status OpenDevice::submit_timed(std::span<Recording* const> recordings) {
   for (Recording* recording : recordings) {
-    BOWLINE_ASSIGN(std::vector<RecordTime> times, device_->timestamps(*recording));
+    BOWLINE_TRY_ASSIGN(std::vector<RecordTime> times, device_->timestamps(*recording));
     clock_->push_back({recording, std::move(times)});
   }
   return {};
@@ -441,7 +441,7 @@ Result<std::shared_ptr<Block>> Block::allocate(const std::shared_ptr<OpenDevice>
                                                uint64_t bytes, MemoryKind kind) {
   // The owner first, so that no buffer is without one.
   std::shared_ptr<Block> block(new Block(device));
-  BOWLINE_ASSIGN(block->buffer_, device->allocate(bytes, kind));
+  BOWLINE_TRY_ASSIGN(block->buffer_, device->allocate(bytes, kind));
   block->bytes_ = bytes;
   return block;
 }

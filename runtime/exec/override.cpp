@@ -39,13 +39,13 @@ Result<params::Table> overridden(const params::Table& table, std::span<const Ten
   seen.set_device(device);
   std::vector<Place> places;
   for (const Tensor& value : values) {
-    BOWLINE_ASSIGN(const uint32_t index, table.require(value.name));
+    BOWLINE_TRY_ASSIGN(const uint32_t index, table.require(value.name));
     const ParameterRow& parameter = table.parameters[index];
     const Storage& storage = table.storages[parameter.tie];
     BOWLINE_REQUIRE(std::ranges::find(writes, parameter.tie) == writes.end(),
                     "\"{}\" cannot be overridden: the entry point writes storage {}.", value.name,
                     parameter.tie);
-    BOWLINE_ASSIGN(Window window, params::window_of(parameter, storage));
+    BOWLINE_TRY_ASSIGN(Window window, params::window_of(parameter, storage));
     const Place place{&parameter, std::move(window)};
     BOWLINE_TRY(require_apart(places, place));
     const bool first = std::ranges::find(places, parameter.tie, [](const Place& p) {
@@ -55,8 +55,8 @@ Result<params::Table> overridden(const params::Table& table, std::span<const Ten
       params::Home home;
       if (place.window.count < storage.bytes()) {
         std::vector<std::byte> scratch;
-        BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(storage, scratch));
-        BOWLINE_ASSIGN(home, params::make_home(device, bytes));
+        BOWLINE_TRY_ASSIGN(const params::Bytes bytes, params::read_all(storage, scratch));
+        BOWLINE_TRY_ASSIGN(home, params::make_home(device, bytes));
       }
       Storage own = storage;
       own.home = std::move(home);

@@ -24,9 +24,10 @@ void Workspace::Sizes::add_to(device::Demand& demand) const {
 Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>& device,
                                       const Sizes& sizes) {
   Workspace w;
-  BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, sizes.arena, device::MemoryKind::arena));
-  BOWLINE_ASSIGN(w.io, device::Block::allocate(device, sizes.io, device::MemoryKind::io));
-  BOWLINE_ASSIGN(w.step, device::Block::allocate(device, sizes.step, device::MemoryKind::io));
+  BOWLINE_TRY_ASSIGN(w.arena,
+                     device::Block::allocate(device, sizes.arena, device::MemoryKind::arena));
+  BOWLINE_TRY_ASSIGN(w.io, device::Block::allocate(device, sizes.io, device::MemoryKind::io));
+  BOWLINE_TRY_ASSIGN(w.step, device::Block::allocate(device, sizes.step, device::MemoryKind::io));
   w.laid_out = std::make_shared<std::vector<std::byte>>();
   return w;
 }
@@ -69,8 +70,9 @@ Result<std::shared_ptr<device::Block>> Segment::block_there(uint32_t tie, params
   const params::Form form = params::whole_form(storage.dtype);
   std::shared_ptr<params::Residency> there = table.copy_of(tie, form, *device_);
   if (there == nullptr) {
-    BOWLINE_ASSIGN(std::shared_ptr<device::Block> block,
-                   device::Block::allocate(device_, storage.bytes(), device::MemoryKind::device));
+    BOWLINE_TRY_ASSIGN(
+        std::shared_ptr<device::Block> block,
+        device::Block::allocate(device_, storage.bytes(), device::MemoryKind::device));
     there =
         std::make_shared<params::Residency>(form, storage.generation, std::move(block), nullptr);
     table.add_copy(tie, there);
@@ -83,22 +85,22 @@ Result<std::shared_ptr<device::Block>> Segment::block_there(uint32_t tie, params
 
 Result<std::shared_ptr<device::Block>> Segment::block_of(const plan::StorageSlot& slot,
                                                          params::Table& table) {
-  BOWLINE_ASSIGN(const std::shared_ptr<device::Block> there, block_there(slot.tie, table));
+  BOWLINE_TRY_ASSIGN(const std::shared_ptr<device::Block> there, block_there(slot.tie, table));
   if (slot.form == nullptr) {
     return there;
   }
   const params::Storage& storage = table.storages[slot.tie];
   Copy copy{slot.tie, table.copy_of(slot.tie, *slot.form, *device_), {}};
-  BOWLINE_ASSIGN(copy.refresh, plan::refresh(slot, storage, *device_));
+  BOWLINE_TRY_ASSIGN(copy.refresh, plan::refresh(slot, storage, *device_));
   if (copy.residency == nullptr) {
-    BOWLINE_ASSIGN(std::shared_ptr<device::Block> block,
-                   device::Block::allocate(device_, slot.form->bytes(storage.shape),
-                                           device::MemoryKind::device));
+    BOWLINE_TRY_ASSIGN(std::shared_ptr<device::Block> block,
+                       device::Block::allocate(device_, slot.form->bytes(storage.shape),
+                                               device::MemoryKind::device));
     const device::Block* const from = there.get();
     // The program uses the last two slots alone.
     const device::Block* const slots[] = {from, from, from, from, block.get()};
-    BOWLINE_ASSIGN(std::unique_ptr<device::Recording> refresh,
-                   device::record(*device_, copy.refresh.program, slots));
+    BOWLINE_TRY_ASSIGN(std::unique_ptr<device::Recording> refresh,
+                       device::record(*device_, copy.refresh.program, slots));
     copy.residency = std::make_shared<params::Residency>(*slot.form, storage.generation,
                                                          std::move(block), std::move(refresh));
     table.add_copy(slot.tie, copy.residency);
@@ -116,11 +118,11 @@ Result<Segment> Segment::record(plan::Plan plan, params::Table& table,
   std::vector<const device::Block*> slots = {workspace.arena.get(), workspace.io.get(),
                                              workspace.step.get()};
   for (const plan::StorageSlot& slot : plan.storages) {
-    BOWLINE_ASSIGN(std::shared_ptr<device::Block> block, s.block_of(slot, table));
+    BOWLINE_TRY_ASSIGN(std::shared_ptr<device::Block> block, s.block_of(slot, table));
     slots.push_back(block.get());
     s.blocks_.push_back(std::move(block));
   }
-  BOWLINE_ASSIGN(s.recording_, device::record(*device, plan.program, slots));
+  BOWLINE_TRY_ASSIGN(s.recording_, device::record(*device, plan.program, slots));
   std::vector<std::byte>& laid_out = *workspace.laid_out;
   laid_out.resize(std::max<uint64_t>(laid_out.size(), largest_counted(plan)));
   s.plan_ = std::move(plan);
@@ -170,7 +172,7 @@ Status Submission::transfer() {
     if (copy->residency->version() == storage.version) {
       continue;
     }
-    BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(storage, scratch));
+    BOWLINE_TRY_ASSIGN(const params::Bytes bytes, params::read_all(storage, scratch));
     BOWLINE_TRY(copy->residency->block()->write(0, bytes));
     copy->residency->holds(storage.version);
   }

@@ -83,8 +83,8 @@ Result<std::vector<graph::Graph>> SessionState::bind(std::optional<DType> comput
   for (const BoundEntryPoint& entry : entry_points_) {
     const graph::Graph* generic = model_->find_graph(entry.name);
     BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry.name);
-    BOWLINE_ASSIGN(bound.emplace_back(),
-                   graph::bind(*generic, *model_, entry.dims, entry.compute, compute));
+    BOWLINE_TRY_ASSIGN(bound.emplace_back(),
+                       graph::bind(*generic, *model_, entry.dims, entry.compute, compute));
     prune(bound.back());
     BOWLINE_TRY(graph::count(bound.back(), model_->dims, entry.dims));
   }
@@ -98,7 +98,7 @@ Result<std::vector<SessionState::Planned>> SessionState::plan(
     Planned& p = planned.emplace_back();
     p.bound = std::move(graph);
     if (may_fuse_) {
-      BOWLINE_ASSIGN(p.fused, graph::fuse(p.bound, device));
+      BOWLINE_TRY_ASSIGN(p.fused, graph::fuse(p.bound, device));
     }
     plan::derive_copies(p.bound, model_->table);
     BOWLINE_TRY(lower(p, device));
@@ -107,9 +107,9 @@ Result<std::vector<SessionState::Planned>> SessionState::plan(
 }
 
 Status SessionState::lower(Planned& p, const device::OpenDevice& device) const {
-  BOWLINE_ASSIGN(p.plan, plan::lower(p.bound, "forward", device, p.layout, budget_));
+  BOWLINE_TRY_ASSIGN(p.plan, plan::lower(p.bound, "forward", device, p.layout, budget_));
   if (!p.apart.held.values.empty()) {
-    BOWLINE_ASSIGN(p.hoisted, plan::lower(p.apart, "hoisted", device, p.layout, budget_));
+    BOWLINE_TRY_ASSIGN(p.hoisted, plan::lower(p.apart, "hoisted", device, p.layout, budget_));
   }
   return {};
 }
@@ -154,7 +154,7 @@ Result<std::vector<SessionState::Planned>> SessionState::hoist(
     if (made.status().code() == Code::over_budget) {
       continue;  // the plan budget: the plans without hoisting are within it
     }
-    BOWLINE_ASSIGN(std::vector<Planned> hoisted, std::move(made));
+    BOWLINE_TRY_ASSIGN(std::vector<Planned> hoisted, std::move(made));
     if (!hoisted.empty() && arena_of(hoisted) <= before + more) {
       return hoisted;
     }
@@ -187,17 +187,17 @@ Status SessionState::place(std::vector<Planned> planned,
   BOWLINE_TRY(device->require_room(demand).at(
       format("While making room for a plan: {} bytes of activations, {} of inputs and outputs.",
              sizes.arena, sizes.io)));
-  BOWLINE_ASSIGN(Workspace fresh, Workspace::allocate(device, sizes));
+  BOWLINE_TRY_ASSIGN(Workspace fresh, Workspace::allocate(device, sizes));
   std::vector<Entry> entries;
   for (Planned& p : planned) {
-    BOWLINE_ASSIGN(Segment segment,
-                   Segment::record(std::move(p.plan), model_->table, device, fresh));
+    BOWLINE_TRY_ASSIGN(Segment segment,
+                       Segment::record(std::move(p.plan), model_->table, device, fresh));
     entries.push_back({&entry_points_[entries.size()], std::move(p.bound),
                        StepValues(std::move(p.layout)), std::move(segment), std::move(p.apart),
                        std::nullopt});
     if (p.hoisted) {
-      BOWLINE_ASSIGN(Segment hoisted,
-                     Segment::record(std::move(*p.hoisted), model_->table, device, fresh));
+      BOWLINE_TRY_ASSIGN(Segment hoisted,
+                         Segment::record(std::move(*p.hoisted), model_->table, device, fresh));
       entries.back().hoisted.emplace(std::move(hoisted));
     }
   }
@@ -211,13 +211,13 @@ Status SessionState::prepare(const std::optional<std::shared_ptr<device::OpenDev
   if (!entries_.empty() && generations_.match(table)) {
     return {};
   }
-  BOWLINE_ASSIGN(std::vector<graph::Graph> bound, bind({}));
+  BOWLINE_TRY_ASSIGN(std::vector<graph::Graph> bound, bind({}));
   std::set<uint32_t> read;
   for (const graph::Graph& graph : bound) {
     const std::vector<uint32_t> ties = graph::storages_of(graph);
     read.insert(ties.begin(), ties.end());
   }
-  BOWLINE_ASSIGN(
+  BOWLINE_TRY_ASSIGN(
       const std::shared_ptr<device::OpenDevice> device,
       reading_device(table, std::vector(read.begin(), read.end()), wanted ? *wanted : device_));
   if (wanted) {
@@ -225,11 +225,11 @@ Status SessionState::prepare(const std::optional<std::shared_ptr<device::OpenDev
   }
   BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
   if (const std::optional<DType> compute = device->capabilities().compute) {
-    BOWLINE_ASSIGN(bound, bind(compute));
+    BOWLINE_TRY_ASSIGN(bound, bind(compute));
   }
-  BOWLINE_ASSIGN(std::vector<Planned> planned, plan(std::move(bound), *device));
+  BOWLINE_TRY_ASSIGN(std::vector<Planned> planned, plan(std::move(bound), *device));
   fused_ = std::ranges::any_of(planned, &Planned::fused);
-  BOWLINE_ASSIGN(std::vector<Planned> hoisted, hoist(planned, *device));
+  BOWLINE_TRY_ASSIGN(std::vector<Planned> hoisted, hoist(planned, *device));
   const bool hoists = !hoisted.empty();
   Status placed = place(std::move(hoists ? hoisted : planned), device);
   if (hoists && (placed.code() == Code::over_budget || placed.code() == Code::out_of_memory)) {
@@ -284,7 +284,7 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
                          std::span<const StepValue> steps, std::span<const Tensor> overrides) {
   const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
-  BOWLINE_ASSIGN(Entry * entry, entry_for(entry_point, inputs));
+  BOWLINE_TRY_ASSIGN(Entry * entry, entry_for(entry_point, inputs));
   const auto is_right = [&](const StepValue& value) {
     return graph::fusion_allows(value) && entry->steps.has(value);
   };
@@ -292,7 +292,7 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
     may_fuse_ = false;
     entries_.clear();
     BOWLINE_TRY(prepare());
-    BOWLINE_ASSIGN(entry, entry_for(entry_point, inputs));
+    BOWLINE_TRY_ASSIGN(entry, entry_for(entry_point, inputs));
   }
   const plan::Plan& plan = entry->forward.plan();
   entry->steps.reset();
@@ -301,11 +301,11 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
   }
   BOWLINE_TRY(entry->steps.check(plan));
   BOWLINE_TRY(set_counts(plan, inputs, entry->steps));
-  BOWLINE_ASSIGN(const Refreshed refreshed,
-                 overrides.empty()
-                     ? exec::run(*device_, workspace_, entry->forward, hoisted_of(*entry),
-                                 model_->table, inputs, entry->steps)
-                     : run_with(overrides, *entry, inputs));
+  BOWLINE_TRY_ASSIGN(const Refreshed refreshed,
+                     overrides.empty()
+                         ? exec::run(*device_, workspace_, entry->forward, hoisted_of(*entry),
+                                     model_->table, inputs, entry->steps)
+                         : run_with(overrides, *entry, inputs));
   ++counters_.submits;
   counters_.refreshes += refreshed.copies;
   counters_.transfers += refreshed.transfers;
@@ -317,15 +317,16 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
 Result<Refreshed> SessionState::run_with(std::span<const Tensor> overrides, Entry& entry,
                                          std::span<const Tensor> inputs) {
   const plan::Plan& plan = entry.forward.plan();
-  BOWLINE_ASSIGN(params::Table seen, overridden(model_->table, overrides, plan.written, device_));
-  BOWLINE_ASSIGN(const Segment segment, Segment::record(plan, seen, device_, workspace_));
+  BOWLINE_TRY_ASSIGN(params::Table seen,
+                     overridden(model_->table, overrides, plan.written, device_));
+  BOWLINE_TRY_ASSIGN(const Segment segment, Segment::record(plan, seen, device_, workspace_));
   ++counters_.recordings;
   Hoisted* hoisted = hoisted_of(entry);
   std::optional<Hoisted> own;  // made from the overridden storages
   if (hoisted != nullptr && hoisted->differs(model_->table, seen)) {
     hoisted->forget();
-    BOWLINE_ASSIGN(Segment again,
-                   Segment::record(hoisted->segment().plan(), seen, device_, workspace_));
+    BOWLINE_TRY_ASSIGN(Segment again,
+                       Segment::record(hoisted->segment().plan(), seen, device_, workspace_));
     hoisted = &own.emplace(std::move(again));
     ++counters_.recordings;
   }
@@ -343,9 +344,9 @@ Result<std::vector<NodeTime>> SessionState::profile(std::optional<std::string_vi
                                                     std::span<const Tensor> inputs,
                                                     std::span<const StepValue> steps) {
   BOWLINE_TRY(prepare());
-  BOWLINE_ASSIGN(const Clock clock, Clock::start(device_));
+  BOWLINE_TRY_ASSIGN(const Clock clock, Clock::start(device_));
   BOWLINE_TRY(run(entry_point, inputs, {}, steps));
-  BOWLINE_ASSIGN(const Entry* const entry, entry_for(entry_point, inputs));
+  BOWLINE_TRY_ASSIGN(const Entry* const entry, entry_for(entry_point, inputs));
   std::vector<NodeTime> times;
   if (entry->hoisted) {
     clock.add(entry->hoisted->segment(), times);
@@ -379,7 +380,7 @@ Result<std::string> SessionState::listing(std::string_view part, bool columns) c
     }
     return out;
   }
-  BOWLINE_ASSIGN(const PlanInfo plan, describe());
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, describe());
   std::string out;
   for (const Entry& entry : entries_) {
     if (entry.hoisted) {

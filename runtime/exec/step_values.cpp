@@ -77,7 +77,7 @@ Status StepValues::give(const StepValue& value) {
                   value.name, known_words(layout_));
   BOWLINE_REQUIRE(given_[static_cast<size_t>(p - layout_.places().data())] == 0,
                   "Step word \"{}\" is given twice.", value.name);
-  BOWLINE_ASSIGN(const uint64_t bits, bits_of(*p->word, value));
+  BOWLINE_TRY_ASSIGN(const uint64_t bits, bits_of(*p->word, value));
   give(*p, bits);
   return {};
 }

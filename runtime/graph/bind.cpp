@@ -157,7 +157,7 @@ Status bind_parameters(Graph& graph, const params::Table& table) {
   std::vector<bool> transposed(graph.values.size());
   for (ValueId v = 0; v < graph.values.size(); ++v) {
     if (graph[v].kind == ValueKind::parameter) {
-      BOWLINE_ASSIGN(transposed[v], bind_parameter(graph[v], table));
+      BOWLINE_TRY_ASSIGN(transposed[v], bind_parameter(graph[v], table));
     }
   }
   for (Node& node : graph.nodes) {
@@ -240,7 +240,7 @@ Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims,
   BOWLINE_TRY(written_storages(generic, model.table).status());
   Graph graph = deep_copy(generic);
   for (const ValueId v : graph.inputs) {
-    BOWLINE_ASSIGN(graph[v].shape, bind_shape(graph[v].dims, dims));
+    BOWLINE_TRY_ASSIGN(graph[v].shape, bind_shape(graph[v].dims, dims));
   }
   BOWLINE_TRY(bind_attributes(graph, model, dims));
   BOWLINE_TRY(add_adapters(graph, model.table));
@@ -272,7 +272,7 @@ Status set_parameters(ValueInfo& info, const params::Table& table) {
   for (size_t i = 0; i < info.parameters.size(); ++i) {
     const params::ParameterRow& row = table.parameters[info.parameters[i]];
     const params::Storage& storage = table.storages[row.tie];
-    BOWLINE_ASSIGN(const Shape shape, params::view_shape(row.view, storage.shape));
+    BOWLINE_TRY_ASSIGN(const Shape shape, params::view_shape(row.view, storage.shape));
     const params::ParameterRow& first = table.parameters[info.parameters[0]];
     const Encoding encoding = storage.encoding.simplest(storage.shape);
     if (i == 0) {

@@ -134,7 +134,7 @@ class Counting {
     BOWLINE_TRY(counts.run(op_def(node.op)));
     for (const Mask& mask : counts.masks()) {
       ValueId& input = node.inputs[mask.input];
-      BOWLINE_ASSIGN(input, masked(input, mask, node.name));
+      BOWLINE_TRY_ASSIGN(input, masked(input, mask, node.name));
     }
     return {};
   }

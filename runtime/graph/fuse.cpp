@@ -5,11 +5,11 @@ namespace bowline::detail::graph {
 Result<bool> fuse(Graph& graph, const device::OpenDevice& device) {
   const bool dropped = drop_what_trains(graph);
   const bool joined = join_slices(graph), gated = join_gates(graph);
-  BOWLINE_ASSIGN(bool any, fuse_convolutions(graph, device));
+  BOWLINE_TRY_ASSIGN(bool any, fuse_convolutions(graph, device));
   any = any || dropped || joined || gated;
   for (Node& node : graph.nodes) {
     if (node.repeat) {
-      BOWLINE_ASSIGN(const bool inside, fuse(*node.repeat->body, device));
+      BOWLINE_TRY_ASSIGN(const bool inside, fuse(*node.repeat->body, device));
       any = any || inside;
     }
   }

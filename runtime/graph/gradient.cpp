@@ -181,7 +181,8 @@ GradientValues Differentiator::append_for(Op op, const GradientValues& inputs,
 }
 
 Result<ValueId> Differentiator::filled(float value, const Shape& shape, DType dtype) {
-  BOWLINE_ASSIGN(const auto out, append(Op::Fill, {}, fill_attributes(value, shape, dtype), ""));
+  BOWLINE_TRY_ASSIGN(const auto out,
+                     append(Op::Fill, {}, fill_attributes(value, shape, dtype), ""));
   return out[0];
 }
 
@@ -231,7 +232,8 @@ Status Differentiator::contribute(ValueId v, ValueId gradient) {
     gradients_.resize(graph_.values.size(), kNoValue);
   }
   if (gradients_[v] != kNoValue) {
-    BOWLINE_ASSIGN(const auto sum, append(Op::Add, {gradients_[v], gradient}, no_attributes(), ""));
+    BOWLINE_TRY_ASSIGN(const auto sum,
+                       append(Op::Add, {gradients_[v], gradient}, no_attributes(), ""));
     gradient = sum[0];
   }
   gradients_[v] = gradient;
@@ -262,7 +264,7 @@ Status Differentiator::walk_node(size_t index) {
   for (const ValueId v : node.outputs) {
     douts.push_back(gradient(v));
   }
-  BOWLINE_ASSIGN(douts[0], gradient_or_zero(node.outputs[0]));
+  BOWLINE_TRY_ASSIGN(douts[0], gradient_or_zero(node.outputs[0]));
   NodeGradient context(*this, graph_, node, std::move(douts));
   return def.gradient(context);
 }
@@ -293,7 +295,7 @@ Result<ValueId> Differentiator::scaled(ValueId v, double factor) {
   }
   ScaleAttributesT by;
   by.factor = static_cast<float>(factor);
-  BOWLINE_ASSIGN(const auto out, append(Op::Scale, {v}, Attributes::of(by), ""));
+  BOWLINE_TRY_ASSIGN(const auto out, append(Op::Scale, {v}, Attributes::of(by), ""));
   return out[0];
 }
 
@@ -320,7 +322,7 @@ double summed_elements(const Graph& graph, ValueId v) {
 Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
   std::optional<LossWeight> found;
   if (options_.weighs_loss) {
-    BOWLINE_ASSIGN(found, loss_weight(*this, graph_, loss));
+    BOWLINE_TRY_ASSIGN(found, loss_weight(*this, graph_, loss));
   }
   const LossWeight weight = found.value_or(LossWeight());
   out.loss_terms = weight.terms;
@@ -335,11 +337,11 @@ Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
     out.has_loss_weight = true;
     graph_.outputs.push_back(weight.sum.index);
     graph_.output_names.emplace_back("loss weight");
-    BOWLINE_ASSIGN(factor, scaled(weight.sum.index, 1 / out.weight_unit));
+    BOWLINE_TRY_ASSIGN(factor, scaled(weight.sum.index, 1 / out.weight_unit));
   }
-  BOWLINE_ASSIGN(const auto scale, append(Op::LossScale, {}, no_attributes(), ""));
+  BOWLINE_TRY_ASSIGN(const auto scale, append(Op::LossScale, {}, no_attributes(), ""));
   if (factor != kNoValue) {
-    BOWLINE_ASSIGN(const auto both, append(Op::Mul, {scale[0], factor}, no_attributes(), ""));
+    BOWLINE_TRY_ASSIGN(const auto both, append(Op::Mul, {scale[0], factor}, no_attributes(), ""));
     return both[0];
   }
   return scaled(scale[0], weight.terms / out.weight_unit);
@@ -461,7 +463,7 @@ Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOpt
   out.again = options.again == nullptr ? 0 : options.again->size();
   Differentiator d(graph, options, {}, 1, out.kept);
   d.find_needed({});
-  BOWLINE_ASSIGN(const ValueId seed, d.seed(loss, out));
+  BOWLINE_TRY_ASSIGN(const ValueId seed, d.seed(loss, out));
   BOWLINE_TRY(d.contribute(loss, seed));
   BOWLINE_TRY(d.walk(forward));
   prune(graph);

@@ -202,7 +202,7 @@ class RepeatGradient {
   // Gradients of the carried inputs, then running sums of those of the invariants.
   Status add_outputs() {
     for (const uint32_t i : through_) {
-      BOWLINE_ASSIGN(outputs_.emplace_back(), inner_.gradient_or_zero(whole_.inputs[i]));
+      BOWLINE_TRY_ASSIGN(outputs_.emplace_back(), inner_.gradient_or_zero(whole_.inputs[i]));
     }
     for (size_t i = carried_; i < node_.inputs.size(); ++i) {
       const ValueId d = inner_.gradient(whole_.inputs[i]);
@@ -210,8 +210,8 @@ class RepeatGradient {
         continue;
       }
       sums_.push_back(add_input(whole_[d]));
-      BOWLINE_ASSIGN(const auto sum,
-                     inner_.append(Op::Add, {sums_.back(), d}, no_attributes(), ""));
+      BOWLINE_TRY_ASSIGN(const auto sum,
+                         inner_.append(Op::Add, {sums_.back(), d}, no_attributes(), ""));
       outputs_.push_back(sum[0]);
       summed_.push_back(i);
     }
@@ -261,11 +261,11 @@ class RepeatGradient {
   Result<std::vector<ValueId>> backward_inputs(const SplitBody& split) {
     std::vector<ValueId> inputs;
     for (const uint32_t i : through_) {
-      BOWLINE_ASSIGN(inputs.emplace_back(), outer_.gradient_or_zero(node_.outputs[i]));
+      BOWLINE_TRY_ASSIGN(inputs.emplace_back(), outer_.gradient_or_zero(node_.outputs[i]));
     }
     for (const size_t i : summed_) {
       const ValueInfo& like = graph_[node_.inputs[i]];
-      BOWLINE_ASSIGN(inputs.emplace_back(), outer_.filled(0, like.shape, like.dtype));
+      BOWLINE_TRY_ASSIGN(inputs.emplace_back(), outer_.filled(0, like.shape, like.dtype));
     }
     for (const uint32_t position : split.invariants) {
       inputs.push_back(node_.inputs[position]);
@@ -285,7 +285,7 @@ class RepeatGradient {
     node.repeat->carried = static_cast<uint32_t>(through_.size() + sums_.size());
     node.repeat->stacked_inputs = static_cast<uint32_t>(stacked_.size());
     node.repeat->reverse = true;
-    BOWLINE_ASSIGN(node.inputs, backward_inputs(split));
+    BOWLINE_TRY_ASSIGN(node.inputs, backward_inputs(split));
     const auto index = static_cast<uint32_t>(graph_.nodes.size());
     for (uint32_t i = 0; i < node.repeat->carried; ++i) {
       ValueInfo info;

@@ -13,7 +13,7 @@ class NodeInfer : public InferContext {
   DType dtype(int i) const override { return dtypes_[static_cast<size_t>(i)]; }
   Status out(int i, const Shape& shape, std::optional<DType> type) override {
     // The checked form holds the limits of rank, dims and elements.
-    BOWLINE_ASSIGN(const Shape checked, Shape::checked(shape.dims()));
+    BOWLINE_TRY_ASSIGN(const Shape checked, Shape::checked(shape.dims()));
     ValueInfo& v = graph_[node_.outputs[static_cast<size_t>(i)]];
     v.shape = checked;
     v.dtype = type ? *type : output_type(op_def(node_.op).types, i, dtypes_).value();
@@ -81,7 +81,8 @@ Status infer_op(Graph& graph, const Node& node, Dims bound) {
     dtypes.push_back(graph[v].dtype);
   }
   BOWLINE_TRY(check_operand_types(def.types, def.name, dtypes));
-  BOWLINE_ASSIGN(const Attributes attributes, attributes_bound(node.op, node.attributes, bound));
+  BOWLINE_TRY_ASSIGN(const Attributes attributes,
+                     attributes_bound(node.op, node.attributes, bound));
   NodeInfer context(graph, node, attributes, dtypes);
   return def.infer(context);
 }

@@ -130,14 +130,14 @@ class GraphReader {
     node.repeat->count = from.count;
     node.repeat->carried = from.carried;
     GraphReader reader(model_, table_, probes_, meter_, model_.graph(from.body));
-    BOWLINE_ASSIGN(Graph body, reader.read_body(from.parameters));
+    BOWLINE_TRY_ASSIGN(Graph body, reader.read_body(from.parameters));
     node.repeat->body = std::make_shared<Graph>(std::move(body));
     return {};
   }
 
   // The file says which states the graph writes, and its nodes do.
   Status check_updates() const {
-    BOWLINE_ASSIGN(const std::vector<uint32_t> written, written_storages(graph_, table_));
+    BOWLINE_TRY_ASSIGN(const std::vector<uint32_t> written, written_storages(graph_, table_));
     const std::span<const uint32_t> updates = from_.updates();
     for (size_t i = 0; i < std::max(updates.size(), written.size()); ++i) {
       const auto said = i < updates.size() ? format("{}", updates[i]) : "none";
@@ -213,8 +213,8 @@ Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::Veri
 
 Result<std::shared_ptr<ModelState>> load_model(const std::string& path, const OpenOptions& options,
                                                model::FileSystem& files) {
-  BOWLINE_ASSIGN(auto file, model::VerifiedFile::open(path, files, options));
-  BOWLINE_ASSIGN(auto state, load_model(std::move(file)));
+  BOWLINE_TRY_ASSIGN(auto file, model::VerifiedFile::open(path, files, options));
+  BOWLINE_TRY_ASSIGN(auto state, load_model(std::move(file)));
   if (!options.trust_table) {
     BOWLINE_TRY(check_tie_metadata(*state).at(format("While loading \"{}\".", path)));
   }

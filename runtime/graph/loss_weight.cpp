@@ -100,11 +100,11 @@ class WeightFinder {
     std::optional<LossWeight> kept;
     for (size_t i = 0; i < node.inputs.size() && !(kept && kept->sum.valid()); ++i) {
       if (keeps(node, i, p)) {
-        BOWLINE_ASSIGN(const auto found, of({node.inputs[i], p.iterations}));
+        BOWLINE_TRY_ASSIGN(const auto found, of({node.inputs[i], p.iterations}));
         kept = found && (!kept || found->sum.valid()) ? found : kept;
       }
     }
-    BOWLINE_ASSIGN(const auto own, own_weight(node, p));
+    BOWLINE_TRY_ASSIGN(const auto own, own_weight(node, p));
     return own && kept ? product(*own, *kept) : Result(own ? own : kept);
   }
 
@@ -127,10 +127,10 @@ class WeightFinder {
                            "The loss has more than {} nodes, so its means cannot be separated for "
                            "micro-batches. Train with an accumulation of 1.",
                            kMostPlaces);
-      BOWLINE_ASSIGN(const std::vector<size_t> added, added_by(p));
+      BOWLINE_TRY_ASSIGN(const std::vector<size_t> added, added_by(p));
       if (added.empty()) {
         seen_.clear();
-        BOWLINE_ASSIGN(const auto weight, of(p));
+        BOWLINE_TRY_ASSIGN(const auto weight, of(p));
         terms_.push_back({from.value_or(p.value), weight});
         continue;
       }
@@ -207,7 +207,7 @@ class WeightFinder {
       return std::vector<size_t>();
     }
     const Node node = maker_of(p);
-    BOWLINE_ASSIGN(const auto own, own_weight(node, p));
+    BOWLINE_TRY_ASSIGN(const auto own, own_weight(node, p));
     if (own) {
       return std::vector<size_t>();
     }
@@ -323,13 +323,13 @@ class WeightFinder {
   Result<std::optional<LossWeight>> product(const LossWeight& a, const LossWeight& b) {
     LossWeight out{{}, a.terms * b.terms};
     if (a.sum.valid() && b.sum.valid()) {
-      BOWLINE_ASSIGN(const auto both,
-                     d_.append(Op::Mul, {a.sum.index, b.sum.index}, no_attributes(), ""));
+      BOWLINE_TRY_ASSIGN(const auto both,
+                         d_.append(Op::Mul, {a.sum.index, b.sum.index}, no_attributes(), ""));
       out.sum = {both[0]};
     } else if (a.sum.valid() || b.sum.valid()) {
       const LossWeight& counted = a.sum.valid() ? a : b;
       const LossWeight& fixed = a.sum.valid() ? b : a;
-      BOWLINE_ASSIGN(const ValueId sum, d_.scaled(counted.sum.index, fixed.terms));
+      BOWLINE_TRY_ASSIGN(const ValueId sum, d_.scaled(counted.sum.index, fixed.terms));
       out.sum = {sum};
     }
     return std::optional(out);
@@ -444,11 +444,11 @@ Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const Gradi
     if (const DType dtype = g[terms[i].value].dtype; dtype != DType::f32) {
       CastAttributesT to;
       to.to = static_cast<file::DType>(dtype);
-      BOWLINE_ASSIGN(const auto cast, d.append(Op::Cast, {factor}, Attributes::of(to), ""));
+      BOWLINE_TRY_ASSIGN(const auto cast, d.append(Op::Cast, {factor}, Attributes::of(to), ""));
       factor = cast[0];
     }
-    BOWLINE_ASSIGN(const auto product,
-                   d.append(Op::Mul, {terms[i].value, factor}, no_attributes(), ""));
+    BOWLINE_TRY_ASSIGN(const auto product,
+                       d.append(Op::Mul, {terms[i].value, factor}, no_attributes(), ""));
     factored[terms[i].value] = product[0];
   }
   std::vector<ValueId> order(finder.sums().begin(), finder.sums().end());
@@ -460,8 +460,8 @@ Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const Gradi
       const auto it = factored.find(in);
       in = it == factored.end() ? in : it->second;
     }
-    BOWLINE_ASSIGN(const auto sum,
-                   d.append(node.op, std::move(inputs), node.attributes, node.name));
+    BOWLINE_TRY_ASSIGN(const auto sum,
+                       d.append(node.op, std::move(inputs), node.attributes, node.name));
     factored[v] = sum[0];
   }
   out.loss = factored.at(loss);

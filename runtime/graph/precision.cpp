@@ -39,7 +39,7 @@ class Rewriter {
       BOWLINE_TRY(add(std::move(node)));
     }
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
-      BOWLINE_ASSIGN(graph_.outputs[i], in(graph_.outputs[i], outputs[i]));
+      BOWLINE_TRY_ASSIGN(graph_.outputs[i], in(graph_.outputs[i], outputs[i]));
     }
     renumber(graph_);
     return {};
@@ -104,7 +104,7 @@ class Rewriter {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId v = node.inputs[i];
         if (is_number(v)) {
-          BOWLINE_ASSIGN(node.inputs[i], in(v, has_choice(def, i) ? dtype : DType::f32));
+          BOWLINE_TRY_ASSIGN(node.inputs[i], in(v, has_choice(def, i) ? dtype : DType::f32));
         }
       }
     }
@@ -123,7 +123,7 @@ class Rewriter {
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (i < repeat.carried && is_number(node.inputs[i])) {
-        BOWLINE_ASSIGN(node.inputs[i], in(node.inputs[i], compute_));
+        BOWLINE_TRY_ASSIGN(node.inputs[i], in(node.inputs[i], compute_));
       }
       body[body.inputs[i]].dtype = graph_[node.inputs[i]].dtype;
     }
@@ -139,7 +139,7 @@ class Rewriter {
     }
     const auto [it, is_new] = made_.try_emplace({v, dtype}, kNoValue);
     if (is_new) {
-      BOWLINE_ASSIGN(it->second, append_cast(graph_, v, dtype, dims_));
+      BOWLINE_TRY_ASSIGN(it->second, append_cast(graph_, v, dtype, dims_));
     }
     return it->second;
   }

@@ -135,7 +135,7 @@ bool is_unchanged(const params::Table& table) {
 Status write_entry_point(model::Description& out, const Graph& g, const params::Table& table) {
   const size_t index = out.graphs.size();
   BOWLINE_TRY(GraphWriter(out.graphs, g).write(false));
-  BOWLINE_ASSIGN(out.graphs[index].updates, written_storages(g, table));
+  BOWLINE_TRY_ASSIGN(out.graphs[index].updates, written_storages(g, table));
   return {};
 }
 
@@ -162,7 +162,7 @@ Result<model::Description> describe(const ModelState& state, const model::Traini
 
 Status save_model(const ModelState& state, const std::string& path,
                   const model::TrainingState* training, model::FileSystem& files) {
-  BOWLINE_ASSIGN(const model::Description model, describe(state, training));
+  BOWLINE_TRY_ASSIGN(const model::Description model, describe(state, training));
   const auto accepted = [](std::shared_ptr<const model::VerifiedFile> file) {
     return load_model(std::move(file)).status();
   };

@@ -250,7 +250,7 @@ class Assembly {
     payloads_.push_back({range.get(), bytes->length,
                          [bytes](uint64_t first, uint64_t count,
                                  std::vector<std::byte>&) -> Result<std::span<const std::byte>> {
-                           BOWLINE_ASSIGN(const auto all, bytes->bytes());
+                           BOWLINE_TRY_ASSIGN(const auto all, bytes->bytes());
                            return all.subspan(first, count);
                          }});
     return range;

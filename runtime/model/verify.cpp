@@ -103,9 +103,9 @@ Status check_tables(Check& check) {
 Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::open(const std::string& path,
                                                                FileSystem& files,
                                                                const OpenOptions& options) {
-  BOWLINE_ASSIGN(auto file, MappedFile::open(
-                                path, files,
-                                options.map ? MappedFile::Access::map : MappedFile::Access::read));
+  BOWLINE_TRY_ASSIGN(auto file, MappedFile::open(path, files,
+                                                 options.map ? MappedFile::Access::map
+                                                             : MappedFile::Access::read));
   return verify(std::move(file), files, options);
 }
 
@@ -137,7 +137,7 @@ Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::verify(std::shared_ptr
   std::vector<DataFile> data = {{bytes.subspan(header.data_start, data_bytes), header.data_start}};
   for (uint32_t i = 0; i < count_of(check.model.siblings()); ++i) {
     const file::Sibling& sibling = *check.model.siblings()->Get(i);
-    BOWLINE_ASSIGN(auto opened, file->open_sibling(sibling.path()->str(), files));
+    BOWLINE_TRY_ASSIGN(auto opened, file->open_sibling(sibling.path()->str(), files));
     data.push_back({opened->bytes(), 0});
     out->siblings_.push_back(std::move(opened));
   }

@@ -41,7 +41,7 @@ Status check_tensors(Check& check, const Tensors* tensors) {
     BOWLINE_TRY(check_unique(names, tensor.name(), what));
     BOWLINE_REQUIRE(tensor.dtype() <= file::DType::MAX, "{} has the unknown dtype {}.", what,
                     static_cast<int>(tensor.dtype()));
-    BOWLINE_ASSIGN(const Shape shape, check_shape(check, tensor.shape()));
+    BOWLINE_TRY_ASSIGN(const Shape shape, check_shape(check, tensor.shape()));
     const uint64_t bytes =
         static_cast<uint64_t>(shape.elements()) * size_of(static_cast<DType>(tensor.dtype()));
     BOWLINE_TRY(

@@ -51,9 +51,10 @@ Status check_storage(Check& check, uint32_t row, const file::Storage& storage) {
                   static_cast<int>(storage.dtype()));
   BOWLINE_REQUIRE(storage.role() <= file::Role::MAX, "The role {} is unknown.",
                   static_cast<int>(storage.role()));
-  BOWLINE_ASSIGN(const Shape shape, check_shape(check, storage.shape()));
+  BOWLINE_TRY_ASSIGN(const Shape shape, check_shape(check, storage.shape()));
   const auto dtype = static_cast<DType>(storage.dtype());
-  BOWLINE_ASSIGN(const Encoding encoding, check_encoding(check, storage.encoding(), dtype, shape));
+  BOWLINE_TRY_ASSIGN(const Encoding encoding,
+                     check_encoding(check, storage.encoding(), dtype, shape));
   check.shapes.push_back(shape);
   check.encodings.push_back(encoding);
   if (const file::Init* init = storage.init()) {
@@ -150,7 +151,7 @@ Status check_parameter(Check& check, const file::Parameter& parameter) {
   BOWLINE_REQUIRE(!is_owned(row.role()), "The tie index {} is a {} of storage {}.", tie,
                   file::EnumNameRole(row.role()), row.owner());
   if (const file::View* v = parameter.view()) {
-    BOWLINE_ASSIGN(const Shape reshaped, check_shape(check, v->shape()));
+    BOWLINE_TRY_ASSIGN(const Shape reshaped, check_shape(check, v->shape()));
     const View view{v->row_start(), v->rows(),
                     std::vector<int64_t>(reshaped.dims().begin(), reshaped.dims().end()),
                     v->transpose()};

@@ -38,7 +38,7 @@ Result<Shape> check_shape(Check& check, const flatbuffers::Vector<int64_t>* dims
   BOWLINE_TRY(spend(check, dims));
   const auto all = dims == nullptr ? std::span<const int64_t>()
                                    : std::span<const int64_t>(dims->data(), dims->size());
-  BOWLINE_ASSIGN(const Shape shape, Shape::checked(all));
+  BOWLINE_TRY_ASSIGN(const Shape shape, Shape::checked(all));
   int64_t product = 1;
   for (const int64_t d : shape.dims()) {
     BOWLINE_REQUIRE(

@@ -18,7 +18,7 @@ Status for_each_run(const Payload& payload, const Emit& run) {
   std::vector<std::byte> scratch;
   for (uint64_t first = 0; first < payload.length; first += kRunBytes) {
     const uint64_t count = std::min(kRunBytes, payload.length - first);
-    BOWLINE_ASSIGN(const auto bytes, payload.bytes(first, count, scratch));
+    BOWLINE_TRY_ASSIGN(const auto bytes, payload.bytes(first, count, scratch));
     BOWLINE_REQUIRE_CODE(bytes.size() == count, Code::internal,
                          "A run of a payload has {} bytes, not {}.", bytes.size(), count);
     BOWLINE_TRY(run(bytes));
@@ -86,8 +86,8 @@ Status emit_file(const Head& head, std::span<const Payload> payloads, const Emit
 }
 
 Status verify(const AtomicFile& file, const Acceptance& acceptance, FileSystem& files) {
-  BOWLINE_ASSIGN(auto written, MappedFile::open(file.temporary(), files));
-  BOWLINE_ASSIGN(auto verified, VerifiedFile::verify(std::move(written), files));
+  BOWLINE_TRY_ASSIGN(auto written, MappedFile::open(file.temporary(), files));
+  BOWLINE_TRY_ASSIGN(auto verified, VerifiedFile::verify(std::move(written), files));
   return acceptance(std::move(verified));
 }
 
@@ -105,10 +105,10 @@ Status as_refusal(Status status) {
 
 Status write_file(const std::string& path, file::ModelT& tables, std::span<const Payload> payloads,
                   const Acceptance& acceptance, FileSystem& files) {
-  BOWLINE_ASSIGN(const uint64_t data_bytes, place(payloads));
+  BOWLINE_TRY_ASSIGN(const uint64_t data_bytes, place(payloads));
   Head head;
   build_head(head, tables, data_bytes);
-  BOWLINE_ASSIGN(const auto file, AtomicFile::create(path, head.header.file_length, files));
+  BOWLINE_TRY_ASSIGN(const auto file, AtomicFile::create(path, head.header.file_length, files));
   BOWLINE_TRY(emit_file(head, payloads,
                         [&](std::span<const std::byte> bytes) { return file->write(bytes); }));
   BOWLINE_TRY(as_refusal(verify(*file, acceptance, files)));
@@ -117,7 +117,7 @@ Status write_file(const std::string& path, file::ModelT& tables, std::span<const
 
 Result<std::vector<std::byte>> write_bytes(file::ModelT& tables,
                                            std::span<const Payload> payloads) {
-  BOWLINE_ASSIGN(const uint64_t data_bytes, place(payloads));
+  BOWLINE_TRY_ASSIGN(const uint64_t data_bytes, place(payloads));
   Head head;
   build_head(head, tables, data_bytes);
   std::vector<std::byte> out;

@@ -85,7 +85,7 @@ Status counted_axes(CountedContext& c) {
     BOWLINE_TRY(counted::none(c, i, 2, 4, "a head has all of its elements"));
     c.read_count(i, 1);
   }
-  BOWLINE_ASSIGN(const int batch, counted::common(c, {{0, 0}, {1, 0}, {2, 0}}));
+  BOWLINE_TRY_ASSIGN(const int batch, counted::common(c, {{0, 0}, {1, 0}, {2, 0}}));
   BOWLINE_TRY(counted::common(c, {{1, 1}, {2, 1}}).status());
   if (c.inputs() == 4) {
     BOWLINE_TRY(counted::none(c, 3, "a mask has all of its elements"));

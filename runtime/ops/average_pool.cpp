@@ -23,7 +23,7 @@ namespace bowline::detail::average_pool_op {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const Shape y, pooled(c.attributes<PoolAttributes>(), c.in(0)));
+  BOWLINE_TRY_ASSIGN(const Shape y, pooled(c.attributes<PoolAttributes>(), c.in(0)));
   return c.out(0, y);
 }
 

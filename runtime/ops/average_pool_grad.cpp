@@ -15,8 +15,8 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto& t = c.attributes<AveragePoolGradAttributes>();
-  BOWLINE_ASSIGN(const Shape dx, Shape::checked({t.dims()->data(), t.dims()->size()}));
-  BOWLINE_ASSIGN(const Shape y, pooled(t, dx));
+  BOWLINE_TRY_ASSIGN(const Shape dx, Shape::checked({t.dims()->data(), t.dims()->size()}));
+  BOWLINE_TRY_ASSIGN(const Shape y, pooled(t, dx));
   BOWLINE_REQUIRE(c.in(0) == y, "Shape of dy ({}) is not that of the pool's output ({}).", c.in(0),
                   y);
   return c.out(0, dx);

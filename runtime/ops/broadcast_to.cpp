@@ -13,8 +13,8 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto* dims = c.attributes<DimsAttributes>().dims();
-  BOWLINE_ASSIGN(const Shape y, Shape::checked({dims->data(), dims->size()}));
-  BOWLINE_ASSIGN(const Shape both, broadcast(c.in(0), y));
+  BOWLINE_TRY_ASSIGN(const Shape y, Shape::checked({dims->data(), dims->size()}));
+  BOWLINE_TRY_ASSIGN(const Shape both, broadcast(c.in(0), y));
   BOWLINE_REQUIRE(both == y, "Shape {} does not broadcast to {}.", c.in(0), y);
   return c.out(0, y);
 }

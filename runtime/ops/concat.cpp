@@ -14,7 +14,8 @@ namespace {
 
 Status infer(InferContext& c) {
   Shape y = c.in(0);
-  BOWLINE_ASSIGN(const int axis, normalise_axis(c.attributes<ConcatAttributes>().axis(), y.rank()));
+  BOWLINE_TRY_ASSIGN(const int axis,
+                     normalise_axis(c.attributes<ConcatAttributes>().axis(), y.rank()));
   for (int k = 1; k < c.inputs(); ++k) {
     Shape x = c.in(k);
     BOWLINE_REQUIRE(x.rank() == y.rank(), "Input {} has rank {}, input 0 has {}.", k, x.rank(),
@@ -55,7 +56,7 @@ Status counted_axes(CountedContext& c) {
         BOWLINE_TRY(counted::none(c, k, a, a + 1, "another input follows behind it"));
       }
     }
-    BOWLINE_ASSIGN(const int dim, counted::common(c, axes));
+    BOWLINE_TRY_ASSIGN(const int dim, counted::common(c, axes));
     c.count(0, a, dim);
   }
   return {};

@@ -27,7 +27,7 @@ Status infer(InferContext& c) {
   const Shape& weight = c.in(1);
   BOWLINE_REQUIRE(weight.rank() >= 3, "The weight ({}) has rank {}, below 3.", weight,
                   weight.rank());
-  BOWLINE_ASSIGN(const Shape y, slid_over(t, x, spatial_dims(weight), weight[0]));
+  BOWLINE_TRY_ASSIGN(const Shape y, slid_over(t, x, spatial_dims(weight), weight[0]));
   BOWLINE_TRY(check_channels(x[1], weight[0], weight, t.groups()));
   if (c.inputs() > 2) {
     BOWLINE_REQUIRE(c.in(2) == Shape{weight[0]}, "Shape of the bias ({}) is not [{}].", c.in(2),

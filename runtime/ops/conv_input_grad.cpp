@@ -18,7 +18,7 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto& t = c.attributes<ConvInputGradAttributes>();
-  BOWLINE_ASSIGN(const Shape dx, Shape::checked({t.dims()->data(), t.dims()->size()}));
+  BOWLINE_TRY_ASSIGN(const Shape dx, Shape::checked({t.dims()->data(), t.dims()->size()}));
   BOWLINE_TRY(check_convolution(t, dx, c.in(0), c.in(1)));
   return c.out(0, dx);
 }

@@ -19,7 +19,7 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto& t = c.attributes<ConvWeightGradAttributes>();
-  BOWLINE_ASSIGN(const Shape weight, Shape::checked({t.dims()->data(), t.dims()->size()}));
+  BOWLINE_TRY_ASSIGN(const Shape weight, Shape::checked({t.dims()->data(), t.dims()->size()}));
   BOWLINE_TRY(check_convolution(t, c.in(0), weight, c.in(1)));
   return c.out(0, weight);
 }

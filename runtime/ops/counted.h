@@ -73,7 +73,7 @@ inline Status broadcast(CountedContext& c, int inputs, int without) {
         axes.push_back({i, a});
       }
     }
-    BOWLINE_ASSIGN(const int dim, common(c, axes));
+    BOWLINE_TRY_ASSIGN(const int dim, common(c, axes));
     c.count(0, o, dim);
   }
   return {};

@@ -92,7 +92,7 @@ void oracle(const OracleContext& c) {
 using Surface = Point (*)(double a, double b);
 
 inline Status infer_binary(InferContext& c) {
-  BOWLINE_ASSIGN(const Shape y, bowline::broadcast(c.in(0), c.in(1)));
+  BOWLINE_TRY_ASSIGN(const Shape y, bowline::broadcast(c.in(0), c.in(1)));
   return c.out(0, y);
 }
 
@@ -119,7 +119,7 @@ Status binary_gradient(GradientContext& c) {
 }
 
 inline Status infer_binary_gradient(InferContext& c) {
-  BOWLINE_ASSIGN(const Shape y, bowline::broadcast(c.in(0), c.in(1)));
+  BOWLINE_TRY_ASSIGN(const Shape y, bowline::broadcast(c.in(0), c.in(1)));
   BOWLINE_REQUIRE(c.in(2) == y, "Shape of dy ({}) is not that of y ({}).", c.in(2), y);
   return c.out(0, y);
 }

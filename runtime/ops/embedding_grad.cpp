@@ -19,7 +19,7 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(Shape(dy.dims().first(static_cast<size_t>(dy.rank() - 1))) == c.in(0),
                   "Shape of dy ({}) is not that of the ids ({}) and a row.", dy, c.in(0));
   const int64_t rows = c.attributes<EmbeddingGradAttributes>().rows();
-  BOWLINE_ASSIGN(const Shape table, Shape::checked(std::array{rows, dy.back()}));
+  BOWLINE_TRY_ASSIGN(const Shape table, Shape::checked(std::array{rows, dy.back()}));
   return c.out(0, table);
 }
 

@@ -17,8 +17,8 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto* dims = c.attributes<ExpandAttributes>().dims();
-  BOWLINE_ASSIGN(const Shape given, Shape::checked({dims->data(), dims->size()}));
-  BOWLINE_ASSIGN(const Shape y, broadcast(c.in(0), given));
+  BOWLINE_TRY_ASSIGN(const Shape given, Shape::checked({dims->data(), dims->size()}));
+  BOWLINE_TRY_ASSIGN(const Shape y, broadcast(c.in(0), given));
   return c.out(0, y);
 }
 

@@ -28,7 +28,7 @@ inline double neutral(bool largest) {
 }
 
 inline Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
+  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
   BOWLINE_REQUIRE(r.length > 0, "The reduced axes of {} have no element, of which none is extreme.",
                   c.in(0));
   return c.out(0, r.result);
@@ -39,7 +39,7 @@ inline Status infer(InferContext& c) {
 inline Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
   const DType type = c.dtype(c.in(0));
-  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
+  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
   const auto cast = [&](GradientValue v, DType to) {
     CastAttributesT t;
     t.to = static_cast<file::DType>(to);
@@ -98,7 +98,7 @@ constexpr OpDef reduction(const char* name) {
 inline Status infer_index(InferContext& c) {
   const auto& t = c.attributes<ArgAttributes>();
   const Shape& x = c.in(0);
-  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), x.rank()));
+  BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), x.rank()));
   BOWLINE_REQUIRE(x[axis] > 0, "Axis {} of {} has no element, of which none is extreme.", axis, x);
   Shape y;
   for (int a = 0; a < x.rank(); ++a) {

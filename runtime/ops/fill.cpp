@@ -12,7 +12,7 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto* dims = c.attributes<FillAttributes>().dims();
-  BOWLINE_ASSIGN(const Shape y, Shape::checked({dims->data(), dims->size()}));
+  BOWLINE_TRY_ASSIGN(const Shape y, Shape::checked({dims->data(), dims->size()}));
   return c.out(0, y, static_cast<DType>(c.attributes<FillAttributes>().dtype()));
 }
 

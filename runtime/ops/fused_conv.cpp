@@ -67,7 +67,7 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(t.eps() >= 1e-12f, "Eps {} is not at least 1e-12.", t.eps());
   BOWLINE_REQUIRE(t.min() <= t.max(), "The interval from {} to {} holds no number.", t.min(),
                   t.max());
-  BOWLINE_ASSIGN(const Shape planes, slid(t, c.in(0), c.in(1), c.in(2)[0]));
+  BOWLINE_TRY_ASSIGN(const Shape planes, slid(t, c.in(0), c.in(1), c.in(2)[0]));
   const Shape y = channels_last(planes);
   if (form.adds) {
     BOWLINE_REQUIRE(c.in(form.addend) == y, "Shape of the addend ({}) is not {}.",

@@ -26,8 +26,8 @@ int axis_of(const Context& c, int rank) {
 Status infer(InferContext& c) {
   const Shape& data = c.in(0);
   const Shape& indices = c.in(1);
-  BOWLINE_ASSIGN(const int axis,
-                 normalise_axis(c.attributes<GatherAttributes>().axis(), data.rank()));
+  BOWLINE_TRY_ASSIGN(const int axis,
+                     normalise_axis(c.attributes<GatherAttributes>().axis(), data.rank()));
   const int rank = data.rank() - 1 + indices.rank();
   BOWLINE_REQUIRE(rank <= kMaxRank, "Indices of rank {} into data of rank {} give rank {}.",
                   indices.rank(), data.rank(), rank);

@@ -20,8 +20,8 @@ int axis_of(const Context& c, int rank) {
 }
 
 Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const int axis,
-                 normalise_axis(c.attributes<GatherAttributes>().axis(), c.in(0).rank()));
+  BOWLINE_TRY_ASSIGN(const int axis,
+                     normalise_axis(c.attributes<GatherAttributes>().axis(), c.in(0).rank()));
   BOWLINE_TRY(gather::check_within("indices", c.in(1), c.in(0), axis));
   return c.out(0, c.in(1));
 }

@@ -119,7 +119,7 @@ Status counted_rows(CountedContext& c, std::initializer_list<int> outputs_of_row
   BOWLINE_TRY(counted::none(c, 0, rows, rows + 1, "a row has all of its classes"));
   const auto& t = c.attributes<Table>();
   for (int a = 0; a < rows; ++a) {
-    BOWLINE_ASSIGN(const int dim, counted::common(c, {{0, a}, {1, a}}));
+    BOWLINE_TRY_ASSIGN(const int dim, counted::common(c, {{0, a}, {1, a}}));
     c.mask(1, a, t.ignore_index());
     for (const int o : outputs_of_rows) {
       c.count(o, a, dim);

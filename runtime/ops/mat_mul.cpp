@@ -47,7 +47,7 @@ Status infer(InferContext& c) {
   const Sizes s = sizes_of(c.attributes<MatMulAttributes>(), c.in(0), c.in(1), k_of_b);
   BOWLINE_REQUIRE(s.k == k_of_b, "The inner dims of a {} and b {} differ ({} and {}).", c.in(0),
                   c.in(1), s.k, k_of_b);
-  BOWLINE_ASSIGN(Shape y, broadcast(s.batch_a, s.batch_b));
+  BOWLINE_TRY_ASSIGN(Shape y, broadcast(s.batch_a, s.batch_b));
   y.push_back(s.m);
   y.push_back(s.n);
   return c.out(0, y);

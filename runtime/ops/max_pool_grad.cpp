@@ -16,7 +16,7 @@ namespace bowline::detail::max_pool_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const Shape y, pooled(c.attributes<PoolAttributes>(), c.in(0)));
+  BOWLINE_TRY_ASSIGN(const Shape y, pooled(c.attributes<PoolAttributes>(), c.in(0)));
   for (const int i : {1, 2}) {
     BOWLINE_REQUIRE(c.in(i) == y, "Shape of input {} ({}) is not that of the pool's output ({}).",
                     i, c.in(i), y);

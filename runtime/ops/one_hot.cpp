@@ -25,7 +25,7 @@ Status infer(InferContext& c) {
   const auto& t = c.attributes<OneHotAttributes>();
   const int rank = c.in(0).rank() + 1;
   BOWLINE_REQUIRE(rank <= kMaxRank, "The indices have rank {}.", c.in(0).rank());
-  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), rank));
+  BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), rank));
   BOWLINE_REQUIRE(t.depth() >= 0, "The depth is {}.", t.depth());
   Shape y;
   for (int a = 0; a < rank; ++a) {

@@ -23,7 +23,7 @@ namespace bowline::detail::pad_op {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const auto axes, padding::axes_of(c.attributes<PadAttributes>(), c.in(0)));
+  BOWLINE_TRY_ASSIGN(const auto axes, padding::axes_of(c.attributes<PadAttributes>(), c.in(0)));
   Shape y;
   for (const PaddedAxis& axis : axes) {
     y.push_back(axis.whole);

@@ -45,7 +45,7 @@ inline Status count_layer(CountedContext& c, bool reverse, std::span<const count
   if (reverse) {
     BOWLINE_TRY(counted::none(c, 0, 0, 1, "a layer that runs backwards begins at the end"));
   }
-  BOWLINE_ASSIGN(const int batch, counted::common(c, batches));
+  BOWLINE_TRY_ASSIGN(const int batch, counted::common(c, batches));
   for (int o = 0; o < 3; ++o) {
     c.count(o, 0, c.dim(0, 0));
     c.count(o, 1, batch);

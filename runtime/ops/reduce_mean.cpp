@@ -18,13 +18,13 @@ namespace bowline::detail::reduce_mean_op {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
+  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
   return c.out(0, r.result);
 }
 
 Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
-  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
+  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
   ScaleAttributesT share;
   share.factor = 1 / static_cast<float>(r.length);
   const GradientValue d = c.add1(Op::Scale, {c.dout(0)}, Attributes::of(share));

@@ -19,7 +19,7 @@ namespace bowline::detail::reduce_prod_op {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
+  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
   return c.out(0, r.result);
 }
 

@@ -18,13 +18,13 @@ namespace bowline::detail::reduce_sum_op {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
+  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
   return c.out(0, r.result);
 }
 
 Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
-  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
+  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
   return c.din(0, broadcast_to(c, reshaped(c, c.dout(0), r.kept), x));
 }
 

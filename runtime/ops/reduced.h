@@ -15,7 +15,7 @@ struct Reduced {
 inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {
   uint32_t gone = t.axes()->size() == 0 ? (1u << x.rank()) - 1 : 0;
   for (const int given : *t.axes()) {
-    BOWLINE_ASSIGN(const int axis, normalise_axis(given, x.rank()));
+    BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(given, x.rank()));
     BOWLINE_REQUIRE((gone >> axis & 1) == 0, "Axis {} is named twice.", axis);
     gone |= 1u << axis;
   }
@@ -36,7 +36,7 @@ inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {
 template <class Summed>
 Status count_reduced(CountedContext& c, const Summed& summed) {
   const auto& t = c.attributes<ReduceAttributes>();
-  BOWLINE_ASSIGN(const Reduced r, reduced(t, c.in(0)));
+  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(t, c.in(0)));
   int to = 0;
   for (int a = 0; a < c.in(0).rank(); ++a) {
     const bool stays = (r.axes >> a & 1) == 0;

@@ -33,9 +33,9 @@ Status infer(InferContext& c) {
     BOWLINE_REQUIRE(value >= 0, "Dim {} is {}.", a, value);
     y.push_back(value);
   }
-  BOWLINE_ASSIGN(y, Shape::checked(y.dims()));
+  BOWLINE_TRY_ASSIGN(y, Shape::checked(y.dims()));
   if (open >= 0) {
-    BOWLINE_ASSIGN(y[open], inferred_dim(c.in(0), y));
+    BOWLINE_TRY_ASSIGN(y[open], inferred_dim(c.in(0), y));
   }
   BOWLINE_REQUIRE(y.elements() == c.in(0).elements(),
                   "Shape {} does not have the {} elements of {}.", y, c.in(0).elements(), c.in(0));

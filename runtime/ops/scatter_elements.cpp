@@ -41,7 +41,7 @@ Status infer(InferContext& c) {
   const Shape& data = c.in(0);
   const Shape& indices = c.in(1);
   const Shape& updates = c.in(2);
-  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), data.rank()));
+  BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), data.rank()));
   BOWLINE_TRY(gather::check_within("updates", updates, data, axis));
   bool fits = indices.rank() == updates.rank();
   for (int a = 0; fits && a < updates.rank(); ++a) {

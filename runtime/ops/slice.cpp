@@ -15,7 +15,7 @@ namespace {
 Status infer(InferContext& c) {
   const auto& t = c.attributes<SliceAttributes>();
   Shape y = c.in(0);
-  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), y.rank()));
+  BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), y.rank()));
   BOWLINE_REQUIRE(t.start() >= 0 && t.start() <= y[axis], "Start {} lies outside the axis ({}).",
                   t.start(), y[axis]);
   const int64_t length = t.length() == -1 ? y[axis] - t.start() : t.length();

@@ -13,7 +13,7 @@ namespace {
 Status infer(InferContext& c) {
   const auto& t = c.attributes<SliceGradAttributes>();
   Shape dx = c.in(0);
-  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), dx.rank()));
+  BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), dx.rank()));
   BOWLINE_REQUIRE(t.start() >= 0 && t.start() <= t.size() && dx[axis] <= t.size() - t.start(),
                   "A range of {} from {} lies outside the axis ({}).", dx[axis], t.start(),
                   t.size());

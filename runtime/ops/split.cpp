@@ -19,7 +19,7 @@ int count_outputs(const Attributes& attributes) {
 Status infer(InferContext& c) {
   const auto& t = c.attributes<SplitAttributes>();
   Shape y = c.in(0);
-  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), y.rank()));
+  BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), y.rank()));
   int64_t sum = 0;
   for (uint32_t k = 0; k < t.sizes()->size(); ++k) {
     const int64_t size = t.sizes()->Get(k);

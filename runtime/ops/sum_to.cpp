@@ -16,8 +16,8 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto* dims = c.attributes<DimsAttributes>().dims();
-  BOWLINE_ASSIGN(const Shape y, Shape::checked({dims->data(), dims->size()}));
-  BOWLINE_ASSIGN(const Shape both, broadcast(y, c.in(0)));
+  BOWLINE_TRY_ASSIGN(const Shape y, Shape::checked({dims->data(), dims->size()}));
+  BOWLINE_TRY_ASSIGN(const Shape both, broadcast(y, c.in(0)));
   BOWLINE_REQUIRE(both == c.in(0), "Shape {} is not a broadcast of {}.", c.in(0), y);
   return c.out(0, y);
 }

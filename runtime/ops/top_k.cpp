@@ -19,7 +19,7 @@ namespace {
 Status infer(InferContext& c) {
   const auto& t = c.attributes<TopKAttributes>();
   Shape y = c.in(0);
-  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), y.rank()));
+  BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), y.rank()));
   BOWLINE_REQUIRE(t.k() >= 0 && t.k() <= y[axis], "k ({}) lies outside the axis ({}).", t.k(),
                   y[axis]);
   y[axis] = t.k();

@@ -13,8 +13,8 @@ namespace bowline::detail::where_op {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const Shape two, broadcast(c.in(0), c.in(1)));
-  BOWLINE_ASSIGN(const Shape y, broadcast(two, c.in(2)));
+  BOWLINE_TRY_ASSIGN(const Shape two, broadcast(c.in(0), c.in(1)));
+  BOWLINE_TRY_ASSIGN(const Shape y, broadcast(two, c.in(2)));
   return c.out(0, y);
 }
 

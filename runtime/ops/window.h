@@ -50,7 +50,7 @@ inline Result<int64_t> padded_size(const WindowAxis& a, int spatial_axis) {
 // How many windows fit into an axis. With `ceil` one more may reach behind the end, if it starts in
 // front of the end pads.
 inline Result<int64_t> windows_that_fit(const WindowAxis& a, int spatial_axis, bool ceil) {
-  BOWLINE_ASSIGN(const int64_t padded, padded_size(a, spatial_axis));
+  BOWLINE_TRY_ASSIGN(const int64_t padded, padded_size(a, spatial_axis));
   const int64_t rest = padded - a.reach();
   int64_t out = rest / a.stride + 1;
   if (ceil && rest % a.stride != 0 && out * a.stride < a.in + a.pad) {
@@ -68,7 +68,7 @@ Result<Shape> slid_over(const Table& t, const Shape& x, std::span<const int64_t>
   Shape y{x[0], channels};
   for (int a = 0; a < x.rank() - 2; ++a) {
     const WindowAxis& axis = w.axis[static_cast<size_t>(kMostSpatial - (x.rank() - 2) + a)];
-    BOWLINE_ASSIGN(const int64_t size, windows_that_fit(axis, a, ceil));
+    BOWLINE_TRY_ASSIGN(const int64_t size, windows_that_fit(axis, a, ceil));
     y.push_back(size);
   }
   return y;
@@ -78,7 +78,7 @@ Result<Shape> slid_over(const Table& t, const Shape& x, std::span<const int64_t>
 template <class Table>
 Result<Shape> pooled(const Table& t, const Shape& x) {
   const auto window = pool_window(t);
-  BOWLINE_ASSIGN(const Shape y, slid_over(t, x, window, x.rank() >= 3 ? x[1] : 0, t.ceil()));
+  BOWLINE_TRY_ASSIGN(const Shape y, slid_over(t, x, window, x.rank() >= 3 ? x[1] : 0, t.ceil()));
   for (const WindowAxis& a : windows_of(t, x, window, y).axis) {
     BOWLINE_REQUIRE(a.pad < a.reach() && a.pad_end < a.reach(),
                     "Pads of {} and {} are not smaller than the window, which reaches over {}.",
@@ -104,7 +104,7 @@ Status check_convolution(const Table& t, const Shape& x, const Shape& weight, co
   BOWLINE_REQUIRE(x.rank() == y.rank() && weight.rank() == y.rank() && y.rank() >= 3,
                   "Shapes {}, {} and {} are not of one rank from 3 on.", x, weight, y);
   BOWLINE_TRY(check_channels(x[1], y[1], weight, t.groups()));
-  BOWLINE_ASSIGN(const Shape most, slid_over(t, x, spatial_dims(weight), y[1]));
+  BOWLINE_TRY_ASSIGN(const Shape most, slid_over(t, x, spatial_dims(weight), y[1]));
   bool fits = x[0] == y[0];
   for (int a = 2; a < y.rank(); ++a) {
     fits = fits && y[a] <= most[a];

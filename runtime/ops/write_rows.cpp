@@ -34,8 +34,8 @@ int axis_of(const Context& c, int rank) {
 Status infer(InferContext& c) {
   const Shape& state = c.in(0);
   Shape rows = c.in(1);
-  BOWLINE_ASSIGN(const int axis,
-                 normalise_axis(c.attributes<WriteRowsAttributes>().axis(), state.rank()));
+  BOWLINE_TRY_ASSIGN(const int axis,
+                     normalise_axis(c.attributes<WriteRowsAttributes>().axis(), state.rank()));
   BOWLINE_REQUIRE(rows.rank() == state.rank(), "The rows have rank {}, the state has {}.",
                   rows.rank(), state.rank());
   BOWLINE_REQUIRE(rows[axis] <= state[axis], "{} rows are more than the state has ({}).",

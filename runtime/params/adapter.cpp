@@ -49,13 +49,13 @@ Result<uint32_t> part_of(const Table& table, std::string_view adapter, std::stri
 }
 
 Result<float> number_of(const Table& table, std::string_view adapter, std::string_view end) {
-  BOWLINE_ASSIGN(const uint32_t index, part_of(table, adapter, end));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, part_of(table, adapter, end));
   const Storage& row = table.storages[table.parameters[index].tie];
   BOWLINE_REQUIRE(row.shape == Shape{1} && is_float(row.dtype) && row.encoding.is_plain(),
                   "Parameter \"{}\" is {}{}, not one number.", table.parameters[index].name,
                   row.dtype, row.shape);
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes bytes, read_all(row, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
   float number = 0;
   convert_floats(bytes, row.dtype, std::as_writable_bytes(std::span(&number, 1)), DType::f32);
   return number;
@@ -114,7 +114,7 @@ class Adding {
 
   Result<AdapterReport> add() {
     BOWLINE_TRY(check());
-    BOWLINE_ASSIGN(const ChosenParameters chosen, choose());
+    BOWLINE_TRY_ASSIGN(const ChosenParameters chosen, choose());
     std::vector<Change> changes;
     std::set<uint32_t> changed;  // storages
     BOWLINE_TRY(add_changes(chosen.whole, true, changed, changes));
@@ -170,7 +170,7 @@ class Adding {
   }
 
   Result<ChosenParameters> matching() const {
-    BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(options_.target));
+    BOWLINE_TRY_ASSIGN(const std::vector<std::string> patterns, alternatives(options_.target));
     ChosenParameters out;
     for (uint32_t i = 0; i < table_.parameters.size(); ++i) {
       const ParameterRow& p = table_.parameters[i];
@@ -188,7 +188,7 @@ class Adding {
   }
 
   Result<ChosenParameters> choose() const {
-    BOWLINE_ASSIGN(ChosenParameters out, matching());
+    BOWLINE_TRY_ASSIGN(ChosenParameters out, matching());
     for (const uint32_t index : out.whole) {
       BOWLINE_REQUIRE(is_matrix(index) || is_bias(index),
                       "\"{}\", which adapter \"{}\" would change wholly, is no weight that is read "
@@ -236,15 +236,16 @@ class Adding {
   Status add(const Change& change) {
     const Storage base = table_.storages[change.base];
     const View all = {};
-    BOWLINE_ASSIGN(const Shape shown,
-                   view_shape(change.of_use ? rows_of(change.targets[0], false) : all, base.shape));
+    BOWLINE_TRY_ASSIGN(
+        const Shape shown,
+        view_shape(change.of_use ? rows_of(change.targets[0], false) : all, base.shape));
     const Shape shape = matrix_shape(shown);
     const int64_t rank = change.whole ? std::min(shape[0], shape[1]) : options_.rank;
     const float bound = 1 / std::sqrt(static_cast<float>(std::max<int64_t>(shape[1], 1)));
-    BOWLINE_ASSIGN(const uint32_t a,
-                   add_storage(base, Role::adapter_a, {rank, shape[1]}, Init::uniform(bound)));
-    BOWLINE_ASSIGN(const uint32_t b,
-                   add_storage(base, Role::adapter_b, {shape[0], rank}, Init::zeros()));
+    BOWLINE_TRY_ASSIGN(const uint32_t a,
+                       add_storage(base, Role::adapter_a, {rank, shape[1]}, Init::uniform(bound)));
+    BOWLINE_TRY_ASSIGN(const uint32_t b,
+                       add_storage(base, Role::adapter_b, {shape[0], rank}, Init::zeros()));
     for (const uint32_t target : change.targets) {
       const bool transpose = table_.parameters[target].view.transpose;
       View of_a;
@@ -268,11 +269,11 @@ class Adding {
     row.role = role;
     row.dtype = base.dtype;
     row.init = init;
-    BOWLINE_ASSIGN(row.shape, Shape::checked(std::vector<int64_t>(dims)));
+    BOWLINE_TRY_ASSIGN(row.shape, Shape::checked(std::vector<int64_t>(dims)));
     if (base.home.valid()) {
       const auto tie = static_cast<uint32_t>(table_.storages.size());
-      BOWLINE_ASSIGN(const auto bytes, initial_bytes(row, options_.seed, tie));
-      BOWLINE_ASSIGN(Home home, make_home(device_of(base), bytes));
+      BOWLINE_TRY_ASSIGN(const auto bytes, initial_bytes(row, options_.seed, tie));
+      BOWLINE_TRY_ASSIGN(Home home, make_home(device_of(base), bytes));
       bowline::detail::params::install(row, std::move(home));
     }
     report_.bytes += row.bytes();
@@ -290,7 +291,7 @@ class Adding {
     row.role = Role::constant;
     row.trainable = false;
     row.shape = {1};
-    BOWLINE_ASSIGN(Home home, make_home(device, std::as_bytes(std::span(&value, 1))));
+    BOWLINE_TRY_ASSIGN(Home home, make_home(device, std::as_bytes(std::span(&value, 1))));
     bowline::detail::params::install(row, std::move(home));
     report_.bytes += row.bytes();
     const uint32_t tie = table_.add(std::move(row));
@@ -333,7 +334,7 @@ Result<Factors> change_of(const Table& table, uint32_t base, std::string_view ad
     const bool same = other && table.parameters[other->a].tie == table.parameters[pair.a].tie &&
                       table.parameters[other->b].tie == table.parameters[pair.b].tie;
     if (!same) {
-      BOWLINE_ASSIGN(const uint64_t cost, untie_cost(table, adapted.name));
+      BOWLINE_TRY_ASSIGN(const uint64_t cost, untie_cost(table, adapted.name));
       return Status(Code::bad_argument,
                     format("Adapter \"{}\" changes \"{}\", but \"{}\", which shares its storage, "
                            "does not see that change, and would. untie(\"{}\") costs {} bytes.",
@@ -358,7 +359,7 @@ Result<std::vector<float>> floats_of(const Storage& row) {
   const auto elements = static_cast<size_t>(row.shape.elements());
   BOWLINE_TRY(require_host_memory(2 * elements * sizeof(float)));
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes bytes, read_all(row, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
   std::vector<float> out(elements);
   convert_floats(bytes, row.dtype, std::as_writable_bytes(std::span(out)), DType::f32);
   return out;
@@ -369,9 +370,9 @@ Status merge(Table& table, uint32_t base, const Factors& pair, float scale) {
   Storage row = table.storages[base];
   const Storage& a = table.storages[table.parameters[pair.a].tie];
   const Storage& b = table.storages[table.parameters[pair.b].tie];
-  BOWLINE_ASSIGN(std::vector<float> sum, floats_of(row));
-  BOWLINE_ASSIGN(const std::vector<float> right, floats_of(a));
-  BOWLINE_ASSIGN(const std::vector<float> left, floats_of(b));
+  BOWLINE_TRY_ASSIGN(std::vector<float> sum, floats_of(row));
+  BOWLINE_TRY_ASSIGN(const std::vector<float> right, floats_of(a));
+  BOWLINE_TRY_ASSIGN(const std::vector<float> left, floats_of(b));
   const auto width = static_cast<size_t>(a.shape[1]), rank = static_cast<size_t>(a.shape[0]);
   for (size_t at = 0; at < sum.size(); ++at) {
     float delta = 0;
@@ -382,7 +383,7 @@ Status merge(Table& table, uint32_t base, const Factors& pair, float scale) {
   }
   std::vector<std::byte> bytes(row.bytes());
   convert_floats(std::as_bytes(std::span(sum)), DType::f32, bytes, row.dtype);
-  BOWLINE_ASSIGN(Home home, make_home(device_of(row), bytes));
+  BOWLINE_TRY_ASSIGN(Home home, make_home(device_of(row), bytes));
   install(row, std::move(home));
   table.put(base, std::move(row));
   return {};
@@ -423,7 +424,7 @@ Result<float> dropout_of(const Table& table, std::string_view adapter) {
   if (!table.find(format("{}{}", adapter, kDropout))) {
     return 0.0f;
   }
-  BOWLINE_ASSIGN(const uint32_t index, part_of(table, adapter, kDropout));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, part_of(table, adapter, kDropout));
   const auto device = device_of(table.storages[table.parameters[index].tie]);
   // The plans of all rates are alike.
   constexpr float kAnyRate = 0.5f;
@@ -442,9 +443,9 @@ namespace {
 
 // alpha / rank.
 Result<float> unit_of(const Table& table, std::string_view name) {
-  BOWLINE_ASSIGN(const float alpha, number_of(table, name, kAlpha));
+  BOWLINE_TRY_ASSIGN(const float alpha, number_of(table, name, kAlpha));
   if (table.find(format("{}{}", name, kRank))) {
-    BOWLINE_ASSIGN(const float rank, number_of(table, name, kRank));
+    BOWLINE_TRY_ASSIGN(const float rank, number_of(table, name, kRank));
     return alpha / rank;
   }
   for (const ParameterRow& p : table.parameters) {
@@ -461,9 +462,9 @@ Result<float> unit_of(const Table& table, std::string_view name) {
 
 Status set_adapter_weight(Table& table, std::string_view name, float weight, int busy) {
   BOWLINE_REQUIRE(std::isfinite(weight), "The weight of adapter \"{}\" is {}.", name, weight);
-  BOWLINE_ASSIGN(const float unit, unit_of(table, name));
+  BOWLINE_TRY_ASSIGN(const float unit, unit_of(table, name));
   BOWLINE_TRY(number_of(table, name, kScale).status());
-  BOWLINE_ASSIGN(const uint32_t index, scale_of(table, name));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, scale_of(table, name));
   const Storage& row = table.storages[table.parameters[index].tie];
   const float scale = weight * unit;
   std::byte bytes[sizeof(float)] = {};
@@ -474,8 +475,8 @@ Status set_adapter_weight(Table& table, std::string_view name, float weight, int
 }
 
 Result<float> adapter_weight(const Table& table, std::string_view name) {
-  BOWLINE_ASSIGN(const float unit, unit_of(table, name));
-  BOWLINE_ASSIGN(const float scale, number_of(table, name, kScale));
+  BOWLINE_TRY_ASSIGN(const float unit, unit_of(table, name));
+  BOWLINE_TRY_ASSIGN(const float scale, number_of(table, name, kScale));
   return unit == 0 ? scale : scale / unit;
 }
 
@@ -503,12 +504,12 @@ Result<Table> without_adapter(const Table& table, std::string_view name, int bus
 
 Status merge_adapter(Table& table, std::string_view name, int busy) {
   BOWLINE_TRY(require_idle(busy, "merge_adapter()"));
-  BOWLINE_ASSIGN(const float scale, number_of(table, name, kScale));
+  BOWLINE_TRY_ASSIGN(const float scale, number_of(table, name, kScale));
   std::map<uint32_t, Factors> changes;  // by storage
   for (uint32_t i = 0; i < table.parameters.size(); ++i) {
     const uint32_t tie = table.parameters[i].tie;
     if (pair_of(table, i, name) && !changes.contains(tie)) {
-      BOWLINE_ASSIGN(changes[tie], change_of(table, tie, name, i));
+      BOWLINE_TRY_ASSIGN(changes[tie], change_of(table, tie, name, i));
     }
   }
   for (const auto& [tie, pair] : changes) {
@@ -549,7 +550,7 @@ Result<std::string> install_adapter(Table& table, const Table& adapter, std::str
     p.name.replace(static_cast<size_t>(adapter_of(p).data() - p.name.data()), names[0].size(),
                    new_name);
     BOWLINE_REQUIRE(!table.find(p.name), "There is a parameter \"{}\" already.", p.name);
-    BOWLINE_ASSIGN(const uint32_t target, table.require(p.target));
+    BOWLINE_TRY_ASSIGN(const uint32_t target, table.require(p.target));
     const auto [at, is_new] = ties.try_emplace(p.tie, 0);
     if (is_new) {
       Storage row = adapter.storages[p.tie];
@@ -559,8 +560,8 @@ Result<std::string> install_adapter(Table& table, const Table& adapter, std::str
       const auto device = device_of(table.storages[table.parameters[target].tie]);
       if (device != nullptr && row.home.valid()) {
         std::vector<std::byte> scratch;
-        BOWLINE_ASSIGN(const Bytes bytes, read_all(row, scratch));
-        BOWLINE_ASSIGN(row.home, make_home(device, bytes));
+        BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
+        BOWLINE_TRY_ASSIGN(row.home, make_home(device, bytes));
       }
       at->second = table.add(std::move(row));
     }

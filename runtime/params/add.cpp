@@ -42,7 +42,7 @@ Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
   row.role = role;
   row.trainable = is_trained(role) && is_float(dtype);
   row.dtype = dtype;
-  BOWLINE_ASSIGN(row.shape, Shape::checked(shape));
+  BOWLINE_TRY_ASSIGN(row.shape, Shape::checked(shape));
   row.init = init;
   return table.add({std::string(name), 0, {}, {}}, std::move(row));
 }

@@ -58,7 +58,7 @@ Status check_codes(const Storage& row, DType to) {
     return {};
   }
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes codes, read_all(row, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes codes, read_all(row, scratch));
   const auto elements = static_cast<uint64_t>(row.shape.elements());
   BOWLINE_TRY(require_host_memory(elements * (sizeof(float) + size_of(to))));
   std::vector<float> numbers(elements);
@@ -73,14 +73,14 @@ Status check_codes(const Storage& row, DType to) {
 Status cast_row(Storage& row, DType to) {
   if (row.home.valid() && row.encoding.is_plain()) {
     std::vector<std::byte> scratch;
-    BOWLINE_ASSIGN(const Bytes old, read_all(row, scratch));
+    BOWLINE_TRY_ASSIGN(const Bytes old, read_all(row, scratch));
     const auto elements = static_cast<uint64_t>(row.shape.elements());
     BOWLINE_TRY(require_host_memory(elements * size_of(to)));
     std::vector<std::byte> bytes(elements * size_of(to));
     convert_floats(old, row.dtype, bytes, to);
     BOWLINE_TRY(check_finite(old, row.dtype, bytes, to));
     row.dtype = to;
-    BOWLINE_ASSIGN(Home home, make_home_like(row, bytes));
+    BOWLINE_TRY_ASSIGN(Home home, make_home_like(row, bytes));
     install(row, std::move(home));
   } else {
     BOWLINE_TRY(check_codes(row, to));
@@ -104,9 +104,9 @@ void convert_floats(Bytes from, DType from_type, std::span<std::byte> to, DType 
 
 Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int busy) {
   BOWLINE_REQUIRE(is_float(to), "cast() makes f32, f16 or bf16 of storages, not {}.", to);
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "cast()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "cast()"));
   CastReport report;
-  BOWLINE_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
+  BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   device::Demand demand;
   const std::shared_ptr<device::OpenDevice>& device = table.device();
   std::erase_if(storages, [&](const Chosen& entry) {

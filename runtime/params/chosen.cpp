@@ -7,7 +7,7 @@
 namespace bowline::detail::params {
 
 Result<std::vector<Chosen>> chosen(const Table& table, std::string_view pattern) {
-  BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(pattern));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::string> patterns, alternatives(pattern));
   std::map<uint32_t, std::string_view> found;
   for (const ParameterRow& p : table.parameters) {
     if (std::ranges::any_of(patterns, [&](const std::string& o) { return matches(o, p.name); })) {

@@ -14,19 +14,19 @@ Result<Table> clone(const Table& table) {
       continue;
     }
     const auto copied = [](const device::Block& block) -> Result<std::shared_ptr<device::Block>> {
-      BOWLINE_ASSIGN(std::shared_ptr<device::Block> to,
-                     device::Block::allocate(block.device_handle(), block.bytes(),
-                                             device::MemoryKind::device));
+      BOWLINE_TRY_ASSIGN(std::shared_ptr<device::Block> to,
+                         device::Block::allocate(block.device_handle(), block.bytes(),
+                                                 device::MemoryKind::device));
       BOWLINE_TRY(to->copy(0, block, 0, block.bytes()));
       return to;
     };
     const auto copy = [&]() -> Status {
       Home home = from;
       if (from.block) {
-        BOWLINE_ASSIGN(home.block, copied(*from.block));
+        BOWLINE_TRY_ASSIGN(home.block, copied(*from.block));
       }
       for (std::shared_ptr<device::Block>& shard : home.shards) {
-        BOWLINE_ASSIGN(shard, copied(*shard));
+        BOWLINE_TRY_ASSIGN(shard, copied(*shard));
       }
       out.set_home(tie, std::move(home));  // its copies and replicas are those of the other
       return {};

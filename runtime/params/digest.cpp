@@ -26,7 +26,7 @@ Result<uint64_t> checksum_of(const Storage& row, const Window& window) {
   std::vector<std::byte> scratch;
   for (uint64_t done = 0; done < window.count; done += model::kRunBytes) {
     const uint64_t count = std::min(model::kRunBytes, window.count - done);
-    BOWLINE_ASSIGN(const Bytes bytes, read_run(row, window.first + done, count, scratch));
+    BOWLINE_TRY_ASSIGN(const Bytes bytes, read_run(row, window.first + done, count, scratch));
     sum.add(bytes);
   }
   return sum.value();
@@ -47,11 +47,11 @@ Result<std::vector<uint8_t>> digest(const Table& table) {
   for (const auto& [name, index] : by_name) {
     const ParameterRow& p = table.parameters[index];
     const Storage& row = table.storages[p.tie];
-    BOWLINE_ASSIGN(const Shape shape, view_shape(p.view, row.shape));
-    BOWLINE_ASSIGN(const Window window, payload_of(p, row));
+    BOWLINE_TRY_ASSIGN(const Shape shape, view_shape(p.view, row.shape));
+    BOWLINE_TRY_ASSIGN(const Window window, payload_of(p, row));
     uint64_t sum = 0;
     if (row.home.valid()) {
-      BOWLINE_ASSIGN(sum, checksum_of(row, window));
+      BOWLINE_TRY_ASSIGN(sum, checksum_of(row, window));
     }
     add_text(hash, format("{} {}{} {} {} {}\n", name, row.dtype, shape, row.encoding,
                           p.view.transpose ? "transposed" : "", sum));

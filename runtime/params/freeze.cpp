@@ -17,8 +17,8 @@ std::string others_of(const Table& table, uint32_t index) {
 }  // namespace
 
 Status freeze(Table& table, std::string_view name, bool frozen, bool all, int busy) {
-  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, frozen ? "freeze()" : "thaw()"));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, table.require(name));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, frozen ? "freeze()" : "thaw()"));
   const uint32_t tie = table.parameters[index].tie;
   if (table.storages[tie].trainable != frozen) {
     return {};

@@ -44,7 +44,7 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
   const Home& home = storage.home;
   BOWLINE_REQUIRE(home.valid(), "The storage has no bytes; materialize() or load() gives it some.");
   if (home.file) {
-    BOWLINE_ASSIGN(const Bytes all, home.file->bytes());
+    BOWLINE_TRY_ASSIGN(const Bytes all, home.file->bytes());
     return all.subspan(first, count);
   }
   if (home.host) {
@@ -91,7 +91,7 @@ void copy_codes(const Storage& storage, Bytes from, uint64_t first, uint64_t cou
 
 Result<std::vector<std::byte>> read_bytes(const Storage& storage) {
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes bytes, read_all(storage, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(storage, scratch));
   if (bytes.data() == scratch.data()) {
     return scratch;
   }
@@ -119,8 +119,8 @@ Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes 
     home.host = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
     return home;
   }
-  BOWLINE_ASSIGN(home.block,
-                 device::Block::allocate(device, bytes.size(), device::MemoryKind::device));
+  BOWLINE_TRY_ASSIGN(home.block,
+                     device::Block::allocate(device, bytes.size(), device::MemoryKind::device));
   BOWLINE_TRY(home.block->write(0, bytes));
   return home;
 }
@@ -145,8 +145,8 @@ Result<Home> make_shards(std::span<const std::shared_ptr<device::OpenDevice>> de
   Home home;
   uint64_t first = 0;
   for (const uint64_t count : shard_bytes(storage, devices.size())) {
-    BOWLINE_ASSIGN(const Home part,
-                   make_home(devices[home.shards.size()], bytes.subspan(first, count)));
+    BOWLINE_TRY_ASSIGN(const Home part,
+                       make_home(devices[home.shards.size()], bytes.subspan(first, count)));
     home.shards.push_back(part.block);
     first += count;
   }

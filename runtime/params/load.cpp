@@ -59,8 +59,8 @@ class Filling {
     }
     added_.push_back(supply);
     const Storage& from = source_.storages[supply.from->tie];
-    BOWLINE_ASSIGN(const Window to_window, payload_of(*supply.to, storage_));
-    BOWLINE_ASSIGN(const Window from_window, payload_of(*supply.from, from));
+    BOWLINE_TRY_ASSIGN(const Window to_window, payload_of(*supply.to, storage_));
+    BOWLINE_TRY_ASSIGN(const Window from_window, payload_of(*supply.from, from));
     const bool fits = from.dtype == storage_.dtype && from_window.shape == to_window.shape;
     BOWLINE_REQUIRE(
         fits || taken_from_.empty(),
@@ -72,7 +72,7 @@ class Filling {
                     storage_.dtype, to_window.shape, from.dtype, from_window.shape);
     BOWLINE_TRY(check_encodings(supply, from));
     std::vector<std::byte> scratch;
-    BOWLINE_ASSIGN(Bytes run, read_run(from, from_window.first, from_window.count, scratch));
+    BOWLINE_TRY_ASSIGN(Bytes run, read_run(from, from_window.first, from_window.count, scratch));
     std::vector<std::byte> ordered;
     if (supply.from->view.transpose != supply.to->view.transpose) {
       ordered = supply.from->view.transpose
@@ -103,8 +103,8 @@ class Filling {
     // What took over another shape has no home of its own any more.
     storage_.home = table_.storages[tie_].home;
     const bool on_devices = storage_.home.block || !storage_.home.shards.empty();
-    BOWLINE_ASSIGN(Home home, on_devices ? make_home_like(storage_, bytes_)
-                                         : make_home(table_.device(), bytes_));
+    BOWLINE_TRY_ASSIGN(Home home, on_devices ? make_home_like(storage_, bytes_)
+                                             : make_home(table_.device(), bytes_));
     install(storage_, std::move(home));
     return {};
   }
@@ -187,7 +187,7 @@ class Filling {
       return {};
     }
     std::vector<std::byte> scratch;
-    BOWLINE_ASSIGN(const Bytes old, read_all(storage_, scratch));
+    BOWLINE_TRY_ASSIGN(const Bytes old, read_all(storage_, scratch));
     std::vector<std::byte> merged(old.begin(), old.end());
     for (const Covered& c : covered_) {
       std::copy(bytes_.begin() + static_cast<std::ptrdiff_t>(c.begin),
@@ -254,7 +254,7 @@ Status find_missing(const Table& table, uint32_t tie, const Storage& storage,
                     const Filling* filling, std::vector<std::string>& missing) {
   for (const uint32_t user : sorted(table.users(tie))) {
     const ParameterRow& p = table.parameters[user];
-    BOWLINE_ASSIGN(const Window window, payload_of(p, storage));
+    BOWLINE_TRY_ASSIGN(const Window window, payload_of(p, storage));
     if (filling == nullptr || !filling->covers(window.first, window.first + window.count)) {
       missing.push_back(p.name);
     }
@@ -265,7 +265,7 @@ Status find_missing(const Table& table, uint32_t tie, const Storage& storage,
 }  // namespace
 
 Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool partial, int busy) {
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "load()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "load()"));
   // The names in the pairs are those of `table`, which stays as it is until the commit.
   Pairing pairs = pair_by_name(table, source);
   LoadReport& report = pairs.report;

@@ -64,7 +64,7 @@ Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t se
 }
 
 Status materialize(Table& table, uint64_t seed, int busy) {
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "materialize()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "materialize()"));
   for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
     if (table.storages[tie].empty || table.storages[tie].home.valid()) {
       continue;

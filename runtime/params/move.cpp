@@ -26,20 +26,20 @@ bool has_to_move(const Storage& s, const std::shared_ptr<device::OpenDevice>& de
 Result<Home> moved(const Storage& storage, const std::shared_ptr<device::OpenDevice>& device) {
   if (is_for_plans(device)) {
     Home home;
-    BOWLINE_ASSIGN(home.block,
-                   device::Block::allocate(device, storage.bytes(), device::MemoryKind::device));
+    BOWLINE_TRY_ASSIGN(
+        home.block, device::Block::allocate(device, storage.bytes(), device::MemoryKind::device));
     return home;
   }
   if (device && storage.home.file) {
     Home home;
-    BOWLINE_ASSIGN(home.block,
-                   device::Block::allocate(device, storage.bytes(), device::MemoryKind::device));
+    BOWLINE_TRY_ASSIGN(
+        home.block, device::Block::allocate(device, storage.bytes(), device::MemoryKind::device));
     const auto write = [&](uint64_t at, Bytes piece) { return home.block->write(at, piece); };
     BOWLINE_TRY(storage.home.file->each_piece(write));
     return home;
   }
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes bytes, read_all(storage, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(storage, scratch));
   return make_home(device, bytes);
 }
 
@@ -61,7 +61,7 @@ Result<bool> move_rows(Table& table, std::span<const uint32_t> ties,
   if (moving.empty() && replicated.empty() && table.device() == homes) {
     return false;
   }
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "to()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "to()"));
   if (device) {
     const bool all = ties.size() == table.storages.size();
     BOWLINE_TRY(device->require_room(demand).at(
@@ -95,7 +95,7 @@ Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& devic
 
 Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& device,
                   std::string_view pattern, int busy) {
-  BOWLINE_ASSIGN(const std::vector<Chosen> storages, chosen(table, pattern));
+  BOWLINE_TRY_ASSIGN(const std::vector<Chosen> storages, chosen(table, pattern));
   std::vector<uint32_t> rows;
   for (const auto& [tie, name] : storages) {
     const std::vector<uint32_t> owned = sorted(table.owned(tie));

@@ -42,7 +42,7 @@ Result<Floats> numbers_of(const Storage& row) {
   const auto elements = static_cast<uint64_t>(row.shape.elements());
   BOWLINE_TRY(require_host_memory(elements * sizeof(float)));
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes bytes, read_all(row, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
   Floats out(elements);
   row.encoding.decode(bytes, row.dtype, row.shape, {0, row.shape.elements()}, out);
   return out;
@@ -73,7 +73,7 @@ class Recoding {
     Recoded made{row, {}};
     restate(made.row, encoding, dtype);
     if (row.home.valid()) {
-      BOWLINE_ASSIGN(const Floats numbers, numbers_of(row));
+      BOWLINE_TRY_ASSIGN(const Floats numbers, numbers_of(row));
       const uint64_t size = made.row.bytes();
       BOWLINE_TRY(require_host_memory(size));
       std::vector<std::byte> bytes(size);
@@ -86,7 +86,7 @@ class Recoding {
                     fits.message()));
         return {};
       }
-      BOWLINE_ASSIGN(made.home, make_home_like(made.row, bytes));
+      BOWLINE_TRY_ASSIGN(made.home, make_home_like(made.row, bytes));
     }
     made_.emplace_back(entry, std::move(made));
     return {};
@@ -176,8 +176,8 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
                                 const std::map<uint32_t, std::string>& plain,
                                 const std::vector<std::vector<uint32_t>>& alike, int busy) {
   BOWLINE_REQUIRE(!encoding.is_plain(), "quantize() makes codes; dequantize() makes numbers.");
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "quantize()"));
-  BOWLINE_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "quantize()"));
+  BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   Recoding recoding(stage, alike);
   Status failed;
   std::erase_if(storages, [&](const Chosen& entry) {
@@ -218,8 +218,8 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
 Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern,
                                   const std::vector<std::vector<uint32_t>>& alike, int busy) {
   BOWLINE_REQUIRE(is_float(to), "dequantize() makes f32, f16 or bf16 of codes, not {}.", to);
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "dequantize()"));
-  BOWLINE_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "dequantize()"));
+  BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   std::erase_if(storages,
                 [&](const Chosen& entry) { return table.storages[entry.tie].encoding.is_plain(); });
   BOWLINE_TRY(require_room(table, storages, {}, to));

@@ -8,7 +8,7 @@ namespace {
 
 // Storages of the pattern, which have bytes.
 Result<std::vector<Chosen>> chosen_with_bytes(const Table& table, std::string_view pattern) {
-  BOWLINE_ASSIGN(std::vector<Chosen> out, chosen(table, pattern));
+  BOWLINE_TRY_ASSIGN(std::vector<Chosen> out, chosen(table, pattern));
   for (const auto& [tie, name] : out) {
     BOWLINE_REQUIRE(table.storages[tie].home.valid(),
                     "Storage {} (\"{}\") has no bytes; materialize() or load() gives it some.", tie,
@@ -21,8 +21,8 @@ Result<std::vector<Chosen>> chosen_with_bytes(const Table& table, std::string_vi
 
 Result<PlacementReport> replicate(Table& table, const std::shared_ptr<device::OpenDevice>& device,
                                   std::string_view pattern, int busy) {
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "replicate()"));
-  BOWLINE_ASSIGN(std::vector<Chosen> storages, chosen_with_bytes(table, pattern));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "replicate()"));
+  BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen_with_bytes(table, pattern));
   std::erase_if(storages, [&](const Chosen& c) {
     const Storage& row = table.storages[c.tie];
     const bool lies_there = row.home.block && row.home.block->device_handle() == device;
@@ -40,8 +40,8 @@ Result<PlacementReport> replicate(Table& table, const std::shared_ptr<device::Op
     Storage& row = stage.storage(tie);
     const auto copy = [&]() -> Status {
       std::vector<std::byte> scratch;
-      BOWLINE_ASSIGN(const Bytes bytes, read_all(row, scratch));
-      BOWLINE_ASSIGN(Home there, make_home(device, bytes));
+      BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
+      BOWLINE_TRY_ASSIGN(Home there, make_home(device, bytes));
       const auto made = std::make_shared<Residency>(whole_form(row.dtype), row.generation,
                                                     std::move(there.block), nullptr);
       made->holds(row.version);
@@ -68,8 +68,8 @@ Result<PlacementReport> shard(Table& table,
                               devices[i]) == devices.begin() + static_cast<ptrdiff_t>(i),
                     "Device {} is given twice.", devices[i]->info().name);
   }
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "shard()"));
-  BOWLINE_ASSIGN(const std::vector<Chosen> storages, chosen_with_bytes(table, pattern));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "shard()"));
+  BOWLINE_TRY_ASSIGN(const std::vector<Chosen> storages, chosen_with_bytes(table, pattern));
   std::vector<device::Demand> demands(devices.size());
   for (const Chosen& c : storages) {
     const std::vector<uint64_t> parts = shard_bytes(table.storages[c.tie], devices.size());
@@ -85,8 +85,8 @@ Result<PlacementReport> shard(Table& table,
     Storage& row = stage.storage(tie);
     const auto split = [&]() -> Status {
       std::vector<std::byte> scratch;
-      BOWLINE_ASSIGN(const Bytes bytes, read_all(row, scratch));
-      BOWLINE_ASSIGN(row.home, make_shards(devices, row, bytes));
+      BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
+      BOWLINE_TRY_ASSIGN(row.home, make_shards(devices, row, bytes));
       report.bytes += bytes.size();
       return {};
     };

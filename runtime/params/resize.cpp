@@ -27,7 +27,7 @@ Result<std::vector<std::byte>> new_rows(const Storage& drawn, uint64_t seed, uin
 // The same rows, and behind them those of `fill`, which holds all rows of the new shape.
 Status give_rows(Storage& row, const Shape& shape, std::vector<std::byte> fill) {
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes old, read_all(row, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes old, read_all(row, scratch));
   const int64_t kept = std::min(row.shape.elements(), shape.elements());
   if (row.encoding.is_plain() && kept > 0) {
     std::memcpy(fill.data(), old.data(), std::min(old.size(), fill.size()));
@@ -35,7 +35,7 @@ Status give_rows(Storage& row, const Shape& shape, std::vector<std::byte> fill) 
     copy_codes(row, old, 0, static_cast<uint64_t>(kept), fill, shape);
   }
   row.shape = shape;
-  BOWLINE_ASSIGN(Home home, make_home_like(row, fill));
+  BOWLINE_TRY_ASSIGN(Home home, make_home_like(row, fill));
   install(row, std::move(home));
   return {};
 }
@@ -57,7 +57,7 @@ class Resizing {
     BOWLINE_TRY(check_adapters(tie));
     std::vector<int64_t> dims(before.dims().begin(), before.dims().end());
     dims[0] = rows_;
-    BOWLINE_ASSIGN(const Shape after, Shape::checked(dims));
+    BOWLINE_TRY_ASSIGN(const Shape after, Shape::checked(dims));
     for (const uint32_t user : sorted(stage_.before().users(tie))) {
       const ParameterRow& p = stage_.before().parameters[user];
       BOWLINE_TRY(view_shape(p.view, after)
@@ -73,7 +73,7 @@ class Resizing {
       Storage drawn = row;
       drawn.shape = after;
       drawn.init = init_;
-      BOWLINE_ASSIGN(std::vector<std::byte> fill, new_rows(drawn, seed_, tie));
+      BOWLINE_TRY_ASSIGN(std::vector<std::byte> fill, new_rows(drawn, seed_, tie));
       BOWLINE_TRY(give_rows(row, after, std::move(fill)));
     }
     report_.bytes_after += row.bytes();
@@ -114,7 +114,7 @@ class Resizing {
     std::vector<std::byte> fill(longer.bytes());
     if (row.role == Role::master) {
       std::vector<std::byte> scratch;
-      BOWLINE_ASSIGN(const Bytes values, read_all(owner, scratch));
+      BOWLINE_TRY_ASSIGN(const Bytes values, read_all(owner, scratch));
       convert_floats(values, owner.dtype, fill, row.dtype);
     }
     return give_rows(row, owner.shape, std::move(fill));
@@ -131,8 +131,8 @@ class Resizing {
 
 Result<ResizeReport> resize(Table& table, std::string_view pattern, int64_t rows, const Init& init,
                             uint64_t seed, int busy) {
-  BOWLINE_ASSIGN(const std::vector<Chosen> storages, chosen(table, pattern));
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "resize()"));
+  BOWLINE_TRY_ASSIGN(const std::vector<Chosen> storages, chosen(table, pattern));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "resize()"));
   ResizeReport report;
   Resizing resizing(stage, rows, init, seed, report);
   for (const auto& [tie, name] : storages) {

@@ -24,12 +24,12 @@ Status check_codes(const Table& table, uint32_t tie, const Encoding& encoding) {
 
 Status set_source(Table& table, std::string_view name, ValueSource source, const Encoding& encoding,
                   int busy) {
-  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, table.require(name));
   const ParameterRow& parameter = table.parameters[index];
   BOWLINE_REQUIRE(source != nullptr, "The source of \"{}\" is empty.", name);
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "set_source()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "set_source()"));
   Storage& row = stage.storage(parameter.tie);
-  BOWLINE_ASSIGN(const Shape shown, view_shape(parameter.view, row.shape));
+  BOWLINE_TRY_ASSIGN(const Shape shown, view_shape(parameter.view, row.shape));
   BOWLINE_REQUIRE(shown.elements() == row.shape.elements() && !parameter.view.transpose,
                   "\"{}\" shows a part of its storage, or turns it around.", name);
   row.encoding = encoding.for_shape(row.shape);

@@ -56,7 +56,7 @@ class Substitution {
                     "Two parameters of the file are called \"{}\" in the model.", row.name);
     const std::optional<uint32_t> to = table_.find(row.name);
     if (options_.hook && to && source_.storages[p.tie].home.valid()) {
-      BOWLINE_ASSIGN(const std::optional<uint32_t> given, called(number, *to));
+      BOWLINE_TRY_ASSIGN(const std::optional<uint32_t> given, called(number, *to));
       if (given) {
         row.tie = *given;
         row.view = {};
@@ -77,7 +77,7 @@ class Substitution {
     }
     const ParameterInfo& info = file_[number];
     const Storage& storage = source_.storages[p.tie];
-    BOWLINE_ASSIGN(const Shape shape, Shape::checked(info.shape));
+    BOWLINE_TRY_ASSIGN(const Shape shape, Shape::checked(info.shape));
     const auto bytes = static_cast<uint64_t>(shape.elements()) * size_of(storage.dtype);
     BOWLINE_TRY(require_host_memory(bytes));
     std::vector<std::byte> values(bytes);
@@ -89,7 +89,7 @@ class Substitution {
     BOWLINE_TRY(Status(given.status()).at(context));
     std::optional<uint32_t> row;
     if (given.value()) {
-      BOWLINE_ASSIGN(Storage own, stored(std::move(*given.value()), storage.role));
+      BOWLINE_TRY_ASSIGN(Storage own, stored(std::move(*given.value()), storage.role));
       row = out_.add(std::move(own));
     }
     called_.push_back({p.tie, p.view, tie, row});
@@ -100,7 +100,7 @@ class Substitution {
     Storage out;
     out.dtype = given.dtype;
     out.role = role;
-    BOWLINE_ASSIGN(out.shape, Shape::checked(given.shape));
+    BOWLINE_TRY_ASSIGN(out.shape, Shape::checked(given.shape));
     BOWLINE_REQUIRE(given.bytes.size() == out.bytes(), "A hook gives {} bytes for {}{}.",
                     given.bytes.size(), given.dtype, out.shape);
     if (!given.encoding.empty()) {
@@ -111,7 +111,7 @@ class Substitution {
   }
 
   static Status encode(Storage& out, LoadedValue& given) {
-    BOWLINE_ASSIGN(const Encoding encoding, parse_encoding(given.encoding));
+    BOWLINE_TRY_ASSIGN(const Encoding encoding, parse_encoding(given.encoding));
     BOWLINE_REQUIRE(is_float(out.dtype), "A hook gives {} to be stored as {}.", out.dtype,
                     given.encoding);
     const Encoding fitting = encoding.for_shape(out.shape);

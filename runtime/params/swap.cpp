@@ -21,9 +21,9 @@ Status check_views(const Stage& stage, uint32_t tie) {
 }  // namespace
 
 Status swap(Table& table, std::string_view a, std::string_view b, int busy) {
-  BOWLINE_ASSIGN(const uint32_t first_parameter, table.require(a));
-  BOWLINE_ASSIGN(const uint32_t second_parameter, table.require(b));
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "swap()"));
+  BOWLINE_TRY_ASSIGN(const uint32_t first_parameter, table.require(a));
+  BOWLINE_TRY_ASSIGN(const uint32_t second_parameter, table.require(b));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "swap()"));
   const uint32_t first = table.parameters[first_parameter].tie;
   const uint32_t second = table.parameters[second_parameter].tie;
   if (first == second) {

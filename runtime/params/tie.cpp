@@ -37,9 +37,9 @@ Status check_pair(const Stage& stage, const ParameterRow& first, const Parameter
                   const View& wanted) {
   const Storage& shared = stage.current(first.tie);
   const Storage& left = stage.current(second.tie);
-  BOWLINE_ASSIGN(const Shape now, view_shape(wanted, shared.shape));
+  BOWLINE_TRY_ASSIGN(const Shape now, view_shape(wanted, shared.shape));
   BOWLINE_TRY(shared.encoding.check_view(wanted, shared.shape));
-  BOWLINE_ASSIGN(const Shape before, view_shape(second.view, left.shape));
+  BOWLINE_TRY_ASSIGN(const Shape before, view_shape(second.view, left.shape));
   BOWLINE_REQUIRE(now == before && shared.dtype == left.dtype,
                   "Parameter \"{}\" is {}{}; through the view \"{}\" shows {}{}.", second.name,
                   left.dtype, before, first.name, shared.dtype, now);
@@ -75,7 +75,7 @@ Status tie_pair(Stage& stage, const Pair& pair, TieReport& report, std::set<uint
 }  // namespace
 
 Result<std::vector<Pair>> numbered_pairs(const Table& table, std::string_view pattern) {
-  BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(pattern));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::string> patterns, alternatives(pattern));
   for (const std::string& p : patterns) {
     const size_t number = p.find("{}");
     BOWLINE_REQUIRE(number != p.npos && p.find("{}", number + 1) == p.npos,
@@ -113,7 +113,7 @@ Result<std::vector<Pair>> numbered_pairs(const Table& table, std::string_view pa
 }
 
 Result<TieReport> tie(Table& table, std::span<const Pair> pairs, int busy) {
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "tie()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "tie()"));
   TieReport report;
   std::set<uint32_t> left;
   for (const Pair& pair : pairs) {
@@ -132,8 +132,8 @@ Result<TieReport> tie(Table& table, std::span<const Pair> pairs, int busy) {
 
 Result<TieReport> tie(Table& table, std::string_view a, std::string_view b,
                       const std::optional<View>& view, int busy) {
-  BOWLINE_ASSIGN(const uint32_t first, table.require(a));
-  BOWLINE_ASSIGN(const uint32_t second, table.require(b));
+  BOWLINE_TRY_ASSIGN(const uint32_t first, table.require(a));
+  BOWLINE_TRY_ASSIGN(const uint32_t second, table.require(b));
   const Pair pair{first, second, view};
   return tie(table, {&pair, 1}, busy);
 }

@@ -14,7 +14,7 @@ Result<Home> copy_of_codes(const Storage& storage, uint64_t first, const Shape& 
                            const std::shared_ptr<device::OpenDevice>& for_new) {
   BOWLINE_TRY(storage.encoding.check(storage.dtype, shown));
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes codes, read_all(storage, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes codes, read_all(storage, scratch));
   const uint64_t bytes = storage.encoding.bytes(storage.dtype, shown);
   BOWLINE_TRY(require_host_memory(bytes));
   std::vector<std::byte> part(bytes);
@@ -30,17 +30,17 @@ Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage, cons
   if (!storage.encoding.is_plain() && part.count != storage.shape.elements()) {
     return copy_of_codes(storage, static_cast<uint64_t>(part.first), shown, for_new);
   }
-  BOWLINE_ASSIGN(const Window window, payload_of(parameter, storage));
+  BOWLINE_TRY_ASSIGN(const Window window, payload_of(parameter, storage));
   if (storage.home.block) {
     const std::shared_ptr<device::OpenDevice>& device = storage.home.block->device_handle();
     Home home;
-    BOWLINE_ASSIGN(home.block,
-                   device::Block::allocate(device, window.count, device::MemoryKind::device));
+    BOWLINE_TRY_ASSIGN(home.block,
+                       device::Block::allocate(device, window.count, device::MemoryKind::device));
     BOWLINE_TRY(home.block->copy(0, *storage.home.block, window.first, window.count));
     return home;
   }
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes run, read_run(storage, window.first, window.count, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes run, read_run(storage, window.first, window.count, scratch));
   return make_home(for_new, run);
 }
 
@@ -56,7 +56,7 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
                           int32_t owner) {
   const Table& table = stage.before();
   Storage row = table.storages[tie];
-  BOWLINE_ASSIGN(row.shape, shape_of_copy(parameter, row));
+  BOWLINE_TRY_ASSIGN(row.shape, shape_of_copy(parameter, row));
   row.owner = owner;
   row.version = 0;
   row.generation = 0;
@@ -64,7 +64,8 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
   row.copies.clear();  // of the other row, which may have this generation too
   row.replicas.clear();
   if (table.storages[tie].home.valid()) {
-    BOWLINE_ASSIGN(Home home, copy_of(parameter, table.storages[tie], row.shape, table.device()));
+    BOWLINE_TRY_ASSIGN(Home home,
+                       copy_of(parameter, table.storages[tie], row.shape, table.device()));
     install(row, std::move(home));
   }
   const uint64_t bytes = row.bytes();
@@ -75,8 +76,8 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
 }  // namespace
 
 Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
-  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "untie()"));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, table.require(name));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "untie()"));
   const ParameterRow& parameter = table.parameters[index];
   const uint32_t old = parameter.tie;
   if (!table.users(old).has_several()) {
@@ -104,7 +105,7 @@ Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
 }
 
 Result<uint64_t> untie_cost(const Table& table, std::string_view name) {
-  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, table.require(name));
   const ParameterRow& parameter = table.parameters[index];
   if (!table.users(parameter.tie).has_several()) {
     return uint64_t{0};
@@ -114,7 +115,7 @@ Result<uint64_t> untie_cost(const Table& table, std::string_view name) {
   uint64_t cost = 0;
   for (const uint32_t row : rows) {
     Storage copy = table.storages[row];
-    BOWLINE_ASSIGN(copy.shape, shape_of_copy(parameter, copy));
+    BOWLINE_TRY_ASSIGN(copy.shape, shape_of_copy(parameter, copy));
     cost += copy.bytes();
   }
   return cost;

@@ -9,7 +9,7 @@ namespace bowline::detail::params {
 namespace {
 
 Status check_tensor(std::string_view name, const Tensor& tensor, const Shape& shape, DType dtype) {
-  BOWLINE_ASSIGN(const Shape given, Shape::checked(tensor.shape));
+  BOWLINE_TRY_ASSIGN(const Shape given, Shape::checked(tensor.shape));
   BOWLINE_REQUIRE(given == shape && tensor.dtype == dtype,
                   "Parameter \"{}\" is {}{}; the tensor is {}{}.", name, dtype, shape, tensor.dtype,
                   given);
@@ -24,7 +24,7 @@ Result<Home> replaced(const Storage& storage, const Window& window, Bytes run) {
   std::vector<std::byte> bytes(storage.bytes());
   if (window.count < bytes.size()) {
     std::vector<std::byte> scratch;
-    BOWLINE_ASSIGN(const Bytes old, read_all(storage, scratch));
+    BOWLINE_TRY_ASSIGN(const Bytes old, read_all(storage, scratch));
     std::memcpy(bytes.data(), old.data(), old.size());
   }
   if (!run.empty()) {
@@ -38,11 +38,11 @@ Result<Home> replaced(const Storage& storage, const Window& window, Bytes run) {
 }  // namespace
 
 Status set_value(Table& table, std::string_view name, const Tensor& value, int busy) {
-  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "set_value()"));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, table.require(name));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "set_value()"));
   const ParameterRow& parameter = table.parameters[index];
   Storage& storage = stage.storage(parameter.tie);
-  BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
+  BOWLINE_TRY_ASSIGN(const Window window, window_of(parameter, storage));
   BOWLINE_TRY(check_tensor(name, value, window.shape, storage.dtype));
   Bytes run(static_cast<const std::byte*>(value.data), window.count);
   std::vector<std::byte> ordered;
@@ -66,11 +66,11 @@ Status set_value(Table& table, std::string_view name, const Tensor& value, int b
   } else if (!storage.home.valid() && table.device()) {
     BOWLINE_REQUIRE(window.count == storage.bytes(), "Storage {} of \"{}\" has no bytes yet.",
                     parameter.tie, name);
-    BOWLINE_ASSIGN(Home home, make_home(table.device(), run));
+    BOWLINE_TRY_ASSIGN(Home home, make_home(table.device(), run));
     install(storage, std::move(home));
   } else {
     const bool stays = storage.home.host != nullptr;
-    BOWLINE_ASSIGN(storage.home, replaced(storage, window, run));
+    BOWLINE_TRY_ASSIGN(storage.home, replaced(storage, window, run));
     ++storage.version;
     storage.generation += stays ? 0 : 1;
   }
@@ -79,7 +79,7 @@ Status set_value(Table& table, std::string_view name, const Tensor& value, int b
 }
 
 Status get_value(const Table& table, std::string_view name, const Tensor& out) {
-  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, table.require(name));
   const ParameterRow& parameter = table.parameters[index];
   return read_values(parameter, table.storages[parameter.tie], out);
 }
@@ -88,10 +88,10 @@ namespace {
 
 // What the parameter shows of codes, as numbers of the dtype that they stand for.
 Status decode_values(const ParameterRow& parameter, const Storage& storage, const Tensor& out) {
-  BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
+  BOWLINE_TRY_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
   BOWLINE_TRY(check_tensor(parameter.name, out, shape, storage.dtype));
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const Bytes codes, read_all(storage, scratch));
+  BOWLINE_TRY_ASSIGN(const Bytes codes, read_all(storage, scratch));
   const auto elements = static_cast<uint64_t>(shape.elements());
   BOWLINE_TRY(require_host_memory(elements * (sizeof(float) + 2 * size_of(storage.dtype))));
   std::vector<float> numbers(elements);
@@ -115,7 +115,7 @@ Status read_values(const ParameterRow& parameter, const Storage& storage, const 
     return decode_values(parameter, storage, out)
         .at(format("While reading parameter \"{}\".", parameter.name));
   }
-  BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
+  BOWLINE_TRY_ASSIGN(const Window window, window_of(parameter, storage));
   BOWLINE_TRY(check_tensor(parameter.name, out, window.shape, storage.dtype));
   std::vector<std::byte> scratch;
   Result<Bytes> run = read_run(storage, window.first, window.count, scratch);

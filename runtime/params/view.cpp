@@ -25,7 +25,7 @@ std::vector<std::byte> transpose(std::span<const std::byte> from, int64_t outer,
 }  // namespace
 
 Result<Window> window_of(const ParameterRow& parameter, const Storage& storage) {
-  BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
+  BOWLINE_TRY_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
   BOWLINE_REQUIRE_CODE(storage.encoding.is_plain(), Code::unsupported,
                        "\"{}\" is stored as {}: its codes are not written or taken apart; "
                        "dequantize() gives it numbers.",
@@ -40,7 +40,7 @@ Result<Window> payload_of(const ParameterRow& parameter, const Storage& storage)
   if (storage.encoding.is_plain()) {
     return window_of(parameter, storage);
   }
-  BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
+  BOWLINE_TRY_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
   return Window{shape, 0, storage.bytes()};
 }
 

@@ -29,7 +29,7 @@ Result<FormatLayout> lay_flat(std::span<const StorageInfo> group) {
 }
 
 Result<std::vector<uint32_t>> members(const Table& table, std::string_view pattern) {
-  BOWLINE_ASSIGN(const std::vector<Chosen> storages, chosen(table, pattern));
+  BOWLINE_TRY_ASSIGN(const std::vector<Chosen> storages, chosen(table, pattern));
   std::vector<uint32_t> ties;
   std::ranges::transform(storages, std::back_inserter(ties), &Chosen::tie);
   return ties;
@@ -72,7 +72,7 @@ Status check_layout(const FormatLayout& layout, std::span<const StorageInfo> gro
 Result<std::shared_ptr<const device::Block>> pack(Stage& stage, const WeightFormat& kind,
                                                   std::span<const uint32_t> ties) {
   const Table& table = stage.before();
-  BOWLINE_ASSIGN(const std::shared_ptr<device::OpenDevice> device, device_of(table, ties));
+  BOWLINE_TRY_ASSIGN(const std::shared_ptr<device::OpenDevice> device, device_of(table, ties));
   BOWLINE_REQUIRE(matches(kind.device, device->info().name),
                   "The format is for \"{}\", and the storages lie on {}.", kind.device,
                   device->info().name);
@@ -80,11 +80,11 @@ Result<std::shared_ptr<const device::Block>> pack(Stage& stage, const WeightForm
   for (const uint32_t tie : ties) {
     group.push_back(describe_storage(table, tie));
   }
-  BOWLINE_ASSIGN(const FormatLayout layout, kind.layout(group));
+  BOWLINE_TRY_ASSIGN(const FormatLayout layout, kind.layout(group));
   BOWLINE_TRY(check_layout(layout, group));
-  BOWLINE_ASSIGN(std::shared_ptr<const device::Block> whole,
-                 device::Block::allocate(device, round_up(layout.bytes, kAlignment),
-                                         device::MemoryKind::device));
+  BOWLINE_TRY_ASSIGN(std::shared_ptr<const device::Block> whole,
+                     device::Block::allocate(device, round_up(layout.bytes, kAlignment),
+                                             device::MemoryKind::device));
   BOWLINE_TRY(whole->fill(std::byte{0}));
   for (size_t i = 0; i < ties.size(); ++i) {
     Storage& row = stage.storage(ties[i]);
@@ -103,8 +103,8 @@ Status unpack(Stage& stage, std::span<const uint32_t> ties) {
       continue;
     }
     Storage& row = stage.storage(tie);
-    BOWLINE_ASSIGN(row.home.block, device::Block::allocate(from->device_handle(), from->bytes(),
-                                                           device::MemoryKind::device));
+    BOWLINE_TRY_ASSIGN(row.home.block, device::Block::allocate(from->device_handle(), from->bytes(),
+                                                               device::MemoryKind::device));
     BOWLINE_TRY(row.home.block->copy(0, *from, 0, from->bytes()));
     ++row.generation;
   }
@@ -152,7 +152,7 @@ const WeightFormat& flat_format() {
 
 Result<FormatReport> set_format(Table& table, const std::shared_ptr<const WeightFormat>& kind,
                                 std::string_view pattern, int busy) {
-  BOWLINE_ASSIGN(const std::vector<uint32_t> ties, members(table, pattern));
+  BOWLINE_TRY_ASSIGN(const std::vector<uint32_t> ties, members(table, pattern));
   std::vector<FormatGroup> groups = table.formats();
   FormatReport report{kind->name, ties, 0};
   for (const FormatGroup& g : groups) {
@@ -161,7 +161,7 @@ Result<FormatReport> set_format(Table& table, const std::shared_ptr<const Weight
       return report;
     }
   }
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "set_format()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "set_format()"));
   // A storage is of one group: others that it was of are given up.
   std::vector<uint32_t> left;
   for (const FormatGroup& g : groups) {
@@ -185,10 +185,10 @@ Result<FormatReport> set_format(Table& table, const std::shared_ptr<const Weight
 }
 
 Result<uint32_t> restore_format(Table& table, std::string_view pattern, int busy) {
-  BOWLINE_ASSIGN(const std::vector<uint32_t> ties, members(table, pattern));
+  BOWLINE_TRY_ASSIGN(const std::vector<uint32_t> ties, members(table, pattern));
   std::vector<FormatGroup> groups = table.formats();
   const auto before = groups.size();
-  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "restore_format()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "restore_format()"));
   for (const FormatGroup& g : groups) {
     if (overlap(g.ties, ties)) {
       BOWLINE_TRY(unpack(stage, g.ties).at(context_of(*g.format)));
@@ -236,8 +236,8 @@ void keep_formats(Table& table) {
       continue;
     }
     const auto again = [&]() -> Status {
-      BOWLINE_ASSIGN(Stage stage, Stage::begin(table, 0, "keep_formats()"));
-      BOWLINE_ASSIGN(g.whole, pack(stage, *g.format, g.ties));
+      BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, 0, "keep_formats()"));
+      BOWLINE_TRY_ASSIGN(g.whole, pack(stage, *g.format, g.ties));
       stage.commit();
       return {};
     };

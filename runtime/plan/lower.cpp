@@ -382,7 +382,7 @@ void Lowering::pin(Frame& f, uint32_t item, uint64_t offset) {
 Status Lowering::add_counts(const Graph& g) {
   plan_.counted = g.counted;
   for (const graph::CountedDim& dim : g.counted) {
-    BOWLINE_ASSIGN(plan_.counts.emplace_back(), steps_.add_count(dim.name, dim.capacity));
+    BOWLINE_TRY_ASSIGN(plan_.counts.emplace_back(), steps_.add_count(dim.name, dim.capacity));
   }
   return {};
 }
@@ -392,15 +392,15 @@ Status Lowering::run(Graph& g) {
   BOWLINE_TRY(add_counts(g));
   Frame f(g, nullptr, {});
   for (const ValueId v : g.inputs) {
-    BOWLINE_ASSIGN(plan_.inputs.emplace_back(), add_io(f, v, g[v].name));
+    BOWLINE_TRY_ASSIGN(plan_.inputs.emplace_back(), add_io(f, v, g[v].name));
   }
   for (size_t i = 0; i < g.outputs.size(); ++i) {
-    BOWLINE_ASSIGN(plan_.outputs.emplace_back(), add_io(f, g.outputs[i], g.output_names[i]));
+    BOWLINE_TRY_ASSIGN(plan_.outputs.emplace_back(), add_io(f, g.outputs[i], g.output_names[i]));
   }
   find_held(f);
   BOWLINE_TRY(lower_nodes(f));
   place_made(f);
-  BOWLINE_ASSIGN(const MemoryLayout layout, place(f.items(), alignment_));
+  BOWLINE_TRY_ASSIGN(const MemoryLayout layout, place(f.items(), alignment_));
   plan_.arena_bytes = layout.bytes;
   plan_.arena_lower_bound = layout.lower_bound;
   BOWLINE_TRY(meter_.spend(plan_.arena_bytes).at("While placing the arena."));

@@ -101,7 +101,7 @@ Status Lowering::place_carried(Frame& f, Frame& inner, uint32_t n,
     if (keeps) {
       last = std::max(last, f.last_use(node.outputs[kept_as->second]));
     }
-    BOWLINE_ASSIGN(const uint64_t bytes, region_bytes(step, modulo));
+    BOWLINE_TRY_ASSIGN(const uint64_t bytes, region_bytes(step, modulo));
     const uint32_t region = f.add_item(bytes, n, last);
 
     // A reversed Repeat does iteration count - 1 first: slot 0 belongs to it.
@@ -156,7 +156,7 @@ Status Lowering::place_stacked(Frame& f, Frame& inner, uint32_t n,
       continue;
     }
     const uint64_t step = round_up(bytes_of(body[body.outputs[o]]), alignment_);
-    BOWLINE_ASSIGN(const uint64_t bytes, region_bytes(step, count));
+    BOWLINE_TRY_ASSIGN(const uint64_t bytes, region_bytes(step, count));
     Location& stacked = f.location(node.outputs[o]);
     stacked.item = f.add_item(bytes, n, f.last_use(node.outputs[o]));
     stacked.place = Operand{};
@@ -180,7 +180,7 @@ Status Lowering::lower_body(Frame& f, Frame& inner, uint32_t n) {
   end.kind = Record::Kind::repeat_end;
   plan_.program.records.push_back(end);
 
-  BOWLINE_ASSIGN(const MemoryLayout layout, place(inner.items(), alignment_));
+  BOWLINE_TRY_ASSIGN(const MemoryLayout layout, place(inner.items(), alignment_));
   const uint32_t body_item = f.add_item(layout.bytes, n, n);
   for (const Pending& p : inner.pending) {
     const uint32_t item = inner.item_of(p.item);

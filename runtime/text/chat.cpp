@@ -57,10 +57,10 @@ Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessag
   chat::Heap heap;
   std::vector<Value> values;
   for (const ChatMessage& message : messages) {
-    BOWLINE_ASSIGN(values.emplace_back(), value_of(heap, message, values.size() + 1));
+    BOWLINE_TRY_ASSIGN(values.emplace_back(), value_of(heap, message, values.size() + 1));
   }
   std::vector<std::pair<std::string_view, Value>> globals;
-  BOWLINE_ASSIGN(const Value list, heap.list(std::move(values)));
+  BOWLINE_TRY_ASSIGN(const Value list, heap.list(std::move(values)));
   globals.emplace_back("messages", list);
   globals.emplace_back("add_generation_prompt", Value::of(add_generation_prompt));
   globals.emplace_back("tools", Value::none());
@@ -143,7 +143,7 @@ std::vector<std::string> ChatFormat::names() {
 Result<std::string> ChatFormat::render(std::span<const ChatMessage> messages,
                                        bool add_generation_prompt,
                                        const SpecialTexts& special) const {
-  BOWLINE_ASSIGN(RenderedChat chat, render_marked(messages, add_generation_prompt, special));
+  BOWLINE_TRY_ASSIGN(RenderedChat chat, render_marked(messages, add_generation_prompt, special));
   return std::move(chat.text);
 }
 

@@ -26,7 +26,7 @@ using TextMethod = Result<Value> (*)(Heap& heap, std::string_view text, Argument
 
 template <Side side>
 Result<Value> strip_method(Heap& heap, std::string_view text, Arguments& a) {
-  BOWLINE_ASSIGN(const auto chars, a.text(0, ""));
+  BOWLINE_TRY_ASSIGN(const auto chars, a.text(0, ""));
   BOWLINE_TRY(heap.step(text.size() * (chars ? chars->size() : 1)));
   return Value::of(strip(text, side, chars));
 }
@@ -52,7 +52,7 @@ Result<Value> affix_method(Heap& heap, std::string_view text, Arguments& a) {
 
 template <bool at_end>
 Result<Value> remove_method(Heap&, std::string_view text, Arguments& a) {
-  BOWLINE_ASSIGN(const auto affix, a.text(0, ""));
+  BOWLINE_TRY_ASSIGN(const auto affix, a.text(0, ""));
   if (affix && (at_end ? text.ends_with(*affix) : text.starts_with(*affix))) {
     return Value::of(at_end ? text.substr(0, text.size() - affix->size())
                             : text.substr(affix->size()));
@@ -62,32 +62,32 @@ Result<Value> remove_method(Heap&, std::string_view text, Arguments& a) {
 
 template <bool from_right>
 Result<Value> split_method(Heap& heap, std::string_view text, Arguments& a) {
-  BOWLINE_ASSIGN(const auto separator, a.text(0, "sep"));
-  BOWLINE_ASSIGN(const int64_t most, a.integer(1, "maxsplit", -1));
-  BOWLINE_ASSIGN(std::vector<Value> parts, split(heap, text, separator, most, from_right));
+  BOWLINE_TRY_ASSIGN(const auto separator, a.text(0, "sep"));
+  BOWLINE_TRY_ASSIGN(const int64_t most, a.integer(1, "maxsplit", -1));
+  BOWLINE_TRY_ASSIGN(std::vector<Value> parts, split(heap, text, separator, most, from_right));
   return heap.list(std::move(parts));
 }
 
 template <Case to>
 Result<Value> case_method(Heap& heap, std::string_view text, Arguments&) {
-  BOWLINE_ASSIGN(std::string out, with_case(text, to));
+  BOWLINE_TRY_ASSIGN(std::string out, with_case(text, to));
   return heap.text(std::move(out));
 }
 
 Result<Value> replace_method(Heap& heap, std::string_view text, Arguments& a) {
-  BOWLINE_ASSIGN(const auto from, a.text(0, "old"));
-  BOWLINE_ASSIGN(const auto to, a.text(1, "new"));
-  BOWLINE_ASSIGN(const int64_t most, a.integer(2, "count", -1));
+  BOWLINE_TRY_ASSIGN(const auto from, a.text(0, "old"));
+  BOWLINE_TRY_ASSIGN(const auto to, a.text(1, "new"));
+  BOWLINE_TRY_ASSIGN(const int64_t most, a.integer(2, "count", -1));
   if (!from || !to) {
     return failure("\"replace\" lacks a text.");
   }
-  BOWLINE_ASSIGN(std::string out, replace(heap, text, *from, *to, most));
+  BOWLINE_TRY_ASSIGN(std::string out, replace(heap, text, *from, *to, most));
   return heap.text(std::move(out));
 }
 
 template <bool from_right, bool must>
 Result<Value> find_method(Heap& heap, std::string_view text, Arguments& a) {
-  BOWLINE_ASSIGN(const auto what, a.text(0, ""));
+  BOWLINE_TRY_ASSIGN(const auto what, a.text(0, ""));
   if (!what) {
     return failure("It looks for what is no text.");
   }
@@ -100,7 +100,7 @@ Result<Value> find_method(Heap& heap, std::string_view text, Arguments& a) {
 }
 
 Result<Value> count_method(Heap& heap, std::string_view text, Arguments& a) {
-  BOWLINE_ASSIGN(const auto what, a.text(0, ""));
+  BOWLINE_TRY_ASSIGN(const auto what, a.text(0, ""));
   if (!what) {
     return failure("It counts what is no text.");
   }
@@ -117,7 +117,7 @@ Result<Value> count_method(Heap& heap, std::string_view text, Arguments& a) {
 
 template <bool from_right>
 Result<Value> partition_method(Heap& heap, std::string_view text, Arguments& a) {
-  BOWLINE_ASSIGN(const auto separator, a.text(0, ""));
+  BOWLINE_TRY_ASSIGN(const auto separator, a.text(0, ""));
   if (!separator || separator->empty()) {
     return failure("It parts a text at an empty one.");
   }
@@ -163,9 +163,9 @@ Result<Value> is_method(Heap& heap, std::string_view text, Arguments&) {
 
 template <char align>
 Result<Value> adjust_method(Heap& heap, std::string_view text, Arguments& a) {
-  BOWLINE_ASSIGN(const int64_t width, a.integer(0, "", 0));
-  BOWLINE_ASSIGN(const auto fill,
-                 align == '0' ? Result<std::optional<std::string_view>>("0") : a.text(1, ""));
+  BOWLINE_TRY_ASSIGN(const int64_t width, a.integer(0, "", 0));
+  BOWLINE_TRY_ASSIGN(const auto fill,
+                     align == '0' ? Result<std::optional<std::string_view>>("0") : a.text(1, ""));
   const std::string_view letter = fill.value_or(" ");
   constexpr int64_t kMost = 10'000;
   if (width > kMost || length(letter) != 1) {
@@ -183,7 +183,7 @@ Result<Value> adjust_method(Heap& heap, std::string_view text, Arguments& a) {
 }
 
 Result<Value> split_lines_method(Heap& heap, std::string_view text, Arguments&) {
-  BOWLINE_ASSIGN(std::vector<Value> lines, split_lines(heap, text));
+  BOWLINE_TRY_ASSIGN(std::vector<Value> lines, split_lines(heap, text));
   return heap.list(std::move(lines));
 }
 
@@ -194,7 +194,7 @@ Result<Value> join(Heap& heap, std::string_view between, const std::vector<Value
     if (!any_value) {
       BOWLINE_TRY(require_text("join", part));
     }
-    BOWLINE_ASSIGN(const std::string_view text, printed(heap, part));
+    BOWLINE_TRY_ASSIGN(const std::string_view text, printed(heap, part));
     BOWLINE_TRY(heap.step(between.size() + text.size()));
     if (out.size() > Heap::kMostBytes) {
       return failure("It joins too much text.");
@@ -210,7 +210,7 @@ Result<Value> join_method(Heap& heap, std::string_view text, Arguments& a) {
   if (parts == nullptr) {
     return failure("\"join\" lacks a list.");
   }
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(heap, *parts));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(heap, *parts));
   return join(heap, text, *items, false);
 }
 
@@ -256,8 +256,8 @@ constexpr std::pair<std::string_view, TextMethod> kTextMethods[] = {
 using Filter = Result<Value> (*)(Renderer& r, const Value& v, Arguments& a);
 
 Result<Value> trim(Renderer& r, const Value& v, Arguments& a) {
-  BOWLINE_ASSIGN(const std::string_view text, printed(r.heap(), v));
-  BOWLINE_ASSIGN(const auto chars, a.text(0, "chars"));
+  BOWLINE_TRY_ASSIGN(const std::string_view text, printed(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const auto chars, a.text(0, "chars"));
   BOWLINE_TRY(r.heap().step(text.size()));
   return Value::of(strip(text, Side::both, chars));
 }
@@ -305,7 +305,7 @@ Result<Value> json(Renderer& r, const Value& v, Arguments& a) {
   if (indent != nullptr && indent->kind == Kind::text) {
     form.indent = indent->text;
   } else if (indent != nullptr && indent->kind != Kind::none) {
-    BOWLINE_ASSIGN(const int64_t spaces, a.integer(1, "indent", 0));
+    BOWLINE_TRY_ASSIGN(const int64_t spaces, a.integer(1, "indent", 0));
     if (spaces > 100) {
       return failure("It indents JSON by " + std::to_string(spaces) + ".");
     }
@@ -314,31 +314,31 @@ Result<Value> json(Renderer& r, const Value& v, Arguments& a) {
   form.between_items = form.indent ? "," : ", ";
   const Value* separators = a.take(2, "separators");
   if (separators != nullptr && separators->kind != Kind::none) {
-    BOWLINE_ASSIGN(form.between_items, separator_of(*separators, 0));
-    BOWLINE_ASSIGN(form.behind_keys, separator_of(*separators, 1));
+    BOWLINE_TRY_ASSIGN(form.between_items, separator_of(*separators, 0));
+    BOWLINE_TRY_ASSIGN(form.behind_keys, separator_of(*separators, 1));
   }
   const Value* sorted = a.take(3, "sort_keys");
   form.sorted = sorted != nullptr && is_true(*sorted);
-  BOWLINE_ASSIGN(std::string text, to_json(r.heap(), v, form));
+  BOWLINE_TRY_ASSIGN(std::string text, to_json(r.heap(), v, form));
   return r.heap().text(std::move(text));
 }
 
 Result<Value> join_filter(Renderer& r, const Value& v, Arguments& a) {
-  BOWLINE_ASSIGN(const auto between, a.text(0, "d"));
-  BOWLINE_ASSIGN(const auto attribute, a.text(1, "attribute"));
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const auto between, a.text(0, "d"));
+  BOWLINE_TRY_ASSIGN(const auto attribute, a.text(1, "attribute"));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   if (!attribute) {
     return join(r.heap(), between.value_or(""), *items, true);
   }
   std::vector<Value> parts;
   for (const Value& item : *items) {
-    BOWLINE_ASSIGN(parts.emplace_back(), r.item(item, Value::of(*attribute)));
+    BOWLINE_TRY_ASSIGN(parts.emplace_back(), r.item(item, Value::of(*attribute)));
   }
   return join(r.heap(), between.value_or(""), parts, true);
 }
 
 Result<Value> list(Renderer& r, const Value& v, Arguments&) {
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   return r.heap().list(*items);
 }
 
@@ -347,12 +347,12 @@ Result<Value> end_of(Renderer& r, const Value& v, Arguments&) {
   if (last && (v.kind == Kind::dict || v.is_view())) {
     return unknown("filter of a dict", "last");
   }
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   return items->empty() ? Value::undefined("an item") : last ? items->back() : items->front();
 }
 
 Result<Value> reverse(Renderer& r, const Value& v, Arguments&) {
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   if (v.kind == Kind::text) {
     std::string out;
     for (auto at = items->rbegin(); at != items->rend(); ++at) {
@@ -367,7 +367,7 @@ Result<Value> text_of(Renderer& r, const Value& v, Arguments&) {
   if (v.is_markup()) {
     return v;
   }
-  BOWLINE_ASSIGN(const std::string_view text, printed(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const std::string_view text, printed(r.heap(), v));
   return Value::of(text);
 }
 
@@ -415,8 +415,8 @@ Result<Value> absolute(Renderer&, const Value& v, Arguments&) {
 }
 
 Result<Value> rounded(Renderer&, const Value& v, Arguments& a) {
-  BOWLINE_ASSIGN(const int64_t precision, a.integer(0, "precision", 0));
-  BOWLINE_ASSIGN(const auto method, a.text(1, "method"));
+  BOWLINE_TRY_ASSIGN(const int64_t precision, a.integer(0, "precision", 0));
+  BOWLINE_TRY_ASSIGN(const auto method, a.text(1, "method"));
   const std::string_view how = method.value_or("common");
   if (!v.is_numeric() || precision < 0 || precision > 15 ||
       (how != "common" && how != "ceil" && how != "floor")) {
@@ -443,7 +443,7 @@ Result<Value> rounded(Renderer&, const Value& v, Arguments& a) {
 }
 
 Result<Value> number_of(Renderer&, const Value& v, Arguments& a) {
-  BOWLINE_ASSIGN(const int64_t otherwise, a.integer(0, "default", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t otherwise, a.integer(0, "default", 0));
   if (v.is_number()) {
     return Value::of(v.number());
   }
@@ -478,7 +478,7 @@ Result<Value> items(Renderer& r, const Value& v, Arguments&) {
   std::vector<Value> out;
   if (v.kind == Kind::dict) {
     for (const auto& [key, value] : *v.dict) {
-      BOWLINE_ASSIGN(out.emplace_back(), r.heap().list({key, value}, Kind::tuple));
+      BOWLINE_TRY_ASSIGN(out.emplace_back(), r.heap().list({key, value}, Kind::tuple));
     }
   } else if (v.kind != Kind::undefined) {
     return failure("It asks for the items of " + std::string(described(v.kind)) + ".");
@@ -488,13 +488,13 @@ Result<Value> items(Renderer& r, const Value& v, Arguments&) {
 
 template <Case to>
 Result<Value> case_filter(Renderer& r, const Value& v, Arguments&) {
-  BOWLINE_ASSIGN(const std::string_view text, printed(r.heap(), v));
-  BOWLINE_ASSIGN(std::string out, with_case(text, to));
+  BOWLINE_TRY_ASSIGN(const std::string_view text, printed(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(std::string out, with_case(text, to));
   return r.heap().text(std::move(out));
 }
 
 Result<Value> replace_filter(Renderer& r, const Value& v, Arguments& a) {
-  BOWLINE_ASSIGN(const std::string_view text, printed(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const std::string_view text, printed(r.heap(), v));
   return replace_method(r.heap(), text, a);
 }
 
@@ -511,9 +511,9 @@ Result<Value> attribute_of(Renderer& r, const Value& v, std::string_view path) {
       return failure("It asks for an attribute of what is not defined.");
     }
     if (out.kind == Kind::dict || out.kind == Kind::name_space) {
-      BOWLINE_ASSIGN(out, r.item(out, Value::of(name)));
+      BOWLINE_TRY_ASSIGN(out, r.item(out, Value::of(name)));
     } else {
-      BOWLINE_ASSIGN(out, r.attribute(out, name));
+      BOWLINE_TRY_ASSIGN(out, r.attribute(out, name));
     }
     if (dot == std::string_view::npos) {
       return out;
@@ -526,24 +526,24 @@ template <bool of_attribute, bool wanted>
 Result<Value> select(Renderer& r, const Value& v, Arguments& a) {
   std::optional<std::string_view> attribute;
   if (of_attribute) {
-    BOWLINE_ASSIGN(attribute, a.text(0, ""));
+    BOWLINE_TRY_ASSIGN(attribute, a.text(0, ""));
     if (!attribute) {
       return failure("A selection by an attribute names none.");
     }
   }
   const size_t first = of_attribute ? 1 : 0;
-  BOWLINE_ASSIGN(const auto test, a.text(first, ""));
+  BOWLINE_TRY_ASSIGN(const auto test, a.text(first, ""));
   const Arguments others = a.rest(first + 1);
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   std::vector<Value> out;
   for (const Value& item : *items) {
     Value asked = item;
     if (attribute) {
-      BOWLINE_ASSIGN(asked, attribute_of(r, item, *attribute));
+      BOWLINE_TRY_ASSIGN(asked, attribute_of(r, item, *attribute));
     }
     bool is = is_true(asked);
     if (test) {
-      BOWLINE_ASSIGN(is, r.test(*test, asked, others));
+      BOWLINE_TRY_ASSIGN(is, r.test(*test, asked, others));
     }
     if (is == wanted) {
       out.push_back(item);
@@ -553,24 +553,24 @@ Result<Value> select(Renderer& r, const Value& v, Arguments& a) {
 }
 
 Result<Value> map(Renderer& r, const Value& v, Arguments& a) {
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   std::vector<Value> out;
   if (a.positional.empty()) {
-    BOWLINE_ASSIGN(const auto attribute, a.text(0, "attribute"));
+    BOWLINE_TRY_ASSIGN(const auto attribute, a.text(0, "attribute"));
     const Value* otherwise = a.take(1, "default");
     if (!attribute) {
       return failure("\"map\" names neither a filter nor an attribute.");
     }
     for (const Value& item : *items) {
-      BOWLINE_ASSIGN(Value found, attribute_of(r, item, *attribute));
+      BOWLINE_TRY_ASSIGN(Value found, attribute_of(r, item, *attribute));
       out.push_back(found.kind == Kind::undefined && otherwise != nullptr ? *otherwise : found);
     }
     return r.heap().iterator(std::move(out));
   }
-  BOWLINE_ASSIGN(const auto filter, a.text(0, ""));
+  BOWLINE_TRY_ASSIGN(const auto filter, a.text(0, ""));
   const Arguments others = a.rest(1);
   for (const Value& item : *items) {
-    BOWLINE_ASSIGN(out.emplace_back(), r.filter(filter.value_or(""), item, others));
+    BOWLINE_TRY_ASSIGN(out.emplace_back(), r.filter(filter.value_or(""), item, others));
   }
   return r.heap().iterator(std::move(out));
 }
@@ -580,12 +580,12 @@ Result<Value> sort_key(Renderer& r, const Value& item, std::optional<std::string
                        bool case_sensitive) {
   Value key = item;
   if (attribute) {
-    BOWLINE_ASSIGN(key, attribute_of(r, item, *attribute));
+    BOWLINE_TRY_ASSIGN(key, attribute_of(r, item, *attribute));
   }
   if (key.kind != Kind::text || case_sensitive) {
     return key;
   }
-  BOWLINE_ASSIGN(std::string lower, with_case(key.text, Case::lower));
+  BOWLINE_TRY_ASSIGN(std::string lower, with_case(key.text, Case::lower));
   return r.heap().text(std::move(lower));
 }
 
@@ -614,14 +614,14 @@ bool is_set(const Value* v) { return v != nullptr && is_true(*v); }
 Result<Value> sorted(Renderer& r, const Value& v, Arguments& a) {
   const bool reversed = is_set(a.take(0, "reverse"));
   const bool case_sensitive = is_set(a.take(1, "case_sensitive"));
-  BOWLINE_ASSIGN(const auto attribute, a.text(2, "attribute"));
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const auto attribute, a.text(2, "attribute"));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   std::vector<Pair> pairs;
   for (const Value& item : *items) {
-    BOWLINE_ASSIGN(Value key, sort_key(r, item, attribute, case_sensitive));
+    BOWLINE_TRY_ASSIGN(Value key, sort_key(r, item, attribute, case_sensitive));
     pairs.emplace_back(key, item);
   }
-  BOWLINE_ASSIGN(pairs, in_order(r, std::move(pairs), reversed));
+  BOWLINE_TRY_ASSIGN(pairs, in_order(r, std::move(pairs), reversed));
   std::vector<Value> out;
   for (const Pair& pair : pairs) {
     out.push_back(pair.second);
@@ -631,18 +631,18 @@ Result<Value> sorted(Renderer& r, const Value& v, Arguments& a) {
 
 Result<Value> sorted_dict(Renderer& r, const Value& v, Arguments& a) {
   const bool case_sensitive = is_set(a.take(0, "case_sensitive"));
-  BOWLINE_ASSIGN(const auto by, a.text(1, "by"));
+  BOWLINE_TRY_ASSIGN(const auto by, a.text(1, "by"));
   const bool reversed = is_set(a.take(2, "reverse"));
   if (v.kind != Kind::dict || (by && *by != "key" && *by != "value")) {
     return failure("It sorts " + std::string(described(v.kind)) + " as a dict.");
   }
   std::vector<Pair> pairs;
   for (const auto& [key, value] : *v.dict) {
-    BOWLINE_ASSIGN(const Value item, r.heap().list({key, value}, Kind::tuple));
-    BOWLINE_ASSIGN(Value by_this, sort_key(r, by == "value" ? value : key, {}, case_sensitive));
+    BOWLINE_TRY_ASSIGN(const Value item, r.heap().list({key, value}, Kind::tuple));
+    BOWLINE_TRY_ASSIGN(Value by_this, sort_key(r, by == "value" ? value : key, {}, case_sensitive));
     pairs.emplace_back(by_this, item);
   }
-  BOWLINE_ASSIGN(pairs, in_order(r, std::move(pairs), reversed));
+  BOWLINE_TRY_ASSIGN(pairs, in_order(r, std::move(pairs), reversed));
   std::vector<Value> out;
   for (const Pair& pair : pairs) {
     out.push_back(pair.second);
@@ -652,13 +652,13 @@ Result<Value> sorted_dict(Renderer& r, const Value& v, Arguments& a) {
 
 Result<Value> unique(Renderer& r, const Value& v, Arguments& a) {
   const bool case_sensitive = is_set(a.take(0, "case_sensitive"));
-  BOWLINE_ASSIGN(const auto attribute, a.text(1, "attribute"));
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
-  BOWLINE_ASSIGN(const Value seen, r.heap().dict({}));
+  BOWLINE_TRY_ASSIGN(const auto attribute, a.text(1, "attribute"));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const Value seen, r.heap().dict({}));
   std::vector<Value> out;
   for (const Value& item : *items) {
-    BOWLINE_ASSIGN(const Value key, sort_key(r, item, attribute, case_sensitive));
-    BOWLINE_ASSIGN(const Value* known, find(r.heap(), seen, key));
+    BOWLINE_TRY_ASSIGN(const Value key, sort_key(r, item, attribute, case_sensitive));
+    BOWLINE_TRY_ASSIGN(const Value* known, find(r.heap(), seen, key));
     if (known == nullptr) {
       seen.dict->emplace_back(key, Value::none());
       out.push_back(item);
@@ -670,14 +670,14 @@ Result<Value> unique(Renderer& r, const Value& v, Arguments& a) {
 template <bool largest>
 Result<Value> extreme(Renderer& r, const Value& v, Arguments& a) {
   const bool case_sensitive = is_set(a.take(0, "case_sensitive"));
-  BOWLINE_ASSIGN(const auto attribute, a.text(1, "attribute"));
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const auto attribute, a.text(1, "attribute"));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   Value out = Value::undefined("an item"), best;
   for (const Value& item : *items) {
-    BOWLINE_ASSIGN(const Value key, sort_key(r, item, attribute, case_sensitive));
+    BOWLINE_TRY_ASSIGN(const Value key, sort_key(r, item, attribute, case_sensitive));
     int sign = 1;
     if (&item != items->data()) {
-      BOWLINE_ASSIGN(sign, order(r.heap(), key, best));
+      BOWLINE_TRY_ASSIGN(sign, order(r.heap(), key, best));
     }
     if (&item == items->data() || (largest ? sign > 0 : sign < 0)) {
       out = item;
@@ -689,7 +689,7 @@ Result<Value> extreme(Renderer& r, const Value& v, Arguments& a) {
 
 // Lines behind the first get spaces in front of them, if they are not empty.
 Result<Value> indented(Renderer& r, const Value& v, Arguments& a) {
-  BOWLINE_ASSIGN(const std::string_view text, printed(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const std::string_view text, printed(r.heap(), v));
   const Value* width = a.take(0, "width");
   const bool first = is_set(a.take(1, "first"));
   const bool blank = is_set(a.take(2, "blank"));
@@ -697,13 +697,13 @@ Result<Value> indented(Renderer& r, const Value& v, Arguments& a) {
   if (width != nullptr && width->kind == Kind::text) {
     indent = width->text;
   } else if (width != nullptr) {
-    BOWLINE_ASSIGN(const int64_t spaces, a.integer(0, "width", 4));
+    BOWLINE_TRY_ASSIGN(const int64_t spaces, a.integer(0, "width", 4));
     if (spaces > 1000) {
       return failure("It indents a text by " + std::to_string(spaces) + ".");
     }
     indent = std::string(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
   }
-  BOWLINE_ASSIGN(const std::vector<Value> lines, split_lines(r.heap(), text));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value> lines, split_lines(r.heap(), text));
   const bool ends_with_newline = text.empty() || text.ends_with('\n');
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -726,7 +726,7 @@ Result<Value> indented(Renderer& r, const Value& v, Arguments& a) {
 }
 
 Result<Value> safe(Renderer& r, const Value& v, Arguments&) {
-  BOWLINE_ASSIGN(const std::string_view text, printed(r.heap(), v));
+  BOWLINE_TRY_ASSIGN(const std::string_view text, printed(r.heap(), v));
   Value out = Value::of(text);
   out.boolean = true;
   return out;
@@ -780,7 +780,7 @@ Result<bool> compared(Renderer& r, std::string_view name, const Value& v, const 
     return equal(heap, v, other);
   }
   if (name == "!=" || name == "ne") {
-    BOWLINE_ASSIGN(const bool same, equal(heap, v, other));
+    BOWLINE_TRY_ASSIGN(const bool same, equal(heap, v, other));
     return !same;
   }
   if (name == "divisibleby") {
@@ -789,7 +789,7 @@ Result<bool> compared(Renderer& r, std::string_view name, const Value& v, const 
     }
     return v.number() % other.number() == 0;
   }
-  BOWLINE_ASSIGN(const int sign, order(heap, v, other));
+  BOWLINE_TRY_ASSIGN(const int sign, order(heap, v, other));
   if (name == ">" || name == "gt" || name == "greaterthan") {
     return sign > 0;
   }
@@ -823,7 +823,7 @@ Result<Value> Renderer::filter(std::string_view name, const Value& value, Argume
   BOWLINE_TRY(takes_markup ? Status() : require_no_markup(value));
   for (const auto& [known, filter] : kFilters) {
     if (known == name) {
-      BOWLINE_ASSIGN(const Value v, filter(*this, value, arguments));
+      BOWLINE_TRY_ASSIGN(const Value v, filter(*this, value, arguments));
       BOWLINE_TRY(arguments.require_taken());
       return v;
     }
@@ -887,7 +887,7 @@ Result<Value> Renderer::method(const Method& m, Arguments arguments) {
       }
     }
     if (m.name == "format") {
-      BOWLINE_ASSIGN(std::string text, format_text(*this, m.of.text, arguments));
+      BOWLINE_TRY_ASSIGN(std::string text, format_text(*this, m.of.text, arguments));
       out = heap_.text(std::move(text));
     }
   } else if (m.of.is_sequence()) {
@@ -897,7 +897,7 @@ Result<Value> Renderer::method(const Method& m, Arguments arguments) {
     }
     int64_t count = 0, index = -1;
     for (const Value& item : *m.of.list) {
-      BOWLINE_ASSIGN(const bool same, equal(heap_, item, *what));
+      BOWLINE_TRY_ASSIGN(const bool same, equal(heap_, item, *what));
       index = same && index < 0 ? &item - m.of.list->data() : index;
       count += same ? 1 : 0;
     }
@@ -913,14 +913,14 @@ Result<Value> Renderer::method(const Method& m, Arguments arguments) {
     if (key == nullptr) {
       return failure("\"get\" lacks a key.");
     }
-    BOWLINE_ASSIGN(const Value* found, find(heap_, m.of, *key));
+    BOWLINE_TRY_ASSIGN(const Value* found, find(heap_, m.of, *key));
     out = found != nullptr ? *found : otherwise != nullptr ? *otherwise : Value::none();
   } else if (m.name == "items" || m.name == "keys" || m.name == "values") {
     std::vector<Value> list;
     for (const auto& [key, value] : *m.of.dict) {
       Value item = m.name == "keys" ? key : value;
       if (m.name == "items") {
-        BOWLINE_ASSIGN(item, heap_.list({key, value}, Kind::tuple));
+        BOWLINE_TRY_ASSIGN(item, heap_.list({key, value}, Kind::tuple));
       }
       list.push_back(item);
     }
@@ -938,10 +938,10 @@ Result<Value> Renderer::method(const Method& m, Arguments arguments) {
 namespace {
 
 Result<Value> range(Heap& heap, Arguments& a) {
-  BOWLINE_ASSIGN(const int64_t first, a.integer(0, "", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t first, a.integer(0, "", 0));
   const bool from_zero = a.positional.size() < 2;
-  BOWLINE_ASSIGN(const int64_t stop, a.integer(1, "", first));
-  BOWLINE_ASSIGN(const int64_t step, a.integer(2, "", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t stop, a.integer(1, "", first));
+  BOWLINE_TRY_ASSIGN(const int64_t step, a.integer(2, "", 1));
   const int64_t start = from_zero ? 0 : first;
   constexpr int64_t kMost = 100'000;  // as Jinja2's sandbox
   if (a.positional.empty() || step == 0) {
@@ -971,10 +971,10 @@ Result<Value> dict(Heap& heap, Arguments& a, Kind kind) {
     }
     pairs = *from->dict;
   }
-  BOWLINE_ASSIGN(const Value out, heap.dict(std::move(pairs), kind));
+  BOWLINE_TRY_ASSIGN(const Value out, heap.dict(std::move(pairs), kind));
   for (const auto& [name, value] : a.named) {
     a.take(SIZE_MAX, name);
-    BOWLINE_ASSIGN(const Value* known, find(heap, out, Value::of(name)));
+    BOWLINE_TRY_ASSIGN(const Value* known, find(heap, out, Value::of(name)));
     if (known != nullptr || (kind == Kind::name_space && name.starts_with('_'))) {
       return failure("The name \"" + escaped(name.substr(0, 80)) + "\" of a dict is taken.");
     }
@@ -995,18 +995,18 @@ Result<Value> Renderer::function(std::string_view name, Arguments a) {
     return dict(heap_, a, name == "dict" ? Kind::dict : Kind::name_space);
   }
   if (name == "strftime_now") {
-    BOWLINE_ASSIGN(const auto layout, a.text(0, "format"));
+    BOWLINE_TRY_ASSIGN(const auto layout, a.text(0, "format"));
     BOWLINE_TRY(a.require_taken());
     if (!layout) {
       return failure("\"strftime_now\" lacks a layout.");
     }
-    BOWLINE_ASSIGN(std::string text, time_text(heap_, *layout, now_.value_or(0)));
+    BOWLINE_TRY_ASSIGN(std::string text, time_text(heap_, *layout, now_.value_or(0)));
     return heap_.text(std::move(text));
   }
   const Value* message = a.take(0, "message");
   std::string_view text;
   if (message != nullptr) {
-    BOWLINE_ASSIGN(text, printed(heap_, *message));
+    BOWLINE_TRY_ASSIGN(text, printed(heap_, *message));
   }
   return Status(Code::bad_argument, "The chat template refuses the conversation: " + escaped(text));
 }

@@ -176,7 +176,7 @@ class Json {
   }
 
   Status add_dict(const std::vector<Pair>& dict, int depth) {
-    BOWLINE_ASSIGN(const std::vector<Pair> pairs, in_order(dict));
+    BOWLINE_TRY_ASSIGN(const std::vector<Pair> pairs, in_order(dict));
     out += '{';
     for (const Pair& pair : pairs) {
       const Value& key = pair.first;

@@ -170,10 +170,10 @@ Result<std::string> formatted_number(const Spec& s, const Value& v, std::string_
 Result<std::string> formatted(Heap& heap, const Value& v, std::string_view layout) {
   BOWLINE_TRY(heap.step(layout.size()));
   if (layout.empty()) {
-    BOWLINE_ASSIGN(const std::string_view text, printed(heap, v));
+    BOWLINE_TRY_ASSIGN(const std::string_view text, printed(heap, v));
     return std::string(text);
   }
-  BOWLINE_ASSIGN(const Spec s, spec_of(layout));
+  BOWLINE_TRY_ASSIGN(const Spec s, spec_of(layout));
   BOWLINE_TRY(heap.step(64 * static_cast<uint64_t>(s.width)));
   if (v.is_numeric()) {
     return formatted_number(s, v, layout);
@@ -196,17 +196,17 @@ class Fields {
     const size_t end = field.find_first_of("!:");
     std::string_view name = field.substr(0, end);
     std::string_view rest = end == std::string_view::npos ? "" : field.substr(end);
-    BOWLINE_ASSIGN(Value v, value_of(name));
+    BOWLINE_TRY_ASSIGN(Value v, value_of(name));
     if (rest.starts_with('!')) {
       if (rest.size() < 2 || (rest.size() > 2 && rest[2] != ':')) {
         return bad(field);
       }
       if (rest[1] == 's') {
-        BOWLINE_ASSIGN(const std::string_view text, printed(r_.heap(), v));
+        BOWLINE_TRY_ASSIGN(const std::string_view text, printed(r_.heap(), v));
         v = Value::of(text);
       } else if (rest[1] == 'r') {
-        BOWLINE_ASSIGN(std::string text, repr(r_.heap(), v));
-        BOWLINE_ASSIGN(v, r_.heap().text(std::move(text)));
+        BOWLINE_TRY_ASSIGN(std::string text, repr(r_.heap(), v));
+        BOWLINE_TRY_ASSIGN(v, r_.heap().text(std::move(text)));
       } else {
         return bad(field);
       }
@@ -252,7 +252,7 @@ class Fields {
     }
     Value v = *found;
     for (std::string_view path = name.substr(end); !path.empty();) {
-      BOWLINE_ASSIGN(v, step_into(v, path));
+      BOWLINE_TRY_ASSIGN(v, step_into(v, path));
     }
     return v;
   }
@@ -314,7 +314,7 @@ Result<std::string> format_text(Renderer& r, std::string_view layout, Arguments&
     if (c == '}' || end == std::string_view::npos || layout[end] == '{') {
       return failure("The braces of a layout do not fit, or are nested.");
     }
-    BOWLINE_ASSIGN(const std::string text, fields.text_of(layout.substr(at + 1, end - at - 1)));
+    BOWLINE_TRY_ASSIGN(const std::string text, fields.text_of(layout.substr(at + 1, end - at - 1)));
     BOWLINE_TRY(r.heap().step(text.size()));
     out += text;
     if (out.size() > Heap::kMostBytes) {
@@ -348,7 +348,7 @@ Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now) 
     } else if ((directive == 'z' || directive == 'Z') && flag == 0) {
       // Python's time has no zone.
     } else if (directive != '\0' && kDirectives.find(directive) != std::string_view::npos) {
-      BOWLINE_ASSIGN(const std::string part, time_part(layout.substr(i + 1, 1 + flag), parts));
+      BOWLINE_TRY_ASSIGN(const std::string part, time_part(layout.substr(i + 1, 1 + flag), parts));
       out += part;
     } else {
       return failure("The layout \"" + escaped(layout.substr(0, 80)) +

@@ -15,7 +15,7 @@ class Parser {
   Parser(Tree& tree, std::vector<Token> tokens) : tree_(tree), tokens_(std::move(tokens)) {}
 
   Status parse() {
-    BOWLINE_ASSIGN(tree_.body, body({}));
+    BOWLINE_TRY_ASSIGN(tree_.body, body({}));
     return {};
   }
 
@@ -123,35 +123,35 @@ class Parser {
   Result<Part> expression(bool with_choice = true) {
     const Nested nested(level_);
     BOWLINE_TRY(require_level());
-    BOWLINE_ASSIGN(Part left, either());
+    BOWLINE_TRY_ASSIGN(Part left, either());
     while (with_choice && is_name("if")) {
       const uint32_t line = take().line;
-      BOWLINE_ASSIGN(const Part condition, either());
+      BOWLINE_TRY_ASSIGN(const Part condition, either());
       Part otherwise = nullptr;
       if (skip_name("else")) {
-        BOWLINE_ASSIGN(otherwise, expression());
+        BOWLINE_TRY_ASSIGN(otherwise, expression());
       }
-      BOWLINE_ASSIGN(left, make(Op::choice, line, {condition, left, otherwise}));
+      BOWLINE_TRY_ASSIGN(left, make(Op::choice, line, {condition, left, otherwise}));
     }
     return left;
   }
 
   Result<Part> either() {
-    BOWLINE_ASSIGN(Part left, both());
+    BOWLINE_TRY_ASSIGN(Part left, both());
     while (is_name("or")) {
       const uint32_t line = take().line;
-      BOWLINE_ASSIGN(const Part right, both());
-      BOWLINE_ASSIGN(left, make(Op::any, line, {left, right}));
+      BOWLINE_TRY_ASSIGN(const Part right, both());
+      BOWLINE_TRY_ASSIGN(left, make(Op::any, line, {left, right}));
     }
     return left;
   }
 
   Result<Part> both() {
-    BOWLINE_ASSIGN(Part left, negation());
+    BOWLINE_TRY_ASSIGN(Part left, negation());
     while (is_name("and")) {
       const uint32_t line = take().line;
-      BOWLINE_ASSIGN(const Part right, negation());
-      BOWLINE_ASSIGN(left, make(Op::all, line, {left, right}));
+      BOWLINE_TRY_ASSIGN(const Part right, negation());
+      BOWLINE_TRY_ASSIGN(left, make(Op::all, line, {left, right}));
     }
     return left;
   }
@@ -163,7 +163,7 @@ class Parser {
     const Nested nested(level_);
     BOWLINE_TRY(require_level());
     const uint32_t line = take().line;
-    BOWLINE_ASSIGN(const Part of, negation());
+    BOWLINE_TRY_ASSIGN(const Part of, negation());
     return make(Op::negation, line, {of});
   }
 
@@ -188,51 +188,51 @@ class Parser {
     Expression e;
     e.op = Op::compare;
     e.line = at().line;
-    BOWLINE_ASSIGN(const Part first, sum());
+    BOWLINE_TRY_ASSIGN(const Part first, sum());
     e.parts = {first};
     for (std::string_view op; !(op = comparison_operator()).empty();) {
       e.operators.push_back(op);
-      BOWLINE_ASSIGN(e.parts.emplace_back(), sum());
+      BOWLINE_TRY_ASSIGN(e.parts.emplace_back(), sum());
     }
     return e.operators.empty() ? Result<Part>(first) : keep(std::move(e));
   }
 
   Result<Part> sum() {
-    BOWLINE_ASSIGN(Part left, concatenation());
+    BOWLINE_TRY_ASSIGN(Part left, concatenation());
     while (is_symbol("+") || is_symbol("-")) {
       const Token op = take();
-      BOWLINE_ASSIGN(const Part right, concatenation());
-      BOWLINE_ASSIGN(left, make(Op::binary, op.line, {left, right}, op.text));
+      BOWLINE_TRY_ASSIGN(const Part right, concatenation());
+      BOWLINE_TRY_ASSIGN(left, make(Op::binary, op.line, {left, right}, op.text));
     }
     return left;
   }
 
   Result<Part> concatenation() {
     const uint32_t line = at().line;
-    BOWLINE_ASSIGN(const Part first, product());
+    BOWLINE_TRY_ASSIGN(const Part first, product());
     std::vector<Part> parts = {first};
     while (skip_symbol("~")) {
-      BOWLINE_ASSIGN(parts.emplace_back(), product());
+      BOWLINE_TRY_ASSIGN(parts.emplace_back(), product());
     }
     return parts.size() == 1 ? Result<Part>(first) : make(Op::concat, line, std::move(parts));
   }
 
   Result<Part> product() {
-    BOWLINE_ASSIGN(Part left, power());
+    BOWLINE_TRY_ASSIGN(Part left, power());
     while (is_symbol("*") || is_symbol("/") || is_symbol("//") || is_symbol("%")) {
       const Token op = take();
-      BOWLINE_ASSIGN(const Part right, power());
-      BOWLINE_ASSIGN(left, make(Op::binary, op.line, {left, right}, op.text));
+      BOWLINE_TRY_ASSIGN(const Part right, power());
+      BOWLINE_TRY_ASSIGN(left, make(Op::binary, op.line, {left, right}, op.text));
     }
     return left;
   }
 
   Result<Part> power() {
-    BOWLINE_ASSIGN(Part left, unary(true));
+    BOWLINE_TRY_ASSIGN(Part left, unary(true));
     while (is_symbol("**")) {
       const Token op = take();
-      BOWLINE_ASSIGN(const Part right, unary(true));
-      BOWLINE_ASSIGN(left, make(Op::binary, op.line, {left, right}, op.text));
+      BOWLINE_TRY_ASSIGN(const Part right, unary(true));
+      BOWLINE_TRY_ASSIGN(left, make(Op::binary, op.line, {left, right}, op.text));
     }
     return left;
   }
@@ -243,12 +243,12 @@ class Parser {
     Part of = nullptr;
     if (is_symbol("-") || is_symbol("+")) {
       const Token sign = take();
-      BOWLINE_ASSIGN(of, unary(false));
-      BOWLINE_ASSIGN(of, make(sign.text == "-" ? Op::negative : Op::positive, sign.line, {of}));
+      BOWLINE_TRY_ASSIGN(of, unary(false));
+      BOWLINE_TRY_ASSIGN(of, make(sign.text == "-" ? Op::negative : Op::positive, sign.line, {of}));
     } else {
-      BOWLINE_ASSIGN(of, primary());
+      BOWLINE_TRY_ASSIGN(of, primary());
     }
-    BOWLINE_ASSIGN(of, postfix(of));
+    BOWLINE_TRY_ASSIGN(of, postfix(of));
     return with_filters ? filters_and_tests(of) : Result<Part>(of);
   }
 
@@ -280,7 +280,7 @@ class Parser {
         break;
     }
     if (skip_symbol("(")) {
-      BOWLINE_ASSIGN(const Part inner, tuple(true, true));
+      BOWLINE_TRY_ASSIGN(const Part inner, tuple(true, true));
       BOWLINE_TRY(expect_symbol(")"));
       return inner;
     }
@@ -324,7 +324,7 @@ class Parser {
           break;
         }
       }
-      BOWLINE_ASSIGN(parts.emplace_back(), expression());
+      BOWLINE_TRY_ASSIGN(parts.emplace_back(), expression());
     }
     take();
     return make(Op::list, line, std::move(parts));
@@ -339,9 +339,9 @@ class Parser {
           break;
         }
       }
-      BOWLINE_ASSIGN(parts.emplace_back(), expression());
+      BOWLINE_TRY_ASSIGN(parts.emplace_back(), expression());
       BOWLINE_TRY(expect_symbol(":"));
-      BOWLINE_ASSIGN(parts.emplace_back(), expression());
+      BOWLINE_TRY_ASSIGN(parts.emplace_back(), expression());
     }
     take();
     return make(Op::dict, line, std::move(parts));
@@ -364,7 +364,7 @@ class Parser {
       if (is_tuple_end()) {
         break;
       }
-      BOWLINE_ASSIGN(parts.emplace_back(), expression(with_choice));
+      BOWLINE_TRY_ASSIGN(parts.emplace_back(), expression(with_choice));
       if (!is_symbol(",")) {
         break;
       }
@@ -382,9 +382,9 @@ class Parser {
   Result<Part> postfix(Part of) {
     while (true) {
       if (is_symbol(".") || is_symbol("[")) {
-        BOWLINE_ASSIGN(of, subscript(of));
+        BOWLINE_TRY_ASSIGN(of, subscript(of));
       } else if (is_symbol("(")) {
-        BOWLINE_ASSIGN(of, call(of));
+        BOWLINE_TRY_ASSIGN(of, call(of));
       } else {
         return of;
       }
@@ -394,11 +394,11 @@ class Parser {
   Result<Part> filters_and_tests(Part of) {
     while (true) {
       if (is_symbol("|")) {
-        BOWLINE_ASSIGN(of, filter(of));
+        BOWLINE_TRY_ASSIGN(of, filter(of));
       } else if (is_name("is")) {
-        BOWLINE_ASSIGN(of, test(of));
+        BOWLINE_TRY_ASSIGN(of, test(of));
       } else if (is_symbol("(")) {
-        BOWLINE_ASSIGN(of, call(of));
+        BOWLINE_TRY_ASSIGN(of, call(of));
       } else {
         return of;
       }
@@ -415,12 +415,12 @@ class Parser {
       if (name.kind != Token::Kind::integer) {
         return failure_at(name.line, "A name or a number is expected behind a dot");
       }
-      BOWLINE_ASSIGN(const Part index, constant(name.line, Value::of(name.integer)));
+      BOWLINE_TRY_ASSIGN(const Part index, constant(name.line, Value::of(name.integer)));
       return make(Op::item, token.line, {of, index});
     }
     Part parts[3] = {};
     if (!is_symbol(":")) {
-      BOWLINE_ASSIGN(parts[0], expression());
+      BOWLINE_TRY_ASSIGN(parts[0], expression());
       if (!is_symbol(":")) {
         BOWLINE_TRY(expect_symbol("]"));
         return make(Op::item, token.line, {of, parts[0]});
@@ -428,7 +428,7 @@ class Parser {
     }
     for (int i = 1; i < 3 && skip_symbol(":"); ++i) {
       if (!is_symbol(":") && !is_symbol("]")) {
-        BOWLINE_ASSIGN(parts[i], expression());
+        BOWLINE_TRY_ASSIGN(parts[i], expression());
       }
     }
     BOWLINE_TRY(expect_symbol("]"));
@@ -447,18 +447,18 @@ class Parser {
       }
       first = false;
       if (e.dict == nullptr && skip_symbol("**")) {
-        BOWLINE_ASSIGN(e.dict, expression());
+        BOWLINE_TRY_ASSIGN(e.dict, expression());
       } else if (e.dict == nullptr && e.list == nullptr && skip_symbol("*")) {
-        BOWLINE_ASSIGN(e.list, expression());
+        BOWLINE_TRY_ASSIGN(e.list, expression());
       } else if (e.dict == nullptr && at().kind == Token::Kind::name && is_symbol("=", 1)) {
         const std::string_view name = take().text;
         take();
-        BOWLINE_ASSIGN(const Part value, expression());
+        BOWLINE_TRY_ASSIGN(const Part value, expression());
         e.named.emplace_back(name, value);
       } else if (e.dict != nullptr || e.list != nullptr || !e.named.empty()) {
         return fail("An argument is not valid");
       } else {
-        BOWLINE_ASSIGN(e.parts.emplace_back(), expression());
+        BOWLINE_TRY_ASSIGN(e.parts.emplace_back(), expression());
       }
     }
     take();
@@ -484,7 +484,7 @@ class Parser {
     e.op = Op::filter;
     e.line = at().line;
     e.parts = {of};
-    BOWLINE_ASSIGN(e.text, any_name());
+    BOWLINE_TRY_ASSIGN(e.text, any_name());
     if (is_symbol("(")) {
       BOWLINE_TRY(arguments(e));
     }
@@ -497,17 +497,17 @@ class Parser {
     e.line = take().line;
     e.parts = {of};
     const bool negated = skip_name("not");
-    BOWLINE_ASSIGN(e.text, any_name());
+    BOWLINE_TRY_ASSIGN(e.text, any_name());
     if (is_symbol("(")) {
       BOWLINE_TRY(arguments(e));
     } else if (is_name("is")) {
       return fail("Tests stand one behind the other");
     } else if (begins_argument()) {
-      BOWLINE_ASSIGN(const Part first, primary());
-      BOWLINE_ASSIGN(e.parts.emplace_back(), postfix(first));
+      BOWLINE_TRY_ASSIGN(const Part first, primary());
+      BOWLINE_TRY_ASSIGN(e.parts.emplace_back(), postfix(first));
     }
     const uint32_t line = e.line;
-    BOWLINE_ASSIGN(const Part out, keep(std::move(e)));
+    BOWLINE_TRY_ASSIGN(const Part out, keep(std::move(e)));
     return negated ? make(Op::negation, line, {out}) : Result<Part>(out);
   }
 
@@ -540,7 +540,7 @@ class Parser {
         s.text = token.text;
       } else if (token.kind == Token::Kind::print_begin) {
         Statement& s = add(out, Statement::Kind::print, token.line);
-        BOWLINE_ASSIGN(s.expression, tuple(true, false));
+        BOWLINE_TRY_ASSIGN(s.expression, tuple(true, false));
         BOWLINE_TRY(expect(Token::Kind::print_end, "The end of the tag"));
       } else {
         if (std::ranges::any_of(ends, [&](std::string_view end) { return is_name(end); })) {
@@ -590,7 +590,7 @@ class Parser {
     }
     if (skip_name("filter")) {
       Statement& s = add(out, Statement::Kind::filter, line);
-      BOWLINE_ASSIGN(s.expression, filter_chain(nullptr, true));
+      BOWLINE_TRY_ASSIGN(s.expression, filter_chain(nullptr, true));
       return block(s, "endfilter");
     }
     if (skip_name("generation")) {
@@ -609,14 +609,14 @@ class Parser {
 
   Result<Part> filter_chain(Part of, bool first) {
     while (first || skip_symbol("|")) {
-      BOWLINE_ASSIGN(of, filter_name(of));
+      BOWLINE_TRY_ASSIGN(of, filter_name(of));
       first = false;
     }
     return of;
   }
 
   Status block(Statement& s, std::string_view end) {
-    BOWLINE_ASSIGN(s.body, body_behind({end}));
+    BOWLINE_TRY_ASSIGN(s.body, body_behind({end}));
     take();
     return {};
   }
@@ -624,15 +624,15 @@ class Parser {
   Status branch(Statement& s) {
     while (true) {
       Statement::Branch& b = s.branches.emplace_back();
-      BOWLINE_ASSIGN(b.condition, tuple(false, false));
-      BOWLINE_ASSIGN(b.body, body_behind({"elif", "else", "endif"}));
+      BOWLINE_TRY_ASSIGN(b.condition, tuple(false, false));
+      BOWLINE_TRY_ASSIGN(b.body, body_behind({"elif", "else", "endif"}));
       const std::string_view end = take().text;
       if (end == "endif") {
         return {};
       }
       if (end == "else") {
         Statement::Branch& otherwise = s.branches.emplace_back();
-        BOWLINE_ASSIGN(otherwise.body, body_behind({"endif"}));
+        BOWLINE_TRY_ASSIGN(otherwise.body, body_behind({"endif"}));
         take();
         return {};
       }
@@ -642,14 +642,14 @@ class Parser {
   Status loop(Statement& s) {
     BOWLINE_TRY(targets(s, false));
     BOWLINE_TRY(expect_name("in"));
-    BOWLINE_ASSIGN(s.expression, tuple(false, false));
+    BOWLINE_TRY_ASSIGN(s.expression, tuple(false, false));
     if (skip_name("if")) {
-      BOWLINE_ASSIGN(s.condition, expression());
+      BOWLINE_TRY_ASSIGN(s.condition, expression());
     }
     const Nested nested(loops_);
-    BOWLINE_ASSIGN(s.body, body_behind({"else", "endfor"}));
+    BOWLINE_TRY_ASSIGN(s.body, body_behind({"else", "endfor"}));
     if (take().text == "else") {
-      BOWLINE_ASSIGN(s.otherwise, body_behind({"endfor"}));
+      BOWLINE_TRY_ASSIGN(s.otherwise, body_behind({"endfor"}));
       take();
     }
     return {};
@@ -658,9 +658,9 @@ class Parser {
   Status targets(Statement& s, bool with_attributes) {
     while (true) {
       Target& t = s.targets.emplace_back();
-      BOWLINE_ASSIGN(t.name, any_name());
+      BOWLINE_TRY_ASSIGN(t.name, any_name());
       if (with_attributes && skip_symbol(".")) {
-        BOWLINE_ASSIGN(t.attribute, any_name());
+        BOWLINE_TRY_ASSIGN(t.attribute, any_name());
       }
       if (!skip_symbol(",")) {
         return {};
@@ -675,16 +675,16 @@ class Parser {
   Status set(Statement& s) {
     BOWLINE_TRY(targets(s, true));
     if (skip_symbol("=")) {
-      BOWLINE_ASSIGN(s.expression, tuple(true, false));
+      BOWLINE_TRY_ASSIGN(s.expression, tuple(true, false));
       return {};
     }
     s.kind = Statement::Kind::set_block;
-    BOWLINE_ASSIGN(s.expression, filter_chain(nullptr, false));
+    BOWLINE_TRY_ASSIGN(s.expression, filter_chain(nullptr, false));
     return block(s, "endset");
   }
 
   Status macro(Statement& s) {
-    BOWLINE_ASSIGN(s.text, any_name());
+    BOWLINE_TRY_ASSIGN(s.text, any_name());
     BOWLINE_TRY(parameters(s));
     macros_.push_back(&s);
     BOWLINE_TRY(body_of_macro(s, "endmacro"));
@@ -697,7 +697,7 @@ class Parser {
     if (is_symbol("(")) {
       BOWLINE_TRY(parameters(s));
     }
-    BOWLINE_ASSIGN(s.expression, expression());
+    BOWLINE_TRY_ASSIGN(s.expression, expression());
     if (s.expression->op != Op::call) {
       return fail("A call is expected in the tag \"call\"");
     }
@@ -718,9 +718,9 @@ class Parser {
         BOWLINE_TRY(expect_symbol(","));
       }
       Statement::Argument& a = s.parameters.emplace_back();
-      BOWLINE_ASSIGN(a.name, any_name());
+      BOWLINE_TRY_ASSIGN(a.name, any_name());
       if (skip_symbol("=")) {
-        BOWLINE_ASSIGN(a.otherwise, expression());
+        BOWLINE_TRY_ASSIGN(a.otherwise, expression());
       }
     }
     take();
@@ -767,7 +767,7 @@ Status parse(Tree& tree) {
     rest.remove_prefix(n);
   }
   tree.source = with_newlines(tree.source);
-  BOWLINE_ASSIGN(std::vector<Token> tokens, lex(tree));
+  BOWLINE_TRY_ASSIGN(std::vector<Token> tokens, lex(tree));
   return Parser(tree, std::move(tokens)).parse();
 }
 

@@ -250,15 +250,15 @@ Result<Renderer::Flow> Renderer::run(const Statement& s, Scope* scope, std::stri
       BOWLINE_TRY(append(out, s.text));
       return Flow::on;
     case Statement::Kind::print: {
-      BOWLINE_ASSIGN(const Value v, evaluate(s.expression, scope));
-      BOWLINE_ASSIGN(const std::string_view text, printed(heap_, v));
+      BOWLINE_TRY_ASSIGN(const Value v, evaluate(s.expression, scope));
+      BOWLINE_TRY_ASSIGN(const std::string_view text, printed(heap_, v));
       BOWLINE_TRY(append(out, text));
       return Flow::on;
     }
     case Statement::Kind::branch:
       for (const Statement::Branch& b : s.branches) {
         if (b.condition != nullptr) {
-          BOWLINE_ASSIGN(const Value v, evaluate(b.condition, scope));
+          BOWLINE_TRY_ASSIGN(const Value v, evaluate(b.condition, scope));
           if (!is_true(v)) {
             continue;
           }
@@ -269,40 +269,40 @@ Result<Renderer::Flow> Renderer::run(const Statement& s, Scope* scope, std::stri
     case Statement::Kind::loop:
       return loop(s, scope, out);
     case Statement::Kind::set: {
-      BOWLINE_ASSIGN(const Value v, evaluate(s.expression, scope));
+      BOWLINE_TRY_ASSIGN(const Value v, evaluate(s.expression, scope));
       BOWLINE_TRY(assign(s, v, scope));
       return Flow::on;
     }
     case Statement::Kind::set_block:
     case Statement::Kind::filter: {
-      BOWLINE_ASSIGN(Value v, captured(s.body, scope));
+      BOWLINE_TRY_ASSIGN(Value v, captured(s.body, scope));
       if (s.expression != nullptr) {
-        BOWLINE_ASSIGN(v, filtered(*s.expression, &v, scope));
+        BOWLINE_TRY_ASSIGN(v, filtered(*s.expression, &v, scope));
       }
       if (s.kind == Statement::Kind::set_block) {
         BOWLINE_TRY(assign(s, v, scope));
       } else {
-        BOWLINE_ASSIGN(const std::string_view text, printed(heap_, v));
+        BOWLINE_TRY_ASSIGN(const std::string_view text, printed(heap_, v));
         BOWLINE_TRY(append(out, text));
       }
       return Flow::on;
     }
     case Statement::Kind::call: {
-      BOWLINE_ASSIGN(const Value caller, heap_.macro(&s, scope));
-      BOWLINE_ASSIGN(const Value v, called(*s.expression, scope, &caller));
-      BOWLINE_ASSIGN(const std::string_view text, printed(heap_, v));
+      BOWLINE_TRY_ASSIGN(const Value caller, heap_.macro(&s, scope));
+      BOWLINE_TRY_ASSIGN(const Value v, called(*s.expression, scope, &caller));
+      BOWLINE_TRY_ASSIGN(const std::string_view text, printed(heap_, v));
       BOWLINE_TRY(append(out, text));
       return Flow::on;
     }
     case Statement::Kind::macro: {
-      BOWLINE_ASSIGN(const Value v, heap_.macro(&s, scope));
+      BOWLINE_TRY_ASSIGN(const Value v, heap_.macro(&s, scope));
       BOWLINE_TRY(assign(Target{s.text, {}}, v, scope));
       return Flow::on;
     }
     case Statement::Kind::answer: {
       // In a macro the place is that of its call, as transformers has it.
       const size_t begin = written_->size();
-      BOWLINE_ASSIGN(const Value v, captured(s.body, scope));
+      BOWLINE_TRY_ASSIGN(const Value v, captured(s.body, scope));
       answers_.push_back(
           {static_cast<uint32_t>(begin), static_cast<uint32_t>(begin + v.text.size())});
       BOWLINE_TRY(append(out, v.text));
@@ -317,7 +317,7 @@ Result<Renderer::Flow> Renderer::run(const Statement& s, Scope* scope, std::stri
 }
 
 Result<Value> Renderer::captured(const Body& body, Scope* outer) {
-  BOWLINE_ASSIGN(Scope * scope, heap_.scope(outer));
+  BOWLINE_TRY_ASSIGN(Scope * scope, heap_.scope(outer));
   std::string text;
   BOWLINE_TRY(run(body, scope, text).status());
   return heap_.text(std::move(text));
@@ -329,9 +329,9 @@ Result<bool> Renderer::ahead(Loop& loop) {
     BOWLINE_TRY(heap_.step());
     const Value item = (*loop.items)[loop.next++];
     if (loop.statement->condition != nullptr && !loop.settled) {
-      BOWLINE_ASSIGN(Scope * scope, heap_.scope(loop.scope));
+      BOWLINE_TRY_ASSIGN(Scope * scope, heap_.scope(loop.scope));
       BOWLINE_TRY(assign(*loop.statement, item, scope));
-      BOWLINE_ASSIGN(const Value v, evaluate(loop.statement->condition, scope));
+      BOWLINE_TRY_ASSIGN(const Value v, evaluate(loop.statement->condition, scope));
       if (!is_true(v)) {
         continue;
       }
@@ -342,16 +342,16 @@ Result<bool> Renderer::ahead(Loop& loop) {
 }
 
 Result<Renderer::Flow> Renderer::loop(const Statement& s, Scope* scope, std::string& out) {
-  BOWLINE_ASSIGN(Loop * loop, heap_.loop());
-  BOWLINE_ASSIGN(const Value of, evaluate(s.expression, scope));
+  BOWLINE_TRY_ASSIGN(Loop * loop, heap_.loop());
+  BOWLINE_TRY_ASSIGN(const Value of, evaluate(s.expression, scope));
   loop->statement = &s;
   loop->scope = scope;
-  BOWLINE_ASSIGN(loop->items, elements(heap_, of));
+  BOWLINE_TRY_ASSIGN(loop->items, elements(heap_, of));
   Value variable = Value::of(Kind::loop);
   variable.loop = loop;
   bool finished = false;  // an iteration: else Jinja2 runs what stands behind `else`
   while (true) {
-    BOWLINE_ASSIGN(const bool more, ahead(*loop));
+    BOWLINE_TRY_ASSIGN(const bool more, ahead(*loop));
     if (!more) {
       break;
     }
@@ -359,17 +359,17 @@ Result<Renderer::Flow> Renderer::loop(const Statement& s, Scope* scope, std::str
     loop->current = *loop->ahead;
     loop->ahead.reset();
     ++loop->index0;
-    BOWLINE_ASSIGN(Scope * inner, heap_.scope(scope));
+    BOWLINE_TRY_ASSIGN(Scope * inner, heap_.scope(scope));
     BOWLINE_TRY(assign(s, loop->current, inner));
     BOWLINE_TRY(assign(Target{"loop", {}}, variable, inner));
-    BOWLINE_ASSIGN(const Flow flow, run(s.body, inner, out));
+    BOWLINE_TRY_ASSIGN(const Flow flow, run(s.body, inner, out));
     if (flow == Flow::stop) {
       break;
     }
     finished = finished || flow == Flow::on;
   }
   if (!finished) {
-    BOWLINE_ASSIGN(Scope * inner, heap_.scope(scope));
+    BOWLINE_TRY_ASSIGN(Scope * inner, heap_.scope(scope));
     return run(s.otherwise, inner, out);
   }
   return Flow::on;
@@ -379,7 +379,7 @@ Status Renderer::assign(const Statement& s, const Value& value, Scope* scope) {
   if (!s.unpacks) {
     return assign(s.targets[0], value, scope);
   }
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(heap_, value));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(heap_, value));
   if (items->size() != s.targets.size()) {
     return failure("It gives " + std::to_string(items->size()) + " values to " +
                    std::to_string(s.targets.size()) + " names.");
@@ -401,7 +401,7 @@ Status Renderer::assign(const Target& target, const Value& value, Scope* scope) 
     scope->names.emplace_back(target.name, value);
     return heap_.step(sizeof(Value));
   }
-  BOWLINE_ASSIGN(const Value of, name(target.name, scope));
+  BOWLINE_TRY_ASSIGN(const Value of, name(target.name, scope));
   if (of.kind != Kind::name_space) {
     return failure("It sets an attribute of " + quoted(target.name) + ", which is " +
                    std::string(described(of.kind)) + ".");
@@ -446,12 +446,12 @@ Result<Value> Renderer::evaluate_here(const Expression& e, Scope* scope) {
     case Op::dict:
       return collection(e, scope);
     case Op::attribute: {
-      BOWLINE_ASSIGN(const Value of, evaluate(e.parts[0], scope));
+      BOWLINE_TRY_ASSIGN(const Value of, evaluate(e.parts[0], scope));
       return attribute(of, e.text);
     }
     case Op::item: {
-      BOWLINE_ASSIGN(const Value of, evaluate(e.parts[0], scope));
-      BOWLINE_ASSIGN(const Value key, evaluate(e.parts[1], scope));
+      BOWLINE_TRY_ASSIGN(const Value of, evaluate(e.parts[0], scope));
+      BOWLINE_TRY_ASSIGN(const Value key, evaluate(e.parts[1], scope));
       return item(of, key);
     }
     case Op::slice:
@@ -461,14 +461,14 @@ Result<Value> Renderer::evaluate_here(const Expression& e, Scope* scope) {
     case Op::filter:
       return filtered(e, nullptr, scope);
     case Op::test: {
-      BOWLINE_ASSIGN(const Value of, evaluate(e.parts[0], scope));
-      BOWLINE_ASSIGN(Arguments a, arguments(e, scope));
-      BOWLINE_ASSIGN(const bool is, test(e.text, of, std::move(a)));
+      BOWLINE_TRY_ASSIGN(const Value of, evaluate(e.parts[0], scope));
+      BOWLINE_TRY_ASSIGN(Arguments a, arguments(e, scope));
+      BOWLINE_TRY_ASSIGN(const bool is, test(e.text, of, std::move(a)));
       return Value::of(is);
     }
     case Op::negative:
     case Op::positive: {
-      BOWLINE_ASSIGN(const Value of, evaluate(e.parts[0], scope));
+      BOWLINE_TRY_ASSIGN(const Value of, evaluate(e.parts[0], scope));
       if (of.kind == Kind::real) {
         return Value::of(e.op == Op::negative ? -of.real : of.real);
       }
@@ -485,18 +485,18 @@ Result<Value> Renderer::evaluate_here(const Expression& e, Scope* scope) {
       return compare(e, scope);
     case Op::all:
     case Op::any: {
-      BOWLINE_ASSIGN(const Value left, evaluate(e.parts[0], scope));
+      BOWLINE_TRY_ASSIGN(const Value left, evaluate(e.parts[0], scope));
       if (is_true(left) == (e.op == Op::any)) {
         return left;
       }
       return evaluate(e.parts[1], scope);
     }
     case Op::negation: {
-      BOWLINE_ASSIGN(const Value of, evaluate(e.parts[0], scope));
+      BOWLINE_TRY_ASSIGN(const Value of, evaluate(e.parts[0], scope));
       return Value::of(!is_true(of));
     }
     case Op::choice: {
-      BOWLINE_ASSIGN(const Value condition, evaluate(e.parts[0], scope));
+      BOWLINE_TRY_ASSIGN(const Value condition, evaluate(e.parts[0], scope));
       if (is_true(condition)) {
         return evaluate(e.parts[1], scope);
       }
@@ -528,14 +528,14 @@ Result<Value> Renderer::name(std::string_view asked, Scope* scope) const {
 Result<Value> Renderer::collection(const Expression& e, Scope* scope) {
   std::vector<Value> items;
   for (const Expression* part : e.parts) {
-    BOWLINE_ASSIGN(items.emplace_back(), evaluate(part, scope));
+    BOWLINE_TRY_ASSIGN(items.emplace_back(), evaluate(part, scope));
   }
   if (e.op != Op::dict) {
     return heap_.list(std::move(items), e.op == Op::list ? Kind::list : Kind::tuple);
   }
-  BOWLINE_ASSIGN(const Value dict, heap_.dict({}));
+  BOWLINE_TRY_ASSIGN(const Value dict, heap_.dict({}));
   for (size_t i = 0; i < items.size(); i += 2) {
-    BOWLINE_ASSIGN(const Value* known, find(heap_, dict, items[i]));
+    BOWLINE_TRY_ASSIGN(const Value* known, find(heap_, dict, items[i]));
     if (known != nullptr) {
       // The first key with the last value, as in Python.
       std::ranges::find(*dict.dict, known, [](const Pair& pair) { return &pair.second; })->second =
@@ -554,8 +554,8 @@ Result<Value> Renderer::joined(std::string_view a, std::string_view b) {
 }
 
 Result<Value> Renderer::binary(const Expression& e, Scope* scope) {
-  BOWLINE_ASSIGN(const Value a, evaluate(e.parts[0], scope));
-  BOWLINE_ASSIGN(const Value b, evaluate(e.parts[1], scope));
+  BOWLINE_TRY_ASSIGN(const Value a, evaluate(e.parts[0], scope));
+  BOWLINE_TRY_ASSIGN(const Value b, evaluate(e.parts[1], scope));
   BOWLINE_TRY(require_no_markup(a));
   BOWLINE_TRY(require_no_markup(b));
   if (a.is_numeric() && b.is_numeric()) {
@@ -590,8 +590,8 @@ Result<Value> Renderer::binary(const Expression& e, Scope* scope) {
 Result<Value> Renderer::concat(const Expression& e, Scope* scope) {
   std::string out;
   for (const Expression* part : e.parts) {
-    BOWLINE_ASSIGN(const Value v, evaluate(part, scope));
-    BOWLINE_ASSIGN(const std::string_view text, printed(heap_, v));
+    BOWLINE_TRY_ASSIGN(const Value v, evaluate(part, scope));
+    BOWLINE_TRY_ASSIGN(const std::string_view text, printed(heap_, v));
     BOWLINE_TRY(append(out, text));
   }
   return heap_.text(std::move(out));
@@ -601,24 +601,24 @@ namespace {
 
 Result<bool> compared(Heap& heap, std::string_view op, const Value& a, const Value& b) {
   if (op == "in" || op == "not in") {
-    BOWLINE_ASSIGN(const bool is, contains(heap, b, a));
+    BOWLINE_TRY_ASSIGN(const bool is, contains(heap, b, a));
     return is == (op == "in");
   }
   if (op == "==" || op == "!=") {
-    BOWLINE_ASSIGN(const bool same, equal(heap, a, b));
+    BOWLINE_TRY_ASSIGN(const bool same, equal(heap, a, b));
     return same == (op == "==");
   }
-  BOWLINE_ASSIGN(const int sign, order(heap, a, b));
+  BOWLINE_TRY_ASSIGN(const int sign, order(heap, a, b));
   return op == "<" ? sign < 0 : op == "<=" ? sign <= 0 : op == ">" ? sign > 0 : sign >= 0;
 }
 
 }  // namespace
 
 Result<Value> Renderer::compare(const Expression& e, Scope* scope) {
-  BOWLINE_ASSIGN(Value left, evaluate(e.parts[0], scope));
+  BOWLINE_TRY_ASSIGN(Value left, evaluate(e.parts[0], scope));
   for (size_t i = 0; i < e.operators.size(); ++i) {
-    BOWLINE_ASSIGN(const Value right, evaluate(e.parts[i + 1], scope));
-    BOWLINE_ASSIGN(const bool is, compared(heap_, e.operators[i], left, right));
+    BOWLINE_TRY_ASSIGN(const Value right, evaluate(e.parts[i + 1], scope));
+    BOWLINE_TRY_ASSIGN(const bool is, compared(heap_, e.operators[i], left, right));
     if (!is) {
       return Value::of(false);
     }
@@ -639,14 +639,14 @@ Result<Value> Renderer::part_of(std::string_view text, const Slice& slice) {
 }
 
 Result<Value> Renderer::slice(const Expression& e, Scope* scope) {
-  BOWLINE_ASSIGN(const Value of, evaluate(e.parts[0], scope));
+  BOWLINE_TRY_ASSIGN(const Value of, evaluate(e.parts[0], scope));
   BOWLINE_TRY(require_no_markup(of));
   std::optional<int64_t> bounds[3];
   for (size_t i = 0; i < 3; ++i) {
     if (e.parts[i + 1] == nullptr) {
       continue;
     }
-    BOWLINE_ASSIGN(const Value v, evaluate(e.parts[i + 1], scope));
+    BOWLINE_TRY_ASSIGN(const Value v, evaluate(e.parts[i + 1], scope));
     if (v.is_number()) {
       bounds[i] = v.number();
     } else if (v.kind != Kind::none) {
@@ -663,7 +663,7 @@ Result<Value> Renderer::slice(const Expression& e, Scope* scope) {
   if (of.kind == Kind::text && slice.step == 1) {
     return part_of(of.text, slice);
   }
-  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(heap_, of));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(heap_, of));
   std::vector<Value> out;
   std::string text;
   for (const size_t i : sliced(slice, items->size())) {
@@ -681,20 +681,20 @@ Result<Value> Renderer::slice(const Expression& e, Scope* scope) {
 Result<Arguments> Renderer::arguments(const Expression& e, Scope* scope) {
   Arguments out;
   for (size_t i = 1; i < e.parts.size(); ++i) {
-    BOWLINE_ASSIGN(out.positional.emplace_back(), evaluate(e.parts[i], scope));
+    BOWLINE_TRY_ASSIGN(out.positional.emplace_back(), evaluate(e.parts[i], scope));
   }
   for (const auto& [name, part] : e.named) {
-    BOWLINE_ASSIGN(const Value v, evaluate(part, scope));
+    BOWLINE_TRY_ASSIGN(const Value v, evaluate(part, scope));
     out.named.emplace_back(name, v);
   }
   if (e.list != nullptr) {
-    BOWLINE_ASSIGN(const Value rest, evaluate(e.list, scope));
-    BOWLINE_ASSIGN(const std::vector<Value>* items, elements(heap_, rest));
+    BOWLINE_TRY_ASSIGN(const Value rest, evaluate(e.list, scope));
+    BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(heap_, rest));
     BOWLINE_TRY(heap_.step(sizeof(Value) * items->size()));
     out.positional.insert(out.positional.end(), items->begin(), items->end());
   }
   if (e.dict != nullptr) {
-    BOWLINE_ASSIGN(const Value rest, evaluate(e.dict, scope));
+    BOWLINE_TRY_ASSIGN(const Value rest, evaluate(e.dict, scope));
     if (rest.kind != Kind::dict) {
       return failure("The arguments behind \"**\" are " + std::string(described(rest.kind)) + ".");
     }
@@ -722,20 +722,20 @@ Status Renderer::require_no_markup(const Value& value) {
 Result<Value> Renderer::filtered(const Expression& e, const Value* of, Scope* scope) {
   Value value;
   if (e.parts[0] != nullptr && (of == nullptr || e.parts[0]->op != Op::filter)) {
-    BOWLINE_ASSIGN(value, evaluate(e.parts[0], scope));
+    BOWLINE_TRY_ASSIGN(value, evaluate(e.parts[0], scope));
   } else if (e.parts[0] != nullptr) {
-    BOWLINE_ASSIGN(value, filtered(*e.parts[0], of, scope));
+    BOWLINE_TRY_ASSIGN(value, filtered(*e.parts[0], of, scope));
   } else {
     value = *of;
   }
-  BOWLINE_ASSIGN(Arguments a, arguments(e, scope));
+  BOWLINE_TRY_ASSIGN(Arguments a, arguments(e, scope));
   return filter(e.text, value, std::move(a));
 }
 
 // `caller`: of a call block, else null.
 Result<Value> Renderer::called(const Expression& e, Scope* scope, const Value* caller) {
-  BOWLINE_ASSIGN(const Value callee, evaluate(e.parts[0], scope));
-  BOWLINE_ASSIGN(Arguments a, arguments(e, scope));
+  BOWLINE_TRY_ASSIGN(const Value callee, evaluate(e.parts[0], scope));
+  BOWLINE_TRY_ASSIGN(Arguments a, arguments(e, scope));
   if (caller != nullptr) {
     a.named.emplace_back("caller", *caller);
   }
@@ -761,14 +761,14 @@ Result<Value> Renderer::called(const Expression& e, Scope* scope, const Value* c
 
 Result<Value> Renderer::call_macro(const Macro& macro, Arguments arguments) {
   const Statement& s = *macro.statement;
-  BOWLINE_ASSIGN(Scope * scope, heap_.scope(macro.scope));
+  BOWLINE_TRY_ASSIGN(Scope * scope, heap_.scope(macro.scope));
   for (size_t i = 0; i < s.parameters.size(); ++i) {
     const Statement::Argument& p = s.parameters[i];
     Value value = Value::undefined(p.name);
     if (const Value* given = arguments.take(i, p.name)) {
       value = *given;
     } else if (p.otherwise != nullptr) {
-      BOWLINE_ASSIGN(value, evaluate(p.otherwise, scope));
+      BOWLINE_TRY_ASSIGN(value, evaluate(p.otherwise, scope));
     }
     BOWLINE_TRY(assign(Target{p.name, {}}, value, scope));
   }
@@ -786,7 +786,7 @@ Result<Value> Renderer::call_macro(const Macro& macro, Arguments arguments) {
         rest.emplace_back(Value::of(name), *arguments.take(SIZE_MAX, name));
       }
     }
-    BOWLINE_ASSIGN(const Value kwargs, heap_.dict(std::move(rest)));
+    BOWLINE_TRY_ASSIGN(const Value kwargs, heap_.dict(std::move(rest)));
     BOWLINE_TRY(assign(Target{"kwargs", {}}, kwargs, scope));
   }
   if (s.reads_varargs) {
@@ -794,7 +794,7 @@ Result<Value> Renderer::call_macro(const Macro& macro, Arguments arguments) {
     for (size_t i = s.parameters.size(); i < arguments.positional.size(); ++i) {
       rest.push_back(*arguments.take(i, ""));
     }
-    BOWLINE_ASSIGN(const Value varargs, heap_.list(std::move(rest), Kind::tuple));
+    BOWLINE_TRY_ASSIGN(const Value varargs, heap_.list(std::move(rest), Kind::tuple));
     BOWLINE_TRY(assign(Target{"varargs", {}}, varargs, scope));
   }
   BOWLINE_TRY(arguments.require_taken());
@@ -820,7 +820,7 @@ Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
     return loop.before;
   }
   if (name == "last" || name == "nextitem") {
-    BOWLINE_ASSIGN(const bool more, ahead(loop));
+    BOWLINE_TRY_ASSIGN(const bool more, ahead(loop));
     return name == "last" ? Value::of(!more) : more ? *loop.ahead : Value::undefined("nextitem");
   }
   if (name == "length" || name == "revindex" || name == "revindex0") {
@@ -829,7 +829,7 @@ Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
       std::vector<Value> left;
       const bool had = loop.ahead.has_value();
       while (true) {
-        BOWLINE_ASSIGN(const bool more, ahead(loop));
+        BOWLINE_TRY_ASSIGN(const bool more, ahead(loop));
         if (!more) {
           break;
         }
@@ -837,7 +837,7 @@ Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
       }
       loop.length = static_cast<int64_t>(left.size()) + loop.index0 + 1;
       loop.settled = true;
-      BOWLINE_ASSIGN(const Value rest, heap_.list(std::move(left)));
+      BOWLINE_TRY_ASSIGN(const Value rest, heap_.list(std::move(left)));
       loop.items = rest.list;
       loop.next = 0;
       if (had) {
@@ -911,7 +911,7 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
 Result<Value> Renderer::item(const Value& value, const Value& key) {
   BOWLINE_TRY(require_no_markup(value));
   if (value.kind == Kind::dict || value.kind == Kind::name_space) {
-    BOWLINE_ASSIGN(const Value* found, find(heap_, value, key));
+    BOWLINE_TRY_ASSIGN(const Value* found, find(heap_, value, key));
     return found != nullptr ? *found
                             : Value::undefined(key.kind == Kind::text ? key.text : "an item");
   }
@@ -946,7 +946,7 @@ Result<Value> Renderer::item(const Value& value, const Value& key) {
 Result<RenderedChat> render(const Tree& tree, Heap& heap,
                             std::vector<std::pair<std::string_view, Value>> globals,
                             std::optional<int64_t> now) {
-  BOWLINE_ASSIGN(Scope * scope, heap.scope(nullptr));
+  BOWLINE_TRY_ASSIGN(Scope * scope, heap.scope(nullptr));
   scope->names = std::move(globals);
   return Renderer(heap, now).render(tree, scope);
 }

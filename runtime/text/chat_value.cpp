@@ -186,7 +186,7 @@ Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
         return false;
       }
       for (size_t i = 0; i < a.list->size(); ++i) {
-        BOWLINE_ASSIGN(const bool same, equal(heap, (*a.list)[i], (*b.list)[i], depth + 1));
+        BOWLINE_TRY_ASSIGN(const bool same, equal(heap, (*a.list)[i], (*b.list)[i], depth + 1));
         if (!same) {
           return false;
         }
@@ -197,11 +197,11 @@ Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
         return false;
       }
       for (const auto& [key, value] : *a.dict) {
-        BOWLINE_ASSIGN(const Value* other, find(heap, b, key));
+        BOWLINE_TRY_ASSIGN(const Value* other, find(heap, b, key));
         if (other == nullptr) {
           return false;
         }
-        BOWLINE_ASSIGN(const bool same, equal(heap, value, *other, depth + 1));
+        BOWLINE_TRY_ASSIGN(const bool same, equal(heap, value, *other, depth + 1));
         if (!same) {
           return false;
         }
@@ -233,7 +233,7 @@ Result<int> order(Heap& heap, const Value& a, const Value& b, int depth) {
   if (a.is_sequence() && a.kind == b.kind && a.text.empty() && b.text.empty() &&
       depth < kMostValueLevels) {
     for (size_t i = 0; i < a.list->size() && i < b.list->size(); ++i) {
-      BOWLINE_ASSIGN(const bool same, equal(heap, (*a.list)[i], (*b.list)[i], depth + 1));
+      BOWLINE_TRY_ASSIGN(const bool same, equal(heap, (*a.list)[i], (*b.list)[i], depth + 1));
       if (!same) {
         return order(heap, (*a.list)[i], (*b.list)[i], depth + 1);
       }
@@ -250,7 +250,7 @@ Result<const Value*> find(Heap& heap, const Value& dict, const Value& key) {
     return failure("It looks for " + std::string(described(key.kind)) + " in a dict.");
   }
   for (const Pair& pair : *dict.dict) {
-    BOWLINE_ASSIGN(const bool same, equal(heap, pair.first, key));
+    BOWLINE_TRY_ASSIGN(const bool same, equal(heap, pair.first, key));
     if (same) {
       return &pair.second;
     }
@@ -267,7 +267,7 @@ Result<bool> contains(Heap& heap, const Value& in, const Value& what) {
       BOWLINE_TRY(heap.step(in.text.size()));
       return in.text.find(what.text) != std::string_view::npos;
     case Kind::dict: {
-      BOWLINE_ASSIGN(const Value* found, find(heap, in, what));
+      BOWLINE_TRY_ASSIGN(const Value* found, find(heap, in, what));
       return found != nullptr;
     }
     case Kind::undefined:
@@ -275,7 +275,7 @@ Result<bool> contains(Heap& heap, const Value& in, const Value& what) {
     case Kind::list:
     case Kind::tuple:
       for (const Value& item : *in.list) {
-        BOWLINE_ASSIGN(const bool same, equal(heap, item, what));
+        BOWLINE_TRY_ASSIGN(const bool same, equal(heap, item, what));
         if (same) {
           return true;
         }
@@ -295,14 +295,14 @@ Result<std::string_view> printed(Heap& heap, const Value& v) {
     case Kind::boolean:
       return std::string_view(v.boolean ? "True" : "False");
     case Kind::integer: {
-      BOWLINE_ASSIGN(const Value text, heap.text(std::to_string(v.integer)));
+      BOWLINE_TRY_ASSIGN(const Value text, heap.text(std::to_string(v.integer)));
       return text.text;
     }
     case Kind::text:
       return v.text;
     default: {
-      BOWLINE_ASSIGN(std::string text, repr(heap, v));
-      BOWLINE_ASSIGN(const Value kept, heap.text(std::move(text)));
+      BOWLINE_TRY_ASSIGN(std::string text, repr(heap, v));
+      BOWLINE_TRY_ASSIGN(const Value kept, heap.text(std::move(text)));
       return kept.text;
     }
   }
@@ -327,13 +327,13 @@ Result<const std::vector<Value>*> elements(Heap& heap, const Value& v) {
       }
       break;
     case Kind::text: {
-      BOWLINE_ASSIGN(const Value letters, code_points(heap, v.text));
+      BOWLINE_TRY_ASSIGN(const Value letters, code_points(heap, v.text));
       return letters.list;
     }
     default:
       return failure("It goes through " + std::string(described(v.kind)) + ".");
   }
-  BOWLINE_ASSIGN(const Value list, heap.list(std::move(out)));
+  BOWLINE_TRY_ASSIGN(const Value list, heap.list(std::move(out)));
   return list.list;
 }
 

@@ -126,24 +126,24 @@ class GeneratorState {
   static Result<std::unique_ptr<GeneratorState>> create(Model& model, const Device& device,
                                                         const GeneratorOptions& options) {
     BOWLINE_TRY(check(options.sampler));
-    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     const bool is_cached = has_cache(info);
     BOWLINE_TRY(is_cached ? check_cached(info) : Status());
     int64_t context = options.context;
     if (context == 0 && !is_cached && model.metadata("context_length").empty()) {
       context = kUsualContext;
     } else if (context == 0) {
-      BOWLINE_ASSIGN(context, context_of(model));
+      BOWLINE_TRY_ASSIGN(context, context_of(model));
     }
     BOWLINE_REFUSE_UNLESS(context >= 1 && context <= INT32_MAX,
                           "A context of {} tokens lies outside 1..{}.", context, INT32_MAX);
     BOWLINE_TRY(check_positions(model, context));
-    BOWLINE_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
+    BOWLINE_TRY_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
     std::unique_ptr<GeneratorState> state;
     if (is_cached) {
-      BOWLINE_ASSIGN(state, create_cached(model, device, options, context));
+      BOWLINE_TRY_ASSIGN(state, create_cached(model, device, options, context));
     } else {
-      BOWLINE_ASSIGN(state, create_whole(model, device, options, context));
+      BOWLINE_TRY_ASSIGN(state, create_whole(model, device, options, context));
     }
     state->sampler = options.sampler;
     state->stops = options.stop_ids.value_or(std::move(stops));
@@ -154,12 +154,12 @@ class GeneratorState {
   static Result<std::unique_ptr<GeneratorState>> create_cached(Model& model, const Device& device,
                                                                const GeneratorOptions& options,
                                                                int64_t context) {
-    BOWLINE_ASSIGN(const std::vector<BoundEntryPoint> plans, plans_of(options, context));
+    BOWLINE_TRY_ASSIGN(const std::vector<BoundEntryPoint> plans, plans_of(options, context));
     BOWLINE_TRY(model.resize(kCache, std::max(context, kLeastRows))
                     .status()
                     .at(sentence("While giving the cache room for {} tokens.", context)));
-    BOWLINE_ASSIGN(Session session, Session::create(model, device, plans));
-    BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
+    BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, plans));
+    BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
     std::unique_ptr<GeneratorState> state(new GeneratorState(std::move(session)));
     BOWLINE_TRY(state->take_sizes(plan.segments[0].outputs));
     for (size_t i = 1; i < plans.size(); ++i) {
@@ -172,8 +172,8 @@ class GeneratorState {
                                                               const GeneratorOptions& options,
                                                               int64_t context) {
     Whole whole{&model, device, options.compute, std::min(kFirstTokens, context)};
-    BOWLINE_ASSIGN(Session session, whole.session());
-    BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
+    BOWLINE_TRY_ASSIGN(Session session, whole.session());
+    BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
     const TensorShape logits = named(plan.segments[0].outputs, "logits")->shape;
     BOWLINE_REFUSE_UNLESS(logits[0] == 1 && logits[1] == whole.tokens && logits[2] >= 1,
                           "The logits of \"forward\" are not one row for each token.");
@@ -267,8 +267,8 @@ class GeneratorState {
     int64_t tokens;  // of the plan
 
     Result<Session> session() const {
-      BOWLINE_ASSIGN(const ModelInfo info, model->describe());
-      BOWLINE_ASSIGN(const BoundEntryPoint forward, forward_of(info, tokens, compute));
+      BOWLINE_TRY_ASSIGN(const ModelInfo info, model->describe());
+      BOWLINE_TRY_ASSIGN(const BoundEntryPoint forward, forward_of(info, tokens, compute));
       return Session::create(*model, device, std::span(&forward, 1));
     }
   };
@@ -313,7 +313,7 @@ class GeneratorState {
       while (std::cmp_greater(text.size(), longer.tokens)) {
         longer.tokens = std::min(2 * longer.tokens, context);
       }
-      BOWLINE_ASSIGN(session_, longer.session());
+      BOWLINE_TRY_ASSIGN(session_, longer.session());
       whole_ = std::move(longer);
     }
     BOWLINE_TRY(run_forward(text, 0));
@@ -442,8 +442,8 @@ class GeneratorState {
 Result<Generator> Generator::create(Model& model, const Device& device,
                                     const GeneratorOptions& options) {
   return guarded([&]() -> Result<Generator> {
-    BOWLINE_ASSIGN(std::unique_ptr<GeneratorState> state,
-                   GeneratorState::create(model, device, options));
+    BOWLINE_TRY_ASSIGN(std::unique_ptr<GeneratorState> state,
+                       GeneratorState::create(model, device, options));
     return Generator(std::move(state));
   });
 }

@@ -437,7 +437,7 @@ Normalizer bert(const BertRules& rules) {
 }
 
 Result<Normalizer> precompiled(std::string_view charsmap) {
-  BOWLINE_ASSIGN(const auto map, CharsMap::read(charsmap));
+  BOWLINE_TRY_ASSIGN(const auto map, CharsMap::read(charsmap));
   return Normalizer([map](AlignedText& t) { return map_chars(t, *map); });
 }
 

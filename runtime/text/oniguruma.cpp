@@ -124,7 +124,7 @@ class Translator {
         return escape();
       case '[': {
         ++at_;
-        BOWLINE_ASSIGN(const std::string set, bracket(0));
+        BOWLINE_TRY_ASSIGN(const std::string set, bracket(0));
         out_ += set;
         return {};
       }
@@ -167,7 +167,7 @@ class Translator {
       default:
         break;
     }
-    BOWLINE_ASSIGN(const std::optional<std::string> set, set_of_escape());
+    BOWLINE_TRY_ASSIGN(const std::optional<std::string> set, set_of_escape());
     if (set) {
       out_ += *set;
       return {};
@@ -189,7 +189,7 @@ class Translator {
   Result<std::optional<std::string>> set_of_escape() {
     Union set;
     bool negated = false;
-    BOWLINE_ASSIGN(const bool known, elements_of_escape(set.elements, negated));
+    BOWLINE_TRY_ASSIGN(const bool known, elements_of_escape(set.elements, negated));
     if (set.elements == kWordElements) {
       set.elements += kMoreWordElements;
     }
@@ -280,7 +280,7 @@ class Translator {
     }
     if (peek() == '[') {
       ++at_;
-      BOWLINE_ASSIGN(std::string inner, bracket(depth + 1));
+      BOWLINE_TRY_ASSIGN(std::string inner, bracket(depth + 1));
       part.others.push_back(std::move(inner));
       return {};
     }
@@ -292,7 +292,7 @@ class Translator {
     if (peek() == '\\' && at_ + 1 < from_.size()) {
       std::string elements;
       bool negated = false;
-      BOWLINE_ASSIGN(const bool known, elements_of_escape(elements, negated));
+      BOWLINE_TRY_ASSIGN(const bool known, elements_of_escape(elements, negated));
       if (known && negated) {
         part.others.push_back("[^" + elements + "]");
         return not_a_range(part);

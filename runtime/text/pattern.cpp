@@ -225,7 +225,7 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
   size_t previous = 0;  // behind the last match
   bool any = false;     // match so far
   for (size_t at = 0; at <= text.size() && !text.empty();) {
-    BOWLINE_ASSIGN(const int found, search(code, m, text, at, 0, dear));
+    BOWLINE_TRY_ASSIGN(const int found, search(code, m, text, at, 0, dear));
     if (found < 0) {
       break;
     }
@@ -331,7 +331,7 @@ Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) 
   const auto code = std::make_shared<Compiled>();
   int error = 0;
   PCRE2_SIZE place = 0;
-  BOWLINE_ASSIGN(const std::string spelled, pcre2_of_oniguruma(expression));
+  BOWLINE_TRY_ASSIGN(const std::string spelled, pcre2_of_oniguruma(expression));
   // \C would match a part of a code point.
   code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,

@@ -206,7 +206,7 @@ Status add_tokens(TokenizerData& data, std::vector<AddedToken> tokens) {
     }
     kept.push_back(std::move(token));
   }
-  BOWLINE_ASSIGN(data.added, AddedTokens::create(std::move(kept), data.normalizers));
+  BOWLINE_TRY_ASSIGN(data.added, AddedTokens::create(std::move(kept), data.normalizers));
   return {};
 }
 
@@ -215,12 +215,12 @@ Result<Tokenizer> Tokenizer::from(const Model& model) {
     if (model.metadata("tokenizer") == "bytes") {
       return of_bytes();
     }
-    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     const auto asset = std::ranges::find(info.assets, "tokenizer", &AssetInfo::name);
     BOWLINE_TEXT_REQUIRE(asset != info.assets.end(), Code::bad_argument,
                          "The model has no tokenizer: neither an asset \"tokenizer\" nor the "
                          "metadata tokenizer = bytes.");
-    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
+    BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
     return from_bytes(asset->media_type, bytes_of_span(bytes));
   });
 }
@@ -229,11 +229,11 @@ Result<Tokenizer> Tokenizer::from_bytes(std::string_view media_type,
                                         std::span<const std::byte> bytes) {
   return guarded([&]() -> Result<Tokenizer> {
     if (media_type == "application/vnd.huggingface.tokenizer+json") {
-      BOWLINE_ASSIGN(SharedData data, read_json(bytes));
+      BOWLINE_TRY_ASSIGN(SharedData data, read_json(bytes));
       return Tokenizer(std::move(data));
     }
     if (media_type == "application/vnd.gguf.tokenizer") {
-      BOWLINE_ASSIGN(SharedData data, read_gguf(bytes));
+      BOWLINE_TRY_ASSIGN(SharedData data, read_gguf(bytes));
       return Tokenizer(std::move(data));
     }
     return Status(Code::unsupported,

@@ -68,7 +68,7 @@ class Reader {
     return out;
   }
   Result<std::string_view> text() {
-    BOWLINE_ASSIGN(const uint64_t n, number<uint64_t>());
+    BOWLINE_TRY_ASSIGN(const uint64_t n, number<uint64_t>());
     BOWLINE_TRY(skip(n));
     return bytes_.substr(at_ - n, n);
   }
@@ -91,8 +91,8 @@ Status skip_values(Reader& r, uint32_t type, uint64_t count, int depth) {
       BOWLINE_TRY(r.text().status());
       continue;
     }
-    BOWLINE_ASSIGN(const uint32_t inner, r.number<uint32_t>());
-    BOWLINE_ASSIGN(const uint64_t n, r.number<uint64_t>());
+    BOWLINE_TRY_ASSIGN(const uint32_t inner, r.number<uint32_t>());
+    BOWLINE_TRY_ASSIGN(const uint64_t n, r.number<uint64_t>());
     BOWLINE_TRY(skip_values(r, inner, n, depth + 1));
   }
   return {};
@@ -102,24 +102,24 @@ using Values = std::map<std::string, MetadataValue, std::less<>>;
 
 Result<Values> read_values(std::string_view bytes) {
   Reader r(bytes);
-  BOWLINE_ASSIGN(const uint32_t magic, r.number<uint32_t>());
+  BOWLINE_TRY_ASSIGN(const uint32_t magic, r.number<uint32_t>());
   BOWLINE_TEXT_REQUIRE(magic == 0x46554747, Code::bad_file, "The tokenizer is no GGUF file.");
-  BOWLINE_ASSIGN(const uint32_t version, r.number<uint32_t>());
+  BOWLINE_TRY_ASSIGN(const uint32_t version, r.number<uint32_t>());
   BOWLINE_TEXT_REQUIRE(version == 2 || version == 3, Code::unsupported,
                        "Version {} of GGUF is not known; 2 and 3 are.", version);
   BOWLINE_TRY(r.skip(8));  // the number of tensors
-  BOWLINE_ASSIGN(const uint64_t keys, r.number<uint64_t>());
+  BOWLINE_TRY_ASSIGN(const uint64_t keys, r.number<uint64_t>());
   BOWLINE_TEXT_REQUIRE(keys <= kMostKeys, Code::bad_file, "The file has {} keys, above {}.", keys,
                        kMostKeys);
   Values out;
   for (uint64_t i = 0; i < keys; ++i) {
-    BOWLINE_ASSIGN(const std::string_view key, r.text());
+    BOWLINE_TRY_ASSIGN(const std::string_view key, r.text());
     MetadataValue v;
-    BOWLINE_ASSIGN(v.type, r.number<uint32_t>());
+    BOWLINE_TRY_ASSIGN(v.type, r.number<uint32_t>());
     v.many = v.type == array;
     if (v.many) {
-      BOWLINE_ASSIGN(v.type, r.number<uint32_t>());
-      BOWLINE_ASSIGN(v.count, r.number<uint64_t>());
+      BOWLINE_TRY_ASSIGN(v.type, r.number<uint32_t>());
+      BOWLINE_TRY_ASSIGN(v.count, r.number<uint64_t>());
     }
     const size_t begin = r.at();
     BOWLINE_TRY(skip_values(r, v.type, v.count, 0));
@@ -180,7 +180,7 @@ Result<std::vector<std::string_view>> texts_of(const Values& values, std::string
   out.reserve(v->count);  // which is at most an eighth of the bytes
   Reader r(v->bytes);
   for (uint64_t i = 0; i < v->count; ++i) {
-    BOWLINE_ASSIGN(const std::string_view text, r.text());
+    BOWLINE_TRY_ASSIGN(const std::string_view text, r.text());
     BOWLINE_TEXT_REQUIRE(is_utf8(text), Code::bad_file, "Text {} of \"{}\" is not UTF-8.", i, key);
     out.push_back(text);
   }
@@ -261,13 +261,13 @@ Status surround(const File& file, TokenizerData& data, std::string_view first, b
                 std::string_view last, bool adds_last) {
   PostProcessor::Surround around;
   if (flag_of(file.values, "tokenizer.ggml.add_bos_token", adds_first)) {
-    BOWLINE_ASSIGN(const int32_t id, file.id_of(first));
+    BOWLINE_TRY_ASSIGN(const int32_t id, file.id_of(first));
     BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file,
                          "A token begins each text, and there is no \"{}\".", first);
     around.before = {id};
   }
   if (flag_of(file.values, "tokenizer.ggml.add_eos_token", adds_last)) {
-    BOWLINE_ASSIGN(const int32_t id, file.id_of(last));
+    BOWLINE_TRY_ASSIGN(const int32_t id, file.id_of(last));
     BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file, "A token ends each text, and there is no \"{}\".",
                          last);
     around.behind = {id};
@@ -319,11 +319,12 @@ Status read_byte_level(const File& file, TokenizerData& data) {
   if (words->digits) {
     data.pre_tokenizers.push_back(split(Pattern::of_class(is_number), Matches::isolated));
   }
-  BOWLINE_ASSIGN(Pattern pattern, Pattern::of_expression(known_expressions()[words->expression]));
+  BOWLINE_TRY_ASSIGN(Pattern pattern,
+                     Pattern::of_expression(known_expressions()[words->expression]));
   data.pre_tokenizers.push_back(split(std::move(pattern), Matches::isolated));
   BOWLINE_TRY(add_pieces(file, data));
-  BOWLINE_ASSIGN(const std::vector<std::string_view> merges,
-                 texts_of(file.values, "tokenizer.ggml.merges"));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::string_view> merges,
+                     texts_of(file.values, "tokenizer.ggml.merges"));
   std::vector<Bpe::Rule> rules;
   rules.reserve(merges.size());
   for (const std::string_view merge : merges) {
@@ -342,7 +343,7 @@ Status read_byte_level(const File& file, TokenizerData& data) {
   Bpe::Options o;
   o.byte_level = true;
   o.ignore_merges = words->ignore_merges;
-  BOWLINE_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
+  BOWLINE_TRY_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
   data.kind = "byte-level BPE";
   data.decoders = {decode_bytes()};
   return surround(file, data, kBos, words->adds_bos, kEos, false);
@@ -389,8 +390,8 @@ Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
 }
 
 Result<std::vector<float>> scores_of(const File& file) {
-  BOWLINE_ASSIGN(std::vector<float> scores,
-                 numbers_of<float>(file.values, "tokenizer.ggml.scores", file.pieces.size()));
+  BOWLINE_TRY_ASSIGN(std::vector<float> scores,
+                     numbers_of<float>(file.values, "tokenizer.ggml.scores", file.pieces.size()));
   BOWLINE_TEXT_REQUIRE(!scores.empty(), Code::bad_file,
                        "The file has no \"tokenizer.ggml.scores\".");
   return scores;
@@ -398,14 +399,14 @@ Result<std::vector<float>> scores_of(const File& file) {
 
 Status read_llama(const File& file, TokenizerData& data) {
   BOWLINE_TRY(add_pieces(file, data));
-  BOWLINE_ASSIGN(const std::vector<float> scores, scores_of(file));
-  BOWLINE_ASSIGN(const std::vector<Bpe::Rule> rules, merges_of(file, data.vocabulary, scores));
+  BOWLINE_TRY_ASSIGN(const std::vector<float> scores, scores_of(file));
+  BOWLINE_TRY_ASSIGN(const std::vector<Bpe::Rule> rules, merges_of(file, data.vocabulary, scores));
   Bpe::Options o;
   o.byte_fallback = true;
   o.fuse_unknown = true;
-  BOWLINE_ASSIGN(const int32_t unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
+  BOWLINE_TRY_ASSIGN(const int32_t unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
   o.unknown = unknown < 0 ? std::string() : std::string(data.vocabulary.piece(unknown));
-  BOWLINE_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
+  BOWLINE_TRY_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
   data.kind = "BPE";
   const std::string space = "\u2581";
   const bool prefix = flag_of(file.values, "tokenizer.ggml.add_space_prefix", true);
@@ -436,7 +437,7 @@ Result<std::string_view> charsmap_of(const Values& values) {
 Status add_spaces(const File& file, TokenizerData& data) {
   const std::string space = "\u2581";
   if (flag_of(file.values, "tokenizer.ggml.remove_extra_whitespaces", false)) {
-    BOWLINE_ASSIGN(Pattern spaces, Pattern::of_expression(" {2,}"));
+    BOWLINE_TRY_ASSIGN(Pattern spaces, Pattern::of_expression(" {2,}"));
     data.normalizers.push_back(strip(false, true));
     data.normalizers.push_back(replace(std::move(spaces), space));
     data.pre_tokenizers = {metaspace(space, Prepend::always)};
@@ -454,7 +455,7 @@ Status add_spaces(const File& file, TokenizerData& data) {
 
 Status read_unigram(const File& file, TokenizerData& data) {
   BOWLINE_TRY(add_pieces(file, data));
-  BOWLINE_ASSIGN(const std::vector<float> scores, scores_of(file));
+  BOWLINE_TRY_ASSIGN(const std::vector<float> scores, scores_of(file));
   std::vector<double> searched;
   size_t bytes = 0;
   for (size_t id = 0; id < scores.size(); ++id) {
@@ -464,12 +465,12 @@ Status read_unigram(const File& file, TokenizerData& data) {
   }
   Unigram::Options o;
   o.byte_fallback = bytes > 0;
-  BOWLINE_ASSIGN(o.unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
-  BOWLINE_ASSIGN(data.model, Unigram::create(data.vocabulary, std::move(searched), o));
+  BOWLINE_TRY_ASSIGN(o.unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
+  BOWLINE_TRY_ASSIGN(data.model, Unigram::create(data.vocabulary, std::move(searched), o));
   data.kind = "Unigram";
-  BOWLINE_ASSIGN(const std::string_view charsmap, charsmap_of(file.values));
+  BOWLINE_TRY_ASSIGN(const std::string_view charsmap, charsmap_of(file.values));
   if (!charsmap.empty()) {
-    BOWLINE_ASSIGN(Normalizer map, precompiled(charsmap));
+    BOWLINE_TRY_ASSIGN(Normalizer map, precompiled(charsmap));
     data.normalizers.push_back(std::move(map));
   }
   BOWLINE_TRY(add_spaces(file, data));
@@ -494,10 +495,10 @@ Status read_bert(const File& file, TokenizerData& data) {
                                                         : "##" + std::string(piece);
     BOWLINE_TRY(data.vocabulary.add(text, static_cast<int64_t>(id)));
   }
-  BOWLINE_ASSIGN(const int32_t unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
+  BOWLINE_TRY_ASSIGN(const int32_t unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
   WordPiece::Options o;
   o.unknown = unknown < 0 ? o.unknown : std::string(data.vocabulary.piece(unknown));
-  BOWLINE_ASSIGN(data.model, WordPiece::create(data.vocabulary, o));
+  BOWLINE_TRY_ASSIGN(data.model, WordPiece::create(data.vocabulary, o));
   data.kind = "WordPiece";
   BertRules rules;
   rules.lowercase = flag_of(file.values, "tokenizer.ggml.normalizer.lowercase", true);
@@ -518,10 +519,10 @@ Status read_bert(const File& file, TokenizerData& data) {
 Result<SharedData> read_gguf(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   File file;
-  BOWLINE_ASSIGN(file.values, read_values(text));
-  BOWLINE_ASSIGN(file.pieces, texts_of(file.values, "tokenizer.ggml.tokens"));
-  BOWLINE_ASSIGN(file.types,
-                 numbers_of<int32_t>(file.values, "tokenizer.ggml.token_type", file.pieces.size()));
+  BOWLINE_TRY_ASSIGN(file.values, read_values(text));
+  BOWLINE_TRY_ASSIGN(file.pieces, texts_of(file.values, "tokenizer.ggml.tokens"));
+  BOWLINE_TRY_ASSIGN(file.types, numbers_of<int32_t>(file.values, "tokenizer.ggml.token_type",
+                                                     file.pieces.size()));
   auto data = std::make_shared<TokenizerData>();
   const std::string_view model = text_of(file.values, "tokenizer.ggml.model");
   if (model == "gpt2") {

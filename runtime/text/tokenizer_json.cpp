@@ -67,7 +67,7 @@ Result<int64_t> number_at(const Object& o, std::string_view key,
 }
 Result<size_t> count_at(const Object& o, std::string_view key,
                         std::optional<int64_t> otherwise = {}) {
-  BOWLINE_ASSIGN(const int64_t n, number_at(o, key, otherwise));
+  BOWLINE_TRY_ASSIGN(const int64_t n, number_at(o, key, otherwise));
   BOWLINE_TEXT_REQUIRE(n <= kMostCount, Code::bad_file, "\"{}\" is {}, above {}.", key, n,
                        kMostCount);
   return static_cast<size_t>(n);
@@ -103,11 +103,11 @@ Status for_steps(const Element& step, std::string_view list, int depth, F&& read
   if (step.get(o) != simdjson::SUCCESS) {
     return wrong("type", "in an object");
   }
-  BOWLINE_ASSIGN(const std::string_view type, text_at(o, "type"));
+  BOWLINE_TRY_ASSIGN(const std::string_view type, text_at(o, "type"));
   if (type != "Sequence") {
     return read(type, o);
   }
-  BOWLINE_ASSIGN(const Array steps, array_at(o, list));
+  BOWLINE_TRY_ASSIGN(const Array steps, array_at(o, list));
   for (const Element& inner : steps) {
     BOWLINE_TRY(for_steps(inner, list, depth + 1, read));
   }
@@ -116,19 +116,19 @@ Status for_steps(const Element& step, std::string_view list, int depth, F&& read
 
 // {"String": "..."} or {"Regex": "..."}
 Result<Pattern> pattern_at(const Object& o) {
-  BOWLINE_ASSIGN(const Object pattern, object_at(o, "pattern"));
+  BOWLINE_TRY_ASSIGN(const Object pattern, object_at(o, "pattern"));
   if (find(pattern, "String")) {
-    BOWLINE_ASSIGN(const std::string_view text, text_at(pattern, "String"));
+    BOWLINE_TRY_ASSIGN(const std::string_view text, text_at(pattern, "String"));
     return Pattern::of_text(std::string(text));
   }
-  BOWLINE_ASSIGN(const std::string_view expression, text_at(pattern, "Regex"));
+  BOWLINE_TRY_ASSIGN(const std::string_view expression, text_at(pattern, "Regex"));
   return Pattern::of_expression(expression);
 }
 
 // A text of one code point.
 Result<std::string> letter_at(const Object& o, std::string_view key,
                               std::optional<std::string_view> otherwise = {}) {
-  BOWLINE_ASSIGN(const std::string_view text, text_at(o, key, otherwise));
+  BOWLINE_TRY_ASSIGN(const std::string_view text, text_at(o, key, otherwise));
   BOWLINE_TEXT_REQUIRE(count_of(text) == 1, Code::bad_file,
                        "\"{}\" is \"{}\", which is not one code point.", key, short_name(text));
   return std::string(text);
@@ -164,10 +164,10 @@ Result<std::string> from_base64(std::string_view text) {
 
 Result<Normalizer> read_bert(const Object& o) {
   BertRules rules;
-  BOWLINE_ASSIGN(rules.clean_text, flag_at(o, "clean_text", true));
-  BOWLINE_ASSIGN(rules.cjk, flag_at(o, "handle_chinese_chars", true));
-  BOWLINE_ASSIGN(rules.lowercase, flag_at(o, "lowercase", true));
-  BOWLINE_ASSIGN(rules.strip_accents, flag_at(o, "strip_accents", rules.lowercase));
+  BOWLINE_TRY_ASSIGN(rules.clean_text, flag_at(o, "clean_text", true));
+  BOWLINE_TRY_ASSIGN(rules.cjk, flag_at(o, "handle_chinese_chars", true));
+  BOWLINE_TRY_ASSIGN(rules.lowercase, flag_at(o, "lowercase", true));
+  BOWLINE_TRY_ASSIGN(rules.strip_accents, flag_at(o, "strip_accents", rules.lowercase));
   return bert(rules);
 }
 
@@ -200,22 +200,22 @@ Result<Normalizer> read_normalizer(std::string_view type, const Object& o) {
     return read_bert(o);
   }
   if (type == "Strip") {
-    BOWLINE_ASSIGN(const bool left, flag_at(o, "strip_left"));
-    BOWLINE_ASSIGN(const bool right, flag_at(o, "strip_right"));
+    BOWLINE_TRY_ASSIGN(const bool left, flag_at(o, "strip_left"));
+    BOWLINE_TRY_ASSIGN(const bool right, flag_at(o, "strip_right"));
     return strip(left, right);
   }
   if (type == "Prepend") {
-    BOWLINE_ASSIGN(const std::string_view text, text_at(o, "prepend"));
+    BOWLINE_TRY_ASSIGN(const std::string_view text, text_at(o, "prepend"));
     return prepend(std::string(text));
   }
   if (type == "Replace") {
-    BOWLINE_ASSIGN(Pattern pattern, pattern_at(o));
-    BOWLINE_ASSIGN(const std::string_view content, text_at(o, "content"));
+    BOWLINE_TRY_ASSIGN(Pattern pattern, pattern_at(o));
+    BOWLINE_TRY_ASSIGN(const std::string_view content, text_at(o, "content"));
     return replace(std::move(pattern), std::string(content));
   }
   if (type == "Precompiled") {
-    BOWLINE_ASSIGN(const std::string_view map, text_at(o, "precompiled_charsmap"));
-    BOWLINE_ASSIGN(const std::string bytes, from_base64(map));
+    BOWLINE_TRY_ASSIGN(const std::string_view map, text_at(o, "precompiled_charsmap"));
+    BOWLINE_TRY_ASSIGN(const std::string bytes, from_base64(map));
     return precompiled(bytes);
   }
   return unknown("normalizer", type);
@@ -224,7 +224,7 @@ Result<Normalizer> read_normalizer(std::string_view type, const Object& o) {
 // --------------------------------------------------------------------------------- pre-tokenizers
 
 Result<Matches> matches_at(const Object& o, std::optional<std::string_view> otherwise) {
-  BOWLINE_ASSIGN(const std::string_view name, text_at(o, "behavior", otherwise));
+  BOWLINE_TRY_ASSIGN(const std::string_view name, text_at(o, "behavior", otherwise));
   constexpr std::pair<std::string_view, Matches> names[] = {
       {"Removed", Matches::removed},
       {"Isolated", Matches::isolated},
@@ -240,9 +240,9 @@ Result<Matches> matches_at(const Object& o, std::optional<std::string_view> othe
 }
 
 Result<Prepend> prepend_at(const Object& o) {
-  BOWLINE_ASSIGN(const bool add, flag_at(o, "add_prefix_space", true));
-  BOWLINE_ASSIGN(const std::string_view scheme,
-                 text_at(o, "prepend_scheme", add ? "always" : "never"));
+  BOWLINE_TRY_ASSIGN(const bool add, flag_at(o, "add_prefix_space", true));
+  BOWLINE_TRY_ASSIGN(const std::string_view scheme,
+                     text_at(o, "prepend_scheme", add ? "always" : "never"));
   if (scheme == "always") {
     return Prepend::always;
   }
@@ -258,8 +258,8 @@ Result<Prepend> prepend_at(const Object& o) {
 using PreTokenizers = std::vector<PreTokenizer>;
 
 Status read_byte_level(const Object& o, PreTokenizers& out) {
-  BOWLINE_ASSIGN(const bool space, flag_at(o, "add_prefix_space", true));
-  BOWLINE_ASSIGN(const bool words, flag_at(o, "use_regex", true));
+  BOWLINE_TRY_ASSIGN(const bool space, flag_at(o, "add_prefix_space", true));
+  BOWLINE_TRY_ASSIGN(const bool words, flag_at(o, "use_regex", true));
   if (space) {
     out.push_back(prefix_space());
   }
@@ -271,9 +271,9 @@ Status read_byte_level(const Object& o, PreTokenizers& out) {
 }
 
 Status read_metaspace(const Object& o, PreTokenizers& out) {
-  BOWLINE_ASSIGN(std::string replacement, letter_at(o, "replacement", "\u2581"));
-  BOWLINE_ASSIGN(const Prepend where, prepend_at(o));
-  BOWLINE_ASSIGN(const bool cuts, flag_at(o, "split", true));
+  BOWLINE_TRY_ASSIGN(std::string replacement, letter_at(o, "replacement", "\u2581"));
+  BOWLINE_TRY_ASSIGN(const Prepend where, prepend_at(o));
+  BOWLINE_TRY_ASSIGN(const bool cuts, flag_at(o, "split", true));
   out.push_back(metaspace(replacement, where));
   if (cuts) {
     out.push_back(split(Pattern::of_text(std::move(replacement)), Matches::merged_with_next));
@@ -303,27 +303,27 @@ Status read_pre_tokenizer(std::string_view type, const Object& o, PreTokenizers&
     return add(Pattern::of_class(is_punctuation), Matches::isolated);
   }
   if (type == "Punctuation") {
-    BOWLINE_ASSIGN(const Matches matches, matches_at(o, "Isolated"));
+    BOWLINE_TRY_ASSIGN(const Matches matches, matches_at(o, "Isolated"));
     return add(Pattern::of_class(is_punctuation), matches);
   }
   if (type == "Digits") {
-    BOWLINE_ASSIGN(const bool each, flag_at(o, "individual_digits", false));
+    BOWLINE_TRY_ASSIGN(const bool each, flag_at(o, "individual_digits", false));
     return add(Pattern::of_class(is_number), each ? Matches::isolated : Matches::contiguous);
   }
   if (type == "CharDelimiterSplit") {
-    BOWLINE_ASSIGN(std::string delimiter, letter_at(o, "delimiter"));
+    BOWLINE_TRY_ASSIGN(std::string delimiter, letter_at(o, "delimiter"));
     return add(Pattern::of_text(std::move(delimiter)), Matches::removed);
   }
   if (type == "FixedLength") {
-    BOWLINE_ASSIGN(const size_t length, count_at(o, "length", 5));
+    BOWLINE_TRY_ASSIGN(const size_t length, count_at(o, "length", 5));
     BOWLINE_TEXT_REQUIRE(length > 0, Code::bad_file, "\"length\" is 0.");
     out.push_back(fixed_length(length));
     return {};
   }
   if (type == "Split") {
-    BOWLINE_ASSIGN(Pattern pattern, pattern_at(o));
-    BOWLINE_ASSIGN(const Matches matches, matches_at(o, std::nullopt));
-    BOWLINE_ASSIGN(const bool invert, flag_at(o, "invert", false));
+    BOWLINE_TRY_ASSIGN(Pattern pattern, pattern_at(o));
+    BOWLINE_TRY_ASSIGN(const Matches matches, matches_at(o, std::nullopt));
+    BOWLINE_TRY_ASSIGN(const bool invert, flag_at(o, "invert", false));
     return add(std::move(pattern), matches, invert);
   }
   return unknown("pre-tokenizer", type);
@@ -333,7 +333,7 @@ Status read_pre_tokenizer(std::string_view type, const Object& o, PreTokenizers&
 
 // Pieces of an object {"piece": id}.
 Status read_pieces(const Object& model, Vocabulary& out) {
-  BOWLINE_ASSIGN(const Object vocab, object_at(model, "vocab"));
+  BOWLINE_TRY_ASSIGN(const Object vocab, object_at(model, "vocab"));
   out.expect(vocab.size());
   for (const auto& [piece, value] : vocab) {
     int64_t id = 0;
@@ -366,7 +366,7 @@ Status read_merge(const Element& merge, std::string_view& left, std::string_view
 
 Result<std::vector<Bpe::Rule>> read_merges(const Object& model, const Vocabulary& v,
                                            const Bpe::Options& options) {
-  BOWLINE_ASSIGN(const Array merges, array_at(model, "merges"));
+  BOWLINE_TRY_ASSIGN(const Array merges, array_at(model, "merges"));
   std::vector<Bpe::Rule> out;
   out.reserve(merges.size());
   std::string merged;
@@ -386,9 +386,9 @@ Result<std::vector<Bpe::Rule>> read_merges(const Object& model, const Vocabulary
       return *found;
     };
     Bpe::Rule rule;
-    BOWLINE_ASSIGN(rule.left, id(left));
-    BOWLINE_ASSIGN(rule.right, id(right));
-    BOWLINE_ASSIGN(rule.merged, id(merged));
+    BOWLINE_TRY_ASSIGN(rule.left, id(left));
+    BOWLINE_TRY_ASSIGN(rule.right, id(right));
+    BOWLINE_TRY_ASSIGN(rule.merged, id(merged));
     rule.rank = static_cast<uint32_t>(out.size());
     out.push_back(rule);
   }
@@ -399,12 +399,12 @@ Status read_bpe(const Object& model, bool byte_level, TokenizerData& data) {
   BOWLINE_TRY(read_pieces(model, data.vocabulary));
   Bpe::Options o;
   o.byte_level = byte_level;
-  BOWLINE_ASSIGN(o.byte_fallback, flag_at(model, "byte_fallback", false));
-  BOWLINE_ASSIGN(o.fuse_unknown, flag_at(model, "fuse_unk", false));
-  BOWLINE_ASSIGN(o.ignore_merges, flag_at(model, "ignore_merges", false));
-  BOWLINE_ASSIGN(o.unknown, text_at(model, "unk_token", ""));
-  BOWLINE_ASSIGN(o.prefix, text_at(model, "continuing_subword_prefix", ""));
-  BOWLINE_ASSIGN(o.suffix, text_at(model, "end_of_word_suffix", ""));
+  BOWLINE_TRY_ASSIGN(o.byte_fallback, flag_at(model, "byte_fallback", false));
+  BOWLINE_TRY_ASSIGN(o.fuse_unknown, flag_at(model, "fuse_unk", false));
+  BOWLINE_TRY_ASSIGN(o.ignore_merges, flag_at(model, "ignore_merges", false));
+  BOWLINE_TRY_ASSIGN(o.unknown, text_at(model, "unk_token", ""));
+  BOWLINE_TRY_ASSIGN(o.prefix, text_at(model, "continuing_subword_prefix", ""));
+  BOWLINE_TRY_ASSIGN(o.suffix, text_at(model, "end_of_word_suffix", ""));
   const bool has_ends = !o.prefix.empty() || !o.suffix.empty();
   BOWLINE_TEXT_REQUIRE(!has_ends || (!o.ignore_merges && !o.byte_fallback), Code::unsupported,
                        "A BPE with continuing_subword_prefix or end_of_word_suffix and with {} is "
@@ -416,8 +416,8 @@ Status read_bpe(const Object& model, bool byte_level, TokenizerData& data) {
                          Code::unsupported,
                          "\"dropout\" of merges is not 0, and so the pieces of a text are random.");
   }
-  BOWLINE_ASSIGN(const std::vector<Bpe::Rule> rules, read_merges(model, data.vocabulary, o));
-  BOWLINE_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
+  BOWLINE_TRY_ASSIGN(const std::vector<Bpe::Rule> rules, read_merges(model, data.vocabulary, o));
+  BOWLINE_TRY_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
   data.kind = byte_level ? "byte-level BPE" : "BPE";
   return {};
 }
@@ -425,16 +425,16 @@ Status read_bpe(const Object& model, bool byte_level, TokenizerData& data) {
 Status read_word_piece(const Object& model, TokenizerData& data) {
   BOWLINE_TRY(read_pieces(model, data.vocabulary));
   WordPiece::Options o;
-  BOWLINE_ASSIGN(o.unknown, text_at(model, "unk_token", "[UNK]"));
-  BOWLINE_ASSIGN(o.prefix, text_at(model, "continuing_subword_prefix", "##"));
-  BOWLINE_ASSIGN(o.longest, count_at(model, "max_input_chars_per_word", 100));
-  BOWLINE_ASSIGN(data.model, WordPiece::create(data.vocabulary, o));
+  BOWLINE_TRY_ASSIGN(o.unknown, text_at(model, "unk_token", "[UNK]"));
+  BOWLINE_TRY_ASSIGN(o.prefix, text_at(model, "continuing_subword_prefix", "##"));
+  BOWLINE_TRY_ASSIGN(o.longest, count_at(model, "max_input_chars_per_word", 100));
+  BOWLINE_TRY_ASSIGN(data.model, WordPiece::create(data.vocabulary, o));
   data.kind = "WordPiece";
   return {};
 }
 
 Status read_unigram(const Object& model, TokenizerData& data) {
-  BOWLINE_ASSIGN(const Array vocab, array_at(model, "vocab"));
+  BOWLINE_TRY_ASSIGN(const Array vocab, array_at(model, "vocab"));
   data.vocabulary.expect(vocab.size());
   std::vector<double> scores;
   scores.reserve(vocab.size());
@@ -451,20 +451,20 @@ Status read_unigram(const Object& model, TokenizerData& data) {
     scores.push_back(score);
   }
   Unigram::Options o;
-  BOWLINE_ASSIGN(o.byte_fallback, flag_at(model, "byte_fallback", false));
+  BOWLINE_TRY_ASSIGN(o.byte_fallback, flag_at(model, "byte_fallback", false));
   if (find(model, "unk_id")) {
-    BOWLINE_ASSIGN(const size_t id, count_at(model, "unk_id"));
+    BOWLINE_TRY_ASSIGN(const size_t id, count_at(model, "unk_id"));
     o.unknown = static_cast<int32_t>(id);
   }
-  BOWLINE_ASSIGN(data.model, Unigram::create(data.vocabulary, std::move(scores), o));
+  BOWLINE_TRY_ASSIGN(data.model, Unigram::create(data.vocabulary, std::move(scores), o));
   data.kind = "Unigram";
   return {};
 }
 
 Status read_word_level(const Object& model, TokenizerData& data) {
   BOWLINE_TRY(read_pieces(model, data.vocabulary));
-  BOWLINE_ASSIGN(const std::string_view unknown, text_at(model, "unk_token", ""));
-  BOWLINE_ASSIGN(data.model, WordLevel::create(data.vocabulary, unknown));
+  BOWLINE_TRY_ASSIGN(const std::string_view unknown, text_at(model, "unk_token", ""));
+  BOWLINE_TRY_ASSIGN(data.model, WordLevel::create(data.vocabulary, unknown));
   data.kind = "WordLevel";
   return {};
 }
@@ -484,7 +484,7 @@ std::string_view kind_of(const Object& model) {
 }
 
 Status read_model(const Object& model, bool byte_level, TokenizerData& data) {
-  BOWLINE_ASSIGN(const std::string_view type, text_at(model, "type", kind_of(model)));
+  BOWLINE_TRY_ASSIGN(const std::string_view type, text_at(model, "type", kind_of(model)));
   if (type == "BPE") {
     return read_bpe(model, byte_level, data);
   }
@@ -503,8 +503,8 @@ Status read_model(const Object& model, bool byte_level, TokenizerData& data) {
 // ------------------------------------------------------------------------------- post-processors
 
 Status add_special(const Object& known, std::string_view name, std::vector<int32_t>& out) {
-  BOWLINE_ASSIGN(const Object token, object_at(known, name));
-  BOWLINE_ASSIGN(const Array ids, array_at(token, "ids"));
+  BOWLINE_TRY_ASSIGN(const Object token, object_at(known, name));
+  BOWLINE_TRY_ASSIGN(const Array ids, array_at(token, "ids"));
   for (const Element& value : ids) {
     int64_t id = -1;
     BOWLINE_TEXT_REQUIRE(value.get(id) == simdjson::SUCCESS && id >= 0 && id <= INT32_MAX,
@@ -516,7 +516,7 @@ Status add_special(const Object& known, std::string_view name, std::vector<int32
 }
 
 Result<PostProcessor> read_template(const Object& o) {
-  BOWLINE_ASSIGN(const Array single, array_at(o, "single"));
+  BOWLINE_TRY_ASSIGN(const Array single, array_at(o, "single"));
   PostProcessor::Surround out;
   out.is_template = true;
   bool behind = false;
@@ -525,16 +525,16 @@ Result<PostProcessor> read_template(const Object& o) {
     BOWLINE_TEXT_REQUIRE(value.get(part) == simdjson::SUCCESS, Code::bad_file,
                          "A part of the template is no object.");
     if (find(part, "Sequence")) {
-      BOWLINE_ASSIGN(const Object sequence, object_at(part, "Sequence"));
-      BOWLINE_ASSIGN(const std::string_view id, text_at(sequence, "id"));
+      BOWLINE_TRY_ASSIGN(const Object sequence, object_at(part, "Sequence"));
+      BOWLINE_TRY_ASSIGN(const std::string_view id, text_at(sequence, "id"));
       BOWLINE_TEXT_REQUIRE(id == "A" && !behind, Code::unsupported,
                            "The template of a text has it not once.");
       behind = true;
       continue;
     }
-    BOWLINE_ASSIGN(const Object special, object_at(part, "SpecialToken"));
-    BOWLINE_ASSIGN(const std::string_view name, text_at(special, "id"));
-    BOWLINE_ASSIGN(const Object known, object_at(o, "special_tokens"));
+    BOWLINE_TRY_ASSIGN(const Object special, object_at(part, "SpecialToken"));
+    BOWLINE_TRY_ASSIGN(const std::string_view name, text_at(special, "id"));
+    BOWLINE_TRY_ASSIGN(const Object known, object_at(o, "special_tokens"));
     BOWLINE_TRY(add_special(known, name, behind ? out.behind : out.before));
   }
   BOWLINE_TEXT_REQUIRE(behind, Code::unsupported, "The template of a text has it not once.");
@@ -549,7 +549,7 @@ bool is_template(const PostProcessor& p) {
 
 // ["[SEP]", 102]
 Result<int32_t> pair_at(const Object& o, std::string_view key) {
-  BOWLINE_ASSIGN(const Array pair, array_at(o, key));
+  BOWLINE_TRY_ASSIGN(const Array pair, array_at(o, key));
   int64_t id = -1;
   BOWLINE_TEXT_REQUIRE(
       pair.size() == 2 && pair.at(1).get(id) == simdjson::SUCCESS && id >= 0 && id <= INT32_MAX,
@@ -568,22 +568,22 @@ Status read_post_processor(std::string_view type, const Object& o,
                        "one TemplateProcessing add all of them.",
                        type);
   if (type == "TemplateProcessing") {
-    BOWLINE_ASSIGN(PostProcessor p, read_template(o));
+    BOWLINE_TRY_ASSIGN(PostProcessor p, read_template(o));
     out.push_back(std::move(p));
     return {};
   }
   const bool roberta = type == "RobertaProcessing";
   if (type == "ByteLevel" || roberta) {
-    BOWLINE_ASSIGN(const bool trims, flag_at(o, "trim_offsets", true));
-    BOWLINE_ASSIGN(const bool space, flag_at(o, "add_prefix_space", true));
+    BOWLINE_TRY_ASSIGN(const bool trims, flag_at(o, "trim_offsets", true));
+    BOWLINE_TRY_ASSIGN(const bool space, flag_at(o, "add_prefix_space", true));
     if (trims) {
       out.push_back({PostProcessor::Trim{space}});
     }
   }
   if (type == "BertProcessing" || roberta) {
     PostProcessor::Surround around;
-    BOWLINE_ASSIGN(const int32_t cls, pair_at(o, "cls"));
-    BOWLINE_ASSIGN(const int32_t sep, pair_at(o, "sep"));
+    BOWLINE_TRY_ASSIGN(const int32_t cls, pair_at(o, "cls"));
+    BOWLINE_TRY_ASSIGN(const int32_t sep, pair_at(o, "sep"));
     out.push_back({PostProcessor::Surround{{cls}, {sep}}});
   }
   return type == "ByteLevel" || type == "BertProcessing" || roberta
@@ -607,34 +607,34 @@ Status read_decoder(std::string_view type, const Object& o, bool& fused,
     return add(decode_byte_fallback());
   }
   if (type == "Metaspace") {
-    BOWLINE_ASSIGN(std::string replacement, letter_at(o, "replacement", "\u2581"));
-    BOWLINE_ASSIGN(const Prepend where, prepend_at(o));
+    BOWLINE_TRY_ASSIGN(std::string replacement, letter_at(o, "replacement", "\u2581"));
+    BOWLINE_TRY_ASSIGN(const Prepend where, prepend_at(o));
     return add(decode_metaspace(std::move(replacement), where != Prepend::never));
   }
   if (type == "WordPiece") {
-    BOWLINE_ASSIGN(const std::string_view prefix, text_at(o, "prefix", "##"));
-    BOWLINE_ASSIGN(const bool cleanup, flag_at(o, "cleanup", true));
+    BOWLINE_TRY_ASSIGN(const std::string_view prefix, text_at(o, "prefix", "##"));
+    BOWLINE_TRY_ASSIGN(const bool cleanup, flag_at(o, "cleanup", true));
     return add(decode_word_piece(std::string(prefix), cleanup));
   }
   if (type == "BPEDecoder") {
-    BOWLINE_ASSIGN(const std::string_view suffix, text_at(o, "suffix", "</w>"));
+    BOWLINE_TRY_ASSIGN(const std::string_view suffix, text_at(o, "suffix", "</w>"));
     return add(decode_suffix(std::string(suffix)));
   }
   if (type == "Replace") {
-    BOWLINE_ASSIGN(Pattern pattern, pattern_at(o));
-    BOWLINE_ASSIGN(const std::string_view content, text_at(o, "content"));
+    BOWLINE_TRY_ASSIGN(Pattern pattern, pattern_at(o));
+    BOWLINE_TRY_ASSIGN(const std::string_view content, text_at(o, "content"));
     return add(decode_replace(std::move(pattern), std::string(content)));
   }
   if (type == "Strip") {
-    BOWLINE_ASSIGN(std::string content, letter_at(o, "content"));
-    BOWLINE_ASSIGN(const size_t start, count_at(o, "start"));
-    BOWLINE_ASSIGN(const size_t stop, count_at(o, "stop"));
+    BOWLINE_TRY_ASSIGN(std::string content, letter_at(o, "content"));
+    BOWLINE_TRY_ASSIGN(const size_t start, count_at(o, "start"));
+    BOWLINE_TRY_ASSIGN(const size_t stop, count_at(o, "stop"));
     return add(decode_strip(std::move(content), start, stop, fused));
   }
   if (type == "CTC") {
-    BOWLINE_ASSIGN(const std::string_view pad, text_at(o, "pad_token", "<pad>"));
-    BOWLINE_ASSIGN(const std::string_view delimiter, text_at(o, "word_delimiter_token", "|"));
-    BOWLINE_ASSIGN(const bool cleanup, flag_at(o, "cleanup", true));
+    BOWLINE_TRY_ASSIGN(const std::string_view pad, text_at(o, "pad_token", "<pad>"));
+    BOWLINE_TRY_ASSIGN(const std::string_view delimiter, text_at(o, "word_delimiter_token", "|"));
+    BOWLINE_TRY_ASSIGN(const bool cleanup, flag_at(o, "cleanup", true));
     return add(decode_ctc(std::string(pad), std::string(delimiter), cleanup));
   }
   return unknown("decoder", type);
@@ -647,23 +647,23 @@ Result<std::vector<AddedToken>> read_added(const Object& root) {
   if (!find(root, "added_tokens")) {
     return out;
   }
-  BOWLINE_ASSIGN(const Array tokens, array_at(root, "added_tokens"));
+  BOWLINE_TRY_ASSIGN(const Array tokens, array_at(root, "added_tokens"));
   for (const Element& value : tokens) {
     Object o;
     BOWLINE_TEXT_REQUIRE(value.get(o) == simdjson::SUCCESS, Code::bad_file,
                          "An added token is no object.");
     AddedToken token;
-    BOWLINE_ASSIGN(const std::string_view content, text_at(o, "content"));
+    BOWLINE_TRY_ASSIGN(const std::string_view content, text_at(o, "content"));
     token.content = content;
-    BOWLINE_ASSIGN(const int64_t id, number_at(o, "id"));
+    BOWLINE_TRY_ASSIGN(const int64_t id, number_at(o, "id"));
     BOWLINE_TEXT_REQUIRE(id <= INT32_MAX, Code::bad_file, "The added token \"{}\" has id {}.",
                          short_name(content), id);
     token.id = static_cast<int32_t>(id);
-    BOWLINE_ASSIGN(token.special, flag_at(o, "special", false));
-    BOWLINE_ASSIGN(token.single_word, flag_at(o, "single_word", false));
-    BOWLINE_ASSIGN(token.lstrip, flag_at(o, "lstrip", false));
-    BOWLINE_ASSIGN(token.rstrip, flag_at(o, "rstrip", false));
-    BOWLINE_ASSIGN(token.normalized, flag_at(o, "normalized", !token.special));
+    BOWLINE_TRY_ASSIGN(token.special, flag_at(o, "special", false));
+    BOWLINE_TRY_ASSIGN(token.single_word, flag_at(o, "single_word", false));
+    BOWLINE_TRY_ASSIGN(token.lstrip, flag_at(o, "lstrip", false));
+    BOWLINE_TRY_ASSIGN(token.rstrip, flag_at(o, "rstrip", false));
+    BOWLINE_TRY_ASSIGN(token.normalized, flag_at(o, "normalized", !token.special));
     out.push_back(std::move(token));
   }
   return out;
@@ -705,7 +705,7 @@ Status read_steps(const Object& root, TokenizerData& data) {
   if (const auto step = find(root, "normalizer")) {
     BOWLINE_TRY(
         for_steps(*step, "normalizers", 0, [&](std::string_view type, const Object& o) -> Status {
-          BOWLINE_ASSIGN(Normalizer n, read_normalizer(type, o));
+          BOWLINE_TRY_ASSIGN(Normalizer n, read_normalizer(type, o));
           data.normalizers.push_back(std::move(n));
           return {};
         }).at("In the normalizer of the tokenizer."));
@@ -751,13 +751,13 @@ Result<SharedData> read_json(std::span<const std::byte> bytes) {
                        "The tokenizer is no object of JSON.");
   auto data = std::make_shared<TokenizerData>();
   BOWLINE_TRY(read_steps(root, *data));
-  BOWLINE_ASSIGN(const Object model, object_at(root, "model"));
+  BOWLINE_TRY_ASSIGN(const Object model, object_at(root, "model"));
   const bool byte_level = ends_in_byte_level(root) && has_plain_merges(model);
   if (byte_level) {
     data->pre_tokenizers.pop_back();  // the model takes bytes as they are
   }
   BOWLINE_TRY(read_model(model, byte_level, *data).at("In the model of the tokenizer."));
-  BOWLINE_ASSIGN(std::vector<AddedToken> added, read_added(root));
+  BOWLINE_TRY_ASSIGN(std::vector<AddedToken> added, read_added(root));
   BOWLINE_TRY(add_tokens(*data, std::move(added)));
   return SharedData(std::move(data));
 }

@@ -66,7 +66,7 @@ Status check_parameters(const Table& saved, const Table& live) {
 // Moments as an optimizer makes them: finite, and second moments not negative.
 Status check_moments(const Storage& row, bool squares) {
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
+  BOWLINE_TRY_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
   for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
     float value = 0;
     std::memcpy(&value, bytes.data() + i, sizeof(value));
@@ -155,7 +155,7 @@ Status TrainerState::save(const std::string& path, const Progress& data, model::
   t.rng_counter = state_.counter;
   t.loss_log = state_.losses;
   t.loss_weights = state_.weights;
-  BOWLINE_ASSIGN(t.plan_hash, graph_hash());
+  BOWLINE_TRY_ASSIGN(t.plan_hash, graph_hash());
   t.run = run_settings(options_);
   t.learning_rate = state_.rate;
   t.loss_scale = state_.loss_scale.value_or(1);
@@ -254,16 +254,16 @@ Progress progress_of(const model::TrainingState& t, const device::OpenDevice& de
 Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptions& options,
                                       model::FileSystem& files) {
   BOWLINE_TRY(params::require_idle(model_->busy, "resume()"));
-  BOWLINE_ASSIGN(const auto verified, model::VerifiedFile::open(path, files));
+  BOWLINE_TRY_ASSIGN(const auto verified, model::VerifiedFile::open(path, files));
   // Nothing is used before every checksum matched.
   BOWLINE_TRY(verified->verify_all());
-  BOWLINE_ASSIGN(const auto saved, graph::load_model(verified));
+  BOWLINE_TRY_ASSIGN(const auto saved, graph::load_model(verified));
   const std::optional<model::TrainingState>& t = saved->training;
   const auto check = [&]() -> Status {
     BOWLINE_REQUIRE(t.has_value(), "it is a model without a training state.");
     BOWLINE_TRY(check_parameters(saved->table, model_->table));
     BOWLINE_TRY(check_record(*t, true, options.extend));
-    BOWLINE_ASSIGN(const uint64_t hash, graph_hash());
+    BOWLINE_TRY_ASSIGN(const uint64_t hash, graph_hash());
     BOWLINE_REQUIRE(t->plan_hash == hash,
                     "its graph differs from that of \"{}\": another operator, attribute (heads, "
                     "dropout, ...), shape or order.",
@@ -313,7 +313,7 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
     }
     const device::Block& block = *row.home.block;
     if (const Storage* from = counterpart(saved, staged, tie); from != nullptr) {
-      BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(*from, scratch));
+      BOWLINE_TRY_ASSIGN(const params::Bytes bytes, params::read_all(*from, scratch));
       BOWLINE_TRY(block.write(0, bytes));
     } else if (row.role != Role::master) {
       BOWLINE_TRY(block.fill(std::byte{0}));

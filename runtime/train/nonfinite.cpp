@@ -110,7 +110,7 @@ Result<std::optional<StepReport>> TrainerState::conclude(StepReport report) {
              report.weights_non_finite ? ", and the update made weights that are not finite"
                                        : "; the update was not applied");
   if (report.weights_non_finite && options_.on_nonfinite == OnNonFinite::stop) {
-    BOWLINE_ASSIGN(const std::string name, find_parameter(false));
+    BOWLINE_TRY_ASSIGN(const std::string name, find_parameter(false));
     return Status(Code::non_finite, format("{} The first is parameter \"{}\".", what, name));
   }
   if (options_.on_nonfinite == OnNonFinite::rollback) {
@@ -167,7 +167,8 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
         !table.storages[*row].encoding.is_plain()) {
       continue;
     }
-    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));
+    BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes,
+                       params::read_bytes(table.storages[*row]));
     if (!params::all_finite(bytes, table.storages[*row].dtype)) {
       return p.name;
     }
@@ -177,8 +178,8 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
 
 // Runs the forward part once more, with every value as an output.
 Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const {
-  BOWLINE_ASSIGN(const BoundLoss bound,
-                 bound_loss(sets_of_dims(options_)[set_], device_->capabilities().compute));
+  BOWLINE_TRY_ASSIGN(const BoundLoss bound,
+                     bound_loss(sets_of_dims(options_)[set_], device_->capabilities().compute));
   Graph all = std::move(Unrolled(bound.graph).graph);
   for (const Node& node : all.nodes) {
     for (const ValueId v : node.outputs) {
@@ -187,14 +188,14 @@ Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const
     }
   }
   plan::StepLayout layout;
-  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(std::move(all), "search", *device_, layout));
+  BOWLINE_TRY_ASSIGN(plan::Plan plan, plan::lower(std::move(all), "search", *device_, layout));
   exec::Workspace::Sizes sizes;
   sizes.cover(plan, layout);
-  BOWLINE_ASSIGN(const exec::Workspace workspace, exec::Workspace::allocate(device_, sizes));
+  BOWLINE_TRY_ASSIGN(const exec::Workspace workspace, exec::Workspace::allocate(device_, sizes));
   exec::StepValues steps(std::move(layout));
   fill(steps);
-  BOWLINE_ASSIGN(const exec::Segment segment,
-                 exec::Segment::record(std::move(plan), model_->table, device_, workspace));
+  BOWLINE_TRY_ASSIGN(const exec::Segment segment,
+                     exec::Segment::record(std::move(plan), model_->table, device_, workspace));
   BOWLINE_TRY(
       exec::run(*device_, workspace, segment, nullptr, model_->table, batch, steps).status());
   for (const plan::IoRange& range : segment.plan().outputs) {

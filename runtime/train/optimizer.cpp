@@ -151,12 +151,13 @@ Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t>
                  const Group& group, ValueId scale) {
   const Update update = update_of(o, group.rule);
   std::vector<ValueId> inputs;
-  BOWLINE_ASSIGN(inputs.emplace_back(), group.has_masters ? b.list("masters", ties, Role::master)
-                                                          : b.list("weights", ties, {}));
-  BOWLINE_ASSIGN(inputs.emplace_back(), b.list("gradients", ties, Role::gradient));
+  BOWLINE_TRY_ASSIGN(inputs.emplace_back(), group.has_masters
+                                                ? b.list("masters", ties, Role::master)
+                                                : b.list("weights", ties, {}));
+  BOWLINE_TRY_ASSIGN(inputs.emplace_back(), b.list("gradients", ties, Role::gradient));
   for (uint32_t slot = 0; slot < group.moments; ++slot) {
-    BOWLINE_ASSIGN(inputs.emplace_back(),
-                   b.list(format("moments_{}", slot), ties, Role::moment, slot));
+    BOWLINE_TRY_ASSIGN(inputs.emplace_back(),
+                       b.list(format("moments_{}", slot), ties, Role::moment, slot));
   }
   inputs.insert(inputs.begin() + 2 + static_cast<std::ptrdiff_t>(update.before_scale), scale);
   return b.add(update.op, update.attributes, std::move(inputs)).status();
@@ -270,12 +271,12 @@ Status place_waiting(params::Table& table) {
     const params::Home& owner = table.storages[static_cast<size_t>(row.owner)].home;
     const std::shared_ptr<device::OpenDevice>& device = owner.block->device_handle();
     if (row.home.valid()) {
-      BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
-      BOWLINE_ASSIGN(params::Home home, params::make_home(device, bytes));
+      BOWLINE_TRY_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
+      BOWLINE_TRY_ASSIGN(params::Home home, params::make_home(device, bytes));
       params::install(row, std::move(home));
     } else {
-      BOWLINE_ASSIGN(row.home.block,
-                     device::Block::allocate(device, row.bytes(), device::MemoryKind::device));
+      BOWLINE_TRY_ASSIGN(row.home.block,
+                         device::Block::allocate(device, row.bytes(), device::MemoryKind::device));
       BOWLINE_TRY(row.home.block->fill(std::byte{0}));
     }
     table.put(tie, std::move(row));
@@ -288,7 +289,7 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
   std::map<Group, std::vector<uint32_t>, std::greater<>> groups;
   std::map<DType, std::vector<uint32_t>> rounded;
   for (const uint32_t tie : all) {
-    BOWLINE_ASSIGN(const UpdateRule rule, rule_of(tie, table, options));
+    BOWLINE_TRY_ASSIGN(const UpdateRule rule, rule_of(tie, table, options));
     const size_t kept = moments(options.optimizer, table.storages[tie].shape).size();
     const bool master = has_master(table.storages[tie]);
     groups[{rule, kept, master}].push_back(tie);
@@ -297,17 +298,17 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
     }
   }
   UpdateBuilder b(table);
-  BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
+  BOWLINE_TRY_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
   ClipByGlobalNormAttributesT clip;
   clip.max_norm = options.clip_norm;
-  BOWLINE_ASSIGN(const ValueId scale, b.add(Op::ClipByGlobalNorm, Attributes::of(clip),
-                                            {gradients, b.input(options.loss)}));
+  BOWLINE_TRY_ASSIGN(const ValueId scale, b.add(Op::ClipByGlobalNorm, Attributes::of(clip),
+                                                {gradients, b.input(options.loss)}));
   for (const auto& [group, ties] : groups) {
     BOWLINE_TRY(add_group(b, options.optimizer, ties, group, scale));
   }
   for (const auto& [dtype, ties] : rounded) {
-    BOWLINE_ASSIGN(const ValueId masters, b.list("masters", ties, Role::master));
-    BOWLINE_ASSIGN(const ValueId weights, b.list("weights", ties, {}));
+    BOWLINE_TRY_ASSIGN(const ValueId masters, b.list("masters", ties, Role::master));
+    BOWLINE_TRY_ASSIGN(const ValueId weights, b.list("weights", ties, {}));
     BOWLINE_TRY(
         b.add(Op::RoundWeights, Attributes::of(NoAttributesT{}), {masters, weights}).status());
   }

@@ -88,15 +88,15 @@ Result<TrainerState::BoundLoss> TrainerState::bound_loss(std::span<const BoundDi
                                                          std::optional<DType> compute) const {
   const Graph* generic = model_->find_graph(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
-  BOWLINE_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
+  BOWLINE_TRY_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
   BOWLINE_TRY(check_states(*generic, states));
   BoundLoss out;
-  BOWLINE_ASSIGN(out.graph,
-                 graph::bind(*generic, *model_, dims, options_.precision.compute, compute));
-  BOWLINE_ASSIGN(out.loss, output_named(out.graph, options_.loss));
+  BOWLINE_TRY_ASSIGN(out.graph,
+                     graph::bind(*generic, *model_, dims, options_.precision.compute, compute));
+  BOWLINE_TRY_ASSIGN(out.loss, output_named(out.graph, options_.loss));
   keep_output(out.graph, out.loss, options_.loss);
   prune(out.graph);
-  BOWLINE_ASSIGN(out.graph.outputs[0], graph::in_f32(out.graph, out.graph.outputs[0]));
+  BOWLINE_TRY_ASSIGN(out.graph.outputs[0], graph::in_f32(out.graph, out.graph.outputs[0]));
   out.loss = out.graph.outputs[0];
   return out;
 }
@@ -105,13 +105,13 @@ Result<std::vector<TrainerState::BoundLoss>> TrainerState::bound_losses(
     std::optional<DType> compute) const {
   std::vector<BoundLoss> out;
   for (const std::vector<BoundDim>& dims : sets_of_dims(options_)) {
-    BOWLINE_ASSIGN(out.emplace_back(), bound_loss(dims, compute));
+    BOWLINE_TRY_ASSIGN(out.emplace_back(), bound_loss(dims, compute));
   }
   return out;
 }
 
 Result<uint64_t> TrainerState::graph_hash() const {
-  BOWLINE_ASSIGN(const std::vector<BoundLoss> bound, bound_losses({}));
+  BOWLINE_TRY_ASSIGN(const std::vector<BoundLoss> bound, bound_losses({}));
   std::string text;
   for (const BoundLoss& b : bound) {
     text += plan::list_nodes(b.graph, 0, b.graph.nodes.size()) +
@@ -146,7 +146,7 @@ Status TrainerState::fill_masters() {
       continue;
     }
     const params::Storage& master = table.storages[*row];
-    BOWLINE_ASSIGN(const params::Bytes values, params::read_all(storage, scratch));
+    BOWLINE_TRY_ASSIGN(const params::Bytes values, params::read_all(storage, scratch));
     BOWLINE_TRY(params::require_host_memory(master.bytes()));
     std::vector<std::byte> wide(master.bytes());
     params::convert_floats(values, storage.dtype, wide, master.dtype);
@@ -218,7 +218,7 @@ Result<size_t> TrainerState::how_many_again(std::span<const graph::ForwardNode> 
                                             const Make& make, Status whole) {
   const auto fits = [&](size_t count) -> Status {
     const std::span<const graph::ForwardNode> some = order.first(count);
-    BOWLINE_ASSIGN(const Plans plans, make({some.begin(), some.end()}));
+    BOWLINE_TRY_ASSIGN(const Plans plans, make({some.begin(), some.end()}));
     return require_room(plans, staged, device);
   };
   size_t too_few = 0;
@@ -240,15 +240,15 @@ Result<size_t> TrainerState::how_many_again(std::span<const graph::ForwardNode> 
 
 Status TrainerState::plan(params::Table staged, std::optional<const device::OpenDevice*> wanted) {
   BOWLINE_REQUIRE(!trained(staged).empty(), "The model has no trainable storage.");
-  BOWLINE_ASSIGN(std::vector<BoundLoss> bound, bound_losses({}));
-  BOWLINE_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
-                 exec::device_of(staged, graph::storages_of(bound[0].graph)));
+  BOWLINE_TRY_ASSIGN(std::vector<BoundLoss> bound, bound_losses({}));
+  BOWLINE_TRY_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
+                     exec::device_of(staged, graph::storages_of(bound[0].graph)));
   if (wanted) {
     BOWLINE_TRY(exec::require_on_device(device.get(), *wanted));
   }
   BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
   if (const std::optional<DType> compute = device->capabilities().compute) {
-    BOWLINE_ASSIGN(bound, bound_losses(compute));
+    BOWLINE_TRY_ASSIGN(bound, bound_losses(compute));
   }
   // Only shapes decide this, so the memory budget does not change the training results.
   for (BoundLoss& b : bound) {
@@ -269,7 +269,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   const auto make = [&](const std::set<graph::ForwardNode>& again) {
     return make_plans(bound, staged, *device, {rows, elements, &again});
   };
-  BOWLINE_ASSIGN(Plans plans, make({}));
+  BOWLINE_TRY_ASSIGN(Plans plans, make({}));
   BOWLINE_TRY(check_distinct(plans));
   const auto largest = std::ranges::max_element(
       plans.sets, {}, [](const PlannedSet& s) { return s.accumulate.arena_bytes; });
@@ -281,17 +281,18 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
     // A budget is a wish that computing again can fulfil; a device without memory says how much the
     // plan needs.
     BOWLINE_TRY(whole.code() == Code::over_budget ? Status() : Status(whole));
-    BOWLINE_ASSIGN(again, how_many_again(order, again_order.tries, staged, *device, make, whole));
-    BOWLINE_ASSIGN(plans,
-                   make({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(again)}));
+    BOWLINE_TRY_ASSIGN(again,
+                       how_many_again(order, again_order.tries, staged, *device, make, whole));
+    BOWLINE_TRY_ASSIGN(plans,
+                       make({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(again)}));
   }
   BOWLINE_TRY(place_waiting(staged));
   Status recorded = record(std::move(plans), staged, device);
   // What a recording takes is known when it is made.
   while (recorded.code() == Code::over_budget && again < order.size()) {
     again = std::min(order.size(), again + std::max<size_t>(order.size() / 8, 1));
-    BOWLINE_ASSIGN(Plans smaller,
-                   make({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(again)}));
+    BOWLINE_TRY_ASSIGN(Plans smaller,
+                       make({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(again)}));
     recorded = record(std::move(smaller), staged, device);
   }
   return again == 0 ? std::move(recorded) : std::move(recorded).at(computing_again(again));
@@ -314,8 +315,8 @@ Result<std::vector<graph::FactoredLoss>> TrainerState::factored_losses(
   std::vector<graph::FactoredLoss> out;
   bool one_weight = true;
   for (size_t i = 0; options_.accumulation > 1 && i < bound.size(); ++i) {
-    BOWLINE_ASSIGN(out.emplace_back(),
-                   graph::factored_loss(bound[i].graph, bound[i].loss, options, bound.size() == 1));
+    BOWLINE_TRY_ASSIGN(out.emplace_back(), graph::factored_loss(bound[i].graph, bound[i].loss,
+                                                                options, bound.size() == 1));
     one_weight = one_weight && out[i].has_one_weight;
     BOWLINE_REQUIRE_CODE(
         out[i].means.size() == out[0].means.size(), Code::internal,
@@ -335,7 +336,7 @@ Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> 
   const auto lower = [&](const Graph& g, const char* name) {
     return plan::lower(g, name, device, layout, options_.budget);
   };
-  BOWLINE_ASSIGN(std::vector<graph::FactoredLoss> factored, factored_losses(bound, options));
+  BOWLINE_TRY_ASSIGN(std::vector<graph::FactoredLoss> factored, factored_losses(bound, options));
   for (const BoundLoss& b : bound) {
     PlannedSet& set = p.sets.emplace_back();
     Graph evaluated = graph::deep_copy(b.graph);
@@ -349,10 +350,10 @@ Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> 
       set.means = std::move(f.means);
       graph::drop_what_trains(f.weights);
       plan::derive_copies(f.weights, staged);
-      BOWLINE_ASSIGN(set.weigh.emplace(), lower(f.weights, "weights of the loss"));
+      BOWLINE_TRY_ASSIGN(set.weigh.emplace(), lower(f.weights, "weights of the loss"));
     }
-    BOWLINE_ASSIGN(set.training,
-                   graph::differentiate(std::move(trained.graph), trained.loss, weighted));
+    BOWLINE_TRY_ASSIGN(set.training,
+                       graph::differentiate(std::move(trained.graph), trained.loss, weighted));
     p.weight_unit = set.training.weight_unit;
     BOWLINE_TRY(check_gradients(set.training.graph, staged));
     p.dynamic_scale =
@@ -362,11 +363,11 @@ Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> 
     set.training.backward_begin =
         plan::derive_copies(set.training.graph, staged, set.training.backward_begin);
     if (p.update_graph.nodes.empty()) {
-      BOWLINE_ASSIGN(p.update_graph, update_graph(staged, options_));
+      BOWLINE_TRY_ASSIGN(p.update_graph, update_graph(staged, options_));
     }
-    BOWLINE_ASSIGN(set.accumulate, lower(set.training.graph, "accumulate"));
-    BOWLINE_ASSIGN(set.update, lower(p.update_graph, "update"));
-    BOWLINE_ASSIGN(set.evaluate, lower(evaluated, "forward"));
+    BOWLINE_TRY_ASSIGN(set.accumulate, lower(set.training.graph, "accumulate"));
+    BOWLINE_TRY_ASSIGN(set.update, lower(p.update_graph, "update"));
+    BOWLINE_TRY_ASSIGN(set.evaluate, lower(evaluated, "forward"));
     read_loss_at(set.update, set.accumulate.outputs[0].offset);
   }
   p.steps.emplace(layout);
@@ -435,16 +436,16 @@ Status TrainerState::require_room(const Plans& p, const params::Table& staged,
 
 Status TrainerState::record(Plans p, params::Table& staged,
                             const std::shared_ptr<device::OpenDevice>& device) {
-  BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, p.sizes));
+  BOWLINE_TRY_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, p.sizes));
   std::vector<Set> sets;
   for (PlannedSet& set : p.sets) {
-    BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(set.accumulate), staged, device, w));
-    BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(set.update), staged, device, w));
-    BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(set.evaluate), staged, device, w));
+    BOWLINE_TRY_ASSIGN(auto a, exec::Segment::record(std::move(set.accumulate), staged, device, w));
+    BOWLINE_TRY_ASSIGN(auto u, exec::Segment::record(std::move(set.update), staged, device, w));
+    BOWLINE_TRY_ASSIGN(auto e, exec::Segment::record(std::move(set.evaluate), staged, device, w));
     std::optional<exec::Segment> weigh;
     if (set.weigh) {
-      BOWLINE_ASSIGN(exec::Segment segment,
-                     exec::Segment::record(std::move(*set.weigh), staged, device, w));
+      BOWLINE_TRY_ASSIGN(exec::Segment segment,
+                         exec::Segment::record(std::move(*set.weigh), staged, device, w));
       weigh.emplace(std::move(segment));
     }
     sets.push_back({std::move(set.training), std::move(a), std::move(u), std::move(e),
@@ -558,7 +559,7 @@ Result<PlanInfo> TrainerState::describe() const {
 
 // What a step submits and copies, then the parameters of the Repeats.
 Result<std::string> TrainerState::plan_text(bool columns) const {
-  BOWLINE_ASSIGN(const PlanInfo plan, describe());
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, describe());
   const std::vector<std::vector<BoundDim>> dims = sets_of_dims(options_);
   const auto launches = [&](const SegmentInfo& s) {
     return columns ? format(", {} launches", s.launches) : "";

@@ -30,9 +30,10 @@ Status take_layout(Table& table, uint32_t tie, const Storage& then,
   if (keeps_block) {
     fresh.home.block = row.home.block;
   } else {
-    BOWLINE_ASSIGN(fresh.home.block,
-                   device::Block::allocate(row.home.block ? row.home.block->device_handle() : home,
-                                           then.bytes(), device::MemoryKind::device));
+    BOWLINE_TRY_ASSIGN(
+        fresh.home.block,
+        device::Block::allocate(row.home.block ? row.home.block->device_handle() : home,
+                                then.bytes(), device::MemoryKind::device));
   }
   table.put(tie, std::move(fresh));
   return {};
@@ -64,7 +65,7 @@ Status TrainerState::snapshot() {
     auto& bytes = s.bytes.emplace_back();
     // Between two steps gradients mean nothing.
     if (!row.empty && (row.role != params::Role::gradient || state_.micro_step > 0)) {
-      BOWLINE_ASSIGN(bytes, params::read_bytes(row));
+      BOWLINE_TRY_ASSIGN(bytes, params::read_bytes(row));
     }
     s.layout.set_home(tie, {});
   }

@@ -147,7 +147,7 @@ Result<double> TrainerState::read_weight(const Set& set) const {
   if (!set.training.has_loss_weight) {
     return set.training.loss_terms;
   }
-  BOWLINE_ASSIGN(const float weight, read_output(set.accumulate.plan(), 1));
+  BOWLINE_TRY_ASSIGN(const float weight, read_output(set.accumulate.plan(), 1));
   return static_cast<double>(weight);
 }
 
@@ -166,9 +166,9 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     return Status(Code::cancelled,
                   "The step was cancelled before it was submitted; the weights are as before.");
   }
-  BOWLINE_ASSIGN(set_, set_for(batch));
+  BOWLINE_TRY_ASSIGN(set_, set_for(batch));
   const Set& set = sets_[set_];
-  BOWLINE_ASSIGN(std::vector<float> factors, mean_factors(batch));
+  BOWLINE_TRY_ASSIGN(std::vector<float> factors, mean_factors(batch));
   BOWLINE_REQUIRE(factors.empty() || overrides.empty(),
                   "micro_step() cannot use overrides here: the loss adds means with different "
                   "divisors, and weigh() does not see overrides. Omit the overrides, or train with "
@@ -185,8 +185,9 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   params::Table seen;  // what the overrides make of the table
   if (!overrides.empty()) {
     const plan::Plan& plan = set.accumulate.plan();
-    BOWLINE_ASSIGN(seen, exec::overridden(model_->table, overrides, plan.written, device_));
-    BOWLINE_ASSIGN(exec::Segment segment, exec::Segment::record(plan, seen, device_, workspace_));
+    BOWLINE_TRY_ASSIGN(seen, exec::overridden(model_->table, overrides, plan.written, device_));
+    BOWLINE_TRY_ASSIGN(exec::Segment segment,
+                       exec::Segment::record(plan, seen, device_, workspace_));
     overridden_.emplace(std::move(segment));
     ++counters_.recordings;
   }
@@ -244,12 +245,12 @@ Status TrainerState::weigh(std::span<const Tensor> batch) {
   if (!weighs_first()) {
     return {};
   }
-  BOWLINE_ASSIGN(const size_t number, set_for(batch));
+  BOWLINE_TRY_ASSIGN(const size_t number, set_for(batch));
   const Set& set = sets_[number];
   Weighed found{hash_of(batch), {}};
   if (set.weigh) {
     steps_->reset();
-    BOWLINE_ASSIGN(
+    BOWLINE_TRY_ASSIGN(
         const exec::Refreshed refreshed,
         exec::run(*device_, workspace_, *set.weigh, nullptr, model_->table, batch, *steps_));
     ++counters_.submits;
@@ -261,7 +262,7 @@ Status TrainerState::weigh(std::span<const Tensor> batch) {
   for (const graph::LossMean& mean : set.means) {
     double weight = mean.terms;
     if (mean.counted) {
-      BOWLINE_ASSIGN(const float sum, read_output(set.weigh->plan(), counted++));
+      BOWLINE_TRY_ASSIGN(const float sum, read_output(set.weigh->plan(), counted++));
       weight = static_cast<double>(sum);
     }
     found.weights.push_back(weight);
@@ -319,7 +320,7 @@ Status TrainerState::update_alone() {
   const auto before = [&]() -> Status {
     BOWLINE_TRY(device_->wait());
     BOWLINE_TRY(exec::read_steps(*device_, workspace_, *steps_));
-    BOWLINE_ASSIGN(const double weight, read_weight(sets_[set_]));
+    BOWLINE_TRY_ASSIGN(const double weight, read_weight(sets_[set_]));
     steps_->set("gradient_scale", gradient_scale(weight));
     BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
     const params::Table& table = model_->table;
@@ -358,7 +359,7 @@ Status TrainerState::require_no_hook() const {
 Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
   const params::Table& table = model_->table;
   const params::Storage& storage = table.storages[row];
-  BOWLINE_ASSIGN(std::vector<std::byte> bytes, params::read_bytes(storage));
+  BOWLINE_TRY_ASSIGN(std::vector<std::byte> bytes, params::read_bytes(storage));
   std::vector<float> gradient(bytes.size() / sizeof(float));
   // The row is the sum over the terms of all micro-batches, times the loss scale.
   const auto share = steps_->get<float>("gradient_scale");
@@ -397,8 +398,8 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
     const Status put_back = forget_accumulation();
     return put_back.ok() ? std::move(s) : std::move(s).at(put_back.message());
   }
-  BOWLINE_ASSIGN(const float loss, read_output(plan, 0));
-  BOWLINE_ASSIGN(const double weight, read_weight(sets_[set_]));
+  BOWLINE_TRY_ASSIGN(const float loss, read_output(plan, 0));
+  BOWLINE_TRY_ASSIGN(const double weight, read_weight(sets_[set_]));
   const bool last = unread_->last;
   unread_.reset();
   exec::bump_versions(model_->table, plan);
@@ -481,7 +482,7 @@ Status TrainerState::restart_step() {
 Result<std::vector<NodeTime>> TrainerState::profile(std::span<const Tensor> batch) {
   BOWLINE_TRY(require_state("profile()"));
   BOWLINE_TRY(prepare());
-  BOWLINE_ASSIGN(const exec::Clock clock, exec::Clock::start(device_));
+  BOWLINE_TRY_ASSIGN(const exec::Clock clock, exec::Clock::start(device_));
   BOWLINE_TRY(micro_step(batch).status());
   std::vector<NodeTime> times;
   clock.add(sets_[set_].accumulate, times);
@@ -493,12 +494,13 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   const graph::Running running(*model_);
   BOWLINE_TRY(require_state("evaluate()", true));
   BOWLINE_TRY(prepare());
-  BOWLINE_ASSIGN(const size_t number, set_for(batch));
+  BOWLINE_TRY_ASSIGN(const size_t number, set_for(batch));
   const exec::Segment& segment = sets_[number].evaluate;
   const plan::Plan& plan = segment.plan();
   steps_->reset();
-  BOWLINE_ASSIGN(const exec::Refreshed refreshed,
-                 exec::run(*device_, workspace_, segment, nullptr, model_->table, batch, *steps_));
+  BOWLINE_TRY_ASSIGN(
+      const exec::Refreshed refreshed,
+      exec::run(*device_, workspace_, segment, nullptr, model_->table, batch, *steps_));
   ++counters_.submits;
   counters_.refreshes += refreshed.copies;
   BOWLINE_TRY(exec::check_error(steps_->head(), plan));

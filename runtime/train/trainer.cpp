@@ -58,7 +58,7 @@ void TrainerState::leave_device() {
 Status TrainerState::gradient(std::string_view name, const Tensor& out) const {
   BOWLINE_TRY(require_state("gradient()"));
   const params::Table& table = model_->table;
-  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
+  BOWLINE_TRY_ASSIGN(const uint32_t index, table.require(name));
   params::ParameterRow parameter = table.parameters[index];
   const auto row = table.owned(parameter.tie, params::Role::gradient, 0);
   BOWLINE_REQUIRE(row.has_value(), "Parameter \"{}\" is not trained: it has no gradient.", name);

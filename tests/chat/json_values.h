@@ -22,14 +22,14 @@ inline Result<Value> value_of_json(Heap& heap, const nlohmann::ordered_json& fro
     case nlohmann::ordered_json::value_t::array: {
       std::vector<Value> items;
       for (const auto& item : from) {
-        BOWLINE_ASSIGN(items.emplace_back(), value_of_json(heap, item));
+        BOWLINE_TRY_ASSIGN(items.emplace_back(), value_of_json(heap, item));
       }
       return heap.list(std::move(items));
     }
     case nlohmann::ordered_json::value_t::object: {
       std::vector<Pair> pairs;
       for (const auto& [key, value] : from.items()) {
-        BOWLINE_ASSIGN(Value v, value_of_json(heap, value));
+        BOWLINE_TRY_ASSIGN(Value v, value_of_json(heap, value));
         pairs.emplace_back(Value::of(std::string_view(key)), v);
       }
       return heap.dict(std::move(pairs));
@@ -49,7 +49,7 @@ inline Result<RenderedChat> render_json(const std::string& text,
   Heap heap;
   std::vector<std::pair<std::string_view, Value>> names;
   for (const auto& [key, value] : globals.items()) {
-    BOWLINE_ASSIGN(Value v, value_of_json(heap, value));
+    BOWLINE_TRY_ASSIGN(Value v, value_of_json(heap, value));
     names.emplace_back(key, v);
   }
   return render(tree, heap, std::move(names), now);

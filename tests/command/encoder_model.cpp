@@ -72,14 +72,14 @@ Status write_model(const std::string& path, const Options& options) {
   const auto matrix = [&](const char* name, int64_t rows) {
     return model.parameter(name, {rows, kWidth}, Init::normal(0.3f));
   };
-  BOWLINE_ASSIGN(e.embedding, matrix("embeddings.weight", kBytes));
-  BOWLINE_ASSIGN(e.q, matrix("encoder.query.weight", kWidth));
-  BOWLINE_ASSIGN(e.k, matrix("encoder.key.weight", kWidth));
-  BOWLINE_ASSIGN(e.v, matrix("encoder.value.weight", kWidth));
-  BOWLINE_ASSIGN(e.head, matrix("classifier.weight", kClasses));
-  BOWLINE_ASSIGN(e.bias, model.parameter("classifier.bias", {kClasses}, Init::zeros()));
-  BOWLINE_ASSIGN(e.weights,
-                 model.parameter("class_weights", {kClasses}, Init::ones(), StorageRole::constant));
+  BOWLINE_TRY_ASSIGN(e.embedding, matrix("embeddings.weight", kBytes));
+  BOWLINE_TRY_ASSIGN(e.q, matrix("encoder.query.weight", kWidth));
+  BOWLINE_TRY_ASSIGN(e.k, matrix("encoder.key.weight", kWidth));
+  BOWLINE_TRY_ASSIGN(e.v, matrix("encoder.value.weight", kWidth));
+  BOWLINE_TRY_ASSIGN(e.head, matrix("classifier.weight", kClasses));
+  BOWLINE_TRY_ASSIGN(e.bias, model.parameter("classifier.bias", {kClasses}, Init::zeros()));
+  BOWLINE_TRY_ASSIGN(
+      e.weights, model.parameter("class_weights", {kClasses}, Init::ones(), StorageRole::constant));
   for (const char* name : {"loss", "classify", "embed"}) {
     BOWLINE_TRY(e.add(model, name));
   }

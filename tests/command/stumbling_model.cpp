@@ -45,10 +45,10 @@ const char* const kArguments = "FILE [two_means=true]";
 Status write_model(const std::string& path, const Options& options) {
   Model model;
   const std::vector<int64_t> shape = {kBytes, kBytes};
-  BOWLINE_ASSIGN(const Parameter pairs, model.parameter("pairs", shape, Init::zeros()));
+  BOWLINE_TRY_ASSIGN(const Parameter pairs, model.parameter("pairs", shape, Init::zeros()));
   std::optional<Parameter> counts;
   if (options.contains("two_means")) {
-    BOWLINE_ASSIGN(counts, model.parameter("counts", {kBytes}, Init::ones()));
+    BOWLINE_TRY_ASSIGN(counts, model.parameter("counts", {kBytes}, Init::ones()));
     BOWLINE_TRY(model.freeze("counts"));
   }
   BOWLINE_TRY(add_loss(model, pairs, counts));

@@ -403,7 +403,7 @@ Status Bench::reserve(std::span<const uint64_t> bytes) {
       blocks_[slot].reset();
       const auto kind = slot == kStepSlot || slot == device::kIoSlot ? device::MemoryKind::io
                                                                      : device::MemoryKind::device;
-      BOWLINE_ASSIGN(blocks_[slot], device::Block::allocate(device_, 2 * bytes[slot], kind));
+      BOWLINE_TRY_ASSIGN(blocks_[slot], device::Block::allocate(device_, 2 * bytes[slot], kind));
     }
   }
   return {};
@@ -432,8 +432,8 @@ Result<Observed> Bench::run(const Case& c, std::span<const Array> inputs, const 
     BOWLINE_TRY(device_->copy_in(blocks_[s]->buffer(), 0, setup.image(s).bytes()));
     buffers.push_back(blocks_[s]->buffer());
   }
-  BOWLINE_ASSIGN(std::unique_ptr<device::Recording> recording,
-                 device_->record(setup.program(), buffers));
+  BOWLINE_TRY_ASSIGN(std::unique_ptr<device::Recording> recording,
+                     device_->record(setup.program(), buffers));
   device::Recording* const one = recording.get();
   Status status = device_->submit({&one, 1});
   if (status.ok()) {

@@ -36,7 +36,7 @@ Result<double> number(std::string_view text, const Scope& scope) {
   if (!copy.empty() && end == copy.c_str() + copy.size()) {
     return value;
   }
-  BOWLINE_ASSIGN(const int64_t whole, evaluate(text, scope.numbers));
+  BOWLINE_TRY_ASSIGN(const int64_t whole, evaluate(text, scope.numbers));
   return static_cast<double>(whole);
 }
 
@@ -51,7 +51,7 @@ Result<Shape> shape_of(std::string_view text, const Scope& scope) {
     if (const auto it = scope.shapes.find(part); it != scope.shapes.end()) {
       dims.insert(dims.end(), it->second.dims().begin(), it->second.dims().end());
     } else {
-      BOWLINE_ASSIGN(const int64_t d, evaluate(part, scope.numbers));
+      BOWLINE_TRY_ASSIGN(const int64_t d, evaluate(part, scope.numbers));
       dims.push_back(d);
     }
   }
@@ -81,10 +81,10 @@ Result<Derived> derived_of(std::string_view text) {
   Derived out;
   out.op = op_named(text.substr(0, dot));
   BOWLINE_REQUIRE(out.op != Op::Invalid, "There is no operator \"{}\".", text.substr(0, dot));
-  BOWLINE_ASSIGN(const int64_t k, evaluate(text.substr(dot + 1, open - dot - 1), {}));
+  BOWLINE_TRY_ASSIGN(const int64_t k, evaluate(text.substr(dot + 1, open - dot - 1), {}));
   out.output = static_cast<int>(k);
   for (const std::string_view part : split(text.substr(open + 1, text.size() - open - 2), ',')) {
-    BOWLINE_ASSIGN(const int64_t input, evaluate(part, {}));
+    BOWLINE_TRY_ASSIGN(const int64_t input, evaluate(part, {}));
     out.inputs.push_back(static_cast<int>(input));
   }
   return out;
@@ -95,12 +95,12 @@ Status read_index(std::string_view text, const Scope& scope, Input& out) {
   for (const std::string_view part : split(text, ',')) {
     const size_t dots = part.find("..");
     if (dots == part.npos) {
-      BOWLINE_ASSIGN(const int64_t other, evaluate(part, scope.numbers));
+      BOWLINE_TRY_ASSIGN(const int64_t other, evaluate(part, scope.numbers));
       out.others.push_back(other);
       continue;
     }
-    BOWLINE_ASSIGN(out.low, evaluate(part.substr(0, dots), scope.numbers));
-    BOWLINE_ASSIGN(out.high, evaluate(part.substr(dots + 2), scope.numbers));
+    BOWLINE_TRY_ASSIGN(out.low, evaluate(part.substr(0, dots), scope.numbers));
+    BOWLINE_TRY_ASSIGN(out.high, evaluate(part.substr(dots + 2), scope.numbers));
   }
   return {};
 }
@@ -109,7 +109,7 @@ Status read_list(std::string_view text, const Scope& scope, Input& out) {
   out.is_list = true;
   int64_t total = 0;
   for (const std::string_view part : split(text, ',')) {
-    BOWLINE_ASSIGN(const Shape entry, shape_of(part, scope));
+    BOWLINE_TRY_ASSIGN(const Shape entry, shape_of(part, scope));
     out.entries.push_back(entry.elements());
     total += entry.elements();
   }
@@ -121,7 +121,7 @@ Result<std::vector<double>> numbers_of(std::string_view text, const Scope& scope
   BOWLINE_REQUIRE(is_bracketed(text, '(', ')'), "\"{}\" is not a list of numbers.", text);
   std::vector<double> out;
   for (const std::string_view part : split(inside(text), ',')) {
-    BOWLINE_ASSIGN(const double v, number(part, scope));
+    BOWLINE_TRY_ASSIGN(const double v, number(part, scope));
     out.push_back(v);
   }
   return out;
@@ -130,11 +130,11 @@ Result<std::vector<double>> numbers_of(std::string_view text, const Scope& scope
 Result<Input> input_of(std::string_view text, const Scope& scope) {
   Input out;
   if (text.front() == '=') {
-    BOWLINE_ASSIGN(out.derived, derived_of(text.substr(1)));
+    BOWLINE_TRY_ASSIGN(out.derived, derived_of(text.substr(1)));
     return out;
   }
   if (const size_t equals = text.find("=("); equals != text.npos) {
-    BOWLINE_ASSIGN(out.given, numbers_of(text.substr(equals + 1), scope));
+    BOWLINE_TRY_ASSIGN(out.given, numbers_of(text.substr(equals + 1), scope));
     text = text.substr(0, equals);
   }
   for (size_t colon = text.rfind(':'); colon != text.npos; colon = text.rfind(':')) {
@@ -144,7 +144,7 @@ Result<Input> input_of(std::string_view text, const Scope& scope) {
     } else if (word == "codes") {
       out.codes = true;
     } else {
-      BOWLINE_ASSIGN(out.values, values_named(word));
+      BOWLINE_TRY_ASSIGN(out.values, values_named(word));
     }
     text = text.substr(0, colon);
   }
@@ -156,15 +156,15 @@ Result<Input> input_of(std::string_view text, const Scope& scope) {
   if (const size_t at = text.find('@'); at != text.npos) {
     const std::vector<std::string_view> parts = split(text.substr(at + 1), '@');
     BOWLINE_REQUIRE(parts.size() == 2, "\"{}\" is not [dims]@axis@count.", text);
-    BOWLINE_ASSIGN(const int64_t axis, evaluate(parts[0], scope.numbers));
-    BOWLINE_ASSIGN(out.count, evaluate(parts[1], scope.numbers));
+    BOWLINE_TRY_ASSIGN(const int64_t axis, evaluate(parts[0], scope.numbers));
+    BOWLINE_TRY_ASSIGN(out.count, evaluate(parts[1], scope.numbers));
     out.counted_axis = static_cast<int>(axis);
     text = text.substr(0, at);
   }
   if (is_bracketed(text, '(', ')')) {
     BOWLINE_TRY(read_list(inside(text), scope, out));
   } else {
-    BOWLINE_ASSIGN(out.shape, shape_of(text, scope));
+    BOWLINE_TRY_ASSIGN(out.shape, shape_of(text, scope));
   }
   return out;
 }
@@ -181,7 +181,7 @@ Result<Attribute> attribute_of(const std::string& field, std::string_view text,
           list.push_back(GraphDim(d));
         }
       } else {
-        BOWLINE_ASSIGN(const int64_t value, evaluate(part, scope.numbers));
+        BOWLINE_TRY_ASSIGN(const int64_t value, evaluate(part, scope.numbers));
         list.push_back(GraphDim(value));
       }
     }
@@ -207,7 +207,7 @@ Result<Attribute> attribute_of(const std::string& field, std::string_view text,
 
 Status set_option(Case& c, std::string_view name, std::string_view text, const Scope& scope) {
   if (name == "values") {
-    BOWLINE_ASSIGN(c.values, values_named(text));
+    BOWLINE_TRY_ASSIGN(c.values, values_named(text));
     return {};
   }
   if (name == "dtype") {
@@ -219,10 +219,10 @@ Status set_option(Case& c, std::string_view name, std::string_view text, const S
   if (name == "encoding") {
     std::string words(text);
     std::ranges::replace(words, '+', ' ');
-    BOWLINE_ASSIGN(c.encoding, parse_encoding(words));
+    BOWLINE_TRY_ASSIGN(c.encoding, parse_encoding(words));
     return {};
   }
-  BOWLINE_ASSIGN(const double v, number(text, scope));
+  BOWLINE_TRY_ASSIGN(const double v, number(text, scope));
   if (name == "draw") {
     c.draw = static_cast<uint32_t>(v);
   } else if (name == "accumulate") {
@@ -272,9 +272,9 @@ class LineReader {
 Status LineReader::define(std::string_view line) {
   const size_t equals = line.find('=');
   BOWLINE_REQUIRE(equals != line.npos, "A set has no \"=\".");
-  BOWLINE_ASSIGN(Choice c, choice(std::string(trim(line.substr(0, equals))) + "=" +
-                                      std::string(trim(line.substr(equals + 1))),
-                                  true));
+  BOWLINE_TRY_ASSIGN(Choice c, choice(std::string(trim(line.substr(0, equals))) + "=" +
+                                          std::string(trim(line.substr(equals + 1))),
+                                      true));
   sets_[c.name] = std::move(c.alternatives);
   return {};
 }
@@ -288,8 +288,8 @@ Result<Choice> LineReader::choice(std::string_view text, bool ranges) {
     if (const auto it = sets_.find(part); it != sets_.end()) {
       out.alternatives.insert(out.alternatives.end(), it->second.begin(), it->second.end());
     } else if (dots != part.npos) {
-      BOWLINE_ASSIGN(const int64_t from, evaluate(part.substr(0, dots), {}));
-      BOWLINE_ASSIGN(const int64_t to, evaluate(part.substr(dots + 2), {}));
+      BOWLINE_TRY_ASSIGN(const int64_t from, evaluate(part.substr(0, dots), {}));
+      BOWLINE_TRY_ASSIGN(const int64_t to, evaluate(part.substr(dots + 2), {}));
       for (int64_t v = from; v <= to; ++v) {
         out.alternatives.push_back(format("{}", v));
       }
@@ -323,11 +323,11 @@ Status LineReader::expand_variables(size_t at, Scope scope, std::string label) {
   for (const std::string& a : c.alternatives) {
     Scope inner = scope;
     if (a.front() == '[' || scope.shapes.contains(a)) {
-      BOWLINE_ASSIGN(inner.shapes[c.name], shape_of(a, scope));
+      BOWLINE_TRY_ASSIGN(inner.shapes[c.name], shape_of(a, scope));
       BOWLINE_TRY(
           expand_variables(at + 1, inner, label + format(" {}={}", c.name, inner.shapes[c.name])));
     } else {
-      BOWLINE_ASSIGN(inner.numbers[c.name], evaluate(a, scope.numbers));
+      BOWLINE_TRY_ASSIGN(inner.numbers[c.name], evaluate(a, scope.numbers));
       BOWLINE_TRY(
           expand_variables(at + 1, inner, label + format(" {}={}", c.name, inner.numbers[c.name])));
     }
@@ -354,12 +354,12 @@ Status LineReader::add(const Scope& scope, const std::string& label,
   c.where = where_;
   c.text = where_ + label;
   for (const std::string& text : inputs_) {
-    BOWLINE_ASSIGN(Input input, input_of(text, scope));
+    BOWLINE_TRY_ASSIGN(Input input, input_of(text, scope));
     c.inputs.push_back(std::move(input));
   }
   std::vector<Attribute> given;
   for (size_t i = 0; i < attributes.size(); ++i) {
-    BOWLINE_ASSIGN(Attribute a, attribute_of(attributes_[i].name, attributes[i], scope));
+    BOWLINE_TRY_ASSIGN(Attribute a, attribute_of(attributes_[i].name, attributes[i], scope));
     given.push_back(std::move(a));
     c.text += format(" {}={}", attributes_[i].name, attributes[i]);
   }
@@ -368,7 +368,7 @@ Status LineReader::add(const Scope& scope, const std::string& label,
     dims.push_back({name, value});
   }
   const auto make = [&]() -> Result<Attributes> {
-    BOWLINE_ASSIGN(const Attributes named, attributes_from(op_, given));
+    BOWLINE_TRY_ASSIGN(const Attributes named, attributes_from(op_, given));
     return attributes_bound(op_, named, dims);
   };
   Result<Attributes> made = make();
@@ -388,7 +388,7 @@ Status LineReader::add(const Scope& scope, const std::string& label,
       c.expected.push_back({});
       continue;
     }
-    BOWLINE_ASSIGN(c.expected.emplace_back(), numbers_of(text, scope));
+    BOWLINE_TRY_ASSIGN(c.expected.emplace_back(), numbers_of(text, scope));
   }
   out_.push_back(std::move(c));
   return {};
@@ -434,7 +434,7 @@ Status LineReader::read(std::string_view line, int number) {
                            bool ranges) -> Status {
     to.clear();
     for (const std::string_view part : split(section, ' ')) {
-      BOWLINE_ASSIGN(Choice c, choice(part, ranges));
+      BOWLINE_TRY_ASSIGN(Choice c, choice(part, ranges));
       to.push_back(std::move(c));
     }
     return {};
@@ -444,7 +444,7 @@ Status LineReader::read(std::string_view line, int number) {
   BOWLINE_TRY(choices(sections[3], options_, false));
   for (Choice& o : options_) {
     if (o.name == "seeds") {
-      BOWLINE_ASSIGN(const int64_t seeds, evaluate(o.alternatives[0], {}));
+      BOWLINE_TRY_ASSIGN(const int64_t seeds, evaluate(o.alternatives[0], {}));
       o = {"draw", {}};
       for (int64_t s = 0; s < seeds; ++s) {
         o.alternatives.push_back(format("{}", s));

@@ -21,7 +21,7 @@ class CaseInfer : public InferContext {
   const Shape& in(int i) const override { return inputs_[static_cast<size_t>(i)]; }
   DType dtype(int i) const override { return dtypes_[static_cast<size_t>(i)]; }
   Status out(int i, const Shape& shape, std::optional<DType> type) override {
-    BOWLINE_ASSIGN(out_.shapes[static_cast<size_t>(i)], Shape::checked(shape.dims()));
+    BOWLINE_TRY_ASSIGN(out_.shapes[static_cast<size_t>(i)], Shape::checked(shape.dims()));
     out_.dtypes[static_cast<size_t>(i)] =
         type ? *type : output_type(def_.types, i, dtypes_).value();
     return {};
@@ -119,8 +119,8 @@ Result<Array> derive(const Case& c, size_t at, const std::vector<Array>& inputs)
                     "Input {} comes later.", i);
     taken.push_back(inputs[static_cast<size_t>(i)]);
   }
-  BOWLINE_ASSIGN(Expected e,
-                 run_oracle(op_def(from.op).oracle, from.op, c.attributes, taken, c.step));
+  BOWLINE_TRY_ASSIGN(Expected e,
+                     run_oracle(op_def(from.op).oracle, from.op, c.attributes, taken, c.step));
   Array out = std::move(e.outputs[static_cast<size_t>(from.output)]);
   for (double& v : out.values) {
     v = round_to(out.dtype, v);
@@ -231,7 +231,7 @@ Result<std::vector<uint64_t>> words_of(Op op, const Step& step) {
   for (const StepWordInfo& word : step_words(op)) {
     const auto given = std::ranges::find(step.words, word.name, &StepValue::name);
     if (given != step.words.end()) {
-      BOWLINE_ASSIGN(const uint64_t bits, exec::bits_of(word, *given));
+      BOWLINE_TRY_ASSIGN(const uint64_t bits, exec::bits_of(word, *given));
       out.push_back(bits);
     } else {
       BOWLINE_REQUIRE(word.default_bits || word.written, "{} reads {}, which is not given.", op,
@@ -251,7 +251,7 @@ Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
     shapes.push_back(in.shape);
     dtypes.push_back(in.dtype);
   }
-  BOWLINE_ASSIGN(const Signature signature, infer(op, attributes, shapes, dtypes));
+  BOWLINE_TRY_ASSIGN(const Signature signature, infer(op, attributes, shapes, dtypes));
   Expected out;
   for (size_t i = 0; i < signature.shapes.size(); ++i) {
     const Shape& s = signature.shapes[i];
@@ -259,7 +259,7 @@ Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
         {s, std::vector<double>(static_cast<size_t>(s.elements())), signature.dtypes[i]});
   }
   out.magnitude.resize(out.outputs.size());
-  BOWLINE_ASSIGN(const std::vector<uint64_t> words, words_of(op, step));
+  BOWLINE_TRY_ASSIGN(const std::vector<uint64_t> words, words_of(op, step));
   out.outcome.words.resize(words.size());
   oracle(OracleContext(attributes, inputs, out.outputs, out.magnitude, step.facts, words,
                        out.outcome));
@@ -296,7 +296,7 @@ Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed) {
   }
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     if (c.inputs[i].derived) {
-      BOWLINE_ASSIGN(out[i], derive(c, i, out));
+      BOWLINE_TRY_ASSIGN(out[i], derive(c, i, out));
     }
   }
   return out;

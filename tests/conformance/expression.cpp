@@ -12,7 +12,7 @@ class Reader {
   Reader(std::string_view text, const Numbers& numbers) : rest_(text), numbers_(numbers) {}
 
   Result<int64_t> all() {
-    BOWLINE_ASSIGN(const int64_t value, sum());
+    BOWLINE_TRY_ASSIGN(const int64_t value, sum());
     skip();
     BOWLINE_REQUIRE(rest_.empty(), "\"{}\" is left over.", rest_);
     return value;
@@ -20,13 +20,13 @@ class Reader {
 
  private:
   Result<int64_t> sum() {
-    BOWLINE_ASSIGN(int64_t value, product());
+    BOWLINE_TRY_ASSIGN(int64_t value, product());
     for (;;) {
       if (take('+')) {
-        BOWLINE_ASSIGN(const int64_t term, product());
+        BOWLINE_TRY_ASSIGN(const int64_t term, product());
         value += term;
       } else if (take('-')) {
-        BOWLINE_ASSIGN(const int64_t term, product());
+        BOWLINE_TRY_ASSIGN(const int64_t term, product());
         value -= term;
       } else {
         return value;
@@ -35,13 +35,13 @@ class Reader {
   }
 
   Result<int64_t> product() {
-    BOWLINE_ASSIGN(int64_t value, atom());
+    BOWLINE_TRY_ASSIGN(int64_t value, atom());
     for (;;) {
       if (take('*')) {
-        BOWLINE_ASSIGN(const int64_t factor, atom());
+        BOWLINE_TRY_ASSIGN(const int64_t factor, atom());
         value *= factor;
       } else if (take('/')) {
-        BOWLINE_ASSIGN(const int64_t divisor, atom());
+        BOWLINE_TRY_ASSIGN(const int64_t divisor, atom());
         BOWLINE_REQUIRE(divisor != 0, "A division by zero.");
         value /= divisor;
       } else {
@@ -52,11 +52,11 @@ class Reader {
 
   Result<int64_t> atom() {
     if (take('-')) {
-      BOWLINE_ASSIGN(const int64_t value, atom());
+      BOWLINE_TRY_ASSIGN(const int64_t value, atom());
       return -value;
     }
     if (take('(')) {
-      BOWLINE_ASSIGN(const int64_t value, sum());
+      BOWLINE_TRY_ASSIGN(const int64_t value, sum());
       BOWLINE_REQUIRE(take(')'), "A parenthesis is not closed before \"{}\".", rest_);
       return value;
     }

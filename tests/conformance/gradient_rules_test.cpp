@@ -12,12 +12,12 @@ namespace {
 Result<std::vector<std::vector<double>>> gradients(Op op, const Attributes& attributes,
                                                    const std::vector<Array>& inputs,
                                                    const std::vector<double>& dout) {
-  BOWLINE_ASSIGN(const Expected forward,
-                 run_oracle(op_def(op).oracle, op, attributes, inputs, Step{}));
+  BOWLINE_TRY_ASSIGN(const Expected forward,
+                     run_oracle(op_def(op).oracle, op, attributes, inputs, Step{}));
   const Array& y = forward.outputs[0];
   const auto execute = [](Op added, const Attributes& of,
                           std::span<const Array> taken) -> Result<std::vector<Array>> {
-    BOWLINE_ASSIGN(Expected made, run_oracle(op_def(added).oracle, added, of, taken, Step{}));
+    BOWLINE_TRY_ASSIGN(Expected made, run_oracle(op_def(added).oracle, added, of, taken, Step{}));
     return std::move(made.outputs);
   };
   OracleGradient context(attributes, inputs, forward.outputs, {Array{y.shape, dout, y.dtype}},

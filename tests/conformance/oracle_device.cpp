@@ -205,8 +205,8 @@ class OracleDevice : public device::Device {
       }
     }
     fault_.before(call);
-    BOWLINE_ASSIGN(call.result,
-                   run_oracle(def.oracle, call.op, call.attributes, call.inputs, call.step));
+    BOWLINE_TRY_ASSIGN(call.result,
+                       run_oracle(def.oracle, call.op, call.attributes, call.inputs, call.step));
     fault_.after(call);
     for (size_t i = 0; i < record.outputs.size(); ++i) {
       if (!record.outputs[i].encoding.is_plain()) {

@@ -136,7 +136,7 @@ int64_t elements_of(const Case& c) {
 
 Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most) {
   const CaseText& t = kCaseTexts[index_of(op)];
-  BOWLINE_ASSIGN(std::vector<Case> all, parse_cases(op, t.file, t.text));
+  BOWLINE_TRY_ASSIGN(std::vector<Case> all, parse_cases(op, t.file, t.text));
   if (!options.quick || all.size() <= most) {
     return all;
   }
@@ -189,8 +189,8 @@ Result<Report> run(std::string_view suite, const Device& device, const Options& 
 Result<std::function<Status()>> device_copy(const Device& device, uint64_t bytes) {
   using device::Block;
   const std::shared_ptr<device::OpenDevice>& open = Internals::open(device);
-  BOWLINE_ASSIGN(const auto from, Block::allocate(open, bytes, device::MemoryKind::device));
-  BOWLINE_ASSIGN(const auto to, Block::allocate(open, bytes, device::MemoryKind::device));
+  BOWLINE_TRY_ASSIGN(const auto from, Block::allocate(open, bytes, device::MemoryKind::device));
+  BOWLINE_TRY_ASSIGN(const auto to, Block::allocate(open, bytes, device::MemoryKind::device));
   BOWLINE_TRY(open->fill(from->buffer(), 0, bytes, std::byte{1}));
   return std::function<Status()>([open, from, to, bytes]() -> Status {
     BOWLINE_TRY(open->copy(to->buffer(), 0, from->buffer(), 0, bytes));

@@ -78,7 +78,7 @@ Status run_determinism(Run& run) {
     }
     Options few = run.options;
     few.quick = true;
-    BOWLINE_ASSIGN(std::vector<Case> cases, cases_of(op, few, kCases));
+    BOWLINE_TRY_ASSIGN(std::vector<Case> cases, cases_of(op, few, kCases));
     if (run.keeps_unfused(cases)) {
       continue;
     }

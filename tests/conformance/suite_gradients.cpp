@@ -16,8 +16,8 @@ constexpr int64_t kMostElements = 400;  // of all float inputs; each costs two r
 // sum of weights * output 0: the scalar whose slopes are measured.
 Result<double> weighted(const Case& c, std::span<const Array> inputs,
                         std::span<const double> weights) {
-  BOWLINE_ASSIGN(const Expected e,
-                 run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs, c.step));
+  BOWLINE_TRY_ASSIGN(const Expected e,
+                     run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs, c.step));
   double sum = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     sum += weights[i] * e.outputs[0].values[i];
@@ -37,7 +37,7 @@ Result<std::optional<double>> slope(const Case& c, std::vector<Array>& inputs,
   double points[5] = {};
   for (int p = 0; p < 5; ++p) {
     x = at + (p - 2) * h;
-    BOWLINE_ASSIGN(points[p], weighted(c, inputs, weights));
+    BOWLINE_TRY_ASSIGN(points[p], weighted(c, inputs, weights));
   }
   x = at;
   double least = std::numeric_limits<double>::infinity();
@@ -85,7 +85,7 @@ std::string check(Run& run, const Case& c, Tally& tally) {
   const Array dout{y.shape, draw(Values::normal, y.values.size(), hash_of(c.text), 77), y.dtype};
   const auto execute = [&](Op op, const Attributes& attributes,
                            std::span<const Array> taken) -> Result<std::vector<Array>> {
-    BOWLINE_ASSIGN(Expected made, run_oracle(op_def(op).oracle, op, attributes, taken, c.step));
+    BOWLINE_TRY_ASSIGN(Expected made, run_oracle(op_def(op).oracle, op, attributes, taken, c.step));
     return std::move(made.outputs);
   };
   OracleGradient context(c.attributes, inputs, forward.value().outputs, {dout}, execute);
@@ -156,7 +156,7 @@ Status run_gradients(Run& run) {
     if (def.gradient == nullptr || def.oracle == nullptr || !matches(run.options.filter, name)) {
       continue;
     }
-    BOWLINE_ASSIGN(std::vector<Case> cases, cases_of(op, {}, 0));
+    BOWLINE_TRY_ASSIGN(std::vector<Case> cases, cases_of(op, {}, 0));
     std::erase_if(cases, [](const Case& c) { return !suits(c); });
     const size_t most = run.options.quick ? kQuickGradients : cases.size();
     const size_t stride =

@@ -236,7 +236,7 @@ Status run_ops(Run& run) {
     if (!matches(run.options.filter, name)) {
       continue;
     }
-    BOWLINE_ASSIGN(const std::vector<Case> cases, cases_of(op, run.options, kQuickCases));
+    BOWLINE_TRY_ASSIGN(const std::vector<Case> cases, cases_of(op, run.options, kQuickCases));
     const auto runnable = std::ranges::find(cases, false, &Case::refused);
     if (run.keeps_unfused(cases)) {
       continue;

@@ -487,12 +487,12 @@ class Rig {
       const auto kind = s == device::kArenaSlot || s >= device::kFirstStorageSlot
                             ? device::MemoryKind::device
                             : device::MemoryKind::io;
-      BOWLINE_ASSIGN(auto block, device::Block::allocate(device_, bytes, kind));
+      BOWLINE_TRY_ASSIGN(auto block, device::Block::allocate(device_, bytes, kind));
       BOWLINE_TRY(device_->fill(block->buffer(), 0, bytes, std::byte{0}));
       buffers.push_back(block->buffer());
       blocks_.push_back(std::move(block));
     }
-    BOWLINE_ASSIGN(recording_, device_->record(program_, buffers));
+    BOWLINE_TRY_ASSIGN(recording_, device_->record(program_, buffers));
     return {};
   }
 
@@ -547,7 +547,7 @@ Result<std::string> steps(Run& run, Rig& rig, const OptimizerRecipe& r) {
       largest[i] = std::max(largest[i], std::abs(reference.w[i]));
     }
   }
-  BOWLINE_ASSIGN(const std::vector<float> got, rig.read_list(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<float> got, rig.read_list(0));
   for (size_t i = 0; i < n; ++i) {
     // Roundings of w once per step, of the update about ten times, the scale with the error of its
     // norm.

@@ -8,7 +8,7 @@ namespace bowline::conformance {
 
 Status run_ties(Run& run) {
   const Device device = Internals::device(run.device);
-  BOWLINE_ASSIGN(const Device cpu, Device::open("cpu"));
+  BOWLINE_TRY_ASSIGN(const Device cpu, Device::open("cpu"));
   for (const std::span<const test::Recipe> topic : test::recipes()) {
     for (const test::Recipe& recipe : topic) {
       if (matches(run.options.filter, recipe.id)) {

@@ -40,12 +40,12 @@ Result<Model> classifier(uint64_t seed) {
   const auto declare = [&](std::string_view name, const Dims& shape, Init init) {
     return m.parameter(name, shape, init);
   };
-  BOWLINE_ASSIGN(const Parameter w1, declare("w1", {24, kFeatures}, Init::normal(0.3f)));
-  BOWLINE_ASSIGN(const Parameter b1, declare("b1", {24}, Init::zeros()));
-  BOWLINE_ASSIGN(const Parameter gamma, declare("gamma", {24}, Init::ones()));
-  BOWLINE_ASSIGN(const Parameter beta, declare("beta", {24}, Init::zeros()));
-  BOWLINE_ASSIGN(const Parameter w2, declare("w2", {24, 24}, Init::normal(0.2f)));
-  BOWLINE_ASSIGN(const Parameter w3, declare("w3", {kClasses, 24}, Init::normal(0.2f)));
+  BOWLINE_TRY_ASSIGN(const Parameter w1, declare("w1", {24, kFeatures}, Init::normal(0.3f)));
+  BOWLINE_TRY_ASSIGN(const Parameter b1, declare("b1", {24}, Init::zeros()));
+  BOWLINE_TRY_ASSIGN(const Parameter gamma, declare("gamma", {24}, Init::ones()));
+  BOWLINE_TRY_ASSIGN(const Parameter beta, declare("beta", {24}, Init::zeros()));
+  BOWLINE_TRY_ASSIGN(const Parameter w2, declare("w2", {24, 24}, Init::normal(0.2f)));
+  BOWLINE_TRY_ASSIGN(const Parameter w3, declare("w3", {kClasses, 24}, Init::normal(0.2f)));
   GraphBuilder g(m, "loss");
   const Value x = g.input("x", DType::f32, {"batch", kFeatures});
   const Value labels = g.input("labels", DType::i32, {"batch"});
@@ -72,16 +72,16 @@ Result<Model> language_model(uint64_t seed) {
   };
   const Init normal = Init::normal(0.15f);
   const Dims table = {kVocabulary, kChannels};
-  BOWLINE_ASSIGN(const Parameter embedding, m.parameter("embedding", table, normal));
-  BOWLINE_ASSIGN(const Parameter head, m.tied_parameter("head", embedding));
-  BOWLINE_ASSIGN(const ParameterList norm1, list("{}.norm1", {kChannels}, Init::ones()));
-  BOWLINE_ASSIGN(const ParameterList q, list("{}.q", {kChannels, kChannels}, normal));
-  BOWLINE_ASSIGN(const ParameterList kv, list("{}.kv", {kChannels, kChannels}, normal));
-  BOWLINE_ASSIGN(const ParameterList out, list("{}.out", {kChannels, kChannels}, normal));
-  BOWLINE_ASSIGN(const ParameterList norm2, list("{}.norm2", {kChannels}, Init::ones()));
-  BOWLINE_ASSIGN(const ParameterList gate, list("{}.gate", {40, kChannels}, normal));
-  BOWLINE_ASSIGN(const ParameterList up, list("{}.up", {40, kChannels}, normal));
-  BOWLINE_ASSIGN(const ParameterList down, list("{}.down", {kChannels, 40}, normal));
+  BOWLINE_TRY_ASSIGN(const Parameter embedding, m.parameter("embedding", table, normal));
+  BOWLINE_TRY_ASSIGN(const Parameter head, m.tied_parameter("head", embedding));
+  BOWLINE_TRY_ASSIGN(const ParameterList norm1, list("{}.norm1", {kChannels}, Init::ones()));
+  BOWLINE_TRY_ASSIGN(const ParameterList q, list("{}.q", {kChannels, kChannels}, normal));
+  BOWLINE_TRY_ASSIGN(const ParameterList kv, list("{}.kv", {kChannels, kChannels}, normal));
+  BOWLINE_TRY_ASSIGN(const ParameterList out, list("{}.out", {kChannels, kChannels}, normal));
+  BOWLINE_TRY_ASSIGN(const ParameterList norm2, list("{}.norm2", {kChannels}, Init::ones()));
+  BOWLINE_TRY_ASSIGN(const ParameterList gate, list("{}.gate", {40, kChannels}, normal));
+  BOWLINE_TRY_ASSIGN(const ParameterList up, list("{}.up", {40, kChannels}, normal));
+  BOWLINE_TRY_ASSIGN(const ParameterList down, list("{}.down", {kChannels, 40}, normal));
   GraphBuilder g(m, "loss");
   const Value tokens = g.input("tokens", DType::i32, {"batch", "seq"});
   const Value labels = g.input("labels", DType::i32, {"batch", "seq"});
@@ -172,10 +172,10 @@ struct Curve {
 Result<Curve> train(const TrajectoryRecipe& r, std::shared_ptr<device::OpenDevice> open,
                     uint64_t seed) {
   const Device device = Internals::device(std::move(open));
-  BOWLINE_ASSIGN(Model model, r.build(seed + 1));
+  BOWLINE_TRY_ASSIGN(Model model, r.build(seed + 1));
   BOWLINE_TRY(model.to(device));
   const TrainOptions options = r.options();
-  BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
+  BOWLINE_TRY_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
   const Dims matrix = {kBatch, kSeq}, rows = {kRows, kFeatures}, row = {kRows};
   Curve out;
   for (uint32_t micro = 0; out.losses.size() < kTrajectorySteps; ++micro) {
@@ -184,7 +184,7 @@ Result<Curve> train(const TrajectoryRecipe& r, std::shared_ptr<device::OpenDevic
     const Tensor data[] = {r.takes_tokens ? Tensor{"tokens", DType::i32, matrix, b.tokens.data()}
                                           : Tensor{"x", DType::f32, rows, b.x.data()},
                            labels};
-    BOWLINE_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(data));
+    BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(data));
     if (report) {
       out.losses.push_back(static_cast<double>(report->loss));
       out.norms.push_back(static_cast<double>(report->grad_norm));

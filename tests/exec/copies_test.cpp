@@ -373,7 +373,7 @@ TEST(DerivedCopiesThatFail, AreMadeByTheNextTry) {
       p.w = weights(shift);
       BOWLINE_TRY(set(m, "w", {3, 4}, p.w));
       if (!s) {
-        BOWLINE_ASSIGN(s, Session::create(m, device, "forward", {}));
+        BOWLINE_TRY_ASSIGN(s, Session::create(m, device, "forward", {}));
       }
       return p.run(*s);
     };

@@ -440,7 +440,7 @@ TEST(HoistingThatFails, IsRightAtTheNextTry) {
     std::optional<Session> s;
     const auto use = [&]() -> Status {
       if (!s) {
-        BOWLINE_ASSIGN(s, Session::create(m, device, "forward", {}));
+        BOWLINE_TRY_ASSIGN(s, Session::create(m, device, "forward", {}));
       }
       return w.run(*s);
     };

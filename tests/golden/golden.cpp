@@ -59,11 +59,11 @@ Status compare(const Tensor& actual, const Tensor& expected, double tolerance) {
 }  // namespace
 
 Status run_self_tests(const Model& model, const Device& device) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_REQUIRE(!info.self_tests.empty(), "The model has no self test.");
   for (size_t number = 0; number < info.self_tests.size(); ++number) {
     const SelfTestInfo& test = info.self_tests[number];
-    BOWLINE_ASSIGN(SelfTestValues values, model.self_test(number));
+    BOWLINE_TRY_ASSIGN(SelfTestValues values, model.self_test(number));
     const HostTensors in = host_tensors(test.inputs, std::move(values.inputs));
     const HostTensors expected = host_tensors(test.outputs, values.outputs);
     const HostTensors out = host_tensors(test.outputs, std::move(values.outputs));
@@ -73,7 +73,7 @@ Status run_self_tests(const Model& model, const Device& device) {
     const auto entry =
         std::ranges::find(info.entry_points, test.entry_point, &EntryPointInfo::name);
     const std::vector<BoundDim> dims = dims_of(*entry, in.tensors);
-    BOWLINE_ASSIGN(Session session, Session::create(model, device, test.entry_point, dims));
+    BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, test.entry_point, dims));
     BOWLINE_TRY(session.run(in.tensors, out.tensors));
     for (size_t i = 0; i < out.tensors.size(); ++i) {
       BOWLINE_TRY(compare(out.tensors[i], expected.tensors[i],

@@ -59,9 +59,9 @@ void add_tensors(std::vector<std::unique_ptr<file::TensorT>>& to,
 // The saved tables again, with the cases of `golden` as self tests.
 Status make(GoldenModel golden, const std::string& path) {
   BOWLINE_TRY(golden.model.save(path));
-  BOWLINE_ASSIGN(const Device device, Device::open("cpu"));
+  BOWLINE_TRY_ASSIGN(const Device device, Device::open("cpu"));
   BOWLINE_TRY(golden.model.to(device));
-  BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
+  BOWLINE_TRY_ASSIGN(const auto file, model::VerifiedFile::open(path));
   const std::unique_ptr<file::ModelT> tables(file->tables().UnPack());
   std::vector<model::Payload> payloads;
   for (auto& row : tables->storages) {
@@ -70,7 +70,7 @@ Status make(GoldenModel golden, const std::string& path) {
       payloads.push_back(
           {row->range.get(), bytes->length,
            [bytes](uint64_t first, uint64_t count, auto&) -> Result<std::span<const std::byte>> {
-             BOWLINE_ASSIGN(const auto all, bytes->bytes());
+             BOWLINE_TRY_ASSIGN(const auto all, bytes->bytes());
              return all.subspan(first, count);
            }});
     }
@@ -80,7 +80,8 @@ Status make(GoldenModel golden, const std::string& path) {
     add_codes(*tables, payloads, codes);
   }
   for (GoldenCase& c : golden.cases) {
-    BOWLINE_ASSIGN(Session session, Session::create(golden.model, device, c.entry_point, c.dims));
+    BOWLINE_TRY_ASSIGN(Session session,
+                       Session::create(golden.model, device, c.entry_point, c.dims));
     BOWLINE_TRY(session.run(c.inputs, c.outputs));
     auto test = std::make_unique<file::SelfTestT>();
     test->graph = c.entry_point;

@@ -97,7 +97,7 @@ class RandomModel {
       }
       return {};
     }
-    BOWLINE_ASSIGN(const Parameter added, model.parameter(name(), shape(), init));
+    BOWLINE_TRY_ASSIGN(const Parameter added, model.parameter(name(), shape(), init));
     parameters_.push_back(added);
     return {};
   }

@@ -96,7 +96,7 @@ Result<std::vector<std::pair<std::string, std::string>>> rows_of(const std::stri
 Result<std::vector<Waiver>> waivers_of(const std::vector<std::string>& paths) {
   std::vector<Waiver> out;
   for (const std::string& path : paths) {
-    BOWLINE_ASSIGN(const auto rows, rows_of(path));
+    BOWLINE_TRY_ASSIGN(const auto rows, rows_of(path));
     for (const auto& [name, reason] : rows) {
       const size_t on = name.find(" on ");
       const bool any = on == std::string::npos;
@@ -111,7 +111,7 @@ Result<std::vector<Patch>> patches_of(const std::string& path) {
   if (path.empty()) {
     return out;
   }
-  BOWLINE_ASSIGN(const auto rows, rows_of(path));
+  BOWLINE_TRY_ASSIGN(const auto rows, rows_of(path));
   for (const auto& [text, reason] : rows) {
     std::istringstream in(text);
     Patch p;
@@ -141,7 +141,7 @@ Result<Given> tensors_of(const fs::path& set, const char* kind,
     if (!fs::exists(path)) {
       continue;  // an initializer stands for it
     }
-    BOWLINE_ASSIGN(auto tensor, read_tensor(path.string()));
+    BOWLINE_TRY_ASSIGN(auto tensor, read_tensor(path.string()));
     out.names.push_back(infos[i].name());
     out.numbers.push_back(std::move(tensor.second));
   }
@@ -171,7 +171,7 @@ std::string difference(const Numbers& got, const Numbers& expected) {
 
 // The size of the batch in these inputs.
 Result<std::vector<BoundDim>> batch_of(const Imported& imported, const Given& inputs) {
-  BOWLINE_ASSIGN(const ModelInfo info, imported.model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, imported.model.describe());
   std::vector<BoundDim> out;
   for (const InputInfo& input : info.entry_points[0].inputs) {
     const auto named = std::ranges::find(input.dims, kBatchName, &GraphDim::name);
@@ -196,18 +196,18 @@ void cut_padding(Numbers& n) {
 
 Status run_set(const file::ModelProto& proto, const fs::path& test, const fs::path& set,
                const Device& device, bool batch) {
-  BOWLINE_ASSIGN(Given inputs, tensors_of(set, "input", proto.graph().input()));
-  BOWLINE_ASSIGN(Given expected, tensors_of(set, "output", proto.graph().output()));
+  BOWLINE_TRY_ASSIGN(Given inputs, tensors_of(set, "input", proto.graph().input()));
+  BOWLINE_TRY_ASSIGN(Given expected, tensors_of(set, "output", proto.graph().output()));
   ImportOptions options;
   options.batch_dim = batch ? kBatchName : "";
   for (size_t i = 0; !batch && i < inputs.names.size(); ++i) {
     options.given.emplace(inputs.names[i], inputs.numbers[i]);
   }
-  BOWLINE_ASSIGN(Imported imported, import_graph(proto, test.string(), options));
+  BOWLINE_TRY_ASSIGN(Imported imported, import_graph(proto, test.string(), options));
   BOWLINE_TRY(imported.model.to(device));
-  BOWLINE_ASSIGN(const std::vector<BoundDim> dims, batch_of(imported, inputs));
-  BOWLINE_ASSIGN(Session session,
-                 Session::create(imported.model, device, options.entry_point, dims));
+  BOWLINE_TRY_ASSIGN(const std::vector<BoundDim> dims, batch_of(imported, inputs));
+  BOWLINE_TRY_ASSIGN(Session session,
+                     Session::create(imported.model, device, options.entry_point, dims));
   std::vector<Tensor> in;
   for (size_t i = 0; i < inputs.names.size(); ++i) {
     if (std::ranges::find(imported.inputs, inputs.names[i]) != imported.inputs.end()) {
@@ -215,7 +215,7 @@ Status run_set(const file::ModelProto& proto, const fs::path& test, const fs::pa
       in.push_back({inputs.names[i], n.dtype, n.shape, n.bytes.data()});
     }
   }
-  BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
   std::vector<Numbers> got(expected.names.size());
   std::vector<Tensor> out;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -261,7 +261,7 @@ Status apply(const Patch& p, file::ModelProto& model) {
 
 Status run_test(const fs::path& test, const std::vector<Patch>& patches, const Device& device,
                 bool batch) {
-  BOWLINE_ASSIGN(const auto model, read_model((test / "model.onnx").string()));
+  BOWLINE_TRY_ASSIGN(const auto model, read_model((test / "model.onnx").string()));
   for (const Patch& p : patches) {
     if (p.test == test.filename()) {
       BOWLINE_TRY(apply(p, *model));
@@ -306,9 +306,9 @@ std::string one_line(std::string text) {
 }
 
 Result<int> run(const Arguments& a) {
-  BOWLINE_ASSIGN(std::vector<Waiver> waivers, waivers_of(a.waivers));
-  BOWLINE_ASSIGN(const std::vector<Patch> patches, patches_of(a.patches));
-  BOWLINE_ASSIGN(const Device device, Device::open(device_named(a.device)));
+  BOWLINE_TRY_ASSIGN(std::vector<Waiver> waivers, waivers_of(a.waivers));
+  BOWLINE_TRY_ASSIGN(const std::vector<Patch> patches, patches_of(a.patches));
+  BOWLINE_TRY_ASSIGN(const Device device, Device::open(device_named(a.device)));
   const std::string backend = a.device.substr(0, a.device.find(':'));
   const std::vector<fs::path> tests = tests_of(a);
   if (tests.empty()) {

@@ -19,7 +19,7 @@ class OpaqueDevice : public WrappedDevice {
   using WrappedDevice::WrappedDevice;
 
   Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override {
-    BOWLINE_ASSIGN(const device::Buffer buffer, WrappedDevice::allocate(bytes, kind));
+    BOWLINE_TRY_ASSIGN(const device::Buffer buffer, WrappedDevice::allocate(bytes, kind));
     next_ = next_ * 6364136223846793005ULL + 1442695040888963407ULL;
     const uint64_t id = next_ | 1;
     inner_of_[id] = buffer;
@@ -33,11 +33,11 @@ class OpaqueDevice : public WrappedDevice {
     }
   }
   Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override {
-    BOWLINE_ASSIGN(const device::Buffer buffer, resolve(to));
+    BOWLINE_TRY_ASSIGN(const device::Buffer buffer, resolve(to));
     return WrappedDevice::copy_in(buffer, offset, from);
   }
   Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override {
-    BOWLINE_ASSIGN(const device::Buffer buffer, resolve(from));
+    BOWLINE_TRY_ASSIGN(const device::Buffer buffer, resolve(from));
     return WrappedDevice::copy_out(to, buffer, offset);
   }
   Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
@@ -57,7 +57,7 @@ class OpaqueDevice : public WrappedDevice {
         inner.push_back(b);
         continue;
       }
-      BOWLINE_ASSIGN(const device::Buffer resolved, resolve(b));
+      BOWLINE_TRY_ASSIGN(const device::Buffer resolved, resolve(b));
       inner.push_back(resolved);
     }
     return WrappedDevice::record(program, inner);
@@ -93,7 +93,7 @@ class MovingDevice : public WrappedDevice {
       freed_.erase(it);
       return reused;
     }
-    BOWLINE_ASSIGN(const device::Buffer fresh, WrappedDevice::allocate(bytes, kind));
+    BOWLINE_TRY_ASSIGN(const device::Buffer fresh, WrappedDevice::allocate(bytes, kind));
     live_[fresh.id] = bytes;
     return fresh;
   }
@@ -149,7 +149,7 @@ class LazyDevice : public WrappedDevice {
   }
   Result<std::unique_ptr<device::Recording>> record(
       const device::Program& program, std::span<const device::Buffer> buffers) override {
-    BOWLINE_ASSIGN(auto inner, WrappedDevice::record(program, buffers));
+    BOWLINE_TRY_ASSIGN(auto inner, WrappedDevice::record(program, buffers));
     return std::unique_ptr<device::Recording>(std::make_unique<Kept>(*this, std::move(inner)));
   }
   Status submit(std::span<device::Recording* const> recordings) override {
@@ -199,7 +199,7 @@ class PackedDevice : public WrappedDevice {
   using WrappedDevice::WrappedDevice;
 
   Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override {
-    BOWLINE_ASSIGN(const device::Buffer buffer, WrappedDevice::allocate(bytes, kind));
+    BOWLINE_TRY_ASSIGN(const device::Buffer buffer, WrappedDevice::allocate(bytes, kind));
     packed_[buffer.id] = {
         bytes, std::vector<std::byte>((bytes + kBlock - 1) / kBlock * 2 * kBlock, std::byte{0xFF})};
     return buffer;
@@ -209,14 +209,14 @@ class PackedDevice : public WrappedDevice {
     WrappedDevice::free(buffer);
   }
   Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override {
-    BOWLINE_ASSIGN(Packed* const p, range(to, offset, from.size()));
+    BOWLINE_TRY_ASSIGN(Packed* const p, range(to, offset, from.size()));
     for (uint64_t i = 0; i < from.size(); ++i) {
       p->at(offset + i) = from[i];
     }
     return {};
   }
   Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override {
-    BOWLINE_ASSIGN(Packed* const p, range(from, offset, to.size()));
+    BOWLINE_TRY_ASSIGN(Packed* const p, range(from, offset, to.size()));
     for (uint64_t i = 0; i < to.size(); ++i) {
       to[i] = p->at(offset + i);
     }

@@ -391,7 +391,7 @@ class Sequence {
       case Action::Kind::fill_shapes:
         return fill_shapes();
       case Action::Kind::share: {
-        BOWLINE_ASSIGN(Model other, model_.share());
+        BOWLINE_TRY_ASSIGN(Model other, model_.share());
         model_ = std::move(other);
         return {};
       }
@@ -479,7 +479,7 @@ class Sequence {
     options.target = pattern;
     options.seed = dice.bits();
     options.freeze_others = dice.chance(0.7);
-    BOWLINE_ASSIGN(const AdapterReport report, model_.add_adapter("ad", options));
+    BOWLINE_TRY_ASSIGN(const AdapterReport report, model_.add_adapter("ad", options));
     ++adapted_;
     for (auto& [number, storage] : plain_.storages) {
       storage.trainable = storage.trainable && !options.freeze_others;
@@ -641,7 +641,7 @@ class Sequence {
   Status reopen() {
     trainer_.reset();
     BOWLINE_TRY(model_.save(path_));
-    BOWLINE_ASSIGN(Model again, Model::open(path_));
+    BOWLINE_TRY_ASSIGN(Model again, Model::open(path_));
     require(again.ties() == model_.ties(), "The file has other ties.");
     model_ = std::move(again);
     register_row();
@@ -693,7 +693,7 @@ class Sequence {
 
   Status clone() {
     trainer_.reset();
-    BOWLINE_ASSIGN(Model copy, model_.clone());
+    BOWLINE_TRY_ASSIGN(Model copy, model_.clone());
     Dice other(1);
     write_only_model(0, other);
     model_ = std::move(copy);

@@ -90,8 +90,8 @@ class Backward {
 
   Result<std::vector<Array>> operator()(Op op, const Attributes& attributes,
                                         std::span<const Array> inputs) {
-    BOWLINE_ASSIGN(Expected e,
-                   conformance::run_oracle(op_def(op).oracle, op, attributes, inputs, case_.step));
+    BOWLINE_TRY_ASSIGN(
+        Expected e, conformance::run_oracle(op_def(op).oracle, op, attributes, inputs, case_.step));
     roundings_ += e.tolerance.roundings + 1;
     ++operators_;
     for (size_t o = 0; o < e.outputs.size(); ++o) {
@@ -114,7 +114,7 @@ class Backward {
     }
     const std::string reason = bench_->query(c, inputs, e).reason;
     BOWLINE_REQUIRE(reason.empty(), "The device cannot run {}: {}", op, reason);
-    BOWLINE_ASSIGN(const conformance::Observed observed, bench_->run(c, inputs, e, {}));
+    BOWLINE_TRY_ASSIGN(const conformance::Observed observed, bench_->run(c, inputs, e, {}));
     for (size_t o = 0; o < e.outputs.size(); ++o) {
       e.outputs[o].values = observed.outputs[o];
     }

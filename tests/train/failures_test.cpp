@@ -97,19 +97,19 @@ struct World {
 using Act = Status (*)(World&);
 
 Status create(World& w) {
-  BOWLINE_ASSIGN(Trainer t, Trainer::create(w.lm.model, *w.device, w.options()));
+  BOWLINE_TRY_ASSIGN(Trainer t, Trainer::create(w.lm.model, *w.device, w.options()));
   w.trainer.emplace(std::move(t));
   return {};
 }
 
 Status create_session(World& w) {
-  BOWLINE_ASSIGN(Session s, Session::create(w.lm.model, *w.device, "loss", w.lm.dims()));
+  BOWLINE_TRY_ASSIGN(Session s, Session::create(w.lm.model, *w.device, "loss", w.lm.dims()));
   w.session.emplace(std::move(s));
   return {};
 }
 
 Status micro_step(World& w) {
-  BOWLINE_ASSIGN(const auto report, w.trainer->micro_step(w.lm.data(w.next)));
+  BOWLINE_TRY_ASSIGN(const auto report, w.trainer->micro_step(w.lm.data(w.next)));
   ++w.next;
   if (report) {
     w.seen.resize(std::max<size_t>(w.seen.size(), 2 * report->step));
@@ -147,7 +147,7 @@ Status save(World& w) {
 }
 
 Status resume(World& w) {
-  BOWLINE_ASSIGN(const Progress p, w.trainer->resume(w.path));
+  BOWLINE_TRY_ASSIGN(const Progress p, w.trainer->resume(w.path));
   w.next = static_cast<uint32_t>(p.data_cursor);
   return {};
 }

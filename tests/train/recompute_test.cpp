@@ -24,12 +24,12 @@ struct Recomputed {
 Result<Recomputed> train(const Device& device, int layers, int steps = 3) {
   TinyLm lm = tiny_lm(layers);
   BOWLINE_TRY(lm.model.to(device));
-  BOWLINE_ASSIGN(Trainer t, Trainer::create(lm.model, device, adamw(lm)));
+  BOWLINE_TRY_ASSIGN(Trainer t, Trainer::create(lm.model, device, adamw(lm)));
   Recomputed run;
   for (int i = 0; i < steps; ++i) {
     const std::vector<Tensor> batch = lm.data(static_cast<uint32_t>(i));
     const std::span<const Tensor> batches[] = {batch};
-    BOWLINE_ASSIGN(const StepReport report, t.step(batches));
+    BOWLINE_TRY_ASSIGN(const StepReport report, t.step(batches));
     run.losses.push_back(report.loss);
     run.losses.push_back(report.grad_norm);
   }
@@ -105,12 +105,12 @@ Unrolled unrolled() {
 Result<Recomputed> train_unrolled(const Device& device) {
   Unrolled u = unrolled();
   BOWLINE_TRY(u.model.to(device));
-  BOWLINE_ASSIGN(Trainer t, Trainer::create(u.model, device, TrainOptions{}));
+  BOWLINE_TRY_ASSIGN(Trainer t, Trainer::create(u.model, device, TrainOptions{}));
   Recomputed run;
   for (int i = 0; i < 2; ++i) {
     const std::vector<Tensor> batch = {tensor("x", u.shape, u.x)};
     const std::span<const Tensor> batches[] = {batch};
-    BOWLINE_ASSIGN(const StepReport report, t.step(batches));
+    BOWLINE_TRY_ASSIGN(const StepReport report, t.step(batches));
     run.losses.push_back(report.loss);
   }
   run.weights = values(u.model, "w0");

@@ -34,17 +34,17 @@ struct MatmulOptions {
 };
 
 Result<int> matmul(const MatmulOptions& o) {
-  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
   const DType dtype = compute_of(o.dtype).value_or(DType::f32);
   double seconds = 0;
   uint64_t b_bytes = 0;
   {
-    BOWLINE_ASSIGN(Product product,
-                   Product::create(device, o.m, o.n, o.k, o.layout, dtype, o.encoding));
+    BOWLINE_TRY_ASSIGN(Product product,
+                       Product::create(device, o.m, o.n, o.k, o.layout, dtype, o.encoding));
     b_bytes = product.b_bytes();
-    BOWLINE_ASSIGN(seconds, median_seconds(o.runs, 3, [&] { return product.run(); }));
+    BOWLINE_TRY_ASSIGN(seconds, median_seconds(o.runs, 3, [&] { return product.run(); }));
   }
-  BOWLINE_ASSIGN(const Machine machine, measure_machine(device, 64 << 20, dtype));
+  BOWLINE_TRY_ASSIGN(const Machine machine, measure_machine(device, 64 << 20, dtype));
   const double flops =
       2.0 * static_cast<double>(o.m) * static_cast<double>(o.n) * static_cast<double>(o.k);
   const double bytes =

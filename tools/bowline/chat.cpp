@@ -109,9 +109,9 @@ class Chat {
   Result<Answer> answer_all() {
     text::SpecialTexts special = text::SpecialTexts::of(of_.model);
     special.now = local_seconds();
-    BOWLINE_ASSIGN(const std::string text, format_.render(messages_, true, special));
-    BOWLINE_ASSIGN(const text::Encoding encoded,
-                   of_.tokenizer.encode(text, {.special_tokens = false}));
+    BOWLINE_TRY_ASSIGN(const std::string text, format_.render(messages_, true, special));
+    BOWLINE_TRY_ASSIGN(const text::Encoding encoded,
+                       of_.tokenizer.encode(text, {.special_tokens = false}));
     defer_interrupts();
     return answer(of_, o_.of, encoded.ids, [this](std::string_view piece) {
       if (!piece.empty() && o_.format == "text") {
@@ -142,10 +142,10 @@ Result<int> run(const ChatOptions& o) {
     return fail_flags(s);
   }
   watch_interrupts();
-  BOWLINE_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
-  BOWLINE_ASSIGN(text::ChatFormat format, o.chat_format.empty()
-                                              ? text::ChatFormat::from(of->model)
-                                              : text::ChatFormat::named(o.chat_format));
+  BOWLINE_TRY_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
+  BOWLINE_TRY_ASSIGN(text::ChatFormat format, o.chat_format.empty()
+                                                  ? text::ChatFormat::from(of->model)
+                                                  : text::ChatFormat::named(o.chat_format));
   if (const Status s = o.of.uses.check("--system", takes_system(format, of->model),
                                        "the format of the conversation has no system message");
       !s.ok()) {

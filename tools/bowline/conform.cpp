@@ -101,7 +101,7 @@ Result<int> run(const ConformOptions& o) {
   uint64_t cases = 0;
   std::vector<Device> devices;  // for all suites: what a device has compiled stays
   for (const std::string& name : o.devices.empty() ? usable_devices() : o.devices) {
-    BOWLINE_ASSIGN(Device device, open_device(name));  // a wrong name is no failure of a suite
+    BOWLINE_TRY_ASSIGN(Device device, open_device(name));  // a wrong name is no failure of a suite
     devices.push_back(std::move(device));
   }
   for (const std::string& suite : o.suites) {

@@ -34,9 +34,9 @@ struct EvalOptions : DataOptions {
 // Of --report what the model and its run say.
 Status describe(const EvalOptions& o, const Model& model, const Session& session,
                 const Device& device, const Task& task, Evaluated& page) {
-  BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-  BOWLINE_ASSIGN(const std::string sha256, sha256_of_file(o.model));
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const std::string sha256, sha256_of_file(o.model));
   page.model = o.model;
   page.unit = task.unit();
   page.sizes = task.sizes();
@@ -66,7 +66,7 @@ Result<Measure> evaluate(const EvalOptions& o, Model& model, const Device& devic
   for (std::vector<BoundDim>& dims : task.dims()) {
     plans.push_back({task.evaluated(), std::move(dims)});
   }
-  BOWLINE_ASSIGN(Session session, Session::create(model, device, plans));
+  BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, plans));
   if (page != nullptr) {
     BOWLINE_TRY(describe(o, model, session, device, task, *page));
   }
@@ -153,15 +153,16 @@ Result<int> run(const EvalOptions& o) {
   if (!o.report.empty()) {
     BOWLINE_TRY(check_page("--report", o.report, o.force));
   }
-  BOWLINE_ASSIGN(Model model, open_trained_model(o.model));
+  BOWLINE_TRY_ASSIGN(Model model, open_trained_model(o.model));
   if (const Status s = check_data_flags(model, o); !s.ok()) {
     return fail_flags(s);
   }
-  BOWLINE_ASSIGN(const std::unique_ptr<Task> task,
-                 make_task(model, o.model, o, Purpose::evaluation));
-  BOWLINE_ASSIGN(const Device device, open_computing_device(o.device, o.threads, o.memory_budget));
-  BOWLINE_ASSIGN(const Measure m,
-                 evaluate(o, model, device, *task, o.report.empty() ? nullptr : &page));
+  BOWLINE_TRY_ASSIGN(const std::unique_ptr<Task> task,
+                     make_task(model, o.model, o, Purpose::evaluation));
+  BOWLINE_TRY_ASSIGN(const Device device,
+                     open_computing_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Measure m,
+                     evaluate(o, model, device, *task, o.report.empty() ? nullptr : &page));
   if (!o.report.empty()) {
     page.measure = m;
     BOWLINE_TRY(write_page(o.report, eval_page(page)));

@@ -62,7 +62,7 @@ json rows_of(const ModelInfo& info) {
 // which names them.
 Result<json> write_weights(const Model& model, const std::string& folder, bool replace) {
   constexpr const char* kParameters = "parameters.json";
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const std::set<uint32_t> ties = storages_of(info);
   uint64_t bytes = 0;
   for (const uint32_t tie : ties) {
@@ -70,9 +70,9 @@ Result<json> write_weights(const Model& model, const std::string& folder, bool r
   }
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
-  BOWLINE_ASSIGN(Output out, Output::begin(folder, kParameters, replace, bytes));
+  BOWLINE_TRY_ASSIGN(Output out, Output::begin(folder, kParameters, replace, bytes));
   for (const uint32_t tie : ties) {
-    BOWLINE_ASSIGN(const std::vector<std::byte> storage, model.storage_bytes(tie));
+    BOWLINE_TRY_ASSIGN(const std::vector<std::byte> storage, model.storage_bytes(tie));
     BOWLINE_TRY(out.open(fmt::format("storage_{}.bin", tie)));
     BOWLINE_TRY(out.write(storage));
     BOWLINE_TRY(out.close());
@@ -86,7 +86,7 @@ Result<json> write_weights(const Model& model, const std::string& folder, bool r
 }
 
 Status export_weights(const ExportOptions& o, const Model& model) {
-  BOWLINE_ASSIGN(json result, write_weights(model, o.weights, o.force));
+  BOWLINE_TRY_ASSIGN(json result, write_weights(model, o.weights, o.force));
   if (o.format == "json") {
     result["file"] = o.model;
     result["weights"] = o.weights;
@@ -146,7 +146,7 @@ Status cast(Model& model, const std::string& name) {
 
 Status untie_all(Model& model, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    BOWLINE_ASSIGN(const uint64_t bytes, model.untie(name));
+    BOWLINE_TRY_ASSIGN(const uint64_t bytes, model.untie(name));
     BOWLINE_REQUIRE(bytes != 0, "--untie names \"{}\", which shares its storage with none.", name);
   }
   return {};
@@ -174,22 +174,22 @@ class Merging {
 
   // Returns sentences for the report.
   Result<std::vector<std::string>> run() {
-    BOWLINE_ASSIGN(const ModelInfo file, model_.describe());
+    BOWLINE_TRY_ASSIGN(const ModelInfo file, model_.describe());
     BOWLINE_TRY(change(model_, {"", o_.adapters}));
-    BOWLINE_ASSIGN(const ModelInfo info, model_.describe());
+    BOWLINE_TRY_ASSIGN(const ModelInfo info, model_.describe());
     choose(file, info);
     for (const auto& [pattern, group] : groups_) {
       BOWLINE_TRY(model_.dequantize(braced(group.names), DType::f32).status());
     }
-    BOWLINE_ASSIGN(const std::vector<float> base, sampled());
+    BOWLINE_TRY_ASSIGN(const std::vector<float> base, sampled());
     for (const std::string& name : model_.adapters()) {
       BOWLINE_TRY(model_.merge_adapter(name).at(
           "--untie PARAMETER writes one as a weight of its own; --to peft and gguf-lora write the "
           "adapter beside the model."));
     }
-    BOWLINE_ASSIGN(const std::vector<float> merged, sampled());
+    BOWLINE_TRY_ASSIGN(const std::vector<float> merged, sampled());
     BOWLINE_TRY(restore());
-    BOWLINE_ASSIGN(const std::vector<float> written, sampled());
+    BOWLINE_TRY_ASSIGN(const std::vector<float> written, sampled());
     if (groups_.empty()) {
       return notes_;
     }
@@ -263,7 +263,7 @@ class Merging {
         BOWLINE_TRY(unfreeze(group));
         continue;
       }
-      BOWLINE_ASSIGN(const QuantizeReport report, model_.quantize(group.encoding, names));
+      BOWLINE_TRY_ASSIGN(const QuantizeReport report, model_.quantize(group.encoding, names));
       for (const std::string& kept : report.kept) {
         notes_.push_back("Not quantized again: " + kept);
       }
@@ -288,7 +288,7 @@ class Merging {
   static constexpr size_t kSample = 65536;
 
   Result<std::vector<float>> sampled() const {
-    BOWLINE_ASSIGN(const ModelInfo info, model_.describe());
+    BOWLINE_TRY_ASSIGN(const ModelInfo info, model_.describe());
     std::vector<float> out;
     for (const ParameterInfo& p : info.parameters) {
       if (groups_.empty() || !targets_.contains(p.name)) {
@@ -298,7 +298,8 @@ class Merging {
       tensor.parameter = p.name;
       tensor.dtype = p.dtype;
       tensor.shape.assign(p.shape.begin(), p.shape.end());
-      BOWLINE_ASSIGN(const std::vector<std::byte> bytes, numbers_of(model_, tensor, DType::f32));
+      BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes,
+                         numbers_of(model_, tensor, DType::f32));
       const size_t values = bytes.size() / sizeof(float);
       const size_t step = values / kSample + 1;
       for (size_t i = 0; i < values; i += step) {
@@ -368,18 +369,18 @@ Result<ExportReport> write_form(const ExportOptions& o, Model& model) {
   if (o.adapters.empty()) {
     BOWLINE_TRY(quantize_all(model, o.encoding));
   } else {
-    BOWLINE_ASSIGN(notes, Merging(model, o).run());
+    BOWLINE_TRY_ASSIGN(notes, Merging(model, o).run());
   }
   const auto* const form =
       std::ranges::find_if(kForms, [&](const Form& f) { return f.name == o.to; });
   const auto dtype = o.dtype.empty() ? std::nullopt : std::optional(dtype_of(o.dtype));
-  BOWLINE_ASSIGN(ExportReport report, form->write(model, o.out, dtype, o.force));
+  BOWLINE_TRY_ASSIGN(ExportReport report, form->write(model, o.out, dtype, o.force));
   report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
   return report;
 }
 
 Status export_form(const ExportOptions& o, Model& model) {
-  BOWLINE_ASSIGN(const ExportReport report, write_form(o, model));
+  BOWLINE_TRY_ASSIGN(const ExportReport report, write_form(o, model));
   if (o.format == "json") {
     print_json({{"file", o.model},
                 {"out", o.out},
@@ -401,7 +402,7 @@ Status export_as_asked(const ExportOptions& o, Model& model) {
   }
   std::vector<std::string> notes;
   if (!o.adapters.empty()) {
-    BOWLINE_ASSIGN(notes, Merging(model, o).run());
+    BOWLINE_TRY_ASSIGN(notes, Merging(model, o).run());
   }
   if (!o.dtype.empty()) {
     BOWLINE_TRY(cast(model, o.dtype));
@@ -439,7 +440,7 @@ Result<int> run(const ExportOptions& o) {
   if (const Status s = check_new(storages ? o.weights : o.out, o.force); !s.ok()) {
     return fail_flags(s);
   }
-  BOWLINE_ASSIGN(Model model, open_model(o.model));
+  BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
   BOWLINE_TRY(export_as_asked(o, model));
   return static_cast<int>(kOk);
 }

@@ -23,17 +23,17 @@ Result<int> run(const GenerateOptions& o) {
     return fail_flags(s);
   }
   watch_interrupts();
-  BOWLINE_ASSIGN(const std::string prompt,
-                 o.prompt == "-" ? read_stdin() : Result<std::string>(o.prompt));
-  BOWLINE_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
-  BOWLINE_ASSIGN(const text::Encoding encoded, of->tokenizer.encode(prompt));
+  BOWLINE_TRY_ASSIGN(const std::string prompt,
+                     o.prompt == "-" ? read_stdin() : Result<std::string>(o.prompt));
+  BOWLINE_TRY_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
+  BOWLINE_TRY_ASSIGN(const text::Encoding encoded, of->tokenizer.encode(prompt));
   const bool is_json = o.format == "json";
   defer_interrupts();
-  BOWLINE_ASSIGN(const Answer a, answer(*of, o.of, encoded.ids, [&](std::string_view piece) {
-                   if (!is_json && !piece.empty()) {
-                     print_answer(piece);
-                   }
-                 }));
+  BOWLINE_TRY_ASSIGN(const Answer a, answer(*of, o.of, encoded.ids, [&](std::string_view piece) {
+                       if (!is_json && !piece.empty()) {
+                         print_answer(piece);
+                       }
+                     }));
   if (is_json) {
     nlohmann::json out = json_of(a);
     out["device"] = of->device;

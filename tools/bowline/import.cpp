@@ -179,11 +179,11 @@ Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
   options.batch_dim = o.batch_dim;
   options.tie_equal = o.tie_equal;
   for (const std::string& flag : o.dims) {
-    BOWLINE_ASSIGN(BoundDim dim, parse_dim(flag));
+    BOWLINE_TRY_ASSIGN(BoundDim dim, parse_dim(flag));
     options.dims.push_back(std::move(dim));
   }
   for (const std::string& flag : o.shapes) {
-    BOWLINE_ASSIGN(auto shape, parse_numbers<int64_t>("--shape", flag, o.batch_dim));
+    BOWLINE_TRY_ASSIGN(auto shape, parse_numbers<int64_t>("--shape", flag, o.batch_dim));
     const bool legal = std::ranges::all_of(shape.second, [&](int64_t d) {
       return d > 0 || (d == onnx::kBatch && !o.batch_dim.empty());
     });
@@ -191,7 +191,7 @@ Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
     options.shapes.insert(std::move(shape));
   }
   for (const std::string& flag : o.given) {
-    BOWLINE_ASSIGN(auto values, parse_numbers<double>("--given", flag));
+    BOWLINE_TRY_ASSIGN(auto values, parse_numbers<double>("--given", flag));
     options.fixed.insert(std::move(values));
   }
   if (!o.trainable.empty()) {
@@ -205,7 +205,7 @@ Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
 // Freezes what matches --freeze. Errors  bad_argument: a pattern of --freeze or --trainable matches
 // nothing that trains.
 Status choose_trained(Model& model, const ImportFlags& o) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const auto matched = [&](const std::string& flag, const std::string& pattern) -> Status {
     const bool any = std::ranges::any_of(info.parameters, [&](const ParameterInfo& p) {
       return p.trainable && matches(pattern, p.name);
@@ -245,7 +245,7 @@ Result<int> import_onnx(const ImportFlags& o) {
   if (const Status s = choose_trained(imported.model, o); !s.ok()) {
     return fail_flags(s);
   }
-  BOWLINE_ASSIGN(const ModelInfo info, imported.model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, imported.model.describe());
   BOWLINE_TRY(imported.model.save(o.out));
   if (!imported.not_finite.empty()) {
     imported.notes.push_back(import::note_of(imported.not_finite) +
@@ -286,8 +286,8 @@ Result<import::BuildOptions> build_options(const ImportFlags& o) {
     }
   }
   if (!o.labels.empty()) {
-    BOWLINE_ASSIGN(const std::string text, read_text(o.labels, true));
-    BOWLINE_ASSIGN(options.labels, read_labels(text, o.labels));
+    BOWLINE_TRY_ASSIGN(const std::string text, read_text(o.labels, true));
+    BOWLINE_TRY_ASSIGN(options.labels, read_labels(text, o.labels));
   }
   options.dtype = float_of(o.dtype);
   options.kv_dtype = o.kv_dtype == "int8" ? DType::i8 : float_of(o.kv_dtype).value_or(DType::f32);
@@ -468,7 +468,7 @@ Status check_tokenizer(Built& built) {
 }
 
 Result<int> import_text_model(const ImportFlags& o, const Source& source) {
-  BOWLINE_ASSIGN(const import::BuildOptions options, build_options(o));
+  BOWLINE_TRY_ASSIGN(const import::BuildOptions options, build_options(o));
   Result<Built> made = build_model(source, options);
   if (made.status().code() == Code::bad_argument) {
     return fail_flags(
@@ -486,7 +486,7 @@ Result<int> import_text_model(const ImportFlags& o, const Source& source) {
     return fail_flags(s);
   }
   BOWLINE_TRY(check_tokenizer(built).at(fmt::format("While importing \"{}\".", escaped(o.model))));
-  BOWLINE_ASSIGN(const ModelInfo info, built.model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, built.model.describe());
   if (const Status s = check_seed(o, built, info); !s.ok()) {
     return fail_flags(s);
   }

@@ -62,9 +62,9 @@ class Inspection {
     if (!o_.html.empty()) {
       BOWLINE_TRY(check_page("--html", o_.html, o_.force));
     }
-    BOWLINE_ASSIGN(Model model, open_model(o_.model));
+    BOWLINE_TRY_ASSIGN(Model model, open_model(o_.model));
     // Planning a training adds rows: these are of the file.
-    BOWLINE_ASSIGN(info_, model.describe());
+    BOWLINE_TRY_ASSIGN(info_, model.describe());
     model_.emplace(std::move(model));
     Result<std::vector<BoundDim>> dims = dims_of(o_.dims, info_);
     if (!dims.ok()) {
@@ -86,11 +86,11 @@ class Inspection {
   Status print_description() {
     const std::string parameters = model_->parameters();
     const std::string storages = model_->storages();
-    BOWLINE_ASSIGN(json all, describe_model(info_, o_.model));
+    BOWLINE_TRY_ASSIGN(json all, describe_model(info_, o_.model));
     const bool rows_only = o_.parameters || o_.storages || o_.ties;
     std::vector<PlannedRun> runs;
     if (!dims_.empty()) {
-      BOWLINE_ASSIGN(runs, plan_runs());
+      BOWLINE_TRY_ASSIGN(runs, plan_runs());
       for (const PlannedRun& run : runs) {
         all["memory"][run.name] = describe_memory(run.memory);
       }
@@ -120,14 +120,14 @@ class Inspection {
 
   // Where the model lies from then on; what has no values has no need of memory.
   Result<Device> place_model() {
-    BOWLINE_ASSIGN(Device device,
-                   open_device(is_skeleton(info_) ? "planning:" + o_.device : o_.device));
+    BOWLINE_TRY_ASSIGN(Device device,
+                       open_device(is_skeleton(info_) ? "planning:" + o_.device : o_.device));
     BOWLINE_TRY(model_->to(device));
     return device;
   }
 
   Result<Trainer> trainer() {
-    BOWLINE_ASSIGN(const Device device, place_model());
+    BOWLINE_TRY_ASSIGN(const Device device, place_model());
     TrainOptions t;
     t.dims = dims_;
     return Trainer::create(*model_, device, t);
@@ -159,12 +159,12 @@ class Inspection {
   Status print_listing() {
     std::string text;
     if (o_.entry.empty() || o_.entry == "loss") {
-      BOWLINE_ASSIGN(Trainer trainer, this->trainer());
-      BOWLINE_ASSIGN(text, trainer.listing(o_.listing, o_.columns));
+      BOWLINE_TRY_ASSIGN(Trainer trainer, this->trainer());
+      BOWLINE_TRY_ASSIGN(text, trainer.listing(o_.listing, o_.columns));
     } else {
-      BOWLINE_ASSIGN(const Device device, place_model());
-      BOWLINE_ASSIGN(Session session, Session::create(*model_, device, o_.entry, dims_));
-      BOWLINE_ASSIGN(text, session.listing(o_.listing, o_.columns));
+      BOWLINE_TRY_ASSIGN(const Device device, place_model());
+      BOWLINE_TRY_ASSIGN(Session session, Session::create(*model_, device, o_.entry, dims_));
+      BOWLINE_TRY_ASSIGN(text, session.listing(o_.listing, o_.columns));
     }
     if (o_.format == "json") {
       print_json({{"listing", o_.listing}, {"text", text}});
@@ -175,19 +175,19 @@ class Inspection {
   }
 
   Result<std::vector<PlannedRun>> plan_runs() {
-    BOWLINE_ASSIGN(const Device device, place_model());
+    BOWLINE_TRY_ASSIGN(const Device device, place_model());
     std::vector<PlannedRun> runs;
     for (const EntryPointInfo& e : info_.entry_points) {
-      BOWLINE_ASSIGN(Session session, Session::create(*model_, device, e.name, dims_));
+      BOWLINE_TRY_ASSIGN(Session session, Session::create(*model_, device, e.name, dims_));
       PlannedRun& run = runs.emplace_back(PlannedRun{e.name, session.memory(), {}, {}});
-      BOWLINE_ASSIGN(run.plan, session.describe());
-      BOWLINE_ASSIGN(run.model, model_->describe());
+      BOWLINE_TRY_ASSIGN(run.plan, session.describe());
+      BOWLINE_TRY_ASSIGN(run.model, model_->describe());
     }
     if (find_entry_point(info_, "loss") != nullptr) {
-      BOWLINE_ASSIGN(Trainer trainer, this->trainer());
+      BOWLINE_TRY_ASSIGN(Trainer trainer, this->trainer());
       PlannedRun& run = runs.emplace_back(PlannedRun{"training", trainer.memory(), {}, {}});
-      BOWLINE_ASSIGN(run.plan, trainer.describe());
-      BOWLINE_ASSIGN(run.model, model_->describe());
+      BOWLINE_TRY_ASSIGN(run.plan, trainer.describe());
+      BOWLINE_TRY_ASSIGN(run.model, model_->describe());
     }
     return runs;
   }

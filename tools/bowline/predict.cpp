@@ -53,7 +53,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 }
 
 Result<std::vector<std::string>> from_stdin() {
-  BOWLINE_ASSIGN(const std::string text, read_stdin());
+  BOWLINE_TRY_ASSIGN(const std::string text, read_stdin());
   BOWLINE_TRY(check_text("stdin", text));
   return lines_of(text);
 }
@@ -80,12 +80,12 @@ Result<std::vector<std::string>> texts_of(const PredictOptions& o) {
                     ".jsonl or .ndjson, in small letters; other files have a text in each line.",
                     o.file);
   }
-  BOWLINE_ASSIGN(const std::string bytes, read_text(o.file, true));
+  BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(o.file, true));
   if (!holds_examples(o.file)) {
     return lines_of(bytes);
   }
-  BOWLINE_ASSIGN(const std::vector<Example> rows,
-                 read_examples(bytes, o.file, {.text = o.text_field, .label = ""}));
+  BOWLINE_TRY_ASSIGN(const std::vector<Example> rows,
+                     read_examples(bytes, o.file, {.text = o.text_field, .label = ""}));
   std::vector<std::string> out;
   for (const Example& row : rows) {
     out.push_back(row.text);
@@ -98,22 +98,22 @@ class Predictor {
  public:
   static Result<Predictor> create(const PredictOptions& o) {
     Predictor p;
-    BOWLINE_ASSIGN(Model model, open_model(o.model));
+    BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
     BOWLINE_TRY(change(model, o.changes));
     p.embed_ = o.embed || model.metadata("task") == "embed";
     p.batch_ = o.batch;
     const std::string entry = p.entry();
-    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     BOWLINE_REQUIRE_CODE(find_entry_point(info, entry) != nullptr, Code::bad_file,
                          "Model \"{}\" has no entry point \"{}\"{}.", o.model, entry,
                          p.embed_ ? "" : ": it tells no texts apart");
-    BOWLINE_ASSIGN(p.encode_, encoder_of(model));
+    BOWLINE_TRY_ASSIGN(p.encode_, encoder_of(model));
     p.limit_ = length_limit(model, o.max_seq_length, kMostTokens);
     p.padding_ = padding_of(model);
     p.several_ = gives_several(model);
     p.prompt_ = p.embed_ ? model.metadata("prompt") : "";
     if (!p.embed_) {
-      BOWLINE_ASSIGN(p.labels_, labels_in(model));
+      BOWLINE_TRY_ASSIGN(p.labels_, labels_in(model));
     }
     p.model_.emplace(std::move(model));
     return p;
@@ -123,10 +123,10 @@ class Predictor {
   Status place(const Device& device, std::span<const std::string> texts) {
     for (const std::string& given : texts) {
       const std::string text = prompt_ + given;
-      BOWLINE_ASSIGN(std::vector<int32_t> ids, encode_(text, true, 0));
+      BOWLINE_TRY_ASSIGN(std::vector<int32_t> ids, encode_(text, true, 0));
       if (ids.size() > static_cast<size_t>(limit_.tokens)) {
         ++cut_;
-        BOWLINE_ASSIGN(ids, encode_(text, true, static_cast<size_t>(limit_.tokens)));
+        BOWLINE_TRY_ASSIGN(ids, encode_(text, true, static_cast<size_t>(limit_.tokens)));
       }
       BOWLINE_REQUIRE(!ids.empty(), "A text is empty.");
       lengths_.push_back(static_cast<int64_t>(ids.size()));
@@ -139,7 +139,7 @@ class Predictor {
     for (std::vector<BoundDim>& dims : buckets_.dims(batch_)) {
       plans.push_back({entry(), std::move(dims)});
     }
-    BOWLINE_ASSIGN(Session session, Session::create(*model_, device, plans));
+    BOWLINE_TRY_ASSIGN(Session session, Session::create(*model_, device, plans));
     session_.emplace(std::move(session));
     return name_columns();
   }
@@ -206,7 +206,7 @@ class Predictor {
 
   // Numbers stand for the names of classes that the model does not have.
   Status name_columns() {
-    BOWLINE_ASSIGN(const PlanInfo plan, session_->describe());
+    BOWLINE_TRY_ASSIGN(const PlanInfo plan, session_->describe());
     dtype_ = plan.segments[0].outputs[0].dtype;
     columns_ = plan.segments[0].outputs[0].shape[1];
     for (auto c = static_cast<int64_t>(labels_.size()); c < columns_ && !embed_; ++c) {
@@ -256,17 +256,18 @@ Result<int> run(const PredictOptions& o) {
       !s.ok()) {
     return fail_flags(s);
   }
-  BOWLINE_ASSIGN(Predictor predictor, Predictor::create(o));
-  BOWLINE_ASSIGN(const std::vector<std::string> texts, texts_of(o));
+  BOWLINE_TRY_ASSIGN(Predictor predictor, Predictor::create(o));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::string> texts, texts_of(o));
   if (texts.empty()) {
     return static_cast<int>(kOk);
   }
-  BOWLINE_ASSIGN(const Device device, open_computing_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device,
+                     open_computing_device(o.device, o.threads, o.memory_budget));
   BOWLINE_TRY(predictor.place(device, texts));
   if (const std::string cut = predictor.cut_text(); !cut.empty()) {
     print(stderr, "bowline: {}\n", cut);
   }
-  BOWLINE_ASSIGN(const std::vector<std::vector<float>> values, predictor.run());
+  BOWLINE_TRY_ASSIGN(const std::vector<std::vector<float>> values, predictor.run());
   for (size_t i = 0; i < texts.size(); ++i) {
     const nlohmann::json row = predictor.json_of(texts[i], values[i]);
     (o.format == "json" ? print_json_line : print_plain)(row);

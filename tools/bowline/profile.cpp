@@ -73,7 +73,7 @@ Result<Measured> measure(const Subject& subject, int steps) {
   m.step_ns = ns[ns.size() / 2];
   for (int i = 0; i < steps; ++i) {
     const Clock::time_point start = Clock::now();
-    BOWLINE_ASSIGN(std::vector<NodeTime> times, subject.profile());
+    BOWLINE_TRY_ASSIGN(std::vector<NodeTime> times, subject.profile());
     m.clocked_ns += ns_since(start) / steps;
     m.steps.push_back(std::move(times));
   }
@@ -148,17 +148,17 @@ class Profiling {
   explicit Profiling(const ProfileOptions& options) : o_(options) {}
 
   Result<int> run() {
-    BOWLINE_ASSIGN(Model model, open_model(o_.model));
+    BOWLINE_TRY_ASSIGN(Model model, open_model(o_.model));
     const std::string entry = o_.train && o_.entry.empty() ? "loss" : o_.entry;
     Result<Inputs> inputs = read_request(model, entry);
     if (!inputs.ok()) {
       return fail_flags(inputs.status());
     }
-    BOWLINE_ASSIGN(const Device device, open_device(o_.device, 0, o_.memory_budget));
+    BOWLINE_TRY_ASSIGN(const Device device, open_device(o_.device, 0, o_.memory_budget));
     BOWLINE_TRY(fill_caches(model, inputs.value()));
     BOWLINE_TRY(model.to(device));
-    BOWLINE_ASSIGN(const Measured m, o_.train ? train(model, device, inputs.value())
-                                              : forward(model, device, inputs.value()));
+    BOWLINE_TRY_ASSIGN(const Measured m, o_.train ? train(model, device, inputs.value())
+                                                  : forward(model, device, inputs.value()));
     if (!o_.trace.empty()) {
       BOWLINE_TRY(write_trace(o_.trace, m));
     }
@@ -168,11 +168,11 @@ class Profiling {
 
  private:
   Result<Inputs> read_request(const Model& model, const std::string& entry) {
-    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-    BOWLINE_ASSIGN(entry_, entry_point(info, entry));
-    BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o_.dims, info, &entry_));
+    BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
+    BOWLINE_TRY_ASSIGN(entry_, entry_point(info, entry));
+    BOWLINE_TRY_ASSIGN(std::vector<BoundDim> dims, dims_of(o_.dims, info, &entry_));
     BOWLINE_TRY(o_.trace.empty() ? Status() : check_new(o_.trace, o_.force));
-    BOWLINE_ASSIGN(steps_, steps_of(o_.steps_given));
+    BOWLINE_TRY_ASSIGN(steps_, steps_of(o_.steps_given));
     return make_inputs(entry_, o_.inputs, std::move(dims), "random:1");
   }
 
@@ -184,7 +184,7 @@ class Profiling {
       const auto found = std::ranges::find(inputs.lengths, dim, &BoundDim::name);
       return found == inputs.lengths.end() ? otherwise : found->value;
     };
-    BOWLINE_ASSIGN(const std::string caches, written_caches(model));
+    BOWLINE_TRY_ASSIGN(const std::string caches, written_caches(model));
     const int64_t context = length("kv_length", 0);
     if (caches.empty() || context == 0) {
       return {};
@@ -198,7 +198,7 @@ class Profiling {
 
   // Those that the entry point writes, as a pattern.
   Result<std::string> written_caches(const Model& model) const {
-    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     std::vector<std::string> names;
     for (const ParameterInfo& p : info.parameters) {
       const bool written = std::ranges::find(entry_.updates, p.tie) != entry_.updates.end();
@@ -221,7 +221,7 @@ class Profiling {
 
   Result<Measured> forward(const Model& model, const Device& device, Inputs& inputs) const {
     const BoundEntryPoint entry{entry_.name, inputs.dims, compute_of(o_.compute)};
-    BOWLINE_ASSIGN(Session session, Session::create(model, device, std::span(&entry, 1)));
+    BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, std::span(&entry, 1)));
     const std::vector<Tensor> tensors = inputs.tensors();
     return measure_with({[&] { return session.run(tensors, {}, steps_); },
                          [&] { return session.profile(tensors, steps_); }});
@@ -232,7 +232,7 @@ class Profiling {
     options.entry_point = entry_.name;
     options.dims = inputs.dims;
     options.precision.compute = compute_of(o_.compute);
-    BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
+    BOWLINE_TRY_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
     const std::vector<Tensor> tensors = inputs.tensors();
     return measure_with({[&] { return trainer.micro_step(tensors).status(); },
                          [&] { return trainer.profile(tensors); }});

@@ -23,9 +23,9 @@ struct QuantizeOptions {
 
 // Weights that were quantized are frozen; plain ones can be trained again.
 Result<QuantizeReport> decode_weights(const QuantizeOptions& o, Model& model) {
-  BOWLINE_ASSIGN(const ModelInfo before, model.describe());
-  BOWLINE_ASSIGN(QuantizeReport report, model.dequantize(o.pattern));
-  BOWLINE_ASSIGN(const ModelInfo after, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo before, model.describe());
+  BOWLINE_TRY_ASSIGN(QuantizeReport report, model.dequantize(o.pattern));
+  BOWLINE_TRY_ASSIGN(const ModelInfo after, model.describe());
   for (const ParameterInfo& p : after.parameters) {
     const StorageInfo& s = after.storages[p.tie];
     const bool decoded = before.storages[p.tie].encoding != "plain" && s.encoding == "plain";
@@ -63,7 +63,7 @@ Result<int> run(const QuantizeOptions& o) {
   if (const Status s = check_new(o.out, o.force); !s.ok()) {
     return fail_flags(s);
   }
-  BOWLINE_ASSIGN(Model model, open_model(o.model));
+  BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
   const Result<QuantizeReport> report = apply(o, model);
   if (!report.ok()) {
     return fail_flags(report.status());

@@ -123,7 +123,7 @@ TensorShape shape_of(const IoInfo& output, const Request& request) {
 Result<Outputs> make_outputs(const std::vector<IoInfo>& outputs, const Request& request) {
   Outputs out;
   for (const IoInfo& o : outputs) {
-    BOWLINE_ASSIGN(Array array, make_array(o.dtype, shape_of(o, request)));
+    BOWLINE_TRY_ASSIGN(Array array, make_array(o.dtype, shape_of(o, request)));
     out.arrays.push_back(std::move(array));
   }
   for (size_t i = 0; i < out.arrays.size(); ++i) {
@@ -143,9 +143,9 @@ Result<std::vector<std::string>> with_ids(const std::vector<std::string>& inputs
       out.push_back(input);
       continue;
     }
-    BOWLINE_ASSIGN(const text::Tokenizer tokenizer, tokenizer_of(model));
-    BOWLINE_ASSIGN(const text::Encoding encoding,
-                   tokenizer.encode(std::string_view(input).substr(at + kText.size())));
+    BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, tokenizer_of(model));
+    BOWLINE_TRY_ASSIGN(const text::Encoding encoding,
+                       tokenizer.encode(std::string_view(input).substr(at + kText.size())));
     BOWLINE_REQUIRE(!encoding.ids.empty(), "The text of --input \"{}\" has no tokens.", input);
     out.push_back(fmt::format("{}={}", input.substr(0, at), fmt::join(encoding.ids, ",")));
   }
@@ -154,31 +154,31 @@ Result<std::vector<std::string>> with_ids(const std::vector<std::string>& inputs
 
 Result<Request> read_request(const RunOptions& o, const Model& model) {
   Request r;
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-  BOWLINE_ASSIGN(r.entry, entry_point(info, o.entry));
-  BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info, &r.entry));
-  BOWLINE_ASSIGN(const std::vector<std::string> inputs, with_ids(o.inputs, model));
-  BOWLINE_ASSIGN(r.inputs, make_inputs(r.entry, inputs, std::move(dims), ""));
-  BOWLINE_ASSIGN(r.files, files_of(o, r.entry));
-  BOWLINE_ASSIGN(r.steps, steps_of(o.steps));
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(r.entry, entry_point(info, o.entry));
+  BOWLINE_TRY_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info, &r.entry));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::string> inputs, with_ids(o.inputs, model));
+  BOWLINE_TRY_ASSIGN(r.inputs, make_inputs(r.entry, inputs, std::move(dims), ""));
+  BOWLINE_TRY_ASSIGN(r.files, files_of(o, r.entry));
+  BOWLINE_TRY_ASSIGN(r.steps, steps_of(o.steps));
   return r;
 }
 
 Result<int> run(const RunOptions& o) {
-  BOWLINE_ASSIGN(Model model, open_model(o.model));
+  BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
   Result<Request> read = read_request(o, model);
   if (!read.ok()) {
     return fail_flags(read.status());
   }
   Request request = std::move(read).value();
   const std::string& entry = request.entry.name;
-  BOWLINE_ASSIGN(const Device device, open_device(o.device, 0, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device, 0, o.memory_budget));
   BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY(model.to(device));
-  BOWLINE_ASSIGN(Session session, Session::create(model, device, entry, request.inputs.dims));
-  BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
+  BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, entry, request.inputs.dims));
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
   const std::vector<IoInfo>& places = plan.segments[0].outputs;
-  BOWLINE_ASSIGN(const Outputs outputs, make_outputs(places, request));
+  BOWLINE_TRY_ASSIGN(const Outputs outputs, make_outputs(places, request));
   BOWLINE_TRY(session.run(request.inputs.tensors(), outputs.tensors, request.steps));
 
   nlohmann::json rows = nlohmann::json::array();

@@ -34,7 +34,7 @@ Result<nlohmann::json> as_json(const text::Tokenizer& tokenizer, const text::Enc
     pieces.push_back(tokenizer.piece_of(e.ids[i]));
     offsets.push_back({e.offsets[i].begin, e.offsets[i].end});
   }
-  BOWLINE_ASSIGN(std::string decoded, tokenizer.decode(e.ids));
+  BOWLINE_TRY_ASSIGN(std::string decoded, tokenizer.decode(e.ids));
   return nlohmann::json{{"ids", e.ids},
                         {"pieces", std::move(pieces)},
                         {"offsets", std::move(offsets)},
@@ -56,9 +56,9 @@ Status show(const text::Tokenizer& tokenizer, std::string_view text, const Token
   options.special_tokens = !o.no_special;
   options.parse_special = !o.plain_special;
   options.max_tokens = o.max_tokens;
-  BOWLINE_ASSIGN(const text::Encoding e, tokenizer.encode(text, options));
+  BOWLINE_TRY_ASSIGN(const text::Encoding e, tokenizer.encode(text, options));
   if (o.format == "json") {
-    BOWLINE_ASSIGN(const nlohmann::json row, as_json(tokenizer, e));
+    BOWLINE_TRY_ASSIGN(const nlohmann::json row, as_json(tokenizer, e));
     print_json_line(row);
     return {};
   }
@@ -73,10 +73,10 @@ Result<int> tokenize(const TokenizeOptions& o) {
   if (o.has_text == !o.file.empty()) {
     return fail(kUsage, "Give TEXT or --file, one of them.");
   }
-  BOWLINE_ASSIGN(const text::Tokenizer tokenizer, open_tokenizer(o.tokenizer));
+  BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, open_tokenizer(o.tokenizer));
   std::string all = o.text;
   if (!o.file.empty()) {
-    BOWLINE_ASSIGN(all, read_any(o.file));
+    BOWLINE_TRY_ASSIGN(all, read_any(o.file));
   }
   if (!o.lines && !o.null) {
     BOWLINE_TRY(show(tokenizer, all, o));

@@ -106,14 +106,15 @@ Status run_self_test(const std::string& path, const Model& model, const ModelInf
   const EntryPointInfo* entry = find_entry_point(info, name);
   BOWLINE_REQUIRE_CODE(entry != nullptr, Code::bad_file,
                        "A self test is of entry point \"{}\", which the model has not.", name);
-  BOWLINE_ASSIGN(SelfTestValues bytes, model.self_test(number));
+  BOWLINE_TRY_ASSIGN(SelfTestValues bytes, model.self_test(number));
   std::vector<Values> inputs = values_of(test.inputs, std::move(bytes.inputs));
   const std::vector<Values> expected = values_of(test.outputs, std::move(bytes.outputs));
   std::vector<Values> actual = expected;
   for (Values& v : actual) {
     std::ranges::fill(v.bytes, std::byte{0xFF});
   }
-  BOWLINE_ASSIGN(Session session, Session::create(model, device, name, bound_dims(*entry, inputs)));
+  BOWLINE_TRY_ASSIGN(Session session,
+                     Session::create(model, device, name, bound_dims(*entry, inputs)));
   BOWLINE_TRY(check_cost(path, session.memory()));
   BOWLINE_TRY(session.run(tensors_of(inputs), tensors_of(actual)));
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -134,15 +135,15 @@ Result<int> run(const VerifyOptions& o) {
     s = with_import(std::move(s), o.model, " --out MODEL.bowline");
     return s.code() == Code::io_error ? std::move(s).as(Code::bad_file) : s;
   }
-  BOWLINE_ASSIGN(Model model, open_model(o.model));
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const size_t count = info.self_tests.size();
   if (const Status s = o.uses.check("--device", count > 0, "the model has no self tests to run");
       !s.ok()) {
     return fail_flags(s);
   }
   if (count > 0) {
-    BOWLINE_ASSIGN(const Device device, open_device(o.device));
+    BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
     BOWLINE_TRY(model.to(device));
     for (size_t i = 0; i < count; ++i) {
       BOWLINE_TRY(run_self_test(o.model, model, info, device, i)

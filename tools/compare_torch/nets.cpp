@@ -273,22 +273,22 @@ Status make(const Options& o) {
 
 Result<nlohmann::json> train_net(const Options& o, const Device& device, Model& model) {
   const std::unique_ptr<Net> net = net_of(o);
-  BOWLINE_ASSIGN(std::vector<float> data, read_data(o.data, net->words()));
+  BOWLINE_TRY_ASSIGN(std::vector<float> data, read_data(o.data, net->words()));
   TrainOptions options;
   options.dims = net->dims();
   options.optimizer = net->optimizer();
   options.schedule.learning_rate = o.net == "lstm" ? 1e-3f : 1e-4f;
-  BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
+  BOWLINE_TRY_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
   const size_t batches = data.size() / net->words();
   std::vector<float> losses;
   std::vector<Tensor> batch;
-  BOWLINE_ASSIGN(const double ms, median_ms(o.steps, [&](size_t i) -> Status {
-                   batch = net->batch(data, i % batches);
-                   BOWLINE_ASSIGN(const std::optional<StepReport> report,
-                                  trainer.micro_step(batch));
-                   losses.push_back(report->loss);
-                   return {};
-                 }));
+  BOWLINE_TRY_ASSIGN(const double ms, median_ms(o.steps, [&](size_t i) -> Status {
+                       batch = net->batch(data, i % batches);
+                       BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report,
+                                          trainer.micro_step(batch));
+                       losses.push_back(report->loss);
+                       return {};
+                     }));
   nlohmann::json j = {{"time_ms", ms}, {"losses", losses}};
   if (!o.save.empty()) {
     BOWLINE_TRY(model.save(o.save));
@@ -298,14 +298,15 @@ Result<nlohmann::json> train_net(const Options& o, const Device& device, Model& 
 
 Result<nlohmann::json> run_net(const Options& o, const Device& device, Model& model) {
   const std::unique_ptr<Net> net = net_of(o);
-  BOWLINE_ASSIGN(std::vector<float> data, read_data(o.data, net->words()));
-  BOWLINE_ASSIGN(Session session, Session::create(model, device, "forward", net->dims()));
+  BOWLINE_TRY_ASSIGN(std::vector<float> data, read_data(o.data, net->words()));
+  BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, "forward", net->dims()));
   const TensorShape shape = net->logits();
   std::vector<float> logits(static_cast<size_t>(shape[0] * shape[1]));
   const Tensor out[] = {{"logits", DType::f32, shape, logits.data()}};
   std::vector<Tensor> in = net->batch(data, 0);
   in.pop_back();  // the labels
-  BOWLINE_ASSIGN(const double ms, median_ms(o.steps, [&](size_t) { return session.run(in, out); }));
+  BOWLINE_TRY_ASSIGN(const double ms,
+                     median_ms(o.steps, [&](size_t) { return session.run(in, out); }));
   nlohmann::json j = {{"time_ms", ms}};
   if (!o.result.empty()) {
     const std::span<const std::byte> bytes[] = {std::as_bytes(std::span(logits))};
@@ -317,10 +318,10 @@ Result<nlohmann::json> run_net(const Options& o, const Device& device, Model& mo
 Status on_device(const Options& o, const auto& work) {
   DeviceOptions device_options;
   device_options.threads = o.threads;
-  BOWLINE_ASSIGN(const Device device, Device::open(o.device, device_options));
-  BOWLINE_ASSIGN(Model model, Model::open(o.model));
+  BOWLINE_TRY_ASSIGN(const Device device, Device::open(o.device, device_options));
+  BOWLINE_TRY_ASSIGN(Model model, Model::open(o.model));
   BOWLINE_TRY(model.to(device));
-  BOWLINE_ASSIGN(const nlohmann::json j, work(o, device, model));
+  BOWLINE_TRY_ASSIGN(const nlohmann::json j, work(o, device, model));
   std::printf("%s\n", j.dump().c_str());
   return {};
 }

@@ -98,7 +98,7 @@ class Adapting {
     const std::optional<size_t> matrix = matrix_input(node.op);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (bias_input(node.op) == i) {
-        BOWLINE_ASSIGN(node.inputs[i], with_changes(node.inputs[i]));
+        BOWLINE_TRY_ASSIGN(node.inputs[i], with_changes(node.inputs[i]));
       } else if (matrix != i) {
         BOWLINE_TRY(require_unchanged(node.inputs[i], format("{} \"{}\"", node.op, node.name)));
       }
@@ -107,7 +107,7 @@ class Adapting {
       nodes_.push_back(std::move(node));
       return {};
     }
-    BOWLINE_ASSIGN(const std::vector<Change> changes, changes_of(node.inputs[*matrix]));
+    BOWLINE_TRY_ASSIGN(const std::vector<Change> changes, changes_of(node.inputs[*matrix]));
     const Node base = node;
     if (!changes.empty()) {
       node.outputs[0] = graph_.add_value({});  // the last sum takes its place
@@ -125,7 +125,7 @@ class Adapting {
 
   // A bias, and scale u v of each change, which is a matrix of one row.
   Result<ValueId> with_changes(ValueId bias) {
-    BOWLINE_ASSIGN(const std::vector<Change> changes, changes_of(bias));
+    BOWLINE_TRY_ASSIGN(const std::vector<Change> changes, changes_of(bias));
     const Attributes none = Attributes::of(NoAttributesT{});
     ReshapeAttributesT flat;
     flat.dims = {-1};
@@ -210,7 +210,7 @@ class Adapting {
       const auto first =
           std::ranges::find_if(parameters, [&](uint32_t p) { return changes(p, adapter); });
       if (first != parameters.end()) {
-        BOWLINE_ASSIGN(out.emplace_back(), change_of(parameters, *first, adapter));
+        BOWLINE_TRY_ASSIGN(out.emplace_back(), change_of(parameters, *first, adapter));
       }
     }
     changes_[matrix] = out;
@@ -220,9 +220,9 @@ class Adapting {
   // An iteration whose parameter the adapter does not change takes the factors of `some`, times 0.
   Result<Change> change_of(const std::vector<uint32_t>& parameters, uint32_t some,
                            std::string_view adapter) {
-    BOWLINE_ASSIGN(const uint32_t scale, params::scale_of(table_, adapter));
-    BOWLINE_ASSIGN(const uint32_t zero, params::zero_of(table_, adapter));
-    BOWLINE_ASSIGN(const float dropout, params::dropout_of(table_, adapter));
+    BOWLINE_TRY_ASSIGN(const uint32_t scale, params::scale_of(table_, adapter));
+    BOWLINE_TRY_ASSIGN(const uint32_t zero, params::zero_of(table_, adapter));
+    BOWLINE_TRY_ASSIGN(const float dropout, params::dropout_of(table_, adapter));
     std::vector<uint32_t> u, v, scales;
     for (const uint32_t p : parameters) {
       const auto own = params::low_rank(table_, p, adapter);

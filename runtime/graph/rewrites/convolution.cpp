@@ -241,17 +241,17 @@ class Convolutions {
 
   Status make(const Chain& chain) {
     const Node& conv = node(chain.conv);
-    BOWLINE_ASSIGN(const ValueId x, want_last(conv.inputs[0]));
-    BOWLINE_ASSIGN(const ValueId weight, want_packed(conv.inputs[1]));
+    BOWLINE_TRY_ASSIGN(const ValueId x, want_last(conv.inputs[0]));
+    BOWLINE_TRY_ASSIGN(const ValueId weight, want_packed(conv.inputs[1]));
     std::vector<ValueId> inputs = {x, weight};
-    BOWLINE_ASSIGN(const std::vector<ValueId> of_channels, want_channels(chain));
+    BOWLINE_TRY_ASSIGN(const std::vector<ValueId> of_channels, want_channels(chain));
     inputs.insert(inputs.end(), of_channels.begin(), of_channels.end());
     if (chain.addend != kNoValue) {
       inputs.push_back(last_.at(chain.addend));
     }
     const ValueId y = node(chain.last()).outputs[0];
-    BOWLINE_ASSIGN(last_[y],
-                   add(Op::FusedConv, attributes_of(chain), std::move(inputs), conv.name));
+    BOWLINE_TRY_ASSIGN(last_[y],
+                       add(Op::FusedConv, attributes_of(chain), std::move(inputs), conv.name));
     only_last_.insert(y);
     made_last_.insert(y);
     return {};
@@ -269,24 +269,24 @@ class Convolutions {
     ValueId bias = conv.inputs.size() > 2 ? conv.inputs[2] : kNoValue;
     ValueId shift = kNoValue;
     if (chain.shift != kNoNode) {
-      BOWLINE_ASSIGN(shift, want_each(chain.shifted_by, channels));
+      BOWLINE_TRY_ASSIGN(shift, want_each(chain.shifted_by, channels));
     }
     if (chain.scale == kNoNode) {
       if (bias != kNoValue && shift != kNoValue) {
-        BOWLINE_ASSIGN(bias, add(Op::Add, none, {bias, shift}, conv.name));
+        BOWLINE_TRY_ASSIGN(bias, add(Op::Add, none, {bias, shift}, conv.name));
       } else if (bias == kNoValue && shift != kNoValue) {
         bias = shift;
       } else if (bias == kNoValue) {
-        BOWLINE_ASSIGN(bias, want_filled(0, channels));
+        BOWLINE_TRY_ASSIGN(bias, want_filled(0, channels));
       }
       return std::vector<ValueId>{bias};
     }
-    BOWLINE_ASSIGN(const ValueId scale, want_each(chain.scaled_by, channels));
-    BOWLINE_ASSIGN(const ValueId zero, want_filled(0, channels));
-    BOWLINE_ASSIGN(const ValueId one, want_filled(1, channels));
+    BOWLINE_TRY_ASSIGN(const ValueId scale, want_each(chain.scaled_by, channels));
+    BOWLINE_TRY_ASSIGN(const ValueId zero, want_filled(0, channels));
+    BOWLINE_TRY_ASSIGN(const ValueId one, want_filled(1, channels));
     ValueId mean = zero;
     if (bias != kNoValue) {
-      BOWLINE_ASSIGN(mean, add(Op::Neg, none, {bias}, conv.name));
+      BOWLINE_TRY_ASSIGN(mean, add(Op::Neg, none, {bias}, conv.name));
     }
     return std::vector<ValueId>{scale, shift == kNoValue ? zero : shift, mean, one};
   }
@@ -297,7 +297,7 @@ class Convolutions {
     if (graph_[v].shape.elements() == channels) {
       return add_reshape(v, {channels});
     }
-    BOWLINE_ASSIGN(const ValueId one, add_reshape(v, {1}));
+    BOWLINE_TRY_ASSIGN(const ValueId one, add_reshape(v, {1}));
     DimsAttributesT t;
     t.dims = {channels};
     return add(Op::BroadcastTo, Attributes::of(t), {one}, {});
@@ -309,7 +309,7 @@ class Convolutions {
       FillAttributesT t;
       t.value = value;
       t.dims = {channels};
-      BOWLINE_ASSIGN(at->second, add(Op::Fill, Attributes::of(t), {}, {}));
+      BOWLINE_TRY_ASSIGN(at->second, add(Op::Fill, Attributes::of(t), {}, {}));
     }
     return at->second;
   }
@@ -379,28 +379,28 @@ class Convolutions {
         BOWLINE_TRY(want_first(v));
         inputs.push_back(v);
       } else {
-        BOWLINE_ASSIGN(inputs.emplace_back(), want_last(v));
+        BOWLINE_TRY_ASSIGN(inputs.emplace_back(), want_last(v));
       }
     }
     const ValueId y = node.outputs[0];
     if (is_pool(node)) {
-      BOWLINE_ASSIGN(last_[y], pool_last(node, inputs[0]));
+      BOWLINE_TRY_ASSIGN(last_[y], pool_last(node, inputs[0]));
     } else if (drops_ones(node)) {
-      BOWLINE_ASSIGN(last_[y], add_reshape(inputs[0], channels_last(graph_[y].shape)));
+      BOWLINE_TRY_ASSIGN(last_[y], add_reshape(inputs[0], channels_last(graph_[y].shape)));
     } else if (is_reduced(node)) {
       ReduceAttributesT t;
       for (int a = 1; a < graph_[y].shape.rank() - 1; ++a) {
         t.axes.push_back(a);
       }
       t.keep_dims = true;
-      BOWLINE_ASSIGN(last_[y], add(node.op == Op::ReduceMax ? node.op : Op::ReduceMean,
-                                   Attributes::of(t), std::move(inputs), node.name));
+      BOWLINE_TRY_ASSIGN(last_[y], add(node.op == Op::ReduceMax ? node.op : Op::ReduceMean,
+                                       Attributes::of(t), std::move(inputs), node.name));
     } else if (node.op == Op::Concat) {
       ConcatAttributesT t;
       t.axis = graph_[y].shape.rank() - 1;
-      BOWLINE_ASSIGN(last_[y], add(node.op, Attributes::of(t), std::move(inputs), node.name));
+      BOWLINE_TRY_ASSIGN(last_[y], add(node.op, Attributes::of(t), std::move(inputs), node.name));
     } else {
-      BOWLINE_ASSIGN(last_[y], add(node.op, node.attributes, std::move(inputs), node.name));
+      BOWLINE_TRY_ASSIGN(last_[y], add(node.op, node.attributes, std::move(inputs), node.name));
     }
     only_last_.insert(y);
     made_last_.insert(y);
@@ -423,8 +423,8 @@ class Convolutions {
     t.ceil = pool.ceil();
     t.count_pads = pool.count_pads();
     const Shape& in = graph_[x].shape;
-    BOWLINE_ASSIGN(const ValueId one, add_reshape(x, {in[0], 1, in[1], in[2], in[3]}));
-    BOWLINE_ASSIGN(const ValueId pooled, add(node.op, Attributes::of(t), {one}, node.name));
+    BOWLINE_TRY_ASSIGN(const ValueId one, add_reshape(x, {in[0], 1, in[1], in[2], in[3]}));
+    BOWLINE_TRY_ASSIGN(const ValueId pooled, add(node.op, Attributes::of(t), {one}, node.name));
     const Shape& out = graph_[pooled].shape;
     return add_reshape(pooled, {out[0], out[2], out[3], out[4]});
   }
@@ -448,7 +448,7 @@ class Convolutions {
         from = turned->inputs[0];
         BOWLINE_TRY(want_first(from));
       }
-      BOWLINE_ASSIGN(last_[v], turn(from, std::move(axes), {}));
+      BOWLINE_TRY_ASSIGN(last_[v], turn(from, std::move(axes), {}));
     }
     return last_.at(v);
   }
@@ -499,8 +499,8 @@ class Convolutions {
 
   Result<ValueId> want_packed(ValueId weight) {
     if (!packed_.contains(weight)) {
-      BOWLINE_ASSIGN(packed_[weight], add(Op::PackConvWeight, Attributes::of(NoAttributesT{}),
-                                          {weight}, graph_[weight].name));
+      BOWLINE_TRY_ASSIGN(packed_[weight], add(Op::PackConvWeight, Attributes::of(NoAttributesT{}),
+                                              {weight}, graph_[weight].name));
     }
     return packed_.at(weight);
   }

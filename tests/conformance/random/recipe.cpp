@@ -58,7 +58,7 @@ std::vector<Shape> moments_of(const Optimizer& optimizer, const Shape& weight) {
 }
 
 Result<std::vector<size_t>> element_map(const StorageRow& storage, const ParameterRow& parameter) {
-  BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
+  BOWLINE_TRY_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
   const int64_t row =
       storage.shape.rank() == 0 ? 1 : storage.shape.elements(1, storage.shape.rank());
   const int64_t first = parameter.view.row_start * row;
@@ -160,8 +160,8 @@ Status infer_op_node(const Graph& g, Node& node) {
     shapes.push_back(g.shape(r));
     dtypes.push_back(g.dtype(r));
   }
-  BOWLINE_ASSIGN(const Attributes attributes, attributes_from(node.op, node.attributes));
-  BOWLINE_ASSIGN(Signature made, infer(node.op, attributes, shapes, dtypes));
+  BOWLINE_TRY_ASSIGN(const Attributes attributes, attributes_from(node.op, node.attributes));
+  BOWLINE_TRY_ASSIGN(Signature made, infer(node.op, attributes, shapes, dtypes));
   node.shapes = std::move(made.shapes);
   node.dtypes = std::move(made.dtypes);
   return {};
@@ -175,8 +175,8 @@ Status infer_graph(const Recipe& recipe, Graph& g, const Graph* outer, const Nod
       case Node::Kind::parameter:
         for (size_t i = 0; i < node.parameters.size(); ++i) {
           const ParameterRow& row = recipe.parameters[node.parameters[i]];
-          BOWLINE_ASSIGN(const Shape shape,
-                         view_shape(row.view, recipe.storages[row.storage].shape));
+          BOWLINE_TRY_ASSIGN(const Shape shape,
+                             view_shape(row.view, recipe.storages[row.storage].shape));
           BOWLINE_REQUIRE(i == 0 || shape == node.shapes[0], "A list has two shapes.");
           node.shapes = {shape};
         }

@@ -23,7 +23,7 @@ class Machine {
   Result<std::vector<Array>> run(Op op, const Attributes& attributes, std::span<const Array> inputs,
                                  const Step& step) {
     calls.push_back({op, attributes, {inputs.begin(), inputs.end()}, step});
-    BOWLINE_ASSIGN(Expected e, run_oracle(op_def(op).oracle, op, attributes, inputs, step));
+    BOWLINE_TRY_ASSIGN(Expected e, run_oracle(op_def(op).oracle, op, attributes, inputs, step));
     BOWLINE_REQUIRE_CODE(e.outcome.bad_indices.empty(), Code::unsupported,
                          "{} gets an index that lies outside.", op);
     if (op == Op::ClipByGlobalNorm) {
@@ -140,7 +140,7 @@ class Pass {
         values_[v].dtype = input.classes > 0 ? DType::i32 : DType::f32;
       } else if (from.parameter >= 0) {
         const ParameterRow& row = recipe_.parameters[static_cast<size_t>(from.parameter)];
-        BOWLINE_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
+        BOWLINE_TRY_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
         for (const size_t i : map) {
           values_[v].values.push_back(weights[row.storage][i]);
         }
@@ -150,8 +150,8 @@ class Pass {
     }
     for (const Tape::Line& line : tape_.lines) {
       step_.facts.iteration = line.iteration;
-      BOWLINE_ASSIGN(std::vector<Array> made,
-                     machine_.run(line.op, line.attributes, all(line.inputs), step_));
+      BOWLINE_TRY_ASSIGN(std::vector<Array> made,
+                         machine_.run(line.op, line.attributes, all(line.inputs), step_));
       for (size_t o = 0; o < made.size(); ++o) {
         values_[line.outputs[o]] = std::move(made[o]);
         of_batch_[line.outputs[o]] =
@@ -166,14 +166,14 @@ class Pass {
   // Errors  unsupported: it is a mean of an operator that this function does not know.
   Result<MeanWeight> loss_weight() const {
     std::set<uint32_t> seen;
-    BOWLINE_ASSIGN(const std::optional<MeanWeight> found, weight_of(tape_.outputs[0], seen));
+    BOWLINE_TRY_ASSIGN(const std::optional<MeanWeight> found, weight_of(tape_.outputs[0], seen));
     return found.value_or(MeanWeight());
   }
 
   // The same of one of the means that the loss adds.
   Result<MeanWeight> weight_of_mean(uint32_t value) const {
     std::set<uint32_t> seen;
-    BOWLINE_ASSIGN(const std::optional<MeanWeight> found, weight_of(value, seen));
+    BOWLINE_TRY_ASSIGN(const std::optional<MeanWeight> found, weight_of(value, seen));
     return found.value_or(MeanWeight());
   }
 
@@ -184,7 +184,7 @@ class Pass {
     BOWLINE_TRY(find_means(tape_.outputs[0], out.means, sums));
     std::vector<MeanWeight> weights;
     for (const uint32_t v : out.means) {
-      BOWLINE_ASSIGN(weights.emplace_back(), weight_of_mean(v));
+      BOWLINE_TRY_ASSIGN(weights.emplace_back(), weight_of_mean(v));
     }
     if (std::ranges::all_of(weights, [&](const auto& w) { return w.divides_like(weights[0]); })) {
       return std::optional<FactoredTape>();
@@ -241,7 +241,7 @@ class Pass {
       if (recipe_.storages[row.storage].frozen) {
         continue;
       }
-      BOWLINE_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
+      BOWLINE_TRY_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
       std::vector<double> whole(gradients[row.storage].size());
       for (size_t i = 0; i < map.size(); ++i) {
         whole[map[i]] = douts_[v][i];
@@ -297,7 +297,7 @@ class Pass {
     std::vector<uint32_t> added;
     if (is_one(v)) {
       const Tape::Line& line = *line_of(v);
-      BOWLINE_ASSIGN(const std::optional<MeanWeight> own, own_weight(line));
+      BOWLINE_TRY_ASSIGN(const std::optional<MeanWeight> own, own_weight(line));
       std::vector<size_t> of_batch;
       for (size_t i = 0; i < line.inputs.size(); ++i) {
         if (is_of_batch(line.inputs[i])) {
@@ -355,11 +355,11 @@ class Pass {
     std::optional<MeanWeight> inner;
     for (size_t i = 0; i < line->inputs.size() && !(inner && inner->counts); ++i) {
       if (keeps(*line, i)) {
-        BOWLINE_ASSIGN(const std::optional<MeanWeight> found, weight_of(line->inputs[i], seen));
+        BOWLINE_TRY_ASSIGN(const std::optional<MeanWeight> found, weight_of(line->inputs[i], seen));
         inner = found && (!inner || found->counts) ? found : inner;
       }
     }
-    BOWLINE_ASSIGN(const std::optional<MeanWeight> own, own_weight(*line));
+    BOWLINE_TRY_ASSIGN(const std::optional<MeanWeight> own, own_weight(*line));
     if (!own || !inner) {
       return own ? own : inner;
     }
@@ -461,7 +461,7 @@ class Run {
       Machine quiet(0);
       Pass pass(recipe_, loss_, recipe_.loss, quiet, step());
       BOWLINE_TRY(pass.forward(weights_, 0).status());
-      BOWLINE_ASSIGN(factored, pass.factored());
+      BOWLINE_TRY_ASSIGN(factored, pass.factored());
       has_one_weight_ = !factored.has_value();
     }
     for (uint32_t s = 0; s < recipe_.steps; ++s) {
@@ -475,10 +475,10 @@ class Run {
       gradients_ = zeros_like(weights_);
       for (uint32_t k = 0; k < o.accumulation; ++k, ++batch_) {
         Pass pass(recipe_, loss_, recipe_.loss, machine, step());
-        BOWLINE_ASSIGN(const std::vector<Array> loss, pass.forward(weights_, batch_));
+        BOWLINE_TRY_ASSIGN(const std::vector<Array> loss, pass.forward(weights_, batch_));
         MeanWeight weight;
         if (o.accumulation > 1) {
-          BOWLINE_ASSIGN(weight, pass.loss_weight());
+          BOWLINE_TRY_ASSIGN(weight, pass.loss_weight());
         }
         unit = std::max(weight.terms, 1.0);
         terms += weight.sum * loss[0].values[0];
@@ -494,7 +494,7 @@ class Run {
     BOWLINE_TRY(evaluate(out));
     for (size_t p = 0; p < recipe_.parameters.size(); ++p) {
       const ParameterRow& row = recipe_.parameters[p];
-      BOWLINE_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
+      BOWLINE_TRY_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
       Series& series = out.emplace_back();
       series.name = format("values of {}", parameter_name(p));
       for (const size_t i : map) {
@@ -543,7 +543,7 @@ class Run {
       BOWLINE_TRY(pass.forward(weights_, batch_).status());
       std::vector<double>& of_batch = sums.emplace_back();
       for (size_t m = 0; m < f.means.size(); ++m) {
-        BOWLINE_ASSIGN(const MeanWeight weight, pass.weight_of_mean(f.means[m]));
+        BOWLINE_TRY_ASSIGN(const MeanWeight weight, pass.weight_of_mean(f.means[m]));
         of_batch.push_back(weight.sum);
         all[m] += weight.sum;
       }
@@ -556,7 +556,7 @@ class Run {
         factors.push_back(all[m] == 0 ? 0 : as_float(count * (sums[batch_ - first][m] / all[m])));
       }
       Pass pass(recipe_, f.tape, recipe_.loss, machine, step());
-      BOWLINE_ASSIGN(const std::vector<Array> made, pass.forward(weights_, batch_, factors));
+      BOWLINE_TRY_ASSIGN(const std::vector<Array> made, pass.forward(weights_, batch_, factors));
       loss += made[0].values[0] / count;
       BOWLINE_TRY(pass.backward(gradients_, reached_));
     }
@@ -574,11 +574,11 @@ class Run {
   Status evaluate(Observation& out) {
     const Step quiet;
     Pass pass(recipe_, loss_, recipe_.loss, machine, quiet);
-    BOWLINE_ASSIGN(std::vector<Array> loss, pass.forward(weights_, batch_));
+    BOWLINE_TRY_ASSIGN(std::vector<Array> loss, pass.forward(weights_, batch_));
     out.push_back({"evaluated loss", std::move(loss[0].values)});
     if (!recipe_.probe.nodes.empty()) {
       Pass other(recipe_, probe_, recipe_.probe, machine, quiet);
-      BOWLINE_ASSIGN(std::vector<Array> made, other.forward(weights_, batch_));
+      BOWLINE_TRY_ASSIGN(std::vector<Array> made, other.forward(weights_, batch_));
       out.push_back({"output of the second entry point", std::move(made[0].values)});
     }
     return {};
@@ -616,8 +616,8 @@ class Run {
     all.shape = Shape{static_cast<int64_t>(all.values.size())};
     ClipByGlobalNormAttributesT clip;
     clip.max_norm = o.clip_norm;
-    BOWLINE_ASSIGN(const std::vector<Array> scale,
-                   machine.run(Op::ClipByGlobalNorm, Attributes::of(clip), {&all, 1}, s));
+    BOWLINE_TRY_ASSIGN(const std::vector<Array> scale,
+                       machine.run(Op::ClipByGlobalNorm, Attributes::of(clip), {&all, 1}, s));
     for (size_t k = 0; k < weights_.size(); ++k) {
       if (!recipe_.storages[k].frozen) {
         BOWLINE_TRY(update_storage(k, scale[0], s));
@@ -695,7 +695,7 @@ class Run {
     std::vector<Array> in = {entry(weights_[k]), entry(gradients_[k])};
     in.insert(in.end(), moments_[k].begin(), moments_[k].end());
     in.insert(in.begin() + 2 + static_cast<std::ptrdiff_t>(rule.before_scale), scale);
-    BOWLINE_ASSIGN(std::vector<Array> made, machine.run(rule.op, rule.attributes, in, s));
+    BOWLINE_TRY_ASSIGN(std::vector<Array> made, machine.run(rule.op, rule.attributes, in, s));
     weights_[k] = std::move(made[0].values);
     for (size_t m = 0; m < moments_[k].size(); ++m) {
       moments_[k][m] = entry(std::move(made[m + 1].values));
@@ -740,8 +740,8 @@ Result<std::vector<Array>> moved_call(const Machine::Call& call,
       inputs[i].values[e] += part * distances[i][e];
     }
   }
-  BOWLINE_ASSIGN(Expected e,
-                 run_oracle(op_def(call.op).oracle, call.op, call.attributes, inputs, call.step));
+  BOWLINE_TRY_ASSIGN(
+      Expected e, run_oracle(op_def(call.op).oracle, call.op, call.attributes, inputs, call.step));
   return std::move(e.outputs);
 }
 
@@ -786,9 +786,9 @@ Status check_bends(const std::vector<std::vector<Machine::Call>>& calls) {
           r = dice.chance(0.5) ? r : -r;
         }
       }
-      BOWLINE_ASSIGN(const auto below, moved_call(exact, distances, -1));
-      BOWLINE_ASSIGN(const auto at, moved_call(exact, distances, 0));
-      BOWLINE_ASSIGN(const auto above, moved_call(exact, distances, 1));
+      BOWLINE_TRY_ASSIGN(const auto below, moved_call(exact, distances, -1));
+      BOWLINE_TRY_ASSIGN(const auto at, moved_call(exact, distances, 0));
+      BOWLINE_TRY_ASSIGN(const auto above, moved_call(exact, distances, 1));
       if (!is_straight(below, at, above, farthest)) {
         return unusable(format("{} is within reach of where its result bends or jumps.", exact.op));
       }
@@ -806,14 +806,14 @@ Result<Expectation> expect(const Recipe& recipe, bool as_repeat) {
   if (std::ranges::all_of(recipe.storages, [](const StorageRow& s) { return s.frozen; })) {
     return unusable("No storage is trained.");
   }
-  BOWLINE_ASSIGN(const Tape loss, make_tape(recipe, recipe.loss, as_repeat));
-  BOWLINE_ASSIGN(const Tape probe, make_tape(recipe, recipe.probe, as_repeat));
+  BOWLINE_TRY_ASSIGN(const Tape loss, make_tape(recipe, recipe.loss, as_repeat));
+  BOWLINE_TRY_ASSIGN(const Tape probe, make_tape(recipe, recipe.probe, as_repeat));
   std::vector<Observation> lanes;
   std::vector<std::vector<Machine::Call>> calls;
   bool has_one_weight = true;
   for (int lane = 0; lane <= kLanes; ++lane) {
     Run run(recipe, loss, probe, lane);
-    BOWLINE_ASSIGN(Observation seen, run.observe());
+    BOWLINE_TRY_ASSIGN(Observation seen, run.observe());
     if (!run.machine.finite) {
       return unusable("A number is huge or not finite.");
     }
@@ -846,12 +846,12 @@ Result<Expectation> expect(const Recipe& recipe, bool as_repeat) {
 }
 
 Result<Slopes> slopes_at(const Recipe& recipe, const std::vector<std::vector<double>>& weights) {
-  BOWLINE_ASSIGN(const Tape tape, make_tape(recipe, recipe.loss, true));
+  BOWLINE_TRY_ASSIGN(const Tape tape, make_tape(recipe, recipe.loss, true));
   Machine machine(0);
   Step step;
   step.words = {{"training", 1}, {"seed", recipe.options.seed}};
   Pass pass(recipe, tape, recipe.loss, machine, step);
-  BOWLINE_ASSIGN(const std::vector<Array> loss, pass.forward(weights, 0));
+  BOWLINE_TRY_ASSIGN(const std::vector<Array> loss, pass.forward(weights, 0));
   Slopes out{loss[0].values[0], zeros_like(weights)};
   std::vector<char> reached(weights.size());
   BOWLINE_TRY(pass.backward(out.gradients, reached));

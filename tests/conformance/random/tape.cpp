@@ -30,7 +30,7 @@ class Writer {
           at[n] = {(*outer)[node.outer.node][node.outer.output]};
           break;
         case Node::Kind::op: {
-          BOWLINE_ASSIGN(at[n], line(node, at, iteration));
+          BOWLINE_TRY_ASSIGN(at[n], line(node, at, iteration));
           break;
         }
         case Node::Kind::repeat: {
@@ -41,7 +41,7 @@ class Writer {
             tape_.values.resize(values);
             at[n] = entering;
             for (uint32_t i = 0; i < node.count; ++i) {
-              BOWLINE_ASSIGN(at[n], write(node.body[0], &at, at[n], i));
+              BOWLINE_TRY_ASSIGN(at[n], write(node.body[0], &at, at[n], i));
             }
           } while (as_repeat_ && need_as_they_leave(entering, at[n]));
           break;
@@ -90,7 +90,7 @@ class Writer {
   Result<std::vector<uint32_t>> line(const Node& node, const Values& at, uint32_t iteration) {
     Tape::Line out;
     out.op = node.op;
-    BOWLINE_ASSIGN(out.attributes, attributes_from(node.op, node.attributes));
+    BOWLINE_TRY_ASSIGN(out.attributes, attributes_from(node.op, node.attributes));
     out.inputs = values_of(node.inputs, at);
     out.iteration = as_repeat_ ? iteration : 0;
     const bool needed =
@@ -111,7 +111,7 @@ class Writer {
 
 Result<Tape> make_tape(const Recipe& recipe, const Graph& graph, bool as_repeat) {
   Writer writer(recipe, as_repeat);
-  BOWLINE_ASSIGN(const std::vector<uint32_t> outputs, writer.write(graph, nullptr, {}, 0));
+  BOWLINE_TRY_ASSIGN(const std::vector<uint32_t> outputs, writer.write(graph, nullptr, {}, 0));
   Tape tape = writer.take();
   tape.outputs = outputs;
   return tape;

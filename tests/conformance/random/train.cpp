@@ -112,7 +112,7 @@ class Builder {
 Result<std::vector<bowline::Parameter>> declare(Model& m, const Recipe& recipe) {
   std::vector<bowline::Parameter> whole;
   for (size_t s = 0; s < recipe.storages.size(); ++s) {
-    BOWLINE_ASSIGN(
+    BOWLINE_TRY_ASSIGN(
         const bowline::Parameter p,
         m.parameter(whole_name(recipe, s), sizes_of(recipe.storages[s].shape), Init::zeros()));
     whole.push_back(p);
@@ -124,13 +124,13 @@ Result<std::vector<bowline::Parameter>> declare(Model& m, const Recipe& recipe) 
     if (declaring_parameter(recipe, row.storage) == i) {
       out.push_back(whole[row.storage]);
     } else if (row.by_verb) {
-      BOWLINE_ASSIGN(const Shape shape, view_shape(row.view, storage.shape));
-      BOWLINE_ASSIGN(const bowline::Parameter p,
-                     m.parameter(parameter_name(i), sizes_of(shape), Init::zeros()));
+      BOWLINE_TRY_ASSIGN(const Shape shape, view_shape(row.view, storage.shape));
+      BOWLINE_TRY_ASSIGN(const bowline::Parameter p,
+                         m.parameter(parameter_name(i), sizes_of(shape), Init::zeros()));
       out.push_back(p);
     } else {
-      BOWLINE_ASSIGN(const bowline::Parameter p,
-                     m.tied_parameter(parameter_name(i), whole[row.storage], row.view));
+      BOWLINE_TRY_ASSIGN(const bowline::Parameter p,
+                         m.tied_parameter(parameter_name(i), whole[row.storage], row.view));
       out.push_back(p);
     }
   }
@@ -205,7 +205,7 @@ Status observe_probe(const Device& device, const Recipe& recipe, const Model& m,
   if (recipe.probe.nodes.empty()) {
     return {};
   }
-  BOWLINE_ASSIGN(Session session, Session::create(m, device, "probe", {}));
+  BOWLINE_TRY_ASSIGN(Session session, Session::create(m, device, "probe", {}));
   Batch in(recipe, recipe.probe, batch);
   const Shape& shape = recipe.probe.shape(recipe.probe.outputs[0]);
   std::vector<float> values(static_cast<size_t>(shape.elements()));
@@ -219,7 +219,7 @@ Status observe_probe(const Device& device, const Recipe& recipe, const Model& m,
 Status observe_parameters(const Recipe& recipe, const Model& m, Observation& out) {
   for (size_t p = 0; p < recipe.parameters.size(); ++p) {
     const ParameterRow& row = recipe.parameters[p];
-    BOWLINE_ASSIGN(const Shape shape, view_shape(row.view, recipe.storages[row.storage].shape));
+    BOWLINE_TRY_ASSIGN(const Shape shape, view_shape(row.view, recipe.storages[row.storage].shape));
     std::vector<float> values(static_cast<size_t>(shape.elements()));
     const Dims dims = sizes_of(shape);
     const std::string name = parameter_name(p);
@@ -235,7 +235,7 @@ Status observe_row(const Model& m, const ModelInfo& info, uint32_t tie, StorageR
     return r.owner == tie && r.role == role && r.slot == slot;
   });
   BOWLINE_REQUIRE(row != info.storages.end(), "There is no {}.", name);
-  BOWLINE_ASSIGN(const std::vector<std::byte> bytes, m.storage_bytes(row->tie));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, m.storage_bytes(row->tie));
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   out.push_back({std::move(name), doubles(values)});
@@ -243,12 +243,12 @@ Status observe_row(const Model& m, const ModelInfo& info, uint32_t tie, StorageR
 }
 
 Status observe_owned(const Recipe& recipe, const Model& m, Observation& out) {
-  BOWLINE_ASSIGN(const ModelInfo info, m.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, m.describe());
   for (size_t s = 0; s < recipe.storages.size(); ++s) {
     if (recipe.storages[s].frozen) {
       continue;
     }
-    BOWLINE_ASSIGN(const Parameter p, m.find(whole_name(recipe, s)));
+    BOWLINE_TRY_ASSIGN(const Parameter p, m.find(whole_name(recipe, s)));
     const uint32_t tie = info.parameters[p.index].tie;
     BOWLINE_TRY(observe_row(m, info, tie, StorageRole::gradient, 0,
                             format("gradient of {}", storage_name(s)), out));
@@ -265,7 +265,7 @@ Status observe_owned(const Recipe& recipe, const Model& m, Observation& out) {
 
 Result<Observation> train_on(const Device& device, const Recipe& recipe, bool as_repeat) {
   Model m;
-  BOWLINE_ASSIGN(const std::vector<bowline::Parameter> parameters, declare(m, recipe));
+  BOWLINE_TRY_ASSIGN(const std::vector<bowline::Parameter> parameters, declare(m, recipe));
   Builder builder(parameters, as_repeat);
   BOWLINE_TRY(add_graph(builder, m, recipe.loss, "loss"));
   if (!recipe.probe.nodes.empty()) {
@@ -274,7 +274,7 @@ Result<Observation> train_on(const Device& device, const Recipe& recipe, bool as
   BOWLINE_TRY(tie_by_verb(m, recipe));
   BOWLINE_TRY(fill(m, recipe));
   BOWLINE_TRY(m.to(device));
-  BOWLINE_ASSIGN(Trainer trainer, Trainer::create(m, device, recipe.options));
+  BOWLINE_TRY_ASSIGN(Trainer trainer, Trainer::create(m, device, recipe.options));
   Observation out;
   uint32_t batch = 0;
   for (uint32_t s = 0; s < recipe.steps; ++s) {
@@ -284,12 +284,12 @@ Result<Observation> train_on(const Device& device, const Recipe& recipe, bool as
       batches.push_back(std::make_unique<Batch>(recipe, recipe.loss, batch));
       tensors.emplace_back(batches.back()->tensors);
     }
-    BOWLINE_ASSIGN(const StepReport report, trainer.step(tensors));
+    BOWLINE_TRY_ASSIGN(const StepReport report, trainer.step(tensors));
     out.push_back({format("loss of step {}", s + 1), {static_cast<double>(report.loss)}});
     out.push_back({format("norm of step {}", s + 1), {static_cast<double>(report.grad_norm)}});
   }
   Batch in(recipe, recipe.loss, batch);
-  BOWLINE_ASSIGN(const float evaluated, trainer.evaluate(in.tensors));
+  BOWLINE_TRY_ASSIGN(const float evaluated, trainer.evaluate(in.tensors));
   out.push_back({"evaluated loss", {static_cast<double>(evaluated)}});
   BOWLINE_TRY(observe_probe(device, recipe, m, batch, out));
   BOWLINE_TRY(observe_parameters(recipe, m, out));

@@ -72,8 +72,8 @@ static Status learn(const char* path) {
   if (!loaded.ok()) {
     return loaded.status();
   }
-  BOWLINE_ASSIGN(const ModelInfo info, loaded.value().describe());
-  BOWLINE_ASSIGN(const PlanInfo plan, trainer.value().describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, loaded.value().describe());
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, trainer.value().describe());
   if (info.ties.size() != 1 || info.ties[0].parameters.size() != 2 || plan.segments.size() != 3) {
     return Status(Code::internal, "The tie is lost, or a part of the plan.");
   }

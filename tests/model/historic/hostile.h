@@ -20,7 +20,7 @@ struct Hostile {
 
 // The whole way that an app takes: verify, then load with the inference of every operator.
 inline Status open_as_app(Bytes bytes) {
-  BOWLINE_ASSIGN(auto file, verify(std::move(bytes)));
+  BOWLINE_TRY_ASSIGN(auto file, verify(std::move(bytes)));
   return graph::load_model(std::move(file)).status();
 }
 

@@ -109,17 +109,17 @@ int64_t vocabulary_of(const PlanInfo& plan) {
 }  // namespace
 
 Result<int> bench_decode(const BenchDecodeOptions& o) {
-  BOWLINE_ASSIGN(Model model, open_model(o.model));
-  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
   BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY(model.to(device));
   text::GeneratorOptions options;
   options.context = o.prompt + o.tokens;
-  BOWLINE_ASSIGN(text::Generator g, text::Generator::create(model, device, options));
-  BOWLINE_ASSIGN(const PlanInfo plan, g.describe());
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(text::Generator g, text::Generator::create(model, device, options));
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, g.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const Traffic traffic = traffic_of(info, plan);
-  BOWLINE_ASSIGN(const Measured m, measure(g, o, vocabulary_of(plan)));
+  BOWLINE_TRY_ASSIGN(const Measured m, measure(g, o, vocabulary_of(plan)));
   const uint64_t counted = device.counters().peak_bytes;
   const uint64_t resident = peak_resident_bytes();  // without what measuring the floor takes
   const size_t n = m.seconds.size(), part = std::max<size_t>(1, n / 8);
@@ -128,7 +128,7 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
       static_cast<double>(traffic.weights) + mean_length * static_cast<double>(traffic.cache_entry);
   Machine machine;
   if (!o.no_floor) {
-    BOWLINE_ASSIGN(machine, measure_machine(device, 256 << 20));
+    BOWLINE_TRY_ASSIGN(machine, measure_machine(device, 256 << 20));
   }
   const double floor = o.no_floor ? 0 : bytes / machine.bandwidth;
   if (o.format == "json") {

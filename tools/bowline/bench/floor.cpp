@@ -77,8 +77,8 @@ Result<double> largest_rate(const Device& device, DType dtype, int64_t& best_siz
 }
 
 Result<double> copy_rate(const Device& device, uint64_t bytes) {
-  BOWLINE_ASSIGN(const std::function<Status()> copy, conformance::device_copy(device, bytes));
-  BOWLINE_ASSIGN(const double seconds, median_seconds(9, 2, copy));
+  BOWLINE_TRY_ASSIGN(const std::function<Status()> copy, conformance::device_copy(device, bytes));
+  BOWLINE_TRY_ASSIGN(const double seconds, median_seconds(9, 2, copy));
   return 2 * static_cast<double>(bytes) / seconds;
 }
 
@@ -108,12 +108,12 @@ Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int6
   const auto shape = [](int64_t rows, int64_t columns, bool turned) {
     return turned ? std::vector<int64_t>{columns, rows} : std::vector<int64_t>{rows, columns};
   };
-  BOWLINE_ASSIGN(const Parameter a,
-                 p.model_->parameter("a", shape(m, k, transpose_a), Init::normal(1),
-                                     StorageRole::weight, dtype));
-  BOWLINE_ASSIGN(const Parameter b,
-                 p.model_->parameter("b", shape(k, n, transpose_b), Init::normal(1),
-                                     StorageRole::weight, dtype));
+  BOWLINE_TRY_ASSIGN(const Parameter a,
+                     p.model_->parameter("a", shape(m, k, transpose_a), Init::normal(1),
+                                         StorageRole::weight, dtype));
+  BOWLINE_TRY_ASSIGN(const Parameter b,
+                     p.model_->parameter("b", shape(k, n, transpose_b), Init::normal(1),
+                                         StorageRole::weight, dtype));
   GraphBuilder g(*p.model_, "product");
   g.output("y", g.op("MatMul", {g.parameter(a), g.parameter(b)},
                      {{"transpose_a", transpose_a ? 1.0 : 0.0},
@@ -121,13 +121,13 @@ Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int6
   BOWLINE_TRY(g.finish());
   BOWLINE_TRY(p.model_->materialize(1));
   if (!encoding.empty()) {
-    BOWLINE_ASSIGN(const QuantizeReport report, p.model_->quantize(encoding, "b"));
+    BOWLINE_TRY_ASSIGN(const QuantizeReport report, p.model_->quantize(encoding, "b"));
     BOWLINE_REQUIRE(report.storages == 1, "The matrix stays plain: {}", report.text());
   }
-  BOWLINE_ASSIGN(const ModelInfo info, p.model_->describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, p.model_->describe());
   p.b_bytes_ = info.storages[1].bytes;
   BOWLINE_TRY(p.model_->to(device));
-  BOWLINE_ASSIGN(Session session, Session::create(*p.model_, device, "product", {}));
+  BOWLINE_TRY_ASSIGN(Session session, Session::create(*p.model_, device, "product", {}));
   p.session_ = std::make_unique<Session>(std::move(session));
   return p;
 }
@@ -135,8 +135,8 @@ Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int6
 Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes, DType dtype) {
   Machine machine;
   int64_t size = 0;
-  BOWLINE_ASSIGN(machine.flops, largest_rate(device, dtype, size));
-  BOWLINE_ASSIGN(machine.bandwidth, copy_rate(device, copy_bytes));
+  BOWLINE_TRY_ASSIGN(machine.flops, largest_rate(device, dtype, size));
+  BOWLINE_TRY_ASSIGN(machine.bandwidth, copy_rate(device, copy_bytes));
   machine.source = fmt::format("F = {:.1f} GFLOP/s ({} {} cubed), BW = {:.1f} GB/s (copy of {})",
                                machine.flops / 1e9, name_of(dtype), size, machine.bandwidth / 1e9,
                                bytes_text(copy_bytes));

@@ -16,19 +16,19 @@ constexpr int kWarmupRuns = 5;
 }  // namespace
 
 Result<int> bench_run(const BenchRunOptions& o) {
-  BOWLINE_ASSIGN(Model model, open_model(o.model));
+  BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
   BOWLINE_TRY(change(model, o.changes));
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-  BOWLINE_ASSIGN(const EntryPointInfo entry, entry_point(info, o.entry));
-  BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info, &entry));
-  BOWLINE_ASSIGN(Inputs inputs, make_inputs(entry, o.inputs, std::move(dims), "random:1"));
-  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const EntryPointInfo entry, entry_point(info, o.entry));
+  BOWLINE_TRY_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info, &entry));
+  BOWLINE_TRY_ASSIGN(Inputs inputs, make_inputs(entry, o.inputs, std::move(dims), "random:1"));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
   BOWLINE_TRY(model.to(device));
   const BoundEntryPoint bound{entry.name, inputs.dims, compute_of(o.compute)};
-  BOWLINE_ASSIGN(Session session, Session::create(model, device, std::span(&bound, 1)));
+  BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, std::span(&bound, 1)));
   const std::vector<Tensor> tensors = inputs.tensors();
-  BOWLINE_ASSIGN(const double seconds,
-                 median_seconds(o.runs, kWarmupRuns, [&] { return session.run(tensors, {}); }));
+  BOWLINE_TRY_ASSIGN(const double seconds,
+                     median_seconds(o.runs, kWarmupRuns, [&] { return session.run(tensors, {}); }));
   if (o.format == "json") {
     print_json({{"device", device.info().name},
                 {"entry", entry.name},

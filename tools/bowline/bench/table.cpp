@@ -26,8 +26,8 @@ std::string name_of(int number) { return fmt::format("layers.{}.weight", number)
 Result<Model> sum_of(int parameters) {
   constexpr size_t kMostIterations = 1 << 16;
   Model model;
-  BOWLINE_ASSIGN(const ParameterList all,
-                 model.parameters("layers.{}.weight", parameters, {4}, Init::ones()));
+  BOWLINE_TRY_ASSIGN(const ParameterList all,
+                     model.parameters("layers.{}.weight", parameters, {4}, Init::ones()));
   GraphBuilder g(model, "loss");
   Value sum = g.input("x", DType::f32, {4});
   for (size_t begin = 0; begin < all.items.size(); begin += kMostIterations) {
@@ -51,7 +51,7 @@ class TableBench {
   explicit TableBench(const BenchTableOptions& options) : o_(options) {}
 
   Result<std::vector<Timed>> run(const Device& device) {
-    BOWLINE_ASSIGN(const TemporaryFolder folder, TemporaryFolder::make());
+    BOWLINE_TRY_ASSIGN(const TemporaryFolder folder, TemporaryFolder::make());
     Model model;
     BOWLINE_TRY(timed("build", [&] { return assign(model, sum_of(o_.parameters)); }));
     BOWLINE_TRY(timed("save", [&] { return model.save(folder.file("untied")); }));
@@ -77,7 +77,7 @@ class TableBench {
   static Budget no_limit() { return {}; }
 
   static Status assign(Model& to, Result<Model> from) {
-    BOWLINE_ASSIGN(to, std::move(from));
+    BOWLINE_TRY_ASSIGN(to, std::move(from));
     return {};
   }
   static Status tie(Model& model, int i) { return model.tie(name_of(i - 1), name_of(i)).status(); }
@@ -107,8 +107,8 @@ class TableBench {
 }  // namespace
 
 Result<int> bench_table(const BenchTableOptions& o) {
-  BOWLINE_ASSIGN(const Device device, open_device(o.device));
-  BOWLINE_ASSIGN(const std::vector<Timed> times, TableBench(o).run(device));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
+  BOWLINE_TRY_ASSIGN(const std::vector<Timed> times, TableBench(o).run(device));
   if (o.format == "json") {
     nlohmann::json rows = nlohmann::json::object();
     for (const Timed& t : times) {

@@ -34,7 +34,7 @@ Result<Model> universal(int repeats, bool nested) {
         lists[k].items.push_back(lists[k].items[0]);
         continue;
       }
-      BOWLINE_ASSIGN(const Parameter p, model.parameter(name(i), shapes[k], init));
+      BOWLINE_TRY_ASSIGN(const Parameter p, model.parameter(name(i), shapes[k], init));
       lists[k].items.push_back(p);
     }
     for (int i = 1; i < repeats && nested; ++i) {
@@ -59,8 +59,8 @@ Result<Model> sum_of(int pairs, bool tied) {
   Model model;
   ParameterList all;
   for (int i = 0; i < pairs; ++i) {
-    BOWLINE_ASSIGN(const Parameter a,
-                   model.parameter(fmt::format("a.{}", i), {kWidth}, Init::ones()));
+    BOWLINE_TRY_ASSIGN(const Parameter a,
+                       model.parameter(fmt::format("a.{}", i), {kWidth}, Init::ones()));
     Result<Parameter> b = tied ? model.tied_parameter(fmt::format("b.{}", i), a)
                                : model.parameter(fmt::format("b.{}", i), {kWidth}, Init::ones());
     BOWLINE_TRY(Status(b.status()));
@@ -103,8 +103,8 @@ template <class Tied, class Plain>
 Result<Comparison> by_turns(std::string what, int runs, const Tied& tied, const Plain& plain) {
   std::vector<double> with, without;
   for (int i = 0; i < runs; ++i) {
-    BOWLINE_ASSIGN(const double t, milliseconds(tied));
-    BOWLINE_ASSIGN(const double p, milliseconds(plain));
+    BOWLINE_TRY_ASSIGN(const double t, milliseconds(tied));
+    BOWLINE_TRY_ASSIGN(const double p, milliseconds(plain));
     with.push_back(t);
     without.push_back(p);
   }
@@ -118,42 +118,42 @@ struct Placed {
   std::optional<Trainer> trainer;
 
   static Result<Placed> make(Result<Model> built, const Device& device) {
-    BOWLINE_ASSIGN(Model model, std::move(built));
+    BOWLINE_TRY_ASSIGN(Model model, std::move(built));
     BOWLINE_TRY(model.to(device));
-    BOWLINE_ASSIGN(Session session, Session::create(model, device, "loss", {}));
-    BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, {}));
+    BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, "loss", {}));
+    BOWLINE_TRY_ASSIGN(Trainer trainer, Trainer::create(model, device, {}));
     return Placed{std::move(model), std::move(session), std::move(trainer)};
   }
 };
 
 Result<std::vector<Comparison>> compare(const BenchTiesOptions& o, const Device& device) {
   std::vector<Comparison> out;
-  BOWLINE_ASSIGN(Placed tied, Placed::make(universal(o.repeats, true), device));
-  BOWLINE_ASSIGN(Placed plain, Placed::make(universal(o.repeats, false), device));
+  BOWLINE_TRY_ASSIGN(Placed tied, Placed::make(universal(o.repeats, true), device));
+  BOWLINE_TRY_ASSIGN(Placed plain, Placed::make(universal(o.repeats, false), device));
   std::vector<float> numbers(kRows * kWidth, 0.01f);
   const Tensor batch[] = {{"x", DType::f32, {kRows, kWidth}, numbers.data()}};
   const auto run = [&](Placed& p) { return [&] { return p.session->run(batch, {}); }; };
   const auto step = [&](Placed& p) {
     return [&] { return p.trainer->micro_step(batch).status(); };
   };
-  BOWLINE_ASSIGN(Comparison one, by_turns("run", o.runs, run(tied), run(plain)));
+  BOWLINE_TRY_ASSIGN(Comparison one, by_turns("run", o.runs, run(tied), run(plain)));
   out.push_back(std::move(one));
-  BOWLINE_ASSIGN(one, by_turns("training step", o.runs, step(tied), step(plain)));
+  BOWLINE_TRY_ASSIGN(one, by_turns("training step", o.runs, step(tied), step(plain)));
   out.push_back(std::move(one));
 
-  BOWLINE_ASSIGN(const TemporaryFolder folder, TemporaryFolder::make());
+  BOWLINE_TRY_ASSIGN(const TemporaryFolder folder, TemporaryFolder::make());
   for (const bool with : {true, false}) {
-    BOWLINE_ASSIGN(const Model model, sum_of(o.ties, with));
+    BOWLINE_TRY_ASSIGN(const Model model, sum_of(o.ties, with));
     BOWLINE_TRY(model.save(folder.file(with ? "tied" : "plain")));
   }
   const auto load = [&](const char* name) {
     return [&, path = folder.file(name)]() -> Status {
-      BOWLINE_ASSIGN(Model model, Model::open(path));
+      BOWLINE_TRY_ASSIGN(Model model, Model::open(path));
       BOWLINE_TRY(model.to(device));
       return Session::create(model, device, "forward", {}).status();
     };
   };
-  BOWLINE_ASSIGN(one, by_turns("open and plan", o.runs, load("tied"), load("plain")));
+  BOWLINE_TRY_ASSIGN(one, by_turns("open and plan", o.runs, load("tied"), load("plain")));
   out.push_back(std::move(one));
   return out;
 }
@@ -161,8 +161,8 @@ Result<std::vector<Comparison>> compare(const BenchTiesOptions& o, const Device&
 }  // namespace
 
 Result<int> bench_ties(const BenchTiesOptions& o) {
-  BOWLINE_ASSIGN(const Device device, open_device(o.device));
-  BOWLINE_ASSIGN(const std::vector<Comparison> rows, compare(o, device));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
+  BOWLINE_TRY_ASSIGN(const std::vector<Comparison> rows, compare(o, device));
   if (o.format == "json") {
     nlohmann::json out = nlohmann::json::object();
     for (const Comparison& r : rows) {

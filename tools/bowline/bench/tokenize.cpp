@@ -35,16 +35,16 @@ Result<double> median_cpu_seconds(int runs, const std::function<Status()>& call)
 }  // namespace
 
 Result<int> bench_tokenize(const BenchTokenizeOptions& o) {
-  BOWLINE_ASSIGN(const text::Tokenizer tokenizer, open_tokenizer(o.tokenizer));
-  BOWLINE_ASSIGN(const std::string text, read_any(o.text));
+  BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, open_tokenizer(o.tokenizer));
+  BOWLINE_TRY_ASSIGN(const std::string text, read_any(o.text));
   std::vector<int32_t> ids;
-  BOWLINE_ASSIGN(const double encode, median_cpu_seconds(o.runs, [&]() -> Status {
-                   BOWLINE_ASSIGN(text::Encoding e, tokenizer.encode(text));
-                   ids = std::move(e.ids);
-                   return {};
-                 }));
-  BOWLINE_ASSIGN(const double decode,
-                 median_cpu_seconds(o.runs, [&] { return tokenizer.decode(ids).status(); }));
+  BOWLINE_TRY_ASSIGN(const double encode, median_cpu_seconds(o.runs, [&]() -> Status {
+                       BOWLINE_TRY_ASSIGN(text::Encoding e, tokenizer.encode(text));
+                       ids = std::move(e.ids);
+                       return {};
+                     }));
+  BOWLINE_TRY_ASSIGN(const double decode,
+                     median_cpu_seconds(o.runs, [&] { return tokenizer.decode(ids).status(); }));
   const auto megabytes = static_cast<double>(text.size()) / 1e6;
   if (o.format == "json") {
     print_json({{"kind", std::string(tokenizer.kind())},

@@ -115,9 +115,9 @@ class Inputs {
 };
 
 Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const Device& device) {
-  BOWLINE_ASSIGN(const std::vector<int32_t> tokens, read_tokens(o));
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-  BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, train_options(o)));
+  BOWLINE_TRY_ASSIGN(const std::vector<int32_t> tokens, read_tokens(o));
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(Trainer trainer, Trainer::create(model, device, train_options(o)));
   const size_t row_length = static_cast<size_t>(o.seq) + 1;
   const size_t rows = tokens.size() / row_length;
   Batch batch(o.batch, o.seq);
@@ -134,7 +134,8 @@ Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const De
       batch.set_row(row, tokens.data() + from * row_length);
     }
     const Clock::time_point start = Clock::now();
-    BOWLINE_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(inputs.tensors()));
+    BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report,
+                       trainer.micro_step(inputs.tensors()));
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     m.losses.push_back(report ? report->loss : 0);
     if (step >= kWarmupSteps || (o.steps != 0 && o.steps <= kWarmupSteps)) {
@@ -144,7 +145,7 @@ Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const De
   }
   m.memory = trainer.memory();
   m.counted_bytes = device.counters().peak_bytes;
-  BOWLINE_ASSIGN(const PlanInfo plan, trainer.describe());
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, trainer.describe());
   m.work = training_work(info, plan, true);
   std::ranges::sort(m.seconds);
   return m;
@@ -187,13 +188,13 @@ nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const M
 }
 
 Result<int> run(const BenchTrainOptions& o) {
-  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
-  BOWLINE_ASSIGN(Model opened, open_model(o.model));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(Model opened, open_model(o.model));
   BOWLINE_TRY(require_entry_point(opened, o.model, "loss"));
   std::optional<Model> model(std::move(opened));
   BOWLINE_TRY(add_adapter(o, *model));
   BOWLINE_TRY(model->to(device));
-  BOWLINE_ASSIGN(const MeasuredSteps m, measure(o, *model, device));
+  BOWLINE_TRY_ASSIGN(const MeasuredSteps m, measure(o, *model, device));
   const Work& work = m.work;
   if (!o.dump_losses.empty()) {
     BOWLINE_TRY(write_losses(o.dump_losses, m.losses));

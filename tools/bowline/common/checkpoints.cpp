@@ -91,7 +91,7 @@ Result<SavedRun> read_run(const std::string& path) {
   if (!model.ok()) {
     return std::move(model).status().as(Code::bad_file);
   }
-  BOWLINE_ASSIGN(const ModelInfo info, model.value().describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.value().describe());
   BOWLINE_REQUIRE_CODE(info.training.has_value(), Code::bad_file,
                        "\"{}\" is a model without a training state, not a checkpoint.", path);
   return SavedRun{info.training->config, info.training->step};
@@ -125,7 +125,7 @@ Result<CheckpointFolder> CheckpointFolder::open(const std::string& path) {
   fs::create_directories(path, error);
   BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.", path,
                        error.message());
-  BOWLINE_ASSIGN(FolderLock lock, FolderLock::take(path));
+  BOWLINE_TRY_ASSIGN(FolderLock lock, FolderLock::take(path));
   remove_leftovers(path);
   return CheckpointFolder(path, std::move(lock));
 }

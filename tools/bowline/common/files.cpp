@@ -65,7 +65,7 @@ Result<Descriptor> open_regular(std::string_view what, const std::string& path, 
 
 Status read_regular(std::string_view what, const std::string& path, uint64_t most,
                     const std::function<Status(std::string_view piece)>& take) {
-  BOWLINE_ASSIGN(const Descriptor file, open_regular(what, path, O_RDONLY));
+  BOWLINE_TRY_ASSIGN(const Descriptor file, open_regular(what, path, O_RDONLY));
   const auto too_large = [&] {
     return Status(Code::bad_file,
                   fmt::format("{} \"{}\" has more than {} bytes.", what, path, most));

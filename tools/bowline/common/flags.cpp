@@ -196,7 +196,7 @@ Status quantize_all(Model& model, const std::string& encoding) {
   if (encoding.empty()) {
     return {};
   }
-  BOWLINE_ASSIGN(const QuantizeReport report, model.quantize(encoding));
+  BOWLINE_TRY_ASSIGN(const QuantizeReport report, model.quantize(encoding));
   BOWLINE_REQUIRE(report.storages > 0, "--quantize {} finds nothing that takes codes:\n{}",
                   encoding, report.text());
   return {};
@@ -236,7 +236,7 @@ Result<std::string> load_adapter(Model& model, const std::string& path) {
   if (encoding.empty() || !model.adapters().empty() || !model.quantize(encoding).ok()) {
     return with_import(std::move(name).status(), path, " --base MODEL --out ADAPTER.bowline");
   }
-  BOWLINE_ASSIGN(std::string loaded, model.load_adapter(path));
+  BOWLINE_TRY_ASSIGN(std::string loaded, model.load_adapter(path));
   print(stderr,
         "bowline: The adapter {} was trained over weights in {}: the model is quantized so.\n",
         escaped(path), encoding);
@@ -261,14 +261,14 @@ Status change(Model& model, const Changes& changes) {
                       "--adapter names \"{}\" twice. FILE=2 gives it twice the weight.", path);
     }
     loaded.push_back(path);
-    BOWLINE_ASSIGN(const std::string name, load_adapter(model, path));
+    BOWLINE_TRY_ASSIGN(const std::string name, load_adapter(model, path));
     BOWLINE_TRY(weighted ? model.set_adapter_weight(name, weight) : Status());
   }
   return {};
 }
 
 Status require_entry_point(const Model& model, const std::string& path, const std::string& name) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_REQUIRE_CODE(find_entry_point(info, name) != nullptr, Code::bad_file,
                        "Model \"{}\" has no entry point \"{}\".", path, name);
   return {};
@@ -284,7 +284,7 @@ Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& mo
                                       const EntryPointInfo* entry) {
   std::vector<BoundDim> dims;
   for (const std::string& text : flags.dims) {
-    BOWLINE_ASSIGN(BoundDim dim, parse_dim(text));
+    BOWLINE_TRY_ASSIGN(BoundDim dim, parse_dim(text));
     BOWLINE_REQUIRE(!bound(dims, dim.name), "Dim \"{}\" is given twice.", dim.name);
     dims.push_back(std::move(dim));
   }

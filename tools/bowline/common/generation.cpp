@@ -48,7 +48,7 @@ Result<bool> read_prompt(text::Generator& g, std::span<const int32_t> prompt, An
   const auto same =
       static_cast<size_t>(std::ranges::mismatch(prompt, g.tokens()).in1 - prompt.begin());
   size_t read = std::min(prompt.size(), same + kPrompt);
-  BOWLINE_ASSIGN(answer.cached, g.replace(prompt.first(read)));
+  BOWLINE_TRY_ASSIGN(answer.cached, g.replace(prompt.first(read)));
   while (read < prompt.size() && !interrupted()) {
     const size_t piece = std::min(kPrompt, prompt.size() - read);
     BOWLINE_TRY(g.feed(prompt.subspan(read, piece)));
@@ -134,10 +134,10 @@ Status check_sampling(const GenerationFlags& o) {
 }
 
 Result<std::unique_ptr<Generation>> Generation::open(const GenerationFlags& flags) {
-  BOWLINE_ASSIGN(Model model, open_model(flags.model));
-  BOWLINE_ASSIGN(text::Tokenizer tokenizer, tokenizer_of(model));
-  BOWLINE_ASSIGN(const Device device,
-                 open_device(flags.device, flags.threads, flags.memory_budget));
+  BOWLINE_TRY_ASSIGN(Model model, open_model(flags.model));
+  BOWLINE_TRY_ASSIGN(text::Tokenizer tokenizer, tokenizer_of(model));
+  BOWLINE_TRY_ASSIGN(const Device device,
+                     open_device(flags.device, flags.threads, flags.memory_budget));
   BOWLINE_TRY(change(model, flags.changes));
   BOWLINE_TRY(model.to(device));
   text::GeneratorOptions options;
@@ -145,7 +145,8 @@ Result<std::unique_ptr<Generation>> Generation::open(const GenerationFlags& flag
   options.sampler = flags.sampler;
   std::unique_ptr<Generation> out(
       new Generation(std::move(model), device.info().name, std::move(tokenizer)));
-  BOWLINE_ASSIGN(text::Generator generator, text::Generator::create(out->model, device, options));
+  BOWLINE_TRY_ASSIGN(text::Generator generator,
+                     text::Generator::create(out->model, device, options));
   out->generator = std::make_unique<text::Generator>(std::move(generator));
   note_context(out->model, flags.context);
   return out;
@@ -184,16 +185,16 @@ Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<co
     show(piece);
   };
   const auto begin = std::chrono::steady_clock::now();
-  BOWLINE_ASSIGN(const bool is_read, read_prompt(g, prompt, out));
+  BOWLINE_TRY_ASSIGN(const bool is_read, read_prompt(g, prompt, out));
   out.finish_reason = is_read ? "" : "interrupted";
   while (out.finish_reason.empty()) {
-    BOWLINE_ASSIGN(const int32_t id, g.next());
+    BOWLINE_TRY_ASSIGN(const int32_t id, g.next());
     out.ids.push_back(id);
     if (out.ids.size() == 1) {
       out.first_seconds = since(begin);
     }
     if (!g.is_stop(id)) {
-      BOWLINE_ASSIGN(const std::string piece, decoder.next(id));
+      BOWLINE_TRY_ASSIGN(const std::string piece, decoder.next(id));
       shown(stops.add(piece));
     }
     out.finish_reason = reason_to_end(g, flags, out, stops);

@@ -138,10 +138,10 @@ Result<bool> read(const InputInfo& input, const std::string& what, std::span<con
     return false;
   }
   const std::string path = what.substr(file ? 1 : 0);
-  BOWLINE_ASSIGN(array,
-                 !file ? parse_text_array(what, "--input " + input.name, text_shape(input, dims))
-                 : is_text_path(path) ? read_text_array(path, text_shape(input, dims))
-                                      : read_npy(path));
+  BOWLINE_TRY_ASSIGN(
+      array, !file ? parse_text_array(what, "--input " + input.name, text_shape(input, dims))
+             : is_text_path(path) ? read_text_array(path, text_shape(input, dims))
+                                  : read_npy(path));
   return true;
 }
 
@@ -168,7 +168,7 @@ std::vector<Tensor> Inputs::tensors() {
 
 Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::string>& flags,
                            std::vector<BoundDim> dims, const std::string& otherwise) {
-  BOWLINE_ASSIGN(auto given, parse(entry, flags));
+  BOWLINE_TRY_ASSIGN(auto given, parse(entry, flags));
   Inputs inputs;
   inputs.dims = std::move(dims);
   std::vector<bool> read_already;
@@ -178,7 +178,7 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
     std::string& what = given.try_emplace(input.name, otherwise).first->second;
     BOWLINE_REQUIRE(!what.empty(), "Input \"{}\" of entry point \"{}\" is not given.", input.name,
                     entry.name);
-    BOWLINE_ASSIGN(const bool is_read, read(input, what, inputs.dims, array));
+    BOWLINE_TRY_ASSIGN(const bool is_read, read(input, what, inputs.dims, array));
     read_already.push_back(is_read);
     if (is_read) {
       add_dims_of(input, array, inputs.dims);
@@ -196,8 +196,8 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
     const InputInfo& input = entry.inputs[i];
     const std::string& what = given[input.name];
     if (!read_already[i]) {
-      BOWLINE_ASSIGN(const std::vector<int64_t> shape, shape_of(input, inputs.lengths));
-      BOWLINE_ASSIGN(inputs.arrays[i], make_array(input.dtype, shape));
+      BOWLINE_TRY_ASSIGN(const std::vector<int64_t> shape, shape_of(input, inputs.lengths));
+      BOWLINE_TRY_ASSIGN(inputs.arrays[i], make_array(input.dtype, shape));
       BOWLINE_TRY(fill(inputs.arrays[i], what));
     }
   }

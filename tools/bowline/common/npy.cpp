@@ -34,7 +34,7 @@ class HeaderParser {
   Result<Header> parse() {
     BOWLINE_TRY(expect('{'));
     while (!take('}')) {
-      BOWLINE_ASSIGN(const std::string_view key, quoted());
+      BOWLINE_TRY_ASSIGN(const std::string_view key, quoted());
       BOWLINE_TRY(expect(':'));
       BOWLINE_TRY(entry(key));
       if (!take(',')) {
@@ -76,7 +76,7 @@ class HeaderParser {
     skip_spaces();
     BOWLINE_REQUIRE_CODE(rest_.starts_with('\'') || rest_.starts_with('"'), Code::bad_file,
                          "The elements are records, not numbers.");
-    BOWLINE_ASSIGN(const std::string_view text, quoted());
+    BOWLINE_TRY_ASSIGN(const std::string_view text, quoted());
     BOWLINE_REQUIRE_CODE(!text.starts_with('>'), Code::bad_file,
                          "The elements ('{}') are in big-endian order.", text);
     // One byte has no order: '<', '=' and '|' mean the same.
@@ -169,8 +169,8 @@ Result<Array> parse(std::string_view file) {
   const size_t length = byte(8) | byte(9) << 8 | (major == 1 ? 0 : byte(10) << 16 | byte(11) << 24);
   BOWLINE_REQUIRE_CODE(length <= file.size() - begin, Code::bad_file,
                        "It has {} bytes; its header alone takes {}.", file.size(), length);
-  BOWLINE_ASSIGN(const Header header, HeaderParser(file.substr(begin, length)).parse());
-  BOWLINE_ASSIGN(const uint64_t bytes, bytes_of(header.dtype, header.shape));
+  BOWLINE_TRY_ASSIGN(const Header header, HeaderParser(file.substr(begin, length)).parse());
+  BOWLINE_TRY_ASSIGN(const uint64_t bytes, bytes_of(header.dtype, header.shape));
   const std::string_view data = file.substr(begin + length);
   BOWLINE_REQUIRE_CODE(data.size() == bytes, Code::bad_file,
                        "It has {} bytes of data; {}{} takes {}.", data.size(),
@@ -204,7 +204,7 @@ std::string header_of(const Array& array) {
 }  // namespace
 
 Result<Array> make_array(DType dtype, std::span<const int64_t> shape) {
-  BOWLINE_ASSIGN(const uint64_t bytes, bytes_of(dtype, shape));
+  BOWLINE_TRY_ASSIGN(const uint64_t bytes, bytes_of(dtype, shape));
   return Array{dtype, {shape.begin(), shape.end()}, std::vector<std::byte>(bytes)};
 }
 

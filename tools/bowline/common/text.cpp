@@ -270,7 +270,7 @@ Result<double> mean_nats(const BatchLoss& loss, const Units& text, const Evaluat
       counted += rows.set_row(row, text, static_cast<size_t>(window * how.stride),
                               window == 0 ? 0 : overlap);
     }
-    BOWLINE_ASSIGN(const float mean, loss(rows.inputs()));
+    BOWLINE_TRY_ASSIGN(const float mean, loss(rows.inputs()));
     nats += static_cast<double>(mean) * static_cast<double>(counted);
     total += counted;
   }

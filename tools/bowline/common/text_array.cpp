@@ -156,10 +156,10 @@ Result<Array> parse_text_array(std::string_view text, const std::string& where,
   BOWLINE_REQUIRE_CODE(shape.dtype != DType::f16 && shape.dtype != DType::bf16, Code::unsupported,
                        "{}: numbers of {} are read from .npy files alone.", where,
                        name_of(shape.dtype));
-  BOWLINE_ASSIGN(Rows rows, read_rows(text, where, shape.dtype));
+  BOWLINE_TRY_ASSIGN(Rows rows, read_rows(text, where, shape.dtype));
   Array array;
   array.dtype = shape.dtype;
-  BOWLINE_ASSIGN(array.shape, shape_of(rows, where, shape.shape));
+  BOWLINE_TRY_ASSIGN(array.shape, shape_of(rows, where, shape.shape));
   array.bytes = std::move(rows.bytes);
   return array;
 }

@@ -40,7 +40,7 @@ Result<text::Tokenizer> of_file(Result<text::Tokenizer> made, const std::string&
 
 Result<text::Tokenizer> open_bytes(std::string_view media_type, const std::string& path,
                                    size_t most) {
-  BOWLINE_ASSIGN(const std::string bytes, read_begin(path, most));
+  BOWLINE_TRY_ASSIGN(const std::string bytes, read_begin(path, most));
   return of_file(text::Tokenizer::from_bytes(media_type, std::as_bytes(std::span(bytes))), path);
 }
 
@@ -50,7 +50,7 @@ Result<text::Tokenizer> open_tokenizer(const std::string& path) {
   std::error_code error;
   const std::string file =
       std::filesystem::is_directory(path, error) ? path + "/tokenizer.json" : path;
-  BOWLINE_ASSIGN(const std::string begin, read_begin(file, 64));
+  BOWLINE_TRY_ASSIGN(const std::string begin, read_begin(file, 64));
   const size_t first = begin.find_first_not_of(" \t\r\n");
   if (begin.starts_with("GGUF")) {
     return open_bytes("application/vnd.gguf.tokenizer", file, kMostMetadata);
@@ -58,7 +58,7 @@ Result<text::Tokenizer> open_tokenizer(const std::string& path) {
   if (first != std::string::npos && begin[first] == '{') {
     return open_bytes("application/vnd.huggingface.tokenizer+json", file, kMostBytes);
   }
-  BOWLINE_ASSIGN(const Model model, open_model(file));
+  BOWLINE_TRY_ASSIGN(const Model model, open_model(file));
   return of_file(text::Tokenizer::from(model), file);
 }
 

@@ -48,7 +48,7 @@ Status check(const Model& model, const std::string& path) {
       "Model \"{}\" has tokenizer \"{}\", which is not known; one that is no list of "
       "bytes is an asset.",
       path, tokenizer);
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const Need tokens = {"tokens", DType::i32, 2, "[batch, seq]"};
   if (model.metadata("task") != "classify") {
     const Need needs[] = {tokens, {"labels", DType::i32, 2, "[batch, seq]"}};
@@ -66,13 +66,13 @@ Status check(const Model& model, const std::string& path) {
 }  // namespace
 
 Result<Model> open_trained_model(const std::string& path) {
-  BOWLINE_ASSIGN(Model model, open_model(path));
+  BOWLINE_TRY_ASSIGN(Model model, open_model(path));
   BOWLINE_TRY(check(model, path));
   return model;
 }
 
 Result<Device> open_computing_device(const std::string& name, int threads, uint64_t memory_budget) {
-  BOWLINE_ASSIGN(Device device, open_device(name, threads, memory_budget));
+  BOWLINE_TRY_ASSIGN(Device device, open_device(name, threads, memory_budget));
   BOWLINE_REQUIRE_CODE(device.info().computes, Code::unsupported,
                        "Device {} computes nothing: its numbers mean nothing.", device.info().name);
   if (device.info().for_tests) {

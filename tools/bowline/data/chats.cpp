@@ -49,7 +49,7 @@ Result<Message> message_of(const Row& row, const nlohmann::json& of) {
                        "{}:{}: A message is {}: it is an object with \"role\" and \"content\".",
                        row.name, row.line, of.type_name());
   Message m;
-  BOWLINE_ASSIGN(m.role, text_of(row, of, "role"));
+  BOWLINE_TRY_ASSIGN(m.role, text_of(row, of, "role"));
   BOWLINE_REQUIRE_CODE(std::ranges::find(kRoles, m.role) != kRoles.end(), Code::bad_file,
                        "{}:{}: A message has the unknown role \"{}\"; there are {}.", row.name,
                        row.line, m.role, fmt::join(kRoles, ", "));
@@ -58,7 +58,7 @@ Result<Message> message_of(const Row& row, const nlohmann::json& of) {
       return refuse(row, "message", key);
     }
   }
-  BOWLINE_ASSIGN(m.content, text_of(row, of, "content"));
+  BOWLINE_TRY_ASSIGN(m.content, text_of(row, of, "content"));
   return m;
 }
 
@@ -70,13 +70,13 @@ Result<std::vector<Message>> messages_of(const Row& row) {
                          "{}:{}: Field \"messages\" is no array with messages.", row.name,
                          row.line);
     for (const nlohmann::json& message : messages) {
-      BOWLINE_ASSIGN(Message m, message_of(row, message));
+      BOWLINE_TRY_ASSIGN(Message m, message_of(row, message));
       out.push_back(std::move(m));
     }
     return out;
   }
-  BOWLINE_ASSIGN(std::string prompt, text_of(row, row.fields, "prompt"));
-  BOWLINE_ASSIGN(std::string completion, text_of(row, row.fields, "completion"));
+  BOWLINE_TRY_ASSIGN(std::string prompt, text_of(row, row.fields, "prompt"));
+  BOWLINE_TRY_ASSIGN(std::string completion, text_of(row, row.fields, "completion"));
   out.push_back({"user", std::move(prompt)});
   out.push_back({"assistant", std::move(completion)});
   return out;
@@ -98,9 +98,9 @@ Result<Conversation> conversation_of(const Row& row) {
                        "\"completion\", nor \"text\".",
                        row.name, row.line);
   if (messages) {
-    BOWLINE_ASSIGN(c.messages, messages_of(row));
+    BOWLINE_TRY_ASSIGN(c.messages, messages_of(row));
   } else {
-    BOWLINE_ASSIGN(c.text, text_of(row, row.fields, "text"));
+    BOWLINE_TRY_ASSIGN(c.text, text_of(row, row.fields, "text"));
   }
   return c;
 }
@@ -112,7 +112,7 @@ Result<std::vector<Conversation>> read_conversations(std::string_view bytes,
   std::vector<Conversation> out;
   BOWLINE_TRY(
       read_json_lines(bytes, name, [&](const nlohmann::json& fields, size_t line) -> Status {
-        BOWLINE_ASSIGN(Conversation c, conversation_of({fields, name, line}));
+        BOWLINE_TRY_ASSIGN(Conversation c, conversation_of({fields, name, line}));
         out.push_back(std::move(c));
         return {};
       }));

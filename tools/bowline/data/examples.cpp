@@ -53,14 +53,14 @@ Result<size_t> column_of(const CsvRow& header, const std::string& field, const c
 
 Result<std::vector<Example>> from_csv(std::string_view bytes, const std::string& name,
                                       const ExampleFields& fields) {
-  BOWLINE_ASSIGN(const std::vector<CsvRow> rows,
-                 read_csv(bytes, name, name.ends_with(".tsv") ? '\t' : ','));
+  BOWLINE_TRY_ASSIGN(const std::vector<CsvRow> rows,
+                     read_csv(bytes, name, name.ends_with(".tsv") ? '\t' : ','));
   BOWLINE_REQUIRE_CODE(!rows.empty(), Code::bad_file, "\"{}\" holds no header and no rows.", name);
   const CsvRow& header = rows.front();
-  BOWLINE_ASSIGN(const size_t text, column_of(header, fields.text, "--text-field", name));
+  BOWLINE_TRY_ASSIGN(const size_t text, column_of(header, fields.text, "--text-field", name));
   size_t label = 0;
   if (!fields.label.empty()) {
-    BOWLINE_ASSIGN(label, column_of(header, fields.label, "--label-field", name));
+    BOWLINE_TRY_ASSIGN(label, column_of(header, fields.label, "--label-field", name));
   }
   std::vector<Example> out;
   for (const CsvRow& row : std::span(rows).subspan(1)) {
@@ -95,7 +95,7 @@ Result<std::vector<std::string>> labels_in(const nlohmann::json& row, const Exam
                        fields.label);
   std::vector<std::string> out;
   if (!fields.several) {
-    BOWLINE_ASSIGN(std::string label, label_text(*found, fields.label, name, line));
+    BOWLINE_TRY_ASSIGN(std::string label, label_text(*found, fields.label, name, line));
     out.push_back(std::move(label));
     return out;
   }
@@ -104,7 +104,7 @@ Result<std::vector<std::string>> labels_in(const nlohmann::json& row, const Exam
                        "array of them.",
                        name, line, fields.label, found->type_name());
   for (const nlohmann::json& value : *found) {
-    BOWLINE_ASSIGN(std::string label, label_text(value, fields.label, name, line));
+    BOWLINE_TRY_ASSIGN(std::string label, label_text(value, fields.label, name, line));
     out.push_back(std::move(label));
   }
   return out;
@@ -120,7 +120,7 @@ Result<std::vector<Example>> from_json_lines(std::string_view bytes, const std::
                          fields.text);
     Example example{text->get<std::string>(), {}, line};
     if (!fields.label.empty()) {
-      BOWLINE_ASSIGN(example.labels, labels_in(row, fields, name, line));
+      BOWLINE_TRY_ASSIGN(example.labels, labels_in(row, fields, name, line));
     }
     out.push_back(std::move(example));
     return {};
@@ -140,9 +140,9 @@ Result<std::vector<Example>> read_examples(std::string_view bytes, const std::st
                        "\"{}\" is named neither .csv, .tsv, .jsonl nor .ndjson: what its rows are "
                        "is not known.",
                        name);
-  BOWLINE_ASSIGN(std::vector<Example> out, is_json_lines(name)
-                                               ? from_json_lines(bytes, name, fields)
-                                               : from_csv(bytes, name, fields));
+  BOWLINE_TRY_ASSIGN(std::vector<Example> out, is_json_lines(name)
+                                                   ? from_json_lines(bytes, name, fields)
+                                                   : from_csv(bytes, name, fields));
   BOWLINE_REQUIRE_CODE(!out.empty(), Code::bad_file, "\"{}\" holds no rows.", name);
   return out;
 }

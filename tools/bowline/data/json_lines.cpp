@@ -41,7 +41,7 @@ Status read_json_lines(std::string_view text, const std::string& name,
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
       continue;
     }
-    BOWLINE_ASSIGN(const nlohmann::json row, parse(line, name, number));
+    BOWLINE_TRY_ASSIGN(const nlohmann::json row, parse(line, name, number));
     BOWLINE_REQUIRE_CODE(row.is_object(), Code::bad_file,
                          "{}:{}:1: The line holds no JSON object, but {}.", name, number,
                          row.type_name());

@@ -14,14 +14,14 @@ constexpr std::string_view kForms[] = {"peft", "gguf-lora"};
 
 Result<ExportReport> write_folder(const Model& model, std::string_view name,
                                   const std::string& path, bool replace) {
-  BOWLINE_ASSIGN(const peft::AdapterFolder folder, peft::adapter_folder(model, name));
+  BOWLINE_TRY_ASSIGN(const peft::AdapterFolder folder, peft::adapter_folder(model, name));
   uint64_t bytes = 0;
   for (const peft::FolderFile& file : folder.files) {
     for (const auto& piece : file.pieces) {
       bytes += piece.size();
     }
   }
-  BOWLINE_ASSIGN(Output out, Output::begin(path, peft::kWeightsFile, replace, bytes));
+  BOWLINE_TRY_ASSIGN(Output out, Output::begin(path, peft::kWeightsFile, replace, bytes));
   for (const peft::FolderFile& file : folder.files) {
     BOWLINE_TRY(out.open(file.name));
     for (const auto& piece : file.pieces) {
@@ -49,8 +49,8 @@ Result<ExportReport> export_adapter(const Model& model, std::string_view form,
   if (form == "peft") {
     return write_folder(model, names[0], path, replace);
   }
-  BOWLINE_ASSIGN(const peft::WrittenAdapter written,
-                 peft::write_gguf_adapter(model, names[0], path));
+  BOWLINE_TRY_ASSIGN(const peft::WrittenAdapter written,
+                     peft::write_gguf_adapter(model, names[0], path));
   return ExportReport{written.tensors, written.bytes, {}};
 }
 

@@ -37,19 +37,19 @@ class GgufExport {
   GgufExport(const Model& model, std::optional<DType> dtype) : model_(model), dtype_(dtype) {}
 
   Result<ExportReport> run(const std::string& path, bool replace) {
-    BOWLINE_ASSIGN(out_, exported(model_));
+    BOWLINE_TRY_ASSIGN(out_, exported(model_));
     BOWLINE_TRY(find_architecture());
     for (const ExportedTensor& tensor : out_.tensors) {
       BOWLINE_TRY(add_part(tensor));
     }
-    BOWLINE_ASSIGN(divisors_, rope_divisors(out_.config));
+    BOWLINE_TRY_ASSIGN(divisors_, rope_divisors(out_.config));
     if (!divisors_.empty()) {
       written_.push_back({"rope_freqs.weight",
                           gguf::find_tensor_type("F32"),
                           {static_cast<int64_t>(divisors_.size())},
                           divisors_.size() * sizeof(float)});
     }
-    BOWLINE_ASSIGN(const gguf::Metadata metadata, make_metadata());
+    BOWLINE_TRY_ASSIGN(const gguf::Metadata metadata, make_metadata());
     return write(gguf::header_of(metadata, written_), path, replace);
   }
 
@@ -78,7 +78,7 @@ class GgufExport {
                       "The rows of \"{}\" are not {} heads of an even number.",
                       escaped(tensor.name), part.heads);
     }
-    BOWLINE_ASSIGN(const gguf::TensorType* const type, choose_type(part));
+    BOWLINE_TRY_ASSIGN(const gguf::TensorType* const type, choose_type(part));
     gguf::WrittenTensor& w = written_.emplace_back();
     w = {named.name, type, tensor.shape, type->bytes};
     if (named.order == gguf::Order::transposed) {
@@ -132,11 +132,13 @@ class GgufExport {
     for (const gguf::WrittenTensor& w : written_) {
       report.bytes += w.bytes;
     }
-    BOWLINE_ASSIGN(Output file, Output::begin(path, kFile, replace, header.size() + report.bytes));
+    BOWLINE_TRY_ASSIGN(Output file,
+                       Output::begin(path, kFile, replace, header.size() + report.bytes));
     BOWLINE_TRY(file.open(std::string(kFile)));
     BOWLINE_TRY(file.write(header));
     for (size_t i = 0; i < parts_.size(); ++i) {
-      BOWLINE_ASSIGN(const std::vector<std::byte> bytes, bytes_of(parts_[i], *written_[i].type));
+      BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes,
+                         bytes_of(parts_[i], *written_[i].type));
       BOWLINE_TRY(write_padded(file, bytes));
     }
     BOWLINE_TRY(write_padded(file, std::as_bytes(std::span(divisors_))));
@@ -154,9 +156,9 @@ class GgufExport {
   Result<std::vector<std::byte>> bytes_of(const Part& part, const gguf::TensorType& type) const {
     std::vector<std::byte> bytes;
     if (part.codes) {
-      BOWLINE_ASSIGN(bytes, model_.storage_bytes(part.from.tie));
+      BOWLINE_TRY_ASSIGN(bytes, model_.storage_bytes(part.from.tie));
     } else {
-      BOWLINE_ASSIGN(bytes, numbers_of(model_, part.from, type.dtype));
+      BOWLINE_TRY_ASSIGN(bytes, numbers_of(model_, part.from, type.dtype));
     }
     switch (part.order) {
       case gguf::Order::same:

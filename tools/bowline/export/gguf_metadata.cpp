@@ -102,7 +102,7 @@ Result<json> scaling_of(const json& config) {
 }
 
 Status add_scaling(const json& config, const Terms& terms, Metadata& to) {
-  BOWLINE_ASSIGN(const json scaling, scaling_of(config));
+  BOWLINE_TRY_ASSIGN(const json scaling, scaling_of(config));
   if (scaling.is_null() || scaling["rope_type"] == "llama3") {  // that is a tensor
     return {};
   }
@@ -143,7 +143,7 @@ Status add_settings(const json& config, const Terms& terms, Metadata& to) {
 }
 
 Result<std::vector<float>> rope_divisors(const json& config) {
-  BOWLINE_ASSIGN(const json scaling, scaling_of(config));
+  BOWLINE_TRY_ASSIGN(const json scaling, scaling_of(config));
   if (scaling.is_null() || scaling["rope_type"] != "llama3") {
     return std::vector<float>();
   }

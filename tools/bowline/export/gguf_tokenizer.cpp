@@ -447,12 +447,12 @@ Result<Missing> add_json(const Model& model, const json& tokenizer, int64_t voca
   if (!around.known) {
     return Missing("GGUF has no keys for what it puts around a text");
   }
-  BOWLINE_ASSIGN(Vocabulary pieces, vocabulary_of(tokenizer, vocabulary));
-  BOWLINE_ASSIGN(const std::vector<Merge> merges, merges_of(tokenizer));
-  BOWLINE_ASSIGN(Missing missing, type == "Unigram" ? add_unigram(tokenizer, pieces, to, notes)
-                                  : flag_at(of, "byte_fallback", false)
-                                      ? add_scored(tokenizer, pieces, merges, to, notes)
-                                      : add_byte_level(tokenizer, pieces, merges, to, notes));
+  BOWLINE_TRY_ASSIGN(Vocabulary pieces, vocabulary_of(tokenizer, vocabulary));
+  BOWLINE_TRY_ASSIGN(const std::vector<Merge> merges, merges_of(tokenizer));
+  BOWLINE_TRY_ASSIGN(Missing missing, type == "Unigram" ? add_unigram(tokenizer, pieces, to, notes)
+                                      : flag_at(of, "byte_fallback", false)
+                                          ? add_scored(tokenizer, pieces, merges, to, notes)
+                                          : add_byte_level(tokenizer, pieces, merges, to, notes));
   if (missing.empty()) {
     add_special_ids(model, around, to);
     note_rules(tokenizer, notes);
@@ -463,20 +463,20 @@ Result<Missing> add_json(const Model& model, const json& tokenizer, int64_t voca
 // tokenizer.*, from either form of the asset.
 Result<Missing> add_keys(const Model& model, int64_t vocabulary, Metadata& to,
                          std::vector<std::string>& notes) {
-  BOWLINE_ASSIGN(const std::string kind, media_type_of(model, "tokenizer"));
+  BOWLINE_TRY_ASSIGN(const std::string kind, media_type_of(model, "tokenizer"));
   if (kind.empty()) {
     return Missing("the model has none");
   }
-  BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
   if (kind == "application/vnd.gguf.tokenizer") {
-    BOWLINE_ASSIGN(const gguf::File file, gguf::File::parse(bytes));
+    BOWLINE_TRY_ASSIGN(const gguf::File file, gguf::File::parse(bytes));
     for (const gguf::Entry& entry : file.entries) {
       to.copy(entry);
     }
     return Missing();
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  BOWLINE_ASSIGN(const json tokenizer, import::parse_json("The asset \"tokenizer\"", text));
+  BOWLINE_TRY_ASSIGN(const json tokenizer, import::parse_json("The asset \"tokenizer\"", text));
   return add_json(model, tokenizer, vocabulary, to, notes);
 }
 
@@ -484,11 +484,11 @@ Result<Missing> add_keys(const Model& model, int64_t vocabulary, Metadata& to,
 
 Status add_tokenizer(const Model& model, int64_t vocabulary, Metadata& to,
                      std::vector<std::string>& notes) {
-  BOWLINE_ASSIGN(const std::optional<std::string> chat, text_asset(model, "chat_template"));
+  BOWLINE_TRY_ASSIGN(const std::optional<std::string> chat, text_asset(model, "chat_template"));
   if (chat) {
     to.text("tokenizer.chat_template", *chat);
   }
-  BOWLINE_ASSIGN(const Missing missing, add_keys(model, vocabulary, to, notes));
+  BOWLINE_TRY_ASSIGN(const Missing missing, add_keys(model, vocabulary, to, notes));
   if (!missing.empty()) {
     to.text("tokenizer.ggml.model", "none");  // as llama.cpp says that a model takes ids alone
     notes.push_back(fmt::format("The file has no tokenizer: {}.", missing));

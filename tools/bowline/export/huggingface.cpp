@@ -71,7 +71,7 @@ std::string name_in(const ClassHead& head, const std::string& name) {
 }
 
 Status add_labels(const Model& model, json& config) {
-  BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, "labels"));
+  BOWLINE_TRY_ASSIGN(const std::optional<std::string> text, text_asset(model, "labels"));
   if (!text) {
     return {};
   }
@@ -154,8 +154,8 @@ Status write_weights(const Model& model, const ExportedModel& exported, std::str
   BOWLINE_TRY(out.open(std::string(kWeights)));
   BOWLINE_TRY(out.write(header));
   for (const ExportedTensor& t : exported.tensors) {
-    BOWLINE_ASSIGN(const std::vector<std::byte> bytes,
-                   numbers_of(model, t, written_dtype(t, dtype)));
+    BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes,
+                       numbers_of(model, t, written_dtype(t, dtype)));
     BOWLINE_TRY(out.write(bytes));
   }
   return out.close();
@@ -163,7 +163,7 @@ Status write_weights(const Model& model, const ExportedModel& exported, std::str
 
 // tokenizer.json and tokenizer_config.json of the keys of GGUF.
 Status convert_tokenizer(const Model& model, Output& out, std::vector<std::string>& notes) {
-  BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
   const Status usable = text::Tokenizer::from(model).status();
   const Result<TokenizerFiles> files =
       usable.ok() ? tokenizer_files(bytes) : Result<TokenizerFiles>(usable);
@@ -177,7 +177,7 @@ Status convert_tokenizer(const Model& model, Output& out, std::vector<std::strin
 }
 
 Status write_tokenizer(const Model& model, Output& out, std::vector<std::string>& notes) {
-  BOWLINE_ASSIGN(const std::string kind, media_type_of(model, "tokenizer"));
+  BOWLINE_TRY_ASSIGN(const std::string kind, media_type_of(model, "tokenizer"));
   if (kind.empty()) {
     notes.emplace_back("The model has no tokenizer, and none is written.");
     return {};
@@ -185,16 +185,16 @@ Status write_tokenizer(const Model& model, Output& out, std::vector<std::string>
   if (kind != "application/vnd.huggingface.tokenizer+json") {
     return convert_tokenizer(model, out, notes);
   }
-  BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, "tokenizer"));
+  BOWLINE_TRY_ASSIGN(const std::optional<std::string> text, text_asset(model, "tokenizer"));
   return write_text(out, "tokenizer.json", *text);
 }
 
 Status write_assets(const Model& model, Output& out, std::vector<std::string>& notes) {
   for (const char* const name : {"tokenizer_config.json", "generation_config.json"}) {
-    BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, name));
+    BOWLINE_TRY_ASSIGN(const std::optional<std::string> text, text_asset(model, name));
     BOWLINE_TRY(text ? write_text(out, name, *text) : Status());
   }
-  BOWLINE_ASSIGN(const std::optional<std::string> chat, text_asset(model, "chat_template"));
+  BOWLINE_TRY_ASSIGN(const std::optional<std::string> chat, text_asset(model, "chat_template"));
   BOWLINE_TRY(chat ? write_text(out, "chat_template.jinja", *chat) : Status());
   return write_tokenizer(model, out, notes);
 }
@@ -203,15 +203,15 @@ Status write_assets(const Model& model, Output& out, std::vector<std::string>& n
 
 Result<ExportReport> export_huggingface(const Model& model, const std::string& folder,
                                         std::optional<DType> dtype, bool replace) {
-  BOWLINE_ASSIGN(ExportedModel out, exported(model));
+  BOWLINE_TRY_ASSIGN(ExportedModel out, exported(model));
   BOWLINE_TRY(check_encodings(out, dtype));
   BOWLINE_TRY(add_class_head(model, out));
   const char* const key = out.config.contains("dtype") ? "dtype" : "torch_dtype";
   out.config[key] = torch_name_of(main_dtype(out, dtype));
   ExportReport report{out.tensors.size(), 0, std::move(out.notes)};
   const std::string header = safetensors_header(out, dtype, report.bytes);
-  BOWLINE_ASSIGN(Output files,
-                 Output::begin(folder, kWeights, replace, header.size() + report.bytes));
+  BOWLINE_TRY_ASSIGN(Output files,
+                     Output::begin(folder, kWeights, replace, header.size() + report.bytes));
   BOWLINE_TRY(write_weights(model, out, header, dtype, files));
   BOWLINE_TRY(write_text(files, "config.json", out.config.dump(2) + "\n"));
   BOWLINE_TRY(write_assets(model, files, report.notes));

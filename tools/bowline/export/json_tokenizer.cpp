@@ -311,7 +311,7 @@ class Converter {
 }  // namespace
 
 Result<TokenizerFiles> tokenizer_files(std::span<const std::byte> gguf) {
-  BOWLINE_ASSIGN(const gguf::File file, gguf::File::parse(gguf));
+  BOWLINE_TRY_ASSIGN(const gguf::File file, gguf::File::parse(gguf));
   return Converter(file).run();
 }
 

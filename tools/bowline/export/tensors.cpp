@@ -18,12 +18,12 @@ constexpr std::string_view kHead = "lm_head.weight";
 constexpr std::string_view kTables[] = {"model.embed_tokens.weight", "transformer.wte.weight"};
 
 Result<json> config_of(const Model& model) {
-  BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, "config.json"));
+  BOWLINE_TRY_ASSIGN(const std::optional<std::string> text, text_asset(model, "config.json"));
   BOWLINE_REQUIRE(
       text.has_value(),
       "The model has no asset \"config.json\", which tells other tools what it is: only "
       "models that 'bowline import' made of such ones go back to them.");
-  BOWLINE_ASSIGN(json config, import::parse_json("The asset \"config.json\"", *text));
+  BOWLINE_TRY_ASSIGN(json config, import::parse_json("The asset \"config.json\"", *text));
   BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file,
                        "The asset \"config.json\" is no object of JSON.");
   return config;
@@ -106,17 +106,17 @@ bool flag_at(const json& object, std::string_view key, bool otherwise) {
 }
 
 Result<std::string> media_type_of(const Model& model, std::string_view name) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const auto found = std::ranges::find(info.assets, name, &AssetInfo::name);
   return found == info.assets.end() ? std::string() : found->media_type;
 }
 
 Result<std::optional<std::string>> text_asset(const Model& model, std::string_view name) {
-  BOWLINE_ASSIGN(const std::string media_type, media_type_of(model, name));
+  BOWLINE_TRY_ASSIGN(const std::string media_type, media_type_of(model, name));
   if (media_type.empty()) {
     return std::optional<std::string>();
   }
-  BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.asset(name));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.asset(name));
   return std::optional(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
@@ -148,13 +148,13 @@ void note_ties(ExportedModel& model) {
 
 Result<ExportedModel> exported(const Model& model) {
   ExportedModel out;
-  BOWLINE_ASSIGN(out.config, config_of(model));
+  BOWLINE_TRY_ASSIGN(out.config, config_of(model));
   const std::vector<std::string> adapters = model.adapters();
   BOWLINE_REQUIRE(adapters.empty(),
                   "The model has the adapter \"{}\", which its form has no place for: it is merged "
                   "where --adapter names its file.",
                   adapters.empty() ? "" : adapters[0]);
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const ParameterInfo* table = nullptr;
   for (const ParameterInfo& p : info.parameters) {
     table = is_table(p) ? &p : table;

@@ -63,7 +63,7 @@ Status LossLog::failed() const {
 Result<LossLog> LossLog::open(const Place& place) {
   LossLog log;
   log.path_ = place.path;
-  BOWLINE_ASSIGN(log.file_, open_regular("Log", place.path, O_RDWR | O_CREAT, 0666));
+  BOWLINE_TRY_ASSIGN(log.file_, open_regular("Log", place.path, O_RDWR | O_CREAT, 0666));
   BOWLINE_REQUIRE_CODE(flock(log.file_.get(), LOCK_EX | LOCK_NB) == 0, Code::io_error,
                        "Log \"{}\" is written by another run now.", place.path);
   BOWLINE_TRY(log.begin(place));
@@ -72,7 +72,7 @@ Result<LossLog> LossLog::open(const Place& place) {
 
 Status LossLog::begin(const Place& place) {
   const std::string header = header_of(place);
-  BOWLINE_ASSIGN(const std::string first, read_begin(file_.get(), header.size()));
+  BOWLINE_TRY_ASSIGN(const std::string first, read_begin(file_.get(), header.size()));
   const bool cut = first.empty() || (first.size() < header.size() && first.starts_with(kMark) &&
                                      header.starts_with(first));
   BOWLINE_REQUIRE(cut || first.starts_with(kMark),
@@ -123,7 +123,7 @@ Status LossLog::go_back(uint64_t step) {
   if (file_.get() < 0) {
     return {};
   }
-  BOWLINE_ASSIGN(const std::string text, read_begin(file_.get(), SIZE_MAX));
+  BOWLINE_TRY_ASSIGN(const std::string text, read_begin(file_.get(), SIZE_MAX));
   return cut_to(kept_length(text, step));
 }
 

@@ -70,7 +70,7 @@ Result<RunPage> RunPage::open(const Place& place) {
 
 // Takes what an earlier part of the run has written.
 Status RunPage::read(const Place& place) {
-  BOWLINE_ASSIGN(const json data, read_page_data(place.path));
+  BOWLINE_TRY_ASSIGN(const json data, read_page_data(place.path));
   const json none;
   const auto of = [&](const json& object, const char* key) -> const json& {
     const auto found = object.is_object() ? object.find(key) : object.end();

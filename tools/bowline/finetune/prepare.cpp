@@ -26,7 +26,7 @@ std::string shortest(const std::string& text) {
 
 // Errors  bad_argument: a pattern matches nothing.
 Status freeze(Model& model, const std::vector<std::string>& patterns) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   for (const std::string& pattern : patterns) {
     bool found = false;
     for (const ParameterInfo& parameter : info.parameters) {
@@ -78,7 +78,7 @@ Status Run::prepare() {
 }
 
 Status Run::open_model() {
-  BOWLINE_ASSIGN(Model model, open_trained_model(o_.model));
+  BOWLINE_TRY_ASSIGN(Model model, open_trained_model(o_.model));
   model_.emplace(std::move(model));
   return {};
 }
@@ -86,52 +86,54 @@ Status Run::open_model() {
 // Errors  bad_argument: a flag has no effect on the model and the data.
 Status Run::check_flags() const {
   BOWLINE_TRY(check_data_flags(*model_, o_));
-  BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
   const EntryPointInfo* const loss = find_entry_point(info, "loss");
   return o_.uses.check("--seed", !o_.in_order || o_.lora_rank != 0 || draws(loss->nodes),
                        "--in-order shows the rows as they stand, and the model has no dropout");
 }
 
 Status Run::open_data() {
-  BOWLINE_ASSIGN(task_, make_task(*model_, o_.model, o_, Purpose::training));
+  BOWLINE_TRY_ASSIGN(task_, make_task(*model_, o_.model, o_, Purpose::training));
   if (o_.epochs > 0) {
     o_.steps = steps_of(o_.epochs, o_, *task_);
   }
   config_ = run_config(o_, *task_);
   held_ = HeldOut(task_->evaluation_key());
-  BOWLINE_ASSIGN(run_id_, run_id(config_, *model_));
+  BOWLINE_TRY_ASSIGN(run_id_, run_id(config_, *model_));
   return {};
 }
 
 Status Run::place_model() {
   const std::string name = o_.dry_run ? "planning:" + o_.device : o_.device;
-  BOWLINE_ASSIGN(Device device, open_computing_device(name, o_.threads, o_.memory_budget));
+  BOWLINE_TRY_ASSIGN(Device device, open_computing_device(name, o_.threads, o_.memory_budget));
   device_.emplace(std::move(device));
   if (o_.dry_run) {
-    BOWLINE_ASSIGN(Model shapes, model_->skeleton());
+    BOWLINE_TRY_ASSIGN(Model shapes, model_->skeleton());
     model_.emplace(std::move(shapes));
   }
   BOWLINE_TRY(task_->prepare(*model_));
   BOWLINE_TRY(freeze(*model_, o_.freeze));
   if (o_.lora_rank == 0) {
-    BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
+    BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
     BOWLINE_TRY(require_weights_to_train(info));
   } else {
     BOWLINE_TRY(quantize_all(*model_, o_.encoding));
-    BOWLINE_ASSIGN(const AdapterReport report, model_->add_adapter(kAdapter, adapter_options(o_)));
+    BOWLINE_TRY_ASSIGN(const AdapterReport report,
+                       model_->add_adapter(kAdapter, adapter_options(o_)));
     BOWLINE_TRY(warn_of_the_head(report));
   }
-  BOWLINE_ASSIGN(const ModelInfo trained, model_->describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo trained, model_->describe());
   trained_ = trained_values(trained);
   BOWLINE_TRY(model_->to(*device_));
-  BOWLINE_ASSIGN(Trainer trainer, Trainer::create(*model_, *device_, train_options(o_, *task_)));
+  BOWLINE_TRY_ASSIGN(Trainer trainer,
+                     Trainer::create(*model_, *device_, train_options(o_, *task_)));
   trainer_.emplace(std::move(trainer));
   if (task_->evaluated() != "loss") {
     std::vector<BoundEntryPoint> plans;
     for (std::vector<BoundDim>& dims : task_->dims()) {
       plans.push_back({task_->evaluated(), std::move(dims), compute_of(o_.compute)});
     }
-    BOWLINE_ASSIGN(Session session, Session::create(*model_, *device_, plans));
+    BOWLINE_TRY_ASSIGN(Session session, Session::create(*model_, *device_, plans));
     evaluation_.emplace(std::move(session));
   }
   return {};
@@ -140,7 +142,7 @@ Status Run::place_model() {
 // A head that an import made is random, and no target says so.
 Status Run::warn_of_the_head(const AdapterReport& report) const {
   const auto is_head = [](std::string_view name) { return name.starts_with("classifier."); };
-  BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
   if (std::ranges::any_of(info.parameters, is_head, &ParameterInfo::name) &&
       std::ranges::none_of(report.targets, is_head)) {
     print(
@@ -183,7 +185,7 @@ Status Run::resume_auto() {
 }
 
 Status Run::resume_from(const std::string& path) {
-  BOWLINE_ASSIGN(SavedRun saved, read_run(path));
+  BOWLINE_TRY_ASSIGN(SavedRun saved, read_run(path));
   BOWLINE_TRY(check_same_run(path, saved.config, config_));
   const Result<Progress> resumed = trainer_->resume(path, {.extend = o_.extend});
   if (!resumed.ok()) {
@@ -215,15 +217,15 @@ Status Run::resume_from(const std::string& path) {
 Status Run::open_outputs() {
   BOWLINE_TRY(store_.probe(*model_, saved_config_, first_step_));
   if (!o_.log.empty()) {
-    BOWLINE_ASSIGN(log_, LossLog::open({o_.log, run_id_, task_->unit(), first_step_,
-                                        o_.resume != "none", o_.force}));
+    BOWLINE_TRY_ASSIGN(log_, LossLog::open({o_.log, run_id_, task_->unit(), first_step_,
+                                            o_.resume != "none", o_.force}));
   }
   if (!o_.tensorboard.empty()) {
-    BOWLINE_ASSIGN(events_, EventFile::create(o_.tensorboard, first_step_));
+    BOWLINE_TRY_ASSIGN(events_, EventFile::create(o_.tensorboard, first_step_));
   }
   if (!o_.report.empty()) {
-    BOWLINE_ASSIGN(page_,
-                   RunPage::open({o_.report, run_id_, first_step_, o_.resume != "none", o_.force}));
+    BOWLINE_TRY_ASSIGN(
+        page_, RunPage::open({o_.report, run_id_, first_step_, o_.resume != "none", o_.force}));
     BOWLINE_TRY(describe_page());
     BOWLINE_TRY(page_.write(now()));
   }
@@ -231,9 +233,9 @@ Status Run::open_outputs() {
 }
 
 Status Run::describe_page() {
-  BOWLINE_ASSIGN(const PlanInfo plan, trainer_->describe());
-  BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
-  BOWLINE_ASSIGN(const std::string sha256, sha256_of_file(o_.model));
+  BOWLINE_TRY_ASSIGN(const PlanInfo plan, trainer_->describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
+  BOWLINE_TRY_ASSIGN(const std::string sha256, sha256_of_file(o_.model));
   const MemoryReport report = memory();
   RunPage::Description d;
   d.model = o_.model;

@@ -160,7 +160,7 @@ Result<std::string> run_id(const Config& config, const Model& model) {
     text += key == kSteps ? "" : key + "=" + value + "\n";
   }
   text += model.parameters();
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   for (const StorageInfo& storage : info.storages) {
     text += storage.file_checksum ? fmt::format("{:016x}\n", *storage.file_checksum) : "\n";
   }

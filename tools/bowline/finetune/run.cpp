@@ -90,7 +90,7 @@ Status Run::train() {
 Status Run::train_step() {
   BOWLINE_TRY(weigh());
   for (bool finished = false; !finished && !interrupted();) {
-    BOWLINE_ASSIGN(const std::optional<StepReport> report, micro_step(task_->batch(samples_)));
+    BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report, micro_step(task_->batch(samples_)));
     finished = report.has_value();
     if (report) {
       BOWLINE_TRY(report_step(*report));
@@ -136,7 +136,7 @@ Result<std::optional<StepReport>> Run::micro_step(std::span<const Tensor> batch)
 
 // Writes a checkpoint, unless no run can go on from it: it would take the place of a good one.
 Status Run::save() {
-  BOWLINE_ASSIGN(not_finite_, Store::find_not_finite(*model_));
+  BOWLINE_TRY_ASSIGN(not_finite_, Store::find_not_finite(*model_));
   if (!not_finite_.empty()) {
     return {};
   }
@@ -181,12 +181,12 @@ Status Run::forward(std::span<const Tensor> inputs, std::span<const Tensor> outp
   if (evaluation_) {
     return evaluation_->run(task_->evaluated(), inputs, outputs);
   }
-  BOWLINE_ASSIGN(*static_cast<float*>(outputs[0].data), trainer_->evaluate(inputs));
+  BOWLINE_TRY_ASSIGN(*static_cast<float*>(outputs[0].data), trainer_->evaluate(inputs));
   return {};
 }
 
 Status Run::evaluate() {
-  BOWLINE_ASSIGN(measure_, task_->evaluate([this](auto inputs, auto outputs) {
+  BOWLINE_TRY_ASSIGN(measure_, task_->evaluate([this](auto inputs, auto outputs) {
     return forward(inputs, outputs);
   }));
   const double loss = measure_.loss;

@@ -26,7 +26,7 @@ bool is_there(const std::string& path) {
 
 // Of the rows that a file gets.
 Result<uint64_t> bytes_of(const Model& model, bool training) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   uint64_t bytes = 0;
   for (const StorageInfo& s : info.storages) {
     const bool left_out = s.role == StorageRole::gradient || (is_training(s.role) && !training);
@@ -59,13 +59,13 @@ Status Store::probe(const Model& model, const Config& saved, uint64_t step) {
   replace_out_ = o_.force || !replaced_.empty();
   BOWLINE_TRY(check_out());
   if (!o_.out.empty()) {
-    BOWLINE_ASSIGN(const uint64_t bytes, bytes_of(model, o_.with_training_state));
+    BOWLINE_TRY_ASSIGN(const uint64_t bytes, bytes_of(model, o_.with_training_state));
     BOWLINE_TRY(probe_file(o_.out, bytes));
   }
   if (o_.checkpoint.empty()) {
     return {};
   }
-  BOWLINE_ASSIGN(const uint64_t bytes, bytes_of(model, true));
+  BOWLINE_TRY_ASSIGN(const uint64_t bytes, bytes_of(model, true));
   const uint64_t next = o_.save_every == 0 ? o_.steps : step - step % o_.save_every + o_.save_every;
   return probe_file(checkpoint_path(o_.checkpoint, std::min(next, o_.steps), 0), bytes);
 }
@@ -122,7 +122,7 @@ Status Store::take_folder() {
     return {};
   }
   if (!o_.checkpoint.empty()) {
-    BOWLINE_ASSIGN(CheckpointFolder folder, CheckpointFolder::open(o_.checkpoint));
+    BOWLINE_TRY_ASSIGN(CheckpointFolder folder, CheckpointFolder::open(o_.checkpoint));
     folder_.emplace(std::move(folder));
     return {};
   }
@@ -130,7 +130,7 @@ Status Store::take_folder() {
   for (int number = 1;; ++number) {
     const std::string path = number == 1 ? beside : fmt::format("{}.{}", beside, number);
     if (!is_there(path)) {
-      BOWLINE_ASSIGN(CheckpointFolder folder, CheckpointFolder::open(path));
+      BOWLINE_TRY_ASSIGN(CheckpointFolder folder, CheckpointFolder::open(path));
       folder_.emplace(std::move(folder));
       return {};
     }
@@ -138,14 +138,14 @@ Status Store::take_folder() {
 }
 
 Result<std::string> Store::find_not_finite(const Model& model) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   for (const StorageInfo& s : info.storages) {
     const bool moment = s.role == StorageRole::moment;
     const StorageInfo& weight = moment && s.owner ? info.storages[*s.owner] : s;
     if (s.empty || !is_trained(weight) || weight.dtype != DType::f32) {
       continue;
     }
-    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.storage_bytes(s.tie));
+    BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.storage_bytes(s.tie));
     if (!all_finite(bytes)) {
       return std::ranges::find(info.parameters, weight.tie, &ParameterInfo::tie)->name;
     }
@@ -155,7 +155,7 @@ Result<std::string> Store::find_not_finite(const Model& model) {
 
 Status Store::save(const Trainer& trainer, const Progress& progress) {
   BOWLINE_TRY(take_folder());
-  BOWLINE_ASSIGN(last_, folder_->write(trainer, progress));
+  BOWLINE_TRY_ASSIGN(last_, folder_->write(trainer, progress));
   samples_ = progress.data_cursor;
   return {};
 }

@@ -168,7 +168,7 @@ Result<json> describe_model(const ModelInfo& model, const std::string& path) {
               {"parameters", parameters_of(model)},
               {"storages", storages_of(model)},
               {"ties", ties_of(model)}};
-  BOWLINE_ASSIGN(all["sha256"], sha256_of_file(path));
+  BOWLINE_TRY_ASSIGN(all["sha256"], sha256_of_file(path));
   if (model.training) {
     all["training"] = training_of(*model.training);
   }

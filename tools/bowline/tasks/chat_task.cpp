@@ -74,7 +74,7 @@ size_t equal_tokens(const text::Encoding& a, const text::Encoding& b) {
 class Renderer {
  public:
   static Result<Renderer> create(const Model& model, const DataOptions& o, LengthLimit limit) {
-    BOWLINE_ASSIGN(text::Tokenizer tokenizer, tokenizer_of(model));
+    BOWLINE_TRY_ASSIGN(text::Tokenizer tokenizer, tokenizer_of(model));
     Renderer r(std::move(tokenizer));
     r.special_ = text::SpecialTexts::of(model);
     r.end_ = end_of_text(model);
@@ -109,7 +109,7 @@ class Renderer {
   explicit Renderer(text::Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
   Result<Learnt> of_text(const std::string& text) const {
-    BOWLINE_ASSIGN(text::Encoding all, tokenizer_.encode(text));
+    BOWLINE_TRY_ASSIGN(text::Encoding all, tokenizer_.encode(text));
     if (end_ && (all.ids.empty() || all.ids.back() != *end_)) {
       all.ids.push_back(*end_);
     }
@@ -130,9 +130,9 @@ class Renderer {
     for (const Message& m : c.messages) {
       messages.push_back({m.role, m.content});
     }
-    BOWLINE_ASSIGN(const text::RenderedChat chat,
-                   format_->render_marked(messages, false, special_));
-    BOWLINE_ASSIGN(text::Encoding all, tokenizer_.encode(chat.text, {.special_tokens = false}));
+    BOWLINE_TRY_ASSIGN(const text::RenderedChat chat,
+                       format_->render_marked(messages, false, special_));
+    BOWLINE_TRY_ASSIGN(text::Encoding all, tokenizer_.encode(chat.text, {.special_tokens = false}));
     if (!mask_prompt_) {
       return whole(std::move(all.ids));
     }
@@ -142,9 +142,9 @@ class Renderer {
     }
     const bool answered = messages.back().role == "assistant";
     messages.pop_back();
-    BOWLINE_ASSIGN(const std::string prompt, format_->render(messages, answered, special_));
-    BOWLINE_ASSIGN(const text::Encoding before,
-                   tokenizer_.encode(prompt, {.special_tokens = false}));
+    BOWLINE_TRY_ASSIGN(const std::string prompt, format_->render(messages, answered, special_));
+    BOWLINE_TRY_ASSIGN(const text::Encoding before,
+                       tokenizer_.encode(prompt, {.special_tokens = false}));
     const size_t same = equal_tokens(before, all);
     Learnt out = whole(std::move(all.ids));
     std::fill_n(out.counts.begin(), same, uint8_t{0});
@@ -317,8 +317,8 @@ bool is_there(const std::string& path) {
 
 Status read_rows(const std::string& file, const Renderer& renderer,
                  const std::function<Rows*(size_t row, size_t count)>& into) {
-  BOWLINE_ASSIGN(const std::string bytes, read_text(file, true));
-  BOWLINE_ASSIGN(const std::vector<Conversation> rows, read_conversations(bytes, file));
+  BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(file, true));
+  BOWLINE_TRY_ASSIGN(const std::vector<Conversation> rows, read_conversations(bytes, file));
   const std::string hash = hash_text(bytes);
   for (size_t i = 0; i < rows.size(); ++i) {
     Rows& out = *into(i, rows.size());
@@ -333,7 +333,7 @@ Status read_rows(const std::string& file, const Renderer& renderer,
 Result<std::unique_ptr<Task>> make_chat_task(const Model& model, const DataOptions& o,
                                              Purpose purpose) {
   LengthLimit limit = length_limit(model, o.max_seq_length, kMostTokens);
-  BOWLINE_ASSIGN(const Renderer renderer, Renderer::create(model, o, limit));
+  BOWLINE_TRY_ASSIGN(const Renderer renderer, Renderer::create(model, o, limit));
   Rows train;
   Rows held_out;
   const auto all_into = [](Rows& rows) { return [&rows](size_t, size_t) { return &rows; }; };

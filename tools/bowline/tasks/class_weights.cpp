@@ -11,7 +11,7 @@ namespace bowline::command {
 namespace {
 
 Result<std::vector<float>> from_file(const std::string& path, std::span<const std::string> labels) {
-  BOWLINE_ASSIGN(const std::string bytes, read_text(path, true));
+  BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(path, true));
   size_t keys = 0;
   const auto count_keys = [&](int, nlohmann::json::parse_event_t event, nlohmann::json&) {
     keys += event == nlohmann::json::parse_event_t::key ? 1 : 0;

@@ -133,7 +133,7 @@ class ClassifyTask final : public Task {
     if (weights_.empty()) {
       return {};
     }
-    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     const auto p = std::ranges::find(info.parameters, "class_weights", &ParameterInfo::name);
     BOWLINE_REQUIRE(p != info.parameters.end(), "The model has no class_weights.");
     FloatValues values(p->name, p->dtype, {static_cast<int64_t>(weights_.size())});
@@ -216,10 +216,10 @@ class ClassifyTask final : public Task {
 // Of --labels, else of the model, else of the data.
 Result<std::vector<std::string>> choose_labels(const Model& model, const DataOptions& o,
                                                std::vector<std::string> of_rows) {
-  BOWLINE_ASSIGN(std::vector<std::string> labels, labels_in(model));
+  BOWLINE_TRY_ASSIGN(std::vector<std::string> labels, labels_in(model));
   if (!o.labels.empty()) {
-    BOWLINE_ASSIGN(const std::string bytes, read_text(o.labels, true));
-    BOWLINE_ASSIGN(std::vector<std::string> given, read_labels(bytes, o.labels));
+    BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(o.labels, true));
+    BOWLINE_TRY_ASSIGN(std::vector<std::string> given, read_labels(bytes, o.labels));
     BOWLINE_REQUIRE_CODE(labels.empty() || labels == given, Code::bad_file,
                          "--labels \"{}\" holds other labels than the model, or in another order.",
                          o.labels);
@@ -234,7 +234,7 @@ Result<std::vector<std::string>> choose_labels(const Model& model, const DataOpt
                          Code::bad_file, "\"{}\" has the label \"{}\": one is a line of text.",
                          o.data, label);
   }
-  BOWLINE_ASSIGN(const int64_t classes, classes_of(model));
+  BOWLINE_TRY_ASSIGN(const int64_t classes, classes_of(model));
   BOWLINE_REQUIRE_CODE(static_cast<int64_t>(labels.size()) == classes, Code::bad_file,
                        "{} \"{}\" has {} labels, and the head of the model {} classes.",
                        of_data ? "The data" : "File", of_data ? o.data : o.labels, labels.size(),
@@ -244,10 +244,10 @@ Result<std::vector<std::string>> choose_labels(const Model& model, const DataOpt
 
 Result<Texts> encode(const Model& model, std::vector<Example> examples, const std::string& file,
                      std::span<const std::string> labels, const LengthLimit& limit) {
-  BOWLINE_ASSIGN(const Encode encode, encoder_of(model));
+  BOWLINE_TRY_ASSIGN(const Encode encode, encoder_of(model));
   const auto most = static_cast<size_t>(limit.tokens);
   Texts out;
-  BOWLINE_ASSIGN(out.classes, classes_of(examples, labels, file));
+  BOWLINE_TRY_ASSIGN(out.classes, classes_of(examples, labels, file));
   for (const Example& e : examples) {
     Result<std::vector<int32_t>> ids = encode(e.text, true, 0);
     if (ids.ok() && ids.value().size() > most) {
@@ -271,9 +271,9 @@ struct File {
 };
 
 Result<File> read_file(const std::string& path, const ExampleFields& fields) {
-  BOWLINE_ASSIGN(const std::string bytes, read_text(path, true));
+  BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(path, true));
   File out;
-  BOWLINE_ASSIGN(out.examples, read_examples(bytes, path, fields));
+  BOWLINE_TRY_ASSIGN(out.examples, read_examples(bytes, path, fields));
   out.hash = hash_text(bytes);
   return out;
 }
@@ -293,14 +293,14 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
   ExampleFields fields = o.fields;
   fields.several = gives_several(model);
   const LengthLimit limit = length_limit(model, o.max_seq_length, kMostTextTokens);
-  BOWLINE_ASSIGN(File data, read_file(o.data, fields));
+  BOWLINE_TRY_ASSIGN(File data, read_file(o.data, fields));
   File valid;
   std::string held_out_file = o.data;
   if (purpose == Purpose::evaluation) {
     valid = std::move(data);
     data = {};
   } else if (!o.valid.empty()) {
-    BOWLINE_ASSIGN(valid, read_file(o.valid, fields));
+    BOWLINE_TRY_ASSIGN(valid, read_file(o.valid, fields));
     held_out_file = o.valid;
   } else {
     std::vector<Example> kept;
@@ -318,10 +318,10 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
   }
   std::vector<Example> all = data.examples;
   all.insert(all.end(), valid.examples.begin(), valid.examples.end());
-  BOWLINE_ASSIGN(std::vector<std::string> labels, choose_labels(model, o, labels_of(all)));
-  BOWLINE_ASSIGN(Texts train, encode(model, std::move(data.examples), o.data, labels, limit));
-  BOWLINE_ASSIGN(Texts held_out,
-                 encode(model, std::move(valid.examples), held_out_file, labels, limit));
+  BOWLINE_TRY_ASSIGN(std::vector<std::string> labels, choose_labels(model, o, labels_of(all)));
+  BOWLINE_TRY_ASSIGN(Texts train, encode(model, std::move(data.examples), o.data, labels, limit));
+  BOWLINE_TRY_ASSIGN(Texts held_out,
+                     encode(model, std::move(valid.examples), held_out_file, labels, limit));
   std::vector<float> weights;
   if (!o.class_weights.empty()) {
     std::vector<uint64_t> counts(labels.size());
@@ -330,9 +330,9 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
         ++counts[static_cast<size_t>(c)];
       }
     }
-    BOWLINE_ASSIGN(weights, class_weights(o.class_weights, labels, counts));
+    BOWLINE_TRY_ASSIGN(weights, class_weights(o.class_weights, labels, counts));
   }
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   train.hash = std::move(data.hash);
   held_out.hash = std::move(valid.hash);
   return std::unique_ptr<Task>(std::make_unique<ClassifyTask>(

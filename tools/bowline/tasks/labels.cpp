@@ -9,7 +9,7 @@
 namespace bowline::command {
 
 Result<int64_t> classes_of(const Model& model) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   for (const char* name : {"class_weights", "classifier.bias"}) {
     const auto at = std::ranges::find(info.parameters, name, &ParameterInfo::name);
     if (at != info.parameters.end() && at->shape.size() == 1) {
@@ -29,8 +29,8 @@ Result<std::vector<std::string>> labels_in(const Model& model) {
   }
   const std::string_view text(reinterpret_cast<const char*>(asset.value().data()),
                               asset.value().size());
-  BOWLINE_ASSIGN(out, read_labels(text, "asset \"labels\""));
-  BOWLINE_ASSIGN(const int64_t classes, classes_of(model));
+  BOWLINE_TRY_ASSIGN(out, read_labels(text, "asset \"labels\""));
+  BOWLINE_TRY_ASSIGN(const int64_t classes, classes_of(model));
   BOWLINE_REQUIRE_CODE(static_cast<int64_t>(out.size()) == classes, Code::bad_file,
                        "The model names {} labels, and its head has {} classes.", out.size(),
                        classes);

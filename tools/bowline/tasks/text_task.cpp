@@ -51,7 +51,7 @@ class TextTask final : public Task {
       BOWLINE_TRY(forward(batch, {&output, 1}));
       return value;
     };
-    BOWLINE_ASSIGN(const double nats, mean_nats(loss, held_out_.units(), how_));
+    BOWLINE_TRY_ASSIGN(const double nats, mean_nats(loss, held_out_.units(), how_));
     Measure m{shown(nats), std::exp(nats)};
     if (bytes_) {
       m.perplexity = std::exp2(m.loss);
@@ -111,7 +111,7 @@ class TextTask final : public Task {
 };
 
 Status tokenize(const Encode& encode, Part& part) {
-  BOWLINE_ASSIGN(part.tokens, encode(part.text, false, 0));
+  BOWLINE_TRY_ASSIGN(part.tokens, encode(part.text, false, 0));
   part.bytes = false;
   return {};
 }
@@ -120,7 +120,7 @@ Status tokenize(const Encode& encode, Part& part) {
 
 Result<std::unique_ptr<Task>> make_text_task(const Model& model, const DataOptions& o,
                                              Purpose purpose) {
-  BOWLINE_ASSIGN(std::string text, read_text(o.data, o.as_text));
+  BOWLINE_TRY_ASSIGN(std::string text, read_text(o.data, o.as_text));
   const bool bytes = reads_bytes(model);
   Part train;
   Part held_out;
@@ -132,11 +132,11 @@ Result<std::unique_ptr<Task>> make_text_task(const Model& model, const DataOptio
     text.resize(cut);
     train.text = std::move(text);
   } else {
-    BOWLINE_ASSIGN(held_out.text, read_text(o.valid, o.as_text));
+    BOWLINE_TRY_ASSIGN(held_out.text, read_text(o.valid, o.as_text));
     train.text = std::move(text);
   }
   if (!bytes) {
-    BOWLINE_ASSIGN(const Encode encode, encoder_of(model));
+    BOWLINE_TRY_ASSIGN(const Encode encode, encoder_of(model));
     BOWLINE_TRY(tokenize(encode, train));
     BOWLINE_TRY(tokenize(encode, held_out));
   }

@@ -15,11 +15,12 @@ bool reads_bytes(const Model& model) {
 }
 
 Result<Encode> encoder_of(const Model& model) {
-  BOWLINE_ASSIGN(const text::Tokenizer tokenizer, tokenizer_of(model));
+  BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, tokenizer_of(model));
   return Encode([tokenizer](std::string_view text, bool special_tokens,
                             size_t most) -> Result<std::vector<int32_t>> {
-    BOWLINE_ASSIGN(text::Encoding encoding,
-                   tokenizer.encode(text, {.special_tokens = special_tokens, .max_tokens = most}));
+    BOWLINE_TRY_ASSIGN(
+        text::Encoding encoding,
+        tokenizer.encode(text, {.special_tokens = special_tokens, .max_tokens = most}));
     return std::move(encoding.ids);
   });
 }

@@ -40,7 +40,7 @@ Result<EncoderParts> declare_albert(Weights& weights, Fields& config) {
   const double hidden = config.number_or("hidden_dropout_prob", 0, 0.999, 0);
   const double pooled = config.number_or("classifier_dropout_prob", 0, 0.999, 0.1);
   BOWLINE_TRY(Status(config.status()));
-  BOWLINE_ASSIGN(Activation known, activation_of(activation));
+  BOWLINE_TRY_ASSIGN(Activation known, activation_of(activation));
   weights.strip_prefix("albert.");
   const EncoderNames names = {"",
                               "attention.query",

@@ -20,7 +20,7 @@ Result<EncoderParts> declare_distilbert(Weights& weights, Fields& config) {
   const double hidden = config.number_or("dropout", 0, 0.999, 0.1);
   const double pooled = config.number_or("seq_classif_dropout", 0, 0.999, 0.2);
   BOWLINE_TRY(Status(config.status()));
-  BOWLINE_ASSIGN(Activation known, activation_of(activation));
+  BOWLINE_TRY_ASSIGN(Activation known, activation_of(activation));
   weights.strip_prefix("distilbert.");
   const EncoderNames names = {"transformer.layer", "attention.q_lin",   "attention.k_lin",
                               "attention.v_lin",   "attention.out_lin", "sa_layer_norm",

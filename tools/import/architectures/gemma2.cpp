@@ -31,7 +31,7 @@ Result<DecoderParts> declare_gemma2(Weights& weights, const nlohmann::json& all)
                        "(\"use_bidirectional_attention\").");
   LlamaForm form = kForm;
   form.qkv_bias = form.out_bias = config.boolean_or("attention_bias", false);
-  BOWLINE_ASSIGN(DecoderParts p, declare_llama(weights, config, form));
+  BOWLINE_TRY_ASSIGN(DecoderParts p, declare_llama(weights, config, form));
   p.embedding_scale =
       weights.constant("embedding_scale", std::sqrt(static_cast<double>(p.sizes.width)));
   p.attention_scale = 1 / std::sqrt(config.number_or("query_pre_attn_scalar", 1e-3, 1e6, 256));

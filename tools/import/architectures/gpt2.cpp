@@ -29,7 +29,7 @@ Result<DecoderParts> declare_gpt2(Weights& weights, Fields& config) {
                        "The config has {} attention heads for a width of {}.", s.heads, s.width);
   s.kv_heads = s.heads;
   s.head_dim = s.width / s.heads;
-  BOWLINE_ASSIGN(p.activation, activation_of(activation));
+  BOWLINE_TRY_ASSIGN(p.activation, activation_of(activation));
   weights.add_prefix("transformer.", "lm_head.");
   weights.drop("transformer.h.*.attn.bias", "the causal mask is computed");
   weights.drop("transformer.h.*.attn.masked_bias", "the causal mask is computed");

@@ -13,7 +13,7 @@ Result<Built> build_roberta(const Source& source, const BuildOptions& options) {
     const int64_t padding = config.integer_or("pad_token_id", 0, 65536, 1);
     weights.rename("classifier.out_proj.weight", "classifier.weight");
     weights.rename("classifier.out_proj.bias", "classifier.bias");
-    BOWLINE_ASSIGN(EncoderParts parts, declare_bert(weights, config, "roberta.", padding + 1));
+    BOWLINE_TRY_ASSIGN(EncoderParts parts, declare_bert(weights, config, "roberta.", padding + 1));
     parts.padding = weights.constant("padding_id", static_cast<double>(padding), DType::f32);
     return parts;
   };

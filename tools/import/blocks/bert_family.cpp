@@ -27,7 +27,7 @@ Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_
                        escaped(kind));
   BOWLINE_REQUIRE_CODE(!is_decoder, Code::unsupported,
                        "The config has \"is_decoder\": only encoders of this kind are read.");
-  BOWLINE_ASSIGN(Activation known, activation_of(activation));
+  BOWLINE_TRY_ASSIGN(Activation known, activation_of(activation));
   weights.strip_prefix(prefix);
   const EncoderNames names = {
       "encoder.layer",        "attention.self.query",   "attention.self.key",

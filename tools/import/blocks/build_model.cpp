@@ -113,7 +113,7 @@ Status add_metadata(const Source& source, std::string_view type, Built& built) {
   for (const auto& [key, from] : {std::pair("bos_token_id", "bos_token_id"),
                                   {"eos_token_ids", "eos_token_id"},
                                   {"pad_token_id", "pad_token_id"}}) {
-    BOWLINE_ASSIGN(const std::string ids, ids_text(source.config, from));
+    BOWLINE_TRY_ASSIGN(const std::string ids, ids_text(source.config, from));
     if (!ids.empty()) {
       BOWLINE_TRY(model.set_metadata(key, ids));
     }
@@ -157,7 +157,7 @@ Result<Built> build_model(const Source& source, const BuildOptions& options) {
   }
   BOWLINE_TRY(
       check_keys(config.what(), source.config, {found->keys[0], found->keys[1], kConfigKeys}));
-  BOWLINE_ASSIGN(Built built, found->build(source, options));
+  BOWLINE_TRY_ASSIGN(Built built, found->build(source, options));
   built.notes.insert(built.notes.begin(), source.notes.begin(), source.notes.end());
   BOWLINE_TRY(add_metadata(source, type, built));
   for (const SourceAsset& a : source.assets) {

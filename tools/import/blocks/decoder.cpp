@@ -255,7 +255,7 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
                        name_of(task), task == Task::classify ? " --labels FILE" : "");
   Built out;
   Weights weights(source, options, out.model);
-  BOWLINE_ASSIGN(const DecoderParts parts, declare(weights));
+  BOWLINE_TRY_ASSIGN(const DecoderParts parts, declare(weights));
   BOWLINE_TRY(Status(weights.status()));
   BOWLINE_TRY(add_decoder(out.model, weights, parts, options));
   BOWLINE_TRY(weights.finish(out));

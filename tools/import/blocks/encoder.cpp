@@ -285,7 +285,7 @@ Result<Plan> plan_of(const Source& source, const BuildOptions& options, const We
         options.pooling);
     p.pooling = "cls";
     p.has_project = true;
-    BOWLINE_ASSIGN(const bool each, judges_each(source));
+    BOWLINE_TRY_ASSIGN(const bool each, judges_each(source));
     p.multi_label = p.multi_label || each;
   } else if (p.task == Task::classify && p.pooling.empty() && projects) {
     p.pooling = "cls";
@@ -300,7 +300,7 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
                           const EncoderForm& form, int64_t width, Weights& weights, Model& model) {
   Head head;
   const int64_t rows = plan.has_head ? weights.rows_of("classifier.weight") : 0;
-  BOWLINE_ASSIGN(const std::vector<std::string> labels, labels_of(source, options, rows));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::string> labels, labels_of(source, options, rows));
   BOWLINE_TRY(check_labels(labels, plan.multi_label));
   BOWLINE_REQUIRE(!plan.multi_label || options.label_smoothing == 0,
                   "--label-smoothing {} is of exclusive classes; these have any number each.",
@@ -310,7 +310,7 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
     const std::string name = form.projection.name;
     head.projection =
         Linear{weights.one(name + ".weight", {width, width}), weights.one(name + ".bias", {width})};
-    BOWLINE_ASSIGN(head.activation, activation_of(form.projection.activation));
+    BOWLINE_TRY_ASSIGN(head.activation, activation_of(form.projection.activation));
     head.drops_before_projection = form.projection.drops_before;
   }
   if (plan.has_head) {
@@ -413,7 +413,7 @@ Result<Built> build_encoder(const Source& source, const BuildOptions& options,
   BOWLINE_REQUIRE_CODE(entry_of(source.metadata, "truncation_side") == nullptr, Code::unsupported,
                        "tokenizer_config.json has \"truncation_side\": \"left\", which cuts the "
                        "begin of a long text. Known is \"right\", which cuts the end.");
-  BOWLINE_ASSIGN(const EncoderParts parts, form.declare(weights));
+  BOWLINE_TRY_ASSIGN(const EncoderParts parts, form.declare(weights));
   BOWLINE_TRY(Status(weights.status()));
   const EncoderSizes& s = parts.sizes;
   BOWLINE_REQUIRE_CODE(s.width % s.heads == 0, Code::bad_file,
@@ -421,11 +421,12 @@ Result<Built> build_encoder(const Source& source, const BuildOptions& options,
   BOWLINE_REQUIRE_CODE(s.first_position < s.positions, Code::bad_file,
                        "The config has {} positions, of which the first is number {}.", s.positions,
                        s.first_position);
-  BOWLINE_ASSIGN(const Plan plan, plan_of(source, options, weights, form));
+  BOWLINE_TRY_ASSIGN(const Plan plan, plan_of(source, options, weights, form));
   out.task = plan.task;
   std::optional<Head> head;
   if (plan.task == Task::classify) {
-    BOWLINE_ASSIGN(head, declare_head(source, options, plan, form, s.width, weights, out.model));
+    BOWLINE_TRY_ASSIGN(head,
+                       declare_head(source, options, plan, form, s.width, weights, out.model));
   }
   BOWLINE_TRY(Status(weights.status()));
   weights.drop("*position_ids", "positions are counted");

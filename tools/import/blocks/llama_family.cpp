@@ -136,7 +136,7 @@ Result<Rotation> rotation_of(Fields& config, double otherwise) {
     if (said == nullptr) {
       continue;
     }
-    BOWLINE_ASSIGN(const Rotation r, rotation_in(key, *said, first.value_or(without)));
+    BOWLINE_TRY_ASSIGN(const Rotation r, rotation_in(key, *said, first.value_or(without)));
     BOWLINE_REQUIRE_CODE(!first || *first == r, Code::unsupported,
                          "\"rope_parameters\" and \"rope_scaling\" of {} give two different "
                          "rotations. Remove the one that is wrong.",
@@ -169,9 +169,9 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
                        Code::bad_file,
                        "{} has {} attention heads over {} of keys and values, of {} channels each.",
                        config.what(), s.heads, s.kv_heads, s.head_dim);
-  BOWLINE_ASSIGN(p.activation, activation_of(activation));
-  BOWLINE_ASSIGN(p.rotation, rotation_of(config, form.rope_theta));
-  BOWLINE_ASSIGN(p.windows, windows_of(config, form, s));
+  BOWLINE_TRY_ASSIGN(p.activation, activation_of(activation));
+  BOWLINE_TRY_ASSIGN(p.rotation, rotation_of(config, form.rope_theta));
+  BOWLINE_TRY_ASSIGN(p.windows, windows_of(config, form, s));
   weights.add_prefix("model.", "lm_head.");
   weights.drop("model.layers.*.self_attn.rotary_emb.inv_freq",
                "frequencies follow from the config");

@@ -407,9 +407,9 @@ Result<Weights::Tensor*> Weights::asked(const std::string& name) {
 
 Status Weights::tie_asked() {
   for (const auto& [first, second] : options_.ties) {
-    BOWLINE_ASSIGN(Tensor * a, asked(first));
-    BOWLINE_ASSIGN(Tensor * b, asked(second));
-    BOWLINE_ASSIGN(const bool same, equal_tensors(*a->source, *b->source));
+    BOWLINE_TRY_ASSIGN(Tensor * a, asked(first));
+    BOWLINE_TRY_ASSIGN(Tensor * b, asked(second));
+    BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*a->source, *b->source));
     BOWLINE_REQUIRE(same, "{} and {} are to be tied, but their values differ.",
                     listed_name(a->report.name), listed_name(b->report.name));
     BOWLINE_TRY(tie(*a, *b, "asked for"));
@@ -432,7 +432,7 @@ Status Weights::find_equal() {
     }
     std::vector<Tensor*>& group = alike[begin];
     for (Tensor* other : group) {
-      BOWLINE_ASSIGN(const bool same, equal_tensors(*other->source, *t.source));
+      BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*other->source, *t.source));
       if (same && options_.tie_equal) {
         BOWLINE_TRY(tie_equal(*other, t));
         break;
@@ -492,7 +492,7 @@ Status Weights::tie_equal_layers() {
     if (other == nullptr || other->report.use != TensorReport::Use::taken) {
       continue;
     }
-    BOWLINE_ASSIGN(const bool same, equal_tensors(*other->source, *t->source));
+    BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*other->source, *t->source));
     if (same) {
       BOWLINE_TRY(tie_equal(*other, *t));
     }

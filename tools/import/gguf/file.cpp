@@ -43,17 +43,17 @@ class Reader {
   }
   template <class T>
   Result<T> number() {
-    BOWLINE_ASSIGN(const std::span<const std::byte> from, take(sizeof(T)));
+    BOWLINE_TRY_ASSIGN(const std::span<const std::byte> from, take(sizeof(T)));
     return numbers::load<T>(from.data());
   }
   Result<std::span<const std::byte>> sized() {
-    BOWLINE_ASSIGN(const uint64_t length, number<uint64_t>());
+    BOWLINE_TRY_ASSIGN(const uint64_t length, number<uint64_t>());
     return take(length);
   }
   // A key or the name of a tensor.
   Result<std::string_view> name(std::string_view what) {
     const uint64_t begin = at_;
-    BOWLINE_ASSIGN(const std::span<const std::byte> from, sized());
+    BOWLINE_TRY_ASSIGN(const std::span<const std::byte> from, sized());
     const std::string_view out(reinterpret_cast<const char*>(from.data()), from.size());
     BOWLINE_REQUIRE_CODE(!out.empty() && out.size() <= kMostName, Code::bad_file,
                          "The {} at offset {} has {} bytes, not 1 to {}.", what, begin, out.size(),
@@ -73,21 +73,21 @@ class Reader {
 };
 
 Result<ValueType> read_value_type(Reader& in) {
-  BOWLINE_ASSIGN(const uint32_t type, in.number<uint32_t>());
+  BOWLINE_TRY_ASSIGN(const uint32_t type, in.number<uint32_t>());
   BOWLINE_REQUIRE_CODE(type < kValueTypes, Code::bad_file, "It has values of type {}.", type);
   return static_cast<ValueType>(type);
 }
 
 Status read_array(Reader& in, Value& out) {
-  BOWLINE_ASSIGN(out.item, read_value_type(in));
+  BOWLINE_TRY_ASSIGN(out.item, read_value_type(in));
   BOWLINE_REQUIRE_CODE(out.item != ValueType::array, Code::bad_file, "It is an array of arrays.");
-  BOWLINE_ASSIGN(out.count, in.number<uint64_t>());
+  BOWLINE_TRY_ASSIGN(out.count, in.number<uint64_t>());
   const uint64_t size = size_of(out.item);
   BOWLINE_REQUIRE_CODE(out.count <= in.left() / std::max<uint64_t>(size, 8 * (size == 0)),
                        Code::bad_file, "It has {} elements, but {} bytes follow.", out.count,
                        in.left());
   if (size != 0) {
-    BOWLINE_ASSIGN(out.bytes, in.take(out.count * size));
+    BOWLINE_TRY_ASSIGN(out.bytes, in.take(out.count * size));
     return {};
   }
   const uint64_t begin = in.at();
@@ -99,17 +99,18 @@ Status read_array(Reader& in, Value& out) {
 }
 
 Status read_value(Reader& in, Value& out) {
-  BOWLINE_ASSIGN(out.type, read_value_type(in));
+  BOWLINE_TRY_ASSIGN(out.type, read_value_type(in));
   if (out.type == ValueType::array) {
     return read_array(in, out);
   }
-  BOWLINE_ASSIGN(out.bytes, out.type == ValueType::text ? in.sized() : in.take(size_of(out.type)));
+  BOWLINE_TRY_ASSIGN(out.bytes,
+                     out.type == ValueType::text ? in.sized() : in.take(size_of(out.type)));
   return {};
 }
 
 Status read_entry(Reader& in, Entry& out) {
   const uint64_t begin = in.at();
-  BOWLINE_ASSIGN(out.key, in.name("key"));
+  BOWLINE_TRY_ASSIGN(out.key, in.name("key"));
   BOWLINE_TRY(read_value(in, out.value).at(fmt::format("Of the key \"{}\".", escaped(out.key))));
   out.bytes = in.since(begin);
   return {};
@@ -123,20 +124,20 @@ struct Placed {
 };
 
 Status read_shape(Reader& in, Placed& out) {
-  BOWLINE_ASSIGN(const uint32_t rank, in.number<uint32_t>());
+  BOWLINE_TRY_ASSIGN(const uint32_t rank, in.number<uint32_t>());
   BOWLINE_REQUIRE_CODE(rank >= 1 && rank <= kMostRank, Code::bad_file,
                        "Its rank is {}, not 1 to {}.", rank, kMostRank);
   uint64_t elements = 1;
   out.tensor.shape.resize(rank);
   for (uint32_t i = 0; i < rank; ++i) {
-    BOWLINE_ASSIGN(const uint64_t dim, in.number<uint64_t>());
+    BOWLINE_TRY_ASSIGN(const uint64_t dim, in.number<uint64_t>());
     BOWLINE_REQUIRE_CODE(
         dim >= 1 && dim <= INT64_MAX && !__builtin_mul_overflow(elements, dim, &elements) &&
             elements <= INT64_MAX,
         Code::bad_file, "Its dim {} is {}, which is none or too many elements.", i, dim);
     out.tensor.shape[rank - 1 - i] = static_cast<int64_t>(dim);
   }
-  BOWLINE_ASSIGN(const uint32_t number, in.number<uint32_t>());
+  BOWLINE_TRY_ASSIGN(const uint32_t number, in.number<uint32_t>());
   out.tensor.type = find_tensor_type(number);
   BOWLINE_REQUIRE_CODE(out.tensor.type != nullptr, Code::unsupported,
                        "It is {}, which is not read; {} are.", tensor_type_name(number),
@@ -149,12 +150,12 @@ Status read_shape(Reader& in, Placed& out) {
   BOWLINE_REQUIRE_CODE(!__builtin_mul_overflow(elements / type.block, type.bytes, &out.bytes),
                        Code::bad_file, "It has {} elements, too many bytes to be counted.",
                        elements);
-  BOWLINE_ASSIGN(out.offset, in.number<uint64_t>());
+  BOWLINE_TRY_ASSIGN(out.offset, in.number<uint64_t>());
   return {};
 }
 
 Status read_tensor(Reader& in, Placed& out) {
-  BOWLINE_ASSIGN(out.tensor.name, in.name("name of a tensor"));
+  BOWLINE_TRY_ASSIGN(out.tensor.name, in.name("name of a tensor"));
   return read_shape(in, out).at(fmt::format("Of tensor \"{}\".", escaped(out.tensor.name)));
 }
 
@@ -210,7 +211,7 @@ Result<uint32_t> read_version(Reader& in) {
   const Result<std::span<const std::byte>> magic = in.take(4);
   BOWLINE_REQUIRE_CODE(magic.ok() && std::memcmp(magic.value().data(), "GGUF", 4) == 0,
                        Code::bad_file, "It does not begin with \"GGUF\".");
-  BOWLINE_ASSIGN(const uint32_t version, in.number<uint32_t>());
+  BOWLINE_TRY_ASSIGN(const uint32_t version, in.number<uint32_t>());
   BOWLINE_REQUIRE_CODE((version & 0xFFFF) != 0, Code::unsupported, "Its numbers are big endian.");
   BOWLINE_REQUIRE_CODE(version == 2 || version == 3, Code::unsupported,
                        "It has version {}; 2 and 3 are read.", version);
@@ -355,17 +356,17 @@ Result<File> File::parse(std::span<const std::byte> bytes) {
   File out;
   out.bytes = bytes;
   Reader in(bytes);
-  BOWLINE_ASSIGN(out.version, read_version(in));
-  BOWLINE_ASSIGN(const uint64_t tensors, in.number<uint64_t>());
-  BOWLINE_ASSIGN(const uint64_t entries, in.number<uint64_t>());
+  BOWLINE_TRY_ASSIGN(out.version, read_version(in));
+  BOWLINE_TRY_ASSIGN(const uint64_t tensors, in.number<uint64_t>());
+  BOWLINE_TRY_ASSIGN(const uint64_t entries, in.number<uint64_t>());
   BOWLINE_TRY(check_count(in, entries, kLeastEntry, "keys"));
   BOWLINE_TRY(check_count(in, tensors, kLeastTensor, "tensors"));
   for (uint64_t i = 0; i < entries; ++i) {
     BOWLINE_TRY(read_entry(in, out.entries.emplace_back()));
   }
-  BOWLINE_ASSIGN(out.by_key_, ordered(
-                                  out.entries, [](const Entry& e) { return e.key; }, "keys"));
-  BOWLINE_ASSIGN(out.alignment, alignment_of(out));
+  BOWLINE_TRY_ASSIGN(out.by_key_, ordered(
+                                      out.entries, [](const Entry& e) { return e.key; }, "keys"));
+  BOWLINE_TRY_ASSIGN(out.alignment, alignment_of(out));
   std::vector<Placed> placed;
   for (uint64_t i = 0; i < tensors; ++i) {
     BOWLINE_TRY(read_tensor(in, placed.emplace_back()));

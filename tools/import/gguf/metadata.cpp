@@ -93,17 +93,17 @@ constexpr KeyTerm kScalingContext{"rope.scaling.original_context_length",
 Result<json> key_scaling(const Keys& keys) {
   // As llama.cpp does it: a factor without a type is linear, and "scale_linear" is the factor of
   // older files.
-  BOWLINE_ASSIGN(const std::string type, keys.text("rope.scaling.type", "linear"));
+  BOWLINE_TRY_ASSIGN(const std::string type, keys.text("rope.scaling.type", "linear"));
   BOWLINE_REQUIRE_CODE(type == "none" || type == "linear" || type == "yarn", Code::unsupported,
                        "Its scaling of RoPE is \"{}\", which is not known.", escaped(type));
-  BOWLINE_ASSIGN(json factor, keys.number(kScalingFactor));
+  BOWLINE_TRY_ASSIGN(json factor, keys.number(kScalingFactor));
   if (factor.is_null()) {
-    BOWLINE_ASSIGN(factor, keys.number(kLinearFactor));
+    BOWLINE_TRY_ASSIGN(factor, keys.number(kLinearFactor));
   }
   if (type == "none" || factor.is_null() || factor == 0 || factor == 1) {
     return json();
   }
-  BOWLINE_ASSIGN(const json context, keys.number(kScalingContext));
+  BOWLINE_TRY_ASSIGN(const json context, keys.number(kScalingContext));
   json out = {{"rope_type", type}, {"factor", factor}};
   if (!context.is_null()) {
     out["original_max_position_embeddings"] = context;
@@ -135,7 +135,7 @@ Status add_rotary(const File& file, const Keys& keys, json& config) {
   }
   const auto dim = config["head_dim"].get<int64_t>();
   for (const char* const key : {"rope.dimension_count", "attention.value_length"}) {
-    BOWLINE_ASSIGN(const json count, keys.number({key, "", KeyTerm::Kind::whole, false}));
+    BOWLINE_TRY_ASSIGN(const json count, keys.number({key, "", KeyTerm::Kind::whole, false}));
     BOWLINE_REQUIRE_CODE(count.is_null() || count == dim, Code::unsupported,
                          "Its key \"{}\" is {}, and its heads have {}.", key, count.dump(), dim);
   }
@@ -145,8 +145,9 @@ Status add_rotary(const File& file, const Keys& keys, json& config) {
   if (!config.contains("rope_theta")) {
     config["rope_theta"] = 10000.0;
   }
-  BOWLINE_ASSIGN(json scaling, key_scaling(keys));
-  BOWLINE_ASSIGN(const json divided, tensor_scaling(file, config["rope_theta"].get<double>(), dim));
+  BOWLINE_TRY_ASSIGN(json scaling, key_scaling(keys));
+  BOWLINE_TRY_ASSIGN(const json divided,
+                     tensor_scaling(file, config["rope_theta"].get<double>(), dim));
   BOWLINE_REQUIRE_CODE(scaling.is_null() || divided.is_null(), Code::unsupported,
                        "It has both a scaling of RoPE and the tensor \"rope_freqs.weight\".");
   scaling = divided.is_null() ? scaling : divided;
@@ -299,7 +300,7 @@ Result<json> config_of(const File& file, const Terms& terms) {
   config["model_type"] = terms.architecture;
   config["architectures"] = {terms.class_name};
   for (const KeyTerm& term : terms.keys) {
-    BOWLINE_ASSIGN(const json value, keys.number(term));
+    BOWLINE_TRY_ASSIGN(const json value, keys.number(term));
     if (!value.is_null()) {
       config[std::string(term.hugging_face)] = value;
     }
@@ -318,7 +319,8 @@ Result<json> config_of(const File& file, const Terms& terms) {
       config[std::string(setting)] = found->shape[0];
     }
   }
-  BOWLINE_ASSIGN(const json count, keys.number({"vocab_size", "", KeyTerm::Kind::whole, false}));
+  BOWLINE_TRY_ASSIGN(const json count,
+                     keys.number({"vocab_size", "", KeyTerm::Kind::whole, false}));
   BOWLINE_REQUIRE_CODE(
       count.is_null() || !config.contains("vocab_size") || count == config["vocab_size"],
       Code::bad_file, "Its key \"{}.vocab_size\" is {}, and \"token_embd.weight\" has {} rows.",

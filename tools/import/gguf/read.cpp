@@ -130,7 +130,7 @@ class Reading {
   Result<Source> run() {
     BOWLINE_TRY(find_architecture());
     BOWLINE_TRY(check_file_keys(*file_, *terms_));
-    BOWLINE_ASSIGN(out_.config, config_of(*file_, *terms_));
+    BOWLINE_TRY_ASSIGN(out_.config, config_of(*file_, *terms_));
     short_ = short_dtype(*file_);
     for (const TensorEntry& tensor : file_->tensors) {
       if (tensor.name != kFrequencies) {
@@ -199,7 +199,7 @@ class Reading {
     if (!short_ || tensor.shape.size() != 1 || tensor.type->name != "F32") {
       return {};
     }
-    BOWLINE_ASSIGN(const bool fitting, fits(t, *short_));
+    BOWLINE_TRY_ASSIGN(const bool fitting, fits(t, *short_));
     if (fitting) {
       t.dtype = *short_;
       t.bytes /= 2;
@@ -317,12 +317,12 @@ Result<Source> read(std::shared_ptr<const File> file, const std::string& path) {
 }  // namespace
 
 Result<Source> read(const std::string& path) {
-  BOWLINE_ASSIGN(std::shared_ptr<const File> file, File::open(path));
+  BOWLINE_TRY_ASSIGN(std::shared_ptr<const File> file, File::open(path));
   return read(std::move(file), path);
 }
 
 Result<Source> read(std::span<const std::byte> bytes, const std::string& path) {
-  BOWLINE_ASSIGN(File file, File::parse(bytes));
+  BOWLINE_TRY_ASSIGN(File file, File::parse(bytes));
   return read(std::make_shared<const File>(std::move(file)), path);
 }
 

@@ -34,7 +34,7 @@ bool is_there(const std::string& path) {
 // A file of the folder `root`.
 Result<json> read_json(const std::string& root, const std::string& path) {
   BOWLINE_TRY(import::check_inside(root, path));
-  BOWLINE_ASSIGN(const std::string text, import::read_whole(path, kMostJson));
+  BOWLINE_TRY_ASSIGN(const std::string text, import::read_whole(path, kMostJson));
   return import::parse_json(fmt::format("\"{}\"", escaped(path)), text);
 }
 
@@ -50,7 +50,7 @@ Status check_beside(const std::string& name, std::string_view what) {
 // For each shard the tensors that the index says it has.
 Result<std::map<std::string, std::vector<std::string>>> read_index(const std::string& root,
                                                                    const std::string& path) {
-  BOWLINE_ASSIGN(const json index, read_json(root, path));
+  BOWLINE_TRY_ASSIGN(const json index, read_json(root, path));
   Fields fields(fmt::format("\"{}\"", escaped(path)), index);
   const json* map = fields.object("weight_map");
   BOWLINE_TRY(Status(fields.status()));
@@ -71,14 +71,14 @@ Result<std::map<std::string, std::vector<std::string>>> read_index(const std::st
 }
 
 Status read_shards(const std::string& folder, const std::string& index, Source& out) {
-  BOWLINE_ASSIGN(auto shards, read_index(out.path, index));
+  BOWLINE_TRY_ASSIGN(auto shards, read_index(out.path, index));
   for (auto& [file, expected] : shards) {
     const std::string path = folder + "/" + file;
     BOWLINE_REQUIRE_CODE(is_there(path), Code::bad_file,
                          "Shard \"{}\" is missing, which \"{}\" names for {} tensors.",
                          escaped(path), escaped(index), expected.size());
     BOWLINE_TRY(import::check_inside(out.path, path));
-    BOWLINE_ASSIGN(Safetensors part, read_safetensors(path));
+    BOWLINE_TRY_ASSIGN(Safetensors part, read_safetensors(path));
     std::ranges::sort(expected);
     for (SourceTensor& t : part.tensors) {
       const auto at = std::ranges::lower_bound(expected, t.name);
@@ -108,7 +108,7 @@ Status read_tensors(const std::string& folder, Source& out) {
   const std::string index = whole + ".index.json";
   if (is_there(whole)) {
     BOWLINE_TRY(import::check_inside(out.path, whole));
-    BOWLINE_ASSIGN(Safetensors file, read_safetensors(whole));
+    BOWLINE_TRY_ASSIGN(Safetensors file, read_safetensors(whole));
     out.tensors = std::move(file.tensors);
     return {};
   }
@@ -124,7 +124,7 @@ Status add_asset(const std::string& path, std::string name, std::string media_ty
     return {};
   }
   BOWLINE_TRY(import::check_inside(out.path, path));
-  BOWLINE_ASSIGN(const std::string text, import::read_whole(path, most));
+  BOWLINE_TRY_ASSIGN(const std::string text, import::read_whole(path, most));
   const auto bytes = std::as_bytes(std::span(text));
   out.assets.push_back({std::move(name), std::move(media_type), {bytes.begin(), bytes.end()}});
   return {};
@@ -156,13 +156,13 @@ Status read_tokenizer(const std::string& folder, Source& out) {
   const std::string path = folder + "/tokenizer_config.json";
   json config = json::object();
   if (is_there(path)) {
-    BOWLINE_ASSIGN(config, read_json(out.path, path));
+    BOWLINE_TRY_ASSIGN(config, read_json(out.path, path));
     BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
   }
   // Folders of older versions have the special tokens in a file of their own.
   const std::string tokens = folder + "/special_tokens_map.json";
   if (!config.contains("added_tokens_decoder") && is_there(tokens)) {
-    BOWLINE_ASSIGN(const json map, read_json(out.path, tokens));
+    BOWLINE_TRY_ASSIGN(const json map, read_json(out.path, tokens));
     BOWLINE_REQUIRE_CODE(map.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(tokens));
     config.update(map);
   }
@@ -268,7 +268,7 @@ Status read_generation(const std::string& folder, Source& out) {
   if (!is_there(path)) {
     return {};
   }
-  BOWLINE_ASSIGN(const json config, read_json(out.path, path));
+  BOWLINE_TRY_ASSIGN(const json config, read_json(out.path, path));
   BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
   if (const auto ids = config.find("eos_token_id"); ids != config.end() && !ids->is_null()) {
     out.config["eos_token_id"] = *ids;
@@ -340,7 +340,7 @@ constexpr KeyRule kSentenceKeys[] = {
 // The one way of pooling that the file switches on.
 Result<std::string> read_pooling(const std::string& root, const std::string& path,
                                  bool has_prompt) {
-  BOWLINE_ASSIGN(const json config, read_json(root, path));
+  BOWLINE_TRY_ASSIGN(const json config, read_json(root, path));
   Fields fields(fmt::format("\"{}\"", escaped(path)), config);
   BOWLINE_TRY(import::check_keys(fields.what(), config, {kPoolingKeys}));
   const bool pools_prompt = fields.boolean_or("include_prompt", true);
@@ -380,7 +380,7 @@ Status read_prompt(const std::string& folder, Source& out) {
   if (!is_there(path)) {
     return {};
   }
-  BOWLINE_ASSIGN(const json config, read_json(folder, path));
+  BOWLINE_TRY_ASSIGN(const json config, read_json(folder, path));
   Fields fields(fmt::format("\"{}\"", escaped(path)), config);
   BOWLINE_TRY(import::check_keys(fields.what(), config, {kSentenceKeys}));
   const std::string name = fields.text_or("default_prompt_name", "");
@@ -407,7 +407,7 @@ Status read_transformer(const std::string& encoder, Source& out, bool& lowercase
     if (!is_there(path)) {
       continue;
     }
-    BOWLINE_ASSIGN(const json config, read_json(out.path, path));
+    BOWLINE_TRY_ASSIGN(const json config, read_json(out.path, path));
     Fields fields(fmt::format("\"{}\"", escaped(path)), config);
     BOWLINE_TRY(import::check_keys(fields.what(), config, {kTransformerKeys}));
     if (fields.has("max_seq_length")) {
@@ -427,7 +427,7 @@ Result<std::string> read_modules(const std::string& folder, Source& out, bool& l
   if (!is_there(path)) {
     return folder;
   }
-  BOWLINE_ASSIGN(const json modules, read_json(folder, path));
+  BOWLINE_TRY_ASSIGN(const json modules, read_json(folder, path));
   BOWLINE_REQUIRE_CODE(modules.is_array(), Code::bad_file, "\"{}\" is no list.", escaped(path));
   BOWLINE_TRY(read_prompt(folder, out));
   const bool has_prompt =
@@ -448,12 +448,13 @@ Result<std::string> read_modules(const std::string& folder, Source& out, bool& l
     if (name == "Transformer") {
       encoder = place;
     } else if (name == "Pooling") {
-      BOWLINE_ASSIGN(std::string pooling, read_pooling(folder, place + "/config.json", has_prompt));
+      BOWLINE_TRY_ASSIGN(std::string pooling,
+                         read_pooling(folder, place + "/config.json", has_prompt));
       out.metadata.emplace_back("pooling", std::move(pooling));
     } else if (name == "Normalize") {
       normalize = true;
       if (const std::string settings = place + "/config.json"; !at.empty() && is_there(settings)) {
-        BOWLINE_ASSIGN(const json config, read_json(folder, settings));
+        BOWLINE_TRY_ASSIGN(const json config, read_json(folder, settings));
         BOWLINE_TRY(
             import::check_keys(fmt::format("\"{}\"", escaped(settings)), config, {kNormalizeKeys}));
       }
@@ -482,9 +483,9 @@ Result<Source> read_texts(const std::string& folder, std::string& encoder) {
   out.path = folder;
   out.format = "Hugging Face";
   bool lowercases = false;
-  BOWLINE_ASSIGN(encoder, read_modules(folder, out, lowercases));
+  BOWLINE_TRY_ASSIGN(encoder, read_modules(folder, out, lowercases));
   const std::string path = encoder + "/config.json";
-  BOWLINE_ASSIGN(out.config, read_json(folder, path));
+  BOWLINE_TRY_ASSIGN(out.config, read_json(folder, path));
   BOWLINE_REQUIRE_CODE(out.config.is_object(), Code::bad_file, "\"{}\" is no object.",
                        escaped(path));
   for (const char* name : {"config.json", "tokenizer_config.json", "generation_config.json"}) {
@@ -502,7 +503,7 @@ Result<Source> read_texts(const std::string& folder, std::string& encoder) {
 
 Result<Source> read(const std::string& folder) {
   std::string encoder;
-  BOWLINE_ASSIGN(Source out, read_texts(folder, encoder));
+  BOWLINE_TRY_ASSIGN(Source out, read_texts(folder, encoder));
   BOWLINE_TRY(read_tensors(encoder, out));
   return out;
 }

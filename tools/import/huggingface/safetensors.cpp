@@ -71,23 +71,23 @@ Status read_entry(const json& value, uint64_t data_bytes, Entry& entry) {
   Fields fields("Its entry", value);
   const std::string dtype = fields.text("dtype");
   BOWLINE_TRY(Status(fields.status()));
-  BOWLINE_ASSIGN(entry.kind, kind_of(dtype));
+  BOWLINE_TRY_ASSIGN(entry.kind, kind_of(dtype));
   const auto shape = value.find("shape");
   BOWLINE_REQUIRE_CODE(shape != value.end() && shape->is_array() && shape->size() <= 8,
                        Code::bad_file, "It has no shape of at most 8 dims.");
   for (const json& d : *shape) {
-    BOWLINE_ASSIGN(const uint64_t dim, count(d, "Its dim"));
+    BOWLINE_TRY_ASSIGN(const uint64_t dim, count(d, "Its dim"));
     entry.shape.push_back(static_cast<int64_t>(dim));
   }
   const auto offsets = value.find("data_offsets");
   BOWLINE_REQUIRE_CODE(offsets != value.end() && offsets->is_array() && offsets->size() == 2,
                        Code::bad_file, "It has no two data_offsets.");
-  BOWLINE_ASSIGN(entry.begin, count((*offsets)[0], "Its begin"));
-  BOWLINE_ASSIGN(entry.end, count((*offsets)[1], "Its end"));
+  BOWLINE_TRY_ASSIGN(entry.begin, count((*offsets)[0], "Its begin"));
+  BOWLINE_TRY_ASSIGN(entry.end, count((*offsets)[1], "Its end"));
   BOWLINE_REQUIRE_CODE(entry.begin <= entry.end && entry.end <= data_bytes, Code::bad_file,
                        "Its bytes [{}, {}) lie outside the {} that follow the header.", entry.begin,
                        entry.end, data_bytes);
-  BOWLINE_ASSIGN(uint64_t bytes, elements_of(entry.shape));
+  BOWLINE_TRY_ASSIGN(uint64_t bytes, elements_of(entry.shape));
   BOWLINE_REQUIRE_CODE(
       !__builtin_mul_overflow(bytes, entry.kind->bytes, &bytes) && bytes == entry.end - entry.begin,
       Code::bad_file, "It has {} bytes, not those of {}{}.", entry.end - entry.begin, dtype,
@@ -140,8 +140,8 @@ Result<std::string> read_header(const File& file) {
 }
 
 Result<Safetensors> read(const std::shared_ptr<const File>& file) {
-  BOWLINE_ASSIGN(const std::string text, read_header(*file));
-  BOWLINE_ASSIGN(const json header, import::parse_json("The header", text));
+  BOWLINE_TRY_ASSIGN(const std::string text, read_header(*file));
+  BOWLINE_TRY_ASSIGN(const json header, import::parse_json("The header", text));
   BOWLINE_REQUIRE_CODE(header.is_object(), Code::bad_file, "The header is no object.");
   const uint64_t data = 8 + text.size();
   const uint64_t data_bytes = file->bytes() - data;
@@ -181,7 +181,7 @@ Result<Safetensors> read(const std::shared_ptr<const File>& file) {
 }  // namespace
 
 Result<Safetensors> read_safetensors(const std::string& path) {
-  BOWLINE_ASSIGN(const std::shared_ptr<const File> file, File::open(path));
+  BOWLINE_TRY_ASSIGN(const std::shared_ptr<const File> file, File::open(path));
   Result<Safetensors> out = read(file);
   if (!out.ok()) {
     return std::move(out).status().at(fmt::format("While reading \"{}\".", escaped(path)));

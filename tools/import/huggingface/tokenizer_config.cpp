@@ -125,7 +125,7 @@ SourceAsset* tokenizer_of(Source& out) {
 Result<json> parsed(const SourceAsset& asset) {
   const std::string_view text(reinterpret_cast<const char*>(asset.bytes.data()),
                               asset.bytes.size());
-  BOWLINE_ASSIGN(json tokenizer, import::parse_json("tokenizer.json", text));
+  BOWLINE_TRY_ASSIGN(json tokenizer, import::parse_json("tokenizer.json", text));
   BOWLINE_REQUIRE_CODE(tokenizer.is_object(), Code::bad_file, "tokenizer.json is no object.");
   return tokenizer;
 }
@@ -232,8 +232,8 @@ class Tokenizer {
     if (is_bert && bert != steps.end()) {
       return set_normalizer(**bert);
     }
-    BOWLINE_ASSIGN(const std::optional<bool> lower, flag("do_lower_case"));
-    BOWLINE_ASSIGN(const std::optional<bool> keep, flag("keep_accents"));
+    BOWLINE_TRY_ASSIGN(const std::optional<bool> lower, flag("do_lower_case"));
+    BOWLINE_TRY_ASSIGN(const std::optional<bool> keep, flag("keep_accents"));
     if ((is_bert || is_albert) && lower && *lower != lowercases(steps)) {
       return refuse("do_lower_case", *lower ? "does not lowercase texts" : "lowercases texts");
     }
@@ -248,12 +248,12 @@ class Tokenizer {
     constexpr std::pair<const char*, const char*> kFlags[] = {
         {"do_lower_case", "lowercase"}, {"tokenize_chinese_chars", "handle_chinese_chars"}};
     for (const auto& [key, field] : kFlags) {
-      BOWLINE_ASSIGN(const std::optional<bool> value, flag(key));
+      BOWLINE_TRY_ASSIGN(const std::optional<bool> value, flag(key));
       if (value || !class_.empty()) {
         set(key, normalizer, field, value.value_or(true), true);
       }
     }
-    BOWLINE_ASSIGN(const std::optional<bool> strips, flag("strip_accents"));
+    BOWLINE_TRY_ASSIGN(const std::optional<bool> strips, flag("strip_accents"));
     if (config_.contains("strip_accents") || !class_.empty()) {
       set("strip_accents", normalizer, "strip_accents", strips ? json(*strips) : json(), json());
     }
@@ -275,7 +275,7 @@ class Tokenizer {
   }
 
   Status check_prefix_space() {
-    BOWLINE_ASSIGN(const std::optional<bool> wants, flag("add_prefix_space"));
+    BOWLINE_TRY_ASSIGN(const std::optional<bool> wants, flag("add_prefix_space"));
     if (!wants) {
       return {};
     }
@@ -377,7 +377,7 @@ class Tokenizer {
     for (const auto& [key, name, end] :
          {std::tuple("add_bos_token", "bos_token", first), {"add_eos_token", "eos_token", last}}) {
       const std::string token = token_text(config_, name);
-      BOWLINE_ASSIGN(const std::optional<bool> wants, flag(key));
+      BOWLINE_TRY_ASSIGN(const std::optional<bool> wants, flag(key));
       if (wants && !token.empty() && *wants != (end == token)) {
         return refuse(key,
                       *wants ? "does not add the token to a text" : "adds the token to a text");
@@ -468,7 +468,7 @@ Status apply_tokenizer_config(const json& config, Source& out) {
   if (asset == nullptr || !(is_asked || has_flags || sets)) {
     return {};
   }
-  BOWLINE_ASSIGN(json json_of_tokenizer, parsed(*asset));
+  BOWLINE_TRY_ASSIGN(json json_of_tokenizer, parsed(*asset));
   Tokenizer tokenizer(config, json_of_tokenizer, out);
   BOWLINE_TRY(tokenizer.run());
   if (tokenizer.changed()) {
@@ -482,7 +482,7 @@ Status lowercase_text(Source& out) {
   BOWLINE_REQUIRE_CODE(asset != nullptr, Code::unsupported,
                        "sentence_bert_config.json has \"do_lower_case\": true, and there is no "
                        "tokenizer.json that could do it.");
-  BOWLINE_ASSIGN(json tokenizer, parsed(*asset));
+  BOWLINE_TRY_ASSIGN(json tokenizer, parsed(*asset));
   json& normalizer = tokenizer["normalizer"];
   json steps = json::array({{{"type", "Lowercase"}}});
   for (const json* step : steps_of(normalizer, "normalizers")) {

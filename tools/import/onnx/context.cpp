@@ -34,14 +34,14 @@ Result<Term> Context::optional(size_t i) {
 }
 
 Result<Numbers> Context::numbers(size_t i) {
-  BOWLINE_ASSIGN(const Term term, in(i));
+  BOWLINE_TRY_ASSIGN(const Term term, in(i));
   BOWLINE_TRY(require_known(term, fmt::format("Input {}", i)));
   BOWLINE_TRY(m.check_sizes(*term.numbers()));
   return *term.numbers();
 }
 
 Result<std::vector<int64_t>> Context::integers(size_t i) {
-  BOWLINE_ASSIGN(const Numbers n, numbers(i));
+  BOWLINE_TRY_ASSIGN(const Numbers n, numbers(i));
   BOWLINE_REQUIRE_CODE(!is_float(n.dtype), Code::bad_file, "Input {} has no whole numbers but {}.",
                        i, bowline::name_of(n.dtype));
   return n.integers();

@@ -33,9 +33,9 @@ Result<Place> place_of(const file::TensorProto& tensor) {
     if (entry.key() == "location") {
       out.location = entry.value();
     } else if (entry.key() == "offset") {
-      BOWLINE_ASSIGN(out.offset, number(entry.key(), entry.value()));
+      BOWLINE_TRY_ASSIGN(out.offset, number(entry.key(), entry.value()));
     } else if (entry.key() == "length") {
-      BOWLINE_ASSIGN(out.length, number(entry.key(), entry.value()));
+      BOWLINE_TRY_ASSIGN(out.length, number(entry.key(), entry.value()));
     }
   }
   return out;
@@ -107,8 +107,8 @@ Status open_below(Descriptor& at, const std::vector<std::string>& steps,
 
 Result<std::vector<std::byte>> external_bytes(const file::TensorProto& tensor,
                                               const std::string& folder, uint64_t bytes) {
-  BOWLINE_ASSIGN(const Place place, place_of(tensor));
-  BOWLINE_ASSIGN(const std::vector<std::string> steps, steps_of(place.location));
+  BOWLINE_TRY_ASSIGN(const Place place, place_of(tensor));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::string> steps, steps_of(place.location));
   BOWLINE_REQUIRE_CODE(!place.length || *place.length == bytes, Code::bad_file,
                        "Its external data has {} bytes, its shape needs {}.", *place.length, bytes);
   Descriptor at(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY));

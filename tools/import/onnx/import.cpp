@@ -23,7 +23,7 @@ class Reader {
         nodes_(maker_, model, folder) {}
 
   Result<Imported> read(const file::ModelProto& model) {
-    BOWLINE_ASSIGN(opsets_, opsets_of(model.opset_import()));
+    BOWLINE_TRY_ASSIGN(opsets_, opsets_of(model.opset_import()));
     scope_.opsets = &opsets_;
     std::vector<std::string> wanted;
     for (const auto& o : graph_.output()) {
@@ -95,7 +95,7 @@ class Reader {
   Result<InputDims> dims_of(const std::string& name, const file::TypeProto::Tensor& type,
                             bool may_be_batch) {
     InputDims out;
-    BOWLINE_ASSIGN(out.dims, declared_dims(name, type, may_be_batch));
+    BOWLINE_TRY_ASSIGN(out.dims, declared_dims(name, type, may_be_batch));
     const auto marked = std::ranges::count(out.dims, kBatch);
     BOWLINE_REQUIRE_CODE(marked <= (may_be_batch ? 1 : 0), Code::unsupported,
                          "{} of its dims are the batch: the shape is {}.", marked,
@@ -169,7 +169,7 @@ class Reader {
 
   // An input that always has these values.
   Result<Term> fixed(const std::vector<double>& values, DType dtype, const Dims& dims) {
-    BOWLINE_ASSIGN(const int64_t elements, elements_of(dims));
+    BOWLINE_TRY_ASSIGN(const int64_t elements, elements_of(dims));
     BOWLINE_REQUIRE_CODE(values.size() == 1 || static_cast<int64_t>(values.size()) == elements,
                          Code::bad_file, "{} values do not fit the shape {}.", values.size(),
                          shape_text(dims));
@@ -187,10 +187,10 @@ class Reader {
       const Numbers& n = given->second;
       return maker_.input(info.name(), n.dtype, n.shape, n);
     }
-    BOWLINE_ASSIGN(const DType dtype, dtype_of(type.elem_type()));
+    BOWLINE_TRY_ASSIGN(const DType dtype, dtype_of(type.elem_type()));
     const auto values = options_.fixed.find(info.name());
     const bool is_fixed = values != options_.fixed.end();
-    BOWLINE_ASSIGN(const InputDims shape, dims_of(info.name(), type, batch_ && !is_fixed));
+    BOWLINE_TRY_ASSIGN(const InputDims shape, dims_of(info.name(), type, batch_ && !is_fixed));
     if (is_fixed) {
       return fixed(values->second, dtype, shape.dims);
     }
@@ -357,7 +357,7 @@ Result<Imported> import_graph(const file::ModelProto& model, const std::string& 
 }
 
 Result<Imported> import_file(const std::string& path, const ImportOptions& options) {
-  BOWLINE_ASSIGN(const auto model, read_model(path));
+  BOWLINE_TRY_ASSIGN(const auto model, read_model(path));
   auto imported = import_graph(*model, std::filesystem::path(path).parent_path().string(), options);
   if (!imported.ok()) {
     return std::move(imported).status().at(fmt::format("While reading \"{}\".", escaped(path)));

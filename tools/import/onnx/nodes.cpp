@@ -313,11 +313,11 @@ Status NodeReader::lower(const file::NodeProto& node, const Nodes& nodes, Scope&
     present.push_back(!name.empty() && !scope.absent.contains(name));
     inputs.emplace_back();
     if (present.back()) {
-      BOWLINE_ASSIGN(inputs.back(), value(name, nodes, scope));
+      BOWLINE_TRY_ASSIGN(inputs.back(), value(name, nodes, scope));
     }
   }
   maker_.name(node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name());
-  BOWLINE_ASSIGN(const Terms outputs, outputs_of(node, inputs, present, scope));
+  BOWLINE_TRY_ASSIGN(const Terms outputs, outputs_of(node, inputs, present, scope));
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& name = node.output(i);
     if (!name.empty() && scope.readers.contains(name)) {
@@ -359,8 +359,8 @@ Result<Terms> NodeReader::by_lowering(const file::NodeProto& node, const Terms& 
     return Terms{known->second};
   }
   const std::string domain = domain_of(node.domain());
-  BOWLINE_ASSIGN(const int opset, version_of(*scope.opsets, domain));
-  BOWLINE_ASSIGN(const Lowering* lowering, find_lowering(domain, node.op_type()));
+  BOWLINE_TRY_ASSIGN(const int opset, version_of(*scope.opsets, domain));
+  BOWLINE_TRY_ASSIGN(const Lowering* lowering, find_lowering(domain, node.op_type()));
   std::vector<Readers> readers;
   for (const std::string& name : node.output()) {
     const auto count = [&](const std::map<std::string, int>& of) {
@@ -402,7 +402,7 @@ Result<Terms> NodeReader::graph(const file::GraphProto& graph, const Scope& oute
   BOWLINE_TRY(lower_all(graph.node(), scope, nullptr));
   Terms out;
   for (const std::string& name : names) {
-    BOWLINE_ASSIGN(Term term, value(name, graph.node(), scope));
+    BOWLINE_TRY_ASSIGN(Term term, value(name, graph.node(), scope));
     out.push_back(std::move(term));
   }
   return out;
@@ -435,7 +435,7 @@ Result<Terms> NodeReader::call(const file::FunctionProto& function, const file::
     body = &bodies_.back();
   }
   if (!function_opsets_.contains(&function)) {
-    BOWLINE_ASSIGN(function_opsets_[&function], onnx::opsets_of(function.opset_import()));
+    BOWLINE_TRY_ASSIGN(function_opsets_[&function], onnx::opsets_of(function.opset_import()));
   }
   Scope scope;
   scope.opsets = &function_opsets_[&function];
@@ -454,7 +454,7 @@ Result<Terms> NodeReader::call(const file::FunctionProto& function, const file::
   BOWLINE_TRY(lower_all(*body, scope, nullptr));
   Terms out;
   for (const std::string& name : names) {
-    BOWLINE_ASSIGN(Term term, value(name, *body, scope));
+    BOWLINE_TRY_ASSIGN(Term term, value(name, *body, scope));
     out.push_back(std::move(term));
   }
   return out;
@@ -465,9 +465,9 @@ Result<Terms> NodeReader::branch(const file::NodeProto& node, const Terms& input
   BOWLINE_TRY(require_attributes(node, {"then_branch", "else_branch"}));
   BOWLINE_REQUIRE_CODE(inputs.size() == 1, Code::bad_file, "It has {} inputs, not 1.",
                        inputs.size());
-  BOWLINE_ASSIGN(const int64_t condition, known_scalar(inputs[0], "Its condition"));
+  BOWLINE_TRY_ASSIGN(const int64_t condition, known_scalar(inputs[0], "Its condition"));
   const char* const name = condition != 0 ? "then_branch" : "else_branch";
-  BOWLINE_ASSIGN(const file::GraphProto* chosen, graph_of(node, name));
+  BOWLINE_TRY_ASSIGN(const file::GraphProto* chosen, graph_of(node, name));
   Result<Terms> out = graph(*chosen, scope, {});
   BOWLINE_TRY(Status(out.status()).at(fmt::format("While reading its {}.", name)));
   return out;
@@ -476,7 +476,7 @@ Result<Terms> NodeReader::branch(const file::NodeProto& node, const Terms& input
 Result<Term> NodeReader::stacked(Terms parts, int64_t axis) {
   BOWLINE_REQUIRE_CODE(!parts.empty(), Code::unsupported,
                        "It has no iterations, and so the shape of an output is not known.");
-  BOWLINE_ASSIGN(const int64_t at, axis_of(axis, parts[0].rank() + 1));
+  BOWLINE_TRY_ASSIGN(const int64_t at, axis_of(axis, parts[0].rank() + 1));
   for (Term& part : parts) {
     Dims dims = part.dims;
     BOWLINE_REQUIRE_CODE(at <= static_cast<int64_t>(dims.size()), Code::bad_file,
@@ -490,16 +490,16 @@ Result<Term> NodeReader::stacked(Terms parts, int64_t axis) {
 Result<Terms> NodeReader::loop(const file::NodeProto& node, const Terms& inputs,
                                const std::vector<bool>& present, const Scope& scope) {
   BOWLINE_TRY(require_attributes(node, {"body"}));
-  BOWLINE_ASSIGN(const file::GraphProto* body, graph_of(node, "body"));
+  BOWLINE_TRY_ASSIGN(const file::GraphProto* body, graph_of(node, "body"));
   BOWLINE_REQUIRE_CODE(inputs.size() >= 2, Code::bad_file, "It has {} inputs.", inputs.size());
   const size_t carried = inputs.size() - 2;
   int64_t most = INT64_MAX;
   if (present[0]) {
-    BOWLINE_ASSIGN(most, known_scalar(inputs[0], "Its number of iterations"));
+    BOWLINE_TRY_ASSIGN(most, known_scalar(inputs[0], "Its number of iterations"));
   }
   int64_t goes_on = 1;
   if (present[1]) {
-    BOWLINE_ASSIGN(goes_on, known_scalar(inputs[1], "Its condition"));
+    BOWLINE_TRY_ASSIGN(goes_on, known_scalar(inputs[1], "Its condition"));
   }
   const int outputs = body->output_size();
   BOWLINE_REQUIRE_CODE(outputs >= 1 + static_cast<int>(carried), Code::bad_file,
@@ -518,7 +518,7 @@ Result<Terms> NodeReader::loop(const file::NodeProto& node, const Terms& inputs,
     const Terms& out = read.value();
     const bool last = present[0] && i + 1 == most;
     if (!last) {
-      BOWLINE_ASSIGN(goes_on, known_scalar(out[0], "Whether it goes on"));
+      BOWLINE_TRY_ASSIGN(goes_on, known_scalar(out[0], "Whether it goes on"));
     }
     state.assign(out.begin() + 1, out.begin() + 1 + static_cast<std::ptrdiff_t>(carried));
     for (size_t k = 0; k < parts.size(); ++k) {
@@ -530,7 +530,7 @@ Result<Terms> NodeReader::loop(const file::NodeProto& node, const Terms& inputs,
     const bool read = at < node.output_size() && scope.readers.contains(node.output(at));
     state.emplace_back();
     if (read) {
-      BOWLINE_ASSIGN(state.back(), stacked(std::move(parts[k]), 0));
+      BOWLINE_TRY_ASSIGN(state.back(), stacked(std::move(parts[k]), 0));
     }
   }
   return state;
@@ -541,10 +541,10 @@ Result<Terms> NodeReader::scan(const file::NodeProto& node, const Terms& inputs,
   BOWLINE_TRY(require_attributes(
       node, {"body", "num_scan_inputs", "scan_input_axes", "scan_input_directions",
              "scan_output_axes", "scan_output_directions"}));
-  BOWLINE_ASSIGN(const int opset, version_of(*scope.opsets, ""));
+  BOWLINE_TRY_ASSIGN(const int opset, version_of(*scope.opsets, ""));
   BOWLINE_REQUIRE_CODE(opset >= 9, Code::unsupported,
                        "The batches of a Scan of operator set 8 are not read.");
-  BOWLINE_ASSIGN(const file::GraphProto* body, graph_of(node, "body"));
+  BOWLINE_TRY_ASSIGN(const file::GraphProto* body, graph_of(node, "body"));
   const file::AttributeProto* a = attribute_of(node, "num_scan_inputs");
   const int64_t scanned = a == nullptr ? 0 : a->i();
   BOWLINE_REQUIRE_CODE(scanned >= 1 && scanned <= static_cast<int64_t>(inputs.size()),
@@ -554,15 +554,16 @@ Result<Terms> NodeReader::scan(const file::NodeProto& node, const Terms& inputs,
   BOWLINE_REQUIRE_CODE(outputs >= carried, Code::bad_file,
                        "The graph in it has {} outputs, fewer than {}.", outputs, carried);
   const auto count = static_cast<size_t>(scanned);
-  BOWLINE_ASSIGN(const auto in_axes, list_for(node, "scan_input_axes", count));
-  BOWLINE_ASSIGN(const auto in_back, list_for(node, "scan_input_directions", count));
-  BOWLINE_ASSIGN(const auto out_axes, list_for(node, "scan_output_axes", outputs - carried));
-  BOWLINE_ASSIGN(const auto out_back, list_for(node, "scan_output_directions", outputs - carried));
+  BOWLINE_TRY_ASSIGN(const auto in_axes, list_for(node, "scan_input_axes", count));
+  BOWLINE_TRY_ASSIGN(const auto in_back, list_for(node, "scan_input_directions", count));
+  BOWLINE_TRY_ASSIGN(const auto out_axes, list_for(node, "scan_output_axes", outputs - carried));
+  BOWLINE_TRY_ASSIGN(const auto out_back,
+                     list_for(node, "scan_output_directions", outputs - carried));
   std::vector<int64_t> axes;
   int64_t length = -1;
   for (size_t k = 0; k < count; ++k) {
     const Term& x = inputs[carried + k];
-    BOWLINE_ASSIGN(const int64_t axis, axis_of(in_axes[k], x.rank()));
+    BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(in_axes[k], x.rank()));
     axes.push_back(axis);
     const int64_t dim = x.dims[static_cast<size_t>(axis)];
     BOWLINE_REQUIRE_CODE(length < 0 || dim == length, Code::bad_file,
@@ -597,7 +598,7 @@ Result<Terms> NodeReader::scan(const file::NodeProto& node, const Terms& inputs,
       if (out_back[k] != 0) {
         std::ranges::reverse(parts[k]);
       }
-      BOWLINE_ASSIGN(state.back(), stacked(std::move(parts[k]), out_axes[k]));
+      BOWLINE_TRY_ASSIGN(state.back(), stacked(std::move(parts[k]), out_axes[k]));
     }
   }
   return state;

@@ -215,15 +215,15 @@ Result<DType> dtype_of(int32_t onnx) {
 }
 
 Result<Numbers> numbers_of(const file::TensorProto& tensor, const std::string& folder) {
-  BOWLINE_ASSIGN(const DType dtype, dtype_of(tensor.data_type()));
+  BOWLINE_TRY_ASSIGN(const DType dtype, dtype_of(tensor.data_type()));
   std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
-  BOWLINE_ASSIGN(const int64_t elements, elements_of(shape));
+  BOWLINE_TRY_ASSIGN(const int64_t elements, elements_of(shape));
   const auto bytes = static_cast<uint64_t>(elements) * size_of(dtype);
   if (tensor.data_location() == 1) {
     Numbers out;
     out.dtype = dtype;
     out.shape = std::move(shape);
-    BOWLINE_ASSIGN(out.bytes, external_bytes(tensor, folder, bytes));
+    BOWLINE_TRY_ASSIGN(out.bytes, external_bytes(tensor, folder, bytes));
     return out;
   }
   // What follows allocates; by now the file has as many bytes, or entries.

@@ -69,14 +69,14 @@ Result<std::shared_ptr<file::ModelProto>> parse_model(const std::string& bytes) 
 }
 
 Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path) {
-  BOWLINE_ASSIGN(const std::string bytes, bytes_of(path));
+  BOWLINE_TRY_ASSIGN(const std::string bytes, bytes_of(path));
   auto model = parse_model(bytes);
   BOWLINE_TRY(Status(model.status()).at(while_reading(path)));
   return model;
 }
 
 Result<std::pair<std::string, Numbers>> read_tensor(const std::string& path) {
-  BOWLINE_ASSIGN(const std::string bytes, bytes_of(path));
+  BOWLINE_TRY_ASSIGN(const std::string bytes, bytes_of(path));
   file::TensorProto tensor;
   BOWLINE_TRY(parse(bytes, tensor).at(while_reading(path)));
   Result<Numbers> numbers = numbers_of(tensor, "");

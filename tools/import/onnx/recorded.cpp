@@ -86,7 +86,8 @@ bowline::Value RecordedGraph::input(const std::string& name, DType dtype,
 
 Result<bowline::Value> RecordedGraph::parameter(const std::string& name, StorageRole role,
                                                 Numbers numbers) {
-  BOWLINE_ASSIGN(const Parameter made, model_.parameter(name, numbers.shape, Init::zeros(), role));
+  BOWLINE_TRY_ASSIGN(const Parameter made,
+                     model_.parameter(name, numbers.shape, Init::zeros(), role));
   const bowline::Value out = graph_.parameter(made);
   remember(out, {Origin::Kind::parameter, recording_.parameters.size(), 0});
   recording_.parameters.push_back({name, role, std::move(numbers)});
@@ -128,7 +129,7 @@ Status RecordedGraph::finish() {
     const EqualModel equal(recording_);
     const std::optional<EqualLayers>& layers = equal.layers();
     if (layers || equal.ties()) {
-      BOWLINE_ASSIGN(EqualModel::Made made, equal.make());
+      BOWLINE_TRY_ASSIGN(EqualModel::Made made, equal.make());
       model_ = std::move(made.model);
       notes_.push_back(
           fmt::format("{} of {} parameters are left: the others have equal values and "
@@ -416,8 +417,8 @@ class Replay {
     const size_t p = shown_[parameter];
     if (!handles_[p]) {
       const RecordedParameter& from = recording_.parameters[p];
-      BOWLINE_ASSIGN(handles_[p],
-                     model_.parameter(from.name, from.numbers.shape, Init::zeros(), from.role));
+      BOWLINE_TRY_ASSIGN(handles_[p],
+                         model_.parameter(from.name, from.numbers.shape, Init::zeros(), from.role));
       used_.push_back(p);
     }
     return *handles_[p];
@@ -429,7 +430,7 @@ class Replay {
       return inputs_[origin.index];
     }
     if (origin.kind == Origin::Kind::parameter) {
-      BOWLINE_ASSIGN(const Parameter p, handle(origin.index));
+      BOWLINE_TRY_ASSIGN(const Parameter p, handle(origin.index));
       const auto found = parameters_.find(shown_[origin.index]);
       return found != parameters_.end()
                  ? found->second
@@ -445,7 +446,7 @@ class Replay {
     const RecordedNode& n = recording_.nodes[index];
     std::vector<bowline::Value> inputs;
     for (const Origin& o : n.inputs) {
-      BOWLINE_ASSIGN(inputs.emplace_back(), value(o));
+      BOWLINE_TRY_ASSIGN(inputs.emplace_back(), value(o));
     }
     graph_.named(n.name);
     graph_.op(n.op, inputs, n.attributes);
@@ -459,7 +460,7 @@ class Replay {
                 std::span<const size_t> last) {
     std::vector<bowline::Value> firsts;
     for (const EqualLayers::Carried& c : layers.carried) {
-      BOWLINE_ASSIGN(firsts.emplace_back(), value(c.first));
+      BOWLINE_TRY_ASSIGN(firsts.emplace_back(), value(c.first));
     }
     const auto in_group = [&](const Origin& o) {
       return o.kind == Origin::Kind::node && std::ranges::find(nodes, o.index) != nodes.end();
@@ -519,7 +520,7 @@ class Replay {
 
   Result<std::vector<size_t>> finish() {
     for (const auto& [name, origin] : recording_.outputs) {
-      BOWLINE_ASSIGN(const bowline::Value v, value(origin));
+      BOWLINE_TRY_ASSIGN(const bowline::Value v, value(origin));
       graph_.output(name, v);
     }
     BOWLINE_TRY(graph_.finish());
@@ -564,7 +565,7 @@ Result<EqualModel::Made> EqualModel::make() const {
   for (size_t at = end; at < order_.size(); ++at) {
     BOWLINE_TRY(replay.node(order_[at]));
   }
-  BOWLINE_ASSIGN(out.parameters, replay.finish());
+  BOWLINE_TRY_ASSIGN(out.parameters, replay.finish());
   return out;
 }
 

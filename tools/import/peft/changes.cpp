@@ -138,7 +138,7 @@ Status check_finite(const std::vector<Change>& changes) {
 Status check(const ModelInfo& info, const LowRank& from) {
   std::set<std::string_view> seen;
   for (const Change& c : from.changes) {
-    BOWLINE_ASSIGN(const ParameterInfo* target, parameter_of(info, c.parameter));
+    BOWLINE_TRY_ASSIGN(const ParameterInfo* target, parameter_of(info, c.parameter));
     BOWLINE_REQUIRE_CODE(seen.insert(c.parameter).second, Code::bad_file,
                          "Two modules are \"{}\" of the model.", c.parameter);
     BOWLINE_TRY(check_shapes(c, *target, from.rank));
@@ -206,7 +206,7 @@ Status set_factor(Model& model, const std::string& parameter, const Factor& fact
 }
 
 Status set_factors(Model& model, const ModelInfo& info, const Change& c, std::string_view adapter) {
-  BOWLINE_ASSIGN(const ParameterInfo* target, parameter_of(info, c.parameter));
+  BOWLINE_TRY_ASSIGN(const ParameterInfo* target, parameter_of(info, c.parameter));
   const Names names = names_of(*target, adapter);
   if (c.layout == Layout::linear) {
     BOWLINE_TRY(set_factor(model, names.right, c.a));
@@ -227,7 +227,7 @@ Status fill(Model& model, const ModelInfo& info, std::string_view name, const Lo
 }  // namespace
 
 Result<AdapterReport> add_changes(Model& model, std::string_view name, const LowRank& from) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_REQUIRE_CODE(!from.changes.empty(), Code::bad_file, "The adapter changes nothing.");
   BOWLINE_TRY(check(info, from));
   AdapterOptions options;
@@ -238,7 +238,7 @@ Result<AdapterReport> add_changes(Model& model, std::string_view name, const Low
   // Other tools change modules, not what several of them share.
   options.per_use = true;
   options.freeze_others = false;
-  BOWLINE_ASSIGN(AdapterReport report, model.add_adapter(name, options));
+  BOWLINE_TRY_ASSIGN(AdapterReport report, model.add_adapter(name, options));
   Status filled =
       report.targets.size() == from.changes.size()
           ? fill(model, info, name, from)
@@ -255,7 +255,7 @@ Result<AdapterReport> add_changes(Model& model, std::string_view name, const Low
 namespace {
 
 Result<double> number_of(const Model& model, const ModelInfo& info, const std::string& name) {
-  BOWLINE_ASSIGN(const ParameterInfo* p, parameter_of(info, name));
+  BOWLINE_TRY_ASSIGN(const ParameterInfo* p, parameter_of(info, name));
   BOWLINE_REQUIRE(p->dtype == DType::f32, "\"{}\" is {}, not f32.", name, name_of(p->dtype));
   float out = 0;
   BOWLINE_TRY(model.get_value(name, {"", DType::f32, p->shape, &out}));
@@ -273,12 +273,12 @@ Result<std::optional<int64_t>> rank_of(const Model& model, const ModelInfo& info
   if (!has(info, name)) {
     return std::optional<int64_t>();
   }
-  BOWLINE_ASSIGN(const double rank, number_of(model, info, name));
+  BOWLINE_TRY_ASSIGN(const double rank, number_of(model, info, name));
   return std::optional(static_cast<int64_t>(rank));
 }
 
 Result<Factor> factor_of(const Model& model, const ModelInfo& info, const std::string& name) {
-  BOWLINE_ASSIGN(const ParameterInfo* p, parameter_of(info, name));
+  BOWLINE_TRY_ASSIGN(const ParameterInfo* p, parameter_of(info, name));
   Factor out{name, p->dtype, {p->shape.begin(), p->shape.end()}, {}};
   out.bytes.resize(static_cast<size_t>(p->shape[0] * p->shape[1]) * size_of(p->dtype));
   BOWLINE_TRY(model.get_value(name, {"", p->dtype, p->shape, out.bytes.data()}));
@@ -288,7 +288,7 @@ Result<Factor> factor_of(const Model& model, const ModelInfo& info, const std::s
 }  // namespace
 
 Result<LowRank> changes_of(const Model& model, std::string_view adapter) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   std::set<std::string_view> targets;
   for (const ParameterInfo& p : info.parameters) {
     if (!p.target.empty() && p.name == fmt::format("{}.{}.lora_a", p.target, adapter)) {
@@ -297,15 +297,15 @@ Result<LowRank> changes_of(const Model& model, std::string_view adapter) {
   }
   BOWLINE_REQUIRE(!targets.empty(), "There is no adapter \"{}\".", adapter);
   LowRank out;
-  BOWLINE_ASSIGN(const std::optional<int64_t> rank, rank_of(model, info, adapter));
+  BOWLINE_TRY_ASSIGN(const std::optional<int64_t> rank, rank_of(model, info, adapter));
   for (const ParameterInfo& p : info.parameters) {
     if (!targets.contains(p.name)) {
       continue;
     }
     const Names names = names_of(p, adapter);
     Change c{p.name, layout_of(model, p.name), {}, {}};
-    BOWLINE_ASSIGN(Factor left, factor_of(model, info, names.left));
-    BOWLINE_ASSIGN(Factor right, factor_of(model, info, names.right));
+    BOWLINE_TRY_ASSIGN(Factor left, factor_of(model, info, names.left));
+    BOWLINE_TRY_ASSIGN(Factor right, factor_of(model, info, names.right));
     c.whole = rank && right.shape[0] != *rank;
     out.rank = rank.value_or(right.shape[0]);
     const bool is_linear = c.layout == Layout::linear;
@@ -313,10 +313,10 @@ Result<LowRank> changes_of(const Model& model, std::string_view adapter) {
     c.b = is_linear ? std::move(left) : transposed(right);
     out.changes.push_back(std::move(c));
   }
-  BOWLINE_ASSIGN(out.scaling, number_of(model, info, fmt::format("{}.lora_scale", adapter)));
+  BOWLINE_TRY_ASSIGN(out.scaling, number_of(model, info, fmt::format("{}.lora_scale", adapter)));
   const std::string dropout = fmt::format("{}.lora_dropout", adapter);
   if (has(info, dropout)) {
-    BOWLINE_ASSIGN(out.dropout, number_of(model, info, dropout));
+    BOWLINE_TRY_ASSIGN(out.dropout, number_of(model, info, dropout));
   }
   return out;
 }

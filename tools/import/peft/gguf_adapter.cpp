@@ -33,7 +33,7 @@ struct Base {
 };
 
 Result<Base> base_of(const Model& model) {
-  BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.asset("config.json"));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.asset("config.json"));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const json config = json::parse(text, nullptr, false);
   BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file,
@@ -116,9 +116,9 @@ Result<Change> change_of(const Model& model, const ModelInfo& info, const Base& 
                        "one.",
                        listed_name(tensor));
   Change out{named.name, layout_of(model, named.name), {}, {}};
-  BOWLINE_ASSIGN(out.a, factor_of(*parts.a));
-  BOWLINE_ASSIGN(Factor b, factor_of(*parts.b));
-  BOWLINE_ASSIGN(out.b, reordered(std::move(b), base, named.order, false));
+  BOWLINE_TRY_ASSIGN(out.a, factor_of(*parts.a));
+  BOWLINE_TRY_ASSIGN(Factor b, factor_of(*parts.b));
+  BOWLINE_TRY_ASSIGN(out.b, reordered(std::move(b), base, named.order, false));
   if (out.layout == Layout::embedding) {
     out.a = transposed(out.a);  // rows are looked up in it
   }
@@ -126,8 +126,8 @@ Result<Change> change_of(const Model& model, const ModelInfo& info, const Base& 
 }
 
 Result<AdapterReport> read_gguf(Model& model, const std::string& path, std::string_view name) {
-  BOWLINE_ASSIGN(const auto file, gguf::File::open(path));
-  BOWLINE_ASSIGN(const Base base, base_of(model));
+  BOWLINE_TRY_ASSIGN(const auto file, gguf::File::open(path));
+  BOWLINE_TRY_ASSIGN(const Base base, base_of(model));
   const std::string_view kind = text_of(*file, "adapter.type"),
                          architecture = text_of(*file, "general.architecture");
   BOWLINE_REQUIRE_CODE(text_of(*file, "general.type") == "adapter" && kind == "lora",
@@ -144,11 +144,11 @@ Result<AdapterReport> read_gguf(Model& model, const std::string& path, std::stri
   const std::optional<double> number = alpha == nullptr ? std::nullopt : alpha->value.real();
   BOWLINE_REQUIRE_CODE(number && std::isfinite(*number), Code::bad_file,
                        "It has no number adapter.lora.alpha.");
-  BOWLINE_ASSIGN(const auto all, parts_of(*file));
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const auto all, parts_of(*file));
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   LowRank from;
   for (const auto& [tensor, parts] : all) {
-    BOWLINE_ASSIGN(from.changes.emplace_back(), change_of(model, info, base, tensor, parts));
+    BOWLINE_TRY_ASSIGN(from.changes.emplace_back(), change_of(model, info, base, tensor, parts));
   }
   from.rank = from.changes[0].a.shape[0];
   BOWLINE_REQUIRE_CODE(from.rank >= 1, Code::bad_file, "Its rank is {}.", from.rank);
@@ -180,7 +180,7 @@ Result<Written> tensors_of(const LowRank& from, const Base& base) {
     BOWLINE_REQUIRE(!named.name.empty(), "\"{}\" has no name in {} of GGUF.", c.parameter,
                     base.terms->architecture);
     add(out, named.name + std::string(kA), c.layout == Layout::embedding ? transposed(c.a) : c.a);
-    BOWLINE_ASSIGN(Factor b, reordered(c.b, base, named.order, true));
+    BOWLINE_TRY_ASSIGN(Factor b, reordered(c.b, base, named.order, true));
     add(out, named.name + std::string(kB), std::move(b));
   }
   return out;
@@ -189,7 +189,7 @@ Result<Written> tensors_of(const LowRank& from, const Base& base) {
 }  // namespace
 
 Result<bool> is_gguf_adapter(const std::string& path) {
-  BOWLINE_ASSIGN(const auto file, gguf::File::open(path));
+  BOWLINE_TRY_ASSIGN(const auto file, gguf::File::open(path));
   return text_of(*file, "general.type") == "adapter";
 }
 
@@ -205,10 +205,10 @@ Result<AdapterReport> read_gguf_adapter(Model& model, const std::string& path,
 
 Result<WrittenAdapter> write_gguf_adapter(const Model& model, std::string_view name,
                                           const std::string& path) {
-  BOWLINE_ASSIGN(const Base base, base_of(model));
-  BOWLINE_ASSIGN(const LowRank from, changes_of(model, name));
+  BOWLINE_TRY_ASSIGN(const Base base, base_of(model));
+  BOWLINE_TRY_ASSIGN(const LowRank from, changes_of(model, name));
   BOWLINE_TRY(require_low_rank(from));
-  BOWLINE_ASSIGN(const Written written, tensors_of(from, base));
+  BOWLINE_TRY_ASSIGN(const Written written, tensors_of(from, base));
   gguf::Metadata metadata;
   metadata.text("general.architecture", base.terms->architecture);
   metadata.text("general.type", "adapter");

@@ -77,13 +77,13 @@ bool in_head(const Model& model, std::string_view parameter) {
 }
 
 Result<std::vector<Factor>> head_of(const Model& model, const LowRank& from) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   std::vector<Factor> out;
   for (const ParameterInfo& p : info.parameters) {
     if (!p.target.empty() || !in_head(model, p.name)) {
       continue;
     }
-    BOWLINE_ASSIGN(std::vector<float> values, values_of(model, p));
+    BOWLINE_TRY_ASSIGN(std::vector<float> values, values_of(model, p));
     const auto change = std::ranges::find(from.changes, p.name, &Change::parameter);
     if (change != from.changes.end()) {
       add(*change, from.scaling, values);
@@ -96,7 +96,7 @@ Result<std::vector<Factor>> head_of(const Model& model, const LowRank& from) {
 
 Result<std::optional<Change>> head_change(const Model& model, const import::SourceTensor& tensor,
                                           const LowRank& from) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const auto p = std::ranges::find_if(info.parameters, [&](const ParameterInfo& parameter) {
     return parameter.target.empty() && in_head(model, parameter.name) &&
            name_in_transformers(model, parameter.name) == tensor.name;
@@ -111,7 +111,7 @@ Result<std::optional<Change>> head_change(const Model& model, const import::Sour
   std::vector<std::byte> bytes(tensor.bytes);
   BOWLINE_TRY(tensor.read(0, bytes));
   std::vector<float> difference = floats_of(t, bytes);
-  BOWLINE_ASSIGN(const std::vector<float> ours, values_of(model, *p));
+  BOWLINE_TRY_ASSIGN(const std::vector<float> ours, values_of(model, *p));
   std::ranges::transform(difference, ours, difference.begin(), std::minus<>());
   if (std::ranges::all_of(difference, [](float x) { return x == 0; })) {
     return std::optional<Change>();

@@ -96,9 +96,9 @@ Status check_saved(const Model& model, const json& config) {
 
 // All but the changes.
 Result<LowRank> read_config(const Model& model, const std::string& folder) {
-  BOWLINE_ASSIGN(const std::string text,
-                 import::read_whole(path_in(folder, kConfig), kMostConfigBytes));
-  BOWLINE_ASSIGN(const json config, import::parse_json(kConfig, text));
+  BOWLINE_TRY_ASSIGN(const std::string text,
+                     import::read_whole(path_in(folder, kConfig), kMostConfigBytes));
+  BOWLINE_TRY_ASSIGN(const json config, import::parse_json(kConfig, text));
   BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "{} is no object.", kConfig);
   Fields fields(std::string(kConfig), config);
   const std::string type = fields.text("peft_type");
@@ -155,7 +155,7 @@ Result<std::vector<Change>> head_changes(const Model& model, const LowRank& from
   for (SourceTensor t : tensors) {
     if (is_saved(t)) {
       t.name = t.name.substr(kBegin.size());
-      BOWLINE_ASSIGN(std::optional<Change> change, head_change(model, t, from));
+      BOWLINE_TRY_ASSIGN(std::optional<Change> change, head_change(model, t, from));
       if (change) {
         out.push_back(std::move(*change));
       }
@@ -240,33 +240,33 @@ Result<Factor> factor_of(const SourceTensor& tensor) {
 
 Result<Change> change_of(const Model& model, const ModelInfo& info, const std::string& module,
                          const Parts& parts) {
-  BOWLINE_ASSIGN(const ParameterInfo* target, target_of(info, module));
+  BOWLINE_TRY_ASSIGN(const ParameterInfo* target, target_of(info, module));
   Change out{target->name, layout_of(model, target->name), {}, {}};
   BOWLINE_REQUIRE_CODE(parts.is_embedding == (out.layout == Layout::embedding), Code::bad_file,
                        "The module {} is {}a table of rows in the model, and {}one in the file.",
                        listed_name(module), parts.is_embedding ? "not " : "",
                        parts.is_embedding ? "" : "not ");
   BOWLINE_TRY(check_base(model, *target, parts.base));
-  BOWLINE_ASSIGN(out.a, factor_of(*parts.a));
-  BOWLINE_ASSIGN(out.b, factor_of(*parts.b));
+  BOWLINE_TRY_ASSIGN(out.a, factor_of(*parts.a));
+  BOWLINE_TRY_ASSIGN(out.b, factor_of(*parts.b));
   return out;
 }
 
 Result<AdapterReport> read(Model& model, const std::string& folder, std::string_view name) {
   BOWLINE_TRY(import::check_inside(folder, path_in(folder, kConfig)));
-  BOWLINE_ASSIGN(LowRank from, read_config(model, folder));
+  BOWLINE_TRY_ASSIGN(LowRank from, read_config(model, folder));
   const std::string path = path_in(folder, kTensors);
   BOWLINE_TRY(import::check_inside(folder, path));
   std::error_code error;
   BOWLINE_REQUIRE_CODE(std::filesystem::exists(path, error), Code::bad_file,
                        "It has no {}; other forms of the weights are not read.", kTensors);
-  BOWLINE_ASSIGN(huggingface::Safetensors file, huggingface::read_safetensors(path));
-  BOWLINE_ASSIGN(from.changes, head_changes(model, from, file.tensors));
-  BOWLINE_ASSIGN(const auto all, parts_of(file.tensors));
+  BOWLINE_TRY_ASSIGN(huggingface::Safetensors file, huggingface::read_safetensors(path));
+  BOWLINE_TRY_ASSIGN(from.changes, head_changes(model, from, file.tensors));
+  BOWLINE_TRY_ASSIGN(const auto all, parts_of(file.tensors));
   BOWLINE_REQUIRE_CODE(!all.empty(), Code::bad_file, "{} has no factors of LoRA.", kTensors);
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   for (const auto& [module, parts] : all) {
-    BOWLINE_ASSIGN(from.changes.emplace_back(), change_of(model, info, module, parts));
+    BOWLINE_TRY_ASSIGN(from.changes.emplace_back(), change_of(model, info, module, parts));
   }
   return add_changes(model, name, from);
 }

@@ -153,9 +153,9 @@ std::vector<std::byte> bytes_of(std::string_view text) {
 }  // namespace
 
 Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-  BOWLINE_ASSIGN(LowRank from, changes_of(model, name));
-  BOWLINE_ASSIGN(std::vector<Factor> head, head_of(model, from));
+  BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_TRY_ASSIGN(LowRank from, changes_of(model, name));
+  BOWLINE_TRY_ASSIGN(std::vector<Factor> head, head_of(model, from));
   std::erase_if(from.changes, [&](const Change& c) { return in_head(model, c.parameter); });
   BOWLINE_REQUIRE(!from.changes.empty(),
                   "Adapter \"{}\" changes the head of classes alone, which peft keeps whole: it "

@@ -60,7 +60,7 @@ std::string place_of(const File& file, uint64_t first) {
 }
 
 Result<std::string> read_whole(const std::string& path, uint64_t most) {
-  BOWLINE_ASSIGN(const std::shared_ptr<const File> file, File::open(path));
+  BOWLINE_TRY_ASSIGN(const std::shared_ptr<const File> file, File::open(path));
   BOWLINE_REQUIRE_CODE(file->bytes() <= most, Code::bad_file,
                        "\"{}\" has {} bytes; at most {} are read.", escaped(path), file->bytes(),
                        most);

@@ -132,26 +132,26 @@ Term window(Context& c, int64_t queries, int64_t keys, const Term* offset, int64
 }
 
 Status attention(Context& c) {
-  BOWLINE_ASSIGN(Term q, c.in(0));
-  BOWLINE_ASSIGN(Term k, c.in(1));
-  BOWLINE_ASSIGN(Term v, c.in(2));
-  BOWLINE_ASSIGN(const int64_t q_heads, c.integer("q_num_heads", 0));
-  BOWLINE_ASSIGN(const int64_t kv_heads, c.integer("kv_num_heads", 0));
-  BOWLINE_ASSIGN(const int64_t causal, c.integer("is_causal", 0));
-  BOWLINE_ASSIGN(const int64_t left, c.integer("left_window_size", -1));
-  BOWLINE_ASSIGN(const int64_t right, c.integer("right_window_size", -1));
-  BOWLINE_ASSIGN(const int64_t stage, c.integer("qk_matmul_output_mode", 0));
+  BOWLINE_TRY_ASSIGN(Term q, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term k, c.in(1));
+  BOWLINE_TRY_ASSIGN(Term v, c.in(2));
+  BOWLINE_TRY_ASSIGN(const int64_t q_heads, c.integer("q_num_heads", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t kv_heads, c.integer("kv_num_heads", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t causal, c.integer("is_causal", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t left, c.integer("left_window_size", -1));
+  BOWLINE_TRY_ASSIGN(const int64_t right, c.integer("right_window_size", -1));
+  BOWLINE_TRY_ASSIGN(const int64_t stage, c.integer("qk_matmul_output_mode", 0));
   c.ignore("softmax_precision");  // always in f32
   const bool flat = q.rank() == 3;
   if (flat) {
-    BOWLINE_ASSIGN(q, by_heads(c, q, q_heads));
-    BOWLINE_ASSIGN(k, by_heads(c, k, kv_heads));
-    BOWLINE_ASSIGN(v, by_heads(c, v, kv_heads));
+    BOWLINE_TRY_ASSIGN(q, by_heads(c, q, q_heads));
+    BOWLINE_TRY_ASSIGN(k, by_heads(c, k, kv_heads));
+    BOWLINE_TRY_ASSIGN(v, by_heads(c, v, kv_heads));
   }
   int64_t past = 0;
   for (const size_t i : {4, 5}) {
     if (c.has(i)) {
-      BOWLINE_ASSIGN(const Term before, c.in(i));
+      BOWLINE_TRY_ASSIGN(const Term before, c.in(i));
       BOWLINE_REQUIRE_CODE(before.rank() == 4, Code::bad_file, "The cache {} has not 4 axes.",
                            shape_text(before.dims));
       past = before.dims[2];
@@ -172,18 +172,18 @@ Status attention(Context& c) {
   BOWLINE_REQUIRE_CODE(queries <= kMostComputed && keys <= kMostComputed, Code::unsupported,
                        "{} queries and {} keys are too many.", queries, keys);
   Scores s;
-  BOWLINE_ASSIGN(s.scale, c.real("scale", 0));
-  BOWLINE_ASSIGN(s.softcap, c.real("softcap", 0));
+  BOWLINE_TRY_ASSIGN(s.scale, c.real("scale", 0));
+  BOWLINE_TRY_ASSIGN(s.softcap, c.real("softcap", 0));
   s.scale = s.scale == 0 ? 1 / std::sqrt(static_cast<double>(q.dims[3])) : s.scale;
   if (c.has(3)) {
-    BOWLINE_ASSIGN(const Term given, c.in(3));
-    BOWLINE_ASSIGN(const Term mask, mask_of(c, given, q.dtype, keys));
+    BOWLINE_TRY_ASSIGN(const Term given, c.in(3));
+    BOWLINE_TRY_ASSIGN(const Term mask, mask_of(c, given, q.dtype, keys));
     add_mask(c, s, mask);
   }
   Term offset;  // of keys in front of the queries, for each element of the batch
   const bool lengths = c.has(6);
   if (lengths) {
-    BOWLINE_ASSIGN(const Term given, c.in(6));
+    BOWLINE_TRY_ASSIGN(const Term given, c.in(6));
     BOWLINE_REQUIRE_CODE(given.dims == Dims{q.dims[0]}, Code::bad_file,
                          "Lengths {} do not fit a batch of {}.", shape_text(given.dims), q.dims[0]);
     const Term length = c.m.reshape(c.m.cast(given, DType::i32), {q.dims[0], 1, 1, 1});
@@ -218,11 +218,11 @@ Status attention(Context& c) {
 // A state of keys times values that each step adds to: gated, what was there fades; delta, only
 // what the state does not tell yet.
 Status linear_attention(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::string rule, c.text("update_rule", "gated_delta"));
-  BOWLINE_ASSIGN(const int64_t q_heads, c.integer("q_num_heads", 0));
-  BOWLINE_ASSIGN(const int64_t heads, c.integer("kv_num_heads", 0));
-  BOWLINE_ASSIGN(double scale, c.real("scale", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::string rule, c.text("update_rule", "gated_delta"));
+  BOWLINE_TRY_ASSIGN(const int64_t q_heads, c.integer("q_num_heads", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t heads, c.integer("kv_num_heads", 0));
+  BOWLINE_TRY_ASSIGN(double scale, c.real("scale", 0));
   c.ignore("chunk_size");  // does not change the result
   const bool delta = rule == "delta" || rule == "gated_delta";
   const bool gated = rule == "gated" || rule == "gated_delta";
@@ -230,8 +230,8 @@ Status linear_attention(Context& c) {
                        "Update rule \"{}\" is not known.", escaped(rule));
   Term in[3];
   for (size_t i = 0; i < 3; ++i) {
-    BOWLINE_ASSIGN(const Term flat, c.in(i));
-    BOWLINE_ASSIGN(in[i], by_heads(c, c.m.cast(flat, DType::f32), i == 0 ? q_heads : heads));
+    BOWLINE_TRY_ASSIGN(const Term flat, c.in(i));
+    BOWLINE_TRY_ASSIGN(in[i], by_heads(c, c.m.cast(flat, DType::f32), i == 0 ? q_heads : heads));
   }
   const auto& [q, k, v] = in;  // [batch, heads, length, size]
   const int64_t length = k.dims[2];
@@ -245,24 +245,24 @@ Status linear_attention(Context& c) {
   const Dims shape = {k.dims[0], heads, k.dims[3], v.dims[3]};
   Term state = c.m.filled(DType::f32, shape, 0);
   if (c.has(3)) {
-    BOWLINE_ASSIGN(const Term past, c.in(3));
+    BOWLINE_TRY_ASSIGN(const Term past, c.in(3));
     BOWLINE_REQUIRE_CODE(past.dims == shape, Code::bad_file, "The state {} is not {}.",
                          shape_text(past.dims), shape_text(shape));
     state = c.m.cast(past, DType::f32);
   }
   Term decay, rate;
   if (gated) {
-    BOWLINE_ASSIGN(const Term flat, c.in(4));
-    BOWLINE_ASSIGN(decay, by_heads(c, c.m.cast(flat, DType::f32), heads));
+    BOWLINE_TRY_ASSIGN(const Term flat, c.in(4));
+    BOWLINE_TRY_ASSIGN(decay, by_heads(c, c.m.cast(flat, DType::f32), heads));
     BOWLINE_REQUIRE_CODE(decay.dims[2] == length, Code::bad_file, "Decay {} does not fit {}.",
                          shape_text(flat.dims), shape_text(x.dims));
     decay = c.m.unary("Exp", decay);
   }
   if (delta) {
-    BOWLINE_ASSIGN(const Term flat, c.in(5));
+    BOWLINE_TRY_ASSIGN(const Term flat, c.in(5));
     BOWLINE_REQUIRE_CODE(flat.rank() == 3, Code::bad_file, "Beta {} does not fit {}.",
                          shape_text(flat.dims), shape_text(x.dims));
-    BOWLINE_ASSIGN(rate, by_heads(c, c.m.cast(flat, DType::f32), flat.dims[2]));
+    BOWLINE_TRY_ASSIGN(rate, by_heads(c, c.m.cast(flat, DType::f32), flat.dims[2]));
   }
   const auto at = [&](const Term& values, int64_t t) { return c.m.slice(values, 2, t, 1); };
   Terms steps;
@@ -326,9 +326,9 @@ Term rotated(Context& c, const Term& x, const Term& cosine, const Term& sine, in
 // ONNX has the positions behind the tables and may leave them out; ONNX Runtime has them in front,
 // or the first one alone.
 Status rotary_embedding(Context& c, const Term& x, Term cosine, Term sine, const Term* positions) {
-  BOWLINE_ASSIGN(const int64_t heads, c.integer("num_heads", 0));
-  BOWLINE_ASSIGN(const int64_t interleaved, c.integer("interleaved", 0));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("rotary_embedding_dim", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t heads, c.integer("num_heads", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t interleaved, c.integer("interleaved", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("rotary_embedding_dim", 0));
   const bool flat = x.rank() == 3;
   BOWLINE_REQUIRE_CODE(flat || x.rank() == 4, Code::bad_file, "{} has not 3 or 4 axes.",
                        shape_text(x.dims));
@@ -338,7 +338,7 @@ Status rotary_embedding(Context& c, const Term& x, Term cosine, Term sine, const
     // Without a number of heads the tables tell how long one is.
     const int64_t size = given == 0 && heads == 0 ? 2 * cosine.dims.back() : 0;
     const int64_t count = heads > 0 ? heads : size > 0 ? x.dims[2] / size : 0;
-    BOWLINE_ASSIGN(rows, by_heads(c, x, count));
+    BOWLINE_TRY_ASSIGN(rows, by_heads(c, x, count));
   }
   const int64_t turned = given == 0 ? rows.dims[3] : given;
   if (positions != nullptr) {
@@ -366,23 +366,23 @@ Status rotary_embedding(Context& c, const Term& x, Term cosine, Term sine, const
 }
 
 Status rotary_embedding_of_onnx(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term cosine, c.in(1));
-  BOWLINE_ASSIGN(const Term sine, c.in(2));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term cosine, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term sine, c.in(2));
   Term positions;
   if (c.has(3)) {
-    BOWLINE_ASSIGN(positions, c.in(3));
+    BOWLINE_TRY_ASSIGN(positions, c.in(3));
   }
   return rotary_embedding(c, x, cosine, sine, c.has(3) ? &positions : nullptr);
 }
 
 Status rotary_embedding_of_runtime(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(Term positions, c.in(1));
-  BOWLINE_ASSIGN(const Term cosine, c.in(2));
-  BOWLINE_ASSIGN(const Term sine, c.in(3));
-  BOWLINE_ASSIGN(const double scale, c.real("scale", 1));
-  BOWLINE_ASSIGN(const int64_t packed, c.integer("is_packed_batching", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term positions, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term cosine, c.in(2));
+  BOWLINE_TRY_ASSIGN(const Term sine, c.in(3));
+  BOWLINE_TRY_ASSIGN(const double scale, c.real("scale", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t packed, c.integer("is_packed_batching", 0));
   BOWLINE_REQUIRE_CODE(scale == 1 && packed == 0, Code::unsupported,
                        "A scale of {} or packed batches ({}) are not read.", scale, packed);
   BOWLINE_REQUIRE_CODE(x.rank() == 3 || x.rank() == 4, Code::bad_file, "{} has not 3 or 4 axes.",

@@ -54,7 +54,7 @@ Result<double> optional_number(Context& c, size_t input, double otherwise) {
   if (!c.has(input)) {
     return otherwise;
   }
-  BOWLINE_ASSIGN(const Numbers n, c.numbers(input));
+  BOWLINE_TRY_ASSIGN(const Numbers n, c.numbers(input));
   BOWLINE_REQUIRE_CODE(n.elements() == 1, Code::bad_file, "Input {} has {} elements.", input,
                        n.elements());
   return n.reals()[0];
@@ -115,12 +115,12 @@ Term table_of_picks(Context& c, const Term& picks) {
 // How many boxes stay follows from data, so the output has room for the most, and -1 behind them.
 // Nodes that read it would take that for boxes: it is the last node, or refused.
 Status non_max_suppression(Context& c) {
-  BOWLINE_ASSIGN(const Term boxes, c.in(0));
-  BOWLINE_ASSIGN(const Term scores, c.in(1));
-  BOWLINE_ASSIGN(const double most, optional_number(c, 2, 0));
-  BOWLINE_ASSIGN(const double overlap, optional_number(c, 3, 0));
-  BOWLINE_ASSIGN(const double least, optional_number(c, 4, kGone));
-  BOWLINE_ASSIGN(const int64_t centred_boxes, c.integer("center_point_box", 0));
+  BOWLINE_TRY_ASSIGN(const Term boxes, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term scores, c.in(1));
+  BOWLINE_TRY_ASSIGN(const double most, optional_number(c, 2, 0));
+  BOWLINE_TRY_ASSIGN(const double overlap, optional_number(c, 3, 0));
+  BOWLINE_TRY_ASSIGN(const double least, optional_number(c, 4, kGone));
+  BOWLINE_TRY_ASSIGN(const int64_t centred_boxes, c.integer("center_point_box", 0));
   const bool fits = boxes.rank() == 3 && scores.rank() == 3 && boxes.dims[2] == 4 &&
                     boxes.dims[0] == scores.dims[0] && boxes.dims[1] == scores.dims[2] &&
                     boxes.dtype == DType::f32 && scores.dtype == DType::f32;

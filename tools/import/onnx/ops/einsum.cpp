@@ -204,7 +204,7 @@ std::string implied(std::string all) {
 }
 
 Status einsum(Context& c) {
-  BOWLINE_ASSIGN(std::string equation, c.text("equation", ""));
+  BOWLINE_TRY_ASSIGN(std::string equation, c.text("equation", ""));
   std::erase(equation, ' ');
   const size_t arrow = equation.find("->");
   const std::vector<std::string_view> parts = parts_of(std::string_view(equation).substr(0, arrow));
@@ -217,7 +217,7 @@ Status einsum(Context& c) {
   std::string all;  // letters of all terms
   size_t most = 0;  // axes behind "..."
   for (size_t i = 0; i < parts.size(); ++i) {
-    BOWLINE_ASSIGN(const Term x, c.in(i));
+    BOWLINE_TRY_ASSIGN(const Term x, c.in(i));
     const bool open = parts[i].find("...") != std::string_view::npos;
     const size_t named = parts[i].size() - (open ? 3 : 0);
     BOWLINE_REQUIRE_CODE(open ? named <= x.rank() : named == x.rank(), Code::bad_file,
@@ -226,7 +226,7 @@ Status einsum(Context& c) {
     const size_t rest = open ? x.rank() - named : 0;
     most = std::max(most, rest);
     Lettered operand;
-    BOWLINE_ASSIGN(operand.letters, letters_of(parts[i], rest));
+    BOWLINE_TRY_ASSIGN(operand.letters, letters_of(parts[i], rest));
     BOWLINE_REQUIRE_CODE(operand.letters.size() == x.rank(), Code::bad_file,
                          "\"{}\" does not name the axes of {}.", escaped(std::string(parts[i])),
                          shape_text(x.dims));
@@ -237,7 +237,7 @@ Status einsum(Context& c) {
   }
   std::string wanted = implied(std::move(all));
   if (arrow != std::string::npos) {
-    BOWLINE_ASSIGN(wanted, letters_of(std::string_view(equation).substr(arrow + 2), most));
+    BOWLINE_TRY_ASSIGN(wanted, letters_of(std::string_view(equation).substr(arrow + 2), most));
   }
   for (const char letter : wanted) {
     const bool there = std::ranges::any_of(
@@ -252,10 +252,10 @@ Status einsum(Context& c) {
     for (size_t k = i + 1; k < operands.size(); ++k) {
       kept += operands[k].letters;
     }
-    BOWLINE_ASSIGN(y, multiply(c, y, operands[i], kept));
+    BOWLINE_TRY_ASSIGN(y, multiply(c, y, operands[i], kept));
   }
   drop(c, y, wanted);
-  BOWLINE_ASSIGN(const Term first, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term first, c.in(0));
   c.out(0, c.m.cast(ordered(c, y, wanted), first.dtype));
   return {};
 }

@@ -10,7 +10,7 @@ namespace {
 // An operator of Bowline of the same name and meaning.
 template <const char* op>
 Status same(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.unary(op, x));
   return {};
 }
@@ -18,10 +18,10 @@ Status same(Context& c) {
 // In operator sets below 7 the second operand broadcasts only where an attribute says so, and along
 // an axis.
 Result<Term> second(Context& c, const Term& a) {
-  BOWLINE_ASSIGN(Term b, c.in(1));
+  BOWLINE_TRY_ASSIGN(Term b, c.in(1));
   if (c.opset < 7) {
-    BOWLINE_ASSIGN(const int64_t broadcasts, c.integer("broadcast", 0));
-    BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", -1));
+    BOWLINE_TRY_ASSIGN(const int64_t broadcasts, c.integer("broadcast", 0));
+    BOWLINE_TRY_ASSIGN(const int64_t axis, c.integer("axis", -1));
     if (broadcasts != 0 && axis >= 0) {
       Dims dims = b.dims;
       while (dims.size() + static_cast<size_t>(axis) < a.rank()) {
@@ -35,25 +35,25 @@ Result<Term> second(Context& c, const Term& a) {
 
 template <const char* op>
 Status two(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, second(c, a));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term b, second(c, a));
   c.out(0, c.m.binary(op, a, b));
   return {};
 }
 
 template <const char* op>
 Status comparison(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, second(c, a));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term b, second(c, a));
   c.out(0, c.m.compare(op, a, b));
   return {};
 }
 
 template <const char* op>
 Status many(Context& c) {
-  BOWLINE_ASSIGN(Term sum, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term sum, c.in(0));
   for (size_t i = 1; i < c.inputs(); ++i) {
-    BOWLINE_ASSIGN(const Term next, c.in(i));
+    BOWLINE_TRY_ASSIGN(const Term next, c.in(i));
     sum = c.m.binary(op, sum, next);
   }
   c.out(0, sum);
@@ -77,13 +77,13 @@ Status mean(Context& c) {
 }
 
 Status ceil(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.unary("Neg", c.m.unary("Floor", c.m.unary("Neg", x))));
   return {};
 }
 
 Status reciprocal(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.div(c.m.scalar(x.dtype, 1), x));
   return {};
 }
@@ -99,7 +99,7 @@ Term near_zero(Context& c, const Term& x, double factor, const Term& y) {
 // - 1 = 2 sinh(x/2) e^(x/2). Without an operator for that, Elu gives e^x - 1 below 0, so of |x|: a
 // = -expm1(-|x|), sinh|x| = (a + a / (1 - a)) / 2.
 Status sinh(Context& c) {
-  BOWLINE_ASSIGN(const Term given, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
   const Term down = c.m.unary("Neg", c.m.unary("Abs", x));
   const Term a = c.m.unary("Neg", c.m.unary("Elu", down, {{"alpha", 1.0}}));
@@ -114,7 +114,7 @@ Status sinh(Context& c) {
 
 // (e^x + e^-x) / 2 from h = e^(|x| / 2), as e^x is infinite before its half is.
 Status cosh(Context& c) {
-  BOWLINE_ASSIGN(const Term given, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
   const Term h = c.m.unary("Exp", c.m.mul(c.m.unary("Abs", x), 0.5));
   const Term half = c.m.mul(h, 0.5);
@@ -124,14 +124,14 @@ Status cosh(Context& c) {
 }
 
 Status tan(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.div(c.m.unary("Sin", x), c.m.unary("Cos", x)));
   return {};
 }
 
 // sign(x) log(|x| + sqrt(x^2 + 1)), which is sign(x) log(2 |x|) where x^2 would be infinite
 Status asinh(Context& c) {
-  BOWLINE_ASSIGN(const Term given, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
   const Term size = c.m.unary("Abs", x);
   const Term root = c.m.unary("Sqrt", c.m.add(c.m.unary("Square", x), 1));
@@ -144,7 +144,7 @@ Status asinh(Context& c) {
 
 // log(x + sqrt(x - 1) sqrt(x + 1)): below 1 not a number
 Status acosh(Context& c) {
-  BOWLINE_ASSIGN(const Term given, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
   const Term root = c.m.mul(c.m.unary("Sqrt", c.m.add(x, -1)), c.m.unary("Sqrt", c.m.add(x, 1)));
   c.out(0, c.m.cast(c.m.unary("Log", c.m.add(x, root)), given.dtype));
@@ -153,7 +153,7 @@ Status acosh(Context& c) {
 
 // (log(1 + x) - log(1 - x)) / 2
 Status atanh(Context& c) {
-  BOWLINE_ASSIGN(const Term given, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
   const Term quotient = c.m.div(c.m.add(x, 1), c.m.sub(c.m.scalar(x.dtype, 1), x));
   const Term y = c.m.mul(c.m.unary("Log", quotient), 0.5);
@@ -188,7 +188,7 @@ Term arc_tangent(Context& c, const Term& x) {
 }
 
 Status atan(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, arc_tangent(c, x));
   return {};
 }
@@ -201,14 +201,14 @@ Term other_leg(Context& c, const Term& x) {
 
 // 2 atan(x / (1 + sqrt(1 - x^2)))
 Status asin(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.mul(arc_tangent(c, c.m.div(x, c.m.add(other_leg(c, x), 1))), 2));
   return {};
 }
 
 // 2 atan(sqrt((1 - x) / (1 + x))): at -1 of infinity.
 Status acos(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.mul(arc_tangent(c, c.m.unary("Sqrt", c.m.div(c.m.sub(c.m.scalar(x.dtype, 1), x),
                                                             c.m.add(x, 1)))),
                    2));
@@ -216,8 +216,8 @@ Status acos(Context& c) {
 }
 
 Status gelu(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::string kind, c.text("approximate", "none"));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::string kind, c.text("approximate", "none"));
   BOWLINE_REQUIRE_CODE(kind == "none" || kind == "tanh", Code::bad_file,
                        "Approximation \"{}\" is not known.", escaped(kind));
   c.out(0, c.m.unary("Gelu", x, {{"form", kind == "tanh" ? "tanh" : "erf"}}));
@@ -230,31 +230,31 @@ Term swished(Context& c, const Term& x, double alpha) {
 }
 
 Status swish(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 1));
   c.out(0, swished(c, x, alpha));
   return {};
 }
 
 Status swiglu(Context& c) {
-  BOWLINE_ASSIGN(const Term gate, c.in(0));
-  BOWLINE_ASSIGN(const Term value, c.in(1));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
+  BOWLINE_TRY_ASSIGN(const Term gate, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term value, c.in(1));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 1));
   c.out(0, c.m.mul(swished(c, gate, alpha), value));
   return {};
 }
 
 Status mish(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.mul(x, c.m.unary("Tanh", c.m.unary("Softplus", x))));
   return {};
 }
 
 // By a power of 2 from a table: of a shift by all bits or more nothing is left.
 Status bit_shift(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term count, c.in(1));
-  BOWLINE_ASSIGN(const std::string direction, c.text("direction", ""));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term count, c.in(1));
+  BOWLINE_TRY_ASSIGN(const std::string direction, c.text("direction", ""));
   BOWLINE_REQUIRE_CODE(direction == "LEFT" || direction == "RIGHT", Code::bad_file,
                        "Direction \"{}\" is not known.", escaped(direction));
   BOWLINE_REQUIRE_CODE(!is_float(x.dtype) && x.dtype != DType::boolean && x.dtype == count.dtype,
@@ -290,8 +290,8 @@ Status bit_shift(Context& c) {
 // Two digits to the base 16 choose an entry of a table.
 template <class Bits>
 Status bitwise(Context& c, const Bits& of) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term b, c.in(1));
   const bool whole = !is_float(a.dtype) && a.dtype != DType::boolean && a.dtype == b.dtype;
   BOWLINE_REQUIRE_CODE(whole, Code::bad_file,
                        "Its operands are {} and {}: they must be integers of one dtype.",
@@ -336,7 +336,7 @@ Status bitwise_xor(Context& c) {
 
 // Of two's complement -x - 1.
 Status bitwise_not(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_REQUIRE_CODE(!is_float(x.dtype), Code::bad_file, "{} has no bits.",
                        bowline::name_of(x.dtype));
   c.out(0, c.m.sub(c.m.scalar(x.dtype, -1), x));
@@ -344,32 +344,32 @@ Status bitwise_not(Context& c) {
 }
 
 Status leaky_relu(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0.01));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 0.01));
   c.out(0, c.m.unary("LeakyRelu", x, {{"alpha", alpha}}));
   return {};
 }
 
 Status elu(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 1));
   c.out(0, c.m.unary("Elu", x, {{"alpha", alpha}}));
   return {};
 }
 
 // gamma * (x > 0 ? x : alpha (e^x - 1))
 Status selu(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1.67326319217681884765625));
-  BOWLINE_ASSIGN(const double gamma, c.real("gamma", 1.05070102214813232421875));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 1.67326319217681884765625));
+  BOWLINE_TRY_ASSIGN(const double gamma, c.real("gamma", 1.05070102214813232421875));
   c.out(0, c.m.mul(c.m.unary("Elu", x, {{"alpha", alpha}}), gamma));
   return {};
 }
 
 // max(0, x) + min(0, alpha (e^(x / alpha) - 1)) = alpha elu(x / alpha)
 Status celu(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 1));
   BOWLINE_REQUIRE_CODE(alpha > 0, Code::unsupported, "Alpha is {}.", alpha);
   const Term scaled = c.m.div(x, c.m.scalar(x.dtype, alpha));
   c.out(0, c.m.mul(c.m.unary("Elu", scaled, {{"alpha", 1.0}}), alpha));
@@ -377,31 +377,31 @@ Status celu(Context& c) {
 }
 
 Status hard_sigmoid(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0.2));
-  BOWLINE_ASSIGN(const double beta, c.real("beta", 0.5));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 0.2));
+  BOWLINE_TRY_ASSIGN(const double beta, c.real("beta", 0.5));
   c.out(0, c.m.unary("Clip", c.m.add(c.m.mul(x, alpha), beta), {{"min", 0.0}, {"max", 1.0}}));
   return {};
 }
 
 Status softsign(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.div(x, c.m.add(c.m.unary("Abs", x), 1)));
   return {};
 }
 
 Status thresholded_relu(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 1));
   const Term above = c.m.compare("Greater", x, c.m.scalar(x.dtype, alpha));
   c.out(0, c.m.where(above, x, c.m.scalar(x.dtype, 0)));
   return {};
 }
 
 Status shrink(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const double lambd, c.real("lambd", 0.5));
-  BOWLINE_ASSIGN(const double bias, c.real("bias", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const double lambd, c.real("lambd", 0.5));
+  BOWLINE_TRY_ASSIGN(const double bias, c.real("bias", 0));
   const Term below = c.m.compare("Less", x, c.m.scalar(x.dtype, -lambd));
   const Term above = c.m.compare("Greater", x, c.m.scalar(x.dtype, lambd));
   // Of whole numbers the sum is cut off, not the bias.
@@ -415,8 +415,8 @@ Status shrink(Context& c) {
 }
 
 Status prelu(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term slope, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term slope, c.in(1));
   const Term below = c.m.compare("Less", x, c.m.scalar(x.dtype, 0));
   c.out(0, c.m.where(below, c.m.mul(x, slope), x));
   return {};
@@ -428,7 +428,7 @@ Result<std::optional<double>> known_bound(Context& c, size_t i, double otherwise
   if (!c.has(i)) {
     return std::optional(otherwise);
   }
-  BOWLINE_ASSIGN(const Term bound, c.in(i));
+  BOWLINE_TRY_ASSIGN(const Term bound, c.in(i));
   return bound.constant() && bound.elements() == 1 && bound.numbers()->of_batch.empty()
              ? std::optional(bound.numbers()->reals()[0])
              : std::nullopt;
@@ -436,25 +436,25 @@ Result<std::optional<double>> known_bound(Context& c, size_t i, double otherwise
 
 // Integers are clipped too, and bounds may be tensors: what Clip does not take is Max and Min.
 Status clip(Context& c) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   if (c.opset < 11) {
-    BOWLINE_ASSIGN(const double least, c.real("min", -INFINITY));
-    BOWLINE_ASSIGN(const double most, c.real("max", INFINITY));
+    BOWLINE_TRY_ASSIGN(const double least, c.real("min", -INFINITY));
+    BOWLINE_TRY_ASSIGN(const double most, c.real("max", INFINITY));
     c.out(0, c.m.unary("Clip", x, {{"min", least}, {"max", most}}));
     return {};
   }
-  BOWLINE_ASSIGN(const std::optional<double> low, known_bound(c, 1, -INFINITY));
-  BOWLINE_ASSIGN(const std::optional<double> high, known_bound(c, 2, INFINITY));
+  BOWLINE_TRY_ASSIGN(const std::optional<double> low, known_bound(c, 1, -INFINITY));
+  BOWLINE_TRY_ASSIGN(const std::optional<double> high, known_bound(c, 2, INFINITY));
   if (is_float(x.dtype) && low && high && *low <= *high) {
     c.out(0, c.m.unary("Clip", x, {{"min", *low}, {"max", *high}}));
     return {};
   }
   if (c.has(1)) {
-    BOWLINE_ASSIGN(const Term least, c.in(1));
+    BOWLINE_TRY_ASSIGN(const Term least, c.in(1));
     x = c.m.binary("Max", x, least);
   }
   if (c.has(2)) {
-    BOWLINE_ASSIGN(const Term most, c.in(2));
+    BOWLINE_TRY_ASSIGN(const Term most, c.in(2));
     x = c.m.binary("Min", x, most);
   }
   c.out(0, x);
@@ -462,8 +462,8 @@ Status clip(Context& c) {
 }
 
 Status exclusive_or(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, second(c, a));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term b, second(c, a));
   BOWLINE_REQUIRE_CODE(a.dtype == DType::boolean, Code::bad_file,
                        "Its operands are no truth values.");
   c.out(0, c.m.compare("NotEqual", a, b));
@@ -471,15 +471,15 @@ Status exclusive_or(Context& c) {
 }
 
 Status is_nan(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.compare("NotEqual", x, x));
   return {};
 }
 
 Status is_inf(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t positive, c.integer("detect_positive", 1));
-  BOWLINE_ASSIGN(const int64_t negative, c.integer("detect_negative", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t positive, c.integer("detect_positive", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t negative, c.integer("detect_negative", 1));
   const Term above = c.m.compare("Equal", x, c.m.scalar(x.dtype, INFINITY));
   const Term below = c.m.compare("Equal", x, c.m.scalar(x.dtype, -INFINITY));
   const Term none = c.m.compare("NotEqual", above, above);
@@ -533,8 +533,8 @@ Term power_of_each(Context& c, const Term& a, const Term& b) {
 // and, as that is a little below or above the power, cut off from a little above it: exact up to
 // 2^19.
 Status pow(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(Term b, second(c, a));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term b, second(c, a));
   if (b.constant() && b.elements() == 1) {
     b = c.m.constant(*b.numbers());  // an exponent alone is not trained
     if (is_float(a.dtype) && a.rank() >= b.rank() && b.numbers()->reals()[0] == 2) {
@@ -584,9 +584,9 @@ Term exact_rest(Context& c, const Term& a, const Term& b) {
 
 // The result has the sign of `a` if fmod is 1, else the sign of `b`.
 Status mod(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, c.in(1));
-  BOWLINE_ASSIGN(const int64_t fmod, c.integer("fmod", 0));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term b, c.in(1));
+  BOWLINE_TRY_ASSIGN(const int64_t fmod, c.integer("fmod", 0));
   const auto f32 = [&](const Term& x) { return c.m.cast(x, DType::f32); };
   // Quotients of whole numbers are cut off towards zero.
   Term rest = is_float(a.dtype) ? c.m.cast(exact_rest(c, f32(a), f32(b)), a.dtype)
@@ -603,9 +603,9 @@ Status mod(Context& c) {
 }
 
 Status where(Context& c) {
-  BOWLINE_ASSIGN(const Term condition, c.in(0));
-  BOWLINE_ASSIGN(const Term a, c.in(1));
-  BOWLINE_ASSIGN(const Term b, c.in(2));
+  BOWLINE_TRY_ASSIGN(const Term condition, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term b, c.in(2));
   c.out(0, c.m.where(condition, a, b));
   return {};
 }
@@ -617,23 +617,23 @@ void ignore_rules_of_8_bits(Context& c) {
 }
 
 Status cast_to(Context& c, int64_t number) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   ignore_rules_of_8_bits(c);
   BOWLINE_REQUIRE_CODE(number >= 0 && number <= INT32_MAX, Code::bad_file, "It casts to dtype {}.",
                        number);
-  BOWLINE_ASSIGN(const DType to, dtype_of(static_cast<int32_t>(number)));
+  BOWLINE_TRY_ASSIGN(const DType to, dtype_of(static_cast<int32_t>(number)));
   c.out(0, c.m.cast(x, to));
   return {};
 }
 
 Status cast(Context& c) {
-  BOWLINE_ASSIGN(const int64_t to, c.integer("to", -1));
+  BOWLINE_TRY_ASSIGN(const int64_t to, c.integer("to", -1));
   return cast_to(c, to);
 }
 
 Status cast_like(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term like, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term like, c.in(1));
   ignore_rules_of_8_bits(c);
   c.out(0, c.m.cast(x, like.dtype));
   return {};

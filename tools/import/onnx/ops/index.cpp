@@ -13,10 +13,10 @@ bool is_first(const Term& indices) {
 }
 
 Status gather(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term indices, c.in(1));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
   if (c.m.is_axis_of_one(x, axis) && is_first(indices)) {
     Dims row = c.m.row_dims(x);
     row.erase(row.begin() + axis);
@@ -29,10 +29,10 @@ Status gather(Context& c) {
 }
 
 Status gather_elements(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term indices, c.in(1));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
   const Terms in =
       c.m.with_same_rows({x, i32_indices(c, indices, x.dims[static_cast<size_t>(axis)])});
   c.out(0, c.m.op("GatherElements", in, {{"axis", axis}}, x.dtype, in[1].dims));
@@ -41,7 +41,7 @@ Status gather_elements(Context& c) {
 
 // What happens to elements that several updates name: the words of ONNX are those of Bowline.
 Result<std::string> reduction_of(Context& c) {
-  BOWLINE_ASSIGN(std::string reduction, c.text("reduction", "none"));
+  BOWLINE_TRY_ASSIGN(std::string reduction, c.text("reduction", "none"));
   constexpr std::string_view kReductions[] = {"none", "add", "mul", "max", "min"};
   BOWLINE_REQUIRE_CODE(std::ranges::find(kReductions, reduction) != std::end(kReductions),
                        Code::unsupported, "Reduction \"{}\" is not known.", escaped(reduction));
@@ -49,12 +49,12 @@ Result<std::string> reduction_of(Context& c) {
 }
 
 Status scatter_elements(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term indices, c.in(1));
-  BOWLINE_ASSIGN(const Term updates, c.in(2));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  BOWLINE_ASSIGN(const std::string reduction, reduction_of(c));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term updates, c.in(2));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(const std::string reduction, reduction_of(c));
   const Terms in =
       c.m.with_same_rows({x, i32_indices(c, indices, x.dims[static_cast<size_t>(axis)]), updates});
   c.out(0, c.m.op("ScatterElements", in, {{"axis", axis}, {"reduction", reduction}}, x.dtype,
@@ -119,12 +119,12 @@ Result<Cells> cells_of(Context& c, const Term& x, const Term& indices, size_t ba
 }
 
 Status gather_nd(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term indices, c.in(1));
-  BOWLINE_ASSIGN(const int64_t batch, c.integer("batch_dims", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_TRY_ASSIGN(const int64_t batch, c.integer("batch_dims", 0));
   BOWLINE_REQUIRE_CODE(batch >= 0 && batch < static_cast<int64_t>(x.rank()), Code::bad_file,
                        "Attribute batch_dims is {}, and x has {} axes.", batch, x.rank());
-  BOWLINE_ASSIGN(const Cells cells, cells_of(c, x, indices, static_cast<size_t>(batch)));
+  BOWLINE_TRY_ASSIGN(const Cells cells, cells_of(c, x, indices, static_cast<size_t>(batch)));
   Dims dims = cells.outer;
   dims.insert(dims.end(), x.dims.begin() + batch + indices.dims.back(), x.dims.end());
   const Term table = c.m.reshape(x, {cells.count, cells.size});
@@ -133,11 +133,11 @@ Status gather_nd(Context& c) {
 }
 
 Status scatter_nd(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term indices, c.in(1));
-  BOWLINE_ASSIGN(const Term updates, c.in(2));
-  BOWLINE_ASSIGN(const std::string reduction, reduction_of(c));
-  BOWLINE_ASSIGN(const Cells cells, cells_of(c, x, indices, 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term updates, c.in(2));
+  BOWLINE_TRY_ASSIGN(const std::string reduction, reduction_of(c));
+  BOWLINE_TRY_ASSIGN(const Cells cells, cells_of(c, x, indices, 0));
   const int64_t rows = cells.flat.elements();
   const Term i = c.m.reshape(cells.flat, {rows, 1});
   const Term y = c.m.op(
@@ -151,11 +151,11 @@ Status scatter_nd(Context& c) {
 // values = [off, on] of any dtype: on where the index is the place on the new axis. An index
 // outside of the depth has no `on`.
 Status one_hot(Context& c) {
-  BOWLINE_ASSIGN(const Term indices, c.in(0));
-  BOWLINE_ASSIGN(const Numbers depth_numbers, c.numbers(1));
-  BOWLINE_ASSIGN(const Term values, c.in(2));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, indices.rank() + 1));
+  BOWLINE_TRY_ASSIGN(const Term indices, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Numbers depth_numbers, c.numbers(1));
+  BOWLINE_TRY_ASSIGN(const Term values, c.in(2));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, indices.rank() + 1));
   BOWLINE_REQUIRE_CODE(depth_numbers.elements() == 1 && values.dims == Dims{2}, Code::bad_file,
                        "Depth has {} elements, values have the shape {}.", depth_numbers.elements(),
                        shape_text(values.dims));
@@ -180,7 +180,7 @@ Status one_hot(Context& c) {
 // [rank, count]: the places of the elements that are not 0. How many follows from the numbers, so
 // they must be known.
 Status non_zero(Context& c) {
-  BOWLINE_ASSIGN(const Numbers x, c.numbers(0));
+  BOWLINE_TRY_ASSIGN(const Numbers x, c.numbers(0));
   const std::vector<double> values = x.reals();
   std::vector<int64_t> places;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -204,12 +204,12 @@ Status non_zero(Context& c) {
 
 // The condition says how many are chosen, so it must be known.
 Status compress(Context& c) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> condition, c.integers(1));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> condition, c.integers(1));
   int64_t axis = 0;
   if (c.has_attribute("axis")) {
-    BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
-    BOWLINE_ASSIGN(axis, axis_of(given, x.rank()));
+    BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", 0));
+    BOWLINE_TRY_ASSIGN(axis, axis_of(given, x.rank()));
   } else {
     x = c.m.reshape(x, {x.elements()});
   }
@@ -230,10 +230,10 @@ Status compress(Context& c) {
 // The first elements of each row in the opposite order: an index of their own for each row and
 // time.
 Status reverse_sequence(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term lengths, c.in(1));
-  BOWLINE_ASSIGN(const int64_t time, c.integer("time_axis", 0));
-  BOWLINE_ASSIGN(const int64_t batch, c.integer("batch_axis", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term lengths, c.in(1));
+  BOWLINE_TRY_ASSIGN(const int64_t time, c.integer("time_axis", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t batch, c.integer("batch_axis", 1));
   const bool fits = x.rank() >= 2 && ((time == 0 && batch == 1) || (time == 1 && batch == 0)) &&
                     lengths.dims == Dims{x.dims[static_cast<size_t>(batch)]};
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Lengths {} do not fit {}.", shape_text(lengths.dims),
@@ -254,11 +254,11 @@ Status reverse_sequence(Context& c) {
 // The rows of `updates` into the cache from an index on that each element of the batch has;
 // circular: behind the last row comes the first.
 Status tensor_scatter(Context& c) {
-  BOWLINE_ASSIGN(const Term cache, c.in(0));
-  BOWLINE_ASSIGN(const Term updates, c.in(1));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -2));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, cache.rank()));
-  BOWLINE_ASSIGN(const std::string mode, c.text("mode", "linear"));
+  BOWLINE_TRY_ASSIGN(const Term cache, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term updates, c.in(1));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", -2));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, cache.rank()));
+  BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", "linear"));
   BOWLINE_REQUIRE_CODE(mode == "linear" || mode == "circular", Code::unsupported,
                        "Mode \"{}\" is not known.", escaped(mode));
   const auto a = static_cast<size_t>(axis);
@@ -272,7 +272,7 @@ Status tensor_scatter(Context& c) {
   batch[0] = cache.dims[0];
   Term place = c.m.reshape(c.m.count(DType::i32, updates.dims[a]), along);
   if (c.has(2)) {
-    BOWLINE_ASSIGN(const Term first, c.in(2));
+    BOWLINE_TRY_ASSIGN(const Term first, c.in(2));
     BOWLINE_REQUIRE_CODE(first.dims == Dims{cache.dims[0]}, Code::bad_file,
                          "Write indices {} do not fit {}.", shape_text(first.dims),
                          shape_text(cache.dims));

@@ -39,14 +39,14 @@ Status check(const Term& scores, const Term& labels) {
 // Rows of log-probabilities and their labels. Without ignore_index every label counts: the number
 // that stands for none is no class.
 Status from_log_probabilities(Context& c, const Term& rows, const Term& labels) {
-  BOWLINE_ASSIGN(const std::string reduction, c.text("reduction", "mean"));
+  BOWLINE_TRY_ASSIGN(const std::string reduction, c.text("reduction", "mean"));
   BOWLINE_REQUIRE_CODE(reduction == "mean" || reduction == "sum" || reduction == "none",
                        Code::bad_file, "Reduction \"{}\" is not known.", escaped(reduction));
-  BOWLINE_ASSIGN(const int64_t ignored, c.integer("ignore_index", INT32_MIN));
+  BOWLINE_TRY_ASSIGN(const int64_t ignored, c.integer("ignore_index", INT32_MIN));
   BOWLINE_TRY(require_small("Ignore_index", {ignored}));
   Terms in = {rows, c.m.reshape(c.m.cast(labels, DType::i32), {rows.dims[0]})};
   if (c.has(2)) {
-    BOWLINE_ASSIGN(const Term weights, c.in(2));
+    BOWLINE_TRY_ASSIGN(const Term weights, c.in(2));
     in.push_back(c.m.untrained(weights));
   }
   const bool each = reduction == "none";
@@ -58,15 +58,15 @@ Status from_log_probabilities(Context& c, const Term& rows, const Term& labels) 
 }
 
 Status negative_log_likelihood(Context& c) {
-  BOWLINE_ASSIGN(const Term scores, c.in(0));
-  BOWLINE_ASSIGN(const Term labels, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term scores, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term labels, c.in(1));
   BOWLINE_TRY(check(scores, labels));
   return from_log_probabilities(c, class_rows(c, scores), labels);
 }
 
 Status softmax_cross_entropy(Context& c) {
-  BOWLINE_ASSIGN(const Term scores, c.in(0));
-  BOWLINE_ASSIGN(const Term labels, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term scores, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term labels, c.in(1));
   BOWLINE_TRY(check(scores, labels));
   const Term rows = c.m.unary("LogSoftmax", class_rows(c, scores), {{"axis", -1}});
   if (c.wants(1)) {

@@ -25,22 +25,22 @@ Result<Term> product(Context& c, const Term& a, const Term& b) {
 }
 
 Status matmul(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, c.in(1));
-  BOWLINE_ASSIGN(const Term y, product(c, a, b));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term b, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term y, product(c, a, b));
   c.out(0, y);
   return {};
 }
 
 // alpha a' b' + beta c
 Status gemm(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, c.in(1));
-  BOWLINE_ASSIGN(const double beta, c.real("beta", 1));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term b, c.in(1));
+  BOWLINE_TRY_ASSIGN(const double beta, c.real("beta", 1));
   c.ignore("broadcast");
-  BOWLINE_ASSIGN(Term y, scaled_product(c, a, b));
+  BOWLINE_TRY_ASSIGN(Term y, scaled_product(c, a, b));
   if (c.has(2)) {
-    BOWLINE_ASSIGN(const Term bias, c.in(2));
+    BOWLINE_TRY_ASSIGN(const Term bias, c.in(2));
     y = c.m.add(y, beta == 1 ? bias : c.m.mul(bias, beta));
   }
   c.out(0, y);
@@ -49,7 +49,7 @@ Status gemm(Context& c) {
 
 // The determinant of matrices of 1 or 2 rows.
 Status det(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   const size_t r = x.rank();
   BOWLINE_REQUIRE_CODE(r >= 2 && x.dims[r - 1] == x.dims[r - 2], Code::bad_file,
                        "{} is no square matrix.", shape_text(x.dims));
@@ -86,8 +86,8 @@ Result<Term> whole_product(Context& c, const Term& a, const Term& b) {
   Term sum;
   for (int64_t start = 0; start < std::max<int64_t>(count, 1); start += kExactProducts) {
     const int64_t length = std::min(count - start, kExactProducts);
-    BOWLINE_ASSIGN(const Term part, product(c, c.m.slice(a, columns, start, length),
-                                            c.m.slice(b, rows, start, length)));
+    BOWLINE_TRY_ASSIGN(const Term part, product(c, c.m.slice(a, columns, start, length),
+                                                c.m.slice(b, rows, start, length)));
     const Term whole = c.m.cast(part, DType::i32);
     sum = start == 0 ? whole : c.m.add(sum, whole);
   }
@@ -95,12 +95,12 @@ Result<Term> whole_product(Context& c, const Term& a, const Term& b) {
 }
 
 Status matmul_integer(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, c.in(1));
-  BOWLINE_ASSIGN(const Term zero_a, c.optional(2));
-  BOWLINE_ASSIGN(const Term zero_b, c.optional(3));
-  BOWLINE_ASSIGN(const Term y,
-                 whole_product(c, centred(c, a, beside_rows(c, zero_a)), centred(c, b, zero_b)));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term b, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term zero_a, c.optional(2));
+  BOWLINE_TRY_ASSIGN(const Term zero_b, c.optional(3));
+  BOWLINE_TRY_ASSIGN(
+      const Term y, whole_product(c, centred(c, a, beside_rows(c, zero_a)), centred(c, b, zero_b)));
   c.out(0, y);
   return {};
 }
@@ -109,10 +109,10 @@ Status matmul_integer(Context& c) {
 Status qlinear_matmul(Context& c) {
   Term t[8];
   for (size_t i = 0; i < 8; ++i) {
-    BOWLINE_ASSIGN(t[i], c.in(i));
+    BOWLINE_TRY_ASSIGN(t[i], c.in(i));
   }
-  BOWLINE_ASSIGN(const Term sum,
-                 whole_product(c, centred(c, t[0], beside_rows(c, t[2])), centred(c, t[3], t[5])));
+  BOWLINE_TRY_ASSIGN(const Term sum, whole_product(c, centred(c, t[0], beside_rows(c, t[2])),
+                                                   centred(c, t[3], t[5])));
   for (const size_t i : {1, 4, 6}) {
     t[i] = c.m.cast(t[i], DType::f32);
   }
@@ -132,9 +132,9 @@ constexpr Lowering kMatrixLowerings[] = {
 }  // namespace
 
 Result<Term> scaled_product(Context& c, const Term& a, const Term& b) {
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
-  BOWLINE_ASSIGN(const int64_t transpose_a, c.integer("transA", 0));
-  BOWLINE_ASSIGN(const int64_t transpose_b, c.integer("transB", 0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t transpose_a, c.integer("transA", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t transpose_b, c.integer("transB", 0));
   if (alpha == 1) {
     return c.m.matmul(a, b, transpose_a != 0, transpose_b != 0);
   }

@@ -16,9 +16,9 @@ Term gelu_of(Context& c, const Term& x, const char* form) {
 // gelu(x + bias); the bias of FastGelu may be missing.
 template <bool fast>
 Status bias_gelu(Context& c) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   if (c.has(1)) {
-    BOWLINE_ASSIGN(const Term bias, c.in(1));
+    BOWLINE_TRY_ASSIGN(const Term bias, c.in(1));
     x = c.m.add(x, bias);
   }
   c.out(0, gelu_of(c, x, fast ? "tanh" : "erf"));
@@ -27,24 +27,24 @@ Status bias_gelu(Context& c) {
 
 // x sigmoid(alpha x)
 Status quick_gelu(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1.702));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 1.702));
   c.out(0, c.m.mul(x, c.m.unary("Sigmoid", c.m.mul(x, alpha))));
   return {};
 }
 
 // alpha a' b'
 Status fused_matmul(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term b, c.in(1));
   for (const char* name : {"transBatchA", "transBatchB"}) {
-    BOWLINE_ASSIGN(const int64_t batches, c.integer(name, 0));
+    BOWLINE_TRY_ASSIGN(const int64_t batches, c.integer(name, 0));
     BOWLINE_REQUIRE_CODE(batches == 0, Code::unsupported,
                          "Attribute {} is {}; only 0 is supported.", name, batches);
   }
   BOWLINE_REQUIRE_CODE(a.rank() >= 2 && b.rank() >= 2, Code::unsupported,
                        "{} and {} are no matrices.", shape_text(a.dims), shape_text(b.dims));
-  BOWLINE_ASSIGN(const Term y, scaled_product(c, a, b));
+  BOWLINE_TRY_ASSIGN(const Term y, scaled_product(c, a, b));
   c.out(0, y);
   return {};
 }
@@ -53,12 +53,12 @@ Status fused_matmul(Context& c) {
 // mean and beta.
 template <bool simplified>
 Status skip_normalization(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term skip, c.in(1));
-  BOWLINE_ASSIGN(const Term gamma, c.in(2));
-  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-12));
-  BOWLINE_ASSIGN(Term beta, c.optional(simplified ? SIZE_MAX : 3));
-  BOWLINE_ASSIGN(const Term bias, c.optional(simplified ? 3 : 4));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term skip, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term gamma, c.in(2));
+  BOWLINE_TRY_ASSIGN(const double eps, c.real("epsilon", 1e-12));
+  BOWLINE_TRY_ASSIGN(Term beta, c.optional(simplified ? SIZE_MAX : 3));
+  BOWLINE_TRY_ASSIGN(const Term bias, c.optional(simplified ? 3 : 4));
   const bool fits = x.rank() >= 2 && gamma.dims == Dims{x.dims.back()};
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Gamma {} does not fit {}.", shape_text(gamma.dims),
                        shape_text(x.dims));
@@ -85,9 +85,9 @@ Status skip_normalization(Context& c) {
 
 // (x - zero point) * scale
 Result<Term> real_of(Context& c, size_t first) {
-  BOWLINE_ASSIGN(const Term x, c.in(first));
-  BOWLINE_ASSIGN(const Term scale, c.in(first + 1));
-  BOWLINE_ASSIGN(const Term zero, c.optional(first + 2));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(first));
+  BOWLINE_TRY_ASSIGN(const Term scale, c.in(first + 1));
+  BOWLINE_TRY_ASSIGN(const Term zero, c.optional(first + 2));
   const Term whole = centred(c, x, zero.source == nullptr ? zero : c.m.reshape(zero, {}));
   return c.m.mul(whole, c.m.reshape(scale, {}));
 }
@@ -95,8 +95,8 @@ Result<Term> real_of(Context& c, size_t first) {
 // saturate(round(x / scale) + zero point), in the dtype of the zero point or, without one, of the
 // inputs.
 Result<Term> whole_of(Context& c, const Term& x, size_t first, DType dtype) {
-  BOWLINE_ASSIGN(const Term scale, c.in(first));
-  BOWLINE_ASSIGN(const Term zero, c.optional(first + 1));
+  BOWLINE_TRY_ASSIGN(const Term scale, c.in(first));
+  BOWLINE_TRY_ASSIGN(const Term zero, c.optional(first + 1));
   return saturated(c, c.m.div(x, c.m.reshape(scale, {})),
                    zero.source == nullptr ? c.m.scalar(dtype, 0) : c.m.reshape(zero, {}));
 }
@@ -105,10 +105,10 @@ constexpr char kAddOp[] = "Add", kMulOp[] = "Mul";
 
 template <const char* op>
 Status qlinear_two(Context& c) {
-  BOWLINE_ASSIGN(const Term a, real_of(c, 0));
-  BOWLINE_ASSIGN(const Term b, real_of(c, 3));
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term y, whole_of(c, c.m.binary(op, a, b), 6, x.dtype));
+  BOWLINE_TRY_ASSIGN(const Term a, real_of(c, 0));
+  BOWLINE_TRY_ASSIGN(const Term b, real_of(c, 3));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term y, whole_of(c, c.m.binary(op, a, b), 6, x.dtype));
   c.out(0, y);
   return {};
 }
@@ -116,9 +116,9 @@ Status qlinear_two(Context& c) {
 // Of one input: what `step` makes of its reals.
 template <class Step>
 Status qlinear_one(Context& c, const Step& step) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term real, real_of(c, 0));
-  BOWLINE_ASSIGN(const Term y, whole_of(c, step(real), 3, x.dtype));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term real, real_of(c, 0));
+  BOWLINE_TRY_ASSIGN(const Term y, whole_of(c, step(real), 3, x.dtype));
   c.out(0, y);
   return {};
 }
@@ -128,15 +128,15 @@ Status qlinear_sigmoid(Context& c) {
 }
 
 Status qlinear_leaky_relu(Context& c) {
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0.01));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 0.01));
   return qlinear_one(c, [&](const Term& x) {
     return c.m.unary("LeakyRelu", x, {{"alpha", alpha}});
   });
 }
 
 Status qlinear_global_average_pool(Context& c) {
-  BOWLINE_ASSIGN(const int64_t last, c.integer("channels_last", 0));
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t last, c.integer("channels_last", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
                        shape_text(x.dims));
   std::vector<int64_t> axes = all_axes(x.rank());
@@ -148,16 +148,16 @@ Status qlinear_global_average_pool(Context& c) {
 
 // Scale and zero point of the result in front, then three inputs for each part.
 Status qlinear_concat(Context& c) {
-  BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, c.integer("axis", 0));
   BOWLINE_REQUIRE_CODE(c.inputs() >= 5 && c.inputs() % 3 == 2, Code::bad_file,
                        "It has {} inputs: 2, and 3 for each part, are needed.", c.inputs());
-  BOWLINE_ASSIGN(const Term first, c.in(2));
+  BOWLINE_TRY_ASSIGN(const Term first, c.in(2));
   Terms parts;
   for (size_t i = 2; i < c.inputs(); i += 3) {
-    BOWLINE_ASSIGN(Term part, real_of(c, i));
+    BOWLINE_TRY_ASSIGN(Term part, real_of(c, i));
     parts.push_back(std::move(part));
   }
-  BOWLINE_ASSIGN(const Term y, whole_of(c, c.m.concat(parts, axis), 0, first.dtype));
+  BOWLINE_TRY_ASSIGN(const Term y, whole_of(c, c.m.concat(parts, axis), 0, first.dtype));
   c.out(0, y);
   return {};
 }
@@ -172,13 +172,13 @@ int64_t packed_at(const std::vector<std::byte>& bytes, size_t row, int64_t i, in
 // a w' + bias, w [n, k] in blocks of a row: (value - zero point) * scale. The weights become a
 // parameter of f32.
 Status matmul_nbits(Context& c) {
-  BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Numbers values, c.numbers(1));
-  BOWLINE_ASSIGN(const Numbers scale_numbers, c.numbers(2));
-  BOWLINE_ASSIGN(const int64_t k, c.integer("K", 0));
-  BOWLINE_ASSIGN(const int64_t n, c.integer("N", 0));
-  BOWLINE_ASSIGN(const int64_t bits, c.integer("bits", 4));
-  BOWLINE_ASSIGN(const int64_t block, c.integer("block_size", 0));
+  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Numbers values, c.numbers(1));
+  BOWLINE_TRY_ASSIGN(const Numbers scale_numbers, c.numbers(2));
+  BOWLINE_TRY_ASSIGN(const int64_t k, c.integer("K", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t n, c.integer("N", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t bits, c.integer("bits", 4));
+  BOWLINE_TRY_ASSIGN(const int64_t block, c.integer("block_size", 0));
   c.ignore("accuracy_level");
   BOWLINE_TRY(require_small("K, N or block_size", {k, n, block}));
   BOWLINE_REQUIRE_CODE(bits == 2 || bits == 4 || bits == 8, Code::unsupported,
@@ -198,7 +198,7 @@ Status matmul_nbits(Context& c) {
   const std::vector<double> scales = scale_numbers.reals();
   std::vector<double> zeros(scales.size(), static_cast<double>(int64_t{1} << (bits - 1)));
   if (c.has(3)) {
-    BOWLINE_ASSIGN(const Numbers given, c.numbers(3));
+    BOWLINE_TRY_ASSIGN(const Numbers given, c.numbers(3));
     const int64_t zero_bytes = (blocks * bits + 7) / 8;
     const bool packed = given.dtype == DType::u8;
     const bool fits = packed ? static_cast<int64_t>(given.bytes.size()) == n * zero_bytes
@@ -228,7 +228,7 @@ Status matmul_nbits(Context& c) {
   const Term flat = c.m.reshape(a, {a.elements() / k, k});
   Term y = c.m.matmul(flat, c.m.cast(table, a.dtype), false, true);
   if (c.has(5)) {
-    BOWLINE_ASSIGN(const Term bias, c.in(5));
+    BOWLINE_TRY_ASSIGN(const Term bias, c.in(5));
     y = c.m.add(y, bias);
   }
   c.out(0, c.m.reshape(y, dims));

@@ -40,10 +40,10 @@ Result<BatchNorm> batch_norm_of(Context& c) {
   BatchNorm b;
   Term* const inputs[] = {&b.x, &b.scale, &b.bias, &b.mean, &b.variance};
   for (size_t i = 0; i < 5; ++i) {
-    BOWLINE_ASSIGN(*inputs[i], c.in(i));
+    BOWLINE_TRY_ASSIGN(*inputs[i], c.in(i));
   }
-  BOWLINE_ASSIGN(b.eps, c.real("epsilon", 1e-5));
-  BOWLINE_ASSIGN(b.momentum, c.real("momentum", 0.9));
+  BOWLINE_TRY_ASSIGN(b.eps, c.real("epsilon", 1e-5));
+  BOWLINE_TRY_ASSIGN(b.momentum, c.real("momentum", 0.9));
   BOWLINE_REQUIRE_CODE(b.x.rank() >= 2, Code::bad_file, "{} has no channels.",
                        shape_text(b.x.dims));
   for (size_t i = 1; i < 5; ++i) {
@@ -70,8 +70,8 @@ Term by_running_statistics(Context& c, const BatchNorm& b) {
 // In training the statistics are those of the batch, and the running ones are outputs 1 and 2.
 // Where no node reads these, they are storages that a step of the training moves as PyTorch does.
 Status batch_normalization(Context& c) {
-  BOWLINE_ASSIGN(const BatchNorm b, batch_norm_of(c));
-  BOWLINE_ASSIGN(const int64_t training, c.integer("training_mode", 0));
+  BOWLINE_TRY_ASSIGN(const BatchNorm b, batch_norm_of(c));
+  BOWLINE_TRY_ASSIGN(const int64_t training, c.integer("training_mode", 0));
   if (training == 0) {
     c.out(0, by_running_statistics(c, b));
     return {};
@@ -108,10 +108,10 @@ Status batch_normalization(Context& c) {
 
 // Each channel of each element of the batch by itself.
 Status instance_normalization(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term scale, c.in(1));
-  BOWLINE_ASSIGN(const Term bias, c.in(2));
-  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term scale, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term bias, c.in(2));
+  BOWLINE_TRY_ASSIGN(const double eps, c.real("epsilon", 1e-5));
   const bool fits = x.rank() >= 3 && scale.dims == Dims{x.dims[1]} && bias.dims == scale.dims;
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Scale {} and bias {} do not fit {}.",
                        shape_text(scale.dims), shape_text(bias.dims), shape_text(x.dims));
@@ -120,8 +120,8 @@ Status instance_normalization(Context& c) {
 }
 
 Result<double> epsilon_of(Context& c) {
-  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
-  BOWLINE_ASSIGN(const int64_t stash, c.integer("stash_type", 1));
+  BOWLINE_TRY_ASSIGN(const double eps, c.real("epsilon", 1e-5));
+  BOWLINE_TRY_ASSIGN(const int64_t stash, c.integer("stash_type", 1));
   BOWLINE_REQUIRE_CODE(stash == 1, Code::unsupported, "Stash type {} is not that of f32.", stash);
   return eps;
 }
@@ -141,11 +141,11 @@ struct NormRows {
 
 Result<NormRows> rows_of(Context& c) {
   NormRows r;
-  BOWLINE_ASSIGN(r.x, c.in(0));
-  BOWLINE_ASSIGN(const Term scale, c.in(1));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, r.x.rank()));
-  BOWLINE_ASSIGN(r.eps, epsilon_of(c));
+  BOWLINE_TRY_ASSIGN(r.x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term scale, c.in(1));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, r.x.rank()));
+  BOWLINE_TRY_ASSIGN(r.eps, epsilon_of(c));
   const std::vector<int64_t> every = all_axes(r.x.rank());
   r.axes.assign(every.begin() + axis, every.end());
   r.row.assign(r.x.dims.begin() + axis, r.x.dims.end());
@@ -156,10 +156,10 @@ Result<NormRows> rows_of(Context& c) {
 }
 
 Status layer_normalization(Context& c) {
-  BOWLINE_ASSIGN(const NormRows r, rows_of(c));
+  BOWLINE_TRY_ASSIGN(const NormRows r, rows_of(c));
   Term bias = c.m.filled(r.x.dtype, r.gain.dims, 0);
   if (c.has(2)) {
-    BOWLINE_ASSIGN(bias, c.in(2));
+    BOWLINE_TRY_ASSIGN(bias, c.in(2));
     bias = r.as_row(c, bias);
   }
   const Term y =
@@ -176,16 +176,16 @@ Status layer_normalization(Context& c) {
 // Channels of each element of the batch in groups. Scale and bias have an element for each channel,
 // below operator set 21 one for each group.
 Status group_normalization(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   Term factor[2];
-  BOWLINE_ASSIGN(const int64_t groups, c.integer("num_groups", 0));
-  BOWLINE_ASSIGN(const double eps, epsilon_of(c));
+  BOWLINE_TRY_ASSIGN(const int64_t groups, c.integer("num_groups", 0));
+  BOWLINE_TRY_ASSIGN(const double eps, epsilon_of(c));
   const bool fits = x.rank() >= 2 && groups >= 1 && x.dims[1] % groups == 0;
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} cannot be split into {} groups of channels.",
                        shape_text(x.dims), groups);
   const int64_t channels = x.dims[1];
   for (size_t i = 0; i < 2; ++i) {
-    BOWLINE_ASSIGN(factor[i], c.in(i + 1));
+    BOWLINE_TRY_ASSIGN(factor[i], c.in(i + 1));
     const bool by_group = c.opset < 21;
     BOWLINE_REQUIRE_CODE(factor[i].dims == Dims{by_group ? groups : channels}, Code::bad_file,
                          "Input {} has the shape {}, x {} in {} groups.", i + 1,
@@ -202,7 +202,7 @@ Status group_normalization(Context& c) {
 
 // The SimplifiedLayerNormalization of ONNX Runtime is the same and has 1 / rms as output 1.
 Status rms_normalization(Context& c) {
-  BOWLINE_ASSIGN(const NormRows r, rows_of(c));
+  BOWLINE_TRY_ASSIGN(const NormRows r, rows_of(c));
   const Term y = c.m.op("RmsNorm", {r.flat, r.gain}, {{"eps", r.eps}}, r.x.dtype, r.flat.dims);
   c.out(0, c.m.reshape(y, r.x.dims));
   if (c.wants(1)) {
@@ -214,11 +214,11 @@ Status rms_normalization(Context& c) {
 
 // x / (sum |x|^p)^(1/p) along an axis; rows of zeros stay.
 Status lp_normalization(Context& c) {
-  BOWLINE_ASSIGN(const Term given_x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term given_x, c.in(0));
   const Term x = in_f32(c, given_x);
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(const int64_t p, c.integer("p", 2));
   BOWLINE_REQUIRE_CODE(p == 1 || p == 2, Code::bad_file, "Attribute p is {}. It must be 1 or 2.",
                        p);
   const Term powers = c.m.unary(p == 1 ? "Abs" : "Square", x);
@@ -231,8 +231,8 @@ Status lp_normalization(Context& c) {
 
 // (x - mean) / (deviation + 1e-9)
 Status mean_variance_normalization(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(std::vector<int64_t> axes, c.list("axes"));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> axes, c.list("axes"));
   if (!c.has_attribute("axes")) {
     axes = {0, 2, 3};
   }
@@ -245,12 +245,12 @@ Status mean_variance_normalization(Context& c) {
 // x / (bias + alpha / size * sum of squares of the channels around)^beta: the sum is a product with
 // a band.
 Status lrn(Context& c) {
-  BOWLINE_ASSIGN(const Term given, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0.0001));
-  BOWLINE_ASSIGN(const double beta, c.real("beta", 0.75));
-  BOWLINE_ASSIGN(const double bias, c.real("bias", 1));
-  BOWLINE_ASSIGN(const int64_t size, c.integer("size", 0));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 0.0001));
+  BOWLINE_TRY_ASSIGN(const double beta, c.real("beta", 0.75));
+  BOWLINE_TRY_ASSIGN(const double bias, c.real("bias", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t size, c.integer("size", 0));
   BOWLINE_REQUIRE_CODE(x.rank() >= 2 && size >= 1, Code::bad_file, "Size {} does not fit {}.", size,
                        shape_text(x.dims));
   const int64_t channels = x.dims[1];
@@ -275,20 +275,20 @@ Status lrn(Context& c) {
 // not asked for, so that a model that is imported can be trained. What the graph itself drops
 // follows from a generator that ONNX does not define.
 Status dropout(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   double rate = 0.5;
   bool training = false;
   c.ignore("seed");
   c.ignore("is_test");
   c.ignore("consumed_inputs");
   if (c.opset < 12) {
-    BOWLINE_ASSIGN(rate, c.real("ratio", 0.5));
+    BOWLINE_TRY_ASSIGN(rate, c.real("ratio", 0.5));
   } else if (c.has(1)) {
-    BOWLINE_ASSIGN(const Term ratio, c.in(1));
+    BOWLINE_TRY_ASSIGN(const Term ratio, c.in(1));
     rate = ratio.numbers() != nullptr && ratio.elements() == 1 ? ratio.numbers()->reals()[0] : -1;
   }
   if (c.has(2)) {
-    BOWLINE_ASSIGN(const std::vector<int64_t> mode, c.integers(2));
+    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> mode, c.integers(2));
     training = mode.size() == 1 && mode[0] != 0;
   }
   BOWLINE_REQUIRE_CODE(

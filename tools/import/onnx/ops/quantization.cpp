@@ -6,12 +6,12 @@ namespace {
 
 // A scale or zero point of one element as it is, else along the axis, or one for each block of it.
 Result<Term> along(Context& c, const Term& v, const Term& x) {
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 1));
-  BOWLINE_ASSIGN(const int64_t block, c.integer("block_size", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t block, c.integer("block_size", 0));
   if (v.elements() == 1 && block == 0) {
     return c.m.reshape(v, {});
   }
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
   if (block != 0) {
     const auto a = static_cast<size_t>(axis);
     const int64_t n = x.dims[a];
@@ -39,7 +39,7 @@ Result<Term> along(Context& c, const Term& v, const Term& x) {
 
 // The dtype that an attribute names by its number; without one, or with 0, `otherwise`.
 Result<DType> dtype_named(Context& c, std::string_view name, DType otherwise) {
-  BOWLINE_ASSIGN(const int64_t number, c.integer(name, 0));
+  BOWLINE_TRY_ASSIGN(const int64_t number, c.integer(name, 0));
   BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file,
                        "Attribute {} is {}, which is no dtype of ONNX.", name, number);
   return number == 0 ? Result<DType>(otherwise) : dtype_of(static_cast<int32_t>(number));
@@ -47,16 +47,16 @@ Result<DType> dtype_named(Context& c, std::string_view name, DType otherwise) {
 
 // saturate(round(x / scale) + zero point)
 Status quantize(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term scale_input, c.in(1));
-  BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term scale_input, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term scale, along(c, scale_input, x));
   c.ignore("saturate");  // of floats of 8 bits
-  BOWLINE_ASSIGN(const DType exact, dtype_named(c, "precision", scale.dtype));
+  BOWLINE_TRY_ASSIGN(const DType exact, dtype_named(c, "precision", scale.dtype));
   Term y = c.m.unary("Round", c.m.div(c.m.cast(x, exact), c.m.cast(scale, exact)));
-  BOWLINE_ASSIGN(DType dtype, dtype_named(c, "output_dtype", DType::u8));
+  BOWLINE_TRY_ASSIGN(DType dtype, dtype_named(c, "output_dtype", DType::u8));
   if (c.has(2)) {
-    BOWLINE_ASSIGN(const Term zero_input, c.in(2));
-    BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x));
+    BOWLINE_TRY_ASSIGN(const Term zero_input, c.in(2));
+    BOWLINE_TRY_ASSIGN(const Term zero, along(c, zero_input, x));
     dtype = zero.dtype;
     y = c.m.add(y, c.m.cast(zero, exact));
   }
@@ -65,14 +65,14 @@ Status quantize(Context& c) {
 }
 
 Status dequantize(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term scale_input, c.in(1));
-  BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x));
-  BOWLINE_ASSIGN(const DType dtype, dtype_named(c, "output_dtype", scale.dtype));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term scale_input, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term scale, along(c, scale_input, x));
+  BOWLINE_TRY_ASSIGN(const DType dtype, dtype_named(c, "output_dtype", scale.dtype));
   Term y = c.m.cast(x, DType::f32);  // of 32 bits a whole number is not one of f16
   if (c.has(2)) {
-    BOWLINE_ASSIGN(const Term zero_input, c.in(2));
-    BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x));
+    BOWLINE_TRY_ASSIGN(const Term zero_input, c.in(2));
+    BOWLINE_TRY_ASSIGN(const Term zero, along(c, zero_input, x));
     y = c.m.sub(y, c.m.cast(zero, DType::f32));
   }
   c.out(0, c.m.cast(c.m.mul(y, c.m.cast(scale, DType::f32)), dtype));
@@ -80,7 +80,7 @@ Status dequantize(Context& c) {
 }
 
 Status dynamic_quantize(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   const Quantized q = quantized_by_range(c, x);
   c.out(0, q.whole);
   c.out(1, q.scale);

@@ -35,7 +35,7 @@ std::string lower(std::string text) {
 }
 
 Status check_activations(Context& c, std::vector<std::string> usual, int64_t directions) {
-  BOWLINE_ASSIGN(const std::vector<std::string> given, c.texts("activations"));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::string> given, c.texts("activations"));
   for (size_t i = 0; i < given.size(); ++i) {
     BOWLINE_REQUIRE_CODE(lower(given[i]) == usual[i % usual.size()], Code::unsupported,
                          "Activation {} is \"{}\"; only \"{}\" is supported there.", i,
@@ -58,7 +58,7 @@ Result<Term> state(Context& c, size_t input, const Layer& l) {
   if (!c.has(input)) {
     return c.m.filled(l.x.dtype, dims, 0);
   }
-  BOWLINE_ASSIGN(Term t, c.in(input));
+  BOWLINE_TRY_ASSIGN(Term t, c.in(input));
   if (l.batch_first && t.rank() == 3) {
     t = c.m.transpose(t, {1, 0, 2});
   }
@@ -79,11 +79,11 @@ Result<Layer> layer_of(Context& c, int64_t gates, const std::vector<std::string>
                        Weights weights = plain_weights) {
   Layer l;
   l.gates = gates;
-  BOWLINE_ASSIGN(l.x, c.in(0));
-  BOWLINE_ASSIGN(l.w, weights(c, 1));
-  BOWLINE_ASSIGN(l.r, weights(c, 2));
-  BOWLINE_ASSIGN(const int64_t layout, c.integer("layout", 0));
-  BOWLINE_ASSIGN(const std::string direction, c.text("direction", "forward"));
+  BOWLINE_TRY_ASSIGN(l.x, c.in(0));
+  BOWLINE_TRY_ASSIGN(l.w, weights(c, 1));
+  BOWLINE_TRY_ASSIGN(l.r, weights(c, 2));
+  BOWLINE_TRY_ASSIGN(const int64_t layout, c.integer("layout", 0));
+  BOWLINE_TRY_ASSIGN(const std::string direction, c.text("direction", "forward"));
   const bool both = direction == "bidirectional";
   l.reverse = direction == "reverse";
   BOWLINE_REQUIRE_CODE(both || l.reverse || direction == "forward", Code::bad_file,
@@ -100,24 +100,24 @@ Result<Layer> layer_of(Context& c, int64_t gates, const std::vector<std::string>
   l.steps = l.x.dims[0];
   l.batch = l.x.dims[1];
   l.units = l.r.dims[2];
-  BOWLINE_ASSIGN(const int64_t hidden, c.integer("hidden_size", l.units));
+  BOWLINE_TRY_ASSIGN(const int64_t hidden, c.integer("hidden_size", l.units));
   const bool fits = hidden == l.units && l.units <= INT32_MAX &&
                     l.w.dims == Dims{l.directions, gates * l.units, l.x.dims[2]} &&
                     l.r.dims == Dims{l.directions, gates * l.units, l.units};
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "W {} and R {} do not fit {} units of {}.",
                        shape_text(l.w.dims), shape_text(l.r.dims), hidden, shape_text(l.x.dims));
   if (c.has(3)) {
-    BOWLINE_ASSIGN(l.b, c.in(3));
+    BOWLINE_TRY_ASSIGN(l.b, c.in(3));
     BOWLINE_REQUIRE_CODE((l.b.dims == Dims{l.directions, 2 * gates * l.units}), Code::bad_file,
                          "B {} does not fit {} units.", shape_text(l.b.dims), l.units);
   }
   if (c.has(4)) {
-    BOWLINE_ASSIGN(const std::vector<int64_t> lengths, c.integers(4));
+    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> lengths, c.integers(4));
     const bool whole = std::ranges::all_of(lengths, [&](int64_t n) { return n == l.steps; });
     BOWLINE_REQUIRE_CODE(whole, Code::unsupported, "Sequences are shorter than the {} steps.",
                          l.steps);
   }
-  BOWLINE_ASSIGN(l.h, state(c, 5, l));
+  BOWLINE_TRY_ASSIGN(l.h, state(c, 5, l));
   return l;
 }
 
@@ -190,7 +190,7 @@ Term in_order(Context& c, const Layer& l, Terms states, int64_t d) {
 }
 
 Status refuse_clip(Context& c) {
-  BOWLINE_ASSIGN(const double clip, c.real("clip", 0));
+  BOWLINE_TRY_ASSIGN(const double clip, c.real("clip", 0));
   BOWLINE_REQUIRE_CODE(clip == 0, Code::unsupported, "It clips at {}.", clip);
   return {};
 }
@@ -208,7 +208,7 @@ Term bias_of(Context& c, const Layer& l, int64_t d) {
 // h = tanh(x w^T + h r^T + b)
 Status rnn(Context& c) {
   BOWLINE_TRY(refuse_clip(c));
-  BOWLINE_ASSIGN(const Layer l, layer_of(c, 1, {"tanh"}));
+  BOWLINE_TRY_ASSIGN(const Layer l, layer_of(c, 1, {"tanh"}));
   Outputs out;
   for (int64_t d = 0; d < l.directions; ++d) {
     const Term gates = gates_of(c, l, entry(c, l.w, d), bias_of(c, l, d));
@@ -230,8 +230,8 @@ Status rnn(Context& c) {
 // The gates of ONNX are z, r, h; those of Bowline r, z, n.
 Status gru(Context& c) {
   BOWLINE_TRY(refuse_clip(c));
-  BOWLINE_ASSIGN(const Layer l, layer_of(c, 3, {"sigmoid", "tanh"}));
-  BOWLINE_ASSIGN(const int64_t after, c.integer("linear_before_reset", 0));
+  BOWLINE_TRY_ASSIGN(const Layer l, layer_of(c, 3, {"sigmoid", "tanh"}));
+  BOWLINE_TRY_ASSIGN(const int64_t after, c.integer("linear_before_reset", 0));
   BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
   const std::vector<int64_t> order = {1, 0, 2};
   Outputs out;
@@ -292,15 +292,15 @@ Status with_peepholes(Context& c, const Layer& l, const Term& peepholes, const T
 // The gates of ONNX are i, o, f, c; those of Bowline i, f, g, o.
 Status lstm(Context& c) {
   BOWLINE_TRY(refuse_clip(c));
-  BOWLINE_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}));
-  BOWLINE_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
+  BOWLINE_TRY_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}));
+  BOWLINE_TRY_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
   BOWLINE_REQUIRE_CODE(forget == 0, Code::unsupported,
                        "Attribute input_forget is 1; only 0 is supported.");
   BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
-  BOWLINE_ASSIGN(const Term cells, state(c, 6, l));
+  BOWLINE_TRY_ASSIGN(const Term cells, state(c, 6, l));
   Term peepholes;
   if (c.has(7)) {
-    BOWLINE_ASSIGN(peepholes, c.in(7));
+    BOWLINE_TRY_ASSIGN(peepholes, c.in(7));
     BOWLINE_REQUIRE_CODE((peepholes.dims == Dims{l.directions, 3 * l.units}), Code::bad_file,
                          "P {} does not fit {} units.", shape_text(peepholes.dims), l.units);
   }
@@ -332,8 +332,8 @@ Status lstm(Context& c) {
 // Of DynamicQuantizeLSTM: whole numbers [directions, columns, gates * units], with a scale and a
 // zero point of each direction, or of each of its rows. Less the zero point, as LSTM has them.
 Result<Term> quantized_weights(Context& c, size_t input) {
-  BOWLINE_ASSIGN(const Term w, c.in(input));
-  BOWLINE_ASSIGN(Term zero, c.optional(input == 1 ? 9 : 11));
+  BOWLINE_TRY_ASSIGN(const Term w, c.in(input));
+  BOWLINE_TRY_ASSIGN(Term zero, c.optional(input == 1 ? 9 : 11));
   BOWLINE_REQUIRE_CODE(w.rank() == 3, Code::bad_file, "Weights {} have not rank 3.",
                        shape_text(w.dims));
   if (zero.source != nullptr && zero.elements() > 0) {
@@ -352,14 +352,14 @@ Term quantized_product(Context& c, const Quantized& a, const Term& w, const Term
 // is brought to 8 bits in its range, so the steps are nodes of their own.
 Status dynamic_quantize_lstm(Context& c) {
   BOWLINE_TRY(refuse_clip(c));
-  BOWLINE_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}, quantized_weights));
-  BOWLINE_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
+  BOWLINE_TRY_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}, quantized_weights));
+  BOWLINE_TRY_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
   BOWLINE_REQUIRE_CODE(forget == 0 && !c.has(7), Code::unsupported,
                        "Peepholes (input P) and input_forget = 1 are not supported.");
   BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
-  BOWLINE_ASSIGN(const Term cells, state(c, 6, l));
-  BOWLINE_ASSIGN(const Term scale_w, c.in(8));
-  BOWLINE_ASSIGN(const Term scale_r, c.in(10));
+  BOWLINE_TRY_ASSIGN(const Term cells, state(c, 6, l));
+  BOWLINE_TRY_ASSIGN(const Term scale_w, c.in(8));
+  BOWLINE_TRY_ASSIGN(const Term scale_r, c.in(10));
   const Quantized x = quantized_by_range(c, c.m.reshape(l.x, {l.steps * l.batch, l.x.dims[2]}));
   Outputs out;
   for (int64_t d = 0; d < l.directions; ++d) {

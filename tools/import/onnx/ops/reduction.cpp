@@ -10,8 +10,8 @@ namespace {
 // The axes that a reduction sums over: an attribute, or an input (ReduceSum from operator set 13
 // on).
 Result<std::vector<int64_t>> axes_of(Context& c, const Term& x) {
-  BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
-  BOWLINE_ASSIGN(const int64_t none, c.integer("noop_with_empty_axes", 0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t none, c.integer("noop_with_empty_axes", 0));
   if (axes.empty() && none == 0) {
     return all_axes(x.rank());
   }
@@ -32,9 +32,9 @@ constexpr char kReduceSum[] = "ReduceSum", kReduceMean[] = "ReduceMean", kReduce
 // after(op over the axes of before(x))
 template <const char* op, Step before = itself, Step after = itself>
 Status reduction(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
-  BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
+  BOWLINE_TRY_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
   const bool changes = before != Step{itself} || after != Step{itself};
   const Term sum = c.m.reduce(op, before(c.m, changes ? in_f32(c, x) : x), axes, keep != 0);
   c.out(0, c.m.cast(after(c.m, sum), x.dtype));
@@ -68,18 +68,18 @@ Term extreme_over(Context& c, const Term& x, bool largest, const std::vector<int
 
 template <bool largest>
 Status extreme(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
-  BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
+  BOWLINE_TRY_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
   c.out(0, extreme_over(c, x, largest, axes, keep != 0));
   return {};
 }
 
 // log(sum e^(x - max)) + max, where the largest is finite
 Status log_sum_exp(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
-  BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
+  BOWLINE_TRY_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
   const Term top = extreme_over(c, x, true, axes, true);
   const Term is_finite = c.m.compare("Less", c.m.unary("Abs", top),
                                      c.m.scalar(x.dtype, std::numeric_limits<double>::infinity()));
@@ -93,11 +93,11 @@ constexpr char kArgMax[] = "ArgMax", kArgMin[] = "ArgMin";
 
 template <const char* op>
 Status arg(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
-  BOWLINE_ASSIGN(const int64_t last, c.integer("select_last_index", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t last, c.integer("select_last_index", 0));
   Dims dims = x.dims;
   dims[static_cast<size_t>(axis)] = 1;
   if (keep == 0) {
@@ -118,20 +118,20 @@ struct Running {
 
 Result<Running> running_of(Context& c) {
   Running r;
-  BOWLINE_ASSIGN(r.x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
+  BOWLINE_TRY_ASSIGN(r.x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> given, c.integers(1));
   BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Its input axis has {} elements, not 1.",
                        given.size());
-  BOWLINE_ASSIGN(r.axis, axis_of(given[0], r.x.rank()));
-  BOWLINE_ASSIGN(const int64_t exclusive, c.integer("exclusive", 0));
-  BOWLINE_ASSIGN(const int64_t reverse, c.integer("reverse", 0));
+  BOWLINE_TRY_ASSIGN(r.axis, axis_of(given[0], r.x.rank()));
+  BOWLINE_TRY_ASSIGN(const int64_t exclusive, c.integer("exclusive", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t reverse, c.integer("reverse", 0));
   r.exclusive = exclusive != 0;
   r.reverse = reverse != 0;
   return r;
 }
 
 Status cum_sum(Context& c) {
-  BOWLINE_ASSIGN(const Running r, running_of(c));
+  BOWLINE_TRY_ASSIGN(const Running r, running_of(c));
   c.out(0, c.m.op("CumSum", {r.x},
                   {{"axis", r.axis}, {"exclusive", r.exclusive}, {"reverse", r.reverse}}, r.x.dtype,
                   r.x.dims));
@@ -141,7 +141,7 @@ Status cum_sum(Context& c) {
 // Products of the elements up to each one: of all of the axis, with 1 in the place of those that
 // are left out.
 Status cum_prod(Context& c) {
-  BOWLINE_ASSIGN(const Running r, running_of(c));
+  BOWLINE_TRY_ASSIGN(const Running r, running_of(c));
   const Term& x = r.x;
   const int64_t axis = r.axis;
   const int64_t n = x.dims[static_cast<size_t>(axis)];
@@ -162,19 +162,19 @@ Status cum_prod(Context& c) {
 
 // Of equal elements the first ones; always sorted.
 Status top_k(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   int64_t k = 0;
   if (c.opset < 10) {
-    BOWLINE_ASSIGN(k, c.integer("k", 0));
+    BOWLINE_TRY_ASSIGN(k, c.integer("k", 0));
   } else {
-    BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
+    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> given, c.integers(1));
     BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Input k has {} elements.",
                          given.size());
     k = given[0];
   }
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  BOWLINE_ASSIGN(const int64_t largest, c.integer("largest", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(const int64_t largest, c.integer("largest", 1));
   c.ignore("sorted");
   Dims dims = x.dims;
   BOWLINE_REQUIRE_CODE(k >= 0 && k <= dims[static_cast<size_t>(axis)], Code::bad_file,
@@ -190,8 +190,8 @@ Status top_k(Context& c) {
 // With the axis at the end. Below operator set 13 all axes behind it are one with it.
 template <class Row>
 Status by_rows(Context& c, const Row& row) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", c.opset < 13 ? 1 : -1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", c.opset < 13 ? 1 : -1));
   if (c.opset < 13) {
     const auto rank = static_cast<int64_t>(x.rank());
     const int64_t axis = given < 0 ? given + rank : given;
@@ -205,7 +205,7 @@ Status by_rows(Context& c, const Row& row) {
     c.out(0, c.m.reshape(row(c.m.reshape(x, {front, back})), x.dims));
     return {};
   }
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
   std::vector<int64_t> swap = all_axes(x.rank());
   std::swap(swap[static_cast<size_t>(axis)], swap.back());
   c.out(0, c.m.transpose(row(c.m.transpose(x, swap)), swap));

@@ -152,7 +152,7 @@ Term extrapolated(Context& c, const Rules& r, const Term& y, int64_t a, const Ax
 // sizes from the scales.
 Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
                   const std::vector<int64_t>& sizes) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   const size_t rank = x.rank();
   const bool fits = (scales.size() == rank && (sizes.empty() || sizes.size() == rank)) ||
                     (scales.empty() && sizes.size() == rank);
@@ -192,7 +192,7 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
   };
   for (size_t a = 0; a < rank; ++a) {
     if (!stays(axes[a])) {
-      BOWLINE_ASSIGN(x, resized(c, r, x, static_cast<int64_t>(a), axes[a]));
+      BOWLINE_TRY_ASSIGN(x, resized(c, r, x, static_cast<int64_t>(a), axes[a]));
     }
   }
   for (size_t a = 0; a < rank && crops; ++a) {
@@ -206,15 +206,15 @@ Result<std::vector<double>> optional_reals(Context& c, size_t i) {
   if (!c.has(i)) {
     return std::vector<double>();
   }
-  BOWLINE_ASSIGN(const Numbers n, c.numbers(i));
+  BOWLINE_TRY_ASSIGN(const Numbers n, c.numbers(i));
   return n.reals();
 }
 
 Status upsample(Context& c) {
   Rules r;
-  BOWLINE_ASSIGN(r.mode, c.text("mode", "nearest"));
-  BOWLINE_ASSIGN(std::vector<double> scales,
-                 c.opset < 9 ? c.reals("scales") : optional_reals(c, 1));
+  BOWLINE_TRY_ASSIGN(r.mode, c.text("mode", "nearest"));
+  BOWLINE_TRY_ASSIGN(std::vector<double> scales,
+                     c.opset < 9 ? c.reals("scales") : optional_reals(c, 1));
   return resize_all(c, r, scales, {});
 }
 
@@ -229,7 +229,7 @@ Result<std::vector<T>> of_all_axes(std::vector<T> values, const std::vector<int6
   BOWLINE_REQUIRE_CODE(values.size() == axes.size(), Code::bad_file,
                        "{} values do not fit {} axes.", values.size(), axes.size());
   for (size_t i = 0; i < axes.size(); ++i) {
-    BOWLINE_ASSIGN(const int64_t a, axis_of(axes[i], rank));
+    BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(axes[i], rank));
     otherwise[static_cast<size_t>(a)] = values[i];
   }
   return otherwise;
@@ -247,7 +247,7 @@ Status keep_aspect_ratio(const std::string& policy, const Term& x, const std::ve
   }
   double scale = policy == "not_larger" ? INFINITY : 0;
   for (const int64_t given : axes) {
-    BOWLINE_ASSIGN(const int64_t a, axis_of(given, x.rank()));
+    BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(given, x.rank()));
     const auto i = static_cast<size_t>(a);
     const double of = static_cast<double>(sizes[i]) / static_cast<double>(x.dims[i]);
     scale = policy == "not_larger" ? std::min(scale, of) : std::max(scale, of);
@@ -256,7 +256,7 @@ Status keep_aspect_ratio(const std::string& policy, const Term& x, const std::ve
                        shape_text(x.dims), shape_text(sizes));
   scales.assign(x.rank(), 1);
   for (const int64_t given : axes) {
-    BOWLINE_ASSIGN(const int64_t a, axis_of(given, x.rank()));
+    BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(given, x.rank()));
     const auto i = static_cast<size_t>(a);
     const double size = std::floor(scale * static_cast<double>(x.dims[i]) + 0.5);
     BOWLINE_REQUIRE_CODE(size <= INT32_MAX, Code::bad_file, "Axis {} of {} is scaled by {}.", a,
@@ -269,15 +269,15 @@ Status keep_aspect_ratio(const std::string& policy, const Term& x, const std::ve
 
 // The region of all axes, from that of some of them.
 Result<std::vector<double>> region_of(Context& c, const std::vector<int64_t>& axes, size_t rank) {
-  BOWLINE_ASSIGN(const std::vector<double> roi, optional_reals(c, 1));
+  BOWLINE_TRY_ASSIGN(const std::vector<double> roi, optional_reals(c, 1));
   if (axes.empty() || roi.size() != 2 * axes.size()) {
     return roi;
   }
   const auto half = roi.begin() + static_cast<std::ptrdiff_t>(axes.size());
-  BOWLINE_ASSIGN(std::vector<double> both,
-                 of_all_axes<double>({roi.begin(), half}, axes, std::vector<double>(rank, 0)));
-  BOWLINE_ASSIGN(const std::vector<double> ends,
-                 of_all_axes<double>({half, roi.end()}, axes, std::vector<double>(rank, 1)));
+  BOWLINE_TRY_ASSIGN(std::vector<double> both,
+                     of_all_axes<double>({roi.begin(), half}, axes, std::vector<double>(rank, 0)));
+  BOWLINE_TRY_ASSIGN(const std::vector<double> ends,
+                     of_all_axes<double>({half, roi.end()}, axes, std::vector<double>(rank, 1)));
   both.insert(both.end(), ends.begin(), ends.end());
   return both;
 }
@@ -287,25 +287,25 @@ Status resize(Context& c) {
     return upsample(c);
   }
   Rules r;
-  BOWLINE_ASSIGN(r.mode, c.text("mode", "nearest"));
-  BOWLINE_ASSIGN(r.coordinates, c.text("coordinate_transformation_mode", "half_pixel"));
-  BOWLINE_ASSIGN(r.nearest, c.text("nearest_mode", "round_prefer_floor"));
-  BOWLINE_ASSIGN(r.a, c.real("cubic_coeff_a", -0.75));
-  BOWLINE_ASSIGN(const int64_t exclude, c.integer("exclude_outside", 0));
+  BOWLINE_TRY_ASSIGN(r.mode, c.text("mode", "nearest"));
+  BOWLINE_TRY_ASSIGN(r.coordinates, c.text("coordinate_transformation_mode", "half_pixel"));
+  BOWLINE_TRY_ASSIGN(r.nearest, c.text("nearest_mode", "round_prefer_floor"));
+  BOWLINE_TRY_ASSIGN(r.a, c.real("cubic_coeff_a", -0.75));
+  BOWLINE_TRY_ASSIGN(const int64_t exclude, c.integer("exclude_outside", 0));
   r.exclude_outside = exclude != 0;
-  BOWLINE_ASSIGN(r.extrapolation, c.real("extrapolation_value", 0));
-  BOWLINE_ASSIGN(const int64_t antialias, c.integer("antialias", 0));
+  BOWLINE_TRY_ASSIGN(r.extrapolation, c.real("extrapolation_value", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t antialias, c.integer("antialias", 0));
   r.antialias = antialias != 0;
   BOWLINE_REQUIRE_CODE(!r.antialias || r.mode != "nearest", Code::bad_file,
                        "Mode \"nearest\" has no antialiasing.");
-  BOWLINE_ASSIGN(const std::string policy, c.text("keep_aspect_ratio_policy", "stretch"));
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list("axes"));
-  BOWLINE_ASSIGN(r.roi, region_of(c, axes, x.rank()));
-  BOWLINE_ASSIGN(std::vector<double> scales, optional_reals(c, 2));
+  BOWLINE_TRY_ASSIGN(const std::string policy, c.text("keep_aspect_ratio_policy", "stretch"));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.list("axes"));
+  BOWLINE_TRY_ASSIGN(r.roi, region_of(c, axes, x.rank()));
+  BOWLINE_TRY_ASSIGN(std::vector<double> scales, optional_reals(c, 2));
   std::vector<int64_t> sizes;
   if (c.has(3)) {
-    BOWLINE_ASSIGN(sizes, c.integers(3));
+    BOWLINE_TRY_ASSIGN(sizes, c.integers(3));
   }
   constexpr std::string_view kCoordinates[] = {
       "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
@@ -316,8 +316,8 @@ Status resize(Context& c) {
   if (!sizes.empty()) {
     scales.clear();
   }
-  BOWLINE_ASSIGN(scales, of_all_axes(scales, axes, std::vector<double>(x.rank(), 1)));
-  BOWLINE_ASSIGN(sizes, of_all_axes(sizes, axes, x.dims));
+  BOWLINE_TRY_ASSIGN(scales, of_all_axes(scales, axes, std::vector<double>(x.rank(), 1)));
+  BOWLINE_TRY_ASSIGN(sizes, of_all_axes(sizes, axes, x.dims));
   BOWLINE_TRY(
       keep_aspect_ratio(policy, x, axes.empty() ? all_axes(x.rank()) : axes, scales, sizes));
   return resize_all(c, r, scales, sizes);

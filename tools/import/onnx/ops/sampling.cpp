@@ -47,7 +47,7 @@ Result<Spatial> spatial_of(const Term& x) {
 
 // Errors  unsupported: it has more places than i32.
 Result<Table> table_of(Context& c, const Term& x) {
-  BOWLINE_ASSIGN(const Spatial spatial, spatial_of(x));
+  BOWLINE_TRY_ASSIGN(const Spatial spatial, spatial_of(x));
   Table out;
   out.spatial = spatial.dims;
   out.places = spatial.places;
@@ -174,7 +174,7 @@ Term first_rows(Context& c, const Term& batch, const Table& table) {
 // [batch, channels, dims..]: the sum of all corners times their weights.
 Result<Term> sampled(Context& c, const Term& x, const std::vector<Neighbour>& corners,
                      const Dims& dims) {
-  BOWLINE_ASSIGN(const Table table, table_of(c, x));
+  BOWLINE_TRY_ASSIGN(const Table table, table_of(c, x));
   Dims batch(dims.size(), 1);
   batch[0] = dims[0];
   const Term first = first_rows(c, c.m.reshape(c.m.count(DType::i32, dims[0]), batch), table);
@@ -211,22 +211,22 @@ Result<Term> sampled_apart(Context& c, const Term& x, const std::vector<Neighbou
 }
 
 Status grid_sample(Context& c) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
-  BOWLINE_ASSIGN(Term grid, c.in(1));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term grid, c.in(1));
   const Terms same = c.m.with_same_rows({x, grid});
   x = same[0];
   grid = same[1];
   Sampling s;
-  BOWLINE_ASSIGN(s.mode, c.text("mode", c.opset < 20 ? "bilinear" : "linear"));
-  BOWLINE_ASSIGN(s.padding, c.text("padding_mode", "zeros"));
-  BOWLINE_ASSIGN(const int64_t corners, c.integer("align_corners", 0));
+  BOWLINE_TRY_ASSIGN(s.mode, c.text("mode", c.opset < 20 ? "bilinear" : "linear"));
+  BOWLINE_TRY_ASSIGN(s.padding, c.text("padding_mode", "zeros"));
+  BOWLINE_TRY_ASSIGN(const int64_t corners, c.integer("align_corners", 0));
   s.corners = corners != 0;
   s.mode = s.mode == "bilinear" ? "linear" : s.mode == "bicubic" ? "cubic" : s.mode;
   BOWLINE_REQUIRE_CODE(s.mode == "linear" || s.mode == "nearest" || s.mode == "cubic",
                        Code::bad_file, "Mode \"{}\" is not known.", escaped(s.mode));
   BOWLINE_REQUIRE_CODE(s.padding == "zeros" || s.padding == "border" || s.padding == "reflection",
                        Code::bad_file, "Padding \"{}\" is not known.", escaped(s.padding));
-  BOWLINE_ASSIGN(const Spatial spatial, spatial_of(x));
+  BOWLINE_TRY_ASSIGN(const Spatial spatial, spatial_of(x));
   const size_t axes = spatial.dims.size();
   const bool fits = axes <= 3 && grid.rank() == x.rank() && grid.dims[0] == x.dims[0] &&
                     grid.dims.back() == static_cast<int64_t>(axes);
@@ -250,8 +250,8 @@ Status grid_sample(Context& c) {
     corners_of_all.push_back(together(c, chosen, spatial.dims));
   }
   const bool apart = c.m.has_batch(x) || c.m.has_batch(grid);
-  BOWLINE_ASSIGN(const Term y, apart ? sampled_apart(c, x, corners_of_all, spatial, dims)
-                                     : sampled(c, x, corners_of_all, dims));
+  BOWLINE_TRY_ASSIGN(const Term y, apart ? sampled_apart(c, x, corners_of_all, spatial, dims)
+                                         : sampled(c, x, corners_of_all, dims));
   c.out(0, c.m.cast(y, x.dtype));
   return {};
 }
@@ -290,15 +290,15 @@ std::vector<Neighbour> samples_of(Context& c, const Term& begin, const Term& end
 }
 
 Status roi_align(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term boxes, c.in(1));
-  BOWLINE_ASSIGN(const Term batch, c.in(2));
-  BOWLINE_ASSIGN(const std::string mode, c.text("mode", "avg"));
-  BOWLINE_ASSIGN(const int64_t height, c.integer("output_height", 1));
-  BOWLINE_ASSIGN(const int64_t width, c.integer("output_width", 1));
-  BOWLINE_ASSIGN(const int64_t samples, c.integer("sampling_ratio", 0));
-  BOWLINE_ASSIGN(const double scale, c.real("spatial_scale", 1));
-  BOWLINE_ASSIGN(
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term boxes, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term batch, c.in(2));
+  BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", "avg"));
+  BOWLINE_TRY_ASSIGN(const int64_t height, c.integer("output_height", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t width, c.integer("output_width", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t samples, c.integer("sampling_ratio", 0));
+  BOWLINE_TRY_ASSIGN(const double scale, c.real("spatial_scale", 1));
+  BOWLINE_TRY_ASSIGN(
       const std::string coordinates,
       c.text("coordinate_transformation_mode", c.opset < 16 ? "output_half_pixel" : "half_pixel"));
   BOWLINE_REQUIRE_CODE(mode == "avg" || mode == "max", Code::bad_file, "Mode \"{}\" is not known.",
@@ -313,7 +313,7 @@ Status roi_align(Context& c) {
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file,
                        "Boxes {} of {} by {} elements with {} samples do not fit {}.",
                        shape_text(boxes.dims), height, width, samples, shape_text(x.dims));
-  BOWLINE_ASSIGN(const Table table, table_of(c, x));
+  BOWLINE_TRY_ASSIGN(const Table table, table_of(c, x));
   const int64_t count = boxes.dims[0];
   const bool aligned = coordinates == "half_pixel";
   const Term edges = c.m.add(c.m.mul(c.m.cast(boxes, DType::f32), scale), aligned ? -0.5 : 0.0);
@@ -339,15 +339,15 @@ Status roi_align(Context& c) {
 
 // The places of an image of the size that is asked for, as theta moves them.
 Status affine_grid(Context& c) {
-  BOWLINE_ASSIGN(const Term theta, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> size, c.integers(1));
-  BOWLINE_ASSIGN(const int64_t corners, c.integer("align_corners", 0));
+  BOWLINE_TRY_ASSIGN(const Term theta, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> size, c.integers(1));
+  BOWLINE_TRY_ASSIGN(const int64_t corners, c.integer("align_corners", 0));
   const size_t axes = size.size() < 2 ? 0 : size.size() - 2;
   const auto n = static_cast<int64_t>(axes);
   BOWLINE_REQUIRE_CODE((axes == 2 || axes == 3) && theta.dims == (Dims{size[0], n, n + 1}),
                        Code::bad_file, "Theta {} does not fit the size {}.", shape_text(theta.dims),
                        shape_text(size));
-  BOWLINE_ASSIGN(const int64_t elements, elements_of(size));
+  BOWLINE_TRY_ASSIGN(const int64_t elements, elements_of(size));
   int64_t places = 1;
   for (size_t a = 0; a < axes; ++a) {
     places *= size[a + 2];

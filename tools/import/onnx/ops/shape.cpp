@@ -24,7 +24,7 @@ bool is_uniform_weight(const Term& x) {
 // PyTorch writes equal weights once, and an Identity for each of the others. Those that are one
 // number again and again are equal by chance: each trains by itself. All others are tied.
 Status identity(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, is_uniform_weight(x) ? c.m.weight(*x.numbers(), c.node().output(0), c.readers(0)) : x);
   return {};
 }
@@ -63,19 +63,19 @@ Result<Dims> reshaped_dims(const Dims& from, const std::vector<int64_t>& wanted,
 // Where the graph was made for one row, a shape that does not follow from the size of the batch is
 // that of a row.
 Status reshape(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> wanted, c.list_or_input("shape", 1));
-  BOWLINE_ASSIGN(const int64_t allow_zero, c.integer("allowzero", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> wanted, c.list_or_input("shape", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t allow_zero, c.integer("allowzero", 0));
   const bool of_rows = c.m.has_rows_of_one(x) && !c.m.follows_from_batch(wanted);
-  BOWLINE_ASSIGN(const Dims dims,
-                 reshaped_dims(of_rows ? c.m.row_dims(x) : x.dims, wanted, allow_zero != 0));
+  BOWLINE_TRY_ASSIGN(const Dims dims,
+                     reshaped_dims(of_rows ? c.m.row_dims(x) : x.dims, wanted, allow_zero != 0));
   c.out(0, of_rows ? c.m.reshape_rows(x, dims) : c.m.reshape(x, dims));
   return {};
 }
 
 Status flatten(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(int64_t axis, c.integer("axis", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(int64_t axis, c.integer("axis", 1));
   axis += axis < 0 ? static_cast<int64_t>(x.rank()) : 0;
   BOWLINE_REQUIRE_CODE(axis >= 0 && axis <= static_cast<int64_t>(x.rank()), Code::bad_file,
                        "Axis {} lies outside of {}.", axis, shape_text(x.dims));
@@ -86,8 +86,8 @@ Status flatten(Context& c) {
 }
 
 Status squeeze(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
   const bool all = !c.has(1) && !c.has_attribute("axes");
   const Dims row = c.m.row_dims(x);
   std::vector<bool> gone(x.rank());
@@ -95,7 +95,7 @@ Status squeeze(Context& c) {
     gone[a] = all && row[a] == 1;
   }
   for (const int64_t given : axes) {
-    BOWLINE_ASSIGN(const int64_t a, axis_of(given, x.rank()));
+    BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(given, x.rank()));
     BOWLINE_REQUIRE_CODE(row[static_cast<size_t>(a)] == 1, Code::bad_file,
                          "Axis {} of {} has not the dim 1.", a, shape_text(x.dims));
     gone[static_cast<size_t>(a)] = true;
@@ -114,13 +114,13 @@ Status squeeze(Context& c) {
 }
 
 Status unsqueeze(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
   const size_t rank = x.rank() + axes.size();
   BOWLINE_REQUIRE_CODE(rank <= kMostRank, Code::unsupported, "The result has {} axes.", rank);
   std::vector<bool> added(rank);
   for (const int64_t given : axes) {
-    BOWLINE_ASSIGN(const int64_t a, axis_of(given, rank));
+    BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(given, rank));
     BOWLINE_REQUIRE_CODE(!added[static_cast<size_t>(a)], Code::bad_file, "Axis {} is added twice.",
                          a);
     added[static_cast<size_t>(a)] = true;
@@ -138,8 +138,8 @@ Status unsqueeze(Context& c) {
 }
 
 Status transpose(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(std::vector<int64_t> permutation, c.list("perm"));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> permutation, c.list("perm"));
   if (!c.has_attribute("perm")) {
     permutation = all_axes(x.rank());
     std::ranges::reverse(permutation);
@@ -151,24 +151,24 @@ Status transpose(Context& c) {
 Status concat(Context& c) {
   Terms parts;
   for (size_t i = 0; i < c.inputs(); ++i) {
-    BOWLINE_ASSIGN(Term part, c.in(i));
+    BOWLINE_TRY_ASSIGN(Term part, c.in(i));
     parts.push_back(std::move(part));
   }
-  BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, c.integer("axis", 1));
   c.out(0, c.m.concat(parts, axis));
   return {};
 }
 
 Status split(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  BOWLINE_ASSIGN(std::vector<int64_t> sizes, c.list_or_input("split", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> sizes, c.list_or_input("split", 1));
   const int64_t dim = x.dims[static_cast<size_t>(axis)];
   const auto count = static_cast<int64_t>(c.outputs());
   BOWLINE_REQUIRE_CODE(count > 0, Code::bad_file, "It has no outputs.");
   // From operator set 18 on the last part may be smaller.
-  BOWLINE_ASSIGN(const int64_t parts_wanted, c.integer("num_outputs", count));
+  BOWLINE_TRY_ASSIGN(const int64_t parts_wanted, c.integer("num_outputs", count));
   BOWLINE_REQUIRE_CODE(parts_wanted == count, Code::bad_file,
                        "Attribute \"num_outputs\" is {}; the node has {} outputs.", parts_wanted,
                        count);
@@ -222,13 +222,13 @@ Term strided(Context& c, const Term& x, int64_t axis, int64_t start, int64_t end
 }
 
 Status slice(Context& c) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> starts, c.list_or_input("starts", 1));
-  BOWLINE_ASSIGN(const std::vector<int64_t> ends, c.list_or_input("ends", 2));
-  BOWLINE_ASSIGN(std::vector<int64_t> axes, c.list_or_input("axes", 3));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> starts, c.list_or_input("starts", 1));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> ends, c.list_or_input("ends", 2));
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> axes, c.list_or_input("axes", 3));
   std::vector<int64_t> steps(starts.size(), 1);
   if (c.has(4)) {
-    BOWLINE_ASSIGN(steps, c.integers(4));
+    BOWLINE_TRY_ASSIGN(steps, c.integers(4));
   }
   if (axes.empty()) {
     axes = all_axes(starts.size());
@@ -238,7 +238,7 @@ Status slice(Context& c) {
                        "It has {} starts, {} ends, {} axes and {} steps.", n, ends.size(),
                        axes.size(), steps.size());
   for (size_t i = 0; i < n; ++i) {
-    BOWLINE_ASSIGN(const int64_t axis, axis_of(axes[i], x.rank()));
+    BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(axes[i], x.rank()));
     BOWLINE_REQUIRE_CODE(steps[i] != 0, Code::bad_file, "Step {} is 0.", i);
     BOWLINE_REQUIRE_CODE(!c.m.follows_from_batch({starts[i], ends[i]}) ||
                              c.m.follows_from_batch({x.dims[static_cast<size_t>(axis)]}),
@@ -257,7 +257,7 @@ Result<std::vector<int64_t>> pads_of_axes(const std::vector<int64_t>& pads,
                        "{} pads do not fit {} axes.", pads.size(), axes.size());
   std::vector<int64_t> out(2 * rank, 0);
   for (size_t i = 0; i < axes.size(); ++i) {
-    BOWLINE_ASSIGN(const int64_t a, axis_of(axes[i], rank));
+    BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(axes[i], rank));
     out[static_cast<size_t>(a)] = pads[i];
     out[rank + static_cast<size_t>(a)] = pads[axes.size() + i];
   }
@@ -301,16 +301,16 @@ Term padded_with(Context& c, Term x, const Term& value, const std::vector<int64_
 
 // Negative pads cut off.
 Status pad(Context& c) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
-  BOWLINE_ASSIGN(std::vector<int64_t> pads, c.opset < 11 ? c.list("pads") : c.integers(1));
-  BOWLINE_ASSIGN(const std::string mode, c.text("mode", "constant"));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> pads, c.opset < 11 ? c.list("pads") : c.integers(1));
+  BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", "constant"));
   BOWLINE_TRY(require_small("Pads", pads));
   double value = 0;
   Term unknown;  // value
   if (c.opset < 11) {
-    BOWLINE_ASSIGN(value, c.real("value", 0));
+    BOWLINE_TRY_ASSIGN(value, c.real("value", 0));
   } else if (c.has(2)) {
-    BOWLINE_ASSIGN(unknown, c.in(2));
+    BOWLINE_TRY_ASSIGN(unknown, c.in(2));
     BOWLINE_REQUIRE_CODE(unknown.elements() == 1 && unknown.dtype == x.dtype, Code::bad_file,
                          "The value of the pads has {} elements of {}.", unknown.elements(),
                          bowline::name_of(unknown.dtype));
@@ -328,8 +328,8 @@ Status pad(Context& c) {
                        Code::unsupported, "Mode \"{}\" is not known.", escaped(mode));
   const size_t rank = x.rank();
   if (c.has(3)) {
-    BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.integers(3));
-    BOWLINE_ASSIGN(pads, pads_of_axes(pads, axes, rank));
+    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.integers(3));
+    BOWLINE_TRY_ASSIGN(pads, pads_of_axes(pads, axes, rank));
   }
   BOWLINE_REQUIRE_CODE(pads.size() == 2 * rank, Code::bad_file, "{} pads do not fit {}.",
                        pads.size(), shape_text(x.dims));
@@ -364,9 +364,9 @@ Status pad(Context& c) {
 
 // The middle of each axis, or zeros around it; of an odd rest the larger half lies behind.
 Status center_crop_pad(Context& c) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> sizes, c.integers(1));
-  BOWLINE_ASSIGN(std::vector<int64_t> axes, c.list("axes"));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> sizes, c.integers(1));
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> axes, c.list("axes"));
   if (axes.empty()) {
     axes = all_axes(x.rank());
   }
@@ -376,7 +376,7 @@ Status center_crop_pad(Context& c) {
   Dims dims = x.dims;
   std::vector<int64_t> begin(x.rank(), 0), end(x.rank(), 0);
   for (size_t i = 0; i < axes.size(); ++i) {
-    BOWLINE_ASSIGN(const int64_t axis, axis_of(axes[i], dims.size()));
+    BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(axes[i], dims.size()));
     const auto a = static_cast<size_t>(axis);
     BOWLINE_REQUIRE_CODE(sizes[i] >= 0, Code::bad_file, "Size {} is {}.", i, sizes[i]);
     if (sizes[i] < dims[a]) {
@@ -395,15 +395,15 @@ Status center_crop_pad(Context& c) {
 }
 
 Status expand(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Dims dims, c.integers(1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Dims dims, c.integers(1));
   c.out(0, c.m.expand(x, dims));
   return {};
 }
 
 Status tile(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> repeats, c.integers(1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> repeats, c.integers(1));
   BOWLINE_REQUIRE_CODE(repeats.size() == x.rank(), Code::bad_file, "{} repeats do not fit {}.",
                        repeats.size(), shape_text(x.dims));
   BOWLINE_TRY(require_small("Repeats", repeats));
@@ -420,9 +420,9 @@ Status tile(Context& c) {
 
 // Blocks of the last two axes come from the depth (axis 1), or go there.
 Status depth_to_space(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t b, c.integer("blocksize", 0));
-  BOWLINE_ASSIGN(const std::string mode, c.text("mode", "DCR"));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t b, c.integer("blocksize", 0));
+  BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", "DCR"));
   BOWLINE_REQUIRE_CODE(x.rank() == 4 && b > 0 && b <= 32768 && x.dims[1] % (b * b) == 0,
                        Code::bad_file, "{} cannot be split into blocks of {}.", shape_text(x.dims),
                        b);
@@ -436,13 +436,13 @@ Status depth_to_space(Context& c) {
 }
 
 Status space_to_depth(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t b, c.integer("blocksize", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t b, c.integer("blocksize", 0));
   const bool fits =
       x.rank() == 4 && b > 0 && b <= 32768 && x.dims[2] % b == 0 && x.dims[3] % b == 0;
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} cannot be split into blocks of {}.",
                        shape_text(x.dims), b);
-  BOWLINE_ASSIGN(const std::string mode, c.text("mode", "DCR"));
+  BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", "DCR"));
   BOWLINE_REQUIRE_CODE(mode == "DCR" || mode == "CRD", Code::bad_file, "Mode \"{}\" is not known.",
                        escaped(mode));
   const int64_t n = x.dims[0], d = x.dims[1], h = x.dims[2] / b, w = x.dims[3] / b;
@@ -456,19 +456,19 @@ Status space_to_depth(Context& c) {
 // The value that an attribute of a Constant has.
 Result<Numbers> value_of_constant(Context& c) {
   if (c.has_attribute("value_float")) {
-    BOWLINE_ASSIGN(const double value, c.real("value_float", 0));
+    BOWLINE_TRY_ASSIGN(const double value, c.real("value_float", 0));
     return Numbers::of(DType::f32, {}, std::vector<double>{value});
   }
   if (c.has_attribute("value_int")) {
-    BOWLINE_ASSIGN(const int64_t value, c.integer("value_int", 0));
+    BOWLINE_TRY_ASSIGN(const int64_t value, c.integer("value_int", 0));
     return Numbers::of(DType::i64, {}, std::vector<int64_t>{value});
   }
   if (c.has_attribute("value_floats")) {
-    BOWLINE_ASSIGN(const std::vector<double> values, c.reals("value_floats"));
+    BOWLINE_TRY_ASSIGN(const std::vector<double> values, c.reals("value_floats"));
     return Numbers::of(DType::f32, {static_cast<int64_t>(values.size())}, values);
   }
   if (c.has_attribute("value_ints")) {
-    BOWLINE_ASSIGN(const std::vector<int64_t> values, c.list("value_ints"));
+    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> values, c.list("value_ints"));
     return Numbers::of(DType::i64, {static_cast<int64_t>(values.size())}, values);
   }
   return c.tensor("value");
@@ -476,7 +476,7 @@ Result<Numbers> value_of_constant(Context& c) {
 
 // Floats of more than one element are weights: some exporters write all of theirs as constants.
 Status constant(Context& c) {
-  BOWLINE_ASSIGN(Numbers value, value_of_constant(c));
+  BOWLINE_TRY_ASSIGN(Numbers value, value_of_constant(c));
   const bool weight = is_float(value.dtype) && value.elements() > 1 && c.outputs() > 0;
   c.out(0, weight ? c.m.weight(std::move(value), c.node().output(0), c.readers(0))
                   : c.m.stored(std::move(value)));
@@ -484,17 +484,17 @@ Status constant(Context& c) {
 }
 
 Status constant_of_shape(Context& c) {
-  BOWLINE_ASSIGN(const Dims dims, c.integers(0));
+  BOWLINE_TRY_ASSIGN(const Dims dims, c.integers(0));
   Numbers value = Numbers::of(DType::f32, {}, std::vector<double>{0});
   if (c.has_attribute("value")) {
-    BOWLINE_ASSIGN(value, c.tensor("value"));
+    BOWLINE_TRY_ASSIGN(value, c.tensor("value"));
     BOWLINE_REQUIRE_CODE(value.elements() == 1, Code::bad_file,
                          "Attribute value has {} elements, not 1.", value.elements());
     value.shape.clear();
   }
   const DType dtype = value.dtype;
   const Term one = c.m.constant(std::move(value));
-  BOWLINE_ASSIGN(const int64_t elements, elements_of(dims));
+  BOWLINE_TRY_ASSIGN(const int64_t elements, elements_of(dims));
   if (elements == 0) {
     Numbers none;
     none.dtype = dtype;
@@ -508,10 +508,10 @@ Status constant_of_shape(Context& c) {
 
 // Dims [start, end) of the input.
 Status shape(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   const auto rank = static_cast<int64_t>(x.rank());
-  BOWLINE_ASSIGN(int64_t start, c.integer("start", 0));
-  BOWLINE_ASSIGN(int64_t end, c.integer("end", rank));
+  BOWLINE_TRY_ASSIGN(int64_t start, c.integer("start", 0));
+  BOWLINE_TRY_ASSIGN(int64_t end, c.integer("end", rank));
   const auto inside = [&](int64_t i) {
     return std::clamp<int64_t>(i < 0 ? std::max(i, -rank) + rank : i, 0, rank);
   };
@@ -523,7 +523,7 @@ Status shape(Context& c) {
 }
 
 Status size(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.sizes({}, {x.elements()}));
   return {};
 }
@@ -533,7 +533,7 @@ Status range(Context& c) {
   DType dtype = DType::f32;
   c.ignore("stash_type");  // the numbers are computed in f64
   for (size_t i = 0; i < 3; ++i) {
-    BOWLINE_ASSIGN(const Numbers number, c.numbers(i));
+    BOWLINE_TRY_ASSIGN(const Numbers number, c.numbers(i));
     BOWLINE_REQUIRE_CODE(number.elements() == 1, Code::bad_file, "Input {} has {} elements.", i,
                          number.elements());
     dtype = number.dtype;
@@ -569,27 +569,27 @@ Result<Numbers> triangle(int64_t rows, int64_t columns, int64_t k, bool diagonal
 }
 
 Status eye_like(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t k, c.integer("k", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t k, c.integer("k", 0));
   DType dtype = x.dtype;
   if (c.has_attribute("dtype")) {
-    BOWLINE_ASSIGN(const int64_t number, c.integer("dtype", 0));
+    BOWLINE_TRY_ASSIGN(const int64_t number, c.integer("dtype", 0));
     BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file,
                          "Attribute dtype is {}, which is no dtype of ONNX.", number);
-    BOWLINE_ASSIGN(dtype, dtype_of(static_cast<int32_t>(number)));
+    BOWLINE_TRY_ASSIGN(dtype, dtype_of(static_cast<int32_t>(number)));
   }
   BOWLINE_REQUIRE_CODE(x.rank() == 2, Code::bad_file, "{} is no matrix.", shape_text(x.dims));
-  BOWLINE_ASSIGN(const Numbers mask, triangle(x.dims[0], x.dims[1], k, true));
+  BOWLINE_TRY_ASSIGN(const Numbers mask, triangle(x.dims[0], x.dims[1], k, true));
   c.out(0, c.m.constant(Numbers::of(dtype, x.dims, mask.integers())));
   return {};
 }
 
 Status trilu(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t upper, c.integer("upper", 1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t upper, c.integer("upper", 1));
   int64_t k = 0;
   if (c.has(1)) {
-    BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
+    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> given, c.integers(1));
     BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Input k has {} elements.",
                          given.size());
     k = std::clamp<int64_t>(given[0], INT32_MIN, INT32_MAX);
@@ -600,7 +600,7 @@ Status trilu(Context& c) {
     return {};
   }
   const int64_t rows = x.dims[x.rank() - 2], columns = x.dims[x.rank() - 1];
-  BOWLINE_ASSIGN(Numbers mask, triangle(rows, columns, upper != 0 ? k : k + 1, false));
+  BOWLINE_TRY_ASSIGN(Numbers mask, triangle(rows, columns, upper != 0 ? k : k + 1, false));
   const Term above = c.m.constant(std::move(mask));
   const Term zero = c.m.scalar(x.dtype, 0);
   c.out(0, upper != 0 ? c.m.where(above, x, zero) : c.m.where(above, zero, x));

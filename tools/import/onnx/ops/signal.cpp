@@ -14,15 +14,15 @@ constexpr char kBadLength[] =
 // (a - b cos(2 pi i / n) + third cos(4 pi i / n)) / unit
 template <int a, int b, int third, int unit>
 Status window(Context& c) {
-  BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(0));
-  BOWLINE_ASSIGN(const int64_t periodic, c.integer("periodic", 1));
-  BOWLINE_ASSIGN(const int64_t to, c.integer("output_datatype", 1));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> given, c.integers(0));
+  BOWLINE_TRY_ASSIGN(const int64_t periodic, c.integer("periodic", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t to, c.integer("output_datatype", 1));
   BOWLINE_REQUIRE_CODE(given.size() == 1 && given[0] >= 0 && given[0] <= kMostComputed,
                        Code::bad_file, "Its input size is {}: 1 number from 0 to {} is needed.",
                        shape_text(given), kMostComputed);
   BOWLINE_REQUIRE_CODE(to >= 0 && to < 100, Code::bad_file,
                        "Attribute output_datatype is {}, which is no dtype of ONNX.", to);
-  BOWLINE_ASSIGN(const DType dtype, dtype_of(static_cast<int32_t>(to)));
+  BOWLINE_TRY_ASSIGN(const DType dtype, dtype_of(static_cast<int32_t>(to)));
   const int64_t n = given[0];
   const auto period = static_cast<double>(periodic != 0 ? n : std::max<int64_t>(n - 1, 1));
   std::vector<double> values;
@@ -93,20 +93,20 @@ Term with_length(Context& c, const Term& x, int64_t axis, int64_t length) {
 }
 
 Status dft(Context& c) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   // An input from operator set 20 on, whose default is another one.
   int64_t given = -2;
   if (c.opset < 20) {
-    BOWLINE_ASSIGN(given, c.integer("axis", 1));
+    BOWLINE_TRY_ASSIGN(given, c.integer("axis", 1));
   } else if (c.has(2)) {
-    BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.integers(2));
+    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.integers(2));
     BOWLINE_REQUIRE_CODE(axes.size() == 1, Code::bad_file, "Its input axis has {} elements, not 1.",
                          axes.size());
     given = axes[0];
   }
-  BOWLINE_ASSIGN(const int64_t inverse, c.integer("inverse", 0));
-  BOWLINE_ASSIGN(const int64_t onesided, c.integer("onesided", 0));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_TRY_ASSIGN(const int64_t inverse, c.integer("inverse", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t onesided, c.integer("onesided", 0));
+  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
   const auto before_last = static_cast<int64_t>(x.rank()) - 2;
   const int64_t parts = x.rank() >= 2 ? x.dims.back() : 0;
   BOWLINE_REQUIRE_CODE(axis <= before_last && (parts == 1 || parts == 2), Code::bad_file,
@@ -118,7 +118,7 @@ Status dft(Context& c) {
   int64_t length = x.dims[static_cast<size_t>(axis)];
   length = to_real ? 2 * (length - 1) : length;
   if (c.has(1)) {
-    BOWLINE_ASSIGN(const std::vector<int64_t> lengths, c.integers(1));
+    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> lengths, c.integers(1));
     BOWLINE_REQUIRE_CODE(lengths.size() == 1 && lengths[0] >= 1 && lengths[0] <= 65536,
                          Code::unsupported, "It transforms {} numbers.", shape_text(lengths));
     length = lengths[0];
@@ -129,7 +129,7 @@ Status dft(Context& c) {
   std::swap(order[static_cast<size_t>(axis)], order[static_cast<size_t>(before_last)]);
   x = c.m.transpose(x, order);
   if (to_real) {
-    BOWLINE_ASSIGN(const Term matrix, real_basis(c, x.dtype, length, bins));
+    BOWLINE_TRY_ASSIGN(const Term matrix, real_basis(c, x.dtype, length, bins));
     const Term rows = c.m.reshape(x, {bins == 0 ? 0 : x.elements() / (bins * 2), bins * 2});
     Dims dims = x.dims;
     dims[dims.size() - 2] = length;
@@ -137,7 +137,7 @@ Status dft(Context& c) {
     c.out(0, c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), order));
     return {};
   }
-  BOWLINE_ASSIGN(const Term matrix, basis(c, x.dtype, length, parts, bins, inverse != 0));
+  BOWLINE_TRY_ASSIGN(const Term matrix, basis(c, x.dtype, length, parts, bins, inverse != 0));
   const Term rows = c.m.reshape(x, {x.elements() / (length * parts), length * parts});
   Dims dims = x.dims;
   dims[dims.size() - 2] = bins;
@@ -148,12 +148,12 @@ Status dft(Context& c) {
 
 // A signal without parts is real.
 Status stft(Context& c) {
-  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   if (x.rank() == 2) {
     x = c.m.reshape(x, {x.dims[0], x.dims[1], 1});
   }
-  BOWLINE_ASSIGN(const std::vector<int64_t> steps, c.integers(1));
-  BOWLINE_ASSIGN(const int64_t onesided, c.integer("onesided", 1));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> steps, c.integers(1));
+  BOWLINE_TRY_ASSIGN(const int64_t onesided, c.integer("onesided", 1));
   const bool legal =
       x.rank() == 3 && (x.dims[2] == 1 || x.dims[2] == 2) && steps.size() == 1 && steps[0] >= 1;
   BOWLINE_REQUIRE_CODE(
@@ -163,11 +163,11 @@ Status stft(Context& c) {
   int64_t length = 0;
   Term weights;
   if (c.has(2)) {
-    BOWLINE_ASSIGN(weights, c.in(2));
+    BOWLINE_TRY_ASSIGN(weights, c.in(2));
     length = weights.elements();
   }
   if (c.has(3)) {
-    BOWLINE_ASSIGN(const std::vector<int64_t> lengths, c.integers(3));
+    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> lengths, c.integers(3));
     BOWLINE_REQUIRE_CODE(lengths.size() == 1 && (length == 0 || lengths[0] == length),
                          Code::bad_file,
                          "Its input frame_length is {}: 1 number is needed, the length of the "
@@ -192,7 +192,7 @@ Status stft(Context& c) {
   if (c.has(2)) {
     cut = c.m.mul(cut, c.m.reshape(weights, {length, 1}));
   }
-  BOWLINE_ASSIGN(const Term matrix, basis(c, x.dtype, length, parts, bins, false));
+  BOWLINE_TRY_ASSIGN(const Term matrix, basis(c, x.dtype, length, parts, bins, false));
   const Term rows = c.m.reshape(cut, {x.dims[0] * frames, length * parts});
   c.out(0, c.m.reshape(c.m.matmul(rows, matrix), {x.dims[0], frames, bins, 2}));
   return {};

@@ -22,13 +22,13 @@ Result<Update> update_of(Context& c, size_t parts) {
   BOWLINE_REQUIRE_CODE(c.inputs() > 2 && (c.inputs() - 2) % parts == 0, Code::bad_file,
                        "It has {} inputs, which are no {} for each weight.", c.inputs(), parts);
   Update out;
-  BOWLINE_ASSIGN(out.rate, c.in(0));
-  BOWLINE_ASSIGN(const Term step, c.in(1));
+  BOWLINE_TRY_ASSIGN(out.rate, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term step, c.in(1));
   out.step = c.m.cast(step, DType::f32);
   const size_t n = (c.inputs() - 2) / parts;
   out.weights.resize(parts);
   for (size_t i = 2; i < c.inputs(); ++i) {
-    BOWLINE_ASSIGN(Term t, c.in(i));
+    BOWLINE_TRY_ASSIGN(Term t, c.in(i));
     out.weights[(i - 2) / n].push_back(std::move(t));
   }
   return out;
@@ -41,10 +41,10 @@ Term regular(Context& c, double norm, const Term& x, const Term& g) {
 
 // r = R / (1 + T decay); h' = h + g^2; x' = x - r g / (sqrt(h') + eps)
 Status adagrad(Context& c) {
-  BOWLINE_ASSIGN(const Update u, update_of(c, 3));
-  BOWLINE_ASSIGN(const double decay, c.real("decay_factor", 0));
-  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-6));
-  BOWLINE_ASSIGN(const double norm, c.real("norm_coefficient", 0));
+  BOWLINE_TRY_ASSIGN(const Update u, update_of(c, 3));
+  BOWLINE_TRY_ASSIGN(const double decay, c.real("decay_factor", 0));
+  BOWLINE_TRY_ASSIGN(const double eps, c.real("epsilon", 1e-6));
+  BOWLINE_TRY_ASSIGN(const double norm, c.real("norm_coefficient", 0));
   const Term r = c.m.div(u.rate, c.m.add(c.m.mul(u.step, decay), 1));
   const size_t n = u.weights[0].size();
   for (size_t i = 0; i < n; ++i) {
@@ -60,11 +60,11 @@ Status adagrad(Context& c) {
 // v' = alpha v + b g with b = 1 in step 0, else beta; x' = x - R v', or x - R (g + alpha v') for
 // Nesterov's.
 Status momentum(Context& c) {
-  BOWLINE_ASSIGN(const Update u, update_of(c, 3));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0));
-  BOWLINE_ASSIGN(const double beta, c.real("beta", 0));
-  BOWLINE_ASSIGN(const double norm, c.real("norm_coefficient", 0));
-  BOWLINE_ASSIGN(const std::string mode, c.text("mode", ""));
+  BOWLINE_TRY_ASSIGN(const Update u, update_of(c, 3));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 0));
+  BOWLINE_TRY_ASSIGN(const double beta, c.real("beta", 0));
+  BOWLINE_TRY_ASSIGN(const double norm, c.real("norm_coefficient", 0));
+  BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", ""));
   const bool standard = mode == "standard";
   BOWLINE_REQUIRE_CODE(standard || mode == "nesterov", Code::bad_file, "Mode \"{}\" is not known.",
                        escaped(mode));
@@ -85,12 +85,12 @@ Status momentum(Context& c) {
 // v' = alpha v + (1 - alpha) g; h' = beta h + (1 - beta) g^2; from step 1 on R sqrt(1 - beta^T) /
 // (1 - alpha^T) x' = (1 - post) (x - r v' / (sqrt(h') + eps))
 Status adam(Context& c) {
-  BOWLINE_ASSIGN(const Update u, update_of(c, 4));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0.9));
-  BOWLINE_ASSIGN(const double beta, c.real("beta", 0.999));
-  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-6));
-  BOWLINE_ASSIGN(const double norm, c.real("norm_coefficient", 0));
-  BOWLINE_ASSIGN(const double post, c.real("norm_coefficient_post", 0));
+  BOWLINE_TRY_ASSIGN(const Update u, update_of(c, 4));
+  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 0.9));
+  BOWLINE_TRY_ASSIGN(const double beta, c.real("beta", 0.999));
+  BOWLINE_TRY_ASSIGN(const double eps, c.real("epsilon", 1e-6));
+  BOWLINE_TRY_ASSIGN(const double norm, c.real("norm_coefficient", 0));
+  BOWLINE_TRY_ASSIGN(const double post, c.real("norm_coefficient_post", 0));
   const Term one = c.m.scalar(DType::f32, 1);
   const auto rest = [&](double base) {  // 1 - base^T
     return c.m.sub(one, c.m.binary("Pow", c.m.scalar(DType::f32, base), u.step));
@@ -202,8 +202,8 @@ Status step_back(Context& c, const file::NodeProto& node, const std::set<std::st
 // xs at which it is taken; here they are xs themselves, as a graph is differentiated where it was
 // computed.
 Status gradient(Context& c) {
-  BOWLINE_ASSIGN(const std::vector<std::string> xs, c.texts("xs"));
-  BOWLINE_ASSIGN(const std::string y, c.text("y", ""));
+  BOWLINE_TRY_ASSIGN(const std::vector<std::string> xs, c.texts("xs"));
+  BOWLINE_TRY_ASSIGN(const std::string y, c.text("y", ""));
   BOWLINE_REQUIRE_CODE(!c.has_attribute("zs"), Code::unsupported,
                        "It keeps other inputs (zs) fixed.");
   BOWLINE_REQUIRE_CODE(c.before().values.contains(y) && xs.size() == c.outputs(), Code::bad_file,

@@ -25,7 +25,7 @@ struct Window {
 
 Result<std::vector<int64_t>> sizes(Context& c, const char* name, size_t axes, int64_t otherwise,
                                    int64_t least) {
-  BOWLINE_ASSIGN(std::vector<int64_t> out, c.list(name));
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> out, c.list(name));
   if (out.empty()) {
     out.assign(axes, otherwise);
   }
@@ -42,7 +42,7 @@ Result<Window> window_of(Context& c, const Term& x, std::vector<int64_t> kernel)
                        shape_text(x.dims));
   const size_t axes = x.rank() - 2;
   Window w;
-  BOWLINE_ASSIGN(w.kernel, c.list("kernel_shape"));
+  BOWLINE_TRY_ASSIGN(w.kernel, c.list("kernel_shape"));
   if (w.kernel.empty()) {
     w.kernel = kernel;
   }
@@ -51,9 +51,9 @@ Result<Window> window_of(Context& c, const Term& x, std::vector<int64_t> kernel)
       std::ranges::all_of(w.kernel, [](int64_t k) { return k >= 1 && k <= kMostSize; });
   BOWLINE_REQUIRE_CODE(same && legal && w.kernel.size() == axes, Code::bad_file,
                        "The window {} does not fit {}.", shape_text(w.kernel), shape_text(x.dims));
-  BOWLINE_ASSIGN(w.strides, sizes(c, "strides", axes, 1, 1));
-  BOWLINE_ASSIGN(w.dilations, sizes(c, "dilations", axes, 1, 1));
-  BOWLINE_ASSIGN(const std::vector<int64_t> pads, sizes(c, "pads", 2 * axes, 0, 0));
+  BOWLINE_TRY_ASSIGN(w.strides, sizes(c, "strides", axes, 1, 1));
+  BOWLINE_TRY_ASSIGN(w.dilations, sizes(c, "dilations", axes, 1, 1));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> pads, sizes(c, "pads", 2 * axes, 0, 0));
   w.begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(axes));
   w.end.assign(pads.begin() + static_cast<std::ptrdiff_t>(axes), pads.end());
   return w;
@@ -66,7 +66,7 @@ void share_pads(Window& w, size_t a, int64_t total, bool upper) {
 }
 
 Result<std::string> auto_pad(Context& c) {
-  BOWLINE_ASSIGN(const std::string kind, c.text("auto_pad", "NOTSET"));
+  BOWLINE_TRY_ASSIGN(const std::string kind, c.text("auto_pad", "NOTSET"));
   const bool known =
       kind == "NOTSET" || kind == "VALID" || kind == "SAME_UPPER" || kind == "SAME_LOWER";
   BOWLINE_REQUIRE_CODE(known, Code::bad_file, "Auto_pad \"{}\" is not known.", escaped(kind));
@@ -88,7 +88,7 @@ Status require_pads(const std::string& kind, const Window& w, size_t a, int64_t 
 
 // Pads by auto_pad, and the spatial dims of the output.
 Result<Dims> slid_over(Context& c, const Term& x, Window& w, bool ceil) {
-  BOWLINE_ASSIGN(const std::string kind, auto_pad(c));
+  BOWLINE_TRY_ASSIGN(const std::string kind, auto_pad(c));
   Dims out;
   for (size_t a = 0; a < w.axes(); ++a) {
     const int64_t in = x.dims[a + 2];
@@ -124,9 +124,9 @@ std::vector<Attribute> attributes_of(const Window& w) {
 Result<Term> convolution(Context& c, const Term& x, const Term& weight, const Term* bias) {
   BOWLINE_REQUIRE_CODE(x.rank() >= 3 && weight.rank() == x.rank(), Code::bad_file,
                        "Weight {} does not fit {}.", shape_text(weight.dims), shape_text(x.dims));
-  BOWLINE_ASSIGN(Window w, window_of(c, x, {weight.dims.begin() + 2, weight.dims.end()}));
-  BOWLINE_ASSIGN(const int64_t groups, c.integer("group", 1));
-  BOWLINE_ASSIGN(const Dims spatial, slid_over(c, x, w, false));
+  BOWLINE_TRY_ASSIGN(Window w, window_of(c, x, {weight.dims.begin() + 2, weight.dims.end()}));
+  BOWLINE_TRY_ASSIGN(const int64_t groups, c.integer("group", 1));
+  BOWLINE_TRY_ASSIGN(const Dims spatial, slid_over(c, x, w, false));
   Dims dims = {x.dims[0], weight.dims[0]};
   dims.insert(dims.end(), spatial.begin(), spatial.end());
   std::vector<Attribute> attributes = attributes_of(w);
@@ -139,13 +139,13 @@ Result<Term> convolution(Context& c, const Term& x, const Term& weight, const Te
 }
 
 Status conv(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term weight, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term weight, c.in(1));
   Term bias;
   if (c.has(2)) {
-    BOWLINE_ASSIGN(bias, c.in(2));
+    BOWLINE_TRY_ASSIGN(bias, c.in(2));
   }
-  BOWLINE_ASSIGN(const Term y, convolution(c, x, weight, c.has(2) ? &bias : nullptr));
+  BOWLINE_TRY_ASSIGN(const Term y, convolution(c, x, weight, c.has(2) ? &bias : nullptr));
   c.out(0, y);
   return {};
 }
@@ -153,9 +153,9 @@ Status conv(Context& c) {
 // Channel by channel over what was seen before and the input; the last elements of both are what
 // the next run has seen.
 Status causal_conv(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term weight, c.in(1));
-  BOWLINE_ASSIGN(const std::string activation, c.text("activation", "none"));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term weight, c.in(1));
+  BOWLINE_TRY_ASSIGN(const std::string activation, c.text("activation", "none"));
   const bool silu = activation == "silu" || activation == "swish";
   BOWLINE_REQUIRE_CODE(silu || activation == "none", Code::unsupported,
                        "Activation \"{}\" is not known.", escaped(activation));
@@ -166,7 +166,7 @@ Status causal_conv(Context& c) {
   const Dims seen = {x.dims[0], x.dims[1], weight.dims[2] - 1};
   Term past;
   if (c.has(3)) {
-    BOWLINE_ASSIGN(past, c.in(3));
+    BOWLINE_TRY_ASSIGN(past, c.in(3));
     BOWLINE_REQUIRE_CODE(past.dims == seen, Code::bad_file, "The state {} is not {}.",
                          shape_text(past.dims), shape_text(seen));
   } else if (seen[2] > 0) {
@@ -175,7 +175,7 @@ Status causal_conv(Context& c) {
   const Term all = seen[2] > 0 ? c.m.concat({past, x}, 2) : x;
   Terms in = {all, weight};
   if (c.has(2)) {
-    BOWLINE_ASSIGN(Term bias, c.in(2));
+    BOWLINE_TRY_ASSIGN(Term bias, c.in(2));
     in.push_back(std::move(bias));
   }
   const Term y = c.m.op("Conv", in, {{"groups", x.dims[1]}}, x.dtype, x.dims);
@@ -187,15 +187,15 @@ Status causal_conv(Context& c) {
 // Pads from output_shape or auto_pad: what the size without pads is more than the one that is
 // wanted.
 Status conv_transpose(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term weight, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term weight, c.in(1));
   BOWLINE_REQUIRE_CODE(x.rank() >= 3 && weight.rank() == x.rank(), Code::bad_file,
                        "Weight {} does not fit {}.", shape_text(weight.dims), shape_text(x.dims));
-  BOWLINE_ASSIGN(Window w, window_of(c, x, {weight.dims.begin() + 2, weight.dims.end()}));
-  BOWLINE_ASSIGN(const int64_t groups, c.integer("group", 1));
-  BOWLINE_ASSIGN(const std::string kind, auto_pad(c));
-  BOWLINE_ASSIGN(std::vector<int64_t> more, sizes(c, "output_padding", w.axes(), 0, 0));
-  BOWLINE_ASSIGN(std::vector<int64_t> wanted, c.list("output_shape"));
+  BOWLINE_TRY_ASSIGN(Window w, window_of(c, x, {weight.dims.begin() + 2, weight.dims.end()}));
+  BOWLINE_TRY_ASSIGN(const int64_t groups, c.integer("group", 1));
+  BOWLINE_TRY_ASSIGN(const std::string kind, auto_pad(c));
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> more, sizes(c, "output_padding", w.axes(), 0, 0));
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> wanted, c.list("output_shape"));
   BOWLINE_TRY(require_small("Output_shape", wanted));
   BOWLINE_REQUIRE_CODE(groups >= 1 && groups <= INT32_MAX, Code::bad_file, "Attribute group is {}.",
                        groups);
@@ -226,7 +226,7 @@ Status conv_transpose(Context& c) {
   attributes.emplace_back("groups", groups);
   Terms in = {x, weight};
   if (c.has(2)) {
-    BOWLINE_ASSIGN(Term bias, c.in(2));
+    BOWLINE_TRY_ASSIGN(Term bias, c.in(2));
     in.push_back(std::move(bias));
   }
   c.out(0, c.m.op("ConvTranspose", in, attributes, x.dtype, dims));
@@ -234,9 +234,9 @@ Status conv_transpose(Context& c) {
 }
 
 Result<Term> pooled(Context& c, const char* op, const Term& x, std::vector<Attribute> attributes) {
-  BOWLINE_ASSIGN(Window w, window_of(c, x, {}));
-  BOWLINE_ASSIGN(const int64_t ceil, c.integer("ceil_mode", 0));
-  BOWLINE_ASSIGN(const Dims spatial, slid_over(c, x, w, ceil != 0));
+  BOWLINE_TRY_ASSIGN(Window w, window_of(c, x, {}));
+  BOWLINE_TRY_ASSIGN(const int64_t ceil, c.integer("ceil_mode", 0));
+  BOWLINE_TRY_ASSIGN(const Dims spatial, slid_over(c, x, w, ceil != 0));
   Dims dims = {x.dims[0], x.dims[1]};
   dims.insert(dims.end(), spatial.begin(), spatial.end());
   for (Attribute& a : attributes_of(w)) {
@@ -249,33 +249,33 @@ Result<Term> pooled(Context& c, const char* op, const Term& x, std::vector<Attri
 
 // Whole numbers of 8 bits are exact in f32.
 Status max_pool(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   const bool narrow = x.dtype == DType::u8 || x.dtype == DType::i8;
   if (!c.wants(1)) {
     c.ignore("storage_order");  // of the indices
   }
-  BOWLINE_ASSIGN(const Term y, pooled(c, "MaxPool", narrow ? c.m.cast(x, DType::f32) : x, {}));
+  BOWLINE_TRY_ASSIGN(const Term y, pooled(c, "MaxPool", narrow ? c.m.cast(x, DType::f32) : x, {}));
   c.out(0, c.m.cast(y, x.dtype));
   return {};
 }
 
 Status average_pool(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t count_pads, c.integer("count_include_pad", 0));
-  BOWLINE_ASSIGN(const Term y, pooled(c, "AveragePool", x, {{"count_pads", count_pads != 0}}));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t count_pads, c.integer("count_include_pad", 0));
+  BOWLINE_TRY_ASSIGN(const Term y, pooled(c, "AveragePool", x, {{"count_pads", count_pads != 0}}));
   c.out(0, y);
   return {};
 }
 
 // (sum of |x|^p in the window)^(1/p): the sum is a convolution with ones, channel by channel.
 Status lp_pool(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
-  BOWLINE_ASSIGN(const int64_t ceil, c.integer("ceil_mode", 0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t p, c.integer("p", 2));
+  BOWLINE_TRY_ASSIGN(const int64_t ceil, c.integer("ceil_mode", 0));
   BOWLINE_REQUIRE_CODE(p >= 1 && p <= 64, Code::unsupported,
                        "Attribute p is {}. It must be from 1 to 64.", p);
-  BOWLINE_ASSIGN(Window w, window_of(c, x, {}));
-  BOWLINE_ASSIGN(const Dims spatial, slid_over(c, x, w, ceil != 0));
+  BOWLINE_TRY_ASSIGN(Window w, window_of(c, x, {}));
+  BOWLINE_TRY_ASSIGN(const Dims spatial, slid_over(c, x, w, ceil != 0));
   Dims dims = {x.dims[0], x.dims[1]};
   Dims ones = {x.dims[1], 1};
   for (size_t a = 0; a < w.axes(); ++a) {
@@ -303,9 +303,9 @@ Status lp_pool(Context& c) {
 // Blocks in columns [batch, channels * block, count] back at their places, added where they
 // overlap: the transpose of a convolution whose filters have a single 1.
 Status col_to_image(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> image, c.integers(1));
-  BOWLINE_ASSIGN(const std::vector<int64_t> block, c.integers(2));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> image, c.integers(1));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> block, c.integers(2));
   const size_t axes = image.size();
   BOWLINE_TRY(require_small("Image_shape", image));
   BOWLINE_TRY(require_small("Block_shape", block));
@@ -320,9 +320,9 @@ Status col_to_image(Context& c) {
                        shape_text(block), shape_text(image), shape_text(x.dims));
   Window w;
   w.kernel = block;
-  BOWLINE_ASSIGN(w.strides, sizes(c, "strides", axes, 1, 1));
-  BOWLINE_ASSIGN(w.dilations, sizes(c, "dilations", axes, 1, 1));
-  BOWLINE_ASSIGN(const std::vector<int64_t> pads, sizes(c, "pads", 2 * axes, 0, 0));
+  BOWLINE_TRY_ASSIGN(w.strides, sizes(c, "strides", axes, 1, 1));
+  BOWLINE_TRY_ASSIGN(w.dilations, sizes(c, "dilations", axes, 1, 1));
+  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> pads, sizes(c, "pads", 2 * axes, 0, 0));
   w.begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(axes));
   w.end.assign(pads.begin() + static_cast<std::ptrdiff_t>(axes), pads.end());
   const int64_t channels = x.dims[1] / cells;
@@ -360,7 +360,7 @@ std::vector<int64_t> spatial_axes(const Term& x) {
 }
 
 Status global_average_pool(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
                        shape_text(x.dims));
   Dims dims(x.rank(), 1);
@@ -371,8 +371,8 @@ Status global_average_pool(Context& c) {
 }
 
 Status global_lp_pool(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const int64_t p, c.integer("p", 2));
   BOWLINE_REQUIRE_CODE(p == 1 || p == 2, Code::unsupported,
                        "Attribute p is {}. It must be 1 or 2 for GlobalLpPool.", p);
   BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
@@ -384,7 +384,7 @@ Status global_lp_pool(Context& c) {
 }
 
 Status global_max_pool(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
                        shape_text(x.dims));
   c.out(0, c.m.reduce("ReduceMax", x, spatial_axes(x), true));
@@ -394,9 +394,9 @@ Status global_max_pool(Context& c) {
 // The values at the places where MaxPool found them, zeros elsewhere. Places count in the whole
 // output.
 Status max_unpool(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term places, c.in(1));
-  BOWLINE_ASSIGN(const Window w, window_of(c, x, {}));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term places, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Window w, window_of(c, x, {}));
   BOWLINE_REQUIRE_CODE(places.dims == x.dims, Code::bad_file, "Indices {} are not those of {}.",
                        shape_text(places.dims), shape_text(x.dims));
   Dims inner = {x.dims[0], x.dims[1]};
@@ -405,7 +405,7 @@ Status max_unpool(Context& c) {
                          shape_text(x.dims));
     inner.push_back((x.dims[a + 2] - 1) * w.strides[a] + w.reach(a) - w.begin[a] - w.end[a]);
   }
-  BOWLINE_ASSIGN(const int64_t cells, elements_of(inner));
+  BOWLINE_TRY_ASSIGN(const int64_t cells, elements_of(inner));
   BOWLINE_REQUIRE_CODE(cells <= INT32_MAX, Code::unsupported, "{} is too large.",
                        shape_text(inner));
   const int64_t count = x.elements();
@@ -416,7 +416,7 @@ Status max_unpool(Context& c) {
   Term out = c.m.reshape(y, inner);
   if (c.has(2)) {
     // The places are those of the smaller shape; what the larger one has more are zeros behind it.
-    BOWLINE_ASSIGN(const Dims outer, c.integers(2));
+    BOWLINE_TRY_ASSIGN(const Dims outer, c.integers(2));
     BOWLINE_TRY(require_small("Output_shape", outer));
     BOWLINE_REQUIRE_CODE(outer.size() == inner.size(), Code::bad_file,
                          "Output_shape {} does not fit {}.", shape_text(outer), shape_text(inner));
@@ -447,7 +447,7 @@ Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Te
   }
   const int64_t channels = weight.dims[1];
   const bool single = channels * window <= kExactProducts;
-  BOWLINE_ASSIGN(const int64_t groups, c.integer("group", 1));
+  BOWLINE_TRY_ASSIGN(const int64_t groups, c.integer("group", 1));
   BOWLINE_REQUIRE_CODE(single || (window <= kExactProducts && groups == 1), Code::unsupported,
                        "Sums of {} products in {} groups are not exact in f32.", channels * window,
                        groups);
@@ -464,8 +464,8 @@ Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Te
        start += std::max<int64_t>(step, 1)) {
     const int64_t length = std::min(channels - start, step);
     const Term input = single ? left : c.m.slice(left, 1, start, length);
-    BOWLINE_ASSIGN(const Term part,
-                   convolution(c, input, c.m.slice(right, 1, start, length), nullptr));
+    BOWLINE_TRY_ASSIGN(const Term part,
+                       convolution(c, input, c.m.slice(right, 1, start, length), nullptr));
     const Term whole = c.m.cast(part, DType::i32);
     sum = start == 0 ? whole : c.m.add(sum, whole);
   }
@@ -473,11 +473,11 @@ Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Te
 }
 
 Status conv_integer(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term weight, c.in(1));
-  BOWLINE_ASSIGN(const Term zero_x, c.optional(2));
-  BOWLINE_ASSIGN(const Term zero_weight, c.optional(3));
-  BOWLINE_ASSIGN(const Term y, of_integers(c, x, weight, zero_x, zero_weight));
+  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
+  BOWLINE_TRY_ASSIGN(const Term weight, c.in(1));
+  BOWLINE_TRY_ASSIGN(const Term zero_x, c.optional(2));
+  BOWLINE_TRY_ASSIGN(const Term zero_weight, c.optional(3));
+  BOWLINE_TRY_ASSIGN(const Term y, of_integers(c, x, weight, zero_x, zero_weight));
   c.out(0, y);
   return {};
 }
@@ -486,16 +486,16 @@ Status conv_integer(Context& c) {
 Status qlinear_conv(Context& c) {
   Term t[8];
   for (size_t i = 0; i < 8; ++i) {
-    BOWLINE_ASSIGN(t[i], c.in(i));
+    BOWLINE_TRY_ASSIGN(t[i], c.in(i));
   }
-  BOWLINE_ASSIGN(Term sum, of_integers(c, t[0], t[3], t[2], t[5]));
+  BOWLINE_TRY_ASSIGN(Term sum, of_integers(c, t[0], t[3], t[2], t[5]));
   Dims channels(sum.rank(), 1);
   const auto beside = [&](const Term& v) {
     channels[1] = v.elements();
     return c.m.reshape(v, channels);
   };
   if (c.has(8)) {
-    BOWLINE_ASSIGN(const Term bias, c.in(8));
+    BOWLINE_TRY_ASSIGN(const Term bias, c.in(8));
     sum = c.m.add(sum, beside(bias));
   }
   const Term scale = c.m.div(c.m.mul(t[1], beside(t[4])), t[6]);
