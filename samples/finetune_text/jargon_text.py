@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Makes the text of the base model's recipe: the Jargon File, split into training and held-out part.
+"""Makes the text of the base model's recipe: the Jargon File, split into training and held-out
+part.
 
 The Jargon File (version 4.4.7, public domain) is in the Debian and Ubuntu package dict-jargon. The
-package is used where it is installed. Elsewhere it is fetched with `apt-get download` and read without
-being installed: it needs no root, and the dictionary server that it depends on is not started.
+package is used where it is installed. Elsewhere it is fetched with `apt-get download` and read
+without being installed: it needs no root, and the dictionary server that it depends on is not
+started.
 
 Written into the folder OUT:
   jargon.txt          the whole text, byte for byte as in the package
   jargon_train.txt    its first 90 percent, up to the end of a line
-  jargon_heldout.txt  the rest, without the lines that share 48 consecutive bytes with the training part
+  jargon_heldout.txt  the rest, without the lines that share 48 consecutive bytes with the training
+                      part
 """
 
 import argparse
@@ -21,7 +24,8 @@ import tarfile
 import tempfile
 
 INSTALLED = pathlib.Path("/usr/share/dictd/jargon.dict.dz")
-KNOWN_SHA256 = "6c8118c277d0b00736d406d4941b77b69932d6ab125f7179ff88fe12939cc19e"  # dict-jargon 4.4.7-3.1
+# dict-jargon 4.4.7-3.1
+KNOWN_SHA256 = "6c8118c277d0b00736d406d4941b77b69932d6ab125f7179ff88fe12939cc19e"
 MATCH_BYTES = 48
 
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Byte-level n-gram models: what the sample's base model has to beat.
 
-Interpolated Witten-Bell smoothing. For a context h that was seen n(h) times and followed by t(h) different
-bytes, with h' the context without its oldest byte:
+Interpolated Witten-Bell smoothing. For a context h that was seen n(h) times and followed by t(h)
+different bytes, with h' the context without its oldest byte:
 
   p(c | h) = (n(h, c) + t(h) * p(c | h')) / (n(h) + t(h))
 
-The recursion ends in the uniform distribution over 256 bytes; an unseen context passes on p(c | h').
-Order k uses contexts of k - 1 bytes. Counts come from the training part alone, and nothing is fitted to
-the held-out part; its first bytes have short contexts.
+The recursion ends in the uniform distribution over 256 bytes; an unseen context passes on p(c |
+h'). Order k uses contexts of k - 1 bytes. Counts come from the training part alone, and nothing is
+fitted to the held-out part; its first bytes have short contexts.
 
 Source: Witten, Bell, "The zero-frequency problem", 1991; interpolated form as in Chen, Goodman, "An
 empirical study of smoothing techniques for language modeling", 1998.
@@ -24,8 +24,8 @@ ORDERS = range(3, 8)
 
 
 def count(text, length):
-    """Returns (how often each string of `length` bytes occurs, how often each context is followed by a byte,
-    how many different bytes follow it)."""
+    """Returns (how often each string of `length` bytes occurs, how often each context is followed
+    by a byte, how many different bytes follow it)."""
     grams = collections.Counter(text[i : i + length] for i in range(len(text) - length + 1))
     total, types = collections.Counter(), collections.Counter()
     for gram, n in grams.items():

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes chat.json: what transformers renders of chat templates, for chat_test.cpp.
 
-    python -m venv venv && venv/bin/pip install transformers==5.24.0 jinja2==3.1.6
-    venv/bin/python tests/chat/make_chat_fixtures.py --formats build/release/bin/chat_formats tests/chat/chat.json
+    python -m venv venv && venv/bin/pip install transformers==5.24.0 jinja2==3.1.6 venv/bin/python
+    tests/chat/make_chat_fixtures.py --formats build/release/bin/chat_formats tests/chat/chat.json
 
-`--formats`: the program that prints the formats that the library has by name. The other templates are of this file: written for it after
-the public descriptions of the families, in the manner of the templates that model files carry. Apache License 2.0, as the whole."""
+`--formats`: the program that prints the formats that the library has by name. The other templates
+are of this file: written for it after the public descriptions of the families, in the manner of the
+templates that model files carry. Apache License 2.0, as the whole."""
 import argparse
 import datetime
 import json
@@ -18,7 +19,8 @@ NOW = 1735732800  # 1 January 2025, 12:00 UTC
 class FixedTime(datetime.datetime):
     @classmethod
     def now(cls, tz=None):
-        return datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).replace(tzinfo=None)  # as now() without tz
+        # as now() without tz
+        return datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).replace(tzinfo=None)
 
 chat.datetime = FixedTime
 

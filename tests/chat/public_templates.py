@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
-"""Renders the chat templates that packages of PyPI carry with Jinja2, as transformers sets it up, and with Bowline, and compares bytes.
+"""Renders the chat templates that packages of PyPI carry with Jinja2, as transformers sets it up,
+and with Bowline, and compares bytes.
 
-    tests/chat/public_templates.py --render build/release/bin/chat_render --bowline build/release/bin/bowline \\
+    tests/chat/public_templates.py --render build/release/bin/chat_render \\
+        --bowline build/release/bin/bowline \\
         --packages build/public_templates [--download]
 
-`--download` gets the wheels with pip, without what they depend on; they are not kept in the repository. Each template is rendered with
-the conversations below, with and without a prompt for the assistant. Of templates that mark answers the marks are compared too.
+`--download` gets the wheels with pip, without what they depend on; they are not kept in the
+repository. Each template is rendered with the conversations below, with and without a prompt for
+the assistant. Of templates that mark answers the marks are compared too.
 
-Then a small model is imported with each template, and the labels that `eval --mask-prompt` counts are compared with those of this
-script: the mask of transformers (return_assistant_tokens_mask) where the template marks answers, else the tokens of the package
-`tokenizers` from the first one in which the prompt and the whole text differ.
+Then a small model is imported with each template, and the labels that `eval --mask-prompt` counts
+are compared with those of this script: the mask of transformers (return_assistant_tokens_mask)
+where the template marks answers, else the tokens of the package `tokenizers` from the first one in
+which the prompt and the whole text differ.
 
-`--write FILE` writes public.json, which chat_test reads: the templates of trl that came with models under the Apache License 2.0 or
-the MIT License, and hashes of what Jinja2 renders.
+`--write FILE` writes public.json, which chat_test reads: the templates of trl that came with models
+under the Apache License 2.0 or the MIT License, and hashes of what Jinja2 renders.
 
-Where Jinja2 fails, Bowline must refuse, and nowhere else. Prints each difference and the counts; exit code 1 if there is a difference, or
-fewer templates than --least.
+Where Jinja2 fails, Bowline must refuse, and nowhere else. Prints each difference and the counts;
+exit code 1 if there is a difference, or fewer templates than --least.
 """
 
 import argparse
@@ -217,7 +221,9 @@ def expected_labels(tokenizer, template, messages):
 
 
 def compare_labels(bowline, templates):
-    """Prints differences; returns the number of templates that have one, and of labels that are equal."""
+    """Prints differences; returns the number of templates that have one, and of labels that are
+    equal.
+    """
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bowline_templates_"))
     tokenizer = small_model(folder / "source")
     bad, rows_equal, refused = set(), 0, 0

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Adapters of other tools: import --base, export --adapter --to peft and gguf-lora, and merged into the model by --to hf and gguf.
+"""Adapters of other tools: import --base, export --adapter --to peft and gguf-lora, and merged into
+the model by --to hf and gguf.
 
-The models, the adapters and the logits are peft's (tests/peft/fixtures, made by make_peft_fixtures.py)."""
+The models, the adapters and the logits are peft's (tests/peft/fixtures, made by
+make_peft_fixtures.py)."""
 
 import json
 import pathlib
@@ -40,7 +42,9 @@ class AdapterForms(harness.Case):
         return model
 
     def adapter(self, name):
-        """The model that an adapter of the fixtures is for, and the adapter as a file of Bowline."""
+        """The model that an adapter of the fixtures is for, and the adapter as a file of
+        Bowline.
+        """
         model, adapter = self.imported_model(ADAPTERS[name]["model"]), self.shared / f"{name}.adapter"
         if not adapter.exists():
             self.expect(run("import", DATA / name, "--base", model, "--out", adapter), OK)
@@ -135,7 +139,9 @@ class AdapterForms(harness.Case):
         self.nothing_is_left("out")
 
     def test_a_head_that_an_adapter_cannot_say(self):
-        """It is another model's; modules are kept that are none of the head; what is added is multiplied by 0; there is nothing else."""
+        """It is another model's; modules are kept that are none of the head; what is added is
+        multiplied by 0; there is nothing else.
+        """
         model, folder = self.classifier("bert_classes"), self.folder / "copy"
         shutil.copytree(DATA / "bert_head", folder)
         config = json.loads((folder / "adapter_config.json").read_text())
@@ -286,7 +292,8 @@ class AdapterForms(harness.Case):
                 self.assertEqual(config["fan_in_fan_out"], theirs["fan_in_fan_out"])
                 again = self.folder / "again.adapter"
                 self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK)
-                self.assertLess(difference(self.logits(model, again), self.logits(model, adapter)), 1e-6)  # lora_alpha is an f32
+                # lora_alpha is an f32
+                self.assertLess(difference(self.logits(model, again), self.logits(model, adapter)), 1e-6)
 
     def classifier(self, name):
         return self.imported_model(name, "task classify")
@@ -302,7 +309,9 @@ class AdapterForms(harness.Case):
         return struct.unpack(f"<{len(numbers) // 4}f", numbers)
 
     def test_the_head_of_a_classifier_goes_along(self):
-        """peft keeps it whole, with its biases, and so has Bowline a change of it: read, written with the same tensors, weighted, merged."""
+        """peft keeps it whole, with its biases, and so has Bowline a change of it: read, written
+        with the same tensors, weighted, merged.
+        """
         for name, expected in EXPECTED["classes"].items():
             with self.subTest(name):
                 model, adapter = self.classifier(expected["model"]), self.folder / "head.adapter"

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""finetune --lora-rank: the base stays, the file is small, a run that is resumed gives the same bits; eval --adapter."""
+"""finetune --lora-rank: the base stays, the file is small, a run that is resumed gives the same
+bits; eval --adapter.
+"""
 
 import json
 import shutil
@@ -60,7 +62,9 @@ class Adapter(harness.Case):
                     self.expect(done, FAILED, "is of the base", "digest")
 
     def test_merged_into_quantized_weights(self):
-        """Decoded, changed and, where the file has them quantized, quantized again; how much survives is said."""
+        """Decoded, changed and, where the file has them quantized, quantized again; how much
+        survives is said.
+        """
         self.expect(self.train("--steps", 8, "--quantize", "int8 block row"), OK)
         base, tuned = self.bits("--quantize", "int8 block row"), self.bits("--adapter", self.out)
         merged = self.folder / "merged.bowline"

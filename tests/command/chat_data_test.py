@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Conversations in JSON lines: finetune and eval of a model that reads bytes, from a folder; the bad input first."""
+"""Conversations in JSON lines: finetune and eval of a model that reads bytes, from a folder; the
+bad input first.
+"""
 
 import json
 import unittest
@@ -83,7 +85,9 @@ class Chat(harness.Case):
         self.assertEqual(after["rows"], 12)
 
     def test_mask_prompt(self):
-        """Only the answers are counted: of "text" all of it, of a message the answer and what ends it."""
+        """Only the answers are counted: of "text" all of it, of a message the answer and what ends
+        it.
+        """
         (self.data / "valid.jsonl").write_text(lines([{"prompt": "abc", "completion": "xy"}]))
         whole, masked = self.evaluate(self.model), self.evaluate(self.model, "--mask-prompt")
         before = "<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n"
@@ -180,12 +184,16 @@ class Labels(harness.Case):
             self.assertEqual(self.labels(model, row), labels, (template, row))
 
     def test_the_prompt_ends_with_a_thought(self):
-        """The answer has no thought block, the prompt of a generation an empty one, which is longer than the answer."""
+        """The answer has no thought block, the prompt of a generation an empty one, which is longer
+        than the answer.
+        """
         thought = CHATML.replace("assistant\n' }}{% endif", "assistant\n<think>\n\n</think>\n\n' }}{% endif")
         self.check(thought, [("abc", "xy", 4), ("abc", "xyxyxyxyxyxyxyxy", 18), ("yes", "yes", 5)])
 
     def test_a_token_over_the_border(self):
-        """" 42" is one token, though the prompt ends with its space; "answer" is one, though it begins in the prompt."""
+        """" 42" is one token, though the prompt ends with its space; "answer" is one, though it
+        begins in the prompt.
+        """
         spaced = ("{% for m in messages %}{{ 'Q: ' + m.content + '\n' if m.role == 'user' else 'A: ' + m.content + '<|im_end|>' }}"
                   "{% endfor %}{% if add_generation_prompt %}{{ 'A: ' }}{% endif %}")
         self.check(spaced, [("abc", "42", 2), ("abc ", "x", 2)])
@@ -193,12 +201,15 @@ class Labels(harness.Case):
         self.check(plain, [("zans", "wer", 1), ("z ", "yes", 1), ("z", " yes", 1), ("zans", "!", 1)])
 
     def test_marked_answers(self):
-        """Every answer that the template marks is learnt, and no more: not the newline behind it."""
+        """Every answer that the template marks is learnt, and no more: not the newline behind
+        it.
+        """
         model = self.imported(MARKED)
         turns = [("user", "abc"), ("assistant", "xy"), ("user", "d"), ("assistant", "answer 42")]
         row = {"messages": [{"role": role, "content": content} for role, content in turns]}
         self.assertEqual(self.labels(model, row), (2 + 1) + (2 + 1))
-        self.assertEqual(self.labels(self.imported(CHATML), row), 2 + 1 + 1)  # the last answer, <|im_end|> and a newline
+        # the last answer, <|im_end|> and a newline
+        self.assertEqual(self.labels(self.imported(CHATML), row), 2 + 1 + 1)
 
 
 if __name__ == "__main__":

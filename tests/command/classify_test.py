@@ -104,7 +104,8 @@ class Classify(harness.Case):
         out = self.folder / "out.bowline"
         done = self.finetune("--epochs", 6, "--out", out, "-o", "json")
         result = json.loads(self.expect(done, OK).stdout)
-        self.assertEqual(result["steps"], 162)  # 6 epochs of 216 rows, as every tenth is held out, in batches of 8
+        # 6 epochs of 216 rows, as every tenth is held out, in batches of 8
+        self.assertEqual(result["steps"], 162)
         self.assertLess(result["nats_per_text_after"], result["nats_per_text_before"] / 2)
         before, after = self.evaluate(self.model, "--data", self.test), self.evaluate(out, "--data", self.test)
         self.assertGreater(after["accuracy"], 0.9)
@@ -182,7 +183,9 @@ class Classify(harness.Case):
         self.expect(other, BAD_FILE, "belongs to a run with --class-weights balanced, now none")
 
     def test_freeze_and_head(self):
-        """Where all but the head is frozen and its rate is 0, nothing changes; with the head's own rate it learns."""
+        """Where all but the head is frozen and its rate is 0, nothing changes; with the head's own
+        rate it learns.
+        """
         flags = ("--freeze", "embeddings.*", "--freeze", "encoder.*", "--epochs", 3)
         still = json.loads(self.expect(self.finetune(*flags, "--head-learning-rate", 0, "--weight-decay", 0, "--out",
                                                      self.folder / "a.bowline", "-o", "json"), OK).stdout)
@@ -206,7 +209,9 @@ class Classify(harness.Case):
         self.expect(self.finetune(*goes_on, weights), BAD_FILE, "animals=0 colours=1 numbers=0, now animals=0 colours=1 numbers=0.5")
 
     def test_sixteen_bits(self):
-        """A model whose weights, logits and targets are of 16 bits classifies and learns as one of 32 does."""
+        """A model whose weights, logits and targets are of 16 bits classifies and learns as one of
+        32 does.
+        """
         rows = [(text, label) for text, label in make_rows(60, 4)]
         several = self.write("rows.jsonl", "".join(json.dumps({"text": text, "label": [label]}) + "\n" for text, label in rows))
         for dtype in ("f16", "bf16"):
@@ -231,7 +236,9 @@ class Classify(harness.Case):
         self.assertNotIn("confusion", after)
 
     def test_an_adapter_that_leaves_the_head(self):
-        """It is said, with a target that trains the head, too; that one says nothing and learns more."""
+        """It is said, with a target that trains the head, too; that one says nothing and learns
+        more.
+        """
         flags = ("--lora-rank", 2, "--steps", 20, "--force", "--out", self.folder / "a.bowline", "-o", "json")
         left = self.expect(self.finetune(*flags, "--lora-target", "encoder.{query,value}.weight"), OK)
         self.assertIn("leaves the head of classes as it is", left.stderr)
@@ -246,7 +253,9 @@ class Classify(harness.Case):
         self.assertNotIn("leaves the head", self.expect(self.finetune(*flags), OK).stderr)
 
     def test_an_adapter_of_the_whole_head(self):
-        """Behind "!": of as high a rank as its values have, the bias too, which is trained; the file computes what the run did."""
+        """Behind "!": of as high a rank as its values have, the bias too, which is trained; the
+        file computes what the run did.
+        """
         adapter, nats = self.folder / "a.bowline", {}
         for head in ("classifier.weight", "!classifier.weight", "!classifier.*"):
             done = self.finetune("--lora-rank", 2, "--steps", 20, "--force", "--out", adapter, "-o", "json", "--valid", self.test,

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""tools/compare_torch without PyTorch: wrong usage, what is missing; and compare_nets, its networks on Bowline's side."""
+"""tools/compare_torch without PyTorch: wrong usage, what is missing; and compare_nets, its networks
+on Bowline's side.
+"""
 
 import array
 import json
@@ -59,7 +61,9 @@ class CompareTorch(unittest.TestCase):
             self.expect(compare("--net", net), FAILED, "compare_torch: PyTorch is not installed", "pip install torch")
 
     def test_onnx_file(self):
-        """What is written for ONNX Runtime is a model that Bowline reads too, with the numbers that stand in it."""
+        """What is written for ONNX Runtime is a model that Bowline reads too, with the numbers that
+        stand in it.
+        """
         sys.path.insert(0, str(FOLDER))
         from onnx_file import OnnxFile
         file = OnnxFile()
@@ -133,7 +137,9 @@ class CompareNets(unittest.TestCase):
         self.assertEqual(logits[0].read_bytes(), logits[1].read_bytes())
 
     def test_both_sides_have_the_same_network(self):
-        """MobileNetV2 of nets.cpp, and of nets.py by way of its ONNX file, after a step that moves every weight and statistic."""
+        """MobileNetV2 of nets.cpp, and of nets.py by way of its ONNX file, after a step that moves
+        every weight and statistic.
+        """
         sys.path.insert(0, str(FOLDER))
         import nets as python_side
         python_side.make_data("mobilenet", 1, b"", self.data)

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""bowline export: a checkpoint becomes a model of the same weights, or their bytes; inspect tells one from the other."""
+"""bowline export: a checkpoint becomes a model of the same weights, or their bytes; inspect tells
+one from the other.
+"""
 
 import json
 import unittest

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""A flag that has no effect on the given input is refused, in every verb but import, whose test is import_test.py."""
+"""A flag that has no effect on the given input is refused, in every verb but import, whose test is
+import_test.py.
+"""
 
 import json
 import os

@@ -56,7 +56,9 @@ class Gguf:
             self.tensors[name] = (kind, shape, self.content[begin + offset:begin + offset + count // elements])
 
     def with_keys(self, other, prefix):
-        """The bytes of a file that has the keys of another one that begin with `prefix`, instead of its own."""
+        """The bytes of a file that has the keys of another one that begin with `prefix`, instead of
+        its own.
+        """
         entries = {key: entry for key, entry in self.entries.items() if not key.startswith(prefix)}
         entries |= {key: entry for key, entry in other.entries.items() if key.startswith(prefix)}
         head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(entries)) + b"".join(entries.values()) + self.listing

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""A disk that fills up at import and at export: a sentence, exit code 1, and nothing half-written."""
+"""A disk that fills up at import and at export: a sentence, exit code 1, and nothing
+half-written.
+"""
 
 import json
 import pathlib

@@ -119,11 +119,14 @@ class BadInput(Case):
 
 class Generate(Case):
     def test_a_model_without_a_cache(self):
-        """A model with `forward` alone, as the demo tunes it: each token reads the whole text again."""
+        """A model with `forward` alone, as the demo tunes it: each token reads the whole text
+        again.
+        """
         done = self.expect(run("generate", self.model, "the rope", "-n", 70, "--device", "cpu", "-o", "json"), OK)
         answer = json.loads(done.stdout)
         self.assertEqual(answer["finish_reason"], "length")
-        self.assertEqual(len(answer["tokens"]), 70)  # with the prompt more than the first plan takes
+        # with the prompt more than the first plan takes
+        self.assertEqual(len(answer["tokens"]), 70)
         text = b"the rope" + bytes(answer["tokens"][:-1])
         logits = self.folder / "logits.npy"
         self.expect(run("run", self.model, "--entry", "forward", "--input", f"tokens={self.tokens(text)}", "--output",
@@ -284,7 +287,8 @@ class Chat(Case):
 
         answers = chat()
         self.assertEqual([(a["finish_reason"], len(a["tokens"])) for a in answers], [("length", 4)] * 2)
-        self.assertLess(answers[0]["prompt_tokens"], answers[1]["prompt_tokens"])  # the conversation so far
+        # the conversation so far
+        self.assertLess(answers[0]["prompt_tokens"], answers[1]["prompt_tokens"])
         self.assertEqual([a["tokens"] for a in chat()], [a["tokens"] for a in answers])
 
     def test_a_conversation_that_is_too_long_is_said_to_be(self):

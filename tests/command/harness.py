@@ -1,4 +1,6 @@
-"""What the tests of the command share: a tiny model, a text, files of NumPy, and calls of the command."""
+"""What the tests of the command share: a tiny model, a text, files of NumPy, and calls of the
+command.
+"""
 
 import ast
 import json
@@ -35,7 +37,9 @@ def devices():
 
 
 def real_devices():
-    """Names of the devices that compute; under BOWLINE_STRICT the absence of a Vulkan device is a failure."""
+    """Names of the devices that compute; under BOWLINE_STRICT the absence of a Vulkan device is a
+    failure.
+    """
     names = [d["name"] for d in devices() if d["usable"] and not d["for_tests"]]
     if STRICT and not any(name.startswith("vulkan") for name in names):
         raise AssertionError(f"No Vulkan device is usable: {devices()}")
@@ -117,7 +121,9 @@ class Case(unittest.TestCase):
         return [*(word for flag, value in flags.items() if flag not in arguments for word in (flag, value)), *arguments]
 
     def start(self, *arguments):
-        """A running `bowline finetune` of the tiny model on the CPU; a test that fails leaves none behind."""
+        """A running `bowline finetune` of the tiny model on the CPU; a test that fails leaves none
+        behind.
+        """
         process = subprocess.Popen([BOWLINE, "finetune", self.model, *map(str, self.with_defaults(arguments))],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -130,7 +136,9 @@ class Case(unittest.TestCase):
         return process
 
     def expect(self, process, code, *texts):
-        """The exit code is `code`; a failure prints one message with all of the texts, and no crash."""
+        """The exit code is `code`; a failure prints one message with all of the texts, and no
+        crash.
+        """
         output = process.stdout + process.stderr
         self.assertEqual(process.returncode, code, output)
         for text in texts:

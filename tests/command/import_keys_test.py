@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Readers of text models account for every key: a value that is not the usual one changes the model or is refused, and a key that a table
-calls harmless changes no byte. The folders are those that transformers saved, with every key of their config class."""
+"""Readers of text models account for every key: a value that is not the usual one changes the model
+or is refused, and a key that a table calls harmless changes no byte. The folders are those that
+transformers saved, with every key of their config class."""
 
 import json
 import pathlib
@@ -168,7 +169,9 @@ class ImportKeys(harness.Case):
             self.assertEqual(self.imported(config | keys | {"_note": 3}), right, keys)
 
     def test_keys_that_are_not_known(self):
-        """Of an architecture that transformers has under another name, of quantized weights, of attention that is not causal."""
+        """Of an architecture that transformers has under another name, of quantized weights, of
+        attention that is not causal.
+        """
         for name, changes in (("llama", {"no_rope_layers": [1, 0]}), ("llama", {"is_causal": False}), ("llama", {"partial_rotary_factor": 0.5}),
                               ("llama", {"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor": 2.0,
                                                              "partial_rotary_factor": 0.5}}),
@@ -192,7 +195,9 @@ class ImportKeys(harness.Case):
         return done.stdout, "refused" if done.returncode != OK else "same" if self.out.read_bytes() == right else "changed"
 
     def each_key(self, path, base, table, within=lambda value: value, known=()):
-        """Gives each key of a file another value. `within` makes the file of the object that has the keys."""
+        """Gives each key of a file another value. `within` makes the file of the object that has
+        the keys.
+        """
         def write(value):
             path.parent.mkdir(exist_ok=True)
             path.write_text(json.dumps(within(value)))
@@ -341,7 +346,9 @@ class ImportKeys(harness.Case):
         self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
 
     def test_spaces_that_transformers_removes_from_text(self):
-        """A BPE keeps them in version 5 of transformers, unless a second key is true; an encoder writes no text."""
+        """A BPE keeps them in version 5 of transformers, unless a second key is true; an encoder
+        writes no text.
+        """
         key, bpe_too = (f"clean_up_tokenization_spaces{end}" for end in ("", "_for_bpe_even_though_it_will_corrupt_output"))
         bare = {k: WORD_PIECES[k] for k in WORD_PIECES if k != "post_processor"} | {"post_processor": None}
         for name, tokenizer, config, noted in (

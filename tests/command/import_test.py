@@ -95,7 +95,9 @@ class Import(harness.Case):
 
 
     def test_shapes_and_values_of_inputs(self):
-        """A dim without a name, one name for two sizes, and an input that always has the same values."""
+        """A dim without a name, one name for two sizes, and an input that always has the same
+        values.
+        """
         def model(*dims):
             node = field(1, "x") + field(2, "y") + field(4, "Relu")
             graph = field(1, node) + field(11, value_info("x", *dims)) + field(12, value_info("y", *dims))
@@ -196,7 +198,9 @@ class ImportOfHuggingFace(harness.Case):
                     ':2: Label "admin" stands in line 1 already')
 
     def test_dropout_of_a_head(self):
-        """Of the embeddings, of a layer and of the head. RoBERTa has one in front of the projection of its head, too."""
+        """Of the embeddings, of a layer and of the head. RoBERTa has one in front of the projection
+        of its head, too.
+        """
         for name, count in (("bert_classes", 1 + 2 + 1), ("distilbert_classes", 1 + 1 + 1), ("roberta_classes", 1 + 2 + 2)):
             with self.subTest(name):
                 self.call(name)
@@ -220,7 +224,9 @@ class ImportOfHuggingFace(harness.Case):
                 self.expect(self.call("bert_classes", "--labels", labels, "--force"), code, message)
 
     def make_layers_equal(self, path):
-        """The second layer of a model gets the values of the first; its norms are ones, as they are before a training."""
+        """The second layer of a model gets the values of the first; its norms are ones, as they are
+        before a training.
+        """
         tensors = read_safetensors(path)
         for name in tensors:
             dtype, shape, data = tensors[name.replace(".layers.1.", ".layers.0.")]
@@ -325,7 +331,9 @@ class ImportOfHuggingFace(harness.Case):
         self.assertEqual({len(names) for names in self.ties()}, {2})
 
     def test_links_lead_to_no_file_outside(self):
-        """A folder that was packed elsewhere must not make the reader open a file of this machine."""
+        """A folder that was packed elsewhere must not make the reader open a file of this
+        machine.
+        """
         self.expect(self.call("bert_sentences"), OK)
         for name in ("config.json", "model.safetensors", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"):
             with self.subTest(name):
@@ -374,7 +382,9 @@ class ImportOfHuggingFace(harness.Case):
         return run("import", self.source, "--out", self.out, "--force", *arguments)
 
     def test_classes_of_any_number(self):
-        """The config says that a head judges each class alone; an export and its import keep that."""
+        """The config says that a head judges each class alone; an export and its import keep
+        that.
+        """
         self.expect(self.call("bert_classes"), OK)
         for _ in range(2):
             self.edit("config.json", problem_type="multi_label_classification")

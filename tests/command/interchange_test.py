@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""bowline export --to hf and --to gguf: what an import took comes back, byte for byte; what cannot be written is refused, and nothing is left."""
+"""bowline export --to hf and --to gguf: what an import took comes back, byte for byte; what cannot
+be written is refused, and nothing is left.
+"""
 
 import json
 import pathlib
@@ -118,7 +120,9 @@ class Interchange(harness.Case):
     # What is right.
 
     def test_logits_are_those_of_transformers(self):
-        """With the numbers that the file says. Models of 16 bits are widened: their graphs would compute in 16 bits."""
+        """With the numbers that the file says. Models of 16 bits are widened: their graphs would
+        compute in 16 bits.
+        """
         tokens, logits = self.folder / "tokens.npy", self.folder / "logits.npy"
         tokens.write_bytes(harness.npy("<i4", (2, 12), struct.pack("<24i", *(5 * i % 64 for i in range(24)))))
         for name in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope", "gpt2_f32", "gpt2_q8_0"):

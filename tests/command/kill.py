@@ -1,7 +1,9 @@
-"""SIGKILL and resume: weights, optimizer state and loss log equal the uninterrupted run bit for bit.
+"""SIGKILL and resume: weights, optimizer state and loss log equal the uninterrupted run bit for
+bit.
 
-$BOWLINE_KILLS is the number of kills (5), $BOWLINE_KILL_SEED their seed (1). Moments: at a random time, at the n-th
-file operation (half of a write is done), and while a checkpoint from inside an accumulation is the newest one.
+$BOWLINE_KILLS is the number of kills (5), $BOWLINE_KILL_SEED their seed (1). Moments: at a random
+time, at the n-th file operation (half of a write is done), and while a checkpoint from inside an
+accumulation is the newest one.
 """
 
 import os

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Steps that are not finite: skipped, stopped at, rolled back; no checkpoint that can be used is lost to one that cannot."""
+"""Steps that are not finite: skipped, stopped at, rolled back; no checkpoint that can be used is
+lost to one that cannot.
+"""
 
 import array
 import math
@@ -106,7 +108,9 @@ class Stumbling(harness.Case):
 
 
 class Ruined(harness.Case):
-    """Weight decay without measure: the weights grow until they are no numbers, and no loss says so before."""
+    """Weight decay without measure: the weights grow until they are no numbers, and no loss says so
+    before.
+    """
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""How a run may end: worse, not finite, out of patience, with the best step, on a device for tests; and going on from there."""
+"""How a run may end: worse, not finite, out of patience, with the best step, on a device for tests;
+and going on from there.
+"""
 
 import json
 import re
@@ -58,8 +60,9 @@ class Outcome(harness.Case):
         self.assertFalse(self.out.exists())
 
     def steps_to_a_worse_one(self, *flags):
-        """A number of steps after which the last evaluation is not the best one, but better than the model before. Rounding
-        decides which one, and so the instruction set: it is looked up, and a shorter run of a constant rate repeats the longer one."""
+        """A number of steps after which the last evaluation is not the best one, but better than
+        the model before. Rounding decides which one, and so the instruction set: it is looked up,
+        and a shorter run of a constant rate repeats the longer one."""
         done = self.expect(self.train(60, *flags), OK)
         losses = [(int(step), float(loss)) for step, loss in re.findall(r"held-out at step (\d+): (\S+)", done.stdout)]
         before = float(re.search(r"held-out before: (\S+)", done.stdout).group(1))
@@ -116,7 +119,9 @@ class Outcome(harness.Case):
             self.assertGreater(loss, 7)
 
     def test_defaults_are_those_of_inspect(self):
-        """Without flags the plan of a training is the one that inspect makes with the defaults of the library."""
+        """Without flags the plan of a training is the one that inspect makes with the defaults of
+        the library.
+        """
         dims = ["--batch", 2, "--seq", 16]
         plan = json.loads(self.expect(run("inspect", self.model, "-o", "json", *dims, "--device", "cpu"), OK).stdout)
         summary = json.loads(self.expect(self.train(1, "-o", "json"), OK).stdout)
@@ -126,7 +131,9 @@ class Outcome(harness.Case):
             self.assertRegex(help_text, rf"--{flag} \w+:\S*(={value}| \[{value}\]) ")
 
     def test_a_memory_budget(self):
-        """What was predicted is enough; with a byte less something is computed again; what cannot do is refused, and nothing is written."""
+        """What was predicted is enough; with a byte less something is computed again; what cannot
+        do is refused, and nothing is written.
+        """
         needed = json.loads(self.expect(self.train(1, "-o", "json"), OK).stdout)["predicted_bytes"]
         again = self.train(1, "--force", "--memory-budget", needed, "-o", "json")
         self.assertEqual(json.loads(self.expect(again, OK).stdout)["predicted_bytes"], needed)

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Nothing of the user's is truncated, overwritten or deleted, nothing but a regular file is opened, and no work is lost."""
+"""Nothing of the user's is truncated, overwritten or deleted, nothing but a regular file is opened,
+and no work is lost.
+"""
 
 import json
 import os

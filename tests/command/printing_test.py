@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What is printed: nothing from a file or an argument acts on the terminal, and nothing that was not written counts as done."""
+"""What is printed: nothing from a file or an argument acts on the terminal, and nothing that was
+not written counts as done.
+"""
 
 import json
 import os

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""bowline profile: every node has a time, on every device that computes; the trace is what Chrome reads."""
+"""bowline profile: every node has a time, on every device that computes; the trace is what Chrome
+reads.
+"""
 
 import json
 import os
@@ -72,7 +74,9 @@ class Profile(harness.Case):
             self.assertNotIn("Cast", ops)
 
     def test_nearly_all_of_a_step_is_on_nodes(self):
-        """At least 95 percent, as README says: of the steps with clocks, so that a busy machine slows both sides."""
+        """At least 95 percent, as README says: of the steps with clocks, so that a busy machine
+        slows both sides.
+        """
         base = pathlib.Path(__file__).resolve().parents[2] / "samples" / "finetune_text" / "base.bowline"
         done = run("profile", base, "--train", "--batch", 8, "--seq", 256, "--steps", 3, "--device", "cpu", "-o", "json")
         result = json.loads(self.expect(done, OK).stdout)

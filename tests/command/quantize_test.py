@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""bowline quantize: weights become codes once per storage, the file shrinks by what the report says, and what runs and trains goes on."""
+"""bowline quantize: weights become codes once per storage, the file shrinks by what the report
+says, and what runs and trains goes on.
+"""
 
 import json
 import unittest

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""export --force: what is there goes whole when all that replaces it is written, and stays as it was if that fails."""
+"""export --force: what is there goes whole when all that replaces it is written, and stays as it
+was if that fails.
+"""
 
 import os
 import unittest
@@ -56,7 +58,9 @@ class Replace(harness.AdapterCase):
                         self.clear()
 
     def test_where_the_file_system_has_no_such_rename(self):
-        """A new path; one that another has taken meanwhile; and what is there comes back where its place cannot be taken."""
+        """A new path; one that another has taken meanwhile; and what is there comes back where its
+        place cannot be taken.
+        """
         if harness.SANITIZED:
             self.skipTest("nothing is preloaded under a sanitizer")
         plain = os.environ | {"LD_PRELOAD": os.environ["RENAMES_LIBRARY"]}

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Pages of HTML: that of a run says what its log says, no page needs or allows a network, and no name acts in one."""
+"""Pages of HTML: that of a run says what its log says, no page needs or allows a network, and no
+name acts in one.
+"""
 
 import json
 import math
@@ -213,7 +215,9 @@ class Report(harness.Case):
         self.assertIn("Evaluation of <u>\\u{2066}.bowline", self.read().text())
 
     def test_a_classifier(self):
-        """The matrix of the page is that of the command, in training and in an evaluation, with the surest mistakes."""
+        """The matrix of the page is that of the command, in training and in an evaluation, with the
+        surest mistakes.
+        """
         encoder, rows = self.folder / "encoder.bowline", self.folder / "rows.csv"
         self.assertEqual(run(encoder, program=os.environ["ENCODER_MODEL"]).returncode, 0)
         labels = ["knots", "ropes", "<sails>"]

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Checkpoints: resume equals no interruption; damaged and foreign ones; Ctrl-C once and twice; no space."""
+"""Checkpoints: resume equals no interruption; damaged and foreign ones; Ctrl-C once and twice; no
+space.
+"""
 
 import json
 import os
@@ -115,7 +117,9 @@ class Resume(harness.Case):
         self.expect(self.finetune("--steps", 1, "--checkpoint", self.checkpoints, "--with-training-state"), USAGE, "--out")
 
     def test_output_of_a_run_that_begins_with_a_checkpoint(self):
-        """The moments that the file brings are not those of this run, and go neither into it nor into its output."""
+        """The moments that the file brings are not those of this run, and go neither into it nor
+        into its output.
+        """
         self.expect(self.train(3), OK)
         whole = self.checkpoints / "step-00000003.bowline"
         self.assertGreater(whole.stat().st_size, 2 * self.model.stat().st_size)
@@ -243,7 +247,9 @@ class Resume(harness.Case):
 
 
 class TwoMeans(harness.Case):
-    """A loss that adds a mean over the labels that count and a mean over all of them: a step has to know its sums first."""
+    """A loss that adds a mean over the labels that count and a mean over all of them: a step has to
+    know its sums first.
+    """
 
     @classmethod
     def setUpClass(cls):

@@ -84,7 +84,9 @@ class Run(harness.Case):
             self.assertEqual(struct.pack("<8192f", *(v for line in lines for v in line)), struct.pack("<8192f", *values))
 
     def test_words(self):
-        """The ids that the tokenizer of the model makes of them: of a model that reads bytes, these."""
+        """The ids that the tokenizer of the model makes of them: of a model that reads bytes,
+        these.
+        """
         outs = []
         for what in ("text:a knot", ",".join(str(byte) for byte in b"a knot")):
             self.expect(self.call("--input", f"tokens={what}", "--output", f"logits=@{self.y}", "--force"), OK, "logits f32[1,6,256]")

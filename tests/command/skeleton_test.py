@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Models of shapes alone: what they say is what the model with its values takes, and the largest one takes no memory."""
+"""Models of shapes alone: what they say is what the model with its values takes, and the largest
+one takes no memory.
+"""
 
 import json
 import pathlib

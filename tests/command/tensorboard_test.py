@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Event files of TensorBoard, read by a reader of their own: frames, checksums, steps and values."""
+"""Event files of TensorBoard, read by a reader of their own: frames, checksums, steps and
+values.
+"""
 
 import struct
 import time

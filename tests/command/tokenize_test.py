@@ -29,7 +29,8 @@ class Tokenize(harness.Case):
         texts = self.folder / "texts"
         texts.write_bytes("the sea\n\n<s>\xff".encode("latin-1"))
         rows = [json.loads(r) for r in self.expect(run("tokenize", GPT2, "--file", texts, "--lines", "-o", "json"), OK).stdout.splitlines()]
-        self.assertEqual([r["text"] for r in rows], ["the sea", "", "\ufffd"])  # a special token is no text
+        # a special token is no text
+        self.assertEqual([r["text"] for r in rows], ["the sea", "", "\ufffd"])
         self.assertEqual(rows[2]["pieces"][0], "<s>")
         self.assertEqual(rows[2]["offsets"], [[0, 3], [3, 4], [3, 4], [3, 4]])
         texts.write_bytes(b"the\nsea\0a\0")
@@ -54,7 +55,8 @@ class Tokenize(harness.Case):
         self.assertEqual(self.expect(run("tokenize", DATA / "smollm.gguf", "the sea"), OK).stdout, wanted)
         (self.folder / "tokenizer.json").write_bytes((DATA / "smollm.json").read_bytes())
         self.assertEqual(self.expect(run("tokenize", self.folder, "the sea"), OK).stdout, wanted)
-        rows = self.expect(run("tokenize", self.model, "the"), OK).stdout.splitlines()  # one of bytes
+        # one of bytes
+        rows = self.expect(run("tokenize", self.model, "the"), OK).stdout.splitlines()
         self.assertEqual([r.split()[0] for r in rows], ["116", "104", "101"])
 
     def test_wrong_usage(self):

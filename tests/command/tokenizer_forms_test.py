@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A tokenizer goes along when a model is exported: tokenizer.json becomes keys of GGUF, and keys of GGUF become tokenizer.json. The ids are
-those of the package tokenizers (tests/text/data, made by tests/text/make_fixtures.py)."""
+"""A tokenizer goes along when a model is exported: tokenizer.json becomes keys of GGUF, and keys of
+GGUF become tokenizer.json. The ids are those of the package tokenizers (tests/text/data, made by
+tests/text/make_fixtures.py)."""
 
 import base64
 import itertools
@@ -266,7 +267,9 @@ class TokenizerForms(harness.Case):
                 self.assertEqual(Gguf(path).keys["tokenizer.ggml.eos_token_id"], 1)
 
     def test_a_file_that_does_not_name_its_splitting(self):
-        """llama.cpp cuts it in a way of its own; here the tokenizer is refused until the name is there."""
+        """llama.cpp cuts it in a way of its own; here the tokenizer is refused until the name is
+        there.
+        """
         path, _ = self.to_gguf(json.loads((DATA / "llama3.json").read_text()))
         whole = Gguf(path)
         del whole.entries["tokenizer.ggml.pre"]
@@ -278,7 +281,9 @@ class TokenizerForms(harness.Case):
         self.assertEqual(self.ids(self.imported(path)), self.expected("llama3"))
 
     def test_the_form_of_unicode_goes_by_the_name(self):
-        """Text in the form NFC alone is Qwen2's; the same words without it have another name, which llama.cpp reads as it reads that one."""
+        """Text in the form NFC alone is Qwen2's; the same words without it have another name, which
+        llama.cpp reads as it reads that one.
+        """
         tokenizer = json.loads((DATA / "qwen.json").read_text())
         self.assertTrue(any(not unicodedata.is_normalized("NFC", TEXTS[at].decode(errors="replace")) for at in self.used))
         for normalizer, name, notes in (({"type": "NFC"}, "qwen2", [NFC_NOTE]), ({"type": "Sequence", "normalizers": []}, "deepseek-r1-qwen", []),
@@ -375,7 +380,9 @@ class TokenizerForms(harness.Case):
             self.assertEqual(json.loads((self.out / "tokenizer.json").read_text())["normalizer"], tokenizer["normalizer"])
 
     def test_unused_pieces_of_unigram(self):
-        """The unknown piece goes by the least score of those that are used: "lm" and an unknown "x" are more than "l" and "mx"."""
+        """The unknown piece goes by the least score of those that are used: "lm" and an unknown "x"
+        are more than "l" and "mx".
+        """
         scores = {"<unk>": 0.0, "<s>": 0.0, "</s>": 0.0, "\u2581": -1.0, "l": -30.0, "lm": -1.0, "mx": -30.0}
         path, notes = self.to_gguf(self.unigram(vocab=[list(piece) for piece in scores.items()], byte_fallback=False))
         self.assertEqual(notes, [])

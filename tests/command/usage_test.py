@@ -40,7 +40,9 @@ class Usage(harness.Case):
         self.expect(run("bench", "matmul", "--layout", "xx"), USAGE, "xx")
 
     def test_numbers(self):
-        """A number is a whole word, finite and in range; the message is short, and nothing is written."""
+        """A number is a whole word, finite and in range; the message is short, and nothing is
+        written.
+        """
         out = self.folder / "out.bowline"
         whole = ("-1", "", "1e3", "0x10", "1.5", "9223372036854775808", "1" * 400, " 1", "many")
         for flag in ("--steps", "--warmup", "--eval-every", "--eval-batches", "--save-every", "--patience", "--batch"):
@@ -154,7 +156,8 @@ class Usage(harness.Case):
             self.expect(run(*verb, "-o", "json", "--format", "json"), USAGE, "--format", verb[0])
 
     def test_o_is_the_form_or_the_file(self):
-        """-o before text and json is --format, and before anything else --out, where a verb has that."""
+        """-o before text and json is --format, and before anything else --out, where a verb has
+        that."""
         writers = {verb for verb in self.verbs() if " --out " in run(*verb, "--help").stdout}
         self.assertGreater(len(writers), 3)
         for verb in self.verbs():
@@ -209,7 +212,9 @@ class Usage(harness.Case):
             self.expect(run("finetune", flag), USAGE, f"'{flag}' of 'bowline finetune' is unknown. 'bowline --version' prints the version.")
 
     def test_what_import_reads_is_no_model(self):
-        """Every verb that opens a model says what 'bowline import' makes of a folder, a GGUF file and an ONNX file, or what it reads."""
+        """Every verb that opens a model says what 'bowline import' makes of a folder, a GGUF file
+        and an ONNX file, or what it reads.
+        """
         folder = self.folder / "source"
         folder.mkdir()
         (folder / "config.json").write_text("{}")
@@ -244,7 +249,9 @@ class Usage(harness.Case):
         self.assertIn("null", self.expect(run("devices", "--all"), OK).stdout)
 
     def test_instruction_sets(self):
-        """BOWLINE_CPU_TARGET chooses the set of the CPU kernels; a wrong name is refused with the names that there are."""
+        """BOWLINE_CPU_TARGET chooses the set of the CPU kernels; a wrong name is refused with the
+        names that there are.
+        """
         def cpu(name):
             shown = run("devices", "-o", "json", env={**os.environ, "BOWLINE_CPU_TARGET": name})
             return next(d for d in json.loads(self.expect(shown, OK).stdout) if d["name"] == "cpu")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what the conformance runner needs of the source tree into one .cpp: the case files of all operators in the
-order of the op lists, and a header with the gaps of the backends that have a conformance.cpp."""
+"""Writes what the conformance runner needs of the source tree into one .cpp: the case files of all
+operators in the order of the op lists, and a header with the gaps of the backends that have a
+conformance.cpp."""
 
 import argparse
 import sys

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Prints case lines with numbers made by PyTorch in double precision: a second opinion on the oracles.
+"""Prints case lines with numbers made by PyTorch in double precision: a second opinion on the
+oracles.
 
-The lines stand in tests/ops/*.cases under "Numbers of PyTorch". Run again after a change of what an operator means."""
+The lines stand in tests/ops/*.cases under "Numbers of PyTorch". Run again after a change of what an
+operator means."""
 
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,8 @@
-"""Installs one component of the build into an empty folder and uses it as a program outside the tree does.
+"""Installs one component of the build into an empty folder and uses it as a program outside the
+tree does.
 
-usage: consume.py --build DIR --component NAME --source DIR --work DIR --compiler FILE --generator NAME --make-program FILE
-                  [--flags TEXT] [--text] [TEST...]
+usage: consume.py --build DIR --component NAME --source DIR --work DIR --compiler FILE
+                  --generator NAME --make-program FILE [--flags TEXT] [--text] [TEST...]
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""Installs the command into an empty folder: it runs there, each of its verbs has a man page, and bash completes its flags.
+"""Installs the command into an empty folder: it runs there, each of its verbs has a man page, and
+bash completes its flags.
 
 usage: installed_command.py --build DIR --work DIR [TEST...]
 """

@@ -1,9 +1,12 @@
-"""Reads a page of Markdown as steps that a reader takes, in order. tests/guides/README.md has the notation."""
+"""Reads a page of Markdown as steps that a reader takes, in order. tests/guides/README.md has the
+notation.
+"""
 
 import dataclasses
 import re
 
-SHOWN = {"text", "cmake", "json", "csv"}  # languages of blocks that a page may show without running them
+# languages of blocks that a page may show without running them
+SHOWN = {"text", "cmake", "json", "csv"}
 NUMBER = r"[-+]?[0-9]+(?:[.,:][0-9]+)*(?:e[-+]?[0-9]+)?"
 UNIT = r"(?:ms|us|s|KiB|MiB|GiB|bytes)\b"
 
@@ -14,7 +17,9 @@ class BadPage(Exception):
 
 @dataclasses.dataclass
 class File:
-    """A block that the reader saves as a file; a second block of the same name continues the file."""
+    """A block that the reader saves as a file; a second block of the same name continues the
+    file.
+    """
     line: int
     name: str
     text: str

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Follows a page of Markdown as a reader does, in an empty folder, and compares what the commands print with what the page shows.
+"""Follows a page of Markdown as a reader does, in an empty folder, and compares what the commands
+print with what the page shows.
 
 usage: run_page.py PAGE --prefix DIR    DIR: where Bowline is installed
 """

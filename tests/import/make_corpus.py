@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/fuzz/corpus/safetensors: the smallest models of every architecture, as safetensors_fuzz.cpp takes them."""
+"""Makes tests/fuzz/corpus/safetensors: the smallest models of every architecture, as
+safetensors_fuzz.cpp takes them.
+"""
 
 import json
 import pathlib

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Makes fixtures/: small models of every architecture with random weights, and what transformers computes with them.
+"""Makes fixtures/: small models of every architecture with random weights, and what transformers
+computes with them.
 
   make_fixtures.py [NAME...]       (torch, transformers, safetensors)
 
 Each folder is one of Hugging Face. Beside it lies <name>.expected.safetensors:
 
-  decoders   tokens, labels [2, n], logits, loss; greedy [1, 256]: tokens that follow on the first 8 of row 0
+  decoders   tokens, labels [2, n], logits, loss; greedy [1, 256]: tokens that follow on the first 8
+             of row 0
   encoders   tokens, lengths, hidden; mean, cls, max: pooled hidden rows
              with a head: labels, logits, loss
-             with shared layers and a head: step.<tensor>, weights after a step of SGD at a rate of RATE
+             with shared layers and a head: step.<tensor>, weights after a step of SGD at a rate of
+             RATE
 
-Everything is random, and so nobody's: the files are under the licence of the project. Weights are drawn wide, and no bias is zero and no
-scale one, so that what is left out shows in the numbers.
+Everything is random, and so nobody's: the files are under the licence of the project. Weights are
+drawn wide, and no bias is zero and no scale one, so that what is left out shows in the numbers.
 """
 
 import json
@@ -113,7 +116,8 @@ def encoder_numbers(model, generator, has_head):
     tokens = torch.randint(3, VOCABULARY, (3, 12), generator=generator)
     mask = torch.arange(12)[None, :] < lengths[:, None]
     tokens[~mask] = model.config.pad_token_id
-    if "roberta" in model.config.model_type:  # padding within a text has a position of its own, and is not counted
+    # padding within a text has a position of its own, and is not counted
+    if "roberta" in model.config.model_type:
         tokens[0, 4] = tokens[0, 7] = model.config.pad_token_id
     base = getattr(model, model.base_model_prefix) if has_head else model
     hidden = base(tokens, attention_mask=mask.long()).last_hidden_state
@@ -143,7 +147,9 @@ def write_json(path, value):
 
 
 def as_transformers_4(folder):
-    """The words of an older config.json, in which max_window_layers says what layer_types does now."""
+    """The words of an older config.json, in which max_window_layers says what layer_types does
+    now.
+    """
     config = json.loads((folder / "config.json").read_text())
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope["rope_theta"]
@@ -154,7 +160,9 @@ def as_transformers_4(folder):
 
 
 def with_tokenizer(folder):
-    """A tokenizer of words that are numbers, a chat template, and more than one token that ends an answer."""
+    """A tokenizer of words that are numbers, a chat template, and more than one token that ends an
+    answer.
+    """
     write_json(folder / "tokenizer.json", {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of tests/onnx/batch: models for a batch of 1, with what ONNX Runtime computes row by row for batches of 1, 2 and 5.
+"""Makes the fixtures of tests/onnx/batch: models for a batch of 1, with what ONNX Runtime computes
+row by row for batches of 1, 2 and 5.
 
     make_batch.py [FOLDER]
 
-Needs the packages onnx, onnxruntime and numpy. The models hold what exporters write where the batch is always 1: shapes and states with
-a 1 in its place, rows without an axis for it. Numbers are the same in every run; ONNX Runtime's may differ from one version of it to another.
+Needs the packages onnx, onnxruntime and numpy. The models hold what exporters write where the batch
+is always 1: shapes and states with a 1 in its place, rows without an axis for it. Numbers are the
+same in every run; ONNX Runtime's may differ from one version of it to another.
 
 exit codes: 0 done, 1 a case cannot be made, 2 wrong usage.
 """
@@ -21,7 +23,9 @@ BATCHES = (1, 2, 5)
 
 
 class Graph:
-    """A model that is written line by line. `axes` has the axis of the batch by input and output; None: the output gets one in front."""
+    """A model that is written line by line. `axes` has the axis of the batch by input and output;
+    None: the output gets one in front.
+    """
 
     def __init__(self, opset=17):
         self.opset, self.nodes, self.initializers, self.inputs, self.axes, self.counter = opset, [], [], [], {}, 0
@@ -81,7 +85,8 @@ def tokens():
     mask = g.constant(np.triu(np.full((1, 1, 5, 5), -1e9, np.float32), 1))
     scores = g.op("Add", g.op("MatMul", q, g.op("Transpose", k, perm=[0, 1, 3, 2])), mask)
     heads = g.op("MatMul", g.op("Softmax", scores, axis=-1), v)
-    rows = g.op("Reshape", g.op("Transpose", heads, perm=[0, 2, 1, 3]), g.whole(5, 8))  # without an axis for the batch
+    # without an axis for the batch
+    rows = g.op("Reshape", g.op("Transpose", heads, perm=[0, 2, 1, 3]), g.whole(5, 8))
     y = g.op("Add", g.op("Reshape", g.op("MatMul", rows, g.weight(8, 8)), g.whole(1, 5, 8)), x)
     y = g.op("LayerNormalization", y, g.weight(8), g.weight(8))
     y = g.op("Concat", g.weight(1, 1, 8), y, axis=1)  # a token for the class
@@ -166,7 +171,9 @@ def squeezed():
 
 
 def heads():
-    """Attention with the batch behind the time, as the exporter of PyTorch writes it: rows of a matrix, then heads, without an axis for it."""
+    """Attention with the batch behind the time, as the exporter of PyTorch writes it: rows of a
+    matrix, then heads, without an axis for it.
+    """
     g = Graph()
     x = g.op("Transpose", g.input("x", [1, 4, 6]), perm=[1, 0, 2])
     rows = g.op("Reshape", x, g.whole(4, 6))
@@ -183,7 +190,9 @@ def heads():
 
 
 def sampled():
-    """Images that are looked at through a grid: one of each image, or one for all of them; an image that all grids look at."""
+    """Images that are looked at through a grid: one of each image, or one for all of them; an image
+    that all grids look at.
+    """
     g = Graph(20)
     x, grid = g.input("x", [1, 2, 4, 5]), g.input("grid", [1, 3, 2, 2])
     g.output(g.op("GridSample", x, grid, mode="linear"), "own")

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/onnx/fixtures: small models of PyTorch as ONNX files with a loss, and the losses of PyTorch's own training.
+"""Makes tests/onnx/fixtures: small models of PyTorch as ONNX files with a loss, and the losses of
+PyTorch's own training.
 
-    python3 -m venv venv && venv/bin/pip install torch numpy onnx onnxscript && venv/bin/python tests/onnx/make_fixtures.py
+    python3 -m venv venv && venv/bin/pip install torch numpy onnx onnxscript && venv/bin/python
+    tests/onnx/make_fixtures.py
 
-Each <name>.onnx has the inputs x and labels and the outputs loss and scores. <name>.losses has lines "step loss" of 300 steps of
-SGD with momentum in double precision, and "held_out loss" of a batch that no step saw, in evaluation mode. The batches follow from
-a small generator that tests/onnx/training_test.cpp has too.
+Each <name>.onnx has the inputs x and labels and the outputs loss and scores. <name>.losses has
+lines "step loss" of 300 steps of SGD with momentum in double precision, and "held_out loss" of a
+batch that no step saw, in evaluation mode. The batches follow from a small generator that
+tests/onnx/training_test.cpp has too.
 """
 
 import pathlib
@@ -83,7 +86,9 @@ class Separable(nn.Module):
 
 
 class Attention(nn.Module):
-    """A layer of an encoder with LayerNorm, a learnt position and a weight that is transposed and scaled."""
+    """A layer of an encoder with LayerNorm, a learnt position and a weight that is transposed and
+    scaled.
+    """
     shape, evaluation = (6, 8), True
 
     def __init__(self):
@@ -146,7 +151,9 @@ class Weighted(nn.Module):
 
 
 class Shared(Weighted):
-    """The weights of the classes scale the scores too: there they are trained, and the loss gives them no gradient as weights."""
+    """The weights of the classes scale the scores too: there they are trained, and the loss gives
+    them no gradient as weights.
+    """
 
     def __init__(self):
         super().__init__()

@@ -4,9 +4,9 @@
     make_nodes.py FOLDER
     make_nodes.py --version
 
-FOLDER/node and FOLDER/simple get a folder for each test: model.onnx, test_data_set_<n>/input_<i>.pb and output_<i>.pb. FOLDER/version
-has the version of the package; a folder that has it already is left as it is. Data is random, from a fixed seed, or as the package
-ships it.
+FOLDER/node and FOLDER/simple get a folder for each test: model.onnx, test_data_set_<n>/input_<i>.pb
+and output_<i>.pb. FOLDER/version has the version of the package; a folder that has it already is
+left as it is. Data is random, from a fixed seed, or as the package ships it.
 
 exit codes: 0 done, 1 it cannot be written, 77 there is no package `onnx`.
 """
@@ -17,7 +17,9 @@ import warnings
 
 
 def message_of(value, info):
-    """A value of the package (an array, a list, an optional one, or a message already) as a message of ONNX."""
+    """A value of the package (an array, a list, an optional one, or a message already) as a message
+    of ONNX.
+    """
     from onnx import TensorProto, numpy_helper
     if isinstance(value, TensorProto):
         return value
@@ -43,7 +45,9 @@ def write(case, folder):
 
 
 def main():
-    """Asks for the package first, so that a machine without it is told apart from one where writing fails."""
+    """Asks for the package first, so that a machine without it is told apart from one where writing
+    fails.
+    """
     arguments = sys.argv[1:]
     if len(arguments) != 1:
         print(__doc__, file=sys.stderr)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of tests/onnx/runtime: operators of ONNX Runtime and some of ONNX, with the outputs that it computes.
+"""Makes the fixtures of tests/onnx/runtime: operators of ONNX Runtime and some of ONNX, with the
+outputs that it computes.
 
     make_runtime.py [FOLDER]
 
-Needs the packages onnx, onnxruntime and numpy. Every case is one node with random inputs, in the form that onnx_nodes reads: NAME/
-model.onnx and NAME/test_data_set_0. Numbers are the same in every run; ONNX Runtime's may differ from one version of it to another.
+Needs the packages onnx, onnxruntime and numpy. Every case is one node with random inputs, in the
+form that onnx_nodes reads: NAME/ model.onnx and NAME/test_data_set_0. Numbers are the same in every
+run; ONNX Runtime's may differ from one version of it to another.
 
 exit codes: 0 done, 1 a case cannot be made, 2 wrong usage.
 """
@@ -39,7 +41,9 @@ def scale(value):
 
 
 def quantized(dtype, *shape, step=0.0517):
-    """A tensor with its scale and its zero point. No multiple of such a scale lies in the middle between two whole numbers of another."""
+    """A tensor with its scale and its zero point. No multiple of such a scale lies in the middle
+    between two whole numbers of another.
+    """
     return [whole(dtype, *shape), scale(step), np.array(3 if dtype == np.int8 else 120, dtype)]
 
 
@@ -53,7 +57,9 @@ def packed(n, k, bits, block):
 
 
 def cases():
-    """Name, operator, inputs (those behind the first one that are given as `fixed` are initializers), outputs, attributes."""
+    """Name, operator, inputs (those behind the first one that are given as `fixed` are
+    initializers), outputs, attributes.
+    """
     row, wide = reals(2, 3, 8), reals(2, 3, 4, 8)
     yield "gelu", "Gelu", [wide], 1, {}
     yield "bias_gelu", "BiasGelu", [wide, reals(8)], 1, {}

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/fuzz/corpus/peft and corpus/gguf_adapter: small adapters for the models of corpus/safetensors, as the targets take them."""
+"""Makes tests/fuzz/corpus/peft and corpus/gguf_adapter: small adapters for the models of
+corpus/safetensors, as the targets take them.
+"""
 
 import json
 import pathlib

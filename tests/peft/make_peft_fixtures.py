@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of peft_test.cpp: two small models of transformers with random weights, adapters of peft for them and for models of
-tests/import/fixtures, and what they compute.
+"""Makes the fixtures of peft_test.cpp: two small models of transformers with random weights,
+adapters of peft for them and for models of tests/import/fixtures, and what they compute.
 
     python -m venv venv && venv/bin/pip install torch==2.13.0 transformers==5.23.0 peft==0.21.2
     venv/bin/python tests/peft/make_peft_fixtures.py tests/peft/fixtures
 
-With --check FOLDER NAME: opens an adapter that Bowline wrote for the model of the adapter NAME, and prints the largest difference between its
-logits and those of the adapter that Bowline read."""
+With --check FOLDER NAME: opens an adapter that Bowline wrote for the model of the adapter NAME, and
+prints the largest difference between its logits and those of the adapter that Bowline read."""
 import argparse
 import json
 import os
@@ -86,7 +86,9 @@ def logits_of(model, ids):
 
 
 def losses_of(model, ids, labels):
-    """20 steps of AdamW on one batch, as `Trainer` has it: labels are those of the next tokens already."""
+    """20 steps of AdamW on one batch, as `Trainer` has it: labels are those of the next tokens
+    already.
+    """
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=5e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     out = []
     model.train()

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of the tokenizers, and compares `bowline tokenize` with the package `tokenizers` in bulk.
+"""Makes the fixtures of the tokenizers, and compares `bowline tokenize` with the package
+`tokenizers` in bulk.
 
-  make_fixtures.py fixtures                  trains a small tokenizer of each kind and writes data/: the files, the texts, what
-                                             the package `tokenizers` makes of them
-  make_fixtures.py corpus                    writes the first inputs of tests/fuzz/tokenizer_fuzz.cpp
-  make_fixtures.py bulk --bowline PROGRAM    10,000 lines in 16 scripts and 100,000 random byte strings for each kind, and for
-                                             the files given with --file; exit code 1 if ids, offsets or texts differ
+  make_fixtures.py fixtures                  trains a small tokenizer of each kind and writes data/:
+                                             the files, the texts, what the package `tokenizers`
+                                             makes of them
+  make_fixtures.py corpus                    writes the first inputs of
+                                             tests/fuzz/tokenizer_fuzz.cpp
+  make_fixtures.py bulk --bowline PROGRAM    10,000 lines in 16 scripts and 100,000 random byte
+                                             strings for each kind, and for the files given with
+                                             --file; exit code 1 if ids, offsets or texts differ
 
-Needs the packages tokenizers and gguf. The texts are made here; the training also takes samples/data/kjv.txt.
+Needs the packages tokenizers and gguf. The texts are made here; the training also takes
+samples/data/kjv.txt.
 """
 
 import argparse
@@ -197,7 +202,9 @@ def bert_cased(lines):
 
 
 def charsmap(pairs):
-    """The `precompiled_charsmap` of SentencePiece for some texts: a double array over their bytes, then the texts."""
+    """The `precompiled_charsmap` of SentencePiece for some texts: a double array over their bytes,
+    then the texts.
+    """
     texts = b""
     trie = {}
     for key, value in pairs:
@@ -298,7 +305,9 @@ def trained(only=()):
 # ------------------------------------------------------------------------------------- GGUF of them
 
 def scored(tokenizer):
-    """The scores of a vocabulary as SentencePiece has them, and the tokenizer whose merges follow from these."""
+    """The scores of a vocabulary as SentencePiece has them, and the tokenizer whose merges follow
+    from these.
+    """
     model = json.loads(tokenizer.to_str())["model"]
     vocab = model["vocab"]
     scores = {piece: -1e9 for piece in vocab}
@@ -351,7 +360,9 @@ def write_ggufs(data, kinds):
 # truth
 
 def decoded(raw):
-    """Text of bytes with Python's replacement of what is not UTF-8, and where each code point begins in the bytes."""
+    """Text of bytes with Python's replacement of what is not UTF-8, and where each code point
+    begins in the bytes.
+    """
     broken = []
 
     def note(error):

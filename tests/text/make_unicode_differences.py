@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes runtime/text/unicode_differences.h: where the tables of the package `tokenizers` differ from those of utf8proc.
+"""Writes runtime/text/unicode_differences.h: where the tables of the package `tokenizers` differ
+from those of utf8proc.
 
-The package has tables of several ages: its normal forms know Unicode 12, its punctuation, controls and accents of BERT Unicode 8,
-its regular expressions Unicode 16. utf8proc 2.8 has Unicode 15. Needs the package tokenizers and libutf8proc.so.2.
+The package has tables of several ages: its normal forms know Unicode 12, its punctuation, controls
+and accents of BERT Unicode 8, its regular expressions Unicode 16. utf8proc 2.8 has Unicode 15.
+Needs the package tokenizers and libutf8proc.so.2.
 """
 
 import ctypes
@@ -12,7 +14,8 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 HEADER = pathlib.Path(__file__).resolve().parents[2] / "runtime" / "text" / "unicode_differences.h"
 utf8proc = ctypes.CDLL("libutf8proc.so.2")
-utf8proc.utf8proc_get_property.restype = ctypes.POINTER(ctypes.c_int16)  # category, combining class, ...
+# category, combining class, ...
+utf8proc.utf8proc_get_property.restype = ctypes.POINTER(ctypes.c_int16)
 LETTERS, MARKS, NUMBERS, PUNCTUATION = range(1, 6), range(6, 9), range(9, 12), range(12, 19)
 MN, CONTROLS = 6, (26, 27, 29)
 FLAGS = {"mark": 1, "nonspacing mark": 2, "punctuation": 4, "control": 8, "not normalized": 16, "letter": 32, "number": 64, "word": 128}

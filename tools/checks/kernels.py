@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks what the emulation of CUDA and the promise of equal bits rest on, in backends/cuda.
 
-Shared memory is declared as `__shared__ Shared<T> name;`, or the emulation could not watch it; no kernel uses atomics, because their
-order is nobody's; `asm` stands in files that the emulation does not compile. One sentence per breach; exit code 1 if there is any.
+Shared memory is declared as `__shared__ Shared<T> name;`, or the emulation could not watch it; no
+kernel uses atomics, because their order is nobody's; `asm` stands in files that the emulation does
+not compile. One sentence per breach; exit code 1 if there is any.
 """
 
 import pathlib

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Checks that every #include points down, as the layer map of runtime/README.md says.
 
-  tools/ samples/ tests/ -> api -> train -> exec -> plan -> graph -> ops -> params -> model -> device -> core
-  backends/* -> device/backend.h and what lies below it
-  text -> the public headers (bowline.h, bowline/) alone
+  tools/ samples/ tests/ -> api -> train -> exec -> plan -> graph -> ops
+                            -> params -> model -> device -> core
+  backends/*             -> device/backend.h and what lies below it
+  text                   -> the public headers (bowline.h, bowline/) alone
 
-Programs (tools/bowline, samples) and the readers of tools/import include of the library the public headers and bowline_text.h alone; `bowline conform` and `bowline bench` also the header
-of the conformance runner, which compares devices from inside and shows the public headers alone. The tables of a model file
-(FlatBuffers) stay in runtime/model: elsewhere in runtime/ no file reaches the generated header of the file, not through
-others either, and none names a type of it but the attribute tables of operators.
+Programs (tools/bowline, samples) and the readers of tools/import include of the library the public
+headers and bowline_text.h alone; `bowline conform` and `bowline bench` also the header of the
+conformance runner, which compares devices from inside and shows the public headers alone. The
+tables of a model file (FlatBuffers) stay in runtime/model: elsewhere in runtime/ no file reaches
+the generated header of the file, not through others either, and none names a type of it but the
+attribute tables of operators.
 
 One sentence per wrong arrow; exit code 1 if there is any. --self-test: finds seeded ones.
 """
@@ -18,7 +21,8 @@ import re
 import sys
 import tempfile
 
-ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]  # from the bottom
+# from the bottom
+ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]
 # Above its room by purpose: the public types of every room, and what the build makes of the
 # schemas.
 PUBLIC = re.compile(r"bowline\.h$|bowline/\w+\.h$")
@@ -97,7 +101,8 @@ def check_programs(root):
             name = path.relative_to(root).as_posix()
             for quote, include in includes(path):
                 own = any((place / include).exists() for place in (path.parent, root / folder, *beside[folder]))
-                generated = include in ("commit.h", "onnx.pb.h")  # tools/cmake/commit.cmake, tools/import/CMakeLists.txt
+                # tools/cmake/commit.cmake, tools/import/CMakeLists.txt
+                generated = include in ("commit.h", "onnx.pb.h")
                 allowed = own or generated or PUBLIC.match(include) or include == TEXT or (include == runner and name in with_runner)
                 library = any((place / include).exists() for place in (root / "runtime", root / "tests", root))
                 if (quote == '"' or library or GENERATED.match(include)) and not allowed:

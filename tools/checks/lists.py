@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that nobody keeps by hand a list that the build makes: of operators, backends, verbs, kernels or tests.
+"""Checks that nobody keeps by hand a list that the build makes: of operators, backends, verbs,
+kernels or tests.
 
-An operator is named in one of the two op lists; elsewhere in CMake files and in the code of runtime/ outside ops/, a run of
-many operator names is such a list. No CMake file outside backends/<name> names a backend, and none outside tools/bowline a verb.
+An operator is named in one of the two op lists; elsewhere in CMake files and in the code of
+runtime/ outside ops/, a run of many operator names is such a list. No CMake file outside
+backends/<name> names a backend, and none outside tools/bowline a verb.
 """
 
 import pathlib

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that the command prints through common/print.h alone, which escapes what comes from outside."""
+"""Checks that the command prints through common/print.h alone, which escapes what comes from
+outside.
+"""
 
 import pathlib
 import re

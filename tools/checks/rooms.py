@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Checks what keeps the rooms of runtime/ apart from the operators, and the functions of the planner short.
+"""Checks what keeps the rooms of runtime/ apart from the operators, and the functions of the
+planner short.
 
-  runtime/api, plan, device      name no operator: what is special about one is a property in its definition (ops/op.h)
-  runtime/graph                  only those by which gradients are seeded, weighted, summed and stored, and numbers made short
+  runtime/api, plan, device      name no operator: what is special about one is a property in its
+                                 definition (ops/op.h)
+  runtime/graph                  only those by which gradients are seeded, weighted, summed and
+                                 stored, and numbers made short
   runtime/plan                   functions have at most 60 lines
 
 One sentence per breach; exit code 1 if there is any.

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks that the file schemas can still read what released ones wrote.
 
-Compares schemas/{model,ops}.fbs with every schemas/released/<version>/: fields, enum values and union members are only
-appended; types, defaults, numbers, identifier and root stay; no structs, no required, no force_align (schemas/README.md).
-`flatc --conform` 2.0.8 accepts nine of the nineteen breaking changes that --self-test makes here and wants refused.
+Compares schemas/{model,ops}.fbs with every schemas/released/<version>/: fields, enum values and
+union members are only appended; types, defaults, numbers, identifier and root stay; no structs, no
+required, no force_align (schemas/README.md). `flatc --conform` 2.0.8 accepts nine of the nineteen
+breaking changes that --self-test makes here and wants refused.
 """
 
 import pathlib

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that the build refuses step words that operators declare wrongly, each with its sentence."""
+"""Checks that the build refuses step words that operators declare wrongly, each with its
+sentence.
+"""
 
 import pathlib
 import sys

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Compiles compute shaders in variants declared in their heads, and embeds the result.
 
-    //! variants T=f32 DIR=forward,backward     one variant per combination, each with -DT_f32 -DDIR_forward
-    //! ops Add Sub Mul                         the operators that a family file serves
+    //! variants T=f32 DIR=forward,backward   one variant per combination: -DT_f32 -DDIR_forward
+    //! ops Add Sub Mul                       the operators that a family file serves
 
-`list` prints the variants of files; `build` makes one variant; `index` writes the C++ that holds all of them.
+`list` prints the variants of files; `build` makes one variant; `index` writes the C++ that holds
+all of them.
 """
 
 import argparse

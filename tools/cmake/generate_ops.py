@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
-"""Reads the two op lists (the unions of ops.fbs and internal_ops.fbs) and writes what follows from them.
+"""Reads the two op lists (the unions of ops.fbs and internal_ops.fbs) and writes what follows from
+them.
 
   generated/ops.h                  enum class Op, names, attribute tables by their short names
-  generated/attribute_fields.h     every attribute table field by field, and the names of enum values
+  generated/attribute_fields.h     every attribute table field by field, and the names of enum
+                                   values
   generated/op_table.cpp           Op -> OpDef, names
   generated/op_files.txt           the op files, one per line (for CMake)
-  generated/functions.h, .cpp      the elementwise functions of runtime/ops/formulas, and which an operator calls
+  generated/functions.h, .cpp      the elementwise functions of runtime/ops/formulas, and which an
+                                   operator calls
   generated/functions.inc          BOWLINE_<FORM>(name) for each of them that takes floats
   generated/formulas.inc           their files of runtime/ops/formulas
   generated/functions.glsl         the same for shaders: call(a, b, c, p, q)
   generated/functions_whole.inc, formulas_whole.inc, functions_whole.glsl
                                    the same for those that take integers or truth values
-  generated/step_words.h           the step words of every operator: constants by their names, and step_words(op)
-  generated/step.glsl              the head of the step buffer (runtime/device/program.h) for shaders
+  generated/step_words.h           the step words of every operator: constants by their names, and
+                                   step_words(op)
+  generated/step.glsl              the head of the step buffer (runtime/device/program.h) for
+                                   shaders
   generated/step_<stem>.glsl       the step words of one operator for shaders
-  generated/kernels_<backend>.cpp  with --kernels: one row per op, one column per dtype, null where no file claims it
+  generated/kernels_<backend>.cpp  with --kernels: one row per op, one column per dtype, null where
+                                   no file claims it
 
 Every disagreement between the lists and the files stops the configure step with one sentence.
 """
@@ -221,7 +227,9 @@ STEP_TYPES = {"f32": "float", "u32": "uint32_t", "u64": "uint64_t"}
 
 
 class StepWord:
-    """One entry of a head `//! step [writes] name: type = default, ...`; the default may be missing."""
+    """One entry of a head `//! step [writes] name: type = default, ...`; the default may be
+    missing.
+    """
 
     def __init__(self, path, entry, written):
         m = re.fullmatch(r"([a-z]\w*): (\w+)(?: = (\S+))?", entry)
@@ -248,7 +256,9 @@ class StepWord:
 
 
 def read_step_words(files):
-    """{operator: [StepWord]} of op files, given as {operator: path}. A name means the same in all of them."""
+    """{operator: [StepWord]} of op files, given as {operator: path}. A name means the same in all
+    of them.
+    """
     words, known = {}, {}
     for op, path in files.items():
         for kind, entries in re.findall(r"^//! step( writes)? (.*)$", path.read_text(), re.M):
@@ -281,7 +291,9 @@ def step_words_header(words):
 
 
 def step_head_shader(program):
-    """The head of the step buffer and its errors as shaders see them, from runtime/device/program.h."""
+    """The head of the step buffer and its errors as shaders see them, from
+    runtime/device/program.h.
+    """
     text = strip_comments(program.read_text())
     head = re.search(r"struct StepHead \{([^}]*)\};", text)
     errors = re.search(r"enum class StepError : uint32_t \{([^}]*)\};", text)
@@ -301,7 +313,9 @@ def step_head_shader(program):
 
 
 def step_words_shader(op, words):
-    """Members of the push block p, in the order in which a launcher pushes them, and what reads and writes the words."""
+    """Members of the push block p, in the order in which a launcher pushes them, and what reads and
+    writes the words.
+    """
     members = " ".join(f"uint at_{w.name};" for w in words)
     lines = [STEP_HEADER, '#include "step.glsl"\n', f"// Of {op}: where its words lie."]
     lines += [f"#define STEP_WORDS Step step; {members}\n"]
@@ -395,7 +409,9 @@ def attribute_fields(ops, tables, enums):
 
 
 def op_table(ops, derived):
-    """Each op file is a namespace, bowline::detail::<stem>_op: what is local to it may have the names of its neighbours."""
+    """Each op file is a namespace, bowline::detail::<stem>_op: what is local to it may have the
+    names of its neighbours.
+    """
     def space(name):
         return f"{stem_of(derived.get(name, name))}_op"
     lines = [HEADER, "#include <array>\n", '#include "graph/op_table.h"\n', "namespace bowline {\n"]
@@ -418,8 +434,9 @@ DTYPES_HEAD = r"^//! %s(?:\(([\w, ]+)\))?%s$"
 
 
 def claims_of(path, stems, elementwise, dtypes):
-    """[(operator, dtype, symbol)] that a kernel file claims: by its stem, `//! ops A B`, `//! ops(f16, bf16) A B`, `//! ops(any) A`,
-    `//! elementwise` or `//! elementwise(f16)`: the operators with formulas that take these dtypes. `elementwise` says which do."""
+    """[(operator, dtype, symbol)] that a kernel file claims: by its stem, `//! ops A B`, `//!
+    ops(f16, bf16) A B`, `//! ops(any) A`, `//! elementwise` or `//! elementwise(f16)`: the
+    operators with formulas that take these dtypes. `elementwise` says which do."""
     text = path.read_text()
     heads = re.findall(DTYPES_HEAD % ("ops", " (.*)"), text, re.M)
     found = [(types, names.split(), None) for types, names in heads]
@@ -439,8 +456,8 @@ def claims_of(path, stems, elementwise, dtypes):
 
 
 def kernel_table(backend, folder, extra, ops, elementwise, dtypes):
-    """One row per op, one column per dtype: the launcher symbol where a file claims it. Each file is a namespace,
-    <stem>_kernels: what is local to it may have the names of its neighbours."""
+    """One row per op, one column per dtype: the launcher symbol where a file claims it. Each file
+    is a namespace, <stem>_kernels: what is local to it may have the names of its neighbours."""
     claims = {}
     stems = {stem_of(n): n for n, _, _ in ops}
     names = {n for n, _, _ in ops}

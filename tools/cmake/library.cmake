@@ -1,6 +1,7 @@
 # The library as programs link it. Nothing of it but the public API can meet what a program brings
 # of its own, such as another FlatBuffers: the namespaces of what is compiled in are renamed, all
-# that the public headers do not declare is hidden, and what templates leave (symbols of std) is local.
+# that the public headers do not declare is hidden, and what templates leave (symbols of std) is
+# local.
 include_guard(GLOBAL)
 
 # Namespaces of header libraries that programs may use too, in other versions.

@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""Compares Bowline with PyTorch eager: same model, weights, batches, optimizer, threads and minutes.
+"""Compares Bowline with PyTorch eager: same model, weights, batches, optimizer, threads and
+minutes.
 
-First both train the model for some steps from the same weights on the same batches. Only when the losses
-and the update of the weights agree, times are taken: one process per run, the two sides in turn, each
-run the median of its steps, each figure the median of the runs. Memory is the peak resident set of the
-whole process, as the kernel counts it.
+First both train the model for some steps from the same weights on the same batches. Only when the
+losses and the update of the weights agree, times are taken: one process per run, the two sides in
+turn, each run the median of its steps, each figure the median of the runs. Memory is the peak
+resident set of the whole process, as the kernel counts it.
 
   text       a training step of the transformer of samples/finetune_text
   lstm       a training step of a language model of one LSTM layer: 256 wide, 16 rows of 64 bytes
-  mobilenet  a training step of MobileNetV2 on 8 images of 96 x 96, and inference of one, also in ONNX Runtime
-             where it is installed (pip install onnxruntime)
-  encoder    a training step of a classifier over the sentence encoder in --encoder, batch 16 x 128, and the embedding of one
-             text of 32 tokens, also in ONNX Runtime (pip install transformers onnxruntime onnxscript)
-  decoder    the shape of SmolLM2-135M: prompts and tokens in bf16, q8_0 and q4_0 beside llama.cpp, and a LoRA step beside
-             PEFT (pip install transformers peft llama-cpp-python)
-  onnx       inference of the ONNX models in --onnx beside ONNX Runtime (pip install onnx onnxruntime)
+  mobilenet  a training step of MobileNetV2 on 8 images of 96 x 96, and inference of one, also in
+             ONNX Runtime where it is installed (pip install onnxruntime)
+  encoder    a training step of a classifier over the sentence encoder in --encoder, batch 16 x 128,
+             and the embedding of one text of 32 tokens, also in ONNX Runtime (pip install
+             transformers onnxruntime onnxscript)
+  decoder    the shape of SmolLM2-135M: prompts and tokens in bf16, q8_0 and q4_0 beside llama.cpp,
+             and a LoRA step beside PEFT (pip install transformers peft llama-cpp-python)
+  onnx       inference of the ONNX models in --onnx beside ONNX Runtime (pip install onnx
+             onnxruntime)
 
-Beside each time of lstm and mobilenet stands the floor: operations at the rate of the machine's fastest product, and bytes at
-that of its largest copy. What stays in the caches can be faster than that.
+Beside each time of lstm and mobilenet stands the floor: operations at the rate of the machine's
+fastest product, and bytes at that of its largest copy. What stays in the caches can be faster than
+that.
 """
 
 import argparse

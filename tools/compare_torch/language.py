@@ -1,13 +1,16 @@
-"""Language models that users bring: a sentence encoder and a decoder, with the programs that people run them with today.
+"""Language models that users bring: a sentence encoder and a decoder, with the programs that people
+run them with today.
 
-encoder    a sentence encoder of transformers in the folder --encoder, such as samples/classify/get_model prints: a training step of a
-           classifier over it, batch 16 x 128, AdamW, beside PyTorch; the embedding of one text of 32 tokens beside PyTorch and ONNX
-           Runtime
-decoder    the shape of SmolLM2-135M with random weights: prompts of 256 tokens and 128 tokens behind 32 beside llama.cpp, on the same
-           files of bf16, q8_0 and q4_0; a LoRA step of rank 8 over every matrix, batch 4 x 128, beside PyTorch with PEFT
+encoder    a sentence encoder of transformers in the folder --encoder, such as
+           samples/classify/get_model prints: a training step of a classifier over it, batch 16 x
+           128, AdamW, beside PyTorch; the embedding of one text of 32 tokens beside PyTorch and
+           ONNX Runtime
+decoder    the shape of SmolLM2-135M with random weights: prompts of 256 tokens and 128 tokens
+           behind 32 beside llama.cpp, on the same files of bf16, q8_0 and q4_0; a LoRA step of rank
+           8 over every matrix, batch 4 x 128, beside PyTorch with PEFT
 
-The sides compute the same: first losses of the training steps, and the embedding, are compared before the times. Files of GGUF are
-compared by tools/interchange.
+The sides compute the same: first losses of the training steps, and the embedding, are compared
+before the times. Files of GGUF are compared by tools/interchange.
 """
 
 import json
@@ -235,7 +238,9 @@ def make_tokens(path, batch, seq, most):
 
 
 def in_turn(runs, sides):
-    """Of each side the median of each number of its results, and its peak in MiB; None where it is missing, with the reason printed."""
+    """Of each side the median of each number of its results, and its peak in MiB; None where it is
+    missing, with the reason printed.
+    """
     results = {name: [] for name in sides}
     for _ in range(runs):
         for name, side in sides.items():

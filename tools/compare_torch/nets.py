@@ -1,9 +1,12 @@
-"""A language model of one LSTM layer, and MobileNetV2, on both sides; MobileNetV2's inference also in ONNX Runtime.
+"""A language model of one LSTM layer, and MobileNetV2, on both sides; MobileNetV2's inference also
+in ONNX Runtime.
 
-lstm       Embedding [256, 256], one LSTM layer of 256, Linear to 256 bytes without bias, AdamW; 16 rows of 64 bytes of the text.
-           PyTorch's second bias of the gates stays zero: Bowline has one, as their sum is all that counts.
-mobilenet  MobileNetV2 of width 1 on 96 x 96 pixels, 1000 classes, SGD with momentum 0.9, batch 8, random pixels; its
-           inference at batch 1, with the weights and running statistics after the steps that were compared.
+lstm       Embedding [256, 256], one LSTM layer of 256, Linear to 256 bytes without bias, AdamW; 16
+           rows of 64 bytes of the text. PyTorch's second bias of the gates stays zero: Bowline has
+           one, as their sum is all that counts.
+mobilenet  MobileNetV2 of width 1 on 96 x 96 pixels, 1000 classes, SGD with momentum 0.9, batch 8,
+           random pixels; its inference at batch 1, with the weights and running statistics after
+           the steps that were compared.
 
 compare_nets (nets.cpp) has the same networks on Bowline's side and makes the weights.
 """
@@ -61,7 +64,9 @@ def mobilenet(of, x):
 
 
 class Counting:
-    """Counts one image: multiplications with additions, and elements of outputs. A tensor is its side."""
+    """Counts one image: multiplications with additions, and elements of outputs. A tensor is its
+    side.
+    """
 
     def __init__(self):
         self.products, self.elements, self.weights = 1280 * CLASSES, 0, 1280 * CLASSES + CLASSES
@@ -136,10 +141,11 @@ class OnnxOperators:
 
 
 def floor_ms(net, batch, training, machine):
-    """The time that the machine's own rates allow, and of what it is made: products forward and, in training, twice as many
-    backward; of activations what each layer gives, written and read, in training its gradient too and the input once more;
-    of weights one reading, in training gradients, weights and moments written and read. In the lstm, the table of 256 embeddings
-    is multiplied first, and rows of the product are gathered."""
+    """The time that the machine's own rates allow, and of what it is made: products forward and, in
+    training, twice as many backward; of activations what each layer gives, written and read, in
+    training its gradient too and the input once more; of weights one reading, in training
+    gradients, weights and moments written and read. In the lstm, the table of 256 embeddings is
+    multiplied first, and rows of the product are gathered."""
     if net == "lstm":
         tokens, moments = LSTM_BATCH * SEQ, 2
         weights = 4 * HIDDEN * (2 * HIDDEN + 1) + 2 * 256 * HIDDEN
@@ -234,8 +240,8 @@ TRAINERS = {"lstm": LstmTrainer, "mobilenet": MobilenetTrainer}
 
 
 def work_agree(task, options):
-    """PyTorch's losses and the errors of Bowline's update; PyTorch computes in double, so that what differs is Bowline's
-    rounding and not the sum of both."""
+    """PyTorch's losses and the errors of Bowline's update; PyTorch computes in double, so that what
+    differs is Bowline's rounding and not the sum of both."""
     import torch
 
     torch.set_num_threads(options.threads)
@@ -302,7 +308,9 @@ class Nets:
 
 
 def make_data(net, batch, text, path):
-    """Writes the batches: of lstm random windows of the text, of mobilenet random pixels and labels."""
+    """Writes the batches: of lstm random windows of the text, of mobilenet random pixels and
+    labels.
+    """
     pick = random.Random(f"{net} {batch}")
     if net == "lstm":
         starts = [pick.randrange(len(text) - SEQ) for _ in range(BATCHES * batch)]

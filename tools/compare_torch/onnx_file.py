@@ -1,4 +1,6 @@
-"""Writes a model of ONNX: nodes, f32 initializers, attributes of integers. Field numbers are those of onnx.proto."""
+"""Writes a model of ONNX: nodes, f32 initializers, attributes of integers. Field numbers are those
+of onnx.proto.
+"""
 
 OPSET = 15
 FLOAT, INT, INTS = 1, 2, 7

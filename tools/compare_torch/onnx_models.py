@@ -1,7 +1,9 @@
-"""Inference of ONNX models on both sides, in folders as ONNX's own tests have them: model.onnx and test_data_set_0/input_*.pb.
+"""Inference of ONNX models on both sides, in folders as ONNX's own tests have them: model.onnx and
+test_data_set_0/input_*.pb.
 
-The import has the shapes of these inputs, and the values of those that are one number without an axis. First the outputs of both
-sides have to agree. Then both are timed in turn; a figure is the median of the runs, the summary their geometric mean.
+The import has the shapes of these inputs, and the values of those that are one number without an
+axis. First the outputs of both sides have to agree. Then both are timed in turn; a figure is the
+median of the runs, the summary their geometric mean.
 """
 
 import math
@@ -33,7 +35,9 @@ def session(task, options):
 
 
 def work_models_read(task, options):
-    """Writes inputs and ONNX Runtime's outputs as files of NumPy; returns what the import and the run of Bowline are told."""
+    """Writes inputs and ONNX Runtime's outputs as files of NumPy; returns what the import and the
+    run of Bowline are told.
+    """
     import numpy
 
     made, inputs = session(task, options)

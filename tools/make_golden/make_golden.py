@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/torch: what PyTorch says about operators, optimizers and small models, as data for tests/torch.
+"""Makes tests/golden/torch: what PyTorch says about operators, optimizers and small models, as data
+for tests/torch.
 
-    python3 -m venv venv && venv/bin/pip install torch numpy && venv/bin/python tools/make_golden/make_golden.py
+    python3 -m venv venv && venv/bin/pip install torch numpy && venv/bin/python
+    tools/make_golden/make_golden.py
 
-All of it on the CPU in double precision, with inputs and hyperparameters that are exact in f32. The same PyTorch gives the same bytes.
-The form of the files is described in tests/torch/golden.h. Where Bowline means another thing than PyTorch, the operator says so, and
-what stands here is what Bowline means.
+All of it on the CPU in double precision, with inputs and hyperparameters that are exact in f32. The
+same PyTorch gives the same bytes. The form of the files is described in tests/torch/golden.h. Where
+Bowline means another thing than PyTorch, the operator says so, and what stands here is what Bowline
+means.
 """
 
 import pathlib

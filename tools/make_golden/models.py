@@ -42,7 +42,9 @@ def mlp():
 
 
 def decoder():
-    """Two layers, four query heads that share two of keys and values, RoPE, RMSNorm, gated feed-forward, tied embedding."""
+    """Two layers, four query heads that share two of keys and values, RoPE, RMSNorm, gated
+    feed-forward, tied embedding.
+    """
     vocabulary, c, heads, kv, d = 23, 12, 4, 2, 3
     weights = {"embedding": draw(vocabulary, c, scale=0.5)}
     for i in range(2):

@@ -33,7 +33,9 @@ def text(x):
 
 
 def case(op, inputs, f, attributes="", grad=True, without=(), blank=(), options=""):
-    """f takes the tensors and gives one or several; inputs in `without` get no gradient; outputs in `blank` are not compared."""
+    """f takes the tensors and gives one or several; inputs in `without` get no gradient; outputs in
+    `blank` are not compared.
+    """
     given = [value(x) for x in inputs]
     floats = [i for i, x in enumerate(given) if x.dtype.is_floating_point]
     leaves = [x.clone().requires_grad_() if i in floats and i not in without else x for i, x in enumerate(given)]

@@ -5,7 +5,9 @@ import torch
 
 
 def draw(*shape, scale=1.0, low=None):
-    """Normal numbers in steps of 1/64: exact in f32, f16 mostly, and short to read. With `low` from there on."""
+    """Normal numbers in steps of 1/64: exact in f32, f16 mostly, and short to read. With `low` from
+    there on.
+    """
     x = torch.randn(shape)
     x = (x.abs() + low) if low is not None else x
     return (x * scale * 64).round() / 64
