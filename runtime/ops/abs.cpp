@@ -1,9 +1,9 @@
-// Abs: the distance from zero.
+// Abs: the absolute value.
 //
 //   y = |x|
 //
 // Shapes    any x  ->  y of the shape of x. Integers wrap around.
-// Gradient  AbsGrad: dx = dy sign(x); 0 where x is 0.
+// Gradient  AbsGrad: dx = dy sign(x). The slope at x = 0 is 0.
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 

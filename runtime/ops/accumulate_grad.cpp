@@ -1,10 +1,10 @@
 // AccumulateGrad: adds one contribution to the gradient of a storage.
 //
-//   grad = first && !accumulate ? contribution : grad + contribution
+// rst: the table entry of grad tells whether this contribution is the first of the submission.
 //
-// Shapes    grad (a storage, or in a Repeat one per iteration; an entry of 0 elements takes
-//           nothing), contribution of the same shape; grad is updated. grad is f32 whatever the
-//           contribution is: what several uses of a storage contribute is added without another
+// Shapes    grad is the gradient of a storage; in a Repeat it has one entry per iteration.
+//           contribution has the same shape. An entry with 0 elements ignores its contribution.
+//           grad is always f32, so that several uses of a storage are added without another
 //           rounding.
 // First     the table entry of grad says whether this is the first contribution of the submission.
 // Gradient  none.

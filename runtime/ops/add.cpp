@@ -2,10 +2,10 @@
 //
 //   y = a + b
 //
-// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
-//           <= 8. Integers wrap around.
-// Gradient  da = dy, db = dy; summed over the axes that were broadcast.
-// In place  on an input of the shape of the output.
+// Shapes    a and b broadcast by the rules of NumPy (aligned at the last axis, size 1 repeats);
+//           rank <= 8. Integers wrap around.
+// Gradient  da = dy and db = dy, each summed over its broadcast axes.
+// In place  on an input that has the shape of the output.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::add_op {

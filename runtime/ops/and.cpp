@@ -1,11 +1,11 @@
-// And: whether both are true.
+// And: logical and.
 //
 //   y = a and b
 //
-// Shapes    a and b bool broadcast by the rules of numpy (aligned at the last axis, 1 stretches),
-//           rank <= 8  ->  y bool.
-// Gradient  none comes back from truth values.
-// In place  on an input of the shape of the output.
+// Shapes    a and b are bool and broadcast by the rules of NumPy (aligned at the last axis, size 1
+//           repeats); rank <= 8  ->  y bool.
+// Gradient  none, because the inputs are bool.
+// In place  on an input that has the shape of the output.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::and_op {

@@ -1,34 +1,33 @@
 // Attention: softmax-weighted sums of values, per head.
 //
-//   s[i, j] = scale * sum over d of q[i, d] * k[j, d],  scale = 0 stands for 1 / sqrt(D)
-//             with a softcap c > 0 in its place c * tanh(s[i, j] / c)
-//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk -
-//       Tq), with a window w > 0 of these
-//             the last w, less what a mask hides
+//   s[i, j] = scale * sum over d of q[i, d] * k[j, d],  where scale = 0 means 1 / sqrt(D)
+//             soft-capping, if c > 0:  s[i, j] = c * tanh(s[i, j] / c)
+//   p[i, :] = softmax of s[i, :] over the keys that row i sees:
+//             all keys; if causal, j <= i + (Tk - Tq); with a window w > 0, the last w of these;
+//             always without the keys that the mask hides
 //   out[i, :] = sum over j of p[i, j] * v[j, :],  lse[i] = log(sum over j of exp(s[i, j]))
 //
-// Shapes    q [B, Tq, Hq, D], k and v [B, Tk, Hkv, D]  ->  out [B, Tq, Hq, D], lse [B, Hq, Tq].
-//           The softcap is at most 1e6; a window asks for causal.
-//           Hq is a multiple of Hkv; query head h reads key and value head h / (Hq / Hkv).
-//           A row that sees no key has out 0 and lse -inf.
-// Masks     input 3, as the attribute `mask` says:
-//             additive  of the dtype of q, broadcast to [B, Hq, Tq, Tk] by the rules of numpy ([Tq,
-//                 Tk], [B, 1, 1, Tk] ...):
-//                       added to s; -inf hides the key
-//             padding   bool [B, Tk]: true shows the key to all queries
-//             lengths   i32 [B]: keys [0, length) are seen. A length outside [0, Tk] is taken for
-//                 the nearest there and
-//                       sets the error word.
-//           With a mask a key of weight 0 adds nothing: NaN or infinity in a row of k or v that is
-//               hidden reaches no result
-//           and no gradient.
-// Codes     k and v may be codes, as a cache is that rows are written to as such (WriteRows).
-// Counted   q, k and v on axis 1: Tq and Tk are the counts. Rows of q behind their count see no
-//           key.
-// Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
-// Gradient  AttentionGrad; none of padding and lengths, and that of an additive mask is refused: it
-//           has the size of all scores. lse must not be used by what is differentiated.
-// Differs   PyTorch gives NaN for a row that sees no key, and lets NaN of hidden rows through.
+// Shapes    q [B, Tq, Hq, D], k and v [B, Tk, Hkv, D]  ->  out [B, Tq, Hq, D], lse [B, Hq, Tq]. Hq
+//           is a multiple of Hkv; query head h reads key and value head h / (Hq / Hkv). The
+//           soft-cap is at most 1e6. A window requires causal. A row that sees no key has out 0 and
+//           lse -inf.
+// Masks     input 3; the attribute `mask` tells its kind:
+//             additive  dtype of q, broadcast to [B, Hq, Tq, Tk] by the rules of NumPy: added to s.
+//                       -inf hides the key.
+//             padding   bool [B, Tk]: true makes the key visible to all queries.
+//             lengths   i32 [B]: keys [0, length) are visible. A length outside [0, Tk] is
+//                       clamped and reported as an out-of-range index.
+//           A key that the mask hides contributes nothing: NaN or infinity in its row of k or v
+//           does not reach any result or gradient.
+// Quantized k and v may be quantized, for example a KV cache to which WriteRows writes quantized
+//           values.
+// Dynamic   axis 1 of q, k and v; Tq and Tk are then the current sizes. Rows of q behind the
+//           current size see no key.
+// Numerics  accumulated in f32. Memory grows with Tq + Tk, not with Tq * Tk.
+// Gradient  AttentionGrad. Padding and lengths have no gradient. The gradient of an additive mask
+//           is refused, because it has the size of all scores. lse must not contribute to the loss.
+// Differs   PyTorch returns NaN for a row that sees no key, and NaN of hidden keys reaches its
+//           results.
 // Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped
 //           heads); Beltagy et al., "Longformer", 2020 (window); Gemma Team, "Gemma 2", 2024,
 //           section 2 (softcap).
@@ -159,7 +158,7 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// Sums over the head and over the keys; exponentials of rounded arguments.
+// Sums over the head size and over the keys, and exponentials of rounded arguments.
 Tolerance tolerance(ToleranceContext& c) {
   return Tolerance::of_reduction(std::max(c.in(0)[3], c.in(1)[1]), 8);
 }

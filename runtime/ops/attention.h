@@ -1,4 +1,4 @@
-// Scores and masks of attention: how a query sees a key, for inference and for oracles.
+// Scores and masks of attention, shared by shape inference and the reference implementations.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline Status check_scores(const InferContext& c) {
   return {};
 }
 
-// Keys [first, end) that a query sees, if no mask hides them.
+// Keys [first, end) that a query sees unless a mask hides them.
 struct Keys {
   int64_t first = 0;
   int64_t end = 0;
@@ -29,15 +29,16 @@ inline Keys keys_of(const AttentionAttributes& t, int64_t query, int64_t queries
   return {t.window() == 0 ? 0 : std::max<int64_t>(query + keys - queries + 1 - t.window(), 0), end};
 }
 
-// A score and its derivative by the score without a cap, with the sizes that their errors are
-// measured against.
+// A score, and its derivative with respect to the score before soft-capping. Each has the magnitude
+// against which its rounding error is measured.
 struct Score {
   double value = 0;
   double magnitude = 0;
   double slope = 1;
   double slope_magnitude = 0;
 };
-// Of an uncapped score of this size of its terms.
+// Applies soft-capping. `magnitude` is the sum of the magnitudes of the terms of the uncapped
+// score.
 inline Score capped(const AttentionAttributes& t, double score, double magnitude) {
   if (t.softcap() == 0) {
     return {score, magnitude};
@@ -48,7 +49,7 @@ inline Score capped(const AttentionAttributes& t, double score, double magnitude
   return {cap * part, size, 1 - part * part, 1 + 2 * std::abs(part) * size / cap};
 }
 
-// Input `i` is what `kind` says, if it is there.
+// Checks optional input `i` against the mask kind of the attributes.
 inline Status check_mask(const InferContext& c, int i) {
   const AttentionMask kind = c.attributes<AttentionAttributes>().mask();
   const bool given = c.inputs() > i;
@@ -77,7 +78,7 @@ inline Status check_mask(const InferContext& c, int i) {
   return {};
 }
 
-// How one query sees one key.
+// Decides whether a query sees a key.
 class Mask {
  public:
   Mask(const OracleContext& c, int i)
@@ -86,7 +87,7 @@ class Mask {
     scores_ = Shape{q[0], q[2], q[1], c.shape(1)[1]};
   }
 
-  // What is added to the score; none: the query does not see the key.
+  // Returns the value that is added to the score, or nullopt if the mask hides the key.
   std::optional<double> of(int64_t batch, int64_t head, int64_t query, int64_t key) const {
     constexpr double kHidden = -std::numeric_limits<double>::infinity();
     if (kind_ == AttentionMask::additive) {
@@ -107,7 +108,7 @@ class Mask {
     return seen ? std::optional(0.0) : std::nullopt;
   }
 
-  // The lengths that no sequence can have.
+  // Returns the lengths that are out of range.
   std::vector<double> bad_lengths() const {
     std::vector<double> bad;
     for (int64_t b = 0; kind_ == AttentionMask::lengths && b < scores_[0]; ++b) {

@@ -1,17 +1,17 @@
 // AttentionGrad: the gradient of Attention, from its results.
 //
-//   p[i, j]  = exp(s[i, j] - lse[i]) for the keys that row i sees, s, softcap c, window and masks
-//       (input 6) as in Attention
+//   p[i, j]  = exp(s[i, j] - lse[i]) for the keys that row i sees, with s, the soft-cap c, the
+//              window and the masks (input 6) of Attention
 //   delta[i] = sum over d of dout[i, d] * out[i, d]
-//   ds[i, j] = scale * p[i, j] * (sum over d of dout[i, d] * v[j, d] - delta[i]), times 1 - (s[i,
-//       j] / c)^2 with a softcap
+//   ds[i, j] = scale * p[i, j] * (sum over d of dout[i, d] * v[j, d] - delta[i])
+//              with a soft-cap times 1 - (s[i, j] / c)^2
 //   dq[i, :] = sum over j of ds[i, j] * k[j, :]
 //   dk[j, :] = sum over i of ds[i, j] * q[i, :],  dv[j, :] = sum over i of p[i, j] * dout[i, :]
 //              (both over all query heads that read the key head)
 //
-// Shapes    q, out, dout [B, Tq, Hq, D], k and v [B, Tk, Hkv, D], lse [B, Hq, Tq] -> dq, dk, dv as
-//           q, k, v.
-// Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
+// Shapes    q, out and dout [B, Tq, Hq, D], k and v [B, Tk, Hkv, D], lse [B, Hq, Tq]  ->  dq, dk,
+//           dv of the shapes of q, k, v.
+// Numerics  accumulated in f32. Memory grows with Tq + Tk, not with Tq * Tk.
 // Gradient  none.
 // Source    Dao et al., "FlashAttention", 2022, appendix B.2.
 #include <algorithm>
@@ -47,7 +47,7 @@ Status infer(InferContext& c) {
   return c.out(2, k);
 }
 
-// A sum of products, and the sum of their sizes.
+// A sum of products, and the sum of their magnitudes.
 struct Dot {
   double value = 0;
   double magnitude = 0;
@@ -107,7 +107,7 @@ struct Dot {
   }
 }
 
-// Sums over the head, the keys, and the queries of all heads of a group.
+// Sums over the head size, the keys, and the queries of all heads of a group.
 Tolerance tolerance(ToleranceContext& c) {
   const int64_t queries = c.in(0)[1] * (c.in(0)[2] / c.in(1)[2]);
   return Tolerance::of_reduction(std::max({c.in(0)[3], c.in(1)[1], queries}), 8);

@@ -1,19 +1,18 @@
 // AveragePool: the mean of each window.
 //
-//   y[n, c, o] = (sum over k of x[n, c, o * stride + k * dilation - pad], of the elements that lie
-//       in x) / count(o)
-//   count(o): the elements of the window that lie in x, or with `count_pads` in x or its pads
+//   y[n, c, o] = (sum over k of x[n, c, o * stride + k * dilation - pad]) / count(o)
+//   k runs over the window elements inside x. count(o) is the number of these elements; with
+//   `count_pads`, elements in the pads count too.
 //
 // Shapes    x [N, C, spatial...] of rank 3, 4 or 5  ->  y [N, C, floor((spatial + pads - dilation *
-//           (window - 1) - 1) / stride) + 1
-//           ...]; with `ceil` the quotient is rounded up, but a window that would begin in the end
-//           pads or behind them is left out.
-// Domain    pads are smaller than what a window reaches over.
-// Numerics  accumulated in f32. What reaches behind the end pads is not counted. A window without
-//           an element of x, which a dilation allows, gives 0.
+//           (window - 1) - 1) / stride) + 1 ...]. With `ceil`, the quotient is rounded up, without
+//           windows that start in or behind the end pads.
+// Domain    pads are smaller than the extent of the window, dilation * (window - 1) + 1.
+// Numerics  accumulated in f32. Elements behind the end pads are never counted. With dilation, a
+//           window can contain no element of x; its result is 0.
 // Gradient  AveragePoolGrad.
-// Differs   from ONNX AveragePool: there is no auto_pad. PyTorch asks for pads of at most half a
-//           window, has no dilation and counts pads unless told otherwise (count_include_pad).
+// Differs   from ONNX AveragePool: auto_pad does not exist. PyTorch limits pads to half a window,
+//           has no dilation, and counts pads by default (count_include_pad).
 // Source    PyTorch avg_pool2d; ONNX operators, AveragePool (opset 19).
 #include <cmath>
 
@@ -40,7 +39,7 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::AveragePoolGrad, {c.dout(0)}, Attributes::of(g)));
 }
 
-// Channels do not see each other.
+// Channels are independent.
 Status counted_axes(CountedContext& c) { return counted_in_front_of(2, c); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -58,7 +57,7 @@ Status counted_axes(CountedContext& c) { return counted_in_front_of(2, c); }
   }
 }
 
-// A sum over the window, then a division, or a product with a rounded quotient.
+// A sum over the window, then a division, or a product with a rounded reciprocal.
 Tolerance tolerance(ToleranceContext& c) {
   int64_t window = 1;
   for (const int64_t size : pool_window(c.attributes<PoolAttributes>())) {

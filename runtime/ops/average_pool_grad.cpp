@@ -1,9 +1,9 @@
 // AveragePoolGrad: the gradient of AveragePool.
 //
-//   dx[n, c, i] = sum over the windows o that have element i of dy[n, c, o] / count(o), with the
-//       counts of AveragePool
+//   dx[n, c, i] = sum of dy[n, c, o] / count(o) over the windows o that contain element i,
+//                 with count(o) of AveragePool
 //
-// Shapes    dy of the shape of the pool's output  ->  dx of the shape `dims`, [N, C, spatial...].
+// Shapes    dy of the shape of the pool's output  ->  dx of the shape `dims` = [N, C, spatial...].
 // Numerics  accumulated in f32.
 // Gradient  none.
 #include <cmath>
@@ -37,7 +37,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// An element lies in at most so many windows as a window has elements; each term is divided.
+// Each term is divided. An element is in at most as many windows as a window has elements.
 Tolerance tolerance(ToleranceContext& c) {
   int64_t window = 1;
   for (const int64_t size : pool_window(c.attributes<AveragePoolGradAttributes>())) {

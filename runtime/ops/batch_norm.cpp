@@ -1,27 +1,28 @@
-// BatchNorm: normalises every channel over the batch, then scales and shifts it.
+// BatchNorm: normalizes every channel over the batch, then scales and shifts it.
 //
 //   y = (x - mean) * inverse * scale + bias,  inverse = 1 / sqrt(variance + eps)
-//   training 0   mean and variance are the running ones, which stay as they are
-//   training 1   they are those of the channel, the variance biased; and with n the elements of a
-//       channel
+//   training 0   mean and variance are the running statistics, which do not change
+//   training 1   mean and variance are those of the channel in this batch, the variance biased;
+//                with n elements per channel
 //                running_mean     += momentum * (mean - running_mean)
 //                running_variance += momentum * (variance * n / (n - 1) - running_variance)
 //
 // Shapes    x [N, C, spatial...] of rank >= 2, scale [C], bias [C], running_mean [C],
-//           running_variance [C]
-//           ->  y of the shape of x, the running statistics after the step, mean [C], inverse [C]
-//           (for BatchNormGrad).
-// Domain    eps >= 1e-12. A channel of one element, while training: y = bias, the variance is 0 and
-//           not divided by n - 1; PyTorch refuses it. Of no element: the running statistics stay. A
-//           channel whose deviations from its mean are below the rounding of that mean gives scaled
-//           rounding errors, as LayerNorm does.
-// Step      training, as Dropout reads it.
-// Updates   the storages of the running statistics, which are f32 whatever x is, and never trained
-//           (StorageRole::running_statistic).
-// Numerics  statistics in f32, the variance from the differences to the mean.
-// Gradient  BatchNormGrad; nothing else may use the statistics that it leaves.
+//           running_variance [C]  ->  y of the shape of x, the updated running statistics, mean
+//           [C], inverse [C] (for BatchNormGrad).
+// Domain    eps >= 1e-12. While training, a channel with one element gives y = bias and the
+//           variance 0, which is not divided by n - 1; PyTorch refuses it. A channel with no
+//           element leaves the running statistics as they are. If the deviations of a channel from
+//           its mean are below the rounding of the mean, the result is scaled rounding errors, as
+//           in LayerNorm.
+// Step      training. Dropout reads the same per-step scalar.
+// Updates   the storages of the running statistics. They are f32 whatever dtype x has, and are
+//           never trained (StorageRole::running_statistic).
+// Numerics  statistics in f32. The variance is computed from the differences to the mean.
+// Gradient  BatchNormGrad. The loss must not depend on mean and inverse in another way.
 // Differs   from ONNX BatchNormalization (14 and later): the running variance is unbiased, as in
-//           PyTorch; momentum is the part of the new statistics, there it is that of the old ones.
+//           PyTorch. momentum is the weight of the new statistics; in ONNX it is the weight of the
+//           old statistics.
 // Source    Ioffe and Szegedy, "Batch Normalization", 2015; PyTorch BatchNorm2d.
 //! step training: u32 = 0
 #include <cmath>
@@ -57,7 +58,7 @@ Status gradient(GradientContext& c) {
   return {};
 }
 
-// The statistics are those of whole batches.
+// The statistics cover whole batches.
 Status counted_axes(CountedContext& c) {
   return counted::none(c, 0, "the statistics are those of all elements");
 }
@@ -100,7 +101,7 @@ Status counted_axes(CountedContext& c) {
     c.out(3)[channel] = s.mean;
     c.out(4)[channel] = s.inverse;
     magnitude[1][channel] = std::abs(old_mean) + part * s.size;
-    // An error of the mean enters the variance squared.
+    // The square of the error of the mean is part of the error of the variance.
     const double of_mean = s.square * (4 * std::sqrt(n) + 8) * std::ldexp(1.0, -24);
     magnitude[2][channel] = std::abs(old_variance) + part * (variance + of_mean);
     magnitude[3][channel] = training ? s.size : std::abs(s.mean);
@@ -108,8 +109,8 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// Two sums over a channel; eight roundings after them: root, division, scale, shift, n / (n - 1),
-// difference, part, sum.
+// Two sums over a channel, then eight roundings: root, division, scale, shift, n / (n - 1),
+// difference, product with momentum, sum.
 Tolerance tolerance(ToleranceContext& c) {
   const Shape& x = c.in(0);
   return Tolerance::of_reduction(x[0] * x.elements(2, x.rank()), 8);

@@ -5,10 +5,9 @@
 //   training 1   dx = scale * inverse * (dy - mean(dy) - h * mean(dy * h)), means over the channel
 //   dscale = sum over the channel of dy * h,  dbias = sum over the channel of dy
 //
-// Shapes    x [N, C, spatial...], scale [C], dy of the shape of x, mean [C] and inverse [C] as
-//           BatchNorm left them
-//           ->  dx of the shape of x, dscale [C], dbias [C].
-// Step      training, as BatchNorm read it.
+// Shapes    x [N, C, spatial...], scale [C], dy of the shape of x, mean [C] and inverse [C] from
+//           BatchNorm  ->  dx of the shape of x, dscale [C], dbias [C].
+// Step      training, with the value that BatchNorm read.
 // In place  dx on dy or x.
 // Numerics  accumulated in f32.
 // Gradient  none.
@@ -74,7 +73,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// Sums over the channel; six roundings after them.
+// Sums over the channel, then six roundings.
 Tolerance tolerance(ToleranceContext& c) {
   const Shape& x = c.in(0);
   return Tolerance::of_reduction(x[0] * x.elements(2, x.rank()), 6);

@@ -1,16 +1,15 @@
 // BinaryCrossEntropy: the negative log-likelihood of two classes, from logits.
 //
-//   loss = mean over all elements of -(target log s + (1 - target) log(1 - s)), s = 1 / (1 +
-//       exp(-x)); their sum, or (`none`)
-//          each of them
+//   loss = reduction of -(target log s + (1 - target) log(1 - s)), s = 1 / (1 + exp(-x))
+//   reduction: the mean over all elements, their sum, or `none` (one loss per element)
 //
-// Shapes    x and target of one shape  ->  loss [], with `none` of the shape of x. The loss is f32
-//           whatever x is. Targets are
-//           any numbers, as a rule in [0, 1].
-// Numerics  as (1 - target) x + max(-x, 0) + log(1 + exp(-|x|)): nothing overflows. Accumulated in
-//           f32. The mean of nothing is 0, as that of CrossEntropy without rows (PyTorch: NaN).
-// Gradient  BinaryCrossEntropyGrad: dx = (s - target) dloss, for `mean` divided by the elements.
-//           That of target is -x dloss, divided alike.
+// Shapes    x and target of the same shape  ->  loss [], or with `none` the shape of x. The loss is
+//           always f32. Targets can have any value; usually they are in [0, 1].
+// Numerics  computed as (1 - target) x + max(-x, 0) + log(1 + exp(-|x|)), which never overflows.
+//           Accumulated in f32. The mean of no elements is 0, as in CrossEntropy without rows
+//           (PyTorch: NaN).
+// Gradient  BinaryCrossEntropyGrad: dx = (s - target) dloss. The gradient of target is -x dloss.
+//           With `mean`, both are divided by the number of elements.
 // Source    torch.nn.BCEWithLogitsLoss.
 #include "ops/losses.h"
 
@@ -44,8 +43,8 @@ Status gradient(GradientContext& c) {
   return c.din(1, cast(c.add1(Op::Mul, {x, d}), c.dtype(c.in(1))));
 }
 
-// Of a term: three for the exponential, four for the logarithm, four around them. Then the sum and
-// the quotient.
+// Per term: three roundings for the exponential, four for the logarithm, four for the rest. Then
+// the sum and the division.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).elements(), 13); }
 
 }  // namespace

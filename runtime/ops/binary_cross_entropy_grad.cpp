@@ -1,9 +1,9 @@
 // BinaryCrossEntropyGrad: the gradient of BinaryCrossEntropy.
 //
-//   dx = (1 / (1 + exp(-x)) - target) dloss, for `mean` divided by the number of elements
+//   dx = (1 / (1 + exp(-x)) - target) dloss, with `mean` divided by the number of elements
 //
-// Shapes    x and target of one shape, dloss [], with `none` of the shape of x  ->  dx of the shape
-//           of x.
+// Shapes    x and target of the same shape, dloss [], or with `none` the shape of x  ->  dx of the
+//           shape of x.
 // Gradient  none.
 // In place  on x or the target.
 #include "ops/losses.h"
@@ -16,7 +16,8 @@ namespace {
   return {s - t, s + std::abs(t)};
 }
 
-// Three for the exponential, three for the sigmoid; difference, quotient, product.
+// Three roundings for the exponential and three for the sigmoid; then difference, division,
+// product.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(9); }
 
 }  // namespace

@@ -1,8 +1,8 @@
-// BroadcastTo: repeats a tensor along the axes where it has one element.
+// BroadcastTo: repeats a tensor along its axes of size 1 and along new leading axes.
 //
-//   y[i] = x[i, with 0 on the axes that x does not have or where its dim is 1]
+//   y[i] = x[j], where j is i without the leading axes that x lacks, and 0 on axes of size 1
 //
-// Shapes    x that broadcasts to dims (rules of numpy)  ->  y of shape dims.
+// Shapes    x that broadcasts to `dims` by the rules of NumPy  ->  y of the shape `dims`.
 // Gradient  SumTo.
 #include "ops/build.h"
 #include "ops/index.h"

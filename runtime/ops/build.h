@@ -1,4 +1,4 @@
-// What the gradients of several operators append: reshapes, broadcasts and their sums.
+// Node sequences that the gradients of several operators append: reshapes, broadcasts and sums.
 #pragma once
 
 #include "ops/op.h"
@@ -19,7 +19,7 @@ inline Attributes fill_attributes(float value, const Shape& shape, DType dtype) 
   return Attributes::of(t);
 }
 
-// A tensor of one number.
+// Appends a tensor that is filled with one value.
 inline GradientValue filled(GradientContext& c, const Shape& shape, DType dtype, float value) {
   return c.add1(Op::Fill, {}, fill_attributes(value, shape, dtype));
 }
@@ -44,7 +44,7 @@ inline GradientValue broadcast_to(GradientContext& c, GradientValue v, const Sha
                                            : c.add1(Op::BroadcastTo, {v}, dims_attributes(shape));
 }
 
-// The gradient of something of `shape` that was broadcast to the shape of `v`.
+// Sums the gradient `v` of a broadcast to the shape before the broadcast.
 inline GradientValue summed_to(GradientContext& c, GradientValue v, const Shape& shape) {
   return !v.valid() || c.shape(v) == shape ? v : c.add1(Op::SumTo, {v}, dims_attributes(shape));
 }

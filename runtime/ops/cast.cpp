@@ -1,18 +1,16 @@
-// Cast: the same numbers in another dtype.
+// Cast: converts values to another dtype.
 //
 //   y[i] = x[i] as `to`
 //
-//   to a float           to nearest even; what is too large becomes infinite. An integer becomes an
-//       f32 first.
-//   a float to integers  towards zero; what lies outside the range becomes its nearest end, NaN
-//       becomes 0.
-//   between integers     the low bits, two's complement.
-//   to bool              x != 0; NaN is true.
+//   to a float           round to nearest even; overflow gives infinity. Integers become f32 first.
+//   float to integer     round towards zero; saturate at the range of the dtype; NaN gives 0.
+//   integer to integer   keep the low bits (two's complement).
+//   to bool              x != 0; NaN gives true.
 //   from bool            0 or 1.
 //
-// Shapes    any x of any dtype  ->  y of the shape of x and the dtype `to`.
-// Gradient  Cast of dy to the dtype of x, where both are floats; the others have none.
-// Source    ONNX operators, Cast (the saturation of floats is ours: ONNX leaves it open).
+// Shapes    x of any shape and dtype  ->  y of the shape of x and the dtype `to`.
+// Gradient  if both dtypes are floats, Cast of dy to the dtype of x. Otherwise none.
+// Source    ONNX operators, Cast. ONNX does not specify the saturation of floats.
 #include "ops/counted.h"
 #include "ops/elementwise.h"
 #include "ops/op.h"

@@ -1,12 +1,12 @@
-// What norms of channels share: [N, C, spatial...] as planes, and the size of the terms that a
-// normalisation loses digits of.
+// Parts shared by the norms of channels: [N, C, spatial...] as planes, and the magnitude against
+// which the rounding error of a normalization is measured.
 #pragma once
 
 #include "ops/op.h"
 
 namespace bowline {
 
-// [batch, channels, elements of a plane].
+// The shape as [batch, channels, elements of a plane].
 struct Planes {
   size_t batch = 0;
   size_t channels = 0;
@@ -18,7 +18,7 @@ inline Planes planes_of(const Shape& x) {
           static_cast<size_t>(x.elements(2, x.rank()))};
 }
 
-// eps, and a scale and a bias for each channel of x.
+// Checks eps, and the scale and bias per channel of x.
 inline Status check_norm(const InferContext& c, float eps) {
   const Shape& x = c.in(0);
   BOWLINE_REQUIRE(x.rank() >= 2, "Input x has rank {}, below 2.", x.rank());
@@ -30,15 +30,16 @@ inline Status check_norm(const InferContext& c, float eps) {
   return {};
 }
 
-// Numbers that are normalised together, in double precision.
+// Statistics of the values that are normalized together, in double precision.
 struct Normal {
   double mean = 0;
-  double variance = 0;  // biased; 0 of nothing
+  double variance = 0;  // biased; 0 if there are no values
   double inverse = 0;   // 1 / sqrt(variance + eps)
   double size = 0;      // mean of |x|
   double square = 0;    // mean of x^2
 
-  // What (x - mean) * inverse loses: x - mean cancels, here and under the root.
+  // Magnitude for the rounding error of (x - mean) * inverse. The difference x - mean cancels, and
+  // so does the variance under the root.
   double lost(double x) const {
     return (std::abs(x) + size) * inverse +
            std::abs((x - mean) * inverse) * (1 + 2 * std::sqrt(square) * inverse);

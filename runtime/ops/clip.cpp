@@ -1,9 +1,9 @@
-// Clip: cuts off what lies outside [min, max].
+// Clip: limits values to [min, max].
 //
 //   y = x < min ? min : x > max ? max : x
 //
-// Shapes    any x  ->  y of the shape of x. NaN stays NaN. min is at most max.
-// Gradient  ClipGrad: dx = dy where min <= x <= max, else 0; 0 where x is NaN.
+// Shapes    any x  ->  y of the shape of x. NaN stays NaN. min <= max.
+// Gradient  ClipGrad: dx = dy where min <= x <= max, and 0 elsewhere, also where x is NaN.
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 

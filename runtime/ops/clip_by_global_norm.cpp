@@ -1,15 +1,15 @@
-// ClipByGlobalNorm: the factor that brings the norm of all gradients below a bound.
+// ClipByGlobalNorm: the factor that limits the global norm of all gradients.
 //
 //   norm  = gradient_scale * sqrt(sum over all elements of all gradients of g^2)
 //   scale = gradient_scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1)
 //
-// Shapes    a list of gradients, perhaps the loss []  ->  scale [1].
-// Step      writes grad_norm = norm; sets non_finite if the norm or the loss is not finite.
-// Numerics  accumulated in f32, or in more. In f32 the squares underflow or overflow: a norm below
-//           1e-19 may become 0, and one above 1e19 infinite.
+// Shapes    a list of gradients, optionally the loss []  ->  scale [1].
+// Step      writes grad_norm = norm. Sets non_finite if the norm or the loss is not finite.
+// Numerics  accumulated in f32 or wider. In f32, squares can underflow or overflow: a norm below
+//           1e-19 can become 0, and a norm above 1e19 can become infinite.
 // Gradient  none.
 // Source    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks",
-//           2013. PyTorch's clip_grad_norm_ divides by norm + 1e-6, and so clips a little more.
+//           2013. PyTorch's clip_grad_norm_ divides by norm + 1e-6, so it clips slightly more.
 //! step gradient_scale: f32 = 1
 //! step writes grad_norm: f32, non_finite: u32 = 0
 #include <cmath>
@@ -40,7 +40,7 @@ Status infer(InferContext& c) {
   }
   c.out(0)[0] = gradient_scale * (bound > 0 && norm > bound ? bound / norm : 1);
   if (!std::isfinite(norm)) {
-    c.outcome.undefined_outputs = 0b1;  // nobody reads it: the optimizers do nothing
+    c.outcome.undefined_outputs = 0b1;  // unused: the optimizers skip the update
   }
 }
 

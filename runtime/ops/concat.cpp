@@ -1,9 +1,9 @@
 // Concat: joins any number of tensors along one axis.
 //
-//   y[.., offset_k + i, ..] = x_k[.., i, ..] with offset_k the sum of the dims of the inputs before
-//       k
+//   y[.., offset_k + i, ..] = x_k[.., i, ..], offset_k = sum of the sizes of inputs before k
 //
-// Shapes    inputs of one shape but for the axis  ->  y, whose axis is the sum of theirs.
+// Shapes    inputs that have the same shape except along the axis  ->  y, whose axis is the sum of
+//           theirs.
 // Gradient  one Slice of dy per input.
 #include "ops/counted.h"
 #include "ops/index.h"

@@ -1,18 +1,18 @@
-// Conv: correlation with a window of weights, in groups of channels.
+// Conv: cross-correlation with a weight window, in groups of channels.
 //
-//   y[n, m, o] = bias[m] + sum over c, k of x[n, g * (C / groups) + c, o * stride + k * dilation -
-//       pad] * weight[m, c, k]
-//   with g = m / (M / groups); o, k, stride, dilation and pad have an entry for each spatial axis,
-//       and outside of x there are zeros
+//   y[n, m, o] = bias[m] + sum over c, k of
+//                x[n, g * (C / groups) + c, o * stride + k * dilation - pad] * weight[m, c, k]
+//   with g = m / (M / groups). o, k, stride, dilation and pad have one entry per spatial axis.
+//   x is zero outside of its shape.
 //
-// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [M, C / groups, window...], bias [M]
-//           (optional)
-//           ->  y [N, M, floor((spatial + pads - dilation * (window - 1) - 1) / stride) + 1 ...].
-// Numerics  accumulated in f32. The zeros outside of x are multiplied as elements of x are: a
-//           weight that is infinite or NaN makes every y NaN whose window has it over a pad.
-// Gradient  ConvInputGrad, ConvWeightGrad, and for the bias the sum of dy over the batch and the
-//           spatial axes.
-// Differs   from ONNX Conv: there is no auto_pad, and the window is that of the weight.
+// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [M, C / groups, window...], optional
+//           bias [M]  ->  y [N, M, floor((spatial + pads - dilation * (window - 1) - 1) / stride) +
+//           1 ...].
+// Numerics  accumulated in f32. The padding zeros are multiplied like elements of x: if a weight is
+//           infinite or NaN, every y whose window puts it on a pad is NaN.
+// Gradient  ConvInputGrad and ConvWeightGrad. The gradient of the bias is the sum of dy over the
+//           batch and the spatial axes.
+// Differs   from ONNX Conv: auto_pad does not exist, and the window is the window of the weight.
 // Source    PyTorch conv1d, conv2d, conv3d; ONNX operators, Conv.
 #include <cmath>
 
@@ -51,7 +51,7 @@ Status gradient(GradientContext& c) {
   return c.inputs() > 2 && c.needs(2) ? c.din(2, bias_gradient(c, c.dout(0))) : Status();
 }
 
-// Samples do not see each other.
+// Samples are independent.
 Status counted_axes(CountedContext& c) { return counted_in_front_of(1, c); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -68,7 +68,7 @@ Status counted_axes(CountedContext& c) { return counted_in_front_of(1, c); }
       [&](size_t k, size_t o) { y[o] += 0 * weight[k]; });
 }
 
-// A sum over the window and the channels of a group; the bias.
+// A sum over the window and the channels of a group, then the bias.
 Tolerance tolerance(ToleranceContext& c) {
   return Tolerance::of_reduction(c.in(1).elements(1, c.in(1).rank()), 2);
 }

@@ -1,13 +1,12 @@
 // ConvInputGrad: the gradient of Conv with respect to its input.
 //
-//   dx[n, c, i] = sum over m, o, k with i = o * stride + k * dilation - pad of dy[n, m, o] *
-//       weight[m, c', k], m in the group of c
+//   dx[n, c, i] = sum of dy[n, m, o] * weight[m, c', k]
+//                 over m in the group of c, and o, k with i = o * stride + k * dilation - pad
 //
-// Shapes    weight [M, C / groups, window...], dy [N, M, out...]  ->  dx of the shape `dims`, [N,
-//           C, spatial...]. dy may have fewer
-//           windows than fit into dx.
-// Numerics  accumulated in f32. A weight or a dy that is infinite or NaN reaches the dx that it is
-//           a term of, and no others.
+// Shapes    weight [M, C / groups, window...], dy [N, M, out...]  ->  dx of the shape `dims` = [N,
+//           C, spatial...]. dy may have fewer windows than fit into dx.
+// Numerics  accumulated in f32. An infinite or NaN weight or dy reaches only the dx of which it is
+//           a term.
 // Gradient  none.
 #include <cmath>
 
@@ -35,7 +34,7 @@ Status infer(InferContext& c) {
                });
 }
 
-// At most a term for each element of the window and channel of the group.
+// At most one term per window element and channel of the group.
 Tolerance tolerance(ToleranceContext& c) {
   const Shape& weight = c.in(0);
   const int64_t channels = weight[0] / c.attributes<ConvInputGradAttributes>().groups();

@@ -1,20 +1,18 @@
-// ConvTranspose: the transpose of Conv, its gradient with respect to the input.
+// ConvTranspose: the transpose of Conv, which is the gradient of Conv with respect to its input.
 //
-//   y[n, g * (M / groups) + m, i] = bias + sum over c of the group g, o, k with i = o * stride + k
-//       * dilation - pad
-//                                   of x[n, c, o] * weight[c, m, k]
+//   y[n, g * (M / groups) + m, i] = bias + sum of x[n, c, o] * weight[c, m, k]
+//       over the c in group g, and all o, k with i = o * stride + k * dilation - pad
 //
-// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [C, M / groups, window...], bias [M]
-//           (optional)
-//           ->  y [N, M, (spatial - 1) * stride - pads + dilation * (window - 1) + output_padding +
-//           1 ...].
-// Domain    output_padding is smaller than the stride or the dilation: it says which of the sizes
-//           that Conv takes back to the one of x is meant.
-// Numerics  accumulated in f32. The kernels are those of ConvInputGrad: a weight or an x that is
-//           infinite or NaN reaches the y that it is a term of, and no others.
-// Gradient  Conv of dy, of which what lies behind x is left out; ConvWeightGrad with dy in the
-//           place of the input; the sum of dy.
-// Differs   from ONNX ConvTranspose: there is no auto_pad and no output_shape.
+// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [C, M / groups, window...], optional
+//           bias [M]  ->  y [N, M, (spatial - 1) * stride - pads + dilation * (window - 1) +
+//           output_padding + 1 ...].
+// Domain    output_padding is smaller than the stride or the dilation. Conv maps several sizes to
+//           the size of x; output_padding selects one of these sizes.
+// Numerics  accumulated in f32, with the kernels of ConvInputGrad. An infinite or NaN weight or x
+//           reaches only the y of which it is a term.
+// Gradient  for x, Conv of dy, cut to the shape of x. For the weight, ConvWeightGrad with dy as the
+//           input. For the bias, the sum of dy.
+// Differs   from ONNX ConvTranspose: auto_pad and output_shape do not exist.
 // Source    PyTorch conv_transpose1d, 2d, 3d; ONNX operators, ConvTranspose.
 #include <cmath>
 
@@ -60,8 +58,8 @@ Status infer(InferContext& c) {
   return c.out(0, y);
 }
 
-// Output padding of a stride or more (the dilation allows it) lets more windows fit than x has
-// elements.
+// Output padding of at least one stride, which a larger dilation allows, makes more windows fit
+// than x has elements.
 GradientValue without_rest(GradientContext& c, GradientValue v, const Shape& x) {
   for (int a = 2; a < x.rank() && v.valid(); ++a) {
     if (c.shape(v)[a] != x[a]) {
@@ -93,7 +91,7 @@ Status gradient(GradientContext& c) {
   return c.inputs() > 2 && c.needs(2) ? c.din(2, bias_gradient(c, c.dout(0))) : Status();
 }
 
-// Samples do not see each other.
+// Samples are independent.
 Status counted_axes(CountedContext& c) { return counted_in_front_of(1, c); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -109,7 +107,7 @@ Status counted_axes(CountedContext& c) { return counted_in_front_of(1, c); }
                });
 }
 
-// At most a term for each element of the window and channel of the group; the bias.
+// At most one term per window element and channel of the group, then the bias.
 Tolerance tolerance(ToleranceContext& c) {
   const Shape& weight = c.in(1);
   const int64_t channels = weight[0] / c.attributes<ConvTransposeAttributes>().groups();

@@ -1,14 +1,13 @@
 // ConvWeightGrad: the gradient of Conv with respect to its weight.
 //
-//   dweight[m, c, k] = sum over n, o of dy[n, m, o] * x[n, g * (C / groups) + c, o * stride + k *
-//       dilation - pad]
+//   dweight[m, c, k] = sum over n, o of
+//                      dy[n, m, o] * x[n, g * (C / groups) + c, o * stride + k * dilation - pad]
 //
-// Shapes    x [N, C, spatial...], dy [N, M, out...]  ->  dweight of the shape `dims`, [M, C /
-//           groups, window...]. dy may have fewer
-//           windows than fit into x.
-// Numerics  accumulated in f32, in an order that the shapes decide. As in Conv the zeros outside of
-//           x are multiplied: a dy that is infinite or NaN makes every dweight NaN that it meets a
-//           pad for.
+// Shapes    x [N, C, spatial...], dy [N, M, out...]  ->  dweight of the shape `dims` = [M, C /
+//           groups, window...]. dy may have fewer windows than fit into x.
+// Numerics  accumulated in f32, in an order that depends only on the shapes. As in Conv, padding
+//           zeros are multiplied: an infinite or NaN dy makes every dweight NaN that multiplies it
+//           with a pad.
 // Gradient  none.
 #include <cmath>
 

@@ -1,8 +1,8 @@
-// Copy: the same values in other memory.
+// Copy: copies a tensor to other memory.
 //
 //   y = x
 //
-// Shapes    any x of any dtype  ->  y of the shape and dtype of x.
+// Shapes    x of any shape and dtype  ->  y of the same shape and dtype.
 // Gradient  dx = dy.
 #include "ops/op.h"
 

@@ -1,4 +1,4 @@
-// Rules for counted axes (OpDef::counted) that several operators share.
+// Rules for dynamic dimensions (OpDef::counted) that several operators share.
 #pragma once
 
 #include <initializer_list>
@@ -12,9 +12,9 @@ struct Axis {
   int axis = 0;
 };
 
-// The dim that counts axes which meet in one axis of an output; one of size 1 that is not counted
-// is stretched.
-// Errors  unsupported: not all of them are counted by it.
+// Returns the dimension shared by all axes that are combined into one output axis. A static axis of
+// size 1 is broadcast.
+// Errors  unsupported: the axes do not all have the same dynamic dimension.
 inline Result<int> common(const CountedContext& c, std::span<const Axis> axes) {
   const auto first =
       std::ranges::find_if(axes, [&](const Axis& a) { return c.dim(a.input, a.axis) != c.kNone; });
@@ -35,7 +35,7 @@ inline Result<int> common(const CountedContext& c, std::initializer_list<Axis> a
   return common(c, std::span(axes.begin(), axes.size()));
 }
 
-// Axes [begin, end) of an input are not counted.
+// Refuses dynamic dimensions in axes [begin, end) of an input.
 inline Status none(const CountedContext& c, int input, int begin, int end, std::string_view why) {
   for (int a = begin; a < end; ++a) {
     if (c.dim(input, a) != c.kNone) {
@@ -48,21 +48,21 @@ inline Status none(const CountedContext& c, int input, std::string_view why) {
   return none(c, input, 0, c.in(input).rank(), why);
 }
 
-// Axes [begin, end) of input 0 are the same axes of output `o`.
+// Axes [begin, end) of output `o` have the dimensions of the same axes of input 0.
 inline void pass(CountedContext& c, int begin, int end, int o = 0) {
   for (int a = begin; a < end; ++a) {
     c.count(o, a, c.dim(0, a));
   }
 }
 
-// Element by element, of one input.
+// Rule for elementwise operators with one input.
 inline Status elementwise(CountedContext& c) {
   pass(c, 0, c.in(0).rank());
   return {};
 }
 
-// The first `inputs` inputs broadcast over all axes of output 0 but the last `without`, of which
-// all have as many.
+// The first `inputs` inputs are broadcast over all axes of output 0 except the last `without` axes.
+// All operands have these last axes.
 inline Status broadcast(CountedContext& c, int inputs, int without) {
   const int rank = c.out(0).rank() - without;
   for (int o = 0; o < rank; ++o) {
@@ -81,7 +81,7 @@ inline Status broadcast(CountedContext& c, int inputs, int without) {
 inline Status broadcast(CountedContext& c) { return broadcast(c, 2, 0); }
 inline Status broadcast_all(CountedContext& c) { return broadcast(c, c.inputs(), 0); }
 
-// Row by row: the last axis of input 0 is mixed with what the other inputs hold.
+// The operator combines the elements of the last axis of input 0, so this axis must be static.
 inline Status rows(CountedContext& c) {
   const int last = c.in(0).rank() - 1;
   pass(c, 0, last);

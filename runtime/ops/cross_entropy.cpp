@@ -1,22 +1,23 @@
 // CrossEntropy: the negative log-likelihood of labels under the softmax of logits.
 //
 //   lse[r]  = log(sum over v of exp(logits[r, v]))
-//   term[r] = lse[r] - (1 - label_smoothing) logits[r, labels[r]] - label_smoothing * (mean over v
-//       of logits[r, v])
-//   loss    = sum over counted rows r of term[r], for `mean` divided by their number; with `none`
-//       the terms, 0 of other rows
+//   term[r] = lse[r] - (1 - label_smoothing) logits[r, labels[r]]
+//             - label_smoothing * (mean over v of logits[r, v])
+//   loss    = sum of term[r] over the counted rows; with `mean` divided by their number;
+//             with `none` the terms, and 0 for rows that are not counted
 //
-// Shapes    logits [..., V] with V >= 1, labels i32 [...]  ->  loss [], with `none` [...]; lse
-//           [...]. Both are f32 whatever the
-//           logits are. Classes are the last axis (PyTorch and ONNX: axis 1).
-// Labels    a label equal to ignore_index is not counted; without counted rows the loss is 0
-//           (PyTorch and ONNX: NaN).
-// Errors    another label outside [0, V) sets the error word; the loss is then undefined, lse is
-//           not.
-// Numerics  accumulated in f32; exponentials are taken relative to the maximum of the row.
-// Gradient  CrossEntropyGrad; labels get none, and lse must not be used by what is differentiated.
-// Source    Szegedy et al., "Rethinking the Inception Architecture", 2016, section 7, for
-//           label_smoothing; torch.nn.CrossEntropyLoss.
+// Shapes    logits [..., V] with V >= 1, labels i32 [...]  ->  loss [], or with `none` [...]; lse
+//           [...]. loss and lse are always f32. The classes are the last axis (PyTorch and ONNX:
+//           axis 1).
+// Labels    rows whose label equals ignore_index are not counted. If no row is counted, the loss is
+//           0 (PyTorch and ONNX: NaN).
+// Errors    index_out_of_range: another label is outside [0, V). The loss is then undefined; lse is
+//           valid.
+// Numerics  accumulated in f32. Exponentials are relative to the maximum of the row.
+// Gradient  CrossEntropyGrad. Labels have no gradient. The loss must not depend on lse in another
+//           way.
+// Source    torch.nn.CrossEntropyLoss. Label smoothing: Szegedy et al., "Rethinking the Inception
+//           Architecture", 2016, section 7.
 #include <algorithm>
 #include <cmath>
 
@@ -91,7 +92,7 @@ Status counted_axes(CountedContext& c) {
   all.finish();
 }
 
-// A sum over the classes, another over the rows.
+// A sum over the classes, then a sum over the rows.
 Tolerance tolerance(ToleranceContext& c) {
   return Tolerance::of_reduction(std::max(c.in(0).back(), c.in(1).elements()), 8);
 }

@@ -1,14 +1,15 @@
 // CrossEntropyGrad: the gradient of CrossEntropy, from the log-sum-exp of its rows.
 //
-//   dlogits[r, v] = (exp(logits[r, v] - lse[r]) - (1 - label_smoothing) (v == labels[r]) -
-//       label_smoothing / V) * dloss, for
-//                   `mean` divided by the counted rows
+//   dlogits[r, v] = dloss * (exp(logits[r, v] - lse[r]) - label_smoothing / V
+//                            - (1 - label_smoothing) (v == labels[r]))
+//   with `mean` divided by the number of counted rows
 //
-// Shapes    logits [..., V], labels i32 [...], lse [...], dloss [], with `none` [...] -> dlogits of
-//           the shape of logits. Labels rows with ignore_index get zeros. Any other label outside
-//           [0, V) leaves dlogits undefined.
+// Shapes    logits [..., V], labels i32 [...], lse [...], dloss [], or with `none` [...]  ->
+//           dlogits of the shape of logits.
 // Gradient  none.
 // In place  on logits.
+// Labels    rows whose label equals ignore_index get zeros. Another label outside [0, V) leaves
+//           dlogits undefined.
 #include <cmath>
 
 #include "ops/losses.h"
@@ -63,7 +64,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// The argument of exp is a difference of rounded numbers; p - 1 cancels.
+// The argument of exp is a difference of rounded values, and p - 1 cancels.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace

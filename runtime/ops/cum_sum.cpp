@@ -1,10 +1,11 @@
-// CumSum: the sums of the elements up to each one along an axis.
+// CumSum: cumulative sums along an axis.
 //
-//   y[.., i, ..] = sum of x[.., j, ..] over j <= i;  exclusive: j < i;  reverse: j >= i (j > i)
+//   y[.., i, ..] = sum of x[.., j, ..] over j <= i
+//   exclusive: j < i;  reverse: j >= i, or j > i if also exclusive
 //
 // Shapes    x of rank >= 1  ->  y of the shape of x.
-// Numerics  accumulated in f32 for every storage dtype. Integers wrap around.
-// Gradient  CumSum of dy, with `reverse` flipped.
+// Numerics  accumulated in f32 for every float dtype. Integers wrap around.
+// Gradient  CumSum of dy, with the opposite `reverse`.
 // Source    ONNX operators, CumSum.
 #include <cmath>
 
@@ -35,7 +36,7 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::CumSum, {c.dout(0)}, Attributes::of(back)));
 }
 
-// What stands behind the count comes first where the sums begin at the end.
+// If the sums start at the end, elements behind the current size would come first.
 Status counted_axes(CountedContext& c) {
   const auto& t = c.attributes<CumSumAttributes>();
   if (t.reverse()) {

@@ -1,16 +1,16 @@
-// Div: the quotient of two tensors.
+// Div: division of two tensors.
 //
-//   y = a / b;  of integers towards zero
+//   y = a / b;  integers round towards zero
 //
-// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
-//           <= 8.
-// Numerics  integers: the most negative number by -1 wraps around to itself.
-// Errors    integers: a b of 0 gives 0 and sets the error word, as an index outside its range does.
-// Gradient  DivGradA: da = dy / b. DivGradB: db = -dy (a / b) / b. Both summed over the axes that
-//           were broadcast.
-// In place  on an input of the shape of the output.
-// Source    ONNX operators, Div, which leaves quotients by 0 open; torch.div with
-//           rounding_mode="trunc", which stops at them.
+// Shapes    a and b broadcast by the rules of NumPy (aligned at the last axis, size 1 repeats);
+//           rank <= 8.
+// Numerics  integers: the most negative value divided by -1 wraps around to itself.
+// Errors    index_out_of_range: an integer b is 0. The result is then 0.
+// Gradient  DivGradA: da = dy / b. DivGradB: db = -dy (a / b) / b. Each is summed over its
+//           broadcast axes.
+// In place  on an input that has the shape of the output.
+// Source    ONNX operators, Div, which does not specify division by 0; torch.div with
+//           rounding_mode="trunc", which raises an error.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::div_op {
@@ -45,15 +45,15 @@ constexpr OpDef definition(OpDef def) {
   return def;
 }
 
-// A driver divides to 2.5 roundings.
+// Vulkan allows a division an error of 2.5 roundings.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
 
-// Two quotients and a product.
+// Two divisions and a product.
 Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(10); }
 
 constexpr auto gradient = elementwise::binary_gradient<Op::DivGradA, Op::DivGradB>;
 
-// The sum of a masked mean: a number that the batch decides and no weight changes.
+// The divisor of a masked mean: a scalar that depends on the batch but not on any weight.
 std::optional<LossWeight> loss_weight(GradientContext& c) {
   const GradientValue divisor = c.in(1);
   const bool is_sum = is_float(c.dtype(divisor)) && c.shape(divisor).elements() == 1 &&

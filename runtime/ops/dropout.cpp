@@ -1,15 +1,15 @@
-// Dropout: while training, zeroes elements at random and scales the others up.
+// Dropout: sets random elements to zero while training, and scales the others up.
 //
 //   y[i] = kept(i) ? x[i] / (1 - rate) : 0
 //   kept(i): word i % 4 of philox({i / 4, stream, iteration, counter}, seed) >= rate * 2^32
 //
-// Shapes    any x  ->  y of the shape of x. Outside training y = x.
-// Random    `iteration` is that of the enclosing Repeat (0 outside), counter and seed are step
-//           words: the backward pass draws the same numbers again and keeps no mask. A dropped NaN
-//           is 0.
+// Shapes    any x  ->  y of the shape of x. Without training, y = x.
+// Random    `iteration` is the iteration of the enclosing Repeat (0 outside). counter and seed are
+//           per-step scalars. The backward pass draws the same random values again, so no mask is
+//           stored. A dropped NaN becomes 0.
 // Gradient  Dropout of dy with the same attributes.
 // In place  on x.
-// Source    Srivastava et al., "Dropout", 2014; core/random.h for philox.
+// Source    Srivastava et al., "Dropout", 2014. philox: core/random.h.
 //! step training: u32 = 0, seed: u64 = 0, counter: u32 = 0
 #include "core/random.h"
 #include "ops/counted.h"
@@ -46,7 +46,7 @@ Status gradient(GradientContext& c) {
   }
 }
 
-// 1 - rate, its reciprocal, the product.
+// Three roundings: 1 - rate, its reciprocal, the product.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(3); }
 
 }  // namespace

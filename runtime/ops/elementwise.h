@@ -1,6 +1,5 @@
-// The definitions of operators of one or two inputs that work element by element, and of their
-// gradient operators, from functions in double precision. Their formulas for kernels stand in
-// formulas/<stem>.h.
+// Definitions of elementwise operators with one or two inputs and of their gradient operators, made
+// from functions in double precision. The formulas for kernels are in formulas/<stem>.h.
 #pragma once
 
 #include "ops/build.h"
@@ -10,7 +9,7 @@
 
 namespace bowline::detail::elementwise {
 
-// A value, and what its rounding errors are measured against.
+// A value, and the magnitude against which its rounding error is measured.
 struct Point {
   double value = 0;
   double magnitude = 0;
@@ -29,8 +28,7 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(grad, {c.in(0), c.dout(0)}, c.attributes()));
 }
 
-// dx = dy * slope(x). With `choice` a slope of 0 means that dy does not matter, even where it is
-// not finite.
+// dx = dy * slope(x). With `choice`, a slope of 0 gives dx = 0 even if dy is not finite.
 template <Curve slope, bool choice>
 void gradient_oracle(const OracleContext& c) {
   const auto magnitude = c.zero_magnitude(0);
@@ -41,7 +39,7 @@ void gradient_oracle(const OracleContext& c) {
   }
 }
 
-// The numbers that an integer dtype holds.
+// The values that an integer dtype can represent.
 struct Range {
   double least;
   double most;
@@ -52,8 +50,8 @@ inline Range range_of(DType t) {
                         : Range{-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1};
 }
 
-// What an integer dtype keeps of a whole number: the low bits, two's complement. Of other dtypes
-// the number itself.
+// Wraps an integer to the range of an integer dtype (two's complement). Other dtypes keep the
+// value.
 inline double wrapped(double x, DType t) {
   if (is_float(t) || t == DType::boolean) {
     return x;
@@ -63,7 +61,7 @@ inline double wrapped(double x, DType t) {
   return x - std::floor((x - least) / count) * count;
 }
 
-// What Cast makes of a number.
+// Converts one value as Cast does.
 inline double cast_one(double x, DType from, DType to) {
   if (is_float(to)) {
     return is_float(from) ? x : static_cast<double>(static_cast<float>(x));
@@ -88,7 +86,7 @@ void oracle(const OracleContext& c) {
   }
 }
 
-// A function of two numbers.
+// A function of two values.
 using Surface = Point (*)(double a, double b);
 
 inline Status infer_binary(InferContext& c) {
@@ -106,7 +104,7 @@ void binary_oracle(const OracleContext& c) {
   }
 }
 
-// Of operators with the gradients `a` and `b` of their two inputs.
+// Appends the gradient operators `a` and `b` of the two inputs.
 template <Op a, Op b>
 Status binary_gradient(GradientContext& c) {
   for (const int i : {0, 1}) {
@@ -124,7 +122,7 @@ inline Status infer_binary_gradient(InferContext& c) {
   return c.out(0, y);
 }
 
-// With `choice` a slope of 0 means that dy does not matter, even where it is not finite.
+// With `choice`, a slope of 0 gives a gradient of 0 even if dy is not finite.
 template <Surface slope, bool choice>
 void binary_gradient_oracle(const OracleContext& c) {
   const auto magnitude = c.zero_magnitude(0);
@@ -137,13 +135,14 @@ void binary_gradient_oracle(const OracleContext& c) {
   }
 }
 
-// The same operator, for which 16 bits are too few where a plan may choose (OpDef::stays_f32).
+// Makes the operator compute in f32 if the plan may choose 16 bits (OpDef::stays_f32).
 constexpr OpDef in_f32(OpDef def) {
   def.stays_f32 = true;
   return def;
 }
 
-// y = f(a, b) of numbers of one dtype that broadcast by the rules of numpy; integers wrap around.
+// y = f(a, b) for operands of the same dtype that broadcast by the rules of NumPy. Integers wrap
+// around.
 template <Surface f>
 constexpr OpDef binary_definition(const char* name, Tolerance (*tolerance)(ToleranceContext&),
                                   Status (*gradient)(GradientContext& c), const char* types) {
@@ -158,8 +157,8 @@ constexpr OpDef binary_definition(const char* name, Tolerance (*tolerance)(Toler
           .tolerance = tolerance};
 }
 
-// dy times the derivative of y by one of its inputs, of a, b and dy; dy has the shape of y. In
-// place on dy or a.
+// dy times the derivative of y with respect to an input, from a, b and dy. dy has the shape of y.
+// Works in place on dy or a.
 template <Surface slope, bool choice = false>
 constexpr OpDef binary_gradient_definition(const char* name,
                                            Tolerance (*tolerance)(ToleranceContext&)) {
@@ -173,8 +172,7 @@ constexpr OpDef binary_gradient_definition(const char* name,
 
 inline Tolerance exactly(ToleranceContext&) { return Tolerance::exact(); }
 
-// y = whether a and b compare so, of two operands of one dtype that broadcast. No gradient comes
-// back from it.
+// y = comparison of a and b, which have the same dtype and broadcast. Comparisons have no gradient.
 template <Surface f>
 constexpr OpDef comparison(const char* name, const char* types) {
   return {.name = name,
@@ -186,10 +184,10 @@ constexpr OpDef comparison(const char* name, const char* types) {
           .tolerance = exactly};
 }
 
-// Of a function whose slope is 0 wherever it has one.
+// Gradient of a function whose slope is 0 wherever the slope exists.
 inline Status zero_gradient(GradientContext& c) { return c.din(0, zeros_like(c, c.in(0))); }
 
-// y [any shape] = f(x); integers wrap around.
+// y [any shape] = f(x). Integers wrap around.
 template <Curve y>
 constexpr OpDef definition(const char* name, Tolerance (*tolerance)(ToleranceContext&),
                            Status (*gradient)(GradientContext& c), const char* types = "F -> F") {
@@ -203,14 +201,14 @@ constexpr OpDef definition(const char* name, Tolerance (*tolerance)(ToleranceCon
           .tolerance = tolerance};
 }
 
-// The same; `grad` is the operator of its gradient.
+// The same with a gradient; `grad` is the gradient operator.
 template <Curve y, Op grad>
 constexpr OpDef definition(const char* name, Tolerance (*tolerance)(ToleranceContext&),
                            const char* types = "F -> F") {
   return definition<y>(name, tolerance, gradient<grad>, types);
 }
 
-// dx = dy f'(x), of x and dy of one shape; in place on either. It has no gradient itself.
+// dx = dy f'(x), where x and dy have the same shape. Works in place on either. Not differentiable.
 template <Curve slope, bool choice = false>
 constexpr OpDef gradient_definition(const char* name, Tolerance (*tolerance)(ToleranceContext&)) {
   return {.name = name,

@@ -1,4 +1,4 @@
-// Elu: an exponential below 0, linear above.
+// Elu: the exponential linear unit.
 //
 //   y = x < 0 ? alpha (e^x - 1) : x
 //
@@ -23,7 +23,7 @@ elementwise::Point slope(double x, const Attributes& a) {
   return {s, std::abs(s)};
 }
 
-// An exponential, and a product or two.
+// An exponential and one or two products.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
 
 }  // namespace

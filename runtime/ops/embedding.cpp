@@ -1,12 +1,11 @@
-// Embedding: rows of a table, chosen by ids.
+// Embedding: table rows selected by ids.
 //
 //   y[.., :] = table[ids[..], :]
 //
 // Shapes    table [rows, C], ids i32 [...]  ->  y [..., C].
-// Errors    an id outside [0, rows) gives a row of zeros and sets the error word.
-// Codes     the table may be encoded, where it is frozen: y has the numbers that the codes stand
-//           for.
-// Gradient  EmbeddingGrad; the ids get none.
+// Errors    index_out_of_range: an id is outside [0, rows). Its row of y is zero.
+// Quantized a frozen table may be quantized; y has the dequantized values.
+// Gradient  EmbeddingGrad. Ids have no gradient.
 #include "ops/counted.h"
 #include "ops/op.h"
 
@@ -30,7 +29,7 @@ Status gradient(GradientContext& c) {
 Status counted_axes(CountedContext& c) {
   BOWLINE_TRY(counted::none(c, 0, "a table has all of its elements"));
   for (int a = 0; a < c.in(1).rank(); ++a) {
-    c.mask(1, a, 0);  // an id that the table has
+    c.mask(1, a, 0);  // 0 is a valid id
     c.count(0, a, c.dim(1, a));
   }
   return {};

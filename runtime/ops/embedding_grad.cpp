@@ -1,10 +1,9 @@
 // EmbeddingGrad: the gradient of the table of an Embedding.
 //
-//   dtable[r, :] = sum of dy[i, :] over all positions i with ids[i] = r, in the order of the
-//       positions
+//   dtable[r, :] = sum of dy[i, :] over all positions i with ids[i] = r, in increasing order of i
 //
-// Shapes    ids i32 [...], dy [..., C]  ->  dtable [rows, C]. Ids outside [0, rows) add to nothing.
-// Numerics  accumulated in f32; the order is fixed, so the bits are the same in every run.
+// Shapes    ids i32 [...], dy [..., C]  ->  dtable [rows, C]. Ids outside [0, rows) are ignored.
+// Numerics  accumulated in f32. The order is fixed, so every run gives the same bits.
 // Gradient  none.
 #include <cmath>
 
@@ -41,7 +40,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// One id may hold every position.
+// All positions may have the same id.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).elements(), 0); }
 
 }  // namespace

@@ -21,10 +21,10 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s, s * (1 + x * x)};
 }
 
-// Horner's rule and two products near 0; an exponential of a product behind it.
+// Near 0, a polynomial by Horner's rule and two products. Elsewhere, an exponential of a product.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
-// x^2 is rounded, which costs x^2 roundings of the exponential; that, and two products.
+// The rounding of x^2 costs x^2 roundings of the exponential. Then two products.
 Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace

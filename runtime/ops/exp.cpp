@@ -17,7 +17,7 @@ elementwise::Point value(double x, const Attributes&) {
 
 Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::Mul, {c.dout(0), c.out(0)})); }
 
-// A polynomial and two products by powers of two.
+// A polynomial, and two products with powers of two.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
 
 }  // namespace

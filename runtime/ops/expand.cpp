@@ -1,12 +1,11 @@
-// Expand: a tensor repeated along axes of one element, to the shape that it and `dims` broadcast
-// to.
+// Expand: repeats a tensor along its axes of size 1, to the shape to which x and `dims` broadcast.
 //
-//   y[i] = x[i, with 0 on the axes that x does not have or where its dim is 1]
+//   y[i] = x[j], where j is i without the leading axes that x lacks, and 0 on axes of size 1
 //
-// Shapes    x, dims  ->  y of the shape that both broadcast to (rules of numpy: a dim of 1 keeps
-//           that of x).
+// Shapes    x  ->  y of the shape to which the shape of x and `dims` broadcast by the rules of
+//           NumPy. A 1 in `dims` keeps the size of x.
 // Gradient  SumTo.
-// Source    ONNX operators, Expand. expand of PyTorch has -1 where a dim is kept.
+// Source    ONNX operators, Expand. expand of PyTorch uses -1 to keep a size.
 #include "ops/build.h"
 #include "ops/counted.h"
 #include "ops/index.h"

@@ -1,5 +1,4 @@
-// What ReduceMax, ReduceMin, ArgMax, ArgMin and TopK share: which of two numbers is the more
-// extreme one.
+// Parts shared by ReduceMax, ReduceMin, ArgMax, ArgMin and TopK: the order of two values.
 #pragma once
 
 #include <cmath>
@@ -13,7 +12,8 @@
 
 namespace bowline::detail::extreme {
 
-// True if a is larger (smaller) than b. NaN comes before every number, whichever is asked for.
+// True if a is larger than b (smaller, if `largest` is false). NaN precedes every other value in
+// both orders.
 inline bool beats(bool largest, double a, double b) {
   if (std::isnan(a) || std::isnan(b)) {
     return std::isnan(a) && !std::isnan(b);
@@ -21,7 +21,7 @@ inline bool beats(bool largest, double a, double b) {
   return largest ? a > b : a < b;
 }
 
-// The number that is never the more extreme one.
+// The value that no other value follows: the neutral element of the reduction.
 inline double neutral(bool largest) {
   return largest ? -std::numeric_limits<double>::infinity()
                  : std::numeric_limits<double>::infinity();
@@ -34,8 +34,8 @@ inline Status infer(InferContext& c) {
   return c.out(0, r.result);
 }
 
-// dx = dy / count where x equals y, count the number of such elements of x; counted and divided in
-// f32.
+// dx = dy / count where x equals y, and 0 elsewhere. `count` is the number of elements equal to y.
+// Counting and division are in f32.
 inline Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
   const DType type = c.dtype(c.in(0));
@@ -109,7 +109,8 @@ inline Status infer_index(InferContext& c) {
   return c.out(0, y);
 }
 
-// What stands behind the count is never before an element that is there, but may be equal to one.
+// Fills elements behind the count with the neutral value. A valid element may equal this value but
+// never follows it.
 template <bool kLargest>
 Status counted_index(CountedContext& c) {
   const auto& t = c.attributes<ArgAttributes>();

@@ -1,9 +1,9 @@
 // Fill: a constant tensor.
 //
-//   y = value, as Cast makes it of an f32
+//   y = value, converted from f32 as Cast does
 //
-// Shapes    no input  ->  y of shape dims and of the dtype that the attribute says.
-// Gradient  none is asked for: there is no input.
+// Shapes    no input  ->  y of the shape `dims` and the dtype of the attribute.
+// Gradient  none, because there is no input.
 #include "ops/elementwise.h"
 #include "ops/op.h"
 

@@ -1,9 +1,9 @@
-// Floor: the next whole number below.
+// Floor: rounds down.
 //
-//   y = the greatest whole number that is not above x
+//   y = the largest integer that is not above x
 //
 // Shapes    any x  ->  y of the shape of x.
-// Gradient  zeros: its slope is 0 where it has one.
+// Gradient  zero, the slope wherever the slope exists.
 // In place  on x.
 #include "ops/elementwise.h"
 

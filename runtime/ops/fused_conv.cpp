@@ -1,21 +1,21 @@
-// FusedConv: Conv over one or two spatial axes, its bias or BatchNorm with running statistics, Add
-// and Clip in one, channels last.
+// FusedConv: a fusion of Conv over one or two spatial axes with bias or BatchNorm, Add and Clip.
+// The channels are the last axis.
 //
 //   y = clip(Conv(x, weight) + bias + addend), or
-//   y = clip((Conv(x, weight) - mean) / sqrt(variance + eps) * scale + bias + addend), clip(v) = v
-//       < min ? min : v > max ? max : v
+//   y = clip((Conv(x, weight) - mean) / sqrt(variance + eps) * scale + bias + addend)
+//   clip(v) = v < min ? min : v > max ? max : v
 //
-// Shapes    x [N, spatial..., C], weight as PackConvWeight makes it of [M, C / groups, window...],
-//           then either bias [M], or scale [M], bias [M], mean [M], variance [M]; then addend [N,
-//           spatial'..., M] (optional)
-//           ->  y [N, spatial'..., M], spatial' those of Conv. The number of inputs says which.
-// Domain    groups are 1, or the channels are as many as groups and as outputs; eps >= 1e-12. NaN
-//           stays NaN.
-// Step      training, as BatchNorm reads it: it has to be 0, and whoever puts this operator in the
-//           place of BatchNorm holds that.
-// Numerics  accumulated in f32, with zeros around x as Conv has them; scale and shift of a channel
+// Shapes    x [N, spatial..., C], weight [M, C / groups, window...] packed by PackConvWeight, then
+//           either bias [M], or scale [M], bias [M], mean [M], variance [M]; then optional addend
+//           [N, spatial'..., M]  ->  y [N, spatial'..., M] with the spatial axes of Conv. The
+//           number of inputs selects the form.
+// Domain    groups is 1, or equal to the number of channels of x and of y. eps >= 1e-12. NaN stays
+//           NaN.
+// Step      training, which must be 0. The rewrite that replaces BatchNorm by this operator ensures
+//           this.
+// Numerics  accumulated in f32, with zeros around x as in Conv. The scale and shift of a channel
 //           are computed once, in f32.
-// Gradient  none: a plan that only runs has this operator (graph/rewrites/convolution.cpp).
+// Gradient  none. The operator occurs only in inference plans (graph/rewrites/convolution.cpp).
 // Source    Conv and BatchNorm.
 //! step training: u32 = 0
 #include <cmath>
@@ -26,7 +26,7 @@
 namespace bowline::detail::fused_conv_op {
 namespace {
 
-// Which inputs there are, by their number.
+// The form, decided by the number of inputs.
 struct Form {
   explicit Form(int count)
       : normalises(count > 4),
@@ -35,7 +35,7 @@ struct Form {
         adds(count > addend) {}
 
   bool normalises;
-  int bias, addend;  // inputs from 2 to the addend have an element for each channel
+  int bias, addend;  // inputs from 2 up to the addend have one element per channel
   bool adds;
 };
 
@@ -85,8 +85,7 @@ Status infer(InferContext& c) {
   const int64_t window = convolution.windows.window(), inputs = convolution.inputs;
   const auto y = c.out(0);
   const auto magnitude = c.zero_magnitude(0);
-  // From where an element stands in a plane of each channel to where it stands with the channels
-  // last.
+  // Converts a position in planes with the channels first to the position with the channels last.
   const auto last = [](int64_t at, int64_t channels, int64_t plane) {
     const int64_t sample = at / (channels * plane), channel = at / plane % channels;
     return static_cast<size_t>((sample * plane + at % plane) * channels + channel);
@@ -122,8 +121,8 @@ Status infer(InferContext& c) {
   }
 }
 
-// A sum over the window and the channels of a group; root, division, two products, two sums, the
-// addend.
+// A sum over the window and the channels of a group; then root, division, two products, two sums,
+// and the addend.
 Tolerance tolerance(ToleranceContext& c) {
   return Tolerance::of_reduction(c.in(1).elements(1, c.in(1).rank() - 1), 7);
 }

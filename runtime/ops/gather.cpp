@@ -1,15 +1,14 @@
-// Gather: slices of a tensor along an axis, chosen by indices.
+// Gather: slices of a tensor along an axis, selected by indices.
 //
-//   y[before, .., behind] = data[before, indices[..], behind]   with `before` and `behind` the
-//       indices beside the axis
+//   y[before, .., behind] = data[before, indices[..], behind]
+//   `before` and `behind` are the indices of the axes before and behind the axis
 //
 // Shapes    data [before, n, behind], indices i32 of any shape  ->  y [before, shape of indices,
-//           behind] of rank <= 8.
-// Errors    an index in [-n, 0) counts from the end; one outside [-n, n) gives zeros and sets the
-//           error word, if y has elements.
-// Gradient  ScatterElements adds dy to zeros; the indices get none.
-// Source    ONNX operators, Gather. Embedding is this along axis 0 of a table, where negative ids
-//           are errors.
+//           behind] of rank <= 8. Negative indices in [-n, 0) count from the end.
+// Errors    index_out_of_range: an index is outside [-n, n) and y is not empty. Its elements of y
+//           are zero.
+// Gradient  ScatterElements adds dy to zeros. Indices have no gradient.
+// Source    ONNX operators, Gather. Embedding is Gather along axis 0 without negative indices.
 #include "ops/gather.h"
 
 #include "ops/counted.h"
@@ -44,7 +43,7 @@ Status infer(InferContext& c) {
   return c.out(0, y);
 }
 
-// As [before, n, behind] and [before, indices, behind].
+// Reshapes to [before, n, behind] and [before, indices, behind].
 Status gradient(GradientContext& c) {
   const Shape data = c.shape(c.in(0));
   const int64_t count = c.shape(c.in(1)).elements();
@@ -68,7 +67,7 @@ Status counted_axes(CountedContext& c) {
     }
   }
   for (int a = 0; a < c.in(1).rank(); ++a) {
-    c.mask(1, a, 0);  // an index that the data have
+    c.mask(1, a, 0);  // 0 is a valid index
     c.count(0, axis + a, c.dim(1, a));
   }
   return {};

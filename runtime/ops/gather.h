@@ -1,5 +1,5 @@
-// What Gather, GatherElements and ScatterElements share: indices along an axis, of which negative
-// ones count from its end.
+// Parts shared by Gather, GatherElements and ScatterElements: indices along an axis. Negative
+// indices count from its end.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,16 @@
 
 namespace bowline::detail::gather {
 
-// The element of an axis of n that an index means.
+// Converts an index into an element number of an axis with n elements. Returns nullopt if the index
+// is out of range.
 inline std::optional<int64_t> element(double index, int64_t n) {
   const auto whole = static_cast<int64_t>(index);
   const int64_t at = whole < 0 ? whole + n : whole;
   return at >= 0 && at < n ? std::optional(at) : std::nullopt;
 }
 
-// The position, in a tensor of shape `data`, of the element that `index` names along the axis
-// beside the indices `i`.
+// Returns the position in a tensor of shape `data`: `index` along the axis, and the coordinates of
+// `i` along all other axes.
 inline size_t position(const Shape& data, const Index& i, int axis, int64_t index) {
   int64_t at = 0;
   for (int a = 0; a < data.rank(); ++a) {
@@ -27,8 +28,8 @@ inline size_t position(const Shape& data, const Index& i, int axis, int64_t inde
   return static_cast<size_t>(at);
 }
 
-// A tensor of the rank of `data` that lies within it, but for the axis.
-// Errors  bad_argument: it does not.
+// Checks that `part` has the rank of `data` and is no larger along every axis except `axis`.
+// Errors  bad_argument: `part` is larger or has another rank.
 inline Status check_within(const char* what, const Shape& part, const Shape& data, int axis) {
   BOWLINE_REQUIRE(part.rank() == data.rank(), "The {} have rank {}, the data have {}.", what,
                   part.rank(), data.rank());

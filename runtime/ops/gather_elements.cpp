@@ -1,13 +1,14 @@
-// GatherElements: single elements along an axis, chosen by an index for each.
+// GatherElements: single elements along an axis, each selected by its own index.
 //
 //   y[.., i, ..] = data[.., indices[.., i, ..], ..]
 //
-// Shapes    data of rank >= 1; indices i32 of its rank, beside the axis nowhere longer than it  ->
-//           y of the shape of indices.
-// Errors    an index in [-n, 0) counts from the end of an axis of n; one outside [-n, n) gives a
-//           zero and sets the error word.
-// Gradient  ScatterElements adds dy to zeros; the indices get none.
-// Source    ONNX operators, GatherElements; torch.gather, which takes no negative indices.
+// Shapes    data of rank >= 1; indices i32 of the same rank, and no larger than data along every
+//           other axis  ->  y of the shape of indices. Negative indices count from the end of the
+//           axis.
+// Errors    index_out_of_range: an index is outside [-n, n) for an axis of size n. Its element of y
+//           is zero.
+// Gradient  ScatterElements adds dy to zeros. Indices have no gradient.
+// Source    ONNX operators, GatherElements; torch.gather, which refuses negative indices.
 #include "ops/gather.h"
 
 namespace bowline::detail::gather_elements_op {
@@ -33,7 +34,7 @@ Status gradient(GradientContext& c) {
                                     ScatterReduction::add));
 }
 
-// What an index is that is not there does not matter, if the data have it.
+// Indices behind the current size are unused; they only must be valid.
 Status counted_axes(CountedContext& c) {
   const int axis = axis_of(c, c.in(0).rank());
   for (int a = 0; a < c.in(0).rank(); ++a) {

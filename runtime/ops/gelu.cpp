@@ -1,14 +1,13 @@
-// Gelu: x times the normal distribution function of x.
+// Gelu: the Gaussian error linear unit, x times the normal distribution function of x.
 //
 //   form = erf:   y = x / 2 * (1 + erf(x / sqrt(2)))
-//   form = tanh:  y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+//   form = tanh:  y = x / 2 * (1 + t),  t = tanh(sqrt(2 / pi) * (x + 0.044715 x^3))
 //
 // Shapes    any x  ->  y of the shape of x.
-// Gradient  GeluGrad. form = erf:   dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) /
-//           sqrt(2 pi))
-//                     form = tanh:  dx = dy * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1
-//                         + 3 * 0.044715 x^2))
-//                                   with t = tanh(sqrt(2 / pi) * (x + 0.044715 x^3))
+// Gradient  GeluGrad.
+//           form = erf:   dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) / sqrt(2 pi))
+//           form = tanh:  dx = dy * ((1 + t) / 2
+//                               + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715 x^2))
 // In place  on x; the gradient on x or dy.
 // Source    Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016.
 #include "ops/elementwise.h"
@@ -39,10 +38,10 @@ elementwise::Point slope(double x, const Attributes& a) {
   return {(1 + t) / 2 + inner * (1 - t * t), (1 + std::abs(t)) / 2 + std::abs(inner) * (1 + t * t)};
 }
 
-// 1 + t and 1 - t^2 cancel; exp(-x^2 / 2) pays for the rounding of its argument. The distribution
-// function costs about ten roundings of 1: two for the argument of its polynomial, three each for
-// Horner's rule at that argument and for the exponential, two for products; then the product with
-// x, or the two of the gradient.
+// 1 + t and 1 - t^2 cancel, and exp(-x^2 / 2) magnifies the rounding of its argument. The
+// distribution function costs about ten roundings of 1: two for the argument of its polynomial,
+// three for Horner's rule, three for the exponential, two for products. Then one product with x, or
+// two for the gradient.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(12); }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // GlobalAveragePool: the mean of every channel.
 //
-//   y[n, c, 0...] = (sum over the spatial axes of x[n, c, ...]) / (elements of the spatial axes)
+//   y[n, c, 0...] = (sum of x[n, c, ...] over the spatial axes) / (number of spatial elements)
 //
 // Shapes    x [N, C, spatial...] of rank >= 3  ->  y [N, C, 1...], of the rank of x.
-// Numerics  accumulated in f32. The mean of nothing is NaN.
-// Gradient  BroadcastTo of dy / (elements of the spatial axes).
-// Source    ONNX operators, GlobalAveragePool; PyTorch adaptive_avg_pool2d to one element.
+// Numerics  accumulated in f32. The mean of no elements is NaN.
+// Gradient  BroadcastTo of dy / (number of spatial elements).
+// Source    ONNX operators, GlobalAveragePool; PyTorch adaptive_avg_pool2d to size 1.
 #include <cmath>
 
 #include "ops/build.h"
@@ -31,7 +31,7 @@ Status gradient(GradientContext& c) {
   return c.din(0, broadcast_to(c, c.add1(Op::Scale, {c.dout(0)}, Attributes::of(share)), x));
 }
 
-// Channels do not see each other.
+// Channels are independent.
 Status counted_axes(CountedContext& c) {
   BOWLINE_TRY(counted::none(c, 0, 2, c.in(0).rank(), "a mean divides by all of its elements"));
   counted::pass(c, 0, 2);
@@ -50,7 +50,7 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// One sum, then a division, or a product with the rounded quotient.
+// One sum, then a division, or a product with the rounded reciprocal.
 Tolerance tolerance(ToleranceContext& c) {
   return Tolerance::of_reduction(c.in(0).elements(2, c.in(0).rank()), 2);
 }

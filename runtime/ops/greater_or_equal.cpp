@@ -1,11 +1,11 @@
-// GreaterOrEqual: whether one number is not below another.
+// GreaterOrEqual: elementwise comparison.
 //
 //   y = a >= b
 //
-// Shapes    a and b of one dtype broadcast by the rules of numpy (aligned at the last axis, 1
-//           stretches), rank <= 8  ->  y bool.
-// Numerics  false where one of them is NaN; 0 and -0 are equal.
-// Gradient  none comes back from truth values.
+// Shapes    a and b have the same dtype and broadcast by the rules of NumPy (aligned at the last
+//           axis, size 1 repeats); rank <= 8  ->  y bool.
+// Numerics  false if a or b is NaN. 0 and -0 are equal.
+// Gradient  none, because the output is bool.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::greater_or_equal_op {

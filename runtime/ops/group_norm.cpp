@@ -1,13 +1,14 @@
-// GroupNorm: normalises groups of channels of every sample, then scales and shifts the channels.
+// GroupNorm: normalizes groups of channels of every sample, then scales and shifts each channel.
 //
-//   y = (x - mean) / sqrt(variance + eps) * scale + bias, mean and variance over the C / groups
-//       channels of a group of one sample
+//   y = (x - mean) / sqrt(variance + eps) * scale + bias
+//   mean and variance over the C / groups channels of a group of one sample
 //
 // Shapes    x [N, C, spatial...] of rank >= 2, scale [C], bias [C]  ->  y of the shape of x. C is a
-//           multiple of the groups.
-// Domain    eps >= 1e-12. A group whose deviations from its mean are below the rounding of that
-//           mean gives scaled rounding errors, as LayerNorm does.
-// Numerics  statistics in f32; the variance is biased, from the differences to the mean.
+//           multiple of groups.
+// Domain    eps >= 1e-12. If the deviations of a group from its mean are below the rounding of the
+//           mean, the result is scaled rounding errors, as in LayerNorm.
+// Numerics  statistics in f32. The variance is biased and computed from the differences to the
+//           mean.
 // Gradient  GroupNormGrad.
 // Source    Wu and He, "Group Normalization", 2018; PyTorch group_norm; ONNX operators,
 //           GroupNormalization (opset 21).
@@ -33,7 +34,7 @@ Status gradient(GradientContext& c) { return group_norm_gradient(c, c.attributes
   group_norm_oracle(c, static_cast<size_t>(t.groups()), t.eps());
 }
 
-// Two sums over a group; four roundings after them: root, division, scale, shift.
+// Two sums over a group, then four roundings: root, division, scale, shift.
 Tolerance tolerance(ToleranceContext& c) {
   return Tolerance::of_reduction(
       c.in(0).elements(1, c.in(0).rank()) / c.attributes<GroupNormAttributes>().groups(), 4);

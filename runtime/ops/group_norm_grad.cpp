@@ -1,13 +1,12 @@
 // GroupNormGrad: the gradient of GroupNorm and InstanceNorm.
 //
-//   h = (x - mean) * s,  s = 1 / sqrt(variance + eps),  g = dy * scale, means over a group of one
-//       sample
-//   dx = s * (g - mean(g) - h * mean(g * h))
-//   dscale = sum over the samples and the spatial axes of dy * h,  dbias = the same sum of dy
+//   h = (x - mean) * s,  s = 1 / sqrt(variance + eps),  g = dy * scale
+//   dx = s * (g - mean(g) - h * mean(g * h)), means over a group of one sample
+//   dscale = sum of dy * h over the samples and the spatial axes,  dbias = the same sum of dy
 //
 // Shapes    x [N, C, spatial...], scale [C], dy of the shape of x  ->  dx of the shape of x, dscale
 //           [C], dbias [C].
-// Numerics  accumulated in f32; the statistics are computed again.
+// Numerics  accumulated in f32. The kernel recomputes the statistics.
 // Gradient  none.
 #include "ops/groups.h"
 
@@ -64,7 +63,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// Sums over a group for dx, over the samples and the spatial axes for the others.
+// dx: sums over a group. dscale and dbias: sums over the samples and the spatial axes.
 Tolerance tolerance(ToleranceContext& c) {
   const Shape& x = c.in(0);
   const int64_t plane = x.elements(2, x.rank());

@@ -1,4 +1,4 @@
-// What GroupNorm and InstanceNorm share: the second is the first with a group for each channel.
+// Parts shared by GroupNorm and InstanceNorm. InstanceNorm is GroupNorm with one group per channel.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ constexpr int64_t kMostEmptyGroups = 1024;
 inline Status check_groups(const Shape& x, int64_t groups) {
   BOWLINE_REQUIRE(groups >= 1 && x[1] % groups == 0, "{} channels are not a multiple of {} groups.",
                   x[1], groups);
-  // Each has statistics, though it be empty.
+  // Every group has statistics, even if it is empty.
   BOWLINE_REQUIRE(groups <= std::max<int64_t>(x[1], kMostEmptyGroups),
                   "There are {} groups of no channels, above {}.", groups, kMostEmptyGroups);
   return {};
@@ -27,7 +27,7 @@ inline Status group_norm_gradient(GradientContext& c, const Attributes& attribut
   return {};
 }
 
-// Samples do not see each other.
+// Samples are normalized independently, so the batch axis may be dynamic.
 inline Status counted_samples(CountedContext& c) {
   BOWLINE_TRY(counted::none(c, 0, 1, c.in(0).rank(), "a sample has all of its elements"));
   for (const int i : {1, 2}) {

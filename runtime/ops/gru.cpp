@@ -1,25 +1,24 @@
-// Gru: one layer of gated recurrent units in one direction, from what its input gives the gates.
+// Gru: one layer of gated recurrent units in one direction. The gate inputs are computed before.
 //
 //   r = sigmoid(gates_r[t] + h w_r^T),  z = sigmoid(gates_z[t] + h w_z^T)
-//   n = tanh(gates_n[t] + r * (h w_n^T + bias_n))   if reset_after, else
-//   n = tanh(gates_n[t] + (r * h) w_n^T + bias_n)
-//   h = (1 - z) * n + z * h                         for t = 0, 1 ... T - 1, or from T - 1 down if
-//       `reverse`
+//   n = tanh(gates_n[t] + r * (h w_n^T + bias_n))   if reset_after
+//   n = tanh(gates_n[t] + (r * h) w_n^T + bias_n)   otherwise
+//   h = (1 - z) * n + z * h
+//   for t = 0, 1 ... T - 1, or with `reverse` from T - 1 down to 0
 //
-// Shapes    gates [T, B, 3H], w [3H, H], h0 [B, H], bias_n [H] (optional)  ->  y [T, B, H], all h;
-//           and for the gradient
-//           activations [T, B, 3H], the gates, and recurrent [T, B, H]: h w_n^T + bias_n if
-//           reset_after, else r * h. The rows of w and of the gates are r, z, n. gates = x w_ih^T +
-//           b_ih (+ b_hr, b_hz) is one Linear over all steps in front; b_hn is bias_n. The last h
-//           is step T - 1 of y, or 0 if `reverse`.
-// Numerics  f32 for every storage dtype: the sums, the cell, and the h that goes from step to step.
-//           y is h rounded.
-// Gradient  GruGrad; of w MatMuls over all steps, of bias_n a sum. The other outputs must not be
-//           used by what is differentiated.
-// In place  the activations on the gates.
-// Differs   ONNX orders the gates z, r, n, and its linear_before_reset = 0, the default, is
-//           reset_after = false; PyTorch and cuDNN have reset_after alone.
+// Shapes    gates [T, B, 3H], w [3H, H], h0 [B, H], optional bias_n [H]  ->  y [T, B, H], h of
+//           every step; and for the gradient activations [T, B, 3H], the gates after their
+//           functions, and recurrent [T, B, H]: h w_n^T + bias_n if reset_after, else r * h.
+// Numerics  sums, cell and the h between steps are f32 for every storage dtype. y is the rounded h.
+// Gradient  GruGrad; MatMuls over all steps for w, and a sum for bias_n. The loss must depend only
+//           on y.
+// In place  activations on gates.
+// Differs   ONNX orders the gates z, r, n; its default linear_before_reset = 0 is reset_after =
+//           false. PyTorch and cuDNN always use reset_after.
 // Source    Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014.
+// Layout    the rows of w and the gates are in the order r, z, n. gates = x w_ih^T + b_ih (+ b_hr,
+//           b_hz) is one Linear over all steps; b_hn is bias_n. The final h is step T - 1 of y,
+//           with `reverse` step 0.
 #include "ops/recurrent.h"
 
 namespace bowline::detail::gru_op {
@@ -122,7 +121,8 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// A sum over the units and a gate; the oracle carries the sizes of the errors from step to step.
+// A sum over the units and a gate. The reference implementation carries the error magnitudes from
+// step to step.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1)[1] + 1, 8); }
 
 }  // namespace

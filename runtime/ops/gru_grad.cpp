@@ -1,20 +1,20 @@
-// GruGrad: the gradient of Gru, from its results. From the last step that ran to the first, with dh
-// from the step after:
+// GruGrad: the gradient of Gru, from its results. The steps run backwards; dh comes from the
+// following step:
 //
 //   dh += dy[t],  dz = dh * (h_before - n) * z (1 - z),  dn = dh * (1 - z) * (1 - n^2)
-//   reset_after:  d_new = dn * r,  dr = dn * recurrent * r (1 - r),  dh goes on as dh * z + (dr,
-//       dz, d_new) w
-//   else:         d_new = dn,  d = d_new w_n,  dr = d * h_before * r (1 - r),  dh goes on as dh * z
-//       + d * r + (dr, dz) w_rz
-//   behind the first step dh0 = dh
+//   reset_after:  d_new = dn * r,  dr = dn * recurrent * r (1 - r)
+//                 previous dh = dh * z + (dr, dz, d_new) w
+//   otherwise:    d_new = dn,  d = d_new w_n,  dr = d * h_before * r (1 - r)
+//                 previous dh = dh * z + d * r + (dr, dz) w_rz
+//   finally dh0 = dh
 //
 // Shapes    activations [T, B, 3H], recurrent [T, B, H], w [3H, H], h0 [B, H], y [T, B, H], dy [T,
-//           B, H] -> dgates [T, B, 3H] = (dr, dz, dn), d_new [T, B, H], dh0 [B, H]. The order of
-//           the gates and the attributes are those of Gru; d_new is the gradient of what w_n and
-//           bias_n give.
-// Numerics  f32 for every storage dtype, also what goes from step to step.
-// Gradient  none; those of w and bias_n are products and sums of the results.
-// In place  dgates on the activations.
+//           B, H]  ->  dgates [T, B, 3H] = (dr, dz, dn), d_new [T, B, H], dh0 [B, H]. The gate
+//           order and the attributes are those of Gru. d_new is the gradient of the product with
+//           w_n and of bias_n.
+// Numerics  f32 for every storage dtype, also between steps.
+// Gradient  none. The gradients of w and bias_n are products and sums of the results.
+// In place  dgates on activations.
 #include "ops/recurrent.h"
 
 namespace bowline::detail::gru_grad_op {
@@ -58,7 +58,7 @@ Status infer(InferContext& c) {
       const auto was = [&](size_t j) {
         return given(s > 0 ? c.in(4)[before * units + j] : c.in(3)[b * units + j]);
       };
-      std::vector<Number> through(3 * units);  // the gradient of what w gives
+      std::vector<Number> through(3 * units);  // the gradient of the products with w
       const std::span<Number> d_reset(through.data(), units);
       const std::span<Number> d_update(through.data() + units, units);
       const std::span<Number> d_new(through.data() + 2 * units, units);
@@ -94,7 +94,8 @@ Status infer(InferContext& c) {
   }
 }
 
-// A sum over all rows of w; the oracle carries the sizes of the errors from step to step.
+// A sum over all rows of w. The reference implementation carries the error magnitudes from step to
+// step.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(2)[0] + 1, 8); }
 
 }  // namespace

@@ -1,10 +1,10 @@
-// HardSwish: a Silu of straight lines.
+// HardSwish: a piecewise approximation of Silu.
 //
 //   y = x min(max(x / 6 + 1 / 2, 0), 1)
 //
 // Shapes    any x  ->  y of the shape of x.
-// Gradient  HardSwishGrad: dx = dy (x / 3 + 1 / 2) between -3 and 3, dy above, 0 below and where x
-//           is NaN.
+// Gradient  HardSwishGrad: dx = dy (x / 3 + 1 / 2) for -3 < x < 3, dy above, and 0 below. NaN gives
+//           0.
 // In place  on x; the gradient on x or dy.
 // Source    Howard et al., "Searching for MobileNetV3", 2019.
 #include "ops/elementwise.h"
@@ -24,7 +24,7 @@ elementwise::Point slope(double x, const Attributes&) {
   return x < 3 ? elementwise::Point{x / 3 + 0.5, std::abs(x) / 3 + 0.5} : elementwise::Point{1, 1};
 }
 
-// x / 6 + 1 / 2 cancels below 0; a rounded constant, two products and a sum.
+// x / 6 + 1 / 2 cancels below 0. A rounded constant, two products and a sum.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
 
 }  // namespace

@@ -1,16 +1,16 @@
-// Huber: a loss that is a square near the target and grows linearly further away.
+// Huber: a loss that is quadratic near the target and linear further away.
 //
 //   f(d) = |d| <= delta ? d^2 / 2 : delta (|d| - delta / 2)
-//   loss = mean over all elements of f(x - target), their sum, or (`none`) each of them
+//   loss = reduction of f(x - target): the mean over all elements, their sum, or `none`
 //
-// Shapes    x and target of one shape  ->  loss [], with `none` of the shape of x. The loss is f32
-//           whatever x is.
-// Numerics  accumulated in f32. The mean of nothing is 0, as that of CrossEntropy without rows
+// Shapes    x and target of the same shape  ->  loss [], or with `none` the shape of x. The loss is
+//           always f32.
+// Numerics  accumulated in f32. The mean of no elements is 0, as in CrossEntropy without rows
 //           (PyTorch: NaN).
-// Gradient  HuberGrad: dx = clamp(x - target, -delta, delta) dloss, for `mean` divided by the
-//           elements. That of target is -dx.
-// Source    Huber, "Robust Estimation of a Location Parameter", 1964, as torch.nn.HuberLoss;
-//           SmoothL1Loss with beta is Huber with delta = beta, divided by beta.
+// Gradient  HuberGrad: dx = clamp(x - target, -delta, delta) dloss, with `mean` divided by the
+//           number of elements. The gradient of target is -dx.
+// Source    Huber, "Robust Estimation of a Location Parameter", 1964; torch.nn.HuberLoss.
+//           SmoothL1Loss(beta) is Huber with delta = beta, divided by beta.
 #include "ops/losses.h"
 
 namespace bowline::detail::huber_op {
@@ -31,7 +31,8 @@ Status infer(InferContext& c) {
   return {y, y};
 }
 
-// The difference, three more (d - delta / 2 is at least half of d), the sum, the quotient.
+// The difference, three more roundings (d - delta / 2 is at least half of d), the sum, the
+// division.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).elements(), 7); }
 
 }  // namespace

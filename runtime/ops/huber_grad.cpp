@@ -1,9 +1,9 @@
 // HuberGrad: the gradient of Huber.
 //
-//   dx = clamp(x - target, -delta, delta) dloss, for `mean` divided by the number of elements
+//   dx = clamp(x - target, -delta, delta) dloss, with `mean` divided by the number of elements
 //
-// Shapes    x and target of one shape, dloss [], with `none` of the shape of x  ->  dx of the shape
-//           of x.
+// Shapes    x and target of the same shape, dloss [], or with `none` the shape of x  ->  dx of the
+//           shape of x.
 // Gradient  none.
 // In place  on x or the target.
 #include "ops/losses.h"

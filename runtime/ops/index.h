@@ -1,4 +1,5 @@
-// Index: walks the elements of a shape in storage order. For oracles: slow and obvious.
+// Index: iterates over the elements of a shape in row-major order. Used by reference
+// implementations, so it is simple and slow.
 #pragma once
 
 #include "core/shape.h"
@@ -24,8 +25,8 @@ class Index {
   int64_t operator[](int axis) const { return at_[static_cast<size_t>(axis)]; }
   size_t flat() const { return flat_; }
 
-  // Position, in a tensor of shape `from` that broadcasts to this shape, of the element that lands
-  // here.
+  // The position in a tensor of shape `from`, which broadcasts to this shape, of the element at
+  // this index.
   size_t in_broadcast(const Shape& from) const {
     int64_t position = 0;
     for (int a = 0; a < from.rank(); ++a) {

@@ -1,13 +1,13 @@
-// InstanceNorm: normalises every channel of every sample, then scales and shifts it.
+// InstanceNorm: normalizes every channel of every sample, then scales and shifts it.
 //
 //   y = (x - mean) / sqrt(variance + eps) * scale + bias, mean and variance over the spatial axes
 //
 // Shapes    x [N, C, spatial...] of rank >= 2, scale [C], bias [C]  ->  y of the shape of x.
-// Domain    eps >= 1e-12, as in GroupNorm, of which it is the case of one channel in a group.
-// Numerics  statistics in f32; the variance is biased, from the differences to the mean. The
-//           kernels are those of GroupNorm.
+// Domain    eps >= 1e-12. InstanceNorm is GroupNorm with one channel per group.
+// Numerics  statistics in f32. The variance is biased and computed from the differences to the
+//           mean. The kernels are those of GroupNorm.
 // Gradient  GroupNormGrad.
-// Differs   from PyTorch instance_norm: there are no running statistics.
+// Differs   from PyTorch instance_norm: running statistics do not exist.
 // Source    Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016; ONNX operators,
 //           InstanceNormalization.
 #include "ops/groups.h"
@@ -32,7 +32,7 @@ Status gradient(GradientContext& c) {
                     c.attributes<InstanceNormAttributes>().eps());
 }
 
-// Two sums over a channel; four roundings after them: root, division, scale, shift.
+// Two sums over a channel, then four roundings: root, division, scale, shift.
 Tolerance tolerance(ToleranceContext& c) {
   return Tolerance::of_reduction(c.in(0).elements(2, c.in(0).rank()), 4);
 }

@@ -1,13 +1,14 @@
-// LayerNorm: normalises the last axis, then scales and shifts.
+// LayerNorm: normalizes the last axis, then scales and shifts.
 //
 //   y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta
 //
 // Shapes    x [..., n], gamma [n], beta [n] -> y [..., n].
-// Domain    eps >= 1e-12. A row whose deviations from its mean are below the rounding of that mean,
-//           and not below sqrt(eps), gives scaled rounding errors: no two devices have the same.
-// Numerics  statistics are accumulated in f32; var is the biased variance, from the differences to
-//           the mean.
-// Gradient  LayerNormGrad, one fused operator: dx, and dgamma and dbeta summed over all rows.
+// Domain    eps >= 1e-12. If the deviations of a row from its mean are below the rounding of the
+//           mean but not below sqrt(eps), the result is scaled rounding errors, which differ
+//           between devices.
+// Numerics  statistics in f32. The variance is biased and computed from the differences to the
+//           mean.
+// Gradient  LayerNormGrad, a fused operator: dx, and dgamma and dbeta summed over all rows.
 // Source    Ba, Kiros, Hinton, "Layer Normalization", 2016.
 #include <cmath>
 
@@ -56,7 +57,7 @@ Status gradient(GradientContext& c) {
     for (size_t i = 0; i < n; ++i) {
       const double normal = (x[i] - mean) * scale;
       c.out(0)[row + i] = normal * c.in(1)[i] + c.in(2)[i];
-      // x - mean cancels, here and under the root.
+      // x - mean cancels, and so does the variance under the root.
       const double lost =
           (std::abs(x[i]) + size) * scale + std::abs(normal) * (1 + 2 * std::sqrt(square) * scale);
       magnitude[row + i] = lost * std::abs(c.in(1)[i]) + std::abs(c.in(2)[i]);
@@ -64,7 +65,7 @@ Status gradient(GradientContext& c) {
   }
 }
 
-// Two sums over n; four roundings after them: root, division, scale, shift.
+// Two sums over n, then four roundings: root, division, scale, shift.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).back(), 4); }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // LayerNormGrad: the gradient of LayerNorm.
 //
 //   s = 1 / sqrt(var(x) + eps),  h = (x - mean(x)) * s,  g = dy * gamma
-//   dx = s * (g - mean(g) - h * mean(g * h)),  dgamma = sum over rows of dy * h,  dbeta = sum over
-//       rows of dy
+//   dx = s * (g - mean(g) - h * mean(g * h))
+//   dgamma = sum of dy * h over rows,  dbeta = sum of dy over rows
 //
 // Shapes    x [..., n], gamma [n], dy [..., n]  ->  dx [..., n], dgamma [n], dbeta [n].
 // Numerics  accumulated in f32.
@@ -26,10 +26,10 @@ Status infer(InferContext& c) {
   return c.out(2, row);
 }
 
-// A row that is normalised, and the size of the terms that made it.
+// A normalized row, and the magnitude of its terms.
 struct Row {
   double scale = 0;
-  double condition = 0;  // what the root loses to x - mean
+  double condition = 0;  // error of the root relative to x - mean
   std::vector<double> normal, lost;
 };
 
@@ -88,7 +88,7 @@ struct Row {
   }
 }
 
-// Sums over the row for dx, over the rows for dgamma and dbeta.
+// dx: sums over the row. dgamma and dbeta: sums over the rows.
 Tolerance tolerance(ToleranceContext& c) {
   return Tolerance::of_reduction(std::max(c.in(0).back(), c.in(0).rows()), 6);
 }

@@ -1,4 +1,4 @@
-// LeakyRelu: a Relu that lets a part of negative numbers pass.
+// LeakyRelu: Relu with a small slope for negative values.
 //
 //   y = x < 0 ? alpha x : x
 //

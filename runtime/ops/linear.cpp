@@ -1,11 +1,11 @@
-// Linear: a matrix product with the transposed weight of a layer, and its bias.
+// Linear: a matrix product with the transposed weight, plus a bias.
 //
 //   y[.., o] = sum over i of x[.., i] * w[o, i] + bias[o]
 //
-// Shapes    x [..., in], w [out, in], bias [out] (optional)  ->  y [..., out].
+// Shapes    x [..., in], w [out, in], optional bias [out]  ->  y [..., out].
 // Numerics  accumulated in f32.
-// Codes     w may be encoded, where it is frozen; it is decoded while it is read.
-// Gradient  dx = dy w and dw = dy^T x as MatMuls over all rows, dbias = SumTo of dy.
+// Quantized a frozen w may be quantized; kernels dequantize it while reading.
+// Gradient  dx = dy w and dw = dy^T x, as MatMuls over all rows. dbias = SumTo of dy.
 #include <cmath>
 
 #include "ops/build.h"

@@ -1,13 +1,13 @@
-// Lines: the elements that differ in one axis alone. What oracles of operators along an axis walk
-// over.
+// Lines: the elements that differ in the index of one axis only. Reference implementations of
+// operators along an axis iterate over lines.
 #pragma once
 
 #include "ops/op.h"
 
 namespace bowline {
 
-// f(begin): a line of `shape` holds the elements begin, begin + step, ... with step = elements
-// behind the axis. There are none along an axis without elements.
+// Calls f(begin) for each line. A line has the elements begin, begin + step, ..., where `step` is
+// the number of elements in the axes behind the axis. An empty axis has no lines.
 template <class F>
 void for_lines(const Shape& shape, int axis, F&& f) {
   const int64_t inner = shape.elements(axis + 1, shape.rank());

@@ -3,7 +3,7 @@
 //   y = log(x)
 //
 // Shapes    any x  ->  y of the shape of x.
-// Numerics  of 0 it is -inf, of a negative number NaN; near 1 the relative precision stays.
+// Numerics  log(0) is -inf; negative values give NaN. Near 1 the relative precision is kept.
 // Gradient  dx = dy / x.
 // In place  on x.
 #include "ops/elementwise.h"

@@ -1,9 +1,9 @@
-// LogSoftmax: the logarithm of Softmax, over the last axis.
+// LogSoftmax: the logarithm of Softmax over the last axis.
 //
-//   y[i] = x[i] - max(x) - log of sum over j of exp(x[j] - max(x))
+//   y[i] = x[i] - max(x) - log(sum over j of exp(x[j] - max(x)))
 //
-// Shapes    x [..., n] of rank >= 1  ->  y of the shape of x. Only the last axis.
-// Numerics  computed in f32, so that a small probability keeps its digits.
+// Shapes    x [..., n] of rank >= 1  ->  y of the shape of x.
+// Numerics  computed in f32, so that small probabilities keep their precision.
 // Gradient  LogSoftmaxGrad.
 #include <algorithm>
 #include <cmath>
@@ -42,7 +42,7 @@ Status counted_axes(CountedContext& c) {
     const auto x = c.in(0).subspan(row, n);
     const double top = *std::max_element(x.begin(), x.end());
     double sum = 0;
-    double slack = 0;  // the mean distance to the maximum: arguments of exp are rounded
+    double slack = 0;  // mean distance to the maximum, because the arguments of exp are rounded
     for (size_t i = 0; i < n; ++i) {
       const double e = std::exp(x[i] - top);
       sum += e;

@@ -2,7 +2,7 @@
 //
 //   dx[i] = dy[i] - exp(y[i]) * sum over j of dy[j]
 //
-// Shapes    y and dy of one shape [..., n]  ->  dx of this shape. Only the last axis.
+// Shapes    y and dy of the same shape [..., n]  ->  dx of this shape.
 // Gradient  none.
 #include <cmath>
 
@@ -41,7 +41,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// A sum, an exponential to three roundings, a product and a difference.
+// A sum, an exponential with three roundings, a product and a difference.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).back(), 6); }
 
 }  // namespace

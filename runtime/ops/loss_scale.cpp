@@ -1,10 +1,10 @@
-// LossScale: what a backward pass begins with, the gradient of the loss.
+// LossScale: the gradient of the loss, with which a backward pass starts.
 //
 //   y = loss_scale
 //
 // Shapes    -> y [], f32.
-// Step      loss_scale: gradients in f16 are kept inside its range by it; the update divides by it
-//           again (gradient_scale).
+// Step      loss_scale. It keeps f16 gradients inside the range of f16. The update divides by it
+//           (gradient_scale).
 // Gradient  none.
 // Source    Micikevicius et al., "Mixed Precision Training", 2018, section 3.2.
 //! step loss_scale: f32 = 1

@@ -1,6 +1,6 @@
-// What losses share: their reduction, and the definitions of those that compare a tensor with a
-// target element by element, from functions in double precision. The formulas of those for kernels
-// stand in formulas/losses.inc.
+// Parts shared by losses: their reduction, and definitions of losses that compare a tensor with a
+// target element by element, made from functions in double precision. The formulas for kernels are
+// in formulas/losses.inc.
 #pragma once
 
 #include "ops/counted.h"
@@ -9,20 +9,20 @@
 
 namespace bowline::detail::losses {
 
-// The shape of a loss, and of its gradient, whose terms have the shape `terms`.
+// The shape of a loss and of its gradient. `terms` is the shape of the unreduced terms.
 inline Shape reduced(Reduction reduction, const Shape& terms) {
   return reduction == Reduction::none ? terms : Shape{};
 }
 
-// Of CrossEntropy and its gradient.
+// Checks the label smoothing of CrossEntropy and its gradient.
 inline Status check_smoothing(double smoothing) {
   BOWLINE_REQUIRE(smoothing >= 0 && smoothing <= 1, "The label smoothing {} lies outside [0, 1].",
                   smoothing);
   return {};
 }
 
-// Terms of a loss, as an oracle adds them up: sum of the losses / sum of their weights for the
-// mean.
+// Adds the terms of a loss in a reference implementation. The mean is the sum of the losses divided
+// by the sum of their weights.
 class Total {
  public:
   Total(const OracleContext& c, Reduction reduction)
@@ -48,15 +48,15 @@ class Total {
   double weight_ = 0;
 };
 
-// What the gradient of a term is multiplied with; dloss is input `i`, and the weights of all terms
-// add up to `weight`.
+// The factor of the gradient of a term. dloss is input `i`; `weight` is the sum of the weights of
+// all terms.
 inline double factor(const OracleContext& c, int i, Reduction reduction, size_t term,
                      double weight) {
   const double dloss = c.in(i)[reduction == Reduction::none ? term : 0];
   return reduction == Reduction::mean && weight != 0 ? dloss / weight : dloss;
 }
 
-// Of a loss of all elements.
+// Rule for a loss over all elements.
 inline Status counted_elements(CountedContext& c) {
   for (const int i : {0, 1}) {
     BOWLINE_TRY(counted::none(c, i, "a loss of elements has all of them"));
@@ -64,7 +64,7 @@ inline Status counted_elements(CountedContext& c) {
   return {};
 }
 
-// The number of elements, for a loss that is their mean.
+// The number of elements, for a loss that is the mean over all elements.
 template <class Table>
 std::optional<LossWeight> weight_of_elements(GradientContext& c) {
   if (c.attributes<Table>().reduction() != Reduction::mean) {
@@ -73,8 +73,8 @@ std::optional<LossWeight> weight_of_elements(GradientContext& c) {
   return LossWeight{{}, static_cast<double>(c.shape(c.in(0)).elements())};
 }
 
-// The sum of the weights of the rows that count, for a loss of labels that is their mean. `weight`
-// [classes], or invalid: 1 each.
+// The sum of the weights of the counted rows, for a mean loss with labels. `weight` has the shape
+// [classes]; if it is invalid, every weight is 1.
 template <class Table>
 std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weight) {
   const auto& t = c.attributes<Table>();
@@ -88,7 +88,7 @@ std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weigh
   };
   const GradientValue labels = c.in(1);
   const double rows = static_cast<double>(c.shape(labels).elements());
-  // In two parts: a Fill holds an f32, which has 24 bits.
+  // Two parts, because Fill has an f32 value, whose significand has 24 bits.
   const auto whole = [&](int32_t n) {
     return filled(c, Shape{}, DType::i32, static_cast<float>(n));
   };
@@ -102,7 +102,8 @@ std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weigh
   }
   GradientValue each = cast(counts);
   if (weight.valid()) {
-    // An ignored label names no class: the weight of class 0 is read for it and not counted.
+    // The ignored label may be no class. Class 0 stands in for the lookup, and its weight is not
+    // counted.
     const GradientValue safe =
         c.add1(Op::Where, {counts, labels, filled(c, Shape{}, DType::i32, 0)});
     GatherAttributesT first_axis;
@@ -112,7 +113,8 @@ std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weigh
   return LossWeight{c.add1(Op::ReduceSum, {each}, Attributes::of(ReduceAttributesT{})), rows};
 }
 
-// Labels of rows: what is counted passes on, and rows behind a count are not counted.
+// Rule for labels of rows. A dynamic row axis applies to the labels too; rows behind the count do
+// not count.
 template <class Table>
 Status counted_rows(CountedContext& c, std::initializer_list<int> outputs_of_rows) {
   const int rows = c.in(1).rank();
@@ -151,7 +153,7 @@ Status infer_gradient(InferContext& c) {
   return c.out(0, c.in(0));
 }
 
-// Of a loss of x - t: the gradient of the target is that of x with the other sign.
+// The loss depends on x - target, so the gradient of the target is the negated gradient of x.
 template <Op grad>
 Status gradient_of_difference(GradientContext& c) {
   const GradientValue d = c.add1(grad, {c.in(0), c.in(1), c.dout(0)}, c.attributes());
@@ -181,7 +183,7 @@ void gradient_oracle(const OracleContext& c) {
   }
 }
 
-// loss = reduction of f(x, target), two tensors of one shape and dtype.
+// loss = reduction of f(x, target), where x and target have the same shape and dtype.
 template <Surface f, class Table>
 constexpr OpDef definition(const char* name, Status (*infer)(InferContext&),
                            Status (*gradient)(GradientContext&),
@@ -197,7 +199,7 @@ constexpr OpDef definition(const char* name, Status (*infer)(InferContext&),
           .tolerance = tolerance};
 }
 
-// dx = f'(x, target) dloss, of x, target and dloss; in place on x or the target.
+// dx = f'(x, target) dloss, from x, target and dloss. Works in place on x or the target.
 template <Surface slope, class Table>
 constexpr OpDef gradient_definition(const char* name, Tolerance (*tolerance)(ToleranceContext&)) {
   return {.name = name,

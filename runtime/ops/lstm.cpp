@@ -1,23 +1,23 @@
-// Lstm: one layer of long short-term memory in one direction, from what its input gives the gates.
+// Lstm: one layer of long short-term memory in one direction. The gate inputs are computed before.
 //
-//   (i, f, g, o) = gates[t] + h w^T        i, f, o through the sigmoid, g through tanh
-//   c = f * c + i * g,  h = o * tanh(c)    for t = 0, 1 ... T - 1, or from T - 1 down if `reverse`
+//   (i, f, g, o) = gates[t] + h w^T        i, f, o through sigmoid, g through tanh
+//   c = f * c + i * g,  h = o * tanh(c)
+//   for t = 0, 1 ... T - 1, or with `reverse` from T - 1 down to 0
 //
-// Shapes    gates [T, B, 4H], w [4H, H], h0 [B, H], c0 f32 [B, H]  ->  y [T, B, H], all h; c f32
-//           [T, B, H], all c; and
-//           activations [T, B, 4H], the four gates, for the gradient. The rows of w and of the
-//           gates are i, f, g, o. gates = x w_ih^T + b_ih + b_hh is one Linear over all steps in
-//           front. Layers and directions are nodes of their own: h and c at the end are steps T - 1
-//           of y and c, or 0 if `reverse`.
-// Numerics  f32 for every storage dtype: the sums, the cell, and the h and c that go from step to
-//           step. y is h rounded.
-// Gradient  LstmGrad; of w a MatMul over all steps. The activations must not be used by what is
-//           differentiated.
-// In place  the activations on the gates.
-// Differs   ONNX orders the gates i, o, f, g and has peepholes, clipping and other activations;
-//           those are not here.
+// Shapes    gates [T, B, 4H], w [4H, H], h0 [B, H], c0 f32 [B, H]  ->  y [T, B, H], h of every
+//           step; c f32 [T, B, H], c of every step; and activations [T, B, 4H], the gates after
+//           their functions, for the gradient.
+// Numerics  sums, cell and the h and c between steps are f32 for every storage dtype. y is the
+//           rounded h.
+// Gradient  LstmGrad, and a MatMul over all steps for w. The loss must not depend on activations.
+// In place  activations on gates.
+// Differs   ONNX orders the gates i, o, f, g, and has peepholes, clipping and other activations,
+//           which this operator lacks.
 // Source    Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of
-//           Gers et al., 2000; the order of the gates is that of PyTorch and cuDNN.
+//           Gers et al., 2000. The gate order is that of PyTorch and cuDNN.
+// Layout    the rows of w and the gates are in the order i, f, g, o. gates = x w_ih^T + b_ih + b_hh
+//           is one Linear over all steps. Each layer and direction is a node of its own. The final
+//           h and c are step T - 1 of y and c, with `reverse` step 0.
 #include "ops/recurrent.h"
 
 namespace bowline::detail::lstm_op {
@@ -97,7 +97,8 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// A sum over the units and a gate; the oracle carries the sizes of the errors from step to step.
+// A sum over the units and a gate. The reference implementation carries the error magnitudes from
+// step to step.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1)[1] + 1, 8); }
 
 }  // namespace

@@ -1,17 +1,19 @@
-// LstmGrad: the gradient of Lstm, from its results. From the last step that ran to the first, with
-// dh and dc from the step after:
+// LstmGrad: the gradient of Lstm, from its results. The steps run backwards; dc comes from the
+// following step:
 //
-//   dh = dy[t] + (the next step's dgates) w,  dc += dc_in[t] + dh * o * (1 - tanh(c)^2)
-//   di = dc * g * i (1 - i),  df = dc * c_before * f (1 - f),  dg = dc * i * (1 - g^2),  do = dh *
-//       tanh(c) * o (1 - o)
-//   dc goes on as dc * f;  behind the first step dh0 = (its dgates) w, dc0 = dc
+//   dh = dy[t] + (dgates of the following step) w
+//   dc += dc_in[t] + dh * o * (1 - tanh(c)^2)
+//   di = dc * g * i (1 - i),  df = dc * c_before * f (1 - f)
+//   dg = dc * i * (1 - g^2),  do = dh * tanh(c) * o (1 - o)
+//   previous dc = dc * f
+//   finally dh0 = (dgates of the first step) w,  dc0 = dc
 //
-// Shapes    activations [T, B, 4H], w [4H, H], c0 f32 [B, H], c f32 [T, B, H], dy [T, B, H], dc_in
-//           f32 [T, B, H] (optional) -> dgates [T, B, 4H], dh0 [B, H], dc0 f32 [B, H]. The order of
-//           the gates and `reverse` are those of Lstm.
-// Numerics  f32 for every storage dtype, also what goes from step to step.
-// Gradient  none; that of w is a MatMul of dgates with the states in front of the steps.
-// In place  dgates on the activations.
+// Shapes    activations [T, B, 4H], w [4H, H], c0 f32 [B, H], c f32 [T, B, H], dy [T, B, H],
+//           optional dc_in f32 [T, B, H]  ->  dgates [T, B, 4H], dh0 [B, H], dc0 f32 [B, H]. The
+//           gate order and `reverse` are those of Lstm.
+// Numerics  f32 for every storage dtype, also between steps.
+// Gradient  none. The gradient of w is a MatMul of dgates with the previous states of the steps.
+// In place  dgates on activations.
 #include "ops/recurrent.h"
 
 namespace bowline::detail::lstm_grad_op {
@@ -45,7 +47,7 @@ Status infer(InferContext& c) {
     sizes[output][at] = x.size;
   };
   for (size_t b = 0; b < batch; ++b) {
-    std::vector<Number> dc(units), dgates;  // of the step after: none yet
+    std::vector<Number> dc(units), dgates;  // of the following step; the last step has none
     const auto dh_of = [&](size_t j, const Number& dy) {
       return dot(dy, c.in(1), j, units, dgates);
     };
@@ -84,7 +86,8 @@ Status infer(InferContext& c) {
   }
 }
 
-// A sum over all rows of w; the oracle carries the sizes of the errors from step to step.
+// A sum over all rows of w. The reference implementation carries the error magnitudes from step to
+// step.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1)[0] + 1, 8); }
 
 }  // namespace

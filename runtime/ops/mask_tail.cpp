@@ -1,13 +1,13 @@
-// MaskTail: a neutral value behind the count of an axis.
+// MaskTail: replaces the elements behind the current size of a dynamic axis by a neutral value.
 //
-//   y[.., i, ..] = i < count ? x[.., i, ..] : fill   along `axis`
+//   y[.., i, ..] = i < size ? x[.., i, ..] : fill   along `axis`
 //
-// Bowline puts it in front of an operator that mixes the elements of a counted axis:
-// graph/counted.h.
+// The library inserts MaskTail before an operator that combines the elements of a dynamic axis
+// (graph/counted.h).
 //
-// Shapes    x of rank >= 1  ->  y of the shape of x. In an integer dtype fill is a whole number.
-// Counted   x along the axis: that is the count. Otherwise y = x.
-// Gradient  none: a training binds counted dims (graph/counted.h).
+// Shapes    x of rank >= 1  ->  y of the shape of x. For an integer dtype, fill is an integer.
+// Dynamic   x along `axis`, with its current size. If the axis is static, y = x.
+// Gradient  none, because training makes dynamic dimensions static (graph/counted.h).
 // In place  on x.
 #include "ops/index.h"
 #include "ops/op.h"

@@ -1,16 +1,14 @@
-// MatMul: products of matrices, over the batch axes before them.
+// MatMul: matrix products, batched over the leading axes.
 //
 //   y[.., m, n] = sum over k of a'[.., m, k] * b'[.., k, n]
-//   a' is a, or with transpose_a the transpose of its last two axes; b' likewise
+//   a' is a; with transpose_a, it is a with its last two axes swapped. b' likewise.
 //
-// Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y
-//           [..., M, N].
-//           Rank >= 2; the batch axes broadcast by the rules of numpy.
-// Numerics  accumulated in f32. A sum over K = 0 is 0.
-// Codes     a and b may be encoded, where they are frozen; they are decoded while they are read.
-// Gradient  two MatMuls; summed over the batch axes that were broadcast. One matrix b for all of a
-//           takes the rows of a as one matrix, so that the sum over the batch is part of the
-//           product.
+// Shapes    a [..., M, K], b [..., K, N] (transposed [..., K, M] and [..., N, K])  ->  y [..., M,
+//           N]. Rank >= 2; the batch axes broadcast by the rules of NumPy.
+// Numerics  accumulated in f32. If K = 0, y is 0.
+// Quantized frozen a and b may be quantized; kernels dequantize them while reading.
+// Gradient  two MatMuls, summed over the broadcast batch axes. If b is a single matrix, the rows of
+//           all batches of a form one matrix, so that the product includes the sum over the batch.
 #include <cmath>
 
 #include "ops/build.h"
@@ -26,7 +24,7 @@ struct Sizes {
   Shape batch_a, batch_b;
 };
 
-// The last two axes of a and b as m, k, n; b's own k is returned through `k_of_b`.
+// The sizes m, k, n of the last two axes of a and b. `k_of_b` returns the k of b.
 Sizes sizes_of(const MatMulAttributes& t, const Shape& a, const Shape& b, int64_t& k_of_b) {
   const auto last = [](const Shape& s, bool transposed, int i) {
     return s[s.rank() - 2 + (transposed ? 1 - i : i)];
@@ -60,14 +58,14 @@ Attributes transposed(bool a, bool b) {
   return Attributes::of(t);
 }
 
-// All batches of rows as one matrix.
+// Reshapes the rows of all batches to one matrix.
 GradientValue as_matrix(GradientContext& c, GradientValue v) {
   const Shape& s = c.shape(v);
   return reshaped(c, v, Shape{s.rows(), s.back()});
 }
 
-// With A and B as they enter the product: dA = dY B^T, dB = A^T dY; of a transposed input the
-// transpose of it.
+// dA = dY B^T and dB = A^T dY, where A and B are the operands of the product. A transposed input
+// gets the transposed gradient.
 Status gradient(GradientContext& c) {
   const bool ta = c.attributes<MatMulAttributes>().transpose_a();
   const bool tb = c.attributes<MatMulAttributes>().transpose_b();

@@ -1,19 +1,18 @@
 // MaxPool: the largest element of each window.
 //
-//   y[n, c, o] = max over k of x[n, c, o * stride + k * dilation - pad], of the elements that lie
-//       in x
+//   y[n, c, o] = max over k of x[n, c, o * stride + k * dilation - pad]
+//   k runs over the window elements inside x
 //
 // Shapes    x [N, C, spatial...] of rank 3, 4 or 5  ->  y [N, C, floor((spatial + pads - dilation *
-//           (window - 1) - 1) / stride) + 1
-//           ...]; with `ceil` the quotient is rounded up, but a window that would begin in the end
-//           pads or behind them is left out.
-// Domain    pads are smaller than what a window reaches over.
-// Numerics  exact. A NaN in a window is its result. A window without an element of x, which a
-//           dilation allows, gives -inf.
-// Gradient  MaxPoolGrad: dy goes to the first of the largest elements, in storage order.
-// Differs   from ONNX MaxPool: there is no second output, no auto_pad, and storage order is that of
-//           rows. PyTorch asks for pads of at most half a window, and sends the gradient of several
-//           NaN to the last of them.
+//           (window - 1) - 1) / stride) + 1 ...]. With `ceil`, the quotient is rounded up, without
+//           windows that start in or behind the end pads.
+// Domain    pads are smaller than the extent of the window, dilation * (window - 1) + 1.
+// Numerics  exact. A NaN in a window makes its result NaN. With dilation, a window can contain no
+//           element of x; its result is -inf.
+// Gradient  MaxPoolGrad: dy is added to the first of the largest elements, in row-major order.
+// Differs   from ONNX MaxPool: the second output, auto_pad and column-major storage_order do not
+//           exist. PyTorch limits pads to half a window, and adds the gradient to the last of
+//           several NaN.
 // Source    PyTorch max_pool2d; ONNX operators, MaxPool.
 #include <limits>
 
@@ -31,7 +30,7 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::MaxPoolGrad, {c.in(0), c.out(0), c.dout(0)}, c.attributes()));
 }
 
-// Channels do not see each other.
+// Channels are independent.
 Status counted_axes(CountedContext& c) { return counted_in_front_of(2, c); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

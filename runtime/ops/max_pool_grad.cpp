@@ -1,11 +1,11 @@
 // MaxPoolGrad: the gradient of MaxPool.
 //
-//   dx[n, c, i] = sum of dy[n, c, o] over the windows o of which x[n, c, i] is the first element
-//       that is y[n, c, o], in storage order
+//   dx[n, c, i] = sum of dy[n, c, o] over the windows o whose first element equal to y[n, c, o],
+//                 in row-major order, is x[n, c, i]
 //
 // Shapes    x [N, C, spatial...], y and dy of the shape of the pool's output  ->  dx of the shape
 //           of x.
-// Domain    y is what MaxPool makes of x. NaN is NaN.
+// Domain    y is the result of MaxPool of x. NaN is equal to NaN.
 // Numerics  accumulated in f32.
 // Gradient  none.
 #include <cmath>
@@ -42,7 +42,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// An element lies in at most so many windows as a window has elements.
+// An element is in at most as many windows as a window has elements.
 Tolerance tolerance(ToleranceContext& c) {
   int64_t window = 1;
   for (const int64_t size : pool_window(c.attributes<PoolAttributes>())) {

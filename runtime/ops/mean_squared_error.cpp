@@ -1,13 +1,13 @@
-// MeanSquaredError: the squares of the differences to a target.
+// MeanSquaredError: the squared difference to a target.
 //
-//   loss = mean over all elements of (x - target)^2, their sum, or (`none`) each of them
+//   loss = reduction of (x - target)^2: the mean over all elements, their sum, or `none`
 //
-// Shapes    x and target of one shape  ->  loss [], with `none` of the shape of x. The loss is f32
-//           whatever x is.
-// Numerics  accumulated in f32. The mean of nothing is 0, as that of CrossEntropy without rows
+// Shapes    x and target of the same shape  ->  loss [], or with `none` the shape of x. The loss is
+//           always f32.
+// Numerics  accumulated in f32. The mean of no elements is 0, as in CrossEntropy without rows
 //           (PyTorch: NaN).
-// Gradient  MeanSquaredErrorGrad: dx = 2 (x - target) dloss, for `mean` divided by the elements.
-//           That of target is -dx.
+// Gradient  MeanSquaredErrorGrad: dx = 2 (x - target) dloss, with `mean` divided by the number of
+//           elements. The gradient of target is -dx.
 // Source    torch.nn.MSELoss.
 #include "ops/losses.h"
 
@@ -20,7 +20,7 @@ using Table = LossAttributes;
   return {(x - t) * (x - t), (x - t) * (x - t)};
 }
 
-// The difference, its square, the sum, the quotient.
+// The difference, its square, the sum, the division.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).elements(), 5); }
 
 }  // namespace

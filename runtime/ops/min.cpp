@@ -1,13 +1,13 @@
-// Min: the smaller one of two numbers.
+// Min: elementwise minimum.
 //
 //   y = b < a ? b : a
 //
-// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
-//           <= 8.
-// Numerics  NaN if one of them is.
-// Gradient  MinGradA and MinGradB: dy where the input is the smaller one, half of it where both are
-//           equal, else 0. Summed over the axes that were broadcast.
-// In place  on an input of the shape of the output.
+// Shapes    a and b broadcast by the rules of NumPy (aligned at the last axis, size 1 repeats);
+//           rank <= 8.
+// Numerics  NaN if a or b is NaN.
+// Gradient  MinGradA and MinGradB: dy if the input is the smaller value, dy / 2 if both are equal,
+//           else 0. Each is summed over its broadcast axes.
+// In place  on an input that has the shape of the output.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::min_op {

@@ -1,11 +1,11 @@
-// Mul: the product of two tensors.
+// Mul: multiplication of two tensors.
 //
 //   y = a * b
 //
-// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
-//           <= 8. Integers wrap around.
-// Gradient  da = dy * b, db = dy * a; summed over the axes that were broadcast.
-// In place  on an input of the shape of the output.
+// Shapes    a and b broadcast by the rules of NumPy (aligned at the last axis, size 1 repeats);
+//           rank <= 8. Integers wrap around.
+// Gradient  da = dy * b and db = dy * a, each summed over its broadcast axes.
+// In place  on an input that has the shape of the output.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::mul_op {

@@ -1,4 +1,4 @@
-// Neg: the number with the other sign.
+// Neg: negation.
 //
 //   y = -x
 //

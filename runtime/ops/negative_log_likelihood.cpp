@@ -1,20 +1,17 @@
-// NegativeLogLikelihood: the loss of labels under log-probabilities, with a weight for each class
-// as an option.
+// NegativeLogLikelihood: the loss of labels under log-probabilities, with optional class weights.
 //
-//   loss = sum over counted rows r of -weight[target[r]] * log_probs[r, target[r]], for `mean`
-//       divided by the sum of
-//          weight[target[r]] over them; with `none` one for each row, 0 of a row that is not
-//              counted
+//   loss = sum of -weight[target[r]] * log_probs[r, target[r]] over the counted rows r
+//   `mean` divides by the sum of weight[target[r]] over the counted rows; `none` gives the terms,
+//   and 0 for rows that are not counted
 //
-// Shapes    log_probs [..., C] with C >= 1, target i32 [...], (optional) weight [C], else 1  ->
-//           loss [], with `none` of the
-//           shape of target. The loss is f32 whatever log_probs is. Classes are the last axis
-//           (PyTorch and ONNX: axis 1).
-// Targets   one equal to ignore_index is not counted. Where the weights add up to 0 the sum is not
-//           divided: without counted rows the loss is 0 (PyTorch and ONNX: NaN).
-// Errors    another target outside [0, C) sets the error word; the loss is then undefined.
+// Shapes    log_probs [..., C] with C >= 1, target i32 [...], optional weight [C] (default 1)  ->
+//           loss [], or with `none` the shape of target. The loss is always f32. The classes are
+//           the last axis (PyTorch and ONNX: axis 1).
+// Targets   rows whose target equals ignore_index are not counted. If the weights add up to 0, the
+//           sum is not divided, so without counted rows the loss is 0 (PyTorch and ONNX: NaN).
+// Errors    index_out_of_range: another target is outside [0, C). The loss is then undefined.
 // Numerics  accumulated in f32.
-// Gradient  NegativeLogLikelihoodGrad; target and weight get none.
+// Gradient  NegativeLogLikelihoodGrad. target and weight have no gradient.
 // Source    torch.nn.NLLLoss; NegativeLogLikelihoodLoss of ONNX.
 #include "ops/losses.h"
 
@@ -78,7 +75,7 @@ Status counted_axes(CountedContext& c) {
   total.finish();
 }
 
-// The sums of the losses and of the weights, the product, the quotient.
+// The sums of the losses and of the weights, the product, the division.
 Tolerance tolerance(ToleranceContext& c) {
   const double sum = Tolerance::of_reduction(c.in(1).elements(), 0).roundings;
   return Tolerance::of_roundings(2 * sum + 3);

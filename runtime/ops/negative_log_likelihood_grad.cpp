@@ -1,16 +1,14 @@
 // NegativeLogLikelihoodGrad: the gradient of NegativeLogLikelihood.
 //
-//   dlog_probs[r, v] = (v == target[r] ? -weight[v] : 0) * dloss, for `mean` divided by the sum of
-//       weight[target[r]] over the
-//                      counted rows
+//   dlog_probs[r, v] = (v == target[r] ? -weight[v] : 0) * dloss
+//   with `mean` divided by the sum of weight[target[r]] over the counted rows
 //
-// Shapes    log_probs [..., C], of which only the shape matters; target i32 [...]; dloss [], with
-//           `none` of the shape of target;
-//           (optional) weight [C]  ->  dlog_probs [..., C]. Rows with ignore_index get zeros. Any
-//           other target outside [0, C)
-//           leaves dlog_probs undefined.
+// Shapes    log_probs [..., C], of which only the shape is used; target i32 [...]; dloss [], or
+//           with `none` the shape of target; optional weight [C]  ->  dlog_probs [..., C].
 // Gradient  none.
 // In place  on log_probs.
+// Targets   rows whose target equals ignore_index get zeros. Another target outside [0, C) leaves
+//           dlog_probs undefined.
 #include "ops/losses.h"
 
 namespace bowline::detail::negative_log_likelihood_grad_op {
@@ -57,7 +55,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// The sum of the weights, the quotient, the product.
+// The sum of the weights, the division, the product.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1).elements(), 3); }
 
 }  // namespace

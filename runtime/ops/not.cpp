@@ -1,10 +1,10 @@
-// Not: whether it is false.
+// Not: logical not.
 //
 //   y = not x
 //
 // Shapes    any x bool  ->  y bool of the shape of x.
-// Gradient  none comes back from truth values.
-// In place  on an input of the shape of the output.
+// Gradient  none, because the input is bool.
+// In place  on x.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::not_op {

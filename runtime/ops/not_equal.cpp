@@ -1,11 +1,11 @@
-// NotEqual: whether two numbers differ; of truth values the exclusive or.
+// NotEqual: elementwise inequality. For bool, it is the exclusive or.
 //
 //   y = a != b
 //
-// Shapes    a and b of one dtype broadcast by the rules of numpy (aligned at the last axis, 1
-//           stretches), rank <= 8  ->  y bool.
-// Numerics  NaN is unlike everything, itself too; 0 and -0 are equal.
-// Gradient  none comes back from truth values.
+// Shapes    a and b have the same dtype and broadcast by the rules of NumPy (aligned at the last
+//           axis, size 1 repeats); rank <= 8  ->  y bool.
+// Numerics  NaN is not equal to anything, not even to NaN. 0 and -0 are equal.
+// Gradient  none, because the output is bool.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::not_equal_op {

@@ -1,15 +1,14 @@
-// OneHot: ones where indices point to, zeros elsewhere, along a new axis.
+// OneHot: a one at each index along a new axis, zeros elsewhere.
 //
 //   y[.., d, ..] = indices[.., ..] == d or indices[.., ..] == d - depth ? 1 : 0,  0 <= d < depth
 //
-// Shapes    indices i32 of rank <= 7  ->  y of the dtype `to`, with `depth` elements along an axis
-//           that is put in at `axis`, an
-//           axis of y.
-// Numerics  exact. An index in [-depth, 0) counts from the end; one outside [-depth, depth) gives
-//           zeros, and no error.
+// Shapes    indices i32 of rank <= 7  ->  y of the dtype `to`, with a new axis of size `depth` at
+//           position `axis` of y.
+// Numerics  exact. Negative indices in [-depth, 0) count from the end. An index outside [-depth,
+//           depth) gives zeros and is no error.
 // Gradient  none.
 // Source    ONNX operators, OneHot, with the values 0 and 1. torch.nn.functional.one_hot refuses
-//           what lies outside [0, depth).
+//           indices outside [0, depth).
 #include "ops/gather.h"
 
 namespace bowline::detail::one_hot_op {
@@ -34,7 +33,7 @@ Status infer(InferContext& c) {
   return c.out(0, y, static_cast<DType>(t.to()));
 }
 
-// What an index is that is not there does not matter.
+// Indices behind the current size have no effect.
 Status counted_axes(CountedContext& c) {
   const int axis = axis_of(c, c.out(0).rank());
   for (int a = 0; a < c.in(0).rank(); ++a) {

@@ -1,10 +1,9 @@
-// PackConvWeight: the weight of a convolution as FusedConv reads it, in blocks of 32 outputs.
+// PackConvWeight: packs the weight of a convolution for FusedConv, in blocks of 32 output channels.
 //
-//   y[b, k, i, j] = x[32 b + j, i, k], and 0 where 32 b + j is no output; k is an element of the
-//       window
+//   y[b, k, i, j] = x[32 b + j, i, k], or 0 if 32 b + j >= M; k is an element of the window
 //
 // Shapes    x [M, I, window...] of rank 3 to 5  ->  y [ceil(M / 32), window..., I, 32].
-// Gradient  none: a plan that only runs packs weights.
+// Gradient  none. Only inference plans pack weights.
 #include "core/packed_conv.h"
 #include "ops/op.h"
 

@@ -1,19 +1,18 @@
-// Pad: elements around a tensor, or fewer of its own.
+// Pad: adds elements around a tensor, or crops it.
 //
-//   y[.., i, ..] = x[.., i - begin, ..] inside x; outside of it
+//   y[.., i, ..] = x[.., i - begin, ..] inside x; outside of x
 //     constant   value
 //     edge       the nearest element
-//     reflect    the element as far from the edge on its other side, the edge not repeated
-//     wrap       the element that comes up if x is repeated
+//     reflect    the element mirrored at the edge; the edge itself is not repeated
+//     wrap       the element of the periodic continuation of x
 //
-// Shapes    x, and begin and end with an entry for each axis  ->  y, whose axes have begin + end
-//           elements more. An entry below 0
-//           crops: what it leaves is what the others pad (as ONNX Runtime does it).
-// Limits    reflect takes at most the elements beside the edge, as PyTorch (NumPy goes back and
-//           forth). wrap goes around as often as it takes, as NumPy (PyTorch's circular goes around
-//           once).
+// Shapes    x  ->  y, whose axes have begin + end more elements. begin and end have one entry per
+//           axis. A negative entry crops; the other entries then pad the cropped tensor (as ONNX
+//           Runtime does).
+// Limits    reflect pads at most size - 1 elements, as PyTorch (NumPy reflects repeatedly). wrap
+//           repeats x as often as needed, as NumPy (PyTorch's circular repeats once).
 // Numerics  exact. value is converted to the dtype of x as Cast does.
-// Gradient  constant: Pad of dy with the entries negated. PadGrad else.
+// Gradient  constant: Pad of dy with negated entries. Other modes: PadGrad.
 // Source    ONNX operators, Pad.
 #include "ops/counted.h"
 #include "ops/elementwise.h"

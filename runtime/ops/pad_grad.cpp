@@ -1,10 +1,10 @@
-// PadGrad: the gradient of Pad, and of Tile, which is Pad that wraps around.
+// PadGrad: the gradient of Pad and Tile. Tile is Pad with mode wrap.
 //
-//   dx[j] = sum of dy[i] over all i that Pad takes from x[j]
+//   dx[j] = sum of dy[i] over all i for which Pad copies x[j]
 //
-// Shapes    dy, and the attributes of Pad, whose result has the shape of dy  ->  dx of the shape of
-//           its input.
-// Numerics  accumulated in f32, in the order of i.
+// Shapes    dy, and the attributes of a Pad whose result has the shape of dy  ->  dx of the shape
+//           of the input of Pad.
+// Numerics  accumulated in f32, in increasing order of i.
 // Gradient  none.
 #include <cmath>
 
@@ -44,7 +44,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// No element of an axis is taken more often than all that lie beside the part, and once more.
+// Bound on the number of copies of an element along an axis: the copies outside of x, plus itself.
 Tolerance tolerance(ToleranceContext& c) {
   const auto& t = c.attributes<PadAttributes>();
   int64_t terms = 1;

@@ -1,4 +1,4 @@
-// What Pad, its gradient and Tile share.
+// Parts shared by Pad, PadGrad and Tile.
 #pragma once
 
 #include "core/padding.h"
@@ -7,7 +7,8 @@
 
 namespace bowline::detail::padding {
 
-// The axes of Pad of a tensor of shape `source`. Errors  bad_argument: these pads are not possible.
+// The axes of Pad applied to a tensor of shape `source`.
+// Errors  bad_argument: the pads do not fit the shape.
 inline Result<std::vector<PaddedAxis>> axes_of(const PadAttributes& t, const Shape& source) {
   const auto rank = static_cast<uint32_t>(source.rank());
   BOWLINE_REQUIRE(t.begin()->size() == rank && t.end()->size() == rank,
@@ -31,7 +32,7 @@ inline Result<std::vector<PaddedAxis>> axes_of(const PadAttributes& t, const Sha
   return out;
 }
 
-// The element of the source, -1 of none, that lies at `at` of a padded axis.
+// The source element that position `at` of a padded axis copies, or -1 if it copies none.
 inline int64_t source_of(const PaddedAxis& axis, PadMode mode, int64_t at) {
   int64_t i = at - axis.before;
   while (i < 0 || i >= axis.part) {
@@ -52,7 +53,7 @@ inline int64_t source_of(const PaddedAxis& axis, PadMode mode, int64_t at) {
   return axis.crop + i;
 }
 
-// The position in the source of a padded element, -1 of a pad that comes from nowhere.
+// The position in the source that a padded element copies, or -1 if it copies none.
 inline int64_t position_of(const std::vector<PaddedAxis>& axes, PadMode mode, const Index& i) {
   int64_t position = 0;
   for (size_t a = 0; a < axes.size(); ++a) {
@@ -65,7 +66,7 @@ inline int64_t position_of(const std::vector<PaddedAxis>& axes, PadMode mode, co
   return position;
 }
 
-// PadGrad, of which dx has this shape.
+// Appends PadGrad of the gradient of output 0.
 inline GradientValue gradient_of(GradientContext& c, const PadAttributesT& t) {
   return c.add1(Op::PadGrad, {c.dout(0)}, Attributes::of(t));
 }

@@ -1,21 +1,21 @@
-// Pow: one tensor to the power of another.
+// Pow: elementwise power.
 //
 //   y = a^b
 //
-// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
-//           <= 8.
-// Numerics  as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b; of a negative a and a b
-//           that is not whole it is NaN.
-// Gradient  PowGradA: da = dy b a^(b - 1), 0 where b is 0. PowGradB: db = dy a^b log(a), 0 where a
-//           is 0 and b is not negative. Both summed over the axes that were broadcast.
-// In place  on an input of the shape of the output.
+// Shapes    a and b broadcast by the rules of NumPy (aligned at the last axis, size 1 repeats);
+//           rank <= 8.
+// Numerics  as in C and IEEE 754: a^0 and 1^b are 1 for all a and b. A negative a with a fractional
+//           b gives NaN.
+// Gradient  PowGradA: da = dy b a^(b - 1), and 0 if b is 0. PowGradB: db = dy a^b log(a), and 0 if
+//           a is 0 and b >= 0. Each is summed over its broadcast axes.
+// In place  on an input that has the shape of the output.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::pow_op {
 namespace {
 
-// The exponent of e is rounded, which costs |b log a| roundings of the result; that of a costs |b|
-// of them.
+// The rounding of the exponent of e costs |b log a| roundings of the result, and the rounding of a
+// costs |b|.
 double cost(double a, double b) {
   const double t = std::abs(b * std::log(std::abs(a)));
   return 1 + std::abs(b) + (std::isfinite(t) ? t : 0);
@@ -39,7 +39,7 @@ elementwise::Point slope_b(double a, double b) {
 // A logarithm, a product, an exponential.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
-// The same, a difference, two products and another logarithm.
+// The same, and a difference, two products and another logarithm.
 Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(14); }
 
 constexpr auto gradient = elementwise::binary_gradient<Op::PowGradA, Op::PowGradB>;

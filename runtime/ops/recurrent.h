@@ -1,5 +1,5 @@
-// What the recurrent operators share: the shapes of a layer, the states in front of its steps, and
-// its cells in double precision with the sizes of their rounding errors.
+// Parts shared by the recurrent operators: the shape of a layer, the previous states of its steps,
+// and its cells in double precision with the magnitudes of their rounding errors.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace bowline::detail::recurrent {
 
-// gates [T, B, gates * H] and w [gates * H, H].
+// Sizes of gates [T, B, gates * H] and w [gates * H, H].
 struct Layer {
   int64_t steps = 0;
   int64_t batch = 0;
@@ -18,7 +18,7 @@ struct Layer {
   Shape state() const { return Shape{batch, hidden}; }
 };
 
-// Of shapes that inference has seen.
+// The sizes of a layer. Inference has checked the shapes.
 inline Layer layer_of(const Shape& gates, const Shape& w) { return {gates[0], gates[1], w[1]}; }
 
 inline Status check_layer(const Shape& gates, const Shape& w, int64_t count, Layer* layer) {
@@ -37,8 +37,8 @@ inline Status check_shape(std::string_view name, const Shape& shape, const Shape
   return {};
 }
 
-// Counted axes: sequences do not see each other, and a step sees those in front of it alone.
-// `batches` are the axes of the batch.
+// Rule for dynamic dimensions. Sequences are independent, and a step depends only on the steps
+// before it. `batches` are the batch axes.
 inline Status count_layer(CountedContext& c, bool reverse, std::span<const counted::Axis> batches) {
   BOWLINE_TRY(counted::none(c, 0, 2, 3, "a gate has all of its units"));
   BOWLINE_TRY(counted::none(c, 1, "a weight has all of its elements"));
@@ -53,8 +53,7 @@ inline Status count_layer(CountedContext& c, bool reverse, std::span<const count
   return {};
 }
 
-// The state in front of each step, as rows [T * B, H]: `first`, then the states after all steps but
-// the last that runs.
+// The previous state of each step, as rows [T * B, H]: `first`, then all states except the last.
 inline GradientValue previous_states(GradientContext& c, const Layer& layer, GradientValue first,
                                      GradientValue states, bool reverse) {
   const Shape rows{layer.steps * layer.batch, layer.hidden};
@@ -74,15 +73,15 @@ inline GradientValue previous_states(GradientContext& c, const Layer& layer, Gra
   return reshaped(c, all, rows);
 }
 
-// The gradient of a weight whose product with the rows of `x` has the gradient `d`.
+// The gradient of a weight. `d` is the gradient of the product of the weight with the rows of `x`.
 inline GradientValue weight_gradient(GradientContext& c, GradientValue d, GradientValue x) {
   MatMulAttributesT t;
   t.transpose_a = true;
   return c.add1(Op::MatMul, {d, x}, Attributes::of(t));
 }
 
-// A number and the size of what its error is measured against: the first order of the roundings
-// that led to it.
+// A value and the magnitude against which its rounding error is measured: the first-order sum of
+// all roundings that led to the value.
 struct Number {
   double value = 0;
   double size = 0;
@@ -96,7 +95,7 @@ inline Number operator*(const Number& a, const Number& b) {
   const double value = a.value * b.value;
   return {value, a.size * std::abs(b.value) + std::abs(a.value) * b.size + std::abs(value)};
 }
-// 1 - x. Where x is the rounded square of something near 1, that loses digits.
+// 1 - x. If x is close to 1, for example a rounded square, the difference cancels.
 inline Number rest(const Number& x) { return {1 - x.value, x.size + std::abs(1 - x.value)}; }
 inline Number negative(const Number& x) { return {-x.value, x.size}; }
 inline Number sigmoid(const Number& x) {
@@ -107,11 +106,11 @@ inline Number tanh(const Number& x) {
   const double y = std::tanh(x.value);
   return {y, (1 - y * y) * x.size + std::abs(y)};
 }
-// The slopes of sigmoid and tanh, by their results.
+// Derivatives of sigmoid and tanh, computed from their results.
 inline Number sigmoid_slope(const Number& y) { return y * rest(y); }
 inline Number tanh_slope(const Number& y) { return rest(y * y); }
 
-// sum + the product of row `row` of w, from element `at` on in steps of `step`, and x.
+// Adds to `sum` the dot product of x with the elements at, at + step, ... of w.
 inline Number dot(Number sum, std::span<const double> w, size_t at, size_t step,
                   std::span<const Number> x) {
   for (const Number& v : x) {
@@ -123,7 +122,7 @@ inline Number dot(Number sum, std::span<const double> w, size_t at, size_t step,
   return {sum.value, sum.size};
 }
 
-// Step number `i` of those that run.
+// The time step of iteration `i`.
 inline size_t step_at(size_t i, size_t steps, bool reverse) { return reverse ? steps - 1 - i : i; }
 
 }  // namespace bowline::detail::recurrent

@@ -1,13 +1,14 @@
-// ReduceMax: the largest element over some axes.
+// ReduceMax: the maximum over some axes.
 //
 //   y[kept axes] = max of x over `axes`
 //
-// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
-//           them. There is at least one element under each maximum.
-// Numerics  exact. A NaN under a maximum makes it NaN.
-// Gradient  elements that equal the maximum share dy evenly; NaN where the maximum is NaN. As amax
-//           of PyTorch.
-// Source    ONNX operators, ReduceMax (which gives the least number for a maximum of nothing).
+// Shapes    x  ->  y without the reduced axes. With keep_dims, they remain with size 1. If `axes`
+//           is empty, all axes are reduced. There is at least one element per maximum.
+// Numerics  exact. NaN makes the maximum NaN.
+// Gradient  elements equal to the maximum share dy equally, as in amax of PyTorch. If the maximum
+//           is NaN, the gradient is NaN.
+// Source    ONNX operators, ReduceMax, which returns the lowest value for the maximum of no
+//           elements.
 #include "ops/extreme.h"
 
 namespace bowline::detail::reduce_max_op {

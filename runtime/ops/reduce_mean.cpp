@@ -1,10 +1,10 @@
 // ReduceMean: the mean over some axes.
 //
-//   y[kept axes] = (sum of x over `axes`) / n with n the number of elements under the sum
+//   y[kept axes] = (sum of x over `axes`) / n, where n is the number of elements per sum
 //
-// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
-//           them.
-// Numerics  accumulated in f32. The mean of nothing is NaN.
+// Shapes    x  ->  y without the reduced axes. With keep_dims, they remain with size 1. If `axes`
+//           is empty, all axes are reduced.
+// Numerics  accumulated in f32. The mean of no elements is NaN.
 // Gradient  BroadcastTo of dy / n.
 #include <cmath>
 
@@ -31,7 +31,7 @@ Status gradient(GradientContext& c) {
   return c.din(0, broadcast_to(c, reshaped(c, d, r.kept), x));
 }
 
-// The number of elements, of one number that is the mean of all.
+// The number of elements, if the mean covers all of them.
 std::optional<LossWeight> loss_weight(GradientContext& c) {
   return c.shape(c.out(0)).elements() == 1
              ? std::optional(LossWeight{{}, static_cast<double>(c.shape(c.in(0)).elements())})

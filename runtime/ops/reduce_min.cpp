@@ -1,13 +1,14 @@
-// ReduceMin: the smallest element over some axes.
+// ReduceMin: the minimum over some axes.
 //
 //   y[kept axes] = min of x over `axes`
 //
-// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
-//           them. There is at least one element under each minimum.
-// Numerics  exact. A NaN under a minimum makes it NaN.
-// Gradient  elements that equal the minimum share dy evenly; NaN where the minimum is NaN. As amin
-//           of PyTorch.
-// Source    ONNX operators, ReduceMin (which gives the greatest number for a minimum of nothing).
+// Shapes    x  ->  y without the reduced axes. With keep_dims, they remain with size 1. If `axes`
+//           is empty, all axes are reduced. There is at least one element per minimum.
+// Numerics  exact. NaN makes the minimum NaN.
+// Gradient  elements equal to the minimum share dy equally, as in amin of PyTorch. If the minimum
+//           is NaN, the gradient is NaN.
+// Source    ONNX operators, ReduceMin, which returns the highest value for the minimum of no
+//           elements.
 #include "ops/extreme.h"
 
 namespace bowline::detail::reduce_min_op {

@@ -2,10 +2,10 @@
 //
 //   y[kept axes] = product of x over `axes`
 //
-// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
-//           them.
-// Numerics  f32 for floats, which may overflow on the way. Integers wrap around. The product of
-//           nothing is 1.
+// Shapes    x  ->  y without the reduced axes. With keep_dims, they remain with size 1. If `axes`
+//           is empty, all axes are reduced.
+// Numerics  computed in f32 for floats; partial products can overflow. Integers wrap around. The
+//           product of no elements is 1.
 // Gradient  ReduceProdGrad.
 #include <cmath>
 
@@ -43,7 +43,7 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// A rounding per factor; they grow as those of a sum.
+// One rounding per factor. The error grows as in a sum.
 Tolerance tolerance(ToleranceContext& c) {
   const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
   return Tolerance::of_reduction(r.ok() ? r.value().length : 1, 0);

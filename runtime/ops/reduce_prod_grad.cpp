@@ -1,10 +1,11 @@
 // ReduceProdGrad: the gradient of ReduceProd.
 //
-//   dx[i] = dy[kept axes] * product of the other x under the same product
+//   dx[i] = dy[kept axes] * product of the other elements of the same product
 //
-// Shapes    x, and dy of the shape that ReduceProd gives with the same attributes  ->  dx of the
-//           shape of x.
-// Numerics  no division: one zero gives a gradient to that element alone, two give none.
+// Shapes    x, and dy of the shape of ReduceProd with the same attributes  ->  dx of the shape of
+//           x.
+// Numerics  without division: with one zero, only its element has a gradient; with two zeros, no
+//           element has one.
 // Gradient  none.
 #include <cmath>
 
@@ -39,7 +40,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// A rounding per factor, and two to join those before, those behind and dy.
+// One rounding per factor, and two to multiply the parts before and behind the element with dy.
 Tolerance tolerance(ToleranceContext& c) {
   const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
   return Tolerance::of_reduction(r.ok() ? r.value().length : 1, 2);

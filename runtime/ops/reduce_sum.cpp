@@ -2,9 +2,9 @@
 //
 //   y[kept axes] = sum of x over `axes`
 //
-// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
-//           them.
-// Numerics  accumulated in f32; integers wrap around. The sum of nothing is 0.
+// Shapes    x  ->  y without the reduced axes. With keep_dims, they remain with size 1. If `axes`
+//           is empty, all axes are reduced.
+// Numerics  accumulated in f32. Integers wrap around. The sum of no elements is 0.
 // Gradient  BroadcastTo of dy.
 #include <cmath>
 

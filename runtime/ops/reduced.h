@@ -1,4 +1,4 @@
-// What the attributes of a reduction mean for a shape.
+// Shapes and axes of a reduction, computed from its attributes.
 #pragma once
 
 #include "ops/op.h"
@@ -6,10 +6,10 @@
 namespace bowline {
 
 struct Reduced {
-  Shape kept;          // 1 in the place of every axis that is summed over
-  Shape result;        // the shape of the output
-  int64_t length = 1;  // elements under one sum
-  uint32_t axes = 0;   // bit a: axis a is summed over
+  Shape kept;  // the input shape, with 1 for every reduced axis
+  Shape result;  // the output shape
+  int64_t length = 1;  // number of elements per sum
+  uint32_t axes = 0;  // bit a: axis a is reduced
 };
 
 inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {
@@ -32,7 +32,7 @@ inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {
   return out;
 }
 
-// Axes that stay pass their counted dims on; `summed` says what becomes of each of the others.
+// Remaining axes keep their dynamic dimensions. `summed` handles each reduced axis.
 template <class Summed>
 Status count_reduced(CountedContext& c, const Summed& summed) {
   const auto& t = c.attributes<ReduceAttributes>();

@@ -1,9 +1,9 @@
-// Relu: cuts off what is negative.
+// Relu: replaces negative values by 0.
 //
 //   y = x < 0 ? 0 : x
 //
 // Shapes    any x  ->  y of the shape of x. NaN stays NaN.
-// Gradient  ReluGrad: dx = x > 0 ? dy : 0. Where x is NaN, dx is 0.
+// Gradient  ReluGrad: dx = x > 0 ? dy : 0. If x is NaN, dx is 0.
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 

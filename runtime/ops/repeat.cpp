@@ -1,12 +1,12 @@
-// Repeat: runs another graph a number of times.
+// Repeat: runs another graph, its body, a number of times.
 //
 //   carried_(i+1) = body(carried_i, invariant inputs, parameters of iteration i),  0 <= i < count
 //
-// Shapes    inputs: the carried values, then the invariant ones; outputs: the carried values after
-//           the last iteration. Each keeps its shape and dtype through the body.
-// Gradient  a Repeat that runs backwards; built by graph/gradient.cpp, which sees the body.
-// Oracle    none: the body is not part of the attributes. What a backend does with a Repeat is a
-//           matter of its Program, checked by running other operators inside one.
+// Shapes    inputs: the carried values, then the invariant values. Outputs: the carried values
+//           after the last iteration. The body keeps the shape and dtype of each carried value.
+// Gradient  a Repeat that runs backwards, built by graph/gradient.cpp, which has the body.
+// Oracle    none, because the body is not part of the attributes. Tests check the Program that a
+//           backend runs, with other operators inside a Repeat.
 #include "ops/op.h"
 
 namespace bowline::detail::repeat_op {

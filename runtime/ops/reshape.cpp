@@ -1,9 +1,10 @@
-// Reshape: the same elements in another shape.
+// Reshape: the same elements with another shape.
 //
-//   y[flat i] = x[flat i]
+//   y[i] = x[i], where i is the row-major position
 //
-// Shapes    any x -> y of shape dims; one -1 stands for what is left.
-// Gradient  Reshape to the shape of x. View y is the bytes of x: no kernel.
+// Shapes    any x  ->  y of the shape `dims`. One size may be -1 and is then inferred.
+// Gradient  Reshape of dy to the shape of x.
+// View      y shares the bytes of x; there is no kernel.
 #include "ops/build.h"
 #include "ops/counted.h"
 #include "ops/op.h"
@@ -11,7 +12,7 @@
 namespace bowline::detail::reshape_op {
 namespace {
 
-// The one dim given as -1, from the elements that the others leave.
+// The size given as -1, from the number of remaining elements.
 Result<int64_t> inferred_dim(const Shape& x, const Shape& others) {
   const int64_t rest = others.elements();
   BOWLINE_REQUIRE(rest != 0 && x.elements() % rest == 0, "Dim -1 of {} cannot be inferred from {}.",
@@ -44,8 +45,8 @@ Status infer(InferContext& c) {
 
 Status gradient(GradientContext& c) { return c.din(0, reshaped(c, c.dout(0), c.shape(c.in(0)))); }
 
-// An axis stays one if as many elements lie in front of it: the one that names the dim, if there
-// are several of size 1.
+// An output axis corresponds to an input axis if equally many elements lie before both. If several
+// axes of size 1 qualify, the axis whose dims entry names the dimension is chosen.
 int axis_behind(CountedContext& c, int from) {
   const int64_t before = c.in(0).elements(0, from);
   int found = -1;

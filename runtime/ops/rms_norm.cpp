@@ -3,10 +3,10 @@
 //   y = x / sqrt(mean(x^2) + eps) * gamma
 //
 // Shapes    x [..., n], gamma [n]  ->  y [..., n].
-// Domain    eps >= 1e-12: below it the squares of small rows are denormal, which not every device
-//           has.
+// Domain    eps >= 1e-12. With a smaller eps, the squares of small rows would be denormal, which
+//           not every device supports.
 // Numerics  the mean is accumulated in f32.
-// Gradient  RmsNormGrad, one fused operator: dx, and dgamma summed over all rows.
+// Gradient  RmsNormGrad, a fused operator: dx, and dgamma summed over all rows.
 // Source    Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include <cmath>
 
@@ -49,7 +49,7 @@ Status gradient(GradientContext& c) {
   }
 }
 
-// One sum over n; root, division, scale.
+// One sum over n, then root, division, scale.
 Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).back(), 4); }
 
 }  // namespace

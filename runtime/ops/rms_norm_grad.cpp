@@ -1,7 +1,7 @@
 // RmsNormGrad: the gradient of RmsNorm.
 //
 //   s = 1 / sqrt(mean(x^2) + eps),  g = dy * gamma
-//   dx = s * (g - x * s^2 * mean(g * x)),  dgamma = sum over rows of dy * x * s
+//   dx = s * (g - x * s^2 * mean(g * x)),  dgamma = sum of dy * x * s over rows
 //
 // Shapes    x [..., n], gamma [n], dy [..., n]  ->  dx [..., n], dgamma [n].
 // Numerics  accumulated in f32.
@@ -48,7 +48,7 @@ Status infer(InferContext& c) {
   }
 }
 
-// Sums over the row for dx, over the rows for dgamma.
+// dx: sums over the row. dgamma: sums over the rows.
 Tolerance tolerance(ToleranceContext& c) {
   return Tolerance::of_reduction(std::max(c.in(0).back(), c.in(0).rows()), 8);
 }

@@ -1,28 +1,27 @@
-// Rope: rotates pairs of channels by angles that grow with the position.
+// Rope: rotary position embedding. Rotates pairs of channels by angles proportional to the
+// position.
 //
-//   angle_j = (position + position_offset) * f_j,  f_j = base^(-2j / rotary_dims),  0 <= j <
-//       rotary_dims / 2, negated if `inverse`
+//   angle_j = (position + position_offset) * f_j, negated if `inverse`
+//   f_j = base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2
 //   y[a_j] = x[a_j] * cos(angle_j) - x[b_j] * sin(angle_j)
 //   y[b_j] = x[b_j] * cos(angle_j) + x[a_j] * sin(angle_j)
-//   pairs (a_j, b_j): (j, j + rotary_dims / 2); interleaved: (2j, 2j + 1)
-//   factor other than 1: with u = original_length * f_j / (2 pi), the turns of a pair over the
-//       length that was trained,
-//     f_j / factor where u <= low_frequency_factor, f_j where u >= high_frequency_factor, and
-//         between them
-//     (1 - s) f_j / factor + s f_j with s = (u - low_frequency_factor) / (high_frequency_factor -
-//         low_frequency_factor)
+//   pairs (a_j, b_j): (j, j + rotary_dims / 2); if interleaved, (2j, 2j + 1)
+//   Frequency scaling, if factor is not 1, with u = original_length * f_j / (2 pi), the number of
+//   turns of the pair over the training length:
+//     u <= low_frequency_factor    f_j / factor
+//     u >= high_frequency_factor   f_j
+//     otherwise                    (1 - s) f_j / factor + s f_j,  s = (u - low_frequency_factor)
+//                                  / (high_frequency_factor - low_frequency_factor)
 //
-// Shapes    x [batch, seq, heads, head_dim], positions i32 [seq] or [batch, seq] (optional)  ->  y
-//           of the shape of x. Without
-//           positions the index on axis 1 is the position. rotary_dims is even, at most head_dim
-//           (0: head_dim); channels from rotary_dims on are copied.
-// Domain    1 <= base <= 1e9, 0 <= position_offset <= 2^24 and positions from -2^24 to 2^24:
-//           beyond, the angles of the devices differ.
-// Gradient  Rope in the other direction.
+// Shapes    x [batch, seq, heads, head_dim], optional positions i32 [seq] or [batch, seq]  ->  y of
+//           the shape of x. Without positions, the index on axis 1 is the position. rotary_dims is
+//           even and at most head_dim; 0 means head_dim. Channels from rotary_dims on are copied.
+// Domain    1 <= base <= 1e9, 0 <= position_offset <= 2^24, and positions from -2^24 to 2^24.
+//           Outside of this domain, angles differ between devices.
+// Gradient  Rope with the opposite `inverse`.
 // In place  on x.
-// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the
-//           pairs that are not interleaved are those of GPT-NeoX. The factors are those of Llama
-//           3.1 (Dubey et al., 2024).
+// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021. Pairs
+//           without interleaving: GPT-NeoX. Frequency scaling: Llama 3.1 (Dubey et al., 2024).
 #include <cmath>
 
 #include "ops/counted.h"
@@ -148,7 +147,7 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// The angle carries the roundings of a power of the base and of a product.
+// The angle has the roundings of a power of the base and of a product.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace

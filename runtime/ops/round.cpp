@@ -1,9 +1,9 @@
-// Round: the nearest whole number.
+// Round: rounds to the nearest integer.
 //
-//   y = the whole number nearest to x; of two the even one
+//   y = the nearest integer to x; ties go to the even integer
 //
 // Shapes    any x  ->  y of the shape of x.
-// Gradient  zeros: its slope is 0 where it has one.
+// Gradient  zero, the slope wherever the slope exists.
 // In place  on x.
 #include "ops/elementwise.h"
 

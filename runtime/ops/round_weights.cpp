@@ -1,9 +1,9 @@
-// RoundWeights: weights in 16 bits from their masters.
+// RoundWeights: rounds 16-bit weights from their f32 masters.
 //
-//   weights = masters, to nearest even; what is too large becomes infinite
+//   weights = masters, rounded to nearest even; overflow gives infinity
 //
 // Operands  lists of storages: masters f32, weights f16 or bf16. Updates weights.
-// Step      after an update that did nothing the masters are as before, and so are the weights.
+// Step      if the update was skipped, the masters are unchanged, and so are the weights.
 // Gradient  none.
 // Source    Micikevicius et al., "Mixed Precision Training", 2018, section 3.1.
 #include "ops/elementwise.h"
@@ -12,7 +12,7 @@
 namespace bowline::detail::round_weights_op {
 namespace {
 
-// Lists have no shape of their own.
+// Lists have no shape.
 Status infer(InferContext& c) { return c.out(0, c.in(1)); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

@@ -1,9 +1,9 @@
-// Rsqrt: one over the square root.
+// Rsqrt: the reciprocal square root.
 //
 //   y = 1 / sqrt(x)
 //
 // Shapes    any x  ->  y of the shape of x.
-// Numerics  of 0 it is inf, of a negative number NaN.
+// Numerics  0 gives infinity; negative values give NaN.
 // Gradient  RsqrtGrad: dx = -dy / (2 x sqrt(x)).
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
@@ -21,10 +21,10 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s, std::abs(s)};
 }
 
-// A root and a quotient.
+// A root and a division.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
-// A root, two products and a quotient.
+// A root, two products and a division.
 Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(10); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Scale: a tensor times a constant.
+// Scale: multiplies a tensor by a constant.
 //
 //   y = factor * x
 //

@@ -1,22 +1,23 @@
-// ScatterElements: data with single elements along an axis replaced, or joined with updates.
+// ScatterElements: replaces single elements along an axis, or combines them with updates.
 //
-//   y = data;  y[.., indices[.., i, ..], ..] = f(itself, updates[.., i, ..])  for i = 0, 1, ...
-//       along the axis
+//   y = data;  y[.., indices[.., i, ..], ..] = f(itself, updates[.., i, ..])
+//   for i = 0, 1, ... along the axis
 //
-//   f(y, u) = u (`none`: of equal indices the last wins), y + u, y * u, max(y, u), min(y, u)
+//   f(y, u) = u (`none`; the last of equal indices wins), y + u, y * u, max(y, u) or min(y, u)
 //
-// Shapes    data of rank >= 1; updates of its rank, beside the axis nowhere longer than it; indices
-//           i32 of the shape of updates,
-//           or with 1 where they are the same along an axis  ->  y of the shape of data.
-// Numerics  sums and products are accumulated in f32 and rounded once; integers wrap around. NaN is
-//           both the largest and the smallest number. `none` takes any dtype, the others numbers.
-// Errors    an index in [-n, 0) counts from the end of an axis of n; one outside [-n, n) writes
-//           nothing and sets the error word.
-// Gradient  `add`: data get dy, updates what GatherElements finds in dy. `none`: data get dy with
-//           zeros where something was written; an update gets what is found in dy if it is the last
-//           of its index, else 0 (PyTorch lets all equal indices have it). The others have none: a
-//           gradient through them is refused.
-// Source    ONNX operators, ScatterElements, whose indices have the shape of the updates.
+// Shapes    data of rank >= 1; updates of the same rank, and no larger than data along every other
+//           axis; indices i32 of the shape of updates, or with size 1 where they are the same along
+//           an axis  ->  y of the shape of data. Negative indices count from the end of the axis.
+// Numerics  sums and products are accumulated in f32 and rounded once. Integers wrap around. max
+//           and min return NaN if an operand is NaN. `none` takes any dtype; the other reductions
+//           take numeric dtypes.
+// Errors    index_out_of_range: an index is outside [-n, n) for an axis of size n. Its update is
+//           ignored.
+// Gradient  `add`: data gets dy, and updates gets GatherElements of dy. `none`: data gets dy with
+//           zeros where an element was replaced; the last update of an index gets the dy of its
+//           element, and the others get 0 (in PyTorch, all updates of equal indices get it). The
+//           gradient of other reductions is refused.
+// Source    ONNX operators, ScatterElements, whose indices have the shape of updates.
 #include <cmath>
 
 #include "ops/elementwise.h"
@@ -54,7 +55,7 @@ Status infer(InferContext& c) {
   return c.out(0, data);
 }
 
-// Which updates are the last of their index: the numbers that a scatter of 0, 1, ... leaves.
+// Marks the last update of each index: scatters 0, 1, ... and compares.
 GradientValue last_ones(GradientContext& c, GradientValue indices, const Shape& updates, int axis) {
   CumSumAttributesT count;
   count.axis = axis;
@@ -92,7 +93,7 @@ Status gradient(GradientContext& c) {
                            : found);
 }
 
-// Lines that are not there write into lines that are not there.
+// Lines of updates behind the current size only write into lines of data behind the current size.
 Status counted_axes(CountedContext& c) {
   const int axis = axis_of(c, c.in(0).rank());
   for (int a = 0; a < c.in(0).rank(); ++a) {

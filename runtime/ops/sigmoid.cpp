@@ -11,7 +11,7 @@
 namespace bowline::detail::sigmoid_op {
 namespace {
 
-// The argument of exp may be rounded, which costs |x| roundings of exp(x) where x is negative.
+// For a negative x, the rounding of the argument costs |x| roundings of exp(x).
 double cost(double x) { return 1 + (x < 0 ? -x : 0); }
 
 elementwise::Point value(double x, const Attributes&) {
@@ -25,7 +25,7 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s * rest, s * rest * (cost(x) + cost(-x))};
 }
 
-// An exponential, a sum, a quotient; a product or two.
+// An exponential, a sum, a division, and one or two products.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace

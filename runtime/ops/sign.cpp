@@ -1,9 +1,9 @@
-// Sign: on which side of zero a number lies.
+// Sign: -1, 0 or 1 by the sign of a value.
 //
 //   y = x > 0 ? 1 : x < 0 ? -1 : x
 //
 // Shapes    any x  ->  y of the shape of x. NaN stays NaN.
-// Gradient  zeros: its slope is 0 where it has one.
+// Gradient  zero, the slope wherever the slope exists.
 // In place  on x.
 #include "ops/elementwise.h"
 

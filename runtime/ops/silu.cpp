@@ -11,7 +11,7 @@
 namespace bowline::detail::silu_op {
 namespace {
 
-// The argument of exp is rounded, which costs |x| roundings of exp(x) where x is negative.
+// For a negative x, the rounding of the argument costs |x| roundings of exp(x).
 double cost(double x) { return 1 + (x < 0 ? -x : 0); }
 
 elementwise::Point value(double x, const Attributes&) {
@@ -19,7 +19,7 @@ elementwise::Point value(double x, const Attributes&) {
   return {y, std::abs(y) * cost(x)};
 }
 
-// 1 - s cancels where x is large, 1 + x * (1 - s) near x = -1.28.
+// 1 - s cancels for large x, and 1 + x * (1 - s) cancels near x = -1.28.
 elementwise::Point slope(double x, const Attributes&) {
   const double s = 1 / (1 + std::exp(-x));
   return {s * (1 + x * (1 - s)), s * (1 + std::abs(x)) * cost(x)};

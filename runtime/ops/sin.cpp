@@ -3,7 +3,7 @@
 //   y = sin(x), x in radians
 //
 // Shapes    any x  ->  y of the shape of x.
-// Numerics  of every finite x, also where it is many turns; of an infinite one NaN.
+// Numerics  accurate for every finite x, however large. An infinite x gives NaN.
 // Gradient  SinGrad: dx = dy cos(x).
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
@@ -18,8 +18,8 @@ elementwise::Point value(double x, const Attributes&) {
 
 elementwise::Point slope(double x, const Attributes&) { return {std::cos(x), 1}; }
 
-// Reduced to an eighth of a turn, two numbers cancel: the error is one of 1, not of the result.
-// Below 1 there is nothing to reduce.
+// The range reduction cancels, so the error is relative to 1, not to the result. Below 1 no
+// reduction is needed.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
 
 }  // namespace

@@ -1,10 +1,10 @@
-// Slice: a range of one axis.
+// Slice: a range of indices along an axis.
 //
 //   y[.., i, ..] = x[.., start + i, ..],  0 <= i < length
 //
-// Shapes    x of rank >= 1, [start, start + length) inside its axis; a length of -1 goes to the
+// Shapes    x of rank >= 1; [start, start + length) inside the axis. A length of -1 means up to the
 //           end.
-// Gradient  SliceGrad: dy, with zeros around it.
+// Gradient  SliceGrad: dy with zeros around it.
 #include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
@@ -35,7 +35,7 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::SliceGrad, {c.dout(0)}, Attributes::of(a)));
 }
 
-// A counted length counts the axis. Of a counted axis only all of it is taken.
+// A dynamic length makes the output axis dynamic. A dynamic input axis must be taken as a whole.
 Status counted_axes(CountedContext& c) {
   const auto& t = c.attributes<SliceAttributes>();
   const int axis = t.axis() < 0 ? t.axis() + c.in(0).rank() : t.axis();
@@ -50,7 +50,7 @@ Status counted_axes(CountedContext& c) {
   return {};
 }
 
-// Rows from the first on.
+// True if the result is the first rows of x.
 bool is_front(const Attributes& attributes, const Shape& x) {
   const auto& t = attributes.as<SliceAttributes>();
   const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();

@@ -1,8 +1,9 @@
-// SliceGrad: puts a range back into its axis, with zeros around it.
+// SliceGrad: the gradient of Slice. Puts a range back into its axis, with zeros around it.
 //
 //   dx[.., start + i, ..] = dy[.., i, ..], 0 elsewhere
 //
-// Shapes    dy of rank >= 1  ->  dx, whose axis has `size` elements; start + dim of dy <= size.
+// Shapes    dy of rank >= 1  ->  dx, whose axis has `size` elements; start + the size of dy <=
+//           size.
 // Gradient  none.
 #include "ops/index.h"
 #include "ops/op.h"

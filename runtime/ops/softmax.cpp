@@ -1,8 +1,8 @@
-// Softmax: exponentials of the last axis, scaled to the sum 1.
+// Softmax: exponentials along the last axis, normalized to the sum 1.
 //
 //   y[i] = exp(x[i] - max(x)) / sum over j of exp(x[j] - max(x))
 //
-// Shapes    x [..., n] of rank >= 1  ->  y of the shape of x. Only the last axis.
+// Shapes    x [..., n] of rank >= 1  ->  y of the shape of x.
 // Numerics  the sum is accumulated in f32.
 // Gradient  SoftmaxGrad.
 #include <algorithm>
@@ -43,7 +43,7 @@ Status counted_axes(CountedContext& c) {
     const auto y = c.out(0).subspan(row, n);
     const double top = *std::max_element(x.begin(), x.end());
     double sum = 0;
-    double slack = 0;  // the mean distance to the maximum: arguments of exp are rounded
+    double slack = 0;  // mean distance to the maximum, because the arguments of exp are rounded
     for (size_t i = 0; i < n; ++i) {
       y[i] = std::exp(x[i] - top);
       sum += y[i];

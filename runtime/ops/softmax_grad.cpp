@@ -2,7 +2,7 @@
 //
 //   dx[i] = y[i] * (dy[i] - sum over j of y[j] * dy[j])
 //
-// Shapes    y and dy of one shape [..., n]  ->  dx of this shape. Only the last axis.
+// Shapes    y and dy of the same shape [..., n]  ->  dx of this shape.
 // Gradient  none.
 #include <cmath>
 

@@ -1,10 +1,10 @@
-// Softplus: a smooth form of Relu.
+// Softplus: a smooth approximation of Relu.
 //
 //   y = log(1 + exp(x))
 //
 // Shapes    any x  ->  y of the shape of x.
-// Numerics  as max(x, 0) + log1p(exp(-|x|)): nothing overflows, small results keep their relative
-//           precision.
+// Numerics  computed as max(x, 0) + log1p(exp(-|x|)), which never overflows. Small results keep
+//           their relative precision.
 // Gradient  SoftplusGrad: dx = dy / (1 + exp(-x)).
 // In place  on x; the gradient on x or dy.
 // Source    Dugas et al., "Incorporating Second-Order Functional Knowledge for Better Option
@@ -24,7 +24,8 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s, s};
 }
 
-// Three for the exponential, four for the logarithm or the quotient, one for the sum or product.
+// Three roundings for the exponential, four for the logarithm or the division, one for the sum or
+// product.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// Split: a tensor as parts along one axis.
+// Split: parts of a tensor along an axis.
 //
-//   y_k[.., i, ..] = x[.., offset_k + i, ..] with offset_k the sum of the sizes before k
+//   y_k[.., i, ..] = x[.., offset_k + i, ..], offset_k = sum of the sizes before k
 //
-// Shapes    x of rank >= 1 -> one y per size; the sizes add up to the axis.
-// Gradient  Concat of the gradients, zeros for parts that the loss does not reach.
+// Shapes    x of rank >= 1  ->  one y per size. The sizes add up to the size of the axis.
+// Gradient  Concat of the gradients, with zeros for parts that do not affect the loss.
 #include "ops/build.h"
 #include "ops/counted.h"
 #include "ops/index.h"

@@ -3,7 +3,7 @@
 //   y = sqrt(x)
 //
 // Shapes    any x  ->  y of the shape of x.
-// Numerics  of a negative number it is NaN.
+// Numerics  negative values give NaN.
 // Gradient  SqrtGrad: dx = dy / (2 sqrt(x)).
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
@@ -21,10 +21,11 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s, s};
 }
 
-// A driver may compute it as the reciprocal of a reciprocal root, and divides to 2.5 roundings.
+// Vulkan allows the inverse of an inverse square root, and divisions with an error of 2.5
+// roundings.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
 
-// Root, product and quotient.
+// Root, product and division.
 Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace

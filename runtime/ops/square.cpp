@@ -1,4 +1,4 @@
-// Square: the number times itself.
+// Square: the square.
 //
 //   y = x x
 //

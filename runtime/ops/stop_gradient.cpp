@@ -1,11 +1,12 @@
-// StopGradient: the same values, for which nothing in front of them is trained.
+// StopGradient: returns its input and blocks the gradient.
 //
 //   y = x
 //
-// Shapes    any x -> y of the same shape.
-// Gradient  None goes to x: a parameter is trained by its other uses alone, whatever it is tied to.
-//           One that has no other is refused by a Trainer; freeze() it instead. View y is the bytes
-//           of x: no kernel.
+// Shapes    any x  ->  y of the same shape.
+// Gradient  none for x. A parameter still gets gradients from its other uses, and a tied storage
+//           from all its parameters. A Trainer refuses a parameter without another use; freeze() it
+//           instead.
+// View      y shares the bytes of x; there is no kernel.
 #include "ops/counted.h"
 #include "ops/op.h"
 

@@ -1,8 +1,8 @@
-// SumTo: the reverse of BroadcastTo: sums over the axes that a broadcast has stretched.
+// SumTo: the reverse of BroadcastTo. Sums over the broadcast axes.
 //
-//   y[j] = sum of x[i] over all i that broadcast from j
+//   y[j] = sum of x[i] over all i to which j broadcasts
 //
-// Shapes    x, and dims that broadcast to the shape of x  ->  y of shape dims.
+// Shapes    x, and `dims` that broadcast to the shape of x  ->  y of the shape `dims`.
 // Numerics  accumulated in f32.
 // Gradient  BroadcastTo.
 #include <cmath>

@@ -1,10 +1,10 @@
-// Tile: a tensor repeated along its axes.
+// Tile: repeats a tensor along its axes.
 //
 //   y[.., i, ..] = x[.., i mod n, ..]
 //
-// Shapes    x, and repeats with an entry for each axis  ->  y, whose axes are those of x times
-//           their repeats.
-// Gradient  PadGrad, as of a Pad that wraps around.
+// Shapes    x, and repeats with one entry per axis  ->  y, whose sizes are those of x times the
+//           repeats.
+// Gradient  PadGrad with mode wrap.
 // Source    ONNX operators, Tile.
 #include "ops/counted.h"
 #include "ops/padding.h"

@@ -1,14 +1,14 @@
-// TopK: the k largest or smallest elements along an axis, in order, and where they are.
+// TopK: the k largest or smallest elements along an axis, sorted, and their indices.
 //
 //   values[.., j, ..] = x[.., indices[.., j, ..], ..],  0 <= j < k
 //
-// Shapes    x of rank >= 1, 0 <= k <= its axis  ->  values of the shape of x and indices i32, both
-//           with k along the axis.
-// Numerics  exact. The most extreme element comes first; of equal ones that with the lower index.
-//           NaN counts as the largest number, as in PyTorch: it comes first of the largest, and
-//           last of the smallest.
-// Gradient  ScatterElements of the gradient of the values into zeros.
-// Source    ONNX operators, TopK, with `sorted`.
+// Shapes    x of rank >= 1, 0 <= k <= the size of the axis  ->  values of the shape of x and
+//           indices i32, both of size k along the axis.
+// Numerics  exact. The largest (smallest) element is first. Equal elements are sorted by index. NaN
+//           counts as larger than every other value, as in PyTorch: it is first among the largest
+//           and last among the smallest.
+// Gradient  ScatterElements of the gradient of values into zeros.
+// Source    ONNX operators, TopK with `sorted`.
 #include "ops/build.h"
 #include "ops/extreme.h"
 #include "ops/lines.h"

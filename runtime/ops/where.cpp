@@ -1,12 +1,13 @@
-// Where: elements of one tensor or of another.
+// Where: selects elements from two tensors.
 //
 //   y = condition ? a : b
 //
-// Shapes    condition bool, a and b of one dtype; all three broadcast by the rules of numpy
-//           (aligned at the last axis, 1 stretches), rank <= 8.
-// Numerics  the bits of a or b; what is not taken does not matter, NaN neither.
-// Gradient  da = Where(condition, dy, 0), db = Where(condition, 0, dy); summed over the axes that
-//           were broadcast.
+// Shapes    condition bool, a and b of the same dtype. All three broadcast by the rules of NumPy
+//           (aligned at the last axis, size 1 repeats); rank <= 8.
+// Numerics  copies the bits of a or b. The value that is not selected has no effect, even if it is
+//           NaN.
+// Gradient  da = Where(condition, dy, 0) and db = Where(condition, 0, dy), each summed over its
+//           broadcast axes.
 #include "ops/elementwise.h"
 
 namespace bowline::detail::where_op {
@@ -19,7 +20,7 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  // One zero, which broadcasts.
+  // A scalar zero, which broadcasts.
   const GradientValue zero = filled(c, Shape{}, c.dtype(c.dout(0)), 0);
   if (c.needs(1)) {
     const GradientValue d = c.add1(Op::Where, {c.in(0), c.dout(0), zero});

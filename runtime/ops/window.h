@@ -1,4 +1,5 @@
-// What operators over windows of the spatial axes check, and how their oracles walk.
+// Checks for operators with windows over the spatial axes, and iteration for their reference
+// implementations.
 #pragma once
 
 #include "core/windows.h"
@@ -19,7 +20,7 @@ inline Status check_sizes(std::string_view what, const flatbuffers::Vector<int64
   return {};
 }
 
-// Rank of x, and strides, pads and dilations for windows of these dims.
+// Checks the rank of x, and the strides, pads and dilations for windows of these sizes.
 template <class Table>
 Status check_windows(const Table& t, const Shape& x, std::span<const int64_t> window) {
   BOWLINE_REQUIRE(x.rank() >= 3 && x.rank() <= 2 + kMostSpatial,
@@ -35,7 +36,7 @@ Status check_windows(const Table& t, const Shape& x, std::span<const int64_t> wi
   return check_sizes("pads", *t.pads(), 2 * spatial, 0);
 }
 
-// The axis of the input with its pads, which has to hold a window.
+// The size of an input axis including pads. A window must fit into it.
 inline Result<int64_t> padded_size(const WindowAxis& a, int spatial_axis) {
   const int64_t padded = a.in + a.pad + a.pad_end;
   BOWLINE_REQUIRE(padded <= kMaxDim, "Spatial axis {} has {} elements with its pads, above {}.",
@@ -47,8 +48,8 @@ inline Result<int64_t> padded_size(const WindowAxis& a, int spatial_axis) {
   return padded;
 }
 
-// How many windows fit into an axis. With `ceil` one more may reach behind the end, if it starts in
-// front of the end pads.
+// The number of windows in an axis. With `ceil`, one more window may extend past the end if it
+// starts before the end pads.
 inline Result<int64_t> windows_that_fit(const WindowAxis& a, int spatial_axis, bool ceil) {
   BOWLINE_TRY_ASSIGN(const int64_t padded, padded_size(a, spatial_axis));
   const int64_t rest = padded - a.reach();
@@ -59,7 +60,7 @@ inline Result<int64_t> windows_that_fit(const WindowAxis& a, int spatial_axis, b
   return out;
 }
 
-// [N, C, spatial...] of the windows that fit.
+// The output shape [N, C, spatial...].
 template <class Table>
 Result<Shape> slid_over(const Table& t, const Shape& x, std::span<const int64_t> window,
                         int64_t channels, bool ceil = false) {
@@ -74,7 +75,7 @@ Result<Shape> slid_over(const Table& t, const Shape& x, std::span<const int64_t>
   return y;
 }
 
-// Pools: no window lies in the pads alone.
+// Checks for pools that no window contains only pads.
 template <class Table>
 Result<Shape> pooled(const Table& t, const Shape& x) {
   const auto window = pool_window(t);
@@ -87,7 +88,7 @@ Result<Shape> pooled(const Table& t, const Shape& x) {
   return y;
 }
 
-// Channels of x and y of a convolution against its weight [outputs, inputs / groups, window...].
+// Checks the channels of x and y against the weight [outputs, inputs / groups, window...].
 inline Status check_channels(int64_t inputs, int64_t outputs, const Shape& weight, int64_t groups) {
   BOWLINE_REQUIRE(groups >= 1, "There are {} groups.", groups);
   BOWLINE_REQUIRE(outputs % groups == 0 && inputs % groups == 0,
@@ -98,7 +99,8 @@ inline Status check_channels(int64_t inputs, int64_t outputs, const Shape& weigh
   return {};
 }
 
-// Gradients of a convolution: x, its weight and y go together. y may have fewer windows than fit.
+// Checks that x, weight and y of a convolution gradient fit together. y may have fewer windows than
+// fit.
 template <class Table>
 Status check_convolution(const Table& t, const Shape& x, const Shape& weight, const Shape& y) {
   BOWLINE_REQUIRE(x.rank() == y.rank() && weight.rank() == y.rank() && y.rank() >= 3,
@@ -114,7 +116,7 @@ Status check_convolution(const Table& t, const Shape& x, const Shape& weight, co
   return {};
 }
 
-// Attributes that list sizes.
+// The sizes of an attribute as a vector.
 inline std::vector<int64_t> listed(const flatbuffers::Vector<int64_t>& sizes) {
   return {sizes.begin(), sizes.end()};
 }
@@ -122,7 +124,7 @@ inline std::vector<int64_t> listed(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
 }
 
-// Those of a gradient of a convolution, T, from those of the convolution.
+// The attributes T of a convolution gradient, from the attributes of the convolution.
 template <class T, class Table>
 Attributes gradient_attributes(const Table& t, const Shape& dims) {
   T g;
@@ -134,7 +136,7 @@ Attributes gradient_attributes(const Table& t, const Shape& dims) {
   return Attributes::of(g);
 }
 
-// All spatial axes, and the batch: what a bias is summed over.
+// Sums dy over the batch and all spatial axes: the gradient of the bias.
 inline GradientValue bias_gradient(GradientContext& c, GradientValue dy) {
   ReduceAttributesT sum;
   for (int a = 0; a < c.shape(dy).rank(); ++a) {
@@ -145,9 +147,9 @@ inline GradientValue bias_gradient(GradientContext& c, GradientValue dy) {
   return c.add1(Op::ReduceSum, {dy}, Attributes::of(sum));
 }
 
-// f(output, element of the window, input) for every element of every window that lies in the input,
-// as positions in planes of the spatial axes; outside(output, element of the window) for the
-// others. For oracles: slow and obvious.
+// Calls f(output, window element, input) for every window element inside the input, and
+// outside(output, window element) for the others. The arguments are positions in a plane of the
+// spatial axes. For reference implementations, so it is simple and slow.
 template <class F, class G>
 void each_tap(const Windows& w, F f, G outside) {
   const auto& [z, y, x] = w.axis;
@@ -174,8 +176,8 @@ void each_tap(const Windows& w, F f) {
   each_tap(w, f, [](size_t, size_t) {});
 }
 
-// By what an average over each window is divided: its elements in the input, or with `pads` in the
-// input or its pads.
+// The divisor of the average of each window: the number of its elements in the input. With `pads`,
+// elements in the pads count too.
 inline std::vector<double> counts_of(const Windows& w, bool pads) {
   const auto count = [pads](const WindowAxis& a, int64_t o) {
     double n = 0;
@@ -194,8 +196,8 @@ inline std::vector<double> counts_of(const Windows& w, bool pads) {
   return out;
 }
 
-// f(element of x, element of the weight, element of y) for every product that a convolution adds
-// up; outside(element of the weight, element of y) for those of a zero around x.
+// Calls f(element of x, element of weight, element of y) for every product of a convolution, and
+// outside(element of weight, element of y) for products with a zero of the pads.
 template <class F, class G>
 void each_product(const Convolution& c, F f, G outside) {
   const auto inputs = static_cast<size_t>(c.windows.inputs());
@@ -219,8 +221,7 @@ void each_product(const Convolution& c, F f) {
   each_product(c, f, [](size_t, size_t) {});
 }
 
-// Axes of input 0 in front of `first` may be counted: what lies along them does not see each other.
-// The others may not.
+// Axes of input 0 before `first` are independent and may be dynamic. The other axes must be static.
 inline Status counted_in_front_of(int first, CountedContext& c) {
   BOWLINE_TRY(counted::none(c, 0, first, c.in(0).rank(), "a window has all of its elements"));
   for (int i = 1; i < c.inputs(); ++i) {
@@ -230,7 +231,8 @@ inline Status counted_in_front_of(int first, CountedContext& c) {
   return {};
 }
 
-// Output 0 of an oracle [N, C, spatial...] before the products: input 2 [C], if it is there.
+// Initializes output 0 of a reference implementation [N, C, spatial...] with input 2 [C] if it is
+// given.
 inline void begin_with_bias(const OracleContext& c, std::span<double> magnitude) {
   const auto plane = static_cast<size_t>(c.out_shape(0).elements(2, c.out_shape(0).rank()));
   const auto y = c.out(0);

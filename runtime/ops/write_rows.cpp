@@ -1,19 +1,19 @@
-// WriteRows: rows into a state, at a position that a run gives.
+// WriteRows: writes rows into a state, at a position given per run.
 //
-//   y[.., i, ..] = position <= i < position + n ? rows[.., i - position, ..] : state[.., i, ..]
-//       along `axis`
+//   y[.., i, ..] = rows[.., i - position, ..]  for position <= i < position + n along `axis`
+//                  state[.., i, ..]            elsewhere
 //
-// Shapes    state of rank >= 1; rows of its shape but for n <= its size along the axis  ->  y, the
-//           state after the write.
-// Step      position is that of the first row in the state. With position + n above the size of the
-//           axis nothing is written, and the error is index_out_of_range.
-// Updates   the storage of the state (OpDef::updates): a parameter that is not trained, such as a
-//           KV cache.
-// Codes     a state of codes with scales by row (Encoding::takes_rows) is written along another
-//           axis than the last one: each block of a row anew, with the scale max |x| / 127 and the
-//           code x / scale, to nearest even. A block with a number that is not finite becomes
+// Shapes    state of rank >= 1; rows of the shape of state, with n <= its size along the axis  ->
+//           y, the state after the write.
+// Step      position is the index of the first written row. If position + n exceeds the size of the
+//           axis, nothing is written, and the error is index_out_of_range.
+// Updates   the storage of the state (OpDef::updates), for example a KV cache. Its parameter is not
+//           trained.
+// Quantized a quantized state whose scales are per row (Encoding::takes_rows) is written along any
+//           axis except the last. Each block of a row is quantized with the scale max |x| / 127 and
+//           the values x / scale, rounded to nearest even. A block with a non-finite value becomes
 //           zeros.
-// Counted   rows along the axis: as many as are there are written.
+// Dynamic   rows along the axis; only the rows up to the current size are written.
 // Gradient  none.
 // Source    ONNX operators, TensorScatter (opset 24), in its linear mode.
 //! step position: u32

@@ -2,7 +2,7 @@
 //
 //   grads = accumulate ? grads : 0
 //
-// Shapes    a list of storages of any shapes, updated.
+// Shapes    a list of storages of any shapes, which are updated.
 // Gradient  none.
 #include "ops/op.h"
 
