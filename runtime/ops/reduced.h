@@ -6,10 +6,10 @@
 namespace bowline {
 
 struct Reduced {
-  Shape kept;  // the input shape, with 1 for every reduced axis
-  Shape result;  // the output shape
+  Shape kept;          // the input shape, with 1 for every reduced axis
+  Shape result;        // the output shape
   int64_t length = 1;  // number of elements per sum
-  uint32_t axes = 0;  // bit a: axis a is reduced
+  uint32_t axes = 0;   // bit a: axis a is reduced
 };
 
 inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {

@@ -1,7 +1,7 @@
-//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad NegativeLogLikelihood
-// NegativeLogLikelihoodGrad
-//  Losses of labels. A label outside the classes is reported and counts as nothing: the caller
-//  discards the step. Logits that are not f32 are made so in the workspace.
+//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad
+//! ops(f32, f16, bf16) NegativeLogLikelihood NegativeLogLikelihoodGrad
+// Losses with labels. A label outside the classes is reported and contributes nothing, because the
+// caller discards the step. Logits that are not f32 are converted into the workspace.
 #include <algorithm>
 
 #include "compute/convert.h"

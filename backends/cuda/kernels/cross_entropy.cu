@@ -1,7 +1,7 @@
-//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad NegativeLogLikelihood
-// NegativeLogLikelihoodGrad
-//  Losses of labels, a team per row. A label equal to ignore_index is not counted; another one
-//  outside [0, classes) sets the error word.
+//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad
+//! ops(f32, f16, bf16) NegativeLogLikelihood NegativeLogLikelihoodGrad
+// Losses with labels, one team of threads per row. A label equal to ignore_index is not counted.
+// Another label outside [0, classes) is reported as an out-of-range index.
 #include "device/exponential_sum.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels {

@@ -1,7 +1,9 @@
-//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad NegativeLogLikelihood
-// NegativeLogLikelihoodGrad ! ops(f32, f16, bf16) MeanSquaredError BinaryCrossEntropy Huber !
-// ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
-//  Losses: terms and their weights side by side, then their sums by one subgroup, in a fixed order.
+//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad
+//! ops(f32, f16, bf16) NegativeLogLikelihood NegativeLogLikelihoodGrad
+//! ops(f32, f16, bf16) MeanSquaredError BinaryCrossEntropy Huber
+//! ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
+// Losses. Shaders write the terms and their weights side by side; then one subgroup adds them in a
+// fixed order.
 #include "kernel.h"
 
 namespace bowline::detail::vulkan::losses_kernels {

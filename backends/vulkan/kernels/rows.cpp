@@ -1,7 +1,6 @@
-//! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad LayerNorm LayerNormGrad
-// RmsNorm RmsNormGrad
-//  Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup
-//  size.
+//! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad
+//! ops(f32, f16, bf16) LayerNorm LayerNormGrad RmsNorm RmsNormGrad
+// One subgroup per row: no shared memory and no barrier, at every subgroup size.
 #include <algorithm>
 
 #include "convert.h"
