@@ -1,4 +1,4 @@
-// The cpu backend: host memory, and recordings that run the kernels one after the other.
+// The CPU backend: host memory, and recordings that run their kernels in order.
 #include "device/backend.h"
 
 #ifdef __linux__
@@ -34,7 +34,7 @@ using device::RecordTime;
 constexpr uint64_t kAlignment = 64;
 constexpr std::string_view kName = "The CPU";
 
-// The block behind a Buffer; the number of the Buffer is its address.
+// The memory of a Buffer. The address is the number of the Buffer.
 struct Allocation {
   std::byte* data;
   uint64_t bytes;
@@ -80,7 +80,7 @@ class CpuRecording : public Recording {
     return bytes;
   }
 
-  // Pauses behind every record, or takes its time.
+  // Calls `pause` after every record, or measures the time of every record.
   void run(Threads& threads, const std::function<void()>& pause, std::vector<RecordTime>* times) {
     size_t i = 0;
     while (i < program_.records.size()) {
@@ -115,7 +115,7 @@ class CpuRecording : public Recording {
     return arg;
   }
 
-  // Returns the position after the end record.
+  // Runs a Repeat. Returns the position after its end record.
   size_t run_repeat(size_t begin, Threads& threads, const std::function<void()>& pause,
                     std::vector<RecordTime>* times) {
     const Record& loop = program_.records[begin];
@@ -165,7 +165,7 @@ class CpuRecording : public Recording {
   std::vector<std::byte*> bases_;
   std::vector<std::vector<ListItem>> lists_;
   std::vector<std::vector<std::byte>> constants_;  // by record
-  std::vector<Arg> args_;                          // of the record that runs; has room for any
+  std::vector<Arg> args_;  // operands of the running record; large enough for every record
 };
 
 class CpuDevice : public device::Device {
@@ -194,7 +194,7 @@ class CpuDevice : public device::Device {
     const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     device::MemoryInfo memory{static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page,
                               static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page};
-    // With the pages that the kernel gives back when they are asked for.
+    // Includes the page cache, which the kernel frees on demand.
     if (std::FILE* file = std::fopen("/proc/meminfo", "re"); file != nullptr) {
       char line[128];
       unsigned long long kib = 0;
@@ -209,11 +209,10 @@ class CpuDevice : public device::Device {
   }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind kind) override {
-    // Large blocks are mapped by themselves: pages that are never touched cost nothing, and a freed
-    // block is gone.
+    // Large blocks get their own mapping: untouched pages cost nothing, and freeing returns the
+    // memory.
     constexpr uint64_t kMapFrom = uint64_t{1} << 20;
-    // All of a large arena is touched in every step: with pages of 2 MiB fewer of their addresses
-    // have to be looked up.
+    // Every step touches all of a large arena. Pages of 2 MiB reduce TLB misses.
     constexpr uint64_t kHugeFrom = uint64_t{8} << 20;
     auto allocation = std::make_unique<Allocation>();
     uint64_t rounded = 0;
@@ -318,7 +317,7 @@ class CpuDevice : public device::Device {
   device::Capabilities capabilities_;
 };
 
-// Those that the process may run on: threads beyond them would take turns with those that work.
+// Counts only cores on which the process may run. More threads would compete for these cores.
 size_t usable_cores() {
 #ifdef __linux__
   cpu_set_t set;

@@ -1,6 +1,6 @@
-// What a CPU kernel gets and what it must say about itself. The table kKernels is generated from
-// the files of kernels/: a file bears the stem of its op or claims several in its head ("//! ops
-// Add Sub Mul", "//! ops(f16, bf16) MatMul").
+// The interface of CPU kernels. The build generates the table kKernels from the files of kernels/:
+// a file has the name of its operator, or lists its operators in the head ("//! ops Add Sub Mul",
+// "//! ops(f16, bf16) MatMul").
 #pragma once
 
 #include "compute/codes.h"
@@ -10,7 +10,7 @@
 
 namespace bowline::detail::cpu {
 
-// A list operand of an optimizer, resolved.
+// A list operand of an optimizer, with resolved addresses.
 struct ListItem {
   float* data = nullptr;
   uint64_t elements = 0;
@@ -23,7 +23,7 @@ struct Arg {
   const Shape* shape = nullptr;
   ListItem entry;                  // of a table operand: the entry of the iteration
   std::span<const ListItem> list;  // of a list operand
-  // Of codes (device::Operand::encoding).
+  // Of a quantized operand (device::Operand::encoding).
   std::byte* scales = nullptr;
   const std::byte* zeros = nullptr;
 
@@ -41,7 +41,7 @@ struct Launch {
   std::span<const Arg> in;
   std::span<const Arg> out;
   std::byte* workspace;
-  const std::byte* constant;  // what Kernel::make_constant wrote
+  const std::byte* constant;  // written by Kernel::make_constant
   device::StepHead& head;
   Threads& threads;
   uint32_t iteration;
@@ -51,22 +51,22 @@ struct Launch {
     return record.attributes.as<Table>();
   }
   bool has_input(size_t i) const { return i < in.size(); }
-  // How many elements of an axis of input i are there: its size, or what the step buffer says
-  // (Operand::counted_axis).
+  // Number of valid elements along an axis of input i: its size, or the current size from the step
+  // buffer (Operand::counted_axis).
   int64_t extent(size_t i, int axis) const {
     const device::Operand& o = record.inputs[i];
     return o.counted_axis == axis ? int64_t{*reinterpret_cast<const uint32_t*>(
                                         reinterpret_cast<const std::byte*>(&head) + o.count_at)}
                                   : o.shape[axis];
   }
-  // Input i is codes, which Codes says how to read.
+  // True if input i is quantized; codes(i) describes its layout.
   bool is_encoded(size_t i) const { return !record.inputs[i].encoding.is_plain(); }
   Codes codes(size_t i) const {
     return {in[i].data, in[i].scales, in[i].zeros, *record.inputs[i].encoding.layout(*in[i].shape)};
   }
   bool is_gradient(size_t i) const { return (record.accumulate >> i & 1) != 0; }
-  // Notes an index outside its range: the first node that does is named, not those that read its
-  // indices again, as gradients do. The access itself has been made harmless.
+  // Reports an out-of-range index. The first node that reports is named, because gradient nodes
+  // read the same indices again. The caller has already made the access harmless.
   void bad_index(int32_t value) const {
     if (head.error == 0) {
       head.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
@@ -74,7 +74,7 @@ struct Launch {
       head.error_value = value;
     }
   }
-  // A step word that the operator declares.
+  // A per-step scalar that the operator declares.
   template <class T>
   T& step(StepWord<T> word) const {
     return *reinterpret_cast<T*>(reinterpret_cast<std::byte*>(&head) + record.step[word.index]);
@@ -83,20 +83,20 @@ struct Launch {
 
 struct Kernel {
   void (*run)(const Launch& launch) = nullptr;
-  // (optional) bytes of scratch; default none.
+  // (optional) Bytes of scratch memory. Default: 0.
   uint64_t (*workspace)(const device::NodeQuery& node, const Threads& threads) = nullptr;
-  // (optional) a table that depends on the record alone, made once when it is recorded; default
-  // none.
+  // (optional) Size of a table that depends only on the record and is made once, at recording.
+  // Default: 0.
   uint64_t (*constant_bytes)(const device::Record& record) = nullptr;
   void (*make_constant)(const device::Record& record, Threads& threads,
                         std::byte* constant) = nullptr;
   uint32_t accumulates = 0;  // bit i: output i may be a gradient (device::Record::accumulate)
-  uint32_t encoded = 0;      // bit i: input i may be codes (Encoding::layout)
+  uint32_t encoded = 0;      // bit i: input i may be quantized (Encoding::layout)
 };
 
 extern const device::KernelTable<Kernel> kKernels;
 
-// Splits [0, n) into blocks of `grain` elements, one task each.
+// Splits [0, n) into blocks of `grain` elements, one task per block.
 template <class F>
 void parallel_blocks(Threads& threads, int64_t n, int64_t grain, F&& f) {
   const int64_t blocks = (n + grain - 1) / grain;

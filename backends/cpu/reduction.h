@@ -1,4 +1,4 @@
-// Loops over the elements under each result of a reduction, and over the lines along one axis.
+// Loops over the elements of each result of a reduction, and over the lines along an axis.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline Axes named_axes_of(const Launch& l) {
   return named_axes({axes->data(), axes->size()}, l.in[0].shape->rank());
 }
 
-// The offsets of the elements of some axes of a tensor, in storage order.
+// The offsets of the elements along some axes of a tensor, in row-major order.
 class Walk {
  public:
   Walk(const Shape& shape, const Axes& axes, bool which) {
@@ -38,7 +38,7 @@ class Walk {
     }
     return at;
   }
-  // f(offset) for all of them, from `base` on.
+  // Calls f(offset) for every element, starting at `base`.
   template <class F>
   void each(int64_t base, F&& f) const {
     const int64_t inner = rank_ == 0 ? 1 : dims_[static_cast<size_t>(rank_ - 1)];
@@ -58,8 +58,8 @@ class Walk {
   std::array<int64_t, kMaxRank> strides_{};
 };
 
-// f(output, walk) for each result of a reduction; walk(g) calls g with the place of each element
-// under it, in storage order.
+// Calls f(output, walk) for each result of a reduction. walk(g) calls g with the position of each
+// of its elements, in row-major order.
 template <class F>
 void for_reductions(Threads& threads, const Shape& x, const Axes& reduced, F&& f) {
   const Walk kept(x, reduced, false);
@@ -74,7 +74,7 @@ void for_reductions(Threads& threads, const Shape& x, const Axes& reduced, F&& f
                   });
 }
 
-// The lines of a tensor along an axis: `count` of n elements, `step` apart.
+// The lines of a tensor along an axis: `count` lines of n elements that are `step` apart.
 struct Lines {
   Lines(const Shape& shape, int axis)
       : n(shape[axis]),
@@ -85,7 +85,7 @@ struct Lines {
   int64_t count;
 };
 
-// f(line, begin, thread): `begin` is where the line begins.
+// Calls f(line, begin, thread), where `begin` is the position of the first element of the line.
 template <class F>
 void for_lines(Threads& threads, const Lines& lines, F&& f) {
   const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, lines.n));

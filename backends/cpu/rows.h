@@ -1,4 +1,4 @@
-// Loops over tensors whose operands step by strides of their own: rows of the last axis.
+// Loops over tensors whose operands have their own strides: rows of the last axis.
 #pragma once
 
 #include <array>
@@ -8,9 +8,9 @@
 
 namespace bowline::detail::cpu {
 
-// f(row, at) for every row of `out`, which has out.back() elements (one if it has no axis): at[k]
-// is where the row begins in operand k, counted in its elements. Rows are spread over the threads,
-// some `grain` elements per task.
+// Calls f(row, at) for every row of `out`, which has out.back() elements (1 if the rank is 0).
+// at[k] is the position of the row in operand k, in elements. Threads share the rows, with about
+// `grain` elements per task.
 template <size_t N, class F>
 void for_rows(Threads& threads, const Shape& out, const std::array<Strides, N>& strides,
               int64_t grain, F&& f) {
@@ -35,7 +35,7 @@ void for_rows(Threads& threads, const Shape& out, const std::array<Strides, N>& 
                   });
 }
 
-// By how much an operand steps within a row.
+// Stride of an operand within a row.
 inline int64_t row_step(const Shape& out, const Strides& strides) {
   return out.rank() == 0 ? 0 : strides[static_cast<size_t>(out.rank() - 1)];
 }

@@ -11,12 +11,12 @@
 namespace bowline::detail::cpu {
 namespace {
 
-// About 50 us of waiting before a thread sleeps, longer than the gap between two operators of a
+// About 50 us of spinning before a thread sleeps: longer than the gap between two operators of a
 // plan.
 constexpr int kSpins = 2000;
 
-// Many small tasks are claimed in runs, so that claims cost less than work; as many runs as let the
-// threads end together. Which thread has which task decides nothing that can be seen.
+// Threads claim small tasks in runs, so that claims cost less than the work, but enough runs that
+// all threads end together. The result does not depend on which thread runs a task.
 constexpr int32_t kRunsPerThread = 16;
 int32_t tasks_of_run(int32_t tasks, size_t threads) {
   return std::max(1, tasks / (kRunsPerThread * static_cast<int32_t>(threads)));
@@ -80,7 +80,7 @@ bool Threads::run_one(size_t thread) {
   if (claim <= 0) {
     return false;
   }
-  // Read before the run counts as done: from then on the caller may start another job.
+  // Read before the run counts as done: afterwards the caller may start another job.
   const int32_t tasks = tasks_;
   const int32_t run = tasks_of_run(tasks, count()), runs = runs_of(tasks, count());
   const int32_t begin = (runs - claim) * run;
@@ -112,8 +112,8 @@ void Threads::work(size_t thread) {
     if (worked) {
       continue;
     }
-    // Announce first, then look again: either the caller sees the sleeper or the sleeper sees the
-    // new epoch.
+    // Announce the sleep first, then check again: either the caller sees the sleeper, or the
+    // sleeper sees the new epoch.
     sleepers_.fetch_add(1);
     if (unclaimed_.load() <= 0) {
       epoch_.wait(epoch);
@@ -141,7 +141,7 @@ void Threads::run(size_t tasks, Call call, const void* context) {
     }
     pause();
   }
-  // A worker lost its core, or a task is long: sleeping leaves the core to whoever can go on.
+  // A worker lost its core, or a task is long. Sleeping frees the core for a worker.
   caller_sleeps_.store(true);
   for (int32_t done = done_.load(); done != runs; done = done_.load()) {
     done_.wait(done);
@@ -150,7 +150,7 @@ void Threads::run(size_t tasks, Call call, const void* context) {
   finish();
 }
 
-// Hands the caller what a task threw.
+// Rethrows the exception of a task in the caller's thread.
 void Threads::finish() {
   if (failed_.load(std::memory_order_relaxed)) {
     failed_.store(false);

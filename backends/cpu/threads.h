@@ -1,8 +1,8 @@
 // Work sharing for the CPU kernels: a small pool of threads that spin briefly between two jobs.
 //
-// Rule for kernels: tasks partition the outputs, and sums over partitions use a number of blocks
-// and an order that do not depend on the number of threads, so results have the same bits for 1 and
-// for n threads.
+// Rule for kernels: tasks partition the outputs. If a kernel sums over a partition, the number of
+// blocks and their order do not depend on the number of threads. Results therefore have the same
+// bits for any number of threads.
 #pragma once
 
 #include <pthread.h>
@@ -16,11 +16,11 @@
 
 namespace bowline::detail::cpu {
 
-// Threads   one caller at a time; parallel_for may not be called from a task.
-// Owner     the pool owns its threads and joins them when it is destroyed.
+// Threads   one caller at a time; a task must not call parallel_for.
+// Owner     the pool owns its threads and joins them in its destructor.
 class Threads {
  public:
-  // `count` includes the caller; 0 counts as 1. Where the system refuses a thread, the pool is
+  // `count` includes the caller; 0 counts as 1. If the system cannot create a thread, the pool is
   // smaller.
   explicit Threads(size_t count);
   ~Threads();
@@ -29,10 +29,10 @@ class Threads {
 
   size_t count() const { return workers_ + 1; }
 
-  // Calls f(task, thread) for every task in 0 .. tasks - 1 and returns when all are done; thread <
-  // count() is fixed within a task and selects the scratch. Costs 1 to 2 us while the pool spins
-  // and allocates nothing. What a task throws (an allocation that fails) leaves parallel_for on the
-  // caller's thread, after the other tasks.
+  // Calls f(task, thread) for every task in 0 .. tasks - 1 and returns when all are done. `thread`
+  // < count() is fixed within a task and selects the scratch memory. A call costs 1 to 2 us while
+  // the pool spins, and allocates nothing. If a task throws (a failed allocation), parallel_for
+  // rethrows in the caller's thread after the other tasks have ended.
   template <class F>
   void parallel_for(size_t tasks, F&& f) {
     using Function = std::remove_reference_t<F>;
@@ -64,18 +64,18 @@ class Threads {
   size_t workers_ = 0;
   std::unique_ptr<Worker[]> worker_;
 
-  // Written by the caller while no task is claimed; read only after a claim.
+  // The caller writes these members while no task is claimed; workers read them only after a claim.
   Call call_ = nullptr;
   const void* context_ = nullptr;
   int32_t tasks_ = 0;
-  std::exception_ptr failure_;  // written by the first task that fails, read when all are done
+  std::exception_ptr failure_;  // written by the first task that fails, read after all tasks
   std::atomic<bool> failed_{false};
 
-  // Tasks not yet claimed; a claim is the decrement of a positive value.
+  // Tasks that are not claimed yet. A claim decrements a positive value.
   alignas(64) std::atomic<int32_t> unclaimed_{0};
   alignas(64) std::atomic<int32_t> done_{0};
   std::atomic<bool> caller_sleeps_{false};
-  // Changes with every job; sleeping workers wait on it.
+  // Changes with every job. Sleeping workers wait on it.
   alignas(64) std::atomic<uint32_t> epoch_{0};
   std::atomic<uint32_t> sleepers_{0};
   std::atomic<bool> stop_{false};

@@ -1,6 +1,6 @@
-// Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage
-// dtype of the node become f32 in the workspace, and its results of that dtype are rounded once, at
-// the end. Codes stay codes.
+// f16 and bf16 kernels that run the f32 kernel between conversions. Operands of the node's storage
+// dtype become f32 in the workspace, and results are rounded once at the end. Quantized operands
+// stay quantized.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ inline uint64_t wide_bytes(const Shape& shape) {
   return round_up(static_cast<uint64_t>(shape.elements()) * sizeof(float), 64);
 }
 
-// In front of the scratch of the f32 kernel.
+// Converted operands precede the scratch memory of the f32 kernel.
 inline uint64_t wide_operand_bytes(const device::NodeQuery& node) {
   uint64_t bytes = 0;
   for (const auto& in : node.inputs) {
@@ -73,8 +73,8 @@ uint64_t wide_workspace(const device::NodeQuery& node, const Threads& threads) {
   return wide_operand_bytes(node) + kWorkspace(node, threads);
 }
 
-// The kernels of an operator for f32, f16 and bf16: BOWLINE_CPU_WIDE_KERNELS(attention, run,
-// workspace);
+// The kernels of an operator for f32, f16 and bf16:
+// BOWLINE_CPU_WIDE_KERNELS(attention, run, workspace);
 #define BOWLINE_CPU_WIDE_KERNELS(stem, kRun, kWorkspace)                        \
   extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16; \
   const Kernel kernel_##stem{.run = kRun, .workspace = kWorkspace};             \

@@ -1,6 +1,7 @@
-// The null backend: the template to copy. It keeps memory, checks every call, and computes nothing.
+// The null backend: the template for new backends. It allocates memory, checks every call, and
+// computes nothing.
 //
-// A new backend: cp -r backends/null backends/foo, rename, and fill in from top to bottom. See
+// To start a backend: cp -r backends/null backends/foo, rename, and fill in from top to bottom. See
 // backends/README.md.
 #include "device/backend.h"
 
@@ -38,7 +39,7 @@ class NullDevice : public device::Device {
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
 
-  // Everything can run here. A real device names what it lacks.
+  // Supports everything. A real device names what it lacks.
   NodeAnswer query(const NodeQuery&) const override { return {}; }
 
   Result<device::MemoryInfo> memory_info() override {
@@ -46,7 +47,7 @@ class NullDevice : public device::Device {
   }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
-    // Pages that are never touched cost nothing.
+    // Untouched pages cost nothing.
     Memory memory;
     memory.data.reset(static_cast<std::byte*>(std::calloc(std::max<uint64_t>(bytes, 1), 1)));
     memory.bytes = bytes;
@@ -112,7 +113,7 @@ class NullDevice : public device::Device {
     return {};
   }
 
-  // What every backend may rely on.
+  // Checks the guarantees of a Program on which every backend may rely.
   Status check_program(const Program& program, std::span<const Buffer> buffers) const {
     BOWLINE_REQUIRE(buffers.size() == program.slots, "{} buffers are bound to {} slots.",
                     buffers.size(), program.slots);

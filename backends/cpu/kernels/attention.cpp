@@ -39,7 +39,8 @@ template <class T>
 AttentionInput<T> input(const Arg& a) {
   return {a.as<const T>(), steps_of(*a.shape)};
 }
-// Keys or values, at input `i`; `codes` is where what they are read by stays.
+// Keys or values at input `i`. `codes` stores the description of a quantized input and must outlive
+// the result.
 template <class T>
 AttentionInput<T> rows(const Launch& l, size_t i, Codes& codes) {
   AttentionInput<T> x = input<T>(l.in[i]);
@@ -54,14 +55,14 @@ AttentionOutput<T> output(const Arg& a) {
   return {a.as<T>(), steps_of(*a.shape)};
 }
 
-// Bytes in front of the scratch: a mask that is added, as f32.
+// Bytes before the scratch memory: an additive mask that is converted to f32.
 uint64_t mask_bytes(file::AttentionMask kind, DType dtype, const Shape& mask) {
   return kind == file::AttentionMask::additive && dtype != DType::f32
              ? round_up(static_cast<uint64_t>(mask.elements()) * sizeof(float), 64)
              : 0;
 }
 
-// The mask that lies at input `i`, if there is one, and the scratch behind it.
+// The mask at input `i`, if given, and the scratch memory behind it.
 template <class T>
 AttentionMask mask_of(const Launch& l, size_t i, std::byte*& scratch) {
   AttentionMask m;

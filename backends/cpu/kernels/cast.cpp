@@ -1,6 +1,5 @@
 //! ops(any) Cast
-// From every dtype to every dtype, element by element; what the conversions mean stands in
-// runtime/ops/cast.cpp.
+// Elementwise conversion between all dtypes. runtime/ops/cast.cpp defines the conversions.
 #include "core/element_types.h"
 #include "kernel.h"
 

@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16) BatchNorm BatchNormGrad GroupNorm InstanceNorm GroupNormGrad
-// Norms of channels: a task per channel of the batch, or per group of a sample. Sums of planes are
-// added up in double precision.
+// Norms over channels: one task per channel of the batch, or per group of a sample. Sums over
+// planes are added in double precision.
 #include <algorithm>
 #include <cmath>
 
@@ -24,7 +24,7 @@ struct Planes {
 
 float inverse_root(float x) { return 1.0f / std::sqrt(x); }
 
-// With the running statistics: a task has as many channels as make it worth its while.
+// Inference with running statistics: a task gets enough channels to be worth its overhead.
 constexpr size_t kElementsOfTask = 4096;
 void scale_by_running_statistics(const Launch& l, const Planes& p, float eps) {
   const float *x = l.in[0].f32(), *scale = l.in[1].f32(), *bias = l.in[2].f32();
@@ -46,7 +46,7 @@ void scale_by_running_statistics(const Launch& l, const Planes& p, float eps) {
   });
 }
 
-// The running statistics lie where the outputs do.
+// The running statistics are updated in place, in the memory of the outputs.
 void run_batch_norm(const Launch& l) {
   const auto& t = l.attributes<BatchNormAttributes>();
   if (l.step(step::batch_norm::training) == 0) {
@@ -110,7 +110,7 @@ Statistics statistics(size_t n, const float* x, float eps) {
   return {mean, inverse_root(squares_of(n, x, mean) / count + eps)};
 }
 
-// f(sample, first channel) for every group of every sample, of `channels` channels.
+// Calls f(sample, first channel) for every group of `channels` channels of every sample.
 template <class F>
 void for_groups(Threads& threads, const Planes& p, size_t groups, F&& f) {
   threads.parallel_for(p.batch * groups, [&](size_t task, size_t) {
@@ -144,7 +144,7 @@ void run_instance_norm(const Launch& l) {
              l.attributes<InstanceNormAttributes>().eps());
 }
 
-// For every plane the sums of dy and of dy * h.
+// The sums of dy and of dy * h per plane.
 uint64_t group_norm_grad_workspace(const device::NodeQuery& node, const Threads&) {
   const Shape& x = node.inputs[0].shape;
   return static_cast<uint64_t>(x[0] * x[1]) * 2 * sizeof(float);

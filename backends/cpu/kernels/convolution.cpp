@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16) Conv ConvTranspose ConvInputGrad ConvWeightGrad
-// Adapters of compute/convolution.h: x, weight and y of the convolution that an operator is, or
-// that it turns around.
+// Adapters of compute/convolution.h: map the operands of each operator to x, weight and y of the
+// convolution that it computes or reverses.
 #include "compute/convolution.h"
 
 #include "core/convolutions.h"

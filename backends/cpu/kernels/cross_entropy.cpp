@@ -40,7 +40,7 @@ Rows rows_of(const Launch& l) {
   return r;
 }
 
-// What each counted row is multiplied with, where the weights of all of them add up to `weight`.
+// The factor of each counted row, where `weight` is the sum of all weights.
 double share(const Rows& r, double weight) {
   return r.reduction == Reduction::mean && weight != 0 ? 1.0 / weight : 1.0;
 }
@@ -67,7 +67,7 @@ const float* wide_logits(const Launch& l, [[maybe_unused]] std::byte* scratch) {
   }
 }
 
-// The terms of the counted rows into the loss.
+// Adds the terms of the counted rows to the loss.
 void reduce(const Launch& l, const Rows& r, const double* terms, double weight) {
   float* const loss = l.out[0].f32();
   if (r.reduction == Reduction::none) {
@@ -145,7 +145,7 @@ void run_grad(const Launch& l) {
   }
 }
 
-// The weight of the class of a row; none given: 1.
+// The weight of the class of a row; 1 if no weights are given.
 template <class T>
 double weight_of(const Launch& l, size_t input, int32_t label) {
   return l.has_input(input) ? static_cast<double>(to_f32(l.in[input].as<const T>()[label])) : 1.0;

@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16) Dropout
-// Dropout: y = x / (1 - rate) where word i % 4 of philox({i / 4, stream, iteration, counter}, seed)
-// is at least the threshold, else 0; the identity outside training.
+// Dropout: y = x / (1 - rate) if word i % 4 of philox({i / 4, stream, iteration, counter}, seed) is
+// at least the threshold, else 0. Without training, y = x.
 #include <cstring>
 
 #include "core/float16.h"

@@ -1,9 +1,9 @@
 //! elementwise
 //! elementwise(f16, bf16)
 //! elementwise(i8, u8, i32, i64, boolean)
-// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules), a
-// third has the shape of the result. What is not f32 passes through blocks of f32, or through 64
-// bits.
+// Operators with formulas (runtime/ops/formulas). Two operands broadcast by the rules of NumPy; a
+// third operand has the shape of the result. Other dtypes are converted in blocks, floats to f32
+// and integers to 64 bits.
 #include "compute/elementwise.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ void narrow(size_t n, const float* x, T* y) {
   }
 }
 
-// What an operand steps through, as f32; f32 itself stays where it is.
+// A block of an operand as f32. f32 operands are not copied.
 template <class T>
 const float* wide(const RowOf<const T>& x, size_t n, [[maybe_unused]] float* block) {
   if constexpr (std::same_as<T, float>) {
@@ -69,15 +69,15 @@ void row_of(const FunctionCall& f, size_t n, const Operands<In>& in, Out* y) {
   }
 }
 
-// Operands 0 and 1; what is not there is the first once more.
+// Operands 0 and 1. A missing operand is replaced by operand 0.
 template <class In>
 Operands<In> operands_of(const Launch& l) {
   const auto at = [&](size_t i) { return l.in[l.has_input(i) ? i : 0].as<const In>(); };
   return {{at(0)}, {at(1)}, l.has_input(2) ? at(2) : nullptr};
 }
 
-// How two operands step through a result: axes of one element are left out, and neighbours through
-// which both step as through one are one.
+// Strides of two operands through a result, without axes of size 1. Neighbouring axes that both
+// operands pass with a single stride are merged.
 struct Walk {
   Walk(const Shape& out, const std::array<Strides, 2>& steps) {
     for (int a = 0; a < out.rank(); ++a) {
@@ -103,7 +103,7 @@ struct Walk {
   std::array<Strides, 2> strides{};
 };
 
-// Unequal shapes: rows of the last axis, whose two operands each step by 0 or 1.
+// Operands of different shapes: rows of the last axis, in which each operand steps by 0 or 1.
 template <class In, class Out>
 void broadcast(const Launch& l, const FunctionCall& f) {
   const Shape& whole = *l.out[0].shape;
@@ -149,7 +149,7 @@ void run_into(const Launch& l, const FunctionCall& f) {
   }
 }
 
-// Integers have no quotient by 0.
+// Integers cannot be divided by 0.
 template <class T>
 void check_divisors(const Launch& l) {
   const T* const b = l.in[1].as<const T>();
@@ -159,7 +159,7 @@ void check_divisors(const Launch& l) {
   }
 }
 
-// A comparison gives truth values, the others what they take.
+// A comparison returns bool; other operators return the dtype of their inputs.
 template <class T>
 void run(const Launch& l) {
   const FunctionCall f = function_of(l.record.op, l.record.attributes);

@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceMax ReduceMin ArgMax ArgMin TopK
-// The largest and the smallest elements along axes, and where they are. 0 equals -0. NaN is the
-// largest number; for ReduceMin and ArgMin the smallest.
+// The largest and smallest elements along axes, and their indices. 0 equals -0. NaN counts as the
+// largest value, for ReduceMin and ArgMin as the smallest.
 #include <algorithm>
 #include <limits>
 
@@ -11,7 +11,7 @@
 namespace bowline::detail::cpu::extreme_kernels {
 namespace {
 
-// True if a stands before b where the largest, or the smallest, comes first.
+// True if a precedes b in the order that puts the largest (or smallest) element first.
 template <class T>
 bool beats(bool largest, bool nan_first, T a, T b) {
   if constexpr (Float<T>) {
@@ -35,8 +35,8 @@ auto comparable(T x) {
   }
 }
 
-// The reduced axes, as the middle one of three: of neighbours alone, with more axes behind them.
-// `rows` is 0 if they are not so.
+// The reduced axes as the middle axis of three, if they are neighbours with more axes behind them.
+// Otherwise `rows` is 0.
 struct Columns {
   Columns(const Shape& x, const Axes& reduced) {
     int a = 0;
@@ -54,7 +54,7 @@ struct Columns {
   int64_t planes = 1, rows = 0, width = 1;
 };
 
-// Row by row, some columns at a time.
+// Reduces row by row, with several columns at a time.
 template <class T, bool kLargest>
 void reduce_columns(const Launch& l, const Columns& c) {
   constexpr int64_t kTogether = 256;
@@ -118,10 +118,11 @@ void run_arg(const Launch& l) {
   });
 }
 
-// Elements that are compared with a bound at once.
+// Number of elements compared with a bound at once.
 constexpr int64_t kRun = 64;
 
-// Whether one of kRun elements may stand before `bound`: of every NaN, and beside one, it says so.
+// True if one of kRun elements may precede `bound`. True also for NaN elements, and if `bound` is
+// NaN.
 template <class T, bool kLargest>
 bool any_may_beat(const T* x, T bound) {
   const auto than = comparable(bound);
@@ -133,12 +134,12 @@ bool any_may_beat(const T* x, T bound) {
   return any != 0;
 }
 
-// The elements of a line that may be among the first k are gathered, and cut to k whenever there
-// are more than twice as many: the last one of these is the bound for all that follow.
+// Elements of a line that may be among the first k are collected. At more than twice k elements,
+// the collection is cut to k, and its last element becomes the bound for the rest of the line.
 int64_t gathered(int64_t k) { return 2 * k + kRun; }
 
-// Writes the places of the k elements that stand first, in order, of equal ones the first; `order`
-// has room for gathered(k).
+// Writes the indices of the first k elements in order; equal elements are sorted by index. `order`
+// has room for gathered(k) elements.
 template <class T, bool kLargest>
 void find_first(const T* x, const Lines& lines, int64_t k, int32_t* order) {
   const int64_t step = lines.step;
@@ -196,7 +197,7 @@ void run_top_k(const Launch& l) {
   });
 }
 
-// What is gathered of a line, for each thread.
+// The collected elements of a line, per thread.
 uint64_t top_k_workspace(const device::NodeQuery& node, const Threads& threads) {
   const int64_t k = node.attributes.as<TopKAttributes>().k();
   return static_cast<uint64_t>(gathered(k)) * threads.count() * sizeof(int32_t);

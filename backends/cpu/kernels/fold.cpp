@@ -1,7 +1,8 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceProd CumSum
 //! ops(i8, u8, i32, i64) ReduceSum
 //! ops(f32, f16, bf16) ReduceProdGrad
-// Products over axes and their gradient, sums of integers, and running sums. Integers wrap around.
+// Products over axes and their gradient, sums of integers, and cumulative sums. Integers wrap
+// around.
 #include "core/element_types.h"
 #include "kernel.h"
 #include "reduction.h"
@@ -9,7 +10,7 @@
 namespace bowline::detail::cpu::fold_kernels {
 namespace {
 
-// What sums and products are made of: floats in double precision, integers in 64 bits.
+// The accumulator: double for floats, 64 bits for integers.
 template <class T>
 auto number(T x) {
   if constexpr (Float<T>) {
@@ -41,7 +42,8 @@ void run_fold(const Launch& l) {
   });
 }
 
-// Each element gets the product of those before it, then of those behind it, in f32.
+// Each element gets the product of the elements before it, multiplied by the product of those
+// behind it, in f32.
 template <class T>
 void run_prod_grad(const Launch& l) {
   const Shape& shape = *l.in[0].shape;

@@ -1,6 +1,5 @@
 //! ops(any) Gather GatherElements OneHot ScatterElements
-// Elements along an axis by their indices, and back. An index below zero counts from the end of the
-// axis.
+// Elements along an axis selected by indices, and the reverse. Negative indices count from the end.
 #include <algorithm>
 #include <cstring>
 
@@ -13,13 +12,13 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-// The element that an index means, -1 of one outside the axis.
+// The element number of an index, or -1 if the index is out of range.
 int64_t element(int32_t index, int64_t n) {
   const int64_t at = index < 0 ? index + n : index;
   return at >= 0 && at < n ? at : -1;
 }
 
-// Whether all indices are inside; the first one that is not is reported.
+// True if all indices are valid. Reports the first out-of-range index.
 bool check(const Launch& l, const Arg& indices, int64_t n) {
   const int64_t count = indices.elements();
   const int32_t* const all = indices.i32();
@@ -35,15 +34,15 @@ bool check(const Launch& l, const Arg& indices, int64_t n) {
   return outside == 0;
 }
 
-// y[i] = data[i . data_strides + element(indices[i . index_strides]) * axis_stride], 0 where there
-// is no such element.
+// y[i] = data[i . data_strides + element(indices[i . index_strides]) * axis_stride], and 0 if the
+// index is out of range.
 void gather(const Launch& l, const Strides& all_data_strides, const Strides& all_index_strides,
             int64_t n, int64_t axis_stride) {
   const Shape& all = *l.out[0].shape;
   if (all.elements() == 0) {
     return;
   }
-  // Without axes of one element, so that a row is one of several.
+  // Without axes of size 1, so that a row covers as many elements as possible.
   Shape y;
   Strides data_strides{}, index_strides{};
   for (int a = 0; a < all.rank(); ++a) {
@@ -87,7 +86,7 @@ void gather(const Launch& l, const Strides& all_data_strides, const Strides& all
 void run_gather(const Launch& l) {
   const Shape& data = *l.in[0].shape;
   const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), data.rank());
-  const int chosen = l.in[1].shape->rank();  // axes of y that the indices have
+  const int chosen = l.in[1].shape->rank();  // axes of y that come from the indices
   const Strides of_data = strides_of(data);
   const Strides of_indices = strides_of(*l.in[1].shape);
   Strides data_strides{};
@@ -193,7 +192,7 @@ void copy_data(const Launch& l) {
       [&](int64_t begin, int64_t end) { std::copy(from + begin, from + end, to + begin); });
 }
 
-// Sums and products of integers wrap around; a NaN stays.
+// Sums and products of integers wrap around. NaN is kept.
 template <class A, class U, class Widen>
 void scatter_numbers(const Launch& l, A* y, const U* updates, Widen&& widen) {
   const auto with = [&](auto join) {
@@ -222,7 +221,7 @@ void scatter_numbers(const Launch& l, A* y, const U* updates, Widen&& widen) {
   }
 }
 
-// f16 and bf16 are joined in f32, of which the workspace has as many as the data have elements.
+// f16 and bf16 are combined in f32; the workspace holds the data as f32.
 void run_scatter(const Launch& l) {
   if (l.attributes<ScatterElementsAttributes>().reduction() == ScatterReduction::none) {
     copy_data(l);

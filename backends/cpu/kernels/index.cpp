@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) Embedding EmbeddingGrad
-// y[i] = table[ids[i]]; dtable[r] = sum of dy[i] with ids[i] == r, in the order of i.
+// y[i] = table[ids[i]]; dtable[r] = sum of dy[i] with ids[i] == r, in increasing order of i.
 #include <algorithm>
 #include <cstring>
 
@@ -61,8 +61,7 @@ void run_embedding(const Launch& l) {
   });
 }
 
-// Each task owns a range of columns of every row, so that the order of the sum is that of the
-// positions.
+// Each task owns a range of columns of every row, so that positions are added in order.
 void run_embedding_grad(const Launch& l) {
   const int64_t rows = (*l.out[0].shape)[0];
   const int64_t n = (*l.out[0].shape)[1];

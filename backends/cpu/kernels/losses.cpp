@@ -1,7 +1,7 @@
 //! ops(f32, f16, bf16) MeanSquaredError BinaryCrossEntropy Huber
 //! ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
-// Losses of elements: their sums over blocks of a fixed size, added in ascending order. What is not
-// f32 passes through blocks of f32.
+// Elementwise losses. Blocks of a fixed size are summed and added in ascending order. Other dtypes
+// are converted to f32 in blocks.
 #include "compute/losses.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ Reduction reduction_of(Op op, const Attributes& attributes) {
                                                 : attributes.as<LossAttributes>().reduction();
 }
 
-// Elements [begin, begin + n) of an operand as f32; f32 itself stays where it is.
+// Elements [begin, begin + n) of an operand as f32. f32 operands are not copied.
 template <class T>
 const float* wide(const Arg& x, int64_t begin, size_t n, [[maybe_unused]] float* block) {
   if constexpr (std::same_as<T, float>) {
@@ -44,7 +44,7 @@ const float* wide(const Arg& x, int64_t begin, size_t n, [[maybe_unused]] float*
   }
 }
 
-// f(begin, n, x, target) for each block.
+// Calls f(begin, n, x, target) for each block.
 template <class T, class F>
 void for_blocks(const Launch& l, F&& f) {
   const int64_t elements = l.in[0].elements();

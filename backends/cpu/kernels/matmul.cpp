@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) MatMul Linear
-// Products on gemm: MatMul with broadcast batch dims, Linear with its rows as one matrix.
+// Products with gemm: MatMul with broadcast batch axes, and Linear with all rows as one matrix.
 #include "compute/gemm.h"
 #include "compute/gemm16.h"
 #include "core/element_types.h"
@@ -32,7 +32,7 @@ bool reads_codes(const device::NodeQuery& node) {
   return !node.inputs[0].encoding.is_plain() || !node.inputs[1].encoding.is_plain();
 }
 
-// Products with codes are of f32, for every dtype.
+// Products with quantized operands compute in f32 for every dtype.
 uint64_t workspace_of(const device::NodeQuery& node, const GemmShape& s, const Threads& threads) {
   if (reads_codes(node)) {
     const uint64_t wide = node.type == DType::f32 ? 0 : wide_operand_bytes(node);
@@ -49,7 +49,7 @@ uint64_t matmul_workspace(const device::NodeQuery& node, const Threads& threads)
                       threads);
 }
 
-// Elements to the matrix of `in` that belongs to matrix `index` of the output.
+// Offset, in elements, of the matrix of `in` that belongs to matrix `index` of the output.
 int64_t batch_offset(const Shape& in, const Shape& out, int64_t index) {
   int64_t offset = 0;
   int64_t step = in.elements(in.rank() - 2, in.rank());
@@ -65,7 +65,7 @@ int64_t batch_offset(const Shape& in, const Shape& out, int64_t index) {
   return offset;
 }
 
-// Of an f32 node, or one whose other operands are f32 already.
+// For an f32 node, or a node whose other operands are already converted to f32.
 void multiply_codes(const Launch& l, const GemmShape& s, int64_t batch, GemmOptions options) {
   const Shape& out = *l.out[0].shape;
   options.a_of = l.record.type == DType::bf16 ? IntegersOf::bf16 : IntegersOf::f32;

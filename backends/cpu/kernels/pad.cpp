@@ -1,6 +1,6 @@
 //! ops(any) Pad Tile
 //! ops(f32, f16, bf16) PadGrad
-// Elements around a tensor, made of its own or of one number; Tile is a tensor that wraps around.
+// Pads with elements of the tensor or with a constant. Tile pads with wrap.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-// The element of the part that lies at `at` of a padded axis, -1 of none.
+// The source element at position `at` of a padded axis, or -1 if there is none.
 int64_t taken(const PaddedAxis& axis, PadMode mode, int64_t at) {
   const int64_t i = at - axis.before;
   if (i >= 0 && i < axis.part) {
@@ -31,7 +31,7 @@ int64_t taken(const PaddedAxis& axis, PadMode mode, int64_t at) {
   }
 }
 
-// A row is the last axis: what lies inside is copied, what lies around it looked up.
+// Handles the last axis as rows: copies the inner part and looks up the pads.
 template <class T>
 void pad_row(const PaddedAxis& axis, PadMode mode, const T* x, T* y, T value) {
   const auto around = [&](int64_t begin, int64_t end) {
@@ -90,8 +90,8 @@ void run_tile(const Launch& l) {
   pad(l, padding_of(*l.in[0].shape, *l.out[0].shape), PadMode::wrap, 0);
 }
 
-// The elements of a padded axis that are taken from element i of the source: `count` from `first`
-// on, `step` apart, of which the last may be another one.
+// The positions of a padded axis that copy element i of the source: `count` positions from `first`
+// on, `step` apart. The last position can differ from this pattern.
 struct Takers {
   int64_t count = 0;
   int64_t first = 0;

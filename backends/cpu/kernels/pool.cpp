@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) MaxPool MaxPoolGrad AveragePool AveragePoolGrad GlobalAveragePool
-// Pools: a task takes some planes of [N, C, spatial...], one after the other.
+// Pools. Each task processes some planes of [N, C, spatial...].
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +11,7 @@
 namespace bowline::detail::cpu::pool_kernels {
 namespace {
 
-// f(plane) for all of them; `work` is the elements that one of them touches.
+// Calls f(plane) for all planes. `work` is the number of elements that a plane touches.
 template <class F>
 void for_planes(Threads& threads, int64_t planes, int64_t work, F&& f) {
   parallel_blocks(threads, planes, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, work)),
@@ -22,8 +22,8 @@ void for_planes(Threads& threads, int64_t planes, int64_t work, F&& f) {
                   });
 }
 
-// The elements of a window of an axis that lie in [low, high): k in [begin, end), the first at
-// `at`.
+// The elements of a window along an axis that are inside [low, high): k in [begin, end); the first
+// is at `at`.
 struct Span {
   int64_t begin, end, at;
 };
@@ -37,7 +37,7 @@ Span span_of(const WindowAxis& a, int64_t o, int64_t low, int64_t high) {
 }
 Span inside(const WindowAxis& a, int64_t o) { return span_of(a, o, 0, a.in); }
 
-// f(output, spans of its window).
+// Calls f(output, spans of its window).
 template <class F>
 void for_windows(const Windows& w, F&& f) {
   int64_t o = 0;
@@ -52,7 +52,7 @@ void for_windows(const Windows& w, F&& f) {
   }
 }
 
-// f(element) for the elements of a window, in storage order.
+// Calls f(element) for the elements of a window, in row-major order.
 template <class F>
 void for_elements(const Windows& w, const std::array<Span, kMostSpatial>& s, F&& f) {
   int64_t z = s[0].at;
@@ -73,7 +73,8 @@ Windows windows(const Launch& l, const Shape& x, const Shape& y) {
   return windows_of(t, x, pool_window(t), y);
 }
 
-// The largest element of a window, the first of them; NaN is above all. -1: the window has none.
+// The first of the largest elements of a window; NaN counts as the largest value. -1 if the window
+// is empty.
 int64_t largest(const Windows& w, const std::array<Span, kMostSpatial>& s, const float* x) {
   int64_t best = -1;
   for_elements(w, s, [&](int64_t i) {
@@ -84,16 +85,16 @@ int64_t largest(const Windows& w, const std::array<Span, kMostSpatial>& s, const
   return best;
 }
 
-// Whether rows of the last axis are pooled as wholes, as those of channels that stand last.
+// True if whole rows of the last axis are pooled, as with channels-last layout.
 bool pools_rows(const Windows& w) {
   const WindowAxis& a = w.axis[2];
   return a.window == 1 && a.stride == 1 && a.pad == 0 && a.in == a.out;
 }
 
-// f(plane, row of y, its window): of the last axis that is the first element.
+// Calls f(plane, row of y, its window); of the last axis the window has the first element.
 template <class F>
 void for_rows_of_windows(Threads& threads, const Windows& w, int64_t planes, F&& f) {
-  const WindowAxis &az = w.axis[0], &ay = w.axis[1];  // clang 14 captures no structured binding
+  const WindowAxis &az = w.axis[0], &ay = w.axis[1];  // clang 14 cannot capture structured bindings
   const int64_t work = std::max<int64_t>(1, ay.out * w.axis[2].out * w.window());
   parallel_blocks(threads, planes * az.out, std::max<int64_t>(1, 16384 / work),
                   [&](int64_t begin, int64_t end) {
@@ -107,8 +108,8 @@ void for_rows_of_windows(Threads& threads, const Windows& w, int64_t planes, F&&
                   });
 }
 
-// take(rows, first, last) for the rows of x that a window has, some at a time: `first` and `last`
-// say which time it is.
+// Calls take(rows, first, last) for groups of rows of x in a window. `first` and `last` mark the
+// first and the last group.
 template <class Take>
 void in_groups(const Windows& w, const std::array<Span, kMostSpatial>& spans, const float* x,
                Take&& take) {
@@ -169,7 +170,7 @@ void run_max_pool_grad(const Launch& l) {
   });
 }
 
-// By what the average of window o is divided; `spans` are its elements in the input.
+// The divisor of the average of window o. `spans` are its elements inside the input.
 float count_of(const Windows& w, int64_t o, const std::array<Span, kMostSpatial>& spans,
                bool pads) {
   const int64_t at[] = {o / (w.axis[1].out * w.axis[2].out), o / w.axis[2].out % w.axis[1].out,

@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) Lstm LstmGrad Gru GruGrad
-// Recurrent layers. In 16 bits all steps run in f32, the states between them included.
+// Recurrent layers. For 16-bit dtypes, all steps and the states between them are f32.
 #include "compute/recurrent.h"
 
 #include "wide.h"
@@ -7,7 +7,7 @@
 namespace bowline::detail::cpu::recurrent_kernels {
 namespace {
 
-// From the gates, or their gradient, and the weight.
+// From the shapes of the gates, or of their gradient, and of the weight.
 RecurrentShape shape_of(const Shape& gates, const Shape& w, bool reverse) {
   RecurrentShape s;
   s.steps = static_cast<size_t>(gates[0]);
@@ -18,7 +18,7 @@ RecurrentShape shape_of(const Shape& gates, const Shape& w, bool reverse) {
   return s;
 }
 
-// The weight of GruGrad comes after the recurrent part.
+// GruGrad has its weight after the recurrent part.
 template <size_t kWeight>
 uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {
   return recurrent_scratch_bytes(shape_of(node.inputs[0].shape, node.inputs[kWeight].shape, false),

@@ -1,7 +1,7 @@
 //! ops(f32, f16, bf16) Rope
-// Rope over [batch, position, head, head_dim]. The frequencies, which are the slow part of an
-// angle, are found when the record is made, and so is the table of sines and cosines that lies
-// behind them, but for a record that is given its positions in each run.
+// Rope over [batch, position, head, head_dim]. Recording computes the frequencies, the slow part of
+// an angle. It also computes the table of sines and cosines behind them, unless each run has its
+// own positions.
 #include "compute/rope.h"
 
 #include "core/rope.h"

@@ -1,7 +1,7 @@
 //! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
 //! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo
-// Operators that move elements or sum over axes: index arithmetic, one output element or row at a
-// time.
+// Operators that move elements or sum over axes. They mostly compute indices, per element or per
+// row.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -38,8 +38,8 @@ void run_fill(const Launch& l) {
   });
 }
 
-// y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis
-// in the inner loop.
+// y[i] = x[sum of index * stride]: a strided copy with one stride per output axis. The inner loop
+// copies rows of the last axis.
 void gather(const Launch& l, const Strides& stride) {
   const Shape& out = *l.out[0].shape;
   const int64_t n = out.rank() == 0 ? 1 : out.back();
@@ -87,7 +87,7 @@ std::optional<Swap> swap_of(const Shape& x, const flatbuffers::Vector<int32_t>& 
   return Swap{x.elements(0, first), x.elements(first, middle), x.elements(middle, rank)};
 }
 
-// In squares, whose rows and columns stay in a cache.
+// Transposes square tiles that fit into the cache.
 template <class T>
 void transpose_squares(Threads& threads, const Swap& s, const T* x, T* y) {
   constexpr int64_t kSide = 32;
@@ -141,7 +141,7 @@ Blocks around(const Launch& l, const Shape& s, int axis) {
           s.elements(axis + 1, s.rank()) * static_cast<int64_t>(size_of(l.record.type))};
 }
 
-// Row r of `size` bytes goes from x + r * step_x to y + r * step_y.
+// Copies row r of `size` bytes from x + r * step_x to y + r * step_y.
 void copy_rows(Threads& threads, int64_t rows, int64_t size, const std::byte* x, int64_t step_x,
                std::byte* y, int64_t step_y) {
   parallel_blocks(threads, rows, std::max<int64_t>(1, 4 * kGrain / std::max<int64_t>(1, size)),
@@ -209,8 +209,8 @@ void run_split(const Launch& l) {
   }
 }
 
-// Rows [position, position + count) of every outer element of a state of codes: `inner` rows of
-// codes each.
+// Quantizes rows [position, position + count) of every outer element of a quantized state; each has
+// `inner` quantized rows.
 template <class T>
 void write_codes(const Launch& l, int axis, int64_t position, int64_t count) {
   const CodeLayout layout = l.codes(0).layout;
@@ -232,7 +232,7 @@ void write_codes(const Launch& l, int axis, int64_t position, int64_t count) {
                   });
 }
 
-// The state lies where the output does.
+// The state is updated in place, in the memory of the output.
 void run_write_rows(const Launch& l) {
   const Shape& state = *l.in[0].shape;
   const int axis = positive_axis(l.attributes<WriteRowsAttributes>().axis(), state.rank());
@@ -279,8 +279,8 @@ void run_mask_tail(const Launch& l) {
   });
 }
 
-// The sums of rows that lie one after the other, several at a time: an addition waits for the one
-// before it.
+// Sums contiguous rows, several rows at a time, because each addition waits for the previous
+// addition of its row.
 template <class T>
 void sum_rows(Threads& threads, const T* x, T* y, int64_t rows, int64_t terms, double scale) {
   constexpr int64_t kTogether = 4;
@@ -305,8 +305,8 @@ void sum_rows(Threads& threads, const T* x, T* y, int64_t rows, int64_t terms, d
                   });
 }
 
-// The sums of the columns of `matrices` that lie one after the other. Each sums its column top
-// down, some columns at a time.
+// Sums the columns of `matrices` contiguous matrices. Each column is summed from top to bottom,
+// several columns at a time.
 template <class T>
 void sum_columns(Threads& threads, const T* x, T* y, int64_t matrices, int64_t terms,
                  int64_t columns, double scale) {
@@ -333,14 +333,13 @@ void sum_columns(Threads& threads, const T* x, T* y, int64_t matrices, int64_t t
                   });
 }
 
-// Sums x over the axes in `reduced`, the elements under each output in the order in which they lie,
-// so that the bits do not depend on threads. The axes that go are most often neighbours.
+// Sums x over the axes in `reduced`. The elements of each output are added in row-major order, so
+// that the bits do not depend on the threads. The reduced axes are usually neighbours.
 template <class T>
 void sum_axes(Threads& threads, const T* x, T* y, const Shape& in, const Axes& reduced,
               float factor) {
   const auto scale = static_cast<double>(factor);
-  int64_t elements[3] = {
-      1, 1, 1};  // of the axes in front of those that go, of these, of those behind them
+  int64_t elements[3] = {1, 1, 1};  // elements before, in and behind the reduced axes
   size_t part = 0;
   bool neighbours = true;
   for (int a = 0; a < in.rank(); ++a) {

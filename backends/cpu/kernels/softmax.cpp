@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad
-// Along the last axis. f16 and bf16 are widened into the workspace, and narrowed from there.
+// Operators along the last axis. f16 and bf16 are converted to f32 in the workspace, and the
+// results back.
 #include "compute/convert.h"
 #include "compute/row.h"
 #include "kernel.h"
