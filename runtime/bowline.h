@@ -38,6 +38,7 @@
 #include "bowline/graph.h"
 #include "bowline/model.h"
 #include "bowline/optimizer.h"
+#include "bowline/placement.h"
 #include "bowline/session.h"
 #include "bowline/status.h"
 #include "bowline/tensor.h"

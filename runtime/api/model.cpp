@@ -73,30 +73,6 @@ Status drop_training_state(ModelState& state) {
   return {};
 }
 
-// Moves all storages, or those that a pattern names; null: to host memory.
-Status move(ModelState& state, const std::shared_ptr<device::OpenDevice>& device,
-            std::optional<std::string_view> pattern) {
-  BOWLINE_TRY_ASSIGN(const bool moved, pattern
-                                           ? params::move(state.table, device, *pattern, state.busy)
-                                           : params::move(state.table, device, state.busy));
-  if (moved) {
-    for (graph::User* user : state.users) {
-      user->leave_device();
-    }
-  }
-  return {};
-}
-
-Result<std::shared_ptr<device::OpenDevice>> opened_of(const Device& device) {
-  BOWLINE_REQUIRE(Internals::open(device) != nullptr, "The device is empty: it was moved from.");
-  return Internals::open(device);
-}
-
-Status to(ModelState& state, const Device& to, std::optional<std::string_view> pattern) {
-  BOWLINE_TRY_ASSIGN(const auto device, opened_of(to));
-  return move(state, device, pattern);
-}
-
 // The same model over another table.
 std::shared_ptr<ModelState> with_table(const ModelState& state, params::Table table) {
   auto out = std::make_shared<ModelState>();
@@ -581,18 +557,6 @@ Result<QuantizeReport> Model::dequantize(std::string_view pattern, DType to) {
   return changing(state_, [&](ModelState& s) { return bowline::dequantize(s, pattern, to); });
 }
 
-Status Model::to(const Device& device) {
-  return changing(state_, [&](ModelState& s) { return bowline::to(s, device, {}); });
-}
-
-Status Model::to(const Device& device, std::string_view pattern) {
-  return changing(state_, [&](ModelState& s) { return bowline::to(s, device, pattern); });
-}
-
-Status Model::offload(std::string_view pattern) {
-  return changing(state_, [&](ModelState& s) { return move(s, nullptr, pattern); });
-}
-
 Result<FormatReport> Model::set_format(std::string_view name, std::string_view pattern) {
   return guarded(state_, "model",
                  [&](ModelState& s) { return bowline::set_format(s, name, pattern); });
@@ -645,28 +609,6 @@ Result<Model> Model::skeleton() const {
 
 Result<Model> Model::share() {
   return guarded(state_, "model", [&](ModelState&) -> Result<Model> { return Model(state_); });
-}
-
-Result<PlacementReport> Model::replicate(const Device& device, std::string_view pattern) {
-  return guarded(state_, "model", [&](ModelState& s) -> Result<PlacementReport> {
-    BOWLINE_TRY_ASSIGN(const auto opened, opened_of(device));
-    return params::replicate(s.table, opened, pattern, s.busy);
-  });
-}
-
-Result<PlacementReport> Model::shard(std::span<const Device> devices, std::string_view pattern) {
-  return changing(state_, [&](ModelState& s) -> Result<PlacementReport> {
-    std::vector<std::shared_ptr<device::OpenDevice>> opened;
-    for (const Device& device : devices) {
-      BOWLINE_TRY_ASSIGN(opened.emplace_back(), opened_of(device));
-    }
-    BOWLINE_TRY_ASSIGN(const PlacementReport report,
-                       params::shard(s.table, opened, pattern, s.busy));
-    for (graph::User* user : s.users) {
-      user->leave_device();
-    }
-    return report;
-  });
 }
 
 Status Model::save(const std::string& path) const {

@@ -184,12 +184,6 @@ struct CastReport {
   std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
 };
 
-// What replicate() or shard() did.
-struct PlacementReport {
-  uint32_t storages = 0;
-  uint64_t bytes = 0;  // that were transferred
-};
-
 struct CompactReport {
   uint32_t dropped = 0;  // rows of the table that no parameter uses any more
   // Tie indices before, and in the file.
@@ -397,25 +391,6 @@ class Model {
   // above; bad_argument: nothing
   // matches.
   Status to(const Device& device, std::string_view pattern);
-  // Takes these storages from their devices into host memory, one transfer each; to() brings them
-  // back. Sessions that read them wait
-  // for that. Errors  as to().
-  Status offload(std::string_view pattern = "*");
-  // Gives the storages of the parameters that match `pattern` a second place, one transfer each:
-  // sessions on `device` read them there. The model lies where it did, and is written there: before
-  // a run that reads a replica which is behind, it is transferred again
-  // (Counters::transfers), to the same address. Files, clones and trainers do not see replicas;
-  // to() and offload() end them. Errors  as to();
-  // bad_argument: nothing matches, or a storage has no bytes.
-  Result<PlacementReport> replicate(const Device& device, std::string_view pattern = "*");
-  // Splits these storages by rows over devices, which then hold a part each; the first ones get a
-  // row more where the rows do not divide. One with fewer rows than devices lies on as many as it
-  // has, an encoded one or a number whole on the first. Every verb works as before, and to() or
-  // offload() gathers them. A session on any of the devices reads a copy that is gathered there, by
-  // a transfer after each
-  // write; what a Trainer reads must be gathered first. Errors  as replicate(); bad_argument: no
-  // device, or one twice.
-  Result<PlacementReport> shard(std::span<const Device> devices, std::string_view pattern = "*");
   // Gives the storages of the parameters that match `pattern` the dtype `to` (f32, f16, bf16), once
   // per storage and so for every parameter of a tie, to nearest even. Integers and running
   // statistics (floor f32) stay and are reported; so do moments. Codes and their scales stay as

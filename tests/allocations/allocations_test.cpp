@@ -328,18 +328,18 @@ const Call kCalls[] = {
     {"GetValue", on_device, get},
     {"Freeze", nothing, [](World& w) { return w.seed.model.freeze("head"); }},
     {"To", nothing, [](World& w) { return w.seed.model.to(w.device); }},
-    {"Offload", on_device, [](World& w) { return w.seed.model.offload(); }},
+    {"Offload", on_device, [](World& w) { return offload(w.seed.model); }},
     {"Skeleton", on_device, [](World& w) { return make(w, w.seed.model.skeleton()); }},
     {"Replicate", on_device,
-     [](World& w) { return w.seed.model.replicate(w.devices[1]).status(); }},
-    {"Shard", on_device, [](World& w) { return w.seed.model.shard(w.devices).status(); }},
-    {"SetValueOfShards", [](World& w) { must(w.seed.model.shard(w.devices)); }, set},
-    {"CreateSessionOfShards", [](World& w) { must(w.seed.model.shard(w.devices)); },
+     [](World& w) { return replicate(w.seed.model, w.devices[1]).status(); }},
+    {"Shard", on_device, [](World& w) { return shard(w.seed.model, w.devices).status(); }},
+    {"SetValueOfShards", [](World& w) { must(shard(w.seed.model, w.devices)); }, set},
+    {"CreateSessionOfShards", [](World& w) { must(shard(w.seed.model, w.devices)); },
      create_session},
     {"RunReplica",
      [](World& w) {
        on_device(w);
-       must(w.seed.model.replicate(w.devices[1]));
+       must(replicate(w.seed.model, w.devices[1]));
        w.session = must(Session::create(w.seed.model, w.devices[1], "loss", {}));
        EXPECT_OK(set(w));
      },

@@ -96,7 +96,7 @@ inline bool runs(Model& model) {
   if (auto session = Session::create(model, device, "forward", dims); accepted(session.status())) {
     ran = accepted(session.value().run(inputs, outputs));
   }
-  return accepted(model.offload()) && ran;
+  return accepted(offload(model)) && ran;
 }
 
 // What `read` makes of an input for the copy of a base: it refuses it, with the model as it was, or

@@ -79,7 +79,7 @@ std::vector<float> logits_of(Model& model, int64_t vocabulary = 48) {
   Batch batch;
   const Tensor outputs[] = {{"logits", DType::f32, {2, 8, vocabulary}, out.data()}};
   EXPECT_OK(session.run(batch.tensors(false), outputs));
-  EXPECT_OK(model.offload());
+  EXPECT_OK(offload(model));
   return out;
 }
 

@@ -359,7 +359,7 @@ class Sequence {
         BOWLINE_TRY(model_.to(places_[any(dice, 2)], first.name));
         return dice.chance(0.5) ? model_.to(places_[0]) : Status();
       case Action::Kind::offload:
-        return model_.offload(dice.chance(0.5) ? "*" : first.name);
+        return offload(model_, dice.chance(0.5) ? "*" : first.name);
       case Action::Kind::reopen:
         return reopen();
       case Action::Kind::clone:
@@ -382,10 +382,10 @@ class Sequence {
       case Action::Kind::roll_back:
         return roll_back(a, b, dice);
       case Action::Kind::replicate:
-        return model_.replicate(places_[any(dice, 2)], dice.chance(0.5) ? "*" : first.name)
+        return replicate(model_, places_[any(dice, 2)], dice.chance(0.5) ? "*" : first.name)
             .status();
       case Action::Kind::shard:
-        return model_.shard(places_, dice.chance(0.5) ? "*" : first.name).status();
+        return shard(model_, places_, dice.chance(0.5) ? "*" : first.name).status();
       case Action::Kind::serve:
         return serve(a, dice);
       case Action::Kind::fill_shapes:
@@ -492,7 +492,7 @@ class Sequence {
       }
     }
     const int64_t verb = dice.below(4);
-    must(verb == 0 ? reopen() : verb == 1 ? clone() : verb == 2 ? model_.offload() : Status());
+    must(verb == 0 ? reopen() : verb == 1 ? clone() : verb == 2 ? offload(model_) : Status());
     gather(dice);
     const std::map<size_t, Change> changed = changes(report.targets);
     const double scale = 2.0 / static_cast<double>(options.rank);
@@ -673,9 +673,9 @@ class Sequence {
   Status serve(size_t p, Dice& dice) {
     must(model_.to(places_[0]));
     if (dice.chance(0.5)) {
-      must(model_.replicate(places_[1]));
+      must(replicate(model_, places_[1]));
     } else {
-      must(model_.shard(places_));
+      must(shard(model_, places_));
     }
     home_ = 1;
     Session session = must(Session::create(model_, home(), "loss", {}));

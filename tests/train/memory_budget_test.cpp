@@ -247,7 +247,7 @@ TEST_P(MemoryBudget, OfASessionThatGathersShards) {
   const Device first = open_test_device("cpu");
   const auto sharded = [&](const Device& device) {
     TinyLm lm = tiny_lm(2);
-    EXPECT_OK(lm.model.shard(std::vector<Device>{first, device}).status());
+    EXPECT_OK(shard(lm.model, std::vector<Device>{first, device}).status());
     return lm;
   };
   const Device free = open();

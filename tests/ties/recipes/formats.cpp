@@ -162,7 +162,7 @@ void kept_by_verbs(Bench& t) {
   const Floats rounded = sum();
   must(s.model.to(t.a));
   t.count("blocks after a move", blocks(s.model), 1);
-  must(s.model.offload());
+  must(offload(s.model));
   t.count("blocks in host memory", blocks(s.model), 4);
   must(s.model.to(t.b));
   t.count("blocks after the way back", blocks(s.model), 1);

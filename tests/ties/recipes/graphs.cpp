@@ -200,7 +200,7 @@ void called_inside(Bench& t) {
   must(s.model.register_format(nosy));
   must(s.model.set_format("nosy"));
   must(set(s.model, "head", {3, 2}, {1, 0, 0, 1, 1, 1}));
-  must(s.model.offload());
+  must(offload(s.model));
   must(s.model.to(t.b));  // and laid out again
   t.count("calls of hooks and layouts", static_cast<uint64_t>(calls), 4);
   t.same("logits", logits_of(s, t.b), Floats({1, 1, 2}));

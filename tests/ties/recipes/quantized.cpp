@@ -82,7 +82,7 @@ void moved_by_every_verb(Bench& t) {
     reads(t, "on A", m, t.a, ramp);
     must(m.to(t.b));
     reads(t, "after to(B)", m, t.b, ramp);
-    must(m.offload());
+    must(offload(m));
     must(m.to(t.b, "head"));
     reads(t, "after offload() and to(B) of one name", m, t.b, ramp);
     must(m.save(path));

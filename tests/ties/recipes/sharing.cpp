@@ -17,7 +17,7 @@ void split_by_rows(Bench& t) {
   const std::string ties = s.model.ties();
   const Device both[] = {t.a, t.b};
   const uint64_t on_a = t.a.counters().live_bytes, on_b = t.b.counters().live_bytes;
-  must(s.model.shard(both));
+  must(shard(s.model, both));
   t.count("bytes on A, two rows", t.a.counters().live_bytes - on_a, 16);
   t.count("bytes on B, one row", t.b.counters().live_bytes - on_b, 8);
   t.same("ties", s.model.ties(), ties);
@@ -70,16 +70,16 @@ void split_by_rows(Bench& t) {
 void two_groups(Bench& t) {
   Seed s = lm32();
   const Device both[] = {t.a, t.b};
-  t.count("storages of the first group", must(s.model.shard(both, "embed")).storages, 1);
-  t.count("storages of the second", must(s.model.shard(both, "head")).storages, 1);
+  t.count("storages of the first group", must(shard(s.model, both, "embed")).storages, 1);
+  t.count("storages of the second", must(shard(s.model, both, "head")).storages, 1);
   t.holds("one storage", must(s.model.same_storage("embed", "head")));
   t.same("logits", logits_of(s, t.b), Floats({1, 1, 2}));
-  t.refused("a device that is given twice", s.model.shard(std::vector<Device>{t.a, t.a}).status(),
+  t.refused("a device that is given twice", shard(s.model, std::vector<Device>{t.a, t.a}).status(),
             Code::bad_argument, {t.a.info().name});
-  t.refused("no device", s.model.shard({}).status(), Code::bad_argument);
-  t.refused("a pattern without a match", s.model.shard(both, "decoder.*").status(),
+  t.refused("no device", shard(s.model, {}).status(), Code::bad_argument);
+  t.refused("a pattern without a match", shard(s.model, both, "decoder.*").status(),
             Code::bad_argument, {"\"decoder.*\""});
-  must(s.model.offload());
+  must(offload(s.model));
   t.same("E in host memory", values(s.model, "head"), Floats({1, 0, 0, 1, 1, 1}));
 }
 
@@ -103,7 +103,7 @@ void odd_sizes(Bench& t) {
     before.push_back(values(m, name));
   }
   const Device both[] = {t.a, t.b};
-  must(m.shard(both));
+  must(shard(m, both));
   for (const bool gathered : {false, true}) {
     for (size_t i = 0; i < before.size(); ++i) {
       t.same(names[i], values(m, names[i]), before[i]);
@@ -122,11 +122,11 @@ void two_places(Bench& t) {
   must(s.model.to(t.a));
   const std::string ties = s.model.ties();
   const uint64_t begin = t.b.counters().live_bytes;
-  const PlacementReport report = must(s.model.replicate(t.b));
+  const PlacementReport report = must(replicate(s.model, t.b));
   t.count("storages", report.storages, 1);
   t.count("bytes", report.bytes, 24);
   t.count("bytes on B", t.b.counters().live_bytes - begin, 24);
-  t.count("storages of a second call", must(s.model.replicate(t.b, "head")).storages, 0);
+  t.count("storages of a second call", must(replicate(s.model, t.b, "head")).storages, 0);
   t.same("ties", s.model.ties(), ties);
   t.same("where", must(s.model.describe()).storages[0].where, t.a.info().name);
   Session on_a = must(Session::create(s.model, t.a, "loss", {}));
@@ -157,7 +157,7 @@ void two_places(Bench& t) {
   Seed idle = lm32();
   must(idle.model.to(t.a));
   const uint64_t others = t.b.counters().live_bytes;
-  must(idle.model.replicate(t.b));
+  must(replicate(idle.model, t.b));
   must(idle.model.cast(DType::bf16, "embed"));
   t.count("bytes on B of a replica that nothing can read", t.b.counters().live_bytes - others, 0);
 

@@ -307,14 +307,14 @@ constexpr Recipe kTransferRecipes[] = {
        const uint64_t begin = t.b.counters().live_bytes;
        must(m.to(t.b));
        const std::string before = m.ties();
-       must(m.offload());
+       must(offload(m));
        t.count("bytes on B while all is offloaded", t.b.counters().live_bytes, begin);
        t.same("ties", m.ties(), before);
        must(m.to(t.b));
        for (size_t i = 0; i < 3; ++i) {
          t.same(names[i], values(m, names[i]), Floats(4, static_cast<float>(i + 1)));
        }
-       must(m.offload("*three"));
+       must(offload(m, "*three"));
        t.count("bytes on B", t.b.counters().live_bytes - begin, 32);
        t.same("ties", m.ties(), before);
        must(set(m, "also three", {2, 2}, Floats(4, 4)));
