@@ -35,6 +35,7 @@
 #include "bowline/describe.h"
 #include "bowline/device.h"
 #include "bowline/files.h"
+#include "bowline/formats.h"
 #include "bowline/graph.h"
 #include "bowline/model.h"
 #include "bowline/optimizer.h"

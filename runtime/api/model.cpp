@@ -9,12 +9,10 @@
 #include "graph/load.h"
 #include "graph/readers.h"
 #include "graph/save.h"
-#include "params/chosen.h"
 #include "params/file.h"
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
-#include "params/weight_format.h"
 
 namespace bowline {
 namespace {
@@ -248,90 +246,6 @@ Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_
   return params::read_bytes(table.storages[tie]);
 }
 
-// Whether a node of one of these operators, in the graph or in a body, reads one of these storages.
-// Whether one of these operators reads a parameter of these storages, or what a graph makes of them
-// alone: a weight times a mask.
-bool reads(const params::Table& table, const graph::Graph& g, std::span<const std::string> ops,
-           std::span<const uint32_t> ties) {
-  const auto shows_one = [&](uint32_t p) {
-    return std::ranges::find(ties, table.parameters[p].tie) != ties.end();
-  };
-  std::vector<bool> fixed(g.values.size()), ours(g.values.size());
-  for (size_t v = 0; v < g.values.size(); ++v) {
-    fixed[v] = !g.values[v].parameters.empty();
-    ours[v] = std::ranges::any_of(g.values[v].parameters, shows_one);
-  }
-  for (const graph::Node& node : g.nodes) {
-    if (node.repeat) {
-      if (reads(table, *node.repeat->body, ops, ties)) {
-        return true;
-      }
-      continue;
-    }
-    const bool reads_ours = std::ranges::any_of(node.inputs, [&](auto v) { return ours[v]; });
-    if (reads_ours && std::ranges::find(ops, op_def(node.op).name) != ops.end()) {
-      return true;
-    }
-    if (reads_ours && std::ranges::all_of(node.inputs, [&](auto v) { return fixed[v]; })) {
-      for (const graph::ValueId out : node.outputs) {
-        fixed[out] = ours[out] = true;
-      }
-    }
-  }
-  return false;
-}
-
-std::string listed(std::span<const std::string> names) {
-  std::string out;
-  for (const std::string& name : names) {
-    out += (out.empty() ? "" : ", ") + name;
-  }
-  return out;
-}
-
-std::string known(const std::vector<std::shared_ptr<const WeightFormat>>& formats) {
-  std::string out;
-  for (const auto& f : formats) {
-    out += format("{}\"{}\"", out.empty() ? "" : ", ", f->name);
-  }
-  return out;
-}
-
-Result<FormatReport> set_format(ModelState& state, std::string_view name,
-                                std::string_view pattern) {
-  const auto found = std::ranges::find(state.formats, name, [](const auto& f) { return f->name; });
-  BOWLINE_REQUIRE(found != state.formats.end(), "There is no weight format \"{}\"; there are {}.",
-                  name, known(state.formats));
-  const std::shared_ptr<const WeightFormat> kind = *found;
-  const std::vector<std::string>& ops = kind->ops;
-  BOWLINE_TRY_ASSIGN(const std::vector<params::Chosen> storages,
-                     params::chosen(state.table, pattern));
-  std::vector<uint32_t> ties;
-  std::ranges::transform(storages, std::back_inserter(ties), &params::Chosen::tie);
-  const bool fits = ops.empty() || std::ranges::any_of(state.graphs, [&](const graph::Graph& g) {
-                      return reads(state.table, g, ops, ties);
-                    });
-  BOWLINE_REQUIRE(fits, "The weight format \"{}\" is for {}, and none reads a parameter of \"{}\".",
-                  name, listed(ops), pattern);
-  const int busy = state.busy;
-  const graph::Running held(state);  // nor may a layout
-  return params::set_format(state.table, kind, pattern, busy);
-}
-
-Status register_format(ModelState& state, WeightFormat kind) {
-  BOWLINE_TRY(check_name(kind.name, "A weight format"));
-  BOWLINE_REQUIRE(kind.layout != nullptr, "The weight format \"{}\" has no layout.", kind.name);
-  const bool taken =
-      std::ranges::any_of(state.formats, [&](const auto& f) { return f->name == kind.name; });
-  BOWLINE_REQUIRE(!taken, "There is a weight format \"{}\" already.", kind.name);
-  state.formats.push_back(std::make_shared<const WeightFormat>(std::move(kind)));
-  return {};
-}
-
-}  // namespace
-
-namespace {
-
 std::string text_of(const std::vector<TieReport::Dropped>& dropped) {
   std::string out;
   for (const TieReport::Dropped& d : dropped) {
@@ -555,31 +469,6 @@ Result<QuantizeReport> Model::quantize(std::string_view encoding, std::string_vi
 
 Result<QuantizeReport> Model::dequantize(std::string_view pattern, DType to) {
   return changing(state_, [&](ModelState& s) { return bowline::dequantize(s, pattern, to); });
-}
-
-Result<FormatReport> Model::set_format(std::string_view name, std::string_view pattern) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return bowline::set_format(s, name, pattern); });
-}
-
-Result<uint32_t> Model::restore_format(std::string_view pattern) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return params::restore_format(s.table, pattern, s.busy); });
-}
-
-Status Model::register_format(WeightFormat kind) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return bowline::register_format(s, std::move(kind)); });
-}
-
-std::vector<FormatInfo> Model::formats() const {
-  return guarded(state_, "model", [](const ModelState& s) {
-    std::vector<FormatInfo> out;
-    for (const auto& f : s.formats) {
-      out.push_back({f->name, f->ops, f->device, f->about});
-    }
-    return out;
-  });
 }
 
 ModelCounters Model::counters() const {

@@ -139,40 +139,12 @@ struct ResizeReport {
   std::vector<TieReport::Dropped> dropped;  // what they owned and had another shape
 };
 
-// Where each storage of a group begins in one allocation of so many bytes. What lies between them
-// is zero.
-struct FormatLayout {
-  uint64_t bytes = 0;
-  std::vector<uint64_t> offsets;  // multiples of the size of an element
-};
-// How the storages of a group lie in one allocation. Parameters, values, files and optimizers do
-// not see it.
-struct WeightFormat {
-  std::string name;
-  std::vector<std::string>
-      ops;  // kinds of operators, one of which reads a parameter of the group; empty: any
-  std::string device = "*";  // pattern of the names of devices that it is for
-  std::string about;
-  std::function<Result<FormatLayout>(std::span<const StorageInfo>)> layout;
-};
-struct FormatReport {
-  std::string format;
-  std::vector<uint32_t> ties;  // of the group, ascending
-  uint64_t bytes = 0;          // of the allocation
-};
-struct FormatInfo {
-  std::string name;
-  std::vector<std::string> ops;
-  std::string device;
-  std::string about;
-};
-
 // Of what was made of storages since the model was made, or the counters were reset.
 struct ModelCounters {
   uint64_t casts = 0;        // storages that cast() gave another dtype
   uint64_t quantized = 0;    // storages that quantize() encoded
   uint64_t dequantized = 0;  // and that dequantize() gave numbers
-  uint64_t packs = 0;        // groups that set_format() laid out
+  uint64_t packs = 0;        // groups that set_weight_format() laid out
   uint64_t repacks = 0;      // and that were laid out again after a verb that gave them other bytes
   uint64_t fallbacks = 0;    // groups that could not be, and lie apart again
 };
@@ -402,19 +374,6 @@ class Model {
   // would get operands of two dtypes: the node is named. over_budget, out_of_memory: old and new
   // storages do not fit.
   Result<CastReport> cast(DType to, std::string_view pattern = "*");
-  // Lays the storages of the parameters that match `pattern` into one allocation of their device,
-  // as the weight format says. Writes and updates go there, files are in the standard layout, and
-  // verbs keep it: what gets other bytes is laid out again, on the device
-  // that it moves to. That it is so already changes nothing. Errors  bad_argument: the format is
-  // not known (those that are are
-  // named), or for other devices or operators; nothing matches; a storage lies on no device.
-  Result<FormatReport> set_format(std::string_view format, std::string_view pattern = "*");
-  // Gives these storages allocations of their own again. Returns the groups.
-  Result<uint32_t> restore_format(std::string_view pattern = "*");
-  // Adds a format to those that the library has. Errors  bad_argument: the name is taken, or there
-  // is no layout.
-  Status register_format(WeightFormat format);
-  std::vector<FormatInfo> formats() const;
   ModelCounters counters() const;
   void reset_counters();
   // Quantizes the storages of all parameters that match `pattern`, a tied storage once. Quantized

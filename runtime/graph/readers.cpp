@@ -124,4 +124,34 @@ std::map<uint32_t, std::string> plain_readers(const ModelState& model) {
   return std::move(readers.found);
 }
 
+bool reads(const params::Table& table, const Graph& g, std::span<const std::string> ops,
+           std::span<const uint32_t> ties) {
+  const auto shows_one = [&](uint32_t p) {
+    return std::ranges::find(ties, table.parameters[p].tie) != ties.end();
+  };
+  std::vector<bool> fixed(g.values.size()), ours(g.values.size());
+  for (size_t v = 0; v < g.values.size(); ++v) {
+    fixed[v] = !g.values[v].parameters.empty();
+    ours[v] = std::ranges::any_of(g.values[v].parameters, shows_one);
+  }
+  for (const Node& node : g.nodes) {
+    if (node.repeat) {
+      if (reads(table, *node.repeat->body, ops, ties)) {
+        return true;
+      }
+      continue;
+    }
+    const bool reads_ours = std::ranges::any_of(node.inputs, [&](auto v) { return ours[v]; });
+    if (reads_ours && std::ranges::find(ops, op_def(node.op).name) != ops.end()) {
+      return true;
+    }
+    if (reads_ours && std::ranges::all_of(node.inputs, [&](auto v) { return fixed[v]; })) {
+      for (const ValueId out : node.outputs) {
+        fixed[out] = ours[out] = true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace bowline::detail::graph

@@ -1,4 +1,4 @@
-// Who reads a storage as numbers alone, so that it cannot be codes.
+// Which nodes of a graph read a storage.
 #pragma once
 
 #include <map>
@@ -13,5 +13,10 @@ std::map<uint32_t, std::string> plain_readers(const ModelState& model);
 
 // The storages of each parameter list of a Repeat. They must have one dtype and one encoding.
 std::vector<std::vector<uint32_t>> ties_of_lists(const ModelState& model);
+
+// Whether one of these operators reads a parameter of these storages, or a value that the graph
+// computes from them alone, such as a weight times a mask.
+bool reads(const params::Table& table, const Graph& g, std::span<const std::string> ops,
+           std::span<const uint32_t> ties);
 
 }  // namespace bowline::detail::graph

@@ -161,7 +161,7 @@ Result<FormatReport> set_format(Table& table, const std::shared_ptr<const Weight
       return report;
     }
   }
-  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "set_format()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "set_weight_format()"));
   // A storage is of one group: others that it was of are given up.
   std::vector<uint32_t> left;
   for (const FormatGroup& g : groups) {
@@ -188,7 +188,7 @@ Result<uint32_t> restore_format(Table& table, std::string_view pattern, int busy
   BOWLINE_TRY_ASSIGN(const std::vector<uint32_t> ties, members(table, pattern));
   std::vector<FormatGroup> groups = table.formats();
   const auto before = groups.size();
-  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "restore_format()"));
+  BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "restore_weight_format()"));
   for (const FormatGroup& g : groups) {
     if (overlap(g.ties, ties)) {
       BOWLINE_TRY(unpack(stage, g.ties).at(context_of(*g.format)));

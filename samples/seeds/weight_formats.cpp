@@ -47,7 +47,7 @@ void print(const char* when, const Model& model) {
   for (const ParameterInfo& p : info.parameters) {
     parameters += info.storages[p.tie].role == StorageRole::weight;
   }
-  std::printf("  %-16s parameters() %llu, storages().blocks %zu, %llu values\n", when,
+  std::printf("  %-21s parameters() %llu, storages().blocks %zu, %llu values\n", when,
               static_cast<unsigned long long>(parameters), blocks.size(),
               static_cast<unsigned long long>(values));
 }
@@ -57,8 +57,8 @@ void run(const Device& device, bool bias) {
   Model m = lstm(bias);
   must(m.to(device));
   print("as it is", m);
-  const FormatReport report = must(m.set_format("flat", "lstm.*"));
-  print("set_format", m);
+  const FormatReport report = must(set_weight_format(m, "flat", "lstm.*"));
+  print("set_weight_format", m);
   std::printf("  the block holds %llu values\n",
               static_cast<unsigned long long>(report.bytes / sizeof(float)));
   Trainer trainer = must(Trainer::create(m, device, {}));
@@ -78,15 +78,15 @@ void run(const Device& device, bool bias) {
   print("the file", must(Model::open(path)));
   std::filesystem::remove(path);
   const Floats learned = values(m, "lstm.weight_hh");
-  must(m.restore_format("lstm.*"));
-  print("restore_format", m);
+  must(restore_weight_format(m, "lstm.*"));
+  print("restore_weight_format", m);
   std::printf("  what was learned is %s\n",
               values(m, "lstm.weight_hh") == learned ? "there, to the last bit" : "lost");
 }
 
 int main(int argc, char** argv) {
   const Device device = must(Device::open(argc > 1 ? argv[1] : "best"));
-  for (const FormatInfo& f : Model().formats()) {
+  for (const FormatInfo& f : weight_formats(Model())) {
     std::printf("format \"%s\": %s\n", f.name.c_str(), f.about.c_str());
   }
   run(device, true);

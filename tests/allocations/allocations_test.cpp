@@ -223,10 +223,10 @@ void with_format(World& w) {
     }
     return out;
   };
-  must(w.seed.model.register_format(std::move(row)));
+  must(register_weight_format(w.seed.model, std::move(row)));
 }
 
-Status set_format(World& w) { return w.seed.model.set_format("row", "embed").status(); }
+Status set_format(World& w) { return set_weight_format(w.seed.model, "row", "embed").status(); }
 
 // Made before allocations fail, but for what the hook makes.
 const LoadOptions& hooked() {
@@ -350,7 +350,7 @@ const Call kCalls[] = {
        with_format(w);
        must(set_format(w));
      },
-     [](World& w) { return w.seed.model.restore_format().status(); }},
+     [](World& w) { return restore_weight_format(w.seed.model).status(); }},
     {"LoadHook",
      [](World& w) {
        with_file(w);

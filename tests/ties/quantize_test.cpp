@@ -43,8 +43,8 @@ TEST_P(Quantized, BothUsesReadTheSameNumbers) {
     behind.layout = [](std::span<const StorageInfo> group) {
       return Result(FormatLayout{64 + group[0].bytes, {64}});
     };
-    ASSERT_OK(m.register_format(std::move(behind)));
-    ASSERT_EQ(must(m.set_format("behind")).ties.size(), 1u);
+    ASSERT_OK(register_weight_format(m, std::move(behind)));
+    ASSERT_EQ(must(set_weight_format(m, "behind")).ties.size(), 1u);
     check();
     // In two storages.
     EXPECT_EQ(must(m.untie_cost("head")), report.bytes_after);

@@ -305,7 +305,7 @@ class Sequence {
       }
       return out;
     };
-    must(model_.register_format(std::move(row)));
+    must(register_weight_format(model_, std::move(row)));
   }
 
   void write(size_t p, Dice& dice) {
@@ -372,9 +372,9 @@ class Sequence {
         plain_.storages[first.storage].trainable = kind == Action::Kind::thaw;
         return {};
       case Action::Kind::lay_out:
-        return model_.set_format("row", dice.chance(0.5) ? "*" : "s?").status();
+        return set_weight_format(model_, "row", dice.chance(0.5) ? "*" : "s?").status();
       case Action::Kind::restore:
-        return model_.restore_format(dice.chance(0.5) ? "*" : first.name).status();
+        return restore_weight_format(model_, dice.chance(0.5) ? "*" : first.name).status();
       case Action::Kind::step:
         return step(dice);
       case Action::Kind::run_overridden:

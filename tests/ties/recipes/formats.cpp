@@ -65,7 +65,7 @@ void set_and_restore(Bench& t) {
     const uint64_t parameters = bias ? 4 : 2, numbers = bias ? 2560 : 2400;
     const uint64_t begin = t.b.counters().live_bytes;
     t.count("blocks before", blocks(s.model), parameters);
-    const FormatReport report = must(s.model.set_format("flat", "lstm.*"));
+    const FormatReport report = must(set_weight_format(s.model, "flat", "lstm.*"));
     t.count("values of the block, with hidden zeros", report.bytes / 4, 2560);
     t.count("bytes more on B", t.b.counters().live_bytes - begin, (2560 - numbers) * 4);
     t.count("blocks", blocks(s.model), 1);
@@ -87,7 +87,7 @@ void set_and_restore(Bench& t) {
       moments += row.bytes / 4;
     }
     t.count("values of moments", moments, 2 * numbers);
-    t.count("restored groups", must(s.model.restore_format("lstm.*")), 1);
+    t.count("restored groups", must(restore_weight_format(s.model, "lstm.*")), 1);
     t.count("blocks afterwards", blocks(s.model), parameters);
     t.same("what was learned meanwhile", all_values(s.model), all_values(plain.model));
     step(packed, s);
@@ -100,41 +100,43 @@ void set_and_restore(Bench& t) {
 
 void edges(Bench& t) {
   Seed s = lstm(true, true);
-  t.refused("a model on no device", s.model.set_format("flat", "lstm.*").status(),
+  t.refused("a model on no device", set_weight_format(s.model, "flat", "lstm.*").status(),
             Code::bad_argument, {"Model::to()"});
   must(s.model.to(t.b));
   const std::string ties = s.model.ties(), parameters = s.model.parameters();
   const std::string storages = s.model.storages();
-  t.refused("an unknown format", s.model.set_format("diagonal").status(), Code::bad_argument,
-            {"\"diagonal\"", "\"flat\""});
-  t.refused("a pattern without a match", s.model.set_format("flat", "gru.*").status(),
+  t.refused("an unknown format", set_weight_format(s.model, "diagonal").status(),
+            Code::bad_argument, {"\"diagonal\"", "\"flat\""});
+  t.refused("a pattern without a match", set_weight_format(s.model, "flat", "gru.*").status(),
             Code::bad_argument, {"\"gru.*\""});
-  t.refused("a format of another operator", s.model.set_format("flat", "*weight_ih").status(),
-            Code::bad_argument, {"Lstm"});
-  t.count("groups where there are none", must(s.model.restore_format()), 0);
+  t.refused("a format of another operator",
+            set_weight_format(s.model, "flat", "*weight_ih").status(), Code::bad_argument,
+            {"Lstm"});
+  t.count("groups where there are none", must(restore_weight_format(s.model)), 0);
   WeightFormat odd;
   odd.name = "odd";
   odd.layout = [](std::span<const StorageInfo> group) -> Result<FormatLayout> {
     return FormatLayout{64, std::vector<uint64_t>(group.size(), 0)};
   };
-  must(s.model.register_format(odd));
-  t.refused("a name that is taken", s.model.register_format(odd), Code::bad_argument, {"\"odd\""});
-  t.refused("a layout that does not hold the group", s.model.set_format("odd").status(),
+  must(register_weight_format(s.model, odd));
+  t.refused("a name that is taken", register_weight_format(s.model, odd), Code::bad_argument,
+            {"\"odd\""});
+  t.refused("a layout that does not hold the group", set_weight_format(s.model, "odd").status(),
             Code::bad_argument, {"\"odd\""});
   odd.name = "elsewhere";
   odd.device = "cuda:17";
-  must(s.model.register_format(odd));
-  t.refused("a format for another device", s.model.set_format("elsewhere").status(),
+  must(register_weight_format(s.model, odd));
+  t.refused("a format for another device", set_weight_format(s.model, "elsewhere").status(),
             Code::bad_argument, {"cuda:17", t.b.info().name});
   t.same("storages after refusals", s.model.storages(), storages);
-  t.count("formats that are known", s.model.formats().size(), 3);
+  t.count("formats that are known", weight_formats(s.model).size(), 3);
 
-  must(s.model.set_format("flat", "lstm.*"));
+  must(set_weight_format(s.model, "flat", "lstm.*"));
   t.count("blocks, one of the tied biases in it", blocks(s.model), 1);
   t.same("ties", s.model.ties(), ties);
   t.same("parameters", s.model.parameters(), parameters);
   const std::string packed = s.model.storages();
-  must(s.model.set_format("flat", "lstm.*"));
+  must(set_weight_format(s.model, "flat", "lstm.*"));
   t.same("setting it twice", s.model.storages(), packed);
   t.count("packs", s.model.counters().packs, 1);
   must(set(s.model, "lstm.bias_hh", {80}, Floats(80, 0.5f)));
@@ -146,7 +148,7 @@ void edges(Bench& t) {
 void kept_by_verbs(Bench& t) {
   Seed s = lstm(true);
   must(s.model.to(t.b));
-  must(s.model.set_format("flat", "lstm.*"));
+  must(set_weight_format(s.model, "flat", "lstm.*"));
   Session session = must(Session::create(s.model, t.b, "loss", {}));
   const auto sum = [&] {
     Floats out(1);
@@ -181,7 +183,7 @@ void save_while_packed(Bench& t) {
   const std::string before = t.file("before.bowline"), packed = t.file("packed.bowline");
   must(s.model.to(t.b));
   must(s.model.save(before));
-  must(s.model.set_format("flat", "lstm.*"));
+  must(set_weight_format(s.model, "flat", "lstm.*"));
   const std::string storages = s.model.storages();
   must(s.model.save(packed));
   t.same("the live model", s.model.storages(), storages);
@@ -228,7 +230,7 @@ constexpr Recipe kFormatsRecipes[] = {
      [](Bench& t) {
        Seed s = lstm(true);
        must(s.model.to(t.b));
-       must(s.model.set_format("flat", "lstm.*"));
+       must(set_weight_format(s.model, "flat", "lstm.*"));
        Trainer trainer = must(Trainer::create(s.model, t.b, plain_sgd(0.01f)));
        Session session = must(Session::create(s.model, t.b, "loss", {}));
        step(trainer, s);
@@ -256,7 +258,7 @@ constexpr Recipe kFormatsRecipes[] = {
        Seed s = lstm(true);
        s.model = must(Model::open(path));
        must(s.model.to(t.b));
-       must(s.model.set_format("flat", "lstm.*"));
+       must(set_weight_format(s.model, "flat", "lstm.*"));
        const uint64_t begin = t.b.counters().live_bytes;
        std::vector<Session> sessions;
        uint64_t plans = 0;

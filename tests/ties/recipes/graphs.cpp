@@ -160,7 +160,7 @@ void called_inside(Bench& t) {
           s.model.tie("embed", "head").status(), s.model.to(t.a),
           s.model.cast(DType::bf16).status(), s.model.freeze_storage("head"),
           s.model.load(path).status(), s.model.quantize("int8").status(),
-          s.model.set_format("flat").status(),
+          set_weight_format(s.model, "flat").status(),
           s.model.parameter("new", {1}, Init::zeros()).status(),
           s.model.resize("embed", 4).status()}) {
       t.refused(where, refused, Code::bad_argument, {});
@@ -197,8 +197,8 @@ void called_inside(Bench& t) {
     }
     return out;
   };
-  must(s.model.register_format(nosy));
-  must(s.model.set_format("nosy"));
+  must(register_weight_format(s.model, nosy));
+  must(set_weight_format(s.model, "nosy"));
   must(set(s.model, "head", {3, 2}, {1, 0, 0, 1, 1, 1}));
   must(offload(s.model));
   must(s.model.to(t.b));  // and laid out again
@@ -233,7 +233,7 @@ void masked_weight(Bench& t) {
   }
   must(set(s.model, "mask", square, ones));
   must(s.model.to(t.b));
-  must(s.model.set_format("flat", "lstm.*"));
+  must(set_weight_format(s.model, "flat", "lstm.*"));
   const Floats before = values(s.model, "lstm.weight_hh");
   Trainer trainer = must(Trainer::create(s.model, t.b, plain_sgd(0.1f)));
   step(trainer, s);

@@ -1,0 +1,86 @@
+/// \file
+/// Weight formats: how several storages lie together in one allocation of a device.
+///
+/// Some kernels read a group of weights faster if the weights are adjacent in memory, for example
+/// all weights of an LSTM. A weight format defines the size of the allocation and the offset of
+/// each storage. Parameters, values, files and optimizers do not depend on the format.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bowline/model.h"
+#include "bowline/status.h"
+
+#pragma GCC visibility push(default)
+
+namespace bowline {
+
+/// The offsets of the storages of a group in one allocation. The bytes between storages are zero.
+struct FormatLayout {
+  uint64_t bytes = 0;             ///< Size of the allocation.
+  std::vector<uint64_t> offsets;  ///< One per storage, in bytes: a multiple of the element size.
+};
+
+/// A weight format.
+struct WeightFormat {
+  std::string name;
+  /// The group must have a parameter that an operator of one of these kinds reads, for example
+  /// "Lstm". Empty: any operator.
+  std::vector<std::string> ops;
+  /// Pattern of the device names that the format is for.
+  std::string device = "*";
+  /// One line for people.
+  std::string about;
+  /// Computes the layout of a group. It must not change the model.
+  std::function<Result<FormatLayout>(std::span<const StorageInfo>)> layout;
+};
+
+/// The result of set_weight_format().
+struct FormatReport {
+  std::string format;
+  std::vector<uint32_t> ties;  ///< Tie indices of the storages in the group, ascending.
+  uint64_t bytes = 0;          ///< Size of the allocation.
+};
+
+/// A weight format as weight_formats() lists it. The fields are those of WeightFormat.
+struct FormatInfo {
+  std::string name;
+  std::vector<std::string> ops;
+  std::string device;
+  std::string about;
+};
+
+/// Moves the storages of the parameters that match `pattern` into one allocation of their device.
+///
+/// Later writes and updates go to this allocation. If a function gives a storage other bytes or
+/// moves the group, the group is laid out again. Files keep the standard layout. If the group has
+/// the format already, nothing changes.
+///
+/// Errors:
+/// - bad_argument: no parameter matches; a storage is on no device; no format has this name (the
+///   message lists the names); the format is for other devices or operators.
+Result<FormatReport> set_weight_format(Model& model, std::string_view format,
+                                       std::string_view pattern = "*");
+
+/// Gives each storage of the matching groups its own allocation again.
+///
+/// Returns the number of groups.
+Result<uint32_t> restore_weight_format(Model& model, std::string_view pattern = "*");
+
+/// Adds a weight format to a model.
+///
+/// Errors:
+/// - bad_argument: the name is taken, or `layout` is empty.
+Status register_weight_format(Model& model, WeightFormat format);
+
+/// Returns all weight formats of a model: those of the library, then the registered ones.
+std::vector<FormatInfo> weight_formats(const Model& model);
+
+}  // namespace bowline
+
+#pragma GCC visibility pop
