@@ -1,5 +1,4 @@
 #include "bowline.h"
-
 #include "core/detail.h"
 #include "model/layout.h"
 
