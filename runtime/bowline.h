@@ -31,6 +31,7 @@
 //           Result::value() of a failure prints the message and aborts.
 #pragma once
 
+#include "bowline/adapters.h"
 #include "bowline/base.h"
 #include "bowline/describe.h"
 #include "bowline/device.h"

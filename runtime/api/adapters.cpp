@@ -1,8 +1,10 @@
-// The adapters of a Model.
-#include "graph/adapters.h"
+// The adapters of a model: bowline/adapters.h.
+#include "bowline/adapters.h"
 
+#include "api/internals.h"
 #include "api/reshaping.h"
 #include "core/boundary.h"
+#include "graph/adapters.h"
 #include "graph/load.h"
 #include "graph/save.h"
 #include "params/adapter.h"
@@ -112,49 +114,51 @@ Result<std::string> load_adapter(ModelState& state, const std::string& path,
 
 }  // namespace
 
-Result<AdapterReport> Model::add_adapter(std::string_view name, const AdapterOptions& options) {
-  return guarded(state_, "model", [&](ModelState& s) {
+Result<AdapterReport> add_adapter(Model& model, std::string_view name,
+                                  const AdapterOptions& options) {
+  return guarded(Internals::state(model), "model", [&](ModelState& s) {
     return reshaping(s, "add_adapter()", {}, [&](params::Table& table) {
       return params::add_adapter(table, name, options, graph::readings(s.graphs, table), s.busy);
     });
   });
 }
 
-std::vector<std::string> Model::adapters() const {
-  return guarded(state_, "model",
+std::vector<std::string> adapters(const Model& model) {
+  return guarded(Internals::state(model), "model",
                  [](const ModelState& s) { return params::adapter_names(s.table); });
 }
 
-Status Model::set_adapter_weight(std::string_view name, float weight) {
-  return guarded(state_, "model", [&](ModelState& s) {
+Status set_adapter_weight(Model& model, std::string_view name, float weight) {
+  return guarded(Internals::state(model), "model", [&](ModelState& s) {
     return params::set_adapter_weight(s.table, name, weight, s.busy);
   });
 }
 
-Result<float> Model::adapter_weight(std::string_view name) const {
-  return guarded(state_, "model",
+Result<float> adapter_weight(const Model& model, std::string_view name) {
+  return guarded(Internals::state(model), "model",
                  [&](const ModelState& s) { return params::adapter_weight(s.table, name); });
 }
 
-Status Model::remove_adapter(std::string_view name) {
-  return changing(state_, [&](ModelState& s) -> Status {
+Status remove_adapter(Model& model, std::string_view name) {
+  return changing(Internals::state(model), [&](ModelState& s) -> Status {
     BOWLINE_TRY(require_no_accumulation(s, "remove_adapter()"));
-    return bowline::remove_adapter(s, name, s.table);
+    return remove_adapter(s, name, s.table);
   });
 }
 
-Status Model::merge_adapter(std::string_view name) {
-  return changing(state_, [&](ModelState& s) { return bowline::merge_adapter(s, name); });
+Status merge_adapter(Model& model, std::string_view name) {
+  return changing(Internals::state(model),
+                  [&](ModelState& s) { return merge_adapter(s, name); });
 }
 
-Status Model::save_adapter(std::string_view name, const std::string& path) const {
-  return guarded(state_, "model",
-                 [&](const ModelState& s) { return bowline::save_adapter(s, name, path); });
+Status save_adapter(const Model& model, std::string_view name, const std::string& path) {
+  return guarded(Internals::state(model), "model",
+                 [&](const ModelState& s) { return save_adapter(s, name, path); });
 }
 
-Result<std::string> Model::load_adapter(const std::string& path, std::string_view name) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return bowline::load_adapter(s, path, name); });
+Result<std::string> load_adapter(Model& model, const std::string& path, std::string_view name) {
+  return guarded(Internals::state(model), "model",
+                 [&](ModelState& s) { return load_adapter(s, path, name); });
 }
 
 }  // namespace bowline

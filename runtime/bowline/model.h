@@ -109,29 +109,6 @@ struct TieReport {
   std::string text() const;
 };
 
-// Low-rank changes B A of matrices, which are trained instead of them.
-struct AdapterOptions {
-  int64_t rank = 8;  // what "!head.*" in `target` matches has that of its values, biases too
-  float alpha = 16;  // B A is multiplied by alpha / rank, and by the adapter's weight
-  // Over parameters, as Model::resize(); matching ones that no Linear, Embedding or MatMul reads as
-  // its matrix are left out.
-  std::string target = "*";
-  // false: each storage that a parameter of these shows gets one change, which all of its
-  // parameters see; true: only these do.
-  bool per_use = false;
-  bool freeze_others = true;  // only adapters are trained from now on
-  uint64_t seed = 0;          // of A; B begins as zeros
-  // While training, elements of what the change B A is applied to are zero with this probability,
-  // and the others scaled up; drawn anew per use and micro-batch from TrainOptions::seed. Of the
-  // adapter: files and copies keep it. What has rows of a table (Embedding) has none.
-  float dropout = 0;
-};
-
-struct AdapterReport {
-  std::vector<std::string> targets;  // the parameters that see a change
-  uint64_t bytes = 0;                // of the new storages
-};
-
 struct ResizeReport {
   uint32_t storages = 0;      // of another number of rows now
   uint64_t bytes_before = 0;  // of these
@@ -310,38 +287,6 @@ class Model {
   // has no rows, or is codes: but those of an int8 cache, whose new rows are zeros.
   Result<ResizeReport> resize(std::string_view pattern, int64_t rows, Init init = Init::zeros(),
                               uint64_t seed = 0);
-  // Adapters. Linear, Embedding and MatMul add weight * alpha / rank * B A to the matrices that an
-  // adapter changes, without making them; the graphs and what they hold stay. A is [rank, in],
-  // drawn uniformly within 1 / sqrt(in), B [out, rank]; the parameters "<target>.<adapter>.lora_a"
-  // and ".lora_b" show them as the target shows its storage, and name it (ParameterInfo::target).
-  // "<adapter>.lora_scale" is weight * alpha / rank, "<adapter>.lora_alpha" alpha. They are
-  // parameters like others to every verb. A parameter that is tied later to a changed storage does
-  // not see the change. What an adapter changes lies on one device.
-  // Several adapters add up. Source  Hu et al., "LoRA: Low-Rank Adaptation of Large Language
-  // Models", 2021.
-  // Errors  bad_argument: the name is taken, the rank is below 1, no parameter matches, none of
-  //         them is a matrix that an adapter
-  // changes, or one behind "!" is neither that nor a bias; a parameter of a storage is read in
-  // another way; the model is busy.
-  Result<AdapterReport> add_adapter(std::string_view name, const AdapterOptions& options = {});
-  // In order of their declaration.
-  std::vector<std::string> adapters() const;
-  // What the adapter is multiplied by, besides alpha / rank: 1 unless set, 0 turns it off. No plan
-  // is made again.
-  Status set_adapter_weight(std::string_view name, float weight);
-  Result<float> adapter_weight(std::string_view name) const;
-  // Handles of parameters are not valid afterwards. What add_adapter() froze stays so.
-  Status remove_adapter(std::string_view name);
-  // Adds the adapter to the storages that it changes, in f32 and rounded once, and removes it.
-  // Errors  bad_argument: a parameter of
-  // such a storage does not see the change, and would; the storage is encoded.
-  Status merge_adapter(std::string_view name);
-  // The storages and parameters of the adapter alone, with the digest of the values that all other
-  // parameters show.
-  Status save_adapter(std::string_view name, const std::string& path) const;
-  // Adds the adapter of a file, and returns its name: `name`, or the one that it was saved under if
-  // `name` is empty. Errors bad_argument: it is of a model of other values, or the name is taken.
-  Result<std::string> load_adapter(const std::string& path, std::string_view name = {});
   // The values of one parameter (through its view), into `out` of the right dtype and size.
   Status get_value(std::string_view name, const Tensor& out) const;
   // The storage of a frozen parameter is not trained, nor is any parameter that is tied to it: the

@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   const Device device = must(Device::open(argc > 3 ? argv[3] : "best"));
   Model model = must(Model::open(argv[1]));
   const AdapterReport added =
-      must(model.add_adapter("kjv", {.rank = 8, .target = "blocks.*.attention.{q,v}.weight"}));
+      must(add_adapter(model, "kjv", {.rank = 8, .target = "blocks.*.attention.{q,v}.weight"}));
   must(model.to(device));
 
   TrainOptions options;
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     must(trainer.micro_step(Batch(text, step * kBatch * kSeq).tensors));
   }
   const float tuned = must(trainer.evaluate(held_out.tensors));
-  must(model.set_adapter_weight("kjv", 0));
+  must(set_adapter_weight(model, "kjv", 0));
   const float off = must(trainer.evaluate(held_out.tensors));
   std::printf("%s: %zu matrices, %llu bytes of adapter: loss %.4f -> %.4f, turned off %.4f\n",
               device.info().name.c_str(), added.targets.size(),

@@ -76,7 +76,7 @@ void with_parameter(World& w) { must(w.seed.model.parameter("fresh", {40, 30}, I
 
 void with_adapter(World& w) {
   on_device(w);
-  must(w.seed.model.add_adapter("ad", {.rank = 2, .target = "embed"}));
+  must(add_adapter(w.seed.model, "ad", {.rank = 2, .target = "embed"}));
 }
 
 std::string bits_of(const Model& model) {
@@ -302,21 +302,21 @@ const Call kCalls[] = {
     {"Resize", on_device, [](World& w) { return w.seed.model.resize("embed", 4).status(); }},
     {"AddAdapter", on_device,
      [](World& w) {
-       return guarded([&] { return w.seed.model.add_adapter("ad", {.target = "head"}).status(); });
+       return guarded([&] { return add_adapter(w.seed.model, "ad", {.target = "head"}).status(); });
      }},
     {"SetAdapterWeight", with_adapter,
-     [](World& w) { return w.seed.model.set_adapter_weight("ad", 0.5f); }},
-    {"RemoveAdapter", with_adapter, [](World& w) { return w.seed.model.remove_adapter("ad"); }},
-    {"MergeAdapter", with_adapter, [](World& w) { return w.seed.model.merge_adapter("ad"); }},
+     [](World& w) { return set_adapter_weight(w.seed.model, "ad", 0.5f); }},
+    {"RemoveAdapter", with_adapter, [](World& w) { return remove_adapter(w.seed.model, "ad"); }},
+    {"MergeAdapter", with_adapter, [](World& w) { return merge_adapter(w.seed.model, "ad"); }},
     {"SaveAdapter", with_adapter,
-     [](World& w) { return w.seed.model.save_adapter("ad", w.saved); }},
+     [](World& w) { return save_adapter(w.seed.model, "ad", w.saved); }},
     {"LoadAdapter",
      [](World& w) {
        with_adapter(w);
-       EXPECT_OK(w.seed.model.save_adapter("ad", w.file));
-       EXPECT_OK(w.seed.model.remove_adapter("ad"));
+       EXPECT_OK(save_adapter(w.seed.model, "ad", w.file));
+       EXPECT_OK(remove_adapter(w.seed.model, "ad"));
      },
-     [](World& w) { return w.seed.model.load_adapter(w.file).status(); }},
+     [](World& w) { return load_adapter(w.seed.model, w.file).status(); }},
     {"RunAdapter",
      [](World& w) {
        with_adapter(w);

@@ -60,11 +60,11 @@ std::string listing(const Model& model) {
 
 void use(Model& model, const Device& device, const std::string& name) {
   const bool ran = runs(model, device);
-  const bool weighed = succeeded(model.set_adapter_weight(name, 0.5f));
+  const bool weighed = succeeded(set_adapter_weight(model, name, 0.5f));
   if (auto other = model.clone(); succeeded(other.status())) {
-    (void)succeeded(other.value().merge_adapter(name));
+    (void)succeeded(merge_adapter(other.value(), name));
   }
-  reached_the_end = (ran && weighed && succeeded(model.remove_adapter(name))) || reached_the_end;
+  reached_the_end = (ran && weighed && succeeded(remove_adapter(model, name))) || reached_the_end;
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   Model model = base.clone().value();
-  const auto name = model.load_adapter(file.path());
+  const auto name = load_adapter(model, file.path());
   if (succeeded(name.status())) {
     use(model, device, name.value());
   } else if (listing(model) != before) {

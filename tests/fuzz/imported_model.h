@@ -115,7 +115,7 @@ bool takes_adapter(Base& base, bool is_run, Read read, WriteAndRead write_and_re
   Model again = base.model.clone().value();
   const bool is_read = accepted(write_and_read(model, again));
   const bool is_removed =
-      accepted(model.remove_adapter("ad")) && parameters(model) == parameters(base.model);
+      accepted(remove_adapter(model, "ad")) && parameters(model) == parameters(base.model);
   return ran && is_read && is_removed;
 }
 

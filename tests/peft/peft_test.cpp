@@ -228,8 +228,8 @@ TEST(Adapter, AConfigSaysWhatPeftNeeds) {
   options.alpha = 3;
   options.dropout = 0.25f;
   options.target = "*.{q_proj,k_proj}.weight";
-  must(model.add_adapter("ad", options));
-  EXPECT_OK(model.set_adapter_weight("ad", 0.5f));
+  must(add_adapter(model, "ad", options));
+  EXPECT_OK(set_adapter_weight(model, "ad", 0.5f));
   const Folder to("config");
   write_folder(model, to.path());
   std::ifstream file(to.path() + "/adapter_config.json");

@@ -42,7 +42,7 @@ void set_row(Model& model, const std::string& adapter, int row, float x, float y
 // LM32 with the change (1,1) of row 0 of the head.
 Seed adapted_lm32(bool per_use) {
   Seed s = lm32();
-  must(s.model.add_adapter("ad", rank_one("head", per_use)));
+  must(add_adapter(s.model, "ad", rank_one("head", per_use)));
   set_row(s.model, "head.ad", 0, 1, 1);
   return s;
 }
@@ -55,33 +55,33 @@ TEST_P(Adapters, OfAStorageAreSeenByEveryUse) {
   Session session = session_of(s, device_);
   EXPECT_EQ(logits(session, 2), Floats({3, 1, 2}));
   EXPECT_EQ(logits(session, 0), Floats({5, 1, 3})) << "(2,1) looked up, and read by the head";
-  ASSERT_OK(s.model.merge_adapter("ad"));
+  ASSERT_OK(merge_adapter(s.model, "ad"));
   EXPECT_EQ(values(s.model, "embed"), Floats({2, 1, 0, 1, 1, 1}));
   EXPECT_EQ(logits(session, 0), Floats({5, 1, 3}));
 }
 
 TEST_P(Adapters, AreMixedAndSwitchedWithoutAPlan) {
   Seed s = adapted_lm32(true);
-  must(s.model.add_adapter("other", rank_one("head", true)));
+  must(add_adapter(s.model, "other", rank_one("head", true)));
   set_row(s.model, "head.other", 1, 0, 1);
   ASSERT_OK(s.model.to(device_));
-  EXPECT_EQ(s.model.adapters(), std::vector<std::string>({"ad", "other"}));
+  EXPECT_EQ(adapters(s.model), std::vector<std::string>({"ad", "other"}));
   Session session = session_of(s, device_);
   EXPECT_EQ(logits(session, 2), Floats({3, 2, 2}));
-  ASSERT_OK(s.model.set_adapter_weight("ad", 0.5f));
-  ASSERT_OK(s.model.set_adapter_weight("other", 2));
-  EXPECT_EQ(must(s.model.adapter_weight("ad")), 0.5f);
-  EXPECT_EQ(must(s.model.adapter_weight("other")), 2);
+  ASSERT_OK(set_adapter_weight(s.model, "ad", 0.5f));
+  ASSERT_OK(set_adapter_weight(s.model, "other", 2));
+  EXPECT_EQ(must(adapter_weight(s.model, "ad")), 0.5f);
+  EXPECT_EQ(must(adapter_weight(s.model, "other")), 2);
   EXPECT_EQ(logits(session, 2), Floats({2, 3, 2}));
-  ASSERT_OK(s.model.set_adapter_weight("ad", 0));
-  ASSERT_OK(s.model.set_adapter_weight("other", 0));
+  ASSERT_OK(set_adapter_weight(s.model, "ad", 0));
+  ASSERT_OK(set_adapter_weight(s.model, "other", 0));
   EXPECT_EQ(logits(session, 2), Floats({1, 1, 2}));
   EXPECT_EQ(session.counters().plan_builds, 1u);
-  ASSERT_OK(s.model.set_adapter_weight("other", 1));
-  ASSERT_OK(s.model.remove_adapter("ad"));
+  ASSERT_OK(set_adapter_weight(s.model, "other", 1));
+  ASSERT_OK(remove_adapter(s.model, "ad"));
   EXPECT_EQ(logits(session, 2), Floats({1, 2, 2}));
   EXPECT_EQ(values(s.model, "head.other.lora_a"), Floats({0, 1}));
-  ASSERT_OK(s.model.remove_adapter("other"));
+  ASSERT_OK(remove_adapter(s.model, "other"));
   EXPECT_EQ(logits(session, 2), Floats({1, 1, 2}));
   EXPECT_EQ(s.model.parameters(), "embed tie 0 f32[3,2] frozen\nhead tie 0 f32[3,2] frozen\n");
 }
@@ -92,7 +92,7 @@ TEST_P(Adapters, ComputeIn16Bits) {
   const BoundEntryPoint half[] = {{"loss", {}, DType::f16}};
   Session session = must(Session::create(s.model, device_, half));
   EXPECT_EQ(logits(session, 2), Floats({3, 1, 2}));
-  ASSERT_OK(s.model.set_adapter_weight("ad", 3));
+  ASSERT_OK(set_adapter_weight(s.model, "ad", 3));
   EXPECT_EQ(logits(session, 2), Floats({7, 1, 2})) << "the copy in f16 is made again";
 }
 
@@ -100,7 +100,7 @@ TEST_P(Adapters, FollowABaseThatIsCast) {
   for (const char* what : {"*", "embed"}) {
     Seed s = adapted_lm32(false);
     must(s.model.cast(DType::f16, what));
-    ASSERT_OK(s.model.set_adapter_weight("ad", 0.5f));
+    ASSERT_OK(set_adapter_weight(s.model, "ad", 0.5f));
     ASSERT_OK(s.model.to(device_));
     Session session = session_of(s, device_);
     std::vector<int32_t> ids = {2};
@@ -167,7 +167,7 @@ TEST_P(Adapters, TransposedViewsSeeTheChangeAndTrainIt) {
     AdapterOptions o = rank_one(target, per_use);
     o.rank = 2;
     o.alpha = 3;
-    must(s.model.add_adapter("ad", o));
+    must(add_adapter(s.model, "ad", o));
     const ModelInfo info = must(s.model.describe());
     const auto storage_of = [&](StorageRole role) {
       return std::ranges::find(info.storages, role, &StorageInfo::role)->tie;
@@ -239,7 +239,7 @@ Seed three_layers() {
 // more in its second.
 TEST_P(Adapters, OfSomeIterationsOfARepeat) {
   Seed s = three_layers();
-  must(s.model.add_adapter("ad", rank_one("layer.{0,2}.w")));
+  must(add_adapter(s.model, "ad", rank_one("layer.{0,2}.w")));
   ASSERT_OK(set(s.model, "layer.0.w.ad.lora_a", {1, 2}, {1, 1}));
   ASSERT_OK(set(s.model, "layer.0.w.ad.lora_b", {2, 1}, {1, 0}));
   ASSERT_OK(set(s.model, "layer.2.w.ad.lora_a", {1, 2}, {1, 1}));
@@ -285,7 +285,7 @@ TEST_P(Adapters, ChangeABiasWholly) {
   o.rank = 2;
   o.alpha = 3;
   o.target = "!bias";
-  must(s.model.add_adapter("ad", o));
+  must(add_adapter(s.model, "ad", o));
   ASSERT_OK(set(s.model, "bias.ad.lora_a", {1, 4}, {1, 2, 3, 4}));
   ASSERT_OK(set(s.model, "bias.ad.lora_b", {1, 1}, {2}));
   ASSERT_OK(s.model.to(device_));
@@ -295,7 +295,7 @@ TEST_P(Adapters, ChangeABiasWholly) {
   EXPECT_EQ(values(s.model, "bias.ad.lora_b"), Floats({2 - 30 * 0.125f}));
   EXPECT_EQ(values(s.model, "bias.ad.lora_a"), Floats({0.25f, 1.25f, 2.25f, 3.25f}));
   EXPECT_EQ(values(s.model, "bias"), Floats({1, 1, 1, 1}));
-  ASSERT_OK(s.model.merge_adapter("ad"));
+  ASSERT_OK(merge_adapter(s.model, "ad"));
   EXPECT_EQ(values(s.model, "bias"), Floats({0.34375f, -2.28125f, -4.90625f, -7.53125f}));
 }
 
@@ -326,7 +326,7 @@ TEST_P(Adapters, EqualTheGraphThatSaysThem) {
       EXPECT_OK(s.model.freeze("w"));
       EXPECT_OK(s.model.freeze("bias"));
     } else {
-      must(s.model.add_adapter("ad", o));
+      must(add_adapter(s.model, "ad", o));
     }
     EXPECT_OK(set(s.model, "w", {4, 3}, {1, 0, 2, -1, 1, 1, 0, 0, 1, 0.5f, 0, -1}));
     EXPECT_OK(set(s.model, by_hand ? "a" : "w.ad.lora_a", {2, 3}, {0.1f, 0.2f, -0.1f, 0.3f, 0, 1}));
@@ -357,7 +357,7 @@ TEST_P(Adapters, EqualTheGraphThatSaysThem) {
 
 TEST_P(Adapters, AreKeptByCopiesAndFiles) {
   Seed s = adapted_lm32(true);
-  ASSERT_OK(s.model.set_adapter_weight("ad", 2));
+  ASSERT_OK(set_adapter_weight(s.model, "ad", 2));
   ASSERT_OK(s.model.to(device_));
   const Folder folder;
   const std::string path = folder / "whole.bowline";
@@ -377,7 +377,7 @@ TEST_P(Adapters, FilesHoldThemAloneAndNameTheirBase) {
   ASSERT_OK(s.model.to(device_));
   const Folder folder;
   const std::string path = folder / "adapter.bowline";
-  ASSERT_OK(s.model.save_adapter("ad", path));
+  ASSERT_OK(save_adapter(s.model, "ad", path));
   const ModelInfo file = must(must(Model::open(path)).describe());
   EXPECT_EQ(file.parameters.size(), 5u);
   EXPECT_EQ(file.storages.size(), 5u) << "A, B and three numbers";
@@ -388,22 +388,22 @@ TEST_P(Adapters, FilesHoldThemAloneAndNameTheirBase) {
   ASSERT_OK(fresh.model.to(device_));
   Session session = session_of(fresh, device_);
   EXPECT_EQ(logits(session, 2), Floats({1, 1, 2}));
-  EXPECT_EQ(must(fresh.model.load_adapter(path)), "ad");
+  EXPECT_EQ(must(load_adapter(fresh.model, path)), "ad");
   EXPECT_EQ(logits(session, 2), Floats({3, 1, 2}));
-  EXPECT_EQ(fresh.model.load_adapter(path).status().message(),
+  EXPECT_EQ(load_adapter(fresh.model, path).status().message(),
             "There is an adapter \"ad\" already.");
-  EXPECT_EQ(must(fresh.model.load_adapter(path, "ad2")), "ad2");
+  EXPECT_EQ(must(load_adapter(fresh.model, path, "ad2")), "ad2");
   EXPECT_EQ(logits(session, 2), Floats({5, 1, 2}));
-  ASSERT_OK(fresh.model.set_adapter_weight("ad2", 0));
+  ASSERT_OK(set_adapter_weight(fresh.model, "ad2", 0));
   EXPECT_EQ(logits(session, 2), Floats({3, 1, 2}));
-  EXPECT_EQ(must(fresh.model.load_adapter(path, "a.b")), "a.b") << "a dot is no end of a name";
-  ASSERT_OK(fresh.model.remove_adapter("a.b"));
-  EXPECT_EQ(fresh.model.adapters(), (std::vector<std::string>{"ad", "ad2"}));
+  EXPECT_EQ(must(load_adapter(fresh.model, path, "a.b")), "a.b") << "a dot is no end of a name";
+  ASSERT_OK(remove_adapter(fresh.model, "a.b"));
+  EXPECT_EQ(adapters(fresh.model), (std::vector<std::string>{"ad", "ad2"}));
 
   Seed other = lm32();
   ASSERT_OK(set(other.model, "embed", {3, 2}, {1, 0, 0, 1, 1, 2}));
   const std::string before = listing(other.model);
-  const Status refused = other.model.load_adapter(path).status();
+  const Status refused = load_adapter(other.model, path).status();
   EXPECT_EQ(refused.code(), Code::bad_argument);
   EXPECT_NE(refused.message().find("is of the base \"base\" with the digest"), std::string::npos)
       << refused.message();
@@ -437,7 +437,7 @@ TEST(AdapterErrors, AreNamed) {
   ASSERT_OK(s.model.materialize(1));
   const std::string before = listing(s.model);
   const auto refusal = [&](const AdapterOptions& o, std::string_view name = "ad") {
-    const Status status = s.model.add_adapter(name, o).status();
+    const Status status = add_adapter(s.model, name, o).status();
     EXPECT_EQ(status.code(), Code::bad_argument);
     EXPECT_EQ(listing(s.model), before);
     return status.message();
@@ -453,15 +453,15 @@ TEST(AdapterErrors, AreNamed) {
   AdapterOptions infinite = rank_one("head");
   infinite.alpha = INFINITY;
   EXPECT_EQ(refusal(infinite), "Adapter \"ad\" has an alpha of inf.");
-  EXPECT_EQ(s.model.set_adapter_weight("ad", 1).message(), "There is no adapter \"ad\".");
-  EXPECT_EQ(s.model.adapter_weight("ad").status().message(), "There is no adapter \"ad\".");
-  EXPECT_EQ(s.model.remove_adapter("ad").message(), "There is no adapter \"ad\".");
-  EXPECT_EQ(s.model.merge_adapter("ad").message(), "There is no adapter \"ad\".");
-  EXPECT_EQ(s.model.save_adapter("ad", "/nowhere/x").message(), "There is no adapter \"ad\".");
-  must(s.model.add_adapter("ad", rank_one("head")));
-  EXPECT_EQ(s.model.add_adapter("ad", rank_one("head")).status().message(),
+  EXPECT_EQ(set_adapter_weight(s.model, "ad", 1).message(), "There is no adapter \"ad\".");
+  EXPECT_EQ(adapter_weight(s.model, "ad").status().message(), "There is no adapter \"ad\".");
+  EXPECT_EQ(remove_adapter(s.model, "ad").message(), "There is no adapter \"ad\".");
+  EXPECT_EQ(merge_adapter(s.model, "ad").message(), "There is no adapter \"ad\".");
+  EXPECT_EQ(save_adapter(s.model, "ad", "/nowhere/x").message(), "There is no adapter \"ad\".");
+  must(add_adapter(s.model, "ad", rank_one("head")));
+  EXPECT_EQ(add_adapter(s.model, "ad", rank_one("head")).status().message(),
             "There is an adapter \"ad\" already.");
-  EXPECT_FALSE(s.model.set_adapter_weight("ad", INFINITY).ok());
+  EXPECT_FALSE(set_adapter_weight(s.model, "ad", INFINITY).ok());
 }
 
 // A tie of which one parameter is read in another way can only be changed for one use.
@@ -472,11 +472,11 @@ TEST(AdapterErrors, AnotherReaderIsNamed) {
   g.output("y", g.op("Mul", {w, w}));
   ASSERT_OK(g.finish());
   EXPECT_EQ(
-      s.model.add_adapter("ad", rank_one("head")).status().message(),
+      add_adapter(s.model, "ad", rank_one("head")).status().message(),
       "Adapter \"ad\" would change \"embed\", which shares the storage of \"head\" and is read "
       "in another way than as the matrix of Linear, Embedding or MatMul; per_use changes "
       "\"head\" alone.");
-  EXPECT_OK(s.model.add_adapter("ad", rank_one("head", true)));
+  EXPECT_OK(add_adapter(s.model, "ad", rank_one("head", true)));
 }
 
 }  // namespace

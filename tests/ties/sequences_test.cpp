@@ -479,7 +479,7 @@ class Sequence {
     options.target = pattern;
     options.seed = dice.bits();
     options.freeze_others = dice.chance(0.7);
-    BOWLINE_TRY_ASSIGN(const AdapterReport report, model_.add_adapter("ad", options));
+    BOWLINE_TRY_ASSIGN(const AdapterReport report, add_adapter(model_, "ad", options));
     ++adapted_;
     for (auto& [number, storage] : plain_.storages) {
       storage.trainable = storage.trainable && !options.freeze_others;
@@ -511,7 +511,7 @@ class Sequence {
     if (options.freeze_others && dice.chance(0.7)) {
       train_adapter(changed, scale, right, batch);
     }
-    return dice.chance(0.5) ? merge(changed, scale) : model_.remove_adapter("ad");
+    return dice.chance(0.5) ? merge(changed, scale) : remove_adapter(model_, "ad");
   }
 
   // W + scale * B A.
@@ -586,10 +586,10 @@ class Sequence {
       add_product(merged.storages.at(number), scale, stored(change.b), stored(change.a));
       has_codes = has_codes || plain_.storages.at(number).encoded;
     }
-    const Status s = model_.merge_adapter("ad");
+    const Status s = merge_adapter(model_, "ad");
     if (has_codes) {
       require(s.code() == Code::bad_argument, "A merge into codes: " + s.message());
-      return model_.remove_adapter("ad");
+      return remove_adapter(model_, "ad");
     }
     must(s);
     const ModelInfo info = must(model_.describe());

@@ -39,7 +39,7 @@ Model one_linear() {
 // kept as the head of the operator says.
 TEST_P(AdapterDropout, IsThatOfTheOperatorOnTheInputOfTheChangeAlone) {
   Model m = one_linear();
-  must(m.add_adapter("ad", options(kRate)));
+  must(add_adapter(m, "ad", options(kRate)));
   ASSERT_OK(m.to(device_));
   TrainOptions o;
   o.dims = {{"rows", 5}};
@@ -71,7 +71,7 @@ TEST_P(AdapterDropout, IsThatOfTheOperatorOnTheInputOfTheChangeAlone) {
 // The losses of so many steps, from a model as `begin` leaves it.
 std::vector<float> losses(const Device& device, float dropout, uint64_t seed, uint32_t steps = 4) {
   TinyLm lm = tiny_lm(3, 0);
-  must(lm.model.add_adapter("ad", options(dropout)));
+  must(add_adapter(lm.model, "ad", options(dropout)));
   EXPECT_OK(lm.model.to(device));
   TrainOptions o = adamw(lm);
   o.seed = seed;
@@ -91,14 +91,14 @@ TEST_P(AdapterDropout, DrawsWhatTheSeedSays) {
 
 TEST_P(AdapterDropout, IsOffOutsideOfTraining) {
   TinyLm lm = tiny_lm(3, 0);
-  must(lm.model.add_adapter("ad", options(kRate)));
+  must(add_adapter(lm.model, "ad", options(kRate)));
   ASSERT_OK(lm.model.to(device_));
   Trainer t = must(Trainer::create(lm.model, device_, adamw(lm)));
   for (uint32_t i = 0; i < 3; ++i) {
     must(train_step(t, lm, i));
   }
   Model merged = must(lm.model.clone());
-  ASSERT_OK(merged.merge_adapter("ad"));
+  ASSERT_OK(merge_adapter(merged, "ad"));
   Session session = must(Session::create(merged, device_, "loss", lm.dims()));
   Floats loss(1), logits(2 * 12 * 29);
   const Tensor outputs[] = {tensor("loss", {}, loss), tensor("logits", {2, 12, 29}, logits)};
@@ -123,7 +123,7 @@ TEST_P(AdapterDropout, CostsNothingInPlansThatOnlyRun) {
   std::vector<std::vector<std::string>> runs, evaluations;
   for (const float rate : {0.0f, kRate}) {
     TinyLm lm = tiny_lm(3, 0);
-    must(lm.model.add_adapter("ad", options(rate)));
+    must(add_adapter(lm.model, "ad", options(rate)));
     ASSERT_OK(lm.model.to(device_));
     Session session = must(Session::create(lm.model, device_, "loss", lm.dims()));
     runs.push_back(operators(must(session.describe()).segments[0]));
@@ -141,7 +141,7 @@ TEST_P(AdapterDropout, CostsNothingInPlansThatOnlyRun) {
 
 TEST_P(AdapterDropout, IsThereInARunThatTrains) {
   Model m = one_linear();
-  must(m.add_adapter("ad", options(kRate)));
+  must(add_adapter(m, "ad", options(kRate)));
   Floats b(6, 1);
   ASSERT_OK(m.set_value("w.q.ad.lora_b", tensor("", {3, 2}, b)));
   ASSERT_OK(m.to(device_));
@@ -163,7 +163,7 @@ TEST_P(AdapterDropout, IsThereInARunThatTrains) {
 // The words of the node are known, whatever they are.
 TEST_P(AdapterDropout, ItsWordsAreKnownInARun) {
   Model m = one_linear();
-  must(m.add_adapter("ad", options(kRate)));
+  must(add_adapter(m, "ad", options(kRate)));
   ASSERT_OK(m.to(device_));
   Session s = must(Session::create(m, device_, "loss", std::vector<BoundDim>{{"rows", 5}}));
   Floats x(20, 1), loss(1);
@@ -176,16 +176,16 @@ TEST_P(AdapterDropout, ItsWordsAreKnownInARun) {
 TEST(AdapterDropoutFiles, AFileKeepsIt) {
   const std::string path = format("{}/dropout_adapter.bowline", testing::TempDir());
   TinyLm lm = tiny_lm(3, 0), other = tiny_lm(3, 0);
-  must(lm.model.add_adapter("ad", options(kRate)));
-  ASSERT_OK(lm.model.save_adapter("ad", path));
-  must(other.model.load_adapter(path));
+  must(add_adapter(lm.model, "ad", options(kRate)));
+  ASSERT_OK(save_adapter(lm.model, "ad", path));
+  must(load_adapter(other.model, path));
   std::filesystem::remove(path);
   Floats rate(1);
   ASSERT_OK(other.model.get_value("ad.lora_dropout", tensor("", {1}, rate)));
   EXPECT_EQ(rate[0], kRate);
-  ASSERT_OK(other.model.remove_adapter("ad"));
+  ASSERT_OK(remove_adapter(other.model, "ad"));
   EXPECT_FALSE(other.model.find("ad.lora_dropout").ok());
-  must(other.model.add_adapter("ad", options(0)));
+  must(add_adapter(other.model, "ad", options(0)));
   EXPECT_FALSE(other.model.find("ad.lora_dropout").ok()) << "none has no row";
 }
 
@@ -193,7 +193,7 @@ TEST_P(AdapterDropout, AResumedRunDrawsOn) {
   const std::string path = format("{}/dropout_{}.bowline", testing::TempDir(), GetParam());
   const auto begin = [&] {
     TinyLm lm = tiny_lm(3, 0);
-    must(lm.model.add_adapter("ad", options(kRate)));
+    must(add_adapter(lm.model, "ad", options(kRate)));
     EXPECT_OK(lm.model.to(device_));
     return lm;
   };
@@ -212,10 +212,10 @@ TEST_P(AdapterDropout, AResumedRunDrawsOn) {
 TEST(AdapterDropoutFiles, ARateThatIsNoneIsRefused) {
   for (const float rate : {1.0f, -0.1f, std::nanf("")}) {
     TinyLm lm = tiny_lm(1, 0);
-    const auto added = lm.model.add_adapter("ad", options(rate));
+    const auto added = add_adapter(lm.model, "ad", options(rate));
     ASSERT_FALSE(added.ok()) << rate;
     EXPECT_NE(added.status().message().find("has a dropout of"), std::string::npos);
-    EXPECT_TRUE(lm.model.adapters().empty());
+    EXPECT_TRUE(adapters(lm.model).empty());
   }
 }
 

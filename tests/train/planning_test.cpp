@@ -52,7 +52,7 @@ TEST_P(Planning, CodesAndAdaptersNeedNoValues) {
   std::vector<QuantizeReport> reports;
   for (Model* model : {&lm.model, &shapes}) {
     reports.push_back(must(model->quantize("int8 block row")));
-    ASSERT_OK(model->add_adapter("lora", {.rank = 4}).status());
+    ASSERT_OK(add_adapter(*model, "lora", {.rank = 4}).status());
     ASSERT_OK(model->to(model == &shapes ? device : device_));
   }
   EXPECT_EQ(reports[0].storages, reports[1].storages);

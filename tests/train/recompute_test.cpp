@@ -146,7 +146,7 @@ TEST_P(Recompute, QuantizedWeightsOfARepeatAreNotKept) {
       SCOPED_TRACE(encoding);
       TinyLm lm = tiny_lm(4, 0, 1, 32);  // blocks of GGUF have 32
       ASSERT_GT(must(lm.model.quantize(encoding, "layers.*")).storages, 0u);
-      must(lm.model.add_adapter("lora", {.rank = 2, .target = "layers.*"}));
+      must(add_adapter(lm.model, "lora", {.rank = 2, .target = "layers.*"}));
       ASSERT_OK(lm.model.to(device));
       TrainOptions options = adamw(lm);
       options.precision.compute = compute;

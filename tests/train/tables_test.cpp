@@ -102,7 +102,7 @@ Model model_of(const Case& c, bool apart) {
     EXPECT_OK(l.model.freeze(c.frozen));
   }
   if (c.adapter) {
-    EXPECT_OK(l.model.add_adapter("lora", {.rank = 2, .target = "w"}).status());
+    EXPECT_OK(add_adapter(l.model, "lora", {.rank = 2, .target = "w"}).status());
   }
   return std::move(l.model);
 }

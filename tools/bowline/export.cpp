@@ -182,10 +182,11 @@ class Merging {
       BOWLINE_TRY(model_.dequantize(braced(group.names), DType::f32).status());
     }
     BOWLINE_TRY_ASSIGN(const std::vector<float> base, sampled());
-    for (const std::string& name : model_.adapters()) {
-      BOWLINE_TRY(model_.merge_adapter(name).at(
-          "--untie PARAMETER writes one as a weight of its own; --to peft and gguf-lora write the "
-          "adapter beside the model."));
+    for (const std::string& name : adapters(model_)) {
+      BOWLINE_TRY(merge_adapter(model_, name)
+                      .at("--untie PARAMETER writes one as a weight of its own; --to peft and "
+                          "gguf-lora write the "
+                          "adapter beside the model."));
     }
     BOWLINE_TRY_ASSIGN(const std::vector<float> merged, sampled());
     BOWLINE_TRY(restore());

@@ -13,7 +13,7 @@ Seed adapted(bool per_use, std::string_view target = "head", bool freeze_others 
   o.target = target;
   o.per_use = per_use;
   o.freeze_others = freeze_others;
-  must(s.model.add_adapter("ad", o));
+  must(add_adapter(s.model, "ad", o));
   const std::string prefix = std::string(target) + ".ad";
   must(set(s.model, prefix + ".lora_a", {1, 2}, {1, 1}));
   must(set(s.model, prefix + ".lora_b", {3, 1}, {1, 0, 0}));
@@ -32,17 +32,17 @@ void of_one_use(Bench& t) {
   t.same("logits of (1,1)", logits_of_id(session, s, 2), Floats({3, 1, 2}));
   t.same("logits of row 0, looked up as (1,0)", logits_of_id(session, s, 0), Floats({2, 0, 1}));
   const std::string before = s.model.parameters() + s.model.storages() + s.model.ties();
-  t.refused("a merge of one use of two", s.model.merge_adapter("ad"), Code::bad_argument,
+  t.refused("a merge of one use of two", merge_adapter(s.model, "ad"), Code::bad_argument,
             {"\"head\"", "\"embed\"", "untie(\"head\") costs 24 bytes"});
   t.same("after the refusal", s.model.parameters() + s.model.storages() + s.model.ties(), before);
   t.same("E", values(s.model, "embed"), Floats({1, 0, 0, 1, 1, 1}));
   t.count("bytes of the untie", must(s.model.untie("head")), 24);
   t.same("logits after it", logits_of_id(session, s, 2), Floats({3, 1, 2}));
-  must(s.model.merge_adapter("ad"));
+  must(merge_adapter(s.model, "ad"));
   t.same("the head, merged", values(s.model, "head"), Floats({2, 1, 0, 1, 1, 1}));
   t.same("the embedding", values(s.model, "embed"), Floats({1, 0, 0, 1, 1, 1}));
   t.same("logits after the merge", logits_of_id(session, s, 2), Floats({3, 1, 2}));
-  t.count("adapters", s.model.adapters().size(), 0);
+  t.count("adapters", adapters(s.model).size(), 0);
 }
 
 void of_the_storage(Bench& t) {
@@ -52,7 +52,7 @@ void of_the_storage(Bench& t) {
   t.same("logits of (1,1)", logits_of_id(session, s, 2), Floats({3, 1, 2}));
   t.same("logits of row 0, (2,1) for lookup and head", logits_of_id(session, s, 0),
          Floats({5, 1, 3}));
-  must(s.model.merge_adapter("ad"));
+  must(merge_adapter(s.model, "ad"));
   t.same("logits after the merge", logits_of_id(session, s, 0), Floats({5, 1, 3}));
   t.same("the head", values(s.model, "head"), values(s.model, "embed"));
 }
@@ -73,7 +73,7 @@ void beside_whole_training(Bench& t) {
     live[i] += b[i / 2] * a[i % 2];
   }
   const float before = loss(trainer, s);
-  must(s.model.merge_adapter("ad"));
+  must(merge_adapter(s.model, "ad"));
   t.same("the embedding, merged", values(s.model, "embed"), live);
   t.same("the head, merged", values(s.model, "head"), live);
   t.number("the loss after the merge", loss(trainer, s), before, {}, 1e-5);

@@ -42,7 +42,7 @@ Status add_adapter(const BenchTrainOptions& o, Model& model) {
   AdapterOptions options;
   options.rank = o.lora_rank;
   options.target = o.lora_target;
-  return model.add_adapter(kAdapter, options).status();
+  return add_adapter(model, kAdapter, options).status();
 }
 
 // Batches of seq + 1 token ids per row.

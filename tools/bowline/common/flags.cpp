@@ -207,15 +207,15 @@ namespace {
 // 'bowline finetune' gives all of its adapters one name. Where the model has that name already, it
 // becomes name_2, name_3 and so on. Empty: the file's own name is free.
 std::string free_name(const Model& model, const std::string& path) {
-  const std::vector<std::string> taken = model.adapters();
+  const std::vector<std::string> taken = adapters(model);
   if (taken.empty()) {
     return {};
   }
   const Result<Model> adapter = Model::open(path);
-  if (!adapter.ok() || adapter.value().adapters().size() != 1) {
+  if (!adapter.ok() || adapters(adapter.value()).size() != 1) {
     return {};
   }
-  const std::string own = adapter.value().adapters()[0];
+  const std::string own = adapters(adapter.value())[0];
   std::string name = own;
   for (int i = 2; std::ranges::find(taken, name) != taken.end(); ++i) {
     name = fmt::format("{}_{}", own, i);
@@ -225,18 +225,18 @@ std::string free_name(const Model& model, const std::string& path) {
 
 // The digest of an adapter that was trained over quantized weights is that of these. So the weights
 // of a plain base are quantized in the same way.
-Result<std::string> load_adapter(Model& model, const std::string& path) {
-  Result<std::string> name = model.load_adapter(path, free_name(model, path));
+Result<std::string> load_for_base(Model& model, const std::string& path) {
+  Result<std::string> name = load_adapter(model, path, free_name(model, path));
   if (name.ok()) {
     return name;
   }
   const Result<Model> adapter = Model::open(path);
   const std::string encoding =
       adapter.ok() ? adapter.value().metadata("base_encoding") : std::string();
-  if (encoding.empty() || !model.adapters().empty() || !model.quantize(encoding).ok()) {
+  if (encoding.empty() || !adapters(model).empty() || !model.quantize(encoding).ok()) {
     return with_import(std::move(name).status(), path, " --base MODEL --out ADAPTER.bowline");
   }
-  BOWLINE_TRY_ASSIGN(std::string loaded, model.load_adapter(path));
+  BOWLINE_TRY_ASSIGN(std::string loaded, load_adapter(model, path));
   print(stderr,
         "bowline: The adapter {} was trained over weights in {}: the model is quantized so.\n",
         escaped(path), encoding);
@@ -261,8 +261,8 @@ Status change(Model& model, const Changes& changes) {
                       "--adapter names \"{}\" twice. FILE=2 gives it twice the weight.", path);
     }
     loaded.push_back(path);
-    BOWLINE_TRY_ASSIGN(const std::string name, load_adapter(model, path));
-    BOWLINE_TRY(weighted ? model.set_adapter_weight(name, weight) : Status());
+    BOWLINE_TRY_ASSIGN(const std::string name, load_for_base(model, path));
+    BOWLINE_TRY(weighted ? set_adapter_weight(model, name, weight) : Status());
   }
   return {};
 }

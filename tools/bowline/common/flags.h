@@ -67,7 +67,7 @@ void add_quantize_flag(CLI::App* verb, std::string& encoding);
 void add_changes(CLI::App* verb, Changes& changes);
 // Errors  those of Model::quantize(); bad_argument: there is nothing to quantize.
 Status quantize_all(Model& model, const std::string& encoding);
-// Errors  those of quantize_all() and Model::load_adapter().
+// Errors  those of quantize_all() and load_adapter().
 Status change(Model& model, const Changes& changes);
 
 // The entry point that is trained. Errors  bad_file: the model has none of this name.

@@ -43,7 +43,7 @@ bool is_adapter_form(std::string_view form) {
 
 Result<ExportReport> export_adapter(const Model& model, std::string_view form,
                                     const std::string& path, bool replace) {
-  const std::vector<std::string> names = model.adapters();
+  const std::vector<std::string> names = adapters(model);
   BOWLINE_REQUIRE(names.size() == 1, "--to {} writes one adapter, and --adapter names {}.", form,
                   names.size());
   if (form == "peft") {

@@ -149,7 +149,7 @@ void note_ties(ExportedModel& model) {
 Result<ExportedModel> exported(const Model& model) {
   ExportedModel out;
   BOWLINE_TRY_ASSIGN(out.config, config_of(model));
-  const std::vector<std::string> adapters = model.adapters();
+  const std::vector<std::string> adapters = bowline::adapters(model);
   BOWLINE_REQUIRE(adapters.empty(),
                   "The model has the adapter \"{}\", which its form has no place for: it is merged "
                   "where --adapter names its file.",

@@ -119,7 +119,7 @@ Status Run::place_model() {
   } else {
     BOWLINE_TRY(quantize_all(*model_, o_.encoding));
     BOWLINE_TRY_ASSIGN(const AdapterReport report,
-                       model_->add_adapter(kAdapter, adapter_options(o_)));
+                       add_adapter(*model_, kAdapter, adapter_options(o_)));
     BOWLINE_TRY(warn_of_the_head(report));
   }
   BOWLINE_TRY_ASSIGN(const ModelInfo trained, model_->describe());

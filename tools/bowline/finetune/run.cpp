@@ -232,7 +232,7 @@ Status Run::choose() {
 Status Run::write_out() {
   BOWLINE_TRY(store_.check_out());
   BOWLINE_TRY(o_.with_training_state ? trainer_->save(o_.out, progress())
-              : o_.lora_rank != 0    ? model_->save_adapter(kAdapter, o_.out)
+              : o_.lora_rank != 0    ? save_adapter(*model_, kAdapter, o_.out)
                                      : model_->save(o_.out));
   written_ = true;
   return {};

@@ -21,7 +21,7 @@ Result<AdapterReport> import_adapter(const AdapterImport& o) {
   BOWLINE_TRY_ASSIGN(AdapterReport report, is_folder
                                                ? peft::read_adapter(model, o.from, o.name)
                                                : peft::read_gguf_adapter(model, o.from, o.name));
-  BOWLINE_TRY(model.save_adapter(o.name, o.out));
+  BOWLINE_TRY(save_adapter(model, o.name, o.out));
   return report;
 }
 

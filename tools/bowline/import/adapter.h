@@ -14,7 +14,7 @@ struct AdapterImport {
   std::string name;
 };
 // Writes the file of the adapter. Errors  as peft::read_adapter(), peft::read_gguf_adapter() and
-// Model::save_adapter().
+// save_adapter().
 Result<AdapterReport> import_adapter(const AdapterImport& o);
 
 }  // namespace bowline::command

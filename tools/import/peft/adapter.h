@@ -21,7 +21,7 @@ bool is_folder(const std::string& path);
 // another model: names and shapes are in the
 // message. unsupported: the config asks for what an adapter of Bowline has not (DoRA, rank_pattern,
 // modules_to_save but for the head of a classifier, ...), by name. bad_argument: as
-// Model::add_adapter().
+// add_adapter().
 Result<AdapterReport> read_adapter(Model& model, const std::string& folder, std::string_view name);
 
 // The file of such a folder that has the factors.

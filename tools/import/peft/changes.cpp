@@ -238,7 +238,7 @@ Result<AdapterReport> add_changes(Model& model, std::string_view name, const Low
   // Other tools change modules, not what several of them share.
   options.per_use = true;
   options.freeze_others = false;
-  BOWLINE_TRY_ASSIGN(AdapterReport report, model.add_adapter(name, options));
+  BOWLINE_TRY_ASSIGN(AdapterReport report, add_adapter(model, name, options));
   Status filled =
       report.targets.size() == from.changes.size()
           ? fill(model, info, name, from)
@@ -246,7 +246,7 @@ Result<AdapterReport> add_changes(Model& model, std::string_view name, const Low
                                                "matrices that an adapter can change.",
                                                from.changes.size(), report.targets.size()));
   if (!filled.ok()) {
-    BOWLINE_TRY(model.remove_adapter(name));
+    BOWLINE_TRY(remove_adapter(model, name));
     return filled;
   }
   return report;
@@ -332,7 +332,7 @@ Status require_low_rank(const LowRank& changes) {
 }
 
 Result<std::string> only_adapter(const Model& model) {
-  const std::vector<std::string> names = model.adapters();
+  const std::vector<std::string> names = adapters(model);
   BOWLINE_REQUIRE(names.size() == 1, "The model has {} adapters, and one is written.",
                   names.size());
   return names[0];
