@@ -41,6 +41,7 @@
 #include "bowline/model.h"
 #include "bowline/optimizer.h"
 #include "bowline/placement.h"
+#include "bowline/quantize.h"
 #include "bowline/session.h"
 #include "bowline/status.h"
 #include "bowline/tensor.h"

@@ -147,8 +147,7 @@ Status remove_adapter(Model& model, std::string_view name) {
 }
 
 Status merge_adapter(Model& model, std::string_view name) {
-  return changing(Internals::state(model),
-                  [&](ModelState& s) { return merge_adapter(s, name); });
+  return changing(Internals::state(model), [&](ModelState& s) { return merge_adapter(s, name); });
 }
 
 Status save_adapter(const Model& model, std::string_view name, const std::string& path) {

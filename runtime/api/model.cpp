@@ -1,10 +1,9 @@
-// The members of bowline::Model: each forwards to a verb of the table, or to load and save.
+// The members of bowline::Model.
 #include "api/describe.h"
 #include "api/internals.h"
 #include "api/reshaping.h"
 #include "core/boundary.h"
 #include "core/rules.h"
-#include "device/device.h"
 #include "graph/bind.h"
 #include "graph/load.h"
 #include "graph/readers.h"
@@ -137,32 +136,6 @@ Result<CastReport> cast(ModelState& state, DType to, std::string_view pattern) {
       [&](params::Table& table) { return params::cast(table, to, pattern, state.busy); });
 }
 
-// Moments and gradients are those of numbers.
-Status require_no_trainer(const ModelState& state, std::string_view verb) {
-  BOWLINE_REQUIRE(state.trainer == nullptr,
-                  "The model is busy: a Trainer lives, and {} would change what it trains.", verb);
-  return {};
-}
-
-Result<QuantizeReport> quantize(ModelState& state, std::string_view text,
-                                std::string_view pattern) {
-  BOWLINE_TRY(require_no_trainer(state, "quantize()"));
-  BOWLINE_TRY_ASSIGN(const Encoding encoding, parse_encoding(text));
-  const std::map<uint32_t, std::string> plain = graph::plain_readers(state);
-  const std::vector<std::vector<uint32_t>> alike = graph::ties_of_lists(state);
-  return reshaping(state, "quantize()", {}, [&](params::Table& table) {
-    return params::quantize(table, encoding, pattern, plain, alike, state.busy);
-  });
-}
-
-Result<QuantizeReport> dequantize(ModelState& state, std::string_view pattern, DType to) {
-  BOWLINE_TRY(require_no_trainer(state, "dequantize()"));
-  const std::vector<std::vector<uint32_t>> alike = graph::ties_of_lists(state);
-  return reshaping(state, "dequantize()", {}, [&](params::Table& table) {
-    return params::dequantize(table, to, pattern, alike, state.busy);
-  });
-}
-
 // Codes are shown to the graphs first: what reads the storage must take them.
 Status set_source(ModelState& state, std::string_view name, ValueSource source,
                   std::string_view text) {
@@ -246,32 +219,7 @@ Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_
   return params::read_bytes(table.storages[tie]);
 }
 
-std::string text_of(const std::vector<TieReport::Dropped>& dropped) {
-  std::string out;
-  for (const TieReport::Dropped& d : dropped) {
-    out += format("dropped storage {} ({}, {} bytes)\n", d.storage, name_of(d.role), d.bytes);
-  }
-  return out;
-}
-
 }  // namespace
-
-std::string TieReport::text() const {
-  std::string out;
-  for (const Tie& t : ties) {
-    out += format("tied \"{}\" to \"{}\"\n", t.parameter, t.to);
-  }
-  return out + text_of(dropped);
-}
-
-std::string QuantizeReport::text() const {
-  std::string out = format("{} storage{}: {} bytes before, {} after\n", storages,
-                           storages == 1 ? "" : "s", bytes_before, bytes_after);
-  for (const std::string& k : kept) {
-    out += format("kept {}\n", k);
-  }
-  return out + text_of(dropped);
-}
 
 Model::Model() {
   guarded([&] { return (state_ = std::make_shared<ModelState>()) != nullptr; });
@@ -461,14 +409,6 @@ Status Model::freeze_storage(std::string_view name, bool frozen) {
 
 Result<CastReport> Model::cast(DType to, std::string_view pattern) {
   return changing(state_, [&](ModelState& s) { return bowline::cast(s, to, pattern); });
-}
-
-Result<QuantizeReport> Model::quantize(std::string_view encoding, std::string_view pattern) {
-  return changing(state_, [&](ModelState& s) { return bowline::quantize(s, encoding, pattern); });
-}
-
-Result<QuantizeReport> Model::dequantize(std::string_view pattern, DType to) {
-  return changing(state_, [&](ModelState& s) { return bowline::dequantize(s, pattern, to); });
 }
 
 ModelCounters Model::counters() const {

@@ -17,6 +17,13 @@ inline Status require_no_accumulation(const graph::ModelState& model, std::strin
   return {};
 }
 
+// A Trainer has gradients and moments of plain values.
+inline Status require_no_trainer(const graph::ModelState& model, std::string_view verb) {
+  BOWLINE_REQUIRE(model.trainer == nullptr,
+                  "The model is busy: a Trainer lives, and {} would change what it trains.", verb);
+  return {};
+}
+
 // A verb that may give storages other shapes and dtypes: the graphs are checked with them before
 // anything changes.
 template <class Verb>

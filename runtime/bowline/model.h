@@ -90,21 +90,22 @@ struct LoadOptions {
   LoadHook hook = {};
 };
 
+// A storage that was removed from the table, with its bytes.
+struct DroppedStorage {
+  uint32_t storage = 0;
+  StorageRole role = StorageRole::weight;
+  uint64_t bytes = 0;
+};
+
 // What tie() did.
 struct TieReport {
   struct Tie {
     std::string to;
     std::string parameter;
   };
-  // Nobody uses it any more: its bytes are gone.
-  struct Dropped {
-    uint32_t storage = 0;
-    StorageRole role = StorageRole::weight;
-    uint64_t bytes = 0;
-  };
-  std::vector<Tie> ties;         // but for those that were so before
-  std::vector<Dropped> dropped;  // storages that lost their last parameter, and the moments and
-                                 // masters that they owned
+  std::vector<Tie> ties;                // but for those that were so before
+  std::vector<DroppedStorage> dropped;  // storages that lost their last parameter, and the moments
+                                        // and masters that they owned
   // "tied "b" to "a"\ndropped storage 1 (weight, 256 bytes)\n", a line each.
   std::string text() const;
 };
@@ -113,7 +114,7 @@ struct ResizeReport {
   uint32_t storages = 0;      // of another number of rows now
   uint64_t bytes_before = 0;  // of these
   uint64_t bytes_after = 0;
-  std::vector<TieReport::Dropped> dropped;  // what they owned and had another shape
+  std::vector<DroppedStorage> dropped;  // what they owned and had another shape
 };
 
 // Of what was made of storages since the model was made, or the counters were reset.
@@ -137,18 +138,6 @@ struct CompactReport {
   uint32_t dropped = 0;  // rows of the table that no parameter uses any more
   // Tie indices before, and in the file.
   std::vector<std::pair<uint32_t, uint32_t>> renumbered;
-};
-
-// What quantize() or dequantize() did.
-struct QuantizeReport {
-  uint32_t storages = 0;          // in another encoding now
-  uint64_t bytes_before = 0;      // of these
-  uint64_t bytes_after = 0;       // of their codes and scales, or of their numbers
-  std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
-  std::vector<TieReport::Dropped> dropped;  // masters and moments of these
-  // "1 storage: 131072 bytes before, 36864 after\nkept "b" ...\ndropped storage 3 (moment, 256
-  // bytes)\n".
-  std::string text() const;
 };
 
 struct LoadReport {
@@ -321,35 +310,6 @@ class Model {
   Result<CastReport> cast(DType to, std::string_view pattern = "*");
   ModelCounters counters() const;
   void reset_counters();
-  // Quantizes the storages of all parameters that match `pattern`, a tied storage once. Quantized
-  // values have no gradient: the storages are frozen, their moments and masters dropped.
-  // `encoding` is
-  //   "int8"                     one scale
-  //   "int8 block row"           a scale per row; "int8 block 32": of the last axis
-  //   "int4", "int4 with zero points"   blocks of 32 along the last axis, scales f16
-  //   "q8_0", "q4_0"             the bytes of GGUF
-  // int8 and int4 also take "scale f16" (f32, bf16) and "with zero points" behind the name.
-  // A storage is quantized if all operators that read it can read quantized values: Linear its
-  // weight, Embedding its table, MatMul its matrices, through views that keep blocks whole.
-  // A storage stays plain, and the report gives the reason, if
-  //   another operator reads it
-  //   it is neither weight nor constant, or has rank below 2
-  //   the encoding does not fit its dtype, its shape or a view of it
-  //   it would not shrink
-  //   it has values that the encoding cannot hold: they would become infinite, or move by more than
-  //     half a quantization step (q4_0: one step), plus a small margin for a scale of 16 bits
-  //   it is in one list of a Repeat with a storage that stays plain
-  // A storage without values gets the encoding alone. It then takes only values that are quantized
-  // already, from load() or set_source(). A storage that has the encoding already is left alone.
-  // Errors  bad_argument: a Trainer lives; nothing matches; the encoding is unknown; a storage has
-  //         another encoding: call dequantize() first; the storages of one list of a Repeat would
-  //         get different encodings.
-  Result<QuantizeReport> quantize(std::string_view encoding, std::string_view pattern = "*");
-  // Gives encoded storages of parameters that match `pattern` the numbers that they stand for, in
-  // f32, f16 or bf16, to nearest even.
-  // They stay frozen; freeze(name, false) trains them. Errors  bad_argument: a Trainer lives,
-  // nothing matches, the dtype is no float; as cast().
-  Result<QuantizeReport> dequantize(std::string_view pattern = "*", DType to = DType::f32);
   // Without training state.
   Result<Model> clone() const;
   // The same without bytes: parameters, ties, flags and entry points, which can be listed before

@@ -81,7 +81,7 @@ Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& devic
 // nearest even; their masters go.
 Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int busy);
 
-// Quantize or decode the storages of all parameters that match `pattern`. See Model::quantize().
+// Quantize or decode the storages of all parameters that match `pattern`. See quantize().
 // `plain`: storages that stay plain because of a reader, each with the reason ("is read by ...").
 // `alike`: groups of storages that change together or not at all. A storage whose values the
 // encoding cannot hold (check_encoded()) is kept and reported.

@@ -84,7 +84,7 @@ void cast_quantized(const Device& device) {
   must(m.materialize(1));
   set(m, "weight", {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f});
   must(m.to(device));
-  must(m.quantize("int8"));
+  must(quantize(m, "int8"));
   print_weight("quantized", m);
   must(m.cast(DType::bf16));
   print_weight("cast", m);

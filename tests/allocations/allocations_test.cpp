@@ -47,7 +47,7 @@ struct World {
 };
 
 void on_device(World& w) { EXPECT_OK(w.seed.model.to(w.device)); }
-void quantized(World& w) { must(w.seed.model.quantize("int8 scale f16")); }
+void quantized(World& w) { must(quantize(w.seed.model, "int8 scale f16")); }
 void with_session(World& w) {
   on_device(w);
   w.session = must(Session::create(w.seed.model, w.device, "loss", {}));
@@ -376,10 +376,10 @@ const Call kCalls[] = {
     {"Metadata", nothing,
      [](World& w) { return w.seed.model.set_metadata("k", "a text that is long enough"); }},
     {"Quantize", nothing,
-     [](World& w) { return w.seed.model.quantize("int8 scale f16").status(); }},
+     [](World& w) { return quantize(w.seed.model, "int8 scale f16").status(); }},
     {"QuantizeOnDevice", on_device,
-     [](World& w) { return w.seed.model.quantize("int8 scale f16").status(); }},
-    {"Dequantize", quantized, [](World& w) { return w.seed.model.dequantize().status(); }},
+     [](World& w) { return quantize(w.seed.model, "int8 scale f16").status(); }},
+    {"Dequantize", quantized, [](World& w) { return dequantize(w.seed.model).status(); }},
     {"Cast", nothing, [](World& w) { return w.seed.model.cast(DType::bf16).status(); }},
     {"CastOnDevice", on_device, [](World& w) { return w.seed.model.cast(DType::f16).status(); }},
     {"CreateSession", on_device, create_session},

@@ -162,7 +162,7 @@ TEST(Memory, OfALargeTieIsThatOfOneWeight) {
     for (const bool codes : {false, true}) {
       Model m = large_tie(transposed);
       if (codes) {
-        ASSERT_EQ(must(m.quantize("int8")).storages, 1u);
+        ASSERT_EQ(must(quantize(m, "int8")).storages, 1u);
       }
       ASSERT_OK(m.to(device));
       Forward forward;

@@ -43,7 +43,7 @@ void make(const std::string& path, const Options& options) {
     must(model.set_metadata("eos_token_ids", found->second));
   }
   if (const auto found = options.find("encoding"); found != options.end()) {
-    must(model.quantize(found->second));
+    must(quantize(model, found->second));
   }
   must(model.save(path));
 }

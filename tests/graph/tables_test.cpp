@@ -164,7 +164,7 @@ TEST(Tables, OfCodesStayAndSoDoThoseOfWeightsThatAreCodes) {
     ASSERT_OK(s.g.finish());
     ASSERT_OK(s.model.materialize(1));
     if (std::string_view(name) != "nothing") {
-      ASSERT_OK(s.model.quantize("int8 block row", name).status());
+      ASSERT_OK(quantize(s.model, "int8 block row", name).status());
     }
     Graph graph = bound(s, kRows);
     EXPECT_EQ(graph::multiply_tables(graph), std::string_view(name) == "nothing") << name;

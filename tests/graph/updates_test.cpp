@@ -269,7 +269,7 @@ TEST(Updates, CodesTakeRows) {
   EXPECT_EQ(s.model.storages(), before);
   EXPECT_OK(encode_zeros(s.model, "a", "int8 block row"));
   EXPECT_EQ(s.written(), (std::vector<uint32_t>{0}));
-  const QuantizeReport other = must(s.model.quantize("int8", "a"));
+  const QuantizeReport other = must(quantize(s.model, "int8", "a"));
   EXPECT_EQ(other.storages, 0u);
   EXPECT_EQ(other.kept, (std::vector<std::string>{"\"a\" is a kv_cache"}));
 }

@@ -98,7 +98,7 @@ TEST(SavedSources, ThatFailLeaveTheFile) {
 // Codes of a file of another format are kept as they are.
 TEST_P(Sources, GiveCodes) {
   Model quantized = lookup_and_head({67, 96});
-  ASSERT_EQ(must(quantized.quantize("q8_0")).storages, 1u);
+  ASSERT_EQ(must(quantize(quantized, "q8_0")).storages, 1u);
   const std::vector<std::byte> codes = must(quantized.storage_bytes(0));
   Model m = lookup_and_head({67, 96});
   const auto source = [&codes](uint64_t first, std::span<std::byte> out) {

@@ -21,7 +21,7 @@ TEST_P(Quantized, BothUsesReadTheSameNumbers) {
     SCOPED_TRACE(encoding);
     Model m = lookup_and_head({67, 96});
     ASSERT_OK(m.to(device_));
-    const QuantizeReport report = must(m.quantize(encoding));
+    const QuantizeReport report = must(quantize(m, encoding));
     ASSERT_EQ(report.storages, 1u) << report.text();
     EXPECT_EQ(report.bytes_after, must(m.storage_bytes(0)).size()) << "predicted, and real";
     const Floats numbers = values(m, "head");
@@ -69,7 +69,7 @@ TEST_P(Quantized, AnUntiedPartHasTheSameNumbers) {
     must(m.tied_parameter("rows", whole, rows));
     ASSERT_OK(m.materialize(1));
     ASSERT_OK(m.to(device_));
-    ASSERT_EQ(must(m.quantize(encoding)).storages, 1u);
+    ASSERT_EQ(must(quantize(m, encoding)).storages, 1u);
     const std::string encoded = must(m.describe()).storages[0].encoding;
     const Floats all = values(m, "whole"), some = values(m, "rows");
     const uint64_t cost = must(m.untie_cost("rows"));
@@ -94,13 +94,13 @@ TEST_P(Quantized, ATransposedViewReadsTheCodes) {
   g.output("logits", g.op("MatMul", {x, g.parameter(head)}));
   ASSERT_OK(g.finish());
   ASSERT_OK(m.materialize(3));
-  const QuantizeReport rows = must(m.quantize("int8 block row"));
+  const QuantizeReport rows = must(quantize(m, "int8 block row"));
   EXPECT_EQ(rows.storages, 0u);
   EXPECT_EQ(
       rows.text(),
       "0 storages: 0 bytes before, 0 after\nkept \"embed\" is shown by \"head\": A view cannot "
       "transpose blocks along axis -1.\n");
-  ASSERT_EQ(must(m.quantize("int8")).storages, 1u);
+  ASSERT_EQ(must(quantize(m, "int8")).storages, 1u);
   ASSERT_OK(m.to(device_));
   Session session = must(Session::create(m, device_, "forward", {}));
   Floats in = {1, 0, 0, 0, 0, 1}, out(10);
@@ -141,9 +141,9 @@ TEST_P(Quantized, TrainsWhatIsAroundIt) {
   for (const char* encoding : {"int8", "int4 block 8 with zero points"}) {
     SCOPED_TRACE(encoding);
     Seed codes = make(), numbers = make();
-    ASSERT_EQ(must(codes.model.quantize(encoding, "base")).storages, 1u);
-    ASSERT_OK(numbers.model.quantize(encoding, "base"));
-    ASSERT_OK(numbers.model.dequantize("base"));
+    ASSERT_EQ(must(quantize(codes.model, encoding, "base")).storages, 1u);
+    ASSERT_OK(quantize(numbers.model, encoding, "base"));
+    ASSERT_OK(dequantize(numbers.model, "base"));
     const auto before = must(codes.model.storage_bytes(1));
     for (Seed* s : {&codes, &numbers}) {
       ASSERT_OK(s->model.to(device_));
@@ -151,7 +151,7 @@ TEST_P(Quantized, TrainsWhatIsAroundIt) {
       for (int i = 0; i < 3; ++i) {
         step(t, *s);
       }
-      EXPECT_EQ(s->model.quantize("int8", "first").status().message(),
+      EXPECT_EQ(quantize(s->model, "int8", "first").status().message(),
                 "The model is busy: a Trainer lives, and quantize() would change what it trains.");
     }
     EXPECT_EQ(must(codes.model.storage_bytes(1)), before);
@@ -168,7 +168,7 @@ TEST_P(Quantized, TrainsWhatIsAroundIt) {
 // Plans that compute in 16 bits read the same codes: no copy of them is made.
 TEST_P(Quantized, IsReadByPlansIn16Bits) {
   Model m = lookup_and_head({67, 96});
-  ASSERT_OK(m.quantize("int8 block row"));
+  ASSERT_OK(quantize(m, "int8 block row"));
   ASSERT_OK(m.to(device_));
   const Floats numbers = values(m, "embed");
   BoundEntryPoint entry{"forward", {}, DType::bf16};
@@ -189,7 +189,7 @@ TEST_P(Quantized, IsReadByPlansIn16Bits) {
 // R50: what is reported is what the graph gets, and no code or scale is rounded again.
 TEST_P(Quantized, ACastKeepsTheCodes) {
   Model m = q8();
-  ASSERT_OK(m.quantize("int8"));
+  ASSERT_OK(quantize(m, "int8"));
   ASSERT_OK(m.to(device_));
   const auto before = must(m.storage_bytes(0));
   EXPECT_EQ(must(m.cast(DType::bf16)).storages, 1u);
@@ -212,13 +212,13 @@ TEST_P(Quantized, ACastKeepsTheCodes) {
 
 TEST(Quantize, TwiceIsNothing) {
   Model m = q8();
-  ASSERT_OK(m.quantize("int8"));
+  ASSERT_OK(quantize(m, "int8"));
   const std::string before = m.storages();
-  const QuantizeReport again = must(m.quantize("int8"));
+  const QuantizeReport again = must(quantize(m, "int8"));
   EXPECT_EQ(again.storages, 0u);
   EXPECT_EQ(m.storages(), before);
   EXPECT_EQ(
-      m.quantize("int4").status().message(),
+      quantize(m, "int4").status().message(),
       "\"embed\" is stored as int8 scale f32, not int4 block 32 axis -1 scale f16; dequantize() "
       "gives it numbers.");
   EXPECT_EQ(m.storages(), before);
@@ -227,15 +227,15 @@ TEST(Quantize, TwiceIsNothing) {
 TEST(Quantize, SaysWhatItDoesNotKnow) {
   Model m = q8();
   const std::string before = m.storages();
-  EXPECT_EQ(m.quantize("q9").status().message(),
+  EXPECT_EQ(quantize(m, "q9").status().message(),
             "There is no encoding \"q9\" but plain, int8, int4, q8_0, q4_0.");
-  EXPECT_EQ(m.quantize("int8 blocks 3").status().message(),
+  EXPECT_EQ(quantize(m, "int8 blocks 3").status().message(),
             "\"int8 blocks 3\" is no encoding: \"blocks 3\" says nothing of int8.");
-  EXPECT_EQ(m.quantize("q8_0 block 16").status().message(),
+  EXPECT_EQ(quantize(m, "q8_0 block 16").status().message(),
             "\"q8_0 block 16\" is no encoding: \"block 16\" says nothing of q8_0.");
-  EXPECT_EQ(m.quantize("plain").status().message(),
+  EXPECT_EQ(quantize(m, "plain").status().message(),
             "quantize() makes codes; dequantize() makes numbers.");
-  EXPECT_EQ(m.quantize("int8", "nothing").status().message(),
+  EXPECT_EQ(quantize(m, "int8", "nothing").status().message(),
             "The pattern \"nothing\" matches none of the 2 parameters.");
   EXPECT_EQ(m.storages(), before);
 }
@@ -257,7 +257,7 @@ TEST(Quantize, IsForStoragesWhoseReadersAllTakeCodes) {
            g.op("MatMul", {g.op("ReduceSum", {x}, {{"keep_dims", true}}), g.parameter(small)}));
   ASSERT_OK(g.finish());
   ASSERT_OK(m.materialize(1));
-  const QuantizeReport report = must(m.quantize("int8"));
+  const QuantizeReport report = must(quantize(m, "int8"));
   EXPECT_EQ(report.text(),
             "1 storage: 64 bytes before, 20 after\n"
             "kept \"w\" is read by node 2 (Abs) of \"forward\", which takes no codes\n"
@@ -279,7 +279,7 @@ TEST(Quantize, DropsWhatBelongedToTheNumbers) {
     ASSERT_OK(t.save(path, {}));
     s.model = must(Model::open(path));
   }
-  const QuantizeReport report = must(s.model.quantize("int8"));
+  const QuantizeReport report = must(quantize(s.model, "int8"));
   ASSERT_EQ(report.dropped.size(), 1u);
   EXPECT_EQ(report.dropped[0].role, StorageRole::moment);
   EXPECT_EQ(report.dropped[0].bytes, 24u);
@@ -299,7 +299,7 @@ TEST(Quantize, KeepsWhatNoScaleHolds) {
       SCOPED_TRACE(encoding);
       Model m = of_rows(2, numbers);
       const bool is_small_for_q4_0 = numbers == large && std::string_view(encoding) == "q4_0";
-      const QuantizeReport report = must(m.quantize(encoding));
+      const QuantizeReport report = must(quantize(m, encoding));
       EXPECT_EQ(report.storages, is_small_for_q4_0 ? 1u : 0u) << report.text();
       if (!is_small_for_q4_0) {
         ASSERT_EQ(report.kept.size(), 1u);
@@ -310,7 +310,7 @@ TEST(Quantize, KeepsWhatNoScaleHolds) {
     }
   }
   Model m = of_rows(2, large);
-  EXPECT_EQ(must(m.quantize("int8")).storages, 1u) << "its scale is f32";
+  EXPECT_EQ(must(quantize(m, "int8")).storages, 1u) << "its scale is f32";
 }
 
 // All storages of the list of a Repeat have one encoding.
@@ -328,7 +328,7 @@ TEST(Quantize, OneStorageThatStaysKeepsItsList) {
   numbers[7] = 1e6f;
   const Dims shape = {32, 32};
   ASSERT_OK(m.set_value("w1", tensor("", shape, numbers)));
-  const QuantizeReport report = must(m.quantize("int4"));
+  const QuantizeReport report = must(quantize(m, "int4"));
   EXPECT_EQ(report.storages, 0u);
   ASSERT_EQ(report.kept.size(), 3u) << report.text();
   EXPECT_NE(report.text().find("\"w0\" is in one list of a Repeat with \"w1\""), std::string::npos)
@@ -346,9 +346,9 @@ TEST(Quantize, NoCastMakesANumberInfinite) {
   EXPECT_EQ(values(plain, "embed"), numbers);
   EXPECT_OK(plain.cast(DType::bf16).status());
   Model codes = of_rows(2, numbers);
-  ASSERT_EQ(must(codes.quantize("int8")).storages, 1u);
+  ASSERT_EQ(must(quantize(codes, "int8")).storages, 1u);
   EXPECT_FALSE(codes.cast(DType::f16).ok());
-  EXPECT_EQ(must(codes.dequantize("*", DType::f16)).kept.size(), 1u);
+  EXPECT_EQ(must(dequantize(codes, "*", DType::f16)).kept.size(), 1u);
 }
 
 }  // namespace

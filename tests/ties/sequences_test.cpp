@@ -399,7 +399,7 @@ class Sequence {
         return quantize(dice.chance(0.5) ? "*" : first.name, dice);
       case Action::Kind::dequantize: {
         const std::string pattern = dice.chance(0.5) ? "*" : first.name;
-        BOWLINE_TRY(model_.dequantize(pattern).status());
+        BOWLINE_TRY(dequantize(model_, pattern).status());
         for (auto& [number, storage] : plain_.storages) {
           storage.encoded = storage.encoded && pattern != "*" && number != first.storage;
         }
@@ -423,7 +423,7 @@ class Sequence {
                                      "q8_0",
                                      "q4_0"};
     const std::string& encoding = encodings[any(dice, std::size(encodings))];
-    BOWLINE_TRY(model_.quantize(encoding, pattern).status());
+    BOWLINE_TRY(quantize(model_, encoding, pattern).status());
     const ModelInfo info = must(model_.describe());
     for (auto& [number, storage] : plain_.storages) {
       const uint32_t tie = tie_of(info, number);

@@ -51,7 +51,7 @@ TEST_P(Planning, CodesAndAdaptersNeedNoValues) {
   const Device device = planning();
   std::vector<QuantizeReport> reports;
   for (Model* model : {&lm.model, &shapes}) {
-    reports.push_back(must(model->quantize("int8 block row")));
+    reports.push_back(must(quantize(*model, "int8 block row")));
     ASSERT_OK(add_adapter(*model, "lora", {.rank = 4}).status());
     ASSERT_OK(model->to(model == &shapes ? device : device_));
   }

@@ -315,7 +315,7 @@ TEST_P(Training, ACheckpointOfAnotherEncodingIsRefused) {
       EXPECT_OK(lm.model.freeze(name));
     }
     if (encoding != nullptr) {
-      EXPECT_OK(lm.model.quantize(encoding, "layers.*.down").status());
+      EXPECT_OK(quantize(lm.model, encoding, "layers.*.down").status());
     }
     EXPECT_OK(lm.model.to(device_));
     return lm;

@@ -179,7 +179,7 @@ class Merging {
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model_.describe());
     choose(file, info);
     for (const auto& [pattern, group] : groups_) {
-      BOWLINE_TRY(model_.dequantize(braced(group.names), DType::f32).status());
+      BOWLINE_TRY(dequantize(model_, braced(group.names), DType::f32).status());
     }
     BOWLINE_TRY_ASSIGN(const std::vector<float> base, sampled());
     for (const std::string& name : adapters(model_)) {
@@ -264,7 +264,7 @@ class Merging {
         BOWLINE_TRY(unfreeze(group));
         continue;
       }
-      BOWLINE_TRY_ASSIGN(const QuantizeReport report, model_.quantize(group.encoding, names));
+      BOWLINE_TRY_ASSIGN(const QuantizeReport report, quantize(model_, group.encoding, names));
       for (const std::string& kept : report.kept) {
         notes_.push_back("Not quantized again: " + kept);
       }

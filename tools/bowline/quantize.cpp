@@ -24,7 +24,7 @@ struct QuantizeOptions {
 // Weights that were quantized are frozen; plain ones can be trained again.
 Result<QuantizeReport> decode_weights(const QuantizeOptions& o, Model& model) {
   BOWLINE_TRY_ASSIGN(const ModelInfo before, model.describe());
-  BOWLINE_TRY_ASSIGN(QuantizeReport report, model.dequantize(o.pattern));
+  BOWLINE_TRY_ASSIGN(QuantizeReport report, dequantize(model, o.pattern));
   BOWLINE_TRY_ASSIGN(const ModelInfo after, model.describe());
   for (const ParameterInfo& p : after.parameters) {
     const StorageInfo& s = after.storages[p.tie];
@@ -37,7 +37,7 @@ Result<QuantizeReport> decode_weights(const QuantizeOptions& o, Model& model) {
 }
 
 Result<QuantizeReport> apply(const QuantizeOptions& o, Model& model) {
-  return o.encoding == "plain" ? decode_weights(o, model) : model.quantize(o.encoding, o.pattern);
+  return o.encoding == "plain" ? decode_weights(o, model) : quantize(model, o.encoding, o.pattern);
 }
 
 void print_report(const QuantizeOptions& o, const QuantizeReport& report) {

@@ -140,7 +140,7 @@ void quantize_on_load(Bench& t) {
   const std::string path = t.file("plain.bowline");
   must(lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f}).save(path));
   Model right = must(Model::open(path));
-  must(right.quantize("int8"));
+  must(quantize(right, "int8"));
   LoadOptions o;
   o.mode = LoadMode::assign;
   o.hook = [](const LoadedParameter&, const Tensor& value) -> Result<std::optional<LoadedValue>> {
@@ -149,7 +149,7 @@ void quantize_on_load(Bench& t) {
     return std::optional(std::move(codes));
   };
   Model m = must(right.clone());
-  must(m.dequantize());
+  must(dequantize(m));
   must(m.to(t.b));
   t.refused("a trainable storage",
             [&] {

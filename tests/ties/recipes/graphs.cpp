@@ -159,7 +159,7 @@ void called_inside(Bench& t) {
          {set(s.model, "embed", {3, 2}, Floats(6)), s.model.untie("head").status(),
           s.model.tie("embed", "head").status(), s.model.to(t.a),
           s.model.cast(DType::bf16).status(), s.model.freeze_storage("head"),
-          s.model.load(path).status(), s.model.quantize("int8").status(),
+          s.model.load(path).status(), quantize(s.model, "int8").status(),
           set_weight_format(s.model, "flat").status(),
           s.model.parameter("new", {1}, Init::zeros()).status(),
           s.model.resize("embed", 4).status()}) {

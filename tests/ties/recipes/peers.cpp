@@ -206,7 +206,7 @@ constexpr Recipe kPeersRecipes[] = {
        const uint64_t codes = kBytesOnce / 4 + (kVocabulary + kHidden + kWidth) * 4;
        for (Seed* s : {&tied, &untied}) {
          must(s->model.to(t.b));
-         must(s->model.quantize("int8 block row"));
+         must(quantize(s->model, "int8 block row"));
          const uint64_t right = s == &tied ? codes : 2 * codes;
          t.count("payload bytes", weight_bytes(s->model), right);
          const std::string path = t.file("int8.bowline");

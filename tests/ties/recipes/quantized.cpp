@@ -57,7 +57,7 @@ void reads(Bench& t, std::string_view when, const Model& model, const Device& de
 
 Model encoded(Bench& t, const Ramp& ramp) {
   Model m = lookup_and_head({2, ramp.columns}, numbers_of(ramp));
-  t.count("storages that are encoded", must(m.quantize(ramp.encoding, "head")).storages, 1);
+  t.count("storages that are encoded", must(quantize(m, ramp.encoding, "head")).storages, 1);
   return m;
 }
 
@@ -100,8 +100,8 @@ void moved_by_every_verb(Bench& t) {
     t.count("events", m.counters().quantized, 1);
     t.count("events the other way", m.counters().dequantized, 0);
     // From codes to numbers to codes.
-    must(m.dequantize());
-    must(m.quantize(ramp.encoding));
+    must(dequantize(m));
+    must(quantize(m, ramp.encoding));
     reads(t, "after a way through numbers", m, t.b, ramp);
   }
 }
@@ -111,7 +111,7 @@ void q8(Bench& t) {
   Model m = lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f});
   must(m.to(t.b));
   const std::string ties = m.ties();
-  const QuantizeReport report = must(m.quantize("int8", "head"));
+  const QuantizeReport report = must(quantize(m, "int8", "head"));
   t.count("storages", report.storages, 1);
   t.count("bytes before", report.bytes_before, 24);
   t.count("6 codes, 2 to reach a scale, the scale", report.bytes_after, 12);
@@ -138,7 +138,7 @@ void q8(Bench& t) {
 void nothing_stays_behind(Bench& t) {
   const uint64_t begin = t.a.counters().live_bytes;
   Model m = lookup_and_head({67, 64});
-  must(m.quantize("int8 block row with zero points"));
+  must(quantize(m, "int8 block row with zero points"));
   const Floats right = values(m, "embed");
   must(m.to(t.a));
   t.count("bytes on A", t.a.counters().live_bytes - begin, weight_bytes(m));
@@ -164,12 +164,12 @@ void strictest_consumer(Bench& t) {
   must(g.finish());
   must(m.materialize(1));
   const std::string before = m.storages();
-  const QuantizeReport rows = must(m.quantize("int8 block row", "embed"));
+  const QuantizeReport rows = must(quantize(m, "int8 block row", "embed"));
   t.count("storages with a scale per row", rows.storages, 0);
   t.holds("the consumer is named: " + rows.text(),
           rows.text().find("\"head\"") != std::string::npos);
   t.same("storages", m.storages(), before);
-  t.count("storages with one scale", must(m.quantize("int8", "embed")).storages, 1);
+  t.count("storages with one scale", must(quantize(m, "int8", "embed")).storages, 1);
   t.holds("the listing has it: " + m.storages(), m.storages().find("int8") != std::string::npos);
   const Floats right = values(m, "embed");
   must(m.to(t.b));
@@ -198,7 +198,7 @@ void two_consumers(Bench& t) {
   must(m.materialize(1));
   must(set(m, "first.w", {2, 2}, {1.27f, 0.633f, -0.5f, 0.25f}));
   must(m.to(t.b));
-  t.count("storages", must(m.quantize("int8")).storages, 1);
+  t.count("storages", must(quantize(m, "int8")).storages, 1);
   t.count("events", m.counters().quantized, 1);
   Session session = must(Session::create(m, t.b, "forward", {}));
   Floats in = {1, 1}, first(2), second(2);
@@ -212,7 +212,7 @@ void two_consumers(Bench& t) {
 
 void casts_keep_codes(Bench& t) {
   Model m = lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f});
-  must(m.quantize("int8"));
+  must(quantize(m, "int8"));
   must(m.to(t.b));
   const std::vector<std::byte> before = must(m.storage_bytes(0));
   t.count("storages that are cast", must(m.cast(DType::bf16)).storages, 1);
@@ -250,11 +250,11 @@ void partitions(Bench& t) {
     };
     check("no side", make(), is_tied ? plain : 2 * plain);
     Model same = make();
-    must(same.quantize("int8"));
+    must(quantize(same, "int8"));
     check("both in one encoding", same, is_tied ? int8 : 2 * int8);
     Model different = make();
-    must(different.quantize("int8", "embed"));
-    const Status second = different.quantize("q4_0", "head").status();
+    must(quantize(different, "int8", "embed"));
+    const Status second = quantize(different, "q4_0", "head").status();
     if (is_tied) {
       t.refused("a second encoding of one storage", second, Code::bad_argument,
                 {"\"head\"", "int8", "q4_0", "dequantize()"});
@@ -263,7 +263,7 @@ void partitions(Bench& t) {
     }
     check("both in two encodings", different, is_tied ? int8 : int8 + q4);
     Model one = make();
-    must(one.quantize("int8", "head"));
+    must(quantize(one, "int8", "head"));
     check("one side", one, is_tied ? int8 : plain + int8);
   }
 }
@@ -274,7 +274,7 @@ void shrinks(Bench& t) {
   const uint64_t device = t.b.counters().live_bytes;
   const std::string before = t.file("f32.bowline"), after = t.file("int8.bowline");
   must(m.save(before));
-  const QuantizeReport report = must(m.quantize("int8 block row"));
+  const QuantizeReport report = must(quantize(m, "int8 block row"));
   t.count("bytes before", report.bytes_before, 256000);
   t.count("bytes after", report.bytes_after, 68000);
   t.count("bytes less on B", device - t.b.counters().live_bytes, 256000 - 68000);
@@ -303,7 +303,7 @@ constexpr Recipe kQuantizedRecipes[] = {
     {"R108", "jllllll/bitsandbytes#2", "the bytes of packed codes were reported as the parameter",
      [](Bench& t) {
        Model m = lookup_and_head({100, 100});
-       must(m.quantize("int4 block row"));
+       must(quantize(m, "int4 block row"));
        must(m.to(t.b));
        const ModelInfo info = must(m.describe());
        t.count("values of the parameter",

@@ -96,7 +96,7 @@ void odd_sizes(Bench& t) {
   must(m.tied_parameter("last two", three, last));
   must(m.parameter("codes", {5, 32}, Init::normal(1)));
   must(m.materialize(3));
-  must(m.quantize("int8", "codes"));
+  must(quantize(m, "int8", "codes"));
   std::vector<Floats> before;
   const char* const names[] = {"number", "row", "three", "last two", "codes"};
   for (const char* name : names) {

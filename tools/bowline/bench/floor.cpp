@@ -121,7 +121,7 @@ Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int6
   BOWLINE_TRY(g.finish());
   BOWLINE_TRY(p.model_->materialize(1));
   if (!encoding.empty()) {
-    BOWLINE_TRY_ASSIGN(const QuantizeReport report, p.model_->quantize(encoding, "b"));
+    BOWLINE_TRY_ASSIGN(const QuantizeReport report, quantize(*p.model_, encoding, "b"));
     BOWLINE_REQUIRE(report.storages == 1, "The matrix stays plain: {}", report.text());
   }
   BOWLINE_TRY_ASSIGN(const ModelInfo info, p.model_->describe());

@@ -22,7 +22,7 @@ Result<double> median_seconds(int runs, int warmup, const std::function<Status()
 
 // A model of one matrix product y = a b with weights a and b on a device, all in `dtype`. Layout
 // nt: b is
-// transposed, tn: a is. `encoding`: how b is stored, as Model::quantize() takes it; empty: plain.
+// transposed, tn: a is. `encoding`: how b is stored, as quantize() takes it; empty: plain.
 class Product {
  public:
   static Result<Product> create(const Device& device, int64_t m, int64_t n, int64_t k,

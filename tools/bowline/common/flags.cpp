@@ -196,7 +196,7 @@ Status quantize_all(Model& model, const std::string& encoding) {
   if (encoding.empty()) {
     return {};
   }
-  BOWLINE_TRY_ASSIGN(const QuantizeReport report, model.quantize(encoding));
+  BOWLINE_TRY_ASSIGN(const QuantizeReport report, quantize(model, encoding));
   BOWLINE_REQUIRE(report.storages > 0, "--quantize {} finds nothing that takes codes:\n{}",
                   encoding, report.text());
   return {};
@@ -233,7 +233,7 @@ Result<std::string> load_for_base(Model& model, const std::string& path) {
   const Result<Model> adapter = Model::open(path);
   const std::string encoding =
       adapter.ok() ? adapter.value().metadata("base_encoding") : std::string();
-  if (encoding.empty() || !adapters(model).empty() || !model.quantize(encoding).ok()) {
+  if (encoding.empty() || !adapters(model).empty() || !quantize(model, encoding).ok()) {
     return with_import(std::move(name).status(), path, " --base MODEL --out ADAPTER.bowline");
   }
   BOWLINE_TRY_ASSIGN(std::string loaded, load_adapter(model, path));

@@ -65,7 +65,7 @@ struct Changes {
 };
 void add_quantize_flag(CLI::App* verb, std::string& encoding);
 void add_changes(CLI::App* verb, Changes& changes);
-// Errors  those of Model::quantize(); bad_argument: there is nothing to quantize.
+// Errors  those of quantize(); bad_argument: there is nothing to quantize.
 Status quantize_all(Model& model, const std::string& encoding);
 // Errors  those of quantize_all() and load_adapter().
 Status change(Model& model, const Changes& changes);

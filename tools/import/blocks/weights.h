@@ -51,7 +51,7 @@ class Weights {
                StorageRole role = StorageRole::weight, std::optional<DType> dtype = {});
   // A number [1] that the graphs compute with, in `dtype`; none: in that of the graphs.
   Weight constant(const std::string& name, double value, std::optional<DType> dtype = {});
-  // Caches of zeros, as Model::quantize() has the encoding.
+  // Caches of zeros, as quantize() has the encoding.
   Weight caches(const std::string& name, int64_t count, std::vector<int64_t> shape, DType dtype,
                 std::string_view encoding);
   // A second name of `other`, whose tensor the source may have too: then its bytes must be the

@@ -14,7 +14,7 @@ namespace bowline::import {
 
 struct SourceTensor {
   std::string name;  // in the terms of Hugging Face: "model.layers.0.self_attn.q_proj.weight"
-  // What the numbers are, and how `read` gives them: "plain", or an encoding as Model::quantize()
+  // What the numbers are, and how `read` gives them: "plain", or an encoding as quantize()
   // has it ("q8_0", "q4_0"), along the last axis.
   DType dtype = DType::f32;
   std::string encoding = "plain";

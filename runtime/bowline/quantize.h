@@ -1,0 +1,83 @@
+/// \file
+/// Quantization of weights.
+///
+/// A quantized storage holds small integers and their scales. Its parameters keep their dtype and
+/// shape: operators compute with the values that the integers represent. Quantized values have no
+/// gradient, so the storages are frozen.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bowline/model.h"
+#include "bowline/status.h"
+#include "bowline/tensor.h"
+
+#pragma GCC visibility push(default)
+
+namespace bowline {
+
+/// The result of quantize() or dequantize().
+struct QuantizeReport {
+  uint32_t storages = 0;          ///< Storages that have another encoding now.
+  uint64_t bytes_before = 0;      ///< Bytes of these storages before the call.
+  uint64_t bytes_after = 0;       ///< Bytes of these storages now, with their scales.
+  std::vector<std::string> kept;  ///< Parameters whose storage did not change, with the reason.
+  std::vector<DroppedStorage> dropped;  ///< Removed moments and masters of these storages.
+
+  /// Returns the report as text, one line per item: "1 storage: 131072 bytes before, 36864 after".
+  std::string text() const;
+};
+
+/// Quantizes the storages of all parameters that match `pattern`. A tied storage is quantized once.
+///
+/// Moments and masters of the storages are removed. `encoding` is one of these:
+///
+/// | encoding                 | meaning                                                        |
+/// |--------------------------|----------------------------------------------------------------|
+/// | "int8"                   | 8 bits, one scale for the storage                              |
+/// | "int8 block row"         | 8 bits, one scale per row                                      |
+/// | "int8 block 32"          | 8 bits, one scale per 32 values of the last axis               |
+/// | "int4"                   | 4 bits, one f16 scale per 32 values of the last axis           |
+/// | "int4 with zero points"  | as "int4", with a zero point per block                         |
+/// | "q8_0", "q4_0"           | the block formats of GGUF                                      |
+///
+/// "int8" and "int4" also take "scale f32", "scale f16" or "scale bf16" and "with zero points".
+///
+/// An operator can read quantized values as the weight of Linear, the table of Embedding and the
+/// matrices of MatMul. A view must keep blocks whole. A storage stays as it is, and the report
+/// gives the reason, if
+/// - another operator reads it,
+/// - its role is neither weight nor constant, or its rank is below 2,
+/// - the encoding does not fit its dtype, its shape or a view of it,
+/// - it would not become smaller,
+/// - a value would become infinite, or change by more than half a quantization step (q4_0: one
+///   step) plus a small margin for 16-bit scales,
+/// - another storage in its parameter list of a Repeat stays as it is,
+/// - it has the encoding already.
+///
+/// If a storage has no values yet, it only gets the encoding. It then accepts only values that are
+/// quantized already, from Model::load() or Model::set_source().
+///
+/// Errors:
+/// - bad_argument: a Trainer of the model exists; no parameter matches; the encoding is unknown; a
+///   storage has another encoding (call dequantize() first); the storages of one parameter list of
+///   a Repeat would get different encodings.
+Result<QuantizeReport> quantize(Model& model, std::string_view encoding,
+                                std::string_view pattern = "*");
+
+/// Replaces quantized values by the values of dtype `to` that they represent.
+///
+/// `to` is f32, f16 or bf16; values are rounded to nearest even. The storages stay frozen. Call
+/// Model::freeze(name, false) to train them.
+///
+/// Errors: as Model::cast().
+/// - bad_argument: a Trainer of the model exists; no parameter matches; `to` is not a float dtype.
+Result<QuantizeReport> dequantize(Model& model, std::string_view pattern = "*",
+                                  DType to = DType::f32);
+
+}  // namespace bowline
+
+#pragma GCC visibility pop
