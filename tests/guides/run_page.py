@@ -6,7 +6,6 @@ usage: run_page.py PAGE --prefix DIR    DIR: where Bowline is installed
 """
 
 import argparse
-import importlib.util
 import os
 import pathlib
 import re
@@ -69,7 +68,13 @@ def missing(needs):
     lacking = [f"the program {name}" for name in programs if not shutil.which(name)]
     if STRICT and lacking:
         raise AssertionError(f"This machine lacks {', '.join(lacking)} (tools/setup installs it).")
-    return lacking + [f"the Python module {name}" for name in modules if not importlib.util.find_spec(name)]
+    return lacking + [f"the Python module {name}" for name in modules if not has_module(name)]
+
+
+def has_module(name):
+    """Asks the python3 that the commands of a page get, which need not be this one."""
+    search = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"
+    return subprocess.run(["python3", "-c", search], check=False).returncode == 0
 
 
 def follow(steps, folder, environment):
