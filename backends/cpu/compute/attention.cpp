@@ -1,6 +1,6 @@
-// See attention.h. Scores are kept transposed, [key][query] with the queries along the lanes: then
-// q is the only operand that is transposed, once per block of queries, and maxima and sums over
-// keys need no exchange between lanes.
+// See attention.h. Scores are stored transposed, [key][query], with the queries along the lanes. So
+// q is the only transposed operand, once per block of queries, and maxima and sums over keys need
+// no exchange between lanes.
 #include "compute/attention.h"
 
 #include <algorithm>
@@ -29,12 +29,12 @@
 namespace bowline::detail::cpu {
 namespace {
 
-// Queries and keys of a block; the blocks of keys decide the order of the sums.
+// Number of queries and keys per block. The blocks of keys decide the order of the sums.
 constexpr size_t kBlock = 64;
-// Keys of a piece of the only query of a head: pieces are summed apart from each other, then with
-// one another.
+// Number of keys per chunk, if a head has a single query. Each chunk is summed separately; then the
+// sums of the chunks are combined.
 constexpr size_t kPiece = 2 * kBlock;
-// Queries that share keys and values in registers.
+// Number of queries that share keys and values in registers.
 constexpr size_t kTogether = 4;
 
 template <class T>
@@ -48,7 +48,7 @@ struct ForwardJob {
   size_t rows;  // of lse
 };
 
-// What a task of the backward pass computes, and for which blocks of keys.
+// A task of the backward pass: its results and its blocks of keys.
 struct BackwardTask {
   size_t batch;
   size_t head;
@@ -57,7 +57,7 @@ struct BackwardTask {
   size_t key_block_end;
   bool dq;
   bool dkv;
-  // Where dk and dv are summed: by position from `key_origin` on.
+  // Accumulators of dk and dv; their first position is `key_origin`.
   AttentionOutput<float> dk;
   AttentionOutput<float> dv;
   size_t key_origin;
@@ -75,7 +75,7 @@ T* at(const AttentionOutput<T>& x, size_t batch, size_t head, size_t position) {
   return x.data + batch * x.strides.batch + head * x.strides.head + position * x.strides.position;
 }
 
-// Keys of a batch that may be seen.
+// Number of keys of a batch element that can be visible.
 size_t keys_of(const AttentionShape& s, size_t batch) {
   if (s.mask.lengths == nullptr) {
     return s.keys;
@@ -83,7 +83,7 @@ size_t keys_of(const AttentionShape& s, size_t batch) {
   return std::min(s.keys, static_cast<size_t>(std::max(s.mask.lengths[batch], 0)));
 }
 
-// Keys that query i sees, if no mask hides them.
+// Number of keys that query i sees unless a mask hides them.
 size_t visible_keys(const AttentionShape& s, size_t batch, size_t i) {
   const size_t keys = keys_of(s, batch);
   if (!s.causal) {
@@ -93,27 +93,28 @@ size_t visible_keys(const AttentionShape& s, size_t batch, size_t i) {
   return limit <= s.queries ? 0 : std::min(keys, limit - s.queries);
 }
 
-// The first key that query i sees, if it sees any.
+// The first visible key of query i, if any key is visible.
 size_t first_key(const AttentionShape& s, size_t i) {
   const size_t end = i + 1 + s.keys;
   const size_t hidden = s.queries + s.window;
   return s.window == 0 || end <= hidden ? 0 : end - hidden;
 }
 
-// What a query sums over the keys of a piece: the maximum, the sum of e^(score - maximum), and that
-// times v [dim].
+// Sums of a query over the keys of a chunk: the maximum, the sum of e^(score - maximum), and the
+// sum of e^(score - maximum) v [dim].
 constexpr size_t sums_floats(size_t dim) { return dim + 2; }
 constexpr size_t pieces_of(size_t keys) {
   return std::max<size_t>(1, (keys + kPiece - 1) / kPiece);
 }
 
-// One query of each head, which sees the same keys in all: in pieces of these.
+// True if each head has one query, all with the same visible keys. Keys are then processed in
+// chunks.
 bool is_row(const AttentionShape& s) { return s.queries == 1 && !s.mask.any(); }
 size_t row_floats_of_pieces(const AttentionShape& s) {
   return s.batch * s.heads * pieces_of(s.keys) * sums_floats(s.dim);
 }
 
-// The first query that sees key j, at most `queries`.
+// The first query that sees key j; at most `queries`.
 size_t first_query(const AttentionShape& s, size_t j) {
   if (!s.causal || j + s.queries <= s.keys) {
     return 0;
@@ -121,19 +122,19 @@ size_t first_query(const AttentionShape& s, size_t j) {
   return std::min(s.queries, j + s.queries - s.keys);
 }
 
-// Behind the last query that sees key j, at most `queries`.
+// One past the last query that sees key j; at most `queries`.
 size_t end_of_queries(const AttentionShape& s, size_t j) {
   const size_t limit = j + s.queries + s.window;
   return s.window == 0 ? s.queries : limit <= s.keys ? 0 : std::min(s.queries, limit - s.keys);
 }
 
-// A row of `dim` with room for a whole vector.
+// The size of a row of `dim` elements, padded to whole vectors.
 constexpr size_t padded_dim(size_t dim) { return (dim + 15) / 16 * 16; }
 
 template <class T>
 constexpr bool kWide = std::same_as<T, float>;
 
-// Floats of a block of rows that are not f32.
+// Number of floats that a converted block of 16-bit rows needs.
 template <class T>
 constexpr size_t row_floats(size_t dim) {
   return kWide<T> ? 0 : kBlock * dim;
@@ -154,8 +155,8 @@ template <class T>
 struct AttentionBlocks {
   void (*forward)(const ForwardJob<T>& job, size_t batch, size_t head, size_t block,
                   float* scratch);
-  // The heads that share a head of keys; `sums` is where those of the first of them begin,
-  // `sums_head` floats from one to the next.
+  // Processes all heads that share a key head. `sums` points to the sums of the first head; those
+  // of the next head follow after `sums_head` floats.
   void (*piece)(const ForwardJob<T>& job, size_t batch, size_t kv_head, size_t first, size_t end,
                 float* sums, size_t sums_head, float* scratch);
   void (*finish)(const ForwardJob<T>& job, size_t batch, size_t head, size_t pieces, float* sums);
@@ -171,7 +172,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
-// Lanes that hold `queries`, in whole vectors.
+// Number of lanes for `queries`, in whole vectors.
 size_t lanes_for(size_t queries) {
   const size_t lanes = hn::Lanes(FloatTag());
   return (queries + lanes - 1) / lanes * lanes;
@@ -198,7 +199,7 @@ void scale_all(size_t rows, size_t width, float factor, float* x) {
   }
 }
 
-// A block of scores: of `keys` keys from key0 on with `queries` queries from query0 on, in `width`
+// A block of scores: `keys` keys from key0 on and `queries` queries from query0 on, in `width`
 // lanes.
 struct Scores {
   size_t batch;
@@ -210,7 +211,7 @@ struct Scores {
   size_t width;
 };
 
-// Also NaN of a hidden key becomes -inf.
+// The NaN score of a hidden key also becomes -inf.
 void hide(const AttentionMask& m, const Scores& b, float* st) {
   const float hidden = -std::numeric_limits<float>::infinity();
   for (size_t j = 0; j < b.keys; ++j, st += kBlock) {
@@ -228,7 +229,8 @@ void hide(const AttentionMask& m, const Scores& b, float* st) {
   }
 }
 
-// Scores to softcap * tanh(score / softcap), and their slopes, if asked for: 1 - tanh^2.
+// Applies soft-capping: score = softcap * tanh(score / softcap). Writes the derivatives 1 - tanh^2
+// to `slopes` if it is not null.
 void cap_scores(size_t keys, size_t width, float softcap, float* st, float* slopes) {
   const FloatTag d;
   const FloatVector cap = hn::Set(d, softcap);
@@ -244,8 +246,8 @@ void cap_scores(size_t keys, size_t width, float softcap, float* st, float* slop
   }
 }
 
-// -inf where the query does not see the key. With a softcap also the slopes of the scores, unless
-// null.
+// Computes scores; -inf if the query does not see the key. With soft-capping, also computes the
+// derivatives if `slopes` is not null.
 void scores(const AttentionShape& s, const float* k, size_t k_row, const float* qt, const Scores& b,
             float* st, float* slopes) {
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
@@ -270,7 +272,7 @@ void scores(const AttentionShape& s, const float* k, size_t k_row, const float* 
 bool all_finite(const float* x, size_t row, size_t rows, size_t dim) {
   const FloatTag d;
   for (size_t r = 0; r < rows; ++r, x += row) {
-    // The sum of x * 0 is 0 for finite numbers alone.
+    // The sum of x * 0 is 0 only if all values are finite.
     const float sum = sum_vectors(
         dim, [=](size_t i, auto part) HWY_ATTR { return hn::Mul(part.load(x + i), hn::Zero(d)); });
     if (sum != 0) {
@@ -280,13 +282,14 @@ bool all_finite(const float* x, size_t row, size_t rows, size_t dim) {
   return true;
 }
 
-// Whether 0 times an element of these rows is 0: else a product of weights and rows would spread
-// what is hidden.
+// True if a row contains NaN or infinity. A product of weights and rows would then spread hidden
+// values, because 0 times such a value is NaN.
 bool spreads(const AttentionShape& s, const float* x, size_t row, size_t rows) {
   return s.mask.any() && !all_finite(x, row, rows, s.dim);
 }
 
-// sums_t [dim][kBlock], by query, += rows x [keys] times weights [keys][kBlock] that are not 0.
+// sums_t [dim][kBlock] += rows x [keys] times weights [keys][kBlock], by query, without weights of
+// 0.
 void add_shown_keys(const Scores& b, size_t dim, const float* x, size_t row, const float* weights,
                     float* sums_t) {
   for (size_t j = 0; j < b.keys; ++j, x += row, weights += kBlock) {
@@ -298,7 +301,7 @@ void add_shown_keys(const Scores& b, size_t dim, const float* x, size_t row, con
   }
 }
 
-// Rows of `sums`, by key, += rows x [queries] times weights [keys][kBlock] that are not 0.
+// sums += rows x [queries] times weights [keys][kBlock], by key, without weights of 0.
 void add_seeing_queries(const Scores& b, size_t dim, const float* x, size_t row,
                         const float* weights, float* sums, size_t sums_row) {
   for (size_t j = 0; j < b.keys; ++j, sums += sums_row, weights += kBlock) {
@@ -310,8 +313,8 @@ void add_seeing_queries(const Scores& b, size_t dim, const float* x, size_t row,
   }
 }
 
-// Turns a block of scores into e^(score - maximum) and brings maximum, sum and the sums of v in
-// line with it.
+// Turns a block of scores into e^(score - maximum), and rescales the running maximum, the sum and
+// the sums of v.
 void online_softmax(size_t keys, size_t width, size_t dim, bool first, float* st, float* max,
                     float* sum, float* ot) {
   const FloatTag d;
@@ -322,7 +325,7 @@ void online_softmax(size_t keys, size_t width, size_t dim, bool first, float* st
     for (size_t j = 0; j < keys; ++j) {
       new_max = hn::Max(hn::LoadU(d, st + j * kBlock + i), new_max);
     }
-    // As long as a query has seen no key, anything finite will do: e^(-inf - 0) = 0.
+    // If a query has seen no key yet, any finite base is correct: e^(-inf - 0) = 0.
     const FloatVector base = hn::IfThenZeroElse(hn::Eq(new_max, lowest), new_max);
     FloatVector total = hn::Zero(d);
     for (size_t j = 0; j < keys; ++j) {
@@ -342,10 +345,10 @@ void online_softmax(size_t keys, size_t width, size_t dim, bool first, float* st
 template <class T>
 struct Rows {
   const T* data;
-  size_t row;                     // elements from one to the next
-  const float* scales = nullptr;  // (optional) what each row is multiplied with
+  size_t row;                     // elements from one row to the next
+  const float* scales = nullptr;  // (optional) a factor per row
 };
-// Rows of a block in f32: where they lie, or in `scratch`.
+// The rows of a block in f32, either in place or converted into `scratch`.
 using BlockRows = Rows<float>;
 
 template <class T>
@@ -364,7 +367,7 @@ BlockRows block_rows(const T* x, size_t row, size_t rows, size_t dim,
   }
 }
 
-// The same of keys or values, which may be codes.
+// The same for keys or values, which may be quantized.
 template <class T>
 BlockRows block_rows(const AttentionInput<T>& x, size_t batch, size_t head, size_t first,
                      size_t rows, size_t dim, float* scratch) {
@@ -379,7 +382,7 @@ BlockRows block_rows(const AttentionInput<T>& x, size_t batch, size_t head, size
   return {scratch, dim};
 }
 
-// Columns of xt [dim][kBlock] to rows.
+// Transposes the columns of xt [dim][kBlock] to rows.
 template <class T>
 void store_rows(const float* xt, size_t rows, size_t dim, T* out, size_t out_row,
                 [[maybe_unused]] float* scratch) {
@@ -396,12 +399,11 @@ void store_rows(const float* xt, size_t rows, size_t dim, T* out, size_t out_row
   }
 }
 
-// Rows that are fetched ahead: they are far from each other, and a processor looks no further than
-// a page.
+// Number of rows to prefetch. Rows are far apart, and hardware prefetchers stop at page boundaries.
 constexpr size_t kRowsAhead = 32;
 
-// p [kQueries][kBlock] = q [kQueries][dim] . rows of x, for whole fours of rows: behind the last
-// row it again.
+// p [kQueries][kBlock] = q [kQueries][dim] . rows of x, in groups of four rows. The last group
+// repeats the last row.
 template <size_t kQueries, class T>
 void dots_with_rows(size_t rows, size_t dim, const float* HWY_RESTRICT q, const T* HWY_RESTRICT x,
                     size_t row, float* HWY_RESTRICT p) {
@@ -449,8 +451,7 @@ void dots_with_rows(size_t rows, size_t dim, const float* HWY_RESTRICT q, const 
   }
 }
 
-// Channels [i, i + kVectors vectors) of: out [n] = correction [n] * out [n] + sum of p [n][j] * row
-// j.
+// Channels [i, i + kVectors vectors): out[n] = correction[n] * out[n] + sum of p[n][j] * row j.
 template <size_t kQueries, size_t kVectors, class T, class Part>
 HWY_INLINE void add_weighted_channels(size_t rows, const float* HWY_RESTRICT p,
                                       const T* HWY_RESTRICT x, size_t row,
@@ -491,8 +492,8 @@ HWY_INLINE void add_weighted_channels(size_t rows, const float* HWY_RESTRICT p,
   }
 }
 
-// out [kQueries] rows of `out_row` = correction [kQueries] * out + p [kQueries][kBlock] x rows of
-// x.
+// out [kQueries] rows of size `out_row` = correction [kQueries] * out + p [kQueries][kBlock] x rows
+// of x.
 template <size_t kQueries, class T>
 void add_weighted_rows(size_t rows, size_t dim, const float* HWY_RESTRICT p,
                        const T* HWY_RESTRICT x, size_t row, const float* HWY_RESTRICT correction,
@@ -518,8 +519,8 @@ void cap_row(size_t keys, float softcap, float* p) {
   });
 }
 
-// The scores p of a block of keys become e^(score - maximum); `sums` is brought in line, but for v.
-// Returns what that is multiplied with.
+// Turns the scores p of a block of keys into e^(score - maximum), and updates `sums` except the
+// sums of v. Returns the factor for the sums of v.
 float softmax_row(const AttentionShape& s, size_t keys, float* p, float* sums) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   const FloatTag d;
@@ -550,8 +551,8 @@ void multiply(size_t n, const float* factors, float* x) {
   });
 }
 
-// A block of keys and the only query of each of kQueries heads that share it: vectors lie along the
-// channels, so that no lane is empty and keys and values are read where they lie, once for all.
+// A block of keys and kQueries heads that share it, each with one query. Vectors run along the
+// channels, so no lane is empty, and keys and values are read once, in place, for all heads.
 template <size_t kQueries, class T, class R>
 void add_keys(const ForwardJob<T>& job, size_t batch, size_t head, const R& k, const R& v,
               size_t keys, float* sums, size_t sums_head, float* scratch) {
@@ -580,8 +581,8 @@ void add_keys(const ForwardJob<T>& job, size_t batch, size_t head, const R& k, c
   add_weighted_rows<kQueries>(keys, s.dim, p, v.data, v.row, correction, sums + 2, sums_head);
 }
 
-// How the only query of a head reads keys and values: as numbers, as codes of a byte with one scale
-// a row, or decoded a block at a time.
+// How keys and values are read for a single query: as floats, as bytes with one scale per row, or
+// dequantized block by block.
 enum class Reads { numbers, bytes, decoded };
 
 bool has_byte_rows(const Codes* codes) {
@@ -646,8 +647,7 @@ void attention_piece(const ForwardJob<T>& job, size_t batch, size_t kv_head, siz
   piece(job, batch, kv_head, first, end, sums, sums_head, scratch);
 }
 
-// Sums of the pieces of a query with one another, into the first of them, and from these its
-// output.
+// Combines the sums of all chunks of a query in the first chunk, and computes the output.
 template <class T>
 void finish_row(const ForwardJob<T>& job, size_t batch, size_t head, size_t pieces, float* sums) {
   const FloatTag d;
@@ -719,8 +719,8 @@ void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t
   store_rows(ot, queries, s.dim, at(job.o, batch, head, query0), job.o.strides.position, k_rows);
 }
 
-// p = e^(score - lse) in place of the scores and ds = p (dp - delta) in place of dp; with a mask 0
-// where p is, whatever dp.
+// Replaces the scores by p = e^(score - lse), and dp by ds = p (dp - delta). With a mask, ds is 0
+// if p is 0, even if dp is not finite.
 template <bool kMasked>
 void softmax_gradient(size_t keys, size_t width, const float* lse, const float* delta, float* st,
                       float* dpt) {
@@ -733,7 +733,7 @@ void softmax_gradient(size_t keys, size_t width, const float* lse, const float* 
       float* s = st + j * kBlock + i;
       float* g = dpt + j * kBlock + i;
       FloatVector p = exp_below_zero(d, hn::Sub(hn::LoadU(d, s), l));
-      if constexpr (kMasked) {  // also where lse is NaN
+      if constexpr (kMasked) {  // also if lse is NaN
         p = hn::IfThenZeroElse(hn::Eq(hn::LoadU(d, s), hidden), p);
       }
       hn::StoreU(p, d, s);
@@ -743,7 +743,7 @@ void softmax_gradient(size_t keys, size_t width, const float* lse, const float* 
   }
 }
 
-// ds *= slope; what is 0 stays so, whatever the slope.
+// ds *= slope. Zeros stay zero, even if the slope is not finite.
 void apply_slopes(size_t keys, size_t width, const float* slopes, float* ds) {
   const FloatTag d;
   for (size_t j = 0; j < keys; ++j) {
@@ -755,7 +755,7 @@ void apply_slopes(size_t keys, size_t width, const float* slopes, float* ds) {
   }
 }
 
-// Rows of dim to rows of padded_dim, times a factor.
+// Copies rows of dim elements to rows of padded_dim elements, multiplied by a factor.
 void copy_rows(const float* in, size_t in_row, size_t rows, size_t dim, float factor, float* out) {
   const FloatVector f = hn::Set(FloatTag(), factor);
   const size_t out_row = padded_dim(dim);
@@ -766,7 +766,7 @@ void copy_rows(const float* in, size_t in_row, size_t rows, size_t dim, float fa
   }
 }
 
-// One block of queries against blocks of keys; dk and dv are added to.
+// Processes one block of queries and blocks of keys, and adds to dk and dv.
 template <class T>
 void attention_backward_block(const AttentionShape& s, const AttentionBackward<T>& x,
                               const BackwardTask& task, float* scratch) {
@@ -904,14 +904,14 @@ void clear_rows(const AttentionOutput<T>& x, size_t batch, size_t head, size_t b
   }
 }
 
-// One task owns dq, dk and dv of a key head and computes the scores once. With fewer key heads than
-// threads, dk and dv by blocks of keys and dq by blocks of queries: the scores twice, but every sum
-// in the same order.
+// If true, one task owns dq, dk and dv of a key head and computes the scores once. With fewer key
+// heads than threads, dk and dv are computed by blocks of keys, and dq by blocks of queries. This
+// computes the scores twice, but adds every sum in the same order.
 bool by_key_heads(const AttentionShape& s, const Threads& threads) {
   return s.batch * s.kv_heads >= threads.count();
 }
 
-// Floats of the sums of dk or dv that a thread keeps; f32 is summed where it lies.
+// Number of floats of the dk or dv accumulator of a thread. f32 is accumulated in place.
 template <class T>
 size_t sum_floats(const AttentionShape& s, const Threads& threads) {
   return kWide<T> ? 0 : (by_key_heads(s, threads) ? s.keys : std::min(s.keys, kBlock)) * s.dim;
@@ -922,7 +922,8 @@ size_t backward_floats(const AttentionShape& s, const Threads& threads) {
   return block_floats<T>(s) + 2 * sum_floats<T>(s, threads) + 16;
 }
 
-// dk and dv of the key blocks of one key head: its query heads and their blocks in ascending order.
+// dk and dv of the key blocks of a key head. The query heads and their blocks are added in
+// ascending order.
 template <class T>
 void backward_keys(const AttentionBlocks<T>& blocks, const AttentionShape& s,
                    const AttentionBackward<T>& x, size_t batch, size_t kv_head,
@@ -943,7 +944,7 @@ void backward_keys(const AttentionBlocks<T>& blocks, const AttentionShape& s,
   clear_rows(dk, batch, kv_head, key0 - origin, key_end - origin, s.dim);
   clear_rows(dv, batch, kv_head, key0 - origin, key_end - origin, s.dim);
   const size_t group = s.heads / s.kv_heads;
-  // With dq all queries are visited, without it only those that see a key of these blocks.
+  // For dq, all queries are processed; otherwise only queries that see a key of these blocks.
   const size_t first = dq ? 0 : first_query(s, key0) / kBlock;
   const size_t end = blocks_of(dq ? s.queries : end_of_queries(s, key_end - 1));
   for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
@@ -968,7 +969,7 @@ size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threa
   return (forward_floats<T>(shape) * threads.count() + row_floats_of_pieces(shape)) * sizeof(float);
 }
 
-// Every piece of keys apart, for all heads that share them; then the sums of each query.
+// Computes every chunk of keys for all heads that share it, then the sums of each query.
 template <class T>
 void attention_rows(Threads& threads, const AttentionBlocks<T>& of, const ForwardJob<T>& job,
                     float* scratch) {
@@ -1010,7 +1011,7 @@ void attention(Threads& threads, const AttentionShape& shape, const AttentionInp
   }
   const size_t blocks = blocks_of(shape.queries);
   threads.parallel_for(shape.batch * shape.heads * blocks, [&](size_t task, size_t thread) {
-    // Under a causal mask the last blocks have the most work, so they come first.
+    // With a causal mask, the last blocks have the most work, so they start first.
     const size_t block = blocks - 1 - task % blocks;
     const size_t head = task / blocks % shape.heads;
     of.forward(job, task / blocks / shape.heads, head, block,

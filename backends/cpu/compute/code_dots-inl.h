@@ -1,10 +1,11 @@
-// Dot products of one row of f32 with four rows of codes, which become f32 in registers. Included
-// once per instruction set.
+// Dot products of one f32 row with four quantized rows, which are dequantized in registers.
+// Included once per instruction set.
 //
 //   sums[j] += sum over k of a[k] * scale(j, k) * (code(j, k) - zero(j, k))      j < 4
 //
-// Numerics  a block is summed before it is multiplied with its scale: lane i has every k that is i
-//           modulo the lanes. Even and odd blocks are added apart, in ascending order.
+// Numerics  a block is summed before it is multiplied by its scale: lane i adds every k that is i
+//           modulo the number of lanes. Even and odd blocks are added separately, in ascending
+//           order.
 #if defined(BOWLINE_CPU_CODE_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_CODE_DOTS_INL_H
 #undef BOWLINE_CPU_CODE_DOTS_INL_H
@@ -19,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
-// How a block of 32 lies: a byte each, or two to a byte, as neighbours or as halves.
+// Layout of a block of 32 values: one byte each, or two per byte, as neighbours or as halves.
 enum class CodeOrder { bytes, pairs, halves };
 
 HWY_INLINE hn::Vec<CodeTag> code_numbers(hn::Vec<hn::RebindToSigned<CodeTag>> codes,
@@ -27,7 +28,7 @@ HWY_INLINE hn::Vec<CodeTag> code_numbers(hn::Vec<hn::RebindToSigned<CodeTag>> co
   return hn::ConvertTo(CodeTag(), hn::Sub(codes, zero));
 }
 
-// The sum over a block in vectors: lanes are added by the caller.
+// The sum over a block, in vectors. The caller adds the lanes.
 template <CodeOrder kOrder>
 HWY_INLINE hn::Vec<CodeTag> dot_of_block(const uint8_t* HWY_RESTRICT codes,
                                          const float* HWY_RESTRICT a, int zero) {
@@ -63,7 +64,7 @@ HWY_INLINE hn::Vec<CodeTag> dot_of_block(const uint8_t* HWY_RESTRICT codes,
   return sum;
 }
 
-// The rows one behind the other, as memory likes it best.
+// Processes the rows one after the other, which suits the memory system best.
 template <CodeOrder kOrder>
 void dots_of_codes(const Codes& codes, const size_t* rows, const float* HWY_RESTRICT a,
                    float* sums) {
@@ -95,7 +96,7 @@ void dots_of_codes(const Codes& codes, const size_t* rows, const float* HWY_REST
   sums_of_lanes(sum, sums);
 }
 
-// As long as a row, so one scale for all.
+// Blocks as long as a row, so that a row has one scale.
 inline void dots_of_code_rows(const Codes& codes, const size_t* rows, const float* HWY_RESTRICT a,
                               float* sums) {
   const CodeTag d;
@@ -138,7 +139,7 @@ inline void dots_of_code_rows(const Codes& codes, const size_t* rows, const floa
   sums_of_lanes(sum, sums);
 }
 
-// (optional) How four rows of these codes are multiplied with a row; null: they are decoded first.
+// (optional) Multiplies four quantized rows with a row. Null: the rows are dequantized first.
 using CodeDots = void (*)(const Codes& codes, const size_t* rows, const float* a, float* sums);
 inline CodeDots code_dots_for(const CodeLayout& l) {
   const bool has_usual_blocks = l.block == kUsualBlock && l.columns % kUsualBlock == 0 &&
@@ -156,14 +157,14 @@ inline CodeDots code_dots_for(const CodeLayout& l) {
                                      : nullptr;
 }
 
-// Rows first .. first + count, whose sums go to `out`.
+// Rows first .. first + count; the sums are written to `out`.
 inline void dots_by_fours(CodeDots dots, const Codes& codes, size_t first, size_t count,
                           const float* a, float* out) {
   for (size_t n = 0; n < count; n += kDotColumns) {
     const size_t width = HWY_MIN(count - n, kDotColumns);
     size_t rows[kDotColumns];
     for (size_t j = 0; j < kDotColumns; ++j) {
-      rows[j] = first + n + HWY_MIN(j, width - 1);  // beyond the last row: again
+      rows[j] = first + n + HWY_MIN(j, width - 1);  // past the end: repeat the last row
     }
     float sums[kDotColumns] = {};
     dots(codes, rows, a, sums);

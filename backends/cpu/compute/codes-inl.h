@@ -1,4 +1,4 @@
-// Codes to f32, in vectors. Included once per instruction set.
+// Dequantization to f32, in vectors. Included once per instruction set.
 #if defined(BOWLINE_CPU_CODES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_CODES_INL_H
 #undef BOWLINE_CPU_CODES_INL_H
@@ -37,7 +37,7 @@ struct Step {
   }
 };
 
-// As to_f32() of core/float16.h, without branches but for infinities and NaN.
+// Like to_f32() of core/float16.h, with branches only for infinities and NaN.
 HWY_INLINE float load_f16(const std::byte* from) {
   uint16_t bits;
   std::memcpy(&bits, from, sizeof(bits));
@@ -46,8 +46,8 @@ HWY_INLINE float load_f16(const std::byte* from) {
   }
   const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7FFF) << 13;
   const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
-  // q4_0 has as many negative scales as positive ones: a branch would be guessed wrong half of the
-  // time.
+  // q4_0 has as many negative scales as positive scales, so a branch would be mispredicted half of
+  // the time.
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }
@@ -88,7 +88,7 @@ HWY_INLINE hn::Vec<hn::RebindToSigned<CodeTag>> nibbles(V bytes) {
   return hn::And(bytes, hn::Set(di, 15));
 }
 
-// One nibble of each byte: the low one, or the high one.
+// One nibble of each byte: the low or the high nibble.
 template <int kShift>
 HWY_INLINE void decode_nibbles(const uint8_t* HWY_RESTRICT codes, size_t n, Step step,
                                float* HWY_RESTRICT out) {
@@ -106,7 +106,7 @@ HWY_INLINE void decode_nibbles(const uint8_t* HWY_RESTRICT codes, size_t n, Step
   }
 }
 
-// Elements [first, first + n) of a block whose neighbours share bytes.
+// Elements [first, first + n) of a block in which neighbours share bytes.
 HWY_INLINE void decode_pairs(const uint8_t* HWY_RESTRICT codes, size_t first, size_t n, Step step,
                              float* HWY_RESTRICT out) {
   const CodeTag d;
@@ -127,7 +127,7 @@ HWY_INLINE void decode_pairs(const uint8_t* HWY_RESTRICT codes, size_t first, si
   }
 }
 
-// The same of a block of which elements i and i + half share a byte.
+// The same for a block in which elements i and i + half share a byte.
 HWY_INLINE void decode_halves(const uint8_t* HWY_RESTRICT codes, size_t half, size_t first,
                               size_t n, Step step, float* HWY_RESTRICT out) {
   if (n == kUsualBlock && half == kUsualBlock / 2) {
@@ -148,7 +148,7 @@ HWY_INLINE void decode_halves(const uint8_t* HWY_RESTRICT codes, size_t half, si
   }
 }
 
-// decode_block(codes, first, n, step, out) for the blocks of a run of a row.
+// Calls decode_block(codes, first, n, step, out) for the blocks of a run of a row.
 template <class DecodeBlock>
 HWY_INLINE void decode_blocks(const CodeLayout& l, const CodeRow& row, size_t first, size_t count,
                               float* HWY_RESTRICT out, DecodeBlock&& decode_block) {
@@ -162,7 +162,8 @@ HWY_INLINE void decode_blocks(const CodeLayout& l, const CodeRow& row, size_t fi
     const Step step{load_scale(scale, l.scale_type),
                     l.zero_points ? static_cast<int8_t>(*zero) : l.zero};
     const auto* const bytes = reinterpret_cast<const uint8_t*>(codes);
-    if (at == 0 && n == kUsualBlock) {  // known to the compiler: most encodings have such
+    // a compile-time constant: most encodings have this block size
+    if (at == 0 && n == kUsualBlock) {
       decode_block(bytes, size_t{0}, kUsualBlock, step, out + i);
     } else {
       decode_block(bytes, at, n, step, out + i);

@@ -23,12 +23,12 @@ void decode_a_run(const Codes& codes, size_t row, size_t first, size_t count, fl
   decode_run(codes, row, first, count, out);
 }
 
-// max |x|, or what is not finite if one of them is.
+// max |x|, or a non-finite value if the row contains one.
 template <class T>
 float magnitude(const T* x, size_t n) {
   const FloatTag d;
   FloatVector most = hn::Zero(d);
-  FloatVector odd = hn::Zero(d);  // NaN of what is not finite
+  FloatVector odd = hn::Zero(d);  // NaN if a value is not finite
   for_vectors(n, [&](size_t i, auto part) HWY_ATTR {
     const FloatVector v = part.or_else(part.load(x + i), hn::Zero(d));
     most = hn::Max(most, hn::Abs(v));

@@ -1,4 +1,4 @@
-// Rows of codes (core/encoding.h), decoded a run of elements at a time.
+// Quantized rows (core/encoding.h), dequantized in runs of elements.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace bowline::detail::cpu {
 
-// Where the parts of a row begin.
+// Where the parts of a row start.
 struct CodeRow {
   const std::byte* codes;
   const std::byte* scales;
@@ -31,10 +31,11 @@ struct Codes {
   }
 };
 
-// Elements [first, first + count) of a row.
+// Dequantizes elements [first, first + count) of a row.
 void decode(const Codes& codes, size_t row, size_t first, size_t count, float* out);
 
-// Row `row` of codes that take rows (Encoding::takes_rows), from numbers of T = f32, f16 or bf16.
+// Quantizes row `row` from values of T = f32, f16 or bf16. The encoding must support rows
+// (Encoding::takes_rows).
 template <class T>
 void encode(const CodeLayout& layout, const T* from, size_t row, std::byte* codes,
             std::byte* scales);

@@ -1,4 +1,4 @@
-// f16 and bf16 arrays from and to f32, as core/float16.h does it for one element.
+// Converts f16 and bf16 arrays from and to f32, with the rounding of core/float16.h.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ void widen(size_t n, const bf16* x, float* y);
 void narrow(size_t n, const float* x, f16* y);
 void narrow(size_t n, const float* x, bf16* y);
 
-// The same with the pool.
+// The same on the thread pool.
 template <class T>
 void widen(Threads& threads, size_t n, const T* x, float* y) {
   constexpr size_t kBlock = 32768;

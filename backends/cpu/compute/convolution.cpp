@@ -26,21 +26,21 @@ namespace {
 
 constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
 
-// A plane with zeros around it, of which all windows are there. Its rows lie in as many parts as
-// the stride of their axis, and the elements of a row as that of theirs: what neighbouring outputs
-// meet with one element of the window are neighbours, in a row and from row to row.
+// A plane with zeros around it, so that all windows are complete. Rows are grouped by their index
+// modulo the stride, and so are the elements of a row. Elements that neighbouring outputs multiply
+// with the same window element are therefore neighbours, within a row and from row to row.
 struct Padded {
   explicit Padded(const Windows& w) : windows(w) {
     for (size_t a = 0; a < kMostSpatial; ++a) {
       extent[a] = to_size((w.axis[a].out - 1) * w.axis[a].stride + w.axis[a].reach());
-      parts[a] = std::min(to_size(w.axis[a].stride), extent[a]);  // a single output steps nowhere
+      parts[a] = std::min(to_size(w.axis[a].stride), extent[a]);  // a single output needs no stride
     }
     rows = (extent[1] + parts[1] - 1) / parts[1];
     row = (extent[2] + parts[2] - 1) / parts[2];
   }
   size_t slice() const { return parts[1] * parts[2] * rows * row; }
   size_t floats() const { return extent[0] * slice(); }
-  // Where the window of the first output of a row begins.
+  // The position of the window of the first output of a row.
   size_t row_of(size_t z, size_t y) const {
     return z * to_size(windows.axis[0].stride) * slice() + y * row;
   }
@@ -48,7 +48,7 @@ struct Padded {
     const size_t part = y % parts[1] * parts[2] + x % parts[2];
     return z * slice() + (part * rows + y / parts[1]) * row + x / parts[2];
   }
-  // From there to element k of the window.
+  // The distance from this position to element k of the window.
   size_t tap(size_t k) const {
     const auto& [az, ay, ax] = windows.axis;
     return place(k / to_size(ax.window * ay.window) * to_size(az.dilation),
@@ -59,29 +59,29 @@ struct Padded {
   Windows windows;
   size_t extent[kMostSpatial];
   size_t parts[kMostSpatial];  // of the rows and of the elements of a row
-  size_t rows;                 // of a part
-  size_t row;                  // elements of a row of a part
+  size_t rows;                 // per part
+  size_t row;                  // elements per row of a part
 };
 
-// Pieces of n elements that lie apart from each other, to other distances.
+// Runs of n elements, with separate distances in the source and in the target.
 struct Pieces {
   size_t rows, pieces, n;
   size_t from_row, from_piece;
   size_t to_row, to_piece;
 };
-// Rows of outputs that are shorter are computed together with what lies between them.
+// Rows with fewer outputs are computed together with the gap between rows.
 constexpr size_t kShortRow = 32;
 
-// The planes of one group of one sample, and what they meet.
+// The planes of one group of one sample, and their operands.
 struct DirectJob {
   const Padded& padded;
   const size_t* taps;
   size_t window;
   size_t rows_z, rows_y, row;  // of y
   float* staged;               // as large as the padded plane
-  bool apart = false;          // rows of y are met one by one
+  bool apart = false;          // rows of y are processed one by one
 
-  // Rows of y, as far from each other as those of the padded plane.
+  // Number of outputs if the rows of y are as far apart as the rows of the padded plane.
   size_t flat() const { return (rows_y - 1) * padded.row + row; }
 };
 
@@ -93,7 +93,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
-// Rows of n elements, which lie apart from each other here and there.
+// Copies rows of n elements with gaps between rows.
 void copy_rows(size_t rows, size_t n, const float* from, size_t from_row, float* to,
                size_t to_row) {
   for (size_t r = 0; r < rows; ++r, from += from_row, to += to_row) {
@@ -107,7 +107,7 @@ void take_strided(size_t n, size_t stride, const float* from, float* to) {
 #if HWY_TARGET != HWY_SCALAR
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
-  // The last element of a pair may not be there.
+  // The second element of the last pair may not exist.
   for (; stride == 2 && i + lanes < n; i += lanes) {
     const FloatVector a = hn::LoadU(d, from + 2 * i), b = hn::LoadU(d, from + 2 * i + lanes);
     hn::StoreU(hn::ConcatEven(d, b, a), d, to + i);
@@ -138,7 +138,7 @@ void part_rows(size_t rows, size_t n, const float* from, size_t from_row, float*
   }
 }
 
-// The way back, as a sum.
+// The reverse of part_rows, which adds to the target.
 void join_rows(size_t rows, size_t n, const float* even, const float* odd, size_t from_row,
                float* to, size_t to_row) {
   for (size_t r = 0; r < rows; ++r, even += from_row, odd += from_row, to += to_row) {
@@ -166,7 +166,7 @@ void add_rows(size_t rows, size_t n, const float* from, size_t from_row, float* 
   }
 }
 
-// n neighbouring outputs. kWindow is the number of elements of the window, or 0 for any.
+// Computes n neighbouring outputs. kWindow is the number of window elements, or 0 for any number.
 template <size_t kWindow>
 HWY_INLINE void slide_window(const DirectJob& job, const float* from, const float* weight,
                              float bias, size_t n, float* to) {
@@ -261,7 +261,7 @@ void direct_weights(const DirectJob& job, const float* padded, const float* dy, 
   }
 }
 
-// What `bias` (optional) has for a row is added to it.
+// Adds the optional `bias` of each row.
 void copy_pieces(const Pieces& p, const float* from, const float* bias, float* to) {
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
@@ -278,13 +278,13 @@ void copy_pieces(const Pieces& p, const float* from, const float* bias, float* t
       for (size_t i = 0; i + lanes <= p.n; i += lanes) {
         hn::StoreU(hn::Add(hn::LoadU(d, in + i), add), d, out + i);
       }
-      // The last vector begins in the one before it.
+      // The last vector overlaps the previous vector.
       hn::StoreU(hn::Add(hn::LoadU(d, in + p.n - lanes), add), d, out + p.n - lanes);
     }
   }
 }
 
-// Rows [begin, end) of `to` [rows, columns], which is `from` [columns, rows] turned.
+// Rows [begin, end) of `to` [rows, columns], the transpose of `from` [columns, rows].
 void turn_rows(size_t begin, size_t end, size_t rows, size_t columns, const float* from,
                float* to) {
   transpose(from + begin, rows, columns, end - begin, to + begin * columns, columns, columns);
@@ -316,35 +316,34 @@ HWY_EXPORT(copy_pieces);
 HWY_EXPORT(turn_rows);
 HWY_EXPORT(add_run);
 
-// Columns of a product that are worth its while, and floats of them that stay in a cache.
+// Number of columns that make a product efficient, and number of floats that stay in the cache.
 constexpr size_t kColumnsWanted = 512;
-// So many of one sample are read where they lie.
+// With at least this number of columns, a sample is read in place.
 constexpr size_t kColumnsOfOne = 96;
 constexpr size_t kColumnFloats = size_t{1} << 20;
 constexpr size_t kTasksPerThread = 16;
 
 constexpr size_t aligned(size_t floats) { return (floats + 15) / 16 * 16; }
 
-// Channels that see one channel alone need no products of matrices.
+// Groups with a single input channel need no matrix products.
 bool is_direct(const Convolution& c) { return c.inputs == 1 && c.groups > 1; }
 
-// Every output sees the element at its place.
+// Every output depends only on the element at its position.
 bool is_pointwise(const Convolution& c) {
   return std::ranges::all_of(c.windows.axis, [](const WindowAxis& a) {
     return a.window == 1 && a.stride == 1 && a.pad == 0 && a.in == a.out;
   });
 }
 
-// So few columns that what meets every channel is a row of its own, and sums run along the
-// channels.
+// With so few columns, products are computed as sums along the channels, with one row per output.
 constexpr size_t kFewColumns = 12;
 bool has_few_columns(const Convolution& c) {
   return is_pointwise(c) && c.batch == 1 && c.windows.outputs() > 0 &&
          to_size(c.windows.outputs()) <= kFewColumns;
 }
 
-// The products that a convolution becomes: columns of some samples, or of a part of the outputs of
-// one.
+// The matrix products of a convolution: the columns of several samples, or of a part of the outputs
+// of one sample.
 struct Columns {
   explicit Columns(const Convolution& c)
       : depth(to_size(c.inputs * c.windows.window())),
@@ -359,11 +358,11 @@ struct Columns {
   size_t most() const { return samples * length; }
   bool lies_in_place() const { return pointwise && samples == 1; }
 
-  size_t depth;    // rows: an element of the window and a channel each
-  size_t outputs;  // of a sample
+  size_t depth;    // number of rows: window elements times channels
+  size_t outputs;  // per sample
   bool pointwise;
-  size_t samples;  // at once
-  size_t length;   // outputs of each of them at once
+  size_t samples;  // per product
+  size_t length;   // outputs per sample and product
 };
 
 // Columns [first, first + length) of samples [sample, sample + samples).
@@ -382,7 +381,7 @@ void for_parts(const Columns& columns, size_t batch, F&& f) {
   }
 }
 
-// Of the outputs of a row those whose element of the window lies in the input: [begin, end).
+// The outputs of a row whose window element is inside the input: [begin, end).
 struct Run {
   int64_t begin, end;
 };
@@ -392,9 +391,9 @@ Run inside(const WindowAxis& a, int64_t offset) {  // offset = k * dilation - pa
   return {std::min(begin, a.out), std::clamp(end, std::min(begin, a.out), a.out)};
 }
 
-// f(column, outputs, from, zeros before, elements): pieces of rows of outputs [first, first +
-// length) against element k of the window; `from` is where the first element that is there lies in
-// the input, -1 where none is.
+// Calls f(column, outputs, from, zeros before, elements) for parts of the rows of outputs [first,
+// first + length) and element k of the window. `from` is the input position of the first existing
+// element, or -1 if no element exists.
 template <class F>
 void for_runs(const Windows& w, size_t k, const Part& part, F&& f) {
   const auto& [az, ay, ax] = w.axis;
@@ -420,7 +419,7 @@ void for_runs(const Windows& w, size_t k, const Part& part, F&& f) {
   }
 }
 
-// Adds the columns to the elements that they came from.
+// Adds the columns to the input elements from which they were copied.
 void add_columns(Threads& threads, const Convolution& c, const Part& part, const float* columns,
                  size_t group, float* dx) {
   const Windows& w = c.windows;
@@ -449,7 +448,7 @@ void add_columns(Threads& threads, const Convolution& c, const Part& part, const
   });
 }
 
-// f(first channel, channels) for tasks of some of them.
+// Calls f(first channel, channels) in one task per group of channels.
 template <class F>
 void for_channels(Threads& threads, size_t channels, F&& f) {
   constexpr size_t kUnit = 16;
@@ -458,8 +457,8 @@ void for_channels(Threads& threads, size_t channels, F&& f) {
   });
 }
 
-// The channels of a group of several samples as one matrix [channels, samples * length], and back
-// with a bias.
+// Gathers the channels of a group from several samples into one matrix [channels, samples *
+// length]; the reverse adds a bias.
 void gather_samples(Threads& threads, const Convolution& c, size_t channels, const Part& part,
                     const float* x, size_t group, float* to) {
   const size_t sample = to_size(c.groups) * channels * part.length;
@@ -518,7 +517,7 @@ void fill_columns(Threads& threads, const Convolution& c, const Columns& columns
   });
 }
 
-// Planes of `plane` elements, each filled with the bias of its channel, or 0.
+// Fills planes of `plane` elements with the bias of their channel, or with 0.
 void fill_planes(Threads& threads, size_t planes, size_t channels, size_t plane, const float* bias,
                  float* y) {
   const size_t unit = std::max<size_t>(1, 16384 / std::max<size_t>(plane, 1));
@@ -534,17 +533,17 @@ GemmShape product(GemmLayout layout, size_t m, size_t n, size_t k, size_t lda, s
   return {layout, m, n, k, lda, ldb, ldc};
 }
 
-// Whether dweight is summed as [depth, outputs] and turned at the end: gemm turns the rows of the
-// second factor, which are then those of dy. Turning dweight takes about as long as five times as
-// many of these elements.
+// If true, dweight is summed as [depth, outputs] and transposed at the end. gemm transposes the
+// rows of its second factor, which is dy in this case. Transposing dweight takes about as long per
+// element as five of these elements.
 bool sums_turned(const Convolution& c, const Columns& columns) {
   const size_t outputs = to_size(c.outputs), terms = to_size(c.batch) * columns.outputs;
   return columns.depth >= 3 * outputs &&
          (columns.depth - outputs) * terms > 5 * columns.depth * outputs;
 }
 
-// Where a part of the products lies in the scratch: its columns, samples side by side, dweight
-// turned, the scratch of gemm.
+// Layout of the scratch memory of a product: columns, gathered samples, transposed dweight, scratch
+// of gemm.
 struct Scratch {
   static size_t column_floats(const Columns& of) {
     return of.lies_in_place() ? 0 : aligned(of.depth * of.most());
@@ -566,11 +565,11 @@ struct Scratch {
   float* gemm;
 };
 
-// Rows of x turned and rows of y to be turned, then the scratch of gemm.
+// Transposed rows of x, rows of y before their transposition, then the scratch of gemm.
 size_t few_floats(const Convolution& c) {
   return aligned(to_size(c.windows.outputs() * (c.inputs + c.outputs)));
 }
-// gemm sums along rows where it has so few of them.
+// Up to this number of rows, gemm sums along rows.
 constexpr size_t kRowsSummedAlong = 6;
 GemmShape few_product(const Convolution& c, size_t rows) {
   const size_t m = to_size(c.outputs), k = to_size(c.inputs);
@@ -594,7 +593,7 @@ uint64_t column_scratch_bytes(const Convolution& c, const Threads& threads) {
   return std::max(floats * sizeof(float) + products, few);
 }
 
-// What dy says of x, with steps of one, is a convolution of dy with the window turned around.
+// The gradient dx of a convolution with stride 1 is a convolution of dy with the flipped window.
 bool turns_around(const Convolution& c) {
   return c.outputs == 1 && std::ranges::all_of(c.windows.axis, [](const WindowAxis& a) {
            return a.stride == 1 && a.pad < a.reach();
@@ -608,8 +607,8 @@ Convolution turned_around(Convolution c) {
   return c;
 }
 
-// Scratch of the direct way: the offsets of the taps, then for each thread a padded plane and as
-// much for rows of it.
+// Scratch of the direct method: offsets of the taps, then per thread a padded plane and as much
+// room for rows.
 size_t tap_floats(const Convolution& c) {
   return aligned(to_size(c.windows.window()) * sizeof(size_t) / sizeof(float));
 }
@@ -637,7 +636,7 @@ struct Direct {
   }
   float* plane(size_t thread) const { return planes + thread * 2 * aligned(padded.floats()); }
 
-  // Rows of the input that lie one behind the other in a part of the padded plane.
+  // Rows of the input that are consecutive in a part of the padded plane.
   template <class Element>
   struct Rows {
     Element* first;
@@ -645,7 +644,7 @@ struct Direct {
     size_t count, columns;
     size_t z, y;  // of the padded plane
   };
-  // f(Rows) for all rows of the input of which the padded plane has something.
+  // Calls f(Rows) for all rows of the input that the padded plane contains.
   template <class Element, class F>
   void for_rows(Element* x, F&& f) const {
     const auto& axis = padded.windows.axis;
@@ -662,12 +661,12 @@ struct Direct {
       }
     }
   }
-  // Where element `column` of the first of these rows lies.
+  // The position of element `column` of the first of these rows.
   template <class Element>
   size_t place(const Rows<Element>& r, size_t column) const {
     return padded.place(r.z, r.y, column + to_size(padded.windows.axis[2].pad));
   }
-  // The zeros around the plane were written before.
+  // The zeros around the plane are already written.
   void pack(const float* x, float* to) const {
     const size_t parts = padded.parts[2], row = padded.row;
     for_rows(x, [&](const Rows<const float>& r) {
@@ -752,11 +751,11 @@ void convolve_direct(Threads& threads, const Convolution& c, const float* x, con
   const Direct direct(c, scratch, turned);
   const Group size = group_of(c);
   const size_t outputs = to_size(c.outputs), planes = to_size(c.batch * c.groups);
-  // A task has several planes, as the zeros around them stay.
+  // A task processes several planes, because the zeros around them can stay.
   const size_t unit = std::max<size_t>(1, planes / (threads.count() * kTasksPerThread));
   threads.parallel_for((planes + unit - 1) / unit, [&](size_t task, size_t thread) {
     float* plane = direct.plane(thread);
-    std::fill_n(plane, direct.padded.floats(), 0.0f);  // once for all of a task
+    std::fill_n(plane, direct.padded.floats(), 0.0f);  // once per task
     for (size_t p = task * unit; p < std::min(planes, (task + 1) * unit); ++p) {
       direct.pack(x + p * size.inputs, plane);
       for (size_t m = 0; m < outputs; ++m) {
@@ -780,7 +779,8 @@ void convolve_back_direct(Threads& threads, const Convolution& c, const float* d
     for (size_t m = 0; m < outputs; ++m) {
       const size_t channel = task % to_size(c.groups) * outputs + m;
       const std::span<const float> kernel(weight + channel * size.window, size.window);
-      // What lies between two rows of y counts as 0, and must not meet a weight that is not finite.
+      // The gap between two rows of y counts as 0, so it must not be multiplied by a non-finite
+      // weight.
       DirectJob job = direct.job(thread);
       job.apart = !all_finite(kernel);
       HWY_DYNAMIC_DISPATCH(direct_back)
@@ -800,7 +800,7 @@ void convolve_weights_direct(Threads& threads, const Convolution& c, const float
     DirectJob job = direct.job(thread);
     const std::span<float> made(dweight + g * outputs * size.window, outputs * size.window);
     std::fill_n(plane, direct.padded.floats(), 0.0f);
-    // What lies between two rows of y counts as 0, and must not meet an x that is not finite.
+    // The gap between two rows of y counts as 0, so it must not be multiplied by a non-finite x.
     for (const bool apart : {false, true}) {
       job.apart = apart;
       std::ranges::fill(made, 0.0f);
@@ -893,7 +893,7 @@ void convolve(Threads& threads, const Convolution& c, const float* x, const floa
 
 void convolve_back(Threads& threads, const Convolution& c, const float* dy, const float* weight,
                    const float* bias, float* dx, void* scratch) {
-  // The zeros around dy are no terms of dx.
+  // The zeros around dy are not terms of dx.
   if (is_direct(c) && slides_in_runs(c) && has_finite_weights(c, weight)) {
     slide_runs_back(threads, c, dy, weight, bias, dx, static_cast<float*>(scratch));
     return;
@@ -907,7 +907,7 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
   const size_t m = to_size(c.outputs), groups = to_size(c.groups), k = columns.depth;
   const size_t channels = groups * to_size(c.inputs);
   const bool in_place = !is_direct(c) && columns.lies_in_place();
-  // Each element of dx gets one sum, of which several samples lie side by side.
+  // Each element of dx is a single sum, so several samples can be processed side by side.
   const bool side_by_side = !is_direct(c) && columns.pointwise && !in_place;
   if (!side_by_side && (!in_place || bias != nullptr)) {
     fill_planes(threads, to_size(c.batch) * channels, channels, size.inputs, bias, dx);
@@ -942,7 +942,7 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
 
 namespace {
 
-// `sums` [k, m] to [m, k], in place.
+// Transposes `sums` [k, m] to [m, k], in place.
 void turn_back(Threads& threads, size_t m, size_t k, float* sums, float* scratch) {
   constexpr size_t kRows = 16;
   std::memcpy(scratch, sums, m * k * sizeof(float));

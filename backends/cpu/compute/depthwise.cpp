@@ -23,13 +23,12 @@ namespace {
 
 constexpr size_t kMostElements = 8;  // of a window along an axis
 constexpr size_t kMostLanes = 16;
-// Products that are summed before the sums of the lanes are added up.
+// Number of products that are added before the lanes are added.
 constexpr size_t kElementsOfSum = 4096;
-// Channels whose sums a thread keeps at a time. Large planes are read in the order in which they
-// lie.
+// Number of channels whose sums a thread keeps at a time. Large planes are read in memory order.
 constexpr size_t kChannelsOfSum = 16;
 constexpr size_t kLargePlane = 256;
-// Samples of a channel that are summed without leaving the registers.
+// Number of samples of a channel that are added in registers.
 constexpr size_t kFramesOfSum = 8;
 
 constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
@@ -37,8 +36,8 @@ constexpr size_t aligned(size_t floats) {
   return (floats + kMostLanes - 1) / kMostLanes * kMostLanes;
 }
 
-// A plane in a frame of zeros. The rows and columns of one remainder by the stride are a part: a
-// run of `size` elements, as many as there are outputs, with zeros before and behind it.
+// A plane in a frame of zeros. The rows and columns with the same index modulo the stride form a
+// part: a run of `size` elements, one per output, with zeros before and behind it.
 struct Layout {
   explicit Layout(const Convolution& c)
       : stride(to_size(c.windows.axis[2].stride)),
@@ -58,7 +57,7 @@ struct Layout {
     part = margin + aligned(size);
     frame = stride * stride * part + margin + kMostLanes;
   }
-  // Where element k of the window of an output lies: so many outputs away, in this part.
+  // The distance, within this part, from an output to element k of its window.
   static int64_t step(const WindowAxis& a, int64_t k) {
     const int64_t at = k * a.dilation - a.pad;
     return at >= 0 ? at / a.stride : -((-at + a.stride - 1) / a.stride);
@@ -69,25 +68,25 @@ struct Layout {
 
   size_t stride;
   size_t height, width;        // of the outputs of the window
-  size_t in_height, in_width;  // of the plane that it slides over
+  size_t in_height, in_width;  // of the input plane
   size_t size;
-  size_t margin, part, frame;  // floats
+  size_t margin, part, frame;  // in floats
 };
 
-// Elements of the window that sum up to outputs of one kind. Element (r, c) lies at rows[r] +
+// Window elements that contribute to outputs of one kind. Element (r, c) is at distance rows[r] +
 // columns[c].
 struct Taps {
   size_t row_count = 0, column_count = 0;
-  size_t elements[kMostElements * kMostElements];  // of the window, row by row of those here
+  size_t elements[kMostElements * kMostElements];  // index in the window, row by row
   ptrdiff_t rows[kMostElements], columns[kMostElements];
-  // All bits are set where the element is one of the same row; as long as a row and a vector.
+  // All bits are set if the element is in the same row. As long as a row plus a vector.
   const float* masks[kMostElements];
 };
 
 struct PlanesJob {
   Layout layout;
   Taps taps[4];   // one, or one per part
-  float* frames;  // two, and for the way back of strided windows the parts
+  float* frames;  // two; for the backward pass of strided windows the parts
 };
 
 }  // namespace
@@ -98,14 +97,14 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
-// A plane as long as its outputs, to a frame whose margins are zeros.
+// Copies a plane as large as its outputs into a frame whose margins are zero.
 void frame_plane(const Layout& l, const float* x, float* frame) {
   float* const to = frame + l.margin;
   for_vectors(l.size, [=](size_t i, auto part)
                           HWY_ATTR { hn::Store(part.load(x + i), FloatTag(), to + i); });
 }
 
-// Rows and columns by their remainders.
+// Groups rows and columns by their index modulo the stride.
 void frame_parts(const Layout& l, const float* x, float* frame) {
 #if HWY_TARGET == HWY_SCALAR
   for (size_t y = 0; y < l.in_height; ++y) {
@@ -120,7 +119,7 @@ void frame_parts(const Layout& l, const float* x, float* frame) {
   const size_t whole = l.in_width / (2 * lanes) * (2 * lanes), rest = l.in_width - whole;
   const PartialVector low(HWY_MIN(rest, lanes)), high(rest - HWY_MIN(rest, lanes));
   for (size_t y = 0; y < l.in_height; ++y, x += l.in_width) {
-    // What is written behind the end of a row is overwritten by the next one, or a zero in the
+    // Values written past the end of a row are overwritten by the next row, or by a zero of the
     // margin.
     float* const even = frame + l.margin + y % 2 * 2 * l.part + y / 2 * l.width;
     float* const odd = even + l.part;
@@ -147,7 +146,7 @@ void frame(const Layout& l, const float* x, float* to) {
   }
 }
 
-// Steps through a run of vectors and through the columns that they begin in.
+// Iterates over the vectors of a run, and over the columns at which they start.
 struct Column {
   explicit Column(size_t row) : width(row), step(hn::Lanes(FloatTag()) % row) {}
   void next() {
@@ -157,8 +156,8 @@ struct Column {
   size_t width, step, at = 0;
 };
 
-// to[i] = bias + sum of weight * from[i + ...]. kRows and kColumns are those of the taps, or 0 for
-// any.
+// to[i] = bias + sum of weight * from[i + ...]. kRows and kColumns are the numbers of taps, or 0
+// for any.
 template <size_t kRows, size_t kColumns>
 HWY_NOINLINE void slide(const Taps& t, size_t width, const float* HWY_RESTRICT from,
                         const float* weight, float bias, size_t n, float* HWY_RESTRICT to) {
@@ -220,7 +219,7 @@ void slide_taps(const Taps& t, size_t width, const float* from, const float* wei
   run(t, width, from, weight, bias, n, to);
 }
 
-// Calls each(index, frame) for planes [begin, end), each of which is framed while the one before it
+// Calls each(index, frame) for planes [begin, end). Each plane is framed while the previous plane
 // is used.
 template <class Where, class F>
 void for_frames(const PlanesJob& job, size_t begin, size_t end, const Where& where,
@@ -249,7 +248,7 @@ void slide_planes(const PlanesJob& job, size_t begin, size_t end, size_t channel
   });
 }
 
-// Parts to the rows and columns of their remainders.
+// Copies the parts back to their rows and columns.
 void join_parts(const Layout& l, const float* parts, float* x) {
 #if HWY_TARGET == HWY_SCALAR
   for (size_t y = 0; y < l.in_height; ++y) {
@@ -266,7 +265,7 @@ void join_parts(const Layout& l, const float* parts, float* x) {
     const float* const odd = even + l.part;
     for (size_t c = 0; c < l.in_width; c += 2 * lanes) {
       const FloatVector a = hn::LoadU(d, even + c / 2), b = hn::LoadU(d, odd + c / 2);
-      if (c + 2 * lanes <= left) {  // what lies behind the end of the row is written later
+      if (c + 2 * lanes <= left) {  // values past the end of the row are overwritten later
         hn::StoreInterleaved2(a, b, d, x + c);
       } else {
         HWY_ALIGN float both[2 * hn::MaxLanes(d)];
@@ -301,13 +300,13 @@ void slide_planes_back(const PlanesJob& job, size_t begin, size_t end, size_t ch
       });
 }
 
-// Planes and what their windows slide over.
+// Planes, and the planes over which their windows slide.
 struct Factors {
   const float *x, *dy;
   size_t count, x_step, dy_step;
 };
-// Adds the products of elements [begin, end) of planes to the sums, a vector for each of 3 x 3
-// taps.
+// Adds the products of elements [begin, end) of the planes to the sums, one vector per tap of 3 x
+// 3.
 HWY_NOINLINE void add_products(const Taps& t, size_t width, const Factors& f, size_t begin,
                                size_t end, float* HWY_RESTRICT sums) {
   const FloatTag d;
@@ -356,7 +355,7 @@ HWY_NOINLINE void add_products(const Taps& t, size_t width, const Factors& f, si
   }
 }
 
-// Adds the lanes of the sums up, and clears them.
+// Adds the lanes of the sums to dweight, and clears the sums.
 void add_lanes(float* sums, float* dweight) {
   const FloatTag d;
   for (size_t k = 0; k < 9; ++k, sums += hn::Lanes(d)) {
@@ -365,8 +364,7 @@ void add_lanes(float* sums, float* dweight) {
   }
 }
 
-// dweight [3, 3] of a channel whose planes are small: the sums stay in registers for several
-// samples.
+// dweight [3, 3] of a channel with small planes: the sums stay in registers for several samples.
 void sum_small_planes(const PlanesJob& job, size_t batch, size_t all, const float* x,
                       const float* dy, float* dweight) {
   const Layout& l = job.layout;
@@ -391,8 +389,7 @@ void sum_small_planes(const PlanesJob& job, size_t batch, size_t all, const floa
   }
 }
 
-// dweight [channels, 3, 3] of some neighbouring channels of all, sample by sample as the planes
-// lie.
+// dweight [channels, 3, 3] of neighbouring channels, sample by sample in memory order.
 void sum_large_planes(const PlanesJob& job, size_t batch, size_t all, size_t channels,
                       const float* x, const float* dy, float* dweight) {
   const Layout& l = job.layout;
@@ -400,7 +397,7 @@ void sum_large_planes(const PlanesJob& job, size_t batch, size_t all, size_t cha
   float* const sums = job.frames + kFramesOfSum * l.frame;
   std::fill_n(dweight, 9 * channels, 0.0f);
   std::fill_n(sums, channels * sums_of, 0.0f);
-  size_t before = 0;  // elements of a channel
+  size_t before = 0;  // elements per channel
   for (size_t n = 0; n < batch; ++n, before += l.size) {
     const float* const planes = x + n * all * l.in_height * l.in_width;
     for_frames(
@@ -434,12 +431,12 @@ HWY_EXPORT(sum_large_planes);
 
 constexpr size_t kTasksPerThread = 16;
 
-// Rows of masks, one for each column of the window and way.
+// Rows of masks, one per column of the window and direction.
 size_t mask_floats(const Convolution& c) {
   return to_size(c.windows.axis[2].window) * aligned(to_size(c.windows.axis[2].out) + kMostLanes);
 }
 
-// The masks are written to the begin of the scratch; those of a thread follow.
+// The masks are at the start of the scratch memory, followed by the memory of each thread.
 struct Runs {
   Runs(const Convolution& c, float* scratch, bool back)
       : job{Layout(c), {}, nullptr}, threads(scratch + mask_floats(c)) {
@@ -500,8 +497,8 @@ struct Runs {
   float* threads;
 };
 
-// All planes, in tasks of several: windows over `from`, or what `from` says of the planes that they
-// slid over.
+// Processes all planes in tasks of several planes: slides windows over `from`, or computes the
+// gradient of the planes over which they slid.
 void slide_all(Threads& threads, const Convolution& c, bool back, const float* from,
                const float* weight, const float* bias, float* to, float* scratch) {
   const Runs runs(c, scratch, back);

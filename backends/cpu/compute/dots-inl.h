@@ -1,11 +1,11 @@
-// Dot products of a few rows with four others, for products whose B is stored [n, k]. Included once
-// per instruction set.
+// Dot products of a few rows with four other rows, for products whose B is stored as [n, k].
+// Included once per instruction set.
 //
 //   sums[r, j] += sum over k of A[r, k] * B[j, k]      r < rows, j < 4, k < depth
 //
-// Numerics  lane i of a vector sums every k that is i modulo its lanes, with one row of A in four
-//           vectors by turns; lanes are added as sums_of_lanes() says. The order is the same for
-//           every r and j.
+// Numerics  lane i of a vector adds every k that is i modulo the number of lanes; a single row of A
+//           alternates between four vectors. sums_of_lanes() defines the order in which lanes are
+//           added. The order is the same for every r and j.
 #if defined(BOWLINE_CPU_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_DOTS_INL_H
 #undef BOWLINE_CPU_DOTS_INL_H
@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
-// Rows of A and rows of B at a time: their sums fill the registers.
+// Number of rows of A and of B at a time. Their sums fill the registers.
 constexpr size_t kDotRows = kTileVectors == 4 ? 6 : 3;
 constexpr size_t kDotColumns = 4;
 
@@ -30,8 +30,8 @@ struct DotOperands {
   const float* a;
   size_t a_row;  // elements from A[r, k] to A[r + 1, k]
   const float* b[kDotColumns];
-  // (optional) What is fetched meanwhile: the line of vector v and row j is next_row * j +
-  // next_vector * v elements from here.
+  // (optional) Memory to prefetch: vector v and row j prefetch the line at next + next_row * j +
+  // next_vector * v.
   const float* next;
   size_t next_row;
   size_t next_vector;
@@ -39,8 +39,8 @@ struct DotOperands {
   size_t sums_row;
 };
 
-// The sums of the lanes of four vectors: lanes i and i + 2 of every four first, these with one
-// another, then the fours.
+// Adds the lanes of four vectors: first lanes i and i + 2 of every four, then these sums, then the
+// groups of four.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void sums_of_lanes(const hn::Vec<TileTag>* v, float* sums) {
   for (size_t j = 0; j < kDotColumns; ++j) {
@@ -119,7 +119,8 @@ HWY_NOINLINE void add_dots_of(const DotOperands& o, size_t depth) {
   }
 }
 
-// One row of A waits for memory alone: the rows of B one behind the other, nothing fetched ahead.
+// A single row of A is limited by memory bandwidth: the rows of B are read one after the other,
+// without prefetching.
 template <>
 HWY_NOINLINE inline void add_dots_of<1>(const DotOperands& o, size_t depth) {
   constexpr size_t kChains = 4;
@@ -149,7 +150,7 @@ HWY_NOINLINE inline void add_dots_of<1>(const DotOperands& o, size_t depth) {
   sums_of_lanes(sum, o.sums);
 }
 
-// Rows of 1 .. kDotRows.
+// 1 to kDotRows rows.
 inline void add_dots(size_t rows, const DotOperands& o, size_t depth) {
   static constexpr void (*kDots[])(const DotOperands&, size_t) = {
       add_dots_of<1>,

@@ -22,7 +22,8 @@
 namespace bowline::detail::cpu {
 namespace {
 
-// One task; also the unit of the sum of squares, so it decides its order.
+// Elements per task. It is also the unit of the sum of squares, so it decides the order of that
+// sum.
 constexpr size_t kBlock = 8192;
 
 struct AdamWFactors {
@@ -46,8 +47,8 @@ namespace HWY_NAMESPACE {
 
 using formulas::F;
 
-// Operands that step by 1 are read, one that steps by 0 is in all lanes. Never inline: all
-// functions together in function_block take ten times as long to compile with sanitizers.
+// Operands with step 1 are loaded; an operand with step 0 is broadcast. Never inline: inlining all
+// functions into function_block makes compilation with sanitizers ten times slower.
 template <class Function>
 HWY_NOINLINE void map(const Function& f, size_t n, const RowOf<const float>& a,
                       const RowOf<const float>& b, float* y) {
@@ -112,7 +113,7 @@ void function_block(const FunctionCall& call, size_t n, const Operands<float>& i
                    HWY_ATTR { return select(formulas::name##_compare(u, v), F(1.0f), F(0.0f)); }, \
                n, in.a, in.b, y);
 #include "generated/functions.inc"
-    default:  // those of truth values alone
+    default:  // functions of bool
       return;
   }
 }
@@ -211,7 +212,7 @@ HWY_EXPORT(sum_of_squares_block);
 
 constexpr size_t blocks_of(size_t n) { return (n + kBlock - 1) / kBlock; }
 
-// f(begin, size) for each block of 0 .. n - 1.
+// Calls f(begin, size) for each block of 0 .. n - 1.
 template <class F>
 void for_blocks(Threads& threads, size_t n, F&& f) {
   if (n <= kBlock) {

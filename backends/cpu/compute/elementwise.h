@@ -13,15 +13,15 @@
 
 namespace bowline::detail::cpu {
 
-// One operand of a row: it steps by 1, or by 0, the same number for all.
+// An operand of a row: its step is 1, or 0 if one value is used for all elements.
 template <class T>
 struct RowOf {
   T* data = nullptr;
   size_t step = 1;
 };
 
-// The operands of a function; what it does not take may be anything that can be read. The third
-// steps by 1.
+// The operands of a function. Unused operands may point to any readable memory. The third operand
+// has step 1.
 template <class T>
 struct Operands {
   RowOf<const T> a;
@@ -34,11 +34,11 @@ struct Operands {
   }
 };
 
-// y = f(a), f(a, b) or f(a, b, c); of a comparison 0 or 1. All operands step by 1.
+// y = f(a), f(a, b) or f(a, b, c); a comparison gives 0 or 1. All operands have step 1.
 void elementwise(Threads& threads, const FunctionCall& f, size_t n, const Operands<float>& in,
                  float* y);
 
-// The same for one row, small enough for one task.
+// The same for a row that is small enough for one task.
 void elementwise_row(const FunctionCall& f, size_t n, const Operands<float>& in, float* y);
 
 // y += factor * x

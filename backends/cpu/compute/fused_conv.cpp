@@ -27,18 +27,18 @@ constexpr size_t kPanel = kPackedOutputs;
 
 constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
 
-// What becomes of a sum, by channel: sum * scale + shift, + the addend, clipped.
+// The last steps per channel: sum * scale + shift, + addend, clip.
 struct Finish {
   const float* scale;
   const float* shift;
   float min, max;
 };
 
-// Elements [begin, end) of a window that lie in the input, for output o.
+// The elements [begin, end) of the window of output o that are inside the input.
 struct Taps {
   Taps(const WindowAxis& a, size_t o) {
     const int64_t first = static_cast<int64_t>(o) * a.stride - a.pad;
-    // A division takes longer than all the rest.
+    // The division would take longer than all other steps.
     const auto steps = [&](int64_t n) { return a.dilation == 1 ? n : n / a.dilation; };
     const int64_t below = first >= 0 ? 0 : steps(-first + a.dilation - 1);
     const int64_t above = first >= a.in ? 0 : steps(a.in - 1 - first) + 1;
@@ -47,36 +47,36 @@ struct Taps {
     from = first;
   }
   size_t begin, end;
-  int64_t from;  // where element 0 of the window lies
+  int64_t from;  // position of element 0 of the window
 };
 
-// Windows against panels of a packed weight. A window is `lines` times `pieces` runs of neighbours
-// in memory.
+// Multiplies windows with panels of a packed weight. A window consists of `lines` times `pieces`
+// contiguous runs.
 struct PanelProduct {
   const float* a;
-  const size_t* from;  // by row: where its window begins in a
+  const size_t* from;  // by row: where its window starts in a
   size_t lines, line_step;
   size_t pieces, piece_step;
   size_t run;
   const float* weight;
-  size_t depth;         // elements of a window
-  const float* addend;  // (optional) as y
+  size_t depth;         // elements per window
+  const float* addend;  // (optional) like y
   float* y;
-  size_t channels;  // of y, and elements of a row
+  size_t channels;  // of y; elements per row
   Finish finish;
 };
 
-// A channel each: a row of outputs of one sample.
+// One channel per group: a row of outputs of one sample.
 struct SlideJob {
   const WindowAxis& rows;
   const WindowAxis& columns;
   size_t channels;
   const float* x;  // of the sample
   const float* weight;
-  const float* addend;  // (optional) as y
+  const float* addend;  // (optional) like y
   float* y;             // of the sample
   Finish finish;
-  bool meets_zeros;  // a weight is not finite, so that the zeros around x count
+  bool meets_zeros;  // a weight is not finite, so the zeros around x must be multiplied
 };
 
 }  // namespace
@@ -88,7 +88,7 @@ namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr size_t kLanes = hn::MaxLanes(FloatTag());
-// Sums held in registers: 12 rows of two vectors where there are 32 registers, else 6 rows.
+// Sums in registers: 12 rows of two vectors with 32 registers, otherwise 6 rows.
 constexpr size_t kMostVectors = 2;
 constexpr size_t kTileChannels = kMostVectors * kLanes;
 static_assert(kPanel % kTileChannels == 0);
@@ -97,13 +97,12 @@ constexpr size_t kMostRows = 12;
 #else
 constexpr size_t kMostRows = 6;
 #endif
-// So many elements of the depth ahead the weight is fetched: the processor itself stops at the end
-// of a page.
+// The weight is prefetched by this number of depth elements, because hardware prefetchers stop at
+// page boundaries.
 constexpr size_t kAhead = 16;
-constexpr size_t kLine = 16;  // floats of a line of the caches
+constexpr size_t kLine = 16;  // floats per cache line
 
-// Neighbouring outputs of a row that share the loads of a weight, where a channel sees itself
-// alone.
+// Number of neighbouring outputs of a row that share a loaded weight, with one channel per group.
 constexpr size_t kSlidOutputs = 8;
 
 // Finish of the channels of a vector, in registers.
@@ -114,7 +113,7 @@ struct FinishVector {
         low(hn::Set(FloatTag(), f.min)),
         high(hn::Set(FloatTag(), f.max)) {}
 
-  // Element `at` of y; the addend is null or as y.
+  // Finishes element `at` of y. The addend is null or has the layout of y.
   template <class Part>
   HWY_INLINE void store(FloatVector sum, const float* addend, float* y, size_t at,
                         Part part) const {
@@ -129,7 +128,7 @@ struct FinishVector {
   FloatVector scale, shift, low, high;
 };
 
-// Rows from `row` on against the channels from `first` on, which lie in one panel.
+// Multiplies rows from `row` on with the channels from `first` on, which are in one panel.
 template <size_t kRows, size_t kVectors>
 HWY_NOINLINE void panel_tile(const PanelProduct& p, size_t row, size_t first) {
   const FloatTag d;
@@ -195,7 +194,7 @@ PanelTile panel_tile_for(size_t rows, std::index_sequence<kRows...>) {
   return kTiles[rows - 1];
 }
 
-// Rows [0, count) against channels [first, last), a tile at a time, all of about the same height.
+// Multiplies rows [0, count) with channels [first, last), in tiles of about equal height.
 void multiply_panels(const PanelProduct& p, size_t count, size_t first, size_t last) {
   constexpr std::make_index_sequence<kMostRows> kHeights;
   const size_t tiles = (count + kMostRows - 1) / kMostRows;
@@ -211,13 +210,13 @@ void multiply_panels(const PanelProduct& p, size_t count, size_t first, size_t l
   }
 }
 
-// Where the first element of a window that lies at `y` and `x` would lie in x.
+// The address in x of the first window element at `y` and `x`, which may be outside of x.
 HWY_INLINE const float* window_of(const SlideJob& j, const Taps& y, const Taps& x) {
   return j.x + (y.from * j.columns.in + x.from) * static_cast<int64_t>(j.channels);
 }
 
-// Outputs [begin, end) of a row, whose windows of kSide x kSide lie in x, for the channels of
-// `part` from `channel`.
+// Outputs [begin, end) of a row whose kSide x kSide windows are inside x, for the channels of
+// `part` from `channel` on.
 template <size_t kSide, class Part>
 HWY_INLINE void slide_inside(const SlideJob& j, size_t o_row, const Taps& y, size_t begin,
                              size_t end, size_t channel, Part part) {
@@ -255,8 +254,8 @@ HWY_INLINE void slide_inside(const SlideJob& j, size_t o_row, const Taps& y, siz
   }
 }
 
-// kOutputs neighbours of a row from `o` on, whose windows lie in x from column to column, for the
-// channels of `part`.
+// kOutputs neighbouring outputs of a row from `o` on whose windows have all their columns inside x,
+// for the channels of `part`.
 template <size_t kOutputs, class Part>
 HWY_INLINE void slide_some(const SlideJob& j, size_t o_row, const Taps& y, size_t o, size_t channel,
                            Part part) {
@@ -293,7 +292,7 @@ HWY_INLINE void slide_some(const SlideJob& j, size_t o_row, const Taps& y, size_
   }
 }
 
-// f(channel, part) for the vectors of channels [first, last).
+// Calls f(channel, part) for the vectors of channels [first, last).
 template <class F>
 HWY_INLINE void for_channels(const SlideJob& j, size_t first, size_t last, F&& f) {
   for (size_t channel = first; channel < std::min(last, j.channels); channel += kLanes) {
@@ -305,7 +304,7 @@ HWY_INLINE void for_channels(const SlideJob& j, size_t first, size_t last, F&& f
   }
 }
 
-// One output, of which a part of the window may lie outside of x.
+// One output whose window may be partly outside of x.
 void slide_once(const SlideJob& j, size_t o_row, const Taps& y, size_t o, size_t first,
                 size_t last) {
   const FloatTag d;
@@ -337,12 +336,12 @@ void slide_once(const SlideJob& j, size_t o_row, const Taps& y, size_t o, size_t
   });
 }
 
-// Row o_row of outputs, channels [first, last).
+// Row o_row of the outputs, channels [first, last).
 void slide_row(const SlideJob& j, size_t o_row, size_t first, size_t last) {
   const WindowAxis& c = j.columns;
   const size_t outputs = to_size(c.out);
   const Taps y(j.rows, o_row);
-  // The outputs whose windows lie in x from column to column.
+  // The outputs whose windows have all their columns inside x.
   const size_t begin =
       j.meets_zeros ? outputs : std::min(to_size((c.pad + c.stride - 1) / c.stride), outputs);
   const int64_t room = c.in + c.pad - c.reach();
@@ -370,7 +369,7 @@ void slide_row(const SlideJob& j, size_t o_row, size_t first, size_t last) {
   }
 }
 
-// What BatchNorm, or a bias, does with a channel, as one product and one sum.
+// Folds BatchNorm, or a bias, of a channel into a scale and a shift.
 void fold_statistics(const FusedConvolution& f, size_t channels, float* scale, float* shift) {
   const FloatTag d;
   if (f.scale == nullptr) {
@@ -398,9 +397,9 @@ HWY_EXPORT(multiply_panels);
 HWY_EXPORT(slide_row);
 HWY_EXPORT(fold_statistics);
 
-// Products below which a second thread costs more than it saves; those of a task that is one of
-// several of its thread, so that all threads end together. A window that slides takes about three
-// times as long.
+// With fewer products, a second thread costs more than it saves. The second limit is for a task of
+// a thread that has several tasks, so that all threads end together. A sliding window takes about
+// three times as long per product.
 constexpr size_t kLeastProducts = size_t{1} << 18;
 constexpr size_t kProductsOfTask = size_t{1} << 19;
 constexpr size_t kMostTasksPerThread = 4;
@@ -413,13 +412,13 @@ size_t tasks_of(size_t products, size_t threads) {
                    std::clamp<size_t>(products / threads / kProductsOfTask, 1, kMostTasksPerThread);
 }
 
-// Outputs of a block, and floats of what they read, in x or copied: these meet all panels while
-// they are in a cache.
+// Number of outputs per block, and number of input floats that a block reads, in place or copied.
+// The block meets all panels while it is in the cache.
 constexpr size_t kLeastOfBlock = 24;
 constexpr size_t kMostOfBlock = 384;
 constexpr size_t kReadFloats = size_t{1} << 15;
 constexpr size_t kCopiedFloats = size_t{1} << 14;
-// The heights of tiles divide it.
+// Divisible by every tile height.
 constexpr size_t kTileUnit = 12;
 
 size_t padded_channels(const Convolution& c) {
@@ -428,19 +427,19 @@ size_t padded_channels(const Convolution& c) {
 
 size_t depth_of(const Convolution& c) { return to_size(c.inputs * c.windows.window()); }
 
-// Whether x has all elements of all windows.
+// True if all windows are completely inside x.
 bool has_all(const Convolution& c) {
   return std::ranges::all_of(c.windows.axis, [](const WindowAxis& a) {
     return a.pad == 0 && (a.out - 1) * a.stride + a.reach() <= a.in;
   });
 }
 
-// Outputs of an axis whose windows lie in `size` elements.
+// Number of outputs of an axis whose windows fit in `size` elements.
 size_t outputs_in(const WindowAxis& a, size_t size) {
   return size < to_size(a.reach()) ? 0 : (size - to_size(a.reach())) / to_size(a.stride) + 1;
 }
 
-// Some samples, some rows of one, or some columns of a row.
+// Several samples, several rows of one sample, or several columns of one row.
 struct Part {
   size_t sample, samples;
   size_t row, rows;
@@ -462,8 +461,8 @@ Part part_of(const Convolution& c, size_t begin, size_t count) {
   return p;
 }
 
-// Where the elements lie that the windows of a part read: in x, or in a copy that has zeros where x
-// has nothing. For one row of outputs the copy has only the lines that its windows have.
+// Where the windows of a part read their elements: in x, or in a copy with zeros around x. For a
+// single row of outputs, the copy contains only the lines of its windows.
 struct Frame {
   Frame(const Convolution& c, const Part& p, bool copied) {
     const auto& [az, ay, ax] = c.windows.axis;
@@ -478,11 +477,11 @@ struct Frame {
   }
 
   size_t width, lines;  // of a sample
-  size_t apart;         // lines from one of a window to the next
-  size_t line;          // floats
+  size_t apart;         // lines between two window lines
+  size_t line;          // in floats
 };
 
-// How the outputs are cut into blocks of neighbours, of which each is a Part where x is copied.
+// How the outputs are divided into blocks of neighbours. If x is copied, each block is a Part.
 struct Cut {
   Cut(const Convolution& c, const Threads& threads)
       : outputs(to_size(c.batch * c.windows.outputs())),
@@ -528,14 +527,14 @@ struct Cut {
   size_t count(size_t i) const { return std::min(block, group - i % in_group() * block); }
 
   size_t outputs;
-  size_t tasks;  // at best
+  size_t tasks;  // desired number
   bool copies;
-  size_t group;       // outputs that are cut alike
-  size_t block = 1;   // outputs
-  size_t copied = 0;  // floats of a block at most
+  size_t group;       // outputs that are divided equally
+  size_t block = 1;   // outputs per block
+  size_t copied = 0;  // maximum number of floats per block
 
  private:
-  // A group into blocks of about the same size, of at most `most` times `unit` outputs.
+  // Divides a group into blocks of about equal size, with at most `most` times `unit` outputs.
   void cut(size_t units, size_t most, size_t unit) {
     const size_t parts = (units + most - 1) / most;
     block = (units + parts - 1) / parts * unit;
@@ -565,7 +564,8 @@ void copy_part(const Convolution& c, const Part& p, const Frame& f, const float*
   }
 }
 
-// Where the windows of outputs [begin, begin + count) begin, from the first one of the part.
+// The positions of the windows of outputs [begin, begin + count), counted from the first output of
+// the part.
 void find_windows(const Convolution& c, const Part& p, const Frame& f, size_t begin, size_t count,
                   size_t* from) {
   const auto& [az, ay, ax] = c.windows.axis;

@@ -1,13 +1,11 @@
-// Convolutions with the channels last, scaled, shifted, added to and clipped where they are
-// computed.
+// Convolutions with channels last that scale, shift, add an addend and clip while computing.
 //
-// What sees all channels is a product of matrices: a row per output, whose window is read where it
-// lies, in x or in a copy of a part of x with zeros around it. Where every channel sees itself
-// alone, the window slides over vectors of channels.
+// With one group, they are matrix products: a row per output, whose window is read in place, or
+// from a padded copy of a part of x. With one channel per group, the window slides over vectors of
+// channels.
 //
-// Numerics  f32 sums over the window and the channels in their order, whatever the number of
-//           threads.
-// Threads   uses the pool; nothing is allocated.
+// Numerics  f32 sums over the window and the channels, in ascending order for any number of
+// threads. Threads   uses the pool; nothing is allocated.
 #pragma once
 
 #include "core/packed_conv.h"
@@ -21,7 +19,7 @@ struct FusedConvolution {
   const float* x = nullptr;
   const float* weight = nullptr;  // packed
   const float* bias = nullptr;
-  const float* scale = nullptr;  // (optional) then mean and variance too
+  const float* scale = nullptr;  // (optional) given together with mean and variance
   const float* mean = nullptr;
   const float* variance = nullptr;
   const float* addend = nullptr;  // (optional)
@@ -29,13 +27,13 @@ struct FusedConvolution {
   float eps = 0, min = 0, max = 0;
 };
 
-// Bytes of scratch, aligned to 64.
+// Bytes of scratch memory, aligned to 64.
 uint64_t fused_convolution_scratch_bytes(const Convolution& c, const Threads& threads);
 
 void convolve_fused(Threads& threads, const FusedConvolution& f, void* scratch);
 
-// y [ceil(outputs / kPackedOutputs), window, inputs, kPackedOutputs] of x [outputs, inputs,
-// window].
+// Packs x [outputs, inputs, window] to y [ceil(outputs / kPackedOutputs), window, inputs,
+// kPackedOutputs].
 void pack_outputs(Threads& threads, size_t outputs, size_t inputs, size_t window, const float* x,
                   float* y);
 

@@ -1,10 +1,10 @@
-// The tile at the heart of the matrix product and of attention. Included once per instruction set.
+// The tile kernel of matrix products and attention. Included once per instruction set.
 //
-//   C[r, j] = sum over k of A[r, k] * B[k, j]   (+ C[r, j])   (+ bias[j])      r < kRows, j <
-//   kVectors * lanes
+//   C[r, j] = sum over k of A[r, k] * B[k, j]   (+ C[r, j])   (+ bias[j])
+//   r < kRows, j < kVectors * lanes
 //
-// A is read by broadcasts through two strides, so it may be stored either way round; the lanes run
-// along B and C.
+// A is broadcast element by element through two strides, so it may be stored in either order. The
+// lanes run along B and C.
 #if defined(BOWLINE_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_GEMM_INL_H
 #undef BOWLINE_CPU_GEMM_INL_H
@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kTileRows = 6;
-// Sums held in registers: 6 x 4 vectors where there are 32 registers, 6 x 2 where there are 16.
+// Sums in registers: 6 x 4 vectors with 32 registers, 6 x 2 with 16.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr size_t kTileVectors = 4;
 #else
@@ -57,12 +57,12 @@ HWY_INLINE void multiply_tile(const TileOperands& o, size_t depth, size_t column
       sum[r][v] = hn::Zero(d);
     }
   }
-  // Two row pointers reach all six rows with address forms that need no arithmetic.
+  // Two row pointers reach all six rows with addressing modes, without arithmetic.
   const float* HWY_RESTRICT a0 = o.a;
   const float* HWY_RESTRICT a3 = kRows > 3 ? o.a + 3 * o.a_row : o.a;
   const float* HWY_RESTRICT b = o.b;
   const size_t a_row = o.a_row;
-  // A turn of the loop is short: its counter and its jump delay the multiply-adds.
+  // The loop body is short: without unrolling, the counter and the jump delay the multiply-adds.
   HWY_UNROLL(4)
   for (size_t k = 0; k < depth; ++k) {
     V bk[kVectors];
@@ -123,7 +123,7 @@ HWY_NOINLINE void tile_function(const TileOperands& o, size_t depth, size_t colu
   multiply_tile<kRows, kVectors>(o, depth, columns, accumulate, bias);
 }
 
-// The tile for `rows` of 1 .. kTileRows and `vectors` of 1 .. kTileVectors.
+// The tile function for 1 .. kTileRows rows and 1 .. kTileVectors vectors.
 inline TileFunction tile_for(size_t rows, size_t vectors) {
 #define BOWLINE_TILE_ROW(r)                                                       \
   {                                                                               \
@@ -177,8 +177,8 @@ inline void transpose(const float* HWY_RESTRICT in, size_t in_row, size_t rows, 
   }
 }
 
-// C [rows, columns] of any size, tile by tile. B has whole vectors of columns: its rows are padded
-// by the caller.
+// C [rows, columns] of any size, tile by tile. B has whole vectors of columns; the caller pads its
+// rows.
 inline void multiply_block(const TileOperands& o, size_t rows, size_t depth, size_t columns,
                            bool accumulate) {
   const size_t lanes = hn::Lanes(TileTag());

@@ -1,5 +1,5 @@
 // See gemm.h. Blocks of B are packed into panels as wide as a tile, so that a panel stays in the L1
-// cache while the rows of A pass by; A is read where it lies unless it is stored transposed.
+// cache while all rows of A use it. A is read in place unless it is stored transposed.
 #include "compute/gemm.h"
 
 #include <algorithm>
@@ -28,17 +28,17 @@
 namespace bowline::detail::cpu {
 namespace {
 
-// Depth of a block of k: fixed, because it decides the order of the sum.
+// Depth of a block of k. It is fixed, because it decides the order of the sum.
 constexpr size_t kDepth = 256;
-// Columns of B and rows of A that a thread packs at a time: 256 x 512 floats are half of a 1 MiB L2
-// cache.
+// Number of columns of B and of rows of A that a thread packs at a time: 256 x 512 floats are half
+// of a 1 MiB L2 cache.
 constexpr size_t kColumns = 512;
 constexpr size_t kRows = 96;
-// Rows of A for which dot products with rows of B [n, k] are faster than tiles, for which these are
-// transposed.
+// Up to this number of rows of A, dot products with rows of B [n, k] are faster than tiles, which
+// need B transposed.
 constexpr size_t kMostDotRows = 64;
-// Elements of a row of B that dot products take at a time: four rows of codes, decoded, are a
-// quarter of the L1 cache.
+// Number of elements of a row of B per step of dot products: four dequantized rows are a quarter of
+// the L1 cache.
 constexpr size_t kDecoded = 512;
 
 struct Job {
@@ -47,14 +47,14 @@ struct Job {
   const float* b;
   float* c;
   GemmOptions options;
-  const float* integers = nullptr;  // (optional) the only row of A as to_integers() leaves it
-  // Of tiles: rows, and columns of a panel.
+  const float* integers = nullptr;  // (optional) the only row of A, converted by to_integers()
+  // Rows of a tile, and columns of a panel.
   size_t tile_rows = kTileRowsOfAll;
   size_t panel = 0;
 };
 
-// Floats of scratch of one thread. Panels have a divisor of 64 columns, or 24, of which a multiple
-// is at most 16 above one of 64. Strips have 6 rows or 4.
+// Floats of scratch memory per thread. The number of columns of a panel is a divisor of 64, or 24;
+// a multiple of 24 is at most 16 above a multiple of 64. Strips have 6 rows or 4.
 size_t thread_scratch_floats(const GemmShape& s, bool a_codes) {
   const size_t depth = std::min(s.k, kDepth);
   const size_t panels = depth * std::min(round_up(s.n, 64) + 16, kColumns);
@@ -72,8 +72,8 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
-// Tiles of fewer rows and more columns, which fill as many registers: products whose sides suit
-// them leave less of a tile empty.
+// Tiles with fewer rows and more columns need the same number of registers. If they suit the sides
+// of the product better, less of a tile is empty.
 #if HWY_TARGET == HWY_AVX2
 constexpr size_t kWideRows = 4;
 constexpr size_t kWideVectors = 3;
@@ -95,8 +95,8 @@ TileFunction wide_tile_for(size_t rows, size_t vectors) {
 #endif
 }
 
-// Half cycles per element of k: two multiply-adds and two loads per cycle, and five cycles until a
-// sum may be added to again.
+// Half cycles per element of k: two multiply-adds and two loads per cycle, and a latency of five
+// cycles per sum.
 size_t tiles_time(const GemmShape& s, size_t rows, size_t vectors) {
   const size_t all_vectors = (s.n + hn::Lanes(TileTag()) - 1) / hn::Lanes(TileTag());
   const auto time = [](size_t r, size_t v) {
@@ -106,7 +106,7 @@ size_t tiles_time(const GemmShape& s, size_t rows, size_t vectors) {
   return all_vectors / vectors * column(vectors) + column(all_vectors % vectors);
 }
 
-// Rows of a tile and columns of a panel.
+// Chooses the rows of a tile and the columns of a panel.
 void choose_tile(Job& job) {
   const bool wide =
       kWideVectors != kTileVectors && tiles_time(job.shape, kWideRows, kWideVectors) <
@@ -115,7 +115,7 @@ void choose_tile(Job& job) {
   job.panel = (wide ? kWideVectors : kTileVectors) * hn::Lanes(TileTag());
 }
 
-// Rows k of B [k, n] to a panel [depth][columns], zeros beyond `width`.
+// Packs rows k of B [k, n] into a panel [depth][columns], with zeros past `width`.
 void pack_rows(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t width, size_t columns,
                float* HWY_RESTRICT panel) {
   const TileTag d;
@@ -136,9 +136,9 @@ void pack_rows(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t wid
   }
 }
 
-// Columns of A stored as [k, m] to strips [depth][kStrip], zeros beyond `rows`. Some rows of A at a
-// time: a strip takes a part of a line from each, and the strips beside it find these lines in the
-// L1 cache.
+// Packs columns of A, stored as [k, m], into strips [depth][kStrip], with zeros past `rows`. Works
+// on some rows of A at a time: a strip uses a part of a cache line of each row, and the next strips
+// find these lines in the L1 cache.
 template <size_t kStrip>
 void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t rows,
                  float* HWY_RESTRICT strips) {
@@ -164,7 +164,7 @@ void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t r
   }
 }
 
-// Where the codes of elements [k, k + depth) of a row lie, about.
+// The approximate address of the quantized elements [k, k + depth) of a row, for prefetching.
 void fetch_codes(const Codes& c, size_t row, size_t k, size_t depth) {
   constexpr size_t kLine = 64;
   const CodeLayout& l = c.layout;
@@ -175,8 +175,8 @@ void fetch_codes(const Codes& c, size_t row, size_t k, size_t depth) {
   }
 }
 
-// Columns of B [k, n] or [n, k] that are codes, to a panel. A piece of a row is too short for the
-// processor to see what comes.
+// Packs quantized columns of B [k, n] or [n, k] into a panel. A segment of a row is too short for
+// hardware prefetching.
 void pack_codes(const Job& job, size_t column, size_t k, size_t depth, size_t width,
                 float* HWY_RESTRICT panel) {
   const size_t columns = job.panel;
@@ -202,7 +202,7 @@ void pack_codes(const Job& job, size_t column, size_t k, size_t depth, size_t wi
   }
 }
 
-// Rows of A that are codes: as they lie, [rows][depth] or [depth][rows].
+// Dequantizes quantized rows of A in their order, [rows][depth] or [depth][rows].
 void unpack_a(const Job& job, Range rows, size_t k, size_t depth, float* HWY_RESTRICT out) {
   const bool turned = transposed_a(job.shape.layout);
   const Range lines = turned ? Range{k, k + depth} : rows;
@@ -213,12 +213,12 @@ void unpack_a(const Job& job, Range rows, size_t k, size_t depth, float* HWY_RES
   }
 }
 
-// A block of A [k, m] that is packed next. Packing takes a few lines of each row, which the
-// processor does not see coming: they are fetched into the L2 cache while tiles are computed.
+// The block of A [k, m] that is packed next. Packing reads a few lines of each row, which hardware
+// prefetching misses, so they are prefetched into the L2 cache while tiles are computed.
 class NextBlock {
  public:
   NextBlock() = default;
-  // `rows` of `length` floats, over `tiles` calls of fetch().
+  // `rows` rows of `length` floats, spread over `tiles` calls of fetch().
   NextBlock(const float* first, size_t stride, size_t rows, size_t length, size_t tiles)
       : row_(first), stride_(stride), rows_(rows), length_(length) {
     const size_t lines = rows * ((length + kLine - 1) / kLine);
@@ -248,7 +248,7 @@ class NextBlock {
   size_t column_ = 0;
 };
 
-// What follows the block of A of rows `here` of `rows` at k, if it is packed.
+// The block of A after rows `here` of `rows` at k, if it is packed.
 NextBlock block_behind(const Job& job, Range rows, Range here, size_t k, size_t width) {
   const GemmShape& s = job.shape;
   if (!transposed_a(s.layout) || job.options.a_codes != nullptr) {
@@ -266,7 +266,7 @@ NextBlock block_behind(const Job& job, Range rows, Range here, size_t k, size_t 
           HWY_MIN(kRows, rows.end - row), tiles};
 }
 
-// One block of k: rows of A against the packed panels.
+// One block of k: multiplies rows of A with the packed panels.
 void multiply_panels(const Job& job, Range rows, size_t column, size_t width, size_t k,
                      size_t depth, const float* panels, float* strips, NextBlock next) {
   const GemmShape& s = job.shape;
@@ -318,7 +318,7 @@ void multiply_panels(const Job& job, Range rows, size_t column, size_t width, si
   }
 }
 
-// The part of C that one thread owns.
+// Computes the part of C that a thread owns.
 void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
   const GemmShape& s = job.shape;
   const size_t panel = job.panel;
@@ -349,19 +349,19 @@ void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
   }
 }
 
-// Rows k .. k + depth of four columns of B [n, k]. What is fetched meanwhile is what follows them.
+// Rows k .. k + depth of four columns of B [n, k]. Prefetches the following rows.
 void take_dot_rows(const Job& job, Range columns, size_t n, size_t k, size_t depth, float* decoded,
                    DotOperands& out) {
   const GemmShape& s = job.shape;
   const bool is_codes = job.options.b_codes != nullptr;
   for (size_t j = 0; j < kDotColumns; ++j) {
-    const size_t some = HWY_MIN(j, columns.end - n - 1);  // beyond the last column: again
+    const size_t some = HWY_MIN(j, columns.end - n - 1);  // past the end: repeat the last column
     if (is_codes && some == j) {
       decode_run(*job.options.b_codes, n + j, k, depth, decoded + j * kDecoded);
     }
     out.b[j] = is_codes ? decoded + some * kDecoded : job.b + (n + some) * s.ldb + k;
   }
-  constexpr size_t kAhead = 2;  // fours of rows
+  constexpr size_t kAhead = 2;  // groups of four rows
   const size_t lanes = hn::Lanes(TileTag());
   out.next = nullptr;
   if (is_codes) {
@@ -372,7 +372,7 @@ void take_dot_rows(const Job& job, Range columns, size_t n, size_t k, size_t dep
     out.next_row = s.ldb;
     out.next_vector = lanes;
   } else if (n + (kAhead + 1) * kDotColumns <= columns.end) {
-    // Rows that lie behind one another are fetched as one, as memory likes it best.
+    // Contiguous rows are prefetched in memory order.
     const bool together = s.ldb == s.k && k == 0;
     out.next = job.b + (n + kAhead * kDotColumns) * s.ldb;
     out.next_row = together ? lanes : s.ldb;
@@ -380,8 +380,8 @@ void take_dot_rows(const Job& job, Range columns, size_t n, size_t k, size_t dep
   }
 }
 
-// One row, B [n, k] of codes that can be multiplied as they lie; dots(first, count, sums) of rows
-// of B.
+// One row, and quantized B [n, k] that is multiplied without dequantization. dots(first, count,
+// sums) multiplies rows of B.
 template <class Dots>
 void code_columns(const Job& job, Range columns, const Dots& dots) {
   constexpr size_t kTogether = 64;
@@ -397,7 +397,7 @@ void code_columns(const Job& job, Range columns, const Dots& dots) {
   }
 }
 
-// One row as integers, if B is of codes that it can be multiplied with so.
+// Converts the row to integers, if the encoding of B supports integer products.
 bool make_integers(const Job& job, float* row) {
   const Codes* const codes = job.options.b_codes;
   return HWY_TARGET == HWY_AVX3 && job.shape.m == 1 && codes != nullptr &&
@@ -405,8 +405,8 @@ bool make_integers(const Job& job, float* row) {
          to_integers(codes->layout, job.options.a_of, job.a, row);
 }
 
-// At most kMostDotRows rows, B [n, k]: each element is a dot product along k, and B is not written
-// again in another order.
+// At most kMostDotRows rows and B [n, k]: each element is a dot product along k, so B needs no
+// packing.
 void dot_columns(const Job& job, Range rows, Range columns) {
   if (job.shape.m == 1 && job.options.b_codes != nullptr) {
     const Codes& codes = *job.options.b_codes;
@@ -457,7 +457,7 @@ void dot_columns(const Job& job, Range rows, Range columns) {
   }
 }
 
-// Few rows, B [k, n]: whole vectors of columns are read where they lie.
+// Few rows and B [k, n]: reads whole vectors of columns in place.
 void direct_columns(const Job& job, Range columns, float* scratch) {
   const GemmShape& s = job.shape;
   const size_t lanes = hn::Lanes(TileTag());
@@ -502,7 +502,7 @@ void multiply_nothing(const Job& job) {
   }
 }
 
-// Few rows: B is not packed.
+// With few rows, B is not packed.
 bool reads_b_directly(const Job& job) {
   const GemmShape& s = job.shape;
   if (transposed_a(s.layout) || job.options.a_codes != nullptr) {
@@ -520,7 +520,7 @@ void multiply_few_rows(const Job& job, Range rows, Range columns, float* scratch
   }
 }
 
-// The whole product on one thread, or cut by `grid` with one part per task.
+// Computes the whole product on one thread, or one part of `grid` per task.
 void multiply(const Job& job, Grid grid, size_t task, float* scratch, size_t panel) {
   const GemmShape& s = job.shape;
   const Range rows = part(s.m, kTileRowsOfAll, grid.rows, task % grid.rows);

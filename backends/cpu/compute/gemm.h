@@ -1,13 +1,13 @@
-// Matrix product in f32, every operand row-major with a leading dimension.
+// Matrix product in f32. Every operand is row-major with a leading dimension.
 //
 //   C[m, n] = sum over k of A[m, k] * B[k, n]   (+ C[m, n])   (+ bias[n])
 //
-// Shapes    C [m, n], op(A) [m, k], op(B) [k, n], bias [n]; any of them may be 0.
-// Numerics  f32 sums with fused multiply-add where the machine has it, k in ascending blocks of a
-// fixed size. The bits
-//           depend on the instruction set, the shape and the layout, never on the number of
-//           threads.
-// Threads   uses the pool; one caller at a time. Operands may not overlap C; nothing is allocated.
+// Shapes    C [m, n], op(A) [m, k], op(B) [k, n], bias [n]; each size may be 0.
+// Numerics  f32 sums with fused multiply-add if the machine has it, over ascending blocks of k with
+// a
+//           fixed size. The bits depend on the instruction set, the shape and the layout, never on
+//           the number of threads.
+// Threads   uses the pool; one caller at a time. Operands must not overlap C; nothing is allocated.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace bowline::detail::cpu {
 
-// First letter for A, second for B: n as it stands in the formula, t stored transposed (A [k, m], B
-// [n, k]).
+// The first letter is for A, the second for B. n: stored as in the formula. t: stored transposed (A
+// [k, m], B [n, k]).
 enum class GemmLayout { nn, nt, tn, tt };
 
 struct GemmShape {
@@ -34,25 +34,24 @@ struct GemmShape {
 };
 
 struct GemmOptions {
-  bool accumulate = false;      // add to what C holds
-  const float* bias = nullptr;  // (optional) [n], default none
-  // (optional) The operand is these codes: lda, ldb and the address are not used. They become f32
-  // in blocks, in the caches.
+  bool accumulate = false;      // add to the old values of C
+  const float* bias = nullptr;  // (optional) [n]
+  // (optional) The operand is quantized; lda, ldb and the address are not used. It is dequantized
+  // to f32 in blocks that fit into the caches.
   const Codes* a_codes = nullptr;
   const Codes* b_codes = nullptr;
   IntegersOf a_of =
-      IntegersOf::f32;  // with b_codes: bf16 need not be multiplied more exactly than they are
+      IntegersOf::f32;  // with b_codes: bf16 operands allow products with the precision of bf16
 };
 
-// Bytes of scratch for any product of this shape with this pool. The scratch is aligned to 64
-// bytes.
+// Bytes of scratch memory, aligned to 64, for any product of this shape with this pool.
 size_t gemm_scratch_bytes(const GemmShape& shape, const Threads& threads, bool a_codes = false);
 
 void gemm(Threads& threads, const GemmShape& shape, const float* a, const float* b, float* c,
           const GemmOptions& options, void* scratch);
 
-// `batch` products of one shape; the strides are elements from one matrix to the next (0 repeats an
-// operand). Scratch as for one product.
+// `batch` products of the same shape. The strides are elements from one matrix to the next; 0
+// repeats an operand. Needs the scratch memory of one product.
 void gemm_batched(Threads& threads, const GemmShape& shape, size_t batch, const float* a,
                   size_t stride_a, const float* b, size_t stride_b, float* c, size_t stride_c,
                   const GemmOptions& options, void* scratch);

@@ -1,5 +1,5 @@
-// See gemm16.h. The loops over blocks, and the blocks for machines that multiply no 16-bit numbers:
-// there B and A become f32 as they are packed.
+// See gemm16.h. Contains the loops over blocks, and the blocks for machines without 16-bit
+// products, which convert B and A to f32 while packing.
 #include "compute/gemm16.h"
 
 #include <algorithm>
@@ -27,7 +27,8 @@ namespace HWY_NAMESPACE {
 template <class T>
 using HighwayType = std::conditional_t<std::is_same_v<T, bf16>, hwy::bfloat16_t, hwy::float16_t>;
 
-// Without an instruction for it Highway 1.0 takes infinity and NaN in f16 for large numbers.
+// If the instruction set has no f16 conversion, Highway 1.0 converts infinity and NaN of f16 to
+// large values.
 #if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM_A64
 constexpr bool kConvertsF16 = true;
 #else
@@ -198,7 +199,7 @@ HWY_EXPORT(is_avx512);
 
 std::atomic<bool> bf16_allowed{true};
 
-// What a thread needs, in words of 4 bytes, with any of the blocks. The widest panel of any
+// Scratch memory of a thread for any blocks, in words of 4 bytes. The widest panel of any
 // instruction set has 64 columns; A is packed by 32 elements.
 struct Scratch16 {
   size_t columns;
@@ -225,7 +226,7 @@ void multiply_nothing(const Job16& job) {
   }
 }
 
-// The part of C that one thread owns.
+// Computes the part of C that a thread owns.
 void multiply_part(const Blocks16& blocks, const Job16& job, Range rows, Range columns,
                    uint32_t* scratch) {
   const GemmShape& s = job.shape;
@@ -306,7 +307,8 @@ void gemm(Threads& threads, const GemmShape& shape, const f16* a, const f16* b, 
 void gemm(Threads& threads, const GemmShape& shape, const bf16* a, const bf16* b, bf16* c,
           const bf16* bias, void* scratch) {
   Job16 job = job_of(shape, a, b, c, bias);
-  // One row waits for memory: there the instruction, whose sums end in more steps, gains nothing.
+  // A single row is limited by memory bandwidth, so the instruction, whose sums need more steps at
+  // the end, gains nothing.
   if (bf16_products() && shape.m > 1) {
     std::atomic<bool> nan{false};
     job.nan = &nan;

@@ -1,5 +1,5 @@
-// Products of bf16 with VDPBF16PS: a word of k holds two elements, of A broadcast and of B along
-// the lanes. See gemm16.h for what the instruction rounds (Intel 64 and IA-32 Architectures
+// Products of bf16 with VDPBF16PS. A word of k holds two elements; A is broadcast, and B runs along
+// the lanes. gemm16.h describes the rounding of the instruction (Intel 64 and IA-32 Architectures
 // Software Developer's Manual, volume 2, VDPBF16PS).
 #include "compute/gemm16_blocks.h"
 
@@ -23,15 +23,15 @@ constexpr size_t kDepth = 2 * kWords16;
 
 struct Tile {
   const uint16_t* a;
-  size_t a_row;   // elements from a row to the next
-  size_t a_word;  // elements from a word of k to the next
+  size_t a_row;   // elements from one row to the next
+  size_t a_word;  // elements from one word of k to the next
   const uint32_t* b;
   size_t words;
   bool half_word;  // then half a word of A
-  float* sums;     // (optional) those of the blocks before
+  float* sums;     // (optional) sums of the previous blocks
   size_t sums_row;
-  bool add;     // to what `sums` holds
-  uint16_t* c;  // null: the sums stay sums
+  bool add;     // add to `sums`
+  uint16_t* c;  // null: keep the sums
   size_t c_row;
   const uint16_t* bias;  // may be null
   size_t columns;
@@ -68,7 +68,7 @@ BOWLINE_BF16 void multiply_tile(const Tile& t) {
       sum[r][v] = _mm512_setzero_ps();
     }
   }
-  // Two row pointers reach all six rows with address forms that need no arithmetic.
+  // Two row pointers reach all six rows with addressing modes, without arithmetic.
   const uint16_t* a0 = t.a;
   const uint16_t* a3 = kRows > 3 ? t.a + 3 * t.a_row : t.a;
   const uint32_t* b = t.b;
@@ -145,7 +145,7 @@ TileFunction tile_for(size_t rows, size_t vectors) {
   return kTiles[rows - 1][vectors - 1];
 }
 
-// Rows k and k + 1 of B [k, n] to a word of each column, zeros where the second row is not there
+// Packs rows k and k + 1 of B [k, n] into one word per column, with zeros for a missing second row
 // and up to a whole vector.
 BOWLINE_BF16 void pack_rows(const uint16_t* b, size_t ldb, size_t depth, size_t width,
                             uint32_t* panel) {
@@ -194,7 +194,8 @@ BOWLINE_BF16 inline void transpose_words(__m512i (&x)[16]) {
   }
 }
 
-// Rows of B [n, k], which hold words already, zeros beyond `depth` and up to a whole vector.
+// Packs rows of B [n, k], which already consist of words, with zeros past `depth` and up to a whole
+// vector.
 BOWLINE_BF16 void pack_columns(const uint16_t* b, size_t ldb, size_t depth, size_t width,
                                uint32_t* panel) {
   for (size_t j = 0; j < width; j += kLanes) {
@@ -233,8 +234,8 @@ void pack(const Job16& job, Range columns, Range k, uint32_t* panels) {
   }
 }
 
-// Rows k and k + 1 of A [k, m] to words, rows of `row` words, zeros where the second row is not
-// there.
+// Packs rows k and k + 1 of A [k, m] into words, in rows of `row` words, with zeros for a missing
+// second row.
 BOWLINE_BF16 void pack_words(const uint16_t* a, size_t lda, size_t depth, size_t rows,
                              uint32_t* words, size_t row) {
   const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,

@@ -1,5 +1,4 @@
-// How a matrix product is cut into parts for the threads, the same for products of f32 and of 16
-// bits.
+// Divides a matrix product among threads, in the same way for f32 and 16-bit products.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +8,16 @@
 
 namespace bowline::detail::cpu {
 
-// Below this many multiply-adds one thread is faster than two.
+// Below this number of multiply-adds, one thread is faster than two.
 inline constexpr size_t kSerialWork = 100'000;
-// Rows of a part that are worth packing B again.
+// A part with this number of rows is worth packing B again.
 inline constexpr size_t kPartRows = 512;
-// Multiply-adds of a part of one row, which are worth the claim of a part.
+// Multiply-adds of a part with one row that are worth the claim of a task.
 inline constexpr size_t kPartOfRow = 200'000;
-// Up to this many rows, packing B costs more than it saves.
+// Up to this number of rows, packing B costs more than it saves.
 inline constexpr size_t kFewRows = 6;
-// Columns that dot products are cut by: a line of C, which one thread writes whole.
+// Dot products are divided by this number of columns: a cache line of C, which one thread writes
+// completely.
 inline constexpr size_t kDotLine = 16;
 // Rows of a tile, the same for every instruction set.
 inline constexpr size_t kTileRowsOfAll = 6;
@@ -36,21 +36,21 @@ struct Range {
   size_t size() const { return end - begin; }
 };
 
-// How C is cut: `rows` x `columns` parts of whole tiles.
+// The division of C into `rows` x `columns` parts of whole tiles.
 struct Grid {
   size_t rows = 1;
   size_t columns = 1;
 };
 
-// The cut with the least time of its largest part. Any cut gives the same bits.
+// Chooses the division whose largest part takes the least time. Every division gives the same bits.
 inline Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
   if (s.m * s.n * s.k < kSerialWork) {
     return {};
   }
   const size_t row_tiles = (s.m + 5) / 6;
   const size_t panels = (s.n + panel - 1) / panel;
-  // Cycles per element, measured on Zen 5: packing by copy and by transposing; 2 x 16 multiply-adds
-  // per cycle.
+  // Cycles per element, measured on Zen 5: packing by copying, packing by transposing, and 2 x 16
+  // multiply-adds per cycle.
   const double pack_b = transposed_b(s.layout) ? 0.3 : 0.1;
   const double pack_a = transposed_a(s.layout) ? 0.2 : 0.0;
   Grid best;
@@ -65,7 +65,7 @@ inline Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
       best_time = time;
     }
   }
-  // Smaller parts for large products: a thread that loses its core for a while then delays less.
+  // Large products get smaller parts, so that a thread that loses its core for a while delays less.
   while (threads > 1 && s.m / best.rows >= 2 * kPartRows && best.rows < 4 * threads) {
     best.rows *= 2;
   }
@@ -76,7 +76,7 @@ inline Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
   return best;
 }
 
-// Part `index` of `parts` of 0 .. size, cut at multiples of `unit`.
+// Part `index` of `parts` of 0 .. size, divided at multiples of `unit`.
 inline Range part(size_t size, size_t unit, size_t parts, size_t index) {
   const size_t units = (size + unit - 1) / unit;
   return {std::min(size, units * index / parts * unit),

@@ -10,14 +10,14 @@ constexpr size_t kRows = 4;
 
 std::atomic<bool> allowed{true};
 
-// How the elements of a block lie in its codes.
+// Order of the elements of a block in its bytes.
 enum class Order { bytes, pairs, halves };
 
 Order order_of(const CodeLayout& l) {
   return l.bits == 8 ? Order::bytes : l.half == 0 ? Order::pairs : Order::halves;
 }
 
-// Blocks that have a scale begin with it, or scales lie one behind the other.
+// True if each block starts with its scale, or the scales are contiguous.
 bool has_blocks(const CodeLayout& l) {
   const bool by_row = l.bits == 8 && l.block >= l.columns;
   const bool halves = l.half == 0 || l.half == kBlock / 2;
@@ -49,8 +49,8 @@ void allow_integer_dots(bool allow) { allowed = allow; }
 namespace bowline::detail::cpu {
 namespace {
 
-// How the numbers of a row become integers: digits of so many bits with a sign, and the bits of the
-// largest number without its sign. What digits are multiplied with fills the rest of 32 bits.
+// Conversion of a row to integers: bits per signed digit, and bits of the largest magnitude. The
+// factors of the digits fill the rest of 32 bits.
 struct OfF32 {
   static constexpr int kDigits = 3;
   static constexpr int kDigitBits = 7;
@@ -63,19 +63,19 @@ struct OfBf16 {
 };
 constexpr int kMostDigits = 3;
 
-// Bytes that are fetched ahead, by lines: four blocks of 4 bits are one, of 8 bits two.
+// Prefetch distance in bytes, by cache lines: four blocks of 4 bits are one line, of 8 bits two.
 constexpr size_t kAhead = 12288;
 constexpr size_t kLine = 64;
 
-// 32 elements of a, in the order of the codes: the highest digits first, each with its start. A
-// start is sums over four digits, in the upper half times upper_of(); times the zero of the codes
-// unless every block has its own.
+// 32 elements of a in the order of the quantized values, highest digits first, each with its start
+// value. A start value is the sum over four digits, times upper_of() in the upper half, and times
+// the zero point unless every block has its own zero point.
 struct Block {
   alignas(64) int8_t digits[kMostDigits][kBlock];
   alignas(64) int32_t start[kMostDigits][kBlock / 4];
 };
 
-// A row: what 1 stands for in each block, in whole chunks, then the blocks.
+// A row: the unit of each block, in whole chunks, then the blocks.
 constexpr size_t kChunk = 8;
 constexpr size_t floats_of_units(size_t blocks) {
   constexpr size_t kAligned = alignof(Block) / sizeof(float);
@@ -94,14 +94,14 @@ constexpr size_t floats_of_blocks(size_t blocks) {
   return floats_of_units(blocks) + blocks * sizeof(Block) / sizeof(float);
 }
 
-// Codes of 4 bits in the upper half of a register stay where they lie in their bytes: they, and
-// sums over them, count 16 times.
+// 4-bit values in the upper half of a byte are not shifted: they, and sums over them, count 16
+// times.
 constexpr int upper_of(Order order) { return order == Order::bytes ? 1 : 16; }
 
-// What is added to a code so that it is unsigned.
+// Added to a quantized value to make it unsigned.
 constexpr int offset_of(Order order) { return order == Order::bytes ? 128 : 0; }
 
-// A block in registers: two digits are the halves of one.
+// A block in registers: two digits are the halves of one register.
 struct LoadedBlock {
   __m512i digits;
   __m512i start;
@@ -111,7 +111,7 @@ struct LoadedBlock {
 
 template <class Of>
 BOWLINE_VNNI inline LoadedBlock load(const Block& b) {
-  LoadedBlock out = {};  // a third digit that is not there is 0
+  LoadedBlock out = {};  // a missing third digit is 0
   out.digits = _mm512_load_si512(b.digits);
   out.start = _mm512_load_si512(b.start);
   if constexpr (Of::kDigits == 3) {
@@ -121,7 +121,7 @@ BOWLINE_VNNI inline LoadedBlock load(const Block& b) {
   return out;
 }
 
-// The 32 numbers of a block, even ones first where codes are pairs.
+// The 32 elements of a block; if two values share a byte as a pair, even elements come first.
 BOWLINE_VNNI inline void load_block(Order order, const float* a, __m512& first, __m512& second) {
   first = _mm512_loadu_ps(a);
   second = _mm512_loadu_ps(a + 16);
@@ -135,7 +135,7 @@ BOWLINE_VNNI inline void load_block(Order order, const float* a, __m512& first, 
   }
 }
 
-// The bits of the largest magnitude: as numbers they are in the order of what they stand for.
+// The bits of the largest magnitude. Compared as integers, they have the order of the floats.
 BOWLINE_VNNI inline int32_t largest_bits(__m512 first, __m512 second) {
   const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
   return _mm512_reduce_max_epi32(
@@ -143,7 +143,7 @@ BOWLINE_VNNI inline int32_t largest_bits(__m512 first, __m512 second) {
                        _mm512_and_si512(_mm512_castps_si512(second), magnitude)));
 }
 
-// The lowest digit of 16 numbers, which become what is above it.
+// Splits off the lowest digit of 16 integers; the integers keep the rest.
 template <class Of>
 BOWLINE_VNNI inline __m128i take_digit(__m512i& numbers) {
   constexpr int kHalf = 1 << (Of::kDigitBits - 1);
@@ -173,7 +173,8 @@ BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper,
   if (largest >= 0x7F800000) {
     return false;
   }
-  // 2^exponent is above the largest, and 2^(Of::kNumberBits - exponent) a number.
+  // 2^exponent is above the largest magnitude, and 2^(Of::kNumberBits - exponent) is a normal
+  // float.
   const int exponent = std::max((largest >> 23) - 126, Of::kNumberBits - 126);
   const __m512 factors =
       _mm512_set1_ps(std::bit_cast<float>((Of::kNumberBits - exponent + 127) << 23));
@@ -182,8 +183,8 @@ BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper,
   for (int i = Of::kDigits - 1; i > 0; --i) {
     store_digits(take_digit<Of>(low), take_digit<Of>(high), out.digits[i]);
   }
-  // What is left is 64 at most, more than a digit of seven bits with a sign: it takes the eight
-  // bits of a byte.
+  // The rest is at most 64, which exceeds a signed digit of seven bits, so it uses all eight bits
+  // of a byte.
   store_digits(_mm512_cvtepi32_epi8(low), _mm512_cvtepi32_epi8(high), out.digits[0]);
   const __m256i times = in_halves(factor, factor * upper);
   for (int i = 0; i < Of::kDigits; ++i) {
@@ -203,7 +204,7 @@ BOWLINE_VNNI inline __m512i load_codes(const std::byte* from) {
     return _mm512_xor_si512(_mm512_broadcast_i64x4(codes),
                             _mm512_set1_epi8(static_cast<char>(0x80)));
   } else {
-    // The low nibbles in one half of a half and the high ones in the other.
+    // Low nibbles in one half, high nibbles in the other.
     const __m512i bytes =
         _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
     const __m256i nibbles = in_halves(0x0F0F0F0F, static_cast<int>(0xF0F0F0F0u));
@@ -225,13 +226,13 @@ BOWLINE_VNNI inline float load_scale(const std::byte* from) {
   }
 }
 
-// The bytes of a block that begins with its scale.
+// Bytes of a block that starts with its scale.
 constexpr size_t with_scale(Order order) {
   return sizeof(uint16_t) + (order == Order::bytes ? kBlock : kBlock / 2);
 }
 
-// Of a chunk of such blocks: words out of two vectors of them, which end where the last block does
-// or before.
+// Gathers the scales of a chunk of blocks from two vectors, which end at or before the end of the
+// last block.
 template <Order kOrder>
 BOWLINE_VNNI inline __m128i load_scales_of_blocks(const std::byte* from) {
   constexpr auto at = [](size_t i) {
@@ -251,7 +252,7 @@ BOWLINE_VNNI inline __m128i load_scales_of_blocks(const std::byte* from) {
   }
 }
 
-// Of a chunk, each at the begin of its block or one behind the other.
+// The scales of a chunk, at the start of each block or contiguous.
 template <DType kType, Order kOrder>
 BOWLINE_VNNI inline __m256 load_scales(const std::byte* from, size_t stride) {
   if constexpr (kType == DType::f32) {
@@ -266,12 +267,12 @@ BOWLINE_VNNI inline __m256 load_scales(const std::byte* from, size_t stride) {
   }
 }
 
-// Codes of a kind, their strides in registers.
+// Quantized rows of one kind, with their strides in registers.
 template <Order kOrder, DType kScale, bool kByRow, bool kZeros>
 struct Kind {
   static constexpr Order order = kOrder;
   static constexpr DType scale = kScale;
-  static constexpr bool by_row = kByRow;  // one scale for a row
+  static constexpr bool by_row = kByRow;  // one scale per row
   static constexpr bool zeros = kZeros;
 
   explicit Kind(const CodeLayout& l)
@@ -283,7 +284,7 @@ struct Kind {
   size_t zero_block;
 };
 
-// What the sums of `count` blocks of a row are multiplied with, from block `first` on.
+// The factors of the sums of `count` blocks of a row, from block `first` on.
 template <class Kind>
 BOWLINE_VNNI inline void load_factors(const Kind& kind, const CodeRow& row, size_t first,
                                       size_t count, const float* units, float* factors) {
@@ -296,20 +297,20 @@ BOWLINE_VNNI inline void load_factors(const Kind& kind, const CodeRow& row, size
     return;
   }
   for (size_t i = 0; i < count; i += kChunk) {
-    // The last chunk begins among those of the one before.
+    // The last chunk overlaps the previous chunk.
     const size_t at = std::min(i, count - kChunk);
     const __m256 some = load_scales<Kind::scale, Kind::order>(scales + at * stride, stride);
     _mm256_storeu_ps(factors + at, _mm256_mul_ps(_mm256_loadu_ps(units + first + at), some));
   }
 }
 
-// Sums over the digits of a row, each of its own: what they count is multiplied in at the end.
+// Separate sums per digit of a row. Their weights are multiplied at the end.
 struct DigitSums {
   __m512 two;
   __m256 third;
 };
 
-// += factor times the products with block i of the row, codes less their zeros.
+// Adds factor times the products with block i of the row, less the zero points.
 template <class Of, class Kind>
 BOWLINE_VNNI inline void add_block(const Kind& kind, const CodeRow& row, size_t i,
                                    const LoadedBlock& b, float factor, DigitSums& sums) {
@@ -334,7 +335,7 @@ BOWLINE_VNNI inline __m512 sums_of_pairs(__m512 a, __m512 b) {
   return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
 }
 
-// The sum of the lanes of each of four vectors.
+// Adds the lanes of each of four vectors.
 BOWLINE_VNNI inline __m128 sums_of_lanes(const __m512* v) {
   const __m512d low = _mm512_castps_pd(sums_of_pairs(v[0], v[1]));
   const __m512d high = _mm512_castps_pd(sums_of_pairs(v[2], v[3]));
@@ -345,8 +346,8 @@ BOWLINE_VNNI inline __m128 sums_of_lanes(const __m512* v) {
   return _mm_add_ps(_mm256_castps256_ps128(eights), _mm256_extractf128_ps(eights, 1));
 }
 
-// What a lane of the sums over digits counts, of two digits or of the third, the lowest, whose
-// upper lanes have nothing.
+// The weights of the lanes of the digit sums: of two digits, or of the third and lowest digit,
+// whose upper lanes are empty.
 BOWLINE_VNNI inline __m512 values_of_lanes(Order order, int first, int second) {
   const __m512i digits = _mm512_inserti64x4(_mm512_set1_epi32(second), _mm256_set1_epi32(first), 0);
   const float upper = 1 / static_cast<float>(upper_of(order));
@@ -354,11 +355,11 @@ BOWLINE_VNNI inline __m512 values_of_lanes(Order order, int first, int second) {
                                                        1, 1, 1, 1, upper, upper, upper, upper)));
 }
 
-// Blocks whose factors are found together.
+// Number of blocks whose factors are computed together.
 constexpr size_t kSome = 64;
 
-// Four rows share what is loaded of a block. Where they lie one behind the other, memory is fetched
-// in that order: the processor does not see the one stream in four.
+// Four rows share the loaded block of a. Contiguous rows are prefetched in memory order, because
+// hardware prefetching does not detect one stream in four.
 template <class Of, class Kind>
 BOWLINE_VNNI inline __m128 dots_of_blocks(const Kind& kind, const CodeRow* row, const IntegerRow& a,
                                           size_t first, size_t count, size_t ahead,
@@ -372,7 +373,7 @@ BOWLINE_VNNI inline __m128 dots_of_blocks(const Kind& kind, const CodeRow* row, 
       _mm_prefetch(row[0].codes + i * bytes + ahead + kLine, _MM_HINT_T0);
     }
     const LoadedBlock block = load<Of>(a.blocks[i]);
-    // By row: without the one scale for all.
+    // With one scale per row, the common scale is multiplied later.
     const auto factor = [&](size_t j) { return Kind::by_row ? a.units[i] : factors[j][k]; };
     add_block<Of>(kind, row[0], i, block, factor(0), digits[0]);
     add_block<Of>(kind, row[1], i, block, factor(1), digits[1]);
@@ -392,9 +393,9 @@ BOWLINE_VNNI inline __m128 dots_of_blocks(const Kind& kind, const CodeRow* row, 
   return sums_of_lanes(lanes);
 }
 
-// In steps of some blocks of four rows. The factors of a step are found a step ahead, beyond the
-// last one in vain: a load that is narrower than the store which it reads waits until that is in
-// the cache.
+// Steps of some blocks of four rows. The factors of a step are computed one step ahead, because a
+// load that is narrower than the preceding store must wait until the store reaches the cache. The
+// factors past the last step are unused.
 template <class Of, class Kind>
 BOWLINE_VNNI void dots_of_rows(const Codes& codes, size_t first, size_t count, const IntegerRow& a,
                                float* out) {
@@ -404,7 +405,7 @@ BOWLINE_VNNI void dots_of_rows(const Codes& codes, size_t first, size_t count, c
   const size_t longest = std::min(kSome, blocks);
   const size_t ahead =
       Kind::by_row ? kAhead : std::max(kAhead, 2 * kRows * longest * kind.block_bytes);
-  // Beyond the last row: again.
+  // Past the end, the last row is repeated.
   const auto row_at = [&](size_t n) { return codes.row(first + std::min(n, count - 1)); };
   alignas(64) float factors[2][kRows][kSome];
   const auto find_factors = [&](size_t n, size_t block, float(*to)[kSome]) BOWLINE_VNNI {

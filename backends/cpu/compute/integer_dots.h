@@ -1,13 +1,14 @@
-// Dot products of a row of f32 with rows of codes, in integers where the machine has AVX512_VNNI:
-// four products and their sum are one lane of VPDPBUSD, and no code becomes f32.
+// Dot products of an f32 row with quantized rows, in integers on machines with AVX512_VNNI: a lane
+// of VPDPBUSD adds four products, and no quantized value is converted to f32.
 //
 //   out[j] = sum over k of a[k] * scale(j, k) * (code(j, k) - zero(j, k))
 //
-// Numerics  a block of 32 elements of a becomes whole numbers with one power of two, the smallest
-//           that holds the largest of them: of 22 bits for f32, so that each element is off by at
-//           most 2^-20 of that largest, or 2^-126, and of 16 bits for what was bf16, off by at most
-//           2^-14 of it, where bf16 itself is off by 2^-9. Within four elements sums are exact;
-//           then f32, blocks in ascending order.
+// Numerics  a block of 32 elements of a becomes integers times a power of two, the smallest that
+// can
+//           hold its largest element. f32 rows use 22 bits, so each element has an error of at most
+//           2^-20 of the largest, or 2^-126. Rows that were bf16 use 16 bits, with an error of at
+//           most 2^-14 of the largest; bf16 itself has an error of 2^-9. Sums of four elements are
+//           exact; then f32 is used, for blocks in ascending order.
 // Source    Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD.
 #pragma once
 
@@ -17,26 +18,26 @@
 
 namespace bowline::detail::cpu {
 
-// Floats of a row of `columns` as integers.
+// Number of floats that a row of `columns` needs as integers.
 size_t integer_row_floats(size_t columns);
 
-// Whether the machine has the instruction, and these codes blocks that fit it.
+// True if the machine has the instruction and the encoding has suitable blocks.
 bool has_integer_dots(const CodeLayout& layout);
 
-// What the numbers of a row were before they became f32.
+// The dtype of a row before its conversion to f32.
 enum class IntegersOf { f32, bf16 };
 
-// A row for products with such codes, aligned to 64 bytes. False: it holds infinities or NaN, which
-// integers cannot.
+// Converts a row for products with this encoding; aligned to 64 bytes. Returns false if the row
+// contains infinities or NaN, which integers cannot represent.
 bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float* row);
 
-// f(codes, first, count, row, out [count]) for rows first .. first + count of codes; `row` as
-// to_integers() leaves it for the same `of`.
+// f(codes, first, count, row, out [count]) multiplies quantized rows first .. first + count with
+// `row`, which to_integers() has made for the same `of`.
 using IntegerDots = void (*)(const Codes& codes, size_t first, size_t count, const float* row,
                              float* out);
 IntegerDots integer_dots(IntegersOf of);
 
-// Without: products in f32, as on other machines. For tests.
+// For tests: false selects products in f32, as on other machines.
 void allow_integer_dots(bool allow);
 
 }  // namespace bowline::detail::cpu

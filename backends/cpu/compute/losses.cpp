@@ -28,7 +28,7 @@ namespace formulas {
 
 using formulas::F;
 
-// use(loss, slope) with the functions of a loss.
+// Calls use(loss, slope) with the functions of a loss.
 template <class Use>
 HWY_INLINE auto with_loss(const LossCall& call, Use&& use) {
   const float p = call.p;

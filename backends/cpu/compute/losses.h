@@ -1,5 +1,5 @@
-// Losses of f32 arrays against a target, element by element: the formulas of
-// ops/formulas/losses.inc. For one task; the caller cuts larger arrays.
+// Elementwise losses of f32 arrays against a target, with the formulas of ops/formulas/losses.inc.
+// One task; the caller divides larger arrays.
 //
 // Numerics  NaN and infinities propagate.
 #pragma once
@@ -10,7 +10,7 @@ namespace bowline::detail::cpu {
 
 enum class ElementLoss { mean_squared_error, binary_cross_entropy, huber };
 
-// Which of them, with its constant.
+// A loss and its constant.
 struct LossCall {
   ElementLoss loss;
   float p = 0;

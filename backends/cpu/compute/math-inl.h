@@ -1,12 +1,11 @@
 // Vector functions for the elementwise formulas and for softmax. Included once per instruction set.
 //
-// Errors    against double over all exponents, measured: exp 1.5 ulp, tanh 2.3 ulp; of the formulas
+// Errors    measured against double over all exponents: exp 1.5 ulp, tanh 2.3 ulp. Of the formulas:
 //           silu 2.5 ulp above -4, gelu 2.3e-7 * |x| in both forms, its derivatives 3e-7, both
-//           absolute. NaN in gives NaN out; infinities give what IEEE arithmetic gives to the
-//           formula.
-// Source    polynomials are minimax fits of our own (Lawson iteration): e^r on |r| <= ln(2)/2 to
-// 3e-9, and
-//           e^(z^2) erfc(z) in t = 1 / (1 + 0.4 z) for z >= 0 to 6e-8.
+//           absolute. NaN gives NaN; infinities give the result of the formula in IEEE arithmetic.
+// Source    polynomials are our own minimax fits (Lawson iteration): e^r for |r| <= ln(2)/2 to
+// 3e-9,
+//           and e^(z^2) erfc(z) in t = 1 / (1 + 0.4 z) for z >= 0 to 6e-8.
 #if defined(BOWLINE_CPU_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_MATH_INL_H
 #undef BOWLINE_CPU_MATH_INL_H
@@ -25,20 +24,20 @@ namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// x = n ln(2) + r with |r| <= ln(2) / 2, ln(2) in two parts so that r is exact to f32.
+// x = n ln(2) + r with |r| <= ln(2) / 2. ln(2) has two parts, so that r is exact to f32.
 template <class D, class V, class I>
 HWY_INLINE V reduce_exp(D d, V x, I& n) {
   const hn::RebindToSigned<D> di;
   const V whole = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
-  // 1.5 * 2^23 + n has n in its low bits. Highway's conversion would saturate, which takes four
-  // more operations.
+  // 1.5 * 2^23 + n has n in its low bits. Highway's conversion saturates, which needs four more
+  // operations.
   const V magic = hn::Set(d, 12582912.0f);
   n = hn::Sub(hn::BitCast(di, hn::Add(whole, magic)), hn::BitCast(di, magic));
   const V r = hn::NegMulAdd(whole, hn::Set(d, 0.693359375f), x);
   return hn::NegMulAdd(whole, hn::Set(d, -2.12194440e-4f), r);
 }
 
-// e^r - 1 for |r| <= ln(2) / 2, with small relative error also near 0.
+// e^r - 1 for |r| <= ln(2) / 2, with a small relative error also near 0.
 template <class D, class V>
 HWY_INLINE V expm1_reduced(D d, V r) {
   V q = hn::MulAdd(r, hn::Set(d, 0.0013814320554956794f), hn::Set(d, 0.008368851616978645f));
@@ -62,13 +61,13 @@ HWY_INLINE V exp(D d, V x) {
   hn::Vec<decltype(di)> n;
   const V r = reduce_exp(d, bounded, n);
   const V p = hn::Add(expm1_reduced(d, r), hn::Set(d, 1.0f));
-  // In two factors, so that results below the least normal number and above 2^127 come out right.
+  // Two factors, so that results below the smallest normal value and above 2^127 are correct.
   const auto half = hn::ShiftRight<1>(n);
   const V y = hn::Mul(hn::Mul(p, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
-// e^x for x <= 0; results below the least normal number are 0. For sums of which one term is 1.
+// e^x for x <= 0. Results below the smallest normal value are 0. For sums that contain a term of 1.
 template <class D, class V>
 HWY_INLINE V exp_below_zero(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -78,8 +77,8 @@ HWY_INLINE V exp_below_zero(D d, V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33f)), hn::Mul(p, power_of_two(d, n)));
 }
 
-// 1 / (1 + e^-x), and 1 minus it through `rest`; by e^-|x|, so that small results keep their
-// relative error.
+// 1 / (1 + e^-x), and 1 minus the result in `rest`. Computed from e^-|x|, so that small results
+// keep their relative error.
 template <class D, class V>
 HWY_INLINE V sigmoid(D d, V x, V& rest) {
   const V one = hn::Set(d, 1.0f);
@@ -91,7 +90,7 @@ HWY_INLINE V sigmoid(D d, V x, V& rest) {
   return hn::IfThenElse(negative, small, large);
 }
 
-// e^x - 1 for x of -30 .. 80, with small relative error also near 0.
+// e^x - 1 for x of -30 .. 80, with a small relative error also near 0.
 template <class D, class V>
 HWY_INLINE V expm1_bounded(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -101,7 +100,7 @@ HWY_INLINE V expm1_bounded(D d, V x) {
   return hn::MulAdd(scale, expm1_reduced(d, r), hn::Sub(scale, hn::Set(d, 1.0f)));
 }
 
-// (e^2x - 1) / (e^2x + 1), with e^2x - 1 computed as such so that tanh(x) = x near 0.
+// (e^2x - 1) / (e^2x + 1). Computing e^2x - 1 directly makes tanh(x) = x near 0.
 template <class D, class V>
 HWY_INLINE V tanh(D d, V x) {
   // tanh(10) is 1 in f32.
@@ -111,7 +110,7 @@ HWY_INLINE V tanh(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
 }
 
-// e^x - 1, with small relative error also near 0.
+// e^x - 1, with a small relative error also near 0.
 template <class D, class V>
 HWY_INLINE V expm1(D d, V x) {
   const V bounded = hn::Min(hn::Max(x, hn::Set(d, -30.0f)), hn::Set(d, 80.0f));
@@ -120,7 +119,7 @@ HWY_INLINE V expm1(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, large);
 }
 
-// That of Highway is of positive finite numbers.
+// Highway's log supports only positive finite values.
 template <class D, class V>
 HWY_INLINE V log(D d, V x) {
   const V zero = hn::Zero(d);
@@ -132,7 +131,7 @@ HWY_INLINE V log(D d, V x) {
   return hn::IfThenElse(hn::Or(hn::Lt(x, zero), hn::IsNaN(x)), none, y);
 }
 
-// f(a), or f(a, b), of each lane, in double precision.
+// f(a) or f(a, b) of each lane, in double precision.
 template <class D, class V, class Function>
 HWY_NOINLINE V by_lanes(D d, V a, V b, Function f) {
   HWY_ALIGN float u[hn::MaxLanes(D())];
@@ -145,7 +144,8 @@ HWY_NOINLINE V by_lanes(D d, V a, V b, Function f) {
   return hn::Load(d, u);
 }
 
-// Beyond the range of Highway's reduction by multiples of pi lanes are computed one by one.
+// Highway reduces by multiples of pi only in a limited range. Lanes outside are computed one by
+// one.
 template <class D, class V>
 HWY_INLINE bool in_reach(D d, V x) {
   return hn::AllFalse(d, hn::Not(hn::Le(hn::Abs(x), hn::Set(d, 39000.0f))));
@@ -163,13 +163,13 @@ HWY_INLINE V cos(D d, V x) {
                         : by_lanes(d, x, x, [](double u, double) { return std::cos(u); });
 }
 
-// a^b, as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b.
+// a^b as in C and IEEE 754: a^0 and 1^b are 1 for all a and b.
 template <class D, class V>
 HWY_INLINE V pow(D d, V a, V b) {
   return by_lanes(d, a, b, [](double u, double v) { return std::pow(u, v); });
 }
 
-// Of the normal distribution: P(X <= x), and its density through `density`.
+// The normal distribution function P(X <= x), and its density in `density`.
 template <class D, class V>
 HWY_INLINE V normal_cdf(D d, V x, V& density) {
   const V one = hn::Set(d, 1.0f);
@@ -189,7 +189,7 @@ HWY_INLINE V normal_cdf(D d, V x, V& density) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), below, hn::Sub(one, below));
 }
 
-// The error function, with small relative error also near 0.
+// The error function, with a small relative error also near 0.
 template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
   const V one = hn::Set(d, 1.0f);

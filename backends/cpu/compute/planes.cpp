@@ -19,7 +19,7 @@
 namespace bowline::detail::cpu {
 namespace {
 
-// Elements of small planes that are summed in f32 before the sums are added up in double precision.
+// Number of elements of small planes that are added in f32 before their sums are added in double.
 constexpr size_t kElementsOfSum = 4096;
 
 }  // namespace
@@ -31,7 +31,7 @@ namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 // Sums over planes: f(at, part, sums) adds a vector to each of the kSums sums. The lanes of a sum
-// are added up once for several small planes.
+// are added once for several small planes.
 template <size_t kSums, class F>
 HWY_INLINE void sum_over(const ChannelPlanes& c, double (&out)[kSums], const F& f) {
   constexpr size_t kWays = 4;  // hide the latency of the addition
@@ -109,9 +109,9 @@ PlaneSums gradient_planes(const ChannelPlanes& c, const float* x, const float* d
   return {out[0], out[1]};
 }
 
-// store(at, part, f(at, part)) for the vectors of planes. The last vector of a plane overlaps the
-// one before it; it is computed first and stored last, so that results may lie where the operands
-// do.
+// Calls store(at, part, f(at, part)) for the vectors of planes. The last vector of a plane overlaps
+// the previous vector. It is computed first and stored last, so that results may overwrite
+// operands.
 template <class F, class Store>
 HWY_INLINE void each_vector(const ChannelPlanes& c, const F& f, const Store& store) {
   const size_t lanes = hn::Lanes(FloatTag());

@@ -1,8 +1,7 @@
-// Sums over a run of f32 elements, and what is made of one with the same numbers for all of it: the
-// parts of norms of channels.
+// Parts of norms over channels: sums over a run of f32 elements, and linear functions of a run.
 //
-// Numerics  sums in f32 with a fixed order; those of the planes of a channel are added up in double
-//           precision.
+// Numerics  sums in f32 with a fixed order; the sums of the planes of a channel are added in
+// double.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 namespace bowline::detail::cpu {
 
-// The planes of a channel: `size` elements each, `step` from one to the next.
+// The planes of a channel: `size` elements each, `step` elements apart.
 struct ChannelPlanes {
   size_t count, step, size;
 };
@@ -37,17 +36,17 @@ float squares_of(size_t n, const float* x, float mean);
 float products_of(size_t n, const float* x, const float* dy, float mean);
 // y = (x - mean) * scale + bias. y may be x.
 void scale_run(size_t n, const float* x, float mean, float scale, float bias, float* y);
-// The same for planes of n elements, one after the other, with their own numbers; scale * inverse
-// is the scale.
+// The same for consecutive planes of n elements, each with its own parameters. The scale is scale *
+// inverse.
 void scale_each_plane(size_t planes, size_t n, const float* x, const float* mean,
                       const float* inverse, const float* scale, const float* bias, float* y);
 // dx = dy * a + (x - mean) * b + c. dx may be x or dy.
 void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
              float* dx);
-// y[i] = the largest of row[i] over the rows and, unless it is the first time, of y[i]. NaN is
-// above all, and of no rows it is -infinity.
+// y[i] = the largest of row[i] over all rows, and of the old y[i] unless `first` is set. NaN counts
+// as the largest value. Without rows the result is -infinity.
 void largest_of_rows(std::span<const float* const> rows, size_t n, bool first, float* y);
-// y[i] = (y[i], unless it is the first time, + row[i], row by row) / divisor
+// y[i] = (old y[i], unless `first` is set, + row[i] of each row) / divisor
 void mean_of_rows(std::span<const float* const> rows, size_t n, bool first, float divisor,
                   float* y);
 

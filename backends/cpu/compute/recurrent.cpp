@@ -22,20 +22,19 @@
 namespace bowline::detail::cpu {
 namespace {
 
-// Depth of a block of a sum: it decides the order, so it is fixed.
+// Depth of a block of a sum. It is fixed, because it decides the order.
 constexpr size_t kDepth = 256;
-// Rows of the batch that a task takes at most, and columns of the widest panel of any instruction
-// set.
+// Maximum number of batch rows per task, and columns of the widest panel of any instruction set.
 constexpr size_t kRows = 24;
 constexpr size_t kMostColumns = 64;
 constexpr size_t kMostGates = 4;
 
 // Some rows of the batch and the units of one panel, at one step.
 struct Part {
-  size_t step;    // where it lies in the operands
-  size_t before;  // the same of the step in front
-  bool first;     // there is none in front
-  bool last;      // of the steps that run; backward nothing comes from behind it
+  size_t step;    // its position in the operands
+  size_t before;  // the position of the previous step
+  bool first;     // there is no previous step
+  bool last;      // the last running step; backward, no gradient comes from behind it
   size_t begin;   // rows
   size_t end;
   size_t panel;
@@ -54,7 +53,7 @@ namespace HWY_NAMESPACE {
 using V = FloatVector;
 
 // Tiles of a panel. With 16 registers 4 x 3 vectors: 12 sums hide the latency of multiply-adds, as
-// do 6 x 2, and batches are multiples of 4 more often than of 6.
+// 6 x 2 would, and batches are more often multiples of 4 than of 6.
 #if HWY_TARGET == HWY_AVX2
 constexpr size_t kHeight = 4;
 constexpr size_t kVectors = 3;
@@ -74,7 +73,7 @@ TileFunction panel_tile(size_t rows) { return tile_for(rows, kVectors); }
 
 size_t columns_of_panel() { return kVectors * hn::Lanes(FloatTag()); }
 
-// Units of a panel: from first() on.
+// Units of a panel, from first() on.
 struct Units {
   Units(const RecurrentShape& s, const Part& p)
       : first(p.panel * columns_of_panel()), count(HWY_MIN(columns_of_panel(), s.units - first)) {}
@@ -82,7 +81,7 @@ struct Units {
   size_t count;
 };
 
-// Forward: [panel][gate][H][columns], so that sums over h have the units side by side.
+// Forward: [panel][gate][H][columns], so that sums over h have their units side by side.
 void pack_forward(const RecurrentShape& s, const float* w, size_t panel, float* packed) {
   const size_t columns = columns_of_panel();
   const size_t first = panel * columns;
@@ -127,7 +126,7 @@ void multiply_rows(const float* a, size_t a_row, size_t rows, size_t depth, cons
   }
 }
 
-// The sums of gates [from, to) over `a`, [rows, H].
+// The sums of gates [from, to) over `a` [rows, H].
 void sum_gates(const RecurrentShape& s, const Part& p, const float* a, size_t from, size_t to) {
   const size_t columns = columns_of_panel();
   const float* packed = p.packed + p.panel * s.gates * s.units * columns;
@@ -138,7 +137,7 @@ void sum_gates(const RecurrentShape& s, const Part& p, const float* a, size_t fr
   }
 }
 
-// The sums of a [rows, a_row] of the step times rows [from, from + depth) of w.
+// The products of a [rows, a_row] of the step with rows [from, from + depth) of w.
 void sum_back(const RecurrentShape& s, const Part& p, const float* a, size_t a_row, size_t from,
               size_t depth, bool accumulate) {
   const size_t columns = columns_of_panel();
@@ -147,8 +146,8 @@ void sum_back(const RecurrentShape& s, const Part& p, const float* a, size_t a_r
                 accumulate, p.sums);
 }
 
-// f(row of the batch, its sums of gate 0, first unit, whole or partial vector); sums of gate g lie
-// kRows * columns behind.
+// Calls f(row of the batch, its sums of gate 0, first unit, whole or partial vector). The sums of
+// gate g follow after g * kRows * columns floats.
 template <class F>
 HWY_INLINE void for_cells(const RecurrentShape& s, const Part& p, F&& f) {
   const Units units(s, p);
@@ -191,8 +190,8 @@ void lstm_part(const RecurrentShape& s, const LstmForward& x, const Part& p) {
     part.store(g, activations + 2 * n);
     part.store(o, activations + 3 * n);
   });
-  // A pass of its own: the shorter the chain from sums to results, the more cells the processor
-  // works on at a time.
+  // A separate pass: a shorter chain from sums to results lets the processor work on more cells at
+  // a time.
   for_cells(s, p, [&](size_t b, const float*, size_t j, auto part) HWY_ATTR {
     const size_t row = p.step * s.batch + b;
     const V o = part.load(x.activations + (row * 4 + 3) * n + j);
@@ -237,7 +236,7 @@ void lstm_backward_part(const RecurrentShape& s, const LstmBackward& x, const Pa
   });
 }
 
-// dh0, from the first step's dgates.
+// dh0, from dgates of the first step.
 void lstm_backward_end(const RecurrentShape& s, const LstmBackward& x, const Part& p) {
   const size_t n = s.units;
   sum_back(s, p, x.dgates + p.step * s.batch * 4 * n, 4 * n, 0, 4 * n, false);
@@ -252,7 +251,7 @@ HWY_INLINE V mixed(P, V z, V fresh, V old) {
   return hn::MulAdd(z, old, hn::Mul(hn::Sub(hn::Set(FloatTag(), 1.0f), z), fresh));
 }
 
-// All of a step with reset_after, else r and z.
+// A complete step with reset_after, otherwise r and z.
 void gru_part(const RecurrentShape& s, const GruForward& x, const Part& p) {
   const size_t n = s.units;
   const size_t apart = kRows * columns_of_panel();
@@ -304,7 +303,7 @@ void gru_new_part(const RecurrentShape& s, const GruForward& x, const Part& p) {
   });
 }
 
-// The sums over what step `step` sends to the h in front of it.
+// The gradient that step `step` passes to the previous h.
 void sum_gru_back(const RecurrentShape& s, const GruBackward& x, const Part& p, size_t step) {
   const size_t n = s.units;
   sum_back(s, p, x.dgates + step * s.batch * 3 * n, 3 * n, 0, 2 * n, false);
@@ -313,7 +312,8 @@ void sum_gru_back(const RecurrentShape& s, const GruBackward& x, const Part& p, 
   }
 }
 
-// All of a step with reset_after, else dz and dn. dh0 holds what comes to h other than through w.
+// A complete step with reset_after, otherwise dz and dn. dh0 holds the gradient of h that does not
+// pass through w.
 void gru_backward_part(const RecurrentShape& s, const GruBackward& x, const Part& p) {
   const size_t n = s.units;
   if (!p.last) {
@@ -391,16 +391,17 @@ HWY_EXPORT(gru_backward_part);
 HWY_EXPORT(gru_reset_part);
 HWY_EXPORT(gru_backward_end);
 
-// Below this many multiply-adds one thread is faster than two.
+// Below this number of multiply-adds, one thread is faster than two.
 constexpr size_t kSerialWork = 100'000;
 
-// Panels have 64 columns or fewer that divide 64, or 24: enough for every instruction set.
+// The number of columns of a panel divides 64, or is 24. The size suffices for every instruction
+// set.
 size_t packed_floats(const RecurrentShape& s) {
   return s.gates * s.units * std::max(round_up(s.units, kMostColumns), round_up(s.units, 24)) + 16;
 }
 constexpr size_t kSumFloats = kMostGates * kRows * kMostColumns;
 
-// How a layer is shared among threads.
+// Divides a layer among threads.
 class Steps {
  public:
   Steps(Threads& threads, const RecurrentShape& shape, void* scratch)
@@ -410,8 +411,8 @@ class Steps {
         sums_(packed_ + packed_floats(shape) / 16 * 16),
         columns_(HWY_DYNAMIC_DISPATCH(columns_of_panel)()),
         panels_((shape.units + columns_ - 1) / columns_) {
-    // The cut with the least time of the thread that has most to do. Large parts first: each of
-    // them reads its panel.
+    // The division whose busiest thread takes the least time. Larger parts are preferred, because
+    // each part reads its panel.
     size_t least = 0;
     for (const size_t rows : {kRows, kRows / 2, kRows / 3, kRows / 4}) {
       const size_t tasks = panels_ * ((shape.batch + rows - 1) / rows);
@@ -429,7 +430,7 @@ class Steps {
     threads_.parallel_for(panels_, [&](size_t panel, size_t) { f(panel, packed_); });
   }
 
-  // f(part) for all rows and panels of the `i`-th step that runs.
+  // Calls f(part) for all rows and panels of the `i`-th running step.
   template <class F>
   void run(size_t i, F&& f) {
     Part p{};

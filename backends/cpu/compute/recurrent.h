@@ -1,8 +1,8 @@
-// Recurrent layers in f32, forward and backward: runtime/ops/lstm.cpp and gru.cpp say what is
-// computed, and the shapes.
+// Recurrent layers in f32, forward and backward. runtime/ops/lstm.cpp and gru.cpp define the
+// results and the shapes.
 //
-// The weight is packed once per call, into panels as wide as a tile of the matrix product; a step
-// then is one pass over them, with the cell computed where its sums are still in the cache.
+// Each call packs the weight once, into panels as wide as a tile of the matrix product. A step is
+// then one pass over the panels, which computes the cells while their sums are in the cache.
 //
 // Numerics  the bits depend on the instruction set and the shape, never on the number of threads.
 // Threads   uses the pool, once or twice per step; nothing is allocated. `activations` may be
@@ -16,14 +16,14 @@
 namespace bowline::detail::cpu {
 
 struct RecurrentShape {
-  size_t gates = 0;  // 4 of an LSTM, 3 of a GRU
+  size_t gates = 0;  // 4 for an LSTM, 3 for a GRU
   size_t steps = 0;
   size_t batch = 0;
   size_t units = 0;
   bool reverse = false;
 };
 
-// Of any of the four. The scratch is aligned to 64 bytes.
+// For each of the four functions. The scratch memory is aligned to 64 bytes.
 size_t recurrent_scratch_bytes(const RecurrentShape& shape, const Threads& threads);
 
 struct LstmForward {

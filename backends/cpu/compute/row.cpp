@@ -24,13 +24,13 @@
 namespace bowline::detail::cpu {
 namespace {
 
-// Elements that are worth a task of their own.
+// Number of elements that are worth a task.
 constexpr size_t kTaskElements = 8192;
-// Most blocks of rows that a sum over rows is cut into.
+// Maximum number of row blocks of a sum over rows.
 constexpr size_t kMaxBlocks = 32;
 constexpr size_t kMinBlockRows = 8;
 
-// Norms of rows of T; dgamma and dbeta receive the sums over these rows.
+// Norms of rows of T. dgamma and dbeta receive the sums over these rows.
 template <class T>
 struct NormRows {
   void (*layer)(size_t rows, size_t n, const T* x, const T* gamma, const T* beta, float eps, T* y);
@@ -186,7 +186,7 @@ float max_of_row(size_t n, const float* x) {
   return hn::GetLane(hn::MaxOfLanes(d, max));
 }
 
-// Sum of e^(x - max); writes the terms to y if it is not null.
+// Sum of e^(x - max). Writes the terms to y if it is not null.
 template <bool kWrite>
 float exp_row(size_t n, const float* x, float max, float* y) {
   const FloatTag d;
@@ -262,7 +262,7 @@ void log_sum_exp_rows(size_t rows, size_t n, const float* x, float* y) {
   for (size_t row = 0; row < rows; ++row, x += n) {
     const float max = max_of_row(n, x);
     const float sum = exp_row<false>(n, x, max, nullptr);
-    // An infinite maximum is the result; its difference to itself is not a number.
+    // An infinite maximum is the result; its difference to itself would be NaN.
     const bool infinite = std::isinf(max) && !row_has_nan(n, x);
     y[row] = infinite ? max : max + std::log(sum);
   }
@@ -327,7 +327,7 @@ HWY_EXPORT(cross_entropy_rows);
 HWY_EXPORT(cross_entropy_backward_rows);
 HWY_EXPORT(row_sum);
 
-// f(first row, number of rows), any cut: rows do not see each other.
+// Calls f(first row, number of rows) for any division, because rows are independent.
 template <class F>
 void for_rows(Threads& threads, size_t rows, size_t n, F&& f) {
   const size_t unit = std::max<size_t>(1, kTaskElements / std::max<size_t>(1, n));
@@ -336,13 +336,14 @@ void for_rows(Threads& threads, size_t rows, size_t n, F&& f) {
   });
 }
 
-// The cut of a sum over rows. It decides the order of the sum, so only the number of rows matters.
+// Rows per block of a sum over rows. It decides the order of the sum, so it depends only on the
+// number of rows.
 constexpr size_t block_rows(size_t rows) {
   return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks);
 }
 constexpr size_t blocks_of(size_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
 
-// f(block, first row, number of rows)
+// Calls f(block, first row, number of rows).
 template <class F>
 void for_row_blocks(Threads& threads, size_t rows, F&& f) {
   threads.parallel_for(blocks_of(rows), [&](size_t block, size_t) {
@@ -362,7 +363,8 @@ NormRows<T> norms_of() {
   }
 }
 
-// y = the sum of `blocks` rows of x; in 16 bits it is made in the first of them, and rounded.
+// y = the sum of `blocks` rows of x. For 16-bit dtypes, the first row accumulates the sum, which is
+// then rounded.
 template <class T>
 void add_blocks(size_t blocks, size_t n, size_t stride, float* x, T* y) {
   if constexpr (std::same_as<T, float>) {

@@ -1,9 +1,9 @@
-// Operators along the last axis of an array [rows, n], of f32 or, norms, of T = f32, f16 or bf16:
-// norms, softmax, cross entropy, column sums.
+// Operators along the last axis of an array [rows, n]: norms, softmax, cross entropy, column sums.
+// The arrays are f32; norms also accept f16 and bf16.
 //
-// Numerics  sums in f32 with a fixed order; sums over rows run over blocks of rows whose number
-// depends on `rows`
-//           alone. The bits do not depend on the number of threads. NaN and infinities propagate.
+// Numerics  sums in f32 with a fixed order. Sums over rows run over blocks of rows, whose number
+//           depends only on `rows`. The bits do not depend on the number of threads. NaN and
+//           infinities propagate.
 // Threads   uses the pool for larger arrays; nothing is allocated.
 #pragma once
 
@@ -22,10 +22,10 @@ void layer_norm(Threads& threads, size_t rows, size_t n, const T* x, const T* ga
 
 // With h = (x - mean) r, r = 1 / sqrt(var + eps), g = dy * gamma:
 //
-//   dx = r (g - mean(g) - h mean(g h)),  dgamma = sum of dy h over rows,  dbeta = sum of dy over
-//   rows
+//   dx = r (g - mean(g) - h mean(g h))
+//   dgamma = sum of dy h over rows,  dbeta = sum of dy over rows
 //
-// mean and r are computed again. dx may be dy or x.
+// Recomputes mean and r. dx may be dy or x.
 template <class T>
 void layer_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma,
                          const T* dy, float eps, T* dx, T* dgamma, T* dbeta, void* scratch);
@@ -45,7 +45,7 @@ void rms_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, cons
 
 size_t norm_backward_scratch_bytes(size_t rows, size_t n);
 
-// y [n] = sum of x over rows (+ y), the gradient of a bias.
+// y [n] = sum of x over rows (+ y): the gradient of a bias.
 void sum_rows(Threads& threads, size_t rows, size_t n, const float* x, bool accumulate, float* y,
               void* scratch);
 size_t sum_rows_scratch_bytes(size_t rows, size_t n);
@@ -57,29 +57,29 @@ void softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y);
 void softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, const float* dy,
                       float* dx);
 
-// y = x - max - log of the sum of e^(x - max). y may be x.
+// y = x - max - log(sum of e^(x - max)). y may be x.
 void log_softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y);
 
 // dx = dy - e^y times the sum of dy. dx may be dy.
 void log_softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, const float* dy,
                           float* dx);
 
-// y [rows] = log of the sum of e^x.
+// y [rows] = log(sum of e^x).
 void log_sum_exp(Threads& threads, size_t rows, size_t n, const float* x, float* y);
 
-// Labels of cross entropy: a row with ignore_index has loss 0 and gradient 0 and is not counted.
+// Labels of cross entropy. A row with ignore_index has loss 0 and gradient 0, and is not counted.
 struct LabelCheck {
   size_t counted = 0;
   bool valid = true;
-  int32_t bad_label = 0;  // the first one outside 0 .. n - 1, if not valid
+  int32_t bad_label = 0;  // the first label outside 0 .. n - 1, if not valid
 };
 LabelCheck check_labels(size_t rows, size_t n, const int32_t* labels, int32_t ignore_index);
 
-// loss [rows] = log of the sum of e^logits - logits[label]. Labels must have passed the check.
+// loss [rows] = log(sum of e^logits) - logits[label]. Labels must have passed the check.
 void cross_entropy(Threads& threads, size_t rows, size_t n, const float* logits,
                    const int32_t* labels, int32_t ignore_index, float* loss);
 
-// What the gradient of each row is multiplied with: one number, or one of its own.
+// The factor of the gradient of each row: one for all rows, or one per row.
 struct RowFactor {
   float all = 1;
   const float* each = nullptr;

@@ -25,14 +25,14 @@ namespace {
 
 #if HWY_ARCH_X86
 
-// What is asked of one register of one leaf.
+// Tests bits of a register of a CPUID leaf.
 bool has(unsigned leaf, unsigned subleaf, int reg, unsigned bits) {
   unsigned out[4] = {};
   return __get_cpuid_count(leaf, subleaf, &out[0], &out[1], &out[2], &out[3]) != 0 &&
          (out[reg] & bits) == bits;
 }
 
-// Whether the system keeps these registers of a thread.
+// True if the operating system saves these registers of a thread.
 bool kept(unsigned states) {
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -70,7 +70,7 @@ int64_t vector_sets() { return 0; }
 std::atomic<int64_t> sets_for_test{0};
 std::atomic<int64_t> disabled_sets{0};
 
-// The best has the lowest bit.
+// The best target has the lowest bit.
 int64_t usable() { return hwy::SupportedTargets() & HWY_TARGETS; }
 
 std::string restrict_to(const char* wanted) {
@@ -105,9 +105,9 @@ const char* instruction_set() { return hwy::TargetName(usable() & -usable()); }
 
 }  // namespace bowline::detail::cpu
 
-// What Highway's headers call of its library. It is defined here, in a namespace of Bowline's own
-// (tools/cmake/library.cmake), so that no program has to find libhwy.so, and none is disturbed that
-// has its own.
+// The functions of Highway's library that its headers call. They are defined here, in a namespace
+// of Bowline (tools/cmake/library.cmake), so that programs need no libhwy.so and keep their own if
+// they have one.
 namespace hwy {
 
 int64_t SupportedTargets() {
@@ -131,7 +131,7 @@ ChosenTarget& GetChosenTarget() {
   return chosen;
 }
 
-// Of assertions in debug builds.
+// Called by assertions in debug builds.
 void Abort(const char* file, int line, const char* format, ...) {
   std::fprintf(stderr, "%s:%d: ", file, line);
   va_list rest;

@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using FloatTag = hn::ScalableTag<float>;
 using FloatVector = hn::Vec<FloatTag>;
 
-// f16 and bf16 in vectors of f32: the steps are those of core/float16.h.
+// Converts f16 and bf16 in vectors, with the steps of core/float16.h.
 using WordTag = hn::Rebind<uint32_t, FloatTag>;
 using Words = hn::Vec<WordTag>;
 
@@ -87,7 +87,7 @@ HWY_INLINE void store_half(FloatVector v, T* p) {
   const hn::RebindToSigned<WordTag> numbers;
   const hn::Rebind<int16_t, FloatTag> half;
   const Words bits = narrow_words(hn::BitCast(WordTag(), v), T());
-  // The conversion to 16 bits saturates: of a number with its sign every pattern is in range.
+  // The conversion to 16 bits saturates. Sign-extended values are always in range.
   const auto spread = hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(numbers, bits)));
   hn::StoreU(hn::DemoteTo(half, spread), half, reinterpret_cast<int16_t*>(p));
 }
@@ -108,13 +108,13 @@ struct WholeVector {
     return hn::ConvertTo(FloatTag(),
                          hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, FloatTag>(), p)));
   }
-  // Lanes that are not there become `v`.
+  // Replaces missing lanes by `v`.
   FloatVector or_else(FloatVector x, FloatVector) const { return x; }
 };
 
-// The first lanes of a vector. What lies behind them in memory is not touched, not even to write
-// back what was read: it may be another thread's, or nobody's. AVX2 and AVX-512 have such loads and
-// stores; those of Highway for other sets touch a whole vector.
+// The first lanes of a vector. Memory behind them is never touched, not even by writing back what
+// was read, because it may belong to another thread or be unmapped. AVX2 and AVX-512 have masked
+// loads and stores; Highway's loads and stores for other sets touch a whole vector.
 class PartialVector {
  public:
   explicit PartialVector(size_t count) : count_(count), mask_(hn::FirstN(FloatTag(), count)) {}
@@ -158,8 +158,8 @@ class PartialVector {
   hn::Mask<FloatTag> mask_;
 };
 
-// f(i, part) for i = 0, lanes, 2 lanes ... below n; `part` loads and stores what is there of the
-// vector at i.
+// Calls f(i, part) for i = 0, lanes, 2 lanes ... below n. `part` loads and stores the valid part of
+// the vector at i.
 template <class F>
 HWY_INLINE void for_vectors(size_t n, F&& f) {
   const FloatTag d;
@@ -173,7 +173,7 @@ HWY_INLINE void for_vectors(size_t n, F&& f) {
   }
 }
 
-// Sum of f(i, part) over the vectors; four sums hide the latency of the addition.
+// Sum of f(i, part) over the vectors. Four sums hide the latency of the addition.
 template <class F>
 HWY_INLINE float sum_vectors(size_t n, F&& f) {
   const FloatTag d;

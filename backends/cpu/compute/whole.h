@@ -1,5 +1,5 @@
-// Formulas that take integers or truth values (runtime/ops/formulas), one element after the other:
-// in 64 bits, of which the result keeps the low ones (two's complement).
+// Formulas of integers and bool (runtime/ops/formulas), computed one element at a time in 64 bits.
+// The result keeps the low bits (two's complement).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct F {
 };
 using M = bool;
 
-// An overflow wraps around.
+// Overflow wraps around.
 inline uint64_t bits(F x) { return static_cast<uint64_t>(x.v); }
 inline F of_bits(uint64_t x) { return F(static_cast<int64_t>(x)); }
 inline F operator+(F a, F b) { return of_bits(bits(a) + bits(b)); }
@@ -38,7 +38,7 @@ inline F abs_of(F x) { return select(negative(x), -x, x); }
   inline F name##_forward([[maybe_unused]] F x, [[maybe_unused]] F p, [[maybe_unused]] F q)
 #define BINARY(name) inline F name##_binary(F a, F b)
 #define COMPARE(name) inline M name##_compare(F a, F b)
-// Their gradients are of floats; no kernel calls these.
+// Gradients are only for floats; no kernel calls these functions.
 #define GRADIENT(name) \
   inline F name##_gradient([[maybe_unused]] F x, F dy, [[maybe_unused]] F p, [[maybe_unused]] F q)
 #define GRADIENT_A(name) \
@@ -73,7 +73,7 @@ T stored(F x) {
 
 }  // namespace whole
 
-// y = f of one row; a comparison gives truth values.
+// y = f of one row. A comparison returns bool.
 template <class In, class Out>
 void whole_row(const FunctionCall& call, size_t n, const Operands<In>& in, Out* y) {
   const auto map = [&](auto f) {

@@ -1,7 +1,7 @@
-// The instructions of x86 as functions, for files that are compiled for x86 alone.
+// x86 intrinsics, for files that are compiled only for x86.
 #pragma once
 
-// GCC warns about its own header: what _mm512_undefined_epi32 gives is on purpose not initialised.
+// GCC warns about its own header: _mm512_undefined_epi32 is uninitialized on purpose.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if !defined(__clang__)
