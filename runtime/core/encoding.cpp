@@ -790,8 +790,8 @@ Result<Encoding> parse_encoding(std::string_view text) {
       out.symmetric = false;
       good = good && key == "with" && value == "zero" && in.word() == "points";
     }
-    BOWLINE_REQUIRE(good, "\"{}\" is no encoding: \"{} {}\" says nothing of {}.", text, key, value,
-                    name);
+    BOWLINE_REQUIRE(good, "\"{}\" is not an encoding: \"{} {}\" does not describe {}.", text, key,
+                    value, name);
   }
   return out;
 }

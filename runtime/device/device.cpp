@@ -363,7 +363,7 @@ Result<std::unique_ptr<Recording>> OpenDevice::record(const Program& program,
                                                       std::span<const Buffer> buffers) {
   for (const Record& r : program.records) {
     BOWLINE_REQUIRE_CODE(r.step.size() == step_words(r.op).size(), Code::internal,
-                         "A record of {} says where {} step words lie, instead of {}.", r.op,
+                         "A record of {} places {} per-step scalars instead of {}.", r.op,
                          r.step.size(), step_words(r.op).size());
   }
   BOWLINE_TRY(check_process());

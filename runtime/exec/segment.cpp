@@ -375,7 +375,7 @@ Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table
                     "{} lies in parts on several devices; Model::to() gathers it on one.",
                     named(table, tie));
     BOWLINE_REQUIRE(device_at(tie) == device_at(ties[0]),
-                    "A plan runs on one device, but of what this one reads {} lies {} and {} {}; "
+                    "A plan runs on one device, but this plan reads {} {} and {} {}; "
                     "move them together with Model::to().",
                     named(table, ties[0]), place(device_at(ties[0])), named(table, tie),
                     place(device_at(tie)));

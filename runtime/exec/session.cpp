@@ -385,7 +385,7 @@ Result<std::string> SessionState::listing(std::string_view part, bool columns) c
   for (const Entry& entry : entries_) {
     if (entry.hoisted) {
       out += heading(*entry.of) +
-             "hoisted: computed again only after a parameter that it reads is written\n" +
+             "hoisted: recomputed only after a parameter that it reads is written\n" +
              plan::list_nodes(entry.apart, 0, entry.apart.nodes.size(), {columns});
     }
   }

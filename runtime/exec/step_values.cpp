@@ -32,7 +32,7 @@ Result<uint64_t> bits_of(const StepWordInfo& word, const StepValue& value) {
   const auto refused = [&] {
     const std::string number = std::visit([](auto n) { return format("{}", n); }, value.number);
     return Status(Code::bad_argument,
-                  format("Step word \"{}\" is {}, which does not hold {}.", word.name,
+                  format("Per-step scalar \"{}\" is {}, which does not hold {}.", word.name,
                          word.type == StepType::f32   ? "an f32"
                          : word.type == StepType::u32 ? "a u32"
                                                       : "a u64",
@@ -73,10 +73,10 @@ void StepValues::give(const plan::StepLayout::Place& place, uint64_t bits) {
 
 Status StepValues::give(const StepValue& value) {
   const plan::StepLayout::Place* const p = layout_.find(value.name);
-  BOWLINE_REQUIRE(p != nullptr, "There is no step word \"{}\" here; those of the graph: {}.",
+  BOWLINE_REQUIRE(p != nullptr, "There is no per-step scalar \"{}\" here; those of the graph: {}.",
                   value.name, known_words(layout_));
   BOWLINE_REQUIRE(given_[static_cast<size_t>(p - layout_.places().data())] == 0,
-                  "Step word \"{}\" is given twice.", value.name);
+                  "Per-step scalar \"{}\" is given twice.", value.name);
   BOWLINE_TRY_ASSIGN(const uint64_t bits, bits_of(*p->word, value));
   give(*p, bits);
   return {};
@@ -88,7 +88,7 @@ Status StepValues::check(const plan::Plan& plan) const {
     const bool needed = use.reader != plan::StepUse::kNobody && !use.word->default_bits &&
                         !p->written &&
                         given_[static_cast<size_t>(p - layout_.places().data())] == 0;
-    BOWLINE_REQUIRE(!needed, "Step word \"{}\" ({}) of {} has no default, and none is given.",
+    BOWLINE_REQUIRE(!needed, "Per-step scalar \"{}\" ({}) of {} has no default, and none is given.",
                     use.word->name, use.word->type, plan.nodes[use.reader]);
   }
   return {};

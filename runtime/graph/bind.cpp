@@ -258,7 +258,7 @@ namespace {
 
 Status check_alike(const params::ParameterRow& row, bool transpose,
                    const params::ParameterRow& other) {
-  const auto shows = [](bool transposed) { return transposed ? "transposed" : "as it lies"; };
+  const auto shows = [](bool transposed) { return transposed ? "transposed" : "row-major"; };
   BOWLINE_REQUIRE(transpose == other.view.transpose,
                   "Parameter \"{}\" shows its storage {}, but \"{}\", in the same list of a "
                   "Repeat, {}.",

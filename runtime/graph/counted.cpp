@@ -81,9 +81,10 @@ class NodeCounts : public CountedContext {
     }
     for (size_t i = 0; i < asked_.size(); ++i) {
       const AttributeDim& size = node_.counted_sizes[i];
-      BOWLINE_REQUIRE_CODE(asked_[i], Code::unsupported,
-                           "Its attribute {} is the counted dim \"{}\", which {} has no rule for.",
-                           size.attribute, size.dim, def.name);
+      BOWLINE_REQUIRE_CODE(
+          asked_[i], Code::unsupported,
+          "Its attribute {} is the dynamic dimension \"{}\", for which {} has no rule.",
+          size.attribute, size.dim, def.name);
     }
     return {};
   }

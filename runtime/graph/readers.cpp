@@ -17,7 +17,8 @@ class Readers {
         const bool shows = i == 0 && shown[node.outputs[0]] != node.outputs[0];
         if (!shows && !takes_codes(graph, node, i)) {
           note(graph, shown[node.inputs[i]],
-               format("is read by {} of \"{}\", which takes no codes", describe(graph, n), entry));
+               format("is read by {} of \"{}\", which reads no quantized values",
+                      describe(graph, n), entry));
         }
       }
       if (node.repeat) {

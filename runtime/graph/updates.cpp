@@ -84,7 +84,7 @@ class Updates {
                     Place at) {
     const ValueInfo& state = g[writer.inputs[static_cast<size_t>(input)]];
     BOWLINE_REQUIRE(state.kind == ValueKind::parameter,
-                    "Input {} of {}, which writes it, is no parameter.", input, node);
+                    "Input {} of {}, which writes it, is not a parameter.", input, node);
     for (uint32_t i = 0; i < state.parameters.size(); ++i) {
       const params::ParameterRow& row = table_.parameters[state.parameters[i]];
       const params::Storage& storage = table_.storages[row.tie];

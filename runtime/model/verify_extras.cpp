@@ -64,7 +64,8 @@ Status check_self_tests(Check& check) {
     const std::string place = format("While checking self test {}.", i);
     BOWLINE_TRY(check_name(check, test.graph(), format("The graph of self test {}", i)));
     BOWLINE_REQUIRE(entry_points.contains(text_of(test.graph())),
-                    "Self test {} runs \"{}\", which is no entry point.", i, text_of(test.graph()));
+                    "Self test {} runs \"{}\", which is not an entry point.", i,
+                    text_of(test.graph()));
     BOWLINE_REQUIRE(std::isfinite(test.relative_tolerance()) && test.relative_tolerance() >= 0,
                     "Self test {} has the tolerance {}.", i, test.relative_tolerance());
     BOWLINE_TRY(check_tensors(check, test.inputs()).at(place));

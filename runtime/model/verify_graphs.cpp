@@ -39,7 +39,7 @@ class GraphCheck {
 
   Status check_entry_point() {
     BOWLINE_REQUIRE(graph_.body_parameters() == 0,
-                    "The graph is no body, but has body parameters.");
+                    "The graph is not a body, but has body parameters.");
     std::unordered_set<std::string_view> names;
     for (uint32_t i = 0; i < count_of(graph_.inputs()); ++i) {
       const file::Value& input = *graph_.inputs()->Get(i);
@@ -137,7 +137,7 @@ class GraphCheck {
                     check_.model.graphs()->size());
     BOWLINE_REQUIRE(body > number_, "The body {} stands before the graph {} that runs it.", body,
                     number_);
-    BOWLINE_REQUIRE(check_.model.graphs()->Get(body)->body(), "Graph {} is no body.", body);
+    BOWLINE_REQUIRE(check_.model.graphs()->Get(body)->body(), "Graph {} is not a body.", body);
     BOWLINE_REQUIRE(!uses_[body].used, "The body {} belongs to another Repeat.", body);
     uses_[body] = {true, count_of(node.inputs()), count_of(repeat.parameters()), repeat.carried()};
     for (uint32_t i = 0; i < count_of(repeat.parameters()); ++i) {

@@ -45,7 +45,7 @@ Status check_ranges(std::vector<NamedRange> ranges, std::span<const DataFile> fi
   auto next = ranges.begin();
   for (uint32_t f = 0; f < files.size(); ++f) {
     uint64_t end = 0;
-    std::string_view last = "the begin of the data";
+    std::string_view last = "the start of the data";
     for (; next != ranges.end() && next->file == f; ++next) {
       BOWLINE_REQUIRE(next->offset >= end, "The bytes of {} and {} overlap at file offset {}.",
                       last, next->name, files[f].data_start + next->offset);

@@ -65,9 +65,10 @@ Status check_storage(Check& check, uint32_t row, const file::Storage& storage) {
   }
   BOWLINE_REQUIRE(!has_floor(storage.role()) || dtype == DType::f32, "A {} is {}, not f32.",
                   file::EnumNameRole(storage.role()), dtype);
-  BOWLINE_REQUIRE(encoding.is_plain() || (!has_floor(storage.role()) && !storage.trainable()),
-                  "A {} that is stored as {} {}.", file::EnumNameRole(storage.role()), encoding,
-                  storage.trainable() ? "is trainable, but codes have no gradient" : "stays plain");
+  BOWLINE_REQUIRE(
+      encoding.is_plain() || (!has_floor(storage.role()) && !storage.trainable()),
+      "A {} that is stored as {} {}.", file::EnumNameRole(storage.role()), encoding,
+      storage.trainable() ? "is trainable, but quantized values have no gradient" : "stays plain");
   BOWLINE_REQUIRE(storage.slot() < kMaxSlots, "The slot {} is not below {}.", storage.slot(),
                   kMaxSlots);
   if (storage.empty()) {

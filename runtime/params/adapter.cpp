@@ -190,10 +190,11 @@ class Adding {
   Result<ChosenParameters> choose() const {
     BOWLINE_TRY_ASSIGN(ChosenParameters out, matching());
     for (const uint32_t index : out.whole) {
-      BOWLINE_REQUIRE(is_matrix(index) || is_bias(index),
-                      "\"{}\", which adapter \"{}\" would change wholly, is no weight that is read "
-                      "as a matrix alone or as a bias alone.",
-                      table_.parameters[index].name, name_);
+      BOWLINE_REQUIRE(
+          is_matrix(index) || is_bias(index),
+          "\"{}\", which adapter \"{}\" would change wholly, is not a weight that is read "
+          "as a matrix alone or as a bias alone.",
+          table_.parameters[index].name, name_);
     }
     const size_t matched = out.low_rank.size();
     std::erase_if(out.low_rank,
@@ -545,8 +546,8 @@ Result<std::string> install_adapter(Table& table, const Table& adapter, std::str
   BOWLINE_TRY(require_new_adapter(table, new_name));
   std::map<uint32_t, uint32_t> ties;
   for (ParameterRow p : adapter.parameters) {
-    BOWLINE_REQUIRE(belongs_to(p, names[0]), "Parameter \"{}\" is none of adapter \"{}\".", p.name,
-                    names[0]);
+    BOWLINE_REQUIRE(belongs_to(p, names[0]), "Parameter \"{}\" does not belong to adapter \"{}\".",
+                    p.name, names[0]);
     p.name.replace(static_cast<size_t>(adapter_of(p).data() - p.name.data()), names[0].size(),
                    new_name);
     BOWLINE_REQUIRE(!table.find(p.name), "There is a parameter \"{}\" already.", p.name);

@@ -24,7 +24,7 @@ Status freeze(Table& table, std::string_view name, bool frozen, bool all, int bu
     return {};
   }
   BOWLINE_REQUIRE(frozen || table.storages[tie].encoding.is_plain(),
-                  "\"{}\" is stored as {}: codes have no gradient.", name,
+                  "\"{}\" is stored as {}: quantized values have no gradient.", name,
                   table.storages[tie].encoding);
   BOWLINE_REQUIRE(frozen || is_trained(table.storages[tie].role),
                   "\"{}\" is a {}, which is not trained.", name, name_of(table.storages[tie].role));

@@ -175,7 +175,8 @@ Status require_room(const Table& table, std::span<const Chosen> storages, const 
 Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::string_view pattern,
                                 const std::map<uint32_t, std::string>& plain,
                                 const std::vector<std::vector<uint32_t>>& alike, int busy) {
-  BOWLINE_REQUIRE(!encoding.is_plain(), "quantize() makes codes; dequantize() makes numbers.");
+  BOWLINE_REQUIRE(!encoding.is_plain(),
+                  "quantize() needs an encoding; dequantize() makes values plain.");
   BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "quantize()"));
   BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   Recoding recoding(stage, alike);
@@ -186,7 +187,7 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
     if (!row.encoding.is_plain() && row.role != Role::kv_cache) {
       if (row.encoding != wanted && failed.ok()) {
         failed = Status(Code::bad_argument,
-                        format("\"{}\" is stored as {}, not {}; dequantize() gives it numbers.",
+                        format("\"{}\" is stored as {}, not {}; call dequantize() first.",
                                entry.name, row.encoding, wanted));
       }
       return true;
@@ -217,7 +218,7 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
 
 Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern,
                                   const std::vector<std::vector<uint32_t>>& alike, int busy) {
-  BOWLINE_REQUIRE(is_float(to), "dequantize() makes f32, f16 or bf16 of codes, not {}.", to);
+  BOWLINE_REQUIRE(is_float(to), "dequantize() makes f32, f16 or bf16, not {}.", to);
   BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "dequantize()"));
   BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   std::erase_if(storages,

@@ -10,12 +10,14 @@ Status check_codes(const Table& table, uint32_t tie, const Encoding& encoding) {
   const Storage& row = table.storages[tie];
   BOWLINE_REQUIRE(
       row.role == Role::weight || row.role == Role::constant || row.role == Role::kv_cache,
-      "Codes are of weights, constants and caches; storage {} is a {}.", tie, name_of(row.role));
+      "Only weights, constants and caches can be quantized; storage {} is a {}.", tie,
+      name_of(row.role));
   BOWLINE_TRY(encoding.check(row.dtype, row.shape));
   for (const uint32_t user : sorted(table.users(tie))) {
     const ParameterRow& p = table.parameters[user];
-    BOWLINE_TRY(encoding.check_view(p.view, row.shape)
-                    .at(format("While checking what \"{}\" shows of the codes.", p.name)));
+    BOWLINE_TRY(
+        encoding.check_view(p.view, row.shape)
+            .at(format("While checking the view of \"{}\" on the quantized values.", p.name)));
   }
   return {};
 }

@@ -27,8 +27,8 @@ std::vector<std::byte> transpose(std::span<const std::byte> from, int64_t outer,
 Result<Window> window_of(const ParameterRow& parameter, const Storage& storage) {
   BOWLINE_TRY_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
   BOWLINE_REQUIRE_CODE(storage.encoding.is_plain(), Code::unsupported,
-                       "\"{}\" is stored as {}: its codes are not written or taken apart; "
-                       "dequantize() gives it numbers.",
+                       "\"{}\" is stored as {}: quantized values cannot be written or "
+                       "viewed in parts; call dequantize() first.",
                        parameter.name, storage.encoding);
   const ElementRun run = view_run(parameter.view, storage.shape);
   const uint64_t size = size_of(storage.dtype);

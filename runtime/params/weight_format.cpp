@@ -57,7 +57,7 @@ Status check_layout(const FormatLayout& layout, std::span<const StorageInfo> gro
     BOWLINE_REQUIRE(begin <= layout.bytes && bytes <= layout.bytes - begin,
                     "It places storage {} outside its {} bytes.", group[i].tie, layout.bytes);
     BOWLINE_REQUIRE(begin % size_of(group[i].dtype) == 0,
-                    "It places storage {} at byte {}, which is no multiple of its elements.",
+                    "It places storage {} at byte {}, which is not a multiple of its element size.",
                     group[i].tie, begin);
     for (size_t k = 0; k < i; ++k) {
       BOWLINE_REQUIRE(

@@ -41,7 +41,8 @@ Status StepLayout::clash(Op op) const {
   for (const StepWordInfo& word : step_words(op)) {
     const Place* found = find(word.name);
     BOWLINE_REQUIRE(found == nullptr || !found->is_count,
-                    "Dim \"{}\" is counted, but {} has a step word of this name.", word.name, op);
+                    "Dim \"{}\" is dynamic, but {} has a per-step scalar of this name.", word.name,
+                    op);
   }
   return {};
 }
@@ -49,7 +50,8 @@ Status StepLayout::clash(Op op) const {
 Result<uint32_t> StepLayout::add_count(const std::string& dim, int64_t capacity) {
   if (const Place* found = find(dim)) {
     BOWLINE_REQUIRE(found->is_count,
-                    "Dim \"{}\" is counted, but an operator has a step word of this name.", dim);
+                    "Dim \"{}\" is dynamic, but an operator has a per-step scalar of this name.",
+                    dim);
     return found->offset;
   }
   auto count = std::make_shared<CountWord>(CountWord{dim, {}});

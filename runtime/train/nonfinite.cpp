@@ -147,7 +147,7 @@ std::string TrainerState::find_non_finite(std::span<const Tensor> batch) const {
   if (!node.ok()) {
     out = format("Which node is not known: {} ", node.status().message());
   } else if (!node.value().empty()) {
-    out = format("The first value that is not finite is that of {}. ", node.value());
+    out = format("The first non-finite value comes from {}. ", node.value());
   }
   const Result<std::string> gradient = find_parameter(true);
   if (gradient.ok() && !gradient.value().empty()) {

@@ -203,7 +203,7 @@ struct AgainOrder {
 };
 
 std::string computing_again(size_t nodes) {
-  return format("While planning to compute again what {} nodes give, instead of keeping it.",
+  return format("While planning to recompute the activations of {} nodes instead of keeping them.",
                 nodes);
 }
 
@@ -575,11 +575,11 @@ Result<std::string> TrainerState::plan_text(bool columns) const {
     for (const IoInfo& io : accumulate.inputs) {
       out += io_text("in", io);
     }
-    out += "copy in step words per submission\n";
+    out += "copy in per-step scalars per submission\n";
     for (const IoInfo& io : accumulate.outputs) {
       out += io_text("out", io);
     }
-    out += "copy out step words per submission\n";
+    out += "copy out per-step scalars per submission\n";
     if (columns) {
       out += plan::list_records(accumulate) + plan::list_records(update);
     }

@@ -219,7 +219,7 @@ class Run(harness.Case):
         self.expect(run(*counted, "--dim", "rows=2", "--step", "position=1"), FAILED,
                     'Dim "rows" is 3 in this run, outside 1..2, the limits of the plan.')
         self.expect(run(*counted, "--dim", "rows=9", "--step", "position=1"), FAILED, "Dim rows = 9 lies outside 1..8.")
-        self.expect(run(*counted, "--dim", "rows=8"), FAILED, 'Step word "position" (u32) of node 1 (WriteRows)')
+        self.expect(run(*counted, "--dim", "rows=8"), FAILED, 'Per-step scalar "position" (u32) of node 1 (WriteRows)')
         self.expect(run(*counted, "--dim", "rows=8", "--step", "position=6"), FAILED, "Index 8 lies outside the range of node 1 (WriteRows).")
 
     def test_nothing_is_overwritten_unasked(self):

@@ -103,8 +103,8 @@ TEST_P(TwoDevices, ASessionOverBothNamesThem) {
     const Status status = Session::create(model_, device, "both", {}).status();
     EXPECT_EQ(status.code(), Code::bad_argument);
     EXPECT_EQ(status.message(),
-              format("A plan runs on one device, but of what this one reads storage 0 "
-                     "(\"embed.weight\") lies on home and storage 1 (\"head.weight\") on {}; move "
+              format("A plan runs on one device, but this plan reads storage 0 "
+                     "(\"embed.weight\") on home and storage 1 (\"head.weight\") on {}; move "
                      "them together with Model::to().",
                      device_.info().name));
   }

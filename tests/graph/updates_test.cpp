@@ -101,7 +101,7 @@ TEST(Updates, AStateIsNeverThawed) {
 
 TEST(Updates, WhatIsWrittenIsAParameterAsItLies) {
   States s;
-  expect_refused(s, "Input 0 of node 1 (WriteRows), which writes it, is no parameter.",
+  expect_refused(s, "Input 0 of node 1 (WriteRows), which writes it, is not a parameter.",
                  [&](GraphBuilder& g, Value x) {
                    return write(g, g.op("Reshape", {x}, {{"dims", {1, 2}}}), x);
                  });
@@ -303,7 +303,7 @@ TEST(Updates, CodesGoOnlyWhereTheyAreRead) {
   EXPECT_EQ(
       reads([](GraphBuilder& g, Value v) { return total(g, v); }),
       "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 2 (ReduceSum) "
-      "of \"g\", which takes no codes.");
+      "of \"g\", which reads no quantized values.");
   EXPECT_EQ(reads([](GraphBuilder&, Value v) { return v; }),
             "\"cache\" cannot be int8 block row axis -1 scale f32: it is an output of \"g\".");
   EXPECT_EQ(
@@ -311,19 +311,19 @@ TEST(Updates, CodesGoOnlyWhereTheyAreRead) {
         return g.op("Square", {g.op("Slice", {v}, {{"axis", 0}, {"length", 2}})});
       }),
       "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 3 (Square) of "
-      "\"g\", which takes no codes.");
+      "\"g\", which reads no quantized values.");
   EXPECT_EQ(reads([](GraphBuilder& g, Value v) {
               return g.op("Slice", {v}, {{"axis", 0}, {"start", 1}, {"length", 2}});
             }),
             "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 2 (Slice) of "
-            "\"g\", which takes no codes.");
+            "\"g\", which reads no quantized values.");
   EXPECT_EQ(reads([](GraphBuilder& g, Value v) {
               const Value k = g.op("Reshape", {v}, {{"dims", {1, 8, 1, 1}}});
               const Value q = g.op("Softplus", {g.op("Slice", {k}, {{"axis", 1}, {"length", 1}})});
               return g.op("Attention", {q, k, k});
             }),
             "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 2 (Reshape) "
-            "of \"g\", which takes no codes.");
+            "of \"g\", which reads no quantized values.");
 }
 
 TEST(Updates, AWriterIsKeptThoughNobodyReadsIt) {

@@ -149,10 +149,11 @@ TEST_F(Encoded, IsRefusedByNameWhereNothingReadsIt) {
   const float zeros[4] = {};
   EXPECT_EQ(
       model_->set_value("l0", {{}, DType::f32, {2, 2}, const_cast<float*>(zeros)}).message(),
-      "\"l0\" is stored as int8 block 2 axis -1 scale f16: its codes are not written or taken "
-      "apart; dequantize() gives it numbers.");
-  EXPECT_EQ(model_->freeze("l0", false).message(),
-            "\"l0\" is stored as int8 block 2 axis -1 scale f16: codes have no gradient.");
+      "\"l0\" is stored as int8 block 2 axis -1 scale f16: quantized values cannot be written "
+      "or viewed in parts; call dequantize() first.");
+  EXPECT_EQ(
+      model_->freeze("l0", false).message(),
+      "\"l0\" is stored as int8 block 2 axis -1 scale f16: quantized values have no gradient.");
   View transposed;
   transposed.transpose = true;
   EXPECT_EQ(

@@ -144,7 +144,8 @@ TEST(SourcesThatDoNotFit, ChangeNothing) {
   EXPECT_EQ(refused("turned", asked.source(), "plain"),
             "\"turned\" shows a part of its storage, or turns it around.");
   EXPECT_EQ(refused("w", asked.source(), "q8_0"),
-            "\"w\" cannot be q8_0: it is read by node 0 (Add) of \"g\", which takes no codes.");
+            "\"w\" cannot be q8_0: it is read by node 0 (Add) of \"g\", which reads no quantized "
+            "values.");
   EXPECT_NE(refused("b", asked.source(), "q9"), "");
   EXPECT_EQ(m.storages(), before);
   EXPECT_EQ(asked.calls, 0u);

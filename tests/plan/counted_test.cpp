@@ -377,7 +377,8 @@ TEST_F(CountedRun, RefusesNumbersOutsideTheLimits) {
             "Dim \"rows\" is 21 in this run, outside 1..20, the limits of the plan.");
   EXPECT_EQ(refusal(5, 5, {{"rows", 0}}),
             "Dim \"rows\" is 0 in this run, outside 1..20, the limits of the plan.");
-  EXPECT_EQ(refusal(5, 5, {{"rows", -1}}), "Step word \"rows\" is a u32, which does not hold -1.");
+  EXPECT_EQ(refusal(5, 5, {{"rows", -1}}),
+            "Per-step scalar \"rows\" is a u32, which does not hold -1.");
   EXPECT_EQ(s.counters().submits, 0u);
   EXPECT_OK(run(s, 5, 5, {}));
 }
@@ -536,7 +537,7 @@ TEST(CountedRules, ADimIsNoStepWord) {
       Session::create(m, cpu, "g", std::vector<BoundDim>{{"position", 4}}).status();
   EXPECT_EQ(refused.code(), Code::bad_argument);
   EXPECT_EQ(refused.message(),
-            "Dim \"position\" is counted, but WriteRows has a step word of this name.\n"
+            "Dim \"position\" is dynamic, but WriteRows has a per-step scalar of this name.\n"
             "- While planning node 0 (WriteRows).");
 }
 

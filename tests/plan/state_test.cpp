@@ -97,9 +97,10 @@ TEST_P(State, NeedsAPosition) {
   const uint64_t before = version(model);
   const Status refused = s.run({&in, 1}, {});
   EXPECT_EQ(refused.code(), Code::bad_argument);
-  EXPECT_EQ(refused.message(),
-            "Step word \"position\" (u32) of node 1 \"keep\" (WriteRows) has no default, and none "
-            "is given.");
+  EXPECT_EQ(
+      refused.message(),
+      "Per-step scalar \"position\" (u32) of node 1 \"keep\" (WriteRows) has no default, and none "
+      "is given.");
   EXPECT_EQ(version(model), before);
   EXPECT_EQ(s.counters().submits, 0u);
 }

@@ -89,17 +89,18 @@ TEST(StepValues, RefuseNumbersThatAWordDoesNotHold) {
     return s.message();
   };
   EXPECT_EQ(message({"training", 0.5}),
-            "Step word \"training\" is a u32, which does not hold 0.5.");
-  EXPECT_EQ(message({"training", -1}), "Step word \"training\" is a u32, which does not hold -1.");
+            "Per-step scalar \"training\" is a u32, which does not hold 0.5.");
+  EXPECT_EQ(message({"training", -1}),
+            "Per-step scalar \"training\" is a u32, which does not hold -1.");
   EXPECT_EQ(message({"counter", uint64_t{1} << 32}),
-            "Step word \"counter\" is a u32, which does not hold 4294967296.");
+            "Per-step scalar \"counter\" is a u32, which does not hold 4294967296.");
   EXPECT_EQ(message({"seed", 0x1p64}),
-            "Step word \"seed\" is a u64, which does not hold 18446744073709551616.");
+            "Per-step scalar \"seed\" is a u64, which does not hold 18446744073709551616.");
   EXPECT_NE(message({"learning_rate", 1e39}), "");
   EXPECT_NE(message({"learning_rate", std::nan("")}), "");
   // What was refused was not given.
   EXPECT_EQ(message({"training", 1}), "");
-  EXPECT_EQ(message({"training", 1}), "Step word \"training\" is given twice.");
+  EXPECT_EQ(message({"training", 1}), "Per-step scalar \"training\" is given twice.");
 }
 
 // A trainer gives the learning rate; a run that gives none has no number for it.
@@ -124,9 +125,10 @@ TEST(StepValues, AWordWithoutADefaultMustBeGiven) {
   EXPECT_EQ(missing.code(), Code::bad_argument);
   const auto update = std::ranges::find(plan.program.records, Op::AdamW, &device::Record::op);
   ASSERT_NE(update, plan.program.records.end());
-  EXPECT_EQ(missing.message(),
-            format("Step word \"learning_rate\" (f32) of {} has no default, and none is given.",
-                   plan.nodes[update->node]));
+  EXPECT_EQ(
+      missing.message(),
+      format("Per-step scalar \"learning_rate\" (f32) of {} has no default, and none is given.",
+             plan.nodes[update->node]));
   EXPECT_OK(values.give({"learning_rate", 1}));
   EXPECT_OK(values.check(plan));
 }
@@ -198,9 +200,10 @@ TEST_P(StepWords, ThatARunRefusesChangeNothing) {
   const uint64_t submits = s.counters().submits;
   const Status unknown = run(s, {{"training", 1}, {"sead", 7}});
   EXPECT_EQ(unknown.code(), Code::bad_argument);
-  EXPECT_EQ(unknown.message(),
-            "There is no step word \"sead\" here; those of the graph: training (u32), seed (u64), "
-            "counter (u32).");
+  EXPECT_EQ(
+      unknown.message(),
+      "There is no per-step scalar \"sead\" here; those of the graph: training (u32), seed (u64), "
+      "counter (u32).");
   EXPECT_EQ(run(s, {{"training", 2.5}}).code(), Code::bad_argument);
   EXPECT_EQ(s.counters().submits, submits);
   EXPECT_EQ(y_, x_);

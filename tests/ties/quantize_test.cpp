@@ -217,10 +217,9 @@ TEST(Quantize, TwiceIsNothing) {
   const QuantizeReport again = must(quantize(m, "int8"));
   EXPECT_EQ(again.storages, 0u);
   EXPECT_EQ(m.storages(), before);
-  EXPECT_EQ(
-      quantize(m, "int4").status().message(),
-      "\"embed\" is stored as int8 scale f32, not int4 block 32 axis -1 scale f16; dequantize() "
-      "gives it numbers.");
+  EXPECT_EQ(quantize(m, "int4").status().message(),
+            "\"embed\" is stored as int8 scale f32, not int4 block 32 axis -1 scale f16; call "
+            "dequantize() first.");
   EXPECT_EQ(m.storages(), before);
 }
 
@@ -230,11 +229,11 @@ TEST(Quantize, SaysWhatItDoesNotKnow) {
   EXPECT_EQ(quantize(m, "q9").status().message(),
             "There is no encoding \"q9\" but plain, int8, int4, q8_0, q4_0.");
   EXPECT_EQ(quantize(m, "int8 blocks 3").status().message(),
-            "\"int8 blocks 3\" is no encoding: \"blocks 3\" says nothing of int8.");
+            "\"int8 blocks 3\" is not an encoding: \"blocks 3\" does not describe int8.");
   EXPECT_EQ(quantize(m, "q8_0 block 16").status().message(),
-            "\"q8_0 block 16\" is no encoding: \"block 16\" says nothing of q8_0.");
+            "\"q8_0 block 16\" is not an encoding: \"block 16\" does not describe q8_0.");
   EXPECT_EQ(quantize(m, "plain").status().message(),
-            "quantize() makes codes; dequantize() makes numbers.");
+            "quantize() needs an encoding; dequantize() makes values plain.");
   EXPECT_EQ(quantize(m, "int8", "nothing").status().message(),
             "The pattern \"nothing\" matches none of the 2 parameters.");
   EXPECT_EQ(m.storages(), before);
@@ -260,7 +259,7 @@ TEST(Quantize, IsForStoragesWhoseReadersAllTakeCodes) {
   const QuantizeReport report = must(quantize(m, "int8"));
   EXPECT_EQ(report.text(),
             "1 storage: 64 bytes before, 20 after\n"
-            "kept \"w\" is read by node 2 (Abs) of \"forward\", which takes no codes\n"
+            "kept \"w\" is read by node 2 (Abs) of \"forward\", which reads no quantized values\n"
             "kept \"bias\" has rank 1\n"
             "kept \"small\" would have 8 bytes instead of 4\n");
 }

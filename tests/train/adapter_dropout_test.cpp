@@ -170,7 +170,7 @@ TEST_P(AdapterDropout, ItsWordsAreKnownInARun) {
   const Tensor in = tensor("x", {5, 4}, x), out = tensor("loss", {}, loss);
   EXPECT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"training", 0}, {"seed", 4}}));
   EXPECT_EQ(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"sead", 4}}).message().substr(0, 31),
-            "There is no step word \"sead\" he");
+            "There is no per-step scalar \"sead\" he");
 }
 
 TEST(AdapterDropoutFiles, AFileKeepsIt) {

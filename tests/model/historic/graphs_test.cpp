@@ -178,7 +178,7 @@ const Hostile kGraphs[] = {
     {"body_out_of_range", "CVE-2021-37686", "body 9", [](Sample& s) { repeat(s).body = 9; }},
     {"body_contains_itself", "CVE-2021-29591: recursive subgraphs", "body 0",
      [](Sample& s) { repeat(s).body = 0; }},
-    {"body_is_an_entry_point", "CVE-2021-29591", "Graph 2 is no body",
+    {"body_is_an_entry_point", "CVE-2021-29591", "Graph 2 is not a body",
      [](Sample& s) {
        auto other = std::make_unique<file::GraphT>();
        other->name = "other";

@@ -97,7 +97,7 @@ const Hostile kStorages[] = {
      }},
     {"gguf_with_other_blocks", "parameters that mean nothing", "has parameters of its own",
      [](Sample& s) { encode(row(s, 1), "q4_0", 16, -1); }},
-    {"codes_that_train", "a gradient written over codes", "codes have no gradient",
+    {"codes_that_train", "a gradient written over codes", "quantized values have no gradient",
      [](Sample& s) {
        encode(row(s, 1), "int8", 0, -1);
        row(s, 1).trainable = true;
