@@ -7,8 +7,8 @@
 namespace bowline::text {
 
 // What differs from Unicode 16: whether a character is a mark, a nonspacing mark, punctuation or a
-// control character; its decomposition, its combining class; whether it is a letter, a digit or part
-// of a word.
+// control character; its decomposition, its combining class; whether it is a letter, a digit or
+// part of a word.
 enum UnicodeDifference : uint8_t {
   kMarkDiffers = 1,
   kNonspacingDiffers = 2,
