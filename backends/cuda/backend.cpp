@@ -1,4 +1,4 @@
-// The backends cuda and cuda-emu: which devices there are, and why one cannot be used.
+// The backends cuda and cuda-emu: lists the devices, and the reason if a device cannot be used.
 #include "device/backend.h"
 
 #include <cstdlib>
@@ -21,7 +21,7 @@ std::string version_text(int version) {
   return format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// Why the driver lists no device.
+// Explains why the driver lists no device.
 std::string no_device(cudaError_t error) {
   int driver = 0;
   int runtime = 0;
@@ -43,8 +43,8 @@ std::string no_device(cudaError_t error) {
 
 }  // namespace
 
-// Code for sm_XY runs on X.Z with Z >= Y; PTX for compute_XY on everything newer (CUDA C++
-// Programming Guide, "Binary and PTX Compatibility").
+// Code for sm_XY runs on X.Z with Z >= Y. PTX for compute_XY runs on every newer architecture (CUDA
+// C++ Programming Guide, "Binary and PTX Compatibility").
 bool runs_on(std::string_view architectures, int major, int minor) {
   while (!architectures.empty()) {
     const size_t end = std::min(architectures.find(' '), architectures.size());

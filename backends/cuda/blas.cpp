@@ -23,9 +23,9 @@ std::string Blas::description() { return "own products"; }
 namespace {
 
 constexpr uint64_t kMaxWorkspace = uint64_t{8} << 20;
-constexpr uint64_t kWorkspaceAlignment = 256;  // that cublasLtMatmul asks for
+constexpr uint64_t kWorkspaceAlignment = 256;  // required by cublasLtMatmul
 
-// The library as this machine has it. It is opened once and never closed.
+// The cuBLASLt library of this machine. It is opened once and never closed.
 class Library {
  public:
   static const Library& get() {
@@ -47,7 +47,7 @@ class Library {
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
   std::string version;
-  std::string problem;  // why it is not used; empty: it is
+  std::string problem;  // why the library is not used; empty if it is used
 
  private:
   Library() {
@@ -82,7 +82,7 @@ class Library {
     if (!problem.empty()) {
       return;
     }
-    const size_t number = get_version();  // as CUBLAS_VERSION
+    const size_t number = get_version();  // in the format of CUBLAS_VERSION
     version = format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
     if (number / 10000 != CUBLAS_VER_MAJOR) {
       problem = format("{} is version {}, this build needs {}.x", name, version, CUBLAS_VER_MAJOR);
@@ -111,8 +111,8 @@ using Layout = Owned<cublasLtMatrixLayout_t, &Library::layout_destroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, &Library::preference_destroy>;
 using Handle = Owned<cublasLtHandle_t, &Library::destroy>;
 
-// What the library makes of a product. It counts in columns, so it is asked for the transpose: y^T
-// = b'^T a'^T.
+// The description of a product for the library. cuBLASLt is column-major, so it computes the
+// transpose: y^T = b'^T a'^T.
 struct Plan {
   Description description;
   Layout a, b, y;
@@ -130,7 +130,7 @@ bool set(const Preference& p, cublasLtMatmulPreferenceAttributes_t attribute, T 
   return ok(Library::get().preference_set(p.value, attribute, &value, sizeof(T)));
 }
 
-// A matrix of `lines` lines of `length` neighbours.
+// A matrix of `lines` lines with `length` contiguous elements.
 bool make_layout(Layout& layout, int64_t lines, int64_t length, int64_t batch, int64_t stride) {
   const Library& library = Library::get();
   const auto count = static_cast<int32_t>(batch);
@@ -142,7 +142,7 @@ bool make_layout(Layout& layout, int64_t lines, int64_t length, int64_t batch, i
                                sizeof(stride)));
 }
 
-// `alignment` is that of all operands; the bias gets its address with each call.
+// `alignment` is the common alignment of all operands. Each call sets the address of the bias.
 bool describe(Plan& plan, const BlasProduct& p, uint32_t alignment) {
   const auto operation = [](bool transposed) -> int32_t {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -164,15 +164,15 @@ bool describe(Plan& plan, const BlasProduct& p, uint32_t alignment) {
                      static_cast<int32_t>(CUBLASLT_POINTER_MODE_DEVICE))) {
     return false;
   }
-  // The heuristic may look at the address of the bias: it gets one of the same alignment.
+  // The heuristic may read the address of the bias, so it gets an address with the same alignment.
   return !p.bias ||
          (set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE,
               static_cast<uint32_t>(CUBLASLT_EPILOGUE_BIAS)) &&
           set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{alignment}));
 }
 
-// Asks for the algorithm. Sums in parts only where a pass of its own adds them: the others meet in
-// memory.
+// Asks the heuristic for an algorithm. Split-k sums are allowed only if a separate pass adds them,
+// because other split-k schemes add in undefined order.
 bool choose(Plan& plan, cublasLtHandle_t handle, uint32_t alignment, uint64_t max_workspace) {
   const Library& library = Library::get();
   Preference preference;
@@ -256,9 +256,9 @@ class CublasLt final : public Blas {
     return plan;
   }
 
-  int device_ = 0;  // that the heuristic is asked about
+  int device_ = 0;  // whose heuristic is asked
   Handle handle_;
-  // Calls on one device are serialised.
+  // Serializes calls for a device.
   mutable std::map<std::tuple<BlasProduct, uint32_t, uint64_t>, Plan> plans_;
 };
 

@@ -2,7 +2,7 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// CUDA Runtime API, "Error handling": those after which "the process must be terminated and
+// CUDA Runtime API, "Error handling": errors after which "the process must be terminated and
 // relaunched".
 bool is_sticky(cudaError_t error) {
   switch (error) {
@@ -26,7 +26,7 @@ Status status_of(cudaError_t error, std::string_view doing) {
   if (error == cudaSuccess) {
     return {};
   }
-  (void)cudaGetLastError();  // an error that is not sticky is told once
+  (void)cudaGetLastError();  // clears an error that is not sticky
   const Code code = is_sticky(error)                           ? Code::device_poisoned
                     : error == cudaErrorMemoryAllocation       ? Code::out_of_memory
                     : error == cudaErrorNoKernelImageForDevice ? Code::unsupported

@@ -1,4 +1,4 @@
-// Errors of the CUDA runtime as codes and sentences.
+// Converts errors of the CUDA runtime to a Status.
 #pragma once
 
 #include "core/status.h"
@@ -6,13 +6,13 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// True if the context is of no use after the error: every later call in this process fails too.
+// True if the error makes the context unusable: every later call in this process fails too.
 bool is_sticky(cudaError_t error);
 
-// `doing` completes "CUDA fails to ...": "copy 64 bytes to the device".
+// `doing` completes "CUDA fails to ...", for example "copy 64 bytes to the device".
 Status status_of(cudaError_t error, std::string_view doing);
 
-// Passes a failed CUDA call up.
+// Returns a failed CUDA call as a Status.
 #define BOWLINE_CUDA(call, ...)                                                                    \
   do {                                                                                             \
     if (const cudaError_t bowline_error = (call); bowline_error != cudaSuccess) {                  \

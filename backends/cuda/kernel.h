@@ -1,7 +1,7 @@
-// Kernels: how one operator becomes launches. A kernel is a free function in a table generated from
-// the files of kernels/ (a file bears the stem of its operator, or claims several in its head: "//!
-// ops Add Sub Mul"). It is called while a graph is captured, once per iteration of a Repeat, and
-// puts its launches on the stream.
+// CUDA kernels: they turn an operator into launches. A kernel is a function in a table that the
+// build generates from the files of kernels/. A file has the name of its operator, or lists its
+// operators in the head ("//! ops Add Sub Mul"). During graph capture, the function runs once per
+// iteration of a Repeat and enqueues its launches on the stream.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ struct ListEntry {
   uint32_t first;  // of AccumulateGrad: overwrites unless the step accumulates
 };
 
-// Up to kChunk elements of one entry. A launch over all storages at once has a block per chunk.
+// Up to kChunk elements of one entry. A launch over all storages has one block per chunk.
 struct Chunk {
   uint32_t entry;
   uint32_t length;
@@ -29,8 +29,8 @@ struct Chunk {
 };
 constexpr uint32_t kChunk = 4096;
 
-// A list operand: its entries, and the chunks of all of them in order. Entries of 0 elements have
-// no chunk.
+// A list operand: its entries, and all their chunks in order. Entries with 0 elements have no
+// chunk.
 struct List {
   const ListEntry* entries = nullptr;  // device memory
   const Chunk* chunks = nullptr;       // device memory
@@ -38,10 +38,10 @@ struct List {
   uint32_t chunk_count = 0;
 };
 
-// What a node looks like when it is asked for.
+// Description of a node for queries.
 struct NodeView {
   const device::NodeQuery& query;
-  const Blas* blas;  // null: own products
+  const Blas* blas;  // null: use Bowline's own products
   const Shape& in(size_t i) const { return query.inputs[i].shape; }
   const Shape& out(size_t i) const { return query.outputs[i].shape; }
   template <class Table>
@@ -50,7 +50,7 @@ struct NodeView {
   }
 };
 
-// The operands of one record at one iteration, and the stream that it runs on.
+// The operands of a record at one iteration, and the stream on which it runs.
 class Launch {
  public:
   struct Context {
@@ -95,7 +95,7 @@ class Launch {
   float* out(size_t i) const { return reinterpret_cast<float*>(at(record_.outputs[i])); }
   float* workspace() const { return reinterpret_cast<float*>(at(record_.workspace)); }
   uint64_t workspace_bytes() const { return record_.workspace.bytes(); }
-  // Input i is codes: what Encoding::layout and Encoding::place say of it.
+  // The layout of a quantized input, from Encoding::layout and Encoding::place.
   struct CodeParts {
     const uint8_t* codes;
     const uint8_t* scales;
@@ -106,17 +106,17 @@ class Launch {
     return *record_.inputs[i].encoding.layout(record_.inputs[i].shape);
   }
   CodeParts code_parts(size_t i) const;
-  // The head of the step buffer in device memory: written by the host before each submission, read
-  // back after it.
+  // The head of the step buffer in device memory. The host writes it before each submission and
+  // reads it back afterwards.
   device::StepHead* head() const {
     return reinterpret_cast<device::StepHead*>(context_.slots[device::kStepSlot]);
   }
-  // A step word that the operator declares, in device memory.
+  // A per-step scalar that the operator declares, in device memory.
   template <class T>
   T* step(StepWord<T> word) const {
     return reinterpret_cast<T*>(context_.slots[device::kStepSlot] + record_.step[word.index]);
   }
-  // How many elements of an axis of input i are there, in device memory; null: all of them
+  // The number of valid elements along an axis of input i, in device memory; null: all elements
   // (Operand::counted_axis).
   const uint32_t* count(size_t i, int axis) const {
     const device::Operand& o = record_.inputs[i];
@@ -132,10 +132,9 @@ class Launch {
   // A list operand.
   List in_list(size_t i) const { return context_.lists[record_.inputs[i].table]; }
   List out_list(size_t i) const { return context_.lists[record_.outputs[i].table]; }
-  // The same on the host; `data` of the entries are device addresses.
+  // The same on the host. `data` of the entries are device addresses.
   std::vector<ListEntry> in_entries(size_t i) const;
-  // The entry of this iteration of an operand that steps through a table. Host side: `data` is a
-  // device address.
+  // The table entry of this iteration, on the host. `data` is a device address.
   const device::TableEntry& entry(const device::Operand& operand) const {
     return context_.program.tables[operand.table].entries[iteration_];
   }
@@ -154,7 +153,7 @@ class Launch {
     }
     done(name, BOWLINE_CUDA_NAMESPACE::launch(name, kernel, grid, block, context_.stream, args...));
   }
-  // The same for calls of a library: counts the launch and keeps the first failure.
+  // The same for library calls: counts the launch and keeps the first failure.
   void done(const char* name, cudaError_t error);
   void fail(Status status);
   void copy(void* to, const void* from, uint64_t bytes);
@@ -170,12 +169,12 @@ class Launch {
 
 struct Kernel {
   void (*run)(Launch& launch) = nullptr;
-  // (optional) scratch bytes; none without it.
+  // (optional) Bytes of scratch memory. Default: 0.
   uint64_t (*workspace)(const NodeView& node) = nullptr;
-  // (optional) a sentence why the node cannot run here, or null.
+  // (optional) Returns a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
   uint32_t accumulates = 0;  // bit i: output i may be a gradient
-  uint32_t encoded = 0;      // bit i: input i may be codes (Encoding::layout)
+  uint32_t encoded = 0;      // bit i: input i may be quantized (Encoding::layout)
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_CUDA_KERNEL(add, .run = add);
@@ -188,10 +187,10 @@ struct Kernel {
   BOWLINE_CUDA_KERNEL(stem##_f16, __VA_ARGS__); \
   BOWLINE_CUDA_KERNEL(stem##_bf16, __VA_ARGS__)
 
-// One row per operator, null where no file of kernels/ claims it. Generated.
+// One row per operator; null if no file of kernels/ implements it. Generated.
 extern const device::KernelTable<Kernel> kKernels;
 
-// Blocks of `threads` for n elements, each thread taking `each` of them.
+// Number of blocks of `threads` threads for n elements, with `each` elements per thread.
 constexpr unsigned blocks_for(uint64_t n, uint64_t threads, uint64_t each = 1) {
   return static_cast<unsigned>((n + threads * each - 1) / (threads * each));
 }

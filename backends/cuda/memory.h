@@ -6,9 +6,9 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// Memory of kind `io` has a twin in pinned host memory. Between submissions the twin holds the
-// content: every graph starts with copies of what it reads and ends with copies of what it wrote,
-// so the host reads and writes without touching the device.
+// Memory of kind `io` has a copy in pinned host memory. Between submissions, the host copy is
+// current: every graph starts by copying its inputs to the device and ends by copying its outputs
+// back. The host therefore reads and writes without using the device.
 struct Memory {
   std::byte* device = nullptr;
   std::byte* host = nullptr;  // null: kind `device`

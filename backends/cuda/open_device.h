@@ -1,4 +1,4 @@
-// An opened CUDA device: one stream, in order.
+// An opened CUDA device with one in-order stream.
 #pragma once
 
 #include "recording.h"
@@ -28,9 +28,10 @@ class CudaDevice : public device::Device {
 
  private:
   explicit CudaDevice(int index) : index_(index) {}
-  // What every call begins with: the device of this thread, and the error that sticks.
+  // Starts every call: selects the device for this thread, and returns the sticky error if there is
+  // one.
   Status begin();
-  // Keeps an error that poisons the context.
+  // Keeps an error that makes the context unusable.
   Status end(Status status);
   Status synchronize();
 

@@ -1,7 +1,6 @@
-// CUDA, or its emulation on the host: the same sources build both backends.
+// CUDA, or its emulation on the host. The same sources build both backends.
 //
-// With BOWLINE_CUDA_EMULATED every name of the CUDA runtime and of its device language comes from
-// emu/.
+// With BOWLINE_CUDA_EMULATED, emu/ provides the CUDA runtime and the device language.
 #pragma once
 
 #include <tuple>
@@ -20,12 +19,12 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 #ifndef BOWLINE_CUDA_EMULATED
-// `__shared__ Shared<float[32][33]> tile;`: an array, which the emulation watches.
+// `__shared__ Shared<float[32][33]> tile;` declares an array that the emulation checks.
 template <class T>
 using Shared = T;
 #endif
 
-// Puts kernel(args...) on the stream.
+// Enqueues kernel(args...) on the stream.
 template <class... P, class... A>
 cudaError_t launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
                    cudaStream_t stream, A... args) {

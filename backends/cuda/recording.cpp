@@ -90,7 +90,7 @@ Result<std::unique_ptr<CudaRecording>> CudaRecording::make(const Program& progra
   return out;
 }
 
-// A 1, and all tables of the program: entries, then the chunks of each.
+// Creates a constant 1, and all tables of the program: the entries, then the chunks of each table.
 Status CudaRecording::make_tables() {
   std::vector<ListEntry> entries;
   std::vector<Chunk> chunks;
@@ -159,7 +159,7 @@ void CudaRecording::for_each_record(F&& f) const {
   }
 }
 
-// Ranges that touch, or nearly do, become one copy.
+// Merges ranges that touch or nearly touch into one copy.
 void CudaRecording::note(std::vector<Transfer>& transfers, const Memory* memory, uint64_t begin,
                          uint64_t end) {
   constexpr uint64_t kGap = 256;
@@ -228,7 +228,7 @@ Status CudaRecording::capture() {
       note_step(o.count_at, o.counted_axis >= 0 ? size_of(StepType::u32) : 0);
     }
     for (const Operand& o : r.outputs) {
-      // The bytes around what is written come along: ranges that nearly touch are copied as one.
+      // Copies nearby outputs together, so the bytes between them must be valid on the device too.
       note_operand(in_, o);
       note_operand(out_, o);
     }

@@ -9,9 +9,9 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// The graph of one segment: inputs and step words from pinned memory to the device, the kernels in
-// the order of the Program with Repeats unrolled, outputs and step words back. Replayed by one
-// call, with no host synchronization inside.
+// The graph of a segment. It copies inputs and per-step scalars from pinned memory to the device,
+// runs the kernels in the order of the Program with Repeats unrolled, and copies outputs and
+// per-step scalars back. One call replays it, without host synchronization inside.
 class CudaRecording : public device::Recording {
  public:
   // `buffers[s]` is slot s, or null.
@@ -24,7 +24,7 @@ class CudaRecording : public device::Recording {
   uint32_t launches() const override { return launches_; }
 
   Status submit();
-  // Runs the records one by one, without the graph, between events.
+  // Runs the records one by one between events, without the graph.
   Result<std::vector<device::RecordTime>> timestamps();
 
  private:
@@ -33,14 +33,14 @@ class CudaRecording : public device::Recording {
   Status make_tables();
   Status capture();
   void enqueue_transfers(bool in, Status& status) const;
-  // Puts one record on the stream, at one iteration.
+  // Enqueues one record at one iteration.
   void enqueue(Launch::Context& context, size_t record, uint32_t iteration) const;
   Launch::Context context() const;
-  // Calls f(record, iteration) in the order of execution.
+  // Calls f(record, iteration) in execution order.
   template <class F>
   void for_each_record(F&& f) const;
 
-  // A range of a buffer that the host sees.
+  // A range of a buffer that the host can see.
   struct Transfer {
     const Memory* memory;
     uint64_t begin;

@@ -1,11 +1,11 @@
-// Codes (core/encoding.h) as numbers: element by element, and four neighbours at a time.
+// Dequantizes values (core/encoding.h): single elements, or four neighbours at a time.
 #pragma once
 
 #include "device/storage.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// Rows of codes in device memory; `codes` null: the operand is plain.
+// Quantized rows in device memory. If `codes` is null, the operand is not quantized.
 struct Codes {
   const uint8_t* codes = nullptr;
   const uint8_t* scales = nullptr;
@@ -16,9 +16,9 @@ struct Codes {
   bool zero_points = false;
   DType scale_type = DType::f32;
   uint32_t block = 0;
-  int block_shift = -1;  // of a block that is a power of two
+  int block_shift = -1;  // of a block whose size is a power of two
   bool four =
-      false;  // four neighbours from a multiple of four on have one scale and begin at a byte
+      false;  // four neighbours, from a multiple of four on, share a scale and start at a byte
   int64_t columns = 0;
   int64_t row_bytes = 0;
   int64_t block_bytes = 0;
@@ -63,7 +63,7 @@ inline Codes codes_of(const Launch& l, size_t i) {
   return out;
 }
 
-// A block of a row: where its codes are, and what they mean.
+// A block of a row: the address of its values, and their scale and zero point.
 struct CodeBlock {
   const uint8_t* codes;
   float scale;
@@ -101,8 +101,8 @@ __device__ inline float decode(const Codes& c, int64_t row, uint32_t column) {
   return decode(c, code_block(c, row, column), column);
 }
 
-// Columns [column, column + 4) of a row, those from `columns` on as zeros; `column` is a multiple
-// of four where c.four.
+// Dequantizes columns [column, column + 4) of a row, with zeros from `columns` on. If c.four is
+// set, `column` is a multiple of four.
 __device__ inline void decode4(const Codes& c, int64_t row, uint32_t column, uint32_t columns,
                                float (&to)[4]) {
   if (column >= columns) {

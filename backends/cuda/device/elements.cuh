@@ -1,4 +1,4 @@
-// Element by element: which elements a thread takes.
+// Elementwise kernels: assigns elements to threads.
 #pragma once
 
 #include "kernel.h"
@@ -8,11 +8,11 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 constexpr unsigned kElementThreads = 256;
 constexpr unsigned kElementsEach = 4;
 
-// Blocks for n elements that are handled four at a time.
+// Number of blocks for n elements, with four elements per thread.
 inline dim3 element_blocks(uint64_t n) { return blocks_for(n, kElementThreads, kElementsEach); }
 
-// Calls f(i) for the elements of this thread, or f4(i) for four from i on where `four` says that
-// the operands allow it.
+// Calls f(i) for the elements of this thread, or f4(i) for the four elements from i on if `four` is
+// set.
 template <class F, class F4>
 __device__ void for_elements(uint64_t n, bool four, F&& f, F4&& f4) {
   const uint64_t thread = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
@@ -35,8 +35,8 @@ bool aligned16(const P*... addresses) {
 __device__ inline float4 load4(const float* at) { return *reinterpret_cast<const float4*>(at); }
 __device__ inline void store4(float* at, float4 v) { *reinterpret_cast<float4*>(at) = v; }
 
-// Notes an index outside its range: the first node that does is named, not those that read its
-// indices again, as gradients do. The access itself has been made harmless.
+// Reports an out-of-range index. The first node that reports is named, because gradient nodes read
+// the same indices again. The caller has already made the access harmless.
 __device__ inline void bad_index(device::StepHead* head, uint32_t node, int32_t value) {
   if (head->error == 0) {
     head->error = static_cast<uint32_t>(device::StepError::index_out_of_range);

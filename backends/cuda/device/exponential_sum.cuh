@@ -13,7 +13,8 @@ struct ExponentialSum {
   float sum;  // of exp(x - top)
 };
 
-// kWidth elements of a storage dtype as f32, and back; of f16 and bf16 one by one.
+// Loads kWidth elements of a storage dtype as f32, and stores them. f16 and bf16 elements are
+// handled one by one.
 template <class T, int kWidth>
 __device__ void load_wide(const T* at, float (&v)[kWidth]) {
   if constexpr (std::is_same_v<T, float>) {
@@ -35,8 +36,8 @@ __device__ void store_narrow(T* at, const float (&v)[kWidth]) {
   }
 }
 
-// Each thread keeps the sum relative to the maximum so far, and loads several elements before it
-// uses the first. All threads of the team must come; all get the result.
+// Each thread keeps its sum relative to its running maximum, and loads several elements before it
+// uses the first. All threads of the team must call it; all get the result.
 template <unsigned kTeam, int kWidth, class T>
 __device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
   constexpr int kLoads = 4;
@@ -56,7 +57,7 @@ __device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
         higher = fmaxf(higher, v[b][k]);
       }
     }
-    // While all are -infinity their differences would be NaN.
+    // If all values are -infinity, their differences would be NaN.
     const float base = higher == -INFINITY ? 0.0f : higher;
     sum *= expf(top - base);
     top = higher;

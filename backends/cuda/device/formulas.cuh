@@ -1,5 +1,5 @@
-// The dialect of runtime/ops/formulas for one number, and all formulas: of f32 as types that
-// kernels hold, of integers and truth values in 64 bits.
+// The dialect of runtime/ops/formulas for single values, and all formulas: f32 formulas as types
+// for kernels, formulas of integers and bool in 64 bits.
 #pragma once
 
 #include "device/math.cuh"
@@ -55,7 +55,7 @@ __device__ inline F times_sigmoid(F f, F x) {
 
 #include "generated/formulas.inc"
 
-// Operands that a function does not have are not read.
+// Operands that a function does not use are not read.
 #define BOWLINE_FUNCTION(name, ...)                                                 \
   struct name##Function {                                                           \
     float p, q;                                                                     \
@@ -83,7 +83,7 @@ struct F {
 };
 using M = bool;
 
-// An overflow wraps around.
+// Overflow wraps around.
 __device__ inline uint64_t bits(F x) { return static_cast<uint64_t>(x.v); }
 __device__ inline F of_bits(uint64_t x) { return F(static_cast<int64_t>(x)); }
 __device__ inline F operator+(F a, F b) { return of_bits(bits(a) + bits(b)); }
@@ -106,7 +106,7 @@ __device__ inline F abs_of(F x) { return select(negative(x), -x, x); }
 
 }  // namespace whole
 
-// What formulas of integers and truth values take and give.
+// Loads and stores for formulas of integers and bool.
 __device__ inline whole::F read(const Truth* at) { return whole::F(int64_t{at->byte != 0}); }
 template <class T>
 __device__ inline whole::F read(const T* at) {

@@ -1,4 +1,4 @@
-// Strided loops over up to eight axes, merged where the strides allow it.
+// Strided loops over up to eight axes, which are merged if the strides allow it.
 #pragma once
 
 #include <array>
@@ -8,8 +8,7 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// The axes of a loop over elements, slowest first, with the strides of N operands. Passed to
-// kernels by value.
+// The axes of a loop, slowest first, with the strides of N operands. Kernels receive it by value.
 template <int N>
 struct Loops {
   int rank = 0;
@@ -43,7 +42,7 @@ struct Loops {
     }
     for (int axis = rank - 1; axis >= 0; --axis) {
       uint64_t at = 0;
-      if (i <= UINT32_MAX) {  // a division of 32 bits is several times cheaper
+      if (i <= UINT32_MAX) {  // a 32-bit division is several times cheaper
         const auto low = static_cast<uint32_t>(i);
         at = low % sizes[axis];
         i = low / sizes[axis];

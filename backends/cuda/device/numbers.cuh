@@ -1,5 +1,5 @@
-// Numbers of every dtype as what kernels compute with: floats in f32, integers in 64 bits of which
-// the result keeps the low ones.
+// Conversion of elements of every dtype to the type in which kernels compute: f32 for floats, 64
+// bits for integers. Results of integers keep the low bits.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,7 @@ __device__ void store_number(T* at, Number<T> x) {
   }
 }
 
-// An overflow of integers wraps around.
+// Overflow of integers wraps around.
 __device__ inline float sum_of(float a, float b) { return a + b; }
 __device__ inline int64_t sum_of(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -44,7 +44,7 @@ __device__ inline int64_t product_of(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
-// A number as one whose order is that of the numbers, NaN the largest of them and 0 equal to -0.
+// Maps a value to an integer with the same order. NaN is the largest value, and 0 equals -0.
 __device__ inline int64_t order_of(int64_t x) { return x; }
 __device__ inline int64_t order_of(float x) {
   if (x != x) {
@@ -55,7 +55,7 @@ __device__ inline int64_t order_of(float x) {
   return order == -1 ? 0 : order;
 }
 
-// f.operator()<T>() with the type of the elements of a number.
+// Calls f.operator()<T>() with the element type of a numeric dtype.
 template <class F>
 void with_number(DType type, F&& f) {
   switch (type) {

@@ -1,4 +1,4 @@
-// Which elements lie under the results of a reduction, and along the lines of one axis.
+// The elements of each result of a reduction, and of each line along an axis.
 #pragma once
 
 #include "device/loops.cuh"

@@ -1,4 +1,4 @@
-// Rows: a team of threads, one warp or one block, takes a row together. All sums are fixed trees.
+// A team of threads, a warp or a block, processes a row together. All sums are fixed trees.
 #pragma once
 
 #include <type_traits>
@@ -10,9 +10,9 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 constexpr unsigned kLanes = 32;
 constexpr unsigned kRowThreads = 256;
-constexpr uint64_t kLongestOfWarp = 1024;  // elements of a row; longer ones get a block
+constexpr uint64_t kLongestOfWarp = 1024;  // elements per row; a longer row gets a block
 
-// The row of this thread, and its place in the team.
+// The row of this thread, and its position in the team.
 template <unsigned kTeam>
 __device__ uint64_t team_row() {
   return uint64_t{blockIdx.x} * (kRowThreads / kTeam) + threadIdx.x / kTeam;
@@ -22,7 +22,7 @@ __device__ unsigned team_lane() {
   return threadIdx.x % kTeam;
 }
 
-// kWidth elements, 1 or 4, from an address that is a multiple of their size; four of f32 alone.
+// Accesses kWidth elements, 1 or 4, at an address that is a multiple of their size. 4 only for f32.
 template <int kWidth, class X>
 __device__ void load(const X* at, float (&v)[kWidth]) {
   if constexpr (kWidth == 4) {
@@ -44,8 +44,8 @@ __device__ void store(Y* at, const float (&v)[kWidth]) {
   }
 }
 
-// f over the values of the first `lanes` lanes of each part of the warp: every lane gets the same
-// bits.
+// Combines the values of the first `lanes` lanes of each part of the warp with f. Every lane gets
+// the same bits.
 template <class F>
 __device__ float reduce_lanes(float x, F f, unsigned lanes) {
   for (unsigned distance = lanes / 2; distance > 0; distance /= 2) {
@@ -54,14 +54,14 @@ __device__ float reduce_lanes(float x, F f, unsigned lanes) {
   return x;
 }
 
-// f over the values of the team. All its threads must come.
+// Combines the values of the team with f. All threads of the team must call it.
 template <unsigned kTeam, class F>
 __device__ float reduce_team(float x, F f) {
   x = reduce_lanes(x, f, kLanes);
   if constexpr (kTeam > kLanes) {
     constexpr unsigned kWarps = kTeam / kLanes;
     __shared__ Shared<float[kWarps]> parts;
-    __syncthreads();  // the parts of an earlier call have been read
+    __syncthreads();  // the parts of an earlier call are already read
     if (threadIdx.x % kLanes == 0) {
       parts[threadIdx.x / kLanes] = x;
     }
@@ -79,9 +79,9 @@ __device__ float team_max(float x) {
   return reduce_team<kTeam>(x, [](float a, float b) { return fmaxf(a, b); });
 }
 
-// Column sums: the threads of a block are `width` columns, a power of two, times rows. Adds term(i)
-// for i in [begin, end) over the rows; the first `width` threads get the sums of their columns. All
-// threads of the block must come.
+// Column sums. The threads of a block are arranged as rows of `width` columns, a power of two. Adds
+// term(i) for i in [begin, end) over the rows; the first `width` threads get the sums of their
+// columns. All threads of the block must call it.
 template <class F>
 __device__ float column_sum(unsigned width, uint64_t begin, uint64_t end, F&& term) {
   __shared__ Shared<float[kRowThreads]> parts;
@@ -99,7 +99,7 @@ __device__ float column_sum(unsigned width, uint64_t begin, uint64_t end, F&& te
   return threadIdx.x < width ? static_cast<float>(parts[threadIdx.x]) : 0.0f;
 }
 
-// Columns of a block that sums `columns` of them.
+// Columns per block for sums of `columns` columns.
 inline unsigned column_width(uint64_t columns, unsigned most) {
   unsigned width = most;
   while (width > 1 && width / 2 >= columns) {
@@ -108,8 +108,8 @@ inline unsigned column_width(uint64_t columns, unsigned most) {
   return width;
 }
 
-// Launches a kernel over rows of n elements: kernel(team, width) names it for teams of `team`
-// threads that move `width` elements at once, as two integral constants.
+// Launches a kernel over rows of n elements. kernel(team, width) selects it for teams of `team`
+// threads that access `width` elements at once; both are integral constants.
 template <class K, class... A>
 void launch_rows(Launch& l, const char* name, uint64_t rows, uint64_t n, bool four, K kernel,
                  A... args) {
@@ -126,7 +126,7 @@ void launch_rows(Launch& l, const char* name, uint64_t rows, uint64_t n, bool fo
   }
 }
 
-// Rows of the last axis; an empty tensor has none to work on.
+// Number of rows of the last axis; 0 for an empty tensor.
 inline uint64_t rows_of(const Shape& shape) {
   return shape.elements() == 0 ? 0 : static_cast<uint64_t>(shape.rows());
 }

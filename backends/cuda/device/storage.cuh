@@ -1,11 +1,11 @@
-// Elements as they are stored, from and into the f32 that kernels compute in.
+// Converts stored elements to and from f32, in which kernels compute.
 #pragma once
 
 #include "kernel.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// A truth value from outside is any byte.
+// A bool from outside can be any byte.
 struct Truth {
   uint8_t byte;
 };
@@ -18,7 +18,7 @@ __device__ inline void write(float* at, float x) { *at = x; }
 __device__ inline void write(__half* at, float x) { *at = __float2half_rn(x); }
 __device__ inline void write(__nv_bfloat16* at, float x) { *at = __float2bfloat16_rn(x); }
 
-// kWidth elements, 1 or 4, from an address that is a multiple of their size.
+// kWidth elements, 1 or 4, at an address that is a multiple of their size.
 template <class T, int kWidth>
 struct alignas(kWidth * sizeof(T)) Some {
   T x[kWidth];
@@ -39,8 +39,8 @@ __device__ void write_some(T* at, const float (&v)[kWidth]) {
   *reinterpret_cast<Some<T, kWidth>*>(at) = some;
 }
 
-// `n` elements from `x` to `y`, in dtypes that may differ; they do not overlap. The kernel of Cast,
-// and part of those that compute in f32 on operands of another dtype.
+// Converts `n` elements from `x` to `y`, which do not overlap and may have different dtypes. It is
+// the kernel of Cast, and part of kernels that compute in f32 on operands of another dtype.
 void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -1,6 +1,6 @@
-// Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage
-// dtype of the node become f32 in the workspace, and its results of that dtype are rounded once, at
-// the end. Of an f32 node the operands are as they lie, and so are codes.
+// f16 and bf16 kernels that run the f32 kernel between conversions. Operands of the node's storage
+// dtype become f32 in the workspace, and results are rounded once at the end. f32 and quantized
+// operands are used in place.
 #pragma once
 
 #include <vector>
@@ -26,7 +26,7 @@ class Wide {
       out_.push_back(is_narrow(l.out_type(o)) ? take(l.out_shape(o)) : l.out(o));
     }
   }
-  // Launches those of the results.
+  // Launches the conversions of the results.
   void finish() {
     for (size_t o = 0; o < l_.outputs(); ++o) {
       if (is_narrow(l_.out_type(o))) {
@@ -37,14 +37,14 @@ class Wide {
 
   const float* in(size_t i) const { return in_[i]; }
   float* out(size_t o) const { return out_[o]; }
-  // The scratch of the f32 kernel.
+  // The scratch memory of the f32 kernel.
   float* workspace() const { return workspace_; }
   uint64_t workspace_bytes() const {
     return l_.workspace_bytes() -
            static_cast<uint64_t>(workspace_ - l_.workspace()) * sizeof(float);
   }
 
-  // Bytes in front of that scratch.
+  // Bytes of the converted operands, which precede this scratch memory.
   static uint64_t bytes(const NodeView& node) {
     uint64_t sum = 0;
     const auto add = [&](const device::Operand& o) {

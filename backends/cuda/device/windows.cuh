@@ -1,4 +1,4 @@
-// Windows over three spatial axes (core/windows.h), as kernels take them by value.
+// Windows over three spatial axes (core/windows.h), passed to kernels by value.
 #pragma once
 
 #include "core/windows.h"
@@ -15,18 +15,19 @@ struct DeviceAxis {
   uint32_t pad;
   uint32_t pad_end;
 
-  // Where element k of the window of output o lies; what is in front of the input is far behind it.
+  // The position of element k of the window of output o. Positions before the input wrap to large
+  // values.
   __device__ uint32_t input(uint32_t o, uint32_t k) const {
     return o * stride + k * dilation - pad;
   }
-  // The output whose window has element i of the input as its element k; outs if there is none.
+  // The output whose window has element i of the input as its element k, or outs if there is none.
   __device__ uint32_t output(uint32_t i, uint32_t k) const {
     const uint32_t from = i + pad - k * dilation;
     const uint32_t o = from / stride;
     return o * stride == from && o < outs ? o : outs;
   }
-  // Elements of the window of output o that lie in the input, or with `pads` in the input or its
-  // pads.
+  // Number of elements of the window of output o inside the input. With `pads`, elements in the
+  // pads count too.
   __device__ uint32_t count(uint32_t o, bool pads) const {
     uint32_t n = 0;
     for (uint32_t k = 0; k < window; ++k) {
@@ -54,7 +55,7 @@ inline DeviceWindows device_windows(const Windows& w) {
   return {of(0), of(1), of(2)};
 }
 
-// An element of planes of three axes of these sizes.
+// A position in planes with three axes of these sizes.
 struct Place {
   uint32_t z, y, x;
   uint64_t plane;

@@ -1,5 +1,5 @@
-// What a kernel finds in CUDA without including anything, on the host: built-in variables,
-// barriers, shuffles, votes, atomics, and the functions of single precision that <cmath> lacks.
+// CUDA built-ins on the host: variables, barriers, shuffles, votes, atomics, and the
+// single-precision functions that <cmath> lacks.
 #pragma once
 
 #include <bit>
@@ -45,7 +45,8 @@ T of_bits(uint64_t bits) {
   return value;
 }
 
-// The lane that a shuffle of `width` lanes reads; its own where the source lies outside its part.
+// The lane that a shuffle of `width` lanes reads; the caller's own lane if the source is outside
+// its part.
 template <class T>
 T __shfl_sync(unsigned mask, T value, int lane, int width = warpSize,
               Where where = Where::current()) {
@@ -89,7 +90,7 @@ inline int __all_sync(unsigned mask, int predicate, Where where = Where::current
   return warp_vote(mask, predicate != 0, where) == mask ? 1 : 0;
 }
 
-// The threads of a grid run on one host thread, so plain operations are atomic.
+// All threads of a grid run on one host thread, so plain operations are atomic.
 template <class T>
 T atomicAdd(T* at, T value) {
   const T old = *at;

@@ -42,18 +42,18 @@ namespace {
 
 namespace context = boost::context::detail;
 
-constexpr size_t kStackBytes = 256 << 10;  // mapped, so that only what is touched exists
+constexpr size_t kStackBytes = 256 << 10;  // memory-mapped, so untouched pages cost nothing
 constexpr unsigned kMaxThreads = 1024;
 constexpr uint32_t kAllLanes = 0xFFFFFFFF;
 
-// A stack on which one thread of the block after the other runs.
+// A stack on which the threads of a block run one after the other.
 class Fiber {
  public:
   Fiber() {
     stack_ = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stack_ == MAP_FAILED) {
-      std::abort();  // tests only: there is no memory for a stack
+      std::abort();  // tests only: no memory for a stack
     }
     reset();
 #ifdef BOWLINE_TSAN
@@ -69,7 +69,7 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Forgets what runs on the stack.
+  // Discards the stack content.
   void reset() {
 #ifdef BOWLINE_ASAN
     ASAN_UNPOISON_MEMORY_REGION(stack_, kStackBytes);
@@ -77,7 +77,7 @@ class Fiber {
     context_ = context::make_fcontext(static_cast<char*>(stack_) + kStackBytes, kStackBytes, entry);
   }
 
-  // From the scheduler: runs the fiber until it waits.
+  // Called by the scheduler: runs the fiber until it waits.
   void resume() {
 #ifdef BOWLINE_ASAN
     void* fake = nullptr;
@@ -94,7 +94,7 @@ class Fiber {
 #endif
   }
 
-  // From the fiber: back to the scheduler.
+  // Called by the fiber: returns to the scheduler.
   void wait() {
 #ifdef BOWLINE_ASAN
     void* fake = nullptr;
@@ -125,13 +125,13 @@ class Fiber {
 #endif
 };
 
-// A collective that some lanes of a warp have reached.
+// A collective operation that some lanes of a warp have reached.
 struct Meeting {
   Collective kind = Collective::shuffle;
   uint32_t mask = 0;
   uint32_t arrived = 0;
   uint64_t values[kWarp] = {};
-  uint64_t results[kWarp] = {};  // of the last that is over
+  uint64_t results[kWarp] = {};  // of the last completed operation
   uint32_t result_mask = 0;
   Where where;
 };
@@ -174,7 +174,7 @@ class Scheduler {
     return error_;
   }
 
-  // On a fiber: the threads that have not begun, one after the other.
+  // Runs on a fiber: starts the remaining threads one after the other.
   void run_threads(Fiber& fiber) {
     for (;;) {
       while (begun_ < count_) {
@@ -194,9 +194,9 @@ class Scheduler {
   [[noreturn]] void fail(std::string what) {
     error_ = format("Thread {} of block ({}, {}, {}): {}", current_, running.block_index.x,
                     running.block_index.y, running.block_index.z, what);
-    std::string().swap(what);  // nothing on this stack is destroyed any more
+    std::string().swap(what);  // no destructor runs on this stack any more
     slots_[current_].fiber->wait();
-    std::abort();  // a failed fiber is never resumed
+    std::abort();  // a failed fiber never resumes
   }
 
   void block_barrier(Where where) {
@@ -250,7 +250,7 @@ class Scheduler {
   }
 
  private:
-  // An exception may not leave the fiber, nor may a fiber be left inside a handler.
+  // An exception must not leave the fiber, and a fiber must not switch inside a handler.
   void run_thread() {
     bool exhausted = false;
     try {
@@ -261,7 +261,7 @@ class Scheduler {
     if (exhausted) {
       error_ = "Out of memory.";  // short enough to need no allocation
       slots_[current_].fiber->wait();
-      std::abort();  // a failed fiber is never resumed
+      std::abort();  // a failed fiber never resumes
     }
   }
 
@@ -289,7 +289,7 @@ class Scheduler {
     for (unsigned k = 0; k < count_; ++k) {
       const unsigned i = reverse_ ? count_ - 1 - k : k;
       if (i == current_) {
-        slots_[i].state = State::ready;  // it goes on by itself
+        slots_[i].state = State::ready;  // it continues by itself
       } else {
         release(i);
       }
@@ -349,7 +349,7 @@ class Scheduler {
     return fiber;
   }
 
-  // All threads wait or have ended, and none can go on.
+  // Describes a deadlock: all threads wait or have ended, and no thread can continue.
   std::string stuck() const {
     for (const Slot& s : slots_) {
       const Meeting& m = meetings_[s.thread.warp];
@@ -399,7 +399,7 @@ class Scheduler {
   std::vector<Fiber*> idle_;
 };
 
-// One grid at a time: shared memory is static.
+// One grid at a time, because shared memory is static.
 std::mutex grid_mutex;
 
 Scheduler& scheduler() {

@@ -1,5 +1,5 @@
-// The 16-bit floating-point types of cuda_fp16.h and cuda_bf16.h, as far as storage goes:
-// conversions to and from f32, to nearest even. Arithmetic is done in f32 on every device.
+// The 16-bit floating-point types of cuda_fp16.h and cuda_bf16.h for storage: conversions to and
+// from f32, with rounding to nearest even. All devices compute in f32.
 #pragma once
 
 #include "core/float16.h"
@@ -13,7 +13,7 @@ struct __nv_bfloat16 {
   uint16_t bits;
 };
 
-// Every NaN becomes this one.
+// Every NaN is converted to this value.
 constexpr uint16_t kNan = 0x7FFF;
 
 inline float __bfloat162float(__nv_bfloat16 x) { return to_f32(bf16{x.bits}); }

@@ -23,13 +23,13 @@ struct Event {
 struct Stream {
   std::vector<Work> queue;
   bool capturing = false;
-  bool invalid = false;  // something that cannot be captured was called
+  bool invalid = false;  // a call that cannot be captured was made
   Graph captured;
 };
 
 namespace {
 
-std::mutex mutex;  // of all below
+std::mutex mutex;  // of all members below
 Machine the_machine;
 cudaError_t sticky = cudaSuccess;
 thread_local cudaError_t last = cudaSuccess;
@@ -44,7 +44,7 @@ cudaError_t note(cudaError_t error) {
   return error;
 }
 
-// What every call that reaches the device returns first.
+// The error that every call to the device returns first.
 cudaError_t state() { return the_machine.driver != cudaSuccess ? the_machine.driver : sticky; }
 
 bool stick(cudaError_t error) {
@@ -156,7 +156,7 @@ cudaError_t cudaMalloc(void** out, size_t bytes) {
   if (memory == nullptr) {
     return note(cudaErrorMemoryAllocation);
   }
-  std::memset(memory, 0xFF, bytes);  // NaN: what is read before it is written shows
+  std::memset(memory, 0xFF, bytes);  // NaN, so that reads of uninitialized memory are visible
   allocations[memory] = bytes;
   used += bytes;
   *out = memory;

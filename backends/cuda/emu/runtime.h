@@ -1,9 +1,8 @@
 // The part of the CUDA runtime that the backend calls, on the host: one device with its memory,
 // streams and graphs.
 //
-// Work on a stream is done when somebody waits for it, never earlier, so a read without a wait sees
-// old bytes. An error of a kernel is sticky, as an illegal address is on a GPU: every later call
-// returns it.
+// Work on a stream runs only when a caller waits for it, so a read without a wait sees old bytes. A
+// kernel error is sticky, as an illegal address is on a GPU: every later call returns it.
 #pragma once
 
 #include <cstddef>
@@ -100,22 +99,21 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
                           std::function<void()> kernel);
 
-// The emulated machine, for tests: what is wrong with it.
+// The emulated machine. Tests set its faults.
 struct Machine {
   int devices = 1;
-  cudaError_t driver = cudaSuccess;  // of every call that asks for devices
-  int driver_version = 13000;        // 0: there is no driver
+  cudaError_t driver = cudaSuccess;  // returned by every call that asks for devices
+  int driver_version = 13000;        // 0: no driver is installed
   int runtime_version = 13000;
   int major = 9;
   int minor = 0;
   size_t memory_bytes = size_t{8} << 30;
-  uint64_t waits = 0;           // of the host for a stream, counted
-  uint64_t graph_launches = 0;  // counted
-  cudaError_t next_wait =
-      cudaSuccess;  // what the next wait finds; sticky like an error of a kernel
+  uint64_t waits = 0;                   // number of host waits for a stream
+  uint64_t graph_launches = 0;          // number of graph launches
+  cudaError_t next_wait = cudaSuccess;  // returned by the next wait; sticky like a kernel error
 };
 Machine& machine();
-// Ends the sticky error: a new process.
+// Clears the sticky error, as a new process does.
 void restart();
 
 }  // namespace bowline::detail::cuda_emu

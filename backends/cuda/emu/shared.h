@@ -1,8 +1,8 @@
-// Shared memory that knows who touched it.
+// Shared memory that records its accesses.
 //
-// `__shared__ Shared<float[32][33]> tile;` is a plain array in CUDA. Here each element remembers
-// its last accesses; two accesses by different threads, one of them a write, need a barrier of the
-// block between them, or one of the warp if both threads are of one warp.
+// `__shared__ Shared<float[32][33]> tile;` is a plain array in CUDA. Here, each element remembers
+// its last accesses. If two threads access an element and one of them writes, a barrier of the
+// block must separate the accesses, or a barrier of the warp if both threads are in the same warp.
 #pragma once
 
 #include <type_traits>
@@ -11,7 +11,7 @@
 
 namespace bowline::detail::cuda_emu {
 
-// Accesses to one element since the block wrote it first.
+// Accesses to one element since its first write by the block.
 class AccessLog {
  public:
   void read() {
@@ -56,7 +56,7 @@ class AccessLog {
   }
 
  private:
-  // Who has read since the last write, in the phase of read_barriers_.
+  // The readers since the last write, in the phase of read_barriers_.
   enum class Reads : uint8_t { none, one, warp, warps };
 
   static bool ordered_in_warp(unsigned other, uint32_t warp_barriers) {
@@ -79,7 +79,7 @@ class AccessLog {
 template <class T>
 class Tracked {
  public:
-  operator T() const {  // NOLINT: it stands for a T
+  operator T() const {  // NOLINT: implicit, because it replaces a T
     log_.read();
     return value_;
   }

@@ -1,9 +1,9 @@
 //! ops(f32, f16, bf16) Attention AttentionGrad
-// Attention with memory linear in length, and its gradient without atomics.
+// Attention with memory linear in the length, and its gradient without atomics.
 //
-// A block owns some rows (queries, or keys in the pass for dk and dv) of one head and goes through
-// the rows of the other kind, 64 at a time: products of its rows with theirs, weights from them,
-// and sums of their rows times the weights.
+// A block owns some rows of one head: queries, or keys in the pass for dk and dv. It iterates over
+// the rows of the other kind, 64 at a time: it computes products of its rows with the other rows,
+// weights from the products, and sums of the other rows times the weights.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -23,14 +23,14 @@ constexpr int kAcross = 16;  // threads along other rows, or along the head
 constexpr int kOthers = 64;  // other rows of a tile
 constexpr int64_t kMaxHeadDim = 256;
 
-// kPadded is the head dim, rounded up. A thread has kRows of the own rows: its number along them,
-// and every kDown-th from there.
+// kPadded is the head size, rounded up. A thread owns kRows rows: the row of its index, and every
+// kDown-th row from there.
 template <int kPadded, int kRows>
 struct Tiling {
   static constexpr int kOwn = kDown * kRows;
   static constexpr int kQuads = kPadded / 4;
   static constexpr int kQuadsEach = (kQuads + kAcross - 1) / kAcross;
-  // Other rows come through a buffer: all rows of a tile in parts of the head, or whole rows, some
+  // Other rows pass through a buffer: all rows of a tile in parts of the head, or some whole rows
   // at a time.
   static constexpr int kPart = kPadded == 64 || kPadded == 128 ? 16 : 8;
   static constexpr int kLines = kOthers * kPart / kQuads;
@@ -41,13 +41,14 @@ struct Tiling {
 
 using Quad = std::remove_extent_t<Shared<float4[1]>>;  // in shared memory
 
-// How a query sees keys besides what causal says; at most one of the three.
+// How a mask hides keys from queries; at most one of the three is set.
 struct Mask {
-  // Added to the scores, -infinity hides; elements from one batch, head, query or key to the next.
+  // Added to the scores; -infinity hides a key. The strides are elements per batch, head, query and
+  // key.
   const float* added;
   int64_t steps[4];
   const uint8_t* shown;    // [batch, keys]: 0 hides the key
-  const int32_t* lengths;  // [batch]: keys in front of it are seen
+  const int32_t* lengths;  // [batch]: keys before this length are visible
 
   __device__ bool any() const { return added != nullptr || shown != nullptr || lengths != nullptr; }
 };
@@ -59,9 +60,9 @@ struct Rows {
   int count;
   int dim;
   bool four;
-  const uint8_t* shown;  // null: all of them
+  const uint8_t* shown;  // null: all rows are visible
 
-  // Elements 4 q to 4 q + 3 of a row; 0 outside, and of a row that is hidden.
+  // Elements 4 q to 4 q + 3 of a row; 0 outside of the row, or if the row is hidden.
   __device__ float4 quad(int row, int q) const {
     if (row >= count || 4 * q >= dim || (shown != nullptr && shown[row] == 0)) {
       return make_float4(0, 0, 0, 0);
@@ -94,18 +95,19 @@ struct Problem {
   int keys;
   int dim;
   unsigned tiles;  // of own rows
-  int part;        // keys of a part of the forward pass; each part has its own `out` and `row_out`
-  // As many of them are there: all, unless a count says so. A query behind its count sees no key.
+  int part;        // keys per part of the forward pass; each part has its own `out` and `row_out`
+  // Number of valid rows; all rows unless a dynamic dimension is smaller. A query behind the
+  // current size sees no key.
   int live_queries;
   int live_keys;
   const uint32_t* query_count;
   const uint32_t* key_count;
-  int seen_keys;  // of the batch at hand: those that lengths leave of them
+  int seen_keys;  // visible keys of the current batch element, limited by lengths
   bool causal;
   bool four;
-  int window;  // keys that a query sees at most; 0: all
+  int window;  // maximum number of visible keys per query; 0: no limit
   float scale;
-  float softcap;  // 0: none
+  float softcap;  // 0: no soft-capping
   Mask mask;
 
   __device__ int64_t start(int64_t batch, int count, int of_heads, int head) const {
@@ -127,25 +129,25 @@ struct Problem {
             four,
             mask.shown == nullptr ? nullptr : mask.shown + batch * keys};
   }
-  // Of queries, over all heads.
+  // Number of queries over all heads.
   __host__ __device__ int64_t rows() const { return int64_t{batches} * heads * queries; }
-  // Keys that a query sees.
+  // Number of keys that the query sees.
   __device__ int seen(int query) const {
     const int visible = causal ? query + live_keys - live_queries + 1 : live_keys;
     return query < live_queries ? max(0, min(seen_keys, visible)) : 0;
   }
-  // The first of them, if there is one.
+  // The first visible key, if a key is visible.
   __device__ int first_key(int query) const {
     return window == 0 ? 0 : max(0, query + live_keys - live_queries + 1 - window);
   }
-  // Behind the last query that sees a key.
+  // One past the last query that sees the key.
   __device__ int end_of_queries(int key) const {
     return window == 0 ? queries : max(0, min(queries, key - (keys - queries) + window));
   }
   __device__ float capped(float score) const {
     return softcap == 0 ? score : softcap * tanhf(score / softcap);
   }
-  // The derivative of a capped score by the score.
+  // The derivative of a soft-capped score with respect to the score.
   __device__ float cap_slope(float capped_score) const {
     const float tanh = softcap == 0 ? 0.0f : capped_score / softcap;
     return 1 - tanh * tanh;
@@ -157,7 +159,7 @@ struct Problem {
                     ? max(0, min(live_keys, static_cast<int>(mask.lengths[batch])))
                     : live_keys;
   }
-  // A score with its mask; -infinity if the query does not see the key, also if the score is NaN.
+  // A score after masking: -infinity if the query does not see the key, even if the score is NaN.
   __device__ float masked(float score, int64_t batch, int head, int query, int key) const {
     if (mask.shown != nullptr && mask.shown[batch * keys + key] == 0) {
       return -INFINITY;
@@ -186,7 +188,7 @@ __device__ inline float dot(float4 a, float4 b, float sum) {
   return sum;
 }
 
-// With kSkip a weight of 0 adds nothing, whatever v is.
+// With kSkip, a weight of 0 adds nothing, whatever v is.
 template <bool kSkip>
 __device__ inline void add(float4& sum, float weight, float4 v) {
   if (kSkip && weight == 0) {
@@ -198,7 +200,7 @@ __device__ inline void add(float4& sum, float weight, float4 v) {
   sum.w += weight * v.w;
 }
 
-// dots[i][j] = own row i of this thread times row first + 4 across + j. Begins with a barrier.
+// dots[i][j] = own row i of this thread times row first + 4 across + j. Starts with a barrier.
 template <class T, int kRows>
 __device__ void multiply(const Quad* own, Quad* buffer, const Rows& others, int first,
                          float (&dots)[kRows][4]) {
@@ -212,7 +214,7 @@ __device__ void multiply(const Quad* own, Quad* buffer, const Rows& others, int 
   const int quads = (others.dim + 3) / 4;
   for (int q0 = 0; q0 < quads; q0 += T::kPart) {
     __syncthreads();
-    // Permuted, so that threads side by side, 4 rows apart, meet different banks.
+    // Permuted, so that neighbouring threads, 4 rows apart, use different banks.
     for (int i = static_cast<int>(threadIdx.x); i < T::kBuffer; i += kThreads) {
       const int row = i / T::kPart;
       const int q = i % T::kPart;
@@ -235,8 +237,8 @@ __device__ void multiply(const Quad* own, Quad* buffer, const Rows& others, int 
   }
 }
 
-// sums[i][c] += rows [first, min(first + kOthers, end)), each times its weight in own row i; of
-// quad across + kAcross c of the head. Begins with a barrier.
+// sums[i][c] += rows [first, min(first + kOthers, end)), each times its weight in own row i, for
+// quad across + kAcross c of the head. Starts with a barrier.
 template <class T, bool kSkip, int kRows>
 __device__ void add_rows_as(const Quad* weights, Quad* buffer, const Rows& others, int first,
                             int end, float4 (&sums)[kRows][T::kQuadsEach]) {
@@ -273,7 +275,7 @@ __device__ void add_rows_as(const Quad* weights, Quad* buffer, const Rows& other
   }
 }
 
-// `skip` is that of all threads.
+// `skip` is the same for all threads.
 template <class T, int kRows>
 __device__ void add_rows(const Quad* weights, Quad* buffer, const Rows& others, int first, int end,
                          float4 (&sums)[kRows][T::kQuadsEach], bool skip) {
@@ -293,7 +295,7 @@ __device__ void clear(float4 (&sums)[kRows][T::kQuadsEach]) {
   }
 }
 
-// Writes the sums of the own rows. `rows` is where they go.
+// Writes the sums of the own rows to `rows`.
 template <class T, int kRows>
 __device__ void write(const Rows& rows, float* to, int first,
                       const float4 (&sums)[kRows][T::kQuadsEach]) {
@@ -327,7 +329,7 @@ __device__ void write(const Rows& rows, float* to, int first,
   }
 }
 
-// Which own rows a block has. The last come first: with causal they take longest.
+// The own rows of a block. The last rows come first, because they take longest with causal masking.
 struct Place {
   int first;
   int head;
@@ -442,7 +444,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
       place.first, sums);
 }
 
-// Joins the parts: their results, weighted by exp(lse).
+// Combines the parts: adds their results, weighted by exp(lse).
 __global__ void join_kernel(const float* outs, const float* lses, int parts, float* out, float* lse,
                             Problem p) {
   const int64_t rows = p.rows();
@@ -475,8 +477,8 @@ __global__ void join_kernel(const float* outs, const float* lses, int parts, flo
       [](uint64_t) {});
 }
 
-// The gradient with respect to the own rows. Queries: delta, then dq. Keys: dk and dv, from all
-// query heads that read the head.
+// The gradient with respect to the own rows. For queries: delta, then dq. For keys: dk and dv, over
+// all query heads that read the key head.
 template <int kPadded, int kRows, bool kKeys>
 __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   using T = Tiling<kPadded, kRows>;
@@ -484,7 +486,7 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   __shared__ Shared<float4[T::kOwn * T::kQuads]> own_d;  // dout or v
   __shared__ Shared<float4[T::kBuffer]> buffer;
   __shared__ Shared<float4[T::kWeights]> weights;
-  constexpr int kStatistics = kKeys ? kOthers : T::kOwn;  // queries at hand
+  constexpr int kStatistics = kKeys ? kOthers : T::kOwn;  // current queries
   __shared__ Shared<float[kStatistics]> lse;
   __shared__ Shared<float[kStatistics]> delta;
   const int thread = static_cast<int>(threadIdx.x);
@@ -589,8 +591,8 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   }
 }
 
-// Rows of keys or values that are codes, as f32; `keys` rows of `inner` elements in a batch, of
-// which those before the count are there.
+// Dequantizes rows of keys or values to f32. A batch element has `keys` rows of `inner` elements;
+// only rows before the current size are valid.
 __global__ void decode_kernel(Codes from, float* to, const uint32_t* count_at, uint64_t n, int keys,
                               uint64_t inner) {
   for_elements(
@@ -606,7 +608,7 @@ __global__ void decode_kernel(Codes from, float* to, const uint32_t* count_at, u
       [](uint64_t) {});
 }
 
-// Sets the error word where a length is none that a sequence can have.
+// Reports a length that is out of range.
 __global__ void check_lengths_kernel(const int32_t* lengths, int count, int keys,
                                      device::StepHead* head, uint32_t node) {
   for_elements(
@@ -639,7 +641,7 @@ Problem problem_of(const AttentionAttributes& attributes, const Shape& q, const 
   p.keys = static_cast<int>(k[1]);
   p.dim = static_cast<int>(q[3]);
   p.causal = attributes.causal();
-  // One that hides no key is none.
+  // A window that hides no key is ignored.
   p.window = std::cmp_less(attributes.window(), p.keys) ? static_cast<int>(attributes.window()) : 0;
   p.softcap = attributes.softcap();
   p.scale = attributes.scale() == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(p.dim)))
@@ -650,7 +652,7 @@ Problem problem_of(const AttentionAttributes& attributes, const Shape& q, const 
   return p;
 }
 
-// The mask is input `mask`, if there is one.
+// The mask is input `mask`, if given.
 Problem problem_of(const Launch& l, const Wide& wide, size_t mask) {
   const auto& attributes = l.attributes<AttentionAttributes>();
   Problem p = problem_of(attributes, l.in_shape(0), l.in_shape(1));
@@ -678,18 +680,19 @@ Problem problem_of(const Launch& l, const Wide& wide, size_t mask) {
   return p;
 }
 
-constexpr int64_t kFill = 128;  // blocks that fill a GPU
+constexpr int64_t kFill = 128;  // number of blocks that fill a GPU
 
-// Blocks with `own` of the rows each, of all heads; sets how many there are along the rows.
+// Divides the rows of all heads into blocks of `own` rows each, and sets the number of blocks along
+// the rows.
 unsigned tile(Problem& p, bool of_keys, int own) {
   p.tiles =
       blocks_for(static_cast<uint64_t>(of_keys ? p.keys : p.queries), static_cast<uint64_t>(own));
   return p.tiles * static_cast<unsigned>(p.batches * (of_keys ? p.kv_heads : p.heads));
 }
 
-// Parts of the keys, where few queries see many of them; sets the keys of a part.
+// The number of parts of the keys, if few queries see many keys. Sets the keys per part.
 int parts_of(Problem& p) {
-  constexpr int64_t kSmallest = 128;  // keys of a part
+  constexpr int64_t kSmallest = 128;  // keys per part
   constexpr int64_t kMaxBytes = int64_t{8} << 20;
   Problem small = p;
   const int64_t blocks = tile(small, false, 2 * kDown);
@@ -705,7 +708,7 @@ int parts_of(Problem& p) {
   return (p.keys + p.part - 1) / p.part;
 }
 
-// Floats of keys or values that were codes.
+// Floats of dequantized keys or values.
 uint64_t decoded_floats(const device::Operand& o) {
   return o.encoding.is_plain() ? 0 : round_up(static_cast<uint64_t>(o.shape.elements()), 64);
 }
@@ -718,8 +721,8 @@ uint64_t attention_workspace(const NodeView& node) {
          (parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * 4);
 }
 
-// Input i where the kernel reads it: codes become numbers in the workspace, which moves behind
-// them.
+// The address of input i in f32. A quantized input is dequantized into the workspace, and
+// `workspace` moves behind it.
 const float* numbers_of(Launch& l, size_t i, const float* plain, float*& workspace) {
   if (!l.is_encoded(i)) {
     return plain;
@@ -741,7 +744,7 @@ void launch_attention(Launch& l, Problem p, int parts) {
            dim3(blocks, static_cast<unsigned>(parts)), kThreads, p);
 }
 
-// Many rows in a block where there are enough, for less traffic; else few, for more blocks.
+// With enough rows, a block takes many rows, for less traffic; otherwise few rows, for more blocks.
 template <int kPadded>
 void choose_attention(Launch& l, Problem p, int parts) {
   if (tile(p, false, Tiling<kPadded, 4>::kOwn) >= kFill) {
@@ -814,7 +817,8 @@ void grad_pass(Launch& l, const Problem& p) {
 }
 
 uint64_t grad_workspace(const NodeView& node) {
-  return Wide::bytes(node) + static_cast<uint64_t>(node.in(4).elements()) * 4;  // delta, as lse
+  // delta has the size of lse
+  return Wide::bytes(node) + static_cast<uint64_t>(node.in(4).elements()) * 4;
 }
 
 void attention_grad(Launch& l) {

@@ -1,13 +1,13 @@
 //! ops(any) Cast
-// From every dtype to every dtype; what the conversions mean stands in runtime/ops/cast.cpp. There
-// is a kernel per dtype that is read; which one is written is the same for all threads.
+// Conversion between all dtypes. runtime/ops/cast.cpp defines the conversions. One kernel per
+// source dtype; the target dtype is the same for all threads.
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cast_kernels {
 namespace {
 
-// A number on its way: a float, or an integer of 64 bits.
+// An intermediate value: a float, or a 64-bit integer.
 struct Number {
   bool is_float;
   float f;
@@ -26,7 +26,7 @@ __device__ inline Number number(T x) {
 
 __device__ inline float as_float(Number x) { return x.is_float ? x.f : static_cast<float>(x.n); }
 
-// A float towards zero, at the nearest end where it lies outside [-2^bits, 2^bits); NaN is 0.
+// Rounds a float towards zero and saturates it to [-2^bits, 2^bits). NaN gives 0.
 template <class T>
 __device__ inline T as_integer(Number x, float least, float past, T lowest, T highest) {
   if (!x.is_float) {

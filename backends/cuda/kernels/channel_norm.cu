@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) BatchNorm BatchNormGrad GroupNorm InstanceNorm GroupNormGrad
-// Norms of channels: a block per channel of the batch, or per group of a sample.
+// Norms over channels: one block per channel of the batch, or per group of a sample.
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
@@ -22,7 +22,7 @@ Planes planes_of(const Shape& x) {
   return {u(x[0]), u(x[1]), u(x.elements(2, x.rank()))};
 }
 
-// The sum of term(i) for i below n over the block; all threads get it.
+// The sum of term(i) for i below n over the block. All threads get it.
 template <class F>
 __device__ float block_sum(uint64_t n, F&& term) {
   float sum = 0;
@@ -128,7 +128,7 @@ void batch_norm_grad(Launch& l) {
            kRowThreads, o, p, l.step(step::batch_norm_grad::training));
 }
 
-// A group of channels of one sample lies together.
+// The channels of a group of one sample are contiguous.
 struct Group {
   uint64_t groups;    // of a sample
   uint64_t channels;  // of a group

@@ -1,9 +1,11 @@
 //! ops(f32, f16, bf16) Conv ConvTranspose ConvInputGrad ConvWeightGrad
-// With i = o * stride + k * dilation - pad, in groups of channels:
-//   forward  y[n, m, o] = bias[m] + sum over c, k of x[n, c, i] * w[m, c, k]: a thread per output
-//   back     x[n, c, i] = bias[c] + sum over m, o, k of y[n, m, o] * w[m, c, k]: a thread per
-//       element of x
-//   weights  w[m, c, k] = sum over n, o of y[n, m, o] * x[n, c, i]: a warp per weight
+// Convolutions in groups of channels. With i = o * stride + k * dilation - pad:
+//   forward  y[n, m, o] = bias[m] + sum over c, k of x[n, c, i] * w[m, c, k]
+//            one thread per output
+//   back     x[n, c, i] = bias[c] + sum over m, o, k of y[n, m, o] * w[m, c, k]
+//            one thread per element of x
+//   weights  w[m, c, k] = sum over n, o of y[n, m, o] * x[n, c, i]
+//            one warp per weight
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 #include "device/windows.cuh"

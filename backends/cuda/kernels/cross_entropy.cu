@@ -18,7 +18,7 @@ struct Labels {
   __device__ bool inside(uint64_t row) const {
     return data[row] >= 0 && static_cast<uint64_t>(data[row]) < classes;
   }
-  // A label that is neither counted out nor a class.
+  // Reports a label that is neither ignore_index nor a class.
   __device__ void report(uint64_t row) const {
     if (counted(row) && !inside(row)) {
       bad_index(head, node, data[row]);
@@ -26,7 +26,7 @@ struct Labels {
   }
 };
 
-// lse, and the loss of every row.
+// lse and the loss of every row.
 template <unsigned kTeam, int kWidth, class X>
 __global__ void cross_entropy_kernel(const X* x, Labels labels, float* lse, float* losses,
                                      float smoothing) {
@@ -77,7 +77,7 @@ __global__ void likelihood_kernel(const X* x, Labels labels, const X* weight, fl
   labels.report(row);
 }
 
-// One block: the weights of the rows that count, each 1 where there are none.
+// One block: adds the weights of the counted rows. Each weight is 1 if no weights are given.
 template <class X>
 __device__ float weight_of_all(const Labels& labels, const X* weight) {
   float sum = 0;
@@ -111,8 +111,8 @@ __global__ void weights_kernel(Labels labels, const X* weight, float* to) {
   }
 }
 
-// What the gradient of a row is multiplied with: dloss, one or one for each row, for the mean
-// divided by the weight of all.
+// The factor of the gradient of a row: dloss, common or per row; for the mean, divided by the sum
+// of all weights.
 struct Factor {
   const float* dloss;
   const float* weight;  // null: not divided
@@ -123,7 +123,7 @@ struct Factor {
   }
 };
 
-// dx may lie on x. A thread loads several elements before it stores the first.
+// dx may overwrite x. A thread loads several elements before it stores the first.
 template <unsigned kTeam, int kWidth, class X>
 __global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float* lse,
                                           Factor factor, float smoothing, X* dx) {
@@ -189,7 +189,7 @@ const X* weight_of(const Launch& l, size_t input) {
   return l.has_input(input) ? l.in_as<X>(input) : nullptr;
 }
 
-// The weight of all rows is found first, where the mean asks for it.
+// For the mean, the sum of the weights is computed first.
 template <class X>
 Factor factor_of(Launch& l, const Labels& labels, Reduction reduction, const float* dloss,
                  const X* weight) {
@@ -204,7 +204,7 @@ uint64_t terms_workspace(const NodeView& node) {
   return static_cast<uint64_t>(node.in(1).elements()) * sizeof(float);
 }
 
-// The losses of the rows are the output, or lie in the workspace until they are added up.
+// The losses of the rows are the output, or are in the workspace until they are added.
 template <class X>
 void add_up(Launch& l, const Labels& labels, Reduction reduction, const X* weight) {
   if (reduction != Reduction::none) {

@@ -1,8 +1,8 @@
 //! elementwise
 //! elementwise(f16, bf16)
 //! elementwise(i8, u8, i32, i64, boolean)
-// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules), a
-// third has the shape of the result.
+// Operators with formulas (runtime/ops/formulas). Two operands broadcast by the rules of NumPy; a
+// third operand has the shape of the result.
 #include <type_traits>
 
 #include "device/elements.cuh"
@@ -15,7 +15,7 @@ namespace {
 template <class In, class Out>
 constexpr bool kFloats = std::is_same_v<In, float> && std::is_same_v<Out, float>;
 
-// Four at a time where `four` says that all may be read so, which is of f32 alone.
+// Processes four elements at a time if `four` is set, which is possible only for f32.
 template <class In, class Out, class F>
 __global__ void same_shape_kernel(F f, const In* a, const In* b, const In* c, Out* y, uint64_t n,
                                   bool four) {
@@ -46,7 +46,7 @@ __global__ void broadcast_kernel(F f, const In* a, const In* b, const In* c, Out
       [](uint64_t) {});
 }
 
-// y = f(first, second, third operand); for one that is not there f gets the first once more.
+// y = f(first, second, third operand). A missing operand is replaced by the first.
 template <class In, class Out, class F>
 void same_shape(Launch& l, F f) {
   const uint64_t n = static_cast<uint64_t>(l.out_shape(0).elements());
@@ -83,7 +83,7 @@ void broadcasting(Launch& l, F f) {
            l.in_as<In>(0), l.in_as<In>(1), third, l.out_as<Out>(0), n, broadcast_loops(l));
 }
 
-// Of what is not f32: these kernels wait for memory, so that one for all functions does.
+// For dtypes other than f32. Memory limits these kernels, so one kernel for all functions suffices.
 struct AnyFunction {
   FunctionCall call;
   __device__ float operator()(float a, float b, float c) const {
@@ -133,7 +133,7 @@ struct AnyWhole {
   }
 };
 
-// Integers have no quotient by 0.
+// Integers cannot be divided by 0.
 template <class T>
 __global__ void divisor_kernel(const T* b, device::StepHead* head, uint32_t node, uint64_t n) {
   for_elements(
@@ -164,7 +164,7 @@ void run_into(Launch& l, F f) {
   }
 }
 
-// A comparison gives truth values, the others what they take.
+// A comparison returns bool; other operators return the dtype of their inputs.
 template <class T, class F>
 void run_any(Launch& l) {
   const F f{function_of(l.op(), l.attributes())};

@@ -1,7 +1,6 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceMax ReduceMin ArgMax ArgMin TopK
-// The largest and the smallest elements along axes, and where they are: integers whose order is
-// that of the numbers are compared, so that the result does not depend on the order of the
-// comparisons.
+// The largest and smallest elements along axes, and their indices. Values are mapped to integers
+// with the same order, so that the result does not depend on the order of the comparisons.
 #include "device/numbers.cuh"
 #include "device/reductions.cuh"
 #include "device/rows.cuh"
@@ -9,7 +8,8 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::extreme_kernels {
 namespace {
 
-// An element of a group by its rank: of equal ones the first, or the last, comes first.
+// An element of a group in the order of the reduction. Among equal elements, the first (or the
+// last) precedes the others.
 struct Candidate {
   int64_t order;
   int64_t index;
@@ -20,7 +20,7 @@ __device__ inline bool comes_first(Candidate a, Candidate b, bool last) {
          (a.order == b.order && (last ? a.index > b.index : a.index < b.index));
 }
 
-// NaN comes first of both.
+// NaN precedes every value in both orders.
 template <class T>
 __device__ int64_t order_at(const T* at, bool largest) {
   const Number<T> x = number_at(at);
@@ -54,7 +54,7 @@ __device__ Candidate first_of_team(Candidate best, bool last) {
   return best;
 }
 
-// A team per group; one of `values` and `indices` is null.
+// One team per group. One of `values` and `indices` is null.
 template <unsigned kTeam, class T>
 __global__ void extreme_kernel(const T* x, T* values, int32_t* indices, Groups g, bool largest,
                                bool last) {
@@ -63,7 +63,7 @@ __global__ void extreme_kernel(const T* x, T* values, int32_t* indices, Groups g
     return;
   }
   const T* const from = x + g.begin(output);
-  // Not one of its elements yet: behind every other.
+  // Initially not an element: follows every element.
   Candidate best = {INT64_MIN, last ? -1 : INT64_MAX};
   for (uint64_t i = team_lane<kTeam>(); i < g.length; i += kTeam) {
     const Candidate other = {order_at(from + g.element(i), largest), static_cast<int64_t>(i)};
@@ -105,8 +105,8 @@ void arg(Launch& l) {
                     kLargest, t.last());
 }
 
-// TopK in two ways. A thread per element counts how many of its line come first: that is its place
-// in the result. NaN is the largest number.
+// TopK has two methods. First: one thread per element counts the elements of its line that precede
+// it; this count is its position in the result. NaN counts as the largest value.
 template <class T>
 __global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t count, uint64_t n,
                              uint64_t step, uint64_t k, bool largest) {
@@ -131,7 +131,7 @@ __global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t c
   }
 }
 
-// A team per line finds the first element after the one found last, k times.
+// Second: one team per line finds the first element behind the previous result, k times.
 template <unsigned kTeam, class T>
 __global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uint64_t lines,
                                     uint64_t n, uint64_t step, uint64_t k, bool largest) {
@@ -141,16 +141,16 @@ __global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uin
   }
   const T* const from = x + line / step * n * step + line % step;
   const uint64_t to = line / step * k * step + line % step;
-  Candidate last = {INT64_MAX, -1};  // before every element
+  Candidate last = {INT64_MAX, -1};  // precedes every element
   for (uint64_t place = 0; place < k; ++place) {
-    Candidate best = {INT64_MIN, INT64_MAX};  // behind every element
+    Candidate best = {INT64_MIN, INT64_MAX};  // follows every element
     for (uint64_t i = team_lane<kTeam>(); i < n; i += kTeam) {
       const int64_t order = order_of(number_at(from + i * step));
       const Candidate other = {largest ? order : ~order, static_cast<int64_t>(i)};
       best = comes_first(last, other, false) && comes_first(other, best, false) ? other : best;
     }
     if constexpr (kTeam > kLanes) {
-      __syncthreads();  // what the warps found in the pass before has been read
+      __syncthreads();  // all threads have read the results of the previous pass
     }
     last = first_of_team<kTeam>(best, false);
     if (team_lane<kTeam>() == 0) {
@@ -160,8 +160,8 @@ __global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uin
   }
 }
 
-// Comparisons that all threads of a GPU make together while one of them waits for an element: 10^12
-// in a second, 100 ns.
+// Comparisons that all threads of a GPU make while one of them waits for an element: 10^12 per
+// second, 100 ns.
 constexpr uint64_t kComparisonsPerWait = 100000;
 
 template <class T>

@@ -1,7 +1,7 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceProd CumSum
 //! ops(i8, u8, i32, i64) ReduceSum
 //! ops(f32, f16, bf16) ReduceProdGrad
-// Products over axes and their gradient, sums of integers, and running sums, in a fixed order.
+// Products over axes and their gradient, sums of integers, and cumulative sums, in a fixed order.
 // Integers wrap around.
 #include "device/numbers.cuh"
 #include "device/reductions.cuh"
@@ -15,7 +15,8 @@ __device__ A joined(A a, A b) {
   return kProduct ? product_of(a, b) : sum_of(a, b);
 }
 
-// A team per group: a thread takes every team-th element, then a fixed tree.
+// One team per group: a thread combines every team-th element; then a fixed tree combines the
+// threads.
 template <unsigned kTeam, bool kProduct, class T>
 __global__ void fold_kernel(const T* x, T* y, Groups g) {
   using A = Number<T>;
@@ -62,7 +63,8 @@ void fold(Launch& l) {
   }
 }
 
-// A thread per product: each element gets the product of those before it, then of those behind it.
+// One thread per product: each element gets the product of the elements before it, multiplied by
+// the product of those behind it.
 template <class T>
 __global__ void prod_grad_kernel(const T* x, const T* dy, T* dx, float* products, Groups g) {
   const uint64_t output = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
@@ -96,7 +98,7 @@ uint64_t prod_grad_workspace(const NodeView& node) {
   return static_cast<uint64_t>(node.out(0).elements()) * sizeof(float);
 }
 
-// A thread per line.
+// One thread per line.
 template <class T>
 __global__ void cum_sum_kernel(const T* x, T* y, Groups g, bool exclusive, bool reverse) {
   const uint64_t line = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
@@ -113,9 +115,9 @@ __global__ void cum_sum_kernel(const T* x, T* y, Groups g, bool exclusive, bool 
   }
 }
 
-// A team per line, in rounds of an element for each thread: within a warp sums by doubling
-// distances (Hillis and Steele, "Data Parallel Algorithms", 1986), from warp to warp and from round
-// to round by the totals so far.
+// One team per line, in rounds with one element per thread. Within a warp, sums use doubling
+// distances (Hillis and Steele, "Data Parallel Algorithms", 1986). Totals pass from warp to warp
+// and from round to round.
 template <unsigned kTeam, class T>
 __global__ void cum_sum_team_kernel(const T* x, T* y, Groups g, bool exclusive, bool reverse) {
   using A = Number<T>;
@@ -125,7 +127,7 @@ __global__ void cum_sum_team_kernel(const T* x, T* y, Groups g, bool exclusive, 
   }
   const unsigned lane = threadIdx.x % kLanes;
   const int64_t begin = g.begin(line);
-  A sum = 0;  // of the rounds before
+  A sum = 0;  // of the previous rounds
   for (uint64_t first = 0; first < g.length; first += kTeam) {
     const uint64_t k = first + team_lane<kTeam>();
     const bool is_there = k < g.length;
@@ -141,7 +143,7 @@ __global__ void cum_sum_team_kernel(const T* x, T* y, Groups g, bool exclusive, 
     if constexpr (kTeam > kLanes) {
       constexpr unsigned kWarps = kTeam / kLanes;
       __shared__ Shared<A[kWarps]> totals;
-      __syncthreads();  // those of the round before have been read
+      __syncthreads();  // all threads have read the sums of the previous round
       if (lane == 0) {
         totals[threadIdx.x / kLanes] = total;
       }
@@ -162,8 +164,8 @@ __global__ void cum_sum_team_kernel(const T* x, T* y, Groups g, bool exclusive, 
   }
 }
 
-// A thread for each line leaves most of a GPU idle below so many, and loads lines whose elements
-// are neighbours one by one.
+// Below this number of lines, one thread per line leaves most of a GPU idle. It also loads
+// contiguous lines element by element.
 constexpr uint64_t kManyLines = 4096;
 
 template <class T>

@@ -1,6 +1,5 @@
 //! ops(any) Gather GatherElements OneHot ScatterElements
-// Elements along an axis by their indices, and back. An index below zero counts from the end of the
-// axis.
+// Elements along an axis selected by indices, and the reverse. Negative indices count from the end.
 #include "core/element_types.h"
 #include "core/float16.h"
 #include "device/indices.cuh"
@@ -10,8 +9,8 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::gather_kernels {
 namespace {
 
-// y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride], 0 where there is no such
-// element.
+// y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride], and 0 if the index is out
+// of range.
 template <class T>
 __global__ void gather_kernel(const T* data, const int32_t* indices, T* y, device::StepHead* head,
                               uint32_t node, uint64_t count, int64_t n, int64_t stride,
@@ -31,7 +30,7 @@ __global__ void gather_kernel(const T* data, const int32_t* indices, T* y, devic
       [](uint64_t) {});
 }
 
-// `axis` of the data is the one that indices name.
+// `axis` is the indexed axis of the data.
 void launch_gather(Launch& l, int axis, const Loops<2>& loops) {
   const Shape& data = l.in_shape(0);
   const int64_t stride = strides_of(data)[static_cast<size_t>(axis)];
@@ -91,8 +90,8 @@ void one_hot(Launch& l) {
   });
 }
 
-// The updates along the axis that one thread writes: how many, and the strides of data, indices and
-// updates.
+// The updates along the axis that one thread writes: their number, and the strides of data, indices
+// and updates.
 struct Line {
   int64_t n;
   uint64_t count;
@@ -106,7 +105,7 @@ struct Replace {
   }
 };
 
-// f16 and bf16 updates join data that are f32.
+// f16 and bf16 updates are combined with f32 data.
 struct Join {
   ScatterReduction reduction;
   template <class Y, class T>
@@ -132,7 +131,7 @@ struct Join {
   }
 };
 
-// A thread per line along the axis, in the order of its updates.
+// One thread per line along the axis, in the order of its updates.
 template <class Y, class T, class F>
 __global__ void scatter_kernel(Y* y, const int32_t* indices, const T* updates,
                                device::StepHead* head, uint32_t node, uint64_t lines, F join,
@@ -190,7 +189,7 @@ void copy_data(Launch& l) {
   }
 }
 
-// f16 and bf16 are joined in f32, of which the workspace has as many as the data have elements.
+// f16 and bf16 are combined in f32; the workspace holds the data as f32.
 void scatter_elements(Launch& l) {
   const ScatterReduction reduction = l.attributes<ScatterElementsAttributes>().reduction();
   if (reduction == ScatterReduction::none) {

@@ -1,5 +1,5 @@
 //! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
-// What moves elements and computes nothing.
+// Operators that only move elements.
 #include "core/element_types.h"
 #include "core/float16.h"
 #include "device/codes.cuh"
@@ -11,12 +11,12 @@ namespace {
 
 constexpr unsigned kCopyThreads = 256;
 constexpr unsigned kTile = 32;
-constexpr unsigned kTileRows = kCopyThreads / kTile;  // that a block moves at once
+constexpr unsigned kTileRows = kCopyThreads / kTile;  // rows that a block moves at once
 constexpr int64_t kSmallestTiled = 16;
 
 __device__ uint64_t thread_of_grid() { return uint64_t{blockIdx.x} * kCopyThreads + threadIdx.x; }
 
-// What a thread moves at once where it can.
+// The unit of an access by a thread, if alignment allows it.
 struct alignas(16) Wide {
   uint32_t words[4];
 };
@@ -32,12 +32,12 @@ __global__ void strided_kernel(const T* x, T* y, uint64_t n, Loops<2> loops) {
   }
 }
 
-// A matrix per element of `batch`: `rows` that are contiguous in y, `columns` that are contiguous
-// in x.
+// One matrix per element of `batch`: `rows` rows that are contiguous in y, `columns` columns that
+// are contiguous in x.
 struct Tiles {
   Loops<2> batch;
   uint64_t rows, columns;
-  int64_t x_stride, y_stride;  // of the next element of a row in x, of a column in y
+  int64_t x_stride, y_stride;  // to the next element of a row in x, of a column in y
 };
 
 template <class T>
@@ -66,7 +66,7 @@ __global__ void transpose_kernel(const T* x, T* y, Tiles t) {
   }
 }
 
-// dx = rows of `whole` elements, of which [start, start + part) are those of dy and the others 0.
+// dx = rows of `whole` elements. Elements [start, start + part) come from dy; the others are 0.
 template <class T>
 __global__ void pad_kernel(const T* dy, T* dx, uint64_t n, uint64_t whole, uint64_t part,
                            uint64_t start) {
@@ -78,12 +78,12 @@ __global__ void pad_kernel(const T* dy, T* dx, uint64_t n, uint64_t whole, uint6
   }
 }
 
-// How rows of `inner` elements lie in a state of `size` rows.
+// Layout of rows of `inner` elements in a state of `size` rows.
 struct Rows {
   uint64_t rows, size, inner;
 };
 
-// An element of the rows per thread, into y.
+// Writes one element of the rows per thread to y.
 template <class T>
 __global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_at,
                                   const uint32_t* count_at, device::StepHead* head, uint32_t node,
@@ -104,8 +104,8 @@ __global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_
   }
 }
 
-// The same into codes (Encoding::takes_rows), of which a row of the state has `inner` rows: a warp
-// per block of a row, `n` of them.
+// The same for a quantized state (Encoding::takes_rows), in which a row of the state consists of
+// `inner` quantized rows. One warp per block of a row, `n` blocks in total.
 template <class T>
 __global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* position_at,
                                    const uint32_t* count_at, device::StepHead* head, uint32_t node,
@@ -129,7 +129,7 @@ __global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* posit
   const uint64_t end = min(first + y.block, static_cast<uint64_t>(y.columns));
   const T* const x = rows + from * static_cast<uint64_t>(y.columns);
   float most = 0;
-  float odd = 0;  // NaN of what is not finite
+  float odd = 0;  // NaN if a value is not finite
   for (uint64_t i = first + threadIdx.x % kLanes; i < end; i += kLanes) {
     const float v = read(x + i);
     most = fmaxf(most, fabsf(v));
@@ -155,7 +155,7 @@ __global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* posit
   }
 }
 
-// y = x before the count, fill behind it.
+// y = x up to the current size, and fill behind it.
 template <class T>
 __global__ void mask_tail_kernel(const T* x, T* y, const uint32_t* count_at, uint64_t n,
                                  uint64_t size, uint64_t inner, T fill) {
@@ -186,7 +186,8 @@ uint64_t elements_of(const Loops<2>& loops) {
   return n;
 }
 
-// The copy as transposes of matrices, if its fastest axes differ and are long.
+// Expresses the copy as matrix transposes if its fastest axes differ and are long. Returns false
+// otherwise.
 bool is_tiled(const Loops<2>& loops, Tiles* out) {
   const int last = loops.rank - 1;
   int across = -1;
@@ -209,7 +210,7 @@ bool is_tiled(const Loops<2>& loops, Tiles* out) {
   return true;
 }
 
-// True if `many` elements can be moved at once; `loops` then steps over so many.
+// True if `many` elements can be moved at once; `loops` then counts such groups.
 bool takes(uint32_t many, const void* x, const void* y, Loops<2>* loops) {
   const int last = loops->rank - 1;
   if (!aligned16(x, y) || loops->strides[0][last] != 1 || loops->strides[1][last] != 1 ||
@@ -261,7 +262,7 @@ void strided(Launch& l, const T* x, T* y, Loops<2> loops) {
   }
 }
 
-// move.operator()<T>() with the type of the bits of an element.
+// Calls move.operator()<T>() with an integer type of the element size.
 template <class F>
 void with_elements(const Launch& l, F&& move) {
   with_bits(size_of(l.type()), move);
@@ -280,7 +281,7 @@ void transpose(Launch& l) {
   with_elements(l, [&]<class T>() { strided(l, l.in_as<T>(0), l.out_as<T>(0), loops); });
 }
 
-// The elements of a tensor of shape `part`, with the strides of two tensors of its rank.
+// The elements of a tensor of shape `part`, with the strides of two tensors of the same rank.
 Loops<2> loops_over(const Shape& part, const Shape& x, const Shape& y) {
   const auto from = strides_of(x);
   const auto to = strides_of(y);
@@ -369,7 +370,7 @@ void write_rows_of(Launch& l) {
   const int axis = positive_axis(l.attributes<WriteRowsAttributes>().axis(), state.rank());
   const auto n = static_cast<uint64_t>(rows.elements());
   const auto inner = static_cast<uint64_t>(state.elements(axis + 1, state.rank()));
-  // One block looks at the position also where there is nothing to write.
+  // One block checks the position even if there is nothing to write.
   l.launch("write rows", write_rows_kernel<T>, std::max(1u, blocks_for(n, kCopyThreads)),
            kCopyThreads, l.in_as<T>(1), l.out_as<T>(0), l.step(step::write_rows::position),
            l.count(1, axis), l.head(), l.node(), n,

@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16) MeanSquaredError BinaryCrossEntropy Huber
 //! ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
-// Losses of elements. A sum is that of a fixed number of parts, added by one block.
+// Elementwise losses. A fixed number of parts is summed, and one block adds the parts.
 #include <algorithm>
 
 #include "device/formulas.cuh"
@@ -20,11 +20,11 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::formulas {
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::losses_kernels {
 namespace {
 
-// A sum has at most so many parts; how many depends on its length alone.
+// Maximum number of parts of a sum. The number depends only on the length of the sum.
 constexpr unsigned kMostParts = kRowThreads;
 constexpr uint64_t kPart = 4096;
 
-// A loss with its constant.
+// A loss and its constant.
 struct Call {
   Op loss;
   float p;
@@ -79,7 +79,7 @@ __global__ void sum_of_parts_kernel(const float* parts, unsigned count, float* l
   }
 }
 
-// dx may lie on x or the target.
+// dx may overwrite x or the target.
 template <class X>
 __global__ void loss_grad_kernel(Call call, const X* x, const X* target, const float* dloss,
                                  bool each, float divisor, X* dx, uint64_t n) {

@@ -1,9 +1,9 @@
 //! ops(f32, f16, bf16) MatMul Linear
-// Matrix products in f32: by cuBLASLt where it is there, else by tiles in shared memory. Products
-// of a few rows with the rows of a weight have a kernel of their own, as they are bound by reading
-// the weight.
+// Matrix products in f32: with cuBLASLt if available, otherwise with tiles in shared memory.
+// Products of a few rows with the rows of a weight have their own kernel, because they are limited
+// by reading the weight.
 //
-// Every sum is taken in an order that the shapes alone decide.
+// Every sum is in an order that depends only on the shapes.
 #include <algorithm>
 
 #include "blas.h"
@@ -15,20 +15,20 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels {
 namespace {
 
-// y[batch, m, n] = a b + bias, where the rows of an operand are those of y that it makes (m of a, n
-// of b), and `along_k` says that the elements of one such row are neighbours.
+// One operand of y[batch, m, n] = a b + bias. Its rows are the m rows of a, or the n columns of b.
+// `along_k` tells that the elements of such a row are contiguous.
 struct Side {
   const float* data;
-  int64_t ld;  // between lines: rows if along_k, else steps of k
+  int64_t ld;  // stride between rows if along_k, else between steps of k
   int rows;
   bool along_k;
   bool four;    // lines start at multiples of 16 bytes
-  Codes codes;  // (optional) the matrix, instead of data
+  Codes codes;  // (optional) the quantized matrix, instead of data
 };
 
-// How results are written: over what is there or, into a gradient, by the rule of AccumulateGrad.
+// How results are written: they replace y or, for a gradient, follow the rule of AccumulateGrad.
 struct Writing {
-  const device::StepHead* head = nullptr;  // null: no gradient
+  const device::StepHead* head = nullptr;  // null: not a gradient
   bool is_first = false;
 
   __device__ bool adds() const { return head != nullptr && (!is_first || head->accumulate != 0); }
@@ -36,24 +36,23 @@ struct Writing {
 
 struct Product {
   Side sides[2];
-  const float* bias;  // null: none
+  const float* bias;  // null: no bias
   float* y;
   int k;
   bool four_y;
   Loops<2> batches;
   unsigned tiles[2];
   Writing writing;
-  unsigned splits;  // parts of k, each with a y of its own
-  int split;        // k of a part
-  int64_t y_split;  // elements between their results
+  unsigned splits;  // parts of k, each with its own y
+  int split;        // k per part
+  int64_t y_split;  // elements between the results of two parts
 };
 
-// How a product is cut up.
+// The division of a product.
 //
-// A block makes a square of kTile x kTile results, a thread kEach x kEach of them. The block has
-// kTeams teams of threads, each with all results but only every kTeams-th step of k; their sums are
-// added at the end. A step is as long as it takes for every thread to bring one patch of 4 x 4
-// elements.
+// A block computes kTile x kTile results, and a thread kEach x kEach of them. The block has kTeams
+// teams of threads. Each team covers all results but only every kTeams-th step of k; the sums of
+// the teams are added at the end. In one step, every thread loads one patch of 4 x 4 elements.
 template <int kTile, int kEach, int kTeams>
 struct Tiling {
   static constexpr int kAcross = kTile / kEach;  // threads along a side
@@ -67,7 +66,7 @@ struct Tiling {
   static constexpr int kBuffer = kTeams * kTeamSize;
 };
 
-// 4 x 4 elements on their way from global to shared memory: lines of neighbours.
+// 4 x 4 elements on their way from global to shared memory, as contiguous lines.
 struct Patch {
   float v[4][4];
 
@@ -107,13 +106,13 @@ struct Fragment {
   }
 };
 
-// kCodes: a side may be codes.
+// kCodes: an operand may be quantized.
 template <int kTile, int kEach, int kTeams, bool kCodes>
 __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
     product_kernel(Product p) {
   using T = Tiling<kTile, kEach, kTeams>;
   // [2 buffers][team][side][k][group of 4 rows]. The groups of a row are permuted by k, so that the
-  // threads that write one column of patches meet different banks.
+  // threads that write one column of patches use different banks.
   __shared__ Shared<float4[2 * T::kBuffer]> shared;
   const int thread = static_cast<int>(threadIdx.x) % T::kTeam;
   const int team = static_cast<int>(threadIdx.x) / T::kTeam;
@@ -129,7 +128,7 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
   int64_t offsets[2];
   p.batches.offsets(batch, offsets);
 
-  // The first half of a team brings a, the second b.
+  // The first half of a team loads a, the second half loads b.
   const int which = thread / (T::kTeam / 2);
   const int patch = thread % (T::kTeam / 2);
   const Side side = which == 0 ? p.sides[0] : p.sides[1];
@@ -171,7 +170,7 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
     }
   };
 
-  // A warp makes 4 x 8 groups of results.
+  // A warp computes 4 x 8 groups of results.
   const int warp = thread / 32;
   const int lane = thread % 32;
   const int mine[2] = {warp / (T::kAcross / 8) * 4 + lane / 8,
@@ -215,7 +214,7 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
 
   if (kTeams > 1) {
     static_assert((kTeams - 1) * T::kTeam * kEach * T::kQuadsEach <= 2 * T::kBuffer);
-    constexpr int kSums = kEach * T::kQuadsEach;  // float4 of a thread
+    constexpr int kSums = kEach * T::kQuadsEach;  // float4 per thread
     for (int s = 0; s < kSums && team > 0; ++s) {
       const float* at = sum[s / T::kQuadsEach] + s % T::kQuadsEach * 4;
       shared[((team - 1) * kSums + s) * T::kTeam + thread] =
@@ -287,7 +286,7 @@ __global__ void add_splits_kernel(const float* parts, unsigned splits, const flo
       [](uint64_t) {});
 }
 
-// Both operands along k and at most kFewRows rows of a: a warp per row of b.
+// Both operands are contiguous along k, and a has at most kFewRows rows: one warp per row of b.
 constexpr int kFewRows = 4;
 constexpr int kFewWarps = 4;
 
@@ -343,7 +342,7 @@ __global__ void __launch_bounds__(32 * kFewWarps)
 struct Form {
   BlasProduct sizes;
   Loops<2> batches;
-  bool regular = false;  // the batch has one stride per operand
+  bool regular = false;  // each operand has one batch stride
 };
 
 int64_t batch_of(const Shape& s) {
@@ -392,15 +391,15 @@ Form linear_form(const Shape& x, const Shape& w, bool bias) {
   return f;
 }
 
-// The own kernels: which one, and the parts of k.
+// Bowline's own kernels: the chosen kernel, and the parts of k.
 struct Plan {
   int tile = 0;
   unsigned splits = 1;
   int split = 0;
 };
 
-constexpr int64_t kFill = 128;           // blocks that fill a GPU
-constexpr int64_t kSmallestSplit = 512;  // k of a part
+constexpr int64_t kFill = 128;           // number of blocks that fill a GPU
+constexpr int64_t kSmallestSplit = 512;  // k per part
 constexpr int64_t kMaxSplits = 16;
 constexpr int64_t kMaxWorkspace = int64_t{8} << 20;
 
@@ -416,7 +415,7 @@ Plan plan_of(const BlasProduct& s) {
   };
   Plan plan;
   plan.split = static_cast<int>(s.k);
-  const auto pays = [&](int tile) {  // there are enough, and no more than a quarter is empty
+  const auto pays = [&](int tile) {  // enough tiles, and at most a quarter of them empty
     const auto area = [&](int t) { return tiles_along(s.m, t) * tiles_along(s.n, t) * t * t; };
     return blocks(tile) >= kFill && area(tile) <= area(tile / 2) + area(tile / 2) / 4;
   };
@@ -470,7 +469,7 @@ void launch_tiles(Launch& l, Product p, int64_t batch) {
            blocks, Tiling<kTile, kEach, kTeams>::kThreads, p);
 }
 
-// Where a product finds its operands and its scratch.
+// The addresses of the operands and of the scratch memory.
 struct Places {
   Codes codes[2];  // of a and b
   const float* a;
@@ -483,7 +482,7 @@ struct Places {
 
 void multiply(Launch& l, const Form& f, const Places& at) {
   const BlasProduct& s = f.sizes;
-  // A gradient has no bias, and an entry of 0 elements takes nothing.
+  // A gradient has no bias, and an entry with 0 elements ignores its contribution.
   const bool gradient = l.is_gradient(0);
   if (is_empty(s) || (gradient && l.entry(l.out_operand(0)).elements == 0)) {
     return;

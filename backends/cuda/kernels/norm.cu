@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) LayerNorm RmsNorm LayerNormGrad RmsNormGrad
-// Along the last axis. Statistics are f32; the variance is that of the differences to the mean.
+// Norms along the last axis. Statistics are f32; the variance is computed from the differences to
+// the mean.
 #include <algorithm>
 
 #include "device/rows.cuh"
@@ -8,11 +9,11 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::norm_kernels {
 namespace {
 
-constexpr unsigned kGroup = kRowThreads / kLanes;  // rows that a block takes at once
+constexpr unsigned kGroup = kRowThreads / kLanes;  // rows that a block processes at once
 constexpr uint64_t kMostParts = 512;               // of the sums over rows
 constexpr unsigned kColumnWidth = 8;  // columns of a block that adds parts: 32 bytes of each
 
-// 1 / sqrt(mean of (x - mean)^2 + eps) of a row, and its mean, 0 for RmsNorm.
+// 1 / sqrt(mean of (x - mean)^2 + eps) of a row, and its mean, which is 0 for RmsNorm.
 template <bool kLayer, unsigned kTeam, int kWidth, class T>
 __device__ void statistics(const T* x, uint64_t n, float eps, float* mean, float* scale) {
   *mean = 0;
@@ -67,7 +68,7 @@ __global__ void norm_kernel(const T* __restrict__ x, const T* __restrict__ gamma
 // The sums over the rows of each block.
 struct BlockSums {
   float* dgamma;   // of the first block
-  float* dbeta;    // the same; of no use for RmsNorm
+  float* dbeta;    // the same; unused for RmsNorm
   uint64_t apart;  // elements between the sums of two blocks
   uint64_t rows_per_block;
 };
@@ -75,9 +76,9 @@ struct BlockSums {
 // With h = (x - mean) * s and g = dy * gamma: dx = s * (g - mean g - h * mean(g h)), without "mean
 // g" for RmsNorm.
 //
-// A block has some rows and adds dy * h and dy over them. It takes them in groups: first a warp per
-// row finds the means of the row, then the threads are columns, so that each adds up its own over
-// the rows of the group.
+// A block owns some rows and adds dy * h and dy over them. It processes them in groups: first one
+// warp per row computes the means of the row; then the threads become columns, and each adds its
+// column over the rows of the group.
 template <bool kLayer, int kWidth, class T>
 __global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ gamma,
                                  const T* __restrict__ dy, T* __restrict__ dx, uint64_t rows,
@@ -158,12 +159,12 @@ __global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ 
         store(dbeta + i, add_beta);
       }
     }
-    __syncthreads();  // the means have been read
+    __syncthreads();  // all threads have read the means
     group += kGroup;
   } while (group < end);
 }
 
-// The sums of `parts` rows of n columns of dgamma, then as many of dbeta.
+// The sums of `parts` rows of n columns of dgamma, then of dbeta.
 template <class T>
 __global__ void add_parts_kernel(const float* from, T* dgamma, T* dbeta, uint64_t parts,
                                  uint64_t columns, uint64_t n, unsigned width) {
@@ -195,7 +196,7 @@ void norm(Launch& l) {
       beta, l.out_as<T>(0), rows_of(x), n, eps_of(l, kLayer));
 }
 
-// How the rows are shared among blocks, each of which has a part of the sums over rows.
+// The distribution of rows to blocks. Each block computes a part of the sums over rows.
 struct Parts {
   uint64_t rows_per_block;
   uint64_t count;
@@ -206,7 +207,7 @@ Parts parts_of(uint64_t rows) {
   return {groups_per_block * kGroup, (groups + groups_per_block - 1) / groups_per_block};
 }
 
-// Of 16 bits the sums of one part too are f32 there.
+// 16-bit dtypes need f32 sums even for a single part.
 template <bool kLayer, class T>
 uint64_t norm_grad_workspace(const NodeView& node) {
   const uint64_t parts = parts_of(rows_of(node.in(0))).count;

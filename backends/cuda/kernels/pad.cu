@@ -1,6 +1,6 @@
 //! ops(any) Pad Tile
 //! ops(f32, f16, bf16) PadGrad
-// Elements around a tensor, made of its own or of one number; Tile is a tensor that wraps around.
+// Pads with elements of the tensor or with a constant. Tile pads with wrap.
 #include "core/element_types.h"
 #include "core/float16.h"
 #include "core/padding.h"
@@ -27,7 +27,7 @@ Pads pads_of(const Padding& padding, PadMode mode) {
   return out;
 }
 
-// The element of the part that lies at `at` of a padded axis, -1 of none.
+// The source element at position `at` of a padded axis, or -1 if there is none.
 __device__ int64_t taken(const PaddedAxis& axis, PadMode mode, int64_t at) {
   const int64_t i = at - axis.before;
   if (i >= 0 && i < axis.part) {
@@ -83,8 +83,8 @@ void pad(Launch& l) {
 
 void tile(Launch& l) { launch_pad(l, padding_of(l.in_shape(0), l.out_shape(0)), PadMode::wrap, 0); }
 
-// The elements of a padded axis that are taken from one of the source: `count` from `first` on,
-// `step` apart, of which the last may be another one.
+// The positions of a padded axis that copy one source element: `count` positions from `first` on,
+// `step` apart. The last position can differ from this pattern.
 struct Takers {
   int64_t count;
   int64_t first;

@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) MaxPool MaxPoolGrad AveragePool AveragePoolGrad
-// Pools of the planes of [N, C, spatial...], a thread per element that is made.
+// Pools over planes of [N, C, spatial...], one thread per result.
 #include <cmath>
 
 #include "device/storage.cuh"
@@ -14,7 +14,7 @@ __device__ inline uint64_t thread_of_grid() {
   return uint64_t{blockIdx.x} * kThreads + threadIdx.x;
 }
 
-// f(input) for the elements of the window of output o that lie in a plane, in storage order.
+// Calls f(input) for the elements of the window of output o inside a plane, in row-major order.
 template <class F>
 __device__ void for_window(const DeviceWindows& w, const Place& o, F&& f) {
   for (uint32_t kz = 0; kz < w.z.window; ++kz) {
@@ -31,7 +31,7 @@ __device__ void for_window(const DeviceWindows& w, const Place& o, F&& f) {
   }
 }
 
-// f(output) for the windows of a plane that have element i.
+// Calls f(output) for the windows of a plane that contain element i.
 template <class F>
 __device__ void for_outputs(const DeviceWindows& w, const Place& i, F&& f) {
   for (uint32_t kz = 0; kz < w.z.window; ++kz) {
@@ -73,7 +73,7 @@ __global__ void pool_kernel(const T* x, T* y, uint64_t n, DeviceWindows w, bool 
   write(y + i, kMax ? result : result / divisor(w, o, pads));
 }
 
-// The first of the elements that are y gets dy.
+// The first element that equals y gets dy.
 template <class T>
 __global__ void max_grad_kernel(const T* x, const T* y, const T* dy, T* dx, uint64_t n,
                                 DeviceWindows w) {

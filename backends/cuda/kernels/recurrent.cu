@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16) Lstm LstmGrad Gru GruGrad
-// Recurrent layers: one launch per step, two of a Gru without reset_after. What goes from step to
-// step is f32, in the workspace.
+// Recurrent layers: one launch per step, or two for a Gru without reset_after. Values passed
+// between steps are f32, in the workspace.
 #include <algorithm>
 
 #include "core/checked.h"
@@ -13,12 +13,12 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 constexpr unsigned kWarps = kThreads / kLanes;
-constexpr unsigned kRows = 4;  // of the batch that a warp, or a thread, takes at once
+constexpr unsigned kRows = 4;  // batch rows that a warp, or a thread, processes at once
 
-// What a step computes.
+// The results of a step.
 enum class Cell {
   lstm,
-  gru,        // with reset_after all of it; backward without it dz and dn
+  gru,        // with reset_after the complete step; without it, backward dz and dn
   gru_gates,  // r and z, and r * h
   gru_new,    // n and h from them
   gru_reset   // backward: dr from d_new
@@ -37,16 +37,16 @@ struct Layer {
   }
 };
 
-// Operands of T, c and next_c are those of the step.
+// Operands of type T, c and next_c belong to the step.
 template <class T>
 struct Step {
   Layer layer;
   const T* gates;
   const T* w;
-  const T* bias;       // null: none
-  const float* h;      // what the weight is multiplied with
-  float* next_h;       // the state behind the step, or r * h
-  const float* old_h;  // the state in front of it
+  const T* bias;       // null: no bias
+  const float* h;      // the operand of the product with the weight
+  float* next_h;       // the state after the step, or r * h
+  const float* old_h;  // the state before the step
   float* z;            // from gru_gates to gru_new
   const float* c;
   float* next_c;
@@ -111,7 +111,7 @@ __device__ void finish(const Step<T>& s, uint32_t row, uint32_t unit, const floa
   }
 }
 
-// A warp has one unit of kRows rows of the batch; its lanes take every 32nd term.
+// A warp computes one unit of kRows batch rows; each lane adds every 32nd term.
 template <Cell kCell, class T>
 __global__ void __launch_bounds__(kThreads) step_kernel(Step<T> s) {
   constexpr uint32_t kFirst = kCell == Cell::gru_new ? 2 : 0;
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads) step_kernel(Step<T> s) {
   }
 }
 
-// Operands of T, c and old_c are those of the step.
+// Operands of type T, c and old_c belong to the step.
 template <class T>
 struct BackStep {
   Layer layer;
@@ -164,18 +164,18 @@ struct BackStep {
   float* made;          // the same of this step
   const float* old_c;
   const float* c;
-  const float* dc_in;  // null: none
+  const float* dc_in;  // null: zero
   float* dc;           // from step to step
   const T* recurrent;
   const T* old_h;
   const T* dy;
   T* d_new;
-  float* dh;  // from step to step: what comes to h other than through w
+  float* dh;  // from step to step: the gradient of h that does not pass through w
   T* dgates;
   T* dh0;
   uint32_t from;   // rows [from, from + depth) of w, and of `behind`
-  uint32_t depth;  // 0: there is no step behind
-  bool ends;       // writes dh0 alone
+  uint32_t depth;  // 0: there is no following step
+  bool ends;       // writes only dh0
   bool reset_after;
 };
 
@@ -243,7 +243,7 @@ __device__ void finish_back(const BackStep<T>& s, uint32_t row, uint32_t unit, f
   }
 }
 
-// A block has 32 units of kRows rows of the batch, a warp every 8th term of their sums.
+// A block computes 32 units of kRows batch rows; a warp adds every 8th term of their sums.
 template <Cell kCell, class T>
 __global__ void __launch_bounds__(kThreads) back_kernel(BackStep<T> s) {
   __shared__ Shared<float[kWarps][kRows][kLanes]> parts;
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(kThreads) back_kernel(BackStep<T> s) {
     parts[warp][r][lane] = sums[r];
   }
   __syncthreads();
-  // Warp r ends row r.
+  // Warp r finishes row r.
   if (warp >= kRows || row0 + warp >= s.layer.batch || unit >= units) {
     return;
   }
@@ -300,7 +300,8 @@ void launch_back(Launch& l, const BackStep<T>& s) {
            dim3(blocks_for(s.layer.units, kLanes), blocks_for(s.layer.batch, kRows)), kThreads, s);
 }
 
-// The states in front of a step and behind it take turns; without reset_after, r * h and z besides.
+// Two buffers alternate between the state before a step and the state after it. Without
+// reset_after, r * h and z have buffers too.
 uint64_t states_workspace(const NodeView& node) {
   const auto state = static_cast<uint64_t>(node.in(2).elements());
   const bool more = node.query.op == Op::Gru && has_reset_before(node.query.attributes);
@@ -364,7 +365,7 @@ void gru(Launch& l) {
   }
 }
 
-// The gradients of the products of two steps take turns; of a Gru dh besides.
+// Two buffers alternate for the gradients of the products. A Gru also has a buffer for dh.
 template <uint64_t kGates>
 uint64_t grad_workspace(const NodeView& node) {
   const auto state = static_cast<uint64_t>(node.out(2).elements());
@@ -377,7 +378,7 @@ void lstm_grad(Launch& l) {
       layer_of(l.in_shape(0), l.in_shape(1), l.attributes<LstmAttributes>().reverse());
   const uint64_t state = layer.state();
   float* const turns[2] = {l.workspace(), l.workspace() + floats(4 * state)};
-  // `left` steps are to come; with 0 the state in front of them.
+  // `left` is the number of remaining steps; 0 computes the gradient of the first state.
   for (uint64_t left = layer.steps + 1; left-- > 0;) {
     const uint64_t t = left == 0 ? 0 : layer.at(left - 1);
     BackStep<T> s{};
@@ -433,7 +434,7 @@ void gru_grad(Launch& l) {
   }
 }
 
-// Positions in a step are 64 bits, its rows and blocks 32.
+// Offsets in a step have 64 bits; its rows and blocks have 32.
 template <size_t kWeight>
 const char* refusal(const NodeView& node) {
   constexpr int64_t kMostRows = 65535 * kRows;

@@ -1,6 +1,5 @@
 //! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo GlobalAveragePool
-// Sums over axes, in a fixed order. Long sums are cut into parts, whose sums are added by a second
-// launch.
+// Sums over axes, in a fixed order. Long sums are divided into parts, which a second launch adds.
 #include <algorithm>
 
 #include "device/loops.cuh"
@@ -10,15 +9,15 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::reduce_kernels {
 namespace {
 
-constexpr uint64_t kShortSum = 8;  // one thread adds it up
+constexpr uint64_t kShortSum = 8;  // a single thread adds it
 constexpr uint64_t kRowPart = 4096;
 constexpr uint64_t kColumnPart = 128;
 constexpr uint64_t kBlocksWanted = 1024;
 constexpr unsigned kWidest = 32;  // columns of a block
 constexpr unsigned kNarrowed =
-    8;  // of one that adds parts: 32 bytes, and more of them side by side
+    8;  // of a block that adds parts: 32 bytes, and more blocks side by side
 
-// `outputs` sums of `length` terms, each cut into `parts` of `per_part`.
+// `outputs` sums of `length` terms, each divided into `parts` parts of `per_part` terms.
 struct Sums {
   uint64_t outputs = 0;
   uint64_t length = 1;
@@ -37,7 +36,7 @@ __device__ int64_t offset_of(const Loops<1>& loops, uint64_t i) {
   return at[0];
 }
 
-// One team per part of a sum whose terms lie side by side: y[output, part].
+// One team per part of a sum with contiguous terms: y[output, part].
 template <unsigned kTeam, int kWidth, class X, class Y>
 __global__ void sum_rows_kernel(const X* x, Y* y, Sums s, float divisor) {
   const uint64_t row = team_row<kTeam>();
@@ -65,7 +64,7 @@ __global__ void sum_rows_kernel(const X* x, Y* y, Sums s, float divisor) {
   }
 }
 
-// Sums of neighbours: y[part, output], with the part in blockIdx.y.
+// Sums of neighbouring outputs: y[part, output], with the part in blockIdx.y.
 template <class X, class Y>
 __global__ void sum_columns_kernel(const X* x, Y* y, Sums s, unsigned width, float divisor) {
   const uint64_t output = uint64_t{blockIdx.x} * width + threadIdx.x % width;
@@ -87,7 +86,7 @@ Axes axes_of(const ReduceAttributes& attributes, const Shape& x) {
 struct Plan {
   Sums sums;
   bool rows = false;   // the last axis is summed
-  unsigned width = 1;  // else
+  unsigned width = 1;  // otherwise
 };
 
 Plan plan_of(const Shape& x, const Axes& summed) {

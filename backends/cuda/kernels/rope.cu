@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16) Rope
-// Rotates pairs of elements of each head by position * frequency. The angle is kept as a fraction
-// of a turn in 64-bit fixed point, so it is as exact at a large position as at a small one.
+// Rotates pairs of elements of each head by position * frequency. The angle is a fraction of a turn
+// in 64-bit fixed point, so it is equally exact at large and small positions.
 #include <algorithm>
 #include <cmath>
 
@@ -11,8 +11,8 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::rope_kernels {
 namespace {
 
-constexpr int kPairs = 256;  // of one launch: a head of 512
-constexpr int kHeads = 4;    // that share the angle in a thread
+constexpr int kPairs = 256;  // per launch: a head of 512
+constexpr int kHeads = 4;    // heads that share the angle in a thread
 
 // Turns per position, in units of 2^-64 turns.
 struct Frequencies {
@@ -23,24 +23,24 @@ template <class T>
 struct Rotation {
   const T* x;
   T* y;
-  const int32_t* given;  // positions, or null; of each sequence if per_sequence
+  const int32_t* given;  // positions, or null; per sequence if per_sequence
   bool per_sequence;
   uint64_t threads;
   uint32_t dim;        // of a head
   uint32_t heads;      // of a position
   uint32_t positions;  // of a sequence
-  uint32_t half;       // rotated pairs of a head
-  uint32_t first;      // pair of this launch
+  uint32_t half;       // rotated pairs per head
+  uint32_t first;      // first pair of this launch
   uint32_t pairs;      // of this launch
-  uint32_t copied;     // elements of a head that this launch copies
-  uint64_t offset;     // position of the first
+  uint32_t copied;     // copied elements of a head in this launch
+  uint64_t offset;     // position of the first element
   bool inverse;
   bool interleaved;
 };
 
 // Cosine and sine of an angle in units of 2^-32 turns.
 __device__ inline float2 cos_sin(uint32_t turns) {
-  const uint32_t quarter = (turns + 0x20000000u) >> 30;  // the nearest
+  const uint32_t quarter = (turns + 0x20000000u) >> 30;  // the nearest quarter turn
   const float f =
       static_cast<float>(static_cast<int32_t>(turns - (quarter << 30))) * 2.3283064365386963e-10f;
   const float s = f * f;  // |f| <= 1/8
@@ -61,7 +61,7 @@ __device__ inline float2 cos_sin(uint32_t turns) {
   }
 }
 
-// A thread takes one pair, or one element that is copied, of up to kHeads heads of a position.
+// A thread rotates one pair, or copies one element, of up to kHeads heads of a position.
 template <class T>
 __global__ void rope_kernel(Rotation<T> r, Frequencies frequencies) {
   const uint64_t thread = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
@@ -109,7 +109,7 @@ uint64_t turns_of(const RopeAttributes& t, int64_t j, int64_t dims) {
   return static_cast<uint64_t>(std::ldexp(turns - std::floor(turns), 64));
 }
 
-// One launch for heads of up to 512 elements, then one per 512.
+// One launch for heads of up to 512 elements, otherwise one launch per 512 elements.
 template <class T>
 void rope(Launch& l) {
   const auto& attributes = l.attributes<RopeAttributes>();

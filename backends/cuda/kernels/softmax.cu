@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad
-// Along the last axis, a team per row, in f32.
+// Operators along the last axis: one team per row, in f32.
 #include <algorithm>
 
 #include "device/exponential_sum.cuh"
@@ -61,7 +61,7 @@ __global__ void softmax_grad_kernel(const T* __restrict__ y, const T* __restrict
   }
 }
 
-// Four at a time where all operands may be read so, which is of f32 alone.
+// Processes four elements at a time if all operands are aligned, only for f32.
 template <class T>
 bool takes_four(const Launch& l, uint64_t n) {
   return std::is_same_v<T, float> && n % 4 == 0 &&

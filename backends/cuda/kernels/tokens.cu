@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) Embedding EmbeddingGrad Dropout
-// Rows of a table by id, their gradient in a fixed order, and dropout.
+// Table rows selected by id, their gradient in a fixed order, and dropout.
 #include <algorithm>
 
 #include "core/random.h"
@@ -14,7 +14,8 @@ constexpr unsigned kAllLanes = 0xFFFFFFFF;
 constexpr unsigned kWarpsPerBlock = 4;
 constexpr unsigned kColumns = 4;  // per lane
 
-// One thread per element of the result; a bad id gives zeros. T has the bytes of an element.
+// One thread per element of the result. An out-of-range id gives zeros. T has the size of an
+// element.
 template <class T>
 __global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, device::StepHead* head,
                                  uint32_t node, uint64_t n, int64_t rows, uint64_t width) {
@@ -32,7 +33,7 @@ __global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, devic
       [](uint64_t) {});
 }
 
-// The same from codes. T is the dtype of y.
+// The same for a quantized table. T is the dtype of y.
 template <class T>
 __global__ void encoded_embedding_kernel(Codes table, const int32_t* ids, T* y,
                                          device::StepHead* head, uint32_t node, uint64_t n,
@@ -67,16 +68,16 @@ void embedding(Launch& l) {
            static_cast<uint64_t>(table[1]));
 }
 
-// The lanes of ids [first, first + 32) below `end` that hold `row`.
+// The lanes of ids [first, first + 32) below `end` that equal `row`.
 __device__ unsigned matches(const int32_t* ids, uint64_t first, uint64_t end, int32_t row,
                             unsigned lane) {
   const uint64_t at = first + lane;
   return __ballot_sync(kAllLanes, at < end && ids[at] == row);
 }
 
-// A warp has up to 128 columns of one row of the table, and adds the rows of dy whose id names it,
-// in their order. With OverRows there is a warp per row of the table; else one per id, of which the
-// first with its value does the work and the table was filled with zeros.
+// A warp owns up to 128 columns of a table row, and adds the rows of dy with its id, in their
+// order. With OverRows, there is a warp per table row. Otherwise, there is a warp per id: the table
+// starts as zeros, and the first warp with an id value does the work.
 template <bool OverRows, class T>
 __global__ void embedding_grad_kernel(const int32_t* ids, const T* dy, T* dtable, uint64_t count,
                                       int64_t rows, uint64_t width, uint64_t tiles,
@@ -95,7 +96,7 @@ __global__ void embedding_grad_kernel(const int32_t* ids, const T* dy, T* dtable
   if (!OverRows) {
     for (; first + kLanes <= number; first += kLanes) {
       if (matches(ids, first, number, row, lane) != 0) {
-        return;  // an earlier one does it
+        return;  // an earlier warp does it
       }
     }
     if (matches(ids, first, number, row, lane) != 0) {
@@ -161,7 +162,7 @@ __device__ Words philox_words(uint32_t block, uint32_t stream, uint32_t iteratio
   return c;
 }
 
-// A thread draws the words of its four elements.
+// A thread draws the random words of its four elements.
 template <class T>
 __global__ void dropout_kernel(const T* x, T* y, const uint32_t* training_at,
                                const uint64_t* seed_at, const uint32_t* counter_at, uint64_t n,
