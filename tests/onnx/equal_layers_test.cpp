@@ -1,4 +1,5 @@
-// Equal layers of ONNX models become one Repeat, which computes and trains as the layers do.
+// Merging equal layers of ONNX models into one Repeat: the result computes and trains as the layers
+// do.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,8 +50,8 @@ void add_floats(file::ModelProto& m, const std::string& name, const std::vector<
   }
 }
 
-// What a layer has: its own parameters or those of the first layer, values that differ, a result
-// that is an output.
+// Options of a layer: its own parameters or those of the first layer, other values, a result that
+// is a graph output.
 struct Layer {
   bool own = false;
   float scale = 1;
@@ -98,13 +99,13 @@ file::ModelProto model_of(const std::vector<Layer>& layers) {
 
 struct Trained {
   std::vector<float> outputs;  // before the step
-  std::vector<float> w, b;     // after it
-  int repeats = 0;             // iterations of the one Repeat
+  std::vector<float> w, b;     // after the step
+  int repeats = 0;             // iterations of the Repeat
   size_t parameters = 0;
   std::string notes;
 };
 
-// Imports the model, runs it and takes a step of SGD.
+// Imports the model, runs it and takes an SGD step.
 void train(const std::vector<Layer>& layers, bool tie_equal, Trained& out) {
   ImportOptions options;
   options.entry_point = "loss";
@@ -181,7 +182,8 @@ TEST(OnnxEqualLayers, AreOneRepeat) {
   for (const Trained& made : {shared, copies}) {
     EXPECT_EQ(made.repeats, kLayers) << made.notes;
     EXPECT_EQ(made.parameters, unrolled.parameters);
-    EXPECT_NE(made.notes.find("5 equal layers of 5 nodes are one Repeat."), std::string::npos)
+    EXPECT_NE(made.notes.find("5 equal layers of 5 nodes are merged into one Repeat."),
+              std::string::npos)
         << made.notes;
     expect_like(made, unrolled);
   }
@@ -205,13 +207,13 @@ TEST(OnnxEqualLayers, StayApartWhereTheyDiffer) {
   ASSERT_NO_FATAL_FAILURE(train(layers, false, different));
   ASSERT_NO_FATAL_FAILURE(train(layers, true, kept));
   EXPECT_EQ(kept.repeats, 0);
-  EXPECT_NE(kept.notes.find("--tie-equal has tied nothing"), std::string::npos) << kept.notes;
+  EXPECT_NE(kept.notes.find("--tie-equal changes nothing"), std::string::npos) << kept.notes;
   expect_like(kept, different);
 }
 
 TEST(OnnxEqualLayers, KeepWhatIsReadElsewhere) {
   std::vector<Layer> layers(kLayers);
-  layers[1].is_output = true;  // the first two layers are no part of the Repeat
+  layers[1].is_output = true;  // the Repeat does not contain the first two layers
   Trained unrolled, made;
   ASSERT_NO_FATAL_FAILURE(train(layers, false, unrolled));
   ASSERT_NO_FATAL_FAILURE(train(layers, true, made));

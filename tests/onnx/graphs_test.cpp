@@ -1,5 +1,4 @@
-// Random graphs of ONNX, of which a good part fits together: each is imported or refused with a
-// sentence.
+// Random ONNX graphs, many of them valid. Each is imported or rejected with a message.
 #include <gtest/gtest.h>
 
 #include <random>

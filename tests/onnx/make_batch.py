@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of tests/onnx/batch: models for a batch of 1, with what ONNX Runtime computes
-row by row for batches of 1, 2 and 5.
+"""Makes the fixtures of tests/onnx/batch: models exported for a batch of 1.
 
     make_batch.py [FOLDER]
 
-Needs the packages onnx, onnxruntime and numpy. The models hold what exporters write where the batch
-is always 1: shapes and states with a 1 in its place, rows without an axis for it. Numbers are the
-same in every run; ONNX Runtime's may differ from one version of it to another.
+ONNX Runtime computes the expected outputs row by row, for batches of 1, 2 and 5. The models contain
+patterns that exporters write for a fixed batch of 1: shapes and states with a 1, rows without a
+batch axis. Needs the packages onnx, onnxruntime and numpy. The inputs are the same in every run.
+The outputs may differ between versions of ONNX Runtime.
 
 exit codes: 0 done, 1 a case cannot be made, 2 wrong usage.
 """
@@ -23,8 +23,9 @@ BATCHES = (1, 2, 5)
 
 
 class Graph:
-    """A model that is written line by line. `axes` has the axis of the batch by input and output;
-    None: the output gets one in front.
+    """Builds a model node by node.
+
+    `axes` has the batch axis of each input and output. None: the output gets a leading batch axis.
     """
 
     def __init__(self, opset=17):
@@ -85,11 +86,11 @@ def tokens():
     mask = g.constant(np.triu(np.full((1, 1, 5, 5), -1e9, np.float32), 1))
     scores = g.op("Add", g.op("MatMul", q, g.op("Transpose", k, perm=[0, 1, 3, 2])), mask)
     heads = g.op("MatMul", g.op("Softmax", scores, axis=-1), v)
-    # without an axis for the batch
+    # without a batch axis
     rows = g.op("Reshape", g.op("Transpose", heads, perm=[0, 2, 1, 3]), g.whole(5, 8))
     y = g.op("Add", g.op("Reshape", g.op("MatMul", rows, g.weight(8, 8)), g.whole(1, 5, 8)), x)
     y = g.op("LayerNormalization", y, g.weight(8), g.weight(8))
-    y = g.op("Concat", g.weight(1, 1, 8), y, axis=1)  # a token for the class
+    y = g.op("Concat", g.weight(1, 1, 8), y, axis=1)  # a class token
     g.output(g.op("Gemm", g.op("Gather", y, g.constant(np.array(0, np.int64)), axis=1), g.weight(8, 3)), "y")
     return g
 
@@ -110,7 +111,7 @@ def recurrent():
 
 
 def states():
-    """The batch is axis 1 of a state, where the file names it."""
+    """The batch is axis 1 of a recurrent state that the file creates."""
     g = Graph()
     x, state = g.input("x", ["batch", 3]), g.input("state", [2, "batch", 5], axis=1)
     first, second = g.op("Split", state, g.whole(1, 1), outputs=2, axis=0)
@@ -122,7 +123,7 @@ def states():
 
 
 def shapes():
-    """Shapes that follow from that of the input."""
+    """Shapes that are computed from the input shape."""
     g = Graph()
     x, ids = g.input("x", [1, 3, 4]), g.input("ids", [1, 3], TensorProto.INT64)
     shape = g.op("Shape", x)
@@ -139,7 +140,7 @@ def shapes():
 
 
 def elements():
-    """Operators along an axis that is not that of the batch."""
+    """Operators along an axis other than the batch."""
     g = Graph(13)
     x, ids = g.input("x", [1, 4, 6]), g.input("ids", [1, 4, 6], TensorProto.INT64)
     g.output(g.op("CumSum", x, g.constant(np.array(1, np.int64))), "sum")
@@ -158,7 +159,7 @@ def elements():
 
 
 def squeezed():
-    """Rows that lose the axis of the batch, and get it back or not."""
+    """Rows that lose their batch axis, and may get it back."""
     g = Graph(13)
     x = g.input("x", [1, 3, 4])
     row = g.op("Squeeze", x, g.whole(0))
@@ -171,9 +172,7 @@ def squeezed():
 
 
 def heads():
-    """Attention with the batch behind the time, as the exporter of PyTorch writes it: rows of a
-    matrix, then heads, without an axis for it.
-    """
+    """Attention with time first, as PyTorch exports it: matrix rows, then heads."""
     g = Graph()
     x = g.op("Transpose", g.input("x", [1, 4, 6]), perm=[1, 0, 2])
     rows = g.op("Reshape", x, g.whole(4, 6))
@@ -190,9 +189,7 @@ def heads():
 
 
 def sampled():
-    """Images that are looked at through a grid: one of each image, or one for all of them; an image
-    that all grids look at.
-    """
+    """GridSample: a grid per image, a shared grid, and a shared image."""
     g = Graph(20)
     x, grid = g.input("x", [1, 2, 4, 5]), g.input("grid", [1, 3, 2, 2])
     g.output(g.op("GridSample", x, grid, mode="linear"), "own")
@@ -230,7 +227,7 @@ def write(folder, name, graph):
 
 
 def main():
-    """Writes every case anew."""
+    """Writes every case again."""
     if len(sys.argv) > 2:
         print(__doc__, file=sys.stderr)
         return 2

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Makes tests/onnx/fixtures: small models of PyTorch as ONNX files with a loss, and the losses of
-PyTorch's own training.
+"""Makes tests/onnx/fixtures: small PyTorch models exported to ONNX with a loss.
 
-    python3 -m venv venv && venv/bin/pip install torch numpy onnx onnxscript && venv/bin/python
-    tests/onnx/make_fixtures.py
+    python3 -m venv venv && venv/bin/pip install torch numpy onnx onnxscript
+    venv/bin/python tests/onnx/make_fixtures.py
 
 Each <name>.onnx has the inputs x and labels and the outputs loss and scores. <name>.losses has
-lines "step loss" of 300 steps of SGD with momentum in double precision, and "held_out loss" of a
-batch that no step saw, in evaluation mode. The batches follow from a small generator that
-tests/onnx/training_test.cpp has too.
+lines "step loss" of 300 PyTorch steps (SGD with momentum, double precision). A last line
+"held_out loss" is for an unseen batch in evaluation mode. The batches come from a small generator
+that tests/onnx/training_test.cpp has too.
 """
 
 import pathlib
@@ -27,7 +26,7 @@ SHOWN = (1, 2, 5, 20, 60, 150, 300)
 
 
 class Generator:
-    """Numbers of [-0.5, 0.5) with 24 bits."""
+    """Random values in [-0.5, 0.5) with 24 bits."""
 
     def __init__(self):
         self.state = 1
@@ -37,7 +36,7 @@ class Generator:
         return (self.state >> 8) / (1 << 24) - 0.5
 
     def batch(self, shape):
-        """A class adds a little to every fourth element."""
+        """Each class adds a constant to every fourth element."""
         count = int(np.prod(shape))
         x, labels = np.zeros((BATCH, count)), np.zeros(BATCH, np.int64)
         for i in range(BATCH):
@@ -49,7 +48,7 @@ class Generator:
 
 
 class Frozen(nn.Module):
-    """Convolutions with BatchNorm, which stays in evaluation mode while it trains."""
+    """Convolutions with BatchNorm in evaluation mode during training."""
     shape, evaluation = (1, 8, 8), True
 
     def __init__(self):
@@ -64,7 +63,7 @@ class Frozen(nn.Module):
 
 
 class Batched(Frozen):
-    """The same with the statistics of the batches."""
+    """As Frozen, with batch statistics."""
     evaluation = False
 
 
@@ -86,9 +85,7 @@ class Separable(nn.Module):
 
 
 class Attention(nn.Module):
-    """A layer of an encoder with LayerNorm, a learnt position and a weight that is transposed and
-    scaled.
-    """
+    """An encoder layer with LayerNorm, a learned position and a transposed, scaled weight."""
     shape, evaluation = (6, 8), True
 
     def __init__(self):
@@ -109,7 +106,7 @@ class Attention(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM and a GRU, whose gates the reader puts in another order."""
+    """An LSTM and a GRU, whose gates the importer reorders."""
     shape, evaluation = (5, 8), True
 
     def __init__(self):
@@ -122,7 +119,7 @@ class Recurrent(nn.Module):
 
 
 class Gated(nn.Module):
-    """Convolutions over time with a gate, PReLU and a scale of each channel."""
+    """Gated convolutions over time, PReLU and a scale per channel."""
     shape, evaluation = (4, 12), True
 
     def __init__(self):
@@ -138,7 +135,7 @@ class Gated(nn.Module):
 
 
 class Weighted(nn.Module):
-    """A loss with a weight for each class, which is a buffer."""
+    """A loss with class weights in a buffer."""
     shape, evaluation = (6,), True
 
     def __init__(self):
@@ -151,9 +148,7 @@ class Weighted(nn.Module):
 
 
 class Shared(Weighted):
-    """The weights of the classes scale the scores too: there they are trained, and the loss gives
-    them no gradient as weights.
-    """
+    """The class weights also scale the scores. Only this use gives them a gradient."""
 
     def __init__(self):
         super().__init__()
@@ -169,7 +164,7 @@ def loss_of(model, x, labels):
 
 
 def with_loss(path, classes):
-    """The exported graph, with the loss of its scores."""
+    """Adds the loss of the scores to the exported graph."""
     model = onnx.load(path)
     graph = model.graph
     graph.input.append(helper.make_tensor_value_info("labels", TensorProto.INT64, ["batch"]))

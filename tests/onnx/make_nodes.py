@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes the backend tests of the installed `onnx` package, as onnx_nodes reads them.
+"""Writes the backend tests of the installed `onnx` package in the form that onnx_nodes reads.
 
     make_nodes.py FOLDER
     make_nodes.py --version
 
-FOLDER/node and FOLDER/simple get a folder for each test: model.onnx, test_data_set_<n>/input_<i>.pb
-and output_<i>.pb. FOLDER/version has the version of the package; a folder that has it already is
-left as it is. Data is random, from a fixed seed, or as the package ships it.
+FOLDER/node and FOLDER/simple get a folder per test: model.onnx, test_data_set_<n>/input_<i>.pb and
+output_<i>.pb. FOLDER/version has the package version; an up-to-date folder is not written again.
+The data is random with a fixed seed, or comes from the package.
 
-exit codes: 0 done, 1 it cannot be written, 77 there is no package `onnx`.
+exit codes: 0 done, 1 the folder cannot be written, 77 the package `onnx` is missing.
 """
 import pathlib
 import shutil
@@ -17,9 +17,7 @@ import warnings
 
 
 def message_of(value, info):
-    """A value of the package (an array, a list, an optional one, or a message already) as a message
-    of ONNX.
-    """
+    """Converts a value of the package (array, list, optional or message) to an ONNX message."""
     from onnx import TensorProto, numpy_helper
     if isinstance(value, TensorProto):
         return value
@@ -32,7 +30,7 @@ def message_of(value, info):
 
 
 def write(case, folder):
-    """One test; the folder is made."""
+    """Creates the folder and writes a test."""
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     for number, (inputs, outputs) in enumerate(case.data_sets):
@@ -45,9 +43,7 @@ def write(case, folder):
 
 
 def main():
-    """Asks for the package first, so that a machine without it is told apart from one where writing
-    fails.
-    """
+    """Imports the package first: a missing package has another exit code than a failed write."""
     arguments = sys.argv[1:]
     if len(arguments) != 1:
         print(__doc__, file=sys.stderr)
@@ -56,7 +52,7 @@ def main():
         import onnx
         from onnx.backend.test.case import model, node
     except ImportError as error:
-        print(f"make_nodes.py: there is no package onnx ({error}); pip install onnx", file=sys.stderr)
+        print(f"make_nodes.py: the package onnx is missing ({error}); pip install onnx", file=sys.stderr)
         return 77
     if arguments[0] == "--version":
         print(onnx.__version__)

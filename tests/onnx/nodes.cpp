@@ -1,21 +1,19 @@
-// Runs the backend tests of ONNX on a device: each is a model with inputs and the outputs that are
-// expected.
+// Runs the ONNX backend tests on a device. Each test is a model with inputs and expected outputs.
 //
 //   onnx_nodes --device NAME [--waivers FILE]... [--patches FILE] [--batch] [--filter TEXT]
 //       [--list] FOLDER...
 //
-// A folder holds folders of tests: model.onnx, test_data_set_<n>/input_<i>.pb and output_<i>.pb.
-// Numbers may differ by 1e-5 + 1e-3 of what is expected, those of bf16 by 2^-6 of it, as in ONNX's
-// own runner; whole numbers are equal, and NaN equals NaN.
+// A folder holds test folders: model.onnx, test_data_set_<n>/input_<i>.pb and output_<i>.pb.
+// Tolerance: 1e-5 + 1e-3 of the expected value, 2^-6 of it for bf16, as in ONNX's own runner.
+// Integers are equal, and NaN equals NaN.
 //
 // waivers.txt has lines "pattern: reason" and "pattern on BACKEND: reason" ("*": any characters,
-// "?": one). A test that fails without a waiver is a failure, so is a waiver whose test passes or
-// that no test has. patches.txt has lines "test node N attribute = number: reason": what is wrong
-// in the data itself. With --batch a model is read with a dynamic batch, knowing nothing of the
+// "?": one character). A test that fails without a waiver is a failure. So is a waiver whose test
+// passes or does not exist. patches.txt has lines "test node N attribute = number: reason", which
+// correct errors of the test data. With --batch a model is read with a dynamic batch, without its
 // data.
 //
-// exit codes: 0 all as it should be, 1 not so, 2 wrong usage, 77 the folders are not there (1 where
-// BOWLINE_STRICT is 1)
+// exit codes: 0 success, 1 failure, 2 wrong usage, 77 a folder is missing (1 with BOWLINE_STRICT=1)
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -76,7 +74,7 @@ bool matches(std::string_view pattern, std::string_view text) {
   return false;
 }
 
-// Lines that are not empty and no comment, up to ": " and behind it.
+// Reads lines except empty lines and comments, split at ": ".
 Result<std::vector<std::pair<std::string, std::string>>> rows_of(const std::string& path) {
   std::vector<std::pair<std::string, std::string>> out;
   std::ifstream in(path);
@@ -124,7 +122,7 @@ Result<std::vector<Patch>> patches_of(const std::string& path) {
   return out;
 }
 
-// The tensors of a data set, by the names of the graph.
+// The tensors of a data set, by their names in the graph.
 struct Given {
   std::vector<std::string> names;
   std::vector<Numbers> numbers;
@@ -136,10 +134,10 @@ Result<Given> tensors_of(const fs::path& set, const char* kind,
   for (int i = 0; i < infos.size(); ++i) {
     const fs::path path = set / fmt::format("{}_{}.pb", kind, i);
     BOWLINE_REQUIRE_CODE(infos[i].type().has_tensor_type(), Code::unsupported,
-                         "\"{}\" is no tensor.", infos[i].name());
+                         "\"{}\" is not a tensor.", infos[i].name());
     BOWLINE_TRY(dtype_of(infos[i].type().tensor_type().elem_type()).status());
     if (!fs::exists(path)) {
-      continue;  // an initializer stands for it
+      continue;  // an initializer provides the value
     }
     BOWLINE_TRY_ASSIGN(auto tensor, read_tensor(path.string()));
     out.names.push_back(infos[i].name());
@@ -148,10 +146,10 @@ Result<Given> tensors_of(const fs::path& set, const char* kind,
   return out;
 }
 
-// Empty: they are close enough.
+// Returns an empty string if the tensors match.
 std::string difference(const Numbers& got, const Numbers& expected) {
   if (got.dtype != expected.dtype || got.shape != expected.shape) {
-    return fmt::format("{}{} came out, {}{} is expected", bowline::name_of(got.dtype),
+    return fmt::format("the result is {}{}, expected is {}{}", bowline::name_of(got.dtype),
                        shape_text(got.shape), bowline::name_of(expected.dtype),
                        shape_text(expected.shape));
   }
@@ -163,13 +161,13 @@ std::string difference(const Numbers& got, const Numbers& expected) {
   for (size_t i = 0; i < b.size(); ++i) {
     const bool equal = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
     if (!equal && !(std::abs(a[i] - b[i]) <= 1e-5 + relative * std::abs(b[i]))) {
-      return fmt::format("element {} is {}, {} is expected", i, a[i], b[i]);
+      return fmt::format("element {} is {}, expected is {}", i, a[i], b[i]);
     }
   }
   return "";
 }
 
-// The size of the batch in these inputs.
+// Returns the batch size of these inputs.
 Result<std::vector<BoundDim>> batch_of(const Imported& imported, const Given& inputs) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, imported.model.describe());
   std::vector<BoundDim> out;
@@ -184,7 +182,7 @@ Result<std::vector<BoundDim>> batch_of(const Imported& imported, const Given& in
   return out;
 }
 
-// Rows of -1 at the end are those of boxes that did not stay.
+// Removes the rows of -1 that NonMaxSuppression appends.
 void cut_padding(Numbers& n) {
   const size_t row = n.shape.size() == 2 ? static_cast<size_t>(n.shape[1]) : 0;
   const std::vector<int64_t> values = n.integers();
@@ -221,12 +219,12 @@ Status run_set(const file::ModelProto& proto, const fs::path& test, const fs::pa
   for (size_t i = 0; i < got.size(); ++i) {
     const auto& places = plan.segments[0].outputs;
     const auto place = std::ranges::find(places, expected.names[i], &IoInfo::name);
-    BOWLINE_REQUIRE_CODE(place != places.end(), Code::internal, "There is no output \"{}\".",
+    BOWLINE_REQUIRE_CODE(place != places.end(), Code::internal, "The graph has no output \"{}\".",
                          expected.names[i]);
     Numbers& n = got[i];
     n.dtype = place->dtype;
     n.shape.assign(place->shape.begin(), place->shape.end());
-    // What is not written shows.
+    // An element that is not written shows this pattern.
     n.bytes.assign(static_cast<size_t>(elements_of(n.shape).value()) * size_of(n.dtype),
                    std::byte{0x5a});
     out.push_back({expected.names[i], n.dtype, n.shape, n.bytes.data()});
@@ -246,11 +244,11 @@ Status run_set(const file::ModelProto& proto, const fs::path& test, const fs::pa
 
 Status apply(const Patch& p, file::ModelProto& model) {
   const bool there = p.node >= 0 && p.node < model.graph().node_size();
-  BOWLINE_REQUIRE_CODE(there, Code::bad_file, "There is no node {} to be patched.", p.node);
+  BOWLINE_REQUIRE_CODE(there, Code::bad_file, "The graph has no node {} to patch.", p.node);
   file::NodeProto& node = *model.mutable_graph()->mutable_node(p.node);
   for (const auto& a : node.attribute()) {
     BOWLINE_REQUIRE_CODE(a.name() != p.attribute, Code::bad_file,
-                         "Attribute \"{}\" is there already.", p.attribute);
+                         "The node already has an attribute \"{}\".", p.attribute);
   }
   file::AttributeProto& a = *node.add_attribute();
   a.set_name(p.attribute);
@@ -271,7 +269,7 @@ Status run_test(const fs::path& test, const std::vector<Patch>& patches, const D
   for (; fs::exists(test / fmt::format("test_data_set_{}", sets)); ++sets) {
     BOWLINE_TRY(run_set(*model, test, test / fmt::format("test_data_set_{}", sets), device, batch));
   }
-  BOWLINE_REQUIRE_CODE(sets > 0, Code::bad_file, "It has no data.");
+  BOWLINE_REQUIRE_CODE(sets > 0, Code::bad_file, "The test has no data set.");
   return {};
 }
 
@@ -290,7 +288,7 @@ std::vector<fs::path> tests_of(const Arguments& a) {
   return out;
 }
 
-// "vulkan": the first of its devices.
+// Returns the first device of a backend for names such as "vulkan".
 std::string device_named(const std::string& name) {
   for (const DeviceInfo& d : Device::list()) {
     if (d.name == name || d.name.starts_with(name + ":")) {
@@ -313,7 +311,7 @@ Result<int> run(const Arguments& a) {
   const std::vector<fs::path> tests = tests_of(a);
   if (tests.empty()) {
     const char* const strict = std::getenv("BOWLINE_STRICT");
-    fmt::print("There are no tests of ONNX here (tools/setup installs libonnx-testdata).\n");
+    fmt::print("The ONNX tests are not installed (tools/setup installs libonnx-testdata).\n");
     return strict != nullptr && std::strcmp(strict, "1") == 0 ? 1 : 77;
   }
   int passed = 0, waived = 0, wrong = 0;
@@ -344,11 +342,11 @@ Result<int> run(const Arguments& a) {
   for (const Waiver& w : waivers) {
     if (a.filter.empty() && w.matched == 0 && (w.backend.empty() || w.backend == backend)) {
       ++wrong;
-      fmt::print("FAILED: no test has the waiver \"{}\"\n", w.pattern);
+      fmt::print("FAILED: no test matches the waiver \"{}\"\n", w.pattern);
     }
   }
-  fmt::print("{}: {} of {} tests pass, {} are waived, {} are not as they should be\n", a.device,
-             passed, passed + waived + wrong, waived, wrong);
+  fmt::print("{}: {} of {} tests pass, {} are waived, {} are wrong\n", a.device, passed,
+             passed + waived + wrong, waived, wrong);
   return wrong == 0 && passed > 0 ? 0 : 1;
 }
 

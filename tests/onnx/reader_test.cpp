@@ -1,5 +1,5 @@
-// The reader of ONNX on models that are damaged, hostile or of another version: a Status with the
-// place, never a crash.
+// The ONNX importer on damaged, hostile and unsupported models: a Status with the position, never a
+// crash.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -71,7 +71,7 @@ file::TensorProto& add_floats(file::ModelProto& m, const std::string& name,
   return t;
 }
 
-// y = transpose(relu(x w + b)), with a shape that is computed.
+// y = transpose(relu(x w + b)), with a computed shape.
 file::ModelProto small_model() {
   file::ModelProto m;
   m.set_ir_version(8);
@@ -97,7 +97,7 @@ Result<Imported> import(const file::ModelProto& model, const std::string& folder
 void expect_refused(const file::ModelProto& model, Code code, const std::vector<std::string>& words,
                     const std::string& folder = "") {
   const Result<Imported> r = import(model, folder);
-  ASSERT_FALSE(r.ok()) << "It is read.";
+  ASSERT_FALSE(r.ok()) << "The model was imported.";
   EXPECT_EQ(name_of(r.status().code()), name_of(code)) << r.status().message();
   for (const std::string& word : words) {
     EXPECT_NE(r.status().message().find(word), std::string::npos) << r.status().message();
@@ -135,9 +135,8 @@ TEST(OnnxReader, ASmallModelRuns) {
   }
 }
 
-// A parameter has f32, which has 24 bits.
-// Outside of its axis part of an index names an element of another row, and beyond i32 the whole
-// index one of the table.
+// An index out of range must be an error. A part of a GatherND index could otherwise select an
+// element of another row, and an index beyond i32 could wrap around to a valid element.
 TEST(OnnxReader, IndicesOutsideOfTheirAxisAreFound) {
   constexpr int64_t kFar = int64_t{1} << 32;
   const struct {
@@ -184,7 +183,7 @@ TEST(OnnxReader, IndicesOutsideOfTheirAxisAreFound) {
   }
 }
 
-// Before operator set 10 it has the dtype of x. Nothing is dropped outside of training.
+// Before operator set 10 the mask has the dtype of x. Inference drops nothing.
 TEST(OnnxReader, TheMaskOfADropoutHasTheDtypeOfItsOperatorSet) {
   const Device device = Device::open("cpu").value();
   for (const int version : {9, 10}) {
@@ -246,7 +245,8 @@ TEST(OnnxReader, WeightsAreTrainableAndConstantsAreNot) {
   const Result<Imported> imported = import(m);
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   const ModelInfo info = imported.value().model.describe().value();
-  ASSERT_EQ(info.parameters.size(), 2u);  // the shape is none: it is known when the model is read
+  ASSERT_EQ(info.parameters.size(),
+            2u);  // the shape is known when the model is read, so it is not a parameter
   for (const ParameterInfo& p : info.parameters) {
     EXPECT_TRUE(p.trainable) << p.name;
   }
@@ -272,13 +272,14 @@ TEST(OnnxReader, ACycleIsNamed) {
 TEST(OnnxReader, MissingAndDoubleValuesAreNamed) {
   file::ModelProto m = small_model();
   m.mutable_graph()->mutable_node(1)->set_input(0, "nowhere");
-  expect_refused(m, Code::bad_file, {"\"nowhere\"", "nothing computes", "node 1 (Relu)"});
+  expect_refused(m, Code::bad_file,
+                 {"\"nowhere\"", "no node, input or initializer", "node 1 (Relu)"});
   m = small_model();
   m.mutable_graph()->mutable_node(1)->set_output(0, "h");
   expect_refused(m, Code::bad_file, {"\"h\"", "node 0 (Gemm)", "node 1 (Relu)"});
   m = small_model();
   add_floats(m, "h", {1}, {1});
-  expect_refused(m, Code::bad_file, {"two values \"h\""});
+  expect_refused(m, Code::bad_file, {"Two values have the name \"h\""});
   m = small_model();
   m.mutable_graph()->mutable_output(0)->set_name("z");
   expect_refused(m, Code::bad_file, {"output \"z\""});
@@ -314,7 +315,7 @@ TEST(OnnxReader, TodaysVersionsAreRead) {
   }
 }
 
-// tf2onnx declares every domain that it knows.
+// tf2onnx declares every domain that it supports.
 TEST(OnnxReader, ADomainThatNoNodeUsesMayHaveAnyVersion) {
   file::ModelProto m = small_model();
   for (const char* domain : {"ai.onnx.ml", "com.microsoft", "ai.onnx.preview.training"}) {
@@ -331,10 +332,10 @@ TEST(OnnxReader, WhatALoweringDoesNotReadIsRefused) {
   file::AttributeProto& a = *m.mutable_graph()->mutable_node(1)->add_attribute();
   a.set_name("alpha");
   a.set_f(1);
-  expect_refused(m, Code::unsupported, {"\"alpha\" is not read", "node 1 (Relu)"});
+  expect_refused(m, Code::unsupported, {"\"alpha\" is not supported", "node 1 (Relu)"});
   m = small_model();
   m.mutable_graph()->mutable_node(1)->add_input("x");
-  expect_refused(m, Code::unsupported, {"Input 1 is not read"});
+  expect_refused(m, Code::unsupported, {"Input 1 is not supported"});
   m = small_model();
   m.mutable_graph()->mutable_node(1)->set_op_type("Unheard");
   expect_refused(m, Code::unsupported, {"\"Unheard\"", "node 1"});
@@ -343,7 +344,7 @@ TEST(OnnxReader, WhatALoweringDoesNotReadIsRefused) {
 TEST(OnnxReader, TensorsThatDoNotFitAreRefused) {
   file::ModelProto m = small_model();
   m.mutable_graph()->mutable_initializer(0)->set_dims(0, 4);
-  expect_refused(m, Code::bad_file, {"6 numbers", "needs 8", "initializer \"w\""});
+  expect_refused(m, Code::bad_file, {"6 values", "needs 8", "initializer \"w\""});
   m.mutable_graph()->mutable_initializer(0)->set_dims(0, int64_t{1} << 62);
   expect_refused(m, Code::bad_file, {"initializer \"w\"", "elements"});
   m.mutable_graph()->mutable_initializer(0)->set_dims(0, -3);
@@ -365,7 +366,7 @@ TEST(OnnxReader, TensorsThatDoNotFitAreRefused) {
       ->mutable_shape()
       ->mutable_dim(0)
       ->set_dim_param("batch");
-  expect_refused(m, Code::unsupported, {"\"batch\"", "has no number", "input \"x\""});
+  expect_refused(m, Code::unsupported, {"\"batch\"", "has no size", "input \"x\""});
 }
 
 TEST(OnnxReader, NamedDimsGetTheNumbersOfTheCaller) {
@@ -385,7 +386,7 @@ TEST(OnnxReader, NamedDimsGetTheNumbersOfTheCaller) {
   EXPECT_EQ(entry.outputs[0].shape, (TensorShape{2, 5}));
 }
 
-// How many boxes stay is not known: who reads them would take the rows of -1 for boxes.
+// The number of boxes is not known, so a later node would take the rows of -1 for boxes.
 TEST(OnnxReader, NonMaxSuppressionIsTheLastNode) {
   const auto model = [](bool last) {
     file::ModelProto m;
@@ -411,7 +412,7 @@ TEST(OnnxReader, NonMaxSuppressionIsTheLastNode) {
   expect_refused(model(false), Code::unsupported, {"node 0 (NonMaxSuppression)", "last node"});
 }
 
-// Of an input x of this shape, whose first dim becomes a dynamic batch.
+// A model with an input x of this shape, whose first dim becomes the dynamic batch.
 file::ModelProto model_of(const std::vector<int64_t>& dims) {
   file::ModelProto m;
   m.set_ir_version(8);
@@ -440,7 +441,7 @@ Result<Imported> import_batched(const file::ModelProto& m, const std::string& na
 
 void expect_batch_refused(const file::ModelProto& m, const std::vector<std::string>& words) {
   const Result<Imported> r = import_batched(m);
-  ASSERT_FALSE(r.ok()) << "It is read.";
+  ASSERT_FALSE(r.ok()) << "The model was imported.";
   for (const std::string& word : words) {
     EXPECT_NE(r.status().message().find(word), std::string::npos) << r.status().message();
   }
@@ -458,7 +459,7 @@ TEST(OnnxBatch, AnInputHasADynamicDim) {
 }
 
 TEST(OnnxBatch, RowsThatMeetAreRefusedWithTheNode) {
-  const std::vector<std::string> apart = {"do not stay apart", "\"n\" is dynamic"};
+  const std::vector<std::string> apart = {"would mix the rows", "\"n\" is dynamic"};
   const auto refused = [&](const std::string& op, std::vector<std::string> words,
                            const auto& more) {
     file::ModelProto m = model_of({1, 3, 4});
@@ -491,19 +492,19 @@ TEST(OnnxBatch, RowsThatMeetAreRefusedWithTheNode) {
   });
 }
 
-// Each row meets each.
+// The product would combine every row with every other row.
 TEST(OnnxBatch, AProductOfRowsWithRowsIsRefused) {
   file::ModelProto m = model_of({1, 3});
   set_ints(add_node(m, "Transpose", {"x"}, {"t"}), "perm", {1, 0});
   add_node(m, "MatMul", {"x", "t"}, {"y"});
-  expect_batch_refused(m, {"each of them meets each", "(MatMul)"});
+  expect_batch_refused(m, {"every row of one operand with every row of the other", "(MatMul)"});
   m = model_of({1, 3});
   set_ints(add_node(m, "Transpose", {"x"}, {"t"}), "perm", {1, 0});
   add_node(m, "MatMul", {"t", "x"}, {"y"});
-  expect_batch_refused(m, {"sums over them", "(MatMul)"});
+  expect_batch_refused(m, {"sums over the batch axis", "(MatMul)"});
 }
 
-// A row without an axis for the batch: what works along its first axis would work along all rows.
+// Rows without a batch axis: an operator along their first axis would combine all rows.
 TEST(OnnxBatch, RowsWithoutAnAxisForTheBatchStayApart) {
   const auto model = [](const std::string& op) {
     file::ModelProto m = model_of({1, 3});
@@ -511,7 +512,7 @@ TEST(OnnxBatch, RowsWithoutAnAxisForTheBatchStayApart) {
     set_int(add_node(m, op, {"row"}, {"y"}), "axis", 0);
     return m;
   };
-  expect_batch_refused(model("Softmax"), {"do not stay apart", "(Softmax)"});
+  expect_batch_refused(model("Softmax"), {"would mix the rows", "(Softmax)"});
   file::ModelProto m = model("Softmax");
   m.mutable_graph()->mutable_node()->RemoveLast();
   add_node(m, "Relu", {"row"}, {"y"});
@@ -520,8 +521,8 @@ TEST(OnnxBatch, RowsWithoutAnAxisForTheBatchStayApart) {
   EXPECT_EQ(r.value().model.describe().value().entry_points[0].outputs[0].rank, 2u);
 }
 
-// Where the file itself has a dynamic batch, its first row is the first row, and a shape is that of
-// all rows.
+// If the file declares a dynamic batch, its first row is only the first row, and a shape is the
+// shape of all rows.
 TEST(OnnxBatch, ADynamicBatchOfTheFileMeansWhatItSays) {
   const auto model = [](const std::string& op) {
     file::ModelProto m = model_of({1, 4});
@@ -550,7 +551,7 @@ TEST(OnnxBatch, ADynamicBatchOfTheFileMeansWhatItSays) {
   };
   for (const char* op : {"first", "flip", "row", "pairs"}) {
     SCOPED_TRACE(op);
-    expect_batch_refused(model(op), {"The file itself has a dynamic batch", "--shape NAME=1,..."});
+    expect_batch_refused(model(op), {"The file declares a dynamic batch", "--shape NAME=1,..."});
     ImportOptions of_one;
     of_one.batch_dim = "n";
     of_one.shapes["x"] = {1, 4};
@@ -559,7 +560,7 @@ TEST(OnnxBatch, ADynamicBatchOfTheFileMeansWhatItSays) {
   }
 }
 
-// An operator may need the shape of an input alone.
+// An operator may read only the shape of an input.
 TEST(OnnxReader, AnInputWithoutUseIsNoted) {
   file::ModelProto m = small_model();
   add_value(m.mutable_graph()->mutable_input(), "unused", {2});
@@ -567,10 +568,10 @@ TEST(OnnxReader, AnInputWithoutUseIsNoted) {
   ASSERT_TRUE(r.ok()) << r.status().message();
   EXPECT_EQ(r.value().notes,
             (std::vector<std::string>{
-                "No output needs the values of input \"unused\"; it is left out."}));
+                "Input \"unused\" is left out, because no output depends on its values."}));
 }
 
-// The mean over the batch, with the size as a number.
+// A mean over the batch that divides by the size as a constant.
 TEST(OnnxBatch, WhatFollowsFromTheSizeOfTheBatchIsRefused) {
   file::ModelProto m = model_of({1, 3});
   add_whole(m, "zero", {0});
@@ -580,11 +581,11 @@ TEST(OnnxBatch, WhatFollowsFromTheSizeOfTheBatchIsRefused) {
   set_int(cast, "to", 1);
   cast.set_name("as a float");
   add_node(m, "Div", {"x", "real"}, {"y"});
-  expect_batch_refused(m, {"\"as a float\"", "follows from the size of the batch \"n\""});
+  expect_batch_refused(m, {"\"as a float\"", "depend on the size of the batch \"n\""});
 }
 
-// What is equal for two sizes may follow from the size all the same: it is refused where it becomes
-// a number of the graph.
+// A value that is equal for both trial sizes may still depend on the batch size. It is rejected
+// where it determines the graph.
 TEST(OnnxBatch, ANumberThatFollowsFromTheSizeIsRefused) {
   const auto model = [](const std::string& op, int64_t operand) {
     file::ModelProto m = model_of({1, 3});
@@ -603,18 +604,18 @@ TEST(OnnxBatch, ANumberThatFollowsFromTheSizeIsRefused) {
   };
   for (const char* op : {"Min", "Mod", "Div", "Greater"}) {
     SCOPED_TRACE(op);
-    expect_batch_refused(as_factor(op, 4), {"follows from the size of the batch"});
+    expect_batch_refused(as_factor(op, 4), {"depends on the batch size"});
   }
-  // With a batch of one or more it is not below one.
+  // Every batch has at least one row, so "size < 1" does not depend on the batch.
   EXPECT_TRUE(import_batched(as_factor("Less", 0)).ok());
   file::ModelProto m = model("Min", 5);
   add_whole(m, "columns", {1});
   add_node(m, "Slice", {"x", "zero", "number", "columns"}, {"y"});
-  expect_batch_refused(m, {"follows from the size of the batch"});
-  m = model("Mul", 1);  // all columns of three, and not as many as rows
+  expect_batch_refused(m, {"depends on the batch size"});
+  m = model("Mul", 1);  // all three columns, although the batch size may differ
   add_whole(m, "columns", {1});
   add_node(m, "Slice", {"x", "zero", "number", "columns"}, {"y"});
-  expect_batch_refused(m, {"What it takes of axis 1 follows from the size of the batch"});
+  expect_batch_refused(m, {"The slice of axis 1 depends on the size of the batch"});
 }
 
 TEST(OnnxBatch, AModelWithoutABatchIsRefused) {
@@ -656,16 +657,16 @@ TEST(OnnxReader, ExternalDataStaysInItsFolder) {
                               "up/outside.bin", "", "/etc/passwd", ".", "sub", "none.bin"}) {
     expect_refused(from(outside), Code::bad_file, {"initializer \"w\""}, folder.model());
   }
-  expect_refused(from((folder.path / "outside.bin").string()), Code::bad_file, {"no path relative"},
-                 folder.model());
+  expect_refused(from((folder.path / "outside.bin").string()), Code::bad_file,
+                 {"not a path relative"}, folder.model());
   expect_refused(from("w.bin", "25"), Code::bad_file, {"48 bytes"}, folder.model());
   expect_refused(from("w.bin", "18446744073709551615"), Code::bad_file, {"48 bytes"},
                  folder.model());
-  expect_refused(from("w.bin", "x"), Code::bad_file, {"no number"}, folder.model());
+  expect_refused(from("w.bin", "x"), Code::bad_file, {"not a number"}, folder.model());
   expect_refused(from("w.bin", "0", "12"), Code::bad_file, {"12 bytes"}, folder.model());
 }
 
-// Small files that ask for much.
+// Small files that would use much memory or time.
 TEST(OnnxReader, WhatAFileCostsIsLimited) {
   file::ModelProto m = small_model();
   const auto range = [&](int n, int64_t count) {
@@ -681,7 +682,7 @@ TEST(OnnxReader, WhatAFileCostsIsLimited) {
     add_value(m.mutable_graph()->mutable_output(), name, {count}, 7);
   };
   range(0, int64_t{1} << 40);
-  expect_refused(m, Code::unsupported, {"too many numbers", "(Range)"});
+  expect_refused(m, Code::unsupported, {"too many values", "(Range)"});
   m = small_model();
   for (int n = 0; n < 6; ++n) {
     range(n, 4000000);
@@ -697,10 +698,10 @@ TEST(OnnxReader, NestedMessagesAreBounded) {
     node.set_op_type("If");
     graph = node.add_attribute()->mutable_g();
   }
-  expect_refused(m, Code::bad_file, {"reading ends at byte"});
+  expect_refused(m, Code::bad_file, {"parsing ends at byte"});
 }
 
-// The one output of the model, for an input x of [2, 3] if it reads one.
+// Runs the model and returns its only output, for an input x of [2, 3] if the model has inputs.
 std::vector<float> run(const file::ModelProto& model, size_t elements) {
   Result<Imported> imported = import(model);
   if (!imported.ok()) {
@@ -725,7 +726,7 @@ std::vector<float> run(const file::ModelProto& model, size_t elements) {
   return y;
 }
 
-// A model without nodes: x [2, 3], y.
+// A model without nodes, with input x [2, 3] and output y.
 file::ModelProto bare_model() {
   file::ModelProto m;
   m.set_ir_version(8);
@@ -784,7 +785,7 @@ TEST(OnnxReader, TheShapeOfWhatFailedIsNotLookedAt) {
   add_integers(m, "zero", {}, {0}, 2);
   add_node(m, "ConvInteger", {"x", "w", "zero", "zero"}, {"y"});
   expect_refused(m, Code::bad_file, {"node 0 (ConvInteger)"});
-  // An axis that a tensor does not have is refused wherever a lowering asks for it.
+  // An axis out of range is rejected in every lowering.
   const Dims none;
   EXPECT_THROW((void)none[0], Refused);
   EXPECT_THROW((void)none.back(), Refused);
@@ -814,7 +815,7 @@ TEST(OnnxReader, WhatFollowsFromAWeightDoesNotFreezeIt) {
   }
 }
 
-// PyTorch writes equal weights once.
+// PyTorch writes equal weights once. Weights with equal elements may be equal by chance.
 TEST(OnnxReader, WeightsThatAreEqualByChanceTrainApart) {
   for (const bool uniform : {true, false}) {
     file::ModelProto m = bare_model();
@@ -857,7 +858,7 @@ TEST(OnnxReader, StatisticsKeepTheirNamesAndAreNotTrained) {
     add_floats(m, name, {3}, three);
   }
   add_node(m, "BatchNormalization", {"x", "scale", "bias", "mean", "variance"}, {"h"});
-  // What two layers share as a statistic becomes one of each.
+  // A statistic that two layers share becomes a separate parameter of each layer.
   add_node(m, "BatchNormalization", {"h", "scale", "bias", "bias", "variance"}, {"y"});
   m.mutable_graph()->mutable_node(1)->set_name("second");
   const ModelInfo info = import(m).value().model.describe().value();
@@ -899,7 +900,7 @@ TEST(OnnxReader, ABranchIsChosenByAConditionThatIsKnown) {
   expect_refused(m, Code::unsupported, {"condition is not known", "--given", "node 2 (If)"});
 }
 
-// s = s + x w, with a weight of the body; y has the sums of all iterations.
+// s = s + x w, with a weight in the body. y has the sums of all iterations.
 file::ModelProto loop_model(int64_t iterations, bool weight_is_a_node = false) {
   file::ModelProto m = bare_model();
   add_integers(m, "count", {}, {iterations});
@@ -941,13 +942,13 @@ TEST(OnnxReader, ALoopWithAKnownCountIsUnrolledOverOneWeight) {
     const ModelInfo info = import(m).value().model.describe().value();
     ASSERT_NE(parameter_named(info, "w"), nullptr);
     EXPECT_TRUE(parameter_named(info, "w")->trainable);
-    EXPECT_EQ(info.parameters.size(), 2u);  // with the zeros at the begin
+    EXPECT_EQ(info.parameters.size(), 2u);  // with the initial zeros
   }
   expect_refused(loop_model(int64_t{1} << 40), Code::over_budget, {"262144 nodes", "(Loop)"});
   expect_refused(loop_model(0), Code::unsupported, {"no iterations", "(Loop)"});
 }
 
-// What is too long is refused before it is read.
+// A very long loop is rejected before it is expanded.
 TEST(OnnxReader, LoopsWithoutNodesAreLimited) {
   file::ModelProto m = loop_model(int64_t{1} << 40);
   file::GraphProto& body = *m.mutable_graph()->mutable_node(0)->mutable_attribute(0)->mutable_g();
@@ -973,7 +974,7 @@ TEST(OnnxReader, AScanReadsOneRowAfterTheOther) {
   node_in(body, "Add", {"s", "row"}, {"next"});
   body.add_output()->set_name("next");
   body.add_output()->set_name("next");
-  // From the last row on, the sums in columns.
+  // The scan runs backwards and writes the sums to columns.
   EXPECT_EQ(run(m, 6), (std::vector<float>{-4, -3, 5, 3, -6, -3}));
 }
 
@@ -1004,17 +1005,16 @@ TEST(OnnxReader, ALocalFunctionIsReadInPlace) {
   slope.set_f(0.5f);
   EXPECT_EQ(run(m, 6), (std::vector<float>{1, -1, 3, -2, 5, -3}));
   slope.set_name("slop");
-  expect_refused(m, Code::unsupported, {"\"slop\" is not read", "node 0 (Leaky)"});
-  // A function that calls itself ends.
+  expect_refused(m, Code::unsupported, {"\"slop\" is not supported", "node 0 (Leaky)"});
+  // Recursion of a function ends with an error.
   slope.set_name("slope");
   leaky.set_op_type("Leaky");
   leaky.set_domain("mine");
   leaky.clear_attribute();
-  expect_refused(m, Code::unsupported, {"lie inside of each other 32 times"});
+  expect_refused(m, Code::unsupported, {"nested deeper than 32 levels"});
 }
 
-// What the whole file says must be enough for it to be refused, or it is read.
-// Whether its nodes were read, all or as far as the one that was refused.
+// Parses and imports a changed file. Returns whether the importer reached its nodes.
 bool read_anything(const std::string& bytes) {
   const Result<std::shared_ptr<file::ModelProto>> parsed = parse_model(bytes);
   if (!parsed.ok()) {
@@ -1032,7 +1032,7 @@ bool read_anything(const std::string& bytes) {
 
 std::vector<std::string> seeds() {
   std::vector<std::string> out = {small_model().SerializeAsString()};
-  // One model of each operator that the package has, where it is installed.
+  // One model for each operator of the ONNX test package, if it is installed.
   std::error_code error;
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(BOWLINE_ONNX_DATA, error)) {

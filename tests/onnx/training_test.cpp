@@ -1,5 +1,4 @@
-// Models of ONNX train like the PyTorch models that they were made of: tests/onnx/make_fixtures.py
-// says how.
+// ONNX models train like the PyTorch models from which tests/onnx/make_fixtures.py exported them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -94,7 +93,7 @@ TEST_P(OnnxTraining, LossesAreThoseOfTorch) {
       ASSERT_TRUE(report.ok()) << report.status().message();
       seen = report.value()->loss;
     }
-    // The rounding of f32 grows with the steps.
+    // f32 rounding errors grow with the steps.
     EXPECT_NEAR(static_cast<double>(seen), loss, 1e-5 + 1e-3 * loss) << step;
   }
   EXPECT_EQ(done, 300);

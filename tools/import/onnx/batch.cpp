@@ -13,7 +13,8 @@ using Axes = std::vector<std::optional<BatchAxis>>;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Refused{
-      Status(Code::unsupported, fmt::format("The rows of the batch do not stay apart: {}.", why))};
+      Status(Code::unsupported,
+             fmt::format("The operator would mix the rows of the dynamic batch: {}.", why))};
 }
 
 const std::optional<BatchAxis>& axis_in(const Term& t) { return t.source->batch; }
@@ -26,12 +27,12 @@ int64_t product(const Dims& dims, size_t end) {
   return n;
 }
 
-// Elements in front of the batch, of the whole value.
+// Number of elements in front of the batch, over the whole value.
 int64_t elements_in_front(const Term& t) {
   return product(t.dims, static_cast<size_t>(axis_in(t)->axis)) * axis_in(t)->front;
 }
 
-// The axis of `dims` in which `batch` rows lie behind so many elements.
+// Returns the axis of `dims` that holds the `batch` rows if `front` elements precede them.
 std::optional<BatchAxis> axis_behind(const Dims& dims, int64_t front, int64_t batch) {
   int64_t before = 1;
   for (size_t a = 0; front > 0 && a < dims.size() && dims[a] > 0; before *= dims[a++]) {
@@ -62,7 +63,7 @@ class Node {
   const BatchAxis& first() const {
     const std::optional<BatchAxis>& axis = axis_in(inputs_[0]);
     if (!axis) {
-      refuse(fmt::format("its input 0 ({}) has none of them", shape_text(inputs_[0].dims)));
+      refuse(fmt::format("its input 0 ({}) has no batch axis", shape_text(inputs_[0].dims)));
     }
     return *axis;
   }
@@ -70,7 +71,7 @@ class Node {
   void require_others_plain(size_t begin) const {
     for (size_t i = begin; i < inputs_.size(); ++i) {
       if (axis_in(inputs_[i])) {
-        refuse(fmt::format("its input {} has them too", i));
+        refuse(fmt::format("its input {} has a batch axis, too", i));
       }
     }
   }
@@ -93,13 +94,12 @@ class Node {
 
   void require_other_axis(int64_t axis, const BatchAxis& rows) const {
     if (axis == rows.axis) {
-      refuse(fmt::format("it works along axis {}, which is theirs", axis));
+      refuse(fmt::format("it works along the batch axis {}", axis));
     }
   }
 
-  // Where the rows of all operands that have them lie in a result with so many axes; an operand
-  // with none of them has at most one element there. `last`: so many axes at the end are no part of
-  // this.
+  // Returns the batch axis of a result with `rank` axes. An operand without a batch axis must have
+  // size 1 along that axis. The last `last` axes do not take part.
   std::optional<BatchAxis> together(size_t rank, size_t last, size_t begin, size_t end) const {
     std::optional<BatchAxis> found;
     const auto behind = [&](const Term& t, int64_t axis) {
@@ -112,7 +112,7 @@ class Node {
       }
       const BatchAxis here = {behind(inputs_[i], own->axis), own->front};
       if (found && !(*found == here)) {
-        refuse("its operands have them along different axes");
+        refuse("its operands have different batch axes");
       }
       found = here;
     }
@@ -120,7 +120,7 @@ class Node {
       const Term& t = inputs_[i];
       const int64_t own = found->axis - behind(t, 0);
       if (!axis_in(t) && own >= 0 && t.dims[static_cast<size_t>(own)] != 1) {
-        refuse(fmt::format("its operand {} has {} elements for them", i,
+        refuse(fmt::format("its operand {} has {} elements along the batch axis, not 1", i,
                            t.dims[static_cast<size_t>(own)]));
       }
     }
@@ -129,11 +129,11 @@ class Node {
 
   Axes elementwise() { return all(*together(out().size(), 0, 0, inputs_.size())); }
 
-  // Of images and their like: axis 0 has the samples.
+  // For operators on images and sequences: axis 0 holds the samples.
   Axes samples() {
     require_others_plain(1);
     if (first().axis != 0) {
-      refuse(fmt::format("they lie along axis {} of {}, not 0", first().axis,
+      refuse(fmt::format("the batch is axis {} of {}, not axis 0", first().axis,
                          shape_text(inputs_[0].dims)));
     }
     return all(first());
@@ -173,7 +173,7 @@ class Node {
     const std::optional<BatchAxis> to =
         axis_behind(out(), elements_in_front(inputs_[0]), batch_.size);
     if (!to) {
-      refuse(fmt::format("{} has no axis for them that {} has", shape_text(out()),
+      refuse(fmt::format("no axis of the shape {} can hold the batch axis of {}", shape_text(out()),
                          shape_text(inputs_[0].dims)));
     }
     const auto axis = static_cast<size_t>(to->axis);
@@ -187,13 +187,13 @@ class Node {
     return all(to - order.begin(), first());
   }
 
-  // What has no rows is repeated for each of them.
+  // A value without a batch axis is repeated for each row.
   Axes expanded() {
     const Term& x = inputs_[0];
     std::vector<GraphDim>& dims = list("dims");
     if (axis_in(x)) {
       const BatchAxis to = *together(out().size(), 0, 0, 1);
-      dims[static_cast<size_t>(to.axis)] = GraphDim(1);  // that of x
+      dims[static_cast<size_t>(to.axis)] = GraphDim(1);  // keeps the axis of x
       return all(to);
     }
     const size_t missing = out().size() - x.rank();
@@ -201,7 +201,7 @@ class Node {
     for (size_t a = 0; a < out().size(); ++a) {
       if (out()[a] == batch_.size && (a < missing || x.dims[a - missing] == 1)) {
         if (axes[0]) {
-          refuse(fmt::format("{} has two axes of their number", shape_text(out())));
+          refuse(fmt::format("two axes of {} have the size of the batch", shape_text(out())));
         }
         axes[0] = BatchAxis{static_cast<int64_t>(a), 1};
         dims[a] = GraphDim(batch_.name);
@@ -214,21 +214,21 @@ class Node {
     const BatchAxis rows = *together(out().size(), 0, 0, inputs_.size());
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (!axis_in(inputs_[i])) {
-        refuse(fmt::format("its input {} has none of them", i));
+        refuse(fmt::format("its input {} has no batch axis", i));
       }
     }
     require_other_axis(number("axis", 0, out().size()), rows);
     return all(rows);
   }
 
-  // Each operand has the rows, along one axis that is not the one of the indices.
+  // Every operand has the same batch axis. It is not the axis of the indices.
   Axes by_element() { return joined(); }
 
   Axes gathered() {
     const Term& x = inputs_[0];
     const int64_t axis = number("axis", 0, x.rank());
     if (axis_in(x) && axis_in(inputs_[1])) {
-      refuse("its table and its indices have them");
+      refuse("its table and its indices both have a batch axis");
     }
     if (!axis_in(x)) {
       return all(axis + axis_in(inputs_[1])->axis, *axis_in(inputs_[1]));
@@ -244,11 +244,11 @@ class Node {
     return all(first().axis + (axis <= first().axis ? 1 : 0), first());
   }
 
-  // `plain` is what the axis of the rows has in each of these lists.
+  // Every list must have `plain` at the batch axis: the operator does nothing along that axis.
   Axes untouched(const std::vector<std::string_view>& lists, int64_t plain) {
     for (const std::string_view name : lists) {
       if (!(list(name)[static_cast<size_t>(first().axis)] == GraphDim(plain))) {
-        refuse(fmt::format("it works along axis {}, which is theirs", first().axis));
+        refuse(fmt::format("it works along the batch axis {}", first().axis));
       }
     }
     return all(first());
@@ -266,17 +266,17 @@ class Node {
       const bool turned = number(i == 0 ? "transpose_a" : "transpose_b", 0, 0) != 0;
       const bool is_last = own->axis == static_cast<int64_t>(t.rank()) - 1;
       if ((is_last != turned) == (i == 0)) {
-        refuse("it sums over them");
+        refuse("it sums over the batch axis");
       }
       if (axis_in(inputs_[1 - i])) {
-        refuse("each of them meets each");
+        refuse("it multiplies every row of one operand with every row of the other");
       }
       rows = BatchAxis{static_cast<int64_t>(rank) - (i == 0 ? 2 : 1), own->front};
     }
     return all(*rows);
   }
 
-  // Steps, then the batch; states have the batch alone.
+  // x is [steps, batch, ..], a state is [batch, ..].
   Axes recurrent(size_t states_end) {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const bool state = i >= 2 && i < states_end;
@@ -285,7 +285,8 @@ class Node {
                          : state ? own && own->axis == 0 && own->front == 1
                                  : !own;
       if (!right) {
-        refuse(fmt::format("its input {} ({}) has them elsewhere", i, shape_text(inputs_[i].dims)));
+        refuse(fmt::format("its input {} ({}) has another batch axis", i,
+                           shape_text(inputs_[i].dims)));
       }
     }
     return all(first());
@@ -295,16 +296,17 @@ class Node {
     for (size_t i = 0; i < 3; ++i) {
       if (!axis_in(inputs_[i]) || axis_in(inputs_[i])->axis != 0 ||
           !(*axis_in(inputs_[i]) == first())) {
-        refuse(fmt::format("its input {} ({}) has them elsewhere", i, shape_text(inputs_[i].dims)));
+        refuse(fmt::format("its input {} ({}) has another batch axis", i,
+                           shape_text(inputs_[i].dims)));
       }
     }
-    if (inputs_.size() > 3) {  // a mask that broadcasts to four axes
+    if (inputs_.size() > 3) {  // a mask, which broadcasts to four axes
       const Term& mask = inputs_[3];
       const bool wide = mask.rank() == 4;
       const bool right =
           axis_in(mask) ? wide && *axis_in(mask) == first() : !wide || mask.dims[0] == 1;
       if (!right) {
-        refuse(fmt::format("its mask ({}) has them elsewhere", shape_text(mask.dims)));
+        refuse(fmt::format("its mask ({}) has another batch axis", shape_text(mask.dims)));
       }
     }
     return all(first());
@@ -404,7 +406,7 @@ class Node {
     }
     const auto* const rule = std::ranges::find(kRowRules, op_, &RowRule::op);
     if (rule == std::end(kRowRules)) {
-      refuse(fmt::format("what {} makes of them is not known", op_));
+      refuse(fmt::format("there is no batch rule for {}", op_));
     }
     return rule->run(*this);
   }
@@ -437,8 +439,8 @@ Dims dims_of_row(const Batch& batch, const Term& x) {
 Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row) {
   const int64_t front = elements_in_front(x);
   const auto own = static_cast<size_t>(axis_in(x)->axis);
-  // An axis of one element becomes that of the batch: the one in the place of x, if there are
-  // several.
+  // An axis of size 1 becomes the batch axis. If several fit, the axis at the position of x is
+  // taken.
   std::optional<size_t> free;
   for (size_t a = 0; a < row.size(); ++a) {
     if (row[a] == 1 && product(row, a) == front && (!free || a == own)) {
@@ -447,9 +449,10 @@ Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row) {
   }
   const std::optional<BatchAxis> shared = axis_behind(row, front, 1);
   if (!free && !shared) {
-    refuse(fmt::format("{} has no axis for them that {} has", shape_text(row), shape_text(x.dims)));
+    refuse(fmt::format("no axis of the shape {} can hold the batch axis of {}", shape_text(row),
+                       shape_text(x.dims)));
   }
-  // Where rows of a matrix have no axis for the batch, they are all rows one after the other.
+  // If a matrix has no axis for the batch, its rows hold all batch rows, one after the other.
   size_t axis = free ? *free : static_cast<size_t>(shared->axis);
   if (!free && row.size() == 2 && axis == 1 && shared->front == 1) {
     axis = 0;
@@ -463,8 +466,8 @@ namespace {
 
 bool has_marks(const Term& t) { return t.numbers() != nullptr && !t.numbers()->of_batch.empty(); }
 
-// Of an operator that moves numbers: an element is one of those that are marked if it is equal to
-// one.
+// For operators that move elements: a result element is marked if it equals a marked element of an
+// input.
 std::vector<bool> marks_of_moved(const Terms& inputs, const Numbers& numbers) {
   std::set<int64_t> sizes;
   for (const Term& t : inputs) {
@@ -483,7 +486,7 @@ std::vector<bool> marks_of_moved(const Terms& inputs, const Numbers& numbers) {
   return out;
 }
 
-// Element i of `dims` is from this one of t, which broadcasts.
+// Returns the position in t of element i of `dims`, to which t broadcasts.
 size_t place_in(const Term& t, const Dims& dims, size_t i) {
   size_t at = 0, step = 1;
   for (size_t a = 0; a < t.rank(); ++a) {
@@ -496,7 +499,7 @@ size_t place_in(const Term& t, const Dims& dims, size_t i) {
   return at;
 }
 
-// Of an operator that computes element by element.
+// For elementwise operators.
 std::vector<bool> marks_of_each(const Batch& batch, std::string_view op, const Terms& inputs,
                                 size_t elements, const Dims& dims) {
   std::vector<std::vector<int64_t>> values;
@@ -506,8 +509,8 @@ std::vector<bool> marks_of_each(const Batch& batch, std::string_view op, const T
   const auto is_marked = [&](size_t n, size_t i) {
     return has_marks(inputs[n]) && inputs[n].numbers()->of_batch[place_in(inputs[n], dims, i)];
   };
-  // A multiple of the size is at least as large as with a batch of one: what is smaller is smaller
-  // for every size.
+  // A multiple of the batch size is smallest for a batch of 1. A value below that minimum is
+  // smaller for every batch size, so the comparison does not depend on the batch.
   const auto is_above = [&](size_t a, size_t b, size_t i) {
     const int64_t x = values[a][place_in(inputs[a], dims, i)];
     const int64_t y = values[b][place_in(inputs[b], dims, i)];

@@ -1,8 +1,8 @@
-// A dynamic batch: where its rows lie in a value, and what an operator makes of them.
+// Dynamic batches: finds the batch axis of each value, and rejects operators that mix rows.
 //
-// While a graph is read, a prime stands for the size of the batch, so that every shape is known.
-// Rows must not meet: an operator that sums over them, sorts or mixes them is refused, and the node
-// is named.
+// While the graph is read, a prime number stands for the batch size, so that every shape is known.
+// An operator that sums over the rows, sorts them or mixes them is rejected with the name of its
+// node.
 #pragma once
 
 #include <optional>
@@ -15,26 +15,27 @@
 
 namespace bowline::onnx {
 
-// The attributes of a node with the name of the batch where its size stood, and where the rows lie
-// in its outputs.
+// The attributes of a node, with the name of the dynamic batch in place of its size, and the batch
+// axis of each output.
 struct BatchedNode {
   std::vector<Attribute> attributes;
   std::vector<std::optional<BatchAxis>> outputs;
 };
 
-// Throws Refused (unsupported): the rows meet, or the operator is not known to keep them apart.
+// Applies the batch rule of `op`. Throws Refused (unsupported) if the operator mixes rows or has no
+// batch rule.
 BatchedNode batched_node(const Batch& batch, std::string_view op, const Terms& inputs,
                          const std::vector<Attribute>& attributes,
                          const std::vector<std::pair<DType, Dims>>& outputs);
 
-// The shape of x with a batch of one row. x has the batch.
+// Returns the shape of x for a batch of one row. Requires that x has a batch axis.
 Dims dims_of_row(const Batch& batch, const Term& x);
-// What x becomes where a row of it becomes `row`. Throws Refused: no axis of `row` is where the
-// batch lies.
+// Returns the shape of x after each row is reshaped to `row`. Throws Refused if no axis of `row`
+// can hold the batch.
 Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row);
 
-// Which of the numbers that an operator has computed from the numbers of its inputs follow from the
-// size of the batch. Empty: none.
+// Returns which elements of the computed result `numbers` depend on the batch size, as flags per
+// element. Returns an empty vector if no element does.
 std::vector<bool> marks_of_batch(const Batch& batch, std::string_view op, const Terms& inputs,
                                  const Numbers& numbers, const Dims& dims);
 

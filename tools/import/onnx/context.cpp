@@ -42,8 +42,9 @@ Result<Numbers> Context::numbers(size_t i) {
 
 Result<std::vector<int64_t>> Context::integers(size_t i) {
   BOWLINE_TRY_ASSIGN(const Numbers n, numbers(i));
-  BOWLINE_REQUIRE_CODE(!is_float(n.dtype), Code::bad_file, "Input {} has no whole numbers but {}.",
-                       i, bowline::name_of(n.dtype));
+  BOWLINE_REQUIRE_CODE(!is_float(n.dtype), Code::bad_file,
+                       "Input {} has dtype {}. The operator needs integers.", i,
+                       bowline::name_of(n.dtype));
   return n.integers();
 }
 
@@ -69,7 +70,7 @@ bool Context::has_attribute(std::string_view name) const {
 namespace {
 
 Status of_kind(bool right, std::string_view name, std::string_view kind) {
-  BOWLINE_REQUIRE_CODE(right, Code::bad_file, "Attribute \"{}\" is no {}.", name, kind);
+  BOWLINE_REQUIRE_CODE(right, Code::bad_file, "Attribute \"{}\" is not of type {}.", name, kind);
   return {};
 }
 
@@ -80,7 +81,7 @@ Result<int64_t> Context::integer(std::string_view name, int64_t otherwise) {
   if (a == nullptr) {
     return otherwise;
   }
-  BOWLINE_TRY(of_kind(a->has_i(), name, "whole number"));
+  BOWLINE_TRY(of_kind(a->has_i(), name, "integer"));
   return a->i();
 }
 
@@ -108,7 +109,7 @@ Result<std::vector<int64_t>> Context::list(std::string_view name) {
     return std::vector<int64_t>();
   }
   BOWLINE_TRY(of_kind(!a->has_i() && !a->has_f() && !a->has_s() && a->floats_size() == 0, name,
-                      "list of whole numbers"));
+                      "list of integers"));
   return std::vector<int64_t>(a->ints().begin(), a->ints().end());
 }
 
@@ -118,7 +119,7 @@ Result<std::vector<double>> Context::reals(std::string_view name) {
     return std::vector<double>();
   }
   BOWLINE_TRY(of_kind(!a->has_i() && !a->has_f() && !a->has_s() && a->ints_size() == 0, name,
-                      "list of numbers"));
+                      "list of floats"));
   return std::vector<double>(a->floats().begin(), a->floats().end());
 }
 
@@ -127,7 +128,7 @@ Result<std::vector<std::string>> Context::texts(std::string_view name) {
   if (a == nullptr) {
     return std::vector<std::string>();
   }
-  BOWLINE_TRY(of_kind(a->ints_size() == 0 && a->floats_size() == 0, name, "list of texts"));
+  BOWLINE_TRY(of_kind(a->ints_size() == 0 && a->floats_size() == 0, name, "list of strings"));
   return std::vector<std::string>(a->strings().begin(), a->strings().end());
 }
 
@@ -156,22 +157,25 @@ void Context::out(size_t i, const Term& value) {
 Status Context::leftovers() const {
   for (const file::AttributeProto& a : node_.attribute()) {
     BOWLINE_REQUIRE_CODE(asked_.contains(a.name()), Code::unsupported,
-                         "Attribute \"{}\" is not read.", escaped(a.name()));
+                         "Attribute \"{}\" is not supported for this operator.", escaped(a.name()));
     BOWLINE_REQUIRE_CODE(a.ref_attr_name().empty(), Code::unsupported,
-                         "Attribute \"{}\" is one of a function.", escaped(a.name()));
+                         "Attribute \"{}\" refers to an attribute of a function.",
+                         escaped(a.name()));
   }
   for (size_t i = 0; i < read_.size(); ++i) {
-    BOWLINE_REQUIRE_CODE(read_[i] || !present_[i], Code::unsupported, "Input {} is not read.", i);
+    BOWLINE_REQUIRE_CODE(read_[i] || !present_[i], Code::unsupported,
+                         "Input {} is not supported for this operator.", i);
   }
   for (size_t i = 0; i < set_.size(); ++i) {
-    BOWLINE_REQUIRE_CODE(set_[i] || !wants(i), Code::unsupported, "Output {} is not made.", i);
+    BOWLINE_REQUIRE_CODE(set_[i] || !wants(i), Code::unsupported,
+                         "Output {} is not supported for this operator.", i);
   }
   return {};
 }
 
 Status require_known(const Term& term, std::string_view what) {
   BOWLINE_REQUIRE_CODE(term.numbers() != nullptr, Code::unsupported,
-                       "{} is not known when the model is read: it follows from the values of an "
+                       "{} is not known when the model is read: it depends on the values of an "
                        "input. If that input is always the same, say so with --given NAME=VALUE.",
                        what);
   return {};
@@ -181,8 +185,8 @@ Term in_f32(Context& c, const Term& x) { return is_float(x.dtype) ? c.m.cast(x, 
 
 Status require_small(std::string_view what, const std::vector<int64_t>& values) {
   for (const int64_t v : values) {
-    BOWLINE_REQUIRE_CODE(v >= INT32_MIN && v <= INT32_MAX, Code::bad_file, "{} has the number {}.",
-                         what, v);
+    BOWLINE_REQUIRE_CODE(v >= INT32_MIN && v <= INT32_MAX, Code::bad_file,
+                         "{} has the value {}, which does not fit in 32 bits.", what, v);
   }
   return {};
 }
@@ -193,7 +197,7 @@ std::vector<int64_t> all_axes(size_t rank) {
   return axes;
 }
 
-// An index beyond i32 must not become one inside.
+// An index beyond i32 must stay out of range, so it must not wrap around.
 static Term narrowed(Context& c, Term indices) {
   if (indices.dtype == DType::i64) {
     indices = c.m.binary("Max", indices, c.m.scalar(DType::i64, INT32_MIN));
@@ -209,7 +213,8 @@ Term i32_indices(Context& c, const Term& indices, int64_t size) {
 Term positive_indices(Context& c, const Term& indices, int64_t size) {
   if (size < 0 || size > INT32_MAX) {
     return c.m.fail(
-        Status(Code::unsupported, fmt::format("An axis of {} is too long for indices i32.", size)));
+        Status(Code::unsupported,
+               fmt::format("An axis of {} elements is too long for i32 indices.", size)));
   }
   const Term i = indices.dtype == DType::i32 && indices.constant() ? indices : narrowed(c, indices);
   const Term zero = c.m.scalar(DType::i32, 0);

@@ -23,7 +23,7 @@ Result<uint64_t> number(const std::string& key, const std::string& text) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   BOWLINE_REQUIRE_CODE(error == std::errc() && stop == end, Code::bad_file,
-                       "The {} of its external data is \"{}\", no number.", key, escaped(text));
+                       "The {} of the external data is \"{}\", not a number.", key, escaped(text));
   return value;
 }
 
@@ -41,21 +41,21 @@ Result<Place> place_of(const file::TensorProto& tensor) {
   return out;
 }
 
-// The names of a path that stays below its folder. Errors  bad_file.
+// Splits a location into path components. Errors  bad_file: the path may leave the model's folder.
 Result<std::vector<std::string>> steps_of(const std::string& location) {
   const auto refused = [&](const char* why) {
-    return Status(Code::bad_file, fmt::format("The location \"{}\" of its external data {}.",
+    return Status(Code::bad_file, fmt::format("The location \"{}\" of the external data {}.",
                                               escaped(location), why));
   };
   if (location.empty() || location.front() == '/' || location.find('\0') != std::string::npos) {
-    return refused("is no path relative to the folder of the model");
+    return refused("is not a path relative to the folder of the model");
   }
   std::vector<std::string> steps;
   for (size_t at = 0; at <= location.size();) {
     const size_t slash = std::min(location.find('/', at), location.size());
     const std::string step = location.substr(at, slash - at);
     if (step == "..") {
-      return refused("leads out of the folder of the model");
+      return refused("leaves the folder of the model");
     }
     if (!step.empty() && step != ".") {
       steps.push_back(step);
@@ -63,7 +63,7 @@ Result<std::vector<std::string>> steps_of(const std::string& location) {
     at = slash + 1;
   }
   if (steps.empty()) {
-    return refused("names no file");
+    return refused("does not name a file");
   }
   return steps;
 }
@@ -90,7 +90,7 @@ class Descriptor {
   int fd_;
 };
 
-// Each step is opened without following a link, so that none leads elsewhere.
+// Opens each path component without following links, so that no link can leave the folder.
 Status open_below(Descriptor& at, const std::vector<std::string>& steps,
                   const std::string& location) {
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -110,7 +110,8 @@ Result<std::vector<std::byte>> external_bytes(const file::TensorProto& tensor,
   BOWLINE_TRY_ASSIGN(const Place place, place_of(tensor));
   BOWLINE_TRY_ASSIGN(const std::vector<std::string> steps, steps_of(place.location));
   BOWLINE_REQUIRE_CODE(!place.length || *place.length == bytes, Code::bad_file,
-                       "Its external data has {} bytes, its shape needs {}.", *place.length, bytes);
+                       "The external data has {} bytes, but its shape needs {}.", *place.length,
+                       bytes);
   Descriptor at(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY));
   BOWLINE_REQUIRE_CODE(at.get() >= 0, Code::bad_file, "Folder \"{}\" cannot be opened.",
                        escaped(folder));
@@ -120,9 +121,10 @@ Result<std::vector<std::byte>> external_bytes(const file::TensorProto& tensor,
   BOWLINE_REQUIRE_CODE(regular, Code::bad_file, "External data \"{}\" is not a regular file.",
                        escaped(place.location));
   const auto size = static_cast<uint64_t>(info.st_size);
-  BOWLINE_REQUIRE_CODE(place.offset <= size && bytes <= size - place.offset, Code::bad_file,
-                       "External data \"{}\" has {} bytes, the tensor needs {} from {}.",
-                       escaped(place.location), size, bytes, place.offset);
+  BOWLINE_REQUIRE_CODE(
+      place.offset <= size && bytes <= size - place.offset, Code::bad_file,
+      "External data \"{}\" has {} bytes. The tensor needs {} bytes from offset {}.",
+      escaped(place.location), size, bytes, place.offset);
   std::vector<std::byte> out(bytes);
   for (uint64_t done = 0; done < bytes;) {
     const ssize_t got =

@@ -6,7 +6,7 @@
 namespace bowline::onnx::fold {
 namespace {
 
-constexpr int64_t kMost = 4096;  // elements of what is computed here
+constexpr int64_t kMost = 4096;  // largest result that is computed here, in elements
 
 bool known(const Term& t) { return t.numbers() != nullptr && t.elements() <= kMost; }
 bool whole(const Term& t) { return known(t) && !is_float(t.dtype); }
@@ -15,7 +15,7 @@ bool small(const Dims& dims) {
   return n.ok() && n.value() <= kMost;
 }
 
-// Walks the elements of `dims` in order.
+// Visits the elements of `dims` in row-major order.
 struct Walk {
   explicit Walk(const Dims& d) : dims(d), at(d.size(), 0) {}
   void next() {
@@ -26,7 +26,7 @@ struct Walk {
       at[a] = 0;
     }
   }
-  // The place in what was broadcast to `dims`.
+  // Position of the current element in an operand of shape `other` that broadcasts to `dims`.
   size_t in(const Dims& other) const {
     int64_t place = 0;
     for (size_t a = 0; a < other.size(); ++a) {
@@ -49,7 +49,7 @@ size_t count_of(const Dims& dims) {
 
 int64_t wrapped(uint64_t bits) { return static_cast<int64_t>(bits); }
 
-// Nothing: the numbers have none.
+// Empty if the result is undefined, for example a division by zero.
 std::optional<int64_t> of_integers(std::string_view op, int64_t a, int64_t b) {
   const auto x = static_cast<uint64_t>(a);
   const auto y = static_cast<uint64_t>(b);
@@ -116,7 +116,7 @@ bool compared(std::string_view op, T a, T b) {
   return a >= b;
 }
 
-// The elements of `x` at these places.
+// Returns the elements of `x` at these positions.
 Known taken(const Term& x, const Dims& dims, const std::vector<size_t>& places) {
   const Numbers& from = *x.numbers();
   const size_t width = size_of(from.dtype);
@@ -222,8 +222,8 @@ Known where(const Term& condition, const Term& a, const Term& b, const Dims& dim
   return Numbers::of(a.dtype, dims, out);
 }
 
-// Of floats only an f32 to whole numbers, to truth values or to itself: those the device rounds the
-// same way.
+// Only those casts that every device rounds in the same way: of floats, f32 to integers, to bool or
+// to f32.
 Known cast(const Term& x, DType dtype) {
   if (!known(x) || (dtype != DType::f32 && is_float(dtype)) ||
       (x.dtype != DType::f32 && is_float(x.dtype))) {
@@ -248,7 +248,7 @@ Known cast(const Term& x, DType dtype) {
 }
 
 Known reshape(const Term& x, const Dims& dims) {
-  // The values of a large parameter are not copied for a shape that only nodes read.
+  // A large parameter is not copied only because nodes ask for its shape.
   if (x.numbers() == nullptr || (x.source->kept && !known(x))) {
     return {};
   }
@@ -304,7 +304,7 @@ Known concat(const Terms& parts, int64_t axis, const Dims& dims) {
   if (!small(dims)) {
     return {};
   }
-  size_t rows = 1;  // of the axes before
+  size_t rows = 1;  // product of the axes before `axis`
   for (size_t a = 0; a < static_cast<size_t>(axis); ++a) {
     rows *= static_cast<size_t>(dims[a]);
   }

@@ -1,4 +1,4 @@
-// Computes operators on numbers that are known while a file is read.
+// Constant folding: computes operators on values that are known while a file is read.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace bowline::onnx::fold {
 
-// All return nothing where an operand is not known, is not of a dtype that is computed here, or is
-// too large.
+// All functions return nothing if an operand is not known, has a dtype that is not computed here,
+// or is too large.
 using Known = std::optional<Numbers>;
 
 Known unary(std::string_view op, const Term& x);

@@ -1,4 +1,5 @@
-// ModelProto -> an entry point of a Model: values in the order of the file, node by node.
+// Converts a ModelProto to an entry point of a Model: first the inputs in file order, then node by
+// node.
 #include "onnx/import.h"
 
 #include <algorithm>
@@ -52,11 +53,12 @@ class Reader {
   }
 
   const std::vector<Made>& made() const { return maker_.made(); }
-  // Whether the batch is dynamic by the file, not by the options alone.
+  // True if the file declares the dynamic batch, false if only the options do.
   bool is_batch_of_the_file() const { return batched_inputs_ > 0 && !batch_was_one_; }
 
  private:
-  // The dims of an input: numbers, or what the caller says. kBatch stands for the dynamic batch.
+  // Returns the dims of an input, from the file or from the options. kBatch stands for the dynamic
+  // batch.
   Result<Dims> declared_dims(const std::string& name, const file::TypeProto::Tensor& type,
                              bool may_be_batch) {
     const auto given = options_.shapes.find(name);
@@ -65,7 +67,8 @@ class Reader {
       return Dims(given->second);
     }
     BOWLINE_REQUIRE_CODE(type.has_shape(), Code::unsupported,
-                         "It has no shape. Give it one with --shape {}=N,N,...", listed_name(name));
+                         "The input has no shape. Give it a shape with --shape {}=N,N,...",
+                         listed_name(name));
     Dims dims;
     for (const auto& dim : type.shape().dim()) {
       if (has_number(dim)) {
@@ -91,15 +94,16 @@ class Reader {
     std::optional<int64_t> batch_axis;
   };
 
-  // Of an input that may have the dynamic batch.
+  // Returns the dims of an input. `may_be_batch`: the input may have the dynamic batch.
   Result<InputDims> dims_of(const std::string& name, const file::TypeProto::Tensor& type,
                             bool may_be_batch) {
     InputDims out;
     BOWLINE_TRY_ASSIGN(out.dims, declared_dims(name, type, may_be_batch));
     const auto marked = std::ranges::count(out.dims, kBatch);
-    BOWLINE_REQUIRE_CODE(marked <= (may_be_batch ? 1 : 0), Code::unsupported,
-                         "{} of its dims are the batch: the shape is {}.", marked,
-                         declared_text(type));
+    BOWLINE_REQUIRE_CODE(
+        marked <= (may_be_batch ? 1 : 0), Code::unsupported,
+        "{} of its dims are the dynamic batch, but at most one may be: its shape is {}.", marked,
+        declared_text(type));
     if (may_be_batch && marked == 0 && !out.dims.empty() && out.dims[0] == 1) {
       out.dims[0] = kBatch;
     }
@@ -113,7 +117,7 @@ class Reader {
     return out;
   }
 
-  // Whether the file, or the caller, says that the graph is one for a batch of one row.
+  // True if the file or the caller gives this axis the size 1.
   bool is_one(const std::string& name, const file::TypeProto::Tensor& type, int64_t axis) const {
     const auto given = options_.shapes.find(name);
     const bool given_one =
@@ -134,7 +138,7 @@ class Reader {
       const int64_t wanted = given[static_cast<size_t>(a)];
       fits = !has_number(dims[a]) || dims[a].dim_value() == (wanted == kBatch ? 1 : wanted);
     }
-    BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Shape {} does not fit {} of the file.",
+    BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Shape {} does not match the shape {} of the file.",
                          shape_text(given), declared_text(type));
     return {};
   }
@@ -158,21 +162,21 @@ class Reader {
       example += (example.empty() ? "" : ",") +
                  (has_number(d) ? std::to_string(d.dim_value()) : std::string("N"));
     }
-    return Status(
-        Code::unsupported,
-        fmt::format("Its dim {} (\"{}\") has no number: the shape is {}. Give it one with "
-                    "{}--shape {}={}.",
-                    axis, escaped(dim), declared_text(type),
-                    dim.empty() ? "" : fmt::format("--dim {}=N, or with ", escaped(dim)),
-                    escaped(name), example));
+    return Status(Code::unsupported,
+                  fmt::format("Dim {} (\"{}\") has no size: the shape is {}. Give it a size with "
+                              "{}--shape {}={}.",
+                              axis, escaped(dim), declared_text(type),
+                              dim.empty() ? "" : fmt::format("--dim {}=N, or with ", escaped(dim)),
+                              escaped(name), example));
   }
 
-  // An input that always has these values.
+  // Returns an input that always has these values.
   Result<Term> fixed(const std::vector<double>& values, DType dtype, const Dims& dims) {
     BOWLINE_TRY_ASSIGN(const int64_t elements, elements_of(dims));
     BOWLINE_REQUIRE_CODE(values.size() == 1 || static_cast<int64_t>(values.size()) == elements,
-                         Code::bad_file, "{} values do not fit the shape {}.", values.size(),
-                         shape_text(dims));
+                         Code::bad_file,
+                         "{} values were given, but the shape {} needs another count.",
+                         values.size(), shape_text(dims));
     if (values.size() == 1 && elements != 1) {
       return maker_.filled(dtype, dims, values[0]);
     }
@@ -180,7 +184,8 @@ class Reader {
   }
 
   Result<Term> input(const file::ValueInfoProto& info) {
-    BOWLINE_REQUIRE_CODE(info.type().has_tensor_type(), Code::unsupported, "It is no tensor.");
+    BOWLINE_REQUIRE_CODE(info.type().has_tensor_type(), Code::unsupported,
+                         "The input is not a tensor.");
     const auto& type = info.type().tensor_type();
     const auto given = options_.given.find(info.name());
     if (given != options_.given.end()) {
@@ -200,7 +205,7 @@ class Reader {
   Status inputs() {
     for (const auto& info : graph_.input()) {
       if (!scope_.readers.contains(info.name()) || scope_.lowered.values.contains(info.name())) {
-        continue;  // an initializer is the default of an input, and becomes a parameter
+        continue;  // an initializer is the default value of an input and becomes a parameter
       }
       Result<Term> term = input(info);
       const std::string where = fmt::format("While reading input \"{}\".", escaped(info.name()));
@@ -209,7 +214,7 @@ class Reader {
     }
     BOWLINE_REQUIRE_CODE(
         !batch_ || batched_inputs_ > 0, Code::unsupported,
-        "No input has an axis for the batch \"{}\": a first dim that is 1 or has no number. Say "
+        "No input has an axis for the batch \"{}\": a first dim that is 1 or has no size. Say "
         "which axis it is with --shape NAME=N,{},N.",
         escaped(batch_->name), escaped(batch_->name));
     if (batch_ && batch_was_one_) {
@@ -218,7 +223,7 @@ class Reader {
     return {};
   }
 
-  // An operator may need the shape of an input alone.
+  // An input may be missing although an operator reads its shape.
   void note_missing_inputs() {
     std::set<std::string_view> there(out_.inputs.begin(), out_.inputs.end());
     for (const auto& initializer : graph_.initializer()) {
@@ -226,8 +231,9 @@ class Reader {
     }
     for (const auto& info : graph_.input()) {
       if (!there.contains(info.name()) && !options_.given.contains(info.name())) {
-        out_.notes.push_back(fmt::format(
-            "No output needs the values of input \"{}\"; it is left out.", escaped(info.name())));
+        out_.notes.push_back(
+            fmt::format("Input \"{}\" is left out, because no output depends on its values.",
+                        escaped(info.name())));
       }
     }
   }
@@ -256,7 +262,7 @@ class Reader {
   Scope scope_;
 };
 
-// What the caller says is of use for the graph.
+// Checks that every option names an input or a dim of the graph.
 Status check_options(const file::GraphProto& graph, const ImportOptions& options) {
   std::set<std::string> inputs, dims;
   for (const auto& info : graph.input()) {
@@ -276,7 +282,7 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
   };
   const auto require_input = [&](const std::string& name) -> Status {
     BOWLINE_REQUIRE_CODE(inputs.contains(name), Code::bad_argument,
-                         "The graph has no input \"{}\"; its inputs: {}.", escaped(name),
+                         "The graph has no input \"{}\". Its inputs are: {}.", escaped(name),
                          known(inputs));
     return {};
   };
@@ -288,10 +294,10 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
   }
   for (const BoundDim& dim : options.dims) {
     BOWLINE_REQUIRE_CODE(dims.contains(dim.name), Code::bad_argument,
-                         "No input has an open dim \"{}\"; named ones: {}.", escaped(dim.name),
-                         known(dims));
+                         "No input has a dim \"{}\" without a size. The named dims are: {}.",
+                         escaped(dim.name), known(dims));
     BOWLINE_REQUIRE_CODE(dim.name != options.batch_dim, Code::bad_argument,
-                         "Dim \"{}\" cannot be the dynamic batch and have the size {}.",
+                         "Dim \"{}\" cannot be both the dynamic batch and have the fixed size {}.",
                          escaped(dim.name), dim.value);
   }
   if (!options.batch_dim.empty()) {
@@ -309,35 +315,37 @@ Result<Imported> read_graph(const file::ModelProto& model, const std::string& fo
   *made = reader.made();
   if (!read.ok() && reader.is_batch_of_the_file()) {
     return std::move(read).status().at(
-        "The file itself has a dynamic batch. If its graph was made for one row, say so with "
+        "The file declares a dynamic batch. If its graph was exported for one row, say so with "
         "--shape NAME=1,...");
   }
   return read;
 }
 
-// The graph is read with two sizes in place of the batch: what differs between them follows from
-// the size.
+// Reads the graph with two different batch sizes. Nodes or parameters that differ depend on the
+// batch size, and the graph is rejected.
 Result<Imported> read_with_batch(const file::ModelProto& model, const std::string& folder,
                                  const ImportOptions& options) {
   constexpr int64_t kSizes[] = {1009, 1013};
   std::vector<Made> made[2];
   std::optional<Imported> last;
   for (size_t i = 0; i < 2; ++i) {
-    last.reset();  // its values take memory
+    last.reset();  // frees its values before the second reading
     Result<Imported> read =
         read_graph(model, folder, options, Batch{options.batch_dim, kSizes[i]}, &made[i]);
     BOWLINE_TRY(Status(read.status())
-                    .at(fmt::format("While the batch \"{}\" is dynamic ({} stands for its size "
-                                    "here). Without --batch-dim the model has a fixed batch.",
-                                    escaped(options.batch_dim), kSizes[i])));
+                    .at(fmt::format(
+                        "While the batch \"{}\" is dynamic (this message shows {} for its size). "
+                        "Without --batch-dim the model has a fixed batch.",
+                        escaped(options.batch_dim), kSizes[i])));
     last = std::move(read).value();
   }
   const auto same = [](const Made& a, const Made& b) { return a.hash == b.hash; };
   const auto [a, b] = std::ranges::mismatch(made[0], made[1], same);
-  BOWLINE_REQUIRE_CODE(a == made[0].end() && b == made[1].end(), Code::unsupported,
-                       "What \"{}\" computes follows from the size of the batch \"{}\". Without "
-                       "--batch-dim the model has a fixed batch.",
-                       escaped((a == made[0].end() ? b : a)->name), escaped(options.batch_dim));
+  BOWLINE_REQUIRE_CODE(
+      a == made[0].end() && b == made[1].end(), Code::unsupported,
+      "The values that \"{}\" computes depend on the size of the batch \"{}\". Without "
+      "--batch-dim the model has a fixed batch.",
+      escaped((a == made[0].end() ? b : a)->name), escaped(options.batch_dim));
   return std::move(*last);
 }
 
@@ -350,7 +358,7 @@ Result<Imported> import_graph(const file::ModelProto& model, const std::string& 
   Result<Imported> read = options.batch_dim.empty()
                               ? read_graph(model, folder, options, std::nullopt, &made)
                               : read_with_batch(model, folder, options);
-  if (read.status().code() == Code::bad_argument) {  // what the file asks for, not the caller
+  if (read.status().code() == Code::bad_argument) {  // the file is wrong, not the caller
     return std::move(read).status().as(Code::bad_file);
   }
   return read;

@@ -1,8 +1,8 @@
-// Reads models of ONNX: the file, and its graph as an entry point of a Bowline model.
+// Imports ONNX models: parses the file and adds its graph as an entry point of a Bowline model.
 //
-// A file is untrusted: what is truncated, cyclic or of an unknown operator set, or names bytes
-// outside of its folder, is refused with a sentence that has the node and the place. Nothing is
-// run.
+// Files are untrusted. A file that is truncated, has a cycle, needs an unknown operator set or
+// names external data outside of its folder is rejected. The message has the node and the position.
+// No code of the file runs.
 //
 // Source  https://github.com/onnx/onnx/blob/main/docs/IR.md and Operators.md, operator sets 1 to
 //         28.
@@ -28,48 +28,50 @@ inline constexpr int64_t kBatch = -1;
 
 struct ImportOptions {
   std::string entry_point = "forward";
-  // Numbers for named dims of the inputs.
+  // Sizes of named dims of the inputs.
   std::vector<BoundDim> dims;
-  // By input its whole shape, for dims that have no name, or one name for several sizes. It agrees
-  // with the numbers in the file. kBatch stands for the dynamic batch.
+  // The whole shape of an input, by input name. Needed for dims without a name, or if one name
+  // stands for several sizes. Sizes that the file has must agree. kBatch stands for the dynamic
+  // batch.
   std::map<std::string, std::vector<int64_t>> shapes;
-  // Name of a dynamic batch; empty: there is none. The first axis of an input that has one element
-  // or no number there becomes it, and so does every dim of this name.
+  // Name of the dynamic batch. Empty: the batch is fixed. The first axis of an input becomes the
+  // batch axis if its size is 1 or not given. So does every dim of this name.
   std::string batch_dim;
-  // By input the values that it always has: it becomes a constant, and conditions and shapes that
-  // follow from it are known. One value fills any shape.
+  // Inputs that become constants, by name. Conditions and shapes that depend on them are then
+  // known. A single value fills any shape.
   std::map<std::string, std::vector<double>> fixed;
-  // Numbers of inputs that are known when the model is read: shapes, axes and the like are taken
-  // from them.
+  // Values of inputs that are known when the model is read, by name. Shapes, axes and similar
+  // arguments are computed from them. The inputs stay inputs.
   std::map<std::string, Numbers> given;
-  // Whether the tensor of this name is trained although it looks like a constant: one number alone,
-  // or a mask. Empty: none is.
+  // Returns whether the tensor of this name is trained although it looks like a constant: a scalar
+  // or a mask. Empty: all of them stay constants.
   std::function<bool(const std::string&)> trains;
-  // Matrices of equal values become one weight, and equal layers one Repeat.
+  // Ties matrices of equal values to one weight, and merges equal layers into one Repeat.
   bool tie_equal = false;
 };
 
 struct Imported {
   Model model;
-  std::vector<std::string> inputs;   // those that the graph reads
+  std::vector<std::string> inputs;   // inputs that the graph reads
   std::vector<std::string> outputs;  // in the order of the file
-  std::vector<std::string> notes;    // what was left out, and why. Sentences.
-  // Parameters with values that are not finite. They are not trained unless ImportOptions::trains
-  // says so.
+  std::vector<std::string> notes;    // parts that were left out, and why, as sentences
+  // Parameters with non-finite values. They are not trained unless ImportOptions::trains says so.
   std::vector<import::NotFinite> not_finite;
 };
 
-// Errors  bad_file: it cannot be read or is no model of ONNX, with the place. unsupported: of
-//         another version.
+// Parses a model file.
+// Errors  bad_file: the file cannot be read or is not an ONNX model; the message has the position.
+//         unsupported: the version is not supported.
 Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path);
 Result<std::shared_ptr<file::ModelProto>> parse_model(const std::string& bytes);
-// A tensor as it stands alone in a file, with its name. Errors  bad_file.
+// Reads a file with a single TensorProto. Returns its name and values. Errors  bad_file.
 Result<std::pair<std::string, Numbers>> read_tensor(const std::string& path);
 
-// `folder` is that of the file: external data lies there. Errors  bad_file: what is wrong, with the
-// node. unsupported: an operator, a
-// dtype or a form of one that Bowline lacks, a dim without a number, rows of a dynamic batch that
-// meet. bad_argument: an option names no input or dim of the graph, or no input has a batch.
+// Imports the graph of a parsed model. `folder` is the model file's folder, for external data.
+// Errors  bad_file: the file is wrong; the message names the node.
+//         unsupported: an operator, dtype or attribute is not supported, a dim has no size, or an
+//         operator mixes the rows of a dynamic batch.
+//         bad_argument: an option names an unknown input or dim, or no input has a batch axis.
 Result<Imported> import_graph(const file::ModelProto& model, const std::string& folder,
                               const ImportOptions& options);
 Result<Imported> import_file(const std::string& path, const ImportOptions& options);

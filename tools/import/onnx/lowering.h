@@ -1,9 +1,9 @@
-// What a lowering sees of its node, and how it is registered.
+// The view that a lowering has of its node, and the registration of lowerings.
 //
-// Each file of ops/ has the lowerings of one group of ONNX operators and defines
+// Each file of ops/ has the lowerings of a group of ONNX operators and defines
 //   std::span<const Lowering> lowerings_of_<file>()
-// The build finds it. What a lowering does not ask for (an attribute, an input, an output that it
-// does not set) is refused, so that nothing is dropped silently.
+// The build finds this function. A node is rejected if its lowering does not ask for an attribute
+// or an input of the node, or does not set a wanted output. So nothing is dropped silently.
 #pragma once
 
 #include <set>
@@ -22,17 +22,17 @@ class NodeProto;
 }  // namespace file
 
 inline constexpr std::string_view kTraining = "ai.onnx.preview.training";
-// Operators that ONNX Runtime adds (its docs/ContribOperators.md).
+// Domain of the operators that ONNX Runtime adds (its docs/ContribOperators.md).
 inline constexpr std::string_view kMicrosoft = "com.microsoft";
 
-// A graph of ONNX as far as it was lowered, for the operator that differentiates it.
+// The part of an ONNX graph that was lowered so far. The Gradient operator differentiates it.
 struct Lowered {
   std::vector<const file::NodeProto*> nodes;
   std::map<std::string, Term> values;
 };
 
-// Who reads a value: inputs of nodes and outputs of the graph, and how many of them are outputs of
-// the model.
+// Number of readers of a value: node inputs plus graph outputs. `outputs` counts the graph outputs
+// alone.
 struct Readers {
   int all = 0;
   int outputs = 0;
@@ -45,36 +45,37 @@ class Context {
           std::vector<Readers> readers);
 
   Maker& m;
-  const int opset;  // of the domain of the node
+  const int opset;  // version of the operator set of the node's domain
 
   size_t inputs() const { return inputs_.size(); }
   bool has(size_t i) const { return i < present_.size() && present_[i]; }
-  // Errors  bad_file: there is none; of numbers() unsupported: they are not known.
+  // Errors  bad_file: the input is missing. numbers(), integers(): unsupported: the values are not
+  // known.
   Result<Term> in(size_t i);
-  // A Term without a source where there is none.
+  // Returns a Term without a source if the input is missing.
   Result<Term> optional(size_t i);
   Result<Numbers> numbers(size_t i);
   Result<std::vector<int64_t>> integers(size_t i);
 
   bool has_attribute(std::string_view name) const;
-  // Errors  bad_file: it is of another kind.
+  // Errors  bad_file: the attribute has another type.
   Result<int64_t> integer(std::string_view name, int64_t otherwise);
   Result<double> real(std::string_view name, double otherwise);
   Result<std::string> text(std::string_view name, const std::string& otherwise);
-  Result<std::vector<int64_t>> list(std::string_view name);  // empty: there is none
+  Result<std::vector<int64_t>> list(std::string_view name);  // empty if the attribute is missing
   Result<std::vector<double>> reals(std::string_view name);
   Result<std::vector<std::string>> texts(std::string_view name);
   Result<Numbers> tensor(std::string_view name);
-  // Says nothing about the numbers.
+  // Accepts an attribute that does not change the result.
   void ignore(std::string_view name) { asked_.insert(std::string(name)); }
-  // Input i as numbers if there is one, else the list attribute: what moved from attributes to
-  // inputs with an opset.
+  // Returns input i if the node has it, else the attribute. Newer operator sets moved some lists
+  // from attributes to inputs.
   Result<std::vector<int64_t>> list_or_input(std::string_view name, size_t i);
 
   size_t outputs() const;
-  // How many inputs of nodes and outputs of the graph read it.
+  // Number of readers of output i.
   int readers(size_t i) const { return i < readers_.size() ? readers_[i].all : 0; }
-  // Whether it is an output of the model, and no node reads it.
+  // True if output i is an output of the model and no node reads it.
   bool only_output(size_t i) const {
     return i < readers_.size() && readers_[i].outputs > 0 && readers_[i].outputs == readers_[i].all;
   }
@@ -84,7 +85,8 @@ class Context {
   const file::NodeProto& node() const { return node_; }
   const Lowered& before() const { return before_; }
   const Terms& results() const { return outputs_; }
-  // What was not asked for, or not set.
+  // Errors  unsupported: the lowering did not read an attribute or input, or did not set a wanted
+  // output.
   Status leftovers() const;
 
  private:
@@ -108,42 +110,45 @@ struct Lowering {
   std::string_view domain = {};
 };
 
-// Errors  unsupported.
+// Errors  unsupported: there is no lowering for the operator.
 Result<const Lowering*> find_lowering(std::string_view domain, std::string_view op);
 
-// Errors  unsupported: the numbers of the term, which is `what` of a node, are not known.
+// Requires that the values of `term` are known. `what` names the term in the message.
+// Errors  unsupported.
 Status require_known(const Term& term, std::string_view what);
 
-// x in f32, if it is of floats. f16 and bf16 have too few digits, and f16 has too small numbers,
-// for what lies between x and a function of it.
+// Casts f16 and bf16 to f32. Intermediate values need more digits than 16 bits have, and can be
+// beyond the range of f16.
 Term in_f32(Context& c, const Term& x);
 
-// An integer that takes part in sums and products of dims. Errors  bad_file: beyond 2^31.
+// Requires integers below 2^31, so that sums and products with dims cannot overflow. Errors
+// bad_file.
 Status require_small(std::string_view what, const std::vector<int64_t>& values);
 
-// Sums of so many products of whole numbers from -255 to 255 are exact in f32: 255 * 255 * 256 <
+// Number of products of integers from -255 to 255 whose sum is exact in f32: 255 * 255 * 256 <
 // 2^24.
 inline constexpr int64_t kExactProducts = 256;
 
-// Whole numbers less their zero point, in f32, which has all of them. A zero point without a source
-// is 0.
+// Returns x - zero_point in f32, which represents all results exactly. A zero point without a
+// source is 0.
 Term centred(Context& c, const Term& x, const Term& zero_point);
-// saturate(round(x) + zero point), in the dtype of the zero point.
+// Returns saturate(round(x) + zero_point) in the dtype of the zero point.
 Term saturated(Context& c, const Term& x, const Term& zero_point);
-// x in 8 bits without a sign, in the range of its elements and 0: x = (whole - zero point) scale.
+// x quantized to unsigned 8 bits over the range of its elements and 0: x = (whole - zero_point) *
+// scale.
 struct Quantized {
   Term whole, scale, zero_point;
 };
 Quantized quantized_by_range(Context& c, const Term& x);
-// alpha a' b', as the attributes alpha, transA and transB say.
+// Returns alpha * a' * b', with the attributes alpha, transA and transB.
 Result<Term> scaled_product(Context& c, const Term& a, const Term& b);
 
-// Helpers of several groups.
+// Used by several groups of operators.
 std::vector<int64_t> all_axes(size_t rank);
-// Indices as i32; negative ones count from the end, for operators of Bowline too. Those that are
-// known are made positive.
+// Returns indices as i32. A negative index counts from the end, as in Bowline's operators. Known
+// indices become non-negative.
 Term i32_indices(Context& c, const Term& indices, int64_t size);
-// Indices as i32 inside [0, size): a negative one counts from the end.
+// Returns indices as i32 within [0, size). A negative index counts from the end.
 Term positive_indices(Context& c, const Term& indices, int64_t size);
 
 }  // namespace bowline::onnx

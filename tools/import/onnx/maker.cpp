@@ -22,8 +22,8 @@ int64_t Term::elements() const {
 
 Result<int64_t> axis_of(int64_t axis, size_t rank) {
   const auto r = static_cast<int64_t>(rank);
-  BOWLINE_REQUIRE_CODE(axis >= -r && axis < r, Code::bad_file, "Axis {} lies outside of {} axes.",
-                       axis, rank);
+  BOWLINE_REQUIRE_CODE(axis >= -r && axis < r, Code::bad_file,
+                       "Axis {} is out of range for a tensor with {} axes.", axis, rank);
   return axis < 0 ? axis + r : axis;
 }
 
@@ -45,7 +45,7 @@ std::vector<GraphDim> graph_dims(const std::vector<int64_t>& numbers) {
 
 size_t Dims::checked(size_t axis) const {
   if (axis >= size()) {
-    throw Refused{Status(Code::bad_file, fmt::format("Shape {} has too few axes for the operator.",
+    throw Refused{Status(Code::bad_file, fmt::format("Shape {} has too few axes for this operator.",
                                                      shape_text(*this)))};
   }
   return axis;
@@ -53,17 +53,17 @@ size_t Dims::checked(size_t axis) const {
 
 namespace {
 
-// Values that follow from values that follow from a parameter, before nodes are made of them.
+// Longest chain of values with a deferred node (Later) that is kept before its nodes are added.
 constexpr int kMostLater = 64;
 
 Source& source_of(const Term& term) {
   if (term.source == nullptr) {
-    throw Refused{Status(Code::bad_file, "An input that the operator needs is missing.")};
+    throw Refused{Status(Code::bad_file, "A required input of the operator is missing.")};
   }
   return *term.source;
 }
 
-// What no step of an optimizer can move: a mask of infinities, or of the largest floats.
+// True if an optimizer step cannot move a value: masks hold infinities or the largest floats.
 bool is_mask(const Numbers& numbers) {
   constexpr float kMost = 1e30f;
   const auto far = [](float v) { return !(std::abs(v) < kMost); };
@@ -81,8 +81,8 @@ bool is_mask(const Numbers& numbers) {
   return false;
 }
 
-// How many are NaN or infinite. Infinities alone, or beside zeros alone, are a bound or a mask, and
-// do not count.
+// Counts NaN and infinite values. If all values are infinities or zeros, the parameter is a bound
+// or a mask and the count is 0.
 uint64_t count_not_finite(const std::vector<double>& values) {
   const auto count = std::ranges::count_if(values, [](double v) { return !std::isfinite(v); });
   const bool is_mask =
@@ -132,7 +132,7 @@ void Maker::count_computed(size_t elements) {
   computed_ += static_cast<int64_t>(elements);
   if (computed_ > kMostComputedInAll) {
     fail(Status(Code::over_budget,
-                fmt::format("Its constants that are computed have more than {} elements.",
+                fmt::format("The constants that the importer computes have more than {} elements.",
                             kMostComputedInAll)));
   }
 }
@@ -176,8 +176,9 @@ Term Maker::integers(DType dtype, const Dims& dims, const std::vector<int64_t>& 
 
 Term Maker::count(DType dtype, int64_t n) {
   if (n < 0 || n > kMostComputed) {
-    return fail(Status(Code::unsupported,
-                       fmt::format("A table of {} indices is larger than {}.", n, kMostComputed)));
+    return fail(Status(
+        Code::unsupported,
+        fmt::format("A table of {} indices is larger than the limit of {}.", n, kMostComputed)));
   }
   std::vector<int64_t> values(static_cast<size_t>(n));
   std::iota(values.begin(), values.end(), 0);
@@ -193,8 +194,8 @@ std::string Maker::free_name(const std::string& wanted) {
   return name;
 }
 
-// A parameter has f32; other dtypes are cast from it, in two halves where f32 has not enough
-// digits.
+// Parameters are f32. Another dtype is cast from f32. Integers with too many bits for f32 are
+// stored as several parameters.
 bowline::Value Maker::parameter(Source& source) {
   const Numbers& numbers = *source.numbers;
   check(check_sizes(numbers));
@@ -232,7 +233,7 @@ bowline::Value Maker::parameter(Source& source) {
   if (exact) {
     return cast(add(numbers.reals()));
   }
-  // Digits to the base 2^22, from the top; the sum wraps around where the number does.
+  // Digits in base 2^22, the highest first. The sum wraps around in the same cases as the integer.
   bowline::Value sum;
   for (int shift = 44; shift >= 0; shift -= 22) {
     std::vector<double> digits;
@@ -306,7 +307,7 @@ Term Maker::untrained(const Term& value) {
   return unary("StopGradient", value);
 }
 
-// The dims of a graph: the axis of a dynamic batch has its name.
+// Returns the dims for the graph, with the name of the dynamic batch in place of its size.
 std::vector<GraphDim> Maker::named_dims(const Term& term) const {
   std::vector<GraphDim> out = graph_dims(term.dims);
   const std::optional<BatchAxis>& batch = term.source->batch;
@@ -316,16 +317,16 @@ std::vector<GraphDim> Maker::named_dims(const Term& term) const {
   return out;
 }
 
-// x with an axis for the rows alone.
+// Reshapes x so that one axis holds the batch and nothing else.
 Term Maker::with_batch_axis(const Term& x) {
   const BatchAxis& batch = *x.source->batch;
   const int64_t behind = x.dims[static_cast<size_t>(batch.axis)] / batch.front / batch_->size;
   if (!batch_->was_one && batch.front * behind != 1) {
-    return fail(
-        Status(Code::unsupported,
-               fmt::format("Axis {} of {} has {} elements for each row of the batch, and no "
-                           "named dim says that.",
-                           batch.axis, shape_text(x.dims), batch.front * behind)));
+    return fail(Status(
+        Code::unsupported,
+        fmt::format("Axis {} of the output shape {} has {} elements for each row of the batch. "
+                    "A named dim cannot express that.",
+                    batch.axis, shape_text(x.dims), batch.front * behind)));
   }
   Dims dims(x.dims.begin(), x.dims.begin() + batch.axis);
   for (const int64_t part : {batch.front, batch_->size, behind}) {
@@ -339,7 +340,7 @@ Term Maker::with_batch_axis(const Term& x) {
 
 void Maker::output(const std::string& name, const Term& given) {
   const Term value = has_batch(given) ? with_batch_axis(given) : given;
-  // What is an input or a parameter itself is passed on by a node of its own.
+  // An input or parameter cannot be an output itself: a Reshape node passes it on.
   const bool own = source_of(value).input || value.numbers() != nullptr;
   const bowline::Value v = value_of(value);
   graph_.output(name, own ? graph_.op("Reshape", {v}, {{"dims", named_dims(value)}}) : v);
@@ -361,7 +362,8 @@ Terms Maker::ops(std::string_view op, const Terms& inputs, const std::vector<Att
     check_dims(dims);
   }
   if (++nodes_ > kMostNodes) {
-    fail(Status(Code::over_budget, fmt::format("It becomes more than {} nodes.", kMostNodes)));
+    fail(Status(Code::over_budget,
+                fmt::format("The model becomes more than {} nodes.", kMostNodes)));
   }
   BatchedNode node{attributes, std::vector<std::optional<BatchAxis>>(outputs.size())};
   if (batch_) {
@@ -404,7 +406,7 @@ Status Maker::check_sizes(const Numbers& numbers) const {
   const std::vector<int64_t> values = numbers.integers();
   for (size_t i = 0; i < values.size(); ++i) {
     BOWLINE_REQUIRE_CODE(!numbers.of_batch[i] || follows_from_batch({values[i]}), Code::unsupported,
-                         "A number follows from the size of the batch and is no multiple of it.");
+                         "A size depends on the batch size but is not a multiple of it.");
   }
   return {};
 }
@@ -503,7 +505,7 @@ Term Maker::reshape(const Term& x, const Dims& dims) {
   check_dims(dims);
   if (Term{x.dtype, dims, nullptr}.elements() != x.elements()) {
     return fail(
-        Status(Code::bad_file, fmt::format("Shape {} has not the {} elements of {}.",
+        Status(Code::bad_file, fmt::format("Shape {} does not have the {} elements of shape {}.",
                                            shape_text(dims), x.elements(), shape_text(x.dims))));
   }
   return known_or(fold::reshape(x, dims), "Reshape", {x}, {{"dims", graph_dims(dims)}}, x.dtype,
@@ -561,7 +563,7 @@ Term Maker::transpose(const Term& x, const std::vector<int64_t>& permutation) {
     }
   }
   if (!legal) {
-    return fail(Status(Code::bad_file, fmt::format("{} is no permutation of the axes of {}.",
+    return fail(Status(Code::bad_file, fmt::format("{} is not a permutation of the axes of {}.",
                                                    shape_text(permutation), shape_text(x.dims))));
   }
   if (std::ranges::is_sorted(permutation)) {
@@ -578,8 +580,8 @@ Term Maker::slice(const Term& x, int64_t axis, int64_t start, int64_t length) {
   int64_t& dim = dims[static_cast<size_t>(a.value())];
   if (start < 0 || start > dim || length < 0 || length > dim - start) {
     return fail(
-        Status(Code::bad_file, fmt::format("Elements {} to {} lie outside of axis {} of {}.", start,
-                                           length, axis, shape_text(x.dims))));
+        Status(Code::bad_file, fmt::format("Elements {} to {} are out of range for axis {} of {}.",
+                                           start, length, axis, shape_text(x.dims))));
   }
   if (length == dim) {
     return x;
@@ -591,7 +593,7 @@ Term Maker::slice(const Term& x, int64_t axis, int64_t start, int64_t length) {
 
 Term Maker::concat(const Terms& given, int64_t axis) {
   if (given.empty()) {
-    return fail(Status(Code::bad_file, "Nothing is joined."));
+    return fail(Status(Code::bad_file, "There is nothing to concatenate."));
   }
   const Result<int64_t> at = axis_of(axis, given[0].rank());
   check(at.status());
@@ -607,9 +609,9 @@ Term Maker::concat(const Terms& given, int64_t axis) {
       other[a] = dims[a];
     }
     if (other != dims) {
-      return fail(
-          Status(Code::bad_file, fmt::format("Shapes {} and {} cannot be joined along axis {}.",
-                                             shape_text(dims), shape_text(parts[k].dims), axis)));
+      return fail(Status(Code::bad_file,
+                         fmt::format("Shapes {} and {} cannot be concatenated along axis {}.",
+                                     shape_text(dims), shape_text(parts[k].dims), axis)));
     }
     dims[a] = joined;
     check_dims(dims);
@@ -636,7 +638,7 @@ Terms Maker::split(const Term& x, int64_t axis, const std::vector<int64_t>& size
     outputs.emplace_back(x.dtype, dims);
   }
   if (!legal || left != 0) {
-    fail(Status(Code::bad_file, fmt::format("The parts {} are not axis {} of {}.",
+    fail(Status(Code::bad_file, fmt::format("The sizes {} do not add up to axis {} of {}.",
                                             shape_text(sizes), axis, shape_text(x.dims))));
   }
   if (x.constant()) {
@@ -702,8 +704,8 @@ Term Maker::reduce(std::string_view op, const Term& x, const std::vector<int64_t
 
 Term Maker::matmul(const Term& a, const Term& b, bool transpose_a, bool transpose_b) {
   if (a.rank() < 2 || b.rank() < 2) {
-    return fail(Status(Code::bad_file, fmt::format("{} and {} are no matrices.", shape_text(a.dims),
-                                                   shape_text(b.dims))));
+    return fail(Status(Code::bad_file, fmt::format("{} and {} are not matrices.",
+                                                   shape_text(a.dims), shape_text(b.dims))));
   }
   const auto last = [](const Dims& d, bool transposed, size_t i) {
     return d[d.size() - 2 + (transposed ? 1 - i : i)];

@@ -1,10 +1,9 @@
-// Makes the nodes of a Bowline graph from values whose dtype and shape it knows, and computes what
-// is known already.
+// Adds nodes to a Bowline graph, infers dtypes and shapes, and folds constants.
 //
-// What cannot be made throws Refused, which the reader catches at the node. So a lowering reads
-// like its formula, and no Term of an operation that failed exists whose shape could be looked at.
+// A failure throws Refused, and the reader catches it at the ONNX node. So a lowering reads like
+// its formula, and it never sees a Term of a failed operation.
 //
-// Small whole numbers (shapes, axes, indices) that follow from known ones are computed here and
+// Small integers (shapes, axes, indices) that depend only on known values are computed here and
 // never reach the device.
 #pragma once
 
@@ -22,12 +21,12 @@
 
 namespace bowline::onnx {
 
-// Why a node cannot be made.
+// The reason why a node cannot be lowered.
 struct Refused {
   Status status;
 };
 
-// The dims of a tensor. Asking for an axis that it does not have throws Refused.
+// The dims of a tensor. An axis out of range throws Refused.
 class Dims : public std::vector<int64_t> {
  public:
   using std::vector<int64_t>::vector;
@@ -49,41 +48,42 @@ class Dims : public std::vector<int64_t> {
 
 struct Later;
 
-// A dynamic batch. While the graph is read, `size` stands for its size.
+// A dynamic batch. While the graph is read, `size` stands for the number of rows.
 struct Batch {
   std::string name;
   int64_t size = 0;
-  // Whether the graph was made for one row. If so, its first row, its last row and a 1 in the place
-  // of the batch stand for every row. If not, the graph is taken literally for any number of rows.
+  // True if the graph was exported for one row. Then its first row, its last row and a 1 in place
+  // of the batch stand for every row. Otherwise the graph is taken literally for any number of
+  // rows.
   bool was_one = false;
 
-  // Whether n is the number of rows, or as many for each row.
+  // True if n is a multiple of the number of rows.
   bool is_multiple(int64_t n) const { return n > 0 && n % size == 0; }
 };
 
-// Where the rows of a dynamic batch lie in a value: the axis has `front` parts, each of the whole
-// batch.
+// Position of the rows of a dynamic batch in a value. The axis has `front` parts, and each part
+// holds the whole batch.
 struct BatchAxis {
   int64_t axis = 0;
   int64_t front = 1;
   bool operator==(const BatchAxis&) const = default;
 };
 
-// Where a value comes from. Inputs and constants become one in the graph when a node first reads
-// them.
+// The origin of a value. Inputs and constants are added to the graph when a node first reads them.
 struct Source {
-  std::optional<Numbers> numbers;  // where they are known
-  bool given = false;              // known only because the caller gave the numbers of an input
+  std::optional<Numbers> numbers;  // set if the values are known
+  bool given =
+      false;  // the values are known only because the caller gave them (ImportOptions::given)
   bool input = false;
   bool made = false;
-  // A parameter that keeps its name, or what a graph computes from one: it is not folded into a
-  // constant.
+  // A parameter that keeps its name, or a value computed from one. Such values are not folded into
+  // a constant.
   bool kept = false;
-  int readers = 1;  // inputs of nodes that read an initializer
+  int readers = 1;  // number of node inputs that read an initializer
   std::shared_ptr<Later> later;
-  std::string name;  // of an input or a parameter
+  std::string name;  // of the input or parameter
   StorageRole role = StorageRole::constant;
-  std::optional<BatchAxis> batch;  // none: it is the same for all rows of a dynamic batch
+  std::optional<BatchAxis> batch;  // empty: the value is the same for all rows of a dynamic batch
   bowline::Value value;
 };
 
@@ -95,26 +95,26 @@ struct Term {
 
   size_t rank() const { return dims.size(); }
   int64_t elements() const;
-  // Null: they are not known.
+  // Null if the values are not known.
   const Numbers* numbers() const {
     return source != nullptr && source->numbers ? &*source->numbers : nullptr;
   }
-  // Known whatever the caller gives.
+  // True if the values are known without values that the caller gave.
   bool constant() const { return numbers() != nullptr && !source->given; }
 };
 
 using Terms = std::vector<Term>;
 
-// The operator of a value whose numbers are known, in case that a node reads the value itself.
+// The node of a folded value. It is added to the graph only if another node reads the value itself.
 struct Later {
   std::string op;
   Terms inputs;
   std::vector<Attribute> attributes;
   std::string name;
-  int depth = 0;  // of such values that it follows from
+  int depth = 0;  // length of the chain of deferred nodes that it depends on
 };
 
-// A node or a parameter that was made: its name, and a hash of all that it is.
+// A node or parameter that was added: its name and a hash of its content.
 struct Made {
   std::string name;
   size_t hash = 0;
@@ -122,70 +122,70 @@ struct Made {
 
 class Maker {
  public:
-  // `trains` says by its name that a parameter is trained whatever it looks like; it may be empty.
-  // `tie_equal` is that of RecordedGraph.
+  // `trains` (may be empty) returns whether the parameter of this name is trained even if it looks
+  // like a constant. `tie_equal`: as in RecordedGraph.
   Maker(Model& model, const std::string& entry_point,
         std::function<bool(const std::string&)> trains = {}, std::optional<Batch> batch = {},
         bool tie_equal = false);
 
-  // A sentence for whoever imports the model.
+  // Adds a sentence for the user who imports the model.
   void note(std::string text) { notes_.push_back(std::move(text)); }
-  // Adds the note unless it is there, so that many nodes share one.
+  // Adds the note unless an equal note exists.
   void note_once(const std::string& text) {
     if (std::ranges::find(notes_, text) == notes_.end()) {
       notes_.push_back(text);
     }
   }
   const std::vector<std::string>& notes() const { return notes_; }
-  // Parameters with values that are not finite, but for masks and bounds.
+  // Parameters with non-finite values, without masks and bounds.
   const std::vector<import::NotFinite>& not_finite() const { return not_finite_; }
-  // What came into the graph.
+  // Inputs that the graph reads.
   const std::vector<std::string>& inputs() const { return inputs_; }
   [[noreturn]] Term fail(Status status);
-  // The name of the nodes that follow, and of their constants.
+  // Sets the name of the following nodes and constants.
   void name(const std::string& name) { name_ = name; }
   const std::string& name() const { return name_; }
 
-  // `batch_axis`: where the rows of a dynamic batch lie.
+  // `batch_axis`: the axis of the dynamic batch.
   Term input(const std::string& name, DType dtype, const Dims& dims, std::optional<Numbers> given,
              std::optional<int64_t> batch_axis = {});
-  // As they stand in the file.
+  // A tensor of the file.
   Term stored(Numbers numbers, const std::string& name = "",
               StorageRole role = StorageRole::constant);
-  // Computed here. What all of them need is limited.
+  // A constant that the importer computes. The total size of these constants is limited.
   Term constant(Numbers numbers);
   Term scalar(DType dtype, double value) { return filled(dtype, {}, value); }
   Term filled(DType dtype, const Dims& dims, double value);
   Term integers(DType dtype, const Dims& dims, const std::vector<int64_t>& values);
-  // A constant of shape `dims` ([n] or []) that holds dims of a value, or their product. Those that
-  // depend on the size of a dynamic batch are marked.
+  // A constant of shape `dims` ([n] or []) that holds dims of a value, or their product. Elements
+  // that depend on the batch size are marked.
   Term sizes(const Dims& dims, const std::vector<int64_t>& values);
-  // Checks numbers that decide what the graph is: each is the same for every size of a dynamic
-  // batch, or a multiple of the size.
+  // Checks integers that determine the graph. Each must be the same for every batch size, or a
+  // multiple of the batch size.
   // Errors  unsupported.
   Status check_sizes(const Numbers& numbers) const;
-  // 0, 1, .. n - 1.
+  // 0, 1, .. n - 1
   Term count(DType dtype, int64_t n);
-  // A tensor of the file that stays a parameter of its own, with its name. It is trained if it has
-  // floats and an axis, and is no mask.
+  // A tensor of the file that stays a named parameter. It is trained if it has a float dtype, has
+  // at least one axis and is not a mask.
   Term weight(Numbers numbers, const std::string& name, int readers = 1);
-  // The same value as a statistic of the batches that were seen: a parameter that no gradient
-  // trains. What other nodes read as well becomes one of its own, named `name`.
+  // Returns `value` as a running statistic: a parameter without gradient. If other nodes read
+  // `value` too, the statistic becomes a separate parameter with name `name`.
   Term statistic(const Term& value, const std::string& name);
   // Returns `value` for an operator that has no gradient for it. A parameter with no other reader
   // becomes untrained. Any other value that may be trained passes through StopGradient: it gets
   // no gradient from this operator, but may get one from others.
   Term untrained(const Term& value);
-  // Whether it is a parameter with the role of a statistic.
+  // True if `value` is a parameter with the role of a statistic.
   static bool is_statistic(const Term& value);
   void output(const std::string& name, const Term& value);
   // Ends the graph and writes the values of its parameters.
   Status finish();
-  // With a dynamic batch all nodes and parameters, in order. They are the same whatever size stands
-  // for it.
+  // With a dynamic batch: all nodes and parameters, in order. They must be the same for every size
+  // that stands for the batch.
   const std::vector<Made>& made() const { return made_; }
 
-  // Element by element; the operands of one dtype broadcast.
+  // Elementwise. The operands have the same dtype and broadcast.
   Term unary(std::string_view op, const Term& x, const std::vector<Attribute>& attributes = {});
   Term binary(std::string_view op, const Term& a, const Term& b);
   Term compare(std::string_view op, const Term& a, const Term& b);
@@ -195,51 +195,49 @@ class Maker {
   Term sub(const Term& a, const Term& b) { return binary("Sub", a, b); }
   Term mul(const Term& a, const Term& b) { return binary("Mul", a, b); }
   Term div(const Term& a, const Term& b) { return binary("Div", a, b); }
-  // With a number of the dtype of x.
+  // The second operand is a scalar of the dtype of x.
   Term add(const Term& x, double number) { return add(x, scalar(x.dtype, number)); }
   Term mul(const Term& x, double number) { return mul(x, scalar(x.dtype, number)); }
 
-  // Of any dtype.
+  // For any dtype.
   Term reshape(const Term& x, const Dims& dims);
   Term transpose(const Term& x, const std::vector<int64_t>& permutation);
   Term slice(const Term& x, int64_t axis, int64_t start, int64_t length);
-  // With a dynamic batch what is the same for all of its rows is joined to each of them.
+  // With a dynamic batch, a part without batch axis is repeated for each row.
   Term concat(const Terms& given, int64_t axis);
   Terms split(const Term& x, int64_t axis, const std::vector<int64_t>& sizes);
   Term expand(const Term& x, const Dims& dims);
-  // Indices i32; a negative one is refused when it runs.
+  // Indices are i32. A negative index is an error at run time.
   Term gather(const Term& x, const Term& indices, int64_t axis);
 
-  // Whether x has the rows of a dynamic batch.
+  // True if x has a batch axis.
   bool has_batch(const Term& x) const {
     return batch_ && x.source != nullptr && x.source->batch.has_value();
   }
-  // Whether one of these numbers follows from the size of a dynamic batch.
+  // True if one of these values depends on the batch size.
   bool follows_from_batch(const std::vector<int64_t>& numbers) const;
-  // Whether the graph was made for one row, and x has the rows of the dynamic batch.
+  // True if the graph was exported for one row and x has a batch axis.
   bool has_rows_of_one(const Term& x) const { return has_batch(x) && batch_->was_one; }
-  // Whether, in a graph made for one row, this axis of x has the rows of the batch and nothing
-  // else.
+  // True if the graph was exported for one row and this axis of x holds the batch and nothing else.
   bool is_axis_of_one(const Term& x, int64_t axis) const;
-  // In a graph made for one row, the shape of x with a batch of one row. Otherwise the shape of x.
+  // If the graph was exported for one row: the shape of x for a batch of one row. Otherwise the
+  // shape of x.
   Dims row_dims(const Term& x) const;
   // Reshapes each row of x to `row`. Requires has_rows_of_one(x). If `row` has no axis of size 1
   // for the batch, the next axis holds all rows, one after the other.
   Term reshape_rows(const Term& x, const Dims& row);
-  // Records that the batch of the inputs was one row, in the file or by the shapes that the caller
-  // gave.
+  // Records that the inputs have a batch of 1, in the file or in the shapes of the caller.
   void set_batch_of_one() { batch_->was_one = true; }
-  // Parts that are the same for all rows of a dynamic batch once for each row, where others have
-  // the rows.
+  // If some parts have a batch axis, repeats the other parts for each row.
   Terms with_same_rows(Terms parts);
-  // x once for each row of a dynamic batch along this axis, if it has one element there.
+  // Repeats x for each row of the dynamic batch along `axis` if x has size 1 there.
   Term for_each_row(const Term& x, size_t axis);
 
-  // A reduction of this name; no axes: over none.
+  // A reduction with this name. Empty `axes` reduces nothing.
   Term reduce(std::string_view op, const Term& x, const std::vector<int64_t>& axes, bool keep);
   Term matmul(const Term& a, const Term& b, bool transpose_a = false, bool transpose_b = false);
 
-  // Any other operator of Bowline.
+  // Any other Bowline operator.
   Term op(std::string_view op, const Terms& inputs, const std::vector<Attribute>& attributes,
           DType dtype, const Dims& dims);
   Terms ops(std::string_view op, const Terms& inputs, const std::vector<Attribute>& attributes,
@@ -248,7 +246,8 @@ class Maker {
  private:
   bowline::Value value_of(const Term& term);
   bowline::Value parameter(Source& source);
-  // The operator, unless its numbers are known and not given.
+  // Returns the known values, or adds the operator if they are not known or were given by the
+  // caller.
   Term known_or(std::optional<Numbers> numbers, std::string_view op, const Terms& inputs,
                 const std::vector<Attribute>& attributes, DType dtype, const Dims& dims);
   static void check(const Status& status);
@@ -264,17 +263,17 @@ class Maker {
   std::optional<Batch> batch_;
   std::vector<Made> made_;
   std::string name_;
-  int64_t computed_ = 0;  // elements
+  int64_t computed_ = 0;  // total elements of computed constants
   int64_t nodes_ = 0;
   std::vector<std::string> inputs_;
   std::vector<std::string> notes_;
   std::vector<import::NotFinite> not_finite_;
-  std::map<std::string, int> names_;  // of parameters
+  std::map<std::string, int> names_;  // of parameters, for unique names
 };
 
-// Axis a of a rank. Errors  bad_file.
+// Returns a non-negative axis. Errors  bad_file: out of range.
 Result<int64_t> axis_of(int64_t axis, size_t rank);
-// By the rules of numpy. Errors  bad_file.
+// Broadcasts two shapes by the rules of NumPy. Errors  bad_file.
 Result<Dims> broadcast(const Dims& a, const Dims& b);
 
 std::vector<GraphDim> graph_dims(const std::vector<int64_t>& numbers);

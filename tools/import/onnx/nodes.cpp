@@ -5,13 +5,13 @@
 namespace bowline::onnx {
 namespace {
 
-// Graphs inside of graphs, and functions that call functions.
+// Nesting depth of subgraphs and function calls.
 constexpr int kMostScopes = 32;
-// Names and nodes that are looked at, again and again in a loop.
+// Limit of the names and nodes that are visited. A loop visits its body once per iteration.
 constexpr size_t kMostWork = size_t{1} << 26;
 
-// The newest version whose meaning is known, of the domains that have versions of their own. Other
-// domains are read in any version.
+// The newest supported version of each domain with its own versions. Other domains are accepted in
+// any version.
 struct Known {
   std::string_view domain;
   int newest;
@@ -24,7 +24,7 @@ std::string domain_text(std::string_view domain) {
   return domain.empty() ? "ai.onnx" : escaped(domain);
 }
 
-// The version in which a node of this domain is read. Errors  bad_file, unsupported.
+// Returns the operator set version of a node's domain. Errors  bad_file, unsupported.
 Result<int> version_of(const Opsets& opsets, const std::string& domain) {
   const auto opset = opsets.find(domain);
   BOWLINE_REQUIRE_CODE(opset != opsets.end(), Code::bad_file,
@@ -32,7 +32,7 @@ Result<int> version_of(const Opsets& opsets, const std::string& domain) {
   const auto known = std::ranges::find(kDomains, domain, &Known::domain);
   const int newest = known == std::end(kDomains) ? INT32_MAX : known->newest;
   BOWLINE_REQUIRE_CODE(opset->second >= 1 && opset->second <= newest, Code::unsupported,
-                       "Its operator set \"{}\" has version {}. Versions 1 to {} are read.",
+                       "The operator set \"{}\" has version {}. Versions 1 to {} are supported.",
                        domain_text(domain), opset->second, newest);
   return static_cast<int>(opset->second);
 }
@@ -49,21 +49,21 @@ const file::AttributeProto* attribute_of(const file::NodeProto& node, std::strin
 
 Result<const file::GraphProto*> graph_of(const file::NodeProto& node, std::string_view name) {
   const file::AttributeProto* a = attribute_of(node, name);
-  BOWLINE_REQUIRE_CODE(a != nullptr && a->has_g(), Code::bad_file, "Attribute \"{}\" is no graph.",
-                       name);
+  BOWLINE_REQUIRE_CODE(a != nullptr && a->has_g(), Code::bad_file,
+                       "Attribute \"{}\" is not a graph.", name);
   return &a->g();
 }
 
-// Every attribute that is not among these is refused, so that nothing is dropped silently.
+// Rejects every attribute that is not in `known`, so that nothing is dropped silently.
 Status require_attributes(const file::NodeProto& node, const std::vector<std::string_view>& known) {
   for (const file::AttributeProto& a : node.attribute()) {
     BOWLINE_REQUIRE_CODE(std::ranges::find(known, a.name()) != known.end(), Code::unsupported,
-                         "Attribute \"{}\" is not read.", escaped(a.name()));
+                         "Attribute \"{}\" is not supported for this operator.", escaped(a.name()));
   }
   return {};
 }
 
-// Every name that the nodes of the graph read, and those of graphs inside of them.
+// Collects every name that the nodes of the graph read, with those of its subgraphs.
 void add_reads(const file::GraphProto& graph, std::vector<std::string>& out) {
   for (const file::NodeProto& node : graph.node()) {
     out.insert(out.end(), node.input().begin(), node.input().end());
@@ -96,8 +96,8 @@ bool has_references(const Nodes& nodes) {
   });
 }
 
-// Attributes that name one of the function get the value that a call gives it, or its default;
-// without either they are left out.
+// Replaces each reference to an attribute of the function by the value of the call, or by the
+// default. An attribute without either is removed.
 void resolve(Nodes& nodes, const std::map<std::string, const file::AttributeProto*>& values) {
   for (file::NodeProto& node : nodes) {
     for (int i = node.attribute_size(); i-- > 0;) {
@@ -120,17 +120,17 @@ void resolve(Nodes& nodes, const std::map<std::string, const file::AttributeProt
   }
 }
 
-// One element whose value is known. `what` it is, for the message.
+// Returns a known value with a single element. `what` names the value in the message.
 Result<int64_t> known_scalar(const Term& term, std::string_view what) {
   BOWLINE_TRY(require_known(term, what));
-  BOWLINE_REQUIRE_CODE(term.elements() == 1, Code::bad_file, "{} has {} elements.", what,
+  BOWLINE_REQUIRE_CODE(term.elements() == 1, Code::bad_file, "{} has {} elements, not 1.", what,
                        term.elements());
   BOWLINE_REQUIRE_CODE(term.numbers()->of_batch.empty(), Code::unsupported,
-                       "{} follows from the size of the batch.", what);
+                       "{} depends on the size of the batch.", what);
   return term.numbers()->integers()[0];
 }
 
-// Numbers of an attribute for each of `count` inputs or outputs.
+// An integer list attribute with an entry for each of `count` inputs or outputs.
 Result<std::vector<int64_t>> list_for(const file::NodeProto& node, std::string_view name,
                                       size_t count) {
   const file::AttributeProto* a = attribute_of(node, name);
@@ -138,7 +138,7 @@ Result<std::vector<int64_t>> list_for(const file::NodeProto& node, std::string_v
     return std::vector<int64_t>(count, 0);
   }
   BOWLINE_REQUIRE_CODE(static_cast<size_t>(a->ints_size()) == count, Code::bad_file,
-                       "Attribute \"{}\" has {} numbers, not {}.", name, a->ints_size(), count);
+                       "Attribute \"{}\" has {} values, not {}.", name, a->ints_size(), count);
   return std::vector<int64_t>(a->ints().begin(), a->ints().end());
 }
 
@@ -158,14 +158,14 @@ Result<Opsets> opsets_of(const google::protobuf::RepeatedPtrField<file::Operator
   for (const auto& set : sets) {
     out[domain_of(set.domain())] = set.version();
   }
-  BOWLINE_REQUIRE_CODE(!out.empty(), Code::bad_file, "It names no operator set.");
+  BOWLINE_REQUIRE_CODE(!out.empty(), Code::bad_file, "The model names no operator set.");
   return out;
 }
 
 namespace {
 
-// Whether nothing but the number of iterations ends a Loop of this graph: its condition leaves as
-// it came.
+// True if a Loop with this body ends only by its iteration count: the body returns the condition
+// unchanged.
 bool hands_on_condition(const file::GraphProto& body) {
   std::string_view name = body.output(0).name();
   for (int n = body.node_size(); n-- > 0;) {
@@ -189,22 +189,23 @@ NodeReader::NodeReader(Maker& maker, const file::ModelProto& model, const std::s
 
 Status NodeReader::count_node() {
   BOWLINE_REQUIRE_CODE(++nodes_ <= kMostNodes, Code::over_budget,
-                       "With what is read again and again it has more than {} nodes.", kMostNodes);
+                       "The model has more than {} nodes after loops and functions are expanded.",
+                       kMostNodes);
   return {};
 }
 
-// So that what is too long is refused before it is read.
+// Checks before the expansion, so that a very long loop costs no time.
 Status NodeReader::check_iterations(int64_t count, const file::GraphProto& body) const {
   const int64_t in_each = std::max(body.node_size(), 1);
   BOWLINE_REQUIRE_CODE(count <= (kMostNodes - nodes_) / in_each, Code::over_budget,
-                       "Its {} iterations have more than {} nodes.", count, kMostNodes);
+                       "The {} iterations expand to more than {} nodes.", count, kMostNodes);
   return {};
 }
 
 Status NodeReader::count_work(size_t looked_at) {
   work_ += looked_at;
   BOWLINE_REQUIRE_CODE(work_ <= kMostWork, Code::over_budget,
-                       "Its loops and functions read more than {} names.", kMostWork);
+                       "The expanded loops and functions read more than {} names.", kMostWork);
   return {};
 }
 
@@ -214,7 +215,7 @@ Status NodeReader::survey(const Nodes& nodes, const std::vector<std::string>& ou
   for (int n = 0; n < nodes.size(); ++n) {
     for (const std::string& name : nodes[n].output()) {
       BOWLINE_REQUIRE_CODE(name.empty() || scope.producers.emplace(name, n).second, Code::bad_file,
-                           "Value \"{}\" is computed by {} and by {}.", escaped(name),
+                           "Value \"{}\" is computed twice: by {} and by {}.", escaped(name),
                            node_text(scope.producers[name], nodes[scope.producers[name]]),
                            node_text(n, nodes[n]));
     }
@@ -222,7 +223,7 @@ Status NodeReader::survey(const Nodes& nodes, const std::vector<std::string>& ou
   for (const std::string& name : outputs) {
     ++scope.readers[name];
   }
-  // Nodes stand in order, else lower() refuses them.
+  // Walks backwards. The nodes are in order; otherwise lower() rejects them.
   for (int n = nodes.size(); n-- > 0;) {
     const auto needed = [&](const std::string& name) { return scope.readers.contains(name); };
     if (std::ranges::any_of(nodes[n].output(), needed)) {
@@ -239,13 +240,14 @@ Status NodeReader::survey(const Nodes& nodes, const std::vector<std::string>& ou
 Status NodeReader::define(const std::string& name, Term term, Scope& scope) {
   BOWLINE_REQUIRE_CODE(!name.empty(), Code::bad_file, "A value has no name.");
   BOWLINE_REQUIRE_CODE(scope.lowered.values.emplace(name, std::move(term)).second, Code::bad_file,
-                       "There are two values \"{}\".", escaped(name));
+                       "Two values have the name \"{}\".", escaped(name));
   return {};
 }
 
 Status NodeReader::initializers(const file::GraphProto& graph, Scope& scope) {
   BOWLINE_REQUIRE_CODE(graph.sparse_initializer_size() == 0, Code::unsupported,
-                       "It has {} sparse initializers.", graph.sparse_initializer_size());
+                       "The graph has {} sparse initializers, which are not supported.",
+                       graph.sparse_initializer_size());
   BOWLINE_TRY(count_work(static_cast<size_t>(graph.initializer_size())));
   for (const file::TensorProto& t : graph.initializer()) {
     const auto readers = scope.readers.find(t.name());
@@ -274,12 +276,15 @@ Result<Term> NodeReader::value(const std::string& name, const Nodes& nodes, cons
     }
   }
   const auto by = scope.producers.find(name);
-  BOWLINE_REQUIRE_CODE(by == scope.producers.end(), Code::bad_file,
-                       "It reads \"{}\", which {} computes later: the graph has a cycle or is not "
-                       "in order.",
-                       escaped(name), node_text(by->second, nodes[by->second]));
-  return Status(Code::bad_file,
-                fmt::format("It reads \"{}\", which nothing computes.", escaped(name)));
+  BOWLINE_REQUIRE_CODE(
+      by == scope.producers.end(), Code::bad_file,
+      "The node reads \"{}\" before {} computes it: the graph has a cycle or is not "
+      "in order.",
+      escaped(name), node_text(by->second, nodes[by->second]));
+  return Status(
+      Code::bad_file,
+      fmt::format("The node reads \"{}\", but no node, input or initializer has this name.",
+                  escaped(name)));
 }
 
 Status NodeReader::lower_all(const Nodes& nodes, Scope& scope, std::vector<std::string>* notes) {
@@ -290,7 +295,7 @@ Status NodeReader::lower_all(const Nodes& nodes, Scope& scope, std::vector<std::
         node.output(), [&](const std::string& name) { return scope.readers.contains(name); });
     if (!needed) {
       if (notes != nullptr) {
-        notes->push_back(fmt::format("No output needs {}; it is left out.", where));
+        notes->push_back(fmt::format("Left out, because no output depends on it: {}.", where));
       }
       continue;
     }
@@ -322,7 +327,7 @@ Status NodeReader::lower(const file::NodeProto& node, const Nodes& nodes, Scope&
     const std::string& name = node.output(i);
     if (!name.empty() && scope.readers.contains(name)) {
       BOWLINE_REQUIRE_CODE(static_cast<size_t>(i) < outputs.size(), Code::bad_file,
-                           "It has no output {}.", i);
+                           "The operator has no output {}.", i);
       BOWLINE_TRY(define(name, outputs[static_cast<size_t>(i)], scope));
     }
   }
@@ -382,9 +387,9 @@ Result<Terms> NodeReader::graph(const file::GraphProto& graph, const Scope& oute
                                 const Terms& inputs) {
   BOWLINE_TRY(count_node());
   BOWLINE_REQUIRE_CODE(outer.depth < kMostScopes, Code::unsupported,
-                       "Graphs and functions lie inside of each other {} times.", kMostScopes);
+                       "Graphs and functions are nested deeper than {} levels.", kMostScopes);
   BOWLINE_REQUIRE_CODE(static_cast<size_t>(graph.input_size()) == inputs.size(), Code::bad_file,
-                       "The graph in it has {} inputs, not {}.", graph.input_size(), inputs.size());
+                       "The subgraph has {} inputs, not {}.", graph.input_size(), inputs.size());
   Scope scope;
   scope.outer = &outer;
   scope.opsets = outer.opsets;
@@ -412,11 +417,11 @@ Result<Terms> NodeReader::call(const file::FunctionProto& function, const file::
                                const Terms& inputs, const std::vector<bool>& present,
                                const Scope& outer) {
   BOWLINE_REQUIRE_CODE(outer.depth < kMostScopes, Code::unsupported,
-                       "Graphs and functions lie inside of each other {} times.", kMostScopes);
+                       "Graphs and functions are nested deeper than {} levels.", kMostScopes);
   BOWLINE_REQUIRE_CODE(
       inputs.size() <= static_cast<size_t>(function.input_size()) &&
           node.output_size() <= function.output_size(),
-      Code::bad_file, "The function has {} inputs and {} outputs, the call {} and {}.",
+      Code::bad_file, "The function has {} inputs and {} outputs, but the call has {} and {}.",
       function.input_size(), function.output_size(), inputs.size(), node.output_size());
   std::vector<std::string_view> known(function.attribute().begin(), function.attribute().end());
   std::map<std::string, const file::AttributeProto*> values;
@@ -463,9 +468,9 @@ Result<Terms> NodeReader::call(const file::FunctionProto& function, const file::
 Result<Terms> NodeReader::branch(const file::NodeProto& node, const Terms& inputs,
                                  const Scope& scope) {
   BOWLINE_TRY(require_attributes(node, {"then_branch", "else_branch"}));
-  BOWLINE_REQUIRE_CODE(inputs.size() == 1, Code::bad_file, "It has {} inputs, not 1.",
+  BOWLINE_REQUIRE_CODE(inputs.size() == 1, Code::bad_file, "The node has {} inputs, not 1.",
                        inputs.size());
-  BOWLINE_TRY_ASSIGN(const int64_t condition, known_scalar(inputs[0], "Its condition"));
+  BOWLINE_TRY_ASSIGN(const int64_t condition, known_scalar(inputs[0], "The condition"));
   const char* const name = condition != 0 ? "then_branch" : "else_branch";
   BOWLINE_TRY_ASSIGN(const file::GraphProto* chosen, graph_of(node, name));
   Result<Terms> out = graph(*chosen, scope, {});
@@ -475,12 +480,12 @@ Result<Terms> NodeReader::branch(const file::NodeProto& node, const Terms& input
 
 Result<Term> NodeReader::stacked(Terms parts, int64_t axis) {
   BOWLINE_REQUIRE_CODE(!parts.empty(), Code::unsupported,
-                       "It has no iterations, and so the shape of an output is not known.");
+                       "The loop has no iterations, so the shape of an output is not known.");
   BOWLINE_TRY_ASSIGN(const int64_t at, axis_of(axis, parts[0].rank() + 1));
   for (Term& part : parts) {
     Dims dims = part.dims;
     BOWLINE_REQUIRE_CODE(at <= static_cast<int64_t>(dims.size()), Code::bad_file,
-                         "The shapes of an output differ by iteration.");
+                         "The shape of an output differs between iterations.");
     dims.insert(dims.begin() + at, 1);
     part = maker_.reshape(part, dims);
   }
@@ -491,19 +496,20 @@ Result<Terms> NodeReader::loop(const file::NodeProto& node, const Terms& inputs,
                                const std::vector<bool>& present, const Scope& scope) {
   BOWLINE_TRY(require_attributes(node, {"body"}));
   BOWLINE_TRY_ASSIGN(const file::GraphProto* body, graph_of(node, "body"));
-  BOWLINE_REQUIRE_CODE(inputs.size() >= 2, Code::bad_file, "It has {} inputs.", inputs.size());
+  BOWLINE_REQUIRE_CODE(inputs.size() >= 2, Code::bad_file,
+                       "The node has {} inputs, but needs at least 2.", inputs.size());
   const size_t carried = inputs.size() - 2;
   int64_t most = INT64_MAX;
   if (present[0]) {
-    BOWLINE_TRY_ASSIGN(most, known_scalar(inputs[0], "Its number of iterations"));
+    BOWLINE_TRY_ASSIGN(most, known_scalar(inputs[0], "The number of iterations"));
   }
   int64_t goes_on = 1;
   if (present[1]) {
-    BOWLINE_TRY_ASSIGN(goes_on, known_scalar(inputs[1], "Its condition"));
+    BOWLINE_TRY_ASSIGN(goes_on, known_scalar(inputs[1], "The condition"));
   }
   const int outputs = body->output_size();
   BOWLINE_REQUIRE_CODE(outputs >= 1 + static_cast<int>(carried), Code::bad_file,
-                       "The graph in it has {} outputs, fewer than {}.", outputs, 1 + carried);
+                       "The subgraph has {} outputs, fewer than {}.", outputs, 1 + carried);
   if (goes_on != 0 && hands_on_condition(*body)) {
     BOWLINE_TRY(check_iterations(most, *body));
   }
@@ -518,7 +524,7 @@ Result<Terms> NodeReader::loop(const file::NodeProto& node, const Terms& inputs,
     const Terms& out = read.value();
     const bool last = present[0] && i + 1 == most;
     if (!last) {
-      BOWLINE_TRY_ASSIGN(goes_on, known_scalar(out[0], "Whether it goes on"));
+      BOWLINE_TRY_ASSIGN(goes_on, known_scalar(out[0], "The loop condition"));
     }
     state.assign(out.begin() + 1, out.begin() + 1 + static_cast<std::ptrdiff_t>(carried));
     for (size_t k = 0; k < parts.size(); ++k) {
@@ -543,16 +549,17 @@ Result<Terms> NodeReader::scan(const file::NodeProto& node, const Terms& inputs,
              "scan_output_axes", "scan_output_directions"}));
   BOWLINE_TRY_ASSIGN(const int opset, version_of(*scope.opsets, ""));
   BOWLINE_REQUIRE_CODE(opset >= 9, Code::unsupported,
-                       "The batches of a Scan of operator set 8 are not read.");
+                       "Scan of operator set 8 (with batches) is not supported.");
   BOWLINE_TRY_ASSIGN(const file::GraphProto* body, graph_of(node, "body"));
   const file::AttributeProto* a = attribute_of(node, "num_scan_inputs");
   const int64_t scanned = a == nullptr ? 0 : a->i();
-  BOWLINE_REQUIRE_CODE(scanned >= 1 && scanned <= static_cast<int64_t>(inputs.size()),
-                       Code::bad_file, "It scans {} of {} inputs.", scanned, inputs.size());
+  BOWLINE_REQUIRE_CODE(
+      scanned >= 1 && scanned <= static_cast<int64_t>(inputs.size()), Code::bad_file,
+      "The attribute num_scan_inputs is {}, but the node has {} inputs.", scanned, inputs.size());
   const size_t carried = inputs.size() - static_cast<size_t>(scanned);
   const auto outputs = static_cast<size_t>(body->output_size());
   BOWLINE_REQUIRE_CODE(outputs >= carried, Code::bad_file,
-                       "The graph in it has {} outputs, fewer than {}.", outputs, carried);
+                       "The subgraph has {} outputs, fewer than {}.", outputs, carried);
   const auto count = static_cast<size_t>(scanned);
   BOWLINE_TRY_ASSIGN(const auto in_axes, list_for(node, "scan_input_axes", count));
   BOWLINE_TRY_ASSIGN(const auto in_back, list_for(node, "scan_input_directions", count));
@@ -567,7 +574,7 @@ Result<Terms> NodeReader::scan(const file::NodeProto& node, const Terms& inputs,
     axes.push_back(axis);
     const int64_t dim = x.dims[static_cast<size_t>(axis)];
     BOWLINE_REQUIRE_CODE(length < 0 || dim == length, Code::bad_file,
-                         "Its inputs have {} and {} elements to scan.", length, dim);
+                         "The scan inputs have different lengths ({} and {}).", length, dim);
     length = dim;
   }
   Terms state(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(carried));

@@ -45,7 +45,7 @@ int64_t integer_at(DType t, const std::byte* at) {
   }
 }
 
-// The low bytes of a whole number (the file and its reader are little endian).
+// Stores the low bytes of an integer (file and host are little endian).
 void store(DType t, int64_t value, std::byte* at) {
   if (t == DType::boolean) {
     value = value != 0 ? 1 : 0;
@@ -76,7 +76,7 @@ Numbers blank(DType dtype, std::vector<int64_t> shape, size_t elements) {
   return out;
 }
 
-// What ONNX calls its dtypes, by number; those that Bowline lacks have no DType.
+// ONNX names of dtypes, by their number. A dtype that Bowline lacks has no DType.
 struct Name {
   const char* text;
   int dtype;  // -1: none
@@ -110,20 +110,20 @@ constexpr Name kNames[] = {{"UNDEFINED", kNone},
                            {"UINT2", kNone},
                            {"INT2", kNone}};
 
-// All of `to`. Where it is empty, `from` may be null, which memcpy does not take.
+// Copies to all of `to`. If `to` is empty, `from` may be null, which memcpy does not allow.
 void fill(std::span<std::byte> to, const void* from) {
   if (!to.empty()) {
     std::memcpy(to.data(), from, to.size());
   }
 }
 
-// The typed fields, where there are no raw bytes: one entry per element.
+// Reads the typed fields (one entry per element) of a tensor without raw bytes.
 Status from_fields(const file::TensorProto& t, Numbers& out) {
   const size_t n = out.elements();
   const size_t width = size_of(out.dtype);
   const auto require = [&](int entries) -> Status {
     BOWLINE_REQUIRE_CODE(static_cast<size_t>(entries) == n, Code::bad_file,
-                         "It has {} numbers, its shape {} needs {}.", entries,
+                         "The tensor has {} values, but its shape {} needs {}.", entries,
                          shape_text(out.shape), n);
     return {};
   };
@@ -192,11 +192,11 @@ Result<int64_t> elements_of(const std::vector<int64_t>& shape) {
   BOWLINE_REQUIRE_CODE(shape.size() <= kMostRank, Code::unsupported,
                        "Shape {} has {} axes, more than {}.", shape_text(shape), shape.size(),
                        kMostRank);
-  int64_t n = 1;  // without dims of 0, so that a part of the shape is counted without overflow too
+  int64_t n = 1;  // skips dims of 0, so that the product cannot overflow in any part of the shape
   bool none = false;
   for (const int64_t dim : shape) {
-    BOWLINE_REQUIRE_CODE(dim >= 0, Code::bad_file, "Shape {} has the dim {}.", shape_text(shape),
-                         dim);
+    BOWLINE_REQUIRE_CODE(dim >= 0, Code::bad_file, "Shape {} has the negative dim {}.",
+                         shape_text(shape), dim);
     none = none || dim == 0;
     BOWLINE_REQUIRE_CODE(dim == 0 || n <= kMostElements / dim, Code::bad_file,
                          "Shape {} has more than {} elements.", shape_text(shape), kMostElements);
@@ -207,10 +207,10 @@ Result<int64_t> elements_of(const std::vector<int64_t>& shape) {
 
 Result<DType> dtype_of(int32_t onnx) {
   const bool known = onnx > 0 && static_cast<size_t>(onnx) < std::size(kNames);
-  BOWLINE_REQUIRE_CODE(known, Code::bad_file, "Dtype number {} is none of ONNX.", onnx);
+  BOWLINE_REQUIRE_CODE(known, Code::bad_file, "{} is not a dtype number of ONNX.", onnx);
   const Name& name = kNames[onnx];
   BOWLINE_REQUIRE_CODE(name.dtype != kNone, Code::unsupported,
-                       "Bowline has no tensors of dtype {}.", name.text);
+                       "Tensors of dtype {} are not supported.", name.text);
   return static_cast<DType>(name.dtype);
 }
 
@@ -226,16 +226,16 @@ Result<Numbers> numbers_of(const file::TensorProto& tensor, const std::string& f
     BOWLINE_TRY_ASSIGN(out.bytes, external_bytes(tensor, folder, bytes));
     return out;
   }
-  // What follows allocates; by now the file has as many bytes, or entries.
+  // The allocations below are bounded by the file: it has as many bytes or entries.
   const bool raw = tensor.has_raw_data();
   BOWLINE_REQUIRE_CODE(!raw || tensor.raw_data().size() == bytes, Code::bad_file,
-                       "It has {} bytes, its shape {} of {} needs {}.", tensor.raw_data().size(),
-                       shape_text(shape), name_of(dtype), bytes);
+                       "The tensor has {} bytes, but its shape {} with dtype {} needs {}.",
+                       tensor.raw_data().size(), shape_text(shape), name_of(dtype), bytes);
   const int64_t entries =
       int64_t{tensor.float_data_size()} + tensor.int32_data_size() + tensor.int64_data_size();
   BOWLINE_REQUIRE_CODE(raw || entries >= elements, Code::bad_file,
-                       "It has {} numbers, its shape {} needs {}.", entries, shape_text(shape),
-                       elements);
+                       "The tensor has {} values, but its shape {} needs {}.", entries,
+                       shape_text(shape), elements);
   Numbers out = blank(dtype, std::move(shape), static_cast<size_t>(elements));
   if (!raw) {
     BOWLINE_TRY(from_fields(tensor, out));

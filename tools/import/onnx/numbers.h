@@ -1,4 +1,4 @@
-// Tensors of an ONNX file whose numbers are known while it is read.
+// Tensors of an ONNX file whose values are known while the file is read.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace file {
 class TensorProto;
 }
 
-// Constants that a lowering computes (tables of indices, masks, bases of transforms) have at most
-// so many elements, so that a small file cannot ask for much memory.
+// Limit for each constant that a lowering computes (index tables, masks, transform matrices), in
+// elements, so that a small file cannot use much memory.
 inline constexpr int64_t kMostComputed = int64_t{1} << 22;
-// All of them of a model together, and the nodes that it becomes.
+// Limits for all computed constants of a model together, and for its nodes.
 inline constexpr int64_t kMostComputedInAll = int64_t{1} << 24;
 inline constexpr int64_t kMostNodes = int64_t{1} << 18;
-// Elements of one value of a graph.
+// Limit for one value of a graph, in elements.
 inline constexpr int64_t kMostElements = int64_t{1} << 40;
 inline constexpr size_t kMostRank = 8;
 
@@ -27,16 +27,16 @@ struct Numbers {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;
-  // By element: it follows from the size of a dynamic batch, of which a prime stands here. Empty:
-  // none does.
+  // Per element: the value depends on the size of the dynamic batch, for which a prime stands here.
+  // Empty: no element does.
   std::vector<bool> of_batch;
 
-  // Numbers are rounded to the dtype; integers keep their low bits.
+  // Reals are rounded to the dtype. Integers keep their low bits.
   static Numbers of(DType dtype, std::vector<int64_t> shape, const std::vector<int64_t>& values);
   static Numbers of(DType dtype, std::vector<int64_t> shape, const std::vector<double>& values);
 
   size_t elements() const { return bytes.size() / size_of(dtype); }
-  // Of a float dtype whole numbers towards zero, as far as an i64 has them.
+  // Elements of a float dtype are truncated towards zero and clamped to i64.
   std::vector<int64_t> integers() const;
   std::vector<double> reals() const;
 };
@@ -46,18 +46,20 @@ constexpr bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || 
 // "[2,3]"
 std::string shape_text(const std::vector<int64_t>& shape);
 
-// The product of the dims. Errors  bad_file: a dim is negative, there are more than kMostElements.
-// unsupported: more than 8 axes.
+// Returns the product of the dims.
+// Errors  bad_file: a dim is negative, or there are more than kMostElements.
+//         unsupported: there are more than 8 axes.
 Result<int64_t> elements_of(const std::vector<int64_t>& shape);
 
-// The dtype with this number in ONNX. Errors  unsupported: Bowline has none like it; its name is in
-// the message. bad_file: ONNX
-// has no such number.
+// Converts a dtype number of ONNX.
+// Errors  unsupported: Bowline has no such dtype; the message names it.
+//         bad_file: ONNX has no such number.
 Result<DType> dtype_of(int32_t onnx);
 
-// The numbers of a tensor; bytes in other files are read from `folder` alone. Errors  bad_file:
-// shape and bytes disagree, a file
-// lies outside the folder or is too short. unsupported: as dtype_of().
+// Returns the values of a tensor. External data is read only from `folder`.
+// Errors  bad_file: the bytes do not match the shape, or the external file is outside of the folder
+//         or too short.
+//         unsupported: as dtype_of().
 Result<Numbers> numbers_of(const file::TensorProto& tensor, const std::string& folder);
 
 }  // namespace bowline::onnx

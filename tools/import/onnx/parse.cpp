@@ -1,4 +1,4 @@
-// Bytes -> ModelProto, and what is checked of a model as a whole.
+// Parses a ModelProto and checks the model as a whole.
 #include <google/protobuf/io/coded_stream.h>
 
 #include <cstdio>
@@ -14,17 +14,17 @@ namespace {
 
 constexpr int64_t kOldestIr = 3;
 constexpr int64_t kNewestIr = 14;
-// Messages inside messages: a graph in an attribute of a node counts as four.
+// Nesting depth of protobuf messages. A graph in an attribute of a node counts as four.
 constexpr int kMostDepth = 64;
 
-// The bytes of a file. Errors  bad_file.
+// Reads a whole file. Errors  bad_file.
 Result<std::string> bytes_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : -1;
   BOWLINE_REQUIRE_CODE(size >= 0, Code::bad_file, "\"{}\" cannot be read.", escaped(path));
   BOWLINE_REQUIRE_CODE(size <= INT32_MAX, Code::bad_file,
-                       "\"{}\" has {} bytes; a file of ONNX has at most {}.", escaped(path), size,
-                       INT32_MAX);
+                       "\"{}\" has {} bytes. An ONNX file can have at most {}.", escaped(path),
+                       size, INT32_MAX);
   std::string bytes(static_cast<size_t>(size), '\0');
   in.seekg(0);
   in.read(bytes.data(), size);
@@ -40,18 +40,18 @@ Status parse(const std::string& bytes, Message& out) {
   in.SetRecursionLimit(kMostDepth);
   const bool parsed = out.MergeFromCodedStream(&in) && in.ConsumedEntireMessage();
   BOWLINE_REQUIRE_CODE(parsed, Code::bad_file,
-                       "It is damaged or no file of ONNX: reading ends at byte {} of {}.",
+                       "The file is damaged or not an ONNX file: parsing ends at byte {} of {}.",
                        in.CurrentPosition(), bytes.size());
   return {};
 }
 
 Status check_model(const file::ModelProto& model) {
   BOWLINE_REQUIRE_CODE(model.has_ir_version() && model.has_graph(), Code::bad_file,
-                       "It has no version or no graph: it is damaged or no model of ONNX.");
+                       "The file has no version or no graph: it is damaged or not an ONNX model.");
   const int64_t ir = model.ir_version();
   BOWLINE_REQUIRE_CODE(ir >= kOldestIr && ir <= kNewestIr, Code::unsupported,
-                       "It has IR version {}. Versions {} to {} are read.", ir, kOldestIr,
-                       kNewestIr);
+                       "The file has IR version {}. Versions {} to {} are supported.", ir,
+                       kOldestIr, kNewestIr);
   return {};
 }
 

@@ -11,8 +11,8 @@
 namespace bowline::onnx {
 namespace {
 
-// The search for equal layers ends after so many periods, and nodes that are looked at: a file may
-// be made to take long.
+// The search for equal layers stops after this many candidate periods and visited nodes. A crafted
+// file could otherwise make it very slow.
 constexpr size_t kMostPeriods = 64;
 constexpr size_t kMostSearched = size_t{1} << 25;
 
@@ -132,16 +132,16 @@ Status RecordedGraph::finish() {
       BOWLINE_TRY_ASSIGN(EqualModel::Made made, equal.make());
       model_ = std::move(made.model);
       notes_.push_back(
-          fmt::format("{} of {} parameters are left: the others have equal values and "
+          fmt::format("{} of {} parameters remain: the others have equal values and "
                       "are tied to them (--tie-equal).",
                       made.parameters.size(), parameters.size()));
       if (layers) {
-        notes_.push_back(fmt::format("{} equal layers of {} nodes are one Repeat.", layers->count,
-                                     layers->period));
+        notes_.push_back(fmt::format("{} equal layers of {} nodes are merged into one Repeat.",
+                                     layers->count, layers->period));
       }
       parameters = std::move(made.parameters);
     } else {
-      notes_.push_back("No two weights or layers are equal: --tie-equal has tied nothing.");
+      notes_.push_back("No two weights or layers are equal, so --tie-equal changes nothing.");
     }
   }
   BOWLINE_TRY(model_.materialize(0));
@@ -237,7 +237,7 @@ size_t EqualModel::place(const Origin& value) const {
   return value.kind == Origin::Kind::node ? place_[value.index] : kNowhere;
 }
 
-// How far apart two nodes are that read the same weight.
+// Returns the distances between nodes that read the same weight: the candidate layer lengths.
 std::vector<size_t> EqualModel::periods() const {
   std::map<Origin, size_t> last;
   std::map<size_t, size_t> counts;
@@ -273,7 +273,7 @@ void EqualModel::look_for_layers(size_t period) {
     while (alike(end)) {
       ++end;
     }
-    // Where a layer begins is not known, and layers may be interrupted.
+    // The start of a layer is not known, and other nodes may separate layers.
     for (size_t first = begin; first < begin + period && first + period <= end; ++first) {
       for (size_t start = first; start + period <= end && work_ < kMostSearched;) {
         std::optional<EqualLayers> found = layers_at(start, period);
@@ -313,7 +313,7 @@ std::optional<EqualLayers> EqualModel::layers_at(size_t start, size_t period) {
   return out.count >= 2 && reads_weight(out) ? std::optional(std::move(out)) : std::nullopt;
 }
 
-// The second group says what is carried; all others have to agree.
+// The second group determines the carried values. All later groups must agree.
 bool EqualModel::is_like_first(EqualLayers& layers, size_t group) const {
   const size_t before = layers.start + (group - 1) * layers.period;
   for (size_t i = 0; i < layers.period; ++i) {
@@ -327,7 +327,7 @@ bool EqualModel::is_like_first(EqualLayers& layers, size_t group) const {
       const Origin& a = first.inputs[k];
       const Origin& b = node.inputs[k];
       const size_t from_a = place(a), from_b = place(b);
-      if (from_a != kNowhere && from_a >= layers.start) {  // of the group
+      if (from_a != kNowhere && from_a >= layers.start) {  // from inside the group
         if (from_b != from_a + group * layers.period || a.output != b.output) {
           return false;
         }
@@ -395,7 +395,7 @@ bool EqualModel::reads_weight(const EqualLayers& layers) const {
 
 namespace {
 
-// Adds the nodes of a recording to a graph.
+// Adds the nodes of a recording to a GraphBuilder.
 class Replay {
  public:
   Replay(const Recording& recording, const std::vector<size_t>& shown, Model& model)
@@ -424,7 +424,7 @@ class Replay {
     return *handles_[p];
   }
 
-  // A node that follows from parameters is added when it is first read.
+  // A node that depends only on parameters is added when it is first read.
   Result<bowline::Value> value(const Origin& origin) {
     if (origin.kind == Origin::Kind::input) {
       return inputs_[origin.index];
@@ -455,7 +455,7 @@ class Replay {
     return {};
   }
 
-  // `nodes` are those of the first group, `last` those of the last one.
+  // `nodes` are the nodes of the first group, `last` those of the last group.
   Status repeat(const EqualLayers& layers, std::span<const size_t> nodes,
                 std::span<const size_t> last) {
     std::vector<bowline::Value> firsts;
@@ -529,13 +529,13 @@ class Replay {
 
  private:
   const Recording& recording_;
-  const std::vector<size_t>& shown_;  // of a parameter the one that stands for it
+  const std::vector<size_t>& shown_;  // parameter -> the equal parameter that replaces it
   Model& model_;
   GraphBuilder graph_;
   std::vector<bowline::Value> inputs_;
   std::vector<std::optional<Parameter>> handles_;
   std::map<size_t, bowline::Value> parameters_;
-  std::vector<std::vector<bowline::Value>> values_;  // of nodes
+  std::vector<std::vector<bowline::Value>> values_;  // by node
   std::vector<size_t> used_;
 };
 

@@ -1,5 +1,5 @@
-// The graph that a model of ONNX becomes. On request it is made again with equal layers as one
-// Repeat.
+// Records the graph of an imported model. On request it is rebuilt with equal weights tied and
+// equal layers merged into one Repeat.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@
 
 namespace bowline::onnx {
 
-// "Reshape dims 2 3": an operator with all of its attributes.
+// Text form of an operator with all attributes, for example "Reshape dims 2 3".
 std::string node_form(std::string_view op, const std::vector<Attribute>& attributes);
 
-// Where a value comes from.
+// The origin of a value.
 struct Origin {
   enum class Kind : uint8_t { input, parameter, node };
   Kind kind = Kind::input;
@@ -31,7 +31,7 @@ struct RecordedInput {
 struct RecordedParameter {
   std::string name;
   StorageRole role = StorageRole::constant;
-  Numbers numbers;  // of f32
+  Numbers numbers;  // f32
 };
 struct RecordedNode {
   std::string op;
@@ -42,31 +42,31 @@ struct RecordedNode {
 };
 struct Recording {
   std::string entry_point;
-  std::string batch_dim;  // empty: there is none
+  std::string batch_dim;  // empty: the batch is fixed
   std::vector<RecordedInput> inputs;
   std::vector<RecordedParameter> parameters;
-  std::vector<RecordedNode> nodes;  // in an order that runs
+  std::vector<RecordedNode> nodes;  // in execution order
   std::vector<std::pair<std::string, Origin>> outputs;
 };
 
-// Adds a graph to a model as GraphBuilder does, whose errors it has.
+// Adds a graph to a model. Same functions and errors as GraphBuilder.
 class RecordedGraph {
  public:
-  // With `tie_equal` finish() ties equal weights and layers.
+  // With `tie_equal`, finish() ties equal weights and merges equal layers.
   RecordedGraph(Model& model, const std::string& entry_point, const std::string& batch_dim,
                 bool tie_equal);
 
   bowline::Value input(const std::string& name, DType dtype, const std::vector<GraphDim>& dims);
-  // A new parameter of f32. Errors  as Model::parameter().
+  // Adds an f32 parameter. Errors  as Model::parameter().
   Result<bowline::Value> parameter(const std::string& name, StorageRole role, Numbers numbers);
-  // Returns the first output. `name` is that of the node.
+  // Adds a node with name `name` and returns its first output.
   bowline::Value op(std::string_view op, const std::vector<bowline::Value>& inputs,
                     const std::vector<Attribute>& attributes = {}, const std::string& name = "");
   std::vector<bowline::Value> last_outputs() const { return graph_.last_outputs(); }
   void output(const std::string& name, bowline::Value value);
   // Ends the graph and writes the values of its parameters.
   Status finish();
-  // What was tied. Sentences.
+  // Describes the ties, as sentences.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -76,39 +76,39 @@ class RecordedGraph {
   GraphBuilder graph_;
   const bool tie_equal_;
   Recording recording_;
-  std::map<uint32_t, Origin> origins_;  // by the index of a value
+  std::map<uint32_t, Origin> origins_;  // by value index
   std::vector<std::string> notes_;
 };
 
-// Equal layers: `count` groups of `period` nodes, one behind the other.
+// Equal layers: `count` consecutive groups of `period` nodes.
 struct EqualLayers {
-  // A value that a group takes from the group in front of it.
+  // A value that a group takes from the previous group.
   struct Carried {
     size_t node = 0;  // of the group
     size_t output = 0;
-    Origin first;  // what the first group takes
+    Origin first;  // the value that the first group takes
   };
   size_t start = 0;
   size_t period = 0;
   size_t count = 0;
   std::vector<Carried> carried;
-  // By node of the group and input: which carried value it is; none: it is the same for all groups,
-  // or of the group.
+  // By node of a group and input: index of the carried value. Empty: the value comes from the group
+  // itself or is the same for all groups.
   std::vector<std::vector<std::optional<size_t>>> slots;
 };
 
-// Makes the model of a recording again. A weight that is a matrix and no number again and again is
-// tied to the first one of equal values; so is every parameter of equal layers. The nodes of equal
-// layers become one Repeat.
+// Rebuilds the model of a recording. A weight matrix is tied to the first weight with equal values,
+// unless all of its elements are the same. All parameters of equal layers are tied. The nodes of
+// equal layers become one Repeat.
 class EqualModel {
  public:
   explicit EqualModel(const Recording& recording);
 
   const std::optional<EqualLayers>& layers() const { return layers_; }
-  // Whether two weights are tied outside of layers.
+  // True if two weights outside of equal layers are tied.
   bool ties() const;
-  // The model without the values of its parameters, and which parameters of the recording it has.
-  // Errors  bad_argument: it cannot be made.
+  // The model without parameter values, and the indices of the recorded parameters that it has.
+  // Errors  bad_argument: the model cannot be built.
   struct Made {
     Model model;
     std::vector<size_t> parameters;
@@ -129,22 +129,22 @@ class EqualModel {
 
   Origin first_equal(const Origin& value) const;
   bool is_weight(const Origin& value) const;
-  // In order_; kNowhere: it is no node of it.
+  // Index in order_; kNowhere if the value is not from a node in order_.
   size_t place(const Origin& value) const;
   const RecordedNode& node_at(size_t place) const { return recording_.nodes[order_[place]]; }
 
   const Recording& recording_;
-  std::vector<size_t> equal_parameter_;  // the first one of equal values
-  std::vector<bool> is_matrix_;          // of parameters: a trained matrix of several numbers
-  // Nodes that follow from parameters alone.
+  std::vector<size_t> equal_parameter_;  // parameter -> first parameter with equal values
+  std::vector<bool> is_matrix_;          // by parameter: a trained matrix whose elements differ
+  // Nodes that depend only on parameters.
   std::vector<bool> is_fixed_;
   std::vector<bool> has_matrix_;
-  std::vector<size_t> equal_node_;  // of those the first one that computes the same
+  std::vector<size_t> equal_node_;  // fixed node -> first node that computes the same value
   std::vector<size_t> order_;       // the other nodes
-  std::vector<size_t> place_;       // of a node in order_
-  std::vector<size_t> form_;        // of a node: equal numbers for equal operators
+  std::vector<size_t> place_;       // node -> index in order_
+  std::vector<size_t> form_;        // by node: equal for equal operators
   std::optional<EqualLayers> layers_;
-  size_t work_ = 0;  // nodes that were looked at
+  size_t work_ = 0;  // number of visited nodes
 };
 
 }  // namespace bowline::onnx

@@ -1,4 +1,4 @@
-// Attention, and what turns its queries and keys by their positions.
+// Attention, rotary embeddings and linear attention.
 //
 // Source  ONNX operators, Attention (operator sets 23 on) and RotaryEmbedding; ONNX Runtime,
 //         docs/ContribOperators.md.
@@ -10,7 +10,7 @@
 namespace bowline::onnx {
 namespace {
 
-// [batch, length, heads * size] as [batch, heads, length, size].
+// Reshapes [batch, length, heads * size] to [batch, heads, length, size].
 Result<Term> by_heads(Context& c, const Term& x, int64_t heads) {
   BOWLINE_REQUIRE_CODE(x.rank() == 3 && heads >= 1 && x.dims[2] % heads == 0, Code::bad_file,
                        "{} cannot be split into {} heads.", shape_text(x.dims), heads);
@@ -18,7 +18,7 @@ Result<Term> by_heads(Context& c, const Term& x, int64_t heads) {
   return c.m.transpose(split, {0, 2, 1, 3});
 }
 
-// With zeros behind the elements of the last axis.
+// Pads the last axis with zeros to `length` elements.
 Term longer_rows(Context& c, const Term& x, int64_t length) {
   Dims dims = x.dims;
   if (dims.back() == length) {
@@ -32,15 +32,15 @@ Term longer_rows(Context& c, const Term& x, int64_t length) {
                 dims);
 }
 
-// [batch, heads, length, size] as Bowline has it: [batch, length, heads, size].
+// Converts [batch, heads, length, size] to Bowline's order [batch, length, heads, size].
 Term rows_of_heads(Context& c, const Term& x) { return c.m.transpose(x, {0, 2, 1, 3}); }
 
 struct Scores {
   double scale = 0;
   double softcap = 0;
-  bool causal = false;  // the last query sees all keys
+  bool causal = false;  // the last query attends to all keys
   bool masked = false;
-  Term mask;  // is added
+  Term mask;  // added to the scores
 };
 
 Term attention_of(Context& c, const Scores& s, const Term& q, const Term& k, const Term& v) {
@@ -59,7 +59,7 @@ Term attention_of(Context& c, const Scores& s, const Term& q, const Term& k, con
   return rows_of_heads(c, c.m.slice(y[0], 3, 0, v.dims[3]));
 }
 
-// The scores up to a stage: 0 products, 1 with the softcap, 2 with the mask too, 3 their softmax.
+// Returns the scores after a stage: 0 products, 1 soft-capped, 2 masked, 3 softmax.
 Term scores_of(Context& c, const Scores& s, const Term& q, const Term& k, int64_t stage) {
   const int64_t shared = q.dims[1] / k.dims[1];
   const Term queries =
@@ -76,7 +76,7 @@ Term scores_of(Context& c, const Scores& s, const Term& q, const Term& k, int64_
   if (stage < 3) {
     return y;
   }
-  // A row that sees no key has zeros.
+  // A row without any visible key becomes zeros.
   const Term top = c.m.reduce("ReduceMax", y, {3}, true);
   const Term none = c.m.compare("Equal", top, c.m.scalar(y.dtype, -INFINITY));
   const Term zero = c.m.scalar(y.dtype, 0);
@@ -87,7 +87,7 @@ Term added_where(Context& c, const Term& seen, DType dtype) {
   return c.m.where(seen, c.m.scalar(dtype, 0), c.m.scalar(dtype, -INFINITY));
 }
 
-// What is added to the scores: a mask is shorter than the keys by those that nobody sees.
+// Returns the additive mask. A mask may be shorter than the keys; the remaining keys are hidden.
 Result<Term> mask_of(Context& c, const Term& given, DType dtype, int64_t keys) {
   BOWLINE_REQUIRE_CODE(given.rank() >= 1 && given.dims.back() <= keys, Code::bad_file,
                        "Mask {} does not fit {} keys.", shape_text(given.dims), keys);
@@ -110,8 +110,8 @@ void add_mask(Context& c, Scores& s, const Term& mask) {
   s.masked = true;
 }
 
-// Key j is seen by query i where left <= i + offset - j <= right; a limit of -1 is none. Offset: of
-// the batch, or a number.
+// Query i attends to key j if left <= i + offset - j <= right. A limit of -1 is unbounded. The
+// offset is a tensor [batch] or a constant.
 Term window(Context& c, int64_t queries, int64_t keys, const Term* offset, int64_t fixed,
             int64_t least, int64_t most, bool has_least) {
   Term distance = c.m.sub(c.m.reshape(c.m.count(DType::i32, queries), {queries, 1}),
@@ -152,7 +152,7 @@ Status attention(Context& c) {
   for (const size_t i : {4, 5}) {
     if (c.has(i)) {
       BOWLINE_TRY_ASSIGN(const Term before, c.in(i));
-      BOWLINE_REQUIRE_CODE(before.rank() == 4, Code::bad_file, "The cache {} has not 4 axes.",
+      BOWLINE_REQUIRE_CODE(before.rank() == 4, Code::bad_file, "The cache {} does not have 4 axes.",
                            shape_text(before.dims));
       past = before.dims[2];
       Term& now = i == 4 ? k : v;
@@ -166,8 +166,8 @@ Status attention(Context& c) {
                     v.dims[3] >= 1;
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Queries {}, keys {} and values {} do not fit.",
                        shape_text(q.dims), shape_text(k.dims), shape_text(v.dims));
-  BOWLINE_REQUIRE_CODE(is_float(q.dtype), Code::bad_file, "Its queries are {}: floats are needed.",
-                       bowline::name_of(q.dtype));
+  BOWLINE_REQUIRE_CODE(is_float(q.dtype), Code::bad_file,
+                       "The queries have dtype {}, not a float dtype.", bowline::name_of(q.dtype));
   const int64_t queries = q.dims[2], keys = k.dims[2];
   BOWLINE_REQUIRE_CODE(queries <= kMostComputed && keys <= kMostComputed, Code::unsupported,
                        "{} queries and {} keys are too many.", queries, keys);
@@ -180,7 +180,7 @@ Status attention(Context& c) {
     BOWLINE_TRY_ASSIGN(const Term mask, mask_of(c, given, q.dtype, keys));
     add_mask(c, s, mask);
   }
-  Term offset;  // of keys in front of the queries, for each element of the batch
+  Term offset;  // number of keys before the queries, per batch row
   const bool lengths = c.has(6);
   if (lengths) {
     BOWLINE_TRY_ASSIGN(const Term given, c.in(6));
@@ -215,8 +215,8 @@ Status attention(Context& c) {
   return {};
 }
 
-// A state of keys times values that each step adds to: gated, what was there fades; delta, only
-// what the state does not tell yet.
+// A recurrent state of summed key-value products. Gated: the state decays at each step. Delta: a
+// step adds only the difference from the value that the state predicts.
 Status linear_attention(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::string rule, c.text("update_rule", "gated_delta"));
@@ -227,7 +227,7 @@ Status linear_attention(Context& c) {
   const bool delta = rule == "delta" || rule == "gated_delta";
   const bool gated = rule == "gated" || rule == "gated_delta";
   BOWLINE_REQUIRE_CODE(delta || gated || rule == "linear", Code::bad_file,
-                       "Update rule \"{}\" is not known.", escaped(rule));
+                       "Update rule \"{}\" is not supported.", escaped(rule));
   Term in[3];
   for (size_t i = 0; i < 3; ++i) {
     BOWLINE_TRY_ASSIGN(const Term flat, c.in(i));
@@ -240,7 +240,8 @@ Status linear_attention(Context& c) {
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Queries {}, keys {} and values {} do not fit.",
                        shape_text(q.dims), shape_text(k.dims), shape_text(v.dims));
   BOWLINE_REQUIRE_CODE(length >= 1 && length <= 4096, Code::unsupported,
-                       "{} steps are not one of 1 to 4096: each becomes nodes of its own.", length);
+                       "{} steps are outside of 1 to 4096. Each step becomes separate nodes.",
+                       length);
   scale = scale == 0 ? 1 / std::sqrt(static_cast<double>(q.dims[3])) : scale;
   const Dims shape = {k.dims[0], heads, k.dims[3], v.dims[3]};
   Term state = c.m.filled(DType::f32, shape, 0);
@@ -284,8 +285,8 @@ Status linear_attention(Context& c) {
   return {};
 }
 
-// Turns pairs of the first `turned` elements of the last axis of [batch, .., size] by angles whose
-// cosines and sines broadcast.
+// Rotates pairs of the first `turned` elements of the last axis of [batch, .., size]. The cosines
+// and sines of the angles broadcast.
 Term rotated(Context& c, const Term& x, const Term& cosine, const Term& sine, int64_t turned,
              bool interleaved) {
   const auto last = static_cast<int64_t>(x.rank()) - 1;
@@ -323,19 +324,19 @@ Term rotated(Context& c, const Term& x, const Term& cosine, const Term& sine, in
   return c.m.concat({y, c.m.slice(x, last, turned, x.dims.back() - turned)}, last);
 }
 
-// ONNX has the positions behind the tables and may leave them out; ONNX Runtime has them in front,
-// or the first one alone.
+// ONNX passes the optional positions after the tables. ONNX Runtime passes them before the tables,
+// and may pass only the first position.
 Status rotary_embedding(Context& c, const Term& x, Term cosine, Term sine, const Term* positions) {
   BOWLINE_TRY_ASSIGN(const int64_t heads, c.integer("num_heads", 0));
   BOWLINE_TRY_ASSIGN(const int64_t interleaved, c.integer("interleaved", 0));
   BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("rotary_embedding_dim", 0));
   const bool flat = x.rank() == 3;
-  BOWLINE_REQUIRE_CODE(flat || x.rank() == 4, Code::bad_file, "{} has not 3 or 4 axes.",
+  BOWLINE_REQUIRE_CODE(flat || x.rank() == 4, Code::bad_file, "{} does not have 3 or 4 axes.",
                        shape_text(x.dims));
   const int64_t length = flat ? x.dims[1] : x.dims[2];
   Term rows = x;
   if (flat) {
-    // Without a number of heads the tables tell how long one is.
+    // Without a head count the width of the tables gives the head size.
     const int64_t size = given == 0 && heads == 0 ? 2 * cosine.dims.back() : 0;
     const int64_t count = heads > 0 ? heads : size > 0 ? x.dims[2] / size : 0;
     BOWLINE_TRY_ASSIGN(rows, by_heads(c, x, count));
@@ -343,7 +344,7 @@ Status rotary_embedding(Context& c, const Term& x, Term cosine, Term sine, const
   const int64_t turned = given == 0 ? rows.dims[3] : given;
   if (positions != nullptr) {
     BOWLINE_REQUIRE_CODE(cosine.rank() == 2 && sine.dims == cosine.dims, Code::bad_file,
-                         "Tables {} and {} have not 2 axes.", shape_text(cosine.dims),
+                         "Tables {} and {} do not have 2 axes.", shape_text(cosine.dims),
                          shape_text(sine.dims));
     const Term i = i32_indices(c, *positions, cosine.dims[0]);
     cosine = c.m.gather(cosine, i, 0);
@@ -384,9 +385,9 @@ Status rotary_embedding_of_runtime(Context& c) {
   BOWLINE_TRY_ASSIGN(const double scale, c.real("scale", 1));
   BOWLINE_TRY_ASSIGN(const int64_t packed, c.integer("is_packed_batching", 0));
   BOWLINE_REQUIRE_CODE(scale == 1 && packed == 0, Code::unsupported,
-                       "A scale of {} or packed batches ({}) are not read.", scale, packed);
-  BOWLINE_REQUIRE_CODE(x.rank() == 3 || x.rank() == 4, Code::bad_file, "{} has not 3 or 4 axes.",
-                       shape_text(x.dims));
+                       "A scale of {} or packed batches ({}) are not supported.", scale, packed);
+  BOWLINE_REQUIRE_CODE(x.rank() == 3 || x.rank() == 4, Code::bad_file,
+                       "{} does not have 3 or 4 axes.", shape_text(x.dims));
   if (positions.elements() == 1) {
     const int64_t length = x.rank() == 3 ? x.dims[1] : x.dims[2];
     positions = c.m.add(c.m.reshape(c.m.cast(positions, DType::i32), {1, 1}),

@@ -1,4 +1,4 @@
-// What picks boxes out of many.
+// Non-maximum suppression.
 #include <algorithm>
 #include <limits>
 
@@ -8,10 +8,10 @@
 namespace bowline::onnx {
 namespace {
 
-constexpr int64_t kMostPicks = 1000;  // of a class: each becomes nodes of its own
+constexpr int64_t kMostPicks = 1000;  // per class; each pick becomes separate nodes
 constexpr float kGone = -std::numeric_limits<float>::infinity();
 
-// The corners of boxes [batch, n, 4], each [batch, 1, n].
+// The corners of boxes [batch, n, 4], each as [batch, 1, n].
 struct Corners {
   Term top, left, bottom, right;
 };
@@ -24,7 +24,7 @@ Corners corners_of(Context& c, const Term& boxes, bool centred_boxes) {
     return {c.m.sub(column(1), height), c.m.sub(column(0), width), c.m.add(column(1), height),
             c.m.add(column(0), width)};
   }
-  // Any two corners that lie opposite: y, x, y, x
+  // Any two opposite corners: y, x, y, x.
   const auto of = [&](const char* op, int64_t i) {
     return c.m.binary(op, column(i), column(i + 2));
   };
@@ -35,7 +35,7 @@ Term area_of(Context& c, const Corners& b) {
   return c.m.mul(c.m.sub(b.bottom, b.top), c.m.sub(b.right, b.left));
 }
 
-// Whether a box overlaps another by more than `threshold` of what both cover.
+// True if the intersection of two boxes is more than `threshold` of their union.
 Term overlaps(Context& c, const Corners& a, const Corners& b, double threshold) {
   const Term zero = c.m.scalar(DType::f32, 0);
   const auto common = [&](const Term& end_a, const Term& end_b, const Term& a0, const Term& b0) {
@@ -60,8 +60,8 @@ Result<double> optional_number(Context& c, size_t input, double otherwise) {
   return n.reals()[0];
 }
 
-// The indices of the boxes that are picked one after the other, by batch and class: [batch,
-// classes, picks], -1 where none is left.
+// Picks boxes one after the other, by batch and class. Returns indices [batch, classes, picks]; -1
+// if no box is left.
 Term picked(Context& c, Term scores, const Corners& boxes, int64_t picks, double threshold) {
   const Dims one = {scores.dims[0], scores.dims[1], 1};
   const int64_t n = scores.dims[2];
@@ -86,7 +86,7 @@ Term picked(Context& c, Term scores, const Corners& boxes, int64_t picks, double
   return c.m.concat(out, 2);
 }
 
-// Rows (batch, class, box) of those picks that are there, in their order; rows of -1 behind them.
+// Returns rows (batch, class, box) of the valid picks in order, followed by rows of -1.
 Term table_of_picks(Context& c, const Term& picks) {
   const int64_t rows = picks.elements();
   const auto column = [&](const Term& t) {
@@ -102,7 +102,7 @@ Term table_of_picks(Context& c, const Term& picks) {
       c.m.compare("GreaterOrEqual", c.m.reshape(picks, {rows}), c.m.scalar(DType::i32, 0));
   const Term counted =
       c.m.op("CumSum", {c.m.cast(there, DType::i32)}, {{"axis", 0}}, DType::i32, {rows});
-  // What is not there goes to a row at the end, which is cut off.
+  // Missing picks are written to an extra row at the end, which is cut off.
   const Term place =
       c.m.where(there, c.m.add(counted, -1), c.m.scalar(DType::i32, static_cast<double>(rows)));
   const Term none = c.m.filled(DType::i32, {rows + 1, 3}, -1);
@@ -112,8 +112,8 @@ Term table_of_picks(Context& c, const Term& picks) {
   return c.m.cast(c.m.slice(moved, 0, 0, rows), DType::i64);
 }
 
-// How many boxes stay follows from data, so the output has room for the most, and -1 behind them.
-// Nodes that read it would take that for boxes: it is the last node, or refused.
+// The number of boxes depends on data, so the output has room for the maximum and is filled with
+// -1. A node that reads the output would take these rows for boxes. So it must be the last node.
 Status non_max_suppression(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term boxes, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term scores, c.in(1));
@@ -126,10 +126,9 @@ Status non_max_suppression(Context& c) {
                     boxes.dtype == DType::f32 && scores.dtype == DType::f32;
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Boxes {} and scores {} do not fit.",
                        shape_text(boxes.dims), shape_text(scores.dims));
-  BOWLINE_REQUIRE_CODE(
-      c.only_output(0), Code::unsupported,
-      "How many boxes stay follows from data, so it can only be the last node: its "
-      "result is an output of the graph, and no node reads it.");
+  BOWLINE_REQUIRE_CODE(c.only_output(0), Code::unsupported,
+                       "The number of boxes depends on data, so this must be the last node: its "
+                       "result must be an output of the graph that no node reads.");
   const int64_t n = boxes.dims[1];
   const auto picks = static_cast<int64_t>(std::clamp(most, 0.0, static_cast<double>(n)));
   BOWLINE_REQUIRE_CODE(picks <= kMostPicks, Code::unsupported,
@@ -142,7 +141,7 @@ Status non_max_suppression(Context& c) {
                                scores, c.m.scalar(DType::f32, kGone));
   const Term rows =
       table_of_picks(c, picked(c, shown, corners_of(c, boxes, centred_boxes != 0), picks, overlap));
-  c.m.note(fmt::format("Output \"{}\" has {} rows: the boxes that stay, then rows of -1.",
+  c.m.note(fmt::format("Output \"{}\" has {} rows: first the selected boxes, then rows of -1.",
                        escaped(c.node().output(0)), rows.dims[0]));
   c.out(0, rows);
   return {};

@@ -1,8 +1,8 @@
-// Einsum: operand by operand a product of matrices, or a product element by element where nothing
-// is summed.
+// Einsum: combines the operands one by one. Each step is a matrix product, or an elementwise
+// product if nothing is summed.
 //
-// Each letter of the equation is an axis. The axes behind "..." are letters of their own (digits
-// from the last one on), which broadcast.
+// Each letter of the equation is an axis. The axes of "..." get digits as letters, counted from the
+// last axis, and broadcast.
 //
 // Source  ONNX operators, Einsum; numpy.einsum.
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace bowline::onnx {
 namespace {
 
-// A value with a letter for each axis.
+// A value with a letter per axis.
 struct Lettered {
   Term value;
   std::string letters;
@@ -22,7 +22,7 @@ bool contains(const std::string& letters, char letter) {
   return letters.find(letter) != std::string::npos;
 }
 
-// "ij, jk->ik" without spaces and with digits for "...": as many as `rest` axes.
+// Removes spaces from "ij, jk->ik" and replaces "..." by `rest` digits.
 Result<std::string> letters_of(std::string_view text, size_t rest) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -35,9 +35,10 @@ Result<std::string> letters_of(std::string_view text, size_t rest) {
       continue;
     }
     const bool known = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
-    BOWLINE_REQUIRE_CODE(known, Code::bad_file,
-                         "The equation has \"{}\": letters, \",\", \"->\" and \"...\" are known.",
-                         escaped(std::string(1, letter)));
+    BOWLINE_REQUIRE_CODE(
+        known, Code::bad_file,
+        "The equation has \"{}\". Only letters, \",\", \"->\" and \"...\" are allowed.",
+        escaped(std::string(1, letter)));
     out.push_back(letter);
   }
   return out;
@@ -47,7 +48,7 @@ Term sum_of(Context& c, const Term& x, const std::vector<int64_t>& axes) {
   return c.m.reduce("ReduceSum", x, axes, false);
 }
 
-// An axis that a letter names twice is the diagonal of both.
+// A letter that occurs twice selects the diagonal of the two axes.
 Status take_diagonals(Context& c, Lettered& x) {
   for (size_t second = 1; second < x.letters.size(); ++second) {
     const size_t first = x.letters.find(x.letters[second]);
@@ -59,7 +60,7 @@ Status take_diagonals(Context& c, Lettered& x) {
                          "\"{}\" names axes of {} and of {}.", x.letters[second], n,
                          x.value.dims[second]);
     BOWLINE_REQUIRE_CODE(n <= 46340, Code::unsupported, "The diagonal of {} rows is too long.", n);
-    // Both to the end, as one axis of n * n elements, of which each n + 1st is taken.
+    // Moves both axes to the end, merges them to n * n elements and takes every (n + 1)th.
     std::vector<int64_t> order;
     for (size_t a = 0; a < x.letters.size(); ++a) {
       if (a != first && a != second) {
@@ -83,7 +84,7 @@ Status take_diagonals(Context& c, Lettered& x) {
   return {};
 }
 
-// Sums over the letters that nothing else has.
+// Sums over the letters that are not in `kept`.
 void drop(Context& c, Lettered& x, const std::string& kept) {
   std::vector<int64_t> axes;
   std::string left;
@@ -98,7 +99,7 @@ void drop(Context& c, Lettered& x, const std::string& kept) {
   x.letters = left;
 }
 
-// With the axes in this order, of which it may lack some: those have 1 element.
+// Transposes x to this order of letters. Missing letters get axes of size 1.
 Term ordered(Context& c, const Lettered& x, const std::string& order) {
   std::vector<int64_t> permutation;
   Dims dims;
@@ -120,7 +121,7 @@ int64_t product_of(const Dims& dims, size_t from, size_t to) {
   return n;
 }
 
-// The product of two values, summed over the letters that are not kept.
+// Multiplies two values and sums over the letters that are not in `kept`.
 Result<Lettered> multiply(Context& c, Lettered a, Lettered b, const std::string& kept) {
   drop(c, a, kept + b.letters);
   drop(c, b, kept + a.letters);
@@ -136,7 +137,7 @@ Result<Lettered> multiply(Context& c, Lettered a, Lettered b, const std::string&
       right.push_back(letter);
     }
   }
-  for (const char letter : summed) {  // one of 1 element meets all of the other one
+  for (const char letter : summed) {  // an axis of size 1 broadcasts to the other operand
     const int64_t n = a.value.dims[a.letters.find(letter)];
     const int64_t m = b.value.dims[b.letters.find(letter)];
     BOWLINE_REQUIRE_CODE(n == m || n == 1 || m == 1, Code::bad_file,
@@ -186,8 +187,8 @@ std::vector<std::string_view> parts_of(std::string_view text) {
   }
 }
 
-// Without an arrow: the letters that stand once, in the order of the alphabet, behind those of
-// "...". `all` are those of all terms.
+// The output letters of an equation without an arrow: the digits of "...", then the letters that
+// occur once, in alphabetical order. `all` holds the letters of all terms.
 std::string implied(std::string all) {
   std::string rest, out;
   std::ranges::sort(all);
@@ -209,13 +210,13 @@ Status einsum(Context& c) {
   const size_t arrow = equation.find("->");
   const std::vector<std::string_view> parts = parts_of(std::string_view(equation).substr(0, arrow));
   BOWLINE_REQUIRE_CODE(parts.size() == c.inputs() && c.inputs() > 0, Code::bad_file,
-                       "Equation \"{}\" has {} terms, and there are {} inputs.", escaped(equation),
-                       parts.size(), c.inputs());
-  // Between two products of 16 bits nothing is rounded.
+                       "Equation \"{}\" has {} terms, but the node has {} inputs.",
+                       escaped(equation), parts.size(), c.inputs());
+  // Intermediate products of 16-bit operands stay f32, so that they are not rounded.
   const bool in_between = parts.size() > 2;
   std::vector<Lettered> operands;
   std::string all;  // letters of all terms
-  size_t most = 0;  // axes behind "..."
+  size_t most = 0;  // number of axes of "..."
   for (size_t i = 0; i < parts.size(); ++i) {
     BOWLINE_TRY_ASSIGN(const Term x, c.in(i));
     const bool open = parts[i].find("...") != std::string_view::npos;
@@ -243,8 +244,8 @@ Status einsum(Context& c) {
     const bool there = std::ranges::any_of(
         operands, [&](const Lettered& x) { return contains(x.letters, letter); });
     BOWLINE_REQUIRE_CODE(there && std::ranges::count(wanted, letter) == 1, Code::bad_file,
-                         "The result of equation \"{}\" has \"{}\" {}.", escaped(equation), letter,
-                         there ? "twice" : "which no input has");
+                         "The result of equation \"{}\" has the letter \"{}\" {}.",
+                         escaped(equation), letter, there ? "twice" : "that no input has");
   }
   Lettered y = operands[0];
   for (size_t i = 1; i < operands.size(); ++i) {

@@ -1,4 +1,4 @@
-// Operators that work element by element.
+// Elementwise operators.
 #include <cmath>
 #include <numbers>
 
@@ -7,7 +7,7 @@
 namespace bowline::onnx {
 namespace {
 
-// An operator of Bowline of the same name and meaning.
+// A Bowline operator with the same name and meaning.
 template <const char* op>
 Status same(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
@@ -15,8 +15,8 @@ Status same(Context& c) {
   return {};
 }
 
-// In operator sets below 7 the second operand broadcasts only where an attribute says so, and along
-// an axis.
+// Before operator set 7 the second operand broadcasts only if an attribute says so, and along a
+// given axis.
 Result<Term> second(Context& c, const Term& a) {
   BOWLINE_TRY_ASSIGN(Term b, c.in(1));
   if (c.opset < 7) {
@@ -88,23 +88,24 @@ Status reciprocal(Context& c) {
   return {};
 }
 
-// x + factor x^3 for |x| below 2^-8, where the next terms are too small to be seen; else `y`.
+// Returns x + factor * x^3 for |x| < 2^-8, where the next terms are below the f32 precision.
+// Otherwise returns `y`.
 Term near_zero(Context& c, const Term& x, double factor, const Term& y) {
   const Term cube = c.m.mul(c.m.unary("Square", x), x);
   const Term is_near = c.m.compare("Less", c.m.unary("Abs", x), c.m.scalar(x.dtype, 0x1p-8));
   return c.m.where(is_near, c.m.add(x, c.m.mul(cube, factor)), y);
 }
 
-// (e^x - e^-x) / 2 from e^x - 1, which keeps what is near 0: s = (a + a / (a + 1)) / 2 with a = e^x
-// - 1 = 2 sinh(x/2) e^(x/2). Without an operator for that, Elu gives e^x - 1 below 0, so of |x|: a
-// = -expm1(-|x|), sinh|x| = (a + a / (1 - a)) / 2.
+// sinh(x) = (e^x - e^-x) / 2, computed from expm1 so that small values keep their digits.
+// With a = e^x - 1 it is (a + a / (a + 1)) / 2. There is no operator for expm1, but Elu computes it
+// below 0. So a = -expm1(-|x|) and sinh|x| = (a + a / (1 - a)) / 2.
 Status sinh(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
   const Term down = c.m.unary("Neg", c.m.unary("Abs", x));
   const Term a = c.m.unary("Neg", c.m.unary("Elu", down, {{"alpha", 1.0}}));
   const Term near = c.m.mul(c.m.add(a, c.m.div(a, c.m.unary("Exp", down))), 0.5);
-  // Far from 0 e^|x| / 2 alone is left, which is there where e^|x| is infinite already.
+  // Far from 0 the result is e^|x| / 2. Computed from e^(|x| / 2), because e^|x| overflows earlier.
   const Term h = c.m.unary("Exp", c.m.mul(c.m.unary("Abs", x), 0.5));
   const Term is_far = c.m.compare("Greater", c.m.unary("Abs", x), c.m.scalar(x.dtype, 16));
   const Term size = c.m.where(is_far, c.m.mul(c.m.mul(h, 0.5), h), near);
@@ -112,7 +113,7 @@ Status sinh(Context& c) {
   return {};
 }
 
-// (e^x + e^-x) / 2 from h = e^(|x| / 2), as e^x is infinite before its half is.
+// (e^x + e^-x) / 2 from h = e^(|x| / 2), because e^x overflows before its half.
 Status cosh(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
@@ -129,7 +130,7 @@ Status tan(Context& c) {
   return {};
 }
 
-// sign(x) log(|x| + sqrt(x^2 + 1)), which is sign(x) log(2 |x|) where x^2 would be infinite
+// sign(x) log(|x| + sqrt(x^2 + 1)); sign(x) log(2 |x|) where x^2 would overflow
 Status asinh(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
@@ -142,7 +143,7 @@ Status asinh(Context& c) {
   return {};
 }
 
-// log(x + sqrt(x - 1) sqrt(x + 1)): below 1 not a number
+// log(x + sqrt(x - 1) sqrt(x + 1)); NaN below 1
 Status acosh(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
@@ -161,10 +162,10 @@ Status atanh(Context& c) {
   return {};
 }
 
-// By quarters of a turn: |x| above tan(3 pi / 8) becomes -1 / |x| behind a quarter, above tan(pi /
-// 8) (|x| - 1) / (|x| + 1) behind an
-// eighth, and the rest is a polynomial. Source  Moshier, "Methods and Programs for Mathematical
-// Functions", 1989 (atanf of Cephes).
+// Range reduction: |x| > tan(3 pi / 8) uses pi / 2 + atan(-1 / |x|), and |x| > tan(pi / 8) uses
+// pi / 4 + atan((|x| - 1) / (|x| + 1)). The rest is a polynomial.
+//
+// Source  Moshier, "Methods and Programs for Mathematical Functions", 1989 (atanf of Cephes).
 Term arc_tangent(Context& c, const Term& x) {
   constexpr double kQuarter = 1.5707963267948966;
   const Term size = c.m.unary("Abs", x);
@@ -173,7 +174,7 @@ Term arc_tangent(Context& c, const Term& x) {
   const Term large = c.m.compare("Greater", size, c.m.scalar(x.dtype, 2.414213562373095));
   const Term middle = c.m.compare("Greater", size, c.m.scalar(x.dtype, 0.4142135623730950));
   const Term inverse = c.m.unary("Neg", c.m.div(one, c.m.where(large, size, one)));
-  // Of a number that is large the quotient is not used, and not finite where the number is not.
+  // A large value does not use this quotient, which could be non-finite.
   const Term bounded = c.m.where(large, one, size);
   const Term quotient = c.m.div(c.m.add(bounded, -1), c.m.add(bounded, 1));
   const Term t = c.m.where(large, inverse, c.m.where(middle, quotient, bounded));
@@ -206,7 +207,7 @@ Status asin(Context& c) {
   return {};
 }
 
-// 2 atan(sqrt((1 - x) / (1 + x))): at -1 of infinity.
+// 2 atan(sqrt((1 - x) / (1 + x))); at -1 the argument is infinite
 Status acos(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, c.m.mul(arc_tangent(c, c.m.unary("Sqrt", c.m.div(c.m.sub(c.m.scalar(x.dtype, 1), x),
@@ -219,7 +220,7 @@ Status gelu(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::string kind, c.text("approximate", "none"));
   BOWLINE_REQUIRE_CODE(kind == "none" || kind == "tanh", Code::bad_file,
-                       "Approximation \"{}\" is not known.", escaped(kind));
+                       "Approximation \"{}\" is not supported.", escaped(kind));
   c.out(0, c.m.unary("Gelu", x, {{"form", kind == "tanh" ? "tanh" : "erf"}}));
   return {};
 }
@@ -250,16 +251,17 @@ Status mish(Context& c) {
   return {};
 }
 
-// By a power of 2 from a table: of a shift by all bits or more nothing is left.
+// Multiplies or divides by a power of 2 from a table. A shift by all bits or more returns 0.
 Status bit_shift(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term count, c.in(1));
   BOWLINE_TRY_ASSIGN(const std::string direction, c.text("direction", ""));
   BOWLINE_REQUIRE_CODE(direction == "LEFT" || direction == "RIGHT", Code::bad_file,
-                       "Direction \"{}\" is not known.", escaped(direction));
+                       "Direction \"{}\" is not supported.", escaped(direction));
   BOWLINE_REQUIRE_CODE(!is_float(x.dtype) && x.dtype != DType::boolean && x.dtype == count.dtype,
-                       Code::bad_file, "It shifts {} by {}.", bowline::name_of(x.dtype),
-                       bowline::name_of(count.dtype));
+                       Code::bad_file,
+                       "It shifts {} by {}, but both must be integers of one dtype.",
+                       bowline::name_of(x.dtype), bowline::name_of(count.dtype));
   const auto bits = static_cast<int64_t>(8 * size_of(x.dtype));
   const bool left = direction == "LEFT";
   std::vector<int64_t> powers;
@@ -276,7 +278,8 @@ Status bit_shift(Context& c) {
     c.out(0, c.m.where(over, zero, c.m.mul(x, power)));
     return {};
   }
-  // A quotient rounds towards zero, a shift down. The power of the sign bit is negative itself.
+  // A division rounds towards zero, a shift rounds down. The power of the sign bit is itself
+  // negative.
   const Term quotient = c.m.div(x, power);
   const Term below = c.m.compare("Less", x, zero);
   const Term inexact = c.m.compare("NotEqual", c.m.mul(quotient, power), x);
@@ -287,14 +290,14 @@ Status bit_shift(Context& c) {
   return {};
 }
 
-// Two digits to the base 16 choose an entry of a table.
+// Works in base 16: two digits select an entry of a table.
 template <class Bits>
 Status bitwise(Context& c, const Bits& of) {
   BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term b, c.in(1));
   const bool whole = !is_float(a.dtype) && a.dtype != DType::boolean && a.dtype == b.dtype;
   BOWLINE_REQUIRE_CODE(whole, Code::bad_file,
-                       "Its operands are {} and {}: they must be integers of one dtype.",
+                       "The operands are {} and {}, not integers of one dtype.",
                        bowline::name_of(a.dtype), bowline::name_of(b.dtype));
   std::vector<int64_t> entries;
   for (int64_t i = 0; i < 256; ++i) {
@@ -303,7 +306,7 @@ Status bitwise(Context& c, const Bits& of) {
   const Term table = c.m.integers(a.dtype, {256}, entries);
   const Term base = c.m.scalar(a.dtype, 16);
   const Term zero = c.m.scalar(a.dtype, 0);
-  // The lowest digit of two's complement, and what is left of the others, rounded down.
+  // Splits off the lowest digit of the two's complement value. `rest` is rounded down.
   const auto next = [&](Term& rest) {
     const Term quotient = c.m.div(rest, base);
     const Term digit = c.m.sub(rest, c.m.mul(quotient, base));
@@ -334,7 +337,7 @@ Status bitwise_xor(Context& c) {
   return bitwise(c, [](int64_t a, int64_t b) { return a ^ b; });
 }
 
-// Of two's complement -x - 1.
+// In two's complement, ~x = -x - 1.
 Status bitwise_not(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_REQUIRE_CODE(!is_float(x.dtype), Code::bad_file, "{} has no bits.",
@@ -404,7 +407,7 @@ Status shrink(Context& c) {
   BOWLINE_TRY_ASSIGN(const double bias, c.real("bias", 0));
   const Term below = c.m.compare("Less", x, c.m.scalar(x.dtype, -lambd));
   const Term above = c.m.compare("Greater", x, c.m.scalar(x.dtype, lambd));
-  // Of whole numbers the sum is cut off, not the bias.
+  // For integers the sum is truncated, not the bias.
   const bool is_cut = !is_float(x.dtype) && bias != std::trunc(bias);
   const auto plus = [&](double by) {
     return is_cut ? c.m.cast(c.m.add(c.m.cast(x, DType::f32), by), x.dtype) : c.m.add(x, by);
@@ -422,8 +425,8 @@ Status prelu(Context& c) {
   return {};
 }
 
-// A bound that is one known number of a float tensor, or `otherwise` where there is none; none: it
-// is something else.
+// Returns the bound if it is a known scalar of a float tensor, `otherwise` if the input is missing,
+// and nothing in all other cases.
 Result<std::optional<double>> known_bound(Context& c, size_t i, double otherwise) {
   if (!c.has(i)) {
     return std::optional(otherwise);
@@ -434,7 +437,7 @@ Result<std::optional<double>> known_bound(Context& c, size_t i, double otherwise
              : std::nullopt;
 }
 
-// Integers are clipped too, and bounds may be tensors: what Clip does not take is Max and Min.
+// Clip takes only known float bounds. Integers and tensor bounds become Max and Min.
 Status clip(Context& c) {
   BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   if (c.opset < 11) {
@@ -464,8 +467,7 @@ Status clip(Context& c) {
 Status exclusive_or(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term b, second(c, a));
-  BOWLINE_REQUIRE_CODE(a.dtype == DType::boolean, Code::bad_file,
-                       "Its operands are no truth values.");
+  BOWLINE_REQUIRE_CODE(a.dtype == DType::boolean, Code::bad_file, "The operands are not bool.");
   c.out(0, c.m.compare("NotEqual", a, b));
   return {};
 }
@@ -490,7 +492,7 @@ Status is_inf(Context& c) {
   return {};
 }
 
-// a^n as products, which wrap around as whole numbers do.
+// a^n by repeated products, which wrap around as integers do.
 Term power(Context& c, const Term& a, int64_t n) {
   Term out, square = a;
   for (bool first = true; n > 0; n /= 2) {
@@ -503,12 +505,12 @@ Term power(Context& c, const Term& a, int64_t n) {
   return out;
 }
 
-// Whole numbers to a power of whole numbers, as products too. Of an exponent below 0 the result is
-// the whole part of 1 / a^|b|.
+// Integers to the power of integers, as products too. For a negative exponent the result is 1 /
+// a^|b|, truncated.
 Term power_of_each(Context& c, const Term& a, const Term& b) {
   const auto whole = [&](DType dtype, double v) { return c.m.scalar(dtype, v); };
   const Term one = whole(a.dtype, 1), zero = whole(b.dtype, 0), two = whole(b.dtype, 2);
-  // From 64 on only the powers of 0, 1 and -1 do not leave i64, and these follow from whether the
+  // From exponent 64 on, only the powers of 0, 1 and -1 fit in i64. They depend only on whether the
   // exponent is odd.
   const Term odd = c.m.sub(b, c.m.mul(c.m.div(b, two), two));
   const Term large = c.m.add(c.m.binary("Mul", odd, odd), 62);
@@ -529,14 +531,13 @@ Term power_of_each(Context& c, const Term& a, const Term& b) {
   return c.m.where(c.m.compare("Less", b, zero), small, out);
 }
 
-// Whole numbers to a power of whole numbers are products. To other powers they are raised in f32
-// and, as that is a little below or above the power, cut off from a little above it: exact up to
-// 2^19.
+// An integer to an integer power uses products. Other powers use f32. The f32 result can be
+// slightly below the exact power, so it is truncated from slightly above: exact up to 2^19.
 Status pow(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
   BOWLINE_TRY_ASSIGN(Term b, second(c, a));
   if (b.constant() && b.elements() == 1) {
-    b = c.m.constant(*b.numbers());  // an exponent alone is not trained
+    b = c.m.constant(*b.numbers());  // a constant exponent is not trained
     if (is_float(a.dtype) && a.rank() >= b.rank() && b.numbers()->reals()[0] == 2) {
       c.out(0, c.m.binary("Mul", a, a));
       return {};
@@ -588,7 +589,7 @@ Status mod(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term b, c.in(1));
   BOWLINE_TRY_ASSIGN(const int64_t fmod, c.integer("fmod", 0));
   const auto f32 = [&](const Term& x) { return c.m.cast(x, DType::f32); };
-  // Quotients of whole numbers are cut off towards zero.
+  // Integer division truncates towards zero.
   Term rest = is_float(a.dtype) ? c.m.cast(exact_rest(c, f32(a), f32(b)), a.dtype)
                                 : c.m.sub(a, c.m.mul(c.m.div(a, b), b));
   if (fmod == 0) {
@@ -610,7 +611,7 @@ Status where(Context& c) {
   return {};
 }
 
-// What only casts to floats of 8 bits obey; those are refused as a dtype.
+// Attributes that apply only to casts to 8-bit floats, a dtype that is rejected.
 void ignore_rules_of_8_bits(Context& c) {
   c.ignore("saturate");
   c.ignore("round_mode");
@@ -619,8 +620,8 @@ void ignore_rules_of_8_bits(Context& c) {
 Status cast_to(Context& c, int64_t number) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   ignore_rules_of_8_bits(c);
-  BOWLINE_REQUIRE_CODE(number >= 0 && number <= INT32_MAX, Code::bad_file, "It casts to dtype {}.",
-                       number);
+  BOWLINE_REQUIRE_CODE(number >= 0 && number <= INT32_MAX, Code::bad_file,
+                       "It casts to {}, which is not a dtype number of ONNX.", number);
   BOWLINE_TRY_ASSIGN(const DType to, dtype_of(static_cast<int32_t>(number)));
   c.out(0, c.m.cast(x, to));
   return {};

@@ -1,4 +1,4 @@
-// Operators that choose elements by indices.
+// Operators that select elements by index.
 #include <algorithm>
 
 #include "onnx/lowering.h"
@@ -6,7 +6,7 @@
 namespace bowline::onnx {
 namespace {
 
-// Whether this takes the only element of an axis, once.
+// True if the indices select the only element of an axis, once.
 bool is_first(const Term& indices) {
   const Numbers* const n = indices.numbers();
   return n != nullptr && n->elements() == 1 && (n->integers()[0] == 0 || n->integers()[0] == -1);
@@ -39,12 +39,12 @@ Status gather_elements(Context& c) {
   return {};
 }
 
-// What happens to elements that several updates name: the words of ONNX are those of Bowline.
+// How several updates of one element combine. ONNX and Bowline use the same words.
 Result<std::string> reduction_of(Context& c) {
   BOWLINE_TRY_ASSIGN(std::string reduction, c.text("reduction", "none"));
   constexpr std::string_view kReductions[] = {"none", "add", "mul", "max", "min"};
   BOWLINE_REQUIRE_CODE(std::ranges::find(kReductions, reduction) != std::end(kReductions),
-                       Code::unsupported, "Reduction \"{}\" is not known.", escaped(reduction));
+                       Code::unsupported, "Reduction \"{}\" is not supported.", escaped(reduction));
   return reduction;
 }
 
@@ -63,13 +63,14 @@ Status scatter_elements(Context& c) {
 }
 
 struct Cells {
-  Term flat;          // indices i32 of cells
-  int64_t count = 1;  // of cells that the data has
-  int64_t size = 1;   // elements of a cell
-  Dims outer;         // of the indices without their last axis
+  Term flat;          // i32 index of each cell
+  int64_t count = 1;  // number of cells in the data
+  int64_t size = 1;   // elements per cell
+  Dims outer;         // dims of the indices without the last axis
 };
 
-// The last axis of `indices` names the first axes of `x`, behind `batch` axes that both have.
+// Each row of the last axis of `indices` selects a cell of `x` by its first axes. Both start with
+// `batch` common axes.
 Result<Cells> cells_of(Context& c, const Term& x, const Term& indices, size_t batch) {
   BOWLINE_REQUIRE_CODE(indices.rank() > batch, Code::bad_file, "Indices {} have too few axes.",
                        shape_text(indices.dims));
@@ -81,7 +82,7 @@ Result<Cells> cells_of(Context& c, const Term& x, const Term& indices, size_t ba
   Cells out;
   out.outer.assign(indices.dims.begin(), indices.dims.end() - 1);
   const auto last = static_cast<int64_t>(indices.rank()) - 1;
-  Term inside;  // whether each part of an index is
+  Term inside;  // true if every part of an index is in range
   for (int64_t k = 0; k < depth; ++k) {
     const int64_t dim = x.dims[batch + static_cast<size_t>(k)];
     const Term part = c.m.reshape(c.m.slice(indices, last, k, 1), out.outer);
@@ -97,7 +98,7 @@ Result<Cells> cells_of(Context& c, const Term& x, const Term& indices, size_t ba
   for (size_t a = batch + static_cast<size_t>(depth); a < x.rank(); ++a) {
     out.size *= x.dims[a];
   }
-  // The batches lie one after the other.
+  // The batches are stored one after the other.
   int64_t batches = 1;
   for (size_t a = batch; a-- > 0;) {
     BOWLINE_REQUIRE_CODE(x.dims[a] == indices.dims[a], Code::bad_file,
@@ -110,8 +111,8 @@ Result<Cells> cells_of(Context& c, const Term& x, const Term& indices, size_t ba
     batches *= x.dims[a];
   }
   out.count *= batches;
-  // A part outside of its axis would name a cell of another row. So the whole index lies outside,
-  // which the operator finds.
+  // An out-of-range part could name a cell of another row. The whole index is then set out of
+  // range, which the operator reports.
   out.flat = c.m.where(inside, out.flat, c.m.scalar(DType::i32, INT32_MIN));
   BOWLINE_REQUIRE_CODE(out.count <= INT32_MAX, Code::unsupported, "{} has more than {} cells.",
                        shape_text(x.dims), INT32_MAX);
@@ -148,8 +149,8 @@ Status scatter_nd(Context& c) {
   return {};
 }
 
-// values = [off, on] of any dtype: on where the index is the place on the new axis. An index
-// outside of the depth has no `on`.
+// values = [off, on], of any dtype. `on` is at the index along the new axis. An out-of-range index
+// gets no `on`.
 Status one_hot(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term indices, c.in(0));
   BOWLINE_TRY_ASSIGN(const Numbers depth_numbers, c.numbers(1));
@@ -159,9 +160,9 @@ Status one_hot(Context& c) {
   BOWLINE_REQUIRE_CODE(depth_numbers.elements() == 1 && values.dims == Dims{2}, Code::bad_file,
                        "Depth has {} elements, values have the shape {}.", depth_numbers.elements(),
                        shape_text(values.dims));
-  const double given_depth = depth_numbers.reals()[0];  // may be no number
+  const double given_depth = depth_numbers.reals()[0];  // may be NaN
   BOWLINE_REQUIRE_CODE(given_depth >= 0 && given_depth <= static_cast<double>(kMostComputed),
-                       Code::unsupported, "Depth {} is not one of 0 to {}.", given_depth,
+                       Code::unsupported, "Depth {} is outside of 0 to {}.", given_depth,
                        kMostComputed);
   const auto depth = static_cast<int64_t>(given_depth);
   const Term i = positive_indices(c, indices, depth);
@@ -177,8 +178,8 @@ Status one_hot(Context& c) {
   return {};
 }
 
-// [rank, count]: the places of the elements that are not 0. How many follows from the numbers, so
-// they must be known.
+// Returns [rank, count]: the positions of the non-zero elements. The count depends on the values,
+// so they must be known.
 Status non_zero(Context& c) {
   BOWLINE_TRY_ASSIGN(const Numbers x, c.numbers(0));
   const std::vector<double> values = x.reals();
@@ -202,7 +203,7 @@ Status non_zero(Context& c) {
   return {};
 }
 
-// The condition says how many are chosen, so it must be known.
+// The number of selected elements depends on the condition, so the condition must be known.
 Status compress(Context& c) {
   BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::vector<int64_t> condition, c.integers(1));
@@ -227,8 +228,7 @@ Status compress(Context& c) {
   return {};
 }
 
-// The first elements of each row in the opposite order: an index of their own for each row and
-// time.
+// Reverses the first elements of each row, with an index for each row and time step.
 Status reverse_sequence(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term lengths, c.in(1));
@@ -251,8 +251,8 @@ Status reverse_sequence(Context& c) {
   return {};
 }
 
-// The rows of `updates` into the cache from an index on that each element of the batch has;
-// circular: behind the last row comes the first.
+// Writes `updates` into the cache from a start index per batch row. Circular: the index wraps
+// around at the end.
 Status tensor_scatter(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term cache, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term updates, c.in(1));
@@ -260,7 +260,7 @@ Status tensor_scatter(Context& c) {
   BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, cache.rank()));
   BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", "linear"));
   BOWLINE_REQUIRE_CODE(mode == "linear" || mode == "circular", Code::unsupported,
-                       "Mode \"{}\" is not known.", escaped(mode));
+                       "Mode \"{}\" is not supported.", escaped(mode));
   const auto a = static_cast<size_t>(axis);
   const bool ranks = updates.rank() == cache.rank() && axis >= 1;
   BOWLINE_REQUIRE_CODE(ranks && updates.dims[a] <= cache.dims[a], Code::bad_file,

@@ -1,10 +1,10 @@
-// Losses of classes: their class axis is the second one.
+// Classification losses. The class axis is axis 1.
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
 namespace {
 
-// [n, classes, d..] as rows [n * d.., classes].
+// Reshapes [n, classes, d..] to rows [n * d.., classes].
 Term class_rows(Context& c, const Term& x) {
   std::vector<int64_t> order = all_axes(x.rank());
   order.erase(order.begin() + 1);
@@ -14,7 +14,7 @@ Term class_rows(Context& c, const Term& x) {
   return c.m.reshape(c.m.transpose(x, order), {rows, classes});
 }
 
-// And back.
+// The inverse of class_rows().
 Term from_rows(Context& c, const Term& rows, const Dims& dims) {
   Dims last = dims;
   last.erase(last.begin() + 1);
@@ -36,12 +36,12 @@ Status check(const Term& scores, const Term& labels) {
   return {};
 }
 
-// Rows of log-probabilities and their labels. Without ignore_index every label counts: the number
-// that stands for none is no class.
+// `rows` are log-probabilities. Without ignore_index every label counts; the placeholder index is
+// not a valid class.
 Status from_log_probabilities(Context& c, const Term& rows, const Term& labels) {
   BOWLINE_TRY_ASSIGN(const std::string reduction, c.text("reduction", "mean"));
   BOWLINE_REQUIRE_CODE(reduction == "mean" || reduction == "sum" || reduction == "none",
-                       Code::bad_file, "Reduction \"{}\" is not known.", escaped(reduction));
+                       Code::bad_file, "Reduction \"{}\" is not supported.", escaped(reduction));
   BOWLINE_TRY_ASSIGN(const int64_t ignored, c.integer("ignore_index", INT32_MIN));
   BOWLINE_TRY(require_small("Ignore_index", {ignored}));
   Terms in = {rows, c.m.reshape(c.m.cast(labels, DType::i32), {rows.dims[0]})};

@@ -1,4 +1,4 @@
-// Products of matrices, and what is one with a known matrix.
+// Matrix products, and operators that are a product with a known matrix.
 #include <algorithm>
 
 #include "onnx/lowering.h"
@@ -6,11 +6,11 @@
 namespace bowline::onnx {
 namespace {
 
-// By the rules of numpy: a vector is a row on the left and a column on the right, and its axis
-// goes.
+// The rules of NumPy: a vector is a row on the left and a column on the right, and its extra axis
+// is removed.
 Result<Term> product(Context& c, const Term& a, const Term& b) {
-  BOWLINE_REQUIRE_CODE(a.rank() >= 1 && b.rank() >= 1, Code::bad_file, "{} and {} are no matrices.",
-                       shape_text(a.dims), shape_text(b.dims));
+  BOWLINE_REQUIRE_CODE(a.rank() >= 1 && b.rank() >= 1, Code::bad_file,
+                       "{} and {} are not matrices.", shape_text(a.dims), shape_text(b.dims));
   const Term left = a.rank() == 1 ? c.m.reshape(a, {1, a.dims[0]}) : a;
   const Term right = b.rank() == 1 ? c.m.reshape(b, {b.dims[0], 1}) : b;
   const Term y = c.m.matmul(left, right);
@@ -47,15 +47,15 @@ Status gemm(Context& c) {
   return {};
 }
 
-// The determinant of matrices of 1 or 2 rows.
+// The determinant of 1x1 and 2x2 matrices.
 Status det(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   const size_t r = x.rank();
   BOWLINE_REQUIRE_CODE(r >= 2 && x.dims[r - 1] == x.dims[r - 2], Code::bad_file,
-                       "{} is no square matrix.", shape_text(x.dims));
+                       "{} is not a square matrix.", shape_text(x.dims));
   const int64_t n = x.dims[r - 1];
   BOWLINE_REQUIRE_CODE(n == 1 || n == 2, Code::unsupported,
-                       "The determinant of {} rows is not built.", n);
+                       "The determinant of {} rows is not supported.", n);
   const Dims outer(x.dims.begin(), x.dims.end() - 2);
   Dims flat = outer;
   flat.push_back(n * n);
@@ -67,16 +67,16 @@ Status det(Context& c) {
   return {};
 }
 
-// A scale or zero point of the left matrix: one number, or one for each row.
+// A scale or zero point of the left matrix: a scalar or one value per row.
 Term beside_rows(Context& c, const Term& v) {
   return v.rank() == 1 && v.dims[0] != 1 ? c.m.reshape(v, {v.dims[0], 1}) : v;
 }
 
-// The product of whole numbers from -255 to 255 as i32: f32 has sums of 256 products exactly, more
-// are added as i32.
+// The i32 product of integers from -255 to 255. f32 sums of 256 products are exact; these partial
+// sums are added as i32.
 Result<Term> whole_product(Context& c, const Term& a, const Term& b) {
-  BOWLINE_REQUIRE_CODE(a.rank() >= 1 && b.rank() >= 1, Code::bad_file, "{} and {} are no matrices.",
-                       shape_text(a.dims), shape_text(b.dims));
+  BOWLINE_REQUIRE_CODE(a.rank() >= 1 && b.rank() >= 1, Code::bad_file,
+                       "{} and {} are not matrices.", shape_text(a.dims), shape_text(b.dims));
   const int64_t count = a.dims.back();
   const auto columns = static_cast<int64_t>(a.rank()) - 1;
   const int64_t rows = b.rank() == 1 ? 0 : static_cast<int64_t>(b.rank()) - 2;
@@ -138,7 +138,7 @@ Result<Term> scaled_product(Context& c, const Term& a, const Term& b) {
   if (alpha == 1) {
     return c.m.matmul(a, b, transpose_a != 0, transpose_b != 0);
   }
-  // In f32, as a product of 16 bits that is not scaled yet can be beyond their largest number.
+  // Computed in f32: an unscaled 16-bit product can overflow.
   const Term y = c.m.matmul(in_f32(c, a), in_f32(c, b), transpose_a != 0, transpose_b != 0);
   return c.m.cast(c.m.mul(y, alpha), a.dtype);
 }

@@ -1,4 +1,4 @@
-// Operators that ONNX Runtime adds in its domain com.microsoft, as far as their meaning is public.
+// Operators of the ONNX Runtime domain com.microsoft whose definition is public.
 //
 // Source  ONNX Runtime, docs/ContribOperators.md.
 #include <algorithm>
@@ -13,7 +13,7 @@ Term gelu_of(Context& c, const Term& x, const char* form) {
   return c.m.unary("Gelu", x, {{"form", form}});
 }
 
-// gelu(x + bias); the bias of FastGelu may be missing.
+// gelu(x + bias). The bias of FastGelu is optional.
 template <bool fast>
 Status bias_gelu(Context& c) {
   BOWLINE_TRY_ASSIGN(Term x, c.in(0));
@@ -43,13 +43,13 @@ Status fused_matmul(Context& c) {
                          "Attribute {} is {}; only 0 is supported.", name, batches);
   }
   BOWLINE_REQUIRE_CODE(a.rank() >= 2 && b.rank() >= 2, Code::unsupported,
-                       "{} and {} are no matrices.", shape_text(a.dims), shape_text(b.dims));
+                       "{} and {} are not matrices.", shape_text(a.dims), shape_text(b.dims));
   BOWLINE_TRY_ASSIGN(const Term y, scaled_product(c, a, b));
   c.out(0, y);
   return {};
 }
 
-// The norm of input + skip + bias along the last axis; the sum is output 3. Simplified: without
+// The norm of input + skip + bias along the last axis. The sum is output 3. Simplified: without
 // mean and beta.
 template <bool simplified>
 Status skip_normalization(Context& c) {
@@ -62,7 +62,7 @@ Status skip_normalization(Context& c) {
   const bool fits = x.rank() >= 2 && gamma.dims == Dims{x.dims.back()};
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Gamma {} does not fit {}.", shape_text(gamma.dims),
                        shape_text(x.dims));
-  // In f32: a sum of 16 bits can be beyond their largest number, and its norm is not.
+  // Computed in f32: a 16-bit sum can overflow although its norm would not.
   Term sum = c.m.add(in_f32(c, x), in_f32(c, skip));
   if (bias.source != nullptr) {
     sum = c.m.add(sum, in_f32(c, bias));
@@ -92,8 +92,8 @@ Result<Term> real_of(Context& c, size_t first) {
   return c.m.mul(whole, c.m.reshape(scale, {}));
 }
 
-// saturate(round(x / scale) + zero point), in the dtype of the zero point or, without one, of the
-// inputs.
+// saturate(round(x / scale) + zero point), in the dtype of the zero point, or of the inputs if
+// there is no zero point.
 Result<Term> whole_of(Context& c, const Term& x, size_t first, DType dtype) {
   BOWLINE_TRY_ASSIGN(const Term scale, c.in(first));
   BOWLINE_TRY_ASSIGN(const Term zero, c.optional(first + 1));
@@ -113,7 +113,7 @@ Status qlinear_two(Context& c) {
   return {};
 }
 
-// Of one input: what `step` makes of its reals.
+// For operators with one input: dequantizes, applies `step` and quantizes again.
 template <class Step>
 Status qlinear_one(Context& c, const Step& step) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
@@ -146,11 +146,11 @@ Status qlinear_global_average_pool(Context& c) {
                      [&](const Term& real) { return c.m.reduce("ReduceMean", real, axes, true); });
 }
 
-// Scale and zero point of the result in front, then three inputs for each part.
+// Inputs: the scale and zero point of the result, then three inputs per part.
 Status qlinear_concat(Context& c) {
   BOWLINE_TRY_ASSIGN(const int64_t axis, c.integer("axis", 0));
   BOWLINE_REQUIRE_CODE(c.inputs() >= 5 && c.inputs() % 3 == 2, Code::bad_file,
-                       "It has {} inputs: 2, and 3 for each part, are needed.", c.inputs());
+                       "The node has {} inputs. It needs 2, plus 3 for each part.", c.inputs());
   BOWLINE_TRY_ASSIGN(const Term first, c.in(2));
   Terms parts;
   for (size_t i = 2; i < c.inputs(); i += 3) {
@@ -162,15 +162,15 @@ Status qlinear_concat(Context& c) {
   return {};
 }
 
-// Value i of a row of values of `bits` bits, the first one in the lowest bits.
+// Value i of a packed row of `bits`-bit values, lowest bits first.
 int64_t packed_at(const std::vector<std::byte>& bytes, size_t row, int64_t i, int64_t bits) {
   const int64_t each = 8 / bits;
   const auto byte = static_cast<int64_t>(bytes[row + static_cast<size_t>(i / each)]);
   return byte >> (i % each * bits) & ((int64_t{1} << bits) - 1);
 }
 
-// a w' + bias, w [n, k] in blocks of a row: (value - zero point) * scale. The weights become a
-// parameter of f32.
+// a w' + bias. w is [n, k], quantized in blocks of a row: (value - zero point) * scale. The weights
+// become an f32 parameter.
 Status matmul_nbits(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
   BOWLINE_TRY_ASSIGN(const Numbers values, c.numbers(1));
@@ -182,18 +182,18 @@ Status matmul_nbits(Context& c) {
   c.ignore("accuracy_level");
   BOWLINE_TRY(require_small("K, N or block_size", {k, n, block}));
   BOWLINE_REQUIRE_CODE(bits == 2 || bits == 4 || bits == 8, Code::unsupported,
-                       "Weights of {} bits are not read.", bits);
+                       "Weights of {} bits are not supported.", bits);
   BOWLINE_REQUIRE_CODE(k >= 1 && n >= 1 && block >= 8 && block % 8 == 0, Code::bad_file,
-                       "K is {}, N is {}, the blocks have {} values.", k, n, block);
+                       "K is {}, N is {} and the block size is {}: out of range.", k, n, block);
   BOWLINE_REQUIRE_CODE(!c.has(4), Code::unsupported,
-                       "Weights in another order (g_idx) are not read.");
+                       "Reordered weights (g_idx) are not supported.");
   const int64_t blocks = (k + block - 1) / block;
   const int64_t row_bytes = blocks * block * bits / 8;
   const bool sized = values.dtype == DType::u8 &&
                      static_cast<int64_t>(values.bytes.size()) == n * row_bytes &&
                      static_cast<int64_t>(scale_numbers.elements()) == n * blocks;
   BOWLINE_REQUIRE_CODE(sized, Code::bad_file,
-                       "Values {} and scales {} are not those of {} rows of {} in blocks of {}.",
+                       "Values {} and scales {} do not fit {} rows of {} values in blocks of {}.",
                        shape_text(values.shape), shape_text(scale_numbers.shape), n, k, block);
   const std::vector<double> scales = scale_numbers.reals();
   std::vector<double> zeros(scales.size(), static_cast<double>(int64_t{1} << (bits - 1)));

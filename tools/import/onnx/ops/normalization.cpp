@@ -4,7 +4,7 @@
 namespace bowline::onnx {
 namespace {
 
-// [n] as [1, n, 1, ..], beside channels of the axis 1.
+// Reshapes [n] to [1, n, 1, ..], to broadcast along axis 1.
 Term beside_channels(Context& c, const Term& v, size_t rank) {
   Dims dims(rank, 1);
   dims[1] = v.elements();
@@ -17,7 +17,7 @@ std::vector<int64_t> without_channels(size_t rank) {
   return axes;
 }
 
-// In f32.
+// Computed in f32.
 struct Moments {
   Term mean, centred, variance;  // with the axes kept
 };
@@ -56,8 +56,8 @@ Result<BatchNorm> batch_norm_of(Context& c) {
   return b;
 }
 
-// Outside of training: x factor + shift, with what the running statistics say of a channel. In f32,
-// as a mean far from 0 takes most digits of x away.
+// Inference: x * factor + shift from the running statistics of each channel. Computed in f32,
+// because a mean far from 0 cancels most digits of x.
 Term by_running_statistics(Context& c, const BatchNorm& b) {
   const size_t rank = b.x.rank();
   const Term deviation = c.m.unary("Rsqrt", c.m.add(in_f32(c, b.variance), b.eps));
@@ -67,8 +67,8 @@ Term by_running_statistics(Context& c, const BatchNorm& b) {
   return c.m.cast(c.m.add(scaled, beside_channels(c, shift, rank)), b.x.dtype);
 }
 
-// In training the statistics are those of the batch, and the running ones are outputs 1 and 2.
-// Where no node reads these, they are storages that a step of the training moves as PyTorch does.
+// Training uses the statistics of the batch; outputs 1 and 2 are the running statistics. If no node
+// reads these outputs, they become storages that a training step updates as PyTorch does.
 Status batch_normalization(Context& c) {
   BOWLINE_TRY_ASSIGN(const BatchNorm b, batch_norm_of(c));
   BOWLINE_TRY_ASSIGN(const int64_t training, c.integer("training_mode", 0));
@@ -81,8 +81,9 @@ Status batch_normalization(Context& c) {
   if (moves && !c.wants(1) && !c.wants(2)) {
     const Dims channels = b.scale.dims;
     c.m.note_once(
-        "BatchNormalization in training mode: a training step uses the statistics of the batch, as "
-        "the file says. 'bowline run' uses the running ones, unless told --step training=1.");
+        "BatchNormalization in training mode: as in the file, a training step uses the statistics "
+        "of "
+        "the batch. 'bowline run' uses the running statistics, except with --step training=1.");
     c.out(0, c.m.ops("BatchNorm", {b.x, b.scale, b.bias, b.mean, b.variance},
                      {{"eps", b.eps}, {"momentum", 1 - b.momentum}},
                      {{b.x.dtype, b.x.dims},
@@ -106,7 +107,7 @@ Status batch_normalization(Context& c) {
   return {};
 }
 
-// Each channel of each element of the batch by itself.
+// Normalizes each channel of each batch row separately.
 Status instance_normalization(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term scale, c.in(1));
@@ -122,18 +123,19 @@ Status instance_normalization(Context& c) {
 Result<double> epsilon_of(Context& c) {
   BOWLINE_TRY_ASSIGN(const double eps, c.real("epsilon", 1e-5));
   BOWLINE_TRY_ASSIGN(const int64_t stash, c.integer("stash_type", 1));
-  BOWLINE_REQUIRE_CODE(stash == 1, Code::unsupported, "Stash type {} is not that of f32.", stash);
+  BOWLINE_REQUIRE_CODE(stash == 1, Code::unsupported,
+                       "Stash type {} is not supported; only f32 is.", stash);
   return eps;
 }
 
-// What a norm takes of all axes from `axis` on as one row.
+// The input of a norm over all axes from `axis` on, as rows.
 struct NormRows {
-  Term x, flat, gain;  // as the node has it, [rows, n], [n]
+  Term x, flat, gain;  // as in the node, [rows, n], [n]
   Dims row;
-  std::vector<int64_t> axes;  // of a row
+  std::vector<int64_t> axes;  // axes of a row
   double eps = 0;
 
-  // [n] of what broadcasts to a row.
+  // Reshapes a value that broadcasts to a row to [n].
   Term as_row(Context& c, const Term& t) const {
     return c.m.reshape(c.m.expand(t, row), {flat.dims[1]});
   }
@@ -173,8 +175,8 @@ Status layer_normalization(Context& c) {
   return {};
 }
 
-// Channels of each element of the batch in groups. Scale and bias have an element for each channel,
-// below operator set 21 one for each group.
+// Normalizes groups of channels of each batch row. Scale and bias have an element per channel;
+// before operator set 21 per group.
 Status group_normalization(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   Term factor[2];
@@ -200,7 +202,7 @@ Status group_normalization(Context& c) {
   return {};
 }
 
-// The SimplifiedLayerNormalization of ONNX Runtime is the same and has 1 / rms as output 1.
+// SimplifiedLayerNormalization of ONNX Runtime is the same, with 1 / rms as output 1.
 Status rms_normalization(Context& c) {
   BOWLINE_TRY_ASSIGN(const NormRows r, rows_of(c));
   const Term y = c.m.op("RmsNorm", {r.flat, r.gain}, {{"eps", r.eps}}, r.x.dtype, r.flat.dims);
@@ -212,7 +214,7 @@ Status rms_normalization(Context& c) {
   return {};
 }
 
-// x / (sum |x|^p)^(1/p) along an axis; rows of zeros stay.
+// x / (sum |x|^p)^(1/p) along an axis. Rows of zeros stay zero.
 Status lp_normalization(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term given_x, c.in(0));
   const Term x = in_f32(c, given_x);
@@ -242,8 +244,8 @@ Status mean_variance_normalization(Context& c) {
   return {};
 }
 
-// x / (bias + alpha / size * sum of squares of the channels around)^beta: the sum is a product with
-// a band.
+// x / (bias + alpha / size * (sum of squares of the neighbouring channels))^beta. The sum is a
+// product with a band matrix.
 Status lrn(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term given, c.in(0));
   const Term x = in_f32(c, given);
@@ -271,9 +273,9 @@ Status lrn(Context& c) {
   return {};
 }
 
-// Outside of training the identity, with a mask of ones; Bowline's own Dropout where the mask is
-// not asked for, so that a model that is imported can be trained. What the graph itself drops
-// follows from a generator that ONNX does not define.
+// Inference: the identity, with a mask of ones. If the mask is not used, Bowline's Dropout is
+// added, so that the imported model can be trained. ONNX does not define the random generator, so
+// dropout in every run is rejected.
 Status dropout(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   double rate = 0.5;
@@ -293,7 +295,8 @@ Status dropout(Context& c) {
   }
   BOWLINE_REQUIRE_CODE(
       !training || rate == 0, Code::unsupported,
-      "What a graph drops at random (ratio {}) in every run is not defined by ONNX.", rate);
+      "Random dropout (ratio {}) in every run is not supported: ONNX does not define its values.",
+      rate);
   const bool mask = c.wants(1);
   const bool droppable = !training && !mask && rate > 0 && rate < 1 && is_float(x.dtype);
   c.out(0, droppable ? c.m.unary("Dropout", x, {{"rate", rate}}) : x);

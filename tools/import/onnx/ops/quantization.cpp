@@ -1,10 +1,11 @@
-// Whole numbers that stand for reals: real = (whole - zero point) * scale.
+// Quantization: real = (whole - zero point) * scale.
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
 namespace {
 
-// A scale or zero point of one element as it is, else along the axis, or one for each block of it.
+// Broadcasts a scale or zero point: a scalar, one value per element of the axis, or one value per
+// block.
 Result<Term> along(Context& c, const Term& v, const Term& x) {
   BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", 1));
   BOWLINE_TRY_ASSIGN(const int64_t block, c.integer("block_size", 0));
@@ -18,9 +19,10 @@ Result<Term> along(Context& c, const Term& v, const Term& x) {
     Dims blocks = x.dims, once = x.dims, twice = x.dims;
     const bool legal = block >= 1 && block <= std::max<int64_t>(n, 1) && v.rank() == x.rank();
     blocks[a] = legal ? (n + block - 1) / block : 0;
-    BOWLINE_REQUIRE_CODE(legal && v.dims == blocks, Code::bad_file,
-                         "Scale or zero point {} does not fit blocks of {} of axis {} of {}.",
-                         shape_text(v.dims), block, axis, shape_text(x.dims));
+    BOWLINE_REQUIRE_CODE(
+        legal && v.dims == blocks, Code::bad_file,
+        "Scale or zero point {} does not fit blocks of {} elements along axis {} of {}.",
+        shape_text(v.dims), block, axis, shape_text(x.dims));
     once[a] = twice[a] = blocks[a];
     once.insert(once.begin() + axis + 1, 1);
     twice.insert(twice.begin() + axis + 1, block);
@@ -37,11 +39,11 @@ Result<Term> along(Context& c, const Term& v, const Term& x) {
   return c.m.reshape(v, dims);
 }
 
-// The dtype that an attribute names by its number; without one, or with 0, `otherwise`.
+// Returns the dtype of an attribute, or `otherwise` if the attribute is missing or 0.
 Result<DType> dtype_named(Context& c, std::string_view name, DType otherwise) {
   BOWLINE_TRY_ASSIGN(const int64_t number, c.integer(name, 0));
   BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file,
-                       "Attribute {} is {}, which is no dtype of ONNX.", name, number);
+                       "Attribute {} is {}, which is not a dtype of ONNX.", name, number);
   return number == 0 ? Result<DType>(otherwise) : dtype_of(static_cast<int32_t>(number));
 }
 
@@ -50,7 +52,7 @@ Status quantize(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term scale_input, c.in(1));
   BOWLINE_TRY_ASSIGN(const Term scale, along(c, scale_input, x));
-  c.ignore("saturate");  // of floats of 8 bits
+  c.ignore("saturate");  // for 8-bit floats only
   BOWLINE_TRY_ASSIGN(const DType exact, dtype_named(c, "precision", scale.dtype));
   Term y = c.m.unary("Round", c.m.div(c.m.cast(x, exact), c.m.cast(scale, exact)));
   BOWLINE_TRY_ASSIGN(DType dtype, dtype_named(c, "output_dtype", DType::u8));
@@ -69,7 +71,7 @@ Status dequantize(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term scale_input, c.in(1));
   BOWLINE_TRY_ASSIGN(const Term scale, along(c, scale_input, x));
   BOWLINE_TRY_ASSIGN(const DType dtype, dtype_named(c, "output_dtype", scale.dtype));
-  Term y = c.m.cast(x, DType::f32);  // of 32 bits a whole number is not one of f16
+  Term y = c.m.cast(x, DType::f32);  // a 32-bit integer is not exact in f16
   if (c.has(2)) {
     BOWLINE_TRY_ASSIGN(const Term zero_input, c.in(2));
     BOWLINE_TRY_ASSIGN(const Term zero, along(c, zero_input, x));
@@ -114,7 +116,7 @@ Quantized quantized_by_range(Context& c, const Term& x) {
   const Term least = c.m.binary("Min", c.m.reduce("ReduceMin", x, axes, false), zero);
   const Term most = c.m.binary("Max", c.m.reduce("ReduceMax", x, axes, false), zero);
   const Term range = c.m.div(c.m.sub(most, least), c.m.scalar(x.dtype, 255));
-  // Zeros alone have the scale 1, as in ONNX Runtime.
+  // If all elements are zero the scale is 1, as in ONNX Runtime.
   const Term scale = c.m.where(c.m.compare("Equal", range, zero), c.m.scalar(x.dtype, 1), range);
   const Term point = c.m.unary("Round", c.m.unary("Neg", c.m.div(least, scale)));
   const Term zero_point = c.m.cast(point, DType::u8);

@@ -1,8 +1,7 @@
-// Recurrent layers: LSTM, GRU and RNN, in one direction or both.
+// Recurrent layers: LSTM, GRU and RNN, in one or both directions.
 //
-// LSTM and GRU are Bowline's Lstm and Gru for each direction, with the rows of their weights in
-// Bowline's order. RNN, and an LSTM with peepholes, have no operator; their steps are nodes of
-// their own.
+// LSTM and GRU become Bowline's Lstm and Gru for each direction, with reordered weight rows. RNN
+// and LSTM with peepholes have no operator: each step becomes separate nodes.
 #include <algorithm>
 #include <cctype>
 
@@ -11,16 +10,16 @@
 namespace bowline::onnx {
 namespace {
 
-constexpr int64_t kMostSteps = 512;  // that become nodes of their own
+constexpr int64_t kMostSteps = 512;  // limit for layers whose steps become separate nodes
 
-// The inputs of a layer with the batch behind the time, by direction.
+// The inputs of a layer, time first and batch second, by direction.
 struct Layer {
   int64_t gates = 1;
   int64_t steps = 0, batch = 0, units = 0, directions = 1;
   bool batch_first = false;
-  bool reverse = false;  // the first direction
+  bool reverse = false;  // of the first direction
   Term x;                // [steps, batch, inputs]
-  Term w, r, b, h;       // b: none has the rank 0
+  Term w, r, b, h;       // b has rank 0 if it is missing
 
   bool backwards(int64_t d) const { return reverse || d == 1; }
 };
@@ -38,8 +37,8 @@ Status check_activations(Context& c, std::vector<std::string> usual, int64_t dir
   BOWLINE_TRY_ASSIGN(const std::vector<std::string> given, c.texts("activations"));
   for (size_t i = 0; i < given.size(); ++i) {
     BOWLINE_REQUIRE_CODE(lower(given[i]) == usual[i % usual.size()], Code::unsupported,
-                         "Activation {} is \"{}\"; only \"{}\" is supported there.", i,
-                         escaped(given[i]), usual[i % usual.size()]);
+                         "Activation {} is \"{}\"; only \"{}\" is supported.", i, escaped(given[i]),
+                         usual[i % usual.size()]);
   }
   const size_t expected = usual.size() * static_cast<size_t>(directions);
   BOWLINE_REQUIRE_CODE(given.empty() || given.size() == expected, Code::bad_file,
@@ -47,12 +46,12 @@ Status check_activations(Context& c, std::vector<std::string> usual, int64_t dir
   return {};
 }
 
-// Entry d of the first axis, without it.
+// Returns entry d of the first axis and removes the axis.
 Term entry(Context& c, const Term& t, int64_t d) {
   return c.m.reshape(c.m.slice(t, 0, d, 1), {t.dims.begin() + 1, t.dims.end()});
 }
 
-// A state [directions, batch, units], or zeros.
+// Returns a state [directions, batch, units], or zeros if the input is missing.
 Result<Term> state(Context& c, size_t input, const Layer& l) {
   const Dims dims = {l.directions, l.batch, l.units};
   if (!c.has(input)) {
@@ -70,7 +69,7 @@ Result<Term> state(Context& c, size_t input, const Layer& l) {
   return t;
 }
 
-// The weights of x or of the states as the node has them.
+// Returns the weights of x or of the states.
 using Weights = Result<Term> (*)(Context& c, size_t input);
 
 Result<Term> plain_weights(Context& c, size_t input) { return c.in(input); }
@@ -87,12 +86,12 @@ Result<Layer> layer_of(Context& c, int64_t gates, const std::vector<std::string>
   const bool both = direction == "bidirectional";
   l.reverse = direction == "reverse";
   BOWLINE_REQUIRE_CODE(both || l.reverse || direction == "forward", Code::bad_file,
-                       "Direction \"{}\" is not known.", escaped(direction));
+                       "Direction \"{}\" is not supported.", escaped(direction));
   l.directions = both ? 2 : 1;
   l.batch_first = layout != 0;
   BOWLINE_TRY(check_activations(c, activations, l.directions));
   BOWLINE_REQUIRE_CODE(l.x.rank() == 3 && l.r.rank() == 3, Code::bad_file,
-                       "X {} and R {} have not rank 3.", shape_text(l.x.dims),
+                       "X {} and R {} do not have rank 3.", shape_text(l.x.dims),
                        shape_text(l.r.dims));
   if (l.batch_first) {
     l.x = c.m.transpose(l.x, {1, 0, 2});
@@ -114,14 +113,15 @@ Result<Layer> layer_of(Context& c, int64_t gates, const std::vector<std::string>
   if (c.has(4)) {
     BOWLINE_TRY_ASSIGN(const std::vector<int64_t> lengths, c.integers(4));
     const bool whole = std::ranges::all_of(lengths, [&](int64_t n) { return n == l.steps; });
-    BOWLINE_REQUIRE_CODE(whole, Code::unsupported, "Sequences are shorter than the {} steps.",
+    BOWLINE_REQUIRE_CODE(whole, Code::unsupported,
+                         "Sequence lengths differ from the {} steps, which is not supported.",
                          l.steps);
   }
   BOWLINE_TRY_ASSIGN(l.h, state(c, 5, l));
   return l;
 }
 
-// The blocks of the first axis in another order.
+// Reorders the gate blocks of the first axis.
 Term reordered(Context& c, const Term& t, int64_t units, const std::vector<int64_t>& order) {
   Terms parts;
   for (const int64_t block : order) {
@@ -130,7 +130,7 @@ Term reordered(Context& c, const Term& t, int64_t units, const std::vector<int64
   return c.m.concat(parts, 0);
 }
 
-// x w^T + bias of all steps.
+// Computes x w^T + bias for all steps.
 Term gates_of(Context& c, const Layer& l, const Term& w, const Term& bias) {
   const Term rows = c.m.reshape(l.x, {l.steps * l.batch, l.x.dims[2]});
   Term y = c.m.matmul(rows, w, false, true);
@@ -144,7 +144,7 @@ Term last_state(Context& c, const Layer& l, const Term& y, int64_t d) {
   return entry(c, y, l.backwards(d) ? 0 : l.steps - 1);
 }
 
-// Y [steps, directions, batch, units] and the states at the end, as the layout has them.
+// Writes Y [steps, directions, batch, units] and the final states in the layout of the node.
 void write(Context& c, const Layer& l, const Outputs& o) {
   const auto stacked = [&](const Terms& parts, int64_t axis) {
     Terms out;
@@ -167,18 +167,18 @@ void write(Context& c, const Layer& l, const Outputs& o) {
   }
 }
 
-// Steps as nodes: `step` takes the gates of a step [batch, gates * units].
+// Adds nodes for each step. `step` takes the gates of a step [batch, gates * units].
 template <class Step>
 Status unrolled(Context& c, const Layer& l, const Term& gates, int64_t d, const Step& step) {
-  BOWLINE_REQUIRE_CODE(l.steps <= kMostSteps, Code::unsupported, "{} steps are more than {}.",
-                       l.steps, kMostSteps);
+  BOWLINE_REQUIRE_CODE(l.steps <= kMostSteps, Code::unsupported,
+                       "{} steps are more than the limit of {}.", l.steps, kMostSteps);
   for (int64_t i = 0; i < l.steps; ++i) {
     step(entry(c, gates, l.backwards(d) ? l.steps - 1 - i : i));
   }
   return {};
 }
 
-// [steps, batch, units] of the states in the order in which they were computed.
+// Returns the states [steps, batch, units] in time order.
 Term in_order(Context& c, const Layer& l, Terms states, int64_t d) {
   if (l.backwards(d)) {
     std::ranges::reverse(states);
@@ -191,11 +191,12 @@ Term in_order(Context& c, const Layer& l, Terms states, int64_t d) {
 
 Status refuse_clip(Context& c) {
   BOWLINE_TRY_ASSIGN(const double clip, c.real("clip", 0));
-  BOWLINE_REQUIRE_CODE(clip == 0, Code::unsupported, "It clips at {}.", clip);
+  BOWLINE_REQUIRE_CODE(clip == 0, Code::unsupported,
+                       "Attribute clip is {}, which is not supported.", clip);
   return {};
 }
 
-// Of direction d both halves of the bias, added.
+// Returns the sum of both bias halves of direction d.
 Term bias_of(Context& c, const Layer& l, int64_t d) {
   if (l.b.rank() == 0) {
     return l.b;
@@ -219,7 +220,7 @@ Status rnn(Context& c) {
       h = c.m.unary("Tanh", c.m.add(g, c.m.matmul(h, r, false, true)));
       states.push_back(h);
     }));
-    BOWLINE_REQUIRE_CODE(!states.empty(), Code::bad_file, "There are no steps.");
+    BOWLINE_REQUIRE_CODE(!states.empty(), Code::bad_file, "The sequence has no steps.");
     out.y.push_back(in_order(c, l, states, d));
     out.h.push_back(h);
   }
@@ -227,12 +228,12 @@ Status rnn(Context& c) {
   return {};
 }
 
-// The gates of ONNX are z, r, h; those of Bowline r, z, n.
+// Gate order: ONNX z, r, h; Bowline r, z, n.
 Status gru(Context& c) {
   BOWLINE_TRY(refuse_clip(c));
   BOWLINE_TRY_ASSIGN(const Layer l, layer_of(c, 3, {"sigmoid", "tanh"}));
   BOWLINE_TRY_ASSIGN(const int64_t after, c.integer("linear_before_reset", 0));
-  BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
+  BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "The sequence has no steps.");
   const std::vector<int64_t> order = {1, 0, 2};
   Outputs out;
   for (int64_t d = 0; d < l.directions; ++d) {
@@ -260,8 +261,8 @@ Status gru(Context& c) {
   return {};
 }
 
-// One direction with peepholes [i, o, f]: the cell reaches the gates, of the output gate the new
-// one. Gates i, o, f, c.
+// One direction with peepholes [i, o, f]: the gates also read the cell. The output gate reads the
+// new cell. Gate order i, o, f, c.
 Status with_peepholes(Context& c, const Layer& l, const Term& peepholes, const Term& cells,
                       int64_t d, Outputs& out) {
   const Term gates = gates_of(c, l, entry(c, l.w, d), bias_of(c, l, d));
@@ -289,14 +290,14 @@ Status with_peepholes(Context& c, const Layer& l, const Term& peepholes, const T
   return {};
 }
 
-// The gates of ONNX are i, o, f, c; those of Bowline i, f, g, o.
+// Gate order: ONNX i, o, f, c; Bowline i, f, g, o.
 Status lstm(Context& c) {
   BOWLINE_TRY(refuse_clip(c));
   BOWLINE_TRY_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}));
   BOWLINE_TRY_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
   BOWLINE_REQUIRE_CODE(forget == 0, Code::unsupported,
                        "Attribute input_forget is 1; only 0 is supported.");
-  BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
+  BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "The sequence has no steps.");
   BOWLINE_TRY_ASSIGN(const Term cells, state(c, 6, l));
   Term peepholes;
   if (c.has(7)) {
@@ -329,12 +330,13 @@ Status lstm(Context& c) {
   return {};
 }
 
-// Of DynamicQuantizeLSTM: whole numbers [directions, columns, gates * units], with a scale and a
-// zero point of each direction, or of each of its rows. Less the zero point, as LSTM has them.
+// Quantized weights of DynamicQuantizeLSTM: integers [directions, columns, gates * units], with a
+// scale and a zero point per direction or per row. Returns them minus the zero point, in the layout
+// of LSTM.
 Result<Term> quantized_weights(Context& c, size_t input) {
   BOWLINE_TRY_ASSIGN(const Term w, c.in(input));
   BOWLINE_TRY_ASSIGN(Term zero, c.optional(input == 1 ? 9 : 11));
-  BOWLINE_REQUIRE_CODE(w.rank() == 3, Code::bad_file, "Weights {} have not rank 3.",
+  BOWLINE_REQUIRE_CODE(w.rank() == 3, Code::bad_file, "Weights {} do not have rank 3.",
                        shape_text(w.dims));
   if (zero.source != nullptr && zero.elements() > 0) {
     zero = c.m.reshape(zero, {w.dims[0], 1, zero.elements() / std::max<int64_t>(w.dims[0], 1)});
@@ -342,21 +344,21 @@ Result<Term> quantized_weights(Context& c, size_t input) {
   return c.m.transpose(centred(c, w, zero), {0, 2, 1});
 }
 
-// Products of a w^T, with a and w in 8 bits. The scale of w is one number, or one for each row.
+// Computes a w^T with 8-bit a and w. The scale of w is a scalar or one value per row.
 Term quantized_product(Context& c, const Quantized& a, const Term& w, const Term& scale) {
   const Term whole = c.m.matmul(centred(c, a.whole, a.zero_point), w, false, true);
   return c.m.mul(whole, c.m.mul(a.scale, scale));
 }
 
-// An LSTM with weights in 8 bits. What they are multiplied with, all of x and the states of a step,
-// is brought to 8 bits in its range, so the steps are nodes of their own.
+// An LSTM with 8-bit weights. x and the states of each step are quantized over their range, so each
+// step becomes separate nodes.
 Status dynamic_quantize_lstm(Context& c) {
   BOWLINE_TRY(refuse_clip(c));
   BOWLINE_TRY_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}, quantized_weights));
   BOWLINE_TRY_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
   BOWLINE_REQUIRE_CODE(forget == 0 && !c.has(7), Code::unsupported,
                        "Peepholes (input P) and input_forget = 1 are not supported.");
-  BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
+  BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "The sequence has no steps.");
   BOWLINE_TRY_ASSIGN(const Term cells, state(c, 6, l));
   BOWLINE_TRY_ASSIGN(const Term scale_w, c.in(8));
   BOWLINE_TRY_ASSIGN(const Term scale_r, c.in(10));
@@ -375,7 +377,7 @@ Status dynamic_quantize_lstm(Context& c) {
     BOWLINE_TRY(unrolled(c, l, gates, d, [&](const Term& g) {
       const int64_t n = l.units;
       const Term all = c.m.add(g, quantized_product(c, quantized_by_range(c, h), r, own_scale));
-      const Terms parts = c.m.split(all, 1, {n, n, n, n});  // i, o, f, c
+      const Terms parts = c.m.split(all, 1, {n, n, n, n});  // gate order i, o, f, c
       const auto gate = [&](size_t i) { return c.m.unary("Sigmoid", parts[i]); };
       cell = c.m.add(c.m.mul(gate(2), cell), c.m.mul(gate(0), c.m.unary("Tanh", parts[3])));
       h = c.m.mul(gate(1), c.m.unary("Tanh", cell));

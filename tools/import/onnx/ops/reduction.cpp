@@ -1,4 +1,4 @@
-// Reductions, and what orders or sums the elements of an axis.
+// Reductions, and operators that sort or accumulate along an axis.
 #include <algorithm>
 #include <cmath>
 
@@ -7,8 +7,7 @@
 namespace bowline::onnx {
 namespace {
 
-// The axes that a reduction sums over: an attribute, or an input (ReduceSum from operator set 13
-// on).
+// Returns the reduced axes, from an attribute or an input (ReduceSum from operator set 13 on).
 Result<std::vector<int64_t>> axes_of(Context& c, const Term& x) {
   BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
   BOWLINE_TRY_ASSIGN(const int64_t none, c.integer("noop_with_empty_axes", 0));
@@ -29,7 +28,7 @@ Term logarithm(Maker& m, const Term& x) { return m.unary("Log", x); }
 constexpr char kReduceSum[] = "ReduceSum", kReduceMean[] = "ReduceMean", kReduceMax[] = "ReduceMax",
                kReduceMin[] = "ReduceMin", kReduceProd[] = "ReduceProd";
 
-// after(op over the axes of before(x))
+// Computes after(op over the axes of before(x)).
 template <const char* op, Step before = itself, Step after = itself>
 Status reduction(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
@@ -41,7 +40,7 @@ Status reduction(Context& c) {
   return {};
 }
 
-// What the largest or the smallest of no elements is.
+// The maximum or minimum of an empty set.
 Term extreme_of_none(Context& c, DType dtype, bool largest) {
   if (is_float(dtype)) {
     return c.m.scalar(dtype, largest ? -INFINITY : INFINITY);
@@ -53,7 +52,7 @@ Term extreme_of_none(Context& c, DType dtype, bool largest) {
   return c.m.integers(dtype, {}, {largest ? least : most});
 }
 
-// Truth values are those of whole numbers.
+// Bool is reduced as integers.
 Term extreme_over(Context& c, const Term& x, bool largest, const std::vector<int64_t>& axes,
                   bool keep) {
   const char* const op = largest ? kReduceMax : kReduceMin;
@@ -61,7 +60,7 @@ Term extreme_over(Context& c, const Term& x, bool largest, const std::vector<int
     const bool truth = x.dtype == DType::boolean;
     return c.m.cast(c.m.reduce(op, truth ? c.m.cast(x, DType::u8) : x, axes, keep), x.dtype);
   }
-  // The shape is that of a sum.
+  // A sum has the same shape.
   const Term shape = c.m.reduce(kReduceSum, c.m.cast(x, DType::f32), axes, keep);
   return c.m.expand(extreme_of_none(c, x.dtype, largest), shape.dims);
 }
@@ -75,7 +74,7 @@ Status extreme(Context& c) {
   return {};
 }
 
-// log(sum e^(x - max)) + max, where the largest is finite
+// log(sum e^(x - max)) + max; a non-finite max is replaced by 0
 Status log_sum_exp(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
@@ -109,7 +108,7 @@ Status arg(Context& c) {
   return {};
 }
 
-// What is summed or multiplied up to each element of an axis.
+// Arguments of a cumulative sum or product along an axis.
 struct Running {
   Term x;
   int64_t axis = 0;
@@ -120,7 +119,7 @@ Result<Running> running_of(Context& c) {
   Running r;
   BOWLINE_TRY_ASSIGN(r.x, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::vector<int64_t> given, c.integers(1));
-  BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Its input axis has {} elements, not 1.",
+  BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Input axis has {} elements, not 1.",
                        given.size());
   BOWLINE_TRY_ASSIGN(r.axis, axis_of(given[0], r.x.rank()));
   BOWLINE_TRY_ASSIGN(const int64_t exclusive, c.integer("exclusive", 0));
@@ -138,15 +137,16 @@ Status cum_sum(Context& c) {
   return {};
 }
 
-// Products of the elements up to each one: of all of the axis, with 1 in the place of those that
-// are left out.
+// Cumulative product: a reduction over the whole axis, with 1 in place of the later elements.
 Status cum_prod(Context& c) {
   BOWLINE_TRY_ASSIGN(const Running r, running_of(c));
   const Term& x = r.x;
   const int64_t axis = r.axis;
   const int64_t n = x.dims[static_cast<size_t>(axis)];
-  BOWLINE_REQUIRE_CODE(n <= 2048, Code::unsupported, "Products of {} elements are too long.", n);
-  // The axis twice: element i is the product over the second one.
+  BOWLINE_REQUIRE_CODE(n <= 2048, Code::unsupported,
+                       "Cumulative products of {} elements are not supported: the limit is 2048.",
+                       n);
+  // With the axis twice, element i is the product over the second copy.
   Dims once = x.dims, rows(x.rank() + 1, 1), columns(x.rank() + 1, 1);
   once.insert(once.begin() + axis, 1);
   rows[static_cast<size_t>(axis)] = n;
@@ -160,7 +160,7 @@ Status cum_prod(Context& c) {
   return {};
 }
 
-// Of equal elements the first ones; always sorted.
+// Ties are resolved by position. The result is always sorted.
 Status top_k(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   int64_t k = 0;
@@ -178,7 +178,8 @@ Status top_k(Context& c) {
   c.ignore("sorted");
   Dims dims = x.dims;
   BOWLINE_REQUIRE_CODE(k >= 0 && k <= dims[static_cast<size_t>(axis)], Code::bad_file,
-                       "K is {}, axis {} of {} has less elements.", k, axis, shape_text(x.dims));
+                       "K is {}, but axis {} of {} has fewer elements.", k, axis,
+                       shape_text(x.dims));
   dims[static_cast<size_t>(axis)] = k;
   const Terms out = c.m.ops("TopK", {x}, {{"k", k}, {"axis", axis}, {"largest", largest != 0}},
                             {{x.dtype, dims}, {DType::i32, dims}});
@@ -187,7 +188,7 @@ Status top_k(Context& c) {
   return {};
 }
 
-// With the axis at the end. Below operator set 13 all axes behind it are one with it.
+// Moves the axis to the end. Before operator set 13 the axis and all axes after it are merged.
 template <class Row>
 Status by_rows(Context& c, const Row& row) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
@@ -195,8 +196,8 @@ Status by_rows(Context& c, const Row& row) {
   if (c.opset < 13) {
     const auto rank = static_cast<int64_t>(x.rank());
     const int64_t axis = given < 0 ? given + rank : given;
-    BOWLINE_REQUIRE_CODE(axis >= 0 && axis <= rank, Code::bad_file, "Axis {} lies outside of {}.",
-                         given, shape_text(x.dims));
+    BOWLINE_REQUIRE_CODE(axis >= 0 && axis <= rank, Code::bad_file,
+                         "Axis {} is out of range for {}.", given, shape_text(x.dims));
     int64_t front = 1;
     for (int64_t a = 0; a < axis; ++a) {
       front *= x.dims[static_cast<size_t>(a)];
@@ -220,7 +221,7 @@ Status log_softmax(Context& c) {
   return by_rows(c, [&](const Term& x) { return c.m.unary("LogSoftmax", x, {{"axis", -1}}); });
 }
 
-// 1 at the first largest element of a row, else 0.
+// 1 at the first maximum of a row, 0 elsewhere.
 Status hardmax(Context& c) {
   return by_rows(c, [&](const Term& x) {
     Dims dims = x.dims;

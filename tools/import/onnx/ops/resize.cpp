@@ -1,5 +1,5 @@
-// Resize and Upsample: each axis by itself. The nearest element is a Gather with known indices, a
-// weighted sum of neighbours the product with a known matrix.
+// Resize and Upsample, axis by axis. Nearest mode is a Gather with known indices. Interpolation is
+// a product with a known matrix.
 //
 // Source  ONNX operators, Resize; its reference, onnx/backend/test/case/node/resize.py.
 #include <algorithm>
@@ -14,9 +14,9 @@ struct Rules {
   std::string mode = "nearest";
   std::string coordinates = "asymmetric";
   std::string nearest = "floor";
-  double a = -0.75;  // of the cubic
+  double a = -0.75;  // of the cubic filter
   bool exclude_outside = false;
-  bool antialias = false;  // a smaller output: the filter is stretched over all that it stands for
+  bool antialias = false;  // the filter is stretched if the output is smaller
   double extrapolation = 0;
   std::vector<double> roi;
 };
@@ -27,11 +27,11 @@ struct Axis {
   double roi_begin = 0, roi_end = 1;
 };
 
-// The place in the input that element i of the output is taken from.
+// Returns the input coordinate of output element i.
 double place_of(const Rules& r, const Axis& axis, int64_t i) {
   const auto x = static_cast<double>(i);
   const auto in = static_cast<double>(axis.in);
-  // In f32, as a scale is: which element is nearest can follow from the last bit.
+  // Computed in f32, because the scale is f32: the last bit can decide which element is nearest.
   const auto at = static_cast<float>(i);
   const auto scale = static_cast<float>(axis.scale);
   const auto out = static_cast<double>(axis.out);
@@ -71,8 +71,8 @@ int64_t nearest_to(const Rules& r, double place, int64_t in) {
   return static_cast<int64_t>(std::clamp(i, 0.0, static_cast<double>(in - 1)));
 }
 
-// Of the cubic convolution at a distance: Keys, "Cubic Convolution Interpolation for Digital Image
-// Processing", 1981.
+// Cubic convolution filter at a distance.
+// Source  Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981.
 double cubic(double distance, double a) {
   const double t = std::abs(distance);
   if (t <= 1) {
@@ -81,7 +81,7 @@ double cubic(double distance, double a) {
   return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
 }
 
-// [in, out]: column i has the weights of element i of the output.
+// Returns a matrix [in, out]: column i has the weights of output element i.
 std::vector<double> weights_of(const Rules& r, const Axis& axis) {
   std::vector<double> out(static_cast<size_t>(axis.in * axis.out));
   const double stretch = r.antialias ? std::min(axis.scale, 1.0) : 1;
@@ -111,7 +111,8 @@ std::vector<double> weights_of(const Rules& r, const Axis& axis) {
 
 Result<Term> resized(Context& c, const Rules& r, const Term& x, int64_t a, const Axis& axis) {
   BOWLINE_REQUIRE_CODE(axis.in >= 1 && axis.out >= 0, Code::bad_file,
-                       "Axis {} of {} becomes {} elements.", a, shape_text(x.dims), axis.out);
+                       "Axis {} of {} cannot be resized to {} elements.", a, shape_text(x.dims),
+                       axis.out);
   BOWLINE_REQUIRE_CODE(
       axis.in <= kMostComputed && axis.out <= kMostComputed && axis.in * axis.out <= kMostComputed,
       Code::unsupported, "An axis from {} to {} elements is too long.", axis.in, axis.out);
@@ -132,7 +133,7 @@ Result<Term> resized(Context& c, const Rules& r, const Term& x, int64_t a, const
   return c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), last);
 }
 
-// What is taken from outside of the input has a value of its own.
+// Output elements from outside of the input get the extrapolation value.
 Term extrapolated(Context& c, const Rules& r, const Term& y, int64_t a, const Axis& axis) {
   std::vector<int64_t> outside;
   for (int64_t i = 0; i < axis.out; ++i) {
@@ -148,8 +149,8 @@ Term extrapolated(Context& c, const Rules& r, const Term& y, int64_t a, const Ax
   return c.m.where(mask, c.m.scalar(y.dtype, r.extrapolation), y);
 }
 
-// `scales` and `sizes`: of every axis, or empty. Without scales they follow from the sizes, and the
-// sizes from the scales.
+// `scales` and `sizes` have an entry per axis, or are empty. The missing list is computed from the
+// other.
 Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
                   const std::vector<int64_t>& sizes) {
   BOWLINE_TRY_ASSIGN(Term x, c.in(0));
@@ -160,12 +161,12 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
                        sizes.size(), shape_text(x.dims));
   const bool crops = r.coordinates == "tf_crop_and_resize";
   BOWLINE_REQUIRE_CODE(!crops || r.roi.size() == 2 * rank, Code::bad_file,
-                       "A region of {} numbers does not fit {}.", r.roi.size(), shape_text(x.dims));
+                       "A region of {} values does not fit {}.", r.roi.size(), shape_text(x.dims));
   const bool near = std::ranges::all_of(r.roi, [](double v) { return std::abs(v) <= 1e6; });
-  BOWLINE_REQUIRE_CODE(near, Code::bad_file, "Input roi has a number beyond 10^6.");
+  BOWLINE_REQUIRE_CODE(near, Code::bad_file, "Input roi has a value beyond 10^6.");
   BOWLINE_TRY(require_small("Sizes", sizes));
   const bool known = r.mode == "nearest" || r.mode == "linear" || r.mode == "cubic";
-  BOWLINE_REQUIRE_CODE(known, Code::unsupported, "Mode \"{}\" is not known.", escaped(r.mode));
+  BOWLINE_REQUIRE_CODE(known, Code::unsupported, "Mode \"{}\" is not supported.", escaped(r.mode));
   std::vector<Axis> axes;
   Dims from = x.dims;
   for (size_t a = 0; a < rank; ++a) {
@@ -179,7 +180,8 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
         sizes.empty() ? std::floor(static_cast<float>(axis.scale) * static_cast<float>(axis.in))
                       : static_cast<double>(sizes[a]);
     BOWLINE_REQUIRE_CODE(axis.scale > 0 && width <= INT32_MAX, Code::bad_file,
-                         "Axis {} of {} is scaled by {}.", a, shape_text(x.dims), axis.scale);
+                         "Axis {} of {} cannot be scaled by {}.", a, shape_text(x.dims),
+                         axis.scale);
     axis.out = static_cast<int64_t>(width);
     if (crops) {
       axis.roi_begin = r.roi[a];
@@ -218,7 +220,7 @@ Status upsample(Context& c) {
   return resize_all(c, r, scales, {});
 }
 
-// What is said of some axes, for all of them: `otherwise` for those that are not named.
+// Extends values of some axes to all axes. The other axes get `otherwise`.
 template <class T>
 Result<std::vector<T>> of_all_axes(std::vector<T> values, const std::vector<int64_t>& axes,
                                    std::vector<T> otherwise) {
@@ -235,12 +237,11 @@ Result<std::vector<T>> of_all_axes(std::vector<T> values, const std::vector<int6
   return otherwise;
 }
 
-// One scale for all axes that are resized, so that none is larger, or smaller, than it is asked
-// for.
+// Uses one scale for all resized axes, so that no axis exceeds (or falls below) its requested size.
 Status keep_aspect_ratio(const std::string& policy, const Term& x, const std::vector<int64_t>& axes,
                          std::vector<double>& scales, std::vector<int64_t>& sizes) {
   BOWLINE_REQUIRE_CODE(policy == "stretch" || policy == "not_larger" || policy == "not_smaller",
-                       Code::bad_file, "Keep_aspect_ratio_policy \"{}\" is not known.",
+                       Code::bad_file, "Keep_aspect_ratio_policy \"{}\" is not supported.",
                        escaped(policy));
   if (policy == "stretch" || sizes.size() != x.rank()) {
     return {};
@@ -267,7 +268,7 @@ Status keep_aspect_ratio(const std::string& policy, const Term& x, const std::ve
   return {};
 }
 
-// The region of all axes, from that of some of them.
+// Extends a region of some axes to all axes.
 Result<std::vector<double>> region_of(Context& c, const std::vector<int64_t>& axes, size_t rank) {
   BOWLINE_TRY_ASSIGN(const std::vector<double> roi, optional_reals(c, 1));
   if (axes.empty() || roi.size() != 2 * axes.size()) {
@@ -297,7 +298,7 @@ Status resize(Context& c) {
   BOWLINE_TRY_ASSIGN(const int64_t antialias, c.integer("antialias", 0));
   r.antialias = antialias != 0;
   BOWLINE_REQUIRE_CODE(!r.antialias || r.mode != "nearest", Code::bad_file,
-                       "Mode \"nearest\" has no antialiasing.");
+                       "Mode \"nearest\" does not support antialiasing.");
   BOWLINE_TRY_ASSIGN(const std::string policy, c.text("keep_aspect_ratio_policy", "stretch"));
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.list("axes"));
@@ -311,7 +312,7 @@ Status resize(Context& c) {
       "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
       "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
   const bool known = std::ranges::find(kCoordinates, r.coordinates) != std::end(kCoordinates);
-  BOWLINE_REQUIRE_CODE(known, Code::unsupported, "Coordinates \"{}\" are not known.",
+  BOWLINE_REQUIRE_CODE(known, Code::unsupported, "Coordinates \"{}\" are not supported.",
                        escaped(r.coordinates));
   if (!sizes.empty()) {
     scales.clear();

@@ -1,9 +1,9 @@
-// Operators that take elements from places that follow from data: GridSample, RoiAlign, and the
-// grids of AffineGrid.
+// Operators that read elements at computed positions: GridSample, RoiAlign, and AffineGrid for the
+// grids.
 //
-// An image is a table with a row for each place and a column for each channel; the neighbours of a
-// place are rows that a Gather takes, each with a weight that is a product over the axes. Places
-// outside of the image are moved inside before they are looked up.
+// An image is a table with a row per position and a column per channel. A Gather takes the rows of
+// the neighbours of a position. The weight of a neighbour is a product over the axes. Positions
+// outside of the image are moved inside before the lookup.
 //
 // Source  ONNX operators, GridSample, RoiAlign and AffineGrid.
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace bowline::onnx {
 namespace {
 
-// Elements along one axis that a place is computed from.
+// A neighbour of a position along one axis.
 struct Neighbour {
   Term place;   // i32
   Term weight;  // f32
@@ -22,7 +22,7 @@ struct Neighbour {
 
 struct Table {
   Term rows;     // [batch * places, channels]
-  Dims spatial;  // what the places of an element of the batch are counted in
+  Dims spatial;  // spatial dims of the image, by which positions are counted
   int64_t places = 1;
 };
 
@@ -31,7 +31,7 @@ struct Spatial {
   int64_t places = 1;
 };
 
-// Of [batch, channels, spatial..].
+// Reads the spatial dims of [batch, channels, spatial..].
 Result<Spatial> spatial_of(const Term& x) {
   BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
                        shape_text(x.dims));
@@ -45,7 +45,7 @@ Result<Spatial> spatial_of(const Term& x) {
   return out;
 }
 
-// Errors  unsupported: it has more places than i32.
+// Errors  unsupported: an index of an element does not fit i32.
 Result<Table> table_of(Context& c, const Term& x) {
   BOWLINE_TRY_ASSIGN(const Spatial spatial, spatial_of(x));
   Table out;
@@ -67,7 +67,7 @@ Term clipped(Context& c, const Term& x, double least, double most) {
 
 Term either(Context& c, const Term& a, const Term& b) { return c.m.binary("Or", a, b); }
 
-// Thrown back at both ends, as often as it takes.
+// Reflects x at both ends, as often as needed.
 Term reflected(Context& c, const Term& x, double low, double high) {
   if (high <= low) {
     return c.m.add(c.m.mul(x, 0), low);
@@ -83,12 +83,11 @@ Term reflected(Context& c, const Term& x, double low, double high) {
 
 struct Sampling {
   std::string mode, padding;
-  bool corners =
-      false;  // -1 and 1 are the middles of the first and the last element, not their edges
+  bool corners = false;  // -1 and 1 are the centres of the first and last element, not their edges
 };
 
-// The element at a whole place, and its weight, which is 0 outside of the image where that has no
-// colour.
+// The element at an integer position and its weight. Outside of the image the weight is 0 if the
+// padding is zeros.
 Neighbour neighbour(Context& c, const Sampling& s, Term place, Term weight, int64_t n) {
   const auto last = static_cast<double>(n - 1);
   const double edge = s.corners ? 0 : 0.5;
@@ -102,7 +101,7 @@ Neighbour neighbour(Context& c, const Sampling& s, Term place, Term weight, int6
   return {c.m.cast(clipped(c, place, 0, last), DType::i32), weight};
 }
 
-// What a place of a grid, from -1 to 1, is computed from.
+// Returns the neighbours of a grid position, which ranges from -1 to 1.
 std::vector<Neighbour> neighbours(Context& c, const Sampling& s, const Term& grid, int64_t n) {
   const auto size = static_cast<double>(n);
   const double edge = s.corners ? 0 : 0.5;
@@ -111,14 +110,15 @@ std::vector<Neighbour> neighbours(Context& c, const Sampling& s, const Term& gri
   if (s.mode == "nearest") {
     x = c.m.unary("Round", x);
   }
-  if (s.padding == "border" && s.mode != "cubic") {  // there each neighbour is moved to the border
+  if (s.padding == "border" &&
+      s.mode != "cubic") {  // each neighbour of the cubic filter is moved to the border
     const Term outside = either(c, c.m.compare("Less", x, c.m.scalar(DType::f32, -edge)),
                                 c.m.compare("Greater", x, c.m.scalar(DType::f32, size - 1 + edge)));
     x = c.m.where(outside, clipped(c, x, 0, size - 1), x);
   } else if (s.padding == "reflection") {
     x = reflected(c, x, -edge, size - 1 + edge);
   } else {
-    x = clipped(c, x, -3, size + 2);  // farther away nothing changes
+    x = clipped(c, x, -3, size + 2);  // farther outside the result does not change
   }
   if (s.mode == "nearest") {
     return {neighbour(c, s, x, c.m.scalar(DType::f32, 1), n)};
@@ -129,13 +129,13 @@ std::vector<Neighbour> neighbours(Context& c, const Sampling& s, const Term& gri
   if (s.mode == "linear") {
     return {neighbour(c, s, below, left, n), neighbour(c, s, c.m.add(below, 1), part, n)};
   }
-  // Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981, with a = -0.75.
+  // Source  Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981; a = -0.75.
   constexpr double kA = -0.75;
   const auto near = [&](const Term& t) {
     const Term inner = c.m.add(c.m.mul(t, kA + 2), -(kA + 3));
     return c.m.add(c.m.mul(inner, c.m.unary("Square", t)), 1);
   };
-  const auto far = [&](const Term& t) {  // t from 0 to 1 behind the next element
+  const auto far = [&](const Term& t) {  // t in 0..1, the distance beyond the next element
     const Term d = c.m.add(t, 1);
     Term sum = c.m.add(c.m.mul(d, kA), -5 * kA);
     sum = c.m.add(c.m.mul(sum, d), 8 * kA);
@@ -146,7 +146,7 @@ std::vector<Neighbour> neighbours(Context& c, const Sampling& s, const Term& gri
           neighbour(c, s, c.m.add(below, 2), far(left), n)};
 }
 
-// One neighbour of each axis together: the numbers of rows, and their weights.
+// Combines one neighbour per axis to row indices and weights.
 Neighbour together(Context& c, const std::vector<Neighbour>& axes, const Dims& spatial) {
   Neighbour out = axes[0];
   for (size_t a = 1; a < axes.size(); ++a) {
@@ -156,7 +156,7 @@ Neighbour together(Context& c, const std::vector<Neighbour>& axes, const Dims& s
   return out;
 }
 
-// Rows [dims.., channels] of the table, times their weights.
+// Gathers rows [dims.., channels] of the table and multiplies them by their weights.
 Term weighted(Context& c, const Table& table, const Neighbour& at, const Term& first,
               const Dims& dims) {
   Dims column = dims;
@@ -166,12 +166,12 @@ Term weighted(Context& c, const Table& table, const Neighbour& at, const Term& f
   return c.m.mul(rows, c.m.cast(weight, table.rows.dtype));
 }
 
-// The first row of each element of the batch.
+// Index of the first row of each batch row.
 Term first_rows(Context& c, const Term& batch, const Table& table) {
   return c.m.mul(batch, static_cast<double>(table.places));
 }
 
-// [batch, channels, dims..]: the sum of all corners times their weights.
+// Returns [batch, channels, dims..]: the weighted sum over all corners.
 Result<Term> sampled(Context& c, const Term& x, const std::vector<Neighbour>& corners,
                      const Dims& dims) {
   BOWLINE_TRY_ASSIGN(const Table table, table_of(c, x));
@@ -188,8 +188,8 @@ Result<Term> sampled(Context& c, const Term& x, const std::vector<Neighbour>& co
   return c.m.transpose(sum, back);
 }
 
-// Same for a dynamic batch. Rows cannot be numbered, so each channel of each row is gathered
-// separately.
+// As sampled(), for a dynamic batch. Row indices would depend on the batch size, so each channel of
+// each batch row is gathered separately.
 Result<Term> sampled_apart(Context& c, const Term& x, const std::vector<Neighbour>& corners,
                            const Spatial& spatial, const Dims& dims) {
   const Term values = c.m.reshape(is_float(x.dtype) ? x : c.m.cast(x, DType::f32),
@@ -223,9 +223,9 @@ Status grid_sample(Context& c) {
   s.corners = corners != 0;
   s.mode = s.mode == "bilinear" ? "linear" : s.mode == "bicubic" ? "cubic" : s.mode;
   BOWLINE_REQUIRE_CODE(s.mode == "linear" || s.mode == "nearest" || s.mode == "cubic",
-                       Code::bad_file, "Mode \"{}\" is not known.", escaped(s.mode));
+                       Code::bad_file, "Mode \"{}\" is not supported.", escaped(s.mode));
   BOWLINE_REQUIRE_CODE(s.padding == "zeros" || s.padding == "border" || s.padding == "reflection",
-                       Code::bad_file, "Padding \"{}\" is not known.", escaped(s.padding));
+                       Code::bad_file, "Padding \"{}\" is not supported.", escaped(s.padding));
   BOWLINE_TRY_ASSIGN(const Spatial spatial, spatial_of(x));
   const size_t axes = spatial.dims.size();
   const bool fits = axes <= 3 && grid.rank() == x.rank() && grid.dims[0] == x.dims[0] &&
@@ -235,7 +235,7 @@ Status grid_sample(Context& c) {
   const Dims dims(grid.dims.begin(), grid.dims.end() - 1);
   const Term places = c.m.cast(grid, DType::f32);
   std::vector<std::vector<Neighbour>> along;
-  for (size_t a = 0; a < axes; ++a) {  // a grid begins with the innermost axis
+  for (size_t a = 0; a < axes; ++a) {  // a grid has the innermost axis first
     const Term place =
         c.m.slice(places, static_cast<int64_t>(axes) + 1, static_cast<int64_t>(axes - 1 - a), 1);
     along.push_back(neighbours(c, s, c.m.reshape(place, dims), spatial.dims[a]));
@@ -256,7 +256,7 @@ Status grid_sample(Context& c) {
   return {};
 }
 
-// Places in a box along one axis: [boxes, bins * samples], two neighbours each.
+// Sample positions in a box along one axis: [boxes, bins * samples], two neighbours each.
 std::vector<Neighbour> samples_of(Context& c, const Term& begin, const Term& end, int64_t bins,
                                   int64_t samples, bool aligned, int64_t n, const Dims& dims) {
   const auto last = static_cast<double>(n - 1);
@@ -264,7 +264,7 @@ std::vector<Neighbour> samples_of(Context& c, const Term& begin, const Term& end
   if (!aligned) {
     length = c.m.binary("Max", length, c.m.scalar(DType::f32, 1));
   }
-  std::vector<double> parts;  // of the length of the box
+  std::vector<double> parts;  // fractions of the box length
   const auto count = static_cast<double>(bins * samples);
   for (int64_t i = 0; i < bins * samples; ++i) {
     parts.push_back((static_cast<double>(i) + 0.5) / count);
@@ -301,12 +301,14 @@ Status roi_align(Context& c) {
   BOWLINE_TRY_ASSIGN(
       const std::string coordinates,
       c.text("coordinate_transformation_mode", c.opset < 16 ? "output_half_pixel" : "half_pixel"));
-  BOWLINE_REQUIRE_CODE(mode == "avg" || mode == "max", Code::bad_file, "Mode \"{}\" is not known.",
-                       escaped(mode));
+  BOWLINE_REQUIRE_CODE(mode == "avg" || mode == "max", Code::bad_file,
+                       "Mode \"{}\" is not supported.", escaped(mode));
   BOWLINE_REQUIRE_CODE(coordinates == "half_pixel" || coordinates == "output_half_pixel",
-                       Code::bad_file, "Coordinates \"{}\" are not known.", escaped(coordinates));
-  BOWLINE_REQUIRE_CODE(samples != 0, Code::unsupported,
-                       "With a sampling ratio of 0 the places are counted from data.");
+                       Code::bad_file, "Coordinates \"{}\" are not supported.",
+                       escaped(coordinates));
+  BOWLINE_REQUIRE_CODE(
+      samples != 0, Code::unsupported,
+      "A sampling ratio of 0 is not supported: the number of samples would depend on data.");
   const bool fits = x.rank() == 4 && boxes.rank() == 2 && boxes.dims[1] == 4 &&
                     batch.dims == Dims{boxes.dims[0]} && height >= 1 && width >= 1 &&
                     height <= 4096 && width <= 4096 && samples >= 1 && samples <= 256;
@@ -337,7 +339,7 @@ Status roi_align(Context& c) {
   return {};
 }
 
-// The places of an image of the size that is asked for, as theta moves them.
+// Positions of an image of the requested size, transformed by theta.
 Status affine_grid(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term theta, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::vector<int64_t> size, c.integers(1));
@@ -354,7 +356,7 @@ Status affine_grid(Context& c) {
   }
   BOWLINE_REQUIRE_CODE(elements > 0 && places <= kMostComputed / 4, Code::unsupported,
                        "A grid of {} is empty or too large.", shape_text(size));
-  std::vector<double> base;  // x, y, (z,) 1 of each place
+  std::vector<double> base;  // x, y, (z,) 1 of each position
   for (int64_t place = 0; place < places; ++place) {
     int64_t rest = place;
     for (size_t a = axes; a-- > 0; rest /= size[a + 2]) {

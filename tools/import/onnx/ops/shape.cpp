@@ -1,5 +1,4 @@
-// Operators that give the elements another shape, order or place, and those that only ask for a
-// shape.
+// Operators that change shape, order or position of elements, and operators that read shapes.
 #include <algorithm>
 #include <numeric>
 
@@ -9,8 +8,7 @@
 namespace bowline::onnx {
 namespace {
 
-// A parameter whose elements are all the same, such as the ones and zeros of a norm that was never
-// trained.
+// A trained parameter with equal elements, such as the ones and zeros of a new normalization layer.
 bool is_uniform_weight(const Term& x) {
   const bool own = x.constant() && x.source->kept && x.source->later == nullptr;
   if (!own || x.elements() < 2) {
@@ -21,16 +19,15 @@ bool is_uniform_weight(const Term& x) {
   return std::equal(bytes.begin() + width, bytes.end(), bytes.begin());
 }
 
-// PyTorch writes equal weights once, and an Identity for each of the others. Those that are one
-// number again and again are equal by chance: each trains by itself. All others are tied.
+// PyTorch writes equal weights once, with an Identity for each copy. A weight with equal elements
+// may be equal by chance, so each copy trains separately. All others are tied.
 Status identity(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   c.out(0, is_uniform_weight(x) ? c.m.weight(*x.numbers(), c.node().output(0), c.readers(0)) : x);
   return {};
 }
 
-// The shape that `wanted` makes of `from`: 0 keeps the dim (unless allow_zero), -1 takes what the
-// others leave.
+// Returns the shape of a Reshape: 0 keeps the dim (unless allow_zero), -1 is inferred.
 Result<Dims> reshaped_dims(const Dims& from, const std::vector<int64_t>& wanted, bool allow_zero) {
   Dims dims = wanted;
   int64_t open = -1;
@@ -38,8 +35,9 @@ Result<Dims> reshaped_dims(const Dims& from, const std::vector<int64_t>& wanted,
   for (size_t a = 0; a < dims.size(); ++a) {
     BOWLINE_REQUIRE_CODE(dims[a] >= -1, Code::bad_file, "Dim {} is {}.", a, dims[a]);
     if (dims[a] == 0 && !allow_zero) {
-      BOWLINE_REQUIRE_CODE(a < from.size(), Code::bad_file, "Dim {} is that of an axis beyond {}.",
-                           a, shape_text(from));
+      BOWLINE_REQUIRE_CODE(a < from.size(), Code::bad_file,
+                           "Dim {} keeps the size of an axis that {} does not have.", a,
+                           shape_text(from));
       dims[a] = from[a];
     }
     if (dims[a] == -1) {
@@ -60,8 +58,8 @@ Result<Dims> reshaped_dims(const Dims& from, const std::vector<int64_t>& wanted,
   return dims;
 }
 
-// Where the graph was made for one row, a shape that does not follow from the size of the batch is
-// that of a row.
+// If the graph was exported for one row, a shape that does not depend on the batch size is the
+// shape of a row.
 Status reshape(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::vector<int64_t> wanted, c.list_or_input("shape", 1));
@@ -78,7 +76,7 @@ Status flatten(Context& c) {
   BOWLINE_TRY_ASSIGN(int64_t axis, c.integer("axis", 1));
   axis += axis < 0 ? static_cast<int64_t>(x.rank()) : 0;
   BOWLINE_REQUIRE_CODE(axis >= 0 && axis <= static_cast<int64_t>(x.rank()), Code::bad_file,
-                       "Axis {} lies outside of {}.", axis, shape_text(x.dims));
+                       "Axis {} is out of range for {}.", axis, shape_text(x.dims));
   const Term front{x.dtype, Dims(x.dims.begin(), x.dims.begin() + axis), nullptr};
   const Term back{x.dtype, Dims(x.dims.begin() + axis, x.dims.end()), nullptr};
   c.out(0, c.m.reshape(x, {front.elements(), back.elements()}));
@@ -97,7 +95,7 @@ Status squeeze(Context& c) {
   for (const int64_t given : axes) {
     BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(given, x.rank()));
     BOWLINE_REQUIRE_CODE(row[static_cast<size_t>(a)] == 1, Code::bad_file,
-                         "Axis {} of {} has not the dim 1.", a, shape_text(x.dims));
+                         "Axis {} of {} does not have size 1.", a, shape_text(x.dims));
     gone[static_cast<size_t>(a)] = true;
   }
   bool without_batch = false;
@@ -125,7 +123,7 @@ Status unsqueeze(Context& c) {
                          a);
     added[static_cast<size_t>(a)] = true;
   }
-  // Rows that have no axis for the batch may get it back.
+  // Rows without a batch axis may get the axis back.
   const bool shared = c.m.has_rows_of_one(x) && !c.m.is_axis_of_one(x, x.source->batch->axis);
   const Dims old = shared ? c.m.row_dims(x) : x.dims;
   Dims dims;
@@ -166,12 +164,12 @@ Status split(Context& c) {
   BOWLINE_TRY_ASSIGN(std::vector<int64_t> sizes, c.list_or_input("split", 1));
   const int64_t dim = x.dims[static_cast<size_t>(axis)];
   const auto count = static_cast<int64_t>(c.outputs());
-  BOWLINE_REQUIRE_CODE(count > 0, Code::bad_file, "It has no outputs.");
+  BOWLINE_REQUIRE_CODE(count > 0, Code::bad_file, "The node has no outputs.");
   // From operator set 18 on the last part may be smaller.
   BOWLINE_TRY_ASSIGN(const int64_t parts_wanted, c.integer("num_outputs", count));
   BOWLINE_REQUIRE_CODE(parts_wanted == count, Code::bad_file,
-                       "Attribute \"num_outputs\" is {}; the node has {} outputs.", parts_wanted,
-                       count);
+                       "Attribute \"num_outputs\" is {}, but the node has {} outputs.",
+                       parts_wanted, count);
   if (sizes.empty()) {
     BOWLINE_REQUIRE_CODE(c.opset >= 18 || dim % count == 0, Code::bad_file,
                          "Axis {} of {} cannot be split into {} equal parts.", axis,
@@ -181,7 +179,7 @@ Status split(Context& c) {
     sizes.back() = dim - size * (count - 1);
   }
   BOWLINE_REQUIRE_CODE(sizes.size() == c.outputs(), Code::bad_file,
-                       "It has {} sizes and {} outputs.", sizes.size(), c.outputs());
+                       "The node has {} sizes, but {} outputs.", sizes.size(), c.outputs());
   const Terms parts = c.m.split(x, axis, sizes);
   for (size_t i = 0; i < parts.size(); ++i) {
     c.out(i, parts[i]);
@@ -189,9 +187,8 @@ Status split(Context& c) {
   return {};
 }
 
-// Elements start, start + step, .. before end of the axis. A start that lies outside is moved to
-// the first or the last element, also where Python has none: x[-9:-9:-1] of four elements has the
-// first one.
+// Elements start, start + step, .. before end. An out-of-range start is clamped to the first or
+// last element, even where Python returns nothing: x[-9:-9:-1] of four elements returns the first.
 Term strided(Context& c, const Term& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
   const bool of_row = c.m.is_axis_of_one(x, axis);
   const int64_t dim = of_row ? 1 : x.dims[static_cast<size_t>(axis)];
@@ -203,7 +200,7 @@ Term strided(Context& c, const Term& x, int64_t axis, int64_t start, int64_t end
   const int64_t from = inside(start, 0);
   const int64_t to = dim == 0 ? 0 : inside(end, up ? 0 : -1);
   if (of_row && from != to) {
-    return x;  // it takes the row
+    return x;  // selects the whole row
   }
   if (step == 1) {
     return c.m.slice(x, axis, from, std::max<int64_t>(to - from, 0));
@@ -235,22 +232,22 @@ Status slice(Context& c) {
   }
   const size_t n = starts.size();
   BOWLINE_REQUIRE_CODE(ends.size() == n && axes.size() == n && steps.size() == n, Code::bad_file,
-                       "It has {} starts, {} ends, {} axes and {} steps.", n, ends.size(),
-                       axes.size(), steps.size());
+                       "The counts of {} starts, {} ends, {} axes and {} steps differ.", n,
+                       ends.size(), axes.size(), steps.size());
   for (size_t i = 0; i < n; ++i) {
     BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(axes[i], x.rank()));
     BOWLINE_REQUIRE_CODE(steps[i] != 0, Code::bad_file, "Step {} is 0.", i);
     BOWLINE_REQUIRE_CODE(!c.m.follows_from_batch({starts[i], ends[i]}) ||
                              c.m.follows_from_batch({x.dims[static_cast<size_t>(axis)]}),
                          Code::unsupported,
-                         "What it takes of axis {} follows from the size of the batch.", axis);
+                         "The slice of axis {} depends on the size of the batch.", axis);
     x = strided(c, x, axis, starts[i], ends[i], steps[i]);
   }
   c.out(0, x);
   return {};
 }
 
-// The pads of all axes, from those of some of them.
+// Extends pads of some axes to all axes.
 Result<std::vector<int64_t>> pads_of_axes(const std::vector<int64_t>& pads,
                                           const std::vector<int64_t>& axes, size_t rank) {
   BOWLINE_REQUIRE_CODE(pads.size() == 2 * axes.size(), Code::bad_file,
@@ -264,7 +261,7 @@ Result<std::vector<int64_t>> pads_of_axes(const std::vector<int64_t>& pads,
   return out;
 }
 
-// Elements -begin to dim + end of an axis that repeats itself.
+// Elements -begin to dim + end of a periodic axis.
 Term wrapped_around(Context& c, const Term& x, size_t axis, int64_t begin, int64_t end) {
   const int64_t dim = x.dims[axis];
   const int64_t count = dim + begin + end;
@@ -279,7 +276,8 @@ Term wrapped_around(Context& c, const Term& x, size_t axis, int64_t begin, int64
   return c.m.gather(x, c.m.integers(DType::i32, {count}, indices), static_cast<int64_t>(axis));
 }
 
-// With a value that is not known when the model is read: along each axis between two pieces of it.
+// Pads with a value that is not known when the model is read: concatenates blocks of it along each
+// axis.
 Term padded_with(Context& c, Term x, const Term& value, const std::vector<int64_t>& begin,
                  const std::vector<int64_t>& end) {
   for (size_t a = 0; a < begin.size(); ++a) {
@@ -299,14 +297,14 @@ Term padded_with(Context& c, Term x, const Term& value, const std::vector<int64_
   return x;
 }
 
-// Negative pads cut off.
+// Negative pads remove elements.
 Status pad(Context& c) {
   BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(std::vector<int64_t> pads, c.opset < 11 ? c.list("pads") : c.integers(1));
   BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", "constant"));
   BOWLINE_TRY(require_small("Pads", pads));
   double value = 0;
-  Term unknown;  // value
+  Term unknown;  // the padding value
   if (c.opset < 11) {
     BOWLINE_TRY_ASSIGN(value, c.real("value", 0));
   } else if (c.has(2)) {
@@ -314,7 +312,7 @@ Status pad(Context& c) {
     BOWLINE_REQUIRE_CODE(unknown.elements() == 1 && unknown.dtype == x.dtype, Code::bad_file,
                          "The value of the pads has {} elements of {}.", unknown.elements(),
                          bowline::name_of(unknown.dtype));
-    // The operator has its value as an f32, which does not hold every whole number.
+    // The operator stores its value as f32, which cannot hold every integer.
     const Numbers* const known = unknown.numbers();
     const bool fits = known != nullptr && known->of_batch.empty() &&
                       (is_float(x.dtype) || std::abs(known->reals()[0]) <= 0x1p24);
@@ -325,7 +323,7 @@ Status pad(Context& c) {
   }
   const bool wraps = mode == "wrap";
   BOWLINE_REQUIRE_CODE(mode == "constant" || mode == "reflect" || mode == "edge" || wraps,
-                       Code::unsupported, "Mode \"{}\" is not known.", escaped(mode));
+                       Code::unsupported, "Mode \"{}\" is not supported.", escaped(mode));
   const size_t rank = x.rank();
   if (c.has(3)) {
     BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.integers(3));
@@ -362,7 +360,7 @@ Status pad(Context& c) {
   return {};
 }
 
-// The middle of each axis, or zeros around it; of an odd rest the larger half lies behind.
+// Crops to the middle of each axis, or pads with zeros. An odd remainder goes to the end.
 Status center_crop_pad(Context& c) {
   BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::vector<int64_t> sizes, c.integers(1));
@@ -418,7 +416,7 @@ Status tile(Context& c) {
   return {};
 }
 
-// Blocks of the last two axes come from the depth (axis 1), or go there.
+// Moves blocks between the depth (axis 1) and the last two axes.
 Status depth_to_space(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const int64_t b, c.integer("blocksize", 0));
@@ -443,8 +441,8 @@ Status space_to_depth(Context& c) {
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} cannot be split into blocks of {}.",
                        shape_text(x.dims), b);
   BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", "DCR"));
-  BOWLINE_REQUIRE_CODE(mode == "DCR" || mode == "CRD", Code::bad_file, "Mode \"{}\" is not known.",
-                       escaped(mode));
+  BOWLINE_REQUIRE_CODE(mode == "DCR" || mode == "CRD", Code::bad_file,
+                       "Mode \"{}\" is not supported.", escaped(mode));
   const int64_t n = x.dims[0], d = x.dims[1], h = x.dims[2] / b, w = x.dims[3] / b;
   const Term blocks = c.m.reshape(x, {n, d, h, b, w, b});
   const Term moved = mode == "DCR" ? c.m.transpose(blocks, {0, 3, 5, 1, 2, 4})
@@ -453,7 +451,7 @@ Status space_to_depth(Context& c) {
   return {};
 }
 
-// The value that an attribute of a Constant has.
+// Returns the value of a Constant node.
 Result<Numbers> value_of_constant(Context& c) {
   if (c.has_attribute("value_float")) {
     BOWLINE_TRY_ASSIGN(const double value, c.real("value_float", 0));
@@ -474,7 +472,7 @@ Result<Numbers> value_of_constant(Context& c) {
   return c.tensor("value");
 }
 
-// Floats of more than one element are weights: some exporters write all of theirs as constants.
+// Floats with more than one element are weights: some exporters write all weights as constants.
 Status constant(Context& c) {
   BOWLINE_TRY_ASSIGN(Numbers value, value_of_constant(c));
   const bool weight = is_float(value.dtype) && value.elements() > 1 && c.outputs() > 0;
@@ -506,7 +504,7 @@ Status constant_of_shape(Context& c) {
   return {};
 }
 
-// Dims [start, end) of the input.
+// Returns dims [start, end) of the input.
 Status shape(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   const auto rank = static_cast<int64_t>(x.rank());
@@ -531,7 +529,7 @@ Status size(Context& c) {
 Status range(Context& c) {
   double begin = 0, end = 0, step = 0;
   DType dtype = DType::f32;
-  c.ignore("stash_type");  // the numbers are computed in f64
+  c.ignore("stash_type");  // the values are computed in f64
   for (size_t i = 0; i < 3; ++i) {
     BOWLINE_TRY_ASSIGN(const Numbers number, c.numbers(i));
     BOWLINE_REQUIRE_CODE(number.elements() == 1, Code::bad_file, "Input {} has {} elements.", i,
@@ -541,11 +539,12 @@ Status range(Context& c) {
   }
   const bool exact = std::max({std::abs(begin), std::abs(end), std::abs(step)}) <= 0x1p53;
   BOWLINE_REQUIRE_CODE(is_float(dtype) || exact, Code::unsupported,
-                       "From {} to {} in steps of {}: whole numbers beyond 2^53 are not supported.",
+                       "From {} to {} in steps of {}: integers beyond 2^53 are not supported.",
                        begin, end, step);
   const double count = std::max(std::ceil((end - begin) / step), 0.0);
   BOWLINE_REQUIRE_CODE(count <= static_cast<double>(kMostComputed), Code::unsupported,
-                       "From {} to {} in steps of {} are too many numbers.", begin, end, step);
+                       "The range from {} to {} in steps of {} has too many values.", begin, end,
+                       step);
   std::vector<double> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = begin + static_cast<double>(i) * step;
@@ -554,7 +553,7 @@ Status range(Context& c) {
   return {};
 }
 
-// Of a matrix of this shape whether row + k <= column.
+// Mask of a matrix: row + k <= column.
 Result<Numbers> triangle(int64_t rows, int64_t columns, int64_t k, bool diagonal_only) {
   BOWLINE_REQUIRE_CODE(rows * columns <= kMostComputed, Code::unsupported,
                        "A mask of {} by {} is too large.", rows, columns);
@@ -575,10 +574,10 @@ Status eye_like(Context& c) {
   if (c.has_attribute("dtype")) {
     BOWLINE_TRY_ASSIGN(const int64_t number, c.integer("dtype", 0));
     BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file,
-                         "Attribute dtype is {}, which is no dtype of ONNX.", number);
+                         "Attribute dtype is {}, which is not a dtype of ONNX.", number);
     BOWLINE_TRY_ASSIGN(dtype, dtype_of(static_cast<int32_t>(number)));
   }
-  BOWLINE_REQUIRE_CODE(x.rank() == 2, Code::bad_file, "{} is no matrix.", shape_text(x.dims));
+  BOWLINE_REQUIRE_CODE(x.rank() == 2, Code::bad_file, "{} is not a matrix.", shape_text(x.dims));
   BOWLINE_TRY_ASSIGN(const Numbers mask, triangle(x.dims[0], x.dims[1], k, true));
   c.out(0, c.m.constant(Numbers::of(dtype, x.dims, mask.integers())));
   return {};
@@ -594,7 +593,7 @@ Status trilu(Context& c) {
                          given.size());
     k = std::clamp<int64_t>(given[0], INT32_MIN, INT32_MAX);
   }
-  BOWLINE_REQUIRE_CODE(x.rank() >= 2, Code::bad_file, "{} is no matrix.", shape_text(x.dims));
+  BOWLINE_REQUIRE_CODE(x.rank() >= 2, Code::bad_file, "{} is not a matrix.", shape_text(x.dims));
   if (x.elements() == 0) {
     c.out(0, x);
     return {};

@@ -1,4 +1,4 @@
-// Windows, and Fourier transforms as products with known matrices.
+// Window functions, and Fourier transforms as products with known matrices.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -9,7 +9,7 @@ namespace bowline::onnx {
 namespace {
 
 constexpr char kBadLength[] =
-    "A transform of {} numbers is not supported: 1 to 65536, if its matrix is not too large.";
+    "A transform of {} values is not supported: 1 to 65536, if its matrix is not too large.";
 
 // (a - b cos(2 pi i / n) + third cos(4 pi i / n)) / unit
 template <int a, int b, int third, int unit>
@@ -18,10 +18,10 @@ Status window(Context& c) {
   BOWLINE_TRY_ASSIGN(const int64_t periodic, c.integer("periodic", 1));
   BOWLINE_TRY_ASSIGN(const int64_t to, c.integer("output_datatype", 1));
   BOWLINE_REQUIRE_CODE(given.size() == 1 && given[0] >= 0 && given[0] <= kMostComputed,
-                       Code::bad_file, "Its input size is {}: 1 number from 0 to {} is needed.",
+                       Code::bad_file, "Input size is {}, not one value from 0 to {}.",
                        shape_text(given), kMostComputed);
   BOWLINE_REQUIRE_CODE(to >= 0 && to < 100, Code::bad_file,
-                       "Attribute output_datatype is {}, which is no dtype of ONNX.", to);
+                       "Attribute output_datatype is {}, which is not a dtype of ONNX.", to);
   BOWLINE_TRY_ASSIGN(const DType dtype, dtype_of(static_cast<int32_t>(to)));
   const int64_t n = given[0];
   const auto period = static_cast<double>(periodic != 0 ? n : std::max<int64_t>(n - 1, 1));
@@ -34,8 +34,7 @@ Status window(Context& c) {
   return {};
 }
 
-// A row of `length` numbers, real or complex ones beside each other, times this is its transform:
-// [length * parts, bins * 2].
+// Transform matrix for a row of `length` real values or complex pairs: [length * parts, bins * 2].
 Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64_t bins,
                    bool inverse) {
   const bool fits = length >= 1 && length <= 65536 && bins <= length &&
@@ -57,8 +56,8 @@ Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64
   return c.m.constant(Numbers::of(dtype, {length * parts, bins * 2}, values));
 }
 
-// Half of the bins of a real signal, each beside its imaginary part, times this is the signal:
-// [bins * 2, length]. Bins that have a mirror image count twice.
+// Inverse transform matrix for half of the bins of a real signal, as complex pairs: [bins * 2,
+// length]. A bin with a mirror image counts twice.
 Result<Term> real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
   BOWLINE_REQUIRE_CODE(length >= 1 && length <= 65536 && length * bins * 2 <= kMostComputed,
                        Code::unsupported, kBadLength, length);
@@ -77,7 +76,7 @@ Result<Term> real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
   return c.m.constant(Numbers::of(dtype, {bins * 2, length}, values));
 }
 
-// The first elements of an axis, or zeros behind them.
+// Crops an axis to `length` elements or pads it with zeros at the end.
 Term with_length(Context& c, const Term& x, int64_t axis, int64_t length) {
   Dims dims = x.dims;
   const int64_t have = dims[static_cast<size_t>(axis)];
@@ -94,13 +93,13 @@ Term with_length(Context& c, const Term& x, int64_t axis, int64_t length) {
 
 Status dft(Context& c) {
   BOWLINE_TRY_ASSIGN(Term x, c.in(0));
-  // An input from operator set 20 on, whose default is another one.
+  // From operator set 20 on the axis is an input, with another default.
   int64_t given = -2;
   if (c.opset < 20) {
     BOWLINE_TRY_ASSIGN(given, c.integer("axis", 1));
   } else if (c.has(2)) {
     BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.integers(2));
-    BOWLINE_REQUIRE_CODE(axes.size() == 1, Code::bad_file, "Its input axis has {} elements, not 1.",
+    BOWLINE_REQUIRE_CODE(axes.size() == 1, Code::bad_file, "Input axis has {} elements, not 1.",
                          axes.size());
     given = axes[0];
   }
@@ -110,17 +109,17 @@ Status dft(Context& c) {
   const auto before_last = static_cast<int64_t>(x.rank()) - 2;
   const int64_t parts = x.rank() >= 2 ? x.dims.back() : 0;
   BOWLINE_REQUIRE_CODE(axis <= before_last && (parts == 1 || parts == 2), Code::bad_file,
-                       "{} has no real or complex numbers along axis {}.", shape_text(x.dims),
-                       axis);
+                       "{} has no real or complex values along axis {}.", shape_text(x.dims), axis);
   const bool to_real = onesided != 0 && inverse != 0;
-  BOWLINE_REQUIRE_CODE(!to_real || parts == 2, Code::bad_file, "{} has no complex numbers.",
+  BOWLINE_REQUIRE_CODE(!to_real || parts == 2, Code::bad_file, "{} has no complex values.",
                        shape_text(x.dims));
   int64_t length = x.dims[static_cast<size_t>(axis)];
   length = to_real ? 2 * (length - 1) : length;
   if (c.has(1)) {
     BOWLINE_TRY_ASSIGN(const std::vector<int64_t> lengths, c.integers(1));
     BOWLINE_REQUIRE_CODE(lengths.size() == 1 && lengths[0] >= 1 && lengths[0] <= 65536,
-                         Code::unsupported, "It transforms {} numbers.", shape_text(lengths));
+                         Code::unsupported, "The transform length {} is not supported.",
+                         shape_text(lengths));
     length = lengths[0];
   }
   const int64_t bins = onesided != 0 ? length / 2 + 1 : length;
@@ -146,7 +145,7 @@ Status dft(Context& c) {
   return {};
 }
 
-// A signal without parts is real.
+// A signal without an axis for the parts is real.
 Status stft(Context& c) {
   BOWLINE_TRY_ASSIGN(Term x, c.in(0));
   if (x.rank() == 2) {
@@ -156,10 +155,9 @@ Status stft(Context& c) {
   BOWLINE_TRY_ASSIGN(const int64_t onesided, c.integer("onesided", 1));
   const bool legal =
       x.rank() == 3 && (x.dims[2] == 1 || x.dims[2] == 2) && steps.size() == 1 && steps[0] >= 1;
-  BOWLINE_REQUIRE_CODE(
-      legal, Code::bad_file,
-      "A signal [batch, length, 1 or 2] and a step of at least 1 are needed; x is {}.",
-      shape_text(x.dims));
+  BOWLINE_REQUIRE_CODE(legal, Code::bad_file,
+                       "The signal {} is not [batch, length, 1 or 2], or the step is below 1.",
+                       shape_text(x.dims));
   int64_t length = 0;
   Term weights;
   if (c.has(2)) {
@@ -170,8 +168,8 @@ Status stft(Context& c) {
     BOWLINE_TRY_ASSIGN(const std::vector<int64_t> lengths, c.integers(3));
     BOWLINE_REQUIRE_CODE(lengths.size() == 1 && (length == 0 || lengths[0] == length),
                          Code::bad_file,
-                         "Its input frame_length is {}: 1 number is needed, the length of the "
-                         "window if there is one.",
+                         "Input frame_length is {}, not one value that equals the length of the "
+                         "window, if there is a window.",
                          shape_text(lengths));
     length = lengths[0];
   }

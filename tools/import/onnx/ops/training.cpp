@@ -1,5 +1,5 @@
-// Operators of ai.onnx.preview.training: optimizers, and the gradient of what stands in front of
-// it.
+// Operators of ai.onnx.preview.training: optimizers, and Gradient, which differentiates the nodes
+// before it.
 //
 // Source  https://github.com/onnx/onnx/blob/main/docs/Operators.md, ai.onnx.preview.training,
 //         version 1.
@@ -11,7 +11,7 @@
 namespace bowline::onnx {
 namespace {
 
-// Inputs: the rate R, the step T, then `parts` tensors for each of n weights, kind after kind.
+// Inputs: learning rate R, step T, then `parts` tensors for each of n weights, grouped by kind.
 struct Update {
   Term rate;
   Term step;                   // f32
@@ -20,7 +20,8 @@ struct Update {
 
 Result<Update> update_of(Context& c, size_t parts) {
   BOWLINE_REQUIRE_CODE(c.inputs() > 2 && (c.inputs() - 2) % parts == 0, Code::bad_file,
-                       "It has {} inputs, which are no {} for each weight.", c.inputs(), parts);
+                       "The node has {} inputs, which is not 2 plus {} for each weight.",
+                       c.inputs(), parts);
   Update out;
   BOWLINE_TRY_ASSIGN(out.rate, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term step, c.in(1));
@@ -34,7 +35,7 @@ Result<Update> update_of(Context& c, size_t parts) {
   return out;
 }
 
-// The gradient with that of the L2 norm.
+// The gradient plus the gradient of the L2 penalty.
 Term regular(Context& c, double norm, const Term& x, const Term& g) {
   return c.m.add(c.m.mul(x, norm), g);
 }
@@ -57,8 +58,8 @@ Status adagrad(Context& c) {
   return {};
 }
 
-// v' = alpha v + b g with b = 1 in step 0, else beta; x' = x - R v', or x - R (g + alpha v') for
-// Nesterov's.
+// v' = alpha v + b g with b = 1 in step 0, else beta. x' = x - R v', or x - R (g + alpha v') for
+// Nesterov.
 Status momentum(Context& c) {
   BOWLINE_TRY_ASSIGN(const Update u, update_of(c, 3));
   BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 0));
@@ -66,8 +67,8 @@ Status momentum(Context& c) {
   BOWLINE_TRY_ASSIGN(const double norm, c.real("norm_coefficient", 0));
   BOWLINE_TRY_ASSIGN(const std::string mode, c.text("mode", ""));
   const bool standard = mode == "standard";
-  BOWLINE_REQUIRE_CODE(standard || mode == "nesterov", Code::bad_file, "Mode \"{}\" is not known.",
-                       escaped(mode));
+  BOWLINE_REQUIRE_CODE(standard || mode == "nesterov", Code::bad_file,
+                       "Mode \"{}\" is not supported.", escaped(mode));
   const Term later = c.m.compare("Greater", u.step, c.m.scalar(DType::f32, 0));
   const Term b = c.m.where(later, c.m.scalar(DType::f32, beta), c.m.scalar(DType::f32, 1));
   const size_t n = u.weights[0].size();
@@ -82,8 +83,9 @@ Status momentum(Context& c) {
   return {};
 }
 
-// v' = alpha v + (1 - alpha) g; h' = beta h + (1 - beta) g^2; from step 1 on R sqrt(1 - beta^T) /
-// (1 - alpha^T) x' = (1 - post) (x - r v' / (sqrt(h') + eps))
+// v' = alpha v + (1 - alpha) g; h' = beta h + (1 - beta) g^2
+// r = R in step 0, else R sqrt(1 - beta^T) / (1 - alpha^T)
+// x' = (1 - post) (x - r v' / (sqrt(h') + eps))
 Status adam(Context& c) {
   BOWLINE_TRY_ASSIGN(const Update u, update_of(c, 4));
   BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 0.9));
@@ -112,7 +114,7 @@ Status adam(Context& c) {
   return {};
 }
 
-// Sums away what was broadcast.
+// Sums over the axes that were broadcast.
 Term summed_to(Context& c, const Term& d, const Dims& dims) {
   std::vector<int64_t> axes;
   const size_t extra = d.rank() - dims.size();
@@ -124,7 +126,7 @@ Term summed_to(Context& c, const Term& d, const Dims& dims) {
   return c.m.reshape(c.m.reduce("ReduceSum", d, axes, true), dims);
 }
 
-// What dy of a node means for its inputs, by operator of ONNX. in: its inputs, y: its output.
+// Gradient rule of an ONNX operator. in: the inputs, y: the output, dy: the gradient of the output.
 struct Rule {
   std::string_view op;
   Terms (*gradients)(Maker& m, const Terms& in, const Term& y, const Term& dy);
@@ -157,10 +159,10 @@ constexpr Rule kRules[] = {
                const Term& dy) { return Terms{m.div(dy, in[0])}; }},
 };
 
-// The gradients that came together so far, by value.
+// Accumulated gradients, by value name.
 using Gradients = std::map<std::string, Term>;
 
-// Whether a value follows from one of `xs`, so that its gradient is of use.
+// Returns the values that depend on one of `xs` and so need a gradient.
 std::set<std::string> followers(const Lowered& before, const std::vector<std::string>& xs) {
   std::set<std::string> out(xs.begin(), xs.end());
   for (const file::NodeProto* node : before.nodes) {
@@ -179,7 +181,7 @@ Status step_back(Context& c, const file::NodeProto& node, const std::set<std::st
   }
   const auto rule = std::ranges::find(kRules, node.op_type(), &Rule::op);
   BOWLINE_REQUIRE_CODE(rule != std::end(kRules), Code::unsupported,
-                       "The gradient of {} is not built from nodes of ONNX.",
+                       "There is no gradient rule for {} in an ONNX graph.",
                        escaped(node.op_type()));
   Terms in;
   for (const std::string& name : node.input()) {
@@ -198,22 +200,21 @@ Status step_back(Context& c, const file::NodeProto& node, const std::set<std::st
   return {};
 }
 
-// dy/dx for each of xs, of the sum of the elements of y. The inputs of the node are the values of
-// xs at which it is taken; here they are xs themselves, as a graph is differentiated where it was
-// computed.
+// dy/dx for each of xs, for the sum of the elements of y. The node's inputs are the values of xs at
+// which the gradient is taken. They must be xs themselves, because the graph is differentiated
+// where it was computed.
 Status gradient(Context& c) {
   BOWLINE_TRY_ASSIGN(const std::vector<std::string> xs, c.texts("xs"));
   BOWLINE_TRY_ASSIGN(const std::string y, c.text("y", ""));
   BOWLINE_REQUIRE_CODE(!c.has_attribute("zs"), Code::unsupported,
-                       "It keeps other inputs (zs) fixed.");
+                       "Attribute zs (inputs that are held fixed) is not supported.");
   BOWLINE_REQUIRE_CODE(c.before().values.contains(y) && xs.size() == c.outputs(), Code::bad_file,
                        "It differentiates \"{}\" with respect to {} values and has {} outputs.",
                        escaped(y), xs.size(), c.outputs());
   for (size_t i = 0; i < c.inputs(); ++i) {
     BOWLINE_TRY(c.in(i).status());
     const bool same = i < xs.size() && c.node().input(static_cast<int>(i)) == xs[i];
-    BOWLINE_REQUIRE_CODE(same, Code::unsupported,
-                         "Input {} is another value than it is differentiated by.", i);
+    BOWLINE_REQUIRE_CODE(same, Code::unsupported, "Input {} is not the value in attribute xs.", i);
   }
   const Term& of = c.before().values.at(y);
   Gradients gradients;
@@ -225,7 +226,7 @@ Status gradient(Context& c) {
   for (size_t i = 0; i < xs.size(); ++i) {
     const auto found = gradients.find(xs[i]);
     BOWLINE_REQUIRE_CODE(c.before().values.contains(xs[i]), Code::bad_file,
-                         "There is no value \"{}\".", escaped(xs[i]));
+                         "The graph has no value \"{}\".", escaped(xs[i]));
     const Term& x = c.before().values.at(xs[i]);
     c.out(i, found != gradients.end() ? found->second : c.m.filled(x.dtype, x.dims, 0));
   }

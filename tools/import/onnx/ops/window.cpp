@@ -1,4 +1,4 @@
-// Operators that slide a window over the spatial axes: convolutions and pools.
+// Operators that slide a window over the spatial axes: convolutions and pooling.
 #include <algorithm>
 
 #include "onnx/lowering.h"
@@ -6,11 +6,10 @@
 namespace bowline::onnx {
 namespace {
 
-// Strides, dilations, pads and windows are at most so large, so that their products with dims are
-// counted without overflow.
+// Limit of strides, dilations, pads and window sizes, so that products with dims cannot overflow.
 constexpr int64_t kMostSize = int64_t{1} << 24;
 
-// What the attributes of a window say, with an entry for each spatial axis.
+// The attributes of a window, with an entry per spatial axis.
 struct Window {
   std::vector<int64_t> kernel, strides, dilations, begin, end;
 
@@ -36,7 +35,7 @@ Result<std::vector<int64_t>> sizes(Context& c, const char* name, size_t axes, in
   return out;
 }
 
-// `kernel` where there is no attribute for it; empty: there must be one.
+// `kernel` is the default for a missing attribute. If `kernel` is empty, the attribute is required.
 Result<Window> window_of(Context& c, const Term& x, std::vector<int64_t> kernel) {
   BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
                        shape_text(x.dims));
@@ -59,7 +58,7 @@ Result<Window> window_of(Context& c, const Term& x, std::vector<int64_t> kernel)
   return w;
 }
 
-// Half of what is padded before and half behind; what is left over on the side that the name says.
+// Splits the padding into halves. An odd element goes to the end (upper) or the start.
 void share_pads(Window& w, size_t a, int64_t total, bool upper) {
   w.begin[a] = upper ? total / 2 : total - total / 2;
   w.end[a] = total - w.begin[a];
@@ -69,24 +68,24 @@ Result<std::string> auto_pad(Context& c) {
   BOWLINE_TRY_ASSIGN(const std::string kind, c.text("auto_pad", "NOTSET"));
   const bool known =
       kind == "NOTSET" || kind == "VALID" || kind == "SAME_UPPER" || kind == "SAME_LOWER";
-  BOWLINE_REQUIRE_CODE(known, Code::bad_file, "Auto_pad \"{}\" is not known.", escaped(kind));
+  BOWLINE_REQUIRE_CODE(known, Code::bad_file, "Auto_pad \"{}\" is not supported.", escaped(kind));
   return kind;
 }
 
-// Of a window that is shorter than its stride `total`, what is padded on both sides, can be below
-// 0. Then ONNX Runtime, TensorFlow and the reference of ONNX begin at different elements. Down to
-// `least` they agree.
+// If a window is shorter than its stride, the total padding can be negative. ONNX Runtime,
+// TensorFlow and the ONNX reference then start at different elements. They agree for totals of at
+// least `least`.
 Status require_pads(const std::string& kind, const Window& w, size_t a, int64_t total,
                     int64_t least) {
   BOWLINE_REQUIRE_CODE(
       total >= least, Code::unsupported,
-      "With auto_pad \"{}\" a window of {} and strides of {} leave out {} elements "
-      "of axis {}, and tools disagree about which. Use attribute pads instead.",
+      "With auto_pad \"{}\" a window of {} and a stride of {} skip {} elements "
+      "of axis {}, and tools disagree about which. Export the model with explicit pads.",
       kind, w.reach(a), w.strides[a], -total, a + 2);
   return {};
 }
 
-// Pads by auto_pad, and the spatial dims of the output.
+// Computes the pads from auto_pad, and the spatial dims of the output.
 Result<Dims> slid_over(Context& c, const Term& x, Window& w, bool ceil) {
   BOWLINE_TRY_ASSIGN(const std::string kind, auto_pad(c));
   Dims out;
@@ -105,7 +104,7 @@ Result<Dims> slid_over(Context& c, const Term& x, Window& w, bool ceil) {
                          "The window {} is larger than {} with its pads.", shape_text(w.kernel),
                          shape_text(x.dims));
     int64_t n = (room + (ceil ? w.strides[a] - 1 : 0)) / w.strides[a] + 1;
-    // A window that would begin behind the elements is left out.
+    // A window that would start after the last element is omitted.
     if (ceil && (n - 1) * w.strides[a] >= in + w.begin[a]) {
       --n;
     }
@@ -120,7 +119,7 @@ std::vector<Attribute> attributes_of(const Window& w) {
           {"dilations", graph_dims(w.dilations)}};
 }
 
-// x and weights, in the dtype that is computed in.
+// Convolves x in the dtype of the computation.
 Result<Term> convolution(Context& c, const Term& x, const Term& weight, const Term* bias) {
   BOWLINE_REQUIRE_CODE(x.rank() >= 3 && weight.rank() == x.rank(), Code::bad_file,
                        "Weight {} does not fit {}.", shape_text(weight.dims), shape_text(x.dims));
@@ -150,15 +149,15 @@ Status conv(Context& c) {
   return {};
 }
 
-// Channel by channel over what was seen before and the input; the last elements of both are what
-// the next run has seen.
+// Depthwise causal convolution over the past state and the input. The last elements of both become
+// the state for the next run.
 Status causal_conv(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term weight, c.in(1));
   BOWLINE_TRY_ASSIGN(const std::string activation, c.text("activation", "none"));
   const bool silu = activation == "silu" || activation == "swish";
   BOWLINE_REQUIRE_CODE(silu || activation == "none", Code::unsupported,
-                       "Activation \"{}\" is not known.", escaped(activation));
+                       "Activation \"{}\" is not supported.", escaped(activation));
   const bool fits = x.rank() == 3 && weight.rank() == 3 && weight.dims[0] == x.dims[1] &&
                     weight.dims[1] == 1 && weight.dims[2] >= 1;
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Weight {} does not fit {}.", shape_text(weight.dims),
@@ -184,8 +183,7 @@ Status causal_conv(Context& c) {
   return {};
 }
 
-// Pads from output_shape or auto_pad: what the size without pads is more than the one that is
-// wanted.
+// The pads come from output_shape or auto_pad: the size without pads minus the requested size.
 Status conv_transpose(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const Term weight, c.in(1));
@@ -247,12 +245,12 @@ Result<Term> pooled(Context& c, const char* op, const Term& x, std::vector<Attri
   return c.m.op(op, {x}, attributes, x.dtype, dims);
 }
 
-// Whole numbers of 8 bits are exact in f32.
+// 8-bit integers are exact in f32.
 Status max_pool(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   const bool narrow = x.dtype == DType::u8 || x.dtype == DType::i8;
   if (!c.wants(1)) {
-    c.ignore("storage_order");  // of the indices
+    c.ignore("storage_order");  // applies to the indices only
   }
   BOWLINE_TRY_ASSIGN(const Term y, pooled(c, "MaxPool", narrow ? c.m.cast(x, DType::f32) : x, {}));
   c.out(0, c.m.cast(y, x.dtype));
@@ -267,7 +265,7 @@ Status average_pool(Context& c) {
   return {};
 }
 
-// (sum of |x|^p in the window)^(1/p): the sum is a convolution with ones, channel by channel.
+// (sum of |x|^p in the window)^(1/p). The sum is a depthwise convolution with ones.
 Status lp_pool(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const int64_t p, c.integer("p", 2));
@@ -279,7 +277,7 @@ Status lp_pool(Context& c) {
   Dims dims = {x.dims[0], x.dims[1]};
   Dims ones = {x.dims[1], 1};
   for (size_t a = 0; a < w.axes(); ++a) {
-    // The last window may reach behind the pads.
+    // The last window may extend beyond the pads.
     const int64_t end = (spatial[a] - 1) * w.strides[a] + w.reach(a) - x.dims[a + 2] - w.begin[a];
     w.end[a] = std::max(w.end[a], end);
     dims.push_back(spatial[a]);
@@ -300,8 +298,8 @@ Status lp_pool(Context& c) {
   return {};
 }
 
-// Blocks in columns [batch, channels * block, count] back at their places, added where they
-// overlap: the transpose of a convolution whose filters have a single 1.
+// Adds column blocks [batch, channels * block, count] to their positions in the image: a transposed
+// convolution whose filters have a single 1.
 Status col_to_image(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
   BOWLINE_TRY_ASSIGN(const std::vector<int64_t> image, c.integers(1));
@@ -391,7 +389,7 @@ Status global_max_pool(Context& c) {
   return {};
 }
 
-// The values at the places where MaxPool found them, zeros elsewhere. Places count in the whole
+// Writes the values to the positions that MaxPool found, zeros elsewhere. Positions index the whole
 // output.
 Status max_unpool(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
@@ -415,7 +413,7 @@ Status max_unpool(Context& c) {
              {{"axis", 0}}, x.dtype, {cells});
   Term out = c.m.reshape(y, inner);
   if (c.has(2)) {
-    // The places are those of the smaller shape; what the larger one has more are zeros behind it.
+    // The positions refer to the smaller shape. The rest of the larger shape is zeros at the end.
     BOWLINE_TRY_ASSIGN(const Dims outer, c.integers(2));
     BOWLINE_TRY(require_small("Output_shape", outer));
     BOWLINE_REQUIRE_CODE(outer.size() == inner.size(), Code::bad_file,
@@ -435,8 +433,8 @@ Status max_unpool(Context& c) {
   return {};
 }
 
-// The convolution of whole numbers as i32, some channels after the others where f32 has not the sum
-// of all exactly; pads are zeros behind the zero point.
+// Convolves integers to i32. If f32 cannot hold the sum of all products exactly, the channels are
+// split into several convolutions. x is padded after the zero point is subtracted.
 Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Term& zero_x,
                          Term zero_weight) {
   BOWLINE_REQUIRE_CODE(weight.rank() >= 3, Code::bad_file, "Weight {} has no spatial axes.",
