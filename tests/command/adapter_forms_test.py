@@ -75,7 +75,7 @@ class AdapterForms(harness.Case):
         llama, gpt2 = self.imported_model("llama"), self.imported_model("gpt2")
         for source, base, code, *texts in (
                 (DATA / "llama", llama, BAD_FILE, "holds no adapter of peft", "adapter_config.json"),
-                (DATA / "llama_qv", gpt2, BAD_FILE, "the adapter is for another one"),
+                (DATA / "llama_qv", gpt2, BAD_FILE, "the adapter is for another model"),
                 (DATA / "expected.json", llama, BAD_FILE, "expected.json"),
                 (self.folder / "none", llama, BAD_FILE, "none"),
                 (DATA / "llama_qv", self.folder / "none.bowline", BAD_FILE, "none.bowline")):
@@ -139,9 +139,7 @@ class AdapterForms(harness.Case):
         self.nothing_is_left("out")
 
     def test_a_head_that_an_adapter_cannot_say(self):
-        """It is another model's; modules are kept that are none of the head; what is added is
-        multiplied by 0; there is nothing else.
-        """
+        """The adapter is for another model, saves modules other than the head, has the scale 0, or has only the head."""
         model, folder = self.classifier("bert_classes"), self.folder / "copy"
         shutil.copytree(DATA / "bert_head", folder)
         config = json.loads((folder / "adapter_config.json").read_text())
@@ -150,14 +148,14 @@ class AdapterForms(harness.Case):
         bias = {"base_model.model.classifier.bias": ([2], [1.0, 2.0])}
         for change, settings, *texts in ((bias, {}, "no head with a classifier.bias [2]"),
                                          ({}, {"modules_to_save": ["classifier", "pooler"]}, "modules_to_save", "pooler"),
-                                         ({}, {"lora_alpha": 0}, "another \"classifier.weight\"", "multiplied by 0")):
+                                         ({}, {"lora_alpha": 0}, "a changed \"classifier.weight\"", "its scale is 0")):
             write_safetensors(folder / "adapter_model.safetensors", tensors | change)
             (folder / "adapter_config.json").write_text(json.dumps(config | settings))
             self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, *texts)
             self.nothing_is_left("copy")
         write_safetensors(folder / "adapter_model.safetensors", {name: t for name, t in tensors.items() if "lora_" not in name})
         (folder / "adapter_config.json").write_text(json.dumps(config))
-        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "has no factors of LoRA")
+        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "has no LoRA factors")
 
     # What is right.
 

@@ -397,7 +397,7 @@ class ImportKeys(harness.Case):
         for key in [*flags, *(key for key, use in table.items() if use == "fixed"), "no_repeat_ngram_size", "suppress_tokens", "bad_words_ids"]:
             with self.subTest(key):
                 path.write_text(json.dumps({key: [[7]] if key == "stop_strings" else 0.25}))
-                self.expect(run("import", self.source, "--out", self.out, "--force"), OK, f'generation_config.json has "{key}"', flags.get(key, "cannot do"))
+                self.expect(run("import", self.source, "--out", self.out, "--force"), OK, f'generation_config.json has "{key}"', flags.get(key, "do not support"))
         for ids in (2, [2, 7]):
             path.write_text(json.dumps({"eos_token_id": ids}))
             self.expect(run("import", self.source, "--out", self.out, "--force"), OK)

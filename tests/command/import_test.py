@@ -81,14 +81,14 @@ class Import(harness.Case):
         self.expect(self.call("--dim", "batch=2", "--force"), OK)
 
     def test_what_is_missing_or_wrong_is_named(self):
-        self.expect(self.call(), BAD_FILE, 'dim 0 ("batch") has no number', 'input "x"', "m.onnx")
+        self.expect(self.call(), BAD_FILE, 'Dim 0 ("batch") has no size', 'input "x"', "m.onnx")
         self.expect(self.call("--dim", "batch"), USAGE, "name=number")
         self.onnx.write_bytes(relu()[:-3])
-        self.expect(self.call("--dim", "batch=2"), BAD_FILE, "reading ends at byte", "m.onnx")
+        self.expect(self.call("--dim", "batch=2"), BAD_FILE, "parsing ends at byte", "m.onnx")
         self.onnx.write_bytes(relu("Sing"))
-        self.expect(self.call("--dim", "batch=2"), BAD_FILE, '"Sing" is not read', "node 0 (Sing)")
+        self.expect(self.call("--dim", "batch=2"), BAD_FILE, '"Sing" is not supported', "node 0 (Sing)")
         self.onnx.write_bytes(relu(opset=99))
-        self.expect(self.call("--dim", "batch=2"), BAD_FILE, "version 99. Versions 1 to 28 are read")
+        self.expect(self.call("--dim", "batch=2"), BAD_FILE, "version 99. Versions 1 to 28 are supported")
         self.onnx.unlink()
         self.expect(self.call("--dim", "batch=2"), BAD_FILE, "cannot be read")
         self.assertFalse(self.out.exists())
@@ -106,7 +106,7 @@ class Import(harness.Case):
         for dims in (("", 3, ""), ("?", 3, "?"), ((1 << 64) - 1, 3, "size")):
             self.onnx.write_bytes(model(*dims))
             self.expect(self.call("--shape", "x=2,3,5", "--force"), OK, "input x f32[2,3,5]")
-            self.expect(self.call("--shape", "x=2,4,5", "--force"), BAD_FILE, "Shape [2,4,5] does not fit")
+            self.expect(self.call("--shape", "x=2,4,5", "--force"), BAD_FILE, "Shape [2,4,5] does not match")
             self.expect(self.call("--force"), BAD_FILE, "dim 0", "--shape x=N,3,N")
         self.expect(self.call("--shape", "z=2", "--force"), USAGE, 'no input "z"', "x")
         self.expect(self.call("--shape", "x=2,,5", "--force"), USAGE, "NAME=NUMBER,NUMBER")
@@ -119,7 +119,7 @@ class Import(harness.Case):
         self.expect(made, OK, "input z f32[2]")
         self.assertNotIn("input x", made.stdout)
         self.expect(run("run", self.out, "--device", "cpu", "--input", "z=zeros"), OK, "y f32[2]  least 3")
-        self.expect(self.call("--given", "x=1,2,3", "--force"), BAD_FILE, "3 values do not fit the shape [2]")
+        self.expect(self.call("--given", "x=1,2,3", "--force"), BAD_FILE, "3 values were given, but the shape [2]")
         self.expect(self.call("--given", "q=1", "--force"), USAGE, 'no input "q"')
 
     def test_values_that_are_not_finite_are_noted(self):
@@ -134,7 +134,7 @@ class Import(harness.Case):
             field(5, field(1, len(v)) + field(2, 1) + field(8, name) + field(9, struct.pack(f"<{len(v)}f", *v))) for name, v in tensors.items())
         graph += field(11, value_info("x", 4)) + field(12, value_info(last, 4))
         self.onnx.write_bytes(field(1, 8) + field(8, field(2, 21)) + field(7, graph))
-        self.expect(self.call(), OK, "Not finite (NaN or infinity): 2 of the 4 values of w. ", "--trainable", "4 of 13 values are trained")
+        self.expect(self.call(), OK, "Non-finite weights (NaN or infinity): 2 of the 4 values of w. ", "--trainable", "4 of 13 values are trained")
         report = json.loads(self.expect(self.call("-o", "json", "--force"), OK).stdout)
         self.assertEqual(report["not_finite"], [{"tensor": "w", "values": 2, "elements": 4}])
         self.assertIn("2 of the 4 values of w", " ".join(report["notes"]))
@@ -238,9 +238,9 @@ class ImportOfHuggingFace(harness.Case):
     def not_finite(self, *command):
         """The note and the same in JSON, as (tensor, values, elements)."""
         done = self.expect(run("import", *command, "--out", self.out, "--force"), OK)
-        notes = [line for line in done.stdout.splitlines() if "Not finite" in line]
+        notes = [line for line in done.stdout.splitlines() if "Non-finite weights" in line]
         report = json.loads(self.expect(run("import", *command, "--out", self.out, "--force", "-o", "json"), OK).stdout)
-        self.assertEqual(notes, [f"  note: {note}" for note in report["notes"] if "Not finite" in note])
+        self.assertEqual(notes, [f"  note: {note}" for note in report["notes"] if "Non-finite weights" in note])
         found = [(t["tensor"], t["values"], t["elements"]) for t in report["not_finite"]]
         self.assertEqual(len(notes), 1 if found else 0)
         for tensor, values, elements in found[:8]:
@@ -368,7 +368,7 @@ class ImportOfHuggingFace(harness.Case):
             with self.subTest(flags=flags):
                 self.expect(self.again(*flags), BAD_FILE, "score.weight", "bowline import ENCODER --task classify --labels FILE --out MODEL")
         self.expect(self.call("llama", "--force", "--task", "classify", "--labels", labels), BAD_FILE,
-                    "does not classify", "bowline import ENCODER --task classify --labels FILE --out MODEL")
+                    "cannot classify", "bowline import ENCODER --task classify --labels FILE --out MODEL")
         # What the messages advise works.
         self.expect(run("import", FIXTURES / "bert", "--task", "classify", "--labels", labels, "--out", self.out, "--force"), OK)
         self.assertEqual(json.loads(run("inspect", self.out, "-o", "json").stdout)["metadata"]["task"], "classify")
@@ -452,7 +452,7 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(self.call("llama", "--task", "embed"), BAD_FILE, "A decoder generates")
         self.expect(self.call("llama", "--task", "sing"), USAGE, "sing")
         (self.source / "model.safetensors").write_bytes(b"12345")
-        self.expect(run("import", self.source, "--out", self.out), BAD_FILE, "too few for the length of a header")
+        self.expect(run("import", self.source, "--out", self.out), BAD_FILE, "too few for a header length")
         self.expect(run("import", self.folder / "none", "--out", self.out), BAD_FILE, "none")
         self.assertFalse(self.out.exists())
 

@@ -1,4 +1,4 @@
-// GGUF files byte by byte, right or wrong.
+// Builds valid and invalid GGUF files byte by byte.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Crafted {
     }
     return put(type).put(offset);
   }
-  // Zeros up to the next multiple of 32, and `count` more.
+  // Adds zeros up to the next multiple of 32, and `count` more.
   Crafted& data(size_t count) {
     bytes.resize((bytes.size() + 31) / 32 * 32 + count);
     return *this;

@@ -1,6 +1,5 @@
-// The reader of GGUF on files that are damaged, hostile or of another version: a Status with the
-// place, never a crash or a large allocation; and on whole ones, against what the package gguf
-// says.
+// The GGUF reader. Damaged, hostile and unsupported files give a Status with the position, never a
+// crash or a large allocation. Valid files give what the package gguf reads.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,7 +20,7 @@ using nlohmann::json;
 const std::string kData = BOWLINE_GGUF_DATA;
 
 void expect_refused(const Status& status, Code code, const std::vector<std::string>& words) {
-  ASSERT_FALSE(status.ok()) << "It is read.";
+  ASSERT_FALSE(status.ok()) << "The file was read.";
   EXPECT_EQ(name_of(status.code()), name_of(code)) << status.message();
   for (const std::string& word : words) {
     EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
@@ -44,7 +43,7 @@ TEST(GgufReader, RefusesWhatIsNoGguf) {
   expect_refused(Crafted{"GGUF"}, {"ends within 4 bytes at offset 4"});
   expect_refused(Crafted().head(0, 0, 1), {"version 1"}, Code::unsupported);
   expect_refused(Crafted().head(0, 0, 4), {"version 4"}, Code::unsupported);
-  expect_refused(Crafted().head(0, 0, 0x03000000), {"big endian"}, Code::unsupported);
+  expect_refused(Crafted().head(0, 0, 0x03000000), {"Big-endian"}, Code::unsupported);
 }
 
 TEST(GgufReader, RefusesCountsThatTheFileCannotHold) {
@@ -72,10 +71,11 @@ TEST(GgufReader, RefusesLengthsThatLeaveTheFile) {
 }
 
 TEST(GgufReader, RefusesValuesThatAreNone) {
-  expect_refused(Crafted().head(0, 1).text("a").put(uint32_t{13}).data(8), {"values of type 13"});
+  expect_refused(Crafted().head(0, 1).text("a").put(uint32_t{13}).data(8),
+                 {"13 is not a value type"});
   Crafted nested;
   nested.head(0, 1).key("a", ValueType::array).put(uint32_t{9}).put(uint64_t{1}).data(64);
-  expect_refused(nested, {"array of arrays"});
+  expect_refused(nested, {"Arrays of arrays"});
   expect_refused(Crafted().head(0, 1).key("", ValueType::u8).data(8), {"key at offset 24"});
   expect_refused(Crafted().head(0, 1).key("a\xff", ValueType::u8).data(8), {"not valid UTF-8"});
   Crafted twice;
@@ -98,13 +98,13 @@ TEST(GgufReader, RefusesShapesThatAreNone) {
   const auto of = [](std::initializer_list<uint64_t> dims, uint32_t type) {
     return Crafted().head(1, 0).tensor("w", dims, type, 0).data(64);
   };
-  expect_refused(of({}, 0), {"Of tensor \"w\"", "rank is 0"});
+  expect_refused(of({}, 0), {"reading tensor \"w\"", "rank is 0"});
   expect_refused(of({1, 1, 1, 1, 1}, 0), {"rank is 5"});
-  expect_refused(of({0}, 0), {"dim 0 is 0"});
-  expect_refused(of({uint64_t{1} << 32, uint64_t{1} << 32}, 0), {"dim 1", "too many"});
-  expect_refused(of({UINT64_MAX}, 0), {"dim 0"});
-  expect_refused(of({uint64_t{1} << 62}, 0), {"too many bytes"});
-  expect_refused(of({48, 2}, 8), {"rows of 48", "blocks of 32", "Q8_0"});
+  expect_refused(of({0}, 0), {"Dim 0 is 0"});
+  expect_refused(of({uint64_t{1} << 32, uint64_t{1} << 32}, 0), {"Dim 1", "too many"});
+  expect_refused(of({UINT64_MAX}, 0), {"Dim 0"});
+  expect_refused(of({uint64_t{1} << 62}, 0), {"in bytes overflows"});
+  expect_refused(of({48, 2}, 8), {"Rows of 48", "block size 32", "Q8_0"});
   expect_refused(of({32}, 11), {"Q3_K", "F32, F16"}, Code::unsupported);
   expect_refused(of({32}, 4711), {"type 4711"}, Code::unsupported);
 }
@@ -120,9 +120,9 @@ TEST(GgufReader, RefusesBytesThatAreNotThere) {
   const auto shared = [](std::initializer_list<uint64_t> dims, uint32_t type, uint64_t second) {
     return Crafted().head(2, 0).tensor("v", {16}, 0, 0).tensor("w", dims, type, second).data(128);
   };
-  expect_refused(shared({16}, 0, 32), {"\"v\" and \"w\" share bytes"});
-  expect_refused(shared({8}, 0, 0), {"share bytes"});
-  expect_refused(shared({16}, 1, 0), {"share bytes"});
+  expect_refused(shared({16}, 0, 32), {"\"v\" and \"w\" overlap"});
+  expect_refused(shared({8}, 0, 0), {"overlap"});
+  expect_refused(shared({16}, 1, 0), {"overlap"});
   EXPECT_TRUE(File::parse(shared({16}, 0, 0).span()).ok()) << "a tie";
   EXPECT_TRUE(File::parse(two(32, 0, 64).span()).ok());
   Crafted twice;
@@ -191,7 +191,7 @@ TEST(GgufReader, RefusesWhatNoArchitectureHas) {
     return crafted_llama([&](Crafted& f) { f.tensor(name, dims, 0, 0).data(4096); }, 0, 1).status();
   };
   expect_refused(with_tensor("blk.0.attn_x.weight", {8}), Code::unsupported,
-                 {"\"blk.0.attn_x.weight\" is none of the architecture llama"});
+                 {"\"blk.0.attn_x.weight\" is not a tensor of the architecture llama"});
   expect_refused(with_tensor("blk.00.ffn_up.weight", {8}), Code::unsupported, {"blk.00"});
   expect_refused(with_tensor("blk.0.attn_q.weight", {8, 6}), Code::bad_file, {"6 rows", "2 heads"});
 }
@@ -201,7 +201,7 @@ TEST(GgufReader, RefusesSettingsThatAreNone) {
     return crafted_llama([&](Crafted& f) { f.key(key, type).put(value); }, 1).status();
   };
   expect_refused(with("llama.attention.head_count_kv", ValueType::f32, 1.0f), Code::bad_file,
-                 {"head_count_kv", "whole number"});
+                 {"head_count_kv", "not an integer"});
   expect_refused(with("llama.rope.freq_base", ValueType::f32, INFINITY), Code::bad_file,
                  {"rope.freq_base"});
   expect_refused(with("llama.attention.value_length", ValueType::u32, 3), Code::unsupported,
@@ -224,11 +224,11 @@ TEST(GgufReader, RefusesSettingsThatAreNone) {
         f.put(2).put(1);
       },
       1);
-  expect_refused(layers.status(), Code::unsupported, {"head_count_kv", "other layers"});
+  expect_refused(layers.status(), Code::unsupported, {"head_count_kv", "differs between layers"});
   const auto divisors = crafted_llama(
       [](Crafted& f) { f.tensor("rope_freqs.weight", {2}, 0, 0).data(0).put(1.0f).put(-3.0f); }, 0,
       1);
-  expect_refused(divisors.status(), Code::unsupported, {"rope_freqs.weight", "known"});
+  expect_refused(divisors.status(), Code::unsupported, {"rope_freqs.weight", "supported"});
 }
 
 TEST(GgufReader, Settings) {
@@ -260,7 +260,7 @@ TEST(GgufReader, TheScalingOfLlama3IsRecognised) {
   }
 }
 
-// Small heads have no or one wavelength between the plain parts.
+// Small heads have at most one wavelength between the unchanged and the divided ones.
 TEST(GgufReader, TheScalingOfLlama3IsRecognisedOfFewWavelengths) {
   json scaling = {{"rope_type", "llama3"},
                   {"factor", 4.0},

@@ -1,5 +1,5 @@
-// What a tensor of GGUF says: the numbers of every type as gguf.quants has them, rows in the order
-// of Hugging Face, in runs of any length.
+// Values of GGUF tensors: every type as in gguf.quants, rows in the order of Hugging Face, in byte
+// ranges of any length.
 #include "gguf/values.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST(GgufValues, NumbersOfEveryTypeAreThoseOfThePackage) {
   }
 }
 
-// Every number is what its name and its place in the terms of Hugging Face say.
+// The value of each element encodes its name and position in Hugging Face.
 TEST(GgufValues, NamesAndOrdersAreThoseOfHuggingFace) {
   for (const char* const architecture : {"llama", "qwen2", "qwen3", "gpt2", "bert"}) {
     SCOPED_TRACE(architecture);
@@ -108,7 +108,8 @@ TEST(GgufValues, CodesThatBowlineHasStayAndOthersAreReported) {
   }
 }
 
-// Norms lie in f32 beside matrices of 16 bits. Where these hold them the model is of one dtype.
+// Files keep norms in f32 beside 16-bit matrices. If 16 bits represent the norms exactly, the model
+// has one dtype.
 TEST(GgufValues, VectorsTakeTheDtypeOfMatricesThatHoldThem) {
   for (const bool fits : {true, false}) {
     Crafted file;

@@ -1,4 +1,4 @@
-// The models of fixtures/, imported, with what transformers computes.
+// Helpers for the models of fixtures/ and the results of transformers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ inline Result<import::Built> import_folder(const std::string& folder,
   return build_model(source, options);
 }
 
-// Largest difference of two tensors, of numbers of about 1.
+// Largest difference of two tensors with values around 1.
 inline double difference(std::span<const float> a, std::span<const float> b) {
   EXPECT_EQ(a.size(), b.size());
   double most = 0;
@@ -118,7 +118,7 @@ class FolderCopy {
   void write(const std::string& file, std::string_view text) const {
     std::ofstream(path_ / file, std::ios::binary).write(text.data(), std::ssize(text));
   }
-  // Replaces a part of a text file, which is there.
+  // Replaces a part of a text file. The part must exist.
   void replace(const std::string& file, const std::string& part, const std::string& by) const {
     std::string all = text(file);
     const size_t at = all.find(part);

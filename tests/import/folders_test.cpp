@@ -1,5 +1,5 @@
-// Folders of Hugging Face: what of them is taken, tied and dropped, with the bits of the source;
-// and what is wrong with damaged ones.
+// Import of Hugging Face folders: taken, tied and dropped tensors, with the bits of the source, and
+// errors in damaged folders.
 #include "fixtures.h"
 #include "source/numbers.h"
 
@@ -49,8 +49,7 @@ void expect_refused(const Result<Built>& built, Code code,
   }
 }
 
-// ------------------------------------------------------------------------------- weights, one
-// Repeat
+// ---- weights and the Repeat
 
 class Folders : public testing::TestWithParam<const char*> {};
 
@@ -149,9 +148,9 @@ TEST(Dtypes, HalvesAreRoundedAsIeeeSays) {
     return h;
   };
   EXPECT_EQ(f16(1.0f), 0x3c00);
-  EXPECT_EQ(f16(1.00048828125f), 0x3c00);  // half of a step: to even
+  EXPECT_EQ(f16(1.00048828125f), 0x3c00);  // half a step: ties to even
   EXPECT_EQ(f16(1.0014647f), 0x3c01);      // just below three halves
-  EXPECT_EQ(f16(1.00146484375f), 0x3c02);  // three halves: to even
+  EXPECT_EQ(f16(1.00146484375f), 0x3c02);  // three halves: ties to even
   EXPECT_EQ(f16(65504.0f), 0x7bff);
   EXPECT_EQ(f16(65519.996f), 0x7bff);
   EXPECT_EQ(f16(65520.0f), 0x7c00);
@@ -159,7 +158,7 @@ TEST(Dtypes, HalvesAreRoundedAsIeeeSays) {
   EXPECT_EQ(f16(0x1p-25f), 0x0000);
   EXPECT_EQ(f16(0x1.8p-24f), 0x0002);
   EXPECT_EQ(f16(0x1.ff8p-15f), 0x03ff);
-  EXPECT_EQ(f16(0x1.ffcp-15f), 0x0400);  // half of a step: to even, which is the least normal one
+  EXPECT_EQ(f16(0x1.ffcp-15f), 0x0400);  // half a step: ties to even, to the smallest normal value
 }
 
 TEST(Dtypes, AnyRunOfAConvertedTensorIsThatOfTheWhole) {
@@ -186,8 +185,7 @@ TEST(Dtypes, AnyRunOfAConvertedTensorIsThatOfTheWhole) {
   EXPECT_EQ(narrow(79999, beyond).code(), Code::bad_argument);
 }
 
-// ---------------------------------------------------------------------------------------------
-// ties
+// ---- ties
 
 TEST(Ties, AreThoseThatTheSourceDeclares) {
   const auto same = [](const char* name, const char* a, const char* b) {
@@ -209,7 +207,7 @@ TEST(Ties, AHeadThatIsAbsentIsTied) {
   ASSERT_TRUE(built.ok()) << built.status().message();
   EXPECT_TRUE(
       built.value().model.same_storage("model.embed_tokens.weight", "lm_head.weight").value());
-  EXPECT_TRUE(has_note(built.value(), "the source has no head of its own"));
+  EXPECT_TRUE(has_note(built.value(), "the source has no separate head"));
   folder.replace("config.json", "\"use_cache\"", "\"tie_word_embeddings\": false, \"use_cache\"");
   expect_refused(
       import_folder(folder.path()), Code::bad_file,
@@ -280,7 +278,7 @@ TEST(Ties, TensorsOfTheSameBytesAreOne) {
   EXPECT_TRUE(built.value().model.same_storage(a, b).value());
 }
 
-// ----------------------------------------------------------------------------- assets and metadata
+// ---- assets and metadata
 
 std::string asset(const Model& model, const std::string& name) {
   const auto bytes = model.asset(name);
@@ -336,10 +334,9 @@ TEST(Metadata, OfClasses) {
   EXPECT_EQ(value_of(fresh.value().model, "classifier.weight").size(), 2u * 32 * sizeof(float));
 }
 
-// --------------------------------------------------------------------------------- windows of
-// tokens
+// ---- sliding windows
 
-// Iterations of the Repeat, and what the layers of its body see.
+// Number of iterations of the Repeat, and the windows of the layers in its body.
 struct Windows {
   uint32_t count = 0;
   std::vector<std::string> of;
@@ -389,7 +386,7 @@ TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
                   "\"max_position_embeddings\": 8192");
   EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"4"}}));
   mistral.replace("config.json", "\"sliding_window\": 4", "\"_window\": 4");
-  EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"4096"}})) << "as transformers has it";
+  EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"4096"}})) << "the default of transformers";
   mistral.replace("config.json", "\"_window\": 4", "\"sliding_window\": null");
   EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"0"}}));
   const FolderCopy qwen("qwen2");
@@ -402,8 +399,7 @@ TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
   EXPECT_EQ(windows_of(fixture("qwen2_window")), (Windows{1, {"0", "6", "6"}}));
 }
 
-// --------------------------------------------------------------------------------------- bad
-// folders
+// ---- damaged folders
 
 struct BadEdit {
   const char* name;
@@ -423,7 +419,7 @@ const std::vector<BadEdit>& bad_edits() {
        "\"model_type\": \"llama\"",
        "\"model_type\": \"mamba\"",
        Code::unsupported,
-       {"\"mamba\" is not known", "albert", "bert", "distilbert", "gemma2", "gpt2", "llama",
+       {"\"mamba\" is not supported", "albert", "bert", "distilbert", "gemma2", "gpt2", "llama",
         "mistral", "qwen2", "qwen3", "roberta"}},
       {"NoArchitecture",
        "llama",
@@ -452,7 +448,7 @@ const std::vector<BadEdit>& bad_edits() {
        "\"num_hidden_layers\": 2",
        "\"num_hidden_layers\": 3",
        Code::bad_file,
-       {"asks for a tensor model.layers.2.input_layernorm.weight"}},
+       {"no tensor model.layers.2.input_layernorm.weight"}},
       {"FewerLayers",
        "llama",
        "config.json",
@@ -480,14 +476,14 @@ const std::vector<BadEdit>& bad_edits() {
        "\"sliding_attention\"",
        "\"linear_attention\"",
        Code::unsupported,
-       {"Layer 0 is of the type \"linear_attention\"", "full_attention, sliding_attention"}},
+       {"Layer 0 has the type \"linear_attention\"", "full_attention, sliding_attention"}},
       {"TypesOfOtherLayers",
        "gemma2",
        "config.json",
        "\"full_attention\",\n",
        "",
        Code::bad_file,
-       {"4 layers", "\"layer_types\" of 3"}},
+       {"4 layers", "\"layer_types\" has 3 entries"}},
       {"AttentionThatIsNotCausal",
        "gemma2",
        "config.json",
@@ -529,7 +525,7 @@ const std::vector<BadEdit>& bad_edits() {
        "\"hidden_act\": \"silu\"",
        "\"hidden_act\": \"swoosh\"",
        Code::unsupported,
-       {"\"swoosh\" is not known", "gelu_new", "silu"}},
+       {"\"swoosh\" is not supported", "gelu_new", "silu"}},
       {"UnknownRotation",
        "llama3",
        "config.json",
@@ -550,7 +546,7 @@ const std::vector<BadEdit>& bad_edits() {
        "{",
        "{,",
        Code::bad_file,
-       {"is no JSON", "line 1, column 2"}},
+       {"is not valid JSON", "line 1, column 2"}},
       {"RelativePositions",
        "bert",
        "config.json",
@@ -571,14 +567,14 @@ const std::vector<BadEdit>& bad_edits() {
        "pooling_mode_mean_tokens",
        "pooling_mode_weightedmean_tokens",
        Code::unsupported,
-       {"weightedmean_tokens", "cls, mean and max"}},
+       {"weightedmean_tokens", "cls, mean, max"}},
       {"NoPooling",
        "bert_sentences",
        "1_Pooling/config.json",
        "true",
        "false",
        Code::bad_file,
-       {"switches 0 ways of pooling on"}},
+       {"enables 0 pooling modes"}},
       {"AnotherModule",
        "bert_sentences",
        "modules.json",
@@ -592,7 +588,7 @@ const std::vector<BadEdit>& bad_edits() {
        "1_Pooling",
        "../other",
        Code::bad_file,
-       {"../other", "no name of a file"}},
+       {"../other", "not a plain file name"}},
       {"ShardOfWhichATensorIsElsewhere",
        "qwen2",
        "model.safetensors.index.json",
@@ -606,7 +602,7 @@ const std::vector<BadEdit>& bad_edits() {
        "model-00002-of-00002.safetensors",
        "../model.safetensors",
        Code::bad_file,
-       {"no name of a file"}},
+       {"not a plain file name"}},
       {"ShardOfAnotherTensor",
        "qwen2",
        "model.safetensors.index.json",
@@ -676,21 +672,20 @@ TEST(BadFolder, ATensorTooManyOrTooFewIsNamed) {
   tensors.erase("model.surprise");
   tensors.erase("model.norm.weight");
   write_numbers(folder.path("model.safetensors"), tensors);
-  expect_refused(import_folder(folder.path()), Code::bad_file,
-                 {"asks for a tensor model.norm.weight"});
+  expect_refused(import_folder(folder.path()), Code::bad_file, {"no tensor model.norm.weight"});
 }
 
 TEST(BadFolder, TasksAndLabelsThatDoNotGo) {
   expect_refused(import_folder(fixture("llama"), {.task = Task::embed}), Code::unsupported,
                  {"A decoder generates"});
   expect_refused(import_folder(fixture("bert"), {.task = Task::generate}), Code::unsupported,
-                 {"does not generate"});
+                 {"not generate text"});
   expect_refused(import_folder(fixture("bert"), {.task = Task::classify}), Code::bad_argument,
                  {"--labels"});
   expect_refused(import_folder(fixture("bert"), {.task = Task::classify, .labels = {"a"}}),
-                 Code::bad_argument, {"of one class", "--multi-label", "--task embed"});
+                 Code::bad_argument, {"with a single class", "--multi-label", "--task embed"});
   expect_refused(import_folder(fixture("bert"), {.task = Task::classify, .labels = {"a", "a"}}),
-                 Code::bad_argument, {"label a stands twice"});
+                 Code::bad_argument, {"label a occurs twice"});
   expect_refused(import_folder(fixture("bert_classes"), {.labels = {"a", "b"}}), Code::bad_argument,
                  {"2 labels", "3 classes"});
   expect_refused(import_folder(fixture("bert_classes"), {.pooling = "mean"}), Code::bad_argument,

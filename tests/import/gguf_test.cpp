@@ -1,5 +1,5 @@
-// Files of GGUF become models that compute what transformers does with the numbers that the file
-// says (tests/gguf/data, made by tools/make_golden/gguf_files.py).
+// GGUF models compute what transformers computes with the same values (tests/gguf/data, made by
+// tools/make_golden/gguf_files.py).
 #include "fixtures.h"
 #include "gguf/read.h"
 
@@ -8,12 +8,13 @@ namespace {
 
 std::string data(const std::string& file) { return BOWLINE_GGUF_DATA "/" + file; }
 
-// A model of Llama with these numbers, or one with its architecture in front; a device.
+// The suffix of a Llama file, or an architecture and a suffix; and a device.
 using GgufCase = std::tuple<std::string, const char*>;
 
 class Gguf : public testing::TestWithParam<GgufCase> {};
 
-// In f32, as transformers computes; codes stay codes. The tolerance is that of models_test.cpp.
+// Computed in f32 as in transformers; quantized weights stay quantized. Tolerance: see
+// models_test.cpp.
 TEST_P(Gguf, LogitsAreThoseOfTransformers) {
   const auto& [name, device_name] = GetParam();
   BOWLINE_NEED(why_missing(device_name));
@@ -57,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(All, Gguf,
                            return std::get<0>(of.param) + "_" + device.substr(0, device.find(':'));
                          });
 
-// Tensors of every architecture have names that it takes.
+// Every tensor of every architecture has a Hugging Face name.
 TEST(GgufNames, AreThoseOfTheArchitectures) {
   for (const char* name : {"bert", "gemma2", "gpt2", "llama", "qwen2", "qwen3"}) {
     const auto source = gguf::read(data(std::string("names_") + name + ".gguf"));

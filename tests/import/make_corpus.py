@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/fuzz/corpus/safetensors: the smallest models of every architecture, as
-safetensors_fuzz.cpp takes them.
+"""Makes tests/fuzz/corpus/safetensors: the smallest models of every architecture.
+
+The files have the input format of safetensors_fuzz.cpp.
 """
 
 import json

@@ -1,20 +1,18 @@
 #!/usr/bin/env python3
-"""Makes fixtures/: small models of every architecture with random weights, and what transformers
-computes with them.
+"""Makes fixtures/: small random models of every architecture, and the results of transformers.
 
   make_fixtures.py [NAME...]       (torch, transformers, safetensors)
 
-Each folder is one of Hugging Face. Beside it lies <name>.expected.safetensors:
+Each model is a Hugging Face folder. <name>.expected.safetensors beside the folder has the results:
 
-  decoders   tokens, labels [2, n], logits, loss; greedy [1, 256]: tokens that follow on the first 8
-             of row 0
+  decoders   tokens, labels [2, n], logits, loss
+             greedy [1, 256]: tokens that follow the first 8 tokens of row 0
   encoders   tokens, lengths, hidden; mean, cls, max: pooled hidden rows
              with a head: labels, logits, loss
-             with shared layers and a head: step.<tensor>, weights after a step of SGD at a rate of
-             RATE
+             with shared layers and a head: step.<tensor>, weights after an SGD step at rate RATE
 
-Everything is random, and so nobody's: the files are under the licence of the project. Weights are
-drawn wide, and no bias is zero and no scale one, so that what is left out shows in the numbers.
+All values are random, so the files are under the licence of the project. Weights have a wide range,
+no bias is zero and no scale is one, so that a missing operation changes the results.
 """
 
 import json
@@ -37,7 +35,7 @@ ENCODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYER
 THREE = dict(num_labels=3, id2label={0: "admin", 1: "libs", 2: "net"}, label2id={"admin": 0, "libs": 1, "net": 2})
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
-# Caps that bend most scores and logits, and a window that is much smaller than the tokens.
+# Caps that change most scores and logits, and a window much shorter than the sequence.
 GEMMA2 = DECODER | dict(num_key_value_heads=2, head_dim=16, query_pre_attn_scalar=16, attn_logit_softcapping=1.5, final_logit_softcapping=4.0,
                         sliding_window=5)
 
@@ -47,7 +45,7 @@ MODELS = {
     "llama_biased": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, attention_bias=True, mlp_bias=True, hidden_act="gelu_new")),
     "llama3": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, num_key_value_heads=1, rope_parameters=LLAMA3, tie_word_embeddings=True)),
     "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**DECODER, num_key_value_heads=2, sliding_window=None, head_dim=16)),
-    # Windows that are shorter than the tokens; of Qwen 2 and 3 in some of the layers.
+    # Windows shorter than the sequence; in Qwen 2 and 3 only in some layers.
     "mistral_window": lambda: t.MistralForCausalLM(t.MistralConfig(**DECODER, num_key_value_heads=2, sliding_window=4)),
     "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**DECODER, num_key_value_heads=2)),
     "qwen2_window": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**DECODER | dict(num_hidden_layers=3), num_key_value_heads=2,
@@ -57,8 +55,8 @@ MODELS = {
         **DECODER | dict(num_hidden_layers=3), num_key_value_heads=1, head_dim=16, use_sliding_window=True, sliding_window=5,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
     "gemma2": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2 | dict(num_hidden_layers=4))),
-    # Layers that are no pairs, biases, logits without a cap, and scores that are not divided by the
-    # root of head_dim.
+    # An odd layer count, biases, no cap on logits, and scores that are not divided by the root of
+    # head_dim.
     "gemma2_biased": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2 | dict(
         num_hidden_layers=3, attention_bias=True, final_logit_softcapping=None, query_pre_attn_scalar=5))),
     "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320,
@@ -68,7 +66,7 @@ MODELS = {
     "bert_sentences": lambda: t.BertModel(t.BertConfig(**ENCODER, hidden_act="gelu_new")),
     "roberta": lambda: t.RobertaModel(t.RobertaConfig(**ENCODER, pad_token_id=1)),
     "roberta_classes": lambda: t.RobertaForSequenceClassification(t.RobertaConfig(**ENCODER, **THREE, pad_token_id=1)),
-    # Layers that share their weights: by groups, each of one layer or of two.
+    # Layers that share weights, in groups of one or two layers.
     "albert": lambda: t.AlbertModel(t.AlbertConfig(**ENCODER | dict(num_hidden_layers=4), embedding_size=16)),
     "albert_classes": lambda: t.AlbertForSequenceClassification(t.AlbertConfig(
         **ENCODER | dict(num_hidden_layers=3), embedding_size=16, num_hidden_groups=2, inner_group_num=2, classifier_dropout_prob=0.0, **THREE)),
@@ -79,7 +77,7 @@ MODELS = {
 
 
 def randomize(model, generator):
-    """Wide weights, biases around 0 and scales around 1, of Gemma 2 around 0 as it adds 1."""
+    """Wide weights, biases around 0, scales around 1 (in Gemma 2 around 0, as it adds 1)."""
     middle = 0.0 if model.config.model_type == "gemma2" else 1.0
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -116,7 +114,7 @@ def encoder_numbers(model, generator, has_head):
     tokens = torch.randint(3, VOCABULARY, (3, 12), generator=generator)
     mask = torch.arange(12)[None, :] < lengths[:, None]
     tokens[~mask] = model.config.pad_token_id
-    # padding within a text has a position of its own, and is not counted
+    # padding within a text has its own position and is not counted
     if "roberta" in model.config.model_type:
         tokens[0, 4] = tokens[0, 7] = model.config.pad_token_id
     base = getattr(model, model.base_model_prefix) if has_head else model
@@ -134,7 +132,7 @@ def encoder_numbers(model, generator, has_head):
 
 
 def stepped(model, tokens, mask, labels):
-    """Weights of two layers that the model runs more than once. The model keeps its own."""
+    """Weights of two shared layers after a step. The model is not changed."""
     with torch.enable_grad():
         torch.nn.functional.cross_entropy(model(tokens, attention_mask=mask).logits, labels).backward()
     names = ("encoder.albert_layer_groups.0.albert_layers.0.ffn.weight", "encoder.albert_layer_groups.0.albert_layers.1.attention.query.bias")
@@ -147,9 +145,7 @@ def write_json(path, value):
 
 
 def as_transformers_4(folder):
-    """The words of an older config.json, in which max_window_layers says what layer_types does
-    now.
-    """
+    """Rewrites config.json to the older form with max_window_layers in place of layer_types."""
     config = json.loads((folder / "config.json").read_text())
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope["rope_theta"]
@@ -160,9 +156,7 @@ def as_transformers_4(folder):
 
 
 def with_tokenizer(folder):
-    """A tokenizer of words that are numbers, a chat template, and more than one token that ends an
-    answer.
-    """
+    """Adds a tokenizer whose words are numbers, a chat template, and several end tokens."""
     write_json(folder / "tokenizer.json", {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
@@ -174,7 +168,7 @@ def with_tokenizer(folder):
 
 
 def as_sentences(folder):
-    """What sentence-transformers adds."""
+    """Adds the files of sentence-transformers."""
     kinds = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
     write_json(folder / "modules.json", [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
                                          for i, (kind, path) in enumerate(kinds)])
@@ -200,7 +194,7 @@ def make(name):
                 numbers = encoder_numbers(model, generator, "Classification" in kind)
                 break
             numbers, margin = decoder_numbers(model, generator, seq)
-        if margin > 0.01:  # far from where rounding chooses another token
+        if margin > 0.01:  # the margin exceeds rounding errors
             break
     model.save_pretrained(folder, **({"max_shard_size": "40KB"} if name == "qwen2" else {}))
     for extra in folder.glob("generation_config.json"):

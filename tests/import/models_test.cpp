@@ -1,8 +1,8 @@
 // Small models of every architecture compute what transformers computes.
 //
-// The tolerance: hidden rows and logits are numbers of about 1 that two layers of f32 make in
-// another order of sums; 1e-4 leaves room for what such sums round, and is far below what a missing
-// bias, norm or rotation changes (the fixtures have no zero bias and no scale of 1).
+// Tolerance: hidden rows and logits are around 1, after two f32 layers that sum in another order.
+// 1e-4 covers the rounding of these sums. A missing bias, norm or rotation changes the results much
+// more, because the fixtures have no zero bias and no scale of 1.
 #include "fixtures.h"
 
 namespace bowline::test {
@@ -51,7 +51,7 @@ class Models : public testing::TestWithParam<ModelCase> {
     return std::move(made).value();
   }
 
-  // What one run of an entry point gives.
+  // Runs an entry point and returns an output.
   std::vector<float> run(const std::string& entry, const std::vector<std::string>& inputs,
                          const std::string& output, std::vector<int64_t> shape) {
     const std::vector<int64_t>& tokens = expected("tokens").shape;
@@ -71,7 +71,7 @@ class Models : public testing::TestWithParam<ModelCase> {
     return out;
   }
 
-  // Steps with one batch: the loss begins where transformers has it, and falls.
+  // Trains with one batch: the first loss equals the loss of transformers, and the loss falls.
   void expect_training(std::vector<std::string> inputs, double close) {
     const std::vector<int64_t>& tokens = expected("tokens").shape;
     TrainOptions options;
@@ -112,8 +112,7 @@ TEST_P(Decoders, ForwardAndLossAreThoseOfTransformers) {
   EXPECT_LT(difference(loss, expected("loss").floats()), kClose);
 }
 
-// Rows of a prompt in two pieces, then a token at a time: what forward gives for the same rows, and
-// so transformers.
+// A prompt in two parts, then token by token, gives the same logits as forward.
 void Decoders::expect_decoded(double close) {
   const Numbers& tokens = expected("tokens");
   const Numbers& logits = expected("logits");
@@ -162,13 +161,13 @@ void Decoders::expect_decoded(double close) {
       EXPECT_TRUE(j == 0 || top[j] <= top[j - 1]);
     }
   }
-  EXPECT_EQ(s.counters().plan_builds, 2u);  // one for each entry point, however many tokens
+  EXPECT_EQ(s.counters().plan_builds, 2u);  // one per entry point, for any number of tokens
 }
 
 TEST_P(Decoders, PrefillAndDecodeAreForward) { expect_decoded(kClose); }
 
-// Keys and values are rounded once, to 11 bits or to 8, and so is each query: a few times 2^-11 or
-// 2^-8 of numbers of about 2.
+// Keys, values and queries are rounded once, to 11 or 8 bits: errors are a few times 2^-11 or 2^-8,
+// for values around 2.
 TEST_P(Decoders, CachesOf16BitsAreClose) {
   for (const auto& [dtype, close] : {std::pair(DType::f16, 0.01), {DType::bf16, 0.1}}) {
     auto built = import_folder(fixture(name()), {.kv_dtype = dtype});
@@ -179,8 +178,8 @@ TEST_P(Decoders, CachesOf16BitsAreClose) {
   }
 }
 
-// A number is at most 1/254 of the largest of its row away, where bf16 is at most 2^-9 of itself:
-// twice its bound.
+// The error is at most 1/254 of the largest value of the row; for bf16 it is 2^-9 of the value. So
+// the bound is twice as large.
 TEST_P(Decoders, CachesOfInt8AreClose) {
   auto built = import_folder(fixture(name()), {.kv_dtype = DType::i8});
   ASSERT_TRUE(built.ok()) << built.status().message();
@@ -190,7 +189,7 @@ TEST_P(Decoders, CachesOfInt8AreClose) {
   expect_greedy();
 }
 
-// Tokens that the model gives one after the other, each of them fed back.
+// Greedy generation: each token is fed back.
 TEST_P(Decoders, GreedyTokensAreThoseOfTransformers) { expect_greedy(); }
 
 void Decoders::expect_greedy() {
@@ -220,7 +219,7 @@ void Decoders::expect_greedy() {
 
 TEST_P(Decoders, ATrainingLowersTheLoss) { expect_training({"tokens", "labels"}, kClose); }
 
-// The masters are f32, what is computed has 8 bits.
+// f32 masters, bf16 computation.
 TEST_P(Decoders, ATrainingInBf16LowersTheLoss) {
   auto built = import_folder(fixture(name()), {.dtype = DType::bf16});
   ASSERT_TRUE(built.ok()) << built.status().message();
@@ -237,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(All, Decoders,
 class Encoders : public Models {
  protected:
   bool has_head() const { return expected_.contains("logits"); }
-  // Hidden rows behind a length mean nothing: they become 0, as in the fixture.
+  // Hidden rows beyond the length are undefined. Sets them to 0, as in the fixture.
   void clear_padding(std::vector<float>& hidden) const {
     const std::vector<int64_t>& shape = expected("hidden").shape;
     for (int64_t b = 0; b < shape[0]; ++b) {
@@ -273,7 +272,7 @@ TEST_P(Encoders, ATrainingLowersTheLoss) {
   }
 }
 
-// A layer that runs several times gets the sum of the gradients of all its runs.
+// A shared layer gets the sum of the gradients of all its uses.
 TEST_P(Encoders, AStepChangesSharedLayersAsPyTorchDoes) {
   const std::vector<int64_t>& tokens = expected("tokens").shape;
   TrainOptions options;

@@ -1,4 +1,4 @@
-// Safetensors from outside: what is wrong is said in a sentence, and nothing is read beyond a file.
+// Untrusted safetensors files: errors have a message, and nothing is read outside of the file.
 #include "fixtures.h"
 
 namespace bowline::test {
@@ -6,7 +6,7 @@ namespace {
 
 using huggingface::read_safetensors;
 
-// A file of a header and `data` bytes.
+// A file with a header and `data` bytes.
 class Made {
  public:
   Made() : path_(testing::TempDir() + "made_" + std::to_string(::getpid()) + ".safetensors") {}
@@ -66,8 +66,7 @@ TEST(Safetensors, TensorsOfTheSameBytesHaveOnePlace) {
   EXPECT_EQ(read.value().tensors[0].place, read.value().tensors[1].place);
 }
 
-// A reader that walks over what it has read after each entry does not end within the time of a
-// test.
+// A reader that revisits all earlier entries after each entry would exceed the time of the test.
 TEST(Safetensors, HasAsManyTensorsAsItsHeaderHolds) {
   constexpr size_t kTensors = 300'000;
   std::string header = "{";
@@ -97,13 +96,13 @@ std::string nested(int depth) {
 const std::vector<Bad>& bad_files() {
   static const std::vector<Bad> all = {
       {"HeaderTooLong", "{}", 0, uint64_t{1} << 40,
-       "header has 1099511627776 bytes; at most 100000000"},
+       "header has 1099511627776 bytes, more than the limit of 100000000"},
       {"HeaderBeyondTheEnd", "{}", 0, 3, "header has 3 bytes, but only 2 follow"},
       {"LengthThatOverflows", "{}", 0, UINT64_MAX, "header has 18446744073709551615 bytes"},
-      {"NoJson", "{\"a\" 1}", 0, {}, "is no JSON: reading ends at line 1, column 6"},
-      {"NoObject", "[1]", 0, {}, "The header is no object"},
+      {"NoJson", "{\"a\" 1}", 0, {}, "is not valid JSON: parsing ends at line 1, column 6"},
+      {"NoObject", "[1]", 0, {}, "The header is not an object"},
       {"DeepJson", nested(10000), 0, {}, "nested deeper than 64"},
-      {"NotUtf8", "{\"a\xff\":1}", 0, {}, "is no JSON"},
+      {"NotUtf8", "{\"a\xff\":1}", 0, {}, "is not valid JSON"},
       {"TensorTwice",
        "{" + entry("a", "F32", "[1]", "[0,4]") + "," + entry("a", "F32", "[1]", "[4,8]") + "}",
        8,
@@ -128,66 +127,74 @@ const std::vector<Bad>& bad_files() {
        "{" + entry("a", "F32", "[1]", "[0,4]") + "," + entry("b", "F32", "[1]", "[8,12]") + "}",
        12,
        {},
-       "bytes [4, 8) in front of tensor b belong to none"},
+       "bytes [4, 8) before tensor b belong to no tensor"},
       {"BytesLeft",
        "{" + entry("a", "F32", "[1]", "[0,4]") + "}",
        6,
        {},
-       "end at byte 4 of the 6 that follow"},
+       "end at byte 4, but 6 bytes follow"},
       {"BeyondTheFile",
        "{" + entry("a", "F32", "[2]", "[0,8]") + "}",
        4,
        {},
-       "bytes [0, 8) lie outside the 4"},
+       "bytes [0, 8) are outside of the 4"},
       {"Backwards",
        "{" + entry("a", "F32", "[1]", "[4,0]") + "}",
        4,
        {},
-       "bytes [4, 0) lie outside"},
+       "bytes [4, 0) are outside"},
       {"WrongSize",
        "{" + entry("a", "F32", "[3]", "[0,8]") + "}",
        8,
        {},
-       "has 8 bytes, not those of F32[3]"},
+       "has 8 bytes, which do not match F32[3]"},
       {"SizeThatOverflows",
        "{" + entry("a", "F32", "[4294967296,4294967296,4]", "[0,4]") + "}",
        4,
        {},
-       "elements cannot be counted"},
+       "number of elements overflows"},
       {"BytesThatOverflow",
        "{" + entry("a", "F32", "[4611686018427387905]", "[0,4]") + "}",
        4,
        {},
-       "not those of"},
+       "which do not match"},
       {"NegativeDim",
        "{" + entry("a", "F32", "[-1]", "[0,4]") + "}",
        4,
        {},
-       "Its dim -1 is no number"},
+       "The dim -1 is not an integer"},
       {"FractionalDim",
        "{" + entry("a", "F32", "[1.5]", "[0,4]") + "}",
        4,
        {},
-       "Its dim 1.5 is no number"},
+       "The dim 1.5 is not an integer"},
       {"HugeOffset",
        "{" + entry("a", "F32", "[1]", "[0,18446744073709551615]") + "}",
        4,
        {},
-       "Its end 18446744073709551615 is no number"},
+       "The end 18446744073709551615 is not an integer"},
       {"UnknownDtype",
        "{" + entry("a", "F33", "[1]", "[0,4]") + "}",
        4,
        {},
-       "dtype \"F33\" is not known"},
+       "dtype \"F33\" is not a dtype"},
       {"DtypeThatIsNoText",
        "{\"a\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,4]}}",
        4,
        {},
-       "\"dtype\" is 3, not a text"},
+       "\"dtype\" is 3, not a string"},
       {"NoShape", "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, {}, "has no shape"},
-      {"OneOffset", "{" + entry("a", "F32", "[1]", "[0]") + "}", 4, {}, "no two data_offsets"},
+      {"OneOffset",
+       "{" + entry("a", "F32", "[1]", "[0]") + "}",
+       4,
+       {},
+       "not have two data_offsets"},
       {"EntryThatIsNoObject", "{\"a\":7}", 0, {}, "is 7, not an object"},
-      {"MetadataOfNumbers", "{\"__metadata__\":{\"a\":1}}", 0, {}, "__metadata__: a is no text"},
+      {"MetadataOfNumbers",
+       "{\"__metadata__\":{\"a\":1}}",
+       0,
+       {},
+       "__metadata__: a is not a string"},
       {"NameThatActsOnATerminal", "{\"a\\u001b[31m\":7}", 0, {}, "\"a\\x1b[31m\""},
   };
   return all;

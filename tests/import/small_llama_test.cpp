@@ -1,5 +1,4 @@
-// The model that is carried (samples/small_llama): what it says is what transformers says with the
-// numbers of the file.
+// The model of samples/small_llama gives the answer of transformers with the values of the file.
 #include <nlohmann/json.hpp>
 
 #include "bowline_text.h"
@@ -14,7 +13,7 @@ using Ids = std::vector<int32_t>;
 
 class SmallLlama : public testing::TestWithParam<std::string> {
  protected:
-  // All of an answer on the cpu; elsewhere a part, as devices in software take their time.
+  // The whole answer on the CPU; a part on other devices, because software devices are slow.
   size_t tokens() const { return GetParam() == "cpu" ? 256 : 12; }
 };
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tests/fuzz/corpus/peft and corpus/gguf_adapter: small adapters for the models of
-corpus/safetensors, as the targets take them.
+"""Makes tests/fuzz/corpus/peft and corpus/gguf_adapter.
+
+The files are small adapters for the models of corpus/safetensors, in the input format of the
+targets.
 """
 
 import json
@@ -25,7 +27,7 @@ ADAPTERS = {
                      {"roberta.encoder.layer.0.attention.self.query": (W, W)}),
     "gpt2_tables": (1, 1, {"lora_alpha": 1}, "F32", {"transformer.wte": (V, W)}),
 }
-# Of the head of the RoBERTa of corpus/safetensors; its biases stay as they are.
+# Tensors of the RoBERTa head of corpus/safetensors. Its biases do not change.
 HEAD_SHAPES = {"classifier.dense.weight": [W, W], "classifier.out_proj.weight": [2, W]}
 TABLES = ("embed_tokens", "wte")
 NAMES = {LAYER + "self_attn.q_proj": "blk.0.attn_q", LAYER + "self_attn.k_proj": "blk.0.attn_k", LAYER + "self_attn.o_proj": "blk.0.attn_output",
@@ -38,7 +40,7 @@ def numbers(count, size, at):
     return bytes((5 * at + 11 * i) % 60 for i in range(count * size))
 
 
-# Of an input whose adapter runs, too: that takes most of the time.
+# Flag of an input whose adapter also runs, which takes most of the time.
 RUNS = 128
 
 
@@ -83,7 +85,7 @@ def main():
     for folder, make in (("peft", peft), ("gguf_adapter", gguf)):
         (FOLDER / folder).mkdir(parents=True, exist_ok=True)
         for name, adapter in ADAPTERS.items():
-            if make is gguf and adapter[0] > 1:  # which GGUF has no adapters of
+            if make is gguf and adapter[0] > 1:  # GGUF has no adapters for encoders
                 continue
             content = make(*adapter)
             (FOLDER / folder / name).write_bytes(content)

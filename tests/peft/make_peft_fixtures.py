@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of peft_test.cpp: two small models of transformers with random weights,
-adapters of peft for them and for models of tests/import/fixtures, and what they compute.
+"""Makes the fixtures of peft_test.cpp: random transformers models, peft adapters and their results.
 
-    python -m venv venv && venv/bin/pip install torch==2.13.0 transformers==5.23.0 peft==0.21.2
+    python -m venv venv
+    venv/bin/pip install torch==2.13.0 transformers==5.23.0 peft==0.21.2
     venv/bin/python tests/peft/make_peft_fixtures.py tests/peft/fixtures
 
+Some adapters are for models of tests/import/fixtures.
+
 With --check FOLDER NAME: opens an adapter that Bowline wrote for the model of the adapter NAME, and
-prints the largest difference between its logits and those of the adapter that Bowline read."""
+prints the largest difference of its logits from those of the adapter NAME."""
 import argparse
 import json
 import os
@@ -31,14 +33,14 @@ ADAPTERS = {
     "llama_some_layers": ("llama", dict(r=2, lora_alpha=8, target_modules=["o_proj", "up_proj"], layers_to_transform=[1])),
     "llama_tables": ("llama", dict(r=3, lora_alpha=6, target_modules=["embed_tokens", "lm_head", "gate_proj"], use_rslora=True)),
     "gpt2_conv1d": ("gpt2", dict(r=4, lora_alpha=4, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)),
-    # Of tests/import/fixtures: every product of its layers.
+    # For a model of tests/import/fixtures: every product of its layers.
     "gemma2_all": ("gemma2", dict(r=2, lora_alpha=6, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
                                                                     "down_proj"])),
 }
 
 IMPORTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "import", "fixtures")
-# Adapters of classifiers, of the models of tests/import/fixtures: peft keeps the head whole. Its
-# weights are others than the model's.
+# Adapters of classifiers, for models of tests/import/fixtures. peft saves the whole head, with
+# weights that differ from the model's.
 CLASSES = {
     "bert_head": ("bert_classes", dict(r=4, lora_alpha=2, target_modules=["query", "value"])),
     "roberta_head": ("roberta_classes", dict(r=32, lora_alpha=8, target_modules=["key"])),
@@ -46,7 +48,7 @@ CLASSES = {
     "bert_bias": ("bert_classes", dict(r=2, lora_alpha=4, target_modules=["query"])),
     "roberta_bias": ("roberta_classes", dict(r=2, lora_alpha=3, target_modules=["key"])),
 }
-# Their biases are others, too, and they have fewer rows of factors than classes.
+# Their biases differ, too, and their rank is smaller than the number of classes.
 BIASES = ("bert_bias", "roberta_bias")
 
 
@@ -55,7 +57,7 @@ def folder_of(model, out):
 
 
 def with_base(folder, model):
-    """The name of the model instead of where it lies."""
+    """Replaces the path of the base model by its name."""
     config = os.path.join(folder, "adapter_config.json")
     with open(config, encoding="utf-8") as f:
         settings = json.load(f) | {"base_model_name_or_path": model}
@@ -86,9 +88,7 @@ def logits_of(model, ids):
 
 
 def losses_of(model, ids, labels):
-    """20 steps of AdamW on one batch, as `Trainer` has it: labels are those of the next tokens
-    already.
-    """
+    """20 AdamW steps on one batch, as in `Trainer`: the labels are already shifted."""
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=5e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     out = []
     model.train()

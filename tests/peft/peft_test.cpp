@@ -1,5 +1,6 @@
-// Adapters of peft: what peft computes with them, the same tensors when they are written again, a
-// training run beside peft's, and damaged folders. make_peft_fixtures.py made the fixtures.
+// peft adapters: the results equal those of peft, written adapters have the same tensors, a
+// training run matches peft, and damaged folders are rejected. make_peft_fixtures.py made the
+// fixtures.
 #include <bowline.h>
 #include <unistd.h>
 
@@ -42,7 +43,7 @@ const json& expected() {
   return loaded;
 }
 
-// One of the fixtures, or of those of tests/import.
+// A fixture of this folder or of tests/import.
 Model model_of(const std::string& name) {
   const std::string own = kFixtures + "/" + name;
   const std::string folder = fs::exists(own) ? own : BOWLINE_IMPORT_FIXTURES "/" + name;
@@ -69,7 +70,7 @@ struct Batch {
   }
 };
 
-// Of both rows of the batch.
+// Logits of both rows of the batch.
 std::vector<float> logits_of(Model& model, int64_t vocabulary = 48) {
   const Device device = cpu();
   EXPECT_OK(model.to(device));
@@ -85,7 +86,7 @@ std::vector<float> logits_of(Model& model, int64_t vocabulary = 48) {
 
 class Folder {
  public:
-  // Tests run side by side.
+  // Tests run in parallel.
   explicit Folder(const std::string& name)
       : path_(testing::TempDir() + "peft_" + name + "_" + std::to_string(getpid())) {
     fs::remove_all(path_);
@@ -160,8 +161,8 @@ TEST_P(Adapters, AreWrittenAsTheyWereRead) {
   EXPECT_EQ(logits_of(again), logits_of(first));
 }
 
-// Through a file of llama.cpp and back: the same logits, and the names, the shapes and the alpha
-// that llama.cpp asks for.
+// Through a llama.cpp file and back: the same logits, and the names, shapes and alpha that
+// llama.cpp expects.
 TEST_P(Adapters, GoThroughGguf) {
   Model first = model(), again = model();
   must(read_adapter(first, folder_, "ad"));
@@ -201,7 +202,7 @@ TEST(Adapter, AGgufFileHasWhatLlamaCppAsksFor) {
   EXPECT_EQ(tensor(*tables, "token_embd.weight.lora_a").shape, (std::vector<int64_t>{48, 3}));
   EXPECT_EQ(tensor(*tables, "token_embd.weight.lora_b").shape, (std::vector<int64_t>{16, 3}));
   EXPECT_EQ(tensor(*tables, "output.weight.lora_b").shape, (std::vector<int64_t>{48, 3}));
-  // Two heads of 8 rows: what rotary embeddings turn together, i and i + 4, are neighbours.
+  // Two heads of 8 rows: GGUF stores the rows i and i + 4 of a rotary pair as neighbours.
   const auto theirs = tensor(*qv, "blk.0.attn_q.weight.lora_b").bytes;
   const auto all = tensors_in(kFixtures + "/llama_qv");
   const auto& ours =
@@ -216,7 +217,7 @@ TEST(Adapter, AGgufFileHasWhatLlamaCppAsksFor) {
   Model other = model_of("gpt2");
   const auto refused = read_gguf_adapter(other, to.path() + "/qv.gguf", "ad");
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.status().message().find("architecture llama, and this one is gpt2"),
+  EXPECT_NE(refused.status().message().find("architecture llama, but this model is gpt2"),
             std::string::npos)
       << refused.status().message();
 }
@@ -235,7 +236,7 @@ TEST(Adapter, AConfigSaysWhatPeftNeeds) {
   std::ifstream file(to.path() + "/adapter_config.json");
   const json config = json::parse(file);
   EXPECT_EQ(config["r"], 2);
-  EXPECT_EQ(config["lora_alpha"], 1.5) << "with what it is multiplied by";
+  EXPECT_EQ(config["lora_alpha"], 1.5) << "with the scale";
   EXPECT_EQ(config["lora_dropout"], 0.25);
   EXPECT_EQ(config["target_modules"], json({"k_proj", "q_proj"}));
   EXPECT_EQ(config["fan_in_fan_out"], false);
@@ -269,7 +270,7 @@ TEST(Adapter, TwentyLossesAreThoseOfPeft) {
   EXPECT_GT(first, expected()["losses"].back().get<double>() + 0.3) << "it learns";
 }
 
-// A copy of the adapter llama_qv with one thing changed.
+// A copy of the adapter llama_qv with one change.
 class Damaged {
  public:
   Damaged() : folder_("damaged") {
@@ -283,7 +284,7 @@ class Damaged {
   }
   void write(const std::string& text) { std::ofstream(config()) << text; }
   void remove(const std::string& file) { fs::remove(folder_.path() + "/" + file); }
-  // What reading it says; the model is as before.
+  // Returns the message of read_adapter() and checks that the model is unchanged.
   std::string read(const std::string& model_name = "llama") {
     Model model = model_of(model_name);
     const std::string before = model.parameters() + model.storages();
@@ -325,7 +326,7 @@ TEST(Adapter, WhatAnAdapterHasNotIsRefusedByName) {
 TEST(Adapter, ADamagedFolderIsRefused) {
   Damaged rank;
   rank.set("r", 3);
-  EXPECT_NE(rank.read().find("a rank of 3"), std::string::npos);
+  EXPECT_NE(rank.read().find("rank 3"), std::string::npos);
   for (const json& value : {json(0), json(-1), json(1e9), json("4"), json(nullptr)}) {
     Damaged d;
     d.set("r", value);
@@ -345,7 +346,7 @@ TEST(Adapter, ADamagedFolderIsRefused) {
 TEST(Adapter, OfAnotherModelIsRefused) {
   Damaged d;
   const std::string said = d.read("gpt2");
-  EXPECT_NE(said.find("the adapter is for another one"), std::string::npos) << said;
+  EXPECT_NE(said.find("the adapter is for another model"), std::string::npos) << said;
 }
 
 TEST(Adapter, WithAnotherTableIsRefused) {
@@ -354,7 +355,8 @@ TEST(Adapter, WithAnotherTableIsRefused) {
   EXPECT_OK(model.set_value("model.embed_tokens.weight", {"", DType::f32, {48, 16}, table.data()}));
   const auto r = read_adapter(model, kFixtures + "/llama_tables", "ad");
   ASSERT_FALSE(r.ok());
-  EXPECT_NE(r.status().message().find("another \"model.embed_tokens.weight\""), std::string::npos)
+  EXPECT_NE(r.status().message().find("contains a \"model.embed_tokens.weight\""),
+            std::string::npos)
       << r.status().message();
 }
 

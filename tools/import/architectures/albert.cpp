@@ -1,5 +1,5 @@
-// ALBERT: a BERT whose layers share the weights of their group, and whose embeddings are narrower
-// than its rows.
+// ALBERT: a BERT whose layers share weights by group, and whose embeddings are narrower than its
+// hidden rows.
 //
 // Source  transformers, models/albert/modeling_albert.py.
 #include "blocks/encoder.h"
@@ -8,8 +8,8 @@
 namespace bowline::import {
 namespace {
 
-// For each layer the begin of its tensors. The group of a layer is computed as transformers does
-// it, in doubles.
+// The tensor name prefix of each layer. The group of a layer is computed in double precision, as in
+// transformers.
 std::vector<std::string> albert_layers(int64_t layers, int64_t groups, int64_t inner) {
   const double layers_per_group = static_cast<double>(layers) / static_cast<double>(groups);
   std::vector<std::string> out;

@@ -1,4 +1,4 @@
-// What makes a model of a source: one file for each architecture, which the build finds.
+// Builds a model from a source. Each architecture has its own file, which the build finds.
 #pragma once
 
 #include <array>
@@ -18,36 +18,37 @@ enum class Task : uint8_t { generate, classify, embed };
 std::string_view name_of(Task task);
 
 struct BuildOptions {
-  std::optional<Task> task = {};  // none: what the source is for
-  // (optional) Of the classes, in their order; else those of the source.
+  std::optional<Task> task = {};  // empty: the task of the source
+  // (optional) Class names, in order. The default is the labels of the source.
   std::vector<std::string> labels = {};
-  std::optional<DType> dtype = {};  // of the weights; none: as the source has them
+  std::optional<DType> dtype = {};  // of the weights; empty: as in the source
   DType kv_dtype =
-      DType::f32;  // of the cache of keys and values; i8: codes with a scale for each row of a head
-  std::string pooling = {};    // "mean", "cls" or "max"; empty: that of the source
-  bool multi_label = false;    // any number of classes each
-  double label_smoothing = 0;  // of the loss of classes
-  // Tensors of the source that are tied though it does not say so; their bytes must be equal.
+      DType::f32;            // dtype of the KV cache; i8: quantized, with a scale per row of a head
+  std::string pooling = {};  // "mean", "cls" or "max"; empty: the pooling of the source
+  bool multi_label = false;  // a row can have any number of classes
+  double label_smoothing = 0;  // of the classification loss
+  // Additional ties between tensors of the source. Their bytes must be equal.
   std::vector<std::pair<std::string, std::string>> ties = {};
-  // Tensors of equal values become one weight. Those that repeat one value do only if all other
-  // tensors of their layer are tied to one other layer.
+  // Ties all tensors with equal values. A tensor that repeats one value is tied only if all other
+  // tensors of its layer are tied to one other layer.
   bool tie_equal = false;
-  bool dropout = false;  // the loss has that of the config, but for that of attention weights
-  uint64_t seed = 0;     // of what the source has not
-  // Shapes alone, as the config asks for them: the source has no tensors, and no parameter has
+  bool dropout =
+      false;  // the loss uses the dropout rates of the config, except those of attention weights
+  uint64_t seed = 0;  // of parameters that the source does not have
+  // Builds only the shapes from the config. The source has no tensors, and the parameters have no
   // values.
   bool skeleton = false;
 };
 
-// What became of a tensor of the source.
+// The use of a tensor of the source.
 struct TensorReport {
   enum class Use : uint8_t { unexpected, taken, tied, dropped };
-  std::string name;  // as the source has it
+  std::string name;  // in the source
   std::string stored;
   std::vector<int64_t> shape;
   Use use = Use::unexpected;
-  std::string parameter;  // that shows it
-  std::string reason;     // tied: to what and why; dropped: why
+  std::string parameter;  // that has the tensor's values
+  std::string reason;     // tied: to which tensor and why; dropped: why
 };
 // "taken"
 std::string_view name_of(TensorReport::Use use);
@@ -57,24 +58,26 @@ struct Built {
   Task task = Task::generate;
   std::vector<TensorReport> tensors;
   std::vector<std::string> notes;  // sentences
-  FiniteCheck finite;              // knows the values that saving the model has read
+  FiniteCheck finite;              // counts the non-finite values that saving the model reads
 };
 
 struct Architecture {
   std::string_view type;  // "llama": model_type in config.json
   Result<Built> (*build)(const Source& source, const BuildOptions& options);
-  // Of config.json: its own, and those of its family. build_model() adds what all configs have.
+  // Keys of config.json: of the architecture and of its family. build_model() adds the keys of all
+  // configs.
   std::array<std::span<const KeyRule>, 2> keys = {};
 };
 
-// Those of all files of architectures/, in their order. Each defines `std::span<const Architecture>
+// All architectures. Each file of architectures/ defines `std::span<const Architecture>
 // architectures_of_<file>()`.
 std::vector<Architecture> architectures();
 
-// Of the source's architecture, with the assets and the metadata that it has. Errors  bad_file: the
-// config contradicts the tensors;
-// tensors are missing, or unexpected; tied ones differ. unsupported: the architecture, or what the
-// config asks for, is not known; what is known is named; a skeleton of what is no decoder.
+// Builds the model of the source's architecture, with assets and metadata.
+// Errors  bad_file: the config contradicts the tensors, a tensor is missing or unexpected, or tied
+//         tensors differ.
+//         unsupported: the architecture or a setting is not supported (the message lists what is),
+//         or a skeleton is not a decoder.
 Result<Built> build_model(const Source& source, const BuildOptions& options);
 
 }  // namespace bowline::import

@@ -1,5 +1,5 @@
-// Gemma 2: a Llama with norms around its parts and scales around 1, soft caps on scores and logits,
-// and every other layer with a window of tokens.
+// Gemma 2: a Llama with norms before and after each part, gammas stored minus 1, soft-capping of
+// scores and logits, and a sliding window in every other layer.
 //
 // Source  transformers, models/gemma2/modeling_gemma2.py; Gemma Team, "Gemma 2", 2024, section 2.
 #include <cmath>
@@ -19,7 +19,7 @@ constexpr LlamaForm kForm = {
     .is_windowed = [](Fields&, int64_t layer) { return layer % 2 == 0; },
 };
 
-// A cap that is null is none; 0 stands for that.
+// Returns 0 (off) if the cap is null.
 double softcap_of(Fields& config, const char* key, double otherwise) {
   return config.number_or(key, 1e-3, 1e6, config.is_null(key) ? 0 : otherwise);
 }
@@ -27,7 +27,7 @@ double softcap_of(Fields& config, const char* key, double otherwise) {
 Result<DecoderParts> declare_gemma2(Weights& weights, const nlohmann::json& all) {
   Fields config("The config", all);
   BOWLINE_REQUIRE_CODE(!config.boolean_or("use_bidirectional_attention", false), Code::unsupported,
-                       "The config asks for attention that is not causal "
+                       "The config has bidirectional attention, which is not supported "
                        "(\"use_bidirectional_attention\").");
   LlamaForm form = kForm;
   form.qkv_bias = form.out_bias = config.boolean_or("attention_bias", false);

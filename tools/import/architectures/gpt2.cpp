@@ -1,5 +1,5 @@
-// GPT-2: learned positions, layer norms with biases, queries, keys and values from one product. Its
-// weights are [in, out].
+// GPT-2: learned positions, layer norms with biases, and a fused product for queries, keys and
+// values. Weights are [in, out].
 //
 // Source  transformers, models/gpt2/modeling_gpt2.py.
 #include "blocks/decoder.h"
@@ -70,7 +70,7 @@ Result<Built> build_gpt2(const Source& source, const BuildOptions& options) {
 
 // Source  transformers, configuration_gpt2.py.
 constexpr KeyRule kGpt2Keys[] = {
-    {"architectures", KeyUse::harmless},  // a decoder has its one head
+    {"architectures", KeyUse::harmless},  // a decoder has only the language model head
     {"n_layer"},
     {"n_embd"},
     {"n_head"},

@@ -1,5 +1,4 @@
-// Llama 2 and 3, TinyLlama, SmolLM2: RMS norms, rotated keys and queries, a gated feed-forward
-// part.
+// Llama 2 and 3, TinyLlama, SmolLM2: RMS norms, rotary keys and queries, a gated feed-forward part.
 //
 // Source  transformers, models/llama/modeling_llama.py.
 #include "blocks/llama_family.h"

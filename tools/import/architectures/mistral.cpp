@@ -1,4 +1,4 @@
-// Mistral: a Llama of which attention sees a window of tokens.
+// Mistral: a Llama with sliding-window attention.
 //
 // Source  transformers, models/mistral/modeling_mistral.py.
 #include <algorithm>
@@ -9,8 +9,7 @@
 namespace bowline::import {
 namespace {
 
-// All layers of Mistral see the window, or none: keys that say another thing are those of another
-// architecture.
+// Either all layers of a Mistral have the window, or none. Other keys are rejected.
 Status check_windows(Fields& config) {
   const bool windowed = !config.is_null("sliding_window");
   const std::string_view type = windowed ? "sliding_attention" : "full_attention";
@@ -19,13 +18,14 @@ Status check_windows(Fields& config) {
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_REQUIRE_CODE(std::ranges::all_of(types, [&](const auto& t) { return t == type; }),
                        Code::unsupported,
-                       "The config has \"layer_types\", and all layers of a Mistral with this "
-                       "\"sliding_window\" are of the type {}.",
+                       "The config has \"layer_types\", but all layers of a Mistral with this "
+                       "\"sliding_window\" must have the type {}.",
                        type);
-  BOWLINE_REQUIRE_CODE(used == windowed, Code::unsupported,
-                       "The config has \"use_sliding_window\": {}, which a Mistral does not know. "
-                       "A \"sliding_window\" that is null is none.",
-                       used);
+  BOWLINE_REQUIRE_CODE(
+      used == windowed, Code::unsupported,
+      "The config has \"use_sliding_window\": {}, which contradicts \"sliding_window\". "
+      "A null \"sliding_window\" disables the window.",
+      used);
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
+// Qwen2 and Qwen2.5: a Llama with biases for queries, keys and values.
 //
 // Source  transformers, models/qwen2/modeling_qwen2.py.
 #include "blocks/llama_family.h"

@@ -1,4 +1,4 @@
-// Qwen3: a Llama with norms of queries and keys.
+// Qwen3: a Llama with norms for queries and keys.
 //
 // Source  transformers, models/qwen3/modeling_qwen3.py.
 #include "blocks/llama_family.h"

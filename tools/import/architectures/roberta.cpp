@@ -1,5 +1,5 @@
-// RoBERTa: a BERT whose positions begin behind that of padding, and whose head of classes has its
-// layer of its own.
+// RoBERTa: a BERT whose positions start after the padding position, and whose classification head
+// has its own dense layer.
 //
 // Source  transformers, models/roberta/modeling_roberta.py.
 #include "blocks/bert_family.h"

@@ -22,11 +22,13 @@ Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_
   const double pooled = config.number_or("classifier_dropout", 0, 0.999, hidden);
   const bool is_decoder = config.boolean_or("is_decoder", false);
   BOWLINE_TRY(Status(config.status()));
-  BOWLINE_REQUIRE_CODE(kind == "absolute", Code::unsupported,
-                       "Position embeddings of the type \"{}\" are not known: absolute ones are.",
-                       escaped(kind));
+  BOWLINE_REQUIRE_CODE(
+      kind == "absolute", Code::unsupported,
+      "Position embeddings of the type \"{}\" are not supported; only \"absolute\" is.",
+      escaped(kind));
   BOWLINE_REQUIRE_CODE(!is_decoder, Code::unsupported,
-                       "The config has \"is_decoder\": only encoders of this kind are read.");
+                       "The config has \"is_decoder\": true, but this architecture is supported "
+                       "only as an encoder.");
   BOWLINE_TRY_ASSIGN(Activation known, activation_of(activation));
   weights.strip_prefix(prefix);
   const EncoderNames names = {

@@ -1,4 +1,4 @@
-// BERT, and what differs from it in names and positions.
+// BERT and related encoders that differ in tensor names and positions.
 #pragma once
 
 #include "blocks/encoder.h"
@@ -6,8 +6,8 @@
 
 namespace bowline::import {
 
-// Keys of config.json that all of the family have. Source  transformers, configuration_bert.py, 2
-// to 5.
+// Keys of config.json that all models of the family have.
+// Source  transformers, configuration_bert.py, 2 to 5.
 inline constexpr KeyRule kBertFamilyKeys[] = {
     {"num_hidden_layers"},
     {"hidden_size"},
@@ -20,14 +20,14 @@ inline constexpr KeyRule kBertFamilyKeys[] = {
     {"classifier_dropout"},
     {"position_embedding_type"},
     {"is_decoder"},
-    {"type_vocab_size", KeyUse::harmless},  // of which the table has rows; all tokens are of type 0
+    {"type_vocab_size", KeyUse::harmless},  // number of table rows; all tokens have type 0
     {"attention_probs_dropout_prob",
      KeyUse::harmless},                         // of training, where --dropout leaves it out
     {"tie_word_embeddings", KeyUse::harmless},  // of the head of another task
 };
 
-// `prefix` is what a model with a head puts in front of the names ("bert."). `first_position` is
-// the row of the first token.
+// Declares the tensors of a BERT. `prefix` is the name prefix in a model with a head ("bert.").
+// `first_position` is the position row of the first token.
 Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_view prefix,
                                   int64_t first_position);
 

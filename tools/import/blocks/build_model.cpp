@@ -7,7 +7,7 @@
 namespace bowline::import {
 namespace {
 
-// "2,32000" of a number or a list of them. Empty: there is none.
+// Returns "2,32000" for an id or a list of ids. Empty: there is no id.
 Result<std::string> ids_text(const nlohmann::json& config, const char* key) {
   const auto at = config.find(key);
   if (at == config.end() || at->is_null()) {
@@ -20,16 +20,16 @@ Result<std::string> ids_text(const nlohmann::json& config, const char* key) {
         id.is_number_integer() && (!id.is_number_unsigned() || id.get<uint64_t>() <= INT32_MAX);
     BOWLINE_REQUIRE_CODE(is_id, Code::bad_file, "The config: \"{}\" is {}, not a token id.", key,
                          shown(*at));
-    if (id.get<int64_t>() >= 0) {  // -1 stands for none
+    if (id.get<int64_t>() >= 0) {  // -1 means no token
       text += fmt::format("{}{}", text.empty() ? "" : ",", id.get<int64_t>());
     }
   }
   return text;
 }
 
-// Keys of every config. Source  transformers, configuration_utils.py (PreTrainedConfig), of
-// versions 2 to 5, which keep here what
-// generation and training use; a key of generation does not change logits.
+// Keys of every config. Older versions of transformers also store settings of generation and
+// training here. Keys of generation do not change logits.
+// Source  transformers, configuration_utils.py (PreTrainedConfig), versions 2 to 5.
 constexpr KeyRule kConfigKeys[] = {
     {"model_type"},
     {"architectures"},
@@ -50,8 +50,8 @@ constexpr KeyRule kConfigKeys[] = {
     {"output_past", KeyUse::harmless},
     {"use_cache", KeyUse::harmless},
     {"label2id", KeyUse::harmless},
-    {"num_labels", KeyUse::harmless},               // of which the head has rows
-    {"chunk_size_feed_forward", KeyUse::harmless},  // splits rows, which are computed alike
+    {"num_labels", KeyUse::harmless},               // same as the rows of the head
+    {"chunk_size_feed_forward", KeyUse::harmless},  // splits rows without changing the result
     {"initializer_range", KeyUse::harmless},
     {"initializer_factor", KeyUse::harmless},
     {"gradient_checkpointing", KeyUse::harmless},
@@ -59,7 +59,7 @@ constexpr KeyRule kConfigKeys[] = {
     {"task_specific_params", KeyUse::harmless},
     {"torchscript", KeyUse::harmless},
     {"use_bfloat16", KeyUse::harmless},
-    {"auto_map", KeyUse::harmless},  // names code that runs where the caller asks for it
+    {"auto_map", KeyUse::harmless},  // names code that runs only on request
     {"attn_implementation", KeyUse::harmless},
     {"unsloth_version", KeyUse::harmless},
     {"unsloth_fixed", KeyUse::harmless},
@@ -119,7 +119,7 @@ Status add_metadata(const Source& source, std::string_view type, Built& built) {
     }
   }
   for (const auto& [key, value] : source.metadata) {
-    if (model.metadata(key).empty()) {  // the architecture has set what it knows better
+    if (model.metadata(key).empty()) {  // the architecture may have set a better value
       BOWLINE_TRY(model.set_metadata(key, value));
     }
   }
@@ -151,7 +151,7 @@ Result<Built> build_model(const Source& source, const BuildOptions& options) {
     }
     return Status(
         Code::unsupported,
-        fmt::format("The architecture \"{}\" is not known. Known are {}. Other models can be "
+        fmt::format("The architecture \"{}\" is not supported. Supported: {}. Other models can be "
                     "exported to ONNX (torch.onnx.export) and imported from there.",
                     escaped(type), fmt::join(names, ", ")));
   }

@@ -7,19 +7,19 @@
 namespace bowline::import {
 namespace {
 
-constexpr int64_t kMostCandidates = 256;  // that decode gives of the vocabulary
-// Rows of the cache in a file: whoever generates asks for as many as are needed (Model::resize).
-// Fewer than the numbers with which graphs are checked (2 rows, 3 in the cache) are refused.
+constexpr int64_t kMostCandidates = 256;  // candidates that decode returns
+// Cache rows in a file. A generating program requests the rows that it needs (Model::resize). Fewer
+// rows than the trial sizes that check the graphs (2 rows, 3 in the cache) are rejected.
 constexpr int64_t kFirstRows = 4;
 
-// Where a graph runs the layers: rows [batch, rows], from the first position on or at `positions`,
-// with the cache or without.
+// How a graph runs the layers: on rows [batch, rows], from the first position or at `positions`,
+// with or without the cache.
 struct Site {
   GraphDim batch;
   GraphDim rows;
   std::optional<Value> positions;
   bool cached = false;
-  size_t layer = 0;  // of the body
+  size_t layer = 0;  // index in the body
 };
 
 class Decoder {
@@ -130,7 +130,7 @@ class Decoder {
 
   Value layer(GraphBuilder& g, Value x, const Site& site) {
     Layers l(g, dtype_, {site.layer, p_.windows.size()});
-    // Streams tell apart the dropouts of a graph.
+    // Each dropout of a graph needs its own stream.
     const int stream = 1 + 2 * static_cast<int>(site.layer);
     const Value attended = attention(l, l.norm(x, p_.attention_norm), site);
     const Value added = p_.attention_out_norm ? l.norm(attended, *p_.attention_out_norm) : attended;
@@ -163,7 +163,7 @@ class Decoder {
     return l.linear(l.reshape(seen, flat), p_.out);
   }
 
-  // How a layer sees.
+  // Attributes of the attention of a layer.
   std::vector<Attribute> seeing(const Site& site) const {
     return {{"causal", true},
             {"scale", p_.attention_scale},
@@ -194,8 +194,8 @@ class Decoder {
                    {"original_length", r.original_length}});
   }
 
-  // Attention over what the cache has, with the new rows. It is computed in the dtype of the cache,
-  // which is not copied.
+  // Attention over the cached rows and the new rows. It runs in the dtype of the cache, so the
+  // cache is not converted.
   Value cached(Layers& l, Value q, Value k, Value v, const Site& site) {
     const auto all = [&](const Weight& cache, Value rows) {
       const Value flat = l.reshape(rows, {site.rows, s_.kv_heads, s_.head_dim});
@@ -217,7 +217,7 @@ class Decoder {
   const DecoderSizes& s_;
   DType dtype_;
   DType kv_dtype_;
-  double embedding_dropout_ = 0;  // of the graph that is built
+  double embedding_dropout_ = 0;  // of the current graph
   double residual_dropout_ = 0;
   Weight keys_;
   Weight values_;
@@ -242,15 +242,16 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
   const auto head = std::ranges::find_if(source.tensors, [](const SourceTensor& t) {
     return t.name == "score.weight" || t.name == "classifier.weight";
   });
-  BOWLINE_REQUIRE_CODE(head == source.tensors.end(), Code::unsupported,
-                       "The source is a decoder with a head of classes ({}), which is not read. To "
-                       "tell texts apart, train an encoder: bowline import ENCODER --task classify "
-                       "--labels FILE --out MODEL. To generate, import the language model that the "
-                       "source was made from.",
-                       head == source.tensors.end() ? "" : listed_name(head->name));
+  BOWLINE_REQUIRE_CODE(
+      head == source.tensors.end(), Code::unsupported,
+      "The source is a decoder with a classification head ({}), which is not supported. To "
+      "classify texts, train an encoder: bowline import ENCODER --task classify "
+      "--labels FILE --out MODEL. To generate text, import the language model that the "
+      "source was derived from.",
+      head == source.tensors.end() ? "" : listed_name(head->name));
   const Task task = options.task.value_or(Task::generate);
   BOWLINE_REQUIRE_CODE(task == Task::generate, Code::unsupported,
-                       "A decoder generates; it does not {0}. Import an encoder for that: bowline "
+                       "A decoder generates text and cannot {0}. Import an encoder: bowline "
                        "import ENCODER --task {0}{1} --out MODEL.",
                        name_of(task), task == Task::classify ? " --labels FILE" : "");
   Built out;
@@ -260,7 +261,7 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
   BOWLINE_TRY(add_decoder(out.model, weights, parts, options));
   BOWLINE_TRY(weights.finish(out));
   BOWLINE_TRY(out.model.set_metadata("context_length", std::to_string(parts.sizes.context)));
-  if (parts.positions) {  // a table with so many rows
+  if (parts.positions) {  // the position table limits the length
     BOWLINE_TRY(out.model.set_metadata("position_rows", std::to_string(parts.sizes.context)));
   }
   BOWLINE_TRY(out.model.set_metadata("vocabulary", std::to_string(parts.sizes.vocabulary)));

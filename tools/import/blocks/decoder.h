@@ -1,5 +1,5 @@
-// Decoder-only models: one Repeat over pre-norm layers of attention and a feed-forward part, or
-// over groups of them, with the entry points of generation.
+// Decoder-only models: a Repeat over pre-norm layers (attention and feed-forward), or over groups
+// of layers, and the entry points for generation.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace bowline::import {
 
-// Of Rope, as configs of Hugging Face have it.
+// Attributes of Rope, as in a Hugging Face config.
 struct Rotation {
   double base = 10000;
   double factor = 1;
@@ -24,50 +24,50 @@ struct DecoderSizes {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t inner = 0;  // of the feed-forward part
+  int64_t inner = 0;  // width of the feed-forward part
   int64_t vocabulary = 0;
-  int64_t context = 0;  // tokens that the model was made for
+  int64_t context = 0;  // context length of the training, in tokens
 };
 
 struct DecoderParts {
   DecoderSizes sizes;
   Weight embedding;
-  std::optional<Weight> positions;   // learned ones; else
-  std::optional<Rotation> rotation;  // keys and queries are rotated
-  // (optional) What embedded tokens are multiplied with.
+  std::optional<Weight> positions;   // learned positions, or
+  std::optional<Rotation> rotation;  // rotary positions of keys and queries
+  // (optional) Factor of the token embeddings.
   std::optional<Weight> embedding_scale;
-  // Tokens that the attention of a layer sees at most, the last of them its own; 0: all in front of
-  // it. Layer i has number i % size: so many layers are the body of the Repeat, and they divide
-  // all.
+  // Sliding window of each layer: number of visible tokens, with the current token. 0: all previous
+  // tokens. Layer i uses entry i % size. The size is the number of layers in the body of the Repeat
+  // and divides the layer count.
   std::vector<int64_t> windows = {0};
-  double attention_scale = 0;    // of scores; 0: 1 / sqrt(head_dim)
-  double attention_softcap = 0;  // of scores; 0: none
+  double attention_scale = 0;    // factor of the scores; 0: 1 / sqrt(head_dim)
+  double attention_softcap = 0;  // soft-capping of the scores; 0: off
   Norm attention_norm;
   std::optional<Linear> q, k, v;       // or
-  std::optional<Linear> qkv;           // all three behind one another
-  std::optional<Norm> q_norm, k_norm;  // of each head
+  std::optional<Linear> qkv;           // a fused product: q, then k, then v
+  std::optional<Norm> q_norm, k_norm;  // per head
   Linear out;
-  std::optional<Norm> attention_out_norm;  // of what attention adds
+  std::optional<Norm> attention_out_norm;  // of the attention output
   Norm feed_forward_norm;
   std::optional<Linear>
-      gate;  // the activation of it is multiplied with `up`; none: that of `up` is taken
+      gate;  // the activated gate is multiplied with `up`; without a gate `up` is activated
   Linear up, down;
-  std::optional<Norm> feed_forward_out_norm;  // of what the feed-forward part adds
+  std::optional<Norm> feed_forward_out_norm;  // of the feed-forward output
   Activation activation;
   Norm final_norm;
   Weight head;
-  std::optional<Weight> logit_softcap;  // logits are this times tanh of a part of it
-  // Rates of dropout while it is trained: of the embeddings, and of what each part of a layer adds.
+  std::optional<Weight> logit_softcap;  // soft-capping: logits = cap * tanh(logits / cap)
+  // Dropout rates of the training: for the embeddings, and for the output of each part of a layer.
   double embedding_dropout = 0;
   double residual_dropout = 0;
 };
 
-// Adds the cache and the entry points loss, forward, prefill and decode. Errors  unsupported;
-// internal.
+// Adds the cache and the entry points loss, forward, prefill and decode.
+// Errors  unsupported; internal.
 Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
                    const BuildOptions& options);
 
-// Builds, from what a part declares: the model, its entry points, values and metadata.
+// Builds the model, its entry points, values and metadata from the declared parts.
 Result<Built> build_decoder(const Source& source, const BuildOptions& options,
                             const std::function<Result<DecoderParts>(Weights&)>& declare);
 

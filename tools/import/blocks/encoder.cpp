@@ -18,8 +18,8 @@ struct Plan {
   Task task = Task::embed;
   std::string pooling;
   bool normalize = false;
-  bool multi_label = false;  // any number of classes each
-  bool has_head = false;     // of the source
+  bool multi_label = false;  // a row can have any number of classes
+  bool has_head = false;     // the source has the head
   bool has_project = false;  // the tensors of the projection are used
 };
 
@@ -32,7 +32,7 @@ struct Head {
   Weight class_weights;
 };
 
-// The hidden rows of a graph, f32 [batch, seq, width], with what they were made of.
+// The hidden rows of a graph, f32 [batch, seq, width], and their inputs.
 struct Rows {
   Value tokens, lengths, hidden;
 };
@@ -104,7 +104,7 @@ class Encoder {
     return r;
   }
 
-  // [seq, width], or [batch, seq, width] where they depend on the tokens.
+  // [seq, width], or [batch, seq, width] if the positions depend on the tokens.
   Value position_rows(Layers& l, Value tokens) {
     GraphBuilder& g = l.g;
     const Value table = l.read(p_.positions);
@@ -148,8 +148,7 @@ class Encoder {
     return l.cast(l.linear(x, head.classifier), dtype_, DType::f32);
   }
 
-  // The mean of the terms of counted rows, each as heavy as its class. A label below 0 is not
-  // counted.
+  // Mean of the terms, weighted by class. Rows with a label below 0 are ignored.
   static Value weighted_mean(GraphBuilder& g, Value terms, Value labels, Value weights,
                              int64_t classes) {
     const auto f32 = [&](Value x) { return g.op("Cast", {x}, {{"to", "f32"}}); };
@@ -168,10 +167,10 @@ class Encoder {
   const EncoderParts& p_;
   const EncoderSizes& s_;
   DType dtype_;
-  EncoderParts::Dropout rates_ = {};  // of the graph that is built
+  EncoderParts::Dropout rates_ = {};  // of the current graph
 };
 
-// Whether the source has a head for the classes of whole sequences.
+// True if the source has a classification head for whole sequences.
 bool has_classes(const Source& source, const Weights& weights) {
   if (!weights.has("classifier.weight")) {
     return false;
@@ -185,7 +184,7 @@ bool has_classes(const Source& source, const Weights& weights) {
          first.get_ref<const std::string&>().find("ForSequenceClassification") != std::string::npos;
 }
 
-// The names of the classes of a head.
+// Reads the class names of the head.
 Result<std::vector<std::string>> labels_in(const Source& source, size_t n) {
   std::vector<std::string> labels;
   for (size_t i = 0; i < n; ++i) {
@@ -207,12 +206,12 @@ Result<std::vector<std::string>> labels_in(const Source& source, size_t n) {
   return labels;
 }
 
-// The labels that were given, or those of a head.
+// The labels of the options, or of the source's head.
 Result<std::vector<std::string>> labels_of(const Source& source, const BuildOptions& options,
                                            int64_t rows) {
   if (rows == 0) {
     BOWLINE_REQUIRE(!options.labels.empty(),
-                    "The source has no head of classes, so --labels names the classes.");
+                    "The source has no classification head. Name the classes with --labels.");
     return options.labels;
   }
   const auto n = static_cast<size_t>(rows);
@@ -220,15 +219,15 @@ Result<std::vector<std::string>> labels_of(const Source& source, const BuildOpti
   if (options.labels.empty()) {
     return labels;
   }
-  BOWLINE_REQUIRE(options.labels.size() == n, "There are {} labels, but the head has {} classes.",
-                  options.labels.size(), n);
+  BOWLINE_REQUIRE(options.labels.size() == n,
+                  "--labels has {} labels, but the head has {} classes.", options.labels.size(), n);
   for (size_t i = 0; i < n && labels.ok(); ++i) {
     const std::string& label = options.labels[i];
     const auto at = std::ranges::find(labels.value(), label);
     BOWLINE_REQUIRE(
         at == labels.value().end() || label == labels.value()[i],
-        "--labels names class {} {}, which is the name of class {} in the source. The order "
-        "has to be that of the head; without --labels the names of the source stay.",
+        "--labels names class {} {}, which is the name of class {} in the source. Use the order "
+        "of the head, or leave out --labels to keep the names of the source.",
         i, listed_name(label), at - labels.value().begin());
   }
   return options.labels;
@@ -237,20 +236,20 @@ Result<std::vector<std::string>> labels_of(const Source& source, const BuildOpti
 Status check_labels(const std::vector<std::string>& labels, bool multi_label) {
   BOWLINE_REQUIRE(
       multi_label || labels.size() >= 2,
-      "A head of one class tells no classes apart. --multi-label gives its probability, and "
+      "A head with a single class cannot classify. --multi-label gives its probability, and "
       "--task embed imports the model without the head.");
   std::vector<std::string> sorted = labels;
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(sorted);
-  BOWLINE_REQUIRE(twice == sorted.end(), "The label {} stands twice.", listed_name(*twice));
+  BOWLINE_REQUIRE(twice == sorted.end(), "The label {} occurs twice.", listed_name(*twice));
   for (const std::string& label : labels) {
     BOWLINE_REQUIRE(!label.empty() && label.find('\n') == std::string::npos,
-                    "The label {} is empty or of several lines.", listed_name(label));
+                    "The label {} is empty or has several lines.", listed_name(label));
   }
   return {};
 }
 
-// Whether the classes of the source's head are judged one by one.
+// True if the source's head has an independent probability per class.
 Result<bool> judges_each(const Source& source) {
   Fields config("The config", source.config);
   const std::string type = config.text_or("problem_type", "single_label_classification");
@@ -258,7 +257,7 @@ Result<bool> judges_each(const Source& source) {
   BOWLINE_REQUIRE_CODE(
       type == "single_label_classification" || type == "multi_label_classification",
       Code::unsupported,
-      "The head of the source is for \"{}\" (\"problem_type\" of the config). Known are "
+      "The head of the source is for \"{}\" (\"problem_type\" of the config). Supported are "
       "single_label_classification and multi_label_classification. Import the encoder without its "
       "head: --task embed.",
       escaped(type));
@@ -271,7 +270,7 @@ Result<Plan> plan_of(const Source& source, const BuildOptions& options, const We
   p.has_head = has_classes(source, weights);
   p.task = options.task.value_or(p.has_head ? Task::classify : Task::embed);
   BOWLINE_REQUIRE_CODE(p.task != Task::generate, Code::unsupported,
-                       "An encoder classifies or embeds; it does not generate.");
+                       "An encoder can classify or embed, but not generate text.");
   const std::string* normalize = entry_of(source.metadata, "normalize");
   p.normalize = normalize != nullptr && *normalize == "true";
   p.multi_label = options.multi_label;
@@ -279,10 +278,9 @@ Result<Plan> plan_of(const Source& source, const BuildOptions& options, const We
   p.pooling = !options.pooling.empty() ? options.pooling : pooling != nullptr ? *pooling : "";
   const bool projects = weights.has(std::string(form.projection.name) + ".weight");
   if (p.task == Task::classify && p.has_head) {
-    BOWLINE_REQUIRE(
-        options.pooling.empty() || options.pooling == "cls",
-        "The head of the source reads the first token: --pooling {} does not go with it.",
-        options.pooling);
+    BOWLINE_REQUIRE(options.pooling.empty() || options.pooling == "cls",
+                    "The head of the source reads the first token: --pooling {} contradicts it.",
+                    options.pooling);
     p.pooling = "cls";
     p.has_project = true;
     BOWLINE_TRY_ASSIGN(const bool each, judges_each(source));
@@ -302,9 +300,10 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
   const int64_t rows = plan.has_head ? weights.rows_of("classifier.weight") : 0;
   BOWLINE_TRY_ASSIGN(const std::vector<std::string> labels, labels_of(source, options, rows));
   BOWLINE_TRY(check_labels(labels, plan.multi_label));
-  BOWLINE_REQUIRE(!plan.multi_label || options.label_smoothing == 0,
-                  "--label-smoothing {} is of exclusive classes; these have any number each.",
-                  options.label_smoothing);
+  BOWLINE_REQUIRE(
+      !plan.multi_label || options.label_smoothing == 0,
+      "--label-smoothing {} needs exclusive classes, but these are multi-label classes.",
+      options.label_smoothing);
   head.classes = static_cast<int64_t>(labels.size());
   if (plan.has_project) {
     const std::string name = form.projection.name;
@@ -330,7 +329,7 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
   return head;
 }
 
-// The tokens that a sequence has at most: what the source says, as far as there are positions.
+// Sets the maximum length in tokens: the limit of the source, at most the number of positions.
 Status set_limits(const Source& source, const EncoderSizes& s, Model& model) {
   const int64_t most = s.positions - s.first_position;
   int64_t tokens = most;
@@ -345,7 +344,7 @@ Status set_limits(const Source& source, const EncoderSizes& s, Model& model) {
   return model.set_metadata("vocabulary", std::to_string(s.vocabulary));
 }
 
-// A parameter for each beginning, which all layers of this beginning read.
+// Creates a parameter per prefix. Layers with the same prefix share it.
 Weight shared_list(Weights& weights, const std::vector<std::string>& of_layer,
                    const std::string& part, const std::vector<int64_t>& shape) {
   std::map<std::string, Weight> made;
@@ -356,7 +355,7 @@ Weight shared_list(Weights& weights, const std::vector<std::string>& of_layer,
       at->second = weights.one(begin + part, shape);
     }
     if (at->second.dtype != made.begin()->second.dtype) {
-      weights.fail(Status(Code::unsupported, fmt::format("The tensors of {} are of several dtypes.",
+      weights.fail(Status(Code::unsupported, fmt::format("The tensors of {} have different dtypes.",
                                                          listed_name(part))));
     }
     all.push_back(std::get<Parameter>(at->second.of));
@@ -406,21 +405,23 @@ EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const 
 
 Result<Built> build_encoder(const Source& source, const BuildOptions& options,
                             const EncoderForm& form) {
-  BOWLINE_REQUIRE_CODE(!options.skeleton, Code::unsupported,
-                       "Without tensors it is not known what an encoder's head has.");
+  BOWLINE_REQUIRE_CODE(
+      !options.skeleton, Code::unsupported,
+      "A skeleton of an encoder is not supported: its head depends on the tensors.");
   Built out;
   Weights weights(source, options, out.model);
-  BOWLINE_REQUIRE_CODE(entry_of(source.metadata, "truncation_side") == nullptr, Code::unsupported,
-                       "tokenizer_config.json has \"truncation_side\": \"left\", which cuts the "
-                       "begin of a long text. Known is \"right\", which cuts the end.");
+  BOWLINE_REQUIRE_CODE(
+      entry_of(source.metadata, "truncation_side") == nullptr, Code::unsupported,
+      "tokenizer_config.json has \"truncation_side\": \"left\", which cuts off the "
+      "start of a long text. Only \"right\", which cuts off the end, is supported.");
   BOWLINE_TRY_ASSIGN(const EncoderParts parts, form.declare(weights));
   BOWLINE_TRY(Status(weights.status()));
   const EncoderSizes& s = parts.sizes;
   BOWLINE_REQUIRE_CODE(s.width % s.heads == 0, Code::bad_file,
                        "The config has {} attention heads for a width of {}.", s.heads, s.width);
   BOWLINE_REQUIRE_CODE(s.first_position < s.positions, Code::bad_file,
-                       "The config has {} positions, of which the first is number {}.", s.positions,
-                       s.first_position);
+                       "The config has {} positions, but the first token has position {}.",
+                       s.positions, s.first_position);
   BOWLINE_TRY_ASSIGN(const Plan plan, plan_of(source, options, weights, form));
   out.task = plan.task;
   std::optional<Head> head;
@@ -429,7 +430,7 @@ Result<Built> build_encoder(const Source& source, const BuildOptions& options,
                        declare_head(source, options, plan, form, s.width, weights, out.model));
   }
   BOWLINE_TRY(Status(weights.status()));
-  weights.drop("*position_ids", "positions are counted");
+  weights.drop("*position_ids", "positions are computed");
   for (const std::string_view pattern : form.other_heads) {
     weights.drop(pattern, "the head of another task");
   }

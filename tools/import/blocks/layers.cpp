@@ -26,9 +26,9 @@ Result<Activation> activation_of(const std::string& name) {
     for (const auto& [key, value] : known) {
       names += (names.empty() ? "" : ", ") + key;
     }
-    return Status(
-        Code::unsupported,
-        fmt::format("The activation \"{}\" is not known. Known are {}.", escaped(name), names));
+    return Status(Code::unsupported,
+                  fmt::format("The activation \"{}\" is not supported. Supported: {}.",
+                              escaped(name), names));
   }
   return found->second;
 }

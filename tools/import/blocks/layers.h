@@ -1,4 +1,4 @@
-// What layers of all architectures are made of.
+// Building blocks of the layers of all architectures.
 #pragma once
 
 #include <optional>
@@ -11,41 +11,41 @@ namespace bowline::import {
 struct Linear {
   Weight weight;  // [out, in]
   std::optional<Weight> bias;
-  bool input_first = false;  // the weight is [in, out], as GPT-2 has it
+  bool input_first = false;  // the weight is [in, out], as in GPT-2
 };
 
 struct Norm {
   enum class Kind : uint8_t { layer, rms };
   Kind kind = Kind::layer;
   Weight gamma;
-  std::optional<Weight> beta;  // of a layer norm
+  std::optional<Weight> beta;  // of a layer norm only
   double eps = 1e-5;
-  std::optional<Weight> offset =
-      {};  // what is added to gamma: of scales that are told by how far they are from it
+  std::optional<Weight> offset = {};  // added to gamma; Gemma stores gamma - 1
 };
 
 struct Activation {
   std::string op;
   std::vector<Attribute> attributes;
 };
-// By the name that configs give it. Errors  unsupported: it is not known; those that are are named.
+// Returns the activation with this name in configs.
+// Errors  unsupported: the message lists the supported activations.
 Result<Activation> activation_of(const std::string& name);
 
-// In the body of a Repeat over groups of `group` layers: layer `index` of the group, whose weights
-// are every `group`-th of a list.
+// Layer `index` in the body of a Repeat over groups of `group` layers. It uses every `group`-th
+// weight of a list.
 struct LayerOfGroup {
   size_t index = 0;
   size_t group = 1;
 };
 
-// Adds layers to a graph that computes in `dtype`.
+// Adds layers to a graph with the compute dtype `dtype`.
 class Layers {
  public:
   Layers(GraphBuilder& graph, DType dtype, LayerOfGroup layer = {})
       : g(graph), dtype_(dtype), layer_(layer) {}
 
   Value read(const Weight& weight);
-  // Without a cast to the dtype of the graph.
+  // As read(), without a cast to the compute dtype.
   Value read_stored(const Weight& weight);
   Value cast(Value x, DType from, DType to);
   Value linear(Value x, const Linear& layer);
@@ -55,7 +55,8 @@ class Layers {
   Value add(Value a, Value b) { return g.op("Add", {a, b}); }
   Value mul(Value a, Value b) { return g.op("Mul", {a, b}); }
   Value reshape(Value x, std::vector<GraphDim> dims);
-  // Of a training; `stream` tells apart those of one graph. A rate of 0 is none.
+  // Dropout during training. `stream` gives each dropout of a graph its own random values. A rate
+  // of 0 adds nothing.
   Value dropout(Value x, double rate, int stream);
 
   GraphBuilder& g;

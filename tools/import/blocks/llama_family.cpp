@@ -8,9 +8,10 @@ namespace bowline::import {
 namespace {
 
 constexpr int64_t kMost = int64_t{1}
-                          << 24;  // of any size; a product of three fits in 64 bits twice
+                          << 24;  // limit of all sizes: a product of three fits in 64 bits twice
 
-// Of rope_scaling and rope_parameters. Source  transformers, modeling_rope_utils.py.
+// Keys of rope_scaling and rope_parameters.
+// Source  transformers, modeling_rope_utils.py.
 constexpr KeyRule kRotationKeys[] = {
     {"rope_theta"},
     {"rope_type"},
@@ -22,8 +23,8 @@ constexpr KeyRule kRotationKeys[] = {
     {"partial_rotary_factor", KeyUse::fixed, "[1, null]"},
 };
 
-// Without a key the head is its own where the source has one; "tie_word_embeddings" of a Llama is
-// false then.
+// Without "tie_word_embeddings" the head is untied if the source has one; false is the default of
+// Llama.
 Weight head_of(Weights& weights, Fields& config, const Weight& embedding,
                const std::vector<int64_t>& shape) {
   const std::string name = "lm_head.weight", from = "model.embed_tokens.weight";
@@ -34,17 +35,17 @@ Weight head_of(Weights& weights, Fields& config, const Weight& embedding,
     return weights.one(name, shape);
   }
   if (config.has("tie_word_embeddings")) {
-    weights.fail(Status(
-        Code::bad_file,
-        fmt::format("The config says that {} is not tied to {}, but the source has no {}. Set "
-                    "\"tie_word_embeddings\" to true to tie it.",
-                    name, from, name)));
+    weights.fail(
+        Status(Code::bad_file,
+               fmt::format("The config does not tie {} to {}, but the source has no {}. Set "
+                           "\"tie_word_embeddings\" to true to tie it.",
+                           name, from, name)));
     return {};
   }
-  return weights.tied(name, embedding, from, "the source has no head of its own");
+  return weights.tied(name, embedding, from, "the source has no separate head");
 }
 
-// The first of the numbers, which are it again and again.
+// Returns the shortest prefix that repeats through the whole list.
 std::vector<int64_t> repeated_part(const std::vector<int64_t>& all) {
   for (size_t n = 1; n < all.size(); ++n) {
     const bool again = all.size() % n == 0 &&
@@ -56,30 +57,30 @@ std::vector<int64_t> repeated_part(const std::vector<int64_t>& all) {
   return all;
 }
 
-// DecoderParts::windows. A window that is null is none, and one that the context does not exceed
-// hides nothing.
+// Computes DecoderParts::windows. A window is ignored if it is null or at least as long as the
+// context.
 Result<std::vector<int64_t>> windows_of(Fields& config, const LlamaForm& form,
                                         const DecoderSizes& sizes) {
   if (form.is_windowed == nullptr) {
     return std::vector<int64_t>{0};
   }
   const bool used = config.boolean_or("use_sliding_window", form.uses_window);
-  constexpr int64_t kWindow = 4096;  // of a config that leaves it out
+  constexpr int64_t kWindow = 4096;  // default of "sliding_window"
   const int64_t stated = config.integer_or("sliding_window", 1, INT64_MAX, kWindow);
   const bool hides = used && !config.is_null("sliding_window") && stated < sizes.context;
   const int64_t window = hides ? stated : 0;
   const std::vector<std::string> types = config.texts("layer_types");
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_REQUIRE_CODE(types.empty() || std::ssize(types) == sizes.layers, Code::bad_file,
-                       "{} has {} layers, and \"layer_types\" of {}.", config.what(), sizes.layers,
-                       types.size());
+                       "{} has {} layers, but \"layer_types\" has {} entries.", config.what(),
+                       sizes.layers, types.size());
   std::vector<int64_t> out;
   for (int64_t i = 0; i < sizes.layers; ++i) {
     const std::string type = !types.empty()                ? types[static_cast<size_t>(i)]
                              : form.is_windowed(config, i) ? "sliding_attention"
                                                            : "full_attention";
     BOWLINE_REQUIRE_CODE(type == "sliding_attention" || type == "full_attention", Code::unsupported,
-                         "Layer {} is of the type \"{}\", which is not known. Known are "
+                         "Layer {} has the type \"{}\", which is not supported. Supported: "
                          "full_attention, sliding_attention.",
                          i, escaped(type));
     out.push_back(type == "sliding_attention" ? window : 0);
@@ -88,14 +89,14 @@ Result<std::vector<int64_t>> windows_of(Fields& config, const LlamaForm& form,
   return repeated_part(out);
 }
 
-// The same parameter in every iteration.
+// The same parameter for every iteration.
 Weight repeated(const Weight& weight, int64_t count) {
   const auto* const one = std::get_if<Parameter>(&weight.of);
   return one == nullptr ? weight
                         : Weight{ParameterList{{static_cast<size_t>(count), *one}}, weight.dtype};
 }
 
-// What the object `key` of the config says. `otherwise` has the base of the config.
+// Reads the object `key` of the config. `otherwise` has the base of the config.
 Result<Rotation> rotation_in(const char* key, const nlohmann::json& said,
                              const Rotation& otherwise) {
   Rotation r;
@@ -110,12 +111,12 @@ Result<Rotation> rotation_in(const char* key, const nlohmann::json& said,
     r.low_frequency_factor = fields.number("low_freq_factor", 1e-6, 1e6);
     r.high_frequency_factor = fields.number("high_freq_factor", 1e-6, 1e6);
     r.original_length = fields.integer("original_max_position_embeddings", 1, kMost);
-  } else if (type == "linear") {  // every pair is a slow one
+  } else if (type == "linear") {  // every pair is scaled
     r.low_frequency_factor = static_cast<double>(r.original_length);
     r.high_frequency_factor = 2 * r.low_frequency_factor;
   } else if (type != "default") {
     return Status(Code::unsupported,
-                  fmt::format("{} is of the type \"{}\", which is not known. Known are default, "
+                  fmt::format("{} has the type \"{}\", which is not supported. Supported: default, "
                               "linear, llama3.",
                               fields.what(), escaped(type)));
   }
@@ -138,7 +139,7 @@ Result<Rotation> rotation_of(Fields& config, double otherwise) {
     }
     BOWLINE_TRY_ASSIGN(const Rotation r, rotation_in(key, *said, first.value_or(without)));
     BOWLINE_REQUIRE_CODE(!first || *first == r, Code::unsupported,
-                         "\"rope_parameters\" and \"rope_scaling\" of {} give two different "
+                         "\"rope_parameters\" and \"rope_scaling\" of {} define different "
                          "rotations. Remove the one that is wrong.",
                          config.what());
     first = r;
@@ -174,8 +175,8 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
   BOWLINE_TRY_ASSIGN(p.windows, windows_of(config, form, s));
   weights.add_prefix("model.", "lm_head.");
   weights.drop("model.layers.*.self_attn.rotary_emb.inv_freq",
-               "frequencies follow from the config");
-  weights.drop("model.rotary_emb.inv_freq", "frequencies follow from the config");
+               "frequencies are computed from the config");
+  weights.drop("model.rotary_emb.inv_freq", "frequencies are computed from the config");
 
   const auto list = [&](const char* name, std::vector<int64_t> shape) {
     return weights.list(fmt::format("model.layers.{{}}.{}.weight", name), s.layers, shape);

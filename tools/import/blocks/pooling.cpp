@@ -3,7 +3,7 @@
 namespace bowline::import {
 namespace {
 
-// 1 for rows in front of the length of their sequence, 0 for others: f32 [batch, seq, 1].
+// 1 for rows within the length of their sequence, 0 for others: f32 [batch, seq, 1].
 Value counted_rows(GraphBuilder& g, Value tokens, Value lengths) {
   const Value ones = g.op("Cast", {g.op("Equal", {tokens, tokens})}, {{"to", "i32"}});
   const Value index = g.op("CumSum", {ones}, {{"axis", 1}, {"exclusive", true}});
@@ -22,7 +22,7 @@ Value pool(GraphBuilder& g, Value hidden, Value tokens, Value lengths, std::stri
     return g.op("Reshape", {first}, {{"dims", {"batch", width}}});
   }
   const Value mask = counted_rows(g, tokens, lengths);
-  if (mode == "max") {  // log 0 is -infinity
+  if (mode == "max") {  // log 0 = -infinity excludes the other rows
     return g.op("ReduceMax", {g.op("Add", {hidden, g.op("Log", {mask})})}, {{"axes", rows}});
   }
   const Value sum = g.op("ReduceSum", {g.op("Mul", {hidden, mask})}, {{"axes", rows}});

@@ -1,4 +1,4 @@
-// One vector for a sequence of hidden rows.
+// Pools a sequence of hidden rows to one vector.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace bowline::import {
 
-// hidden f32 [batch, seq, width] and lengths i32 [batch] -> f32 [batch, width], by "mean", "cls" or
-// "max". Rows behind a length do not count.
+// Pools hidden f32 [batch, seq, width] to f32 [batch, width] by "mean", "cls" or "max". lengths i32
+// [batch]; rows beyond the length are ignored.
 Value pool(GraphBuilder& g, Value hidden, Value tokens, Value lengths, std::string_view mode,
            int64_t width);
-// Rows [batch, width] of length 1.
+// Normalizes rows [batch, width] to length 1.
 Value normalized(GraphBuilder& g, Value rows);
 
 }  // namespace bowline::import

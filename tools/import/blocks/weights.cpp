@@ -12,7 +12,7 @@
 namespace bowline::import {
 namespace {
 
-constexpr uint64_t kPiece = uint64_t{1} << 20;  // bytes, of each of two tensors that are compared
+constexpr uint64_t kPiece = uint64_t{1} << 20;  // bytes of each tensor that are compared at a time
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
@@ -50,20 +50,21 @@ Result<bool> equal_tensors(const SourceTensor& a, const SourceTensor& b) {
   return true;
 }
 
-// The first bytes of a tensor.
+// Reads the first bytes of a tensor.
 Status begin_of(const SourceTensor& tensor, std::string& out) {
   out.resize(std::min<uint64_t>(tensor.bytes, 4096));
   return tensor.read(0, std::as_writable_bytes(std::span(out)));
 }
 
-// One number again and again, as far as `begin` tells.
+// True if all values are equal, as far as `begin` shows.
 bool is_constant(const SourceTensor& tensor, std::string_view begin) {
   const size_t element = size_of(tensor.dtype);
   return tensor.encoding == "plain" &&
          std::memcmp(begin.data(), begin.data() + element, begin.size() - element) == 0;
 }
 
-// "model.layers.3" and ".mlp.up_proj.weight"; of a tensor of no layer two empty texts.
+// Splits "model.layers.3" and ".mlp.up_proj.weight". Both are empty if the tensor is not in a
+// layer.
 struct LayerName {
   std::string layer, part;
 };
@@ -94,7 +95,7 @@ bool matches(std::string_view pattern, std::string_view text) {
   return false;
 }
 
-// Of the float tensors the dtype that has the most elements.
+// The float dtype with the most elements.
 DType most_common(const Source& source) {
   std::array<uint64_t, kDTypes> elements{};
   for (const SourceTensor& t : source.tensors) {
@@ -103,7 +104,7 @@ DType most_common(const Source& source) {
   return static_cast<DType>(std::ranges::max_element(elements) - elements.begin());
 }
 
-// Of the numbers that are not there. None: the config has another one than floats.
+// The dtype that the config states. Empty: the config has a dtype that is not a float.
 std::optional<DType> stated_dtype(const nlohmann::json& config) {
   Fields fields("The config", config);
   const std::string name = fields.text_or("dtype", fields.text_or("torch_dtype", "float32"));
@@ -123,7 +124,8 @@ Weights::Weights(const Source& source, const BuildOptions& options, Model& model
     dtype_ = stated.value_or(dtype_);
     if (!stated) {
       fail(
-          Status(Code::bad_file, "The \"dtype\" of the config is no float; --dtype says another."));
+          Status(Code::bad_file,
+                 "The \"dtype\" of the config is not a float dtype. Choose a dtype with --dtype."));
     }
   }
   tensors_.reserve(source.tensors.size());
@@ -150,7 +152,7 @@ void Weights::index_names() {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const auto [at, is_new] = by_name_.emplace(tensors_[i].name, i);
     if (!is_new) {
-      fail(Status(Code::bad_file, fmt::format("The tensors {} and {} stand for the same parameter.",
+      fail(Status(Code::bad_file, fmt::format("The tensors {} and {} have the same parameter name.",
                                               listed_name(tensors_[at->second].report.name),
                                               listed_name(tensors_[i].report.name))));
     }
@@ -205,20 +207,22 @@ DType Weights::parameter_dtype(const Tensor& tensor) const {
 Weights::Tensor* Weights::take(const std::string& name, const std::vector<int64_t>& shape) {
   Tensor* t = find(name);
   if (t == nullptr) {
-    fail(Status(Code::bad_file,
-                fmt::format("The config asks for a tensor {}, which the source has not.",
-                            listed_name(name))));
+    fail(Status(
+        Code::bad_file,
+        fmt::format("The source has no tensor {}, which the config requires.", listed_name(name))));
     return nullptr;
   }
   if (t->source->shape != shape) {
-    fail(Status(Code::bad_file, fmt::format("Tensor {} has the shape {}; by the config it is {}.",
-                                            listed_name(t->report.name),
-                                            shape_text(t->source->shape), shape_text(shape))));
+    fail(Status(
+        Code::bad_file,
+        fmt::format("Tensor {} has the shape {}, but the config requires {}.",
+                    listed_name(t->report.name), shape_text(t->source->shape), shape_text(shape))));
     return nullptr;
   }
   if (!is_float(t->source->dtype)) {
-    fail(Status(Code::bad_file, fmt::format("Tensor {} is of the dtype {}, which is no float.",
-                                            listed_name(t->report.name), t->source->stored)));
+    fail(Status(Code::bad_file,
+                fmt::format("Tensor {} has the dtype {}, which is not a float dtype.",
+                            listed_name(t->report.name), t->source->stored)));
     return nullptr;
   }
   t->report.use = TensorReport::Use::taken;
@@ -231,14 +235,14 @@ std::optional<DType> Weights::common_dtype(const std::vector<Tensor*>& tensors) 
   for (const Tensor* t : tensors) {
     if (t->source->encoding != tensors[0]->source->encoding) {
       fail(Status(Code::unsupported,
-                  fmt::format("Tensor {} is stored as {}, tensor {} as {}: those of all layers are "
-                              "of one kind.",
+                  fmt::format("Tensor {} is stored as {}, but tensor {} as {}. All layers must use "
+                              "the same format.",
                               listed_name(tensors[0]->report.name), tensors[0]->source->stored,
                               listed_name(t->report.name), t->source->stored)));
       return std::nullopt;
     }
     if (parameter_dtype(*t) != common) {
-      common = DType::f32;  // which has the numbers of both
+      common = DType::f32;  // holds the values of both dtypes
     }
   }
   return common;
@@ -348,15 +352,15 @@ Weight Weights::tied(const std::string& name, const Weight& other, const std::st
     if (same.ok() && !same.value()) {
       fail(Status(
           Code::bad_file,
-          fmt::format("{} says that {} and {} are tied, but their values differ. To train "
-                      "them apart, set \"tie_word_embeddings\" to false; to keep one, "
+          fmt::format("{} ties {} and {}, but their values differ. To train "
+                      "them separately, set \"tie_word_embeddings\" to false. To keep one, "
                       "remove the other from the source.",
                       declares, listed_name(kept.report.name), listed_name(t->report.name))));
       return {};
     }
     t->report.use = TensorReport::Use::tied;
     t->report.parameter = name;
-    t->report.reason = fmt::format("to {}: {} says so", listed_name(kept.report.name), declares);
+    t->report.reason = fmt::format("to {}, by {}", listed_name(kept.report.name), declares);
   } else {
     notes_.push_back(fmt::format("{} is tied to {}: {}.", name, other_name, declares));
   }
@@ -400,7 +404,7 @@ Result<Weights::Tensor*> Weights::asked(const std::string& name) {
     return t.report.name == name || t.report.parameter == name;
   });
   BOWLINE_REQUIRE(found != tensors_.end() && !found->report.parameter.empty(),
-                  "{} is to be tied, but is no tensor of the source that is taken.",
+                  "--tie names {}, which is not a tensor of the source that becomes a parameter.",
                   listed_name(name));
   return &*found;
 }
@@ -410,14 +414,14 @@ Status Weights::tie_asked() {
     BOWLINE_TRY_ASSIGN(Tensor * a, asked(first));
     BOWLINE_TRY_ASSIGN(Tensor * b, asked(second));
     BOWLINE_TRY_ASSIGN(const bool same, equal_tensors(*a->source, *b->source));
-    BOWLINE_REQUIRE(same, "{} and {} are to be tied, but their values differ.",
+    BOWLINE_REQUIRE(same, "--tie names {} and {}, but their values differ.",
                     listed_name(a->report.name), listed_name(b->report.name));
     BOWLINE_TRY(tie(*a, *b, "asked for"));
   }
   return {};
 }
 
-// Only matrices that are not one number again and again: those are alike without meaning it.
+// Skips tensors that repeat one value, which can be equal by chance.
 Status Weights::find_equal() {
   std::map<std::string, std::vector<Tensor*>> alike;
   std::string begin;
@@ -438,10 +442,11 @@ Status Weights::find_equal() {
         break;
       }
       if (same) {
-        notes_.push_back(fmt::format(
-            "{0} and {1} have the same values; the source does not tie them, so they are two "
-            "weights. --tie {0} {1} makes them one, --tie-equal all such.",
-            listed_name(other->report.name), listed_name(t.report.name)));
+        notes_.push_back(
+            fmt::format("{0} and {1} have the same values, but the source does not tie them. --tie "
+                        "{0} {1} ties "
+                        "them; --tie-equal ties all tensors with equal values.",
+                        listed_name(other->report.name), listed_name(t.report.name)));
         break;
       }
     }
@@ -459,8 +464,8 @@ Status Weights::tie_equal(Tensor& to, Tensor& tensor) {
 }
 
 Status Weights::tie_equal_layers() {
-  // For each layer the layer that its tensors are tied to; nothing where one of them is not, or to
-  // several.
+  // For each layer: the layer that all of its tensors are tied to. Empty if a tensor is not tied,
+  // or if the tensors are tied to several layers.
   std::map<std::string, std::optional<std::string>> twins;
   for (const auto& [tensor, to] : equal_) {
     const LayerName of = layer_name(tensor->name), other = layer_name(to->name);

@@ -1,5 +1,4 @@
-// The tensors of a source as parameters of a model: each is taken, tied or dropped, and none is
-// left.
+// Creates parameters from the tensors of a source. Every tensor must be taken, tied or dropped.
 #pragma once
 
 #include <optional>
@@ -13,89 +12,89 @@
 
 namespace bowline::import {
 
-// A parameter, or in a Repeat that of the iteration.
+// A parameter, or a list with a parameter per iteration of a Repeat.
 struct Weight {
   std::variant<Parameter, ParameterList> of;
   DType dtype = DType::f32;
 };
 
-// Declares parameters by the names that Hugging Face gives the tensors. The first failure sticks:
-// what is returned after it is not used, and finish() has it.
+// Declares parameters by the Hugging Face names of their tensors. After the first failure the
+// returned values must not be used. finish() returns the failure.
 class Weights {
  public:
   Weights(const Source& source, const BuildOptions& options, Model& model);
 
-  // What most numbers of the source are, or what was asked for: graphs compute in it.
+  // The compute dtype of the graphs: the requested dtype, or the dtype of most elements of the
+  // source.
   DType dtype() const { return dtype_; }
-  // Names without `prefix` count as if they had it (a model without its head), but those that
-  // `except` begins.
+  // Adds `prefix` to names that lack it (a model without its head), except names that begin with
+  // `except`.
   void add_prefix(std::string_view prefix, std::string_view except);
-  // Names count as if they had it not.
+  // Removes the prefix from names.
   void strip_prefix(std::string_view prefix);
-  // One name counts as another.
+  // Replaces a name by another.
   void rename(std::string_view from, std::string_view to);
 
-  // A skeleton has what it is asked for.
+  // Always true for a skeleton.
   bool has(std::string_view name) const { return options_.skeleton || find(name) != nullptr; }
-  // Rows of a matrix, for what the config does not say; 0: there is none.
+  // Rows of a matrix, for sizes that the config does not have. 0: the tensor is missing.
   int64_t rows_of(std::string_view name) const;
 
   Weight one(const std::string& name, std::vector<int64_t> shape);
-  // "{}" in the name stands for the layer.
+  // "{}" in the name stands for the layer index.
   Weight list(const std::string& name, int64_t count, std::vector<int64_t> shape);
   std::optional<Weight> one_if(bool is_there, const std::string& name, std::vector<int64_t> shape);
   std::optional<Weight> list_if(bool is_there, const std::string& name, int64_t count,
                                 std::vector<int64_t> shape);
-  // What the source has not.
+  // Creates a parameter that the source does not have.
   Weight fresh(const std::string& name, std::vector<int64_t> shape, Init init,
                StorageRole role = StorageRole::weight, std::optional<DType> dtype = {});
-  // A number [1] that the graphs compute with, in `dtype`; none: in that of the graphs.
+  // A constant [1] that graphs read. `dtype`: the default is the compute dtype.
   Weight constant(const std::string& name, double value, std::optional<DType> dtype = {});
-  // Caches of zeros, as quantize() has the encoding.
+  // Caches of zeros, with an encoding of quantize().
   Weight caches(const std::string& name, int64_t count, std::vector<int64_t> shape, DType dtype,
                 std::string_view encoding);
-  // A second name of `other`, whose tensor the source may have too: then its bytes must be the
-  // same. `declares` is what says so ("\"tie_word_embeddings\" of config.json").
+  // A second name of `other`. If the source has a tensor of this name, its bytes must be equal.
+  // `declares` names the origin of the tie ("\"tie_word_embeddings\" of config.json").
   Weight tied(const std::string& name, const Weight& other, const std::string& other_name,
               const std::string& declares);
-  // Of the tensors that are not used yet those that match ("*": any characters).
+  // Drops the unused tensors that match ("*": any characters).
   void drop(std::string_view pattern, std::string_view reason);
   void note(std::string sentence) { notes_.push_back(std::move(sentence)); }
   void fail(Status status);
   const Status& status() const { return status_; }
 
-  // Ties what shares bytes and what the options name, gives all parameters their values, and moves
-  // the report to `out`. Errors  the first
-  // failure; bad_file: tensors are unexpected.
+  // Ties tensors that share bytes or that the options name, sets the values of all parameters, and
+  // moves the report to `out`.
+  // Errors  the first failure; bad_file: a tensor is unexpected.
   Status finish(Built& out);
 
  private:
   struct Tensor {
     const SourceTensor* source = nullptr;
-    std::string name;  // that counts
+    std::string name;  // after prefixes and renames
     TensorReport report;
   };
   const Tensor* find(std::string_view name) const;
   Tensor* find(std::string_view name);
-  // The tensor, which is taken now; null after a failure.
+  // Returns the tensor and marks it as taken; null after a failure.
   Tensor* take(const std::string& name, const std::vector<int64_t>& shape);
   DType parameter_dtype(const Tensor& tensor) const;
-  // Of all that one list takes. None: they differ, which is a failure.
+  // The dtype of all tensors of a list. Empty after a failure: the tensors differ.
   std::optional<DType> common_dtype(const std::vector<Tensor*>& tensors);
   void index_names();
   Status tie(Tensor& to, Tensor& tensor, std::string_view reason);
   Status tie_shared();
   Result<Tensor*> asked(const std::string& name);
   Status tie_asked();
-  // Ties what is equal, or says so in a note.
+  // Ties tensors with equal values, or adds a note about them.
   Status find_equal();
-  // Vectors that are one number again and again, of layers whose other tensors are tied to those of
-  // another layer.
+  // Ties constant vectors of layers whose other tensors are tied to those of another layer.
   Status tie_equal_layers();
   Status tie_equal(Tensor& to, Tensor& tensor);
   Status check_unexpected() const;
-  // Gives what the tensor has to its parameter, of this dtype. It comes before the graphs: those of
-  // one list are codes together.
+  // Sets the values of the tensor's parameter, with this dtype. Must run before the graphs are
+  // built: parameters of a list are quantized together.
   void fill(const Tensor& tensor, DType dtype);
   Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
                     StorageRole role, DType dtype);
@@ -107,8 +106,8 @@ class Weights {
   std::unordered_map<std::string_view, size_t> by_name_;  // names of tensors_
   std::vector<std::string> notes_;
   FiniteCheck finite_;
-  std::vector<std::pair<const Tensor*, const Tensor*>>
-      equal_;  // tied by tie_equal(): which, and to which
+  // Ties of tie_equal(): a tensor and the tensor that it is tied to.
+  std::vector<std::pair<const Tensor*, const Tensor*>> equal_;
   Status status_;
 };
 

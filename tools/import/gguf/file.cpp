@@ -23,7 +23,7 @@ constexpr uint32_t kMostRank = 4;
 constexpr uint64_t kMostAlignment = uint64_t{1} << 20;
 constexpr uint64_t kMostName = 4096;
 
-// Reads from the front of the file; every length is compared with what is left.
+// Reads from the start of the file. Every length is checked against the remaining bytes.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -36,8 +36,8 @@ class Reader {
 
   Result<std::span<const std::byte>> take(uint64_t count) {
     BOWLINE_REQUIRE_CODE(count <= left(), Code::bad_file,
-                         "It ends within {} bytes at offset {}: it has {} more.", count, at_,
-                         left());
+                         "The file ends within {} bytes at offset {}: only {} bytes remain.", count,
+                         at_, left());
     at_ += count;
     return bytes_.subspan(at_ - count, count);
   }
@@ -50,7 +50,7 @@ class Reader {
     BOWLINE_TRY_ASSIGN(const uint64_t length, number<uint64_t>());
     return take(length);
   }
-  // A key or the name of a tensor.
+  // Reads a key or tensor name.
   Result<std::string_view> name(std::string_view what) {
     const uint64_t begin = at_;
     BOWLINE_TRY_ASSIGN(const std::span<const std::byte> from, sized());
@@ -74,18 +74,19 @@ class Reader {
 
 Result<ValueType> read_value_type(Reader& in) {
   BOWLINE_TRY_ASSIGN(const uint32_t type, in.number<uint32_t>());
-  BOWLINE_REQUIRE_CODE(type < kValueTypes, Code::bad_file, "It has values of type {}.", type);
+  BOWLINE_REQUIRE_CODE(type < kValueTypes, Code::bad_file, "{} is not a value type of GGUF.", type);
   return static_cast<ValueType>(type);
 }
 
 Status read_array(Reader& in, Value& out) {
   BOWLINE_TRY_ASSIGN(out.item, read_value_type(in));
-  BOWLINE_REQUIRE_CODE(out.item != ValueType::array, Code::bad_file, "It is an array of arrays.");
+  BOWLINE_REQUIRE_CODE(out.item != ValueType::array, Code::bad_file,
+                       "Arrays of arrays are not allowed.");
   BOWLINE_TRY_ASSIGN(out.count, in.number<uint64_t>());
   const uint64_t size = size_of(out.item);
   BOWLINE_REQUIRE_CODE(out.count <= in.left() / std::max<uint64_t>(size, 8 * (size == 0)),
-                       Code::bad_file, "It has {} elements, but {} bytes follow.", out.count,
-                       in.left());
+                       Code::bad_file, "The array has {} elements, but only {} bytes follow.",
+                       out.count, in.left());
   if (size != 0) {
     BOWLINE_TRY_ASSIGN(out.bytes, in.take(out.count * size));
     return {};
@@ -111,12 +112,13 @@ Status read_value(Reader& in, Value& out) {
 Status read_entry(Reader& in, Entry& out) {
   const uint64_t begin = in.at();
   BOWLINE_TRY_ASSIGN(out.key, in.name("key"));
-  BOWLINE_TRY(read_value(in, out.value).at(fmt::format("Of the key \"{}\".", escaped(out.key))));
+  BOWLINE_TRY(
+      read_value(in, out.value).at(fmt::format("While reading the key \"{}\".", escaped(out.key))));
   out.bytes = in.since(begin);
   return {};
 }
 
-// A tensor whose bytes are still an offset behind the begin of the data.
+// A tensor with its offset in the data, before the data is located.
 struct Placed {
   TensorEntry tensor;
   uint64_t offset = 0;
@@ -126,7 +128,7 @@ struct Placed {
 Status read_shape(Reader& in, Placed& out) {
   BOWLINE_TRY_ASSIGN(const uint32_t rank, in.number<uint32_t>());
   BOWLINE_REQUIRE_CODE(rank >= 1 && rank <= kMostRank, Code::bad_file,
-                       "Its rank is {}, not 1 to {}.", rank, kMostRank);
+                       "The rank is {}, not 1 to {}.", rank, kMostRank);
   uint64_t elements = 1;
   out.tensor.shape.resize(rank);
   for (uint32_t i = 0; i < rank; ++i) {
@@ -134,43 +136,43 @@ Status read_shape(Reader& in, Placed& out) {
     BOWLINE_REQUIRE_CODE(
         dim >= 1 && dim <= INT64_MAX && !__builtin_mul_overflow(elements, dim, &elements) &&
             elements <= INT64_MAX,
-        Code::bad_file, "Its dim {} is {}, which is none or too many elements.", i, dim);
+        Code::bad_file, "Dim {} is {}, which is zero or makes too many elements.", i, dim);
     out.tensor.shape[rank - 1 - i] = static_cast<int64_t>(dim);
   }
   BOWLINE_TRY_ASSIGN(const uint32_t number, in.number<uint32_t>());
   out.tensor.type = find_tensor_type(number);
   BOWLINE_REQUIRE_CODE(out.tensor.type != nullptr, Code::unsupported,
-                       "It is {}, which is not read; {} are.", tensor_type_name(number),
-                       known_tensor_types());
+                       "The tensor type {} is not supported. Supported: {}.",
+                       tensor_type_name(number), known_tensor_types());
   const TensorType& type = *out.tensor.type;
   const int64_t columns = out.tensor.shape.back();
   BOWLINE_REQUIRE_CODE(columns % type.block == 0, Code::bad_file,
-                       "Its rows of {} are not whole blocks of {}, which {} has.", columns,
+                       "Rows of {} are not a multiple of the block size {} of {}.", columns,
                        type.block, type.name);
   BOWLINE_REQUIRE_CODE(!__builtin_mul_overflow(elements / type.block, type.bytes, &out.bytes),
-                       Code::bad_file, "It has {} elements, too many bytes to be counted.",
-                       elements);
+                       Code::bad_file, "The size of {} elements in bytes overflows.", elements);
   BOWLINE_TRY_ASSIGN(out.offset, in.number<uint64_t>());
   return {};
 }
 
 Status read_tensor(Reader& in, Placed& out) {
   BOWLINE_TRY_ASSIGN(out.tensor.name, in.name("name of a tensor"));
-  return read_shape(in, out).at(fmt::format("Of tensor \"{}\".", escaped(out.tensor.name)));
+  return read_shape(in, out).at(
+      fmt::format("While reading tensor \"{}\".", escaped(out.tensor.name)));
 }
 
-// Gives each tensor its bytes. None lies outside the file. Two lie apart, or at one place with one
-// form, which is a tie.
+// Locates the bytes of each tensor. All must be inside the file. Two tensors must not overlap, or
+// must have the same offset and format, which is a tie.
 Status place_tensors(std::vector<Placed>& placed, std::span<const std::byte> data,
                      uint64_t alignment) {
   std::vector<Placed*> order;
   for (Placed& p : placed) {
     BOWLINE_REQUIRE_CODE(p.offset % alignment == 0, Code::bad_file,
-                         "The offset {} of tensor \"{}\" is no multiple of {}.", p.offset,
+                         "The offset {} of tensor \"{}\" is not a multiple of {}.", p.offset,
                          escaped(p.tensor.name), alignment);
     BOWLINE_REQUIRE_CODE(p.offset <= data.size() && p.bytes <= data.size() - p.offset,
                          Code::bad_file,
-                         "Tensor \"{}\" has {} bytes at offset {} of the data, which has {}.",
+                         "Tensor \"{}\" has {} bytes at offset {}, but the data has only {} bytes.",
                          escaped(p.tensor.name), p.bytes, p.offset, data.size());
     p.tensor.bytes = data.subspan(p.offset, p.bytes);
     order.push_back(&p);
@@ -182,13 +184,13 @@ Status place_tensors(std::vector<Placed>& placed, std::span<const std::byte> dat
                       order[i]->tensor.shape == order[i - 1]->tensor.shape;
     const bool apart = order[i]->offset - order[i - 1]->offset >= order[i - 1]->bytes;
     BOWLINE_REQUIRE_CODE(tied || apart, Code::bad_file,
-                         "Tensors \"{}\" and \"{}\" share bytes of the file.",
+                         "Tensors \"{}\" and \"{}\" overlap in the file.",
                          escaped(order[i - 1]->tensor.name), escaped(order[i]->tensor.name));
   }
   return {};
 }
 
-// The numbers of the items, ordered by their names.
+// Returns the indices of the items, sorted by name.
 template <class Items, class Name>
 Result<std::vector<uint32_t>> ordered(const Items& items, Name name, std::string_view what) {
   std::vector<uint32_t> order(items.size());
@@ -196,25 +198,26 @@ Result<std::vector<uint32_t>> ordered(const Items& items, Name name, std::string
   std::ranges::sort(order, {}, [&](uint32_t i) { return name(items[i]); });
   const auto twice =
       std::ranges::adjacent_find(order, {}, [&](uint32_t i) { return name(items[i]); });
-  BOWLINE_REQUIRE_CODE(twice == order.end(), Code::bad_file, "It has two {} \"{}\".", what,
+  BOWLINE_REQUIRE_CODE(twice == order.end(), Code::bad_file, "The file has two {} \"{}\".", what,
                        escaped(name(items[*twice])));
   return order;
 }
 
 Status check_count(const Reader& in, uint64_t count, uint64_t least, std::string_view what) {
   BOWLINE_REQUIRE_CODE(count <= in.left() / least && count <= UINT32_MAX, Code::bad_file,
-                       "It has {} {}, but {} bytes follow.", count, what, in.left());
+                       "The file has {} {}, but only {} bytes follow.", count, what, in.left());
   return {};
 }
 
 Result<uint32_t> read_version(Reader& in) {
   const Result<std::span<const std::byte>> magic = in.take(4);
   BOWLINE_REQUIRE_CODE(magic.ok() && std::memcmp(magic.value().data(), "GGUF", 4) == 0,
-                       Code::bad_file, "It does not begin with \"GGUF\".");
+                       Code::bad_file, "The file does not begin with \"GGUF\".");
   BOWLINE_TRY_ASSIGN(const uint32_t version, in.number<uint32_t>());
-  BOWLINE_REQUIRE_CODE((version & 0xFFFF) != 0, Code::unsupported, "Its numbers are big endian.");
+  BOWLINE_REQUIRE_CODE((version & 0xFFFF) != 0, Code::unsupported,
+                       "Big-endian files are not supported.");
   BOWLINE_REQUIRE_CODE(version == 2 || version == 3, Code::unsupported,
-                       "It has version {}; 2 and 3 are read.", version);
+                       "The file has version {}. Versions 2 and 3 are supported.", version);
   return version;
 }
 
@@ -226,7 +229,7 @@ Result<uint64_t> alignment_of(const File& file) {
   const int64_t value = entry->value.integer().value_or(0);
   BOWLINE_REQUIRE_CODE(value > 0 && value <= static_cast<int64_t>(kMostAlignment) &&
                            std::has_single_bit(static_cast<uint64_t>(value)),
-                       Code::bad_file, "Its alignment is {}, no power of two up to {}.", value,
+                       Code::bad_file, "The alignment is {}, not a power of two up to {}.", value,
                        kMostAlignment);
   return static_cast<uint64_t>(value);
 }
@@ -244,7 +247,8 @@ struct Mapping {
   }
 };
 
-// Opening never waits for another process, and has no effect on a device.
+// O_NONBLOCK and the checks below: opening never waits for another process and never touches a
+// device.
 Status map_file(const std::string& path, Mapping& out) {
   const auto refused = [&](const std::string& why) {
     return Status(Code::io_error, fmt::format("File \"{}\" {}.", path, why));
@@ -297,7 +301,7 @@ std::vector<std::string_view> Value::texts() const {
     return out;
   }
   std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  while (!rest.empty()) {  // each within the bytes, as the file was parsed
+  while (!rest.empty()) {  // all sizes were checked when the file was parsed
     uint64_t length = 0;
     std::memcpy(&length, rest.data(), sizeof(length));
     out.push_back(rest.substr(sizeof(length), length));

@@ -1,12 +1,12 @@
-// A GGUF file, versions 2 and 3, little endian: metadata and tensors, each inside the file. Nothing
-// of it is copied: names, texts and arrays are views of the bytes.
+// Parses GGUF files, versions 2 and 3, little endian. Nothing is copied: names, texts and arrays
+// are views of the file's bytes. Every tensor is inside the file.
 //
-//   "GGUF", version u32, tensors u64, entries u64
+//   "GGUF", version u32, tensor count u64, entry count u64
 //   entries   key, type u32, value: a number, a text (length u64, bytes), or an array (type u32,
 //       count u64, values)
-//   tensors   name, rank u32, dims u64 each, the fastest first, type u32, offset u64 behind the
-//       begin of the data
-//   data      from the next multiple of general.alignment (32) on, every tensor at such a multiple
+//   tensors   name, rank u32, dims u64 each (the contiguous dim first), type u32, offset u64 from
+//       the start of the data
+//   data      starts at a multiple of general.alignment (32), as does every tensor
 //
 // Source  ggml/docs/gguf.md of ggml.
 #pragma once
@@ -39,51 +39,51 @@ enum class ValueType : uint32_t {
   f64,
 };
 constexpr uint32_t kValueTypes = 13;
-// Bytes of a number; 0 of what has a length of its own.
+// Bytes of a value; 0 for texts and arrays.
 uint64_t size_of(ValueType type);
 
 struct Value {
   ValueType type = ValueType::u8;
-  ValueType item = ValueType::u8;  // of an array
+  ValueType item = ValueType::u8;  // element type of an array
   uint64_t count = 1;              // of an array
-  // Of a text itself; of an array its values one after the other, texts with their lengths.
+  // The bytes of a text; the consecutive values of an array, texts with their lengths.
   std::span<const std::byte> bytes;
 
   std::optional<std::string_view> text() const;
-  // Of an array of texts; empty: it is none.
+  // The texts of an array; empty if the value is not an array of texts.
   std::vector<std::string_view> texts() const;
   std::optional<bool> boolean() const;
-  // None: it is no whole number, or does not fit. Of an array element `i`.
+  // An integer, or element `i` of an array. Empty: not an integer, or too large.
   std::optional<int64_t> integer(uint64_t i = 0) const;
-  // None: it is no number.
+  // Empty: not a number.
   std::optional<double> real(uint64_t i = 0) const;
 };
 
 struct Entry {
   std::string_view key;
   Value value;
-  std::span<const std::byte> bytes;  // key, type and value, as a file has them
+  std::span<const std::byte> bytes;  // key, type and value as stored
 };
 
 struct TensorEntry {
   std::string_view name;
   const TensorType* type = nullptr;
-  std::vector<int64_t> shape;  // last dim fastest, as everywhere but in the file
+  std::vector<int64_t>
+      shape;  // row-major: the last dim is contiguous (the file has the opposite order)
   std::span<const std::byte> bytes;
 };
 
 class File {
  public:
-  // Maps a regular file. A program that truncates it meanwhile ends this one by SIGBUS. Errors
-  // io_error: it cannot be read. bad_file: what
-  // and where.
+  // Memory-maps a regular file. If another program truncates the file later, SIGBUS ends this one.
+  // Errors  io_error: the file cannot be read. bad_file: the message says what and where.
   static Result<std::shared_ptr<const File>> open(const std::string& path);
-  // Of bytes that outlive it.
+  // Parses bytes, which must outlive the File.
   static Result<File> parse(std::span<const std::byte> bytes);
 
   File(File&&) = default;
 
-  // Null: there is none.
+  // Null if the key is missing.
   const Entry* find(std::string_view key) const;
 
   uint32_t version = 0;
@@ -94,7 +94,7 @@ class File {
 
  private:
   File() = default;
-  std::vector<uint32_t> by_key_;  // of the entries, ascending
+  std::vector<uint32_t> by_key_;  // indices of the entries, sorted by key
   std::shared_ptr<const void> mapping_;
 };
 

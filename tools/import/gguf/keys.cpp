@@ -1,8 +1,8 @@
-// What is done with each key of a file. Keys of an architecture that become settings stand in its
-// terms (KeyTerm).
+// Tables of the supported keys of a file. The keys of an architecture that become settings are in
+// its terms (KeyTerm).
 //
-// Source  gguf, constants.py (Keys); llama.cpp, llama-model.cpp and llama-vocab.cpp, for which of
-//         them an architecture reads.
+// Source  gguf, constants.py (Keys); llama.cpp, llama-model.cpp and llama-vocab.cpp, for the keys
+//         that an architecture reads.
 #include "gguf/keys.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using import::KeyRule;
 using import::KeyUse;
 using nlohmann::json;
 
-// Behind "<architecture>.".
+// After "<architecture>.".
 constexpr KeyRule kModelKeys[] = {
     {"vocab_size"},
     {"attention.causal", KeyUse::fixed, "[true]"},
@@ -35,9 +35,9 @@ constexpr KeyRule kModelKeys[] = {
     {"expert_used_count", KeyUse::fixed, "[0]"},
     {"use_parallel_residual", KeyUse::fixed, "[false]"},
     {"tensor_data_layout", KeyUse::fixed, R"(["Meta AI original pth"])"},
-    {"pooling_type", KeyUse::harmless},  // of embeddings, which a decoder does not make
+    {"pooling_type", KeyUse::harmless},  // of embeddings, which a decoder does not compute
 };
-// Of models that rotate queries and keys.
+// For models with rotary queries and keys.
 constexpr KeyRule kRotaryKeys[] = {
     {"attention.value_length"},
     {"rope.dimension_count"},
@@ -51,13 +51,13 @@ constexpr KeyRule kRotaryKeys[] = {
 
 constexpr KeyRule kTokenizerKeys[] = {
     {"tokenizer.chat_template"},
-    {"tokenizer.chat_templates", KeyUse::harmless},  // the names of others, which a caller asks for
+    {"tokenizer.chat_templates", KeyUse::harmless},  // names of further templates, used on request
     {"tokenizer.huggingface.json", KeyUse::harmless},
     {"tokenizer.ggml.model"},
     {"tokenizer.ggml.pre"},
     {"tokenizer.ggml.tokens"},
     {"tokenizer.ggml.token_type"},
-    {"tokenizer.ggml.token_type_count", KeyUse::harmless},  // of which the table has rows
+    {"tokenizer.ggml.token_type_count", KeyUse::harmless},  // same as the rows of the table
     {"tokenizer.ggml.scores"},
     {"tokenizer.ggml.merges"},
     {"tokenizer.ggml.bos_token_id"},
@@ -95,7 +95,7 @@ constexpr KeyRule kFileKeys[] = {
     {"split.tensors.count", KeyUse::harmless},
 };
 
-// As a message shows it: of an array its first values.
+// Converts a value for a message; shows only the first values of an array.
 json json_of(const Value& value) {
   if (const auto text = value.text()) {
     return std::string(*text);
@@ -135,7 +135,7 @@ Status check_file_keys(const File& file, const Terms& terms) {
       BOWLINE_TRY(import::check_key(kFile, key, value, {kTokenizerKeys}));
     } else if (std::ranges::find(kFileKeys, key, &KeyRule::key) != std::end(kFileKeys)) {
       BOWLINE_TRY(import::check_key(kFile, key, value, {kFileKeys}));
-    }  // other names are those of whoever made the file
+    }  // other names are private keys of the file's author
   }
   return {};
 }

@@ -5,8 +5,9 @@
 
 namespace bowline::gguf {
 
-// Errors  unsupported: a key changes what the model computes, and is not read; a key of the model
-//         or of its tokenizer is not known.
+// Checks that every key of the file is supported.
+// Errors  unsupported: a key changes the result of the model and is not supported, or a key of the
+//         model or its tokenizer is unknown.
 Status check_file_keys(const File& file, const Terms& terms);
 
 }  // namespace bowline::gguf

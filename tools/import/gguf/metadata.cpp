@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// The shortest decimal that is this f32: 1e-05, not 9.99999975e-06.
+// The shortest decimal that rounds to this f32: 1e-05, not 9.99999975e-06.
 double shortest(float x) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof(text), x).ptr;
@@ -35,11 +35,11 @@ class Keys {
     return entry == nullptr ? nullptr : &entry->value;
   }
 
-  // Null where there is no such key. What the layers have each must be equal.
+  // Null if the key is missing. A list with a value per layer must have equal values.
   Result<json> number(const KeyTerm& term) const {
     const Value* const value = find(term.gguf);
     if (value == nullptr) {
-      BOWLINE_REQUIRE_CODE(!term.needed, Code::bad_file, "It has no key \"{}{}\".", prefix_,
+      BOWLINE_REQUIRE_CODE(!term.needed, Code::bad_file, "The file has no key \"{}{}\".", prefix_,
                            term.gguf);
       return json();
     }
@@ -48,12 +48,12 @@ class Keys {
       return whole ? json_of(value->integer(i)) : json_of(value->real(i));
     };
     const json first = at(0);
-    BOWLINE_REQUIRE_CODE(!first.is_null(), Code::bad_file, "Its key \"{}{}\" is no {}.", prefix_,
-                         term.gguf, whole ? "whole number" : "number");
+    BOWLINE_REQUIRE_CODE(!first.is_null(), Code::bad_file, "The key \"{}{}\" is not {}.", prefix_,
+                         term.gguf, whole ? "an integer" : "a number");
     for (uint64_t i = 1; i < value->count; ++i) {
       BOWLINE_REQUIRE_CODE(at(i) == first, Code::unsupported,
-                           "Its key \"{}{}\" has other values in other layers ({} and {}).",
-                           prefix_, term.gguf, first.dump(), at(i).dump());
+                           "The key \"{}{}\" differs between layers ({} and {}).", prefix_,
+                           term.gguf, first.dump(), at(i).dump());
     }
     return first;
   }
@@ -64,8 +64,8 @@ class Keys {
       return std::string(otherwise);
     }
     const auto text = value->text();
-    BOWLINE_REQUIRE_CODE(text.has_value(), Code::bad_file, "Its key \"{}{}\" is no text.", prefix_,
-                         key);
+    BOWLINE_REQUIRE_CODE(text.has_value(), Code::bad_file, "The key \"{}{}\" is not a text.",
+                         prefix_, key);
     return std::string(*text);
   }
 
@@ -89,13 +89,13 @@ constexpr KeyTerm kLinearFactor{"rope.scale_linear", "factor", KeyTerm::Kind::re
 constexpr KeyTerm kScalingContext{"rope.scaling.original_context_length",
                                   "original_max_position_embeddings", KeyTerm::Kind::whole, false};
 
-// rope.scaling.*: null where there is none.
+// rope.scaling.*; null if the file has no scaling.
 Result<json> key_scaling(const Keys& keys) {
-  // As llama.cpp does it: a factor without a type is linear, and "scale_linear" is the factor of
-  // older files.
+  // As in llama.cpp: a factor without a type is linear, and older files store the factor in
+  // "scale_linear".
   BOWLINE_TRY_ASSIGN(const std::string type, keys.text("rope.scaling.type", "linear"));
   BOWLINE_REQUIRE_CODE(type == "none" || type == "linear" || type == "yarn", Code::unsupported,
-                       "Its scaling of RoPE is \"{}\", which is not known.", escaped(type));
+                       "The RoPE scaling \"{}\" is not supported.", escaped(type));
   BOWLINE_TRY_ASSIGN(json factor, keys.number(kScalingFactor));
   if (factor.is_null()) {
     BOWLINE_TRY_ASSIGN(factor, keys.number(kLinearFactor));
@@ -111,7 +111,7 @@ Result<json> key_scaling(const Keys& keys) {
   return out;
 }
 
-// rope_freqs.weight: null where there is none.
+// rope_freqs.weight; null if the file has no such tensor.
 Result<json> tensor_scaling(const File& file, double base, int64_t dim) {
   const TensorEntry* const tensor = find_tensor(file, "rope_freqs.weight");
   if (tensor == nullptr) {
@@ -128,8 +128,8 @@ Result<json> tensor_scaling(const File& file, double base, int64_t dim) {
 Status add_rotary(const File& file, const Keys& keys, json& config) {
   const auto heads = config["num_attention_heads"].get<int64_t>();
   const auto width = config["hidden_size"].get<int64_t>();
-  BOWLINE_REQUIRE_CODE(heads > 0 && width > 0, Code::bad_file, "It has {} heads and a width of {}.",
-                       heads, width);
+  BOWLINE_REQUIRE_CODE(heads > 0 && width > 0, Code::bad_file,
+                       "The file has {} heads and a width of {}.", heads, width);
   if (!config.contains("head_dim")) {
     config["head_dim"] = width / heads;
   }
@@ -137,7 +137,8 @@ Status add_rotary(const File& file, const Keys& keys, json& config) {
   for (const char* const key : {"rope.dimension_count", "attention.value_length"}) {
     BOWLINE_TRY_ASSIGN(const json count, keys.number({key, "", KeyTerm::Kind::whole, false}));
     BOWLINE_REQUIRE_CODE(count.is_null() || count == dim, Code::unsupported,
-                         "Its key \"{}\" is {}, and its heads have {}.", key, count.dump(), dim);
+                         "The key \"{}\" is {}, but the heads have size {}.", key, count.dump(),
+                         dim);
   }
   if (!config.contains("num_key_value_heads")) {
     config["num_key_value_heads"] = heads;
@@ -149,7 +150,7 @@ Status add_rotary(const File& file, const Keys& keys, json& config) {
   BOWLINE_TRY_ASSIGN(const json divided,
                      tensor_scaling(file, config["rope_theta"].get<double>(), dim));
   BOWLINE_REQUIRE_CODE(scaling.is_null() || divided.is_null(), Code::unsupported,
-                       "It has both a scaling of RoPE and the tensor \"rope_freqs.weight\".");
+                       "The file has both a RoPE scaling and the tensor \"rope_freqs.weight\".");
   scaling = divided.is_null() ? scaling : divided;
   if (!scaling.is_null()) {
     config["rope_scaling"] = scaling;
@@ -163,19 +164,19 @@ Status add_tokens(const File& file, json& config) {
                                   std::pair("tokenizer.ggml.padding_token_id", "pad_token_id")}) {
     if (const Entry* const entry = file.find(key)) {
       const std::optional<int64_t> id = entry->value.integer();
-      BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file, "Its key \"{}\" is no whole number.",
+      BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file, "The key \"{}\" is not an integer.",
                            key);
       config[name] = *id;
     }
   }
-  // Tokens that end a turn end an answer too.
+  // Tokens that end a turn also end an answer.
   for (const char* const key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     const Entry* const entry = file.find(key);
     if (entry == nullptr) {
       continue;
     }
     const std::optional<int64_t> id = entry->value.integer();
-    BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file, "Its key \"{}\" is no whole number.", key);
+    BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file, "The key \"{}\" is not an integer.", key);
     json& ends = config["eos_token_id"];
     if (!ends.is_array()) {
       ends = ends.is_null() ? json::array() : json::array({ends});
@@ -211,10 +212,10 @@ namespace {
 
 constexpr double kHighFrequency = 4;
 
-// Where a wavelength lies beside the context that a scaling is made for.
+// A wavelength of RoPE and how a Llama 3 scaling treats it.
 struct Wavelength {
   double length = 0;
-  double smooth = 0;  // 1: as it is; 0: divided by the whole factor
+  double smooth = 0;  // 1: unchanged; 0: divided by the whole factor
 };
 
 std::vector<Wavelength> wavelengths(std::span<const float> divisors, double factor, double base,
@@ -232,10 +233,10 @@ std::vector<Wavelength> wavelengths(std::span<const float> divisors, double fact
   return out;
 }
 
-// The context, where no or one wavelength lies between the plain parts: with the usual
-// high_freq_factor.
+// Estimates the context if at most one wavelength is between the unchanged and the divided ones.
+// Assumes the usual high_freq_factor.
 double context_between(std::span<const Wavelength> waves) {
-  double longest_whole = 0;  // what is as it was
+  double longest_whole = 0;  // longest unchanged wavelength
   double shortest_divided = std::numeric_limits<double>::infinity();
   for (const Wavelength& w : waves) {
     if (w.smooth > 0 && w.smooth < 1) {
@@ -255,9 +256,9 @@ double context_between(std::span<const Wavelength> waves) {
 
 }  // namespace
 
-// Between the two plain parts 1 / divisor = (1 - smooth) / factor + smooth, and smooth is a line
-// over the inverse wavelength: two points of it give the rest. The line does not tell
-// low_freq_factor from the length of the context, so the former is 1.
+// Between the two plain ranges 1 / divisor = (1 - smooth) / factor + smooth. `smooth` is linear in
+// the inverse wavelength, so two points determine the line. A common factor of low_freq_factor,
+// high_freq_factor and the context does not change the line, so low_freq_factor is set to 1.
 Result<json> llama3_scaling(std::span<const float> divisors, double base, int64_t dim) {
   const double factor = *std::ranges::max_element(divisors);
   const std::vector<Wavelength> waves = wavelengths(divisors, factor, base, dim);
@@ -273,8 +274,8 @@ Result<json> llama3_scaling(std::span<const float> divisors, double base, int64_
                          (1 / line.back().length - 1 / line.front().length);
     const double foot = line.front().smooth - slope / line.front().length;  // -low / (high - low)
     BOWLINE_REQUIRE_CODE(foot < 0, Code::unsupported,
-                         "The numbers of tensor \"rope_freqs.weight\" are not those of a scaling "
-                         "of RoPE that is known.");
+                         "The values of tensor \"rope_freqs.weight\" do not match any supported "
+                         "RoPE scaling.");
     high = std::round((1 - 1 / foot) * 1000) / 1000;
     context = -slope / foot;
   }
@@ -287,8 +288,8 @@ Result<json> llama3_scaling(std::span<const float> divisors, double base, int64_
   const std::vector<float> made = llama3_divisors(out, base, dim);
   for (size_t i = 0; i < made.size(); ++i) {
     BOWLINE_REQUIRE_CODE(std::abs(made[i] - divisors[i]) <= 1e-4f * made[i], Code::unsupported,
-                         "The numbers of tensor \"rope_freqs.weight\" are not those of a scaling "
-                         "of RoPE that is known: number {} is {}, and llama3's would be {}.",
+                         "The values of tensor \"rope_freqs.weight\" do not match any supported "
+                         "RoPE scaling: value {} is {}, but the llama3 scaling has {}.",
                          i, divisors[i], made[i]);
   }
   return out;
@@ -323,7 +324,7 @@ Result<json> config_of(const File& file, const Terms& terms) {
                      keys.number({"vocab_size", "", KeyTerm::Kind::whole, false}));
   BOWLINE_REQUIRE_CODE(
       count.is_null() || !config.contains("vocab_size") || count == config["vocab_size"],
-      Code::bad_file, "Its key \"{}.vocab_size\" is {}, and \"token_embd.weight\" has {} rows.",
+      Code::bad_file, "The key \"{}.vocab_size\" is {}, but \"token_embd.weight\" has {} rows.",
       terms.architecture, count.dump(), config["vocab_size"].dump());
   BOWLINE_TRY(add_tokens(file, config));
   return config;

@@ -1,4 +1,4 @@
-// Settings in the terms of Hugging Face from the metadata of a GGUF file.
+// Converts the metadata of a GGUF file to the settings of config.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,15 +8,16 @@
 
 namespace bowline::gguf {
 
-// Errors  bad_file: a key is absent or of another kind. unsupported: layers that differ, a scaling
-//         of RoPE that is not known.
+// Errors  bad_file: a key is missing or has another type. unsupported: layers have different
+//         values, or the RoPE scaling is not supported.
 Result<nlohmann::json> config_of(const File& file, const Terms& terms);
 
-// The scaling of Llama 3 whose divisors of the frequencies are these, as rope_scaling. `base` and
-// `dim` are those of RoPE. Errors unsupported: there is none.
+// Returns the Llama 3 scaling with these frequency divisors, as rope_scaling. `base` and `dim`: of
+// RoPE.
+// Errors  unsupported: no Llama 3 scaling has these divisors.
 Result<nlohmann::json> llama3_scaling(std::span<const float> divisors, double base, int64_t dim);
-// The divisors of such a scaling. Source  "Llama 3 Model Card", Meta, 2024, and transformers'
-// _compute_llama3_parameters.
+// Returns the frequency divisors of a Llama 3 scaling.
+// Source  "Llama 3 Model Card", Meta, 2024, and transformers' _compute_llama3_parameters.
 std::vector<float> llama3_divisors(const nlohmann::json& scaling, double base, int64_t dim);
 
 }  // namespace bowline::gguf

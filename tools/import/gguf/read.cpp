@@ -20,9 +20,9 @@ namespace {
 using import::Source;
 using import::SourceTensor;
 
-constexpr std::string_view kFrequencies = "rope_freqs.weight";  // which config_of() reads
+constexpr std::string_view kFrequencies = "rope_freqs.weight";  // read by config_of()
 
-// "0-3,7" of ascending numbers.
+// Formats ascending integers, for example "0-3,7".
 std::string ranges_of(const std::vector<uint64_t>& numbers) {
   std::string out;
   for (size_t i = 0; i < numbers.size();) {
@@ -37,7 +37,7 @@ std::string ranges_of(const std::vector<uint64_t>& numbers) {
   return out;
 }
 
-// Names that differ in the number of the layer alone, as one.
+// Merges names that differ only in the layer index.
 class Names {
  public:
   void add(const std::string& name) {
@@ -68,7 +68,7 @@ class Names {
   std::map<std::pair<std::string, std::string>, std::vector<uint64_t>> layers_;
 };
 
-// The 16 bits that all matrices have; none where they are of several kinds, or f32.
+// The 16-bit dtype of all matrices. Empty: their types differ, or they are f32.
 std::optional<DType> short_dtype(const File& file) {
   std::optional<DType> out;
   for (const TensorEntry& t : file.tensors) {
@@ -90,7 +90,7 @@ float widened(uint16_t x, DType from) {
   return from == DType::f16 ? numbers::f32_of_f16(x) : numbers::f32_of_bf16(x);
 }
 
-// Of a tensor in f32.
+// True if the dtype `to` represents all values of the f32 tensor exactly.
 Result<bool> fits(const SourceTensor& tensor, DType to) {
   std::vector<float> all(tensor.bytes / sizeof(float));
   BOWLINE_TRY(tensor.read(0, std::as_writable_bytes(std::span(all))));
@@ -99,7 +99,7 @@ Result<bool> fits(const SourceTensor& tensor, DType to) {
   });
 }
 
-// Numbers of f32 in 16 bits, which hold them.
+// Converts f32 values to a 16-bit dtype, which represents them exactly.
 ValueSource shortened(ValueSource numbers, DType to) {
   return [numbers = std::move(numbers), to](uint64_t first, std::span<std::byte> out) -> Status {
     constexpr uint64_t kPiece = 4096;
@@ -150,10 +150,10 @@ class Reading {
     const Entry* const entry = file_->find("general.architecture");
     const auto name = entry == nullptr ? std::nullopt : entry->value.text();
     BOWLINE_REQUIRE_CODE(name.has_value(), Code::bad_file,
-                         "It has no key \"general.architecture\" with a text.");
+                         "The file has no key \"general.architecture\" with a text.");
     terms_ = find_terms(*name);
     BOWLINE_REQUIRE_CODE(terms_ != nullptr, Code::unsupported,
-                         "Its architecture \"{}\" is not known; {} are.", escaped(*name),
+                         "The architecture \"{}\" is not supported. Supported: {}.", escaped(*name),
                          known_architectures());
     return {};
   }
@@ -161,8 +161,8 @@ class Reading {
   Status add_tensor(const TensorEntry& tensor) {
     const Named named = to_hugging_face(*terms_, tensor.name);
     BOWLINE_REQUIRE_CODE(!named.name.empty(), Code::unsupported,
-                         "Tensor \"{}\" is none of the architecture {}.", escaped(tensor.name),
-                         terms_->architecture);
+                         "Tensor \"{}\" is not a tensor of the architecture {}.",
+                         escaped(tensor.name), terms_->architecture);
     Laid laid{&tensor, named.order};
     if (named.order == Order::query_heads || named.order == Order::key_heads) {
       laid.heads = out_.config[named.order == Order::query_heads ? "num_attention_heads"
@@ -193,8 +193,8 @@ class Reading {
     return {};
   }
 
-  // Files of f16 and bf16 keep vectors in f32, as llama.cpp wants them; most come from 16 bits and
-  // fit there.
+  // Files in f16 and bf16 keep vectors in f32, because llama.cpp needs them so. Most come from
+  // 16-bit values and convert back exactly.
   Status shorten(const TensorEntry& tensor, SourceTensor& t) {
     if (!short_ || tensor.shape.size() != 1 || tensor.type->name != "F32") {
       return {};
@@ -217,7 +217,7 @@ class Reading {
           std::ranges::find(out_.tensors, terms_->head, &SourceTensor::name) != out_.tensors.end();
       out_.config["tie_word_embeddings"] = !own;
       if (!own) {
-        out_.notes.push_back(fmt::format("There is no \"output.weight\": {} is tied to {}.",
+        out_.notes.push_back(fmt::format("The file has no \"output.weight\", so {} is tied to {}.",
                                          terms_->head, terms_->table));
       }
     }
@@ -226,15 +226,16 @@ class Reading {
   void add_notes() {
     for (const auto& [type, names] : dequantized_) {
       out_.notes.push_back(fmt::format(
-          "Bowline has no encoding that equals {}, so these are dequantized to f32: {}.", type,
+          "Bowline has no encoding for {}, so these tensors are dequantized to f32: {}.", type,
           names.text()));
     }
     if (short_ && !shortened_.text().empty()) {
-      out_.notes.push_back(fmt::format("Vectors in f32 that {} holds are given so: {}.",
-                                       name_of(*short_), shortened_.text()));
+      out_.notes.push_back(
+          fmt::format("f32 vectors that {} represents exactly are converted to it: {}.",
+                      name_of(*short_), shortened_.text()));
     }
     if (short_ && !too_fine_.text().empty()) {
-      out_.notes.push_back(fmt::format("Vectors stay f32, for {} does not hold them: {}.",
+      out_.notes.push_back(fmt::format("Vectors that {} cannot represent exactly stay f32: {}.",
                                        name_of(*short_), too_fine_.text()));
     }
   }
@@ -252,7 +253,7 @@ class Reading {
     }
     if (const Entry* const entry = file_->find(kTemplate)) {
       BOWLINE_REQUIRE_CODE(entry->value.text().has_value(), Code::bad_file,
-                           "Its key \"{}\" is no text.", kTemplate);
+                           "The key \"{}\" is not a text.", kTemplate);
       add_asset("chat_template", "text/x-jinja", entry->value.bytes);
     }
     const std::string config = out_.config.dump(2) + "\n";
@@ -260,7 +261,8 @@ class Reading {
     return {};
   }
 
-  // How an encoder pools. Source  llama.cpp, llama.h (llama_pooling_type).
+  // The pooling mode of an encoder.
+  // Source  llama.cpp, llama.h (llama_pooling_type).
   Status add_pooling() {
     const Entry* const entry = file_->find(fmt::format("{}.pooling_type", terms_->architecture));
     if (entry == nullptr || !terms_->head.empty()) {
@@ -268,17 +270,18 @@ class Reading {
     }
     constexpr std::string_view kModes[] = {"", "mean", "cls"};
     const int64_t mode = entry->value.integer().value_or(-1);
-    BOWLINE_REQUIRE_CODE(mode >= 0 && mode < std::ssize(kModes), Code::unsupported,
-                         "Its key \"{}\" is {}, a way of pooling that is not known: 0 (none), 1 "
-                         "(mean) and 2 (cls) are.",
-                         escaped(std::string(entry->key)), mode);
+    BOWLINE_REQUIRE_CODE(
+        mode >= 0 && mode < std::ssize(kModes), Code::unsupported,
+        "The key \"{}\" is {}, a pooling mode that is not supported. Supported: 0 (none), 1 "
+        "(mean), 2 (cls).",
+        escaped(std::string(entry->key)), mode);
     if (mode != 0) {
       out_.metadata.emplace_back("pooling", std::string(kModes[mode]));
     }
     return {};
   }
 
-  // Their texts, which chat templates write.
+  // Adds the texts of special tokens, for chat templates.
   Status add_special_tokens() {
     const Entry* const pieces = file_->find("tokenizer.ggml.tokens");
     const std::vector<std::string_view> texts =
@@ -290,9 +293,10 @@ class Reading {
         continue;
       }
       const std::optional<int64_t> id = entry->value.integer();
-      BOWLINE_REQUIRE_CODE(id && *id >= 0 && *id < std::ssize(texts), Code::bad_file,
-                           "Its key \"{}\" is {}, in a vocabulary of {} tokens.", key,
-                           id ? std::to_string(*id) : "no whole number", texts.size());
+      BOWLINE_REQUIRE_CODE(
+          id && *id >= 0 && *id < std::ssize(texts), Code::bad_file,
+          "The key \"{}\" is {}, which is out of range for a vocabulary of {} tokens.", key,
+          id ? std::to_string(*id) : "not an integer", texts.size());
       out_.metadata.emplace_back(token.name, std::string(texts[static_cast<size_t>(*id)]));
     }
     return {};

@@ -1,4 +1,4 @@
-// Reads a GGUF file as a source of models, in the terms of Hugging Face.
+// Reads a GGUF file into a Source, with the names and keys of Hugging Face.
 #pragma once
 
 #include <string>
@@ -8,16 +8,15 @@
 
 namespace bowline::gguf {
 
-// The file stays mapped as long as a tensor of the source lives. Q8_0 and Q4_0 stay encoded; of
-// other codes the numbers are given, in f32: those that the file says, as a product of a scale in
-// f16 and a code has more digits than f16 or bf16 hold. Assets: tokenizer (a GGUF file of the
-// tokenizer's keys), chat_template, config.json.
-// Errors  io_error: it cannot be read. bad_file: what and where. unsupported: an architecture or a
-//         type of numbers that is not read; those
-// that are stand in the message.
+// Reads a file. It stays memory-mapped while a tensor of the source is in use. Q8_0 and Q4_0 stay
+// quantized. Other quantized tensors are dequantized to f32, because an f16 scale times a quantized
+// value has more digits than f16 or bf16. Assets: tokenizer (a GGUF file with the tokenizer's
+// keys), chat_template, config.json.
+// Errors  io_error: the file cannot be read. bad_file: the message says what and where.
+//         unsupported: an architecture or tensor type; the message lists the supported ones.
 Result<import::Source> read(const std::string& path);
 
-// The same of bytes in memory, which outlive the source.
+// Reads bytes in memory, which must outlive the source.
 Result<import::Source> read(std::span<const std::byte> bytes, const std::string& path);
 
 }  // namespace bowline::gguf

@@ -5,8 +5,8 @@
 namespace bowline::gguf {
 namespace {
 
-// What "{}" of the pattern stands for in the text, if it is a number without leading zeros, or
-// nothing where there is no "{}".
+// Matches the text against the pattern and returns the layer index that "{}" stands for, without
+// leading zeros. Returns an empty text if the pattern has no "{}", and nothing without a match.
 std::optional<std::string_view> layer_of(std::string_view pattern, std::string_view text) {
   const size_t hole = pattern.find("{}");
   if (hole == std::string_view::npos) {

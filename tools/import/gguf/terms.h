@@ -1,6 +1,6 @@
-// What an architecture is called in GGUF and what Hugging Face calls it: names of tensors, orders
-// of rows, settings. Each file of terms/ has the terms of one and defines terms_of_<file>().
-// Readers use them one way, writers the other.
+// Maps the tensor names, row orders and settings of an architecture between GGUF and Hugging Face.
+// Each file of terms/ has the terms of an architecture and defines terms_of_<file>(). Readers and
+// writers use the same terms.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,26 +15,25 @@
 
 namespace bowline::gguf {
 
-// How a tensor of Hugging Face lies in GGUF.
+// The layout of a Hugging Face tensor in GGUF.
 enum class Order : uint8_t {
   same,
-  // Rows of a head: elements i and i + half, which rotary embeddings turn, are neighbours in GGUF.
+  // Rotary pairs of a head (elements i and i + half) are neighbours in GGUF.
   query_heads,
   key_heads,
   transposed,
-  numbers,  // as it is, and codes become numbers: a model reads slices of it
-  // Numbers that are 1 larger in GGUF: it has scales of norms themselves, Hugging Face how far they
-  // are from 1.
+  numbers,  // same layout, but always dequantized: a model reads slices of the tensor
+  // The values are 1 larger in GGUF, which stores gamma. Hugging Face stores gamma - 1.
   one_less,
 };
 
 struct TensorTerm {
-  std::string_view gguf;  // "blk.{}.attn_q.weight"; "{}" stands for the layer
+  std::string_view gguf;  // "blk.{}.attn_q.weight"; "{}" is the layer index
   std::string_view hugging_face;
   Order order = Order::same;
 };
 
-// A number. The key stands behind "<architecture>.".
+// A numeric setting. `gguf` is the key after "<architecture>.".
 struct KeyTerm {
   std::string_view gguf;  // "attention.head_count"
   std::string_view hugging_face;
@@ -42,38 +41,38 @@ struct KeyTerm {
   bool needed = true;
 };
 
-// A setting that GGUF does not say, as it follows from others. Readers set it; writers refuse a
-// config that says another.
+// A setting that GGUF does not store because it depends on others. Readers set it. Writers reject a
+// config with another value.
 struct ImpliedTerm {
   std::string_view hugging_face;
   nlohmann::json (*of)(const nlohmann::json& config);
 };
 
 struct Terms {
-  std::string_view architecture;  // general.architecture, which is model_type too
+  std::string_view architecture;  // general.architecture, also used as model_type
   std::string_view class_name;    // "LlamaForCausalLM"
   std::vector<TensorTerm> tensors;
   std::vector<KeyTerm> keys;
-  nlohmann::json fixed;  // settings that GGUF does not say
-  bool rotary = false;   // rope.* are read
-  // Settings that are true where there is such a tensor, and that are its first dim.
+  nlohmann::json fixed;  // settings that GGUF does not store
+  bool rotary = false;   // the keys rope.* are read
+  // Settings that are true if a tensor exists, and settings that are the first dim of a tensor.
   std::vector<std::pair<std::string_view, std::string_view>> present = {};
   std::vector<std::pair<std::string_view, std::string_view>> rows = {};
   std::string_view head =
-      "";  // the tensor of Hugging Face that is tied to `table` where it is absent; empty: none
+      "";  // Hugging Face tensor that is tied to `table` if it is missing; empty: none
   std::string_view table = "";
   std::vector<ImpliedTerm> implied = {};
-  // Keys behind "<architecture>." that become no setting, where it differs from others (keys.cpp).
+  // Additional keys after "<architecture>." that do not become settings (keys.cpp).
   std::vector<import::KeyRule> more_keys = {};
 };
 
-// Null: there is none. Generated from the files of terms/.
+// Null if the architecture is not supported. Generated from the files of terms/.
 const Terms* find_terms(std::string_view architecture);
 // "bert, gpt2, llama, ..."
 std::string known_architectures();
 
-// The name of Hugging Face with the number of the layer, and how the tensor lies. Empty: there is
-// no term.
+// The Hugging Face name with the layer index, and the layout. Empty if there is no term for the
+// tensor.
 struct Named {
   std::string name;
   Order order = Order::same;

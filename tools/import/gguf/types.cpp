@@ -10,13 +10,12 @@
 namespace bowline::gguf {
 namespace {
 
-// Products are rounded before sums, as where the numbers were made: this file is compiled without
-// contraction.
+// This file is compiled without fused multiply-add: products are rounded before sums, as in ggml.
 
 float scale(const std::byte* from) { return numbers::f32_of_f16(numbers::load<uint16_t>(from)); }
 int byte_at(const std::byte* from, int i) { return static_cast<int>(from[i]); }
 
-// Bit i as the fifth of a code.
+// Bit i as the fifth bit of a quantized value.
 int high_bit(uint32_t bits, int i) { return static_cast<int>(bits >> i & 1) << 4; }
 
 void decode_f32(const std::byte* from, float* to) { *to = numbers::load<float>(from); }
@@ -25,7 +24,7 @@ void decode_bf16(const std::byte* from, float* to) {
   *to = numbers::f32_of_bf16(numbers::load<uint16_t>(from));
 }
 
-// d (f16), 32 codes (i8): x = d * code
+// d (f16), 32 values q (i8): x = d * q
 void decode_q8_0(const std::byte* from, float* to) {
   const float d = scale(from);
   for (int i = 0; i < 32; ++i) {
@@ -33,7 +32,7 @@ void decode_q8_0(const std::byte* from, float* to) {
   }
 }
 
-// d (f16), 16 bytes of codes i (low) and i + 16: x = d * (code - 8)
+// d (f16), 16 bytes with values i (low) and i + 16 (high): x = d * (q - 8)
 void decode_q4_0(const std::byte* from, float* to) {
   const float d = scale(from);
   for (int i = 0; i < 16; ++i) {
@@ -43,7 +42,7 @@ void decode_q4_0(const std::byte* from, float* to) {
   }
 }
 
-// d and m (f16), then as Q4_0: x = d * code + m
+// d and m (f16), then as Q4_0: x = d * q + m
 void decode_q4_1(const std::byte* from, float* to) {
   const float d = scale(from);
   const float m = scale(from + 2);
@@ -54,7 +53,7 @@ void decode_q4_1(const std::byte* from, float* to) {
   }
 }
 
-// d (f16), 32 high bits, then the low ones as Q4_0: x = d * (code - 16)
+// d (f16), 32 high bits, then the low bits as in Q4_0: x = d * (q - 16)
 void decode_q5_0(const std::byte* from, float* to) {
   const float d = scale(from);
   const auto high = numbers::load<uint32_t>(from + 2);
@@ -65,7 +64,7 @@ void decode_q5_0(const std::byte* from, float* to) {
   }
 }
 
-// d and m (f16), then as Q5_0: x = d * code + m
+// d and m (f16), then as Q5_0: x = d * q + m
 void decode_q5_1(const std::byte* from, float* to) {
   const float d = scale(from);
   const float m = scale(from + 2);
@@ -90,7 +89,8 @@ Pair pair_of_k(const std::byte* from, int i) {
           byte_at(from, i + 4) >> 4 | byte_at(from, i) >> 6 << 4};
 }
 
-// x = d * scale * code - dmin * least for 256 elements; code(part, i) is that of element i of 32.
+// x = d * scale * q - dmin * least for 256 elements. code(part, i) returns q of element i of a part
+// of 32.
 template <class Code>
 void decode_pairs(const std::byte* from, const Code& code, float* to) {
   const float d = scale(from);
@@ -105,18 +105,18 @@ void decode_pairs(const std::byte* from, const Code& code, float* to) {
   }
 }
 
-// The codes of 32 elements (low) and of the next 32 in 32 bytes.
+// 32 bytes hold the values of 32 elements (low) and of the next 32 (high).
 int nibble(const std::byte* from, int part, int i) {
   return byte_at(from, part / 2 * 32 + i) >> (part % 2 * 4) & 15;
 }
 
-// d and dmin (f16), the scales, 128 bytes of nibbles
+// d and dmin (f16), the scales, 128 bytes of 4-bit values
 void decode_q4_k(const std::byte* from, float* to) {
   decode_pairs(
       from, [from](int part, int i) { return nibble(from + 16, part, i); }, to);
 }
 
-// As Q4_K, with 32 bytes in front of the nibbles: bit `part` of byte i is the fifth of a code.
+// As Q4_K, with 32 bytes before the 4-bit values: bit `part` of byte i is the fifth bit.
 void decode_q5_k(const std::byte* from, float* to) {
   const auto code = [from](int part, int i) {
     return nibble(from + 48, part, i) | (byte_at(from, 16 + i) >> part & 1) << 4;
@@ -124,9 +124,9 @@ void decode_q5_k(const std::byte* from, float* to) {
   decode_pairs(from, code, to);
 }
 
-// 128 bytes of low halves, 64 of the two high bits, 16 scales (i8), d (f16); two halves of 128
-// elements.
-//   x = d * scale * (code - 32)
+// 128 bytes with the low 4 bits, 64 bytes with the high 2 bits, 16 scales (i8), d (f16). Two halves
+// of 128 elements.
+//   x = d * scale * (q - 32)
 void decode_q6_k(const std::byte* from, float* to) {
   const float d = scale(from + 208);
   for (int i = 0; i < 256; ++i) {
@@ -154,7 +154,7 @@ constexpr TensorType kTypes[] = {
     {14, "Q6_K", 256, 210, DType::f32, "", decode_q6_k},
 };
 
-// Of what is refused, for the message. Those without a name are gone from the format.
+// Names of all types, for messages. Empty: removed from the format.
 constexpr std::array<std::string_view, 40> kNames = {
     "F32",     "F16",    "Q4_0",    "Q4_1",  "",       "",      "Q5_0",  "Q5_1",
     "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",

@@ -1,4 +1,4 @@
-// How GGUF stores numbers: rows of blocks, which never cross the end of a row.
+// Tensor types of GGUF: rows of blocks. A block never crosses the end of a row.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@ namespace bowline::gguf {
 struct TensorType {
   uint32_t number = 0;
   std::string_view name;      // "Q4_K"
-  uint32_t block = 1;         // elements
-  uint32_t bytes = 0;         // of a block
-  DType dtype = DType::f32;   // that it stands for
-  std::string_view encoding;  // of Bowline, whose bytes are equal; empty: it has none
+  uint32_t block = 1;         // elements per block
+  uint32_t bytes = 0;         // bytes per block
+  DType dtype = DType::f32;   // dtype of the decoded values
+  std::string_view encoding;  // Bowline encoding with equal bytes; empty: there is no such encoding
   void (*decode)(const std::byte* block, float* to) = nullptr;
 };
 
 constexpr uint32_t kMostBlock = 256;
 
-// Null: numbers of this type are not read.
+// Null if the type is not supported.
 const TensorType* find_tensor_type(uint32_t number);
-// Null: there is none of this name.
+// Null if no type has this name.
 const TensorType* find_tensor_type(std::string_view name);
-// "Q3_K", also of types that are not read.
+// "Q3_K"; also for types that are not supported.
 std::string tensor_type_name(uint32_t number);
-// "F32, F16, ...": those that are read.
+// The supported types: "F32, F16, ...".
 std::string known_tensor_types();
 
 }  // namespace bowline::gguf

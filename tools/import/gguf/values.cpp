@@ -9,14 +9,14 @@
 namespace bowline::gguf {
 namespace {
 
-// A tensor as rows. A vector whose order is that of heads has rows of one element.
+// A tensor as rows. A vector with reordered heads has rows of one element.
 struct Rows {
   const TensorType* type;
   const std::byte* data;
   uint64_t rows;
   uint64_t columns;
   uint64_t stored;    // bytes of a row
-  uint64_t head_dim;  // 0: rows stay where they are
+  uint64_t head_dim;  // 0: the row order is unchanged
 
   explicit Rows(const Laid& laid) : type(laid.tensor->type), data(laid.tensor->bytes.data()) {
     const std::vector<int64_t>& shape = laid.tensor->shape;
@@ -34,7 +34,7 @@ struct Rows {
   const std::byte* row(uint64_t i) const {
     return data + (head_dim == 0 ? i : gguf_row(i, head_dim)) * stored;
   }
-  // Elements [first, first + count) of a row of the file.
+  // Decodes elements [first, first + count) of a row of the file.
   template <class Put>
   void decode(const std::byte* row, uint64_t first, uint64_t count, const Put& put) const {
     float block[kMostBlock];
@@ -49,7 +49,8 @@ struct Rows {
   }
 };
 
-// Calls `piece(row, first byte of it, bytes)` for what a run of bytes has of rows of `row_bytes`.
+// Calls `piece(row, first byte in the row, bytes)` for each part of a byte range over rows of
+// `row_bytes`.
 template <class Piece>
 void for_rows(uint64_t first, std::span<std::byte> out, uint64_t row_bytes, const Piece& piece) {
   for (uint64_t done = 0; done < out.size();) {
@@ -67,7 +68,7 @@ void copy_rows(const Rows& rows, uint64_t first, std::span<std::byte> out) {
   });
 }
 
-// A run of bytes may begin and end within a number.
+// A byte range may start and end inside of an element.
 void put_floats(std::span<const float> from, uint64_t skipped, std::span<std::byte> to) {
   std::memcpy(to.data(), std::as_bytes(from).data() + skipped, to.size());
 }
@@ -89,15 +90,15 @@ void decode_rows(const Rows& rows, uint64_t first, std::span<std::byte> out) {
       });
 }
 
-// Element (i, o) of what is given is element (o, i) of the file. Columns of the file are read once
-// per run, in pieces of whole blocks. `Element` is how numbers are given.
+// Output element (i, o) is element (o, i) of the file. Each column of the file is read once per
+// byte range, in whole blocks. `Element` is the type of the output.
 template <class Element, class Column>
 void transpose(const Rows& rows, uint64_t first, std::span<std::byte> out, const Column& column) {
   const uint64_t size = sizeof(Element);
   const uint64_t begin = first / size;
   const uint64_t end = (first + out.size() + size - 1) / size;
   for (uint64_t o = 0; o < rows.rows; ++o) {
-    // The least i with i * rows + o inside [begin, end), and how many there are.
+    // Smallest i with i * rows + o inside [begin, end), and the number of such i.
     const uint64_t i = (begin + rows.rows - 1 - o) / rows.rows;
     if (i * rows.rows + o >= end) {
       continue;
@@ -135,7 +136,7 @@ void transpose_16_bits(const Rows& rows, uint64_t first, std::span<std::byte> ou
                       });
 }
 
-// A run of bytes may begin and end within a number.
+// A byte range may start and end inside of an element.
 void less_one(const Rows& rows, uint64_t first, std::span<std::byte> out) {
   constexpr uint64_t kSize = sizeof(float);
   const uint64_t skipped = first % kSize;
@@ -172,12 +173,13 @@ Status check_laid(const Laid& laid) {
                          "Tensor \"{}\" has {} axes, not the two of a matrix.",
                          escaped(laid.tensor->name), shape.size());
   } else if (laid.order == Order::query_heads || laid.order == Order::key_heads) {
-    BOWLINE_REQUIRE_CODE(laid.heads > 0 && laid.heads <= shape[0] / 2 && shape.size() <= 2 &&
-                             shape[0] % (2 * laid.heads) == 0 &&
-                             (shape.size() == 2 || laid.tensor->type->block == 1),
-                         Code::bad_file,
-                         "The {} rows of tensor \"{}\" are not {} heads of an even number.",
-                         shape[0], escaped(laid.tensor->name), laid.heads);
+    BOWLINE_REQUIRE_CODE(
+        laid.heads > 0 && laid.heads <= shape[0] / 2 && shape.size() <= 2 &&
+            shape[0] % (2 * laid.heads) == 0 &&
+            (shape.size() == 2 || laid.tensor->type->block == 1),
+        Code::bad_file,
+        "The {} rows of tensor \"{}\" are not {} heads with an even number of rows.", shape[0],
+        escaped(laid.tensor->name), laid.heads);
   }
   return {};
 }
@@ -191,8 +193,8 @@ ValueSource values_of(std::shared_ptr<const File> file, const Laid& laid) {
   return [file = std::move(file), rows = Rows(laid), read, bytes = value_bytes(laid)](
              uint64_t first, std::span<std::byte> out) -> Status {
     BOWLINE_REQUIRE(first <= bytes && out.size() <= bytes - first,
-                    "Bytes {} to {} of a tensor of {} are asked for.", first, first + out.size(),
-                    bytes);
+                    "Bytes {} to {} are out of range for a tensor of {} bytes.", first,
+                    first + out.size(), bytes);
     if (!out.empty()) {
       read(rows, first, out);
     }

@@ -1,4 +1,4 @@
-// Writes GGUF, version 3.
+// Writes GGUF files, version 3.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace bowline::gguf {
 
-// Metadata as a file has it, key by key.
+// Builds the metadata of a file, key by key.
 class Metadata {
  public:
   void number(std::string_view key, uint32_t value);
@@ -22,7 +22,7 @@ class Metadata {
   void numbers(std::string_view key, std::span<const int32_t> values);
   void numbers(std::string_view key, std::span<const float> values);
   void numbers(std::string_view key, std::span<const uint8_t> values);
-  // An entry of another file, as it is.
+  // Copies an entry of another file unchanged.
   void copy(const Entry& entry);
 
   std::span<const std::byte> bytes() const { return bytes_; }
@@ -42,21 +42,21 @@ class Metadata {
 struct WrittenTensor {
   std::string name;
   const TensorType* type = nullptr;
-  std::vector<int64_t> shape;  // last dim fastest
+  std::vector<int64_t> shape;  // row-major: the last dim is contiguous
   uint64_t bytes = 0;
 };
 
 constexpr uint64_t kAlignment = 32;
-// Zeros that follow so many bytes of the data.
+// Number of zero bytes that follow `bytes` bytes of data.
 constexpr uint64_t padding_behind(uint64_t bytes) {
   return (kAlignment - bytes % kAlignment) % kAlignment;
 }
 
-// All in front of the data, which follows tensor by tensor, each with its padding.
+// Returns everything before the data. The data follows tensor by tensor, each with its padding.
 std::vector<std::byte> header_of(const Metadata& metadata, std::span<const WrittenTensor> tensors);
 
-// A file of the keys that begin with `prefix`, but for `without`, and no tensors. Empty: there are
-// none.
+// Returns a file with the keys that begin with `prefix`, except `without`, and no tensors. Empty if
+// there are no such keys.
 std::vector<std::byte> excerpt(const File& file, std::string_view prefix, std::string_view without);
 
 }  // namespace bowline::gguf

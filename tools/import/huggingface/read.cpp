@@ -31,23 +31,23 @@ bool is_there(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
-// A file of the folder `root`.
+// Reads a JSON file of the folder `root`.
 Result<json> read_json(const std::string& root, const std::string& path) {
   BOWLINE_TRY(import::check_inside(root, path));
   BOWLINE_TRY_ASSIGN(const std::string text, import::read_whole(path, kMostJson));
   return import::parse_json(fmt::format("\"{}\"", escaped(path)), text);
 }
 
-// A name in a file that leads to a file or folder beside it.
+// Checks a name that a file uses for another file or folder beside it.
 Status check_beside(const std::string& name, std::string_view what) {
   const bool is_plain = !name.empty() && name != "." && name != ".." &&
                         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
-  BOWLINE_REQUIRE_CODE(is_plain, Code::bad_file, "{} names {}, which is no name of a file there.",
+  BOWLINE_REQUIRE_CODE(is_plain, Code::bad_file, "{} names {}, which is not a plain file name.",
                        what, listed_name(name));
   return {};
 }
 
-// For each shard the tensors that the index says it has.
+// Returns the tensors of each shard, as the index lists them.
 Result<std::map<std::string, std::vector<std::string>>> read_index(const std::string& root,
                                                                    const std::string& path) {
   BOWLINE_TRY_ASSIGN(const json index, read_json(root, path));
@@ -58,15 +58,16 @@ Result<std::map<std::string, std::vector<std::string>>> read_index(const std::st
                        escaped(path));
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto& [tensor, file] : map->items()) {
-    BOWLINE_REQUIRE_CODE(file.is_string(), Code::bad_file, "\"{}\" has {} for tensor {}, no text.",
-                         escaped(path), shown(file), listed_name(tensor));
+    BOWLINE_REQUIRE_CODE(file.is_string(), Code::bad_file,
+                         "\"{}\" has {} for tensor {}, not a string.", escaped(path), shown(file),
+                         listed_name(tensor));
     const auto& name = file.get_ref<const std::string&>();
     BOWLINE_TRY(check_beside(name, fmt::format("\"{}\"", escaped(path))));
     shards[name].push_back(tensor);
   }
   BOWLINE_REQUIRE_CODE(shards.size() <= kMostShards, Code::bad_file,
-                       "\"{}\" names {} files; at most {} are read.", escaped(path), shards.size(),
-                       kMostShards);
+                       "\"{}\" names {} files, more than the limit of {}.", escaped(path),
+                       shards.size(), kMostShards);
   return shards;
 }
 
@@ -75,15 +76,15 @@ Status read_shards(const std::string& folder, const std::string& index, Source& 
   for (auto& [file, expected] : shards) {
     const std::string path = folder + "/" + file;
     BOWLINE_REQUIRE_CODE(is_there(path), Code::bad_file,
-                         "Shard \"{}\" is missing, which \"{}\" names for {} tensors.",
-                         escaped(path), escaped(index), expected.size());
+                         "Shard \"{}\" is missing. \"{}\" names it for {} tensors.", escaped(path),
+                         escaped(index), expected.size());
     BOWLINE_TRY(import::check_inside(out.path, path));
     BOWLINE_TRY_ASSIGN(Safetensors part, read_safetensors(path));
     std::ranges::sort(expected);
     for (SourceTensor& t : part.tensors) {
       const auto at = std::ranges::lower_bound(expected, t.name);
       BOWLINE_REQUIRE_CODE(at != expected.end() && *at == t.name, Code::bad_file,
-                           "Shard \"{}\" has a tensor {}, which \"{}\" does not name for it.",
+                           "Shard \"{}\" has a tensor {} that \"{}\" does not assign to it.",
                            escaped(path), listed_name(t.name), escaped(index));
       out.tensors.push_back(std::move(t));
     }
@@ -95,9 +96,10 @@ Status read_shards(const std::string& folder, const std::string& index, Source& 
       std::ranges::sort(found);
       const auto missing = std::ranges::find_if(
           expected, [&](const std::string& n) { return !std::ranges::binary_search(found, n); });
-      return Status(Code::bad_file,
-                    fmt::format("Shard \"{}\" has no tensor {}, which \"{}\" names for it.",
-                                escaped(path), listed_name(*missing), escaped(index)));
+      return Status(
+          Code::bad_file,
+          fmt::format("Shard \"{}\" has no tensor {}, although \"{}\" assigns it to the shard.",
+                      escaped(path), listed_name(*missing), escaped(index)));
     }
   }
   return {};
@@ -130,7 +132,7 @@ Status add_asset(const std::string& path, std::string name, std::string media_ty
   return {};
 }
 
-// One text, or several with names, of which "default" counts.
+// The template is a text, or a list of named texts; of a list, "default" is used.
 std::string template_text(const json& config) {
   const auto at = config.find("chat_template");
   if (at == config.end()) {
@@ -157,13 +159,15 @@ Status read_tokenizer(const std::string& folder, Source& out) {
   json config = json::object();
   if (is_there(path)) {
     BOWLINE_TRY_ASSIGN(config, read_json(out.path, path));
-    BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
+    BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is not an object.",
+                         escaped(path));
   }
-  // Folders of older versions have the special tokens in a file of their own.
+  // Older versions write the special tokens to a separate file.
   const std::string tokens = folder + "/special_tokens_map.json";
   if (!config.contains("added_tokens_decoder") && is_there(tokens)) {
     BOWLINE_TRY_ASSIGN(const json map, read_json(out.path, tokens));
-    BOWLINE_REQUIRE_CODE(map.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(tokens));
+    BOWLINE_REQUIRE_CODE(map.is_object(), Code::bad_file, "\"{}\" is not an object.",
+                         escaped(tokens));
     config.update(map);
   }
   if (const std::string text = template_text(config); !text.empty() && !is_there(jinja)) {
@@ -173,11 +177,11 @@ Status read_tokenizer(const std::string& folder, Source& out) {
   return apply_tokenizer_config(config, out);
 }
 
-// What `generate` and `chat` can be asked for instead.
+// Generation settings with an equivalent in `generate` and `chat`.
 // Source  transformers, generation/configuration_utils.py (GenerationConfig).
 struct GenerationKey {
   std::string_view key;
-  std::string_view neutral;  // a list of JSON
+  std::string_view neutral;  // a JSON list
   std::string_view flag;     // of `generate`
 };
 constexpr GenerationKey kGenerationKeys[] = {
@@ -190,7 +194,7 @@ constexpr GenerationKey kGenerationKeys[] = {
     {"max_new_tokens", "[]", "--max-tokens"},
     {"stop_strings", "[[]]", "--stop"},
 };
-// Keys that change no token. Others are named in a note.
+// Keys that do not change tokens. A note names all other keys.
 constexpr KeyRule kOtherGenerationKeys[] = {
     {"eos_token_id"},
     {"bos_token_id", KeyUse::harmless},
@@ -211,15 +215,15 @@ constexpr KeyRule kOtherGenerationKeys[] = {
     {"low_memory", KeyUse::harmless},
     {"disable_compile", KeyUse::harmless},
     {"num_return_sequences", KeyUse::harmless},
-    {"early_stopping", KeyUse::harmless},  // of beams
-    {"length_penalty", KeyUse::harmless},  // of beams
+    {"early_stopping", KeyUse::harmless},  // of beam search
+    {"length_penalty", KeyUse::harmless},  // of beam search
     {"num_beams", KeyUse::fixed, "[1]"},
     {"num_beam_groups", KeyUse::fixed, "[1]"},
     {"typical_p", KeyUse::fixed, "[1]"},
     {"encoder_repetition_penalty", KeyUse::fixed, "[1]"},
     {"guidance_scale", KeyUse::fixed, "[1]"},
     {"token_healing", KeyUse::fixed, "[false]"},
-    {"assistant_confidence_threshold", KeyUse::harmless},  // of a second model, which drafts
+    {"assistant_confidence_threshold", KeyUse::harmless},  // of a draft model
     {"assistant_early_exit", KeyUse::harmless},
     {"assistant_lookbehind", KeyUse::harmless},
     {"target_lookbehind", KeyUse::harmless},
@@ -250,26 +254,27 @@ void note_generation(const json& config, Source& out) {
   }
   if (!flags.empty()) {
     out.notes.push_back(
-        fmt::format("generation_config.json has {}. `generate` and `chat` do not "
-                    "read it: give them the flags in brackets.",
+        fmt::format("generation_config.json has {}. `generate` and `chat` ignore these "
+                    "settings: pass the flags in brackets.",
                     flags));
   }
   if (!others.empty()) {
     out.notes.push_back(
-        fmt::format("generation_config.json has {}, which `generate` and `chat` "
-                    "cannot do. Their answers differ from those of transformers.",
+        fmt::format("generation_config.json has {}, which `generate` and `chat` do not "
+                    "support. Their answers differ from those of transformers.",
                     others));
   }
 }
 
-// The ids that end an answer are those of generation_config.json, if it has any.
+// The tokens that end an answer come from generation_config.json, if it has any.
 Status read_generation(const std::string& folder, Source& out) {
   const std::string path = folder + "/generation_config.json";
   if (!is_there(path)) {
     return {};
   }
   BOWLINE_TRY_ASSIGN(const json config, read_json(out.path, path));
-  BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
+  BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is not an object.",
+                       escaped(path));
   if (const auto ids = config.find("eos_token_id"); ids != config.end() && !ids->is_null()) {
     out.config["eos_token_id"] = *ids;
   }
@@ -277,16 +282,16 @@ Status read_generation(const std::string& folder, Source& out) {
   return {};
 }
 
-// ---- sentence-transformers. Source  sentence_transformers, base/model.py,
-// base/modules/transformer.py,
-// sentence_transformer/modules/pooling.py and models/ of older versions.
+// ---- sentence-transformers
+// Source  sentence_transformers, base/model.py, base/modules/transformer.py,
+//         sentence_transformer/modules/pooling.py, and models/ of older versions.
 
 constexpr KeyRule kModuleKeys[] = {
     {"type"},
     {"path"},
     {"idx", KeyUse::harmless},
     {"name", KeyUse::harmless},
-    {"kwargs", KeyUse::harmless},  // names of what a caller may hand to the module
+    {"kwargs", KeyUse::harmless},  // names of optional arguments of the module
 };
 constexpr KeyRule kPoolingKeys[] = {
     {"pooling_mode"},
@@ -297,7 +302,7 @@ constexpr KeyRule kPoolingKeys[] = {
     {"pooling_mode_weightedmean_tokens"},
     {"pooling_mode_lasttoken"},
     {"include_prompt"},
-    {"word_embedding_dimension", KeyUse::harmless},  // the width of the rows
+    {"word_embedding_dimension", KeyUse::harmless},  // width of the rows
     {"embedding_dimension", KeyUse::harmless},
 };
 constexpr KeyRule kNormalizeKeys[] = {
@@ -323,7 +328,7 @@ constexpr KeyRule kTransformerKeys[] = {
     {"query_length", KeyUse::fixed, "[null]"},
     {"document_length", KeyUse::fixed, "[null]"},
     {"query_expansion", KeyUse::fixed, "[null]"},
-    {"unpad_inputs", KeyUse::harmless},  // how rows of a batch lie
+    {"unpad_inputs", KeyUse::harmless},  // memory layout of a batch
     {"cache_dir", KeyUse::harmless},
     {"backend", KeyUse::harmless},
 };
@@ -332,12 +337,12 @@ constexpr KeyRule kSentenceKeys[] = {
     {"default_prompt_name"},
     {"__version__", KeyUse::harmless},
     {"requirements", KeyUse::harmless},
-    {"similarity_fn_name", KeyUse::harmless},  // how a caller compares embeddings
+    {"similarity_fn_name", KeyUse::harmless},  // similarity function for the caller
     {"model_type", KeyUse::fixed, R"(["SentenceTransformer", null])"},
     {"truncate_dim", KeyUse::fixed, "[null]"},
 };
 
-// The one way of pooling that the file switches on.
+// Returns the pooling mode that the file enables.
 Result<std::string> read_pooling(const std::string& root, const std::string& path,
                                  bool has_prompt) {
   BOWLINE_TRY_ASSIGN(const json config, read_json(root, path));
@@ -345,8 +350,8 @@ Result<std::string> read_pooling(const std::string& root, const std::string& pat
   BOWLINE_TRY(import::check_keys(fields.what(), config, {kPoolingKeys}));
   const bool pools_prompt = fields.boolean_or("include_prompt", true);
   BOWLINE_REQUIRE_CODE(pools_prompt || !has_prompt, Code::unsupported,
-                       "\"{}\" has \"include_prompt\": false, and a prompt stands in front of "
-                       "each text: pooling without the tokens of the prompt is not known.",
+                       "\"{}\" has \"include_prompt\": false, but each text has a prompt. "
+                       "Pooling without the prompt tokens is not supported.",
                        escaped(path));
   std::vector<std::string> modes;
   if (fields.has("pooling_mode")) {
@@ -365,16 +370,16 @@ Result<std::string> read_pooling(const std::string& root, const std::string& pat
                                                     {"mean_tokens", "mean"}, {"mean", "mean"},
                                                     {"max_tokens", "max"},   {"max", "max"}};
   BOWLINE_REQUIRE_CODE(modes.size() == 1, Code::bad_file,
-                       "\"{}\" switches {} ways of pooling on, not one.", escaped(path),
-                       modes.size());
+                       "\"{}\" enables {} pooling modes, not one.", escaped(path), modes.size());
   const auto found = known.find(modes[0]);
-  BOWLINE_REQUIRE_CODE(found != known.end(), Code::unsupported,
-                       "\"{}\" pools by \"{}\", which is not known: cls, mean and max are.",
-                       escaped(path), escaped(modes[0]));
+  BOWLINE_REQUIRE_CODE(
+      found != known.end(), Code::unsupported,
+      "\"{}\" has the pooling mode \"{}\", which is not supported. Supported: cls, mean, max.",
+      escaped(path), escaped(modes[0]));
   return found->second;
 }
 
-// The prompt that sentence-transformers puts in front of a text where the caller names none.
+// Reads the default prompt that sentence-transformers prepends to a text.
 Status read_prompt(const std::string& folder, Source& out) {
   const std::string path = folder + "/config_sentence_transformers.json";
   if (!is_there(path)) {
@@ -391,7 +396,7 @@ Status read_prompt(const std::string& folder, Source& out) {
   }
   BOWLINE_REQUIRE_CODE(
       prompts != nullptr && prompts->contains(name) && (*prompts)[name].is_string(), Code::bad_file,
-      "\"{}\" has \"default_prompt_name\": \"{}\", and \"prompts\" has no text of that name.",
+      "\"{}\" has \"default_prompt_name\": \"{}\", but \"prompts\" has no text of that name.",
       escaped(path), escaped(name));
   const auto prompt = (*prompts)[name].get<std::string>();
   if (!prompt.empty()) {
@@ -400,7 +405,7 @@ Status read_prompt(const std::string& folder, Source& out) {
   return {};
 }
 
-// The settings of the module of the encoder. Older versions name the file by the architecture.
+// Reads the settings of the encoder module. In older versions the file name has the architecture.
 Status read_transformer(const std::string& encoder, Source& out, bool& lowercases) {
   for (const char* kind : {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta"}) {
     const std::string path = fmt::format("{}/sentence_{}_config.json", encoder, kind);
@@ -420,15 +425,15 @@ Status read_transformer(const std::string& encoder, Source& out, bool& lowercase
   return {};
 }
 
-// modules.json: the encoder, how it pools, and whether embeddings are normalised. Returns the
-// folder of the encoder. `lowercases`: whether text is lowercased first.
+// Reads modules.json: the encoder, the pooling and the normalization. Returns the folder of the
+// encoder. `lowercases`: text is lowercased first.
 Result<std::string> read_modules(const std::string& folder, Source& out, bool& lowercases) {
   const std::string path = folder + "/modules.json";
   if (!is_there(path)) {
     return folder;
   }
   BOWLINE_TRY_ASSIGN(const json modules, read_json(folder, path));
-  BOWLINE_REQUIRE_CODE(modules.is_array(), Code::bad_file, "\"{}\" is no list.", escaped(path));
+  BOWLINE_REQUIRE_CODE(modules.is_array(), Code::bad_file, "\"{}\" is not a list.", escaped(path));
   BOWLINE_TRY(read_prompt(folder, out));
   const bool has_prompt =
       std::ranges::find(out.metadata, "prompt", &Settings::value_type::first) != out.metadata.end();
@@ -460,7 +465,7 @@ Result<std::string> read_modules(const std::string& folder, Source& out, bool& l
       }
     } else {
       return Status(Code::unsupported,
-                    fmt::format("\"{}\" has a module of the type \"{}\", which is not read.",
+                    fmt::format("\"{}\" has a module of the type \"{}\", which is not supported.",
                                 escaped(path), escaped(type)));
     }
   }
@@ -477,7 +482,7 @@ bool is_folder(const std::string& path) {
 
 namespace {
 
-// The folder of the model in `encoder`: one of sentence-transformers has it within.
+// Sets `encoder` to the folder of the encoder, which sentence-transformers may put in a subfolder.
 Result<Source> read_texts(const std::string& folder, std::string& encoder) {
   Source out;
   out.path = folder;
@@ -486,7 +491,7 @@ Result<Source> read_texts(const std::string& folder, std::string& encoder) {
   BOWLINE_TRY_ASSIGN(encoder, read_modules(folder, out, lowercases));
   const std::string path = encoder + "/config.json";
   BOWLINE_TRY_ASSIGN(out.config, read_json(folder, path));
-  BOWLINE_REQUIRE_CODE(out.config.is_object(), Code::bad_file, "\"{}\" is no object.",
+  BOWLINE_REQUIRE_CODE(out.config.is_object(), Code::bad_file, "\"{}\" is not an object.",
                        escaped(path));
   for (const char* name : {"config.json", "tokenizer_config.json", "generation_config.json"}) {
     BOWLINE_TRY(add_asset(encoder + "/" + name, name, "application/json", kMostJson, out));

@@ -1,5 +1,5 @@
-// A folder of Hugging Face: config.json, safetensors in one file or in shards, the tokenizer, and
-// what sentence-transformers adds.
+// Reads Hugging Face folders: config.json, safetensors (single or sharded), the tokenizer, and the
+// settings of sentence-transformers.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace bowline::huggingface {
 
-// Whether a path is a folder with a config.json, or with a modules.json of sentence-transformers.
+// True if the path is a folder with config.json, or with modules.json of sentence-transformers.
 bool is_folder(const std::string& path);
 
-// Errors  bad_file: a file that is needed is missing, cut or contradicts itself; what and where.
-//         unsupported: it asks for what is not
-// read, by name.
+// Reads a folder with its tensors.
+// Errors  bad_file: a required file is missing, truncated or inconsistent; the message says where.
+//         unsupported: a setting is not supported; the message names it.
 Result<import::Source> read(const std::string& folder);
-// The same without tensors, which need not be there. Errors  as read().
+// Reads a folder without its tensors, which may be missing. Errors  as read().
 Result<import::Source> read_config(const std::string& folder);
 
 }  // namespace bowline::huggingface

@@ -16,12 +16,12 @@ using import::shown;
 using import::SourceTensor;
 using nlohmann::json;
 
-// As the library of the format has it.
+// The limit of the safetensors library.
 constexpr uint64_t kMostHeader = 100'000'000;
 
 struct Kind {
   std::string_view name;
-  std::optional<DType> dtype;  // none: Bowline has no such numbers
+  std::optional<DType> dtype;  // empty: Bowline does not support the dtype
   uint64_t bytes;
 };
 constexpr std::array kKinds = {
@@ -37,15 +37,15 @@ constexpr std::array kKinds = {
 
 Result<const Kind*> kind_of(const std::string& name) {
   const auto found = std::ranges::find(kKinds, name, &Kind::name);
-  BOWLINE_REQUIRE_CODE(found != kKinds.end(), Code::bad_file, "Its dtype \"{}\" is not known.",
-                       escaped(name));
-  BOWLINE_REQUIRE_CODE(found->dtype, Code::unsupported, "Its dtype {} is not read.", name);
+  BOWLINE_REQUIRE_CODE(found != kKinds.end(), Code::bad_file,
+                       "The dtype \"{}\" is not a dtype of safetensors.", escaped(name));
+  BOWLINE_REQUIRE_CODE(found->dtype, Code::unsupported, "The dtype {} is not supported.", name);
   return &*found;
 }
 
 Result<uint64_t> count(const json& value, std::string_view what) {
   const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX;
-  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} {} is no number of at most {}.", what,
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} {} is not an integer up to {}.", what,
                        shown(value), INT64_MAX);
   return value.get<uint64_t>();
 }
@@ -54,7 +54,7 @@ struct Entry {
   std::string name;
   const Kind* kind = nullptr;
   std::vector<int64_t> shape;
-  uint64_t begin = 0;  // in the bytes behind the header
+  uint64_t begin = 0;  // offset from the end of the header
   uint64_t end = 0;
 };
 
@@ -62,41 +62,41 @@ Result<uint64_t> elements_of(const std::vector<int64_t>& shape) {
   uint64_t n = 1;
   for (const int64_t d : shape) {
     BOWLINE_REQUIRE_CODE(!__builtin_mul_overflow(n, static_cast<uint64_t>(d), &n), Code::bad_file,
-                         "Its elements cannot be counted.");
+                         "The number of elements overflows.");
   }
   return n;
 }
 
 Status read_entry(const json& value, uint64_t data_bytes, Entry& entry) {
-  Fields fields("Its entry", value);
+  Fields fields("The entry", value);
   const std::string dtype = fields.text("dtype");
   BOWLINE_TRY(Status(fields.status()));
   BOWLINE_TRY_ASSIGN(entry.kind, kind_of(dtype));
   const auto shape = value.find("shape");
   BOWLINE_REQUIRE_CODE(shape != value.end() && shape->is_array() && shape->size() <= 8,
-                       Code::bad_file, "It has no shape of at most 8 dims.");
+                       Code::bad_file, "It has no shape with at most 8 dims.");
   for (const json& d : *shape) {
-    BOWLINE_TRY_ASSIGN(const uint64_t dim, count(d, "Its dim"));
+    BOWLINE_TRY_ASSIGN(const uint64_t dim, count(d, "The dim"));
     entry.shape.push_back(static_cast<int64_t>(dim));
   }
   const auto offsets = value.find("data_offsets");
   BOWLINE_REQUIRE_CODE(offsets != value.end() && offsets->is_array() && offsets->size() == 2,
-                       Code::bad_file, "It has no two data_offsets.");
-  BOWLINE_TRY_ASSIGN(entry.begin, count((*offsets)[0], "Its begin"));
-  BOWLINE_TRY_ASSIGN(entry.end, count((*offsets)[1], "Its end"));
+                       Code::bad_file, "It does not have two data_offsets.");
+  BOWLINE_TRY_ASSIGN(entry.begin, count((*offsets)[0], "The begin"));
+  BOWLINE_TRY_ASSIGN(entry.end, count((*offsets)[1], "The end"));
   BOWLINE_REQUIRE_CODE(entry.begin <= entry.end && entry.end <= data_bytes, Code::bad_file,
-                       "Its bytes [{}, {}) lie outside the {} that follow the header.", entry.begin,
-                       entry.end, data_bytes);
+                       "The bytes [{}, {}) are outside of the {} bytes that follow the header.",
+                       entry.begin, entry.end, data_bytes);
   BOWLINE_TRY_ASSIGN(uint64_t bytes, elements_of(entry.shape));
   BOWLINE_REQUIRE_CODE(
       !__builtin_mul_overflow(bytes, entry.kind->bytes, &bytes) && bytes == entry.end - entry.begin,
-      Code::bad_file, "It has {} bytes, not those of {}{}.", entry.end - entry.begin, dtype,
+      Code::bad_file, "It has {} bytes, which do not match {}{}.", entry.end - entry.begin, dtype,
       shown(*shape));
   return {};
 }
 
-// The bytes behind the header are those of the tensors, without holes, each once; two tensors may
-// share all of theirs.
+// The tensors must cover the bytes after the header without gaps and without overlaps. Two tensors
+// may share all of their bytes.
 Status check_layout(std::vector<Entry>& entries, uint64_t data_bytes) {
   std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -110,12 +110,12 @@ Status check_layout(std::vector<Entry>& entries, uint64_t data_bytes) {
                          e.begin, e.end, listed_name(e.name), listed_name(entries[i - 1].name),
                          end);
     BOWLINE_REQUIRE_CODE(shares || e.begin == end, Code::bad_file,
-                         "The bytes [{}, {}) in front of tensor {} belong to none.", end, e.begin,
+                         "The bytes [{}, {}) before tensor {} belong to no tensor.", end, e.begin,
                          listed_name(e.name));
     end = e.end;
   }
   BOWLINE_REQUIRE_CODE(end == data_bytes, Code::bad_file,
-                       "The tensors end at byte {} of the {} that follow the header.", end,
+                       "The tensors end at byte {}, but {} bytes follow the header.", end,
                        data_bytes);
   return {};
 }
@@ -123,16 +123,16 @@ Status check_layout(std::vector<Entry>& entries, uint64_t data_bytes) {
 Result<std::string> read_header(const File& file) {
   std::array<std::byte, 8> raw;
   BOWLINE_REQUIRE_CODE(file.bytes() >= raw.size(), Code::bad_file,
-                       "It has {} bytes, too few for the length of a header.", file.bytes());
+                       "The file has {} bytes, too few for a header length.", file.bytes());
   BOWLINE_TRY(file.read(0, raw));
   uint64_t length = 0;
   for (size_t i = raw.size(); i-- > 0;) {
     length = length << 8 | std::to_integer<uint64_t>(raw[i]);
   }
   BOWLINE_REQUIRE_CODE(length <= kMostHeader, Code::bad_file,
-                       "Its header has {} bytes; at most {} are read.", length, kMostHeader);
+                       "The header has {} bytes, more than the limit of {}.", length, kMostHeader);
   BOWLINE_REQUIRE_CODE(length <= file.bytes() - raw.size(), Code::bad_file,
-                       "Its header has {} bytes, but only {} follow its length.", length,
+                       "The header has {} bytes, but only {} follow its length.", length,
                        file.bytes() - raw.size());
   std::string text(length, '\0');
   BOWLINE_TRY(file.read(raw.size(), std::as_writable_bytes(std::span(text))));
@@ -142,7 +142,7 @@ Result<std::string> read_header(const File& file) {
 Result<Safetensors> read(const std::shared_ptr<const File>& file) {
   BOWLINE_TRY_ASSIGN(const std::string text, read_header(*file));
   BOWLINE_TRY_ASSIGN(const json header, import::parse_json("The header", text));
-  BOWLINE_REQUIRE_CODE(header.is_object(), Code::bad_file, "The header is no object.");
+  BOWLINE_REQUIRE_CODE(header.is_object(), Code::bad_file, "The header is not an object.");
   const uint64_t data = 8 + text.size();
   const uint64_t data_bytes = file->bytes() - data;
   Safetensors out;
@@ -150,9 +150,9 @@ Result<Safetensors> read(const std::shared_ptr<const File>& file) {
   entries.reserve(header.size());
   for (const auto& [name, value] : header.get_ref<const json::object_t&>()) {
     if (name == "__metadata__") {
-      BOWLINE_REQUIRE_CODE(value.is_object(), Code::bad_file, "__metadata__ is no object.");
+      BOWLINE_REQUIRE_CODE(value.is_object(), Code::bad_file, "__metadata__ is not an object.");
       for (const auto& [key, entry] : value.items()) {
-        BOWLINE_REQUIRE_CODE(entry.is_string(), Code::bad_file, "__metadata__: {} is no text.",
+        BOWLINE_REQUIRE_CODE(entry.is_string(), Code::bad_file, "__metadata__: {} is not a string.",
                              listed_name(key));
         out.metadata.emplace_back(key, entry.get<std::string>());
       }

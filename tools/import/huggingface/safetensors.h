@@ -1,5 +1,5 @@
-// Tensors of safetensors: a length of 8 bytes, a header in JSON, and the bytes, which are read
-// where they lie.
+// Reads safetensors files: a header length of 8 bytes, a JSON header, and the values. The values
+// are read on demand.
 //
 // Source  Hugging Face, safetensors, "Format".
 #pragma once
@@ -14,14 +14,14 @@
 namespace bowline::huggingface {
 
 struct Safetensors {
-  std::vector<import::SourceTensor> tensors;  // in the order of their bytes
+  std::vector<import::SourceTensor> tensors;  // in file order
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// Errors  bad_file: the header is cut or too long, is no JSON, has a tensor twice, or one whose
-//         dtype is not known, whose shape does not
-// give its bytes, or whose bytes lie outside the file or partly in those of another one. Two
-// tensors with the same bytes share them.
+// Reads the header. Two tensors with the same bytes share their values.
+// Errors  bad_file: the header is truncated, too long or not valid JSON; a tensor occurs twice, has
+//         an unknown dtype or a size that does not match its shape, is outside of the file, or
+//         overlaps another tensor partly. unsupported: Bowline lacks a dtype.
 Result<Safetensors> read_safetensors(const std::string& path);
 
 }  // namespace bowline::huggingface

@@ -52,19 +52,19 @@ constexpr KeyRule kKeys[] = {
     {"truncation_side"},
     {"split_special_tokens", KeyUse::fixed, "[false, null]"},
     {"fix_mistral_regex", KeyUse::fixed, "[false, null]"},
-    // Padding, which no result depends on.
+    // Padding does not change results.
     {"padding_side", KeyUse::harmless},
     {"pad_to_multiple_of", KeyUse::harmless},
     {"pad_token_type_id", KeyUse::harmless},
     {"padding", KeyUse::harmless},
-    // What a call asks for that names no limit itself; transformers does not obey them.
+    // Default arguments of a call, which transformers ignores.
     {"max_length", KeyUse::harmless},
     {"stride", KeyUse::harmless},
     {"truncation", KeyUse::harmless},
     {"truncation_strategy", KeyUse::harmless},
     {"model_input_names", KeyUse::harmless},
     {"return_token_type_ids", KeyUse::harmless},
-    // How tokens become text again.
+    // Conversion of tokens to text.
     {"clean_up_tokenization_spaces", KeyUse::harmless},
     {"clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output", KeyUse::harmless},
     {"spaces_between_special_tokens", KeyUse::harmless},
@@ -72,7 +72,7 @@ constexpr KeyRule kKeys[] = {
     {"response_schema", KeyUse::harmless},
     // Offsets.
     {"trim_offsets", KeyUse::harmless},
-    // Of tokenizers that are not read from tokenizer.json.
+    // Of tokenizers without tokenizer.json.
     {"do_basic_tokenize", KeyUse::harmless},
     {"never_split", KeyUse::harmless},
     {"wordpieces_prefix", KeyUse::harmless},
@@ -87,7 +87,7 @@ constexpr KeyRule kKeys[] = {
     {"merges_file", KeyUse::harmless},
     {"tokenizer_file", KeyUse::harmless},
     {"special_tokens_map_file", KeyUse::harmless},
-    // Where the files come from.
+    // Origin of the files.
     {"name_or_path", KeyUse::harmless},
     {"is_local", KeyUse::harmless},
     {"local_files_only", KeyUse::harmless},
@@ -102,7 +102,7 @@ constexpr KeyRule kKeys[] = {
     {"use_default_system_prompt", KeyUse::harmless},  // of templates before chat_template
 };
 
-// Keys of which the tokenizer must know something.
+// Keys that must agree with tokenizer.json.
 constexpr std::string_view kOfTokenizer[] = {"added_tokens_decoder",
                                              "additional_special_tokens",
                                              "extra_special_tokens",
@@ -126,7 +126,7 @@ Result<json> parsed(const SourceAsset& asset) {
   const std::string_view text(reinterpret_cast<const char*>(asset.bytes.data()),
                               asset.bytes.size());
   BOWLINE_TRY_ASSIGN(json tokenizer, import::parse_json("tokenizer.json", text));
-  BOWLINE_REQUIRE_CODE(tokenizer.is_object(), Code::bad_file, "tokenizer.json is no object.");
+  BOWLINE_REQUIRE_CODE(tokenizer.is_object(), Code::bad_file, "tokenizer.json is not an object.");
   return tokenizer;
 }
 
@@ -141,7 +141,7 @@ std::string type_of(const json& step) {
   return type.is_string() ? type.get<std::string>() : "";
 }
 
-// The steps of a part of the tokenizer: of a Sequence those in its `list`.
+// Returns the steps of a part of the tokenizer. A Sequence has its steps in `list`.
 std::vector<json*> steps_of(json& part, const char* list) {
   if (!part.is_object()) {
     return {};
@@ -168,7 +168,7 @@ bool lowercases(const std::vector<json*>& steps) {
   });
 }
 
-// A token as these files have it: a text, or an object with a content. Empty: there is none.
+// A token is a text, or an object with a content. Empty: there is no token.
 std::string text_of(const json& token) {
   const json* value = &token;
   if (value->is_object() && value->contains("content")) {
@@ -205,7 +205,7 @@ class Tokenizer {
   bool changed() const { return changed_; }
 
  private:
-  // A value that is true, false or null.
+  // Reads true, false or null.
   Result<std::optional<bool>> flag(const char* key) {
     const bool there = fields_.has(key);
     const bool value = fields_.boolean_or(key, false);
@@ -214,15 +214,16 @@ class Tokenizer {
   }
 
   Status refuse(const char* key, std::string_view does) const {
-    return Status(Code::unsupported,
-                  fmt::format("{} has \"{}\": {}, but tokenizer.json {}. It is not known which of "
-                              "them the model was trained with. Change one of the files so that "
-                              "they agree.",
-                              kConfig, key, config_.at(key).dump(), does));
+    return Status(
+        Code::unsupported,
+        fmt::format("{} has \"{}\": {}, but tokenizer.json {}. The files do not tell which of "
+                    "these settings the model was trained with. Change one of the files so that "
+                    "they agree.",
+                    kConfig, key, config_.at(key).dump(), does));
   }
 
-  // The tokenizers of BERT set their normalizer anew, that of ALBERT too; others do not look at
-  // these keys.
+  // The tokenizer classes of BERT replace the settings of their normalizer; ALBERT replaces the
+  // whole normalizer. Other classes ignore these keys.
   Status apply_normalizer() {
     const std::vector<json*> steps = steps_of(tokenizer_["normalizer"], "normalizers");
     const bool is_bert = class_.empty() || class_.find("Bert") != std::string::npos;
@@ -243,7 +244,7 @@ class Tokenizer {
     return {};
   }
 
-  // A class that is named sets what the file leaves out too.
+  // A named tokenizer class also sets the defaults of missing keys.
   Status set_normalizer(json& normalizer) {
     constexpr std::pair<const char*, const char*> kFlags[] = {
         {"do_lower_case", "lowercase"}, {"tokenize_chinese_chars", "handle_chinese_chars"}};
@@ -260,7 +261,7 @@ class Tokenizer {
     return {};
   }
 
-  // `usual`: what an absent field means.
+  // `usual`: the default of the field.
   void set(const char* key, json& normalizer, const char* field, const json& value,
            const json& usual) {
     if (normalizer.value(field, usual) == value) {
@@ -269,8 +270,8 @@ class Tokenizer {
     normalizer[field] = value;
     changed_ = true;
     out_.notes.push_back(fmt::format(
-        "The tokenizer has \"{}\": {}, as {} and its \"tokenizer_class\" say. tokenizer.json has "
-        "another value, which transformers does not obey.",
+        "The tokenizer uses \"{}\": {}, from {} and its \"tokenizer_class\". tokenizer.json has "
+        "another value, which transformers ignores.",
         key, value.dump(), kConfig));
   }
 
@@ -293,7 +294,7 @@ class Tokenizer {
     }
     if (adds && *adds != *wants) {
       return refuse("add_prefix_space",
-                    *adds ? "puts a space in front of a text" : "puts no space in front of a text");
+                    *adds ? "adds a space before a text" : "adds no space before a text");
     }
     return {};
   }
@@ -306,7 +307,7 @@ class Tokenizer {
     return !added.is_array() || at == added.end() ? nullptr : &*at;
   }
 
-  // Each token replaces that of tokenizer.json with its id.
+  // Each token replaces the token of tokenizer.json with the same id.
   Status apply_added_tokens() {
     const json* const tokens = fields_.object("added_tokens_decoder");
     BOWLINE_TRY(Status(fields_.status()));
@@ -318,7 +319,7 @@ class Tokenizer {
       json* const known = added_token(text);
       BOWLINE_REQUIRE_CODE(
           known != nullptr && known->value("id", json()).dump() == id, Code::unsupported,
-          "{} has \"added_tokens_decoder\", with the token {} as number {}, and tokenizer.json has "
+          "{} has \"added_tokens_decoder\" with the token {} and the id {}, but tokenizer.json has "
           "no such added token. Add it to \"added_tokens\" there.",
           kConfig, listed_name(text), escaped(id));
       for (const char* key : {"lstrip", "rstrip", "single_word", "normalized", "special"}) {
@@ -340,14 +341,14 @@ class Tokenizer {
     for (const json& token : *at) {
       const std::string text = text_of(token);
       BOWLINE_REQUIRE_CODE(added_token(text) != nullptr, Code::unsupported,
-                           "{} has \"{}\", with the token {}, and tokenizer.json has no such added "
+                           "{} has \"{}\" with the token {}, but tokenizer.json has no such added "
                            "token. Add it to \"added_tokens\" there.",
                            kConfig, key, listed_name(text));
     }
     return {};
   }
 
-  // The tokens that tokenizer.json puts at the ends of a text; empty: none.
+  // Returns the tokens that tokenizer.json adds at the start and end of a text. Empty: no token.
   std::pair<std::string, std::string> ends() {
     std::pair<std::string, std::string> out;
     for (json* step : steps_of(tokenizer_["post_processor"], "processors")) {
@@ -370,7 +371,7 @@ class Tokenizer {
     return out;
   }
 
-  // Version 4 of transformers obeys "add_bos_token" and "add_eos_token", version 5 obeys
+  // Version 4 of transformers uses "add_bos_token" and "add_eos_token". Version 5 uses
   // tokenizer.json.
   Status check_ends() {
     const auto [first, last] = ends();
@@ -386,7 +387,7 @@ class Tokenizer {
     return {};
   }
 
-  // An encoder makes no text. Without "architectures" nobody knows.
+  // False for encoders, which do not generate text. Without "architectures" the answer is true.
   bool makes_text() const {
     const auto names = out_.config.find("architectures");
     return names == out_.config.end() || !names->is_array() ||
@@ -396,8 +397,8 @@ class Tokenizer {
            });
   }
 
-  // Version 5 of transformers obeys the first key where the tokenizer is not BPE, or where the
-  // second one is true.
+  // Version 5 of transformers applies the first key if the tokenizer is not BPE, or if the second
+  // key is true.
   void note_clean_up() {
     const auto is_true = [&](const char* key) { return config_.value(key, json()) == true; };
     const bool is_bpe = type_of(tokenizer_["model"]) == "BPE";
@@ -418,7 +419,7 @@ class Tokenizer {
   bool changed_ = false;
 };
 
-// Lengths above are those of tokenizers that have none (1e30).
+// Greater lengths mean "no limit" (1e30).
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 Status read_limits(const json& config, Source& out) {
@@ -428,7 +429,7 @@ Status read_limits(const json& config, Source& out) {
       continue;
     }
     BOWLINE_REQUIRE_CODE(at->is_number() && at->get<double>() >= 1, Code::bad_file,
-                         "{}: \"{}\" is {}, no number of tokens.", kConfig, key,
+                         "{}: \"{}\" is {}, not a number of tokens.", kConfig, key,
                          import::shown(*at));
     if (at->get<double>() < kMostTokens) {
       out.metadata.emplace_back("model_max_length", std::to_string(at->get<int64_t>()));
@@ -438,9 +439,10 @@ Status read_limits(const json& config, Source& out) {
   Fields fields(std::string(kConfig), config);
   const std::string side = fields.text_or("truncation_side", "right");
   BOWLINE_TRY(Status(fields.status()));
-  BOWLINE_REQUIRE_CODE(side == "right" || side == "left", Code::bad_file,
-                       "{} has \"truncation_side\": \"{}\"; \"right\" and \"left\" are known.",
-                       kConfig, escaped(side));
+  BOWLINE_REQUIRE_CODE(
+      side == "right" || side == "left", Code::bad_file,
+      "{} has \"truncation_side\": \"{}\", which is neither \"right\" nor \"left\".", kConfig,
+      escaped(side));
   if (side == "left") {
     out.metadata.emplace_back("truncation_side", side);
   }
@@ -479,9 +481,10 @@ Status apply_tokenizer_config(const json& config, Source& out) {
 
 Status lowercase_text(Source& out) {
   SourceAsset* const asset = tokenizer_of(out);
-  BOWLINE_REQUIRE_CODE(asset != nullptr, Code::unsupported,
-                       "sentence_bert_config.json has \"do_lower_case\": true, and there is no "
-                       "tokenizer.json that could do it.");
+  BOWLINE_REQUIRE_CODE(
+      asset != nullptr, Code::unsupported,
+      "sentence_bert_config.json has \"do_lower_case\": true, but the folder has no "
+      "tokenizer.json to add this step to.");
   BOWLINE_TRY_ASSIGN(json tokenizer, parsed(*asset));
   json& normalizer = tokenizer["normalizer"];
   json steps = json::array({{{"type", "Lowercase"}}});

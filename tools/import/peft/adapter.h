@@ -1,4 +1,4 @@
-// Adapters as the package peft writes them: a folder with adapter_config.json and
+// Reads and writes adapters of the peft package: a folder with adapter_config.json and
 // adapter_model.safetensors.
 //
 // Source  Hugging Face, PEFT, "LoRA" and "PEFT checkpoint format".
@@ -12,36 +12,36 @@
 
 namespace bowline::peft {
 
-// Whether a path is a folder with an adapter_config.json.
+// True if the path is a folder with an adapter_config.json.
 bool is_folder(const std::string& path);
 
-// Adds the adapter of a folder to the model that it is for, whose parameters have the names of
-// Hugging Face. The model is unchanged
-// after a failure. Errors  bad_file: the files contradict each other, are damaged, or are of
-// another model: names and shapes are in the
-// message. unsupported: the config asks for what an adapter of Bowline has not (DoRA, rank_pattern,
-// modules_to_save but for the head of a classifier, ...), by name. bad_argument: as
-// add_adapter().
+// Adds the adapter of a folder to its base model. The parameters must have their Hugging Face
+// names. After a failure the model is unchanged.
+// Errors  bad_file: the files are inconsistent or damaged, or belong to another model; the message
+//         has the names and shapes.
+//         unsupported: a setting that Bowline adapters do not support (DoRA, rank_pattern,
+//         modules_to_save except for a classification head, ...); the message names it.
+//         bad_argument: as add_adapter().
 Result<AdapterReport> read_adapter(Model& model, const std::string& folder, std::string_view name);
 
-// The file of such a folder that has the factors.
+// The file with the factors.
 inline constexpr std::string_view kWeightsFile = "adapter_model.safetensors";
 
 struct FolderFile {
   std::string name;
-  std::vector<std::vector<std::byte>> pieces;  // one behind the other
+  std::vector<std::vector<std::byte>> pieces;  // consecutive parts of the content
 };
 struct AdapterFolder {
   size_t tensors = 0;
   uint64_t bytes = 0;              // of the tensors
-  std::vector<FolderFile> files;   // the config is the last one
-  std::vector<std::string> notes;  // sentences: what the folder does not mean to peft
+  std::vector<FolderFile> files;   // the config is the last file
+  std::vector<std::string> notes;  // sentences about differences in peft
 };
-// An adapter of a model as such a folder. What the adapter is multiplied by is in its lora_alpha.
-// The head of a classifier is in
-// modules_to_save, with what the adapter adds to it, as peft wants it. Errors  bad_argument: there
-// is no such adapter; it changes what peft
-// has no module for, something but the head wholly, or such a head alone.
+// Converts an adapter of a model to a peft folder. The scale of the adapter becomes lora_alpha. A
+// changed classification head is written whole, with the change, to modules_to_save.
+// Errors  bad_argument: the model has no such adapter; or the adapter changes a parameter that is
+//         not a module in peft, has a full-rank change outside of the head, or changes only the
+//         head.
 Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name);
 
 }  // namespace bowline::peft

@@ -57,8 +57,8 @@ Factor transposed(const Factor& factor) {
 
 namespace {
 
-// The two parameters of an adapter that one of the model sees: W += left right, [m, rank] and
-// [rank, n] as W [m, n] is shown.
+// The two factors of an adapter for a parameter W [m, n]: W += left right, with left [m, rank] and
+// right [rank, n].
 struct Names {
   std::string left;
   std::string right;
@@ -75,7 +75,7 @@ Names names_of(const ParameterInfo& target, std::string_view adapter) {
 
 Result<const ParameterInfo*> parameter_of(const ModelInfo& info, std::string_view name) {
   const auto found = std::ranges::find(info.parameters, name, &ParameterInfo::name);
-  BOWLINE_REQUIRE(found != info.parameters.end(), "There is no parameter \"{}\".", name);
+  BOWLINE_REQUIRE(found != info.parameters.end(), "The model has no parameter \"{}\".", name);
   return &*found;
 }
 
@@ -83,14 +83,14 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// What a change of it takes it for.
+// The matrix that a change adds to. A bias [n] counts as [1, n].
 TensorShape matrix_shape(const TensorShape& shape) {
   return shape.size() == 1 ? TensorShape{1, shape[0]} : shape;
 }
 
 Status check_shapes(const Change& c, const ParameterInfo& target, int64_t low_rank) {
-  BOWLINE_REQUIRE_CODE(target.shape.size() == 2 || c.whole, Code::bad_file, "\"{}\" is no matrix.",
-                       target.name);
+  BOWLINE_REQUIRE_CODE(target.shape.size() == 2 || c.whole, Code::bad_file,
+                       "\"{}\" is not a matrix.", target.name);
   const TensorShape shape = matrix_shape(target.shape);
   const int64_t rank = c.whole ? std::min(shape[0], shape[1]) : low_rank;
   const bool in_first = c.layout != Layout::linear;
@@ -98,7 +98,7 @@ Status check_shapes(const Change& c, const ParameterInfo& target, int64_t low_ra
   for (const auto& [factor, wanted] :
        {std::pair(&c.a, std::vector{rank, in}), std::pair(&c.b, std::vector{out, rank})}) {
     BOWLINE_REQUIRE_CODE(factor->shape == wanted, Code::bad_file,
-                         "The tensor {} is {}, but a rank of {} and \"{}\" [{}, {}] make {}.",
+                         "The tensor {} is {}, but rank {} and \"{}\" [{}, {}] require {}.",
                          listed_name(factor->name), shape_text(factor->shape), rank, target.name,
                          shape[0], shape[1], shape_text(wanted));
   }
@@ -108,15 +108,15 @@ Status check_shapes(const Change& c, const ParameterInfo& target, int64_t low_ra
 Status check_dtype(const Factor& factor, const Factor& first) {
   const DType t = factor.dtype;
   const bool is_float = t == DType::f32 || t == DType::f16 || t == DType::bf16;
-  BOWLINE_REQUIRE_CODE(is_float && t == first.dtype, Code::unsupported,
-                       "The tensor {} is {}, and {} is {}; the factors of an adapter are of one "
-                       "dtype of floats.",
-                       listed_name(factor.name), name_of(t), listed_name(first.name),
-                       name_of(first.dtype));
+  BOWLINE_REQUIRE_CODE(
+      is_float && t == first.dtype, Code::unsupported,
+      "The tensor {} is {}, but {} is {}. All factors of an adapter must have the same "
+      "float dtype.",
+      listed_name(factor.name), name_of(t), listed_name(first.name), name_of(first.dtype));
   return {};
 }
 
-// Values that are not finite would make every output NaN.
+// Non-finite factors would make every output NaN.
 Status check_finite(const std::vector<Change>& changes) {
   std::vector<import::NotFinite> found;
   for (const Change& c : changes) {
@@ -128,10 +128,11 @@ Status check_finite(const std::vector<Change>& changes) {
       }
     }
   }
-  BOWLINE_REQUIRE_CODE(found.empty(), Code::bad_file,
-                       "The adapter is not finite (NaN or infinity): {}. Its training diverged, or "
-                       "the file is damaged: take an earlier checkpoint of it.",
-                       import::list_of(found));
+  BOWLINE_REQUIRE_CODE(
+      found.empty(), Code::bad_file,
+      "The adapter has non-finite values (NaN or infinity): {}. Its training diverged, or "
+      "the file is damaged. Use an earlier checkpoint.",
+      import::list_of(found));
   return {};
 }
 
@@ -140,7 +141,7 @@ Status check(const ModelInfo& info, const LowRank& from) {
   for (const Change& c : from.changes) {
     BOWLINE_TRY_ASSIGN(const ParameterInfo* target, parameter_of(info, c.parameter));
     BOWLINE_REQUIRE_CODE(seen.insert(c.parameter).second, Code::bad_file,
-                         "Two modules are \"{}\" of the model.", c.parameter);
+                         "Two modules map to the parameter \"{}\" of the model.", c.parameter);
     BOWLINE_TRY(check_shapes(c, *target, from.rank));
     BOWLINE_TRY(check_dtype(c.a, from.changes[0].a));
     BOWLINE_TRY(check_dtype(c.b, from.changes[0].a));
@@ -151,7 +152,7 @@ Status check(const ModelInfo& info, const LowRank& from) {
 // "model.layers.*.q_proj.weight"
 struct Starred {
   std::string begin;
-  std::optional<std::string> end;  // none: there is no star
+  std::optional<std::string> end;  // empty: the name has no star
   bool matches(std::string_view name) const {
     return end ? name.size() >= begin.size() + end->size() && name.starts_with(begin) &&
                      name.ends_with(*end)
@@ -168,8 +169,8 @@ Starred starred(const std::string& name) {
                              : Starred{{name.begin(), begin}, std::string(end, name.end())};
 }
 
-// "model.layers.*.self_attn.q_proj.weight", ... of the changes that are whole or that are not, if
-// that matches these alone, else all names.
+// Patterns such as "model.layers.*.self_attn.q_proj.weight" for the changes that are (not)
+// full-rank. If the patterns also match other parameters, returns the names instead.
 std::set<std::string> patterns_of(const ModelInfo& info, const std::vector<Change>& changes,
                                   bool whole) {
   std::set<std::string> patterns, names;
@@ -228,23 +229,24 @@ Status fill(Model& model, const ModelInfo& info, std::string_view name, const Lo
 
 Result<AdapterReport> add_changes(Model& model, std::string_view name, const LowRank& from) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
-  BOWLINE_REQUIRE_CODE(!from.changes.empty(), Code::bad_file, "The adapter changes nothing.");
+  BOWLINE_REQUIRE_CODE(!from.changes.empty(), Code::bad_file, "The adapter has no changes.");
   BOWLINE_TRY(check(info, from));
   AdapterOptions options;
   options.rank = from.rank;
   options.alpha = static_cast<float>(from.scaling * static_cast<double>(from.rank));
   options.dropout = static_cast<float>(from.dropout);
   options.target = target_of(info, from.changes);
-  // Other tools change modules, not what several of them share.
+  // Other tools change a module, not all modules that share its weight.
   options.per_use = true;
   options.freeze_others = false;
   BOWLINE_TRY_ASSIGN(AdapterReport report, add_adapter(model, name, options));
   Status filled =
       report.targets.size() == from.changes.size()
           ? fill(model, info, name, from)
-          : Status(Code::bad_file, fmt::format("The adapter changes {} parameters, of which {} are "
-                                               "matrices that an adapter can change.",
-                                               from.changes.size(), report.targets.size()));
+          : Status(Code::bad_file,
+                   fmt::format("The adapter changes {} parameters, but only {} of them are "
+                               "matrices that an adapter can change.",
+                               from.changes.size(), report.targets.size()));
   if (!filled.ok()) {
     BOWLINE_TRY(remove_adapter(model, name));
     return filled;
@@ -266,7 +268,7 @@ bool has(const ModelInfo& info, const std::string& name) {
   return std::ranges::count(info.parameters, name, &ParameterInfo::name) != 0;
 }
 
-// That of changes that are not whole, where some are. None: all have one.
+// Returns the rank of the changes that are not full-rank, if there are any.
 Result<std::optional<int64_t>> rank_of(const Model& model, const ModelInfo& info,
                                        std::string_view adapter) {
   const std::string name = fmt::format("{}.lora_rank", adapter);
@@ -295,7 +297,7 @@ Result<LowRank> changes_of(const Model& model, std::string_view adapter) {
       targets.insert(p.target);
     }
   }
-  BOWLINE_REQUIRE(!targets.empty(), "There is no adapter \"{}\".", adapter);
+  BOWLINE_REQUIRE(!targets.empty(), "The model has no adapter \"{}\".", adapter);
   LowRank out;
   BOWLINE_TRY_ASSIGN(const std::optional<int64_t> rank, rank_of(model, info, adapter));
   for (const ParameterInfo& p : info.parameters) {
@@ -324,18 +326,11 @@ Result<LowRank> changes_of(const Model& model, std::string_view adapter) {
 Status require_low_rank(const LowRank& changes) {
   for (const Change& c : changes.changes) {
     BOWLINE_REQUIRE(!module_of(c.parameter).empty(),
-                    "The adapter changes \"{}\", which is no weight of a module.", c.parameter);
-    BOWLINE_REQUIRE(!c.whole, "The adapter changes \"{}\" wholly, and not by a rank of {}.",
+                    "The adapter changes \"{}\", which is not a weight of a module.", c.parameter);
+    BOWLINE_REQUIRE(!c.whole, "The adapter changes \"{}\" with full rank, not with rank {}.",
                     c.parameter, changes.rank);
   }
   return {};
-}
-
-Result<std::string> only_adapter(const Model& model) {
-  const std::vector<std::string> names = adapters(model);
-  BOWLINE_REQUIRE(names.size() == 1, "The model has {} adapters, and one is written.",
-                  names.size());
-  return names[0];
 }
 
 }  // namespace bowline::peft

@@ -8,7 +8,7 @@ namespace bowline::peft {
 namespace {
 
 constexpr std::string_view kClassifier = "classifier.";
-// What RoBERTa calls the layer of the classes.
+// The classification layer of RoBERTa in transformers.
 constexpr std::string_view kOutProj = "classifier.out_proj.";
 
 bool is_roberta(const Model& model) {
@@ -52,7 +52,8 @@ void add(const Change& change, double scaling, std::vector<float>& values) {
   }
 }
 
-// scaling * B A is the difference: one of them is it, divided by the scaling, and the other one I.
+// Finds B and A with scaling * B A = difference: one factor is difference / scaling, the other is
+// the identity.
 Change change_of(const std::string& parameter, const std::string& name,
                  const std::vector<float>& difference, int64_t rows, double scaling) {
   const auto columns = static_cast<int64_t>(difference.size()) / rows;
@@ -103,11 +104,12 @@ Result<std::optional<Change>> head_change(const Model& model, const import::Sour
   });
   BOWLINE_REQUIRE_CODE(p != info.parameters.end() && TensorShape(tensor.shape) == p->shape,
                        Code::bad_file,
-                       "The model has no head with a {} [{}]: the adapter is for another one.",
+                       "The model has no head with a {} [{}]: the adapter is for another model.",
                        listed_name(tensor.name), fmt::join(tensor.shape, ", "));
   const DType t = tensor.dtype;
   BOWLINE_REQUIRE_CODE(t == DType::f32 || t == DType::f16 || t == DType::bf16, Code::unsupported,
-                       "The tensor {} is {}, no floats.", listed_name(tensor.name), name_of(t));
+                       "The tensor {} is {}, not a float dtype.", listed_name(tensor.name),
+                       name_of(t));
   std::vector<std::byte> bytes(tensor.bytes);
   BOWLINE_TRY(tensor.read(0, bytes));
   std::vector<float> difference = floats_of(t, bytes);
@@ -116,10 +118,11 @@ Result<std::optional<Change>> head_change(const Model& model, const import::Sour
   if (std::ranges::all_of(difference, [](float x) { return x == 0; })) {
     return std::optional<Change>();
   }
-  BOWLINE_REQUIRE_CODE(from.scaling != 0, Code::unsupported,
-                       "The adapter brings another \"{}\" than the model has; one that is "
-                       "multiplied by 0 has no place for it.",
-                       p->name);
+  BOWLINE_REQUIRE_CODE(
+      from.scaling != 0, Code::unsupported,
+      "The adapter has a changed \"{}\", but its scale is 0, so the change cannot be "
+      "stored.",
+      p->name);
   const int64_t rows = p->shape.size() == 1 ? 1 : p->shape[0];
   return std::optional(change_of(p->name, tensor.name, difference, rows, from.scaling));
 }

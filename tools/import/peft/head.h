@@ -1,5 +1,5 @@
-// The head of a classifier, which peft keeps whole beside the factors ("modules_to_save") and an
-// adapter of Bowline changes wholly.
+// Classification heads: peft stores the whole head beside the factors ("modules_to_save"), a
+// Bowline adapter stores a full-rank change.
 #pragma once
 
 #include <optional>
@@ -13,20 +13,20 @@
 
 namespace bowline::peft {
 
-// What modules of transformers end in that peft keeps.
+// Name of the transformers modules that peft saves whole.
 inline constexpr std::string_view kHeadModule = "classifier";
 
-// Whether a parameter, by the name of Bowline or of transformers, belongs to such a module.
+// True if a parameter, by its Bowline or transformers name, belongs to the head.
 bool in_head(const Model& model, std::string_view parameter);
 
-// Its parameters by the names of transformers, in f32, with what `from` adds to them. Empty: the
-// model has none.
+// Returns the parameters of the head in f32, with the change of `from`, by their transformers
+// names. Empty if the model has no head.
 Result<std::vector<Factor>> head_of(const Model& model, const LowRank& from);
 
-// What makes the model's values those of a file. None: they are. `tensor.name` is
-// "classifier.weight". Errors  bad_file: the model has no
-// such parameter, or one of another shape. unsupported: it is of integers, or the changes are
-// multiplied by 0.
+// Returns the change that turns the model's head into the head of a file. Empty if both are equal.
+// `tensor.name` is "classifier.weight" or similar.
+// Errors  bad_file: the model has no such parameter, or its shape differs.
+//         unsupported: the tensor has integers, or the scale of the adapter is 0.
 Result<std::optional<Change>> head_change(const Model& model, const import::SourceTensor& tensor,
                                           const LowRank& from);
 

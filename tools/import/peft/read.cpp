@@ -45,15 +45,15 @@ constexpr KeyRule kKeys[] = {
     {"base_model_name_or_path", KeyUse::harmless},
     {"revision", KeyUse::harmless},
     {"inference_mode", KeyUse::harmless},
-    {"target_modules", KeyUse::harmless},  // of which there are tensors
+    {"target_modules", KeyUse::harmless},  // same as the modules that have tensors
     {"exclude_modules", KeyUse::harmless},
     {"layers_to_transform", KeyUse::harmless},
     {"layers_pattern", KeyUse::harmless},
-    {"fan_in_fan_out", KeyUse::harmless},  // how the base keeps its matrices
+    {"fan_in_fan_out", KeyUse::harmless},  // storage order of the base weights
     {"megatron_core", KeyUse::harmless},
     {"qalora_group_size", KeyUse::harmless},
-    {"eva_config", KeyUse::harmless},  // of how the factors began
-    // Other ways change the weights of the base too.
+    {"eva_config", KeyUse::harmless},  // initialization of the factors
+    // Other methods also change the base weights.
     {"init_lora_weights", KeyUse::fixed, R"([null, true, false, "gaussian", "orthogonal", "eva"])"},
     {"loftq_config", KeyUse::fixed, kNone},
     {"corda_config", KeyUse::fixed, kNone},
@@ -76,8 +76,8 @@ constexpr KeyRule kKeys[] = {
     {"ensure_weight_tying", KeyUse::fixed, kNone},
 };
 
-// Modules that are saved whole: of a classifier its head, and no others. peft lists names that some
-// models have ("score").
+// Accepts only the classification head in modules_to_save. peft also lists names of other models
+// ("score").
 Status check_saved(const Model& model, const json& config) {
   const auto found = config.find("modules_to_save");
   if (found == config.end() || !import::asks(*found)) {
@@ -88,18 +88,18 @@ Status check_saved(const Model& model, const json& config) {
                        return module == kHeadModule || module == "score";
                      });
   BOWLINE_REQUIRE_CODE(known, Code::unsupported,
-                       "{} asks for \"modules_to_save\" ({}), which an adapter has not but for the "
-                       "head of a classifier.",
+                       "{} has \"modules_to_save\" ({}), which is supported only for the "
+                       "classification head.",
                        kConfig, import::shown(*found));
   return {};
 }
 
-// All but the changes.
+// Reads everything except the changes.
 Result<LowRank> read_config(const Model& model, const std::string& folder) {
   BOWLINE_TRY_ASSIGN(const std::string text,
                      import::read_whole(path_in(folder, kConfig), kMostConfigBytes));
   BOWLINE_TRY_ASSIGN(const json config, import::parse_json(kConfig, text));
-  BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "{} is no object.", kConfig);
+  BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "{} is not an object.", kConfig);
   Fields fields(std::string(kConfig), config);
   const std::string type = fields.text("peft_type");
   const std::string bias = fields.text_or("bias", "none");
@@ -110,13 +110,14 @@ Result<LowRank> read_config(const Model& model, const std::string& folder) {
   const bool by_root = fields.boolean_or("use_rslora", false);
   BOWLINE_TRY(Status(fields.status()));
   BOWLINE_REQUIRE_CODE(type == "LORA", Code::unsupported,
-                       "The adapter is of the kind {}; LORA alone is read.", listed_name(type));
+                       "The adapter has the type {}. Only LORA is supported.", listed_name(type));
   BOWLINE_TRY(import::check_keys(kConfig, config, {kKeys}));
   BOWLINE_TRY(check_saved(model, config));
   BOWLINE_REQUIRE_CODE(bias == "none", Code::unsupported,
-                       "{} asks for trained biases (\"bias\": {}), which an adapter has not.",
-                       kConfig, listed_name(bias));
-  BOWLINE_REQUIRE_CODE(out.dropout < 1, Code::bad_file, "{} has a \"lora_dropout\" of 1.", kConfig);
+                       "{} has trained biases (\"bias\": {}), which are not supported.", kConfig,
+                       listed_name(bias));
+  BOWLINE_REQUIRE_CODE(out.dropout < 1, Code::bad_file,
+                       "{} has a \"lora_dropout\" of 1. It must be below 1.", kConfig);
   const auto rank = static_cast<double>(out.rank);
   out.scaling = alpha / (by_root ? std::sqrt(rank) : rank);
   return out;
@@ -126,7 +127,7 @@ Result<LowRank> read_config(const Model& model, const std::string& folder) {
 struct Parts {
   const SourceTensor* a = nullptr;
   const SourceTensor* b = nullptr;
-  // (optional) The weight itself, which peft writes of tables of tokens and of heads.
+  // (optional) The base weight, which peft also writes for embedding tables and heads.
   const SourceTensor* base = nullptr;
   bool is_embedding = false;
 };
@@ -144,7 +145,7 @@ constexpr Ending kEndings[] = {{".lora_A.weight", &Parts::a, false},
 
 constexpr std::string_view kBegin = "base_model.model.";
 
-// Takes the parameters of the head out of the tensors.
+// Moves the tensors of the head to full-rank changes.
 Result<std::vector<Change>> head_changes(const Model& model, const LowRank& from,
                                          std::vector<SourceTensor>& tensors) {
   const auto is_saved = [&](const SourceTensor& t) {
@@ -165,14 +166,14 @@ Result<std::vector<Change>> head_changes(const Model& model, const LowRank& from
   return out;
 }
 
-// By the module's name in the model that peft wrapped.
+// By the module's name in the wrapped model.
 Result<std::map<std::string, Parts>> parts_of(const std::vector<SourceTensor>& tensors) {
   std::map<std::string, Parts> out;
   for (const SourceTensor& t : tensors) {
     const auto* const end =
         std::ranges::find_if(kEndings, [&](const Ending& e) { return t.name.ends_with(e.text); });
     BOWLINE_REQUIRE_CODE(end != std::end(kEndings) && t.name.starts_with(kBegin), Code::unsupported,
-                         "The tensor {} is no factor of LoRA; an adapter has no place for it.",
+                         "The tensor {} is not a LoRA factor. Other tensors are not supported.",
                          listed_name(t.name));
     std::string module = t.name.substr(kBegin.size());
     module.resize(module.size() - std::min(module.size(), end->text.size()));
@@ -182,13 +183,13 @@ Result<std::map<std::string, Parts>> parts_of(const std::vector<SourceTensor>& t
   }
   for (const auto& [module, parts] : out) {
     BOWLINE_REQUIRE_CODE(parts.a != nullptr && parts.b != nullptr, Code::bad_file,
-                         "The module {} has one of its two factors alone.", listed_name(module));
+                         "The module {} has only one of its two factors.", listed_name(module));
   }
   return out;
 }
 
-// The parameter of a module: its weight, where the model may lack the name of the part that peft
-// wrapped ("bert.", "model.") or have one more.
+// Returns the weight of a module. The name in the model may lack the prefix of the wrapped model
+// ("bert.", "model."), or have an additional prefix.
 Result<const ParameterInfo*> target_of(const ModelInfo& info, const std::string& module) {
   const std::string dotted = "." + module;
   const ParameterInfo* found = nullptr;
@@ -202,19 +203,19 @@ Result<const ParameterInfo*> target_of(const ModelInfo& info, const std::string&
     }
     if (known.ends_with(dotted) || dotted.ends_with("." + std::string(known))) {
       BOWLINE_REQUIRE_CODE(found == nullptr, Code::bad_file,
-                           "The module {} may be \"{}\" or \"{}\" of the model.",
+                           "The module {} is ambiguous: the model has \"{}\" and \"{}\".",
                            listed_name(module), found->name, p.name);
       found = &p;
     }
   }
   BOWLINE_REQUIRE_CODE(found != nullptr, Code::bad_file,
                        "The model has no parameter for the module {}: the adapter is for another "
-                       "one.",
+                       "model.",
                        listed_name(module));
   return found;
 }
 
-// The weight that the adapter was made for, where the file has it.
+// Compares the base weight with the model's, if the file has it.
 Status check_base(const Model& model, const ParameterInfo& target, const SourceTensor* base) {
   if (base == nullptr) {
     return {};
@@ -225,10 +226,11 @@ Status check_base(const Model& model, const ParameterInfo& target, const SourceT
     BOWLINE_TRY(base->read(0, theirs));
     BOWLINE_TRY(model.get_value(target.name, {"", base->dtype, target.shape, ours.data()}));
   }
-  BOWLINE_REQUIRE_CODE(same_form && theirs == ours, Code::unsupported,
-                       "The adapter brings another \"{}\" than the model has ({}, [{}]); an "
-                       "adapter has no place for it.",
-                       target.name, name_of(base->dtype), fmt::join(base->shape, ", "));
+  BOWLINE_REQUIRE_CODE(
+      same_form && theirs == ours, Code::unsupported,
+      "The adapter contains a \"{}\" that differs from the model's ({}, [{}]), which is "
+      "not supported.",
+      target.name, name_of(base->dtype), fmt::join(base->shape, ", "));
   return {};
 }
 
@@ -243,7 +245,7 @@ Result<Change> change_of(const Model& model, const ModelInfo& info, const std::s
   BOWLINE_TRY_ASSIGN(const ParameterInfo* target, target_of(info, module));
   Change out{target->name, layout_of(model, target->name), {}, {}};
   BOWLINE_REQUIRE_CODE(parts.is_embedding == (out.layout == Layout::embedding), Code::bad_file,
-                       "The module {} is {}a table of rows in the model, and {}one in the file.",
+                       "The module {} is {}an embedding table in the model, but is {}in the file.",
                        listed_name(module), parts.is_embedding ? "not " : "",
                        parts.is_embedding ? "" : "not ");
   BOWLINE_TRY(check_base(model, *target, parts.base));
@@ -259,11 +261,11 @@ Result<AdapterReport> read(Model& model, const std::string& folder, std::string_
   BOWLINE_TRY(import::check_inside(folder, path));
   std::error_code error;
   BOWLINE_REQUIRE_CODE(std::filesystem::exists(path, error), Code::bad_file,
-                       "It has no {}; other forms of the weights are not read.", kTensors);
+                       "The folder has no {}. Other weight formats are not supported.", kTensors);
   BOWLINE_TRY_ASSIGN(huggingface::Safetensors file, huggingface::read_safetensors(path));
   BOWLINE_TRY_ASSIGN(from.changes, head_changes(model, from, file.tensors));
   BOWLINE_TRY_ASSIGN(const auto all, parts_of(file.tensors));
-  BOWLINE_REQUIRE_CODE(!all.empty(), Code::bad_file, "{} has no factors of LoRA.", kTensors);
+  BOWLINE_REQUIRE_CODE(!all.empty(), Code::bad_file, "{} has no LoRA factors.", kTensors);
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   for (const auto& [module, parts] : all) {
     BOWLINE_TRY_ASSIGN(from.changes.emplace_back(), change_of(model, info, module, parts));

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// The classes of transformers with a head call their encoder by its kind.
+// transformers adds the kind of the encoder to the names in models with a head.
 std::string module_in_transformers(const Model& model, std::string_view module) {
   const std::string architecture = model.metadata("architecture");
   if (model.metadata("task") != "classify") {
@@ -27,8 +27,8 @@ std::string module_in_transformers(const Model& model, std::string_view module) 
 
 std::string_view kind_of(std::string_view module) { return module.substr(module.rfind('.') + 1); }
 
-// The last parts of the modules' names, where all modules that have them are changed, else the
-// whole names.
+// Returns the last parts of the module names, or the whole names if not all modules with these last
+// parts are changed.
 std::vector<std::string> target_modules(const Model& model, const ModelInfo& info,
                                         const std::vector<Change>& changes) {
   std::set<std::string_view> names, kinds;
@@ -52,7 +52,7 @@ std::string_view task_type_of(const Model& model) {
   return task == "classify" ? "SEQ_CLS" : task == "embed" ? "FEATURE_EXTRACTION" : "CAUSAL_LM";
 }
 
-// A whole number as one, and others with the digits of a float.
+// Writes an integral value as an integer, and others with the digits of a float.
 json number_of(double n) {
   return n == std::floor(n) && std::abs(n) < 1e9
              ? json(static_cast<int64_t>(n))
@@ -126,7 +126,7 @@ std::string header_of(const std::vector<Named>& tensors) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
 }
 
-// The peft package merges module by module, also into a weight that two modules share.
+// peft merges module by module, and so changes a weight that two modules share twice.
 std::vector<std::string> notes_on_ties(const ModelInfo& info, const std::vector<Change>& changes) {
   std::map<uint32_t, std::string> first;  // changed parameter of a storage
   std::vector<std::string> notes;
@@ -157,10 +157,11 @@ Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name) 
   BOWLINE_TRY_ASSIGN(LowRank from, changes_of(model, name));
   BOWLINE_TRY_ASSIGN(std::vector<Factor> head, head_of(model, from));
   std::erase_if(from.changes, [&](const Change& c) { return in_head(model, c.parameter); });
-  BOWLINE_REQUIRE(!from.changes.empty(),
-                  "Adapter \"{}\" changes the head of classes alone, which peft keeps whole: it "
-                  "has no adapter without another module.",
-                  name);
+  BOWLINE_REQUIRE(
+      !from.changes.empty(),
+      "Adapter \"{}\" changes only the classification head. peft cannot store an adapter "
+      "without a low-rank module.",
+      name);
   BOWLINE_TRY(require_low_rank(from));
   const std::vector<Named> tensors = tensors_of(model, from.changes, head);
   AdapterFolder out;

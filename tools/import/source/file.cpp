@@ -14,7 +14,7 @@
 namespace bowline::import {
 
 Result<std::shared_ptr<const File>> File::open(const std::string& path) {
-  // O_NONBLOCK: a pipe without a writer is no regular file, and is not waited for.
+  // O_NONBLOCK: open() must not wait for the writer of a pipe, which is rejected below.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   BOWLINE_REQUIRE_CODE(fd >= 0, Code::bad_file, "\"{}\" cannot be read: {}.", escaped(path),
                        std::strerror(errno));
@@ -22,7 +22,7 @@ Result<std::shared_ptr<const File>> File::open(const std::string& path) {
   const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   std::shared_ptr<const File> file(
       new File(path, fd, regular ? static_cast<uint64_t>(info.st_size) : 0));
-  BOWLINE_REQUIRE_CODE(regular, Code::bad_file, "\"{}\" is no regular file.", escaped(path));
+  BOWLINE_REQUIRE_CODE(regular, Code::bad_file, "\"{}\" is not a regular file.", escaped(path));
   return file;
 }
 
@@ -30,8 +30,8 @@ File::~File() { ::close(fd_); }
 
 Status File::read(uint64_t first, std::span<std::byte> out) const {
   BOWLINE_REQUIRE_CODE(first <= bytes_ && out.size() <= bytes_ - first, Code::bad_file,
-                       "\"{}\" has {} bytes, {} from byte {} on are read.", escaped(path_), bytes_,
-                       out.size(), first);
+                       "\"{}\" has {} bytes. Reading {} bytes from offset {} exceeds them.",
+                       escaped(path_), bytes_, out.size(), first);
   for (size_t done = 0; done < out.size();) {
     const ssize_t got =
         ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(first + done));
@@ -40,7 +40,7 @@ Status File::read(uint64_t first, std::span<std::byte> out) const {
     }
     BOWLINE_REQUIRE_CODE(got > 0, Code::io_error, "\"{}\" cannot be read at byte {}: {}.",
                          escaped(path_), first + done,
-                         got == 0 ? "it ends there" : std::strerror(errno));
+                         got == 0 ? "the file ends there" : std::strerror(errno));
     done += static_cast<size_t>(got);
   }
   return {};
@@ -49,8 +49,8 @@ Status File::read(uint64_t first, std::span<std::byte> out) const {
 ValueSource bytes_of(std::shared_ptr<const File> file, uint64_t first, uint64_t bytes) {
   return [file = std::move(file), first, bytes](uint64_t from, std::span<std::byte> out) -> Status {
     BOWLINE_REQUIRE(from <= bytes && out.size() <= bytes - from,
-                    "{} bytes from byte {} on are read of a tensor of {}.", out.size(), from,
-                    bytes);
+                    "Reading {} bytes from offset {} exceeds the tensor of {} bytes.", out.size(),
+                    from, bytes);
     return file->read(first + from, out);
   };
 }
@@ -62,8 +62,8 @@ std::string place_of(const File& file, uint64_t first) {
 Result<std::string> read_whole(const std::string& path, uint64_t most) {
   BOWLINE_TRY_ASSIGN(const std::shared_ptr<const File> file, File::open(path));
   BOWLINE_REQUIRE_CODE(file->bytes() <= most, Code::bad_file,
-                       "\"{}\" has {} bytes; at most {} are read.", escaped(path), file->bytes(),
-                       most);
+                       "\"{}\" has {} bytes, more than the limit of {}.", escaped(path),
+                       file->bytes(), most);
   std::string out(file->bytes(), '\0');
   BOWLINE_TRY(file->read(0, std::as_writable_bytes(std::span(out))));
   return out;

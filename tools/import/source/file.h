@@ -1,4 +1,4 @@
-// A file of a model, read where it lies: nothing of it is kept in memory.
+// Files of a model. Their bytes are read on demand and not kept in memory.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace bowline::import {
 
-// A regular file that stays open. Any thread.
+// A regular file that stays open. Thread-safe.
 class File {
  public:
-  // Errors  bad_file: it is not there, is no regular file, or cannot be opened.
+  // Errors  bad_file: the file is missing, is not a regular file, or cannot be opened.
   static Result<std::shared_ptr<const File>> open(const std::string& path);
   ~File();
   File(const File&) = delete;
@@ -19,7 +19,7 @@ class File {
 
   const std::string& path() const { return path_; }
   uint64_t bytes() const { return bytes_; }
-  // Bytes [first, first + out.size()). Errors  bad_file: the file has not so many; io_error.
+  // Reads bytes [first, first + out.size()). Errors  bad_file: the file is too short; io_error.
   Status read(uint64_t first, std::span<std::byte> out) const;
 
  private:
@@ -29,18 +29,19 @@ class File {
   uint64_t bytes_;
 };
 
-// `bytes` bytes from `first` on, which lie inside the file, as the values of a tensor.
+// Returns `bytes` bytes from offset `first` as the values of a tensor. They must be inside the
+// file.
 ValueSource bytes_of(std::shared_ptr<const File> file, uint64_t first, uint64_t bytes);
-// As SourceTensor::place.
+// Returns an identifier of the file and offset, for SourceTensor::place.
 std::string place_of(const File& file, uint64_t first);
 
-// A whole file of at most `most` bytes. Errors  bad_file, io_error.
+// Reads a whole file of at most `most` bytes. Errors  bad_file, io_error.
 Result<std::string> read_whole(const std::string& path, uint64_t most);
 
-// Checks that a file of a folder lies in the folder, after all links are followed. A link may also
-// lead to the blobs of the Hugging Face cache in which the folder lies (snapshots/REVISION beside
-// blobs).
-// Errors  bad_file: it lies elsewhere. A missing file is no error.
+// Checks that a file is inside its folder after all links are followed. A link may also lead to the
+// blobs of a Hugging Face cache that contains the folder (snapshots/REVISION beside blobs). A
+// missing file is accepted.
+// Errors  bad_file: the file is elsewhere.
 Status check_inside(const std::string& folder, const std::string& path);
 
 }  // namespace bowline::import

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostUnit = 34;  // bytes of a block of q8_0
 
-// The exponents of NaN and infinity have all bits.
+// NaN and infinity have all exponent bits set.
 template <class Bits>
 uint64_t count_full(std::span<const std::byte> bytes, uint64_t step, Bits exponent) {
   uint64_t count = 0;
@@ -24,7 +24,7 @@ uint64_t count_full(std::span<const std::byte> bytes, uint64_t step, Bits expone
   return count;
 }
 
-// Of the floats at the begin of every `step` bytes.
+// Counts the non-finite floats at the start of every `step` bytes.
 uint64_t count_not_finite(std::span<const std::byte> bytes, uint64_t step, DType dtype) {
   return dtype == DType::f32
              ? count_full<uint32_t>(bytes, step, 0x7F800000)
@@ -43,13 +43,13 @@ struct FiniteCheck::Count {
         dtype(encoding == "plain" ? of : DType::f16) {}
 
   NotFinite found;
-  // A unit begins with a float that decides whether its values are finite: a value, or a block with
-  // its scale.
+  // The float at the start of a unit decides whether its values are finite. A unit is a plain
+  // value, or a block that starts with its scale.
   const uint64_t unit_bytes, unit_elements;
   const DType dtype;  // of that float
   std::mutex mutex;
-  uint64_t next = 0;                         // what lies in front of this byte is counted
-  std::array<std::byte, kMostUnit> begun{};  // the bytes of the unit that `next` lies in
+  uint64_t next = 0;                         // bytes before this offset are counted
+  std::array<std::byte, kMostUnit> begun{};  // the bytes of the unit that contains `next`
 
   void add(uint64_t first, std::span<const std::byte> run) {
     const std::lock_guard lock(mutex);
@@ -117,7 +117,8 @@ std::string list_of(std::span<const NotFinite> tensors) {
 
 std::string note_of(std::span<const NotFinite> tensors) {
   return fmt::format(
-      "Not finite (NaN or infinity): {}. The model computes NaN or infinity with them. If its "
+      "Non-finite weights (NaN or infinity): {}. They make the results of the model non-finite. If "
+      "its "
       "training diverged, import an earlier checkpoint.",
       list_of(tensors));
 }

@@ -1,4 +1,4 @@
-// Values of weights that are not finite: NaN and infinity.
+// Finds non-finite weights (NaN and infinity).
 #pragma once
 
 #include <memory>
@@ -12,24 +12,24 @@ namespace bowline::import {
 
 struct NotFinite {
   std::string tensor;
-  uint64_t values = 0;    // that are not finite
+  uint64_t values = 0;    // number of non-finite values
   uint64_t elements = 0;  // of the tensor
 };
 
-// "3 of the 64 values of a, 1 of the 8 values of b": at most 8 tensors by name, and how many values
-// the others have.
+// Lists tensors, for example "3 of the 64 values of a, 1 of the 8 values of b". Names at most 8
+// tensors and summarizes the others.
 std::string list_of(std::span<const NotFinite> tensors);
-// A note for whoever imports a model with such tensors.
+// A note for the user who imports a model with these tensors.
 std::string note_of(std::span<const NotFinite> tensors);
 
-// Counts values of tensors while they are read, so that no tensor is read once more. Any thread.
+// Counts non-finite values while tensors are read, so that no tensor is read twice. Thread-safe.
 class FiniteCheck {
  public:
-  // Returns `source`. The first time that somebody reads it from its first byte to its last, its
-  // values are counted. `dtype` is that of plain values; `encoding` is "plain", "q8_0" or "q4_0".
+  // Returns `source` with a counter. The first complete read, from the first byte to the last, is
+  // counted. `dtype` is the dtype of plain values. `encoding` is "plain", "q8_0" or "q4_0".
   ValueSource counted(std::string tensor, ValueSource source, uint64_t elements, DType dtype,
                       std::string_view encoding);
-  // Of the bytes that were read so far.
+  // Non-finite values in the bytes that were read so far.
   std::vector<NotFinite> found() const;
 
  private:

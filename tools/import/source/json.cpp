@@ -17,7 +17,7 @@ std::string place_of(std::string_view text, size_t byte) {
   return fmt::format("line {}, column {}", line, before.size() - begin + 1);
 }
 
-// The parser and the destructor of its values are given nothing that is deeper.
+// Checks the depth before parsing, because the parser and the destructor are recursive.
 Status check_depth(std::string_view what, std::string_view text) {
   int depth = 0;
   bool in_text = false;
@@ -38,14 +38,14 @@ Status check_depth(std::string_view what, std::string_view text) {
   return {};
 }
 
-// Builds the value of a text in one pass, and stops at the first key that an object has twice. The
-// parser of the library with a callback walks over an object again after each of its entries.
+// Builds the value in one pass and stops at the first duplicate key of an object. The library's
+// parser with a callback would visit an object again after each entry.
 class Builder : public json::json_sax_t {
  public:
   json root;
   std::optional<std::string> twice;
-  bool is_out_of_range = false;  // a number that no double holds
-  size_t failed_at = 0;          // the byte behind which reading ends
+  bool is_out_of_range = false;  // a number is out of range for a double
+  size_t failed_at = 0;          // offset of the error
 
   bool null() override { return put(nullptr); }
   bool boolean(bool x) override { return put(x); }
@@ -75,7 +75,7 @@ class Builder : public json::json_sax_t {
   }
 
  private:
-  // The new value: the root, the next one of an array, or that of the key.
+  // Adds the value as the root, as the next array entry, or at the current key.
   template <class Value>
   json* place(Value&& value) {
     if (open_.empty()) {
@@ -103,8 +103,8 @@ class Builder : public json::json_sax_t {
     return true;
   }
 
-  std::vector<json*> open_;  // objects and arrays; only the last one grows
-  json* entry_ = nullptr;    // of the last key
+  std::vector<json*> open_;  // open objects and arrays; only the last can grow
+  json* entry_ = nullptr;    // entry of the current key
 };
 
 }  // namespace
@@ -116,8 +116,8 @@ Result<json> parse_json(std::string_view what, std::string_view text) {
   BOWLINE_REQUIRE_CODE(!builder.twice, Code::bad_file, "{} has the key {} twice in one object.",
                        what, builder.twice->empty() ? "\"\"" : listed_name(*builder.twice));
   BOWLINE_REQUIRE_CODE(!builder.is_out_of_range, Code::bad_file,
-                       "{} has a number that cannot be read.", what);
-  BOWLINE_REQUIRE_CODE(read, Code::bad_file, "{} is no JSON: reading ends at {}.", what,
+                       "{} has a number that is out of range.", what);
+  BOWLINE_REQUIRE_CODE(read, Code::bad_file, "{} is not valid JSON: parsing ends at {}.", what,
                        place_of(text, builder.failed_at == 0 ? 0 : builder.failed_at - 1));
   return std::move(builder.root);
 }
@@ -217,7 +217,7 @@ bool Fields::boolean_or(std::string_view key, bool otherwise) {
 std::string Fields::text(std::string_view key) {
   const json* value = need(key);
   if (value != nullptr && !value->is_string()) {
-    fail(fmt::format("{}: \"{}\" is {}, not a text.", what_, key, shown(*value)));
+    fail(fmt::format("{}: \"{}\" is {}, not a string.", what_, key, shown(*value)));
   }
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
@@ -235,7 +235,7 @@ std::vector<std::string> Fields::texts(std::string_view key) {
     }
   }
   if (value != nullptr && (!value->is_array() || out.size() != value->size())) {
-    fail(fmt::format("{}: \"{}\" is {}, not a list of texts.", what_, key, shown(*value)));
+    fail(fmt::format("{}: \"{}\" is {}, not a list of strings.", what_, key, shown(*value)));
   }
   return out;
 }

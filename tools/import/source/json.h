@@ -1,4 +1,4 @@
-// JSON from outside: read with limits, and asked for values of one kind.
+// Parses untrusted JSON with limits, and reads typed values from it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,26 +11,26 @@
 
 namespace bowline::import {
 
-// Deeper than any file of a model, and far from where a parser or a destructor that calls itself
-// would end.
+// Limit of the nesting depth. Model files are less deep, and a recursive parser or destructor
+// handles this depth safely.
 inline constexpr int kMostJsonDepth = 64;
 
-// The value of a JSON text. `what` names it in messages ("config.json"). Errors  bad_file: it is no
-// JSON (with line and column), is
-// nested deeper than kMostJsonDepth, or an object has a key twice.
+// Parses a JSON text. `what` names the text in messages ("config.json").
+// Errors  bad_file: the text is not valid JSON (with line and column), is nested deeper than
+//         kMostJsonDepth, or has a duplicate key in an object.
 Result<nlohmann::json> parse_json(std::string_view what, std::string_view text);
 
-// Asks an object for values of one kind: the first failure sticks, and status() has it. A key that
-// is null is absent.
+// Reads typed values from an object. status() returns the first failure. A null value counts as
+// absent.
 class Fields {
  public:
-  // `object` outlives this. `what` names it in messages.
+  // `object` must outlive this. `what` names the object in messages.
   Fields(std::string what, const nlohmann::json& object);
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
-  // What stands there is null.
+  // True if the key is present with the value null.
   bool is_null(std::string_view key) const;
-  // Errors  absent, no integer, or outside the limits.
+  // Errors  bad_file: the value is absent, is not an integer, or is out of range.
   int64_t integer(std::string_view key, int64_t least, int64_t most);
   int64_t integer_or(std::string_view key, int64_t least, int64_t most, int64_t otherwise);
   double number(std::string_view key, double least, double most);
@@ -38,14 +38,14 @@ class Fields {
   bool boolean_or(std::string_view key, bool otherwise);
   std::string text(std::string_view key);
   std::string text_or(std::string_view key, std::string otherwise);
-  // (optional) A list of texts; absent: empty.
+  // (optional) A list of strings; empty if absent.
   std::vector<std::string> texts(std::string_view key);
-  // (optional) An object, or null.
+  // (optional) An object; null if absent.
   const nlohmann::json* object(std::string_view key);
 
   const std::string& what() const { return what_; }
   const Status& status() const { return status_; }
-  // Keeps the first failure.
+  // Keeps only the first failure.
   void fail(std::string sentence);
 
  private:
@@ -57,7 +57,7 @@ class Fields {
   Status status_;
 };
 
-// A value as a short text for a message.
+// Shortens a value for a message.
 std::string shown(const nlohmann::json& value);
 
 }  // namespace bowline::import

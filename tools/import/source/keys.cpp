@@ -26,15 +26,15 @@ Status check_key(std::string_view what, std::string_view key, const nlohmann::js
       const bool accepted = rule.use != KeyUse::fixed ||
                             std::find(neutral.begin(), neutral.end(), value) != neutral.end();
       BOWLINE_REQUIRE_CODE(accepted, Code::unsupported,
-                           "{} has \"{}\": {}, which changes what the model computes and is not "
-                           "known here. Known are {}.",
+                           "{} has \"{}\": {}, which changes the result of the model and is not "
+                           "supported. Supported values: {}.",
                            what, key, shown(), rule.neutral);
       return {};
     }
   }
   BOWLINE_REQUIRE_CODE(key.starts_with('_') || !asks(value), Code::unsupported,
-                       "{} has \"{}\": {}, a key that is not known. Remove it if it changes "
-                       "nothing of what the model computes.",
+                       "{} has \"{}\": {}, which is not supported. Remove the key if it does not "
+                       "change the result of the model.",
                        what, escaped(std::string(key)), shown());
   return {};
 }

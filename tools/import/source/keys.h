@@ -1,5 +1,5 @@
-// What a reader does with each key of a file of settings: a table beside the reader, so that
-// nothing that changes values is passed over.
+// Tables of the supported keys of settings files. A key that changes the result of a model is never
+// ignored silently.
 #pragma once
 
 #include <initializer_list>
@@ -13,25 +13,25 @@ namespace bowline::import {
 
 enum class KeyUse : uint8_t {
   read,
-  harmless,  // changes no value that the model computes
-  fixed,     // changes values, and is not read: one of `neutral` alone is accepted
+  harmless,  // does not change the values that the model computes
+  fixed,     // changes the values and is not supported: only the values in `neutral` are accepted
 };
 
 struct KeyRule {
   std::string_view key;
   KeyUse use = KeyUse::read;
-  std::string_view neutral = "[null]";  // a list of JSON
+  std::string_view neutral = "[null]";  // a JSON list
 };
 
-// Whether a value asks for anything: null, false, 0, and what is empty do not.
+// False for values that have no effect: null, false, 0 and empty values.
 bool asks(const nlohmann::json& value);
 
-// `what` names the file in messages. A key that begins with "_" is a note of its writer. The first
-// table that has a key counts.
-// Errors  unsupported: a fixed key has another value; a key that no table has asks for something.
+// Checks a key against tables. `what` names the file in messages. The first table that has the key
+// counts. A key that begins with "_" is a comment of its author.
+// Errors  unsupported: a fixed key has another value, or the value of an unknown key has an effect.
 Status check_key(std::string_view what, std::string_view key, const nlohmann::json& value,
                  std::initializer_list<std::span<const KeyRule>> tables);
-// Of each key of an object.
+// Checks all keys of an object.
 Status check_keys(std::string_view what, const nlohmann::json& object,
                   std::initializer_list<std::span<const KeyRule>> tables);
 

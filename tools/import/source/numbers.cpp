@@ -45,11 +45,11 @@ ValueSource converted(ValueSource source, DType from, DType to, uint64_t element
     constexpr uint64_t kPiece = 16384;  // elements
     const uint64_t in_size = size_of(from), size = size_of(to);
     BOWLINE_REQUIRE(first <= elements * size && out.size() <= elements * size - first,
-                    "{} bytes from byte {} on are read of a tensor of {}.", out.size(), first,
-                    elements * size);
+                    "Reading {} bytes from offset {} exceeds the tensor of {} bytes.", out.size(),
+                    first, elements * size);
     std::vector<std::byte> raw(kPiece * in_size), made(kPiece * size);
     for (uint64_t done = 0; done < out.size();) {
-      // A run may begin and end inside an element.
+      // The range may start and end inside of an element.
       const uint64_t element = (first + done) / size, skip = (first + done) % size;
       const uint64_t n = std::min(kPiece, elements - element);
       BOWLINE_TRY(source(element * in_size, std::span(raw).first(n * in_size)));

@@ -1,4 +1,4 @@
-// Numbers of one dtype as those of another.
+// Conversion between float dtypes.
 #pragma once
 
 #include "source/source.h"
@@ -7,12 +7,12 @@ namespace bowline::import {
 
 constexpr bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
 
-// f32, f16 and bf16 into one another, to nearest even. `from` and `to` have the same number of
-// elements.
+// Converts between f32, f16 and bf16, rounding to nearest even. `from` and `to` have the same
+// number of elements.
 void convert(std::span<const std::byte> from, DType from_dtype, std::span<std::byte> to,
              DType to_dtype);
 
-// The elements of a plain source as those of another float dtype, converted while they are read.
+// Converts the elements of a plain source to another float dtype while they are read.
 ValueSource converted(ValueSource source, DType from, DType to, uint64_t elements);
 
 }  // namespace bowline::import

@@ -1,5 +1,5 @@
-// A model of another format before it is one of Bowline: its tensors, its settings, its texts.
-// Readers of formats make one, architectures read it. Nothing of a tensor is in memory but where
+// A parsed model of another format: its tensors, settings and texts. Readers of formats create a
+// Source, and architectures build a Model from it. Tensor values stay in the file.
 // its bytes are.
 #pragma once
 
@@ -13,23 +13,23 @@
 namespace bowline::import {
 
 struct SourceTensor {
-  std::string name;  // in the terms of Hugging Face: "model.layers.0.self_attn.q_proj.weight"
-  // What the numbers are, and how `read` gives them: "plain", or an encoding as quantize()
-  // has it ("q8_0", "q4_0"), along the last axis.
+  std::string name;  // the Hugging Face name: "model.layers.0.self_attn.q_proj.weight"
+  // The format of the bytes that `read` returns: "plain" values of `dtype`, or an encoding of
+  // quantize() ("q8_0", "q4_0") along the last axis.
   DType dtype = DType::f32;
   std::string encoding = "plain";
-  std::vector<int64_t> shape;  // last dim fastest
+  std::vector<int64_t> shape;  // row-major: the last dim is contiguous
   uint64_t bytes = 0;
-  // Any run of the bytes, any number of times, from any thread; it keeps the file open.
+  // Reads any range of the bytes, any number of times, from any thread. Keeps the file open.
   ValueSource read;
-  std::string stored;  // how the file has it: "F16", "Q4_K"; for the report
-  // Tensors with equal ones are made of the same bytes of the same file in the same way. Empty: it
-  // is not known.
+  std::string stored;  // storage type in the file, for the report: "F16", "Q4_K"
+  // Identifies the bytes in the file. Tensors with equal places have the same values. Empty:
+  // unknown.
   std::string place;
 };
 
-// As the model has it: "tokenizer", "chat_template", "labels", or the name of a file of Hugging
-// Face ("config.json").
+// Named as in the model ("tokenizer", "chat_template", "labels"), or as the Hugging Face file
+// ("config.json").
 struct SourceAsset {
   std::string name;
   std::string media_type;
@@ -39,14 +39,14 @@ struct SourceAsset {
 struct Source {
   std::string path;
   std::string format;     // "Hugging Face", "GGUF"
-  nlohmann::json config;  // an object in the terms of config.json, whatever the format
+  nlohmann::json config;  // an object with the keys of config.json, for every format
   std::vector<SourceTensor> tensors;
   std::vector<SourceAsset> assets;
-  // Entries of the model's metadata that the format knows beside its config: the texts of
-  // kSpecialTokens, "eos_token_ids", "pooling", "normalize", "max_tokens", "prompt" (in front of
-  // each text that is embedded).
+  // Model metadata beside the config: the texts of kSpecialTokens, "eos_token_ids", "pooling",
+  // "normalize", "max_tokens", and "prompt" (prepended to each text that is embedded).
   Settings metadata;
-  std::vector<std::string> notes;  // sentences for the report, such as what was dequantized
+  std::vector<std::string>
+      notes;  // sentences for the report, for example about dequantized tensors
 };
 
 }  // namespace bowline::import

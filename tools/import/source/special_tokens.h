@@ -1,4 +1,4 @@
-// The tokens with a role of their own: what tokenizer_config.json calls them, and GGUF.
+// Names of the special tokens in tokenizer_config.json and GGUF.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,7 @@ struct SpecialToken {
   std::string_view gguf_part;  // "tokenizer.ggml.<part>_token_id"
 };
 // Source  transformers, tokenization_utils_base.py (SPECIAL_TOKENS_ATTRIBUTES); gguf, constants.py
-//         (Keys.Tokenizer), which spells
-// "seperator".
+//         (Keys.Tokenizer), which spells "seperator".
 inline constexpr SpecialToken kSpecialTokens[] = {
     {"bos_token", "bos"},     {"eos_token", "eos"},       {"unk_token", "unknown"},
     {"pad_token", "padding"}, {"sep_token", "seperator"}, {"cls_token", "cls"},

@@ -1,4 +1,4 @@
-// BERT as an encoder, without a head.
+// BERT as an encoder without a head.
 #include "gguf/terms.h"
 
 namespace bowline::gguf {

@@ -1,6 +1,6 @@
-// Gemma 2. GGUF has its scales of norms themselves, where Hugging Face has how far they are from 1:
-// reading takes 1 away and writing adds it, in f32. A scale of 0.5 and more comes back as it was; a
-// smaller one is at most 2^-25 off.
+// Gemma 2. GGUF stores the gammas of norms, Hugging Face stores gamma - 1. Reading subtracts 1 and
+// writing adds 1, in f32. A gamma of at least 0.5 is restored exactly; a smaller gamma has an error
+// of at most 2^-25.
 #include <algorithm>
 
 #include "gguf/llama_terms.h"
@@ -10,8 +10,8 @@ namespace {
 
 using nlohmann::json;
 
-// What llama.cpp divides scores by the root of: that of its 27B, which it knows by the number of
-// layers, is the width of all heads.
+// llama.cpp divides the scores by the root of this value. For the 27B model, which it detects by
+// the layer count, the value is the width divided by the heads.
 json score_divisor(const json& config) {
   constexpr int64_t kLayersOf27B = 46;
   const bool is_27b = config["num_hidden_layers"] == kLayersOf27B;
@@ -21,7 +21,7 @@ json score_divisor(const json& config) {
 }
 
 json layer_types(const json& config) {
-  constexpr int64_t kMostLayers = 4096;  // more are no model
+  constexpr int64_t kMostLayers = 4096;  // a limit for damaged files
   const auto layers = std::min(config["num_hidden_layers"].get<int64_t>(), kMostLayers);
   json out = json::array();
   for (int64_t i = 0; i < layers; ++i) {

@@ -1,4 +1,4 @@
-// GPT-2. Hugging Face keeps its matrices as [in, out], GGUF as [out, in].
+// GPT-2. Hugging Face stores matrices as [in, out], GGUF as [out, in].
 #include "gguf/terms.h"
 
 namespace bowline::gguf {

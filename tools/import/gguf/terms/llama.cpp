@@ -1,5 +1,4 @@
-// Llama 2 and 3, Mistral, SmolLM2, TinyLlama: rows of q and k in an order of their own; some have
-// biases.
+// Llama 2 and 3, Mistral, SmolLM2, TinyLlama: GGUF reorders the rows of q and k. Some have biases.
 #include "gguf/llama_terms.h"
 
 namespace bowline::gguf {

@@ -1,4 +1,4 @@
-// Qwen2 and Qwen2.5: biases of q, k and v, rows in the order of Hugging Face.
+// Qwen2 and Qwen2.5: biases for q, k and v; rows in the order of Hugging Face.
 #include "gguf/llama_terms.h"
 
 namespace bowline::gguf {

@@ -1,4 +1,4 @@
-// Qwen3: norms of q and k.
+// Qwen3: norms for q and k.
 #include "gguf/llama_terms.h"
 
 namespace bowline::gguf {
