@@ -1,12 +1,12 @@
 //! variants OWN=lane,part KEYS=plain,codes
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// o = softmax(scale q k^T) v with the softmax computed on the way ("online softmax", Milakov and
-// Gimelshein, 2018; FlashAttention, Dao et al., 2022). The rows of a subgroup are queries.
+// o = softmax(scale q k^T) v with an online softmax (Milakov and Gimelshein, 2018; FlashAttention,
+// Dao et al., 2022). The rows of a subgroup are queries.
 #include "attention.glsl"
 #include "bad_index.glsl"
 
-// Keys and values are numbers, or both are codes.
+// Keys and values are floats, or both are quantized.
 #if defined(KEYS_codes)
 #include "codes.glsl"
 #define LOAD_SHOWN(parts, rows, start)                                          \
@@ -32,8 +32,8 @@ void main() {
   const uint first = (group % blocks) * ROWS;
   const uint t = min(first + OWN_ROW, p.queries - 1);
   const uint q_start = row_start(b, h, t, p.heads, p.queries);
-  // Keys [0, end) for this query, [0, last) for any of the subgroup. A query behind the count sees
-  // none.
+  // This query sees keys in [0, end); some query of the subgroup sees keys in [0, last). A query
+  // behind the current size sees no key.
   const uint queries = extent(p.step, AT_QUERY_COUNT, p.queries);
   const uint there = extent(p.step, AT_KEY_COUNT, p.keys);
   const int shift = int(there) - int(queries);

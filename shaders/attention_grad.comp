@@ -1,14 +1,13 @@
 //! variants PART=queries,keys OWN=lane,part
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Gradient of attention from the saved log of the sums, without atomics (FlashAttention-2, Dao,
-// 2023):
-//   queries  the rows of a subgroup are queries:  delta = sum d_o * o, d_q = sum over keys of ds *
-//       k
-//   keys     they are keys:                       d_v = sum over queries of p * d_o, d_k = sum of
-//       ds * q
-// with p = exp(score - lse), ds = p * (d_o v - delta) * scale * slope of the cap. `keys` reads the
-// delta of `queries`.
+// Gradient of attention from the saved log-sum-exp, without atomics (FlashAttention-2, Dao, 2023):
+//   queries  the rows of a subgroup are queries:
+//            delta = sum d_o * o, d_q = sum over keys of ds * k
+//   keys     the rows are keys:
+//            d_v = sum over queries of p * d_o, d_k = sum of ds * q
+// with p = exp(score - lse), ds = p * (d_o v - delta) * scale * slope of the soft-cap. `keys` reads
+// the delta of `queries`.
 #include "attention.glsl"
 
 #if defined(PART_queries)
@@ -57,7 +56,7 @@ void main() {
       s[i & 1] += q[i] * PASSING(k, i);
       dp[i & 1] += d_o[i] * PASSING(v, i);
     }
-    // The root of p: p alone may be denormal, which devices take for zero.
+    // The square root of p, because p itself may be denormal, which some devices flush to zero.
     const A unmasked = capped(TOTAL(s[0] + s[1]));
     const A score = masked(unmasked, b, h, t, clamp_index(uint(j), p.keys));
     const bool sees = j < end && j >= start && (MASK == 0 || score != -kInfinity);
@@ -89,10 +88,10 @@ void main() {
   const uint t = min(first + OWN_ROW, p.keys - 1);
   const uint kv_start = row_start(b, kv_head, t, p.kv_heads, p.keys);
   const int shift = int(p.keys) - int(p.queries);
-  // Queries [begin, queries) see this key, those from `earliest` on see a key of the subgroup.
+  // Queries [begin, queries) see this key; queries from `earliest` on see a key of the subgroup.
   const int begin = CAUSAL != 0 ? int(t) - shift : 0;
   const int earliest = CAUSAL != 0 ? max(int(first) - shift, 0) : 0;
-  // Behind the last query that sees this key, and any key of the subgroup.
+  // One past the last query that sees this key, and any key of the subgroup.
   const int end = end_of_queries(t, shift);
   const int last = end_of_queries(min(first + ROWS, p.keys) - 1, shift);
   const bool is_there = t < masked_end(b, p.keys);

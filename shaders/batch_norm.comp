@@ -2,11 +2,10 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // One subgroup per channel of [batch, channels, plane].
-//   forward   y = (x - mean) * inverse * scale + bias with the statistics of the channel, which
-//       move the running ones, or, not
-//             training, with these
-//   backward  with h = (x - mean) * inverse: dx = scale * inverse * (dy - mean(dy) - h * mean(dy *
-//       h)), without the means when not
+//   forward   y = (x - mean) * inverse * scale + bias. Training uses the statistics of the channel
+//             and updates the running statistics; inference uses the running statistics.
+//   backward  with h = (x - mean) * inverse:
+//             dx = scale * inverse * (dy - mean(dy) - h * mean(dy * h)), without the means if not
 //             training; dscale = sum of dy * h, dbias = sum of dy
 #include "common.glsl"
 #include "index.glsl"
@@ -40,7 +39,7 @@ layout(push_constant, scalar) uniform Push {
   Words dims;  // of the elements of a channel, see index.glsl
   STEP_WORDS
   uint channels;
-  uint n;       // elements of a channel
+  uint n;  // elements per channel
   uint plane;
   float eps;
   float momentum;

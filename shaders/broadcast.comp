@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16 OUT=same,truth
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = f(a, b, c) with numpy broadcasting of a and b: the host gives merged dims with strides per
-// operand, 0 where one stretches; c has the shape of y.
+// y[i] = f(a, b, c). a and b broadcast by the rules of NumPy; c has the shape of y. The host merges
+// the axes and gives each operand strides, which are 0 on broadcast axes.
 #if defined(OUT_truth)
 #extension GL_EXT_shader_8bit_storage : require
 #endif

@@ -1,9 +1,9 @@
 //! variants FROM=1,2,4,8 TO=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = x[i] in another dtype; what the conversions mean stands in runtime/ops/cast.cpp. The
-// variants are the bytes of an element; the dtypes themselves, with the numbers of the enum DType,
-// are constants. Integers pass through 64 bits as (low, high), for devices without such a type.
+// y[i] = x[i] in another dtype, as runtime/ops/cast.cpp defines it. The variants are element sizes;
+// the dtypes are constants with the values of the enum DType. Integers pass through 64 bits as
+// (low, high), for devices without 64-bit integers.
 #if defined(FROM_1) || defined(TO_1)
 #extension GL_EXT_shader_8bit_storage : require
 #endif
@@ -63,7 +63,7 @@ uvec2 shifted_right(uvec2 n, uint by) {
   return by >= 32 ? uvec2(n.y >> (by - 32), 0u) : uvec2(n.x >> by | n.y << (32 - by), n.y >> by);
 }
 
-// Towards zero; what lies outside becomes the nearest end.
+// Rounds towards zero and saturates.
 uvec2 integer_of(float x) {
   const uint bits = floatBitsToUint(x);
   const bool negative = bits >> 31 != 0;
@@ -81,7 +81,7 @@ uvec2 integer_of(float x) {
   return negative ? negated(magnitude) : magnitude;
 }
 
-// To nearest even.
+// Rounds to nearest even.
 float float_of(uvec2 n) {
   const bool negative = n.y >> 31 != 0;
   const uvec2 m = negative ? negated(n) : n;
@@ -128,7 +128,7 @@ uvec2 read_integer(uint i) {
 #endif
 }
 
-// A float as an integer of fewer than 64 bits, in its range.
+// Converts a float to an integer with fewer than 64 bits, and saturates.
 uint narrow_integer_of(float x) {
   if (is_nan(x)) {
     return 0;

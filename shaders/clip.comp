@@ -3,9 +3,9 @@
 #extension GL_GOOGLE_include_directive : require
 // norm = gradient_scale * sqrt(sum of g^2), scale = gradient_scale * min(1, max_norm / norm).
 //   squares  subgroup i adds the squares of chunks i, i + partials, ...; the order does not depend
-//       on the device
-//   scale    one subgroup adds the partial sums, writes the scale and the step words, and looks at
-//       the loss
+//            on the device
+//   scale    one subgroup adds the partial sums, writes the scale and the per-step scalars, and
+//            checks the loss
 #include "common.glsl"
 #include "step_clip_by_global_norm.glsl"
 
@@ -22,7 +22,7 @@ layout(push_constant, scalar) uniform Push {
   Floats scale;
   Floats loss;
   STEP_WORDS
-  uint count;     // chunks
+  uint count;  // chunks
   uint partials;
   float max_norm; // 0: no clipping
   uint has_loss;

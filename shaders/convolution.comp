@@ -1,13 +1,13 @@
 //! variants PART=forward,back,weights T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// With i = o * stride + k * dilation - pad, in groups of channels:
-//   forward  y[n, m, o] = bias[m] + sum over c, k of x[n, c, i] * w[m, c, k]: one invocation per
-//       output
-//   back     x[n, c, i] = bias[c] + sum over m, o, k of y[n, m, o] * w[m, c, k]: one invocation per
-//       element of x
-//   weights  w[m, c, k] = sum over n, o of y[n, m, o] * x[n, c, i]: one subgroup per weight, whose
-//       lanes are outputs of a row
+// Convolutions in groups of channels. With i = o * stride + k * dilation - pad:
+//   forward  y[n, m, o] = bias[m] + sum over c, k of x[n, c, i] * w[m, c, k]
+//            one invocation per output
+//   back     x[n, c, i] = bias[c] + sum over m, o, k of y[n, m, o] * w[m, c, k]
+//            one invocation per element of x
+//   weights  w[m, c, k] = sum over n, o of y[n, m, o] * x[n, c, i]
+//            one subgroup per weight, whose lanes are outputs of a row
 #include "common.glsl"
 #include "windows.glsl"
 
@@ -17,13 +17,13 @@ layout(push_constant, scalar) uniform Push {
   Elements y;
   Elements bias;
   Words windows;
-  uint n;  // elements that are made
+  uint n;  // number of results
   uint per_group;
   uint has_bias;
   uint batch;
   uint groups;
-  uint inputs;   // channels of x in a group
-  uint outputs;  // channels of y in a group
+  uint inputs;  // channels of x per group
+  uint outputs;  // channels of y per group
 } p;
 
 #if defined(PART_forward)

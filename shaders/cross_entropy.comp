@@ -1,13 +1,13 @@
 //! variants PART=rows,grad T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// lse = log sum exp x, the loss of a counted row is lse - (1 - smoothing) x[label] - smoothing
-// mean(x). A label equal to ignore_index is not counted; another one outside [0, classes) sets the
-// error word. One subgroup per row.
+// lse = log sum exp x. The loss of a counted row is
+// lse - (1 - smoothing) x[label] - smoothing mean(x). A label equal to ignore_index is not counted.
+// Another label outside [0, classes) is reported as an out-of-range index. One subgroup per row.
 //   rows   lse, and for each row its loss and its weight (1 if it counts), or with reduction none
-//       its loss alone
-//   grad   dx = (exp(x - lse) - (1 - smoothing) onehot(label) - smoothing / classes) * dloss /
-//       weight of all rows
+//          only its loss
+//   grad   dx = (exp(x - lse) - (1 - smoothing) onehot(label) - smoothing / classes) * dloss
+//          / weight of all rows
 #include "common.glsl"
 #include "math.glsl"
 #include "step.glsl"

@@ -1,9 +1,9 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 LINE=lane,subgroup
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Running sums along lines of `size` elements, `step` apart. A lane has a line; or a subgroup has
-// one, and adds in rounds: within a round by doubling distances (Hillis and Steele, "Data Parallel
-// Algorithms", 1986), from round to round by the total so far.
+// Cumulative sums along lines of `size` elements, `step` apart. Either a lane owns a line, or a
+// subgroup shares a line and adds in rounds. Within a round, sums use doubling distances (Hillis
+// and Steele, "Data Parallel Algorithms", 1986); totals pass from round to round.
 #include "common.glsl"
 #include "number.glsl"
 
@@ -37,7 +37,7 @@ void main() {
   }
 }
 #else
-// The sum with that of the lanes before, of those that are so far behind the first.
+// Adds the sum of the lanes `distance` before; the first lanes have no such lane.
 N with_earlier(N sum, uint distance) {
   if (distance >= gl_SubgroupSize) {
     return sum;
@@ -53,13 +53,13 @@ void main() {
     return;
   }
   const uint lane = gl_SubgroupInvocationID;
-  N sum = kZero;  // of the rounds before
+  N sum = kZero;  // of the previous rounds
   for (uint first = 0; first < p.size; first += gl_SubgroupSize) {
     const uint k = first + lane;
     const uint at = place_of(line, min(k, p.size - 1));
     const N own = load(p.x, at);
     N with = k < p.size ? own : kZero;
-    // No loop: its iterations would count (see the README of the backend).
+    // No loop, because its iterations would count (see the README of the backend).
     with = with_earlier(with, 1);
     with = with_earlier(with, 2);
     with = with_earlier(with, 4);

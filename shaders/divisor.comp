@@ -1,7 +1,7 @@
 //! variants BYTES=1,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Integers have no quotient by 0: one among the divisors sets the error word.
+// Integers cannot be divided by 0: reports a zero divisor as an out-of-range index.
 #include "common.glsl"
 #include "cells.glsl"
 #include "step.glsl"

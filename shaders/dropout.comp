@@ -1,9 +1,9 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y = x / (1 - rate) where the element is kept, else 0; x when not training. Element i is kept if
-// word i % 4 of philox({i / 4, stream, iteration, counter}, seed) reaches the threshold: the same
-// bits on every device.
+// y = x / (1 - rate) if the element is kept, else 0; x if not training. Element i is kept if word i
+// % 4 of philox({i / 4, stream, iteration, counter}, seed) reaches the threshold. Every device
+// gives the same bits.
 #include "common.glsl"
 #include "random.glsl"
 #include "step_dropout.glsl"
@@ -13,7 +13,7 @@ layout(push_constant, scalar) uniform Push {
   Elements y;
   STEP_WORDS
   uint n;
-  uint blocks;     // of four elements
+  uint blocks;  // of four elements
   uint per_group;  // blocks per workgroup
   uint stream;
   uint iteration;

@@ -1,10 +1,10 @@
 //! variants PART=each,parts,grad T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Losses of elements against a target.
+// Elementwise losses against a target.
 //   each   y[i] = loss(x[i], target[i])
 //   parts  subgroup k adds the losses of elements k, k + parts, ... in rounds of its lanes; a part
-//       also counts its elements
+//          also counts its elements
 //   grad   dx[i] = slope(x[i], target[i]) * dloss
 #include "common.glsl"
 #include "formulas.glsl"
@@ -14,13 +14,13 @@ layout(constant_id = 1) const uint LOSS_NUMBER = 0;  // mean squared error, bina
 layout(push_constant, scalar) uniform Push {
   Elements x;
   Elements target;
-  Floats y;      // losses, or parts [parts, 2]
+  Floats y;  // losses, or parts [parts, 2]
   Floats dloss;
   Elements dx;
   uint n;
   uint per_group;
   uint parts;
-  uint each;     // dloss is one for each element
+  uint each;  // 1: dloss has one value per element
   float divisor;
   float constant_p;
 } p;

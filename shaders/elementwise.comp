@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16 OUT=same,truth
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = f(a[i], b[i], c[i]) for operands of one shape; what f does not take is not read.
-// Comparisons write truth values.
+// y[i] = f(a[i], b[i], c[i]) for operands of the same shape. Unused operands are not read.
+// Comparisons write bool.
 #if defined(OUT_truth)
 #extension GL_EXT_shader_8bit_storage : require
 #endif

@@ -1,8 +1,7 @@
 //! variants BYTES=2,4
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = table[ids[i]], one subgroup per id. An id outside the table reads as zeros and sets the
-// error word.
+// y[i] = table[ids[i]], one subgroup per id. An out-of-range id gives zeros and is reported.
 #include "common.glsl"
 #include "cells.glsl"
 #include "step.glsl"

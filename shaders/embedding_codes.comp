@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = table[ids[i]] of a table of codes, one subgroup per id. An id outside the table reads as
-// zeros and sets the error word.
+// y[i] = table[ids[i]] of a quantized table, one subgroup per id. An out-of-range id gives zeros
+// and is reported.
 #include "common.glsl"
 #include "codes.glsl"
 #include "step.glsl"

@@ -1,10 +1,10 @@
 //! variants OVER=rows,ids
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// dtable[r] = sum of dy[i] over the i with ids[i] == r, in the order of i, without atomics.
-//   rows  one subgroup per row of the table looks through all ids (few rows)
-//   ids   one subgroup per id: the first one of its value adds up all of them; the table was filled
-//       with zeros
+// dtable[r] = sum of dy[i] over the i with ids[i] == r, in increasing order of i, without atomics.
+//   rows  one subgroup per table row searches all ids (few rows)
+//   ids   one subgroup per id: the first subgroup with an id value adds all its rows; the table
+//         starts as zeros
 #include "common.glsl"
 #extension GL_KHR_shader_subgroup_ballot : require
 
@@ -14,13 +14,13 @@ layout(push_constant, scalar) uniform Push {
   Floats dtable;
   uint count;
   uint rows;
-  uint n;        // elements per row
-  uint blocks;   // of S columns
-  uint first;    // ids [first, end) are added to what ids before `first` left
+  uint n;  // elements per row
+  uint blocks;  // of S columns
+  uint first;  // adds ids [first, end) to the sums of ids before `first`
   uint end;
 } p;
 
-// The lanes of ids [i, i + S) below `end` that hold `row`.
+// The lanes of ids [i, i + S) below `end` that equal `row`.
 uvec4 matches(uint i, uint end, int row) {
   const uint at = i + gl_SubgroupInvocationID;
   return subgroupBallot(at < end && p.ids.v[clamp_index(at, p.count)] == row);
@@ -43,7 +43,7 @@ void main() {
   if (row < 0 || uint(row) >= p.rows) {
     return;
   }
-  // Only the first of these ids with its value goes on.
+  // Only the first of these ids with its value continues.
   for (uint i = p.first; i < own; i += gl_SubgroupSize) {
     const uvec4 earlier = matches(i, own, row);
     if ((earlier.x | earlier.y) != 0) {

@@ -1,15 +1,15 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 OUT=value,index
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The largest or the smallest element of each group, or where it is: a subgroup per group, whose
-// lanes pass on where their best elements are. NaN comes before every number.
+// The largest or smallest element of each group, or its index: one subgroup per group, whose lanes
+// exchange the indices of their best elements. NaN precedes every value.
 #include "common.glsl"
 #include "index.glsl"
 #include "groups.glsl"
 #include "number.glsl"
 
 layout(constant_id = 3) const uint SMALLEST = 0;
-layout(constant_id = 4) const uint LAST = 0;  // of equal elements
+layout(constant_id = 4) const uint LAST = 0;  // among equal elements
 
 #if defined(OUT_index)
 #define Results Ints
@@ -21,13 +21,13 @@ layout(push_constant, scalar) uniform Push {
   Numbers x;
   Results y;
   Words dims;  // see groups.glsl
-  uint n;      // groups
-  uint terms;  // of each
+  uint n;  // groups
+  uint terms;  // elements per group
 } p;
 
 Order order_at(uint at) { return order_of(load(p.x, at), SMALLEST != 0 ? kNanFirst : kNanLast); }
 
-// Element i comes before element k.
+// True if element i precedes element k.
 bool beats(uint i, Order a, uint k, Order b) {
   const bool better = SMALLEST != 0 ? before(a, b) : before(b, a);
   return better || (a == b && (LAST != 0 ? i > k : i < k));
@@ -40,7 +40,7 @@ void main() {
     return;
   }
   const uint base = KEPT_OFFSET(o);
-  // A lane without an element of its own has one of another.
+  // A lane without its own element uses the element of another lane.
   uint best = min(gl_SubgroupInvocationID, p.terms - 1);
   Order best_order = order_at(base + GONE_OFFSET(best));
   for (uint i = gl_SubgroupInvocationID + gl_SubgroupSize; i < p.terms; i += gl_SubgroupSize) {

@@ -1,7 +1,7 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = value. Bits, not numbers.
+// y[i] = value, as bits of any dtype.
 #include "common.glsl"
 #include "cells.glsl"
 

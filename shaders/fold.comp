@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[o] = product (sum) of the elements of a group: a subgroup per group, then a fixed tree over its
-// lanes.
+// y[o] = product (sum) of the elements of a group: one subgroup per group, then a fixed tree over
+// its lanes.
 #include "common.glsl"
 #include "index.glsl"
 #include "groups.glsl"
@@ -14,8 +14,8 @@ layout(push_constant, scalar) uniform Push {
   Numbers x;
   Numbers y;
   Words dims;  // see groups.glsl
-  uint n;      // groups
-  uint terms;  // of each
+  uint n;  // groups
+  uint terms;  // elements per group
 } p;
 
 N joined(N a, N b) { return PRODUCT != 0 ? product_of(a, b) : sum_of(a, b); }

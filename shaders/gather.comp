@@ -1,9 +1,8 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride] for every i of the dims; an
-// index below zero counts from the end of the axis. One outside of it reads as zero and sets the
-// error word.
+// y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride] for every i. Negative
+// indices count from the end of the axis. An out-of-range index gives zero and is reported.
 #include "common.glsl"
 #include "cells.glsl"
 #include "index.glsl"
@@ -20,7 +19,7 @@ layout(push_constant, scalar) uniform Push {
   Words dims;  // of two operands, see index.glsl
   uint n;
   uint per_group;
-  uint size;    // of the axis
+  uint size;  // of the axis
   uint stride;  // of the axis in the data
   uint node;
 } p;

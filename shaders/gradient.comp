@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// What the gradient storages take between steps; whether a micro-batch adds to the one before
-// stands in the step buffer.
+// Adds to gradient storages, or sets them to zero. The step buffer tells whether a micro-batch adds
+// to the previous micro-batch.
 #include "common.glsl"
 #include "step.glsl"
 

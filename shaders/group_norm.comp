@@ -20,11 +20,11 @@ layout(push_constant, scalar) uniform Push {
   Elements dscale;
   Elements dbias;
   Floats stats;  // [batch * groups, 2]
-  Words dims;    // of the elements of a group, whose offset is their channel, see index.glsl
-  uint rows;     // subgroups
-  uint n;        // elements of a group
+  Words dims;  // of the elements of a group, whose offset is their channel, see index.glsl
+  uint rows;  // subgroups
+  uint n;  // elements per group
   uint groups;
-  uint channels;  // of a group
+  uint channels;  // per group
   uint plane;
   uint batch;
   float eps;

@@ -1,7 +1,7 @@
 //! variants
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// loss = sum of the losses of all terms, for the mean divided by the sum of their weights. One
+// loss = sum of the losses of all terms; for the mean, divided by the sum of their weights. One
 // subgroup, in a fixed order.
 #include "common.glsl"
 #include "loss.glsl"

@@ -1,7 +1,7 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y = x before the count of an axis, fill behind it. Bits, not numbers.
+// y = x up to the current size of an axis, and fill behind it. Moves bits of any dtype.
 #include "common.glsl"
 #include "cells.glsl"
 #include "step.glsl"
@@ -14,8 +14,8 @@ layout(push_constant, scalar) uniform Push {
   uint at_count;
   uint n;
   uint per_group;
-  uint size;   // of the axis
-  uint inner;  // elements behind one step of the axis
+  uint size;  // of the axis
+  uint inner;  // elements per index of the axis
   uint fill_low;
   uint fill_high;
 } p;

@@ -2,10 +2,10 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // Matrix product for devices whose lanes are vector elements of a CPU. A workgroup is one subgroup
-// and has no barrier; it keeps a tile of TM rows x S * TC columns in registers and passes A between
+// without barriers. It keeps a tile of TM rows x S * TC columns in registers, and passes A between
 // lanes by shuffles with constant indices. Rows and columns past the edge are clamped while loading
-// and skipped while storing. Pairs of neighbours are loaded as 64 bits: K is even for nt, K and N
-// for nn, M and N for tn. `any` and `codes` have no such need.
+// and skipped while storing. Pairs of neighbours are loaded as 64 bits, so K must be even for nt, K
+// and N for nn, M and N for tn. `any` and `codes` have no such requirement.
 #include "common.glsl"
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
@@ -23,10 +23,10 @@ const uint S = gl_WorkGroupSize.x;           // lanes
 vec2 as_pair(uint64_t x) { return uintBitsToFloat(unpackUint2x32(x)); }
 
 #if defined(LAYOUT_nt) || defined(LAYOUT_any) || defined(LAYOUT_codes)
-// Columns of a lane lie S apart.
+// The columns of a lane are S apart.
 uint column(uint first, uint lane, uint j) { return first + lane + S * j; }
 #else
-// A lane owns pairs of columns; the pairs lie 2 * S apart.
+// A lane owns pairs of columns; the pairs are 2 * S apart.
 uint column(uint first, uint lane, uint j) { return first + 2 * lane + 2 * S * (j / 2) + (j & 1); }
 #endif
 

@@ -1,10 +1,10 @@
 //! variants B=plain,codes
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Matrix product for GPUs: a workgroup of 256 invocations makes a tile of 64 x 64, each invocation
-// 4 x 4 of it, with tiles of A and B of depth 16 in shared memory. The next tiles are loaded into
-// registers before the current ones are multiplied, so that a load has the whole multiplication to
-// arrive.
+// Matrix product for GPUs. A workgroup of 256 invocations computes a tile of 64 x 64, each
+// invocation 4 x 4 of it, with tiles of A and B of depth 16 in shared memory. The next tiles are
+// loaded into registers before the current tiles are multiplied, which hides the latency of the
+// loads.
 #include "common.glsl"
 #if defined(B_codes)
 #define CODES
@@ -36,7 +36,7 @@ void main() {
   const uint m0 = (tile / p.groups_x) * TM;
   const uint n0 = (tile % p.groups_x) * TN;
   const BatchOffsets o = batch_offsets(z);
-  // Neighbouring invocations read along the dim that is contiguous in memory.
+  // Neighbouring invocations read along the axis that is contiguous in memory.
   const bool a_along_k = p.a_k == 1;
   const bool b_along_k = p.b_k == 1;
   A next_a[LOADS];

@@ -2,11 +2,11 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // The loss of a counted row is -weight[label] x[label]. A label equal to ignore_index is not
-// counted; another one outside [0, classes) sets the error word.
-//   rows     one invocation per row: its loss and weight, or with reduction none its loss alone
+// counted. Another label outside [0, classes) is reported as an out-of-range index.
+//   rows     one invocation per row: its loss and weight, or with reduction none only its loss
 //   weights  one subgroup adds the weights of the counted rows in a fixed order
 //   grad     one invocation per element: dx = -weight[label] onehot(label) * dloss / weight of all
-//       rows
+//            rows
 #include "common.glsl"
 #include "step.glsl"
 #include "bad_index.glsl"
@@ -15,7 +15,7 @@
 layout(push_constant, scalar) uniform Push {
   Elements x;
   Ints labels;
-  Elements class_weight;  // of each class; x where there are none
+  Elements class_weight;  // per class; x if no weights are given
   Floats losses;
   Floats weight;  // of all rows
   Floats dloss;

@@ -2,10 +2,10 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // With xhat = (x - mean) * r and g = dy * gamma:
-//   rows     dx = r * (g - mean g - xhat * mean(g xhat)), without "mean g" and with mean 0 for rms;
-//       keeps (mean, r)
+//   rows     dx = r * (g - mean g - xhat * mean(g xhat)), for rms with mean 0 and without "mean g";
+//            keeps (mean, r)
 //   columns  dgamma = sum over rows of dy * xhat, dbeta = sum of dy: one invocation per column and
-//       chunk of rows
+//            chunk of rows
 #include "common.glsl"
 
 layout(push_constant, scalar) uniform Push {

@@ -1,8 +1,8 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = indices[i . strides 0] names the position i . strides 1 of the new axis; an index below
-// zero counts from its end.
+// y[i] is one if indices[i . strides 0] equals the position i . strides 1 along the new axis.
+// Negative indices count from its end.
 #include "common.glsl"
 #include "cells.glsl"
 #include "index.glsl"

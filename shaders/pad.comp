@@ -1,8 +1,8 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = the element of x that the padded axes take, or a number where there is none. Bits, not
-// numbers.
+// y[i] = the element of x for this position of the padded axes, or a constant. Moves bits of any
+// dtype.
 #include "common.glsl"
 #include "cells.glsl"
 #include "index.glsl"
@@ -16,13 +16,13 @@ const uint REFLECT = 2;
 layout(push_constant, scalar) uniform Push {
   Cells x;
   Cells y;
-  // The padded dims, then of each axis: where the part begins, its size, the stride in x, and how
-  // far a part that is repeated has come at the begin (see index.glsl).
+  // The padded sizes, then for each axis: the start of the part, its size, the stride in x, and the
+  // phase at which a repeated part starts (see index.glsl).
   Words dims;
   uint n;
   uint per_group;
   uint first_x;
-  uint low;  // the bits of the number
+  uint low;  // the bits of the constant
   uint high;
 } p;
 

@@ -1,7 +1,7 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// dx[i] = sum of dy over the padded elements that are taken from x[i], in their order.
+// dx[i] = sum of dy over the padded positions that copy x[i], in order.
 #include "common.glsl"
 #include "index.glsl"
 
@@ -14,15 +14,15 @@ const uint WRAP = 3;
 layout(push_constant, scalar) uniform Push {
   Elements dy;
   Elements dx;
-  // The dims of x, then of each axis: where the part begins in x, its size, where it begins in y,
-  // the size of that, and the stride in y (see index.glsl).
+  // The sizes of x, then for each axis: the start of the part in x, its size, its start in y, the
+  // size of y, and the stride in y (see index.glsl).
   Words dims;
   uint n;
   uint per_group;
 } p;
 
-// The elements that are taken from one of an axis: `count` from `first` on, `step` apart, of which
-// the last may be another one.
+// The positions of an axis that copy one element: `count` positions from `first` on, `step` apart.
+// The last position can differ from this pattern.
 struct Takers {
   int count;
   int first;

@@ -1,11 +1,12 @@
 //! variants PART=max,max_grad,average,average_grad T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Pools of the planes of [N, C, spatial...]; one invocation per element that is made.
-//   max           y[o] = the largest x of its window, NaN above all, -inf of none
-//   max_grad      dx[i] = sum of dy over the windows of which x[i] is the first element that is y
+// Pools over planes of [N, C, spatial...]; one invocation per result.
+//   max           y[o] = the largest x of its window; NaN counts as the largest value; -inf if
+//                 empty
+//   max_grad      dx[i] = sum of dy over the windows whose first element equal to y is x[i]
 //   average       y[o] = sum of x over its window / count
-//   average_grad  dx[i] = sum over the windows with element i of dy / count
+//   average_grad  dx[i] = sum of dy / count over the windows that contain element i
 #include "common.glsl"
 #include "order.glsl"
 #include "windows.glsl"
@@ -16,12 +17,12 @@ layout(push_constant, scalar) uniform Push {
   Elements dy;
   Elements dx;
   Words windows;
-  uint n;  // elements that are made
+  uint n;  // number of results
   uint per_group;
   uint count_pads;
 } p;
 
-// NaN is above all.
+// NaN counts as the largest value.
 int order_of(A value) { return order_of_bits(floatBitsToUint(value), kNanLast); }
 bool is_largest(A x, A y) { return order_of(x) == order_of(y); }
 
@@ -66,7 +67,7 @@ void main() {
 }
 #else
 #if defined(PART_max_grad)
-// No element of the window in front of k is y too.
+// True if no element of the window before k equals y.
 bool is_first(WindowAxis az, WindowAxis ay, WindowAxis ax, uint x, A y, uvec3 o, uvec3 k) {
   for (uint kz = 0; kz <= k.z; ++kz) {
     const uint iz = input_of(az, o.z, kz);

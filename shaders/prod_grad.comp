@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// dx[i] = dy * product of the other elements of its group: an invocation per group gives each
-// element the product of those before it, then of those behind it.
+// dx[i] = dy * product of the other elements of its group. One invocation per group multiplies the
+// product of the elements before each element with the product of those behind it.
 #include "common.glsl"
 #include "index.glsl"
 #include "groups.glsl"
@@ -11,10 +11,10 @@ layout(push_constant, scalar) uniform Push {
   Elements x;
   Elements dy;
   Elements dx;
-  Floats products;  // dx itself where that is f32
-  Words dims;       // see groups.glsl
-  uint n;           // groups
-  uint terms;       // of each
+  Floats products;  // dx itself if it is f32
+  Words dims;  // see groups.glsl
+  uint n;  // groups
+  uint terms;  // elements per group
 } p;
 
 void main() {

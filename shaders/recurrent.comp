@@ -2,7 +2,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // One step of a recurrent layer: the products of the state with the weight, and the cell. A
-// subgroup has one unit of ROWS rows of the batch; its lanes take every S-th term.
+// subgroup computes one unit of ROWS batch rows; each lane adds every S-th term.
 //   lstm       i, f, g, o, then c = f * c + i * g, h = o * tanh(c)
 //   gru        r, z and n = tanh(x + r * (h w_n + bias)), then h = (1 - z) * n + z * h
 //   gru_gates  r and z, and r * h as the state of gru_new
@@ -29,29 +29,29 @@ const uint COUNT = 1;
 #endif
 const uint ROWS = 4;
 
-// What has a storage dtype is that of this step.
+// Operands of the storage dtype belong to this step.
 layout(push_constant, scalar) uniform Push {
   Elements gates;
   Elements w;
-  Floats h;         // [batch, units], in front of the step; of gru_new: r * h
-  Floats next_h;    // behind it; of gru_gates: r * h
+  Floats h;  // [batch, units], before the step; for gru_new: r * h
+  Floats next_h;  // after the step; for gru_gates: r * h
   Elements y;
   Elements activations;
 #if defined(CELL_lstm)
-  Floats c;         // in front of the step
+  Floats c;  // before the step
   Floats next_c;
 #else
   Elements bias;    // if has_bias
   Elements recurrent;
   Floats z;         // [batch, units]: from gru_gates to gru_new
-  Floats old_h;     // of gru_new: the state in front of the step
+  Floats old_h;  // for gru_new: the state before the step
 #endif
   uint batch;
   uint units;
   uint has_bias;
 } p;
 
-// Of small numbers the relative error stays small.
+// Small results keep their relative precision.
 A logistic(A x) {
   const A e = exp_f32(-abs(x));
   const A large = 1 / (1 + e);
@@ -104,7 +104,7 @@ void main() {
   const uint gate = row * GATES * p.units + unit;
   [[unroll]] for (uint g = 0; g < COUNT; ++g) {
 #if defined(CELL_gru) || defined(CELL_gru_new)
-    if (FIRST + g == 2) {  // joins its gate in the cell
+    if (FIRST + g == 2) {  // added in the cell
       mine[g] += p.has_bias != 0 ? read(p.bias, unit) : 0;
       continue;
     }

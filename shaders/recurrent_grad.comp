@@ -1,12 +1,12 @@
 //! variants CELL=lstm,gru,gru_reset T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The gradient of one step of a recurrent layer. An invocation has one unit of ROWS rows of the
-// batch: the gradient of its h from what the step behind sent through w, then the cell. Behind the
-// first step, `ends` asks for the gradient of the state alone.
-//   lstm       all of a step
-//   gru        all of a step with reset_after, else dz and dn
-//   gru_reset  dr without reset_after, from the d_new that gru left
+// The gradient of one step of a recurrent layer. An invocation computes one unit of ROWS batch
+// rows: the gradient of its h, which the following step passed through w, then the cell. After the
+// first step, `ends` asks only for the gradient of the first state.
+//   lstm       the complete step
+//   gru        with reset_after the complete step, otherwise dz and dn
+//   gru_reset  dr without reset_after, from the d_new that gru wrote
 #include "common.glsl"
 #include "math.glsl"
 
@@ -17,31 +17,33 @@ const uint GATES = 4;
 const uint GATES = 3;
 #endif
 
-// What has a storage dtype, and c and old_c, is that of this step.
+// Operands of the storage dtype, c and old_c belong to this step.
 layout(push_constant, scalar) uniform Push {
   Elements activations;
   Elements w;
-  Floats behind;     // [batch, GATES * units]: the gradient of the products of the step behind, or of this one for gru_reset
-  Floats made;       // the same of this step
+  // [batch, GATES * units]: the gradient of the products of the following step, for gru_reset of
+  // this step
+  Floats behind;
+  Floats made;  // the same for this step
 #if defined(CELL_lstm)
-  Floats old_c;      // in front of the step
+  Floats old_c;  // before the step
   Floats c;
   Elements dy;
   Floats dc_in;      // if has_dc
-  Floats dc;         // [batch, units]: from step to step
+  Floats dc;  // [batch, units]: from step to step
 #else
   Elements recurrent;
-  Elements old_h;    // in front of the step
+  Elements old_h;  // before the step
   Elements dy;
   Elements d_new;
-  Floats dh;         // [batch, units]: from step to step, what comes to h other than through w
+  Floats dh;  // [batch, units]: from step to step, the gradient of h that does not pass through w
 #endif
   Elements dgates;
   Elements dh0;      // if ends
   uint batch;
   uint units;
   uint from;         // rows [from, from + depth) of w, and of `behind`
-  uint depth;        // 0: there is no step behind
+  uint depth;  // 0: there is no following step
   uint flags;        // 1: ends, 2: has_dc or reset_after
   uint per_group;
 } p;

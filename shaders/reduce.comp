@@ -1,9 +1,9 @@
 //! variants AXIS=rows,columns T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[o] = factor * sum over the reduced indices of x. Outputs are decomposed over the kept dims, the
-// reduced index over the reduced dims; both lists are merged by the host.
-//   rows     the last dim is reduced: one subgroup per output, its lanes take every S-th term
+// y[o] = factor * sum of x over the reduced indices. The host merges the kept axes, and the reduced
+// axes.
+//   rows     the last axis is reduced: one subgroup per output; each lane adds every S-th term
 //   columns  otherwise: one invocation per output, so that lanes read neighbours
 #include "common.glsl"
 #include "index.glsl"
@@ -17,7 +17,7 @@ const uint UNROLL = 8;
 layout(push_constant, scalar) uniform Push {
   Elements x;
   Elements y;
-  Words dims;  // of the kept dims, then of the reduced ones, see index.glsl
+  Words dims;  // of the kept axes, then of the reduced axes, see index.glsl
   uint n;      // outputs
   uint terms;  // per output
   uint per_group;

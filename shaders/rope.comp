@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Rotates pairs of elements of each head by position * frequency. The angle is kept as a fraction
-// of a turn in 64-bit fixed point, so it is as exact at a large position as at a small one.
+// Rotates pairs of elements of each head by position * frequency. The angle is a fraction of a turn
+// in 64-bit fixed point, so it is equally exact at large and small positions.
 #include "common.glsl"
 #include "math.glsl"
 
@@ -13,23 +13,23 @@ layout(push_constant, scalar) uniform Push {
   Elements y;
   Words frequencies;  // [half, 2]: turns per position, low and high word
   Ints given;         // positions, if is_given
-  uint n;             // pairs in x, those that are not rotated included
+  uint n;  // pairs in x, including pairs that are not rotated
   uint per_group;
-  uint dim;           // of a head
-  uint half_dims;     // rotated pairs of a head
-  uint inner;         // heads between one position and the next
+  uint dim;  // of a head
+  uint half_dims;  // rotated pairs per head
+  uint inner;  // heads between one position and the next
   uint positions;
-  uint offset_low;    // position of the first, 64 bits
+  uint offset_low;  // position of the first element, 64 bits
   uint offset_high;
   uint inverse;
-  uint is_given;      // 1: positions [positions], 2: of each sequence
+  uint is_given;  // 1: positions [positions], 2: per sequence
 } p;
 
 void main() {
   const uint first = group_index() * p.per_group;
   const uint end = min(first + p.per_group, p.n);
   for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
-    // A head is its rotated pairs, then its other elements one by one.
+    // A head consists of its rotated pairs, then its other elements one by one.
     const uint per_head = p.dim - p.half_dims;
     const uint head = i / per_head;
     const uint j = i % per_head;

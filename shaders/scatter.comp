@@ -1,7 +1,8 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[.., indices[.., i, ..], ..] = updates[.., i, ..], of equal indices the last. Bits, not numbers.
+// y[.., indices[.., i, ..], ..] = updates[.., i, ..]; the last of equal indices wins. Moves bits of
+// any dtype.
 #include "common.glsl"
 #include "cells.glsl"
 #include "index.glsl"

@@ -1,8 +1,8 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[.., indices[.., i, ..], ..] = f(itself, updates[.., i, ..]) in the order of i. Data of f16 and
-// bf16 are f32 here.
+// y[.., indices[.., i, ..], ..] = f(itself, updates[.., i, ..]) in increasing order of i. f16 and
+// bf16 data are f32 here.
 #include "common.glsl"
 #include "index.glsl"
 #include "number.glsl"
@@ -24,7 +24,7 @@ const uint MAX = 3;
 #endif
 #define Updates Numbers
 
-// NaN stays: it is both the largest and the smallest number.
+// NaN is kept.
 void join(Data y, uint at, Updates updates, uint from) {
   const N a = own(y, at);
   const N b = load(updates, from);

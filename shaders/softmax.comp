@@ -1,7 +1,7 @@
 //! variants DIR=forward,backward,log_forward,log_backward T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Along the last axis, one subgroup per row.
+// Operators along the last axis, one subgroup per row.
 //   forward       y = exp(x - max x) / sum exp(x - max x)
 //   backward      dx = y * (dy - sum y dy)
 //   log_forward   y = x - max x - log sum exp(x - max x)

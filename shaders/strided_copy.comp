@@ -1,8 +1,8 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[first_y + at . strides_y] = x[first_x + at . strides_x] for every index `at` of the dims. Bits,
-// not numbers. Transpose, Slice, SliceGrad, Concat and BroadcastTo are this with other strides.
+// y[first_y + at . strides_y] = x[first_x + at . strides_x] for every index `at`. Moves bits of any
+// dtype. Transpose, Slice, SliceGrad, Concat and BroadcastTo use it with different strides.
 #include "common.glsl"
 #include "cells.glsl"
 #include "index.glsl"

@@ -1,11 +1,11 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 HOW=places,passes
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The first elements of lines in their order; of equal ones that with the smaller index comes
-// first, and NaN is the largest number.
-//   places  an invocation per element counts how many of its line come before it: that is its place
-//       in the result
-//   passes  a subgroup per line finds the first of those that come after the one found last
+// The first elements of lines, sorted. Among equal elements the smaller index comes first, and NaN
+// counts as the largest value.
+//   places  one invocation per element counts the elements of its line that precede it: the
+//           position in the result
+//   passes  one subgroup per line finds the first element behind the previous result
 #include "common.glsl"
 #include "number.glsl"
 
@@ -19,12 +19,13 @@ layout(push_constant, scalar) uniform Push {
   Numbers x;
   Numbers values;
   Ints indices;
-  Words places;  // what earlier dispatches counted
-  uint n;     // elements, or lines
+  Words places;  // counts of earlier dispatches
+  uint n;  // elements, or lines
   uint size;  // of a line
-  uint step;  // from one element of it to the next
+  uint step;  // from one element of a line to the next
   uint k;
-  uint first;  // elements [first, end) of the lines are looked at, or places of the result found
+  // elements [first, end) of the lines are compared, or result positions [first, end) are found
+  uint first;
   uint end;
 } p;
 
@@ -58,7 +59,7 @@ void main() {
 #else
 const uint kNone = 0xffffffffu;
 
-// The first of what this lane and the one at a distance have found; distances past the subgroup do
+// Combines the results of this lane and of the lane at a distance. Distances past the subgroup do
 // nothing.
 void join(inout Order best, inout uint index, uint distance) {
   if (distance >= gl_SubgroupSize) {

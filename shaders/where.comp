@@ -1,7 +1,8 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = condition ? a : b with numpy broadcasting of all three. Bits, not numbers.
+// y[i] = condition ? a : b. All three operands broadcast by the rules of NumPy. Moves bits of any
+// dtype.
 #extension GL_EXT_shader_8bit_storage : require
 #include "common.glsl"
 #include "cells.glsl"

@@ -1,8 +1,8 @@
 //! variants BYTES=1,4,8 OUT=same,truth
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = f(a, b) of integers or truth values, with numpy broadcasting as in broadcast.comp.
-// Elements of 64 bits need a device that computes with them.
+// y[i] = f(a, b) of integers or bool, with broadcasting as in broadcast.comp. 64-bit elements need
+// a device with 64-bit integers.
 #if defined(BYTES_1) || defined(OUT_truth)
 #extension GL_EXT_shader_8bit_storage : require
 #endif
@@ -15,7 +15,7 @@
 #include "index.glsl"
 
 layout(constant_id = 2) const uint RANK = 1;
-layout(constant_id = 3) const uint KIND = 0;  // of bytes: 0 signed, 1 unsigned, 2 truth values
+layout(constant_id = 3) const uint KIND = 0;  // of bytes: 0 signed, 1 unsigned, 2 bool
 
 #if defined(BYTES_1)
 layout(buffer_reference, scalar, buffer_reference_align = 1) buffer In { uint8_t v[]; };

@@ -1,10 +1,10 @@
 //! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Rows as those of write_rows.comp, into codes of 8 bits (Encoding::takes_rows): one subgroup per
+// Writes rows as write_rows.comp does, quantized to 8 bits (Encoding::takes_rows): one subgroup per
 // block of a row of the last axis,
-//   scale = max |x| / 127, code = x / scale to nearest even; a block with a number that is not
-//       finite is zeros.
+//   scale = max |x| / 127, code = x / scale to nearest even. A block with a non-finite value
+//   becomes zeros.
 #define BYTES_1
 #include "common.glsl"
 #include "cells.glsl"
@@ -19,11 +19,11 @@ layout(push_constant, scalar) uniform Push {
   CodeTable table;
   STEP_WORDS
   uint at_count;
-  uint n;        // blocks of all rows
-  uint most;     // rows
-  uint size;     // rows of the state
-  uint inner;    // rows of codes in one of these
-  uint columns;  // of a row of codes
+  uint n;  // blocks of all rows
+  uint most;  // rows
+  uint size;  // rows of the state
+  uint inner;  // quantized rows per row of the state
+  uint columns;  // of a quantized row
   uint node;
 } p;
 
@@ -52,7 +52,7 @@ void main() {
   }
   const uint first = number * block;
   const uint end = min(first + block, p.columns);
-  uint most = 0;  // bits of |x|: they are ordered as the numbers are, and NaN comes last
+  uint most = 0;  // bits of |x|: they have the order of the values, and NaN is last
   for (uint c = first + gl_SubgroupInvocationID; c < end; c += gl_SubgroupSize) {
     most = max(most, floatBitsToUint(read(p.rows, from * p.columns + c)) & 0x7FFFFFFFu);
   }

@@ -1,8 +1,9 @@
 //! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[.., position + r, ..] = rows[.., r, ..] for r below the count. Bits, not numbers. Rows that end
-// behind the state set the error word, and none is written.
+// y[.., position + r, ..] = rows[.., r, ..] for r below the number of valid rows. Moves bits of any
+// dtype. If a row would be behind the end of the state, nothing is written and an out-of-range
+// index is reported.
 #include "common.glsl"
 #include "cells.glsl"
 #include "step_write_rows.glsl"
@@ -14,11 +15,11 @@ layout(push_constant, scalar) uniform Push {
   Cells y;
   STEP_WORDS
   uint at_count;
-  uint n;          // elements of all rows
+  uint n;  // elements of all rows
   uint per_group;
-  uint most;       // rows
-  uint size;       // rows of the state
-  uint inner;      // elements of a row
+  uint most;  // rows
+  uint size;  // rows of the state
+  uint inner;  // elements per row
   uint node;
 } p;
 

@@ -11,10 +11,10 @@ const Backend& backend_vulkan();
 namespace bowline::detail::vulkan {
 namespace {
 
-// True if the folder has a file whose name begins so, or cannot be read. A GPU has a node in /dev,
-// of the kernel's Direct Rendering Manager or of its vendor's driver; a driver in software has
-// none, and loading one only to see that costs 50 MB that no dlclose() gives back: libLLVM stays
-// mapped.
+// True if the folder has a file with one of these prefixes, or cannot be read. A GPU has a node in
+// /dev, from the kernel's Direct Rendering Manager or from its vendor's driver. A software driver
+// has no node. Loading it just to find that out would cost 50 MB that dlclose() does not return,
+// because libLLVM stays mapped.
 bool has_node(const char* folder, std::initializer_list<std::string_view> prefixes) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;

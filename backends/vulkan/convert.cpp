@@ -3,7 +3,7 @@
 namespace bowline::detail::vulkan {
 namespace {
 
-// By the bytes of an element: 1, 2, 4, 8.
+// Indexed by the element sizes 1, 2, 4 and 8 bytes.
 constexpr uint32_t kVariants[4][4] = {
     {shader::cast_1_1, shader::cast_1_2, shader::cast_1_4, shader::cast_1_8},
     {shader::cast_2_1, shader::cast_2_2, shader::cast_2_4, shader::cast_2_8},

@@ -1,4 +1,4 @@
-// Elements of one dtype as another: the kernel of Cast, and part of those that compute in f32 on
+// Converts elements between dtypes: the kernel of Cast, and part of kernels that compute in f32 on
 // operands of another dtype.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace bowline::detail::vulkan {
 
-// `n` elements from `x` to `y`, which do not overlap.
+// Converts `n` elements from `x` to `y`, which do not overlap.
 void convert(Launch& l, VkDeviceAddress x, DType x_type, VkDeviceAddress y, DType y_type,
              uint64_t n);
 

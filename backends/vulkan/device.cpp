@@ -23,7 +23,7 @@ std::vector<VkExtensionProperties> extensions_of(const Loader& loader, VkPhysica
   return extensions;
 }
 
-// A compute family, one without graphics if there is one; false if there is none.
+// Chooses a compute queue family, preferably without graphics. Returns false if no family exists.
 bool choose_queue_family(const Loader& loader, PhysicalDevice* device) {
   uint32_t count = 0;
   loader.vkGetPhysicalDeviceQueueFamilyProperties(device->handle, &count, nullptr);
@@ -78,7 +78,7 @@ void read_properties(const Loader& loader, PhysicalDevice* device,
   }
 }
 
-// What the driver lacks, or null.
+// A feature that the driver lacks, or null.
 const char* lacking(const Loader& loader, PhysicalDevice* device) {
   VkPhysicalDeviceSubgroupProperties subgroup{};
   if (device->properties.apiVersion < VK_API_VERSION_1_2) {
@@ -213,7 +213,7 @@ VkResult Device::open() {
     return result;
   }
   if (!loader_->load(device_, &functions_)) {
-    // Closed here: whoever sees a handle may call every function.
+    // Destroyed here, because a caller with a handle may call every function.
     if (functions_.vkDestroyDevice != nullptr) {
       functions_.vkDestroyDevice(device_, nullptr);
     }

@@ -1,6 +1,6 @@
-// A physical device with what this backend wants to know of it, and the opened logical device.
+// A physical device with its properties, and the opened logical device.
 //
-// This layer speaks VkResult; backend.cpp turns results into a Status (vk_status.h).
+// This layer uses VkResult; backend.cpp converts results to a Status (vk_status.h).
 #pragma once
 
 #include <string>
@@ -14,33 +14,33 @@ struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   VkPhysicalDeviceProperties properties{};
   uint8_t pipeline_cache_uuid[VK_UUID_SIZE] = {};
-  std::string driver;         // driver name and version, as the driver words them
-  std::string reason;         // why it is unusable; empty if it is usable
-  uint32_t queue_family = 0;  // the one used: compute, preferably without graphics
+  std::string driver;         // driver name and version, as reported by the driver
+  std::string reason;         // why the device is unusable; empty if it is usable
+  uint32_t queue_family = 0;  // the chosen family: compute, preferably without graphics
   uint32_t timestamp_bits = 0;
   uint32_t subgroup_size = 0;
   uint64_t memory_bytes = 0;          // size of the largest device-local heap
-  uint64_t max_allocation_bytes = 0;  // of one vkAllocateMemory
+  uint64_t max_allocation_bytes = 0;  // limit of one vkAllocateMemory
   bool has_int64 = false;
   bool has_16bit_storage = false;
   bool has_8bit_storage = false;
   bool has_memory_budget = false;
-  bool has_subgroup_control = false;  // a required subgroup size can be asked for
+  bool has_subgroup_control = false;  // pipelines can require a subgroup size
   bool is_software() const {
-#ifdef BOWLINE_VULKAN_GPU_KERNELS  // for tests: software devices run the kernels of GPUs
+#ifdef BOWLINE_VULKAN_GPU_KERNELS  // for tests: software devices run the kernels for GPUs
     return false;
 #else
     return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 #endif
   }
-  // Lanes are vector elements of a CPU: the lane-shuffle kernels are the fast ones there.
+  // Lanes are vector elements of a CPU: the lane-shuffle kernels are faster on this device.
   bool prefers_lanes() const { return is_software() && subgroup_size <= 16 && has_int64; }
 };
 
-// All devices of the instance, in the loader's order, the unusable ones with their reason.
+// All devices of the instance in the loader's order, including unusable devices with their reason.
 std::vector<PhysicalDevice> physical_devices(const Loader& loader);
 
-// The logical device with its one compute queue and the timeline that counts its submissions.
+// The logical device with its compute queue and the timeline semaphore that counts its submissions.
 class Device {
  public:
   Device(const Loader& loader, const PhysicalDevice& physical)
@@ -58,7 +58,7 @@ class Device {
   VkQueue queue() const { return queue_; }
   VkCommandPool command_pool() const { return command_pool_; }
 
-  // Submits command buffers, one batch; `value` becomes the timeline's value once they are done.
+  // Submits command buffers as one batch. When they are done, the timeline has the value `value`.
   VkResult submit(const VkCommandBuffer* buffers, uint32_t count, uint64_t* value);
   // Waits until the timeline reaches `value`.
   VkResult wait(uint64_t value);

@@ -5,8 +5,8 @@
 namespace bowline::detail::vulkan {
 namespace {
 
-// Rough rates, only for cutting submissions: too low costs a few more submissions, too high risks a
-// watchdog.
+// Approximate rates, used only to divide work into submissions. Too low costs a few more
+// submissions; too high risks a watchdog timeout.
 struct Rates {
   double flops_per_ns;
   double bytes_per_ns;
@@ -25,8 +25,8 @@ Rates rates_of(const PhysicalDevice& physical) {
 
 constexpr double kDispatchNs = 2000;
 
-// Shaders of a device that lacks access to small elements write the words that these lie in
-// (word_elements.h), so a transfer that begins or ends inside of a word runs alone.
+// If the device lacks small storage accesses, shaders write whole words (word_elements.h). A
+// transfer that starts or ends inside a word must then run alone.
 bool runs_alone(const PhysicalDevice& physical, const Place& to, const Place& from,
                 uint64_t bytes) {
   const bool in_words = !physical.has_16bit_storage || !physical.has_8bit_storage;
@@ -69,7 +69,7 @@ std::vector<uint32_t> Launch::code_words(size_t i) const {
     slot = entry.slot;
     at = {entry.offset, entry.scales, entry.zeros};
   }
-  // An address that no lane uses is valid too (shaders/README.md).
+  // Addresses must be valid even if no lane uses them (shaders/README.md).
   at.zeros = layout.zero_points ? at.zeros : at.codes;
   std::vector<uint32_t> words;
   const auto add = [&](uint64_t value) { words.push_back(static_cast<uint32_t>(value)); };
@@ -113,7 +113,7 @@ uint32_t Launch::table(const std::vector<uint32_t>& words) {
   const auto offset = static_cast<uint32_t>(list_->words.size() * sizeof(uint32_t));
   list_->words.insert(list_->words.end(), words.begin(), words.end());
   if (list_->words.size() % 2 != 0) {
-    list_->words.push_back(0);  // addresses in tables lie at multiples of 8
+    list_->words.push_back(0);  // addresses in tables are aligned to 8 bytes
   }
   list_->known.emplace(words, offset);
   return offset;
@@ -122,7 +122,8 @@ uint32_t Launch::table(const std::vector<uint32_t>& words) {
 Grid Launch::over_elements(uint64_t elements) const {
   Grid grid;
   grid.local = physical_.is_software() ? lanes() : 256;
-  // Lanes of a CPU want long workgroups, of a GPU many; few elements are spread over all cores.
+  // CPU lanes need large workgroups, GPU lanes many workgroups. A small number of elements is
+  // spread over all cores.
   const uint64_t most = physical_.is_software() ? lanes() * 512u : 1024u;
   const uint64_t even = (elements + 15) / 16;
   const uint64_t per_group = std::clamp<uint64_t>(even, grid.local, most) / grid.local * grid.local;

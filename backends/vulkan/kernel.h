@@ -1,6 +1,6 @@
-// Kernels: how one operator becomes dispatches. A kernel is a free function in a table generated
-// from the files of kernels/; it appends commands to a list, which stream.cpp turns into command
-// buffers.
+// Vulkan kernels: they turn an operator into dispatches. A kernel is a function in a table that the
+// build generates from the files of kernels/. It appends commands to a list; stream.cpp turns the
+// list into command buffers.
 #pragma once
 
 #include <cstring>
@@ -17,7 +17,7 @@
 
 namespace bowline::detail::vulkan {
 
-// An operand where it lies at one iteration of a Repeat.
+// The address of an operand at one iteration of a Repeat.
 struct Place {
   VkBuffer buffer = VK_NULL_HANDLE;
   uint64_t offset = 0;
@@ -31,7 +31,7 @@ struct ListEntry {
   bool first = false;
 };
 
-// Push constants, laid out as the scalar block of the shader.
+// Push constants, with the layout of the shader's scalar block.
 class Push {
  public:
   template <class T>
@@ -47,13 +47,13 @@ class Push {
   }
   Push& u32(uint64_t value) { return add(static_cast<uint32_t>(value)); }
   Push& f32(double value) { return add(static_cast<float>(value)); }
-  // The address of a table that Launch::table() returned; completed once the tables have an
+  // The address of a table returned by Launch::table(). It is completed when the tables get an
   // address.
   Push& table(uint32_t offset) {
     tables_[table_count_++] = bytes_;
     return add(static_cast<uint64_t>(offset));
   }
-  // More than fits: Launch::dispatch refuses it.
+  // True if the data does not fit. Launch::dispatch then fails.
   bool overflows() const { return bytes_ > kPushBytes; }
   const char* data() const { return data_; }
   uint32_t bytes() const { return bytes_; }
@@ -73,14 +73,14 @@ class Push {
   uint32_t table_count_ = 0;
 };
 
-// How many workgroups of how many invocations.
+// Number and size of workgroups.
 struct Grid {
   uint32_t local = 0;   // invocations per workgroup
   uint64_t groups = 0;  // zero: nothing to do
   uint32_t per_group = 0;
 };
 
-// One entry of the list that a Program becomes.
+// An entry of the command list of a Program.
 struct Command {
   enum class Kind : uint8_t { dispatch, barrier, copy, fill };
   Kind kind = Kind::dispatch;
@@ -95,15 +95,15 @@ struct Command {
   uint32_t word = 0;  // fill
 };
 
-// Commands of one Program, with the words that its kernels read besides their operands.
+// The commands of a Program, and the tables that its kernels read.
 struct CommandList {
   std::vector<Command> commands;
   std::vector<uint32_t> words;
-  std::map<std::vector<uint32_t>, uint32_t> known;  // tables that are there already, by content
+  std::map<std::vector<uint32_t>, uint32_t> known;  // existing tables, by content
   Status status;                                    // the first failure of a kernel
 };
 
-// What a kernel sees when it is launched.
+// The view of a kernel on the record that it launches.
 class Launch {
  public:
   Launch(const PhysicalDevice& physical, const device::Program& program,
@@ -138,7 +138,8 @@ class Launch {
   VkDeviceAddress out(size_t i) const { return place(record().outputs[i]).address; }
   Place in_place(size_t i) const { return place(record().inputs[i]); }
   Place out_place(size_t i) const { return place(record().outputs[i]); }
-  // Input i is codes; what shaders read them by, for table() (lib/codes.glsl).
+  // Tells whether input i is quantized. code_words() describes its layout to shaders, for table()
+  // (lib/codes.glsl).
   bool is_encoded(size_t i) const { return !record().inputs[i].encoding.is_plain(); }
   CodeLayout code_layout(size_t i) const {
     return *record().inputs[i].encoding.layout(record().inputs[i].shape);
@@ -146,40 +147,42 @@ class Launch {
   std::vector<uint32_t> code_words(size_t i) const;
   VkDeviceAddress workspace() const { return place(record().workspace).address; }
   Place workspace_place() const { return place(record().workspace); }
-  // The step buffer, for kernels that look at its head alone.
+  // The step buffer, for kernels that read only its head.
   VkDeviceAddress step() const { return slots_[device::kStepSlot]->address; }
-  // The members STEP_WORDS of the push block (generated/step_<stem>.glsl): the step buffer, and
-  // where the words of the operator lie in Step::words. The last of the addresses.
+  // The members STEP_WORDS of the push block (generated/step_<stem>.glsl): the address of the step
+  // buffer, and the indices of the operator's scalars in Step::words. They follow all other
+  // addresses.
   void push_step_words(Push& push) const;
-  // The word of the step buffer that says how many elements of an axis of input i are there; 0: all
-  // of them (lib/count.glsl).
+  // The word of the step buffer with the number of valid elements along an axis of input i; 0: all
+  // elements are valid (lib/count.glsl).
   uint32_t count_word(size_t i, int axis) const {
     const device::Operand& o = record().inputs[i];
     return o.counted_axis == axis ? o.count_at / 4 : 0;
   }
   uint32_t node() const { return record().node; }
   uint32_t iteration() const { return iteration_; }
-  // The entries of a list operand; inside a Repeat the one of this iteration; without a table the
-  // one tensor.
+  // The entries of a list operand. Inside a Repeat, the entry of this iteration; without a table,
+  // the single tensor.
   std::vector<ListEntry> list(const device::Operand& operand) const;
   std::vector<ListEntry> in_list(size_t i) const { return list(record().inputs[i]); }
   std::vector<ListEntry> out_list(size_t i) const { return list(record().outputs[i]); }
 
-  // Words that the kernel reads from memory; equal tables are stored once.
+  // Stores words that the kernel reads from memory. Equal tables are stored once.
   uint32_t table(const std::vector<uint32_t>& words);
 
-  // Each invocation takes elements first, first + local, ... of the per_group of its workgroup.
+  // Each invocation processes elements first, first + local, ... of the per_group elements of its
+  // workgroup.
   Grid over_elements(uint64_t elements) const;
-  // One element per invocation, for those with a loop of their own.
+  // One element per invocation, for shaders with a loop inside.
   Grid over_single_elements(uint64_t elements) const;
   // One subgroup per row.
   Grid over_rows(uint64_t rows) const;
 
-  // `constants` follow constant 0, the workgroup's size. `flops` and `bytes` are for the estimate
-  // of its time.
+  // `constants` follow constant 0, the size of the workgroup. `flops` and `bytes` estimate the
+  // time.
   void dispatch(uint32_t shader, std::initializer_list<uint32_t> constants, const Push& push,
                 const Grid& grid, double flops, double bytes);
-  // Between dispatches of one kernel that depend on each other.
+  // Separates dependent dispatches of a kernel.
   void barrier();
   void copy(const Place& to, const Place& from, uint64_t bytes);
   void fill(const Place& to, uint64_t bytes, uint32_t word);
@@ -203,7 +206,7 @@ constexpr uint32_t of_type(DType type, uint32_t f32, uint32_t f16, uint32_t bf16
   return type == DType::f16 ? f16 : type == DType::bf16 ? bf16 : f32;
 }
 
-// The variant of a shader for elements of so many bytes.
+// The variant of a shader for an element size.
 constexpr uint32_t of_bytes(DType type, uint32_t one, uint32_t two, uint32_t four, uint32_t eight) {
   switch (size_of(type)) {
     case 1:
@@ -217,7 +220,7 @@ constexpr uint32_t of_bytes(DType type, uint32_t one, uint32_t two, uint32_t fou
   }
 }
 
-// A node at query time.
+// Description of a node for queries.
 struct NodeView {
   const device::NodeQuery& query;
   const PhysicalDevice& physical;
@@ -229,16 +232,16 @@ struct NodeView {
   }
 };
 
-// llvmpipe ends an invocation, in silence, after 65,535 iterations of all its loops together.
+// llvmpipe silently ends an invocation after 65,535 iterations of all its loops together.
 constexpr int64_t kMaxIterations = 60000;
 
 struct Kernel {
   void (*launch)(Launch& launch) = nullptr;
-  // (optional) scratch bytes; none without it.
+  // (optional) Bytes of scratch memory. Default: 0.
   uint64_t (*workspace)(const NodeView& node) = nullptr;
-  // (optional) a sentence why the node cannot run here, or null.
+  // (optional) Returns a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
-  uint32_t encoded = 0;  // bit i: input i may be codes (Encoding::layout)
+  uint32_t encoded = 0;  // bit i: input i may be quantized (Encoding::layout)
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_VULKAN_KERNEL(add, .launch = add);
@@ -251,7 +254,7 @@ struct Kernel {
   BOWLINE_VULKAN_KERNEL(stem##_f16, __VA_ARGS__); \
   BOWLINE_VULKAN_KERNEL(stem##_bf16, __VA_ARGS__)
 
-// One row per operator, null where no file of kernels/ claims it. Generated.
+// One row per operator; null if no file of kernels/ implements it. Generated.
 constexpr std::string_view kBackendName = "The Vulkan backend";
 extern const device::KernelTable<Kernel> kKernels;
 

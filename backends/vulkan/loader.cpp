@@ -5,7 +5,7 @@
 namespace bowline::detail::vulkan {
 namespace {
 
-// A function pointer travels through dlsym as an object pointer; POSIX promises that this works.
+// dlsym returns function pointers as object pointers, which POSIX allows.
 template <typename Function>
 Function as_function(void* symbol) {
   return reinterpret_cast<Function>(symbol);

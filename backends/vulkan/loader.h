@@ -1,7 +1,6 @@
 // The Vulkan loader, opened at run time, and the functions that this backend uses.
 //
-// Nothing links against libvulkan: a machine without it lists the backend with a reason and pays
-// nothing.
+// The library does not link libvulkan. A machine without libvulkan lists the backend with a reason.
 #pragma once
 
 #include <vulkan/vulkan_core.h>
@@ -70,7 +69,7 @@ namespace bowline::detail::vulkan {
 
 #define BOWLINE_VULKAN_MEMBER(name) PFN_##name name = nullptr;
 
-// Found through the device, so a call goes to the driver without the loader's dispatch.
+// Loaded through the device, so calls skip the loader's dispatch.
 struct DeviceFunctions {
   BOWLINE_VULKAN_DEVICE_FUNCTIONS(BOWLINE_VULKAN_MEMBER)
 };
@@ -83,13 +82,13 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Opens the library and makes an instance of Vulkan 1.2. Returns null, or why there is none:
-  // static text.
+  // Opens the library and creates an instance of Vulkan 1.2. Returns null, or the reason for the
+  // failure as static text.
   const char* open();
   bool is_open() const { return instance_ != VK_NULL_HANDLE; }
 
   VkInstance instance() const { return instance_; }
-  // Finds the functions of `device`; false if the driver lacks one of them.
+  // Loads the functions of `device`. Returns false if the driver lacks one of them.
   bool load(VkDevice device, DeviceFunctions* functions) const;
 
   BOWLINE_VULKAN_GLOBAL_FUNCTIONS(BOWLINE_VULKAN_MEMBER)

@@ -88,7 +88,7 @@ class Lowering {
     return r;
   }
 
-  // Records [begin, end) level by level, with a barrier before each level.
+  // Lowers records [begin, end) level by level, with a barrier before each level.
   Status straight(uint32_t begin, uint32_t end, uint32_t count, bool in_repeat,
                   uint32_t iteration) {
     std::vector<uint32_t> order;

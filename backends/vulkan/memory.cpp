@@ -11,7 +11,8 @@ struct MemoryType {
   VkMemoryPropertyFlags flags = 0;
 };
 
-// The first type that has all wanted flags, tried from the most wanted set to the least.
+// The first memory type with all wanted flags. Sets of flags are tried from the most to the least
+// wanted.
 MemoryType choose_type(const Device& device, uint32_t allowed, MemoryUse use) {
   VkPhysicalDeviceMemoryProperties2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
@@ -65,7 +66,7 @@ VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* bu
   buffer->bytes = bytes;
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  info.size = bytes == 0 ? 4 : (bytes + 3) / 4 * 4;  // fills and 32-bit loads work on whole words
+  info.size = bytes == 0 ? 4 : (bytes + 3) / 4 * 4;  // fills and 32-bit loads need whole words
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
   VkResult result = device.call().vkCreateBuffer(device.handle(), &info, nullptr, &buffer->handle);

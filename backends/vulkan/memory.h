@@ -1,34 +1,32 @@
-// Buffers in device memory, addressed by device address, and host-visible staging.
+// Buffers in device memory, accessed by device address, and host-visible staging buffers.
 //
-// No descriptor is ever bound, so maxStorageBufferRange (128 MiB on lavapipe) does not limit a
-// tensor.
+// No descriptors are bound, so maxStorageBufferRange (128 MiB on lavapipe) does not limit tensors.
 #pragma once
 
 #include "device.h"
 
 namespace bowline::detail::vulkan {
 
-// One VkBuffer with memory of its own. The owner calls destroy(); the backend keeps few, large
-// ones.
+// A VkBuffer with its own memory. The owner calls destroy(). The backend keeps few, large buffers.
 struct Buffer {
   VkBuffer handle = VK_NULL_HANDLE;
   VkDeviceMemory memory = VK_NULL_HANDLE;
   VkDeviceAddress address = 0;
-  uint64_t bytes = 0;            // as asked for
-  uint64_t allocated_bytes = 0;  // as obtained from the driver
+  uint64_t bytes = 0;            // as requested
+  uint64_t allocated_bytes = 0;  // as allocated by the driver
   void* mapped = nullptr;        // host address, if the memory is host-visible and coherent
-  bool cached = false;           // the host reads it fast
+  bool cached = false;           // host reads are fast
 };
 
 enum class MemoryUse {
-  device,   // device-local; mapped too where device memory is host-visible
-  staging,  // host-visible, coherent, cached if possible
+  device,   // device-local; also mapped if device memory is host-visible
+  staging,  // host-visible, coherent, preferably cached
 };
 
 struct MemoryBudget {
   uint64_t total_bytes = 0;
   uint64_t free_bytes = 0;
-  bool measured = false;  // the driver said so (VK_EXT_memory_budget)
+  bool measured = false;  // reported by the driver (VK_EXT_memory_budget)
 };
 
 VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* buffer);

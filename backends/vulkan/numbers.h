@@ -1,12 +1,12 @@
-// What launchers of operators over numbers of every dtype share: the variants of their shaders
-// (shaders/lib/number.glsl), and the groups of elements under the results of a reduction
+// Parts shared by kernels of operators for every numeric dtype: the variants of their shaders
+// (shaders/lib/number.glsl), and the groups of elements of each result of a reduction
 // (shaders/lib/groups.glsl).
 #pragma once
 
 #include "index.h"
 #include "kernel.h"
 
-// The variant of a shader for a dtype of numbers: shader::<stem>_<dtype><rest>.
+// The variant of a shader for a numeric dtype: shader::<stem>_<dtype><rest>.
 #define BOWLINE_VULKAN_OF_NUMBER(type, stem, rest)                                               \
   ::bowline::detail::vulkan::of_number(type, shader::stem##_f32##rest, shader::stem##_f16##rest, \
                                        shader::stem##_bf16##rest, shader::stem##_i8##rest,       \
@@ -31,7 +31,7 @@ constexpr uint32_t of_number(DType type, uint32_t f32, uint32_t f16, uint32_t bf
   }
 }
 
-// `outputs` results of `terms` elements each; the table of their dims.
+// `outputs` results of `terms` elements each, and the table of their sizes.
 struct Groups {
   uint64_t outputs = 1;
   uint64_t terms = 1;
@@ -71,8 +71,8 @@ inline Groups groups_along(const Shape& x, int axis) {
   return groups_of(x, one);
 }
 
-// Why a loop over so many elements, of which an invocation takes every `lanes`-th, cannot run here,
-// or null.
+// The reason why a loop over `terms` elements, with every `lanes`-th element per invocation, cannot
+// run here; null if it can.
 inline const char* too_long(const NodeView& node, uint64_t terms, uint32_t lanes) {
   return node.physical.is_software() && terms / lanes > static_cast<uint64_t>(kMaxIterations)
              ? "A line has more elements than the loops of a software device run."

@@ -7,9 +7,9 @@
 namespace bowline::detail::vulkan {
 namespace {
 
-constexpr uint64_t kAlignment = 64;  // 8 would do for the kernels; a cache line is kinder
+constexpr uint64_t kAlignment = 64;  // kernels need only 8; a cache line is faster
 constexpr uint64_t kStagingBytes =
-    4u << 20;  // copies to memory that the host does not see go in such steps
+    4u << 20;  // size of a staging step for memory that the host cannot see
 
 const char* too_large(const NodeView& node) {
   const auto exceeds = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
@@ -56,11 +56,11 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   self->capabilities_.max_buffer_bytes = physical.max_allocation_bytes;
   self->capabilities_.host_memory = physical.is_software();
   self->capabilities_.denormals =
-      false;  // the shaders do not ask for DenormPreserve, which few drivers offer
+      false;  // shaders do not require DenormPreserve, which few drivers offer
   return std::unique_ptr<device::Device>(std::move(self));
 }
 
-// Copies are staged where the host does not see the device's memory or reads it slowly.
+// Copies are staged if the host cannot see the device's memory or reads it slowly.
 Status OpenVulkan::find_out_staging() {
   Buffer any;
   BOWLINE_TRY(check(create_buffer(*device_, 4, MemoryUse::device, &any), "allocating a buffer", 4));
@@ -122,7 +122,7 @@ Result<device::MemoryInfo> OpenVulkan::memory_info() {
   for (const auto& entry : buffers_) {
     own += entry.second.allocated_bytes;
   }
-  // Without the extension only what this device object holds is known.
+  // Without the extension, only the allocations of this object are known.
   const uint64_t available =
       budget.measured ? budget.free_bytes : budget.total_bytes - std::min(own, budget.total_bytes);
   return device::MemoryInfo{budget.total_bytes, available};
@@ -326,7 +326,7 @@ Result<std::unique_ptr<device::Recording>> OpenVulkan::record(
 
 Status OpenVulkan::submit(std::span<device::Recording* const> recordings) {
   BOWLINE_TRY(check_alive());
-  // Neighbours go together as long as their time stays below the limit of a submission.
+  // Neighbours are submitted together while their time stays below the limit of a submission.
   std::array<VkCommandBuffer, 16> together;
   uint32_t count = 0;
   double ns = 0;

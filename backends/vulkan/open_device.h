@@ -1,4 +1,4 @@
-// An opened Vulkan device behind the backend contract.
+// An opened Vulkan device that implements the backend contract.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@ namespace bowline::detail::vulkan {
 
 class OpenVulkan final : public device::Device {
  public:
-  // Errors  unsupported: the loader, the device or a feature is missing, with the reason.
-  // `hide`, of tests, takes features away that the device has.
+  // Errors  unsupported: the loader, the device or a feature is missing; the message has the
+  // reason. `hide` is for tests and disables features of the device.
   static Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions& options,
                                                       void (*hide)(PhysicalDevice&) = nullptr);
   ~OpenVulkan() override;
@@ -36,18 +36,18 @@ class OpenVulkan final : public device::Device {
  private:
   OpenVulkan() = default;
 
-  // Turns a result into a Status; a lost device is remembered.
+  // Converts a result to a Status, and remembers a lost device.
   Status check(VkResult result, std::string_view doing, uint64_t bytes = 0);
   Status check_alive() const;
   Result<Buffer*> find(device::Buffer buffer, uint64_t offset, uint64_t bytes);
   Status find_out_staging();
-  // Runs what `write` puts into the command buffer for copies, and waits for it.
+  // Runs the commands that `write` records into the copy command buffer, and waits for them.
   template <class Write>
   VkResult run_now(const Write& write);
   VkResult staged_in(const Buffer& to, uint64_t offset, std::span<const std::byte> from);
   VkResult staged_out(std::span<std::byte> to, const Buffer& from, uint64_t offset);
 
-  // Destroyed from the last to the first.
+  // Destroyed in reverse order.
   Loader loader_;
   std::unique_ptr<vulkan::Device> device_;
   std::unique_ptr<Pipelines> pipelines_;

@@ -23,7 +23,7 @@ uint64_t hash_bytes(const void* data, size_t bytes, uint64_t hash) {  // FNV-1a
   return hash;
 }
 
-// The name holds what the contents depend on: the driver and the shaders.
+// The name contains everything on which the contents depend: the driver and the shaders.
 std::string cache_path(const std::string& folder, const PhysicalDevice& physical) {
   uint64_t hash = 0xcbf29ce484222325u;
   hash = hash_bytes(physical.pipeline_cache_uuid, VK_UUID_SIZE, hash);
@@ -39,7 +39,7 @@ std::string cache_path(const std::string& folder, const PhysicalDevice& physical
 
 constexpr uint64_t kLargestCache = 256u << 20;
 
-// Empty if there is no such regular file. O_NONBLOCK: opening a pipe does not wait for its writer.
+// Empty if no regular file exists. With O_NONBLOCK, opening a pipe does not wait for its writer.
 std::vector<char> read_file(const std::string& path) {
   std::vector<char> bytes;
   const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -57,7 +57,7 @@ std::vector<char> read_file(const std::string& path) {
   return bytes;
 }
 
-// Our own envelope: drivers check the header of their data, but not all of them its contents.
+// Bowline's own envelope: drivers check the header of their data, but not all check its contents.
 struct CacheHeader {
   char magic[8] = {'b', 'w', 'l', 'n', 'v', 'k', 'p', '1'};
   uint64_t bytes = 0;
@@ -156,13 +156,13 @@ VkResult Pipelines::get(const PipelineKey& key, VkPipeline* pipeline) {
   subgroup.requiredSubgroupSize = device_->physical().subgroup_size;
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
-  info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;  // long dispatches run in pieces
+  info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;  // long dispatches run in several parts
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &special;
   if (device_->physical().has_subgroup_control) {
-    // A driver that may choose the size would break kernels that count on whole subgroups.
+    // Kernels rely on whole subgroups, so the driver must not choose another subgroup size.
     info.stage.pNext = &subgroup;
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   }

@@ -1,7 +1,7 @@
-// Compute pipelines, made when first used, one per (shader variant, specialization constants).
+// Compute pipelines, created on first use, one per (shader variant, specialization constants).
 //
-// All shaders share one layout: no descriptor sets, 128 bytes of push constants with the operands'
-// addresses.
+// All shaders share one layout: no descriptor sets, and 128 bytes of push constants with the
+// addresses of the operands.
 #pragma once
 
 #include <map>
@@ -12,10 +12,10 @@
 
 namespace bowline::detail::vulkan {
 
-constexpr uint32_t kPushBytes = 128;  // every device has at least these
+constexpr uint32_t kPushBytes = 128;  // the minimum that every device supports
 constexpr uint32_t kMaxConstants = 7;
 
-// Specialization constants by number; constant 0 is the workgroup's size in x.
+// Specialization constants by number. Constant 0 is the x size of the workgroup.
 struct PipelineKey {
   uint32_t shader = 0;
   uint32_t count = 0;
@@ -30,20 +30,21 @@ class Pipelines {
   Pipelines(const Pipelines&) = delete;
   Pipelines& operator=(const Pipelines&) = delete;
 
-  // Reads the cache of an earlier process from `folder` (empty: none is kept); a damaged file is
-  // ignored.
+  // Reads the cache of an earlier process from `folder`; an empty folder disables the cache. A
+  // damaged file is ignored.
   VkResult open(const std::string& folder);
-  // The pipeline; made now if it is new.
+  // Returns the pipeline, which is created on first use.
   VkResult get(const PipelineKey& key, VkPipeline* pipeline);
-  // Writes the cache if pipelines were made since: a temporary file, then a rename. Failures lose
-  // only time.
+  // Writes the cache if pipelines were created since, through a temporary file and a rename. A
+  // failure costs only time.
   void save();
 
   VkPipelineLayout layout() const { return layout_; }
   size_t count() const { return pipelines_.size(); }
 
  private:
-  // The code of one pipeline, with its switches decided and elements that the device can access.
+  // The code of a pipeline, with its switches resolved and element accesses that the device
+  // supports.
   VkResult module(const PipelineKey& key, VkShaderModule* module) const;
 
   Device* device_;

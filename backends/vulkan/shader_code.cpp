@@ -9,7 +9,8 @@ namespace {
 
 using namespace spirv;
 
-// selector, default label, then pairs of a literal and its label: the label that `value` reaches.
+// The operands of a switch: selector, default label, then pairs of a literal and its label. Returns
+// the label that `value` reaches.
 uint32_t target_of(Instruction instruction, uint32_t value) {
   for (size_t i = 3; i + 1 < instruction.size(); i += 2) {
     if (instruction[i] == value) {
@@ -25,7 +26,7 @@ std::vector<uint32_t> chosen_cases(std::span<const uint32_t> module,
                                    std::span<const uint32_t> constants) {
   std::vector<uint32_t> out(module.begin(), module.begin() + kHeaderWords);
   std::map<uint32_t, uint32_t> number_of;  // of a constant, by its id
-  std::map<uint32_t, uint32_t> value_of;   // of 32 bits, as all of the shaders are
+  std::map<uint32_t, uint32_t> value_of;   // of 32 bits, as all constants of the shaders are
   for_each_instruction(module, [&](Instruction all) {
     if (operation(all) == kDecorate && all[2] == kSpecId) {
       number_of[all[1]] = all[3];
@@ -38,7 +39,7 @@ std::vector<uint32_t> chosen_cases(std::span<const uint32_t> module,
     if (value == value_of.end()) {
       out.insert(out.end(), all.begin(), all.end());
     } else {
-      // A switch with a default alone; blocks that nothing reaches are valid.
+      // A switch with only a default. Unreachable blocks are valid.
       out.insert(out.end(), {3u << 16 | kSwitch, all[1], target_of(all, value->second)});
     }
   });

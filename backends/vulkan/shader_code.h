@@ -1,4 +1,4 @@
-// SPIR-V as the build made it, made smaller for one choice of specialization constants.
+// Specializes SPIR-V of the build for a choice of specialization constants, to make it smaller.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,9 @@
 
 namespace bowline::detail::vulkan {
 
-// The module with only those cases of its switches that these constants reach, where a switch is on
-// a specialization constant; constants past the given ones have their defaults. A driver translates
-// and inlines all code that can be reached before it knows what a constant is: of a shader with
-// sixty functions one remains.
+// Returns the module with only the reachable cases of its switches on specialization constants.
+// Missing constants have their defaults. Drivers translate and inline all reachable code before
+// they evaluate constants, so a shader with sixty functions shrinks to one.
 std::vector<uint32_t> chosen_cases(std::span<const uint32_t> module,
                                    std::span<const uint32_t> constants);
 

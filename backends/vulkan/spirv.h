@@ -1,4 +1,4 @@
-// Of the SPIR-V specification, 1.5, what this backend reads and writes.
+// The parts of SPIR-V 1.5 that this backend reads and writes.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace bowline::detail::vulkan::spirv {
 
 constexpr size_t kHeaderWords = 5;
-constexpr size_t kBound = 3;  // the word of the header that is larger than all ids
+constexpr size_t kBound = 3;  // word of the header that exceeds all ids
 
 enum : uint32_t {
   kCapability = 17,
@@ -48,7 +48,7 @@ using Instruction = std::span<const uint32_t>;
 
 inline uint32_t operation(Instruction i) { return i[0] & 0xffff; }
 
-// Calls `each` with one instruction of a module after the other.
+// Calls `each` for every instruction of a module.
 template <class Each>
 void for_each_instruction(std::span<const uint32_t> module, const Each& each) {
   for (size_t at = kHeaderWords; at < module.size(); at += module[at] >> 16) {

@@ -5,7 +5,7 @@
 namespace bowline::detail::vulkan {
 namespace {
 
-constexpr uint32_t kMaxGroups = 65535;  // of one axis of a dispatch, on every device
+constexpr uint32_t kMaxGroups = 65535;  // limit of every device per axis of a dispatch
 
 void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelineStageFlags to,
                     VkAccessFlags access) {
@@ -18,8 +18,8 @@ void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelin
                           0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-// A dispatch as rows of workgroups: `x` in each row but perhaps the last, which shaders cut by
-// their bounds.
+// A dispatch as rows of workgroups. Every row has `x` workgroups, except perhaps the last; shaders
+// check their bounds.
 struct Rows {
   uint32_t x = 1;
   uint32_t y = 1;
@@ -27,7 +27,7 @@ struct Rows {
 
 Rows rows_of(const Command& command) {
   Rows rows;
-  // A long dispatch gets at least as many rows as it must be cut into.
+  // A long dispatch gets at least as many rows as it has parts.
   const auto cuts = static_cast<uint64_t>(command.ns / kSubmissionNs) + 1;
   const uint64_t x = std::clamp<uint64_t>((command.groups + cuts - 1) / cuts, 1, kMaxGroups);
   rows.x = static_cast<uint32_t>(x);
@@ -35,7 +35,7 @@ Rows rows_of(const Command& command) {
   return rows;
 }
 
-// Writes commands into one command buffer after the other.
+// Writes commands into a series of command buffers.
 class Encoder {
  public:
   Encoder(Device& device, Pipelines& pipelines)
@@ -55,8 +55,8 @@ class Encoder {
     }
     VkCommandBufferBeginInfo info{};
     info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-    info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;  // micro-batches submit it while it
-                                                                // still runs
+    // Micro-batches submit the buffer again while it still runs.
+    info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
     result = vk_.vkBeginCommandBuffer(piece_.buffer, &info);
     full_barrier(vk_, piece_.buffer);
     fresh_ = true;
@@ -125,7 +125,7 @@ class Encoder {
   bool fresh_ = true;  // nothing ran since the last barrier
 };
 
-// One command; cuts the buffer where its time is used up.
+// Encodes one command, and starts a new buffer when the time of the buffer is used up.
 VkResult encode_one(const Command& command, Encoder* encoder, std::vector<Piece>* pieces) {
   VkResult result = VK_SUCCESS;
   const auto cut = [&]() {
@@ -203,7 +203,7 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
   const DeviceFunctions& vk = device.call();
   ns->assign(stream.records, 0);
   const double period = device.physical().properties.limits.timestampPeriod;
-  constexpr uint32_t kBatch = 1024;  // commands with clocks per submission
+  constexpr uint32_t kBatch = 1024;  // timed commands per submission
   VkQueryPoolCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
   info.queryType = VK_QUERY_TYPE_TIMESTAMP;
@@ -221,7 +221,8 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
     }
     for (size_t i = first; i < end && result == VK_SUCCESS; ++i) {
       Command command = stream.commands[i];
-      command.ns = std::min(command.ns, kSubmissionNs / kBatch);  // profiles are not cut
+      // profiled commands are not divided
+      command.ns = std::min(command.ns, kSubmissionNs / kBatch);
       result = encode_one(command, &encoder, &pieces);
       full_barrier(vk, encoder.buffer());
       vk.vkCmdWriteTimestamp(encoder.buffer(), VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, pool,

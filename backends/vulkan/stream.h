@@ -1,4 +1,4 @@
-// A Program recorded: command buffers made once and submitted many times.
+// A recorded Program: command buffers that are created once and submitted many times.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace bowline::detail::vulkan {
 
-// What a submission is aimed at; operating systems stop a device after 500 ms to 2 s.
+// Target time of a submission. Operating systems stop a device after 500 ms to 2 s.
 constexpr double kSubmissionNs = 100e6;
 
 // Command buffers whose estimated time stays below the limit of a submission.
@@ -39,19 +39,19 @@ class Stream : public device::Recording {
   Device* device_;
 };
 
-// Turns the records into commands: Repeats unrolled, barriers between levels.
-// Errors  unsupported: an operator has no kernel. bad_argument: a slot or table is not there.
+// Turns the records into commands: unrolls Repeats, and adds barriers between levels.
+// Errors  unsupported: an operator has no kernel. bad_argument: a slot or table is missing.
 //         internal: a kernel is wrong.
 Status lower(const PhysicalDevice& physical, const device::Program& program,
              std::span<const Buffer* const> slots, CommandList* list);
 
-// Makes the command buffers of `stream` from its commands.
+// Creates the command buffers of `stream` from its commands.
 VkResult encode(Device& device, Pipelines& pipelines, Stream* stream);
 
-// Runs the commands once with a clock around every record; ns[r] is the time of record r.
+// Runs the commands once with timestamps around every record; ns[r] is the time of record r.
 VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream, std::vector<double>* ns);
 
-// Waits for everything before it in the queue, in the stages that this backend uses.
+// Waits for all earlier commands of the queue, in the stages that this backend uses.
 void full_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer);
 
 }  // namespace bowline::detail::vulkan

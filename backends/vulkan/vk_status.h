@@ -1,4 +1,4 @@
-// VkResult as a Status.
+// Converts a VkResult to a Status.
 #pragma once
 
 #include <vulkan/vulkan_core.h>
@@ -7,7 +7,8 @@
 
 namespace bowline::detail::vulkan {
 
-// `doing` completes the sentence "While <doing>"; `bytes` are those asked for, if memory was.
+// `doing` completes the sentence "While <doing>". `bytes` is the requested size, for memory
+// allocations.
 inline Status to_status(VkResult result, std::string_view doing, uint64_t bytes = 0) {
   switch (result) {
     case VK_SUCCESS:

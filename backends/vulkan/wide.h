@@ -1,6 +1,6 @@
-// Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage
-// dtype of the node become f32 in the workspace, and its results of that dtype are rounded once, at
-// the end. Of an f32 node the operands are as they lie, and so are codes.
+// f16 and bf16 kernels that run the f32 kernel between conversions. Operands of the node's storage
+// dtype become f32 in the workspace, and results are rounded once at the end. f32 and quantized
+// operands are used in place.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace bowline::detail::vulkan {
 
 class Wide {
  public:
-  // Puts the conversions of the inputs into the list, and a barrier behind them.
+  // Appends the conversions of the inputs, and a barrier.
   explicit Wide(Launch& l) : l_(l), workspace_(l.workspace()) {
     for (size_t i = 0; i < l.inputs(); ++i) {
       in_.push_back(l.in(i));
@@ -29,7 +29,7 @@ class Wide {
       l.barrier();
     }
   }
-  // Puts those of the results behind the kernel.
+  // Appends the conversions of the results.
   void finish() {
     if (l_.type() != DType::f32) {
       l_.barrier();
@@ -43,10 +43,10 @@ class Wide {
 
   VkDeviceAddress in(size_t i) const { return in_[i]; }
   VkDeviceAddress out(size_t o) const { return out_[o]; }
-  // The scratch of the f32 kernel.
+  // The scratch memory of the f32 kernel.
   VkDeviceAddress workspace() const { return workspace_; }
 
-  // Bytes in front of that scratch.
+  // Bytes of the converted operands, which precede this scratch memory.
   static uint64_t bytes(const NodeView& node) {
     uint64_t sum = 0;
     const auto add = [&](const device::Operand& o) {

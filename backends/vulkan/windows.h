@@ -1,4 +1,4 @@
-// Windows as shaders read them (shaders/lib/windows.glsl).
+// Windows in the format of shaders/lib/windows.glsl.
 #pragma once
 
 #include "core/windows.h"
@@ -16,7 +16,7 @@ inline uint32_t window_table(Launch& l, const Windows& w) {
   return l.table(words);
 }
 
-// Iterations of three loops over the window, one in the other.
+// Iterations of three nested loops over the window.
 inline int64_t window_iterations(const Windows& w) {
   return w.axis[0].window * (1 + w.axis[1].window * (1 + w.axis[2].window));
 }

@@ -13,27 +13,27 @@ namespace {
 using namespace spirv;
 
 constexpr uint32_t kWordBytes = sizeof(uint32_t);
-// Of atomic operations: the scope Device, and semantics that order nothing else.
+// For atomic operations: the scope Device, and relaxed semantics.
 constexpr uint32_t kDevice = 1;
 constexpr uint32_t kRelaxed = 0;
-// All numbers that are written into modules.
+// All constants that are inserted into modules.
 constexpr uint32_t kNumbers[] = {0, 1, 2, 3, 4, 0xff, 0xffff, ~3u};
 
-// What an id of the module stands for.
+// The meaning of an id of the module.
 enum class Kind : uint8_t {
   other,
-  number,   // a type that the device has no access to; becomes that of words
-  array,    // a type: an array of such numbers
-  pointer,  // a type: where such a number lies
-  element,  // where one lies: its word
-  value,    // of such a type
+  number,   // a type without device access; replaced by the type of words
+  array,    // a type: array of such numbers
+  pointer,  // a type: pointer to such a number
+  element,  // a pointer to such a number; replaced by a pointer to its word
+  value,    // a value of such a type
 };
 
 struct Id {
   Kind kind = Kind::other;
-  uint32_t bytes = 0;  // of the number
-  uint32_t shift = 0;  // of an element: the id of the number of bits below it in its word
-  uint32_t type = 0;   // of what was loaded
+  uint32_t bytes = 0;  // size of the number
+  uint32_t shift = 0;  // of an element: the id of its bit offset in the word
+  uint32_t type = 0;   // of the loaded value
 };
 
 class InWords {
@@ -86,7 +86,7 @@ class InWords {
     }
   }
 
-  // False: the instruction stays as it is.
+  // Returns false if the instruction stays unchanged.
   bool rewrite(Instruction i) {
     switch (operation(i)) {
       case kCapability:
@@ -117,7 +117,7 @@ class InWords {
     }
   }
 
-  // The type of words, and behind it what the code below needs.
+  // Declares the type of words, followed by the types and constants that the code below needs.
   bool declare(Instruction i) {
     add(kTypeInt, {i[1], i[2], i[3]});
     pair_ = pair_ == 0 ? next_id_++ : pair_;
@@ -129,8 +129,7 @@ class InWords {
     return true;
   }
 
-  // The word that an element of an array lies in, and where in it. The array may begin inside of a
-  // word.
+  // Computes the word of an array element, and its bit offset. The array may start inside a word.
   bool access(Instruction i) {
     const uint32_t bytes = ids_[i[1]].bytes;
     const uint32_t power = bytes / 2;  // of two
@@ -157,8 +156,8 @@ class InWords {
     return add(kBitwiseAnd, {uint_, i[2], lowest, mask(element)});
   }
 
-  // Clears the part of the word, then sets it: nobody else looks at the element meanwhile, and no
-  // other part is touched.
+  // Clears the part of the word, then sets it. No other invocation accesses this element meanwhile,
+  // and other parts stay unchanged.
   bool store(Instruction i) {
     const Id& element = ids_[i[1]];
     const uint32_t part = make(kShiftLeftLogical, uint_, {mask(element), element.shift});
@@ -197,11 +196,11 @@ class InWords {
   void put(std::span<const uint32_t> words) { out_.insert(out_.end(), words.begin(), words.end()); }
 
   LackingAccess lacking_;
-  std::vector<Id> ids_;  // of the module as it was
-  bool any_ = false;     // numbers of such types
+  std::vector<Id> ids_;  // of the original module
+  bool any_ = false;     // the module has numbers of such types
   std::vector<uint32_t> out_;
   uint32_t next_id_ = 0;
-  uint32_t uint_ = 0;  // the types of words and of two words
+  uint32_t uint_ = 0;  // the types of words and of pairs of words
   uint32_t pair_ = 0;
   uint32_t first_number_ = 0;
 };

@@ -1,5 +1,4 @@
-// SPIR-V as the build made it, for devices that have no access to numbers of 16 or 8 bits in
-// memory.
+// Rewrites SPIR-V for devices that cannot access 8-bit or 16-bit values in memory.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +13,11 @@ struct LackingAccess {
   bool of_8_bits = false;
 };
 
-// The module with its elements of such sizes as parts of 32-bit words: a load takes its part of a
-// word, a store sets it with two atomic operations, so that invocations may store to the parts of
-// one word at the same time. Elements may lie at any address that is a multiple of their size; the
-// words that they lie in must be there as a whole. What else a module computes stays as it is.
-// Numbers of these sizes must be loaded, stored and converted from and to 32 bits alone, as the
-// shaders do.
+// Returns the module with small elements as parts of 32-bit words. A load extracts its part of a
+// word. A store uses two atomic operations, so invocations may store to parts of the same word at
+// the same time. Elements may be at any multiple of their size; the whole words must be accessible.
+// All other code stays unchanged. The module may only load and store these types, and convert them
+// from and to 32 bits, as the shaders do.
 std::vector<uint32_t> elements_in_words(std::span<const uint32_t> module, LackingAccess lacking);
 
 }  // namespace bowline::detail::vulkan

@@ -1,20 +1,21 @@
-// What the attention shaders share. A subgroup owns rows of one head (queries or keys) in
-// registers, and the rows of the other side pass by: every lane loads a part of such a row. Of
-// short heads (OWN_lane) each lane has a row of its own, and shuffles with constant indices hand it
-// what passes by; of long ones (OWN_part) a lane would need too many registers and drivers minutes:
-// the subgroup has one row, each lane a part of it as of those that pass by. No shared memory, no
-// barrier, memory linear in length.
+// Parts shared by the attention shaders. A subgroup keeps rows of one head (queries or keys) in
+// registers and iterates over the rows of the other side; every lane loads a part of such a row.
+// With short heads (OWN_lane), each lane owns a row, and shuffles with constant indices distribute
+// the loaded parts. With long heads (OWN_part), a lane would need too many registers, and drivers
+// minutes to compile; so the subgroup has one row, and each lane owns a part of it. No shared
+// memory, no barrier, memory linear in the length.
 #include "common.glsl"
 #include "math.glsl"
 #include "step.glsl"
 #include "count.glsl"
 
-layout(constant_id = 1) const uint D = 32;    // head_dim
+layout(constant_id = 1) const uint D = 32;  // head size
 layout(constant_id = 2) const uint PARTS = 4; // ceil(D / S)
-layout(constant_id = 3) const uint BLOCK = 8; // rows that pass by at once
-layout(constant_id = 4) const uint MASK = 0;  // 1: added to the scores, 2: truth values of keys, 3: lengths
-layout(constant_id = 5) const uint WINDOW = 0;   // keys that a query sees at most; 0: all
-layout(constant_id = 6) const float SOFTCAP = 0; // scores become SOFTCAP * tanh(score / SOFTCAP); 0: they stay
+layout(constant_id = 3) const uint BLOCK = 8;  // rows of the other side per iteration
+layout(constant_id = 4) const uint MASK = 0;  // 1: additive, 2: bool per key, 3: lengths
+layout(constant_id = 5) const uint WINDOW = 0;  // maximum number of visible keys per query; 0: all
+// soft-capping: SOFTCAP * tanh(score / SOFTCAP); 0: none
+layout(constant_id = 6) const float SOFTCAP = 0;
 
 const uint S = gl_WorkGroupSize.x;  // the workgroup is one subgroup
 
@@ -23,14 +24,14 @@ layout(push_constant, scalar) uniform Push {
   Floats k;
   Floats v;
   Floats o;
-  Floats lse;    // [batch, heads, queries]: log of the sum of exponentials
-  Floats d_o;    // gradients: of o, q, k, v
+  Floats lse;  // [batch, heads, queries]: log-sum-exp of the scores
+  Floats d_o;  // gradients of o, q, k, v
   Floats d_q;
   Floats d_k;
   Floats d_v;
   Floats delta;  // [batch, heads, queries]: sum of d_o * o
   Step step;
-  Words mask;     // MASK 2: bytes, from the one at mask_begin on
+  Words mask;  // MASK 2: bytes, from byte mask_begin on
   Words details;  // see below
   uint batch;
   uint heads;
@@ -40,36 +41,38 @@ layout(push_constant, scalar) uniform Push {
   float scale;
 } p;
 
-#define AT_QUERY_COUNT p.details.v[0]  // of the forward pass: how many are there
+#define AT_QUERY_COUNT p.details.v[0]  // of the forward pass: current sizes
 #define AT_KEY_COUNT p.details.v[1]
 #define NODE p.details.v[2]
 #define MASK_BEGIN p.details.v[3]
 #define CAUSAL p.details.v[8]  // 1: query i sees the keys up to i + keys - queries
-#define MASK_STEP(axis) p.details.v[4 + (axis)]  // elements of an added mask from one batch, head, query or key to the next
+// strides of an additive mask per batch, head, query and key
+#define MASK_STEP(axis) p.details.v[4 + (axis)]
 
-// Keys [0, end) of a batch may be seen, of `keys` that are there.
+// Keys [0, end) of a batch element can be visible, of `keys` keys.
 uint masked_end(uint b, uint keys) {
   return MASK == 3 ? min(keys, uint(max(int(p.mask.v[b]), 0))) : keys;
 }
 
-// The first key that a query sees, `shift` the keys less the queries, if it sees any.
+// The first visible key of a query, if a key is visible. `shift` is the number of keys minus the
+// number of queries.
 int first_key(int query, int shift) { return WINDOW == 0 ? 0 : max(query + shift + 1 - int(WINDOW), 0); }
 
-// Behind the last query that sees a key, at most p.queries.
+// One past the last query that sees a key; at most p.queries.
 int end_of_queries(uint key, int shift) {
   const int queries = int(p.queries);
   return WINDOW == 0 ? queries : clamp(int(key) - shift + int(WINDOW), 0, queries);
 }
 
 A capped(A score) { return SOFTCAP == 0 ? score : SOFTCAP * tanh_f32(score / SOFTCAP); }
-// The derivative of a capped score by the score.
+// The derivative of a soft-capped score with respect to the score.
 A cap_slope(A capped_score) {
   const A part = capped_score / (SOFTCAP == 0 ? 1 : SOFTCAP);
   return SOFTCAP == 0 ? 1 : 1 - part * part;
 }
 
-// The score of a pair with its mask; -infinity if the query does not see the key, also if the score
-// is NaN. Loads are valid for pairs that exist.
+// The score of a pair after masking: -infinity if the query does not see the key, even if the score
+// is NaN. Loads are valid for existing pairs.
 A masked(A score, uint b, uint h, uint query, uint key) {
   if (MASK == 1) {
     const uint at = b * MASK_STEP(0) + h * MASK_STEP(1) + query * MASK_STEP(2) + key * MASK_STEP(3);
@@ -83,7 +86,7 @@ A masked(A score, uint b, uint h, uint query, uint key) {
   return score;
 }
 
-// weight * x; with a mask a weight of 0 adds nothing, whatever x is.
+// weight * x. With a mask, a weight of 0 gives 0, whatever x is.
 A weighed(A weight, A x) { return MASK != 0 && weight == 0 ? 0 : weight * x; }
 
 // Operands are [batch, seq, heads, D].
@@ -99,7 +102,7 @@ float exp_below(float x) {
   return x != x ? x : (x < -87.0 ? 0.0 : e);
 }
 
-// Part i of a row for this lane; lanes past the end of the row hold zero.
+// Loads part i of a row for this lane. Lanes past the end of the row hold zero.
 #define LOAD_PARTS(parts, floats, start)                                        \
   [[unroll]] for (uint part = 0; part < PARTS; ++part) {                        \
     const uint at = part * S + gl_SubgroupInvocationID;                         \
@@ -107,13 +110,13 @@ float exp_below(float x) {
   }
 
 #if defined(OWN_lane)
-#define ROWS S                          // of the subgroup
-#define HELD D                          // elements of its row in a lane
-#define OWN_ROW gl_SubgroupInvocationID // of ROWS
-#define AT(i) (i)                       // where held element i stands in the row
+#define ROWS S  // of the subgroup
+#define HELD D  // elements of the row per lane
+#define OWN_ROW gl_SubgroupInvocationID  // of ROWS
+#define AT(i) (i)  // index in the row of held element i
 #define PASSING(parts, i) subgroupShuffle(parts[(i) / S], (i) % S)
-#define TOTAL(x) (x)                    // over the row, of a sum over what is held
-#define KEEPS_ROW true                  // the lane writes what there is one of in a row
+#define TOTAL(x) (x)  // sum over the row of a value per lane
+#define KEEPS_ROW true  // this lane writes results that exist once per row
 #else
 #define ROWS 1
 #define HELD PARTS

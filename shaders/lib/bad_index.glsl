@@ -1,7 +1,8 @@
-// The error word; after step.glsl, or a file with words of its own.
+// Reports out-of-range indices. Include it after step.glsl, or after a file with its own step
+// words.
 
-// Notes an index that lies outside its range: the first node that does is named, not those that
-// read its indices again, as gradients do. The access itself has been made harmless.
+// Reports an out-of-range index. The first node that reports is named, because gradient nodes read
+// the same indices again. The caller has already made the access harmless.
 void bad_index(Step step, uint node, int index) {
   if (step.error == 0) {
     step.error_node = node;

@@ -1,5 +1,5 @@
-// Elements of 1, 2, 4 or 8 bytes as bits, for shaders that move them and do not look at them. CELL
-// makes one of a uvec2, whose first word is the low one.
+// Elements of 1, 2, 4 or 8 bytes as bits, for shaders that only move them. CELL converts a uvec2,
+// low word first.
 #if defined(BYTES_1)
 #extension GL_EXT_shader_8bit_storage : require
 layout(buffer_reference, scalar, buffer_reference_align = 1) buffer Cells { uint8_t v[]; };

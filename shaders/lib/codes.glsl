@@ -1,5 +1,5 @@
-// Codes (core/encoding.h) as numbers, element by element: x = scale * (code - zero). The words are
-// those of Launch::code_words().
+// Dequantizes single elements (core/encoding.h): x = scale * (code - zero). Launch::code_words()
+// provides the words.
 #include "half.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer CodeTable {

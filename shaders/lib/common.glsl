@@ -1,7 +1,8 @@
-// The dialect that all shaders share: operands by device address, no descriptor sets.
+// The dialect of all shaders: operands by device address, no descriptor sets.
 //
-// T is the storage type, A the arithmetic type; operands of a variant T=f16 or bf16 are Elements,
-// which read() and write() turn from and into f32. Constant 0 is the workgroup's size in x.
+// T is the storage type, A the arithmetic type. In variants with T=f16 or bf16, operands are
+// Elements, which read() and write() convert from and to f32. Constant 0 is the x size of the
+// workgroup.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_control_flow_attributes : require
@@ -35,13 +36,13 @@ A read(Floats x, uint i) { return x.v[i]; }
 void write(Floats y, uint i, A value) { y.v[i] = value; }
 #endif
 
-// Workgroups are numbered over x, then y. A long dispatch runs in pieces of whole rows of x, so
-// nothing may depend on the number of rows; numbers past the end of the work do nothing.
+// Workgroups are numbered over x, then y. A long dispatch runs in several parts of whole rows of x,
+// so nothing may depend on the number of rows. Numbers past the end of the work do nothing.
 uint group_index() { return gl_WorkGroupID.x + gl_NumWorkGroups.x * gl_WorkGroupID.y; }
 
-// A software driver may run a load with one address for all lanes even where the condition around
-// it is false, so such an address must be valid always: indices are clamped, not only checked.
+// A software driver may execute a load with a uniform address even if the surrounding condition is
+// false. The address must therefore always be valid: clamp indices, do not only check them.
 uint clamp_index(uint i, uint count) { return min(i, max(count, 1u) - 1); }
 
-// Row kernels give each subgroup one row, so no barrier is needed at any subgroup size.
+// Row kernels give each subgroup one row, so they need no barrier at any subgroup size.
 uint subgroup_index() { return group_index() * gl_NumSubgroups + gl_SubgroupID; }

@@ -1,8 +1,8 @@
-// Counted axes: how many elements of an axis are there (device::Operand::counted_axis). After
-// step.glsl.
+// Dynamic dimensions: the number of valid elements along an axis (device::Operand::counted_axis).
+// Include it after step.glsl.
 //
-// `at` is the word of the step buffer that says so, counted from its begin, or 0, which is no
-// count: then it is `size`. The load is valid either way, as a software driver needs.
+// `at` is the index of the word in the step buffer, or 0 if all `size` elements are valid. The load
+// is valid in both cases, as software drivers require.
 uint extent(Step step, uint at, uint size) {
   const uint count = Words(step).v[at];
   return at == 0 ? size : min(count, size);

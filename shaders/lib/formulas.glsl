@@ -1,10 +1,10 @@
-// The dialect of runtime/ops/formulas for one number; of comparisons (OUT_truth) no more than they
-// use.
+// The dialect of runtime/ops/formulas for single values. For comparisons (OUT_truth), only the
+// functions that they use.
 #define F A
 #define M bool
 
 #define select(m, a, b) ((m) ? (a) : (b))
-// By their bits: a device may take a denormal for zero.
+// Compares bits, because a device may flush denormals to zero.
 int rank_of(F x) {
   const int bits = floatBitsToInt(x);
   return bits < 0 ? -(bits & 0x7fffffff) : bits;
@@ -36,7 +36,7 @@ bool positive(F x) { return floatBitsToInt(x) > 0 && !isnan(x); }
 #define cos_of(x) cos_f32(x)
 #define pow_of(a, b) pow_f32(a, b)
 
-// log(w) x / (w - 1) with w = 1 + x rounded: the error of the rounding divides out.
+// log(w) x / (w - 1), where w is the rounded 1 + x: the rounding error cancels in the division.
 F log1p_of(F x) {
   precise const F w = 1.0f + x;
   return w == 1.0f ? x : w == kInfinity ? w : log_f32(w) * (x / (w - 1.0f));

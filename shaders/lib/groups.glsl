@@ -1,6 +1,5 @@
-// Which elements lie under each result of a reduction: offsets over the kept dims, then over those
-// that go; both lists of dims are merged by the host, the second behind the first in one table (see
-// index.glsl).
+// The elements of each result of a reduction: offsets over the kept axes, then over the reduced
+// axes. The host merges both lists of axes into one table, the reduced axes last (see index.glsl).
 layout(constant_id = 1) const uint KEPT = 1;
 layout(constant_id = 2) const uint GONE = 1;
 

@@ -1,5 +1,5 @@
-// f16 and bf16 as 16 bits, from and to f32 to nearest even: the rounding and the denormals of a
-// driver's own conversions are open.
+// Converts f16 and bf16, as 16 bits, from and to f32 with rounding to nearest even. The rounding
+// and denormals of a driver's own conversions are not specified.
 #if !defined(HALF_GLSL)
 #define HALF_GLSL
 float half_to_float(uint h) {
@@ -22,7 +22,7 @@ uint float_to_half(float x) {
   if (magnitude >= 0x47800000u) {  // 2^16
     return sign | 0x7C00u;
   }
-  if (magnitude < 0x38800000u) {  // 2^-14: steps of 2^-24, to which adding 1/2 rounds
+  if (magnitude < 0x38800000u) {  // 2^-14: steps of 2^-24; adding 1/2 rounds
     return sign | (floatBitsToUint(uintBitsToFloat(magnitude) + 0.5) - 0x3F000000u);
   }
   return sign | (magnitude - (112u << 23) + 0xFFFu + ((magnitude >> 13) & 1u)) >> 13;

@@ -1,7 +1,7 @@
-// Flat indices to offsets. Tables made by backends/vulkan/index.cpp: RANK dims, RANK magic numbers
-// and RANK shifts for the division by them, then RANK strides per operand. Software devices divide
-// integers lane by lane, so it is a multiplication (Granlund and Montgomery, "Division by Invariant
-// Integers using Multiplication", 1994).
+// Converts flat indices to offsets. backends/vulkan/index.cpp makes the tables: RANK sizes, RANK
+// magic numbers and RANK shifts for the division by them, then RANK strides per operand. Software
+// devices divide integers lane by lane, so the division is a multiplication (Granlund and
+// Montgomery, "Division by Invariant Integers using Multiplication", 1994).
 uint divide(uint n, uint magic, uint shift) {  // n < 2^31
   uint high;
   uint low;
@@ -9,7 +9,8 @@ uint divide(uint n, uint magic, uint shift) {  // n < 2^31
   return (high + n) >> shift;
 }
 
-// A table in registers: read once per invocation, as loads inside a loop are not moved out of it.
+// A table in registers. It is read once per invocation, because compilers do not move loads out of
+// loops.
 #define LOAD_TABLE(dims, at, rank, table)                                    \
   uint table##_dim[rank];                                                    \
   uint table##_magic[rank];                                                  \
@@ -24,7 +25,7 @@ uint divide(uint n, uint magic, uint shift) {  // n < 2^31
   [[unroll]] for (uint axis = 0; axis < rank; ++axis) {                      \
     strides[axis] = dims.v[(at) + (3 + operand) * rank + axis];              \
   }
-// Element i of a loop over the axes of a table: where it lies in two operands.
+// The offsets of element i of a loop over the axes of a table, in two operands.
 #define OFFSETS_OF_TWO(i, rank, table, strides_a, strides_b, at_a, at_b)     \
   at_a = 0;                                                                  \
   at_b = 0;                                                                  \

@@ -1,8 +1,8 @@
-// How losses are reduced: terms with their weights, which loss_total.comp adds up.
+// Reduction of losses: terms with their weights, which loss_total.comp adds.
 const uint kMean = 0;
 const uint kNone = 2;
 
-// The loss and the weight of a term, or with reduction none the loss alone.
+// Writes the loss and the weight of a term, or with reduction none only the loss.
 void write_term(Floats terms, uint i, A loss, A weight, uint reduction) {
   if (reduction == kNone) {
     terms.v[i] = loss;
@@ -12,7 +12,7 @@ void write_term(Floats terms, uint i, A loss, A weight, uint reduction) {
   }
 }
 
-// What the gradient of a term is multiplied with.
+// The factor of the gradient of a term.
 A term_factor(Floats dloss, uint i, Floats weight, uint reduction) {
   const A all = reduction == kMean ? weight.v[0] : 1;
   return dloss.v[reduction == kNone ? i : 0] / (all != 0 ? all : 1);

@@ -1,6 +1,6 @@
-// Functions to f32 rounding: drivers may be far off (exp of a software driver is a short
-// polynomial). Coefficients: minimax fits of the stated function on the stated range, in double,
-// rounded to f32.
+// Functions accurate to f32 rounding, because drivers may be inaccurate (exp of a software driver
+// is a short polynomial). Coefficients: minimax fits of the stated function on the stated range in
+// double, rounded to f32.
 
 #define kInfinity uintBitsToFloat(0x7f800000u)
 
@@ -29,7 +29,7 @@ float exp_f32(float x) {
   return e * power_of_two(half_i) * power_of_two(i - half_i);
 }
 
-// e^x - 1, with small relative error also near 0.
+// e^x - 1, with a small relative error also near 0.
 float expm1_f32(float x) {
   if (isnan(x)) {
     return x;
@@ -87,12 +87,12 @@ float tanh_f32(float x) {
 
 float sigmoid_f32(float x) { return 1.0 / (1.0 + exp_f32(-x)); }
 
-// factor * sigmoid(x), where the sigmoid alone may be denormal, which devices take for zero.
+// factor * sigmoid(x). The sigmoid alone may be denormal, which some devices flush to zero.
 float times_sigmoid(float factor, float x) {
   return x < -60.0 ? factor * exp_f32(x + 30.0) * 9.35762297e-14 : factor * sigmoid_f32(x);  // e^-30
 }
 
-// erfc for t >= 1, to full relative precision: t^2 is split so that its exponential loses nothing.
+// erfc for t >= 1, to full relative precision: t^2 is split so that its exponential is exact.
 float erfc_tail(float t) {
   if (t > 10.5) {
     return 0.0;
@@ -149,9 +149,9 @@ float normal_cdf(float x) {
   return x < 0.0 ? tail : 1.0 - tail;
 }
 
-// Cosine and sine of an angle given as a fraction of a turn in units of 2^-32.
+// Cosine and sine of an angle, given as a fraction of a turn in units of 2^-32.
 vec2 cos_sin_turns(uint turns) {
-  const uint eighth = (turns + 0x20000000u) >> 30;              // nearest quarter
+  const uint eighth = (turns + 0x20000000u) >> 30;  // nearest quarter turn
   const float f = float(int(turns - (eighth << 30))) * 2.3283064365386963e-10;  // |f| <= 1/8
   const float s = f * f;
   const float si = f * ((((41.4720726 * s - 76.6978455) * s + 81.6052017) * s - 41.3417015) * s + 6.28318548);
@@ -164,8 +164,8 @@ vec2 cos_sin_turns(uint turns) {
   }
 }
 
-// x / (2 pi) without its whole part, in units of 2^-32 turns: the 24 bits of x times those of 1 /
-// (2 pi) that count (Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983). Of a
+// The fractional part of x / (2 pi), in units of 2^-32 turns: the 24 bits of x times the relevant
+// bits of 1 / (2 pi) (Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983). For a
 // finite x with |x| >= 1/2.
 uint turns_of(float x) {
   // 1 / (2 pi) after the point, 192 bits
@@ -173,7 +173,7 @@ uint turns_of(float x) {
   const uint bits = floatBitsToUint(x);
   const uint fraction = (bits & 0x7fffffu) | 0x800000u;
   const int exponent = int((bits >> 23) & 255u) - 150;  // x = fraction 2^exponent, from -24 on
-  // The product needs the 64 digits from `from` on: those before give whole turns.
+  // The product needs the 64 digits from `from` on; earlier digits give whole turns.
   const int from = max(exponent, 0);
   const uint word = uint(from) >> 5;
   const uint shift = uint(from) & 31u;
@@ -184,7 +184,7 @@ uint turns_of(float x) {
   umulExtended(fraction, low, carry, rest);
   uint turns = fraction * high + carry;
   if (exponent < 0) {
-    // The digits are shifted to the right instead: 24 bits more above the point of the product.
+    // The digits are shifted to the right instead: 24 more bits above the point of the product.
     uint above;
     uint below;
     umulExtended(fraction, high, above, below);
@@ -218,7 +218,7 @@ float cos_f32(float x) {
   return cos_sin_turns(turns_of(x)).x;
 }
 
-// a^b, as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b. By e^(b log |a|), which
+// a^b as in C and IEEE 754: a^0 and 1^b are 1 for all a and b. Computed as e^(b log |a|), which
 // costs |b log a| roundings.
 float pow_f32(float a, float b) {
   if (b == 0.0 || a == 1.0) {

@@ -1,27 +1,29 @@
 // Operands of the matrix product C = op(A) op(B) + bias, one matrix per index of z.
 //
-// Matrices of a batch lie `stride` elements apart; with batch_rank > 0 the offsets come from
-// `batch`, a table as in index.glsl, so that broadcast batch dims have stride 0.
+// Matrices of a batch are `stride` elements apart. If batch_rank > 0, the offsets come from
+// `batch`, a table as in index.glsl, in which broadcast batch axes have stride 0.
 layout(push_constant, scalar) uniform Push {
   Floats a;
   Floats b;
   Floats c;
   Floats bias;      // [N], if has_bias
-  Ints batch;       // dims and strides of a and b in elements, see index.glsl
+  Ints batch;  // sizes and strides of a and b in elements, see index.glsl
   uint m;
   uint n;
   uint k;
   uint batch_rank;
   uint has_bias;
-  uint groups_x;    // workgroups per matrix
+  uint groups_x;  // workgroups per matrix
   uint groups_y;
   uint batches;
-  uint a_m;         // strides of the general variants: of op(A) along m and k, of op(B) along k and n
+  uint a_m;  // strides of the general variants: of op(A) along m and k, of op(B) along k and n
   uint a_k;
   uint b_k;
   uint b_n;
 #if defined(CODES)
-  uint encoded;     // bits: a is codes, b is, a is transposed, b is; the address of codes is that of their CodeTable
+  // bits: a is quantized, b is quantized, a is transposed, b is transposed. A quantized operand has
+  // the address of its CodeTable
+  uint encoded;
 #endif
 } p;
 
@@ -47,7 +49,7 @@ BatchOffsets batch_offsets(uint z) {
 
 #if defined(CODES)
 #include "codes.glsl"
-// Elements of op(A) and op(B); `first` is the offset of the matrix.
+// Elements of op(A) and op(B). `first` is the offset of the matrix.
 A load_a(uint first, uint m, uint k) {
   const bool turned = (p.encoded & 4) != 0;
   if ((p.encoded & 1) == 0) {

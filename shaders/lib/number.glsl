@@ -1,6 +1,6 @@
-// Numbers of the dtype of a variant T=f32,f16,bf16,i8,u8,i32,i64 as what shaders compute with: N,
-// floats in f32, integers of up to 32 bits as int and of 64 bits as (low, high). Overflows of
-// integers wrap around.
+// Values of a variant T=f32, f16, bf16, i8, u8, i32 or i64 in the type N in which shaders compute:
+// f32 for floats, int for integers up to 32 bits, (low, high) for 64 bits. Integer overflow wraps
+// around.
 #include "order.glsl"
 
 #if defined(T_i8) || defined(T_u8)

@@ -1,4 +1,5 @@
-// After index.glsl: element i of a loop of RANK merged dims, where it lies in one operand.
+// Include it after index.glsl: the offset of element i of a loop with RANK merged axes in one
+// operand.
 #define DEFINE_OFFSET(name, rank)                                                              \
   uint name(uint n, uint dim[rank], uint magic[rank], uint shift[rank], uint stride[rank]) {   \
     uint at = 0;                                                                               \

@@ -1,5 +1,5 @@
-// The order of numbers by their bits, exact for denormals also on devices that take them for zero:
-// 0 is equal to -0, and NaN is what comes in as `of_nan`.
+// Compares values by their bits, which is exact for denormals even on devices that flush them to
+// zero: 0 equals -0, and NaN maps to `of_nan`.
 #ifndef ORDER_GLSL
 #define ORDER_GLSL
 

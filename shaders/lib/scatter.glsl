@@ -1,5 +1,5 @@
-// Lines of ScatterElements: an invocation per line along the axis writes its updates in their
-// order. The shader defines Data, Updates and join(y, at, updates, from).
+// Lines of ScatterElements: one invocation per line along the axis writes its updates in order. The
+// shader defines Data, Updates and join(y, at, updates, from).
 #include "bad_index.glsl"
 
 layout(constant_id = 1) const uint RANK = 1;
@@ -9,7 +9,7 @@ layout(push_constant, scalar) uniform Push {
   Ints indices;
   Updates updates;
   Step step;
-  Words dims;  // of data, indices and updates beside the axis, see index.glsl
+  Words dims;  // of data, indices and updates without the axis, see index.glsl
   uint lines;
   uint first;  // updates [first, end) of each line
   uint end;

@@ -1,5 +1,5 @@
-// The dialect of runtime/ops/formulas for one integer or truth value: of 32 bits, or of 64 where
-// WIDE is defined. An overflow wraps around.
+// The dialect of runtime/ops/formulas for a single integer or bool: 32 bits, or 64 if WIDE is
+// defined. Overflow wraps around.
 #ifdef WIDE
 #define F int64_t
 #else
@@ -15,7 +15,7 @@
 #define positive(x) ((x) > 0)
 #define abs_of(x) ((x) < 0 ? -(x) : (x))
 F quotient_of(F a, F b) {
-  const bool divides = b != F(0) && b != F(-1);  // the others are not defined for every a
+  const bool divides = b != F(0) && b != F(-1);  // other quotients are not defined for every a
   const F q = a / (divides ? b : F(1));
   return divides ? q : b == F(0) ? F(0) : -a;
 }
@@ -23,7 +23,7 @@ F quotient_of(F a, F b) {
 #define FORWARD(name) F name##_forward(F x, F p, F q)
 #define BINARY(name) F name##_binary(F a, F b)
 #define COMPARE(name) M name##_compare(F a, F b)
-// Their gradients are of floats.
+// Gradients are only for floats.
 #define GRADIENT(name) F name##_gradient(F x, F dy, F p, F q)
 #define GRADIENT_A(name) F name##_gradient_a(F a, F b, F dy)
 #define GRADIENT_B(name) F name##_gradient_b(F a, F b, F dy)

@@ -1,5 +1,5 @@
-// Windows over three spatial axes (core/windows.h), as tables that backends/vulkan/windows.h makes:
-// the slowest axis first.
+// Windows over three spatial axes (core/windows.h), in the tables of backends/vulkan/windows.h:
+// slowest axis first.
 struct WindowAxis {
   uint size;  // of the input
   uint outs;
@@ -21,18 +21,19 @@ WindowAxis window_axis(Words table, uint axis) {
   const WindowAxis ay = window_axis(table, 1);    \
   const WindowAxis ax = window_axis(table, 2);
 
-// Where element k of the window of output o lies; what is in front of the input is far behind it.
+// The position of element k of the window of output o. Positions before the input wrap to large
+// values.
 uint input_of(WindowAxis a, uint o, uint k) { return o * a.stride + k * a.dilation - a.pad; }
 
-// The output whose window has element i of the input as its element k; outs if there is none.
+// The output whose window has element i of the input as its element k, or outs if there is none.
 uint output_of(WindowAxis a, uint i, uint k) {
   const uint from = i + a.pad - k * a.dilation;
   const uint o = from / a.stride;
   return o * a.stride == from && o < a.outs ? o : a.outs;
 }
 
-// Elements of the window of output o that lie in the input, or with `pads` in the input or its
-// pads.
+// Number of elements of the window of output o inside the input. With `pads`, elements in the pads
+// count too.
 uint count_of(WindowAxis a, uint o, bool pads) {
   uint n = 0;
   for (uint k = 0; k < a.window; ++k) {

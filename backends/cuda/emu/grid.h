@@ -13,9 +13,8 @@
 //     the caller
 //   - a shuffle that reads a lane outside its mask
 //   - a read of shared memory before the block wrote it
-//   - two threads that access the same element of shared memory without a barrier in between, if
-//   one
-//     of them writes (Shared<T>)
+//   - two threads that access one element of shared memory without a barrier in between, if one of
+//     them writes (Shared<T>)
 #pragma once
 
 #include <functional>

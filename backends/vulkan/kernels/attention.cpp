@@ -1,6 +1,5 @@
 //! ops(f32, f16, bf16) Attention AttentionGrad Rope
-// Attention with memory linear in length, its gradient without atomics, and the rotation of
-// positions.
+// Attention with memory linear in the length, its gradient without atomics, and Rope.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,18 +11,19 @@
 namespace bowline::detail::vulkan::attention_kernels {
 namespace {
 
-// The loops over the head are unrolled; above this the compiled kernels grow too large.
+// The loops over the head are unrolled. With a larger head, the compiled kernels would be too
+// large.
 constexpr int64_t kMaxHeadDim = 256;
-// Longer heads are shared by the lanes of a subgroup. A lane of a GPU has 255 registers, for three
-// rows of the head or four; a CPU keeps them in its cache, so that there the time counts that the
-// driver takes: 12 s for the gradient of 256 elements.
+// Above this head size, the lanes of a subgroup share a row. A GPU lane has 255 registers, for
+// three or four rows of the head. A CPU keeps rows in its cache; there the compile time of the
+// driver decides: 12 s for the gradient with 256 elements.
 uint32_t most_in_lane(const Launch& l) { return l.physical().is_software() ? 128 : 64; }
 
 const char* refusal(const NodeView& node) {
   return node.in(0)[3] > kMaxHeadDim ? "Attention takes heads of up to 256 elements." : nullptr;
 }
 
-// Offsets inside codes have 32 bits.
+// Offsets in quantized operands have 32 bits.
 const char* forward_refusal(const NodeView& node) {
   const device::Operand& k = node.query.inputs[1];
   const device::Operand& v = node.query.inputs[2];
@@ -60,7 +60,7 @@ Sizes sizes_of(const Launch& l) {
   return {at(q, 0), at(q, 1), at(q, 2), at(q, 3), at(k, 1), at(k, 2)};
 }
 
-// The words that the shaders call details.
+// The table that the shaders call `details`.
 std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask) {
   std::vector<uint32_t> words = {l.count_word(0, 1),
                                  l.count_word(1, 1),
@@ -105,7 +105,7 @@ Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask) {
   return push;
 }
 
-// A kernel in its two forms: a lane has a row, or a part of the row of its subgroup.
+// The two forms of a kernel: one row per lane, or one row per subgroup with a part in each lane.
 struct Forms {
   uint32_t lane;
   uint32_t part;
@@ -115,12 +115,12 @@ constexpr Forms kForwardCodes{shader::attention_lane_codes, shader::attention_pa
 constexpr Forms kQueries{shader::attention_grad_queries_lane, shader::attention_grad_queries_part};
 constexpr Forms kKeys{shader::attention_grad_keys_lane, shader::attention_grad_keys_part};
 
-// One that hides no key is none, and what is left fits in the numbers of the shaders.
+// A window that hides no key is ignored. Other windows fit into the integers of the shaders.
 uint32_t window_of(const AttentionAttributes& attributes, const Sizes& s) {
   return attributes.window() < s.keys ? attributes.window() : 0;
 }
 
-// The mask is input `mask`, if there is one.
+// The mask is input `mask`, if given.
 void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, size_t mask,
             uint64_t rows, uint64_t heads, double products) {
   const auto dim = static_cast<uint32_t>(s.dim);
@@ -130,7 +130,7 @@ void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, si
   Grid grid;
   grid.local = l.lanes();
   grid.groups = (rows + rows_each - 1) / rows_each * heads * s.batch;
-  // As many rows at once as keep the unrolled loop near 512 products, and in parts near 64.
+  // Number of rows that keeps the unrolled loop near 512 products, or near 64 if lanes share a row.
   const uint32_t block = in_parts ? std::clamp(32 / parts, 1u, 8u) : std::clamp(256 / dim, 1u, 8u);
   const auto& attributes = l.attributes<AttentionAttributes>();
   const double half = attributes.causal() ? 0.5 : 1;
@@ -159,7 +159,8 @@ void attention(Launch& l) {
 }
 
 uint64_t grad_workspace(const NodeView& node) {
-  return Wide::bytes(node) + static_cast<uint64_t>(node.in(4).elements()) * 4;  // delta, as lse
+  // delta has the size of lse
+  return Wide::bytes(node) + static_cast<uint64_t>(node.in(4).elements()) * 4;
 }
 
 void attention_grad(Launch& l) {
@@ -184,7 +185,7 @@ void attention_grad(Launch& l) {
   wide.finish();
 }
 
-// As 64 bits of a turn, low word first.
+// As 64-bit fractions of a turn, low word first.
 std::vector<uint32_t> frequencies(const RopeAttributes& t, int64_t dims) {
   std::vector<uint32_t> words;
   const long double turn = 2 * std::acos(-1.0L);

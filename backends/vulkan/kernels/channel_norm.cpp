@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) BatchNorm BatchNormGrad GroupNorm InstanceNorm GroupNormGrad
-// Norms of channels: a subgroup per channel of the batch, or per group of a sample.
+// Norms over channels: one subgroup per channel of the batch, or per group of a sample.
 #include "index.h"
 #include "kernel.h"
 
@@ -14,7 +14,7 @@ struct Planes {
   int64_t batch, channels, plane;
 };
 
-// The elements of a channel, where they lie from its first one on.
+// The elements of a channel, from its first element on.
 Loops channel_loops(const Planes& p) {
   Loops loops(1);
   loops.add(p.batch, {p.channels * p.plane});
@@ -66,7 +66,7 @@ void batch_norm_grad(Launch& l) {
              n * 5 * l.element_bytes());
 }
 
-// Three loops over a channel, each lane every S-th element.
+// Three loops over a channel; each lane processes every S-th element.
 const char* batch_refusal(const NodeView& node) {
   const Planes p(node.in(0));
   return node.physical.is_software() &&
@@ -84,7 +84,7 @@ void push_group(Launch& l, Push& push, const Loops& loops, const Planes& p, int6
   push.u32(static_cast<uint64_t>(p.batch)).f32(static_cast<double>(eps));
 }
 
-// Which channel of its group an element is of.
+// Maps an element of a group to the channel of the group.
 Loops group_loops(const Planes& p, int64_t groups) {
   Loops loops(1);
   loops.add(groups == 0 ? 0 : p.channels / groups, {1});
@@ -146,7 +146,7 @@ void group_norm_grad(Launch& l) {
            p.channels);
 }
 
-// Four loops over a group, or the samples of a channel.
+// Four loops over a group, or over the samples of a channel.
 const char* group_refusal(const NodeView& node) {
   const Planes p(node.in(0));
   const int64_t lanes = node.physical.subgroup_size;

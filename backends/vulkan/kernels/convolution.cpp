@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) Conv ConvTranspose ConvInputGrad ConvWeightGrad
-// Convolutions and their gradients, each element by itself.
+// Convolutions and their gradients, one element per invocation or subgroup.
 #include "core/convolutions.h"
 #include "windows.h"
 
@@ -13,7 +13,7 @@ Convolution of(const Launch& l) {
   return find(l.attributes(), l.in_shape(0), l.in_shape(1), l.out_shape(0));
 }
 
-// A bias that is not there is never read, but its address is valid.
+// A missing bias is never read, but its address is valid.
 Push push_of(Launch& l, const Convolution& c, VkDeviceAddress x, VkDeviceAddress w,
              VkDeviceAddress y, uint64_t n, uint32_t per_group) {
   const bool has_bias = l.inputs() > 2;

@@ -1,8 +1,8 @@
 //! elementwise
 //! elementwise(f16, bf16)
 //! elementwise(i8, u8, i32, i64, boolean)
-// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules), a
-// third has the shape of the result.
+// Operators with formulas (runtime/ops/formulas). Two operands broadcast by the rules of NumPy; a
+// third operand has the shape of the result.
 #include "generated/functions.h"
 #include "index.h"
 #include "kernel.h"
@@ -10,7 +10,7 @@
 namespace bowline::detail::vulkan::elementwise_kernels {
 namespace {
 
-// For the estimate of the time: most of it where a function computes.
+// For the time estimate: an upper bound for most functions.
 constexpr double kFlops = 40;
 
 double bytes_of(const Launch& l) {
@@ -21,7 +21,7 @@ double bytes_of(const Launch& l) {
   return bytes;
 }
 
-// What a function does not take is the first operand once more.
+// A missing operand is replaced by the first.
 VkDeviceAddress input(const Launch& l, size_t i) { return l.in(i < l.inputs() ? i : 0); }
 
 uint32_t same_shape_shader(const Launch& l, bool compares) {
@@ -100,7 +100,7 @@ void elementwise(Launch& l) {
   }
 }
 
-// Integers have no quotient by 0.
+// Integers cannot be divided by 0.
 void check_divisors(Launch& l) {
   const auto n = l.out_shape(0).elements() == 0 ? 0 : l.in_shape(1).elements();
   const Grid grid = l.over_elements(static_cast<uint64_t>(n));
@@ -111,10 +111,10 @@ void check_divisors(Launch& l) {
                                                    : shader::divisor_8;
   const auto elements = static_cast<double>(n);
   l.dispatch(shader, {}, push, grid, elements, elements * l.element_bytes());
-  l.barrier();  // the quotients may lie on the divisors
+  l.barrier();  // the quotients may overwrite the divisors
 }
 
-// Integers and truth values.
+// Integers and bool.
 void whole(Launch& l) {
   const FunctionCall f = function_of(l.op(), l.attributes());
   if (divides(f.function)) {

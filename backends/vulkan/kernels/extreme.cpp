@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceMax ReduceMin ArgMax ArgMin TopK
-// The largest and the smallest elements along axes, and where they are.
+// The largest and smallest elements along axes, and their indices.
 #include <algorithm>
 
 #include "index.h"
@@ -40,10 +40,10 @@ void arg_min(Launch& l) { arg(l, true); }
 // The loop over the line of an element stays below the limit of a software device.
 constexpr uint64_t kAtOnce = 49152;
 // Comparisons that all lanes of a GPU make together while one of them waits for an element: 10^12
-// in a second, 100 ns.
+// per second, 100 ns.
 constexpr uint64_t kComparisonsPerWait = 100000;
 
-// What the two kernels of TopK do, and in which pieces.
+// Parameters of the two kernels of TopK, and the division of their work.
 struct TopK {
   uint64_t elements;
   uint64_t lines;
@@ -65,7 +65,7 @@ TopK top_k_of(const PhysicalDevice& physical, const Shape& x, const Attributes& 
   t.step = static_cast<uint64_t>(x.elements(axis + 1, x.rank()));
   t.lines = static_cast<uint64_t>(x.elements(0, axis)) * t.step;
   t.k = static_cast<uint64_t>(a.k());
-  // A pass ends with the exchange between the lanes, which counts as an element for each.
+  // A pass ends with an exchange between lanes, which costs as much as one element per lane.
   const uint64_t lanes = physical.subgroup_size;
   const uint64_t pass = t.size / lanes + 2;
   const bool pays = physical.is_software() ? pass <= static_cast<uint64_t>(kMaxIterations)

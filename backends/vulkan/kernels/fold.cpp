@@ -1,7 +1,7 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceProd CumSum
 //! ops(i8, u8, i32, i64) ReduceSum
 //! ops(f32, f16, bf16) ReduceProdGrad
-// Products over axes and their gradient, sums of integers, and running sums, in a fixed order.
+// Products over axes and their gradient, sums of integers, and cumulative sums, in a fixed order.
 // Integers wrap around.
 #include "index.h"
 #include "kernel.h"
@@ -50,7 +50,7 @@ const char* prod_grad_refusal(const NodeView& node) {
   return too_long(node, 2 * groups_of(node.in(0), node.attributes<ReduceAttributes>()).terms, 1);
 }
 
-// Lines along an axis, `step` from one element to the next.
+// Lines along an axis, with `step` from one element to the next.
 struct Lines {
   uint64_t lines;
   uint64_t size;
@@ -64,8 +64,8 @@ Lines lines_of(const Shape& x, const Attributes& attributes) {
           static_cast<uint64_t>(step)};
 }
 
-// A line for each lane is too few for a GPU, and elements that are neighbours are loaded together
-// where lanes share a line. Lanes of a CPU load one by one, and are full with one line each.
+// On a GPU, one line per lane leaves lanes idle, and lanes that share a line load neighbouring
+// elements together. On a CPU, lanes load one by one and are busy with one line each.
 constexpr uint64_t kManyLines = 4096;
 
 bool shares_lines(const PhysicalDevice& physical, const Lines& x) {

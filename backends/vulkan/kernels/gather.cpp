@@ -1,6 +1,5 @@
 //! ops(any) Gather GatherElements OneHot ScatterElements
-// Elements along an axis by their indices, and back. An index below zero counts from the end of the
-// axis.
+// Elements along an axis selected by indices, and the reverse. Negative indices count from the end.
 #include <algorithm>
 
 #include "convert.h"
@@ -11,8 +10,8 @@
 namespace bowline::detail::vulkan::gather_kernels {
 namespace {
 
-// `axis` of the data is the one that indices name; the loops are over y, with the strides of data
-// and indices.
+// `axis` is the indexed axis of the data. The loops run over y, with the strides of data and
+// indices.
 void launch_gather(Launch& l, int axis, Loops loops) {
   const Shape& data = l.in_shape(0);
   loops.finish();
@@ -105,7 +104,7 @@ uint32_t reduce_shader(DType type) {
   }
 }
 
-// An invocation per line along the axis; long lines go in parts, one after the other.
+// One invocation per line along the axis. Long lines are divided into consecutive dispatches.
 void scatter(Launch& l, VkDeviceAddress y, ScatterReduction reduction) {
   const Shape& data = l.in_shape(0);
   const Shape& updates = l.in_shape(2);
@@ -157,7 +156,7 @@ bool is_wide(DType type, ScatterReduction reduction) {
   return reduction != ScatterReduction::none && (type == DType::f16 || type == DType::bf16);
 }
 
-// f16 and bf16 are joined in f32, of which the workspace has as many as the data have elements.
+// f16 and bf16 are combined in f32; the workspace holds the data as f32.
 void scatter_elements(Launch& l) {
   const ScatterReduction reduction = l.attributes<ScatterElementsAttributes>().reduction();
   if (!is_wide(l.type(), reduction)) {

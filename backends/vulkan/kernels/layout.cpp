@@ -1,5 +1,5 @@
 //! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
-// Copies with strides: what moves elements and computes nothing.
+// Strided copies: operators that only move elements.
 #include <algorithm>
 
 #include "core/float16.h"
@@ -9,7 +9,7 @@
 namespace bowline::detail::vulkan::layout_kernels {
 namespace {
 
-// Output 0 = these bits everywhere. Whole words need no shader.
+// Sets output 0 to these bits everywhere. Whole words need no shader.
 void fill_output(Launch& l, uint64_t bits) {
   if (size_of(l.type()) == 4) {
     return l.fill(l.out_place(0), l.out_bytes(0), static_cast<uint32_t>(bits));
@@ -62,8 +62,8 @@ void transpose(Launch& l) {
   strided(l, l.in_place(0), 0, l.out_place(0), 0, loops);
 }
 
-// The elements of `part`, which lie in `whole` from `start` on along one axis. `whole` first, or
-// `part` first.
+// The elements of `part`, which is inside `whole` from `start` on along one axis. `whole_first`
+// gives the order of the strides.
 Loops part_of(const Shape& part, const Shape& whole, bool whole_first) {
   const auto inside = strides_of(whole);
   const auto own = strides_of(part);
@@ -174,7 +174,7 @@ void write_codes(Launch& l) {
   push.u32(static_cast<uint64_t>(rows[axis])).u32(static_cast<uint64_t>(state[axis]));
   push.u32(static_cast<uint64_t>(state.elements(axis + 1, state.rank() - 1)));
   push.u32(static_cast<uint64_t>(rows.back())).u32(l.node());
-  // One subgroup looks at the position also where there is nothing to write.
+  // One subgroup checks the position even if there is nothing to write.
   const auto elements = static_cast<double>(rows.elements());
   l.dispatch(
       of_type(l.type(), shader::write_codes_f32, shader::write_codes_f16, shader::write_codes_bf16),
@@ -182,7 +182,7 @@ void write_codes(Launch& l) {
       elements * (2 * l.element_bytes() + 1));
 }
 
-// Offsets inside codes have 32 bits.
+// Offsets in quantized operands have 32 bits.
 const char* write_refusal(const NodeView& node) {
   const device::Operand& state = node.query.inputs[0];
   return state.encoding.is_plain() || state.bytes() <= UINT32_MAX
@@ -198,7 +198,7 @@ void write_rows(Launch& l) {
   const Shape& rows = l.in_shape(1);
   const int axis = positive_axis(l.attributes<WriteRowsAttributes>().axis(), state.rank());
   const auto n = static_cast<uint64_t>(rows.elements());
-  // One invocation looks at the position also where there is nothing to write.
+  // One invocation checks the position even if there is nothing to write.
   const Grid grid = l.over_elements(std::max<uint64_t>(n, 1));
   Push push;
   push.add(l.in(1)).add(l.out(0));

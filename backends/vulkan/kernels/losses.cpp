@@ -10,7 +10,7 @@ namespace bowline::detail::vulkan::losses_kernels {
 namespace {
 
 constexpr uint64_t kTermBytes = 8;  // a loss and a weight
-constexpr uint64_t kParts = 256;    // fixed, so that the order depends on the subgroup's size alone
+constexpr uint64_t kParts = 256;    // fixed, so that the order depends only on the subgroup size
 
 uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
 
@@ -21,7 +21,7 @@ const char* rows_refusal(const NodeView& node) {
              : nullptr;
 }
 
-// Three loops over the row, each lane every S-th element, a fourth where labels are smoothed.
+// Three loops over the row, or four with label smoothing; each lane processes every S-th element.
 const char* cross_entropy_refusal(const NodeView& node) {
   const int64_t limit = kMaxIterations / 4 * node.physical.subgroup_size;
   return node.physical.is_software() && node.in(0).rank() > 0 && node.in(0).back() > limit
@@ -36,7 +36,7 @@ void add_up(Launch& l, VkDeviceAddress terms, uint64_t n, Reduction reduction) {
   l.dispatch(shader::loss_total, {}, push, {l.lanes(), 1, 1}, static_cast<double>(n) * 20, 0);
 }
 
-// What the kernels of labels see, whichever they are.
+// Operands that all kernels of losses with labels share.
 struct Labels {
   VkDeviceAddress losses = 0;
   VkDeviceAddress weight = 0;
@@ -60,7 +60,7 @@ Push push_cross_entropy(const Launch& l, const Labels& c, VkDeviceAddress lse) {
   return push;
 }
 
-// `input`: which input holds the weights of classes.
+// `input` is the input with the class weights.
 template <class Table>
 Push push_likelihood(const Launch& l, const Labels& c, size_t input, const Grid& grid) {
   const bool has_weight = l.inputs() > input;
@@ -89,7 +89,7 @@ void cross_entropy(Launch& l) {
 
 uint64_t grad_workspace(const NodeView&) { return 4; }
 
-// The weight of all rows into the workspace.
+// Writes the sum of the weights of all rows into the workspace.
 template <class Table>
 void add_weights(Launch& l, const Labels& c, size_t input) {
   if (l.attributes<Table>().reduction() == Reduction::mean) {
@@ -151,7 +151,7 @@ void negative_log_likelihood_grad(Launch& l) {
       static_cast<double>(n) * l.element_bytes());
 }
 
-// A loss of elements, with its constant.
+// An elementwise loss and its constant.
 struct ElementLoss {
   uint32_t number = 0;
   float p = 0;

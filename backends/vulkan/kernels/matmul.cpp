@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) MatMul Linear
-// Matrix products: the lane-shuffle kernels on software devices, the shared-memory tile on GPUs.
+// Matrix products: lane-shuffle kernels on software devices, shared-memory tiles on GPUs.
 #include <algorithm>
 
 #include "index.h"
@@ -20,7 +20,7 @@ struct Product {
   bool transpose_a = false;
   bool transpose_b = false;
   Loops batch{2};                  // strides of A and B in elements
-  std::vector<uint32_t> codes[2];  // of A and B: Launch::code_words(), or none
+  std::vector<uint32_t> codes[2];  // of A and B: Launch::code_words(), or empty
 
   bool has_codes() const { return !codes[0].empty() || !codes[1].empty(); }
 };
@@ -64,7 +64,7 @@ Choice choose(const Launch& l, const Product& p) {
 void multiply(Launch& l, Product p) {
   p.batch.finish();
   if (p.k == 0) {
-    p.a = p.c;  // empty operands may lie at the end of a buffer; nothing that is read is used
+    p.a = p.c;  // empty operands may be at the end of a buffer; the result of their loads is unused
     p.b = p.c;
     p.codes[0].clear();
     p.codes[1].clear();
@@ -119,7 +119,7 @@ void add_codes(const Launch& l, Product& p) {
   }
 }
 
-// Offsets inside codes have 32 bits.
+// Offsets in quantized operands have 32 bits.
 const char* refusal(const NodeView& v) {
   const bool fits = std::ranges::all_of(v.query.inputs, [](const device::Operand& o) {
     return o.encoding.is_plain() || o.bytes() <= UINT32_MAX;
@@ -142,7 +142,7 @@ void matmul(Launch& l, Product p) {
     return;
   }
   if (!p.transpose_a && b.elements(0, b.rank() - 2) == 1) {
-    p.m = c.rows();  // one B for all: the batch is more rows
+    p.m = c.rows();  // one B for all batches: they are additional rows
   } else {
     Shape batch_a;
     Shape batch_b;

@@ -1,6 +1,6 @@
 //! ops(any) Pad Tile
 //! ops(f32, f16, bf16) PadGrad
-// Elements around a tensor, made of its own or of one number; Tile is a tensor that wraps around.
+// Pads with elements of the tensor or with a constant. Tile pads with wrap.
 #include "core/float16.h"
 #include "core/padding.h"
 #include "index.h"
@@ -9,7 +9,8 @@
 namespace bowline::detail::vulkan::pad_kernels {
 namespace {
 
-// `dim` of each axis and the numbers for the division by it, then the others of each axis.
+// Appends `dim` of each axis with the constants for the division by it, then the other members of
+// each axis.
 template <class Dim, class... Other>
 std::vector<uint32_t> table_of(const Padding& p, Dim dim, Other... others) {
   std::vector<int64_t> dims;
@@ -83,7 +84,7 @@ void pad_grad(Launch& l) {
              terms * l.element_bytes());
 }
 
-// An element is added up by one invocation.
+// One invocation adds all terms of an element.
 const char* refusal(const NodeView& node) {
   const auto& t = node.attributes<PadAttributes>();
   const Padding p = padding_of(node.out(0), *t.begin(), *t.end());

@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) MaxPool MaxPoolGrad AveragePool AveragePoolGrad
-// Pools, each element by itself.
+// Pools, one result per invocation.
 #include "windows.h"
 
 namespace bowline::detail::vulkan::pool_kernels {
@@ -58,7 +58,7 @@ void average_pool_grad(Launch& l) {
        2 * w.window());
 }
 
-// Loops over the window, and for gradients over the window of each of the outputs.
+// Loops over the window; gradients loop over the windows of all outputs that contain the element.
 template <class Table, bool kGradient>
 const char* refusal(const NodeView& node) {
   const auto& t = node.attributes<Table>();

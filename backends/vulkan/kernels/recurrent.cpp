@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16) Lstm LstmGrad Gru GruGrad
-// Recurrent layers: one dispatch per step, two of a Gru without reset_after. What goes from step to
-// step is f32, in the workspace.
+// Recurrent layers: one dispatch per step, or two for a Gru without reset_after. Values passed
+// between steps are f32, in the workspace.
 #include <algorithm>
 
 #include "convert.h"
@@ -10,7 +10,7 @@
 namespace bowline::detail::vulkan::recurrent_kernels {
 namespace {
 
-constexpr uint64_t kRows = 4;  // of the batch that a subgroup, or an invocation, takes at once
+constexpr uint64_t kRows = 4;  // batch rows that a subgroup, or an invocation, processes at once
 
 struct Layer {
   uint64_t gates = 0;
@@ -42,15 +42,15 @@ const char* refusal(const NodeView& node) {
              : nullptr;
 }
 
-// Operands of the storage dtype, at a step of `each` elements.
+// The address of a step in an operand of the storage dtype, with `each` elements per step.
 VkDeviceAddress at_step(const Launch& l, VkDeviceAddress base, uint64_t step, uint64_t each) {
   return base + step * each * size_of(l.type());
 }
 
 uint64_t floats(uint64_t n) { return round_up(n * sizeof(float), 256); }
 
-// Forward. The states in front of a step and behind it take turns; without reset_after, r * h and z
-// besides.
+// Forward. Two buffers alternate between the state before a step and the state after it. Without
+// reset_after, r * h and z have buffers too.
 uint64_t states_workspace(const NodeView& node) {
   const auto state = static_cast<uint64_t>(node.in(2).elements());
   const bool more = node.query.op == Op::Gru && has_reset_before(node.query.attributes);
@@ -131,7 +131,8 @@ void gru(Launch& l) {
   }
 }
 
-// Backward. The gradients of the products of two steps take turns; of a Gru dh besides.
+// Backward. Two buffers alternate for the gradients of the products. A Gru also has a buffer for
+// dh.
 struct Behind {
   VkDeviceAddress at[2];
   VkDeviceAddress dh;
@@ -168,7 +169,7 @@ void lstm_grad(Launch& l) {
       layer_of(l.in_shape(0), l.in_shape(1), 4, l.attributes<LstmAttributes>().reverse());
   const Behind behind(l, layer);
   const VkDeviceAddress dc_in = l.inputs() > 5 ? l.in(5) : 0;
-  // Step i of those that run; -1 is the state in front of them.
+  // Step i of the running steps; -1 computes the gradient of the first state.
   for (auto i = static_cast<int64_t>(layer.steps) - 1; i >= -1; --i) {
     const auto number = static_cast<uint64_t>(std::max<int64_t>(i, 0));
     const uint64_t t = layer.steps == 0 ? 0 : layer.at(number);

@@ -8,7 +8,7 @@
 namespace bowline::detail::vulkan::reduce_kernels {
 namespace {
 
-// Sums over the axes for which `reduced` is set; the kept ones form the output in their order.
+// Sums over the axes for which `reduced` is set. The kept axes form the output in their order.
 void reduce(Launch& l, const Axes& reduced, bool mean) {
   const Shape& x = l.in_shape(0);
   const auto strides = strides_of(x);

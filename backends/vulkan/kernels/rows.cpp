@@ -17,7 +17,7 @@ uint64_t rows_of(const Shape& shape) {
   return shape.elements() == 0 ? 0 : static_cast<uint64_t>(shape.rows());
 }
 
-// Three loops over the row, each lane every S-th element.
+// Three loops over the row; each lane processes every S-th element.
 const char* refusal(const NodeView& node) {
   const int64_t limit = kMaxIterations / 3 * node.physical.subgroup_size;
   const bool too_long = node.in(0).rank() > 0 && node.in(0).back() > limit;
@@ -81,8 +81,8 @@ void norm(Launch& l, bool layer) {
   l.dispatch(shader, {}, push, l.over_rows(rows_of(x)), n * 10, n * 4 * l.element_bytes());
 }
 
-// dgamma and dbeta are sums over all rows: chunks of rows side by side, then the sum of the chunks.
-// In 16 bits those sums are f32 in the workspace, and rounded once.
+// dgamma and dbeta are sums over all rows: first over chunks of rows, then over the chunks. For
+// 16-bit dtypes, the sums are f32 in the workspace and rounded once.
 uint64_t chunks_of(uint64_t rows) { return std::clamp<uint64_t>(rows / 64, 1, 64); }
 
 uint64_t norm_grad_workspace(const NodeView& node) {

@@ -1,5 +1,5 @@
 //! ops(f32, f16, bf16) Embedding EmbeddingGrad Dropout
-// Rows of a table by id, their gradient in a fixed order, and dropout.
+// Table rows selected by id, their gradient in a fixed order, and dropout.
 #include <algorithm>
 
 #include "core/random.h"
@@ -10,7 +10,7 @@ namespace {
 
 uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
 
-// Loops over the ids, and over those that match, stay below the limit of a software device.
+// Loops over the ids, and over matching ids, stay below the limit of a software device.
 constexpr uint64_t kIdsAtOnce = 24576;
 
 void embedding(Launch& l) {
@@ -35,7 +35,7 @@ void embedding(Launch& l) {
              static_cast<double>(elements(l.out_shape(0))) * 2 * l.element_bytes());
 }
 
-// Offsets inside codes have 32 bits.
+// Offsets in quantized operands have 32 bits.
 const char* refusal(const NodeView& v) {
   const device::Operand& table = v.query.inputs[0];
   return table.encoding.is_plain() || table.bytes() <= UINT32_MAX
@@ -52,8 +52,8 @@ void embedding_grad(Launch& l) {
     return;
   }
   Wide wide(l);
-  // A subgroup has S columns of one row and looks through the ids; there are as many rows as the
-  // table has, or as ids if these are fewer. Long lists of ids go in parts, one after the other.
+  // A subgroup owns S columns of a row and searches the ids. There is one row per table row, or per
+  // id if there are fewer ids. Long lists of ids are divided into consecutive dispatches.
   const bool over_rows = rows <= count;
   const uint64_t blocks = (n + l.lanes() - 1) / l.lanes();
   if (!over_rows) {

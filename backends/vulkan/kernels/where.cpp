@@ -1,5 +1,6 @@
 //! ops(any) Where
-// Elements of one tensor or of another, as truth values say; all three broadcast (numpy rules).
+// Selects elements of two tensors by bool values. All three operands broadcast by the rules of
+// NumPy.
 #include "index.h"
 #include "kernel.h"
 
