@@ -1,6 +1,5 @@
-// The conformance runner as `bowline conform` and `bowline bench` see it: every suite on a device,
-// compared with the oracles, and bare copies on a device. What they need of the inside of the
-// library stays behind this header, which includes bowline.h alone.
+// The conformance runner as bowline-conform sees it: every suite on a device, compared with the
+// oracles. The inside of the library stays behind this header, which includes bowline.h alone.
 #pragma once
 
 #include "bowline.h"
@@ -43,8 +42,5 @@ bool needs_no_device(std::string_view suite);
 // Errors  bad_argument: no such suite; a case file that cannot be read. Failures of cases are in
 // the report.
 Result<Report> run(std::string_view suite, const Device& device, const Options& options);
-
-// A call that copies so many bytes from one place of the device's memory to another, and waits.
-Result<std::function<Status()>> device_copy(const Device& device, uint64_t bytes);
 
 }  // namespace bowline::conformance

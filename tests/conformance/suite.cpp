@@ -186,16 +186,4 @@ Result<Report> run(std::string_view suite, const Device& device, const Options& 
   return run(suite, Internals::open(device), options);
 }
 
-Result<std::function<Status()>> device_copy(const Device& device, uint64_t bytes) {
-  using device::Block;
-  const std::shared_ptr<device::OpenDevice>& open = Internals::open(device);
-  BOWLINE_TRY_ASSIGN(const auto from, Block::allocate(open, bytes, device::MemoryKind::device));
-  BOWLINE_TRY_ASSIGN(const auto to, Block::allocate(open, bytes, device::MemoryKind::device));
-  BOWLINE_TRY(open->fill(from->buffer(), 0, bytes, std::byte{1}));
-  return std::function<Status()>([open, from, to, bytes]() -> Status {
-    BOWLINE_TRY(open->copy(to->buffer(), 0, from->buffer(), 0, bytes));
-    return open->wait();
-  });
-}
-
 }  // namespace bowline::conformance

@@ -2,7 +2,7 @@
 //
 //   F   operations per second of the fastest matrix product in the dtype computed in, measured in
 //       the same run
-//   BW  bytes per second of the largest copy, read and written, measured in the same run
+//   BW  bytes per second that an elementwise operator reads and writes, measured in the same run
 #pragma once
 
 #include <string>
@@ -40,8 +40,8 @@ class Product {
   std::unique_ptr<Session> session_;
 };
 
-// Uses at most `copy_bytes` for each side of the copy; the products are in `dtype`.
-Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes,
+// An operator reads and writes `stream_bytes`; the products are in `dtype`.
+Result<Machine> measure_machine(const Device& device, uint64_t stream_bytes,
                                 DType dtype = DType::f32);
 
 // Work of one training step, from the records of its forward part.

@@ -26,7 +26,7 @@ constexpr uint64_t kWarmupSteps = 3;
 constexpr uint64_t kLeastRuns = 7;
 constexpr double kLeastSeconds = 1;
 constexpr uint64_t kMadeBatches = 20;
-constexpr uint64_t kCopyBytes =
+constexpr uint64_t kStreamBytes =
     8 << 20;  // small, so that measuring the floor does not set the peak of memory
 
 constexpr const char* kAdapter = "bench";
@@ -208,7 +208,7 @@ Result<int> run(const BenchTrainOptions& o) {
   double floor_ms = 0;
   if (!o.no_floor) {
     Result<Machine> measured =
-        measure_machine(device, kCopyBytes, compute_of(o.compute).value_or(DType::f32));
+        measure_machine(device, kStreamBytes, compute_of(o.compute).value_or(DType::f32));
     BOWLINE_TRY(
         Status(measured.status()).at("While measuring the floor; --no-floor leaves it out."));
     machine = std::move(measured).value();
