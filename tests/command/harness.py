@@ -61,10 +61,6 @@ def need_tool(name):
     need(shutil.which(name), f"There is no program '{name}' here (tools/setup installs it).")
 
 
-def need_device(name):
-    need(any(d["name"] == name and d["usable"] for d in devices()), f"There is no usable device {name} here: {devices()}")
-
-
 def short_files(bytes_):
     """For preexec_fn: no file grows above so many bytes, as on a disk that is full."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, bytes_))

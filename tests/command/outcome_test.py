@@ -172,19 +172,6 @@ class Outcome(harness.Case):
         self.assertFalse(self.out.exists())
         self.expect(run("eval", self.model, "--data", self.text, "--device", "null"), BAD_DEVICE, "computes nothing")
 
-    def test_a_slow_device_for_tests(self):
-        """It trains as the CPU does when it is named, and says what it is."""
-        harness.need_device("cuda-emu:0")
-        said = "Device cuda-emu:0 is for tests: it computes, but slowly."
-        losses = []
-        for device in ("cpu", "cuda-emu:0"):
-            done = self.expect(self.train(2, "--device", device, "--eval-batches", 1, "--force", "-o", "json", timeout=600), OK)
-            self.assertEqual(said in done.stderr, device != "cpu")
-            losses.append(json.loads(done.stdout)["bits_per_byte_after"])
-        self.assertAlmostEqual(*losses, delta=1e-3)
-        done = run("eval", self.model, "--data", self.text, "--device", "cuda-emu:0", "--batch", 2, "--seq", 16, "--batches", 1)
-        self.assertIn(said, self.expect(done, OK).stderr)
-
 
 class GoingOn(harness.Case):
     def setUp(self):

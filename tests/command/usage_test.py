@@ -6,10 +6,13 @@ import json
 import os
 import pathlib
 import re
+import signal
+import subprocess
+import time
 import unittest
 
 import harness
-from harness import BAD_DEVICE, OK, USAGE, run
+from harness import BAD_DEVICE, FAILED, OK, USAGE, run
 
 
 class Usage(harness.Case):
@@ -191,6 +194,21 @@ class Usage(harness.Case):
             done = self.expect(run(*call, "-o", "json"), OK)
             self.assertTrue(json.loads(done.stdout), call)
             self.assertEqual(done.stderr, "", call)
+
+    def test_conform_is_another_program(self):
+        """It gets every word, also those that name a verb or a flag of the command, and it takes the place of this process."""
+        self.expect(run("conform", "--suite", "ops", "--device", "cpu", "--filter", "run"), FAILED, 'No case of the suites matches "run"')
+        self.expect(run("conform", "-v"), USAGE, "Flag '-v' of 'bowline conform' is unknown.")
+        process = subprocess.Popen([harness.BOWLINE, "conform", "--suite", "random", "--models", "100000", "--device", "cpu"],
+                                   stdout=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        link = pathlib.Path(f"/proc/{process.pid}/exe")
+        for _ in range(1000 * harness.PATIENCE):
+            if link.resolve().name == "bowline-conform":
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=60 * harness.PATIENCE), -signal.SIGINT)
 
     def test_programs_that_write_a_model_for_tests(self):
         """They write no file that is called as a flag is."""

@@ -1,5 +1,5 @@
-"""Installs the command into an empty folder: it runs there, each of its verbs has a man page, and
-bash completes its flags.
+"""Installs the command and bowline-conform into an empty folder: each verb has a man page, and bash
+completes its flags.
 
 usage: installed_command.py --build DIR --work DIR [TEST...]
 """
@@ -58,12 +58,30 @@ class Command(unittest.TestCase):
         self.assertEqual(completed("bowline", verb, "--dev"), {"--device"})
 
     def test_notices(self):
-        for name in ("LICENSE", "third-party-notices-command.txt"):
-            self.assertTrue((PREFIX / "share/doc/bowline" / name).is_file(), name)
-        if shutil.which("dpkg-query"):
-            self.assertIn("\nlibcli11-dev ", (PREFIX / "share/doc/bowline/third-party-notices-command.txt").read_text())
+        for name in ("command", "conform"):
+            notices = PREFIX / f"share/doc/bowline/third-party-notices-{name}.txt"
+            self.assertTrue(notices.is_file(), name)
+            if shutil.which("dpkg-query"):
+                self.assertIn("\nlibcli11-dev ", notices.read_text())
+        self.assertTrue((PREFIX / "share/doc/bowline/LICENSE").is_file())
+
+    def test_without_the_other_program_conform_says_how_to_install_it(self):
+        alone = shutil.copy(PREFIX / "bin/bowline", args.work)
+        done = subprocess.run([alone, "conform", "--suite", "ops"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn(f'There is no program "{args.work}/bowline-conform"', done.stderr)
+        self.assertIn("'cmake --install BUILD --component bowline_conform'", done.stderr)
+
+    def test_the_command_has_nothing_of_the_tests(self):
+        """What is compiled for tests alone has names in these namespaces."""
+        symbols = {name: subprocess.run(["nm", "-C", PREFIX / "bin" / name], capture_output=True, text=True, check=False).stdout
+                   for name in ("bowline", "bowline-conform")}
+        for namespace in ("bowline::conformance::", "bowline::test::"):
+            self.assertIn(namespace, symbols["bowline-conform"])
+            self.assertNotIn(namespace, symbols["bowline"])
 
 
 shutil.rmtree(args.work, ignore_errors=True)
-run("cmake", "--install", args.build, "--prefix", PREFIX, "--component", "bowline_command")
+for component in ("bowline_command", "bowline_conform"):
+    run("cmake", "--install", args.build, "--prefix", PREFIX, "--component", component)
 unittest.main(argv=[sys.argv[0], *tests], verbosity=2)

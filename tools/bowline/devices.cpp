@@ -59,7 +59,7 @@ void add_devices(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "devices", "Lists every device, the unusable ones with the reason",
                             "bowline devices -o json");
   auto o = std::make_shared<DevicesOptions>();
-  verb->add_flag("--all", o->all, "Those for tests too: they compute nothing, or slowly");
+  verb->add_flag("--all", o->all, "Also devices for tests, which compute nothing");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return list(*o); });
 }

@@ -93,9 +93,9 @@ def check_backends(root):
 def check_programs(root):
     """A program includes its own headers, the public ones, and headers from outside the tree."""
     runner = "conformance/conformance.h"
-    with_runner = {"tools/bowline/conform.cpp", "tools/bowline/bench/floor.cpp"}
     # Beside its own headers a program sees those of the folders that it is built with.
-    beside = {"tools/bowline": [root / "tools/import"], "tools/import": [root / "tools/bowline"], "samples": []}
+    beside = {"tools/bowline": [root / "tools/import"], "tools/import": [root / "tools/bowline"], "samples": [],
+              "tools/conform": [root / "tools/bowline"]}
     for folder in beside:
         for path in files_of(root / folder):
             name = path.relative_to(root).as_posix()
@@ -103,7 +103,7 @@ def check_programs(root):
                 own = any((place / include).exists() for place in (path.parent, root / folder, *beside[folder]))
                 # tools/cmake/commit.cmake, tools/import/CMakeLists.txt
                 generated = include in ("commit.h", "onnx.pb.h")
-                allowed = own or generated or PUBLIC.match(include) or include == TEXT or (include == runner and name in with_runner)
+                allowed = own or generated or PUBLIC.match(include) or include == TEXT or (include == runner and folder == "tools/conform")
                 library = any((place / include).exists() for place in (root / "runtime", root / "tests", root))
                 if (quote == '"' or library or GENERATED.match(include)) and not allowed:
                     yield f"{name} includes {include}: a program includes the public headers alone."
@@ -165,7 +165,7 @@ SEEDED = {
     "tools/bowline/verb.h": "#include <vector>\n",
     "tools/import/onnx/import.h": '#include "bowline.h"\n#include "verb.h"\n',
     "tools/import/onnx/lower.cpp": '#include "onnx/import.h"\n#include "onnx.pb.h"\n#include "graph/load.h"\n',
-    "tools/bowline/conform.cpp": '#include "conformance/conformance.h"\n',
+    "tools/conform/main.cpp": '#include "conformance/conformance.h"\n#include "verb.h"\n',
     "samples/mlp/mlp.cpp": '#include <core/status.h>\n',
     "tests/conformance/conformance.h": '#include "conformance/gaps.h"\n',
     "schemas/ops.fbs": "table ParameterList { parameters: [uint]; }\n",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that the command prints through common/print.h alone, which escapes what comes from
-outside.
+"""Checks that the command and bowline-conform print through common/print.h alone, which escapes what
+comes from outside.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ def raw_prints(path):
 
 def main():
     root = pathlib.Path(__file__).resolve().parents[2]
-    files = [p for p in sorted((root / "tools/bowline").rglob("*")) if p.suffix in (".cpp", ".h")]
+    files = [p for folder in ("bowline", "conform") for p in sorted((root / "tools" / folder).rglob("*")) if p.suffix in (".cpp", ".h")]
     wrong = [f"{path.relative_to(root)}:{line}: \"{text}\" prints past common/print.h."
              for path in files if path.relative_to(root).as_posix() != ALONE for line, text in raw_prints(path)]
     print("\n".join(wrong) or f"All printing of {len(files)} files goes through common/print.h.")

@@ -1,6 +1,6 @@
 # cmake --install: the library with its headers, bowline::text where it is built,
 # find_package(bowline CONFIG), pkg-config files, the operator reference and the notices of third
-# parties; and the command with its man pages and completion.
+# parties; the command with its man pages and completion; and bowline-conform.
 include_guard(GLOBAL)  # tests/consumer comes here first, for its second flavour of the library
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -149,10 +149,10 @@ endfunction()
 # Installs the command: the program, what man and bash know of it, and what is compiled into it.
 function(bowline_install_command)
   set(made "${PROJECT_BINARY_DIR}/package/command")
-  bowline_list_objects("${made}/objects" bowline_runtime bowline_ops bowline_ops_oracles ${BOWLINE_CHECKED_BACKEND_OBJECTS}
-    bowline_command bowline_text bowline_import bowline_gguf bowline_onnx bowline_data)
+  bowline_list_objects("${made}/objects" bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_command
+    bowline_program bowline_text bowline_import bowline_gguf bowline_onnx bowline_data)
   bowline_install_run(bowline_command manual.py "" --command "$<TARGET_FILE:bowline_command>" --version "${PROJECT_VERSION}"
-    --man "${made}/man" --completion "${made}/completion/bowline" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
+    --man "${made}/man" --completion "${made}/completion/bowline" --conform "$<TARGET_FILE:bowline_conform>" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
   bowline_install_run(bowline_command notices.py "" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
     --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices-command.txt")
   install(TARGETS bowline_command COMPONENT bowline_command)
@@ -162,7 +162,23 @@ function(bowline_install_command)
     COMPONENT bowline_command)
 endfunction()
 
+# Installs what `bowline conform` starts.
+function(bowline_install_conform)
+  set(made "${PROJECT_BINARY_DIR}/package/conform")
+  bowline_list_objects("${made}/objects" bowline_runtime bowline_ops_oracles ${BOWLINE_CHECKED_BACKEND_OBJECTS}
+    bowline_conformance bowline_recipes bowline_conform bowline_program)
+  bowline_install_run(bowline_conform manual.py "" --conform "$<TARGET_FILE:bowline_conform>" --version "${PROJECT_VERSION}"
+    --man "${made}/man" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
+  bowline_install_run(bowline_conform notices.py "" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
+    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices-conform.txt")
+  install(TARGETS bowline_conform COMPONENT bowline_conform)
+  install(DIRECTORY "${made}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT bowline_conform)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/third-party-notices-conform.txt" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+    COMPONENT bowline_conform)
+endfunction()
+
 bowline_install(bowline bowline)
 if(TARGET bowline_command)
   bowline_install_command()
+  bowline_install_conform()
 endif()

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Writes the man pages of the command and its completion for bash, from what its --help prints.
 
-usage: manual.py --command FILE --version TEXT --man DIR --completion FILE [--emulator COMMAND...]
+usage: manual.py --command FILE --conform FILE --version TEXT --man DIR --completion FILE [--emulator COMMAND...]
+       manual.py --conform FILE --version TEXT --man DIR [--emulator COMMAND...]
 
-bowline.1 and bowline-VERB.1 in --man; every verb, every verb below it, and the flags of each in
---completion.
+The first writes bowline.1 and bowline-VERB.1 to --man, and every verb, every verb below it, and the
+flags of each to --completion. The verb conform is another program. It has a page of its own, which
+the second writes. Its flags are in --completion if it was built.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import re
 import subprocess
 import sys
 
+CONFORM = "conform"
 ROW = re.compile(r"^  (\S+(?:,-\S+)*)(?: |$)")
 
 
@@ -34,7 +37,7 @@ class Page:
         if not rows["Options:"]:
             sys.exit(f"'{' '.join(['bowline', *words])} --help' lists no options; it prints: {self.text[:200]!r}")
         self.flags = rows["Options:"]
-        self.below = [Page(run, [*words, verb]) for verb in rows["Subcommands:"]]
+        self.below = [Page(run, [*words, verb]) for verb in rows["Subcommands:"] if verb != CONFORM]
 
     def all(self):
         return [self, *(page for below in self.below for page in below.all())]
@@ -80,22 +83,27 @@ def completion(top):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--command", required=True)
+    parser.add_argument("--command")
+    parser.add_argument("--conform", type=pathlib.Path, required=True)
     parser.add_argument("--version", required=True)
     parser.add_argument("--man", type=pathlib.Path, required=True)
-    parser.add_argument("--completion", type=pathlib.Path, required=True)
+    parser.add_argument("--completion", type=pathlib.Path)
     parser.add_argument("--emulator", nargs="*", default=[])
     args = parser.parse_args()
 
     def run(words):
-        return subprocess.run([*args.emulator, args.command, *words], check=True, capture_output=True, text=True).stdout
+        program = [args.conform, *words[1:]] if words[0] == CONFORM else [args.command, *words]
+        return subprocess.run([*args.emulator, *program], check=True, capture_output=True, text=True).stdout
 
-    top = Page(run, [])
+    top = Page(run, [] if args.command else [CONFORM])
     args.man.mkdir(parents=True, exist_ok=True)
     for page in top.all():
         (args.man / f"{'-'.join(['bowline', *page.words])}.1").write_text(man_page(page, args.version), encoding="utf-8")
-    args.completion.parent.mkdir(parents=True, exist_ok=True)
-    args.completion.write_text(completion(top), encoding="utf-8")
+    if args.completion:
+        if args.conform.is_file():
+            top.below.append(Page(run, [CONFORM]))
+        args.completion.parent.mkdir(parents=True, exist_ok=True)
+        args.completion.write_text(completion(top), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -87,7 +87,8 @@ Result<double> stream_rate(const Device& device, uint64_t bytes) {
   BOWLINE_TRY(model.materialize(1));
   BOWLINE_TRY(model.to(device));
   BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, "stream", {}));
-  BOWLINE_TRY_ASSIGN(const double seconds, median_seconds(9, 2, [&] { return session.run({}, {}); }));
+  BOWLINE_TRY_ASSIGN(const double seconds,
+                     median_seconds(9, 2, [&] { return session.run({}, {}); }));
   return 2 * static_cast<double>(bytes) / seconds;
 }
 

@@ -31,27 +31,6 @@ std::string known_dims(const std::string& name, const ModelInfo& model) {
   return names.empty() ? "it has none" : close.empty() ? "it has " + all : "did you mean " + close;
 }
 
-constexpr std::array<std::string_view, 2> kForms = {"text", "json"};
-
-// -o of a verb that writes a file: the form or the file, and either may be given once.
-void add_form_or_file(CLI::App* verb, CLI::Option* form, CLI::Option* out) {
-  const auto give = [form, out](const std::vector<std::string>& values) {
-    for (const std::string& value : values) {
-      CLI::Option* const of = std::ranges::count(kForms, value) != 0 ? form : out;
-      if (of->count() != 0) {
-        throw CLI::ValidationError(fmt::format("-o \"{}\" gives {}, which is given already.", value,
-                                               of->get_name(false, true)));
-      }
-      of->add_result(value);
-      of->run_callback();
-    }
-  };
-  verb->add_option_function<std::vector<std::string>>(
-          "-o", give,
-          fmt::format("Short for --format before {}, else for --out", fmt::join(kForms, " and ")))
-      ->allow_extra_args(false);
-}
-
 // Attributes that name a dim hold its name as a word.
 bool names_dim(const std::vector<NodeInfo>& nodes, const std::string& dim) {
   return std::ranges::any_of(nodes, [&](const NodeInfo& node) {
@@ -110,17 +89,6 @@ Result<BoundDim> parse_dim(const std::string& text) {
   BOWLINE_REQUIRE(error == std::errc() && stop == end && !dim.name.empty() && dim.value > 0,
                   "--dim \"{}\" is not of the form name=number.", text);
   return dim;
-}
-
-void add_format(CLI::App* verb, std::string& format, const std::string& help) {
-  CLI::Option* const out = verb->get_option_no_throw("--out");
-  CLI::Option* const form =
-      verb->add_option(out == nullptr ? "-o,--format" : "--format", format, help)
-          ->check(CLI::IsMember(std::vector<std::string>(kForms.begin(), kForms.end())))
-          ->capture_default_str();
-  if (out != nullptr) {
-    add_form_or_file(verb, form, out);
-  }
 }
 
 void add_device(CLI::App* verb, std::string& device) {

@@ -11,10 +11,6 @@
 
 namespace bowline::command {
 
-// -o, --format: "text" or "json". Every verb has it, behind its --out, if it has one: -o with
-// anything else is that file then.
-void add_format(CLI::App* verb, std::string& format,
-                const std::string& help = "Form of what is printed");
 // --device, with its default.
 void add_device(CLI::App* verb, std::string& device);
 // --threads of the CPU; 0: one per core that the process may use. Refused for a --device that is no

@@ -75,10 +75,6 @@ Result<Device> open_computing_device(const std::string& name, int threads, uint6
   BOWLINE_TRY_ASSIGN(Device device, open_device(name, threads, memory_budget));
   BOWLINE_REQUIRE_CODE(device.info().computes, Code::unsupported,
                        "Device {} computes nothing: its numbers mean nothing.", device.info().name);
-  if (device.info().for_tests) {
-    print(stderr, "bowline: Device {} is for tests: it computes, but slowly.\n",
-          device.info().name);
-  }
   return device;
 }
 

@@ -12,8 +12,7 @@ namespace bowline::command {
 // a model that classifies the entry point "classify" with tokens and lengths too.
 Result<Model> open_trained_model(const std::string& path);
 
-// As open_device(). One for tests is said to be one. Errors  those, and unsupported: it computes
-// nothing.
+// As open_device(). Errors  those, and unsupported: the device computes nothing.
 Result<Device> open_computing_device(const std::string& name, int threads, uint64_t memory_budget);
 
 }  // namespace bowline::command

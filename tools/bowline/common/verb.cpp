@@ -2,15 +2,52 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 
 namespace bowline::command {
+namespace {
+
+constexpr std::array<std::string_view, 2> kForms = {"text", "json"};
+
+// -o of a verb that writes a file: the form or the file, and either may be given once.
+void add_form_or_file(CLI::App* verb, CLI::Option* form, CLI::Option* out) {
+  const auto give = [form, out](const std::vector<std::string>& values) {
+    for (const std::string& value : values) {
+      CLI::Option* const of = std::ranges::count(kForms, value) != 0 ? form : out;
+      if (of->count() != 0) {
+        throw CLI::ValidationError(fmt::format("-o \"{}\" gives {}, which is given already.", value,
+                                               of->get_name(false, true)));
+      }
+      of->add_result(value);
+      of->run_callback();
+    }
+  };
+  verb->add_option_function<std::vector<std::string>>(
+          "-o", give,
+          fmt::format("Short for --format before {}, else for --out", fmt::join(kForms, " and ")))
+      ->allow_extra_args(false);
+}
+
+}  // namespace
 
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& description,
                    const std::string& examples) {
   CLI::App* verb = app.add_subcommand(name, description);
   verb->footer("example: " + examples);
   return verb;
+}
+
+void add_format(CLI::App* verb, std::string& format, const std::string& help) {
+  CLI::Option* const out = verb->get_option_no_throw("--out");
+  CLI::Option* const form =
+      verb->add_option(out == nullptr ? "-o,--format" : "--format", format, help)
+          ->check(CLI::IsMember(std::vector<std::string>(kForms.begin(), kForms.end())))
+          ->capture_default_str();
+  if (out != nullptr) {
+    add_form_or_file(verb, form, out);
+  }
 }
 
 void on_run(CLI::App* verb, Context& context, std::function<Result<int>()> run) {

@@ -1,4 +1,4 @@
-// bowline conform: the conformance suites on one device or several.
+// bowline-conform: the conformance suites on one device or several. 'bowline conform' starts it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "common/flag_uses.h"
-#include "common/flags.h"
+#include "common/program.h"
 #include "common/require.h"
 #include "conformance/conformance.h"
 #include "verb.h"
@@ -124,36 +124,47 @@ Result<int> run(const ConformOptions& o) {
   return ok ? kOk : kFailed;
 }
 
-}  // namespace
-
-void add_conform(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "conform", "Compares devices with the oracles of the operators",
-                            "bowline conform --suite ops --quick --device cpu --device vulkan:0");
+void add_flags(CLI::App& app, Context& context) {
   auto o = std::make_shared<ConformOptions>();
   std::vector<std::string> known;
   for (const std::string_view s : conformance::suites()) {
     known.emplace_back(s);
   }
   o->suites = known;
-  verb->add_option("--suite", o->suites, "Suites to run; default: all")
+  app.add_option("--suite", o->suites, "Suites to run; default: all")
       ->check(CLI::IsMember(known))
       ->delimiter(',');
-  verb->add_option("--device", o->devices,
-                   "Devices; default: every usable one that is not for tests");
-  verb->add_option("--filter", o->run.filter, "Operators, with * and ?")->capture_default_str();
-  verb->add_option("--seed", o->run.seed, "Seed of the drawn values")->capture_default_str();
-  verb->add_option("--models", o->models,
-                   fmt::format("Models of suite random; default: {}, with --quick {}",
-                               o->run.models, kQuickModels));
-  verb->add_flag("--quick", o->run.quick, "At most 60 s per device: every operator, fewer cases");
-  verb->add_option("--failures", o->most_failures, "Failures that are printed")
+  app.add_option("--device", o->devices,
+                 "Devices; default: every usable one that is not for tests");
+  app.add_option("--filter", o->run.filter, "Operators, with * and ?")->capture_default_str();
+  app.add_option("--seed", o->run.seed, "Seed of the drawn values")->capture_default_str();
+  app.add_option("--models", o->models,
+                 fmt::format("Models of suite random; default: {}, with --quick {}", o->run.models,
+                             kQuickModels));
+  app.add_flag("--quick", o->run.quick, "At most 60 s per device: every operator, fewer cases");
+  app.add_option("--failures", o->most_failures, "Failures that are printed")
       ->capture_default_str();
-  add_format(verb, o->format);
-  o->uses = FlagUses(verb);
-  on_run(verb, context, [o] {
+  add_format(&app, o->format);
+  o->uses = FlagUses(&app);
+  on_run(&app, context, [o] {
     o->run.models = o->models.value_or(o->run.quick ? kQuickModels : o->run.models);
     return run(*o);
   });
 }
 
+int run(std::vector<std::string> words) {
+  CLI::App app{"Compares devices with the oracles of the operators", "bowline conform"};
+  app.footer("example: bowline conform --suite ops --quick --device cpu --device vulkan:0");
+  Context context;
+  add_flags(app, context);
+  return run_arguments(app, context, std::move(words));
+}
+
+}  // namespace
 }  // namespace bowline::command
+
+int main(int argc, char** argv) {
+  return bowline::command::run_program([&] {
+    return bowline::command::run({argv + 1, argv + argc});
+  });
+}

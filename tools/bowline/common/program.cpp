@@ -1,0 +1,83 @@
+#include "common/program.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "common/arguments.h"
+#include "common/require.h"
+
+namespace bowline::command {
+namespace {
+
+int run_guarded(const std::function<int()>& program) {
+  try {
+    return program();
+  } catch (const std::exception& error) {
+    return fail(kFailed, fmt::format("Unexpected failure: {}.", error.what()));
+  }
+}
+
+}  // namespace
+
+int run_program(const std::function<int()>& program) {
+  // A reader that leaves early (| head) is no reason to die half way through a checkpoint.
+  std::signal(SIGPIPE, SIG_IGN);
+  // A file size limit fails the write, which says so.
+  std::signal(SIGXFSZ, SIG_IGN);
+  const int code = run_guarded(program);
+  // A verb is not done when its output did not arrive, unless the reader wanted no more.
+  std::string why;
+  if (printed(why) || code != kOk) {
+    return code;
+  }
+  return fail(kFailed, fmt::format("Standard output cannot be written: {}.", why));
+}
+
+int run_arguments(CLI::App& app, Context& context, std::vector<std::string> words) {
+  if (const std::string problem = find_unknown(app, words); !problem.empty()) {
+    return fail(kUsage, problem);
+  }
+  try {
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // --help, --version
+      std::ostringstream text;
+      app.exit(error, text, text);
+      print("{}", Lines{text.str()});
+      return kOk;
+    }
+    return fail(kUsage, usage_message(app, error.what()));
+  }
+  const Result<int> code = context.run();
+  return code.ok() ? code.value() : fail(code.status());
+}
+
+Status start_beside(const std::string& name, std::vector<std::string> words) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string program = self.parent_path() / name;
+  words.insert(words.begin(), name);
+  std::vector<char*> arguments;
+  std::ranges::transform(words, std::back_inserter(arguments),
+                         [](std::string& w) { return w.data(); });
+  arguments.push_back(nullptr);
+  execv(program.c_str(), arguments.data());
+  BOWLINE_REQUIRE_CODE(errno == ENOENT, Code::io_error, "Program \"{}\" cannot be started: {}.",
+                       program, std::strerror(errno));
+  return Status(
+      Code::io_error,
+      fmt::format("There is no program \"{}\". Build it with 'cmake --build BUILD --target "
+                  "bowline_conform', or install it with 'cmake --install BUILD --component "
+                  "bowline_conform'.",
+                  program));
+}
+
+}  // namespace bowline::command

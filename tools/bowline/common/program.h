@@ -1,0 +1,22 @@
+// What the main() of the command and of bowline-conform share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "verb.h"
+
+namespace bowline::command {
+
+// Runs the program; its exit code. A thrown exception and lost output are failures.
+int run_program(const std::function<int()>& program);
+
+// Parses the arguments and runs what they ask for; the exit code.
+int run_arguments(CLI::App& app, Context& context, std::vector<std::string> words);
+
+// Replaces this process by the program `name` in the folder of this one. Returns only if it fails.
+Status start_beside(const std::string& name, std::vector<std::string> words);
+
+}  // namespace bowline::command
