@@ -34,16 +34,16 @@ Result<Session> Session::create(const Model& model, const Device& device,
 }
 
 Status Session::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                    std::span<const StepValue> steps, std::span<const Tensor> overrides) {
+                    std::span<const StepScalar> scalars, std::span<const Tensor> overrides) {
   return guarded(state_, "session", [&](exec::SessionState& s) {
-    return s.run({}, inputs, outputs, steps, overrides);
+    return s.run({}, inputs, outputs, scalars, overrides);
   });
 }
 Status Session::run(std::string_view entry_point, std::span<const Tensor> inputs,
-                    std::span<const Tensor> outputs, std::span<const StepValue> steps,
+                    std::span<const Tensor> outputs, std::span<const StepScalar> scalars,
                     std::span<const Tensor> overrides) {
   return guarded(state_, "session", [&](exec::SessionState& s) {
-    return s.run(entry_point, inputs, outputs, steps, overrides);
+    return s.run(entry_point, inputs, outputs, scalars, overrides);
   });
 }
 MemoryReport Session::memory() const {
@@ -53,15 +53,15 @@ Counters Session::counters() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.counters(); });
 }
 Result<std::vector<NodeTime>> Session::profile(std::span<const Tensor> inputs,
-                                               std::span<const StepValue> steps) {
+                                               std::span<const StepScalar> scalars) {
   return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.profile({}, inputs, steps); });
+                 [&](exec::SessionState& s) { return s.profile({}, inputs, scalars); });
 }
 Result<std::vector<NodeTime>> Session::profile(std::string_view entry_point,
                                                std::span<const Tensor> inputs,
-                                               std::span<const StepValue> steps) {
+                                               std::span<const StepScalar> scalars) {
   return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.profile(entry_point, inputs, steps); });
+                 [&](exec::SessionState& s) { return s.profile(entry_point, inputs, scalars); });
 }
 Result<PlanInfo> Session::describe() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.describe(); });

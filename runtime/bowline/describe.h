@@ -271,8 +271,8 @@ struct IoInfo {
   uint64_t bytes = 0;
 };
 
-// A step word that the segment reads or writes; StepValue gives one.
-struct StepInfo {
+// A step word that the segment reads or writes; StepScalar gives one.
+struct StepScalarInfo {
   std::string name;
   std::string type;     // "f32", "u32", "u64"
   uint32_t offset = 0;  // of the step buffer, bytes
@@ -303,7 +303,7 @@ struct SegmentInfo {
   std::vector<IoInfo> outputs;
   std::vector<RecordInfo> records;  // in the order of execution
   std::vector<std::vector<TableEntryInfo>> tables;
-  std::vector<StepInfo> steps;
+  std::vector<StepScalarInfo> scalars;
   std::vector<CountedInfo> counted;
   std::vector<CopyInfo> copies;    // that it reads
   std::vector<uint32_t> storages;  // tie indices of those that it reads, also by a copy, or writes

@@ -107,9 +107,9 @@ class Session {
   //          parameter, of values that another one has too, or of a storage that the entry point
   //          writes; nothing ran. As create() where it plans.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-             std::span<const StepValue> steps = {}, std::span<const Tensor> overrides = {});
+             std::span<const StepScalar> scalars = {}, std::span<const Tensor> overrides = {});
   Status run(std::string_view entry_point, std::span<const Tensor> inputs,
-             std::span<const Tensor> outputs, std::span<const StepValue> steps = {},
+             std::span<const Tensor> outputs, std::span<const StepScalar> scalars = {},
              std::span<const Tensor> overrides = {});
 
   // A run with the device's clock around every node, in the order of execution. Nodes do not
@@ -117,10 +117,10 @@ class Session {
   // longer than run(). Errors  unsupported: the device has no clock. bad_argument: another profile
   // runs on it.
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs,
-                                        std::span<const StepValue> steps = {});
+                                        std::span<const StepScalar> scalars = {});
   Result<std::vector<NodeTime>> profile(std::string_view entry_point,
                                         std::span<const Tensor> inputs,
-                                        std::span<const StepValue> steps = {});
+                                        std::span<const StepScalar> scalars = {});
 
   // Arena, io and backend are 0 while there is no plan: after planning failed, until run() plans
   // again.

@@ -81,26 +81,26 @@ struct Tensor {
 // The value of a per-step scalar, which an operator reads anew in every run; the operator declares
 // `name` (operators.md). Or the size of a dynamic dimension that no input has; `name` is then the
 // name of the dimension.
-struct StepValue {
+struct StepScalar {
   std::string_view name;
-  std::variant<uint64_t, double> number;  // a double: fractions, and what is negative
+  std::variant<uint64_t, double> value;  // a double: fractions, and what is negative
 
-  StepValue(std::string_view n, std::unsigned_integral auto v)
-      : name(n), number(static_cast<uint64_t>(v)) {}
-  StepValue(std::string_view n, std::signed_integral auto v) : name(n) {
+  StepScalar(std::string_view n, std::unsigned_integral auto v)
+      : name(n), value(static_cast<uint64_t>(v)) {}
+  StepScalar(std::string_view n, std::signed_integral auto v) : name(n) {
     if (v < 0) {
-      number = static_cast<double>(v);
+      value = static_cast<double>(v);
     } else {
-      number = static_cast<uint64_t>(v);
+      value = static_cast<uint64_t>(v);
     }
   }
-  StepValue(std::string_view n, std::floating_point auto v)
-      : name(n), number(static_cast<double>(v)) {}
+  StepScalar(std::string_view n, std::floating_point auto v)
+      : name(n), value(static_cast<double>(v)) {}
 };
 
 // The numbers that a named dim may have. One that is not counted is bound to a number when a plan
 // is made. One that is counted is bound to a capacity, and every run has a number of its own, up to
-// it: that of its inputs, or a StepValue of the dim's name.
+// it: that of its inputs, or a StepScalar of the dim's name.
 struct DimLimits {
   int64_t min = 1;
   int64_t max = 2147483647;

@@ -281,12 +281,12 @@ Hoisted* SessionState::hoisted_of(Entry& entry) {
 
 Status SessionState::run(std::optional<std::string_view> entry_point,
                          std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                         std::span<const StepValue> steps, std::span<const Tensor> overrides) {
+                         std::span<const StepScalar> steps, std::span<const Tensor> overrides) {
   const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
   BOWLINE_TRY_ASSIGN(Entry * entry, entry_for(entry_point, inputs));
-  const auto is_right = [&](const StepValue& value) {
-    return graph::fusion_allows(value) && entry->steps.has(value);
+  const auto is_right = [&](const StepScalar& scalar) {
+    return graph::fusion_allows(scalar) && entry->steps.has(scalar);
   };
   if (fused_ && !std::ranges::all_of(steps, is_right)) {
     may_fuse_ = false;
@@ -296,8 +296,8 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
   }
   const plan::Plan& plan = entry->forward.plan();
   entry->steps.reset();
-  for (const StepValue& value : steps) {
-    BOWLINE_TRY(entry->steps.give(value));
+  for (const StepScalar& scalar : steps) {
+    BOWLINE_TRY(entry->steps.give(scalar));
   }
   BOWLINE_TRY(entry->steps.check(plan));
   BOWLINE_TRY(set_counts(plan, inputs, entry->steps));
@@ -342,7 +342,7 @@ Result<Refreshed> SessionState::run_with(std::span<const Tensor> overrides, Entr
 
 Result<std::vector<NodeTime>> SessionState::profile(std::optional<std::string_view> entry_point,
                                                     std::span<const Tensor> inputs,
-                                                    std::span<const StepValue> steps) {
+                                                    std::span<const StepScalar> steps) {
   BOWLINE_TRY(prepare());
   BOWLINE_TRY_ASSIGN(const Clock clock, Clock::start(device_));
   BOWLINE_TRY(run(entry_point, inputs, {}, steps));

@@ -21,11 +21,11 @@ class SessionState final : public graph::User {
   Status prepare(const std::optional<std::shared_ptr<device::OpenDevice>>& wanted = {});
   // None: the one entry point that there is.
   Status run(std::optional<std::string_view> entry_point, std::span<const Tensor> inputs,
-             std::span<const Tensor> outputs, std::span<const StepValue> steps,
+             std::span<const Tensor> outputs, std::span<const StepScalar> steps,
              std::span<const Tensor> overrides = {});
   Result<std::vector<NodeTime>> profile(std::optional<std::string_view> entry_point,
                                         std::span<const Tensor> inputs,
-                                        std::span<const StepValue> steps);
+                                        std::span<const StepScalar> steps);
   void leave_device() override;
   MemoryReport memory() const;
   Counters counters() const { return counters_; }

@@ -15,11 +15,11 @@ std::string known_words(const plan::StepLayout& layout) {
 }
 
 // The whole number, if it is one of 64 bits.
-std::optional<uint64_t> whole(const StepValue& value) {
-  if (const auto* number = std::get_if<uint64_t>(&value.number)) {
+std::optional<uint64_t> whole(const StepScalar& scalar) {
+  if (const auto* number = std::get_if<uint64_t>(&scalar.value)) {
     return *number;
   }
-  const double d = std::get<double>(value.number);
+  const double d = std::get<double>(scalar.value);
   if (!(d >= 0 && d < 0x1p64) || d != std::floor(d)) {
     return std::nullopt;
   }
@@ -28,9 +28,9 @@ std::optional<uint64_t> whole(const StepValue& value) {
 
 }  // namespace
 
-Result<uint64_t> bits_of(const StepWordInfo& word, const StepValue& value) {
+Result<uint64_t> bits_of(const StepWordInfo& word, const StepScalar& scalar) {
   const auto refused = [&] {
-    const std::string number = std::visit([](auto n) { return format("{}", n); }, value.number);
+    const std::string number = std::visit([](auto n) { return format("{}", n); }, scalar.value);
     return Status(Code::bad_argument,
                   format("Per-step scalar \"{}\" is {}, which does not hold {}.", word.name,
                          word.type == StepType::f32   ? "an f32"
@@ -39,13 +39,13 @@ Result<uint64_t> bits_of(const StepWordInfo& word, const StepValue& value) {
                          number));
   };
   if (word.type == StepType::f32) {
-    const double number = std::visit([](auto n) { return static_cast<double>(n); }, value.number);
+    const double number = std::visit([](auto n) { return static_cast<double>(n); }, scalar.value);
     if (!(std::abs(number) <= static_cast<double>(std::numeric_limits<float>::max()))) {
       return refused();
     }
     return step_bits<float>(static_cast<float>(number));
   }
-  const std::optional<uint64_t> number = whole(value);
+  const std::optional<uint64_t> number = whole(scalar);
   if (!number || (word.type == StepType::u32 && *number > UINT32_MAX)) {
     return refused();
   }
@@ -71,13 +71,13 @@ void StepValues::give(const plan::StepLayout::Place& place, uint64_t bits) {
   given_[static_cast<size_t>(&place - layout_.places().data())] = 1;
 }
 
-Status StepValues::give(const StepValue& value) {
-  const plan::StepLayout::Place* const p = layout_.find(value.name);
+Status StepValues::give(const StepScalar& scalar) {
+  const plan::StepLayout::Place* const p = layout_.find(scalar.name);
   BOWLINE_REQUIRE(p != nullptr, "There is no per-step scalar \"{}\" here; those of the graph: {}.",
-                  value.name, known_words(layout_));
+                  scalar.name, known_words(layout_));
   BOWLINE_REQUIRE(given_[static_cast<size_t>(p - layout_.places().data())] == 0,
-                  "Per-step scalar \"{}\" is given twice.", value.name);
-  BOWLINE_TRY_ASSIGN(const uint64_t bits, bits_of(*p->word, value));
+                  "Per-step scalar \"{}\" is given twice.", scalar.name);
+  BOWLINE_TRY_ASSIGN(const uint64_t bits, bits_of(*p->word, scalar));
   give(*p, bits);
   return {};
 }

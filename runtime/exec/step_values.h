@@ -10,7 +10,7 @@ namespace bowline::detail::exec {
 
 // The bits of a caller's number as the type of the word.
 // Errors  bad_argument: the type does not hold it.
-Result<uint64_t> bits_of(const StepWordInfo& word, const StepValue& value);
+Result<uint64_t> bits_of(const StepWordInfo& word, const StepScalar& scalar);
 
 // Allocates where it is made, and never again: it can be filled where nothing may fail.
 class StepValues {
@@ -31,8 +31,8 @@ class StepValues {
   }
   // Errors  bad_argument: there is no such word, it was given before, or its type does not hold the
   //         number.
-  Status give(const StepValue& value);
-  bool has(const StepValue& value) const { return layout_.find(value.name) != nullptr; }
+  Status give(const StepScalar& scalar);
+  bool has(const StepScalar& scalar) const { return layout_.find(scalar.name) != nullptr; }
   // Errors  bad_argument: a record of the plan reads a word that nobody gives: it has no default,
   //         and none writes it.
   Status check(const plan::Plan& plan) const;

@@ -16,9 +16,9 @@ Result<bool> fuse(Graph& graph, const device::OpenDevice& device) {
   return any;
 }
 
-bool fusion_allows(const StepValue& value) {
-  return value.name != "training" ||
-         std::visit([](auto number) { return number == 0; }, value.number);
+bool fusion_allows(const StepScalar& scalar) {
+  return scalar.name != "training" ||
+         std::visit([](auto number) { return number == 0; }, scalar.value);
 }
 
 }  // namespace bowline::detail::graph

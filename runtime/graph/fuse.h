@@ -12,7 +12,7 @@ namespace bowline::detail::graph {
 Result<bool> fuse(Graph& graph, const device::OpenDevice& device);
 
 // Whether a fused graph is right in a run that gives this step word.
-bool fusion_allows(const StepValue& value);
+bool fusion_allows(const StepScalar& scalar);
 
 // rewrites/training.cpp: leaves out the nodes that do something only while `training` is not 0
 // (OpDef::only_trains), in bodies too. Returns whether there were any.

@@ -100,8 +100,8 @@ std::vector<IoInfo> describe(const Plan& plan, const std::vector<IoRange>& range
   return out;
 }
 
-StepInfo describe(const StepUse& use) {
-  StepInfo out;
+StepScalarInfo describe(const StepUse& use) {
+  StepScalarInfo out;
   out.name = use.word->name;
   out.type = name_of(use.word->type);
   out.offset = use.offset;
@@ -133,7 +133,7 @@ SegmentInfo describe(const Plan& plan) {
     out.tables.push_back(describe(plan, t));
   }
   for (const StepUse& use : plan.steps) {
-    out.steps.push_back(describe(use));
+    out.scalars.push_back(describe(use));
   }
   for (size_t i = 0; i < plan.counted.size(); ++i) {
     const graph::CountedDim& dim = plan.counted[i];

@@ -203,7 +203,7 @@ std::string list_records(const SegmentInfo& segment) {
     out += format("{} step {}..{}: u32 {} counted, up to {}\n", segment.name, dim.offset,
                   dim.offset + 4, listed_name(dim.name), dim.capacity);
   }
-  for (const StepInfo& word : segment.steps) {
+  for (const StepScalarInfo& word : segment.scalars) {
     const uint32_t end = word.offset + (word.type == name_of(StepType::u64) ? 8 : 4);
     out += format("{} step {}..{}: {} {}{}{}\n", segment.name, word.offset, end, word.type,
                   word.name, word.read ? " read" : "", word.written ? " written" : "");

@@ -390,7 +390,7 @@ class GeneratorState {
       const auto n = static_cast<int64_t>(rows);
       const Tensor in[] = {{"tokens", DType::i32, {1, n}, text.data() + cached_},
                            {"positions", DType::i32, {n}, positions_.data()}};
-      const StepValue steps[] = {{"position", cached_}, {"kv_length", cached_ + rows}};
+      const StepScalar steps[] = {{"position", cached_}, {"kv_length", cached_ + rows}};
       BOWLINE_TRY(session_.run("prefill", in, {}, steps));
       cached_ += rows;
     }
@@ -412,7 +412,7 @@ class GeneratorState {
                           {"top_logits", DType::f32, {1, k}, top_.data()},
                           {"top_ids", DType::i32, {1, k}, top_ids_.data()},
                           {"logits", DType::f32, {1, vocabulary_}, all_.data()}};
-    const StepValue steps[] = {{"position", position}, {"kv_length", text.size()}};
+    const StepScalar steps[] = {{"position", position}, {"kv_length", text.size()}};
     BOWLINE_TRY(session_.run("decode", in, std::span(out).first(whole ? 4 : 3), steps));
     cached_ = std::max(cached_, text.size());
     whole_logits += whole ? 1 : 0;

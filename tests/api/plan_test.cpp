@@ -75,7 +75,7 @@ void expect_text(const std::string& text, const SegmentInfo& segment) {
       }
     }
   }
-  for (const StepInfo& s : segment.steps) {
+  for (const StepScalarInfo& s : segment.scalars) {
     EXPECT_NE(text.find(format(": {} {}{}{}\n", s.type, s.name, s.read ? " read" : "",
                                s.written ? " written" : "")),
               std::string::npos)
@@ -116,12 +116,13 @@ TEST(Plan, ATrainingHasItsSegments) {
   EXPECT_TRUE(plan.segments[2].writes.empty());
 
   // Dropout reads its words: two have defaults.
-  const auto step = std::ranges::find(accumulate.steps, "training", &StepInfo::name);
-  ASSERT_NE(step, accumulate.steps.end());
+  const auto step = std::ranges::find(accumulate.scalars, "training", &StepScalarInfo::name);
+  ASSERT_NE(step, accumulate.scalars.end());
   EXPECT_TRUE(step->read);
   ASSERT_TRUE(step->default_value.has_value());
   EXPECT_EQ(std::get<uint64_t>(*step->default_value), 0u);
-  EXPECT_NE(std::ranges::find(update.steps, "learning_rate", &StepInfo::name), update.steps.end());
+  EXPECT_NE(std::ranges::find(update.scalars, "learning_rate", &StepScalarInfo::name),
+            update.scalars.end());
 
   // The layers are one Repeat, whose weights are tables with an entry per layer.
   const auto begin =

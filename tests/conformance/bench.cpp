@@ -83,7 +83,7 @@ exec::StepValues values_of(const Case& c, const plan::StepLayout& layout) {
   values.head().error = c.step.facts.error ? 1 : 0;
   values.head().accumulate = c.step.facts.accumulate ? 1 : 0;
   values.head().accumulate_factor = c.step.facts.accumulate ? 1 : 0;
-  for (const StepValue& value : c.step.words) {
+  for (const StepScalar& value : c.step.words) {
     (void)values.give(value).ok();  // the oracle refused what is wrong
   }
   return values;

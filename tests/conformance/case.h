@@ -87,7 +87,7 @@ struct Input {
 // have their defaults.
 struct Step {
   OracleContext::Facts facts;
-  std::vector<StepValue> words;
+  std::vector<StepScalar> words;
 };
 
 struct Case {

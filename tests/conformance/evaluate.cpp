@@ -229,7 +229,7 @@ Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Sha
 Result<std::vector<uint64_t>> words_of(Op op, const Step& step) {
   std::vector<uint64_t> out;
   for (const StepWordInfo& word : step_words(op)) {
-    const auto given = std::ranges::find(step.words, word.name, &StepValue::name);
+    const auto given = std::ranges::find(step.words, word.name, &StepScalar::name);
     if (given != step.words.end()) {
       BOWLINE_TRY_ASSIGN(const uint64_t bits, exec::bits_of(word, *given));
       out.push_back(bits);

@@ -110,8 +110,8 @@ Fault on_word(const StepWordInfo& word, uint64_t bits) {
                                                    : static_cast<double>(bits);
   f.name = format("step word {} taken as {}", word.name, number);
   f.before = [&word, number](OracleCall& c) {
-    for (StepValue& value : c.step.words) {
-      value = value.name == word.name ? StepValue(word.name, number) : value;
+    for (StepScalar& value : c.step.words) {
+      value = value.name == word.name ? StepScalar(word.name, number) : value;
     }
   };
   return f;

@@ -312,7 +312,7 @@ TEST_P(DerivedCopies, OfAStateFollowThePlanThatWritesIt) {
   for (const size_t row : {size_t{2}, size_t{0}, size_t{2}}) {
     Floats rows = {static_cast<float>(row) + 1, -2};
     const Tensor in[] = {tensor("rows", {1, 2}, rows)};
-    const StepValue position[] = {{"position", row}};
+    const StepScalar position[] = {{"position", row}};
     ASSERT_OK(s.run("write", in, {}, position));
     std::ranges::copy(rows, expected.begin() + static_cast<ptrdiff_t>(2 * row));
     for (int again = 0; again < 2; ++again) {

@@ -137,8 +137,8 @@ void run_counted(const Model& model, Session& session, const graph::Graph& gener
   if (!plan.ok()) {
     return;
   }
-  std::vector<StepValue> steps;
-  for (const StepInfo& word : plan.value().segments[0].steps) {
+  std::vector<StepScalar> steps;
+  for (const StepScalarInfo& word : plan.value().segments[0].scalars) {
     if (word.read && !word.default_value) {
       steps.emplace_back(word.name, 1);
     }

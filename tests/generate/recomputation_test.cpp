@@ -57,7 +57,7 @@ class Recomputation : public testing::Test {
       Floats& row = out.emplace_back(kVocabulary);
       const Tensor in[] = {tensor("tokens", {1, 1}, id), tensor("positions", {1}, at)};
       const Tensor to = tensor("logits", {1, kVocabulary}, row);
-      must(s.run(in, {&to, 1}, std::vector<StepValue>{{"position", i}, {"kv_length", i + 1}}));
+      must(s.run(in, {&to, 1}, std::vector<StepScalar>{{"position", i}, {"kv_length", i + 1}}));
     }
     return out;
   }
@@ -71,7 +71,8 @@ class Recomputation : public testing::Test {
       Ids ids(text_.begin() + first, text_.begin() + first + rows), at(ids.size());
       std::iota(at.begin(), at.end(), static_cast<int32_t>(first));
       const Tensor in[] = {tensor("tokens", {1, rows}, ids), tensor("positions", {rows}, at)};
-      must(s.run(in, {}, std::vector<StepValue>{{"position", first}, {"kv_length", first + rows}}));
+      must(
+          s.run(in, {}, std::vector<StepScalar>{{"position", first}, {"kv_length", first + rows}}));
       first += rows;
     }
     Floats out;

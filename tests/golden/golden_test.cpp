@@ -73,7 +73,7 @@ TEST(Golden, ADecoderWritesItsStates) {
     const Tensor inputs[] = {{"id", DType::i32, {1, 1}, &ids[i]}, {"at", DType::i32, {1, 1}, &at}};
     const Tensor outputs[] = {
         {"logits", DType::f32, {1, 1, static_cast<int64_t>(classes)}, logits.data()}};
-    const StepValue steps[] = {{"position", i}, {"kv_length", i + 1}};
+    const StepScalar steps[] = {{"position", i}, {"kv_length", i + 1}};
     ASSERT_OK(session.run(inputs, outputs, steps));
     for (size_t c = 0; c < classes; ++c) {
       EXPECT_NEAR(logits[c], expected[i * classes + c], 2e-5) << i << ", " << c;

@@ -132,7 +132,7 @@ void Decoders::expect_decoded(double close) {
         {1, rows}, tokens.ids().subspan(static_cast<size_t>(first), static_cast<size_t>(rows)));
     const Numbers at = numbers_of({rows}, positions);
     const Tensor in[] = {part.tensor("tokens"), at.tensor("positions")};
-    const StepValue steps[] = {{"position", first}, {"kv_length", first + rows}};
+    const StepScalar steps[] = {{"position", first}, {"kv_length", first + rows}};
     ASSERT_FINE(s.run("prefill", in, {}, steps));
   }
   const int64_t k = std::min<int64_t>(vocabulary, 256);
@@ -146,7 +146,7 @@ void Decoders::expect_decoded(double close) {
     const int32_t token[] = {tokens.ids()[static_cast<size_t>(i)]}, at[] = {i};
     const Numbers one = numbers_of({1, 1}, token), position = numbers_of({1}, at);
     const Tensor in[] = {one.tensor("tokens"), position.tensor("positions")};
-    const StepValue steps[] = {{"position", i}, {"kv_length", i + 1}};
+    const StepScalar steps[] = {{"position", i}, {"kv_length", i + 1}};
     ASSERT_FINE(s.run("decode", in, out, steps));
     const auto v = static_cast<size_t>(vocabulary);
     const auto right = logits.floats().subspan(static_cast<size_t>(i) * v, v);
@@ -206,7 +206,7 @@ void Decoders::expect_greedy() {
     const Tensor in[] = {one.tensor("tokens"), position.tensor("positions")};
     std::vector<int32_t> ids(64);
     const Tensor out[] = {{"top_ids", DType::i32, {1, 64}, ids.data()}};
-    const StepValue steps[] = {{"position", i}, {"kv_length", i + 1}};
+    const StepScalar steps[] = {{"position", i}, {"kv_length", i + 1}};
     ASSERT_FINE(s.run(in, out, steps));
     const auto behind = static_cast<size_t>(i + 1);
     next = behind < prompt.size() ? prompt[behind] : ids[0];

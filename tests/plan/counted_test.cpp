@@ -248,7 +248,7 @@ TEST_P(Counted, TheBodyOfARepeatMayNameADimAlone) {
   Session s = must(Session::create(m, device_, "sum", std::vector<BoundDim>{{"seq", kCapacity}}));
   Floats from = {1}, to = {0};
   const Tensor in = tensor("x", {1}, from), out = tensor("y", {1}, to);
-  ASSERT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"seq", 3}}));
+  ASSERT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepScalar>{{"seq", 3}}));
   EXPECT_EQ(to[0], 7);
 }
 
@@ -272,7 +272,7 @@ TEST_P(Counted, AGenerationIsThePrefillOfItsTokens) {
       const Tensor in[] = {tensor("id", {1, 1}, id), tensor("at", {1, 1}, at)};
       const Tensor to = tensor("logits", {1, 1, kClasses}, out);
       ASSERT_OK(
-          decode.run(in, {&to, 1}, std::vector<StepValue>{{"position", t}, {"kv_length", t + 1}}));
+          decode.run(in, {&to, 1}, std::vector<StepScalar>{{"position", t}, {"kv_length", t + 1}}));
       expect_near(out, Floats(all.begin() + t * kClasses, all.begin() + (t + 1) * kClasses),
                   format("text {}, token {}", text, t));
     }
@@ -298,13 +298,13 @@ TEST_P(Counted, RowsOfAStateAreThoseThatAreThere) {
   for (const auto& [n, position] : {std::pair<int64_t, int64_t>{5, 0}, {3, 13}, {16, 0}, {1, 15}}) {
     Floats x_data = Draw(static_cast<uint64_t>(n)).floats(n * 4), y(expected.size());
     const Tensor in = tensor("x", {1, n, 4}, x_data), out = tensor("y", {kCapacity, 4}, y);
-    ASSERT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"position", position}}));
+    ASSERT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepScalar>{{"position", position}}));
     std::ranges::copy(x_data, expected.begin() + position * 4);
     EXPECT_EQ(y, expected);
   }
   Floats x_data(12);
   const Tensor in = tensor("x", {1, 3, 4}, x_data);
-  EXPECT_EQ(s.run({&in, 1}, {}, std::vector<StepValue>{{"position", 14}}).code(),
+  EXPECT_EQ(s.run({&in, 1}, {}, std::vector<StepScalar>{{"position", 14}}).code(),
             Code::index_out_of_range);
   EXPECT_EQ(values(m, "state"), expected);
 }
@@ -326,7 +326,7 @@ class CountedRun : public testing::Test {
     ASSERT_OK(model_.materialize(1));
     ASSERT_OK(model_.to(cpu_));
   }
-  Status run(Session& s, int64_t x_rows, int64_t z_rows, const std::vector<StepValue>& steps) {
+  Status run(Session& s, int64_t x_rows, int64_t z_rows, const std::vector<StepScalar>& steps) {
     Floats x(static_cast<size_t>(8 * x_rows), 1), z(static_cast<size_t>(4 * z_rows), 2);
     Floats y(static_cast<size_t>(8 * x_rows));
     const Tensor in[] = {tensor("x", {2, x_rows, 4}, x), tensor("z", {z_rows, 4}, z)};
@@ -360,7 +360,7 @@ TEST_F(CountedRun, ANumberComesFromInputsOrAStepValueOrIsTheCapacity) {
 
 TEST_F(CountedRun, RefusesNumbersOutsideTheLimits) {
   Session s = session();
-  const auto refusal = [&](int64_t x, int64_t z, const std::vector<StepValue>& steps) {
+  const auto refusal = [&](int64_t x, int64_t z, const std::vector<StepScalar>& steps) {
     const Status refused = run(s, x, z, steps);
     EXPECT_EQ(refused.code(), Code::bad_argument);
     return refused.message();

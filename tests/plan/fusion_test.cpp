@@ -61,7 +61,7 @@ struct Case {
   Dims shape;
   int fused;  // convolutions, where the device has the kernel
   std::function<void(Net&, Value)> build;
-  std::vector<StepValue> steps = {};  // but for `training`
+  std::vector<StepScalar> steps = {};  // but for `training`
 };
 
 const Case kCases[] = {
@@ -366,7 +366,7 @@ Floats run(Session& session, const Case& c, uint32_t training) {
     outputs.push_back(tensor(o.name, shape, values.back()));
   }
   const Tensor input = tensor("x", c.shape, x);
-  std::vector<StepValue> steps = c.steps;
+  std::vector<StepScalar> steps = c.steps;
   steps.push_back({"training", training});
   EXPECT_OK(session.run({&input, 1}, outputs, steps));
   Floats all;

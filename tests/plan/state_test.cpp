@@ -36,7 +36,7 @@ Status run(Session& s, Floats x, int64_t position, Seen& seen) {
   const Tensor in = tensor("x", {2, 2}, x);
   const Tensor out[] = {tensor("before", {6, 2}, seen.before), tensor("after", {6, 2}, seen.after),
                         tensor("changed", {6, 2}, seen.changed)};
-  return s.run({&in, 1}, out, std::vector<StepValue>{{"position", position}});
+  return s.run({&in, 1}, out, std::vector<StepScalar>{{"position", position}});
 }
 
 uint64_t version(const Model& model) { return Internals::state(model)->table.storages[0].version; }
@@ -133,7 +133,7 @@ TEST_P(State, OfALayerInARepeat) {
   for (const int position : {1, 3, 1}) {
     Floats x = {2.0f + static_cast<float>(position)}, y(1);
     const Tensor in = tensor("x", {1, 1}, x), out = tensor("y", {1, 1}, y);
-    ASSERT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"position", position}}));
+    ASSERT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepScalar>{{"position", position}}));
     float h = x[0];
     for (size_t layer = 0; layer < 3; ++layer) {
       caches[layer][static_cast<size_t>(position)] = h;
@@ -165,10 +165,10 @@ TEST_P(State, IsAViewOfRows) {
   Session s = must(Session::create(model, device_, "step", {}));
   Floats x_data = {5, 6}, y(8);
   const Tensor in = tensor("x", {1, 2}, x_data), out = tensor("y", {4, 2}, y);
-  ASSERT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"position", 3}}));
+  ASSERT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepScalar>{{"position", 3}}));
   EXPECT_EQ(y, (Floats{1, 1, 1, 1, 1, 1, 5, 6}));
   EXPECT_EQ(values(model, "all"), (Floats{1, 1, 1, 1, 1, 1, 1, 1, 5, 6, 1, 1}));
-  const Status refused = s.run({&in, 1}, {}, std::vector<StepValue>{{"position", 4}});
+  const Status refused = s.run({&in, 1}, {}, std::vector<StepScalar>{{"position", 4}});
   EXPECT_EQ(refused.code(), Code::index_out_of_range);
   EXPECT_EQ(values(model, "all").back(), 1);
 }

@@ -83,7 +83,7 @@ TEST(StepValues, RefuseNumbersThatAWordDoesNotHold) {
   layout.add(Op::AdamW);
   layout.add(Op::Dropout);
   exec::StepValues values(layout);
-  const auto message = [&](const StepValue& value) {
+  const auto message = [&](const StepScalar& value) {
     const Status s = values.give(value);
     EXPECT_EQ(s.ok() ? Code::bad_argument : s.code(), Code::bad_argument);
     return s.message();
@@ -168,7 +168,7 @@ class StepWords : public OnDevice {
     }
     y_.resize(x_.size());
   }
-  Status run(Session& s, const std::vector<StepValue>& steps) {
+  Status run(Session& s, const std::vector<StepScalar>& steps) {
     const Dims shape = {kElements};
     const Tensor in = tensor("x", shape, x_), out = tensor("y", shape, y_);
     return s.run({&in, 1}, {&out, 1}, steps);

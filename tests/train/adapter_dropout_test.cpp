@@ -148,7 +148,7 @@ TEST_P(AdapterDropout, IsThereInARunThatTrains) {
   Session s = must(Session::create(m, device_, "loss", std::vector<BoundDim>{{"rows", 5}}));
   Floats x(20, 1), loss(1);
   const Tensor in = tensor("x", {5, 4}, x), out = tensor("loss", {}, loss);
-  const auto run = [&](const std::vector<StepValue>& steps) {
+  const auto run = [&](const std::vector<StepScalar>& steps) {
     EXPECT_OK(s.run({&in, 1}, {&out, 1}, steps));
     return loss[0];
   };
@@ -168,9 +168,10 @@ TEST_P(AdapterDropout, ItsWordsAreKnownInARun) {
   Session s = must(Session::create(m, device_, "loss", std::vector<BoundDim>{{"rows", 5}}));
   Floats x(20, 1), loss(1);
   const Tensor in = tensor("x", {5, 4}, x), out = tensor("loss", {}, loss);
-  EXPECT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"training", 0}, {"seed", 4}}));
-  EXPECT_EQ(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"sead", 4}}).message().substr(0, 31),
-            "There is no per-step scalar \"sead\" he");
+  EXPECT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepScalar>{{"training", 0}, {"seed", 4}}));
+  EXPECT_EQ(
+      s.run({&in, 1}, {&out, 1}, std::vector<StepScalar>{{"sead", 4}}).message().substr(0, 37),
+      "There is no per-step scalar \"sead\" he");
 }
 
 TEST(AdapterDropoutFiles, AFileKeepsIt) {

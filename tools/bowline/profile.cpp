@@ -190,7 +190,7 @@ class Profiling {
       return {};
     }
     BOWLINE_TRY(model.resize(caches, context).status());
-    if (std::ranges::find(steps_, "position", &StepValue::name) == steps_.end()) {
+    if (std::ranges::find(steps_, "position", &StepScalar::name) == steps_.end()) {
       steps_.emplace_back("position", context - std::min(context, length("rows", 1)));
     }
     return {};
@@ -277,7 +277,7 @@ class Profiling {
 
   const ProfileOptions& o_;
   EntryPointInfo entry_;
-  std::vector<StepValue> steps_;
+  std::vector<StepScalar> steps_;
 };
 
 }  // namespace

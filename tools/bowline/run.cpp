@@ -96,7 +96,7 @@ struct Request {
   EntryPointInfo entry;
   Inputs inputs;
   std::map<std::string, std::string> files;  // by name of the output
-  std::vector<StepValue> steps;
+  std::vector<StepScalar> steps;
 };
 
 // The shape of an output in this run: of a counted dim what the inputs have or a step says, else
@@ -111,9 +111,9 @@ TensorShape shape_of(const IoInfo& output, const Request& request) {
     const auto& lengths = request.inputs.lengths;
     const auto given = std::ranges::find(lengths, dim, &BoundDim::name);
     shape[axis] = given == lengths.end() ? shape[axis] : given->value;
-    const auto step = std::ranges::find(request.steps, dim, &StepValue::name);
-    if (step != request.steps.end() && std::holds_alternative<uint64_t>(step->number)) {
-      shape[axis] = static_cast<int64_t>(std::get<uint64_t>(step->number));
+    const auto step = std::ranges::find(request.steps, dim, &StepScalar::name);
+    if (step != request.steps.end() && std::holds_alternative<uint64_t>(step->value)) {
+      shape[axis] = static_cast<int64_t>(std::get<uint64_t>(step->value));
     }
   }
   return shape;

@@ -19,7 +19,7 @@ HEAD = """# Operators
 
 `GraphBuilder::op()` takes these operators by name, with the attributes that are listed. An attribute that is left out has its
 default. A size (type `long`) can be the name of a dim instead of a number. "Step values" are read anew in every run: a
-`StepValue` sets them by name.
+`StepScalar` sets them by name.
 """
 
 

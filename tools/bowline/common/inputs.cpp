@@ -204,8 +204,8 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
   return inputs;
 }
 
-Result<std::vector<StepValue>> steps_of(const std::vector<std::string>& flags) {
-  std::vector<StepValue> out;
+Result<std::vector<StepScalar>> steps_of(const std::vector<std::string>& flags) {
+  std::vector<StepScalar> out;
   for (const std::string& flag : flags) {
     const size_t equals = flag.find('=');
     const std::string_view name = std::string_view(flag).substr(0, equals);
@@ -220,7 +220,7 @@ Result<std::vector<StepValue>> steps_of(const std::vector<std::string>& flags) {
     const bool is_whole = read(whole);
     BOWLINE_REQUIRE(!name.empty() && (is_whole || read(real)),
                     "--step \"{}\" is not of the form NAME=NUMBER.", flag);
-    out.push_back(is_whole ? StepValue(name, whole) : StepValue(name, real));
+    out.push_back(is_whole ? StepScalar(name, whole) : StepScalar(name, real));
   }
   return out;
 }

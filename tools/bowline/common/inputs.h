@@ -29,6 +29,6 @@ extern const char* const kStepHelp;
 
 // NAME=NUMBER of step words and of counted dims; the names lie in the flags. Errors  bad_argument:
 // not of this form.
-Result<std::vector<StepValue>> steps_of(const std::vector<std::string>& flags);
+Result<std::vector<StepScalar>> steps_of(const std::vector<std::string>& flags);
 
 }  // namespace bowline::command
