@@ -310,15 +310,15 @@ Status Model::dim(std::string_view name, const DimLimits& limits) {
   return guarded(state_, "model", [&](ModelState& s) -> Status {
     BOWLINE_TRY(check_name(name, "A dim"));
     BOWLINE_TRY(check_limits(name, limits.min, limits.max));
-    const graph::NamedDim dim{std::string(name), limits.min, limits.max, limits.counted};
+    const graph::NamedDim dim{std::string(name), limits.min, limits.max, limits.dynamic};
     const auto found = std::ranges::find(s.dims, name, &graph::NamedDim::name);
     if (found == s.dims.end()) {
       s.dims.push_back(dim);
       return {};
     }
     BOWLINE_REQUIRE(*found == dim,
-                    "The model has a dim \"{}\" with other limits: {}..{}, {}counted.", name,
-                    found->min, found->max, found->counted ? "" : "not ");
+                    "The model has a dim \"{}\" with other limits: {}..{}, {}dynamic.", name,
+                    found->min, found->max, found->dynamic ? "" : "not ");
     return {};
   });
 }

@@ -92,12 +92,12 @@ struct TieInfo {
   uint64_t saved_bytes = 0;  // beyond that, had each parameter a storage of its own
 };
 
-// A named dim. A counted one is bound to a capacity.
+// A named dimension, with the fields of DimLimits.
 struct DimInfo {
   std::string name;
   int64_t min = DimLimits{}.min;
   int64_t max = DimLimits{}.max;
-  bool counted = false;
+  bool dynamic = false;
   bool operator==(const DimInfo&) const = default;
 };
 
@@ -265,9 +265,10 @@ struct RecordInfo {
 struct IoInfo {
   std::string name;
   DType dtype = DType::f32;
-  TensorShape shape;                 // with the capacities of counted dims
-  std::vector<std::string> counted;  // for each axis its counted dim, or ""; empty: it has none
-  uint64_t offset = 0;               // bytes
+  TensorShape shape;  // with the maxima of dynamic dimensions
+  // For each axis its dynamic dimension, or "". Empty: it has none.
+  std::vector<std::string> dynamic_dims;
+  uint64_t offset = 0;  // bytes
   uint64_t bytes = 0;
 };
 
@@ -281,11 +282,11 @@ struct StepScalarInfo {
   bool written = false;
 };
 
-// A counted dim of a segment, whose number is a u32 of the step buffer.
-struct CountedInfo {
+// A dynamic dimension of a segment. Its size in a run is a u32 of the step buffer.
+struct DynamicDimInfo {
   std::string name;
   int64_t min = 1;
-  int64_t capacity = 0;
+  int64_t max = 0;
   uint32_t offset = 0;  // of the step buffer, bytes
 };
 
@@ -304,7 +305,7 @@ struct SegmentInfo {
   std::vector<RecordInfo> records;  // in the order of execution
   std::vector<std::vector<TableEntryInfo>> tables;
   std::vector<StepScalarInfo> scalars;
-  std::vector<CountedInfo> counted;
+  std::vector<DynamicDimInfo> dynamic_dims;
   std::vector<CopyInfo> copies;    // that it reads
   std::vector<uint32_t> storages;  // tie indices of those that it reads, also by a copy, or writes
   std::vector<uint32_t> writes;    // of these, those that it writes

@@ -98,16 +98,16 @@ struct StepScalar {
       : name(n), value(static_cast<double>(v)) {}
 };
 
-// The numbers that a named dim may have. One that is not counted is bound to a number when a plan
-// is made. One that is counted is bound to a capacity, and every run has a number of its own, up to
-// it: that of its inputs, or a StepScalar of the dim's name.
+// The sizes that a named dimension may have. A plan is made for one size of each named dimension.
+// If the dimension is dynamic, that size is a maximum: each run has a size of its own, that of its
+// inputs or of a StepScalar with the name of the dimension.
 struct DimLimits {
   int64_t min = 1;
   int64_t max = 2147483647;
-  bool counted = false;
+  bool dynamic = false;
 };
 
-// A named dim bound to a number; a counted one to its capacity.
+// The size of a named dimension in a plan: the maximum if the dimension is dynamic.
 struct BoundDim {
   std::string name;
   int64_t value = 0;

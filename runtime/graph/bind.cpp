@@ -203,7 +203,7 @@ Status bind_attributes(Graph& graph, const ModelState& model, Dims dims) {
                          [&](const AttributeDim& size) {
                            const auto dim =
                                std::ranges::find(model.dims, size.dim, &NamedDim::name);
-                           return dim != model.dims.end() && dim->counted;
+                           return dim != model.dims.end() && dim->dynamic;
                          });
     Result<Attributes> bound = attributes_bound(node.op, node.attributes, dims);
     BOWLINE_TRY(Status(bound.status()).at(format("While binding {}.", describe(graph, n))));

@@ -222,7 +222,7 @@ void mark_input(ValueInfo& input, std::span<const CountedDim> dims) {
 Status count(Graph& graph, const std::vector<NamedDim>& dims, Dims capacities) {
   for (const NamedDim& dim : dims) {
     const auto bound = std::ranges::find(capacities, dim.name, &BoundDim::name);
-    if (dim.counted && bound != capacities.end() && names(graph, dim.name)) {
+    if (dim.dynamic && bound != capacities.end() && names(graph, dim.name)) {
       graph.counted.push_back({dim.name, dim.min, bound->value});
     }
   }

@@ -56,7 +56,7 @@ std::unique_ptr<file::NamedDimT> table_of(const DimInfo& from) {
   to->name = from.name;
   to->min = from.min;
   to->max = from.max;
-  to->kind = from.counted ? file::DimKind::counted : file::DimKind::bound;
+  to->kind = from.dynamic ? file::DimKind::counted : file::DimKind::bound;
   return to;
 }
 

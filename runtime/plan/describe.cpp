@@ -91,7 +91,7 @@ std::vector<IoInfo> describe(const Plan& plan, const std::vector<IoRange>& range
     info.dtype = r.dtype;
     info.shape = r.shape.dims();
     for (const int dim : r.counted) {
-      info.counted.push_back(
+      info.dynamic_dims.push_back(
           dim == graph::kNotCounted ? "" : plan.counted[static_cast<size_t>(dim)].name);
     }
     info.offset = r.offset;
@@ -137,7 +137,7 @@ SegmentInfo describe(const Plan& plan) {
   }
   for (size_t i = 0; i < plan.counted.size(); ++i) {
     const graph::CountedDim& dim = plan.counted[i];
-    out.counted.push_back({dim.name, dim.min, dim.capacity, plan.counts[i]});
+    out.dynamic_dims.push_back({dim.name, dim.min, dim.capacity, plan.counts[i]});
   }
   for (const StorageSlot& slot : plan.storages) {
     out.storages.push_back(slot.tie);

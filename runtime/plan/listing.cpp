@@ -199,9 +199,9 @@ std::string list_records(const SegmentInfo& segment) {
       out += format("  # {}\n", escaped(r.node));
     }
   }
-  for (const CountedInfo& dim : segment.counted) {
+  for (const DynamicDimInfo& dim : segment.dynamic_dims) {
     out += format("{} step {}..{}: u32 {} counted, up to {}\n", segment.name, dim.offset,
-                  dim.offset + 4, listed_name(dim.name), dim.capacity);
+                  dim.offset + 4, listed_name(dim.name), dim.max);
   }
   for (const StepScalarInfo& word : segment.scalars) {
     const uint32_t end = word.offset + (word.type == name_of(StepType::u64) ? 8 : 4);

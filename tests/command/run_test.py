@@ -205,10 +205,10 @@ class Run(harness.Case):
                                  ("sead=1", FAILED, "those of the graph: training (u32), seed (u64), counter (u32)")):
             self.expect(run("run", model, *tokens, "--step", step), code, text)
 
-    def test_counted_dims(self):
+    def test_dynamic_dims(self):
         model = self.folder / "growing.bowline"
         self.assertEqual(run(model, program=os.environ["GROWING_MODEL"]).returncode, 0)
-        self.expect(run("inspect", model), OK, "counted     [rows]: --dim gives the most that a run has")
+        self.expect(run("inspect", model), OK, "dynamic     [rows]: --dim sets the maximum size")
         self.x.write_bytes(npy("<f4", (3, 2), struct.pack("<6f", *range(6))))
         counted = ["run", model, "--device", "cpu", "--input", f"x=@{self.x}", "--output", f"y=@{self.y}", "--force"]
         for flags in (["--dim", "rows=8"], []):  # the capacity, or as many as the file has

@@ -143,10 +143,10 @@ void run_counted(const Model& model, Session& session, const graph::Graph& gener
       steps.emplace_back(word.name, 1);
     }
   }
-  for (const CountedInfo& counted : plan.value().segments[0].counted) {
-    const auto dim = std::ranges::find(dims, counted.name, &BoundDim::name);
-    dim->value = std::max(counted.min, (counted.capacity + 1) / 2);
-    steps.emplace_back(counted.name, dim->value);
+  for (const DynamicDimInfo& dynamic : plan.value().segments[0].dynamic_dims) {
+    const auto dim = std::ranges::find(dims, dynamic.name, &BoundDim::name);
+    dim->value = std::max(dynamic.min, (dynamic.max + 1) / 2);
+    steps.emplace_back(dynamic.name, dim->value);
   }
   const auto bound = graph::bind(generic, state, dims);
   if (succeeded(bound.status()) && is_small(bound.value(), dims)) {

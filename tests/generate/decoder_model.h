@@ -27,8 +27,8 @@ class DecoderModel {
     const int64_t head = s_.width / s_.heads;
     const Init draw = Init::normal(static_cast<float>(s_.deviation));
     // First of all dims: graphs are checked with small numbers for them, which the cache must hold.
-    must(model.dim("rows", {.counted = true}));
-    must(model.dim("kv_length", {.counted = true}));
+    must(model.dim("rows", {.dynamic = true}));
+    must(model.dim("kv_length", {.dynamic = true}));
     embed_ = must(model.parameter("model.embed_tokens.weight", {s_.vocabulary, s_.width}, draw,
                                   StorageRole::weight, s_.dtype));
     norm1_ = list("input_layernorm.weight", {s_.width}, Init::ones());

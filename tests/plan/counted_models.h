@@ -48,7 +48,7 @@ class Draw {
 
 inline Model with_seq(bool counted, int64_t min = 1) {
   Model model;
-  EXPECT_OK(model.dim("seq", {.min = min, .counted = counted}));
+  EXPECT_OK(model.dim("seq", {.min = min, .dynamic = counted}));
   return model;
 }
 
@@ -120,7 +120,7 @@ inline void add_prefill(Model& model, Decoder& d) {
 // A token id [1, 1] at its position -> logits [1, 1, kClasses]; keys and values of earlier ones lie
 // in states, of which "kv_length" are there.
 inline void add_decode(Model& model, Decoder& d) {
-  EXPECT_OK(model.dim("kv_length", {.counted = true}));
+  EXPECT_OK(model.dim("kv_length", {.dynamic = true}));
   const Dims cache = {1, kCapacity, 2, kWidth / 2};
   const Parameter keys =
       must(model.parameter("cache.k", cache, Init::zeros(), StorageRole::kv_cache));

@@ -250,8 +250,8 @@ class Inspection {
             join(e["outputs"]), number(e, "nodes"));
     }
     print_more(all["entry_points"].size(), kMostRows, "-o json");
-    if (!all["counted_dims"].empty()) {
-      print("counted     {}: --dim gives the most that a run has\n", join(all["counted_dims"]));
+    if (!all["dynamic_dims"].empty()) {
+      print("dynamic     {}: --dim sets the maximum size\n", join(all["dynamic_dims"]));
     }
   }
 

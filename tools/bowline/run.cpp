@@ -99,12 +99,12 @@ struct Request {
   std::vector<StepScalar> steps;
 };
 
-// The shape of an output in this run: of a counted dim what the inputs have or a step says, else
-// its capacity.
+// The shape of an output in this run. The size of a dynamic dimension is that of the inputs or of a
+// flag, else its maximum.
 TensorShape shape_of(const IoInfo& output, const Request& request) {
   std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
-  for (size_t axis = 0; axis < output.counted.size(); ++axis) {
-    const std::string& dim = output.counted[axis];
+  for (size_t axis = 0; axis < output.dynamic_dims.size(); ++axis) {
+    const std::string& dim = output.dynamic_dims[axis];
     if (dim.empty()) {
       continue;
     }

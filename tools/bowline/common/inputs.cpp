@@ -18,7 +18,7 @@ const char* const kInputHelp =
     "NAME=ones or NAME=random:SEED";
 
 const char* const kStepHelp =
-    "NAME=NUMBER of a step word, such as training=1 for Dropout, or of a counted dim";
+    "NAME=NUMBER of a per-step scalar, such as training=1 for Dropout, or of a dynamic dimension";
 
 namespace {
 

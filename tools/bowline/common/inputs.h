@@ -12,7 +12,7 @@ struct Inputs {
   std::vector<std::string> names;
   std::vector<Array> arrays;
   std::vector<BoundDim> dims;  // those given, and those that the shapes of files say
-  // Those that the shapes of files say, else those given: what a run has of a counted dim.
+  // Those that the shapes of files say, else those given: the size of a dynamic dimension in a run.
   std::vector<BoundDim> lengths;
 
   std::vector<Tensor> tensors();
@@ -27,8 +27,8 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
 
 extern const char* const kStepHelp;
 
-// NAME=NUMBER of step words and of counted dims; the names lie in the flags. Errors  bad_argument:
-// not of this form.
+// NAME=NUMBER of per-step scalars and of dynamic dimensions; the names lie in the flags. Errors
+// bad_argument: not of this form.
 Result<std::vector<StepScalar>> steps_of(const std::vector<std::string>& flags);
 
 }  // namespace bowline::command

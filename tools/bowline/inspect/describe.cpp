@@ -163,7 +163,7 @@ Result<json> describe_model(const ModelInfo& model, const std::string& path) {
               {"sizes", sizes_of(model)},
               {"metadata", object_of(model.metadata)},
               {"dims", json::array()},
-              {"counted_dims", json::array()},
+              {"dynamic_dims", json::array()},
               {"entry_points", json::array()},
               {"parameters", parameters_of(model)},
               {"storages", storages_of(model)},
@@ -174,8 +174,8 @@ Result<json> describe_model(const ModelInfo& model, const std::string& path) {
   }
   for (const DimInfo& d : model.dims) {
     all["dims"].push_back(d.name);
-    if (d.counted) {
-      all["counted_dims"].push_back(d.name);
+    if (d.dynamic) {
+      all["dynamic_dims"].push_back(d.name);
     }
   }
   for (const EntryPointInfo& e : model.entry_points) {

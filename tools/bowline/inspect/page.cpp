@@ -216,10 +216,10 @@ std::string file_html(const InspectedModel& m) {
                  {"Bytes", grouped(m.all["file_bytes"].get<uint64_t>())},
                  {"SHA-256", m.all["sha256"].get<std::string>()}};
   for (const DimInfo& d : m.info.dims) {
-    facts.emplace_back("Dim " + d.name,
-                       fmt::format("{} to {}{}", grouped(static_cast<uint64_t>(d.min)),
-                                   grouped(static_cast<uint64_t>(d.max)),
-                                   d.counted ? ", counted in every run" : ""));
+    facts.emplace_back(
+        "Dim " + d.name,
+        fmt::format("{} to {}{}", grouped(static_cast<uint64_t>(d.min)),
+                    grouped(static_cast<uint64_t>(d.max)), d.dynamic ? ", dynamic" : ""));
   }
   for (const AssetInfo& a : m.info.assets) {
     facts.emplace_back("Asset " + a.name, fmt::format("{}, {}", a.media_type, bytes_text(a.bytes)));
