@@ -323,7 +323,7 @@ struct PlanInfo {
   uint32_t accumulation = 1;  // submissions of "accumulate" per step
   // Nodes whose results are not kept for the backward part but computed once more, as the memory is
   // too short for all of them.
-  uint64_t computed_again = 0;
+  uint64_t recomputed_nodes = 0;
   std::vector<SegmentInfo> segments;
   std::vector<RepeatListInfo> repeat_lists;
 };

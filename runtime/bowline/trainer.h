@@ -176,7 +176,7 @@ class Trainer {
   // of its range, a trainable storage gets no gradient, an operator on a path to one has no
   // gradient (both named), the loss is not a scalar, there is nothing to continue, two sets of dims
   // take inputs of the same shapes. out_of_memory, over_budget: rows and plans do not fit, also if
-  // what can be computed again is not kept (PlanInfo::computed_again); with the bytes.
+  // what can be computed again is not kept (PlanInfo::recomputed_nodes); with the bytes.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
   ~Trainer();
   Trainer(Trainer&&) noexcept;

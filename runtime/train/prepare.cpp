@@ -542,7 +542,7 @@ Result<PlanInfo> TrainerState::describe() const {
   out.accumulation = options_.accumulation;
   for (size_t i = 0; i < sets_.size(); ++i) {
     const Set& set = sets_[i];
-    out.computed_again = std::max<uint64_t>(out.computed_again, set.training.again);
+    out.recomputed_nodes = std::max<uint64_t>(out.recomputed_nodes, set.training.again);
     for (const exec::Segment* segment : {&set.accumulate, &set.update, &set.evaluate}) {
       out.segments.push_back(segment->describe());
       if (sets_.size() > 1) {

@@ -370,7 +370,7 @@ TEST_P(Failures, TheRunGoesOnBitForBit) {
     // The setting is what it says.
     World w(setting);
     run_lines(w, 0, 2);
-    EXPECT_EQ(must(w.trainer->describe()).computed_again > 0, setting.memory_budget > 0)
+    EXPECT_EQ(must(w.trainer->describe()).recomputed_nodes > 0, setting.memory_budget > 0)
         << w.device->counters().peak_bytes;
   }
   for (size_t line = 0; line < std::size(kScript); ++line) {

@@ -34,7 +34,7 @@ Result<Recomputed> train(const Device& device, int layers, int steps = 3) {
     run.losses.push_back(report.grad_norm);
   }
   run.weights = values(lm.model, "embed.weight");
-  run.again = must(t.describe()).computed_again;
+  run.again = must(t.describe()).recomputed_nodes;
   run.predicted = t.memory().predicted_bytes;
   run.peak = device.counters().peak_bytes;
   return run;
@@ -114,7 +114,7 @@ Result<Recomputed> train_unrolled(const Device& device) {
     run.losses.push_back(report.loss);
   }
   run.weights = values(u.model, "w0");
-  run.again = must(t.describe()).computed_again;
+  run.again = must(t.describe()).recomputed_nodes;
   run.predicted = t.memory().predicted_bytes;
   run.peak = device.counters().peak_bytes;
   return run;

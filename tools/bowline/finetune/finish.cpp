@@ -190,9 +190,9 @@ void Run::describe() const {
         bytes_text(m.predicted_bytes), bytes_text(m.storage_bytes), copies,
         bytes_text(m.arena_bytes), bytes_text(m.io_bytes),
         bytes_text(m.backend_bytes + m.staging_bytes));
-  if (const auto plan = trainer_->describe(); plan.ok() && plan.value().computed_again > 0) {
+  if (const auto plan = trainer_->describe(); plan.ok() && plan.value().recomputed_nodes > 0) {
     print(out_, "               the results of {} nodes are computed again, to stay within it\n",
-          plan.value().computed_again);
+          plan.value().recomputed_nodes);
   }
 }
 
