@@ -56,12 +56,12 @@ struct ParameterGroup {
 struct TrainPrecision {
   std::optional<DType> compute = {};  // as BoundEntryPoint::compute
   // What the loss is multiplied with while gradients are computed, and the update divides by. 0: 1,
-  // unless some gradient is f16: then dynamic, from first_scale on: halved by a step whose
-  // gradients are not finite, which is skipped, and doubled after `growth_steps` steps in a row
+  // unless some gradient is f16: then dynamic, from initial_scale on: halved by a step whose
+  // gradients are not finite, which is skipped, and doubled after `growth_interval` steps in a row
   // that were.
   float loss_scale = 0;
-  float first_scale = 32768;
-  uint32_t growth_steps = 2000;
+  float initial_scale = 32768;
+  uint32_t growth_interval = 2000;
 };
 
 struct TrainOptions {

@@ -124,9 +124,9 @@ Status check_options(const TrainOptions& o) {
   BOWLINE_REQUIRE(!precision.compute || is_float(*precision.compute),
                   "A training computes in f32, f16 or bf16, not in {}.", *precision.compute);
   BOWLINE_TRY(check_not_negative("loss_scale", precision.loss_scale));
-  BOWLINE_REQUIRE(std::isfinite(precision.first_scale) && precision.first_scale >= 1,
-                  "first_scale is {}; it is a number from 1 on.", precision.first_scale);
-  BOWLINE_REQUIRE(precision.growth_steps >= 1, "growth_steps is 0.");
+  BOWLINE_REQUIRE(std::isfinite(precision.initial_scale) && precision.initial_scale >= 1,
+                  "initial_scale is {}; it is a number from 1 on.", precision.initial_scale);
+  BOWLINE_REQUIRE(precision.growth_interval >= 1, "growth_interval is 0.");
   for (const ParameterGroup& g : o.groups) {
     const std::string place = format("In the group \"{}\".", g.pattern);
     BOWLINE_TRY(check_not_negative("learning_rate_factor", g.learning_rate_factor).at(place));

@@ -457,7 +457,7 @@ Status TrainerState::record(Plans p, params::Table& staged,
   dynamic_scale_ = p.dynamic_scale;
   weight_unit_ = p.weight_unit;
   if (!state_.loss_scale) {
-    state_.loss_scale = p.dynamic_scale                      ? options_.precision.first_scale
+    state_.loss_scale = p.dynamic_scale                      ? options_.precision.initial_scale
                         : options_.precision.loss_scale != 0 ? options_.precision.loss_scale
                                                              : 1;
   }

@@ -130,7 +130,7 @@ void TrainerState::adapt_loss_scale(bool overflow) {
   if (overflow) {
     state_.loss_scale = std::max(scale / 2, 1.0f);
     state_.good_steps = 0;
-  } else if (++state_.good_steps >= options_.precision.growth_steps) {
+  } else if (++state_.good_steps >= options_.precision.growth_interval) {
     state_.loss_scale = std::min(scale * 2, kMost);
     state_.good_steps = 0;
   }

@@ -68,7 +68,7 @@ void with_file(World& w) { EXPECT_OK(w.seed.model.save(w.file)); }
 void with_masters(World& w) {
   must(w.seed.model.cast(DType::f16));
   on_device(w);
-  w.settings.precision.first_scale = 0x1p40f;
+  w.settings.precision.initial_scale = 0x1p40f;
   w.trainer = must(Trainer::create(w.seed.model, w.device, w.options()));
   EXPECT_OK(w.micro_step());
 }

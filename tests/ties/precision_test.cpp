@@ -104,7 +104,7 @@ TEST_P(Precision, AnOverflowHalvesTheLossScaleAndSkipsTheStep) {
   ASSERT_OK(s.model.to(device_));
   TrainOptions o = plain_sgd(0.1f);
   o.precision.compute = DType::f16;
-  o.precision.growth_steps = 2;
+  o.precision.growth_interval = 2;
   o.on_nonfinite = OnNonFinite::stop;  // what another scale mends is no reason to stop
   Trainer t = must(Trainer::create(s.model, device_, o));
   StepReport r = step(t, s);
@@ -132,7 +132,7 @@ TEST_P(Precision, ACheckpointHoldsTheLossScale) {
   ASSERT_OK(s.model.to(device_));
   TrainOptions o = plain_sgd(0.001f);
   o.precision.compute = DType::f16;
-  o.precision.growth_steps = 2;
+  o.precision.growth_interval = 2;
   Trainer t = must(Trainer::create(s.model, device_, o));
   for (int i = 0; i < 2; ++i) {
     step(t, s);

@@ -203,8 +203,8 @@ TinyLm in_short() {
 
 // The first steps overflow and are skipped; the scale falls, and grows again.
 void scaled(TrainOptions& o) {
-  o.precision.first_scale = 0x1p30f;
-  o.precision.growth_steps = 1;
+  o.precision.initial_scale = 0x1p30f;
+  o.precision.growth_interval = 1;
 }
 
 template <Optimizer::Kind kind>
