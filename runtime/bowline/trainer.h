@@ -39,7 +39,7 @@ enum class OnNonFinite : uint8_t {
 // Where a Trainer begins.
 enum class TrainStart : uint8_t {
   fresh,      // at step 0 with new moments; what a checkpoint file brought is dropped
-  continue_,  // with the moments, the step and the counters that the model holds, which was opened
+  from_checkpoint,  // with the moments, the step and the counters that the model holds, which was opened
               // from a checkpoint; an unfinished accumulation begins anew
 };
 
@@ -168,7 +168,7 @@ using GradientHook = std::function<Status(const GradientInfo& of, std::span<floa
 //
 // The training state has one owner: gradients, moments and the position live and go with the
 // Trainer, of which a Model has at most one at a time. What lasts is written by save() and read by
-// resume() or TrainStart::continue_.
+// resume() or TrainStart::from_checkpoint.
 class Trainer {
  public:
   // Adds gradients and moments to the table. Errors  bad_argument: another Trainer of the model

@@ -28,7 +28,7 @@ Status TrainerState::start(const device::OpenDevice* device) {
   BOWLINE_TRY(check_groups(model_->table, options_));
   params::Table staged = model_->table;
   Position position;
-  if (options_.start == TrainStart::continue_) {
+  if (options_.start == TrainStart::from_checkpoint) {
     BOWLINE_TRY(adopt(staged, position));
   } else {
     params::drop_training(staged);

@@ -91,7 +91,7 @@ TEST_P(Precision, AMasterGivesWayToAWrite) {
   ASSERT_OK(opened.set_value("theta", {"", DType::bf16, one, &four}));
   ASSERT_OK(opened.to(device_));
   TrainOptions o = plain_sgd(0.001f);
-  o.start = TrainStart::continue_;
+  o.start = TrainStart::from_checkpoint;
   Trainer u = must(Trainer::create(opened, device_, o));
   run_steps(u, 1);
   EXPECT_NEAR(row_of(opened, StorageRole::master)[0], 3.999, 1e-6) << "opened";

@@ -205,7 +205,7 @@ TEST_P(MemoryBudget, OfMomentsInAFile) {
     whole = t.memory();
   }
   TrainOptions go_on = adamw(lm);
-  go_on.start = TrainStart::continue_;
+  go_on.start = TrainStart::from_checkpoint;
   {
     const uint64_t budget = whole.predicted_bytes - whole.backend_bytes - 1;
     Model opened = must(Model::open(path));

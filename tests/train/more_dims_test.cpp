@@ -66,7 +66,7 @@ TEST_P(MoreDims, MayChangeFromStepToStep) {
     if (i > 0) {
       b.model = must(Model::open(path));
       ASSERT_OK(b.model.to(device_));
-      options.start = TrainStart::continue_;
+      options.start = TrainStart::from_checkpoint;
     }
     Trainer single = must(Trainer::create(b.model, device_, options));
     const StepReport expected = step(single, b, seq, i);

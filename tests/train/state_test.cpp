@@ -122,7 +122,7 @@ TEST(Owner, ACheckpointIsContinuedOnlyWhenAsked) {
   EXPECT_EQ(plain.storages().find("moment"), std::string::npos);
 
   const auto right = must(train_step(t, whole, 3));
-  const auto went_on = one_step(continued, TrainStart::continue_);
+  const auto went_on = one_step(continued, TrainStart::from_checkpoint);
   EXPECT_EQ(went_on.first, 4u);
   EXPECT_EQ(went_on.second, weights_of(whole.model));
   EXPECT_EQ(right.step, 4u);
@@ -138,7 +138,7 @@ TEST(Owner, ACheckpointIsContinuedOnlyWhenAsked) {
   TinyLm dropped = open();
   ASSERT_OK(dropped.model.drop_training_state());
   TrainOptions o = adamw(dropped);
-  o.start = TrainStart::continue_;
+  o.start = TrainStart::from_checkpoint;
   const auto none = Trainer::create(dropped.model, cpu, o);
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.status().message().find("holds no training state"), std::string::npos);

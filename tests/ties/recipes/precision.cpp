@@ -109,7 +109,7 @@ void master_of_a_checkpoint(Bench& t) {
   Model m = must(Model::open(path));
   must(m.to(t.b));
   TrainOptions o = plain_sgd(0.001f);
-  o.start = TrainStart::continue_;
+  o.start = TrainStart::from_checkpoint;
   Trainer trainer = must(Trainer::create(m, t.b, o));
   for (const char* how : {"opened", "resumed"}) {
     t.count(format("bits of the master, {}", how), bits_of(row_of(m, StorageRole::master)[0]),
