@@ -143,7 +143,7 @@ struct BoundEntryPoint {
   // (optional) f16 or bf16: operators on f32 numbers read 16-bit copies of them and give such; sums
   // over many elements, exponentials and losses stay f32 (OpDef::stays_f32), as do the outputs.
   // Copies of storages are made once per version.
-  std::optional<DType> compute = {};
+  std::optional<DType> compute_dtype = {};
 };
 
 }  // namespace bowline

@@ -38,9 +38,9 @@ enum class OnNonFinite : uint8_t {
 
 // Where a Trainer begins.
 enum class TrainStart : uint8_t {
-  fresh,      // at step 0 with new moments; what a checkpoint file brought is dropped
-  from_checkpoint,  // with the moments, the step and the counters that the model holds, which was opened
-              // from a checkpoint; an unfinished accumulation begins anew
+  fresh,            // at step 0 with new moments; what a checkpoint file brought is dropped
+  from_checkpoint,  // with the moments, the step and the counters that the model holds, which was
+                    // opened from a checkpoint; an unfinished accumulation begins anew
 };
 
 // Options of the storages whose parameters match a pattern ("*": any characters, "?": one).
@@ -54,7 +54,7 @@ struct ParameterGroup {
 // master of it (role master), which the optimizer updates, and the storage is the master rounded.
 // Gradients of storages are f32 always.
 struct TrainPrecision {
-  std::optional<DType> compute = {};  // as BoundEntryPoint::compute
+  std::optional<DType> compute_dtype = {};  // as BoundEntryPoint::compute_dtype
   // What the loss is multiplied with while gradients are computed, and the update divides by. 0: 1,
   // unless some gradient is f16: then dynamic, from initial_scale on: halved by a step whose
   // gradients are not finite, which is skipped, and doubled after `growth_interval` steps in a row

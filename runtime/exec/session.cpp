@@ -84,7 +84,7 @@ Result<std::vector<graph::Graph>> SessionState::bind(std::optional<DType> comput
     const graph::Graph* generic = model_->find_graph(entry.name);
     BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry.name);
     BOWLINE_TRY_ASSIGN(bound.emplace_back(),
-                       graph::bind(*generic, *model_, entry.dims, entry.compute, compute));
+                       graph::bind(*generic, *model_, entry.dims, entry.compute_dtype, compute));
     prune(bound.back());
     BOWLINE_TRY(graph::count(bound.back(), model_->dims, entry.dims));
   }

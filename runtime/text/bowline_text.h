@@ -228,7 +228,7 @@ struct GeneratorOptions {
   // it.
   std::vector<int64_t> prefill_rows = {16, 64, 256};
   std::optional<std::vector<int32_t>> stop_ids = {};  // none: metadata eos_token_ids of the model
-  std::optional<DType> compute = {};                  // as BoundEntryPoint::compute
+  std::optional<DType> compute_dtype = {};            // as BoundEntryPoint::compute_dtype
 };
 
 class GeneratorState;

@@ -171,7 +171,7 @@ class GeneratorState {
   static Result<std::unique_ptr<GeneratorState>> create_whole(Model& model, const Device& device,
                                                               const GeneratorOptions& options,
                                                               int64_t context) {
-    Whole whole{&model, device, options.compute, std::min(kFirstTokens, context)};
+    Whole whole{&model, device, options.compute_dtype, std::min(kFirstTokens, context)};
     BOWLINE_TRY_ASSIGN(Session session, whole.session());
     BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
     const TensorShape logits = named(plan.segments[0].outputs, "logits")->shape;
@@ -333,14 +333,15 @@ class GeneratorState {
   static Result<std::vector<BoundEntryPoint>> plans_of(const GeneratorOptions& options,
                                                        int64_t context) {
     const BoundDim all{"kv_length", context};
-    std::vector<BoundEntryPoint> plans = {{"decode", {all}, options.compute}};
+    std::vector<BoundEntryPoint> plans = {{"decode", {all}, options.compute_dtype}};
     int64_t before = 0;
     for (const int64_t rows : options.prefill_rows) {
       BOWLINE_REFUSE_UNLESS(rows > before,
                             "The rows of prefill ({} behind {}) do not ascend from 1 on.", rows,
                             before);
       if (before < context) {
-        plans.push_back({"prefill", {all, {"rows", std::min(rows, context)}}, options.compute});
+        plans.push_back(
+            {"prefill", {all, {"rows", std::min(rows, context)}}, options.compute_dtype});
       }
       before = rows;
     }

@@ -121,8 +121,8 @@ Status check_options(const TrainOptions& o) {
     }
   }
   const TrainPrecision& precision = o.precision;
-  BOWLINE_REQUIRE(!precision.compute || is_float(*precision.compute),
-                  "A training computes in f32, f16 or bf16, not in {}.", *precision.compute);
+  BOWLINE_REQUIRE(!precision.compute_dtype || is_float(*precision.compute_dtype),
+                  "A training computes in f32, f16 or bf16, not in {}.", *precision.compute_dtype);
   BOWLINE_TRY(check_not_negative("loss_scale", precision.loss_scale));
   BOWLINE_REQUIRE(std::isfinite(precision.initial_scale) && precision.initial_scale >= 1,
                   "initial_scale is {}; it is a number from 1 on.", precision.initial_scale);
@@ -183,8 +183,9 @@ RunSettings run_settings(const TrainOptions& o) {
   s.emplace_back("groups", groups_text(o.groups));
   // As a checkpoint of a version without these says it.
   const TrainPrecision& precision = o.precision;
-  s.emplace_back("compute",
-                 precision.compute ? std::string(bowline::name_of(*precision.compute)) : "none");
+  s.emplace_back("compute", precision.compute_dtype
+                                ? std::string(bowline::name_of(*precision.compute_dtype))
+                                : "none");
   s.emplace_back("loss_scale",
                  precision.loss_scale != 0 ? format("{}", precision.loss_scale) : "none");
   return s;

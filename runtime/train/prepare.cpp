@@ -91,8 +91,8 @@ Result<TrainerState::BoundLoss> TrainerState::bound_loss(std::span<const BoundDi
   BOWLINE_TRY_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
   BOWLINE_TRY(check_states(*generic, states));
   BoundLoss out;
-  BOWLINE_TRY_ASSIGN(out.graph,
-                     graph::bind(*generic, *model_, dims, options_.precision.compute, compute));
+  BOWLINE_TRY_ASSIGN(
+      out.graph, graph::bind(*generic, *model_, dims, options_.precision.compute_dtype, compute));
   BOWLINE_TRY_ASSIGN(out.loss, output_named(out.graph, options_.loss));
   keep_output(out.graph, out.loss, options_.loss);
   prune(out.graph);
@@ -547,7 +547,7 @@ Result<PlanInfo> TrainerState::describe() const {
       out.segments.push_back(segment->describe());
       if (sets_.size() > 1) {
         out.segments.back().entry_point = {options_.entry_point, dims[i],
-                                           options_.precision.compute};
+                                           options_.precision.compute_dtype};
       }
     }
     for (RepeatListInfo& list : plan::describe_repeat_lists(set.training.graph)) {

@@ -272,7 +272,7 @@ TEST(Random, ACapThatIsLeftOutIsFound) {
 
 random::Recipe in_precision(random::Recipe recipe, uint64_t number) {
   constexpr std::optional<DType> kComputed[] = {{}, DType::bf16, DType::f16};
-  recipe.options.precision.compute = kComputed[number % 3];
+  recipe.options.precision.compute_dtype = kComputed[number % 3];
   return recipe;
 }
 

@@ -545,7 +545,7 @@ TEST_P(Fusion, EndsWithTheFirstRunThatTrains) {
 TEST_P(Fusion, LeavesShortNumbers) {
   Model model = model_of(kCases[0]);
   ASSERT_OK(model.to(device_));
-  const BoundEntryPoint half{.name = "forward", .dims = {}, .compute = DType::bf16};
+  const BoundEntryPoint half{.name = "forward", .dims = {}, .compute_dtype = DType::bf16};
   Session session = must(Session::create(model, device_, {&half, 1}));
   EXPECT_EQ(fused_convolutions(session), 0);
 }

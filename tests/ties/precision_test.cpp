@@ -103,7 +103,7 @@ TEST_P(Precision, AnOverflowHalvesTheLossScaleAndSkipsTheStep) {
   Seed s = scalar2(3);
   ASSERT_OK(s.model.to(device_));
   TrainOptions o = plain_sgd(0.1f);
-  o.precision.compute = DType::f16;
+  o.precision.compute_dtype = DType::f16;
   o.precision.growth_interval = 2;
   o.on_nonfinite = OnNonFinite::stop;  // what another scale mends is no reason to stop
   Trainer t = must(Trainer::create(s.model, device_, o));
@@ -131,7 +131,7 @@ TEST_P(Precision, ACheckpointHoldsTheLossScale) {
   Seed s = scalar2(3);
   ASSERT_OK(s.model.to(device_));
   TrainOptions o = plain_sgd(0.001f);
-  o.precision.compute = DType::f16;
+  o.precision.compute_dtype = DType::f16;
   o.precision.growth_interval = 2;
   Trainer t = must(Trainer::create(s.model, device_, o));
   for (int i = 0; i < 2; ++i) {
@@ -231,7 +231,7 @@ TEST_P(Precision, ThereAreNoMoreCastsThanNeeded) {
     // no nodes; their gradients go into f32 rows as they are.
     Model m = network(DType::f32);
     ASSERT_OK(m.to(device_));
-    o.precision.compute = DType::bf16;
+    o.precision.compute_dtype = DType::bf16;
     Trainer t = must(Trainer::create(m, device_, o));
     EXPECT_EQ(casts_in(must(t.listing("forward"))), 3u) << must(t.listing("forward"));
     EXPECT_EQ(casts_in(must(t.listing("backward"))), 1u) << must(t.listing("backward"));
@@ -255,7 +255,7 @@ TEST_P(Precision, ShortNumbersLearnToo) {
     TrainOptions o;
     o.schedule.learning_rate = 0.02f;
     o.dims = {{"batch", 4}};
-    o.precision.compute = compute;
+    o.precision.compute_dtype = compute;
     Trainer t = must(Trainer::create(m, device_, o));
     Floats x, y;
     for (int i = 0; i < 20; ++i) {

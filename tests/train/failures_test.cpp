@@ -268,7 +268,7 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{"loss_scale", true, 1, Code::device_lost, in_short<DType::f16>, scaled},
         Setting{"loss_scale_3", false, 3, Code::out_of_memory, in_short<DType::f16>, scaled},
         Setting{"computes_in_bf16", true, 3, Code::out_of_memory, of_one_layer,
-                [](TrainOptions& o) { o.precision.compute = DType::bf16; }},
+                [](TrainOptions& o) { o.precision.compute_dtype = DType::bf16; }},
         Setting{"computes_again", true, 1, Code::out_of_memory, of_four_layers,
                 [](TrainOptions&) {}, kScarce},
         Setting{"adafactor", true, 3, Code::internal, in_short<DType::bf16>,

@@ -157,7 +157,7 @@ void train(const Device& device, const Reader& reader, DType storage, std::optio
   TrainOptions o;
   o.accumulation = 2;
   o.schedule.learning_rate = 0.05f;
-  o.precision.compute = compute;
+  o.precision.compute_dtype = compute;
   Trainer t = must(Trainer::create(m.model, device, o));
   must(t.micro_step(m.batch(2)));
   must(t.micro_step(m.batch(1)));

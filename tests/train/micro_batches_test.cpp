@@ -455,7 +455,7 @@ TEST_P(MicroBatches, SixteenBitsChangeNoWeight) {
     Classifier c(kind);
     ASSERT_OK(c.model.to(device_));
     TrainOptions o = options(3);
-    o.precision.compute = DType::bf16;
+    o.precision.compute_dtype = DType::bf16;
     const Stepped s = step(random, kind, c, o, {1, 4, 0});
     EXPECT_NEAR(static_cast<double>(s.report.loss), s.expected.loss,
                 0.02 * std::abs(s.expected.loss))

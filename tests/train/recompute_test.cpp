@@ -149,7 +149,7 @@ TEST_P(Recompute, QuantizedWeightsOfARepeatAreNotKept) {
       must(add_adapter(lm.model, "lora", {.rank = 2, .target = "layers.*"}));
       ASSERT_OK(lm.model.to(device));
       TrainOptions options = adamw(lm);
-      options.precision.compute = compute;
+      options.precision.compute_dtype = compute;
       Trainer t = must(Trainer::create(lm.model, device, options));
       losses.push_back(must(train_step(t, lm, 0)).loss);
     }

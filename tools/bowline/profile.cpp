@@ -231,7 +231,7 @@ class Profiling {
     TrainOptions options;
     options.entry_point = entry_.name;
     options.dims = inputs.dims;
-    options.precision.compute = compute_of(o_.compute);
+    options.precision.compute_dtype = compute_of(o_.compute);
     BOWLINE_TRY_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
     const std::vector<Tensor> tensors = inputs.tensors();
     return measure_with({[&] { return trainer.micro_step(tensors).status(); },

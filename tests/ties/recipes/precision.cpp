@@ -61,7 +61,7 @@ void cast_equals_built(Bench& t) {
   const std::span<const Tensor> batches[] = {batch};
   std::string listing_of_cast;
   TrainOptions o = plain_sgd(0);
-  o.precision.compute =
+  o.precision.compute_dtype =
       DType::f32;  // as the operands are, also where a device has a choice of its own
   for (const bool built : {false, true}) {
     Model m = linear(built ? DType::bf16 : DType::f32, false);
@@ -324,7 +324,7 @@ constexpr Recipe kPrecisionRecipes[] = {
        Seed s = lm32();
        must(s.model.to(t.b));
        TrainOptions o = plain_sgd(0.1f);
-       o.precision.compute = DType::bf16;
+       o.precision.compute_dtype = DType::bf16;
        Trainer trainer = must(Trainer::create(s.model, t.b, o));
        t.number("the loss without gradients", loss(trainer, s), 4);
        step(trainer, s);

@@ -85,7 +85,7 @@ TrainOptions train_options(const BenchTrainOptions& o) {
   t.optimizer.weight_decay = 0.1f;
   t.optimizer.beta2 = 0.95f;
   t.schedule.learning_rate = 1e-3f;
-  t.precision.compute = compute_of(o.compute);
+  t.precision.compute_dtype = compute_of(o.compute);
   return t;
 }
 

@@ -77,7 +77,7 @@ TrainOptions train_options(const FinetuneOptions& o, const Task& task) {
   t.schedule.warmup_steps = o.warmup;
   t.schedule.total_steps = std::max<uint64_t>(o.steps, 1);  // of a run of no steps no rate is asked
   t.clip_norm = o.clip;
-  t.precision.compute = compute_of(o.compute);
+  t.precision.compute_dtype = compute_of(o.compute);
   t.precision.loss_scale = o.loss_scale;
   t.accumulation = o.accumulate;
   t.seed = o.seed;
