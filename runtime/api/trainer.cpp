@@ -60,9 +60,11 @@ Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batche
   });
 }
 
-bool Trainer::weighs_first() const { return state_ != nullptr && state_->weighs_first(); }
-Status Trainer::weigh(std::span<const Tensor> batch) {
-  return between_steps(state_, [&](TrainerState& s) { return s.weigh(batch); });
+bool Trainer::needs_loss_weights() const {
+  return state_ != nullptr && state_->needs_loss_weights();
+}
+Status Trainer::add_loss_weights(std::span<const Tensor> batch) {
+  return between_steps(state_, [&](TrainerState& s) { return s.add_loss_weights(batch); });
 }
 
 Result<float> Trainer::evaluate(std::span<const Tensor> batch) {

@@ -81,7 +81,7 @@ struct TrainOptions {
   // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. A loss may add
   // several means with different weights, such as masked words and next sentences. Each mean then
   // has its own sum over the step. The sums must be known before the first micro-batch runs, so
-  // call step(), or call weigh() first. If a loss has no mean (for example a sum), every
+  // call step(), or call add_loss_weights() first. If a loss has no mean (for example a sum), every
   // micro-batch has the same weight. Some terms depend on all rows of a batch: BatchNorm
   // statistics, in-batch negatives, expert load balancing, products of means. These terms are
   // computed separately in each micro-batch.
@@ -183,29 +183,29 @@ class Trainer {
   Trainer& operator=(Trainer&&) noexcept;
 
   // Adds the gradient of one micro-batch; the accumulation-th one clips and updates. Returns the
-  // report of the finished step, or none. Errors  bad_argument: weighs_first() is true, and weigh()
-  // did not get every micro-batch of the step, or got another batch at this position, or
-  // `overrides` are given. index_out_of_range: the weights are as before the step, which begins
-  // anew with the next micro-batch. cancelled. device_lost. After any failure state() says how to
-  // go on; a call that is made again then gives the bits of a run without failure. `overrides`: as
-  // in Session::run(); the gradient is taken where they are, and the update is that of the weights
-  // as they stand.
+  // report of the finished step, or none. Errors  bad_argument: needs_loss_weights() is true, and
+  // add_loss_weights() did not get every micro-batch of the step, or got another batch at this
+  // position, or `overrides` are given. index_out_of_range: the weights are as before the step,
+  // which begins anew with the next micro-batch. cancelled. device_lost. After any failure state()
+  // says how to go on; a call that is made again then gives the bits of a run without failure.
+  // `overrides`: as in Session::run(); the gradient is taken where they are, and the update is that
+  // of the weights as they stand.
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
                                                std::span<const Tensor> overrides = {});
   // A whole step: `batches` holds one batch per micro-batch. It goes on after those that the
-  // unfinished step has, so a call that failed can be made again. It calls weigh() where that is
-  // needed.
+  // unfinished step has, so a call that failed can be made again. It calls add_loss_weights() where
+  // that is needed.
   Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
   // True if a step has several micro-batches and the loss adds means that are divided by different
   // sums. Then micro_step() needs the sums of the whole step.
-  bool weighs_first() const;
-  // Adds the weights of one micro-batch to the sums of the next step. If weighs_first() is true,
-  // call weigh() with each micro-batch of a step, in order, before the first micro_step(). After
-  // resume() in the middle of a step, call weigh() again with every micro-batch of that step, also
-  // the finished ones. weigh() runs only what the sums need,
-  // such as counting labels. If weighs_first() is false, it does nothing.
-  // Errors  bad_argument: the batch fits no set of dims.
-  Status weigh(std::span<const Tensor> batch);
+  bool needs_loss_weights() const;
+  // Adds the weights of one micro-batch to the sums of the next step. If needs_loss_weights() is
+  // true, call add_loss_weights() with each micro-batch of a step, in order, before the first
+  // micro_step(). After resume() in the middle of a step, call add_loss_weights() again with every
+  // micro-batch of that step, also the finished ones. add_loss_weights() runs only what the sums
+  // need, such as counting labels. If needs_loss_weights() is false, it does nothing. Errors
+  // bad_argument: the batch fits no set of dims.
+  Status add_loss_weights(std::span<const Tensor> batch);
   // A micro_step() with the device's clock around every node: a real one, after which the weights
   // are those of micro_step().
   // Errors  as Session::profile().

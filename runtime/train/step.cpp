@@ -169,10 +169,11 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   BOWLINE_TRY_ASSIGN(set_, set_for(batch));
   const Set& set = sets_[set_];
   BOWLINE_TRY_ASSIGN(std::vector<float> factors, mean_factors(batch));
-  BOWLINE_REQUIRE(factors.empty() || overrides.empty(),
-                  "micro_step() cannot use overrides here: the loss adds means with different "
-                  "divisors, and weigh() does not see overrides. Omit the overrides, or train with "
-                  "an accumulation of 1.");
+  BOWLINE_REQUIRE(
+      factors.empty() || overrides.empty(),
+      "micro_step() cannot use overrides here: the loss adds means with different "
+      "divisors, and add_loss_weights() does not see overrides. Omit the overrides, or train with "
+      "an accumulation of 1.");
   BOWLINE_TRY(keep_states());
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   params::reserve_more(state_.weights, 1);
@@ -238,11 +239,11 @@ Status TrainerState::write_batch(const Set& set, std::span<const Tensor> batch,
   return exec::write_inputs(*device_, workspace_, plan, all, *steps_);
 }
 
-Status TrainerState::weigh(std::span<const Tensor> batch) {
+Status TrainerState::add_loss_weights(std::span<const Tensor> batch) {
   const graph::Running running(*model_);
-  BOWLINE_TRY(require_state("weigh()", true));
+  BOWLINE_TRY(require_state("add_loss_weights()", true));
   BOWLINE_TRY(prepare());
-  if (!weighs_first()) {
+  if (!needs_loss_weights()) {
     return {};
   }
   BOWLINE_TRY_ASSIGN(const size_t number, set_for(batch));
@@ -281,28 +282,28 @@ Status TrainerState::weigh_all(std::span<const std::span<const Tensor>> batches)
   }
   const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
-  if (!weighs_first()) {
+  if (!needs_loss_weights()) {
     return {};
   }
   weighed_.clear();
   for (const std::span<const Tensor> batch : batches) {
-    BOWLINE_TRY(weigh(batch));
+    BOWLINE_TRY(add_loss_weights(batch));
   }
   return {};
 }
 
 Result<std::vector<float>> TrainerState::mean_factors(std::span<const Tensor> batch) const {
   std::vector<float> out;
-  if (!weighs_first()) {
+  if (!needs_loss_weights()) {
     return out;
   }
   const bool all = weighed_.size() == options_.accumulation;
   BOWLINE_REQUIRE(
       all && weighed_[state_.micro_step].batch == hash_of(batch),
       "The loss adds means that are divided by different sums, and {}. Call step() with "
-      "all {} micro-batches of the step, or weigh() with each of them in their order "
+      "all {} micro-batches of the step, or add_loss_weights() with each of them in their order "
       "before the first micro_step().",
-      all ? "weigh() got another batch in this place"
+      all ? "add_loss_weights() got another batch in this place"
           : "not all micro-batches of the step were weighed",
       options_.accumulation);
   for (size_t mean = 0; mean < weighed_[0].weights.size(); ++mean) {

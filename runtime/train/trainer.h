@@ -39,8 +39,8 @@ class TrainerState final : public graph::User {
   // Errors  bad_argument: the hook runs.
   Status require_no_hook() const;
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
-  bool weighs_first() const { return !sets_.empty() && !sets_[0].means.empty(); }
-  Status weigh(std::span<const Tensor> batch);
+  bool needs_loss_weights() const { return !sets_.empty() && !sets_[0].means.empty(); }
+  Status add_loss_weights(std::span<const Tensor> batch);
   // All micro-batches of a step.
   Status weigh_all(std::span<const std::span<const Tensor>> batches);
   Result<float> evaluate(std::span<const Tensor> batch);
@@ -87,7 +87,7 @@ class TrainerState final : public graph::User {
     uint64_t batch = 0;  // hash_of() its tensors
   };
 
-  // What weigh() found in a micro-batch of the next step, or of this one.
+  // What add_loss_weights() found in a micro-batch of the next step, or of this one.
   struct Weighed {
     uint64_t batch = 0;           // hash_of() its tensors
     std::vector<double> weights;  // by mean of the loss
@@ -181,8 +181,9 @@ class TrainerState final : public graph::User {
   // Where the storages lie that are trained.
   const std::shared_ptr<device::OpenDevice>& home() const;
 
-  // The factor of each mean of the loss in this micro-batch. Empty if weighs_first() is false.
-  // Errors  bad_argument: weigh() did not get all micro-batches of the step, or got another batch
+  // The factor of each mean of the loss in this micro-batch. Empty if needs_loss_weights() is
+  // false. Errors  bad_argument: add_loss_weights() did not get all micro-batches of the step, or
+  // got another batch
   //         at
   // this position.
   Result<std::vector<float>> mean_factors(std::span<const Tensor> batch) const;

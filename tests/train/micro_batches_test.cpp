@@ -469,7 +469,7 @@ TEST_P(MicroBatches, MeansOfOtherLabelsAreWeighedFirst) {
   Classifier c(Kind::two_labels);
   ASSERT_OK(c.model.to(device_));
   Trainer t = must(Trainer::create(c.model, device_, options(2)));
-  EXPECT_TRUE(t.weighs_first());
+  EXPECT_TRUE(t.needs_loss_weights());
   std::vector<MicroBatch> batches = {random_batch(random, Kind::two_labels, 1),
                                      random_batch(random, Kind::two_labels, 4)};
   const std::vector<Tensor> first = batches[0].tensors(Kind::two_labels);
@@ -480,7 +480,7 @@ TEST_P(MicroBatches, MeansOfOtherLabelsAreWeighedFirst) {
   EXPECT_NE(unweighed.message().find("step()"), std::string::npos) << unweighed.message();
   // The first call of a step that was given up is of no step.
   for (const auto* batch : {&second, &first, &first, &second}) {
-    ASSERT_OK(t.weigh(*batch));
+    ASSERT_OK(t.add_loss_weights(*batch));
   }
   EXPECT_EQ(t.micro_step(second).status().code(), Code::bad_argument);
   EXPECT_FALSE(must(t.micro_step(first)).has_value());
@@ -508,7 +508,7 @@ TEST_P(MicroBatches, APenaltyNeedsNoWeightOfItsOwn) {
     must(g.finish());
     must(model.materialize(1));
     ASSERT_OK(model.to(device_));
-    EXPECT_EQ(must(Trainer::create(model, device_, options(2))).weighs_first(), is_random);
+    EXPECT_EQ(must(Trainer::create(model, device_, options(2))).needs_loss_weights(), is_random);
   }
 }
 

@@ -300,7 +300,7 @@ class Printer {
     const uint32_t number = recipe_.steps * each;
     for (uint32_t first = 0; first < number; first += each) {
       for (uint32_t k = first; each > 1 && k < first + each; ++k) {
-        batch(recipe_.loss, k, "EXPECT_OK(t.weigh(batch));");
+        batch(recipe_.loss, k, "EXPECT_OK(t.add_loss_weights(batch));");
       }
       for (uint32_t k = first; k < first + each; ++k) {
         batch(recipe_.loss, k, "EXPECT_OK(t.micro_step(batch).status());");

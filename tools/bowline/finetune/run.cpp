@@ -111,8 +111,8 @@ Status Run::train_step() {
 Status Run::weigh() {
   const auto size = static_cast<uint64_t>(o_.batch);
   const uint64_t first = samples_ - size * trainer_->accumulated();
-  for (uint64_t i = 0; trainer_->weighs_first() && i < o_.accumulate; ++i) {
-    BOWLINE_TRY(trainer_->weigh(task_->batch(first + i * size)));
+  for (uint64_t i = 0; trainer_->needs_loss_weights() && i < o_.accumulate; ++i) {
+    BOWLINE_TRY(trainer_->add_loss_weights(task_->batch(first + i * size)));
   }
   return {};
 }
