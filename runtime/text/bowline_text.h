@@ -51,7 +51,7 @@ struct EncodeOptions {
 struct TokenizerData;
 struct DecoderState;
 
-// Makes text of ids, one by one. What next() returned so far and rest() are together what decode()
+// Makes text of ids, one by one. What next() returned so far and flush() are together what decode()
 // returns, with one exception: where byte pieces of a BPE with byte fallback are no UTF-8, decode()
 // replaces each of a row of them, the stream only those that it has not given as text. Move-only;
 // one thread at a time.
@@ -66,7 +66,7 @@ class Decoder {
   Result<std::string> next(int32_t id);
   // What is left at the end: bytes of an incomplete code point as U+FFFD. Then the decoder begins
   // anew.
-  std::string rest();
+  std::string flush();
 
  private:
   friend class Tokenizer;
@@ -109,9 +109,9 @@ class Tokenizer {
   // The largest id and one: ids are less. What a model's embedding needs.
   size_t size() const;
   // Of a piece as the vocabulary spells it, such as "Ġthe" or "##ing".
-  std::optional<int32_t> id_of(std::string_view piece) const;
+  std::optional<int32_t> token_to_id(std::string_view piece) const;
   // Empty: there is none of this id.
-  std::string piece_of(int32_t id) const;
+  std::string id_to_token(int32_t id) const;
   bool is_special(int32_t id) const;
   // "byte-level BPE", "BPE", "WordPiece", "Unigram", "bytes".
   std::string_view kind() const;
@@ -134,7 +134,7 @@ struct ChatMessage {
 };
 
 // What a template asks for besides the messages.
-struct SpecialTexts {
+struct SpecialTokens {
   std::string bos;  // bos_token
   std::string eos;  // eos_token
   // (optional) Seconds since 1970, which strftime_now() shows in UTC. Without them it is not
@@ -146,7 +146,7 @@ struct SpecialTexts {
   std::vector<std::pair<std::string, std::string>> others = {};
 
   // Reads the special tokens from the metadata, where each has its name in templates.
-  static SpecialTexts of(const Model& model);
+  static SpecialTokens of(const Model& model);
 };
 
 // A conversation as one text.
@@ -158,17 +158,17 @@ struct RenderedChat {
 };
 
 // Immutable. Copies share it; any thread.
-class ChatFormat {
+class ChatTemplate {
  public:
   // Of the asset "chat_template". Errors  bad_argument: the model has none. bad_file: the template
   // is not valid, or says what is not
   // known here. Both messages name --chat-format and the names that named() knows.
-  static Result<ChatFormat> from(const Model& model);
+  static Result<ChatTemplate> from(const Model& model);
   // Of the text of a template. Errors  bad_file: as above; the line is named.
-  static Result<ChatFormat> from_template(std::string_view text);
+  static Result<ChatTemplate> from_text(std::string_view text);
   // One that the library has. Errors  bad_argument: there is none of this name; those that are are
   // named.
-  static Result<ChatFormat> named(std::string_view name);
+  static Result<ChatTemplate> named(std::string_view name);
   // "chatml", "gemma", ...
   static std::vector<std::string> names();
 
@@ -178,12 +178,13 @@ class ChatFormat {
   //         bad_file: it takes more than 10,000,000
   // steps or 16 MiB of text, or computes with values that do not go together.
   Result<std::string> render(std::span<const ChatMessage> messages, bool add_generation_prompt,
-                             const SpecialTexts& special) const;
+                             const SpecialTokens& special) const;
 
   // Renders as render() does, and returns what the template marks as answers beside the text.
   // Errors  as render().
   Result<RenderedChat> render_marked(std::span<const ChatMessage> messages,
-                                     bool add_generation_prompt, const SpecialTexts& special) const;
+                                     bool add_generation_prompt,
+                                     const SpecialTokens& special) const;
   // Whether the template marks answers: it has a tag {% generation %}.
   bool marks_answers() const;
 
@@ -194,7 +195,7 @@ class ChatFormat {
 
  private:
   struct Template;
-  explicit ChatFormat(std::shared_ptr<const Template> parsed) : template_(std::move(parsed)) {}
+  explicit ChatTemplate(std::shared_ptr<const Template> parsed) : template_(std::move(parsed)) {}
   std::shared_ptr<const Template> template_;
 };
 
@@ -226,7 +227,7 @@ struct GeneratorOptions {
   SamplerOptions sampler = {};
   // Rows of the plans that read prompts: a piece of n tokens costs as much as the plan that takes
   // it.
-  std::vector<int64_t> prefill_rows = {16, 64, 256};
+  std::vector<int64_t> prefill_chunks = {16, 64, 256};
   std::optional<std::vector<int32_t>> stop_ids = {};  // none: metadata eos_token_ids of the model
   std::optional<DType> compute_dtype = {};            // as BoundEntryPoint::compute_dtype
 };
@@ -311,7 +312,7 @@ class StopStrings {
   // What can be shown of the text so far and was not. Nothing once stopped() is true.
   std::string add(std::string_view text);
   // What was kept back, when no text follows.
-  std::string rest();
+  std::string flush();
   bool stopped() const { return stopped_; }
 
  private:

@@ -1,10 +1,10 @@
-// ChatFormat: a template, parsed once.
+// ChatTemplate: a template, parsed once.
 #include "text/chat_formats.h"
 #include "text/chat_template.h"
 
 namespace bowline::text {
 
-struct ChatFormat::Template {
+struct ChatTemplate::Template {
   std::string text;
   std::string name;
   chat::Tree tree;
@@ -53,7 +53,7 @@ Result<Value> value_of(chat::Heap& heap, const ChatMessage& message, size_t numb
 }
 
 Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessage> messages,
-                              bool add_generation_prompt, const SpecialTexts& special) {
+                              bool add_generation_prompt, const SpecialTokens& special) {
   chat::Heap heap;
   std::vector<Value> values;
   for (const ChatMessage& message : messages) {
@@ -83,8 +83,8 @@ Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessag
 
 }  // namespace
 
-SpecialTexts SpecialTexts::of(const Model& model) {
-  SpecialTexts out = {model.metadata("bos_token"), model.metadata("eos_token")};
+SpecialTokens SpecialTokens::of(const Model& model) {
+  SpecialTokens out = {model.metadata("bos_token"), model.metadata("eos_token")};
   for (const std::string_view name : chat::kTokenNames) {
     if (const std::string text = model.metadata(name);
         !text.empty() && name != "bos_token" && name != "eos_token") {
@@ -94,7 +94,7 @@ SpecialTexts SpecialTexts::of(const Model& model) {
   return out;
 }
 
-Result<ChatFormat> ChatFormat::from(const Model& model) {
+Result<ChatTemplate> ChatTemplate::from(const Model& model) {
   const Result<std::vector<std::byte>> bytes = model.asset("chat_template");
   if (!bytes.ok() && bytes.status().code() == Code::bad_argument) {
     return Status(Code::bad_argument, "The model has no chat template.\n" + use_another());
@@ -102,10 +102,10 @@ Result<ChatFormat> ChatFormat::from(const Model& model) {
   if (!bytes.ok()) {
     return bytes.status();
   }
-  return from_template({reinterpret_cast<const char*>(bytes.value().data()), bytes.value().size()});
+  return from_text({reinterpret_cast<const char*>(bytes.value().data()), bytes.value().size()});
 }
 
-Result<ChatFormat> ChatFormat::from_template(std::string_view text) {
+Result<ChatTemplate> ChatTemplate::from_text(std::string_view text) {
   try {
     auto parsed = std::make_shared<Template>();
     parsed->text = text;
@@ -116,23 +116,23 @@ Result<ChatFormat> ChatFormat::from_template(std::string_view text) {
       }
     }
     BOWLINE_TRY(chat::parse(parsed->tree).at("While reading the chat template.\n" + use_another()));
-    return ChatFormat(std::move(parsed));
+    return ChatTemplate(std::move(parsed));
   } catch (const std::bad_alloc&) {
     return host_memory_exhausted();
   }
 }
 
-Result<ChatFormat> ChatFormat::named(std::string_view name) {
+Result<ChatTemplate> ChatTemplate::named(std::string_view name) {
   for (const chat::NamedFormat& format : chat::named_formats()) {
     if (format.name == name) {
-      return from_template(format.text);
+      return from_text(format.text);
     }
   }
   return Status(Code::bad_argument, "There is no chat format \"" + escaped(name.substr(0, 80)) +
                                         "\"; there are " + list_of_names() + ".");
 }
 
-std::vector<std::string> ChatFormat::names() {
+std::vector<std::string> ChatTemplate::names() {
   std::vector<std::string> out;
   for (const chat::NamedFormat& format : chat::named_formats()) {
     out.emplace_back(format.name);
@@ -140,16 +140,16 @@ std::vector<std::string> ChatFormat::names() {
   return out;
 }
 
-Result<std::string> ChatFormat::render(std::span<const ChatMessage> messages,
-                                       bool add_generation_prompt,
-                                       const SpecialTexts& special) const {
+Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages,
+                                         bool add_generation_prompt,
+                                         const SpecialTokens& special) const {
   BOWLINE_TRY_ASSIGN(RenderedChat chat, render_marked(messages, add_generation_prompt, special));
   return std::move(chat.text);
 }
 
-Result<RenderedChat> ChatFormat::render_marked(std::span<const ChatMessage> messages,
-                                               bool add_generation_prompt,
-                                               const SpecialTexts& special) const {
+Result<RenderedChat> ChatTemplate::render_marked(std::span<const ChatMessage> messages,
+                                                 bool add_generation_prompt,
+                                                 const SpecialTokens& special) const {
   try {
     return rendered(template_->tree, messages, add_generation_prompt, special);
   } catch (const std::bad_alloc&) {
@@ -157,9 +157,9 @@ Result<RenderedChat> ChatFormat::render_marked(std::span<const ChatMessage> mess
   }
 }
 
-bool ChatFormat::marks_answers() const { return template_->tree.marks_answers; }
+bool ChatTemplate::marks_answers() const { return template_->tree.marks_answers; }
 
-const std::string& ChatFormat::name() const { return template_->name; }
-const std::string& ChatFormat::text() const { return template_->text; }
+const std::string& ChatTemplate::name() const { return template_->name; }
+const std::string& ChatTemplate::text() const { return template_->text; }
 
 }  // namespace bowline::text

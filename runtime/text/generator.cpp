@@ -335,7 +335,7 @@ class GeneratorState {
     const BoundDim all{"kv_length", context};
     std::vector<BoundEntryPoint> plans = {{"decode", {all}, options.compute_dtype}};
     int64_t before = 0;
-    for (const int64_t rows : options.prefill_rows) {
+    for (const int64_t rows : options.prefill_chunks) {
       BOWLINE_REFUSE_UNLESS(rows > before,
                             "The rows of prefill ({} behind {}) do not ascend from 1 on.", rows,
                             before);

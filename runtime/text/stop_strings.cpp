@@ -41,6 +41,6 @@ std::string StopStrings::add(std::string_view text) {
   return out;
 }
 
-std::string StopStrings::rest() { return std::exchange(kept_, {}); }
+std::string StopStrings::flush() { return std::exchange(kept_, {}); }
 
 }  // namespace bowline::text

@@ -290,7 +290,7 @@ Result<std::string> Decoder::next(int32_t id) {
   });
 }
 
-std::string Decoder::rest() {
+std::string Decoder::flush() {
   return guarded([&]() -> std::string {
     std::string out;
     if (state_ != nullptr) {
@@ -302,10 +302,10 @@ std::string Decoder::rest() {
 }
 
 size_t Tokenizer::size() const { return data_->vocabulary.size(); }
-std::optional<int32_t> Tokenizer::id_of(std::string_view piece) const {
+std::optional<int32_t> Tokenizer::token_to_id(std::string_view piece) const {
   return data_->vocabulary.find(piece);
 }
-std::string Tokenizer::piece_of(int32_t id) const {
+std::string Tokenizer::id_to_token(int32_t id) const {
   return guarded([&] { return std::string(data_->vocabulary.piece(id)); });
 }
 bool Tokenizer::is_special(int32_t id) const { return data_->added.is_special(id); }

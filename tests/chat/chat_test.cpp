@@ -45,9 +45,9 @@ void expect_same(const json& expected, const Result<std::string>& got, const std
 TEST(ChatFormats, FamiliesAreRenderedAsTransformersDoes) {
   size_t texts = 0, refusals = 0;
   for (const json& family : fixture()["families"]) {
-    const auto format = ChatFormat::from_template(family["template"].get<std::string>());
+    const auto format = ChatTemplate::from_text(family["template"].get<std::string>());
     ASSERT_TRUE(format.ok()) << family["name"] << format.status().message();
-    const SpecialTexts special{family["bos"], family["eos"], fixture()["now"].get<int64_t>()};
+    const SpecialTokens special{family["bos"], family["eos"], fixture()["now"].get<int64_t>()};
     for (size_t c = 0; c < family["cases"].size(); ++c) {
       for (const bool add : {false, true}) {
         const json& expected = family["cases"][c][add ? 1 : 0];
@@ -62,10 +62,10 @@ TEST(ChatFormats, FamiliesAreRenderedAsTransformersDoes) {
 }
 
 TEST(ChatFormats, TheLanguageIsThatOfJinja2) {
-  const SpecialTexts special{"<s>", "</s>", fixture()["now"].get<int64_t>()};
+  const SpecialTokens special{"<s>", "</s>", fixture()["now"].get<int64_t>()};
   for (const json& feature : fixture()["features"]) {
     const std::string text = feature["template"];
-    const auto format = ChatFormat::from_template(text);
+    const auto format = ChatTemplate::from_text(text);
     ASSERT_TRUE(format.ok()) << text << "\n" << format.status().message();
     expect_same(feature, format.value().render(conversation(5), true, special), text);
   }
@@ -115,10 +115,10 @@ TEST(ChatFormats, PublicTemplatesAreRenderedAsTransformersDoes) {
 }
 
 TEST(ChatFormats, TheFixturesHaveTheFormatsOfTheLibrary) {
-  const std::vector<std::string> names = ChatFormat::names();
+  const std::vector<std::string> names = ChatTemplate::names();
   ASSERT_FALSE(names.empty());
   for (const std::string& name : names) {
-    const ChatFormat format = ChatFormat::named(name).value();
+    const ChatTemplate format = ChatTemplate::named(name).value();
     EXPECT_EQ(format.name(), name);
     const auto& families = fixture()["families"];
     EXPECT_TRUE(std::ranges::any_of(families,
@@ -131,7 +131,7 @@ TEST(ChatFormats, TheFixturesHaveTheFormatsOfTheLibrary) {
 }
 
 std::string rendered(const std::string& text, std::vector<ChatMessage> messages = {}) {
-  const auto format = ChatFormat::from_template(text);
+  const auto format = ChatTemplate::from_text(text);
   if (!format.ok()) {
     return "parse: " + format.status().message();
   }
@@ -145,7 +145,7 @@ TEST(ChatFormats, WithoutAClockThereIsNoDate) {
 }
 
 TEST(ChatFormats, AnswersThatATemplateMarksAreKnownByTheirPlace) {
-  const auto format = ChatFormat::from_template(
+  const auto format = ChatTemplate::from_text(
       "{% macro turn(m) %}<{% generation %}{{ m.content }}!{% endgeneration %}>{% endmacro %}"
       "{% for m in messages %}{% if m.role == 'user' %}Zü {{ m.content }}\n{% elif loop.last %}"
       "{{ turn(m) }}{% else %}A: {% generation %}{{ m.content }}{% endgeneration %}\n{% endif %}"
@@ -159,11 +159,11 @@ TEST(ChatFormats, AnswersThatATemplateMarksAreKnownByTheirPlace) {
   EXPECT_EQ(chat.value().text, "Zü a\nA: éZü b\n<last!>");
   // In a macro the mark begins where the call of the macro does: so transformers has it.
   EXPECT_EQ(chat.value().answers, (std::vector<Offset>{{9, 11}, {17, 22}}));
-  EXPECT_FALSE(ChatFormat::named("chatml").value().marks_answers());
+  EXPECT_FALSE(ChatTemplate::named("chatml").value().marks_answers());
 }
 
 TEST(ChatFormats, ALayoutOfATimeThatIsNotKnownIsRefused) {
-  const auto format = ChatFormat::from_template("{{ strftime_now('%d %Q') }}");
+  const auto format = ChatTemplate::from_text("{{ strftime_now('%d %Q') }}");
   const auto out = format.value().render({}, false, {.bos = "", .eos = "", .now = 0});
   ASSERT_FALSE(out.ok());
   EXPECT_NE(out.status().message().find("\"%d %Q\" of a time"), std::string::npos)
@@ -181,11 +181,11 @@ TEST(ChatFormats, TemplatesSeeAllSpecialTokens) {
                                    {"cls_token", "<cls>"}}) {
     ASSERT_TRUE(model.set_metadata(name, text).ok());
   }
-  const auto format = ChatFormat::from_template(
+  const auto format = ChatTemplate::from_text(
       "{{ bos_token }}{{ eos_token }}{{ unk_token }}{{ pad_token }}{{ sep_token }}{{ cls_token }}"
       "{{ mask_token }}{{ mask_token is defined }}");
   ASSERT_TRUE(format.ok()) << format.status().message();
-  const auto text = format.value().render({}, false, SpecialTexts::of(model));
+  const auto text = format.value().render({}, false, SpecialTokens::of(model));
   ASSERT_TRUE(text.ok()) << text.status().message();
   EXPECT_EQ(text.value(), "<s><unk><pad><sep><cls>False");
 }
@@ -298,11 +298,11 @@ TEST(ChatFormats, AMessageThatIsNoUtf8IsRefused) {
 }
 
 TEST(ChatFormats, AModelWithoutATemplateNamesTheFlag) {
-  const auto format = ChatFormat::from(Model());
+  const auto format = ChatTemplate::from(Model());
   ASSERT_FALSE(format.ok());
   EXPECT_EQ(format.status().code(), Code::bad_argument);
   EXPECT_NE(format.status().message().find("--chat-format"), std::string::npos);
-  EXPECT_FALSE(ChatFormat::named("none").ok());
+  EXPECT_FALSE(ChatTemplate::named("none").ok());
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 
 int main() {
   nlohmann::json out;
-  for (const std::string& name : bowline::text::ChatFormat::names()) {
-    out[name] = bowline::text::ChatFormat::named(name).value().text();
+  for (const std::string& name : bowline::text::ChatTemplate::names()) {
+    out[name] = bowline::text::ChatTemplate::named(name).value().text();
   }
   std::cout << out.dump() << "\n";
 }

@@ -24,11 +24,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                         std::string(end < message.size() ? message.substr(end + 1) : "")});
     at += 2 + message.size();
   }
-  const auto format = text::ChatFormat::from_template(text);
+  const auto format = text::ChatTemplate::from_text(text);
   if (!format.ok()) {
     return 0;
   }
-  const text::SpecialTexts special{"<s>", "</s>", 1735732800};
+  const text::SpecialTokens special{"<s>", "</s>", 1735732800};
   for (const bool add : {false, true}) {
     const auto once = format.value().render(messages, add, special);
     const auto again = format.value().render(messages, add, special);

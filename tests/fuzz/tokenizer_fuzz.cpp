@@ -51,7 +51,7 @@ void use(const text::Tokenizer& tokenizer, std::string_view text) {
       const auto part = stream.next(id);
       require(!succeeded(part.status()) || is_utf8(part.value()));
     }
-    require(is_utf8(stream.rest()));
+    require(is_utf8(stream.flush()));
     if (succeeded(decoded.status())) {
       require(is_utf8(decoded.value()));
       reached_the_end = true;

@@ -239,9 +239,9 @@ TEST_F(GenerationOnCpu, OptionsOutsideTheirRangeAreRefused) {
   expect_refused({.context = 20}, Code::bad_file, "position_rows is \"x\", not an integer");
   ASSERT_OK(model_.set_metadata("position_rows", ""));
   expect_refused({.sampler = {.top_p = 2}}, Code::bad_argument, "top_p (2");
-  expect_refused({.prefill_rows = {}}, Code::bad_argument, "no rows of prefill");
-  expect_refused({.prefill_rows = {16, 16}}, Code::bad_argument, "(16 behind 16) do not ascend");
-  expect_refused({.prefill_rows = {0}}, Code::bad_argument, "do not ascend");
+  expect_refused({.prefill_chunks = {}}, Code::bad_argument, "no rows of prefill");
+  expect_refused({.prefill_chunks = {16, 16}}, Code::bad_argument, "(16 behind 16) do not ascend");
+  expect_refused({.prefill_chunks = {0}}, Code::bad_argument, "do not ascend");
   ASSERT_OK(model_.set_metadata("eos_token_ids", "2,x"));
   expect_refused({}, Code::bad_file, "eos_token_ids (\"2,x\") is no list of numbers");
   ASSERT_OK(model_.set_metadata("eos_token_ids", ""));
@@ -378,9 +378,9 @@ TEST_F(GenerationOnCpu, LogitsThatAreNotFiniteAreSaidToBe) {
 // What Slice takes of a written cache lies where the cache does: nothing of its size is in the
 // arena.
 TEST_F(GenerationOnCpu, TheCacheIsReadWhereItLies) {
-  const Generator small = generator({.context = 64, .prefill_rows = {16}});
+  const Generator small = generator({.context = 64, .prefill_chunks = {16}});
   const uint64_t arena = small.memory().arena_bytes;
-  const Generator large = generator({.context = 4096, .prefill_rows = {16}});
+  const Generator large = generator({.context = 4096, .prefill_chunks = {16}});
   EXPECT_EQ(large.memory().arena_bytes, arena);
 }
 
@@ -388,9 +388,9 @@ TEST_F(GenerationOnCpu, ACacheOfCodesIsReadWhereItLies) {
   shape_.int8_cache = true;
   model_ = decoder_model(shape_);
   ASSERT_OK(model_.to(cpu_));
-  const Generator small = generator({.context = 64, .prefill_rows = {16}});
+  const Generator small = generator({.context = 64, .prefill_chunks = {16}});
   const uint64_t arena = small.memory().arena_bytes;
-  const Generator large = generator({.context = 4096, .prefill_rows = {16}});
+  const Generator large = generator({.context = 4096, .prefill_chunks = {16}});
   EXPECT_EQ(large.memory().arena_bytes, arena);
 }
 

@@ -12,7 +12,7 @@ TEST(StopStrings, TextIsShownUpToTheFirstOne) {
   EXPECT_EQ(s.add(" ### three END"), " ");
   EXPECT_TRUE(s.stopped());
   EXPECT_EQ(s.add("four"), "");
-  EXPECT_EQ(s.rest(), "");
+  EXPECT_EQ(s.flush(), "");
 }
 
 TEST(StopStrings, WhatMayBeginOneIsKeptBack) {
@@ -46,8 +46,8 @@ TEST(StopStrings, WhatWasKeptBackComesAtTheEnd) {
   StopStrings s({"", "###"});
   EXPECT_EQ(s.add("a #"), "a ");
   EXPECT_EQ(s.add("#"), "");
-  EXPECT_EQ(s.rest(), "##");
-  EXPECT_EQ(s.rest(), "");
+  EXPECT_EQ(s.flush(), "##");
+  EXPECT_EQ(s.flush(), "");
   EXPECT_FALSE(s.stopped());
 }
 

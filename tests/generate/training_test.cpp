@@ -67,7 +67,7 @@ TEST_P(Served, TheBaseIsThereOnce) {
   Model model = decoder_model(shape);
   ASSERT_OK(model.to(device_));
   const uint64_t base = device_.counters().live_bytes;
-  Generator g = must(Generator::create(model, device_, {.context = 32, .prefill_rows = {8}}));
+  Generator g = must(Generator::create(model, device_, {.context = 32, .prefill_chunks = {8}}));
   const uint64_t serving = device_.counters().live_bytes - base;
   Trainer trainer = must(Trainer::create(model, device_, options()));
   const uint64_t both = device_.counters().live_bytes;

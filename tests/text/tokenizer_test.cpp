@@ -116,7 +116,7 @@ TEST_P(Kind, GivesIdsOffsetsAndTextOfTheFixtures) {
     EXPECT_EQ(e.mask, std::vector<int32_t>(e.ids.size(), 1));
     EXPECT_EQ(e.special.size(), e.ids.size());
     for (const int32_t id : e.ids) {
-      EXPECT_EQ(t.id_of(t.piece_of(id)), id);
+      EXPECT_EQ(t.token_to_id(t.id_to_token(id)), id);
       EXPECT_LT(static_cast<size_t>(id), t.size());
     }
   }
@@ -140,7 +140,7 @@ TEST_P(Kind, StreamGivesWholeCodePointsAndTheTextOfDecode) {
       EXPECT_TRUE(is_utf8(part)) << escaped(part);
       all += part;
     }
-    EXPECT_EQ(all + stream.rest(), f.decoded) << escaped(f.text);
+    EXPECT_EQ(all + stream.flush(), f.decoded) << escaped(f.text);
   }
 }
 
@@ -156,7 +156,7 @@ TEST_P(Kind, AnyIdsDecodeToUtf8) {
     for (const int32_t id : ids) {
       EXPECT_TRUE(is_utf8(stream.next(id).value()));
     }
-    EXPECT_TRUE(is_utf8(stream.rest()));
+    EXPECT_TRUE(is_utf8(stream.flush()));
   }
 }
 
@@ -182,7 +182,7 @@ TEST(Options, SpecialTokensAreAddedFoundAndLeftOut) {
   EXPECT_EQ(with.special.back(), 1);
   const Encoding without = t.encode("the sea", {.special_tokens = false}).value();
   EXPECT_EQ(without.ids, std::vector<int32_t>(with.ids.begin() + 1, with.ids.end() - 1));
-  const int32_t mask = t.id_of("[MASK]").value();
+  const int32_t mask = t.token_to_id("[MASK]").value();
   EXPECT_TRUE(t.is_special(mask));
   EXPECT_FALSE(t.is_special(without.ids[0]));
   EXPECT_EQ(t.encode("[MASK]", {.special_tokens = false}).value().ids, std::vector{mask});
@@ -218,7 +218,7 @@ TEST(ByteTokenizer, HasAnIdPerByte) {
   EXPECT_EQ(stream.next(0xE2).value(), "");
   EXPECT_EQ(stream.next('a').value(), "\uFFFDa");
   EXPECT_EQ(stream.next(0xC3).value(), "");
-  EXPECT_EQ(stream.rest(), "\uFFFD");
+  EXPECT_EQ(stream.flush(), "\uFFFD");
 }
 
 TEST(ByteTokenizer, IsThatOfAModelThatSaysSo) {

@@ -29,7 +29,7 @@ int64_t local_seconds() {
 
 class Chat {
  public:
-  Chat(const ChatOptions& options, Generation& of, text::ChatFormat format)
+  Chat(const ChatOptions& options, Generation& of, text::ChatTemplate format)
       : o_(options), of_(of), format_(std::move(format)), is_terminal_(isatty(STDIN_FILENO) == 1) {
     clear();
   }
@@ -107,7 +107,7 @@ class Chat {
 
   // What is in the cache of the conversation so far is not read again.
   Result<Answer> answer_all() {
-    text::SpecialTexts special = text::SpecialTexts::of(of_.model);
+    text::SpecialTokens special = text::SpecialTokens::of(of_.model);
     special.now = local_seconds();
     BOWLINE_TRY_ASSIGN(const std::string text, format_.render(messages_, true, special));
     BOWLINE_TRY_ASSIGN(const text::Encoding encoded,
@@ -122,15 +122,15 @@ class Chat {
 
   const ChatOptions& o_;
   Generation& of_;
-  text::ChatFormat format_;
+  text::ChatTemplate format_;
   std::vector<text::ChatMessage> messages_;
   bool is_terminal_;
 };
 
 // The format renders a system message.
-bool takes_system(const text::ChatFormat& format, const Model& model) {
+bool takes_system(const text::ChatTemplate& format, const Model& model) {
   const text::ChatMessage user{"user", "x"};
-  const text::SpecialTexts special = text::SpecialTexts::of(model);
+  const text::SpecialTokens special = text::SpecialTokens::of(model);
   const Result<std::string> without = format.render(std::span(&user, 1), true, special);
   const std::vector<text::ChatMessage> both = {{"system", "y"}, user};
   const Result<std::string> with = format.render(both, true, special);
@@ -143,9 +143,9 @@ Result<int> run(const ChatOptions& o) {
   }
   watch_interrupts();
   BOWLINE_TRY_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
-  BOWLINE_TRY_ASSIGN(text::ChatFormat format, o.chat_format.empty()
-                                                  ? text::ChatFormat::from(of->model)
-                                                  : text::ChatFormat::named(o.chat_format));
+  BOWLINE_TRY_ASSIGN(text::ChatTemplate format, o.chat_format.empty()
+                                                    ? text::ChatTemplate::from(of->model)
+                                                    : text::ChatTemplate::named(o.chat_format));
   if (const Status s = o.of.uses.check("--system", takes_system(format, of->model),
                                        "the format of the conversation has no system message");
       !s.ok()) {

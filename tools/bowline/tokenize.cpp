@@ -31,7 +31,7 @@ Result<nlohmann::json> as_json(const text::Tokenizer& tokenizer, const text::Enc
   nlohmann::json pieces = nlohmann::json::array();
   nlohmann::json offsets = nlohmann::json::array();
   for (size_t i = 0; i < e.ids.size(); ++i) {
-    pieces.push_back(tokenizer.piece_of(e.ids[i]));
+    pieces.push_back(tokenizer.id_to_token(e.ids[i]));
     offsets.push_back({e.offsets[i].begin, e.offsets[i].end});
   }
   BOWLINE_TRY_ASSIGN(std::string decoded, tokenizer.decode(e.ids));
@@ -47,7 +47,7 @@ void print_rows(const text::Tokenizer& tokenizer, const text::Encoding& e) {
     const text::Offset at = e.offsets[i];
     print("{:>8}  {:>12}  {}{}\n", e.ids[i],
           e.special[i] != 0 ? std::string("added") : fmt::format("{}-{}", at.begin, at.end),
-          tokenizer.piece_of(e.ids[i]), tokenizer.is_special(e.ids[i]) ? "  (special)" : "");
+          tokenizer.id_to_token(e.ids[i]), tokenizer.is_special(e.ids[i]) ? "  (special)" : "");
   }
 }
 

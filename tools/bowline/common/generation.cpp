@@ -201,8 +201,8 @@ Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<co
   }
   out.seconds = since(begin) - out.first_seconds;
   if (!stops.stopped()) {
-    shown(stops.add(decoder.rest()));
-    shown(stops.rest());
+    shown(stops.add(decoder.flush()));
+    shown(stops.flush());
   }
   return out;
 }

@@ -76,16 +76,16 @@ class Renderer {
   static Result<Renderer> create(const Model& model, const DataOptions& o, LengthLimit limit) {
     BOWLINE_TRY_ASSIGN(text::Tokenizer tokenizer, tokenizer_of(model));
     Renderer r(std::move(tokenizer));
-    r.special_ = text::SpecialTexts::of(model);
+    r.special_ = text::SpecialTokens::of(model);
     r.end_ = end_of_text(model);
     r.mask_prompt_ = o.mask_prompt;
     r.limit_ = static_cast<size_t>(limit.tokens);
     if (!o.chat_format.empty()) {
-      Result<text::ChatFormat> format = text::ChatFormat::named(o.chat_format);
+      Result<text::ChatTemplate> format = text::ChatTemplate::named(o.chat_format);
       BOWLINE_TRY(format.status());
       r.format_.emplace(std::move(format).value());
     } else {
-      Result<text::ChatFormat> format = text::ChatFormat::from(model);
+      Result<text::ChatTemplate> format = text::ChatTemplate::from(model);
       r.no_format_ = format.status();
       if (format.ok()) {
         r.format_.emplace(std::move(format).value());
@@ -174,8 +174,8 @@ class Renderer {
   }
 
   text::Tokenizer tokenizer_;
-  text::SpecialTexts special_;
-  std::optional<text::ChatFormat> format_;
+  text::SpecialTokens special_;
+  std::optional<text::ChatTemplate> format_;
   Status no_format_;
   std::optional<int32_t> end_;
   bool mask_prompt_ = false;
