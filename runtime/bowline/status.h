@@ -68,13 +68,17 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// Prints the message of a failure and aborts: the one place where the library does either.
-[[noreturn]] inline void end_with(const Status& status) {
+namespace detail {
+
+// The only place where the library prints or aborts.
+[[noreturn]] inline void abort_with(const Status& status) {
   const std::string_view code = name_of(status.code());
-  std::fprintf(stderr, "bowline: the value of a failed Result is asked for: %.*s: %s\n",
+  std::fprintf(stderr, "bowline: value() was called on a failed Result: %.*s: %s\n",
                static_cast<int>(code.size()), code.data(), status.message().c_str());
   std::abort();
 }
+
+}  // namespace detail
 
 // A value, or the Status that says why there is none. value() of a failure ends the program.
 template <class T>
@@ -102,7 +106,7 @@ class [[nodiscard]] Result {
  private:
   void require_value() const {
     if (!value_.has_value()) {
-      end_with(status_);
+      detail::abort_with(status_);
     }
   }
   std::optional<T> value_;

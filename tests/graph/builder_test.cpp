@@ -316,7 +316,7 @@ TEST(Tensors, OwnTheirShape) {
 
 TEST(ResultDeathTest, TheValueOfAFailureEndsWithItsMessage) {
   EXPECT_DEATH((void)Model::open("/nowhere.bowline").value(),
-               "the value of a failed Result is asked for: io_error: File \"/nowhere.bowline\" "
+               "value() was called on a failed Result: io_error: File \"/nowhere.bowline\" "
                "cannot be opened");
 }
 
