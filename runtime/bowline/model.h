@@ -164,13 +164,13 @@ struct Budget {
 
 struct OpenOptions {
   // false: the file is read into memory, not mapped. See Model::open().
-  bool map = true;
+  bool memory_map = true;
   // If not set, Model::open() uses Budget::of_file() with the size of the file's tables.
   std::optional<Budget> budget;
   // Entries of the metadata that say what is tied ("tied_to.<parameter>" = "<parameter>",
   // "tie_word_embeddings" = "true" or "false") and contradict the table are an error unless this is
   // true. Ties are those of the table in any case; save() writes entries that agree.
-  bool trust_table = false;
+  bool ignore_tie_metadata = false;
 };
 
 class GraphBuilder;
@@ -187,9 +187,9 @@ class Model {
   // when they are first read there, once as long as they stay in the file; after to(), load() or a
   // write they no longer do. A program that truncates the file meanwhile ends this one by SIGBUS,
   // one that edits it in place changes weights that were compared before: where others may do so,
-  // set options.map to false. Then all is read at once, and what happens to the file later changes
-  // nothing.
-  // Errors  io_error: it cannot be read. bad_file: what and where. over_budget: it costs more than
+  // set options.memory_map to false. Then all is read at once, and what happens to the file later
+  // changes nothing. Errors  io_error: it cannot be read. bad_file: what and where. over_budget: it
+  // costs more than
   //         options.budget.
   static Result<Model> open(const std::string& path, const OpenOptions& options = {});
   // Verifies a file as open() does, then every checksum in it and that of the whole. Errors  as

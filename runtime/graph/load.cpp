@@ -215,7 +215,7 @@ Result<std::shared_ptr<ModelState>> load_model(const std::string& path, const Op
                                                model::FileSystem& files) {
   BOWLINE_TRY_ASSIGN(auto file, model::VerifiedFile::open(path, files, options));
   BOWLINE_TRY_ASSIGN(auto state, load_model(std::move(file)));
-  if (!options.trust_table) {
+  if (!options.ignore_tie_metadata) {
     BOWLINE_TRY(check_tie_metadata(*state).at(format("While loading \"{}\".", path)));
   }
   return state;

@@ -84,9 +84,10 @@ Status check_tie_metadata(const ModelState& model) {
   for (const Settings::value_type& entry : model.metadata) {
     const std::string why = contradiction(model, tied, entry);
     if (!why.empty()) {
-      return Status(Code::bad_file, format("The metadata has \"{}\" = \"{}\", but in the table {}. "
-                                           "OpenOptions::trust_table opens it as the table says.",
-                                           entry.first, entry.second, why));
+      return Status(Code::bad_file,
+                    format("The metadata has \"{}\" = \"{}\", but in the table {}. "
+                           "OpenOptions::ignore_tie_metadata opens it as the table says.",
+                           entry.first, entry.second, why));
     }
   }
   return {};

@@ -104,8 +104,8 @@ Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::open(const std::string
                                                                FileSystem& files,
                                                                const OpenOptions& options) {
   BOWLINE_TRY_ASSIGN(auto file, MappedFile::open(path, files,
-                                                 options.map ? MappedFile::Access::map
-                                                             : MappedFile::Access::read));
+                                                 options.memory_map ? MappedFile::Access::map
+                                                                    : MappedFile::Access::read));
   return verify(std::move(file), files, options);
 }
 

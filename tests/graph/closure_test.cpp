@@ -345,7 +345,7 @@ TEST(OpenOptions, AReadFileMayChange) {
   ASSERT_OK(model.materialize(1));
   ASSERT_OK(model.save(folder / "m"));
   OpenOptions options;
-  options.map = false;
+  options.memory_map = false;
   for (const bool truncated : {false, true}) {
     Model opened = test::must(Model::open(folder / "m", options));
     const std::string bytes = read_file(folder / "m");

@@ -253,7 +253,7 @@ void contradicting_metadata(Bench& t) {
     t.refused(format("\"{}\" = \"{}\"", c.edited, c.value), Model::open(path).status(),
               Code::bad_file, c.words);
     OpenOptions o;
-    o.trust_table = true;
+    o.ignore_tie_metadata = true;
     Model m = must(Model::open(path, o));
     t.same("ties are those of the table", m.ties(), s.model.ties());
     must(m.to(t.b));
