@@ -1,34 +1,55 @@
-// Bowline: an embedded runtime that runs and fine-tunes neural networks on the CPU and on any GPU.
-//
-// This header includes the public interface, one header per topic. Each can be included alone; they
-// are the manual. The operators and their attributes are listed in operators.md, installed in
-// share/doc/bowline.
-//
-// The idea. A model keeps its weights in a table of *storages*. A *parameter* is a named slot that
-// holds the number of a storage row, its *tie index*, and perhaps a view of it. Two parameters with
-// the same tie index are *tied*: they are one weight, and stay one weight through every verb,
-// because sharing is stored in the model file and never guessed from pointers, names or values.
-//
-// Errors.   No exceptions leave the library. A function that can fail returns Status or Result<T>;
-//           both are [[nodiscard]]. The code says what the caller should do next. A verb that fails
-//           changes nothing. If an allocation of host memory fails, the function returns
-//           out_of_memory, or an empty string if it returns plain text. A Model, Session or Trainer
-//           that was moved from returns bad_argument, or nothing.
-// Threads.  One thread at a time may use a Model and all Sessions and Trainers made from it, unless
-//           a function says otherwise. Different models are independent, also on one Device. There
-//           they take turns, in the order in which they ask: each waits for at most one submission
-//           of every other. On the CPU a submission that others wait for pauses after a
-//           millisecond, at the end of the operator that runs.
-// fork().   A Device belongs to the process that opened it. In the child of a fork(), calls that
-//           use the Device return device_lost, and destroying it is safe. The child opens a device
-//           of its own and loads its models again.
-// Lifetime. A Device outlives what is placed on it; a Model outlives its Sessions and Trainers.
-// Data.     describe() returns the contents of an object as plain structs: all parts of a Model
-//           (parameters, storages, ties, entry points, ...), the plans of a Session or Trainer. The
-//           listings show the same data as text.
-// Globals.  The library never aborts, exits, prints or installs signal handlers. It does not touch
-//           locale, working directory, environment or floating-point mode. One exception:
-//           Result::value() of a failure prints the message and aborts.
+/// \file
+/// Bowline runs and fine-tunes neural networks on the CPU and on any GPU.
+///
+/// This header includes the whole public API. Each header of `bowline/` can also be included alone.
+///
+/// - bowline/status.h: Status, Result and error codes.
+/// - bowline/tensor.h: dtypes, shapes, tensors and dimensions.
+/// - bowline/device.h: list and open devices.
+/// - bowline/model.h: models, with their parameters, ties, values and files.
+/// - bowline/load.h and bowline/budget.h: options and limits for opening and loading files.
+/// - bowline/graph.h: build the graph of a model.
+/// - bowline/session.h: run a model.
+/// - bowline/trainer.h and bowline/optimizer.h: train a model.
+/// - bowline/adapters.h: LoRA adapters.
+/// - bowline/quantize.h: quantize weights.
+/// - bowline/placement.h: place a model on several devices.
+/// - bowline/formats.h: put several weights into one allocation.
+/// - bowline/describe.h: the contents of models and plans as plain structs.
+/// - bowline/files.h: write files atomically; the version of the library.
+///
+/// The operators and their attributes are listed in operators.md, in share/doc/bowline.
+///
+/// **Terms**
+///
+/// - A *storage* holds the values of one weight. A Model keeps its storages in a table. The row
+///   number of a storage is its *tie index*.
+/// - A *parameter* is a name for a storage, or for a view of a part of it.
+/// - Two parameters with the same tie index are *tied*. They share one storage. Model files contain
+///   the ties. Only functions that say so change them.
+/// - An *entry point* is a graph of the model that a program can run, such as "forward" or "loss".
+/// - A *plan* is an entry point that was prepared for one device and fixed shapes.
+///
+/// **Errors.** No function throws. A function that can fail returns Status or Result<T>. Its code
+/// says what the caller can do. A function that fails changes nothing, unless its documentation
+/// says otherwise. If host memory runs out, a function returns out_of_memory; if it returns plain
+/// data, the data is empty. After an object was moved from, its functions return bad_argument or
+/// empty data.
+///
+/// **Threads.** One thread at a time may use a Model with its Sessions and Trainers. Functions that
+/// any thread may call say so. Different models are independent, also if they share a Device. They
+/// take turns on the device: each waits for at most one submission of every other model.
+///
+/// **Lifetime.** Destroy the Sessions and Trainers of a Model before the Model. Destroy these
+/// objects before the last copy of their Device.
+///
+/// **fork().** A Device belongs to the process that opened it. In a child process, functions that
+/// use the Device return device_lost, and destroying it is safe. The child can open its own device
+/// and load its models again.
+///
+/// **Globals.** The library does not print, exit, or install signal handlers. It does not change
+/// the locale, the working directory, the environment or the floating-point mode. It aborts in one
+/// case only: Result::value() is called on a failed Result.
 #pragma once
 
 #include "bowline/adapters.h"
@@ -38,6 +59,7 @@
 #include "bowline/files.h"
 #include "bowline/formats.h"
 #include "bowline/graph.h"
+#include "bowline/load.h"
 #include "bowline/model.h"
 #include "bowline/optimizer.h"
 #include "bowline/placement.h"

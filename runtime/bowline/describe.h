@@ -1,4 +1,9 @@
-// What models and plans hold, as plain structs.
+/// \file
+/// The contents of a model, and of the plans of a Session or Trainer, as plain structs.
+///
+/// Model::describe() returns a ModelInfo. Session::describe() and Trainer::describe() return a
+/// PlanInfo. Both are copies: later changes of the model do not change them. The first half of this
+/// header describes models, the second half describes plans.
 #pragma once
 
 #include <cstddef>
@@ -16,83 +21,88 @@
 
 namespace bowline {
 
-// What a model holds, as data: Model::describe(). A description is a copy, which nothing changes
-// later. The listings are made of these.
+/// Pairs of a name and a value.
+using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// What a storage is for. Weights and adapters are trained; nodes of a graph may write what is not
-// trained (WriteRows).
+/// What a storage is for.
 enum class StorageRole : uint8_t {
-  weight,
-  constant,
-  adapter_a,
-  adapter_b,
-  kv_cache,
-  gradient,
-  running_statistic,
-  moment,
-  master,
+  weight,             ///< A weight. It is trained unless it is frozen.
+  constant,           ///< A constant. It is never trained.
+  adapter_a,          ///< Matrix A of an adapter.
+  adapter_b,          ///< Matrix B of an adapter.
+  kv_cache,           ///< Keys and values of earlier tokens. Runs write to it.
+  gradient,           ///< Gradient of a weight. Gradient, moment and master belong to a Trainer.
+  running_statistic,  ///< Running mean or variance of BatchNorm. Training writes to it.
+  moment,             ///< Optimizer state of a weight.
+  master,             ///< The f32 value of a 16-bit weight during training.
 };
-// "running_statistic"
+
+/// Returns the name of a role, for example "running_statistic".
 std::string_view name_of(StorageRole role);
-// Storages of a training, which belong to that of a weight.
+
+/// Returns true if a Trainer owns storages of this role: gradient, moment or master.
 constexpr bool is_training(StorageRole role) {
   return role == StorageRole::gradient || role == StorageRole::moment ||
          role == StorageRole::master;
 }
 
-// A copy of a storage in another dtype. A submission that reads it makes it again first, if the
-// storage was written since. A copy of a storage that plans read: in another dtype or format beside
-// it, or as it is on another device (a replica).
+/// A copy of a storage that plans read: in another dtype or format, or on another device.
+///
+/// If the storage was written since, the copy is renewed before the next run that reads it.
 struct CopyInfo {
-  uint32_t tie = 0;
+  uint32_t tie = 0;  ///< The tie index of the storage.
   DType dtype = DType::f32;
-  std::string op;                        // that makes it: "Cast"; empty: a transfer, of a replica
-  std::optional<uint64_t> version = {};  // of the storage, that it holds; none: it was not made yet
+  std::string op;  ///< The operator that makes the copy, for example "Cast". Empty: a replica.
+  std::optional<uint64_t> version =
+      {};  ///< StorageInfo::version of its values. None: no values yet.
   std::string device = {};
 };
 
+/// A row of the storage table.
 struct StorageInfo {
-  uint32_t tie = 0;    // its tie index
-  bool empty = false;  // a row without a storage: the rest says nothing
+  uint32_t tie = 0;    ///< The tie index: the number of the row.
+  bool empty = false;  ///< true: there is no storage in this row. Ignore the other fields.
   DType dtype = DType::f32;
   TensorShape shape;
   uint64_t bytes = 0;
-  std::string encoding;  // "plain", "int8 block 32 axis -1 scale f16"
+  std::string encoding;  ///< "plain", or for example "int8 block 32 axis -1 scale f16".
   StorageRole role = StorageRole::weight;
-  // Of a gradient, moment or master: the tie index of the storage that it belongs to, and which of
-  // the rows of its role it is there (AdamW's first moment 0, its second 1).
+  /// The tie index of the weight to which a gradient, moment or master belongs.
   std::optional<uint32_t> owner;
+  /// Number among the storages of this role and owner. For AdamW, moment 0 is the first moment and
+  /// moment 1 the second.
   uint32_t slot = 0;
   bool trainable = true;
-  uint64_t version = 0;     // grows with every write of values
-  uint64_t generation = 0;  // grows when what was derived from the storage must be made again
-  std::string where;        // "nowhere", "file", "source", "host", or the name of its device
-  // XXH3 (64 bits) of the bytes as the file states it, while they lie there.
+  uint64_t version = 0;     ///< Increases with every write of values.
+  uint64_t generation = 0;  ///< Increases when plans that use the storage must be made again.
+  std::string where;        ///< "nowhere", "file", "source", "host", or the name of a device.
+  /// XXH3 checksum (64 bits) in the file, while the values are in the file.
   std::optional<uint64_t> file_checksum;
-  std::vector<CopyInfo> copies;  // that plans read now
-  uint32_t block = 0;            // storages with the same number lie in one allocation
-  std::string format;            // the weight format by which they do; empty: none
+  std::vector<CopyInfo> copies;
+  uint32_t block = 0;  ///< Storages with the same number share one allocation.
+  std::string format;  ///< The weight format of that allocation. Empty: none.
 };
 
+/// A parameter.
 struct ParameterInfo {
   std::string name;
-  uint32_t tie = 0;  // the storage that it shows
+  uint32_t tie = 0;  ///< The tie index of its storage.
   DType dtype = DType::f32;
-  TensorShape shape;  // through its view
+  TensorShape shape;  ///< The shape of its view.
   View view;
-  bool trainable = true;  // the flag of the storage
-  std::string target;     // of an adapter: the parameter that it changes
+  bool trainable = true;  ///< As StorageInfo::trainable.
+  std::string target;     ///< For a parameter of an adapter: the parameter that it changes.
 };
 
-// A storage with more than one parameter.
+/// A storage with several parameters.
 struct TieInfo {
   uint32_t tie = 0;
-  std::vector<uint32_t> parameters;  // their numbers, ascending
-  uint64_t bytes = 0;
-  uint64_t saved_bytes = 0;  // beyond that, had each parameter a storage of its own
+  std::vector<uint32_t> parameters;  ///< Indices into ModelInfo::parameters, ascending.
+  uint64_t bytes = 0;                ///< Size of the storage.
+  uint64_t saved_bytes = 0;          ///< Bytes that untied parameters would need in addition.
 };
 
-// A named dimension, with the fields of DimLimits.
+/// A named dimension and its limits; see DimLimits.
 struct DimInfo {
   std::string name;
   int64_t min = DimLimits{}.min;
@@ -101,105 +111,117 @@ struct DimInfo {
   bool operator==(const DimInfo&) const = default;
 };
 
+/// An input of an entry point.
 struct InputInfo {
   std::string name;
   DType dtype = DType::f32;
   std::vector<GraphDim> dims;
-  uint32_t value = 0;  // as NodeValueInfo::value
+  uint32_t value = 0;  ///< As NodeValueInfo::value.
 };
 
+/// An output of an entry point.
 struct OutputInfo {
   std::string name;
   DType dtype = DType::f32;
   uint32_t rank = 0;
-  // Where no input of the entry point has a named dim; else Session::describe() has it for bound
-  // ones.
+  /// The shape, if no input of the entry point has a named dimension. The shapes in a plan are in
+  /// SegmentInfo::outputs.
   std::optional<TensorShape> shape;
-  uint32_t value = 0;  // as NodeValueInfo::value
+  uint32_t value = 0;  ///< As NodeValueInfo::value.
 };
 
-// Names and values as text: attributes of an operator, settings of a run.
-using Settings = std::vector<std::pair<std::string, std::string>>;
-
-// A value that a node reads or makes.
+/// An input or output of a node.
 struct NodeValueInfo {
   enum class Kind : uint8_t { input, parameter, result };
   Kind kind = Kind::result;
-  // Of the graph, or of the body: what one node makes and another one reads has one number there.
+  /// Number of the value. Nodes of one graph or body use the same number for the same value.
   uint32_t value = 0;
   DType dtype = DType::f32;
-  // Of a parameter its number; in the body of a Repeat one per iteration.
+  /// For a parameter: its index in ModelInfo::parameters. In the body of a Repeat: one index per
+  /// iteration.
   std::vector<uint32_t> parameters;
 };
 
+/// A node of a graph.
 struct NodeInfo {
-  std::string op;  // "LayerNorm"
+  std::string op;  ///< The operator, for example "LayerNorm".
   std::string name;
-  Settings attributes;  // all of them, defaults too
+  Settings attributes;  ///< All attributes, also those with default values.
   std::vector<NodeValueInfo> inputs;
   std::vector<NodeValueInfo> outputs;
-  uint32_t count = 1;          // of a Repeat: its iterations ...
-  std::vector<NodeInfo> body;  // ... and the nodes of one
-  // Values of the body: for each input of the Repeat the one that an iteration sees, for each
-  // output the one that it gives.
+  uint32_t count = 1;          ///< For a Repeat: the number of iterations.
+  std::vector<NodeInfo> body;  ///< For a Repeat: the nodes of one iteration.
+  /// For a Repeat: for each input, the number of its value in the body.
   std::vector<uint32_t> body_inputs;
+  /// For a Repeat: for each output, the number of its value in the body.
   std::vector<uint32_t> body_outputs;
 };
 
+/// An entry point.
 struct EntryPointInfo {
   std::string name;
   std::vector<InputInfo> inputs;
   std::vector<OutputInfo> outputs;
-  std::vector<uint32_t> updates;  // tie indices of the storages that a run writes, ascending
-  std::vector<NodeInfo> nodes;    // in the order in which they are computed
+  std::vector<uint32_t> updates;  ///< Tie indices of the storages that a run writes, ascending.
+  std::vector<NodeInfo> nodes;    ///< In the order of execution.
 };
 
+/// An asset: bytes that are stored in the model.
 struct AssetInfo {
   std::string name;
   std::string media_type;
   uint64_t bytes = 0;
 };
 
+/// A tensor of a self-test.
 struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
   TensorShape shape;
 };
 
-// Inputs of an entry point with the outputs that are expected. Model::self_test() has the values.
+/// Inputs of an entry point and the expected outputs. Model::self_test() returns the values.
 struct SelfTestInfo {
   std::string entry_point;
   std::vector<TensorInfo> inputs;
   std::vector<TensorInfo> outputs;
-  float relative_tolerance = 0;  // of an output's largest magnitude
+  float relative_tolerance = 0;  ///< Relative to the largest magnitude in an output.
 };
 
-// Of a model that holds adapters for another one.
+/// The values of a self-test, in the order of SelfTestInfo.
+struct SelfTestValues {
+  std::vector<std::vector<std::byte>> inputs;
+  std::vector<std::vector<std::byte>> outputs;
+};
+
+/// For a file that contains only an adapter: the model that it belongs to.
 struct BaseInfo {
-  std::vector<uint8_t> digest;
+  std::vector<uint8_t> digest;  ///< Digest of all values of that model.
   std::string name;
 };
 
-// What a checkpoint brought of its run. It goes when a Trainer begins.
+/// Training state that a checkpoint file contains. Creating a Trainer removes it from the model.
 struct TrainingInfo {
-  uint64_t step = 0;
-  uint64_t applied_steps = 0;  // that were not skipped
-  uint64_t micro_step = 0;     // micro-batches of the unfinished step
-  uint64_t epoch = 0;
-  uint64_t data_cursor = 0;
-  uint64_t data_seed = 0;
-  uint64_t seed = 0;
-  uint64_t counter = 0;                // micro-batches since the run began
-  std::optional<float> learning_rate;  // instead of the schedule's
-  Settings run;                        // what must be the same for the run to go on
-  Settings config;                     // the caller's
-  Settings versions;                   // of the library, and the device
+  uint64_t step = 0;                   ///< Finished steps.
+  uint64_t applied_steps = 0;          ///< Finished steps that were not skipped.
+  uint64_t micro_step = 0;             ///< Micro-batches of the unfinished step.
+  uint64_t epoch = 0;                  ///< As Progress::epoch.
+  uint64_t data_cursor = 0;            ///< As Progress::data_cursor.
+  uint64_t data_seed = 0;              ///< As Progress::data_seed.
+  uint64_t seed = 0;                   ///< As TrainOptions::seed.
+  uint64_t counter = 0;                ///< Micro-batches since the start of the run.
+  std::optional<float> learning_rate;  ///< Set by Trainer::set_learning_rate().
+  Settings run;                        ///< Options that must be the same when the run is resumed.
+  Settings config;                     ///< As Progress::config.
+  Settings versions;                   ///< Version of the library, and the device.
 };
 
+/// The contents of a model.
 struct ModelInfo {
   std::vector<ParameterInfo> parameters;
-  std::vector<StorageInfo> storages;  // by tie index, up to the last one that is not empty
-  std::vector<TieInfo> ties;          // ascending
+  std::vector<StorageInfo>
+      storages;               ///< The index is the tie index. Empty rows at the end are cut.
+  std::vector<TieInfo> ties;  ///< Ascending by tie index.
   std::vector<DimInfo> dims;
   std::vector<EntryPointInfo> entry_points;
   Settings metadata;
@@ -209,120 +231,122 @@ struct ModelInfo {
   std::optional<TrainingInfo> training;
 };
 
-// The values of a self test, in the order of its SelfTestInfo.
-struct SelfTestValues {
-  std::vector<std::vector<std::byte>> inputs;
-  std::vector<std::vector<std::byte>> outputs;
-};
+// ------------------------------------------------------------------------------------------ plans
 
-// What a Session or Trainer gives the device, as data.
-
-// A contiguous tensor that a record reads or writes.
+/// A contiguous tensor that a record reads or writes.
 struct OperandInfo {
+  /// The memory that holds the tensor:
+  /// - arena: activations and temporary values,
+  /// - io: inputs and outputs,
+  /// - step: per-step scalars,
+  /// - storage: a storage of the model,
+  /// - table: one of several places, chosen by the iteration of a Repeat.
   enum class Slot : uint8_t { arena, io, step, storage, table };
   Slot slot = Slot::arena;
-  uint32_t number = 0;  // of a storage its tie index; of a table which one of the segment's
-  bool copy = false;    // of a storage: what is read is its copy in `dtype`
-  // Bytes of the buffer or the storage, in the codes of an encoded one. Of a table (iteration i
-  // takes its entry i) both are 0.
+  /// For a storage: its tie index. For a table: its index in SegmentInfo::tables.
+  uint32_t number = 0;
+  bool copy = false;  ///< For a storage: the record reads its copy in `dtype`.
+  /// Offset in bytes. In a quantized storage: offset of the quantized values. In a table: 0.
   uint64_t offset = 0;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  ///< Size in bytes. In a table: 0.
   DType dtype = DType::f32;
-  std::string encoding;  // as StorageInfo::encoding
+  std::string encoding;  ///< As StorageInfo::encoding.
   TensorShape shape;
-  // In a Repeat, unless `modulo` is 0: iteration i takes what lies ((i + shift) % modulo) *
-  // step_bytes behind the offset.
+  /// In a Repeat, if `modulo` is not 0: iteration i uses the tensor at
+  /// offset + ((i + shift) % modulo) * step_bytes.
   uint32_t modulo = 0;
   uint32_t shift = 0;
   uint64_t step_bytes = 0;
 };
 
+/// The tensor that a table holds for one iteration.
 struct TableEntryInfo {
   OperandInfo::Slot slot = OperandInfo::Slot::storage;
-  uint32_t number = 0;
-  uint64_t offset = 0;    // bytes
-  uint64_t elements = 0;  // 0: a frozen storage, whose gradient is dropped
-  bool copy = false;      // as OperandInfo::copy
+  uint32_t number = 0;    ///< As OperandInfo::number.
+  uint64_t offset = 0;    ///< Offset in bytes.
+  uint64_t elements = 0;  ///< 0: the gradient of a frozen storage, which is not stored.
+  bool copy = false;      ///< As OperandInfo::copy.
 };
 
-// A node, or the begin or end of a Repeat, whose records stand between the two.
+/// A record of a program: a node, or the start or end of a Repeat.
 struct RecordInfo {
   enum class Kind : uint8_t { op, repeat_begin, repeat_end };
   Kind kind = Kind::op;
-  std::string op;    // "LayerNorm"
-  std::string node;  // as messages have it: node 17 "ln_f" (LayerNorm)
+  std::string op;    ///< The operator, for example "LayerNorm".
+  std::string node;  ///< The node as in messages: node 17 "ln_f" (LayerNorm).
   Settings attributes;
   std::vector<OperandInfo> inputs;
   std::vector<OperandInfo> outputs;
   std::optional<OperandInfo> workspace;
-  uint32_t level =
-      0;  // none waits for another of its level; inside a Repeat it counts from the begin
-  uint32_t count = 1;  // of repeat_begin: the iterations
-  bool reverse = false;
+  /// Records of the same level do not depend on each other. Levels in a Repeat start at 0.
+  uint32_t level = 0;
+  uint32_t count = 1;    ///< For repeat_begin: the number of iterations.
+  bool reverse = false;  ///< For repeat_begin: the iterations run from last to first.
 };
 
-// An input or output in the io buffer.
+/// An input or output of a segment.
 struct IoInfo {
   std::string name;
   DType dtype = DType::f32;
-  TensorShape shape;  // with the maxima of dynamic dimensions
-  // For each axis its dynamic dimension, or "". Empty: it has none.
+  TensorShape shape;  ///< With the maximum of each dynamic dimension.
+  /// For each axis: the name of its dynamic dimension, or "". Empty: no axis is dynamic.
   std::vector<std::string> dynamic_dims;
-  uint64_t offset = 0;  // bytes
+  uint64_t offset = 0;  ///< Offset in bytes in the io buffer.
   uint64_t bytes = 0;
 };
 
-// A step word that the segment reads or writes; StepScalar gives one.
+/// A per-step scalar of a segment. A StepScalar sets its value.
 struct StepScalarInfo {
   std::string name;
-  std::string type;     // "f32", "u32", "u64"
-  uint32_t offset = 0;  // of the step buffer, bytes
+  std::string type;     ///< "f32", "u32" or "u64".
+  uint32_t offset = 0;  ///< Offset in bytes in the step buffer.
   std::optional<std::variant<uint64_t, double>> default_value;
-  bool read = false;
-  bool written = false;
+  bool read = false;     ///< A record reads it.
+  bool written = false;  ///< A record writes it.
 };
 
-// A dynamic dimension of a segment. Its size in a run is a u32 of the step buffer.
+/// A dynamic dimension of a segment. Its size in a run is a u32 in the step buffer.
 struct DynamicDimInfo {
   std::string name;
   int64_t min = 1;
   int64_t max = 0;
-  uint32_t offset = 0;  // of the step buffer, bytes
+  uint32_t offset = 0;  ///< Offset in bytes in the step buffer.
 };
 
-// What is recorded once and submitted as one.
+/// A part of a plan that is recorded once and submitted as a whole.
 struct SegmentInfo {
-  // Session: "forward", and "hoisted" if some values depend only on parameters. "hoisted" runs
-  // before the next run after one of these parameters is written. Trainer: "accumulate", "update",
-  // and "forward" (of evaluate).
+  /// - Session: "forward", and "hoisted" for values that depend only on parameters. "hoisted" runs
+  ///   before the next run after such a parameter was written.
+  /// - Trainer: "accumulate" (forward and backward), "update", and "forward" for evaluate().
   std::string name;
-  BoundEntryPoint entry_point;  // of a session: what it runs
-  uint64_t launches = 0;
+  /// What it runs. For a Trainer: empty unless TrainOptions::more_dims is used.
+  BoundEntryPoint entry_point;
+  uint64_t launches = 0;  ///< As Counters::launches.
   uint64_t arena_bytes = 0;
   uint64_t io_bytes = 0;
   std::vector<IoInfo> inputs;
   std::vector<IoInfo> outputs;
-  std::vector<RecordInfo> records;  // in the order of execution
-  std::vector<std::vector<TableEntryInfo>> tables;
+  std::vector<RecordInfo> records;                  ///< In the order of execution.
+  std::vector<std::vector<TableEntryInfo>> tables;  ///< For each table: one entry per iteration.
   std::vector<StepScalarInfo> scalars;
   std::vector<DynamicDimInfo> dynamic_dims;
-  std::vector<CopyInfo> copies;    // that it reads
-  std::vector<uint32_t> storages;  // tie indices of those that it reads, also by a copy, or writes
-  std::vector<uint32_t> writes;    // of these, those that it writes
+  std::vector<CopyInfo> copies;    ///< Copies of storages that it reads.
+  std::vector<uint32_t> storages;  ///< Tie indices of the storages that it reads or writes.
+  std::vector<uint32_t> writes;    ///< Tie indices of the storages that it writes.
 };
 
-// The parameters of a Repeat: per iteration the tie index.
+/// A parameter list of a Repeat.
 struct RepeatListInfo {
   std::string name;
-  std::optional<DType> copy;  // what is read are copies of this dtype
-  std::vector<uint32_t> ties;
+  std::optional<DType> copy;   ///< The plan reads copies in this dtype.
+  std::vector<uint32_t> ties;  ///< The tie index for each iteration.
 };
 
+/// The plans of a Session or Trainer.
 struct PlanInfo {
   std::string device;
-  uint32_t accumulation = 1;  // submissions of "accumulate" per step
-  // Nodes whose results are not kept for the backward part but computed once more, as the memory is
-  // too short for all of them.
+  uint32_t accumulation = 1;  ///< Submissions of "accumulate" per training step.
+  /// Nodes whose results are recomputed in the backward pass to save memory.
   uint64_t recomputed_nodes = 0;
   std::vector<SegmentInfo> segments;
   std::vector<RepeatListInfo> repeat_lists;

@@ -1,4 +1,5 @@
-// Devices: list, open, count.
+/// \file
+/// Devices: list them, open one, count what it does.
 #pragma once
 
 #include <cstdint>
@@ -17,55 +18,69 @@ class OpenDevice;
 
 namespace bowline {
 
-// The library's own way to what the public objects hold; it is not installed.
-struct Internals;
-
+/// Options of Device::open().
 struct DeviceOptions {
-  int threads = 0;           // CPU: worker threads, the caller's included; 0: one per usable core
-  std::string cache_folder;  // Vulkan: where compiled pipelines are kept; empty: not kept
-  // The most memory, bytes, that the opened device takes at a time: storages, arenas, inputs and
-  // outputs, step words, and what recordings and staged copies hold. What exceeds it is refused
-  // with over_budget. 0: not limited.
+  /// CPU: number of threads, including the calling thread. 0: one per usable core.
+  int threads = 0;
+  /// Vulkan: folder in which compiled pipelines are cached. Empty: no cache.
+  std::string cache_folder;
+  /// Limit of the device memory in use, in bytes. 0: no limit.
+  ///
+  /// The limit covers weights, activations, inputs, outputs and the buffers of the backend. A call
+  /// that would exceed it returns over_budget.
   uint64_t memory_budget = 0;
-  // Vulkan: copies are staged even where the host sees the device's memory, as most GPUs of their
-  // own need it. For tests.
+  /// Vulkan, for tests: copies through staging buffers even if the host can access device memory.
   bool stage_copies = false;
 };
 
+/// A device of this machine.
 struct DeviceInfo {
-  std::string name;         // "cpu", "vulkan:0", "null"
-  std::string description;  // "llvmpipe (LLVM 15.0.6, 256 bits), Mesa 22.3.6"
-  std::string unusable;     // why it cannot be opened; empty if it can
-  bool software = false;    // a software driver: `best` does not prefer it to the CPU
-  bool for_tests = false;  // slow, or computes nothing, or breaks on purpose: `best` never takes it
-  bool computes = true;    // false: it checks what it is given, and its numbers mean nothing
+  std::string name;         ///< The name for Device::open(), for example "cpu" or "vulkan:0".
+  std::string description;  ///< Hardware and driver, for people.
+  std::string unusable;     ///< Why the device cannot be opened. Empty if it can.
+  bool software = false;    ///< A GPU driver that runs on the CPU. "best" and "gpu" ignore it.
+  bool for_tests = false;   ///< A device for tests only. "best" and "gpu" ignore it.
+  bool computes = true;     ///< false: the device validates its input but computes no results.
 };
 
-// Counted where memory is obtained and where work is handed over.
+/// What a device did since it was opened or its counters were reset.
 struct DeviceCounters {
-  uint64_t allocations = 0;
-  uint64_t live_bytes = 0;
-  uint64_t peak_bytes = 0;
-  uint64_t copies_in = 0;
-  uint64_t copies_out = 0;
-  uint64_t copies = 0;
-  uint64_t fills = 0;
-  uint64_t records = 0;
-  uint64_t submits = 0;
+  uint64_t allocations = 0;  ///< Memory allocations.
+  uint64_t live_bytes = 0;   ///< Bytes allocated now.
+  uint64_t peak_bytes = 0;   ///< Largest value of live_bytes.
+  uint64_t copies_in = 0;    ///< Copies from the host to the device.
+  uint64_t copies_out = 0;   ///< Copies from the device to the host.
+  uint64_t copies = 0;       ///< Copies on the device.
+  uint64_t fills = 0;        ///< Fills of device memory with a constant.
+  uint64_t records = 0;      ///< Plans that were recorded.
+  uint64_t submits = 0;      ///< Recorded plans that were submitted to run.
 };
 
-// An opened device. Copies share it; it closes with the last copy.
+struct Internals;  // gives the library access to private members
+
+/// An open device. Copies refer to the same device; the last copy closes it.
+///
+/// Threads: any thread may use a copy of its own.
 class Device {
  public:
-  // All devices of all backends, the unusable ones with the reason.
+  /// Lists the devices of all backends, including unusable ones.
   static std::vector<DeviceInfo> list();
-  // `name` is a name of list(), "gpu" (the best GPU, no software driver) or "best" (the best GPU,
-  // else the CPU). The prefix "planning:" opens a device without memory that runs nothing: plans on
-  // it report the memory that they would need, also for storages without values.
-  // Errors  bad_argument: no device has this name.
-  //         unsupported: the device cannot be used; the message has the reason.
-  //         over_budget: the memory that the device holds for copies exceeds the memory budget.
+
+  /// Opens a device.
+  ///
+  /// `name` is one of:
+  /// - a name from list(),
+  /// - "gpu": the best GPU,
+  /// - "best": the best GPU, or the CPU if there is no GPU,
+  /// - "planning:" and a name: a device without memory. It can make plans, which report the memory
+  ///   that they need, but it cannot run them. The weights need no values.
+  ///
+  /// Errors:
+  /// - bad_argument: no device has this name.
+  /// - unsupported: the device cannot be used. The message says why.
+  /// - over_budget: the buffers of the backend alone exceed the memory budget.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
+
   ~Device();
   Device(const Device&);
   Device& operator=(const Device&);
@@ -74,7 +89,7 @@ class Device {
 
   const DeviceInfo& info() const;
   DeviceCounters counters() const;
-  // Sets the counters to zero, but for the live bytes; the peak starts from them.
+  /// Sets all counters to zero except live_bytes. peak_bytes starts at live_bytes.
   void reset_counters();
 
  private:

@@ -1,4 +1,5 @@
-// Writes files as a whole or not at all; the version.
+/// \file
+/// Atomic files, and the version of the library.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +13,16 @@
 
 namespace bowline {
 
-// Writes a file as Model::save() does: it appears whole or not at all (a temporary file in the same
-// folder, fsync, rename), with
-// the bytes of `pieces` one after the other. Errors  io_error: it cannot be written; what was there
-// before is untouched.
+/// Writes a file atomically: the file appears complete, or a file that was there stays unchanged.
+///
+/// The bytes of `pieces` are written one after the other. The function writes a temporary file in
+/// the same folder, synchronizes it to the disk and renames it. Threads: any thread.
+///
+/// Errors:
+/// - io_error: the file cannot be written.
 Status write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
 
-// "MAJOR.MINOR.PATCH (format N)": of this library, as CMake and its package have it, and of the
-// files that it writes.
+/// Returns the versions of the library and of the files that it writes: "0.1.0 (format 1)".
 std::string_view version();
 
 }  // namespace bowline

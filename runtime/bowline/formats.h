@@ -47,7 +47,7 @@ struct FormatReport {
   uint64_t bytes = 0;          ///< Size of the allocation.
 };
 
-/// A weight format as weight_formats() lists it. The fields are those of WeightFormat.
+/// A weight format as weight_formats() lists it; see WeightFormat.
 struct FormatInfo {
   std::string name;
   std::vector<std::string> ops;
@@ -62,8 +62,9 @@ struct FormatInfo {
 /// the format already, nothing changes.
 ///
 /// Errors:
-/// - bad_argument: no parameter matches; a storage is on no device; no format has this name (the
-///   message lists the names); the format is for other devices or operators.
+/// - bad_argument: no parameter matches, or a storage is not on a device.
+/// - bad_argument: no format has this name. The message lists the names.
+/// - bad_argument: the format is for other devices or operators.
 Result<FormatReport> set_weight_format(Model& model, std::string_view format,
                                        std::string_view pattern = "*");
 

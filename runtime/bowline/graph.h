@@ -1,4 +1,12 @@
-// Builds the graph of an entry point.
+/// \file
+/// GraphBuilder: adds an entry point to a model.
+///
+/// An example, one layer:
+///
+///     GraphBuilder g(model, "forward");
+///     const Value x = g.input("x", DType::f32, {"batch", 4});
+///     g.output("y", g.op("Linear", {x, g.parameter(weight), g.parameter(bias)}));
+///     const Status status = g.finish();
 #pragma once
 
 #include <concepts>
@@ -19,15 +27,18 @@
 
 namespace bowline {
 
-// A value of one GraphBuilder.
+/// A value in the graph of one GraphBuilder: an input, a parameter or a result of an operator.
 struct Value {
   uint32_t index = UINT32_MAX;
   uint32_t graph = 0;
 };
 
-// An attribute of an operator, by its name in the operator reference (operators.md).
+/// An attribute of an operator. operators.md lists the attributes of each operator.
+///
+/// A value in braces is a list: {"dims", {"batch", 4}}.
 struct Attribute {
-  // A text is that, or the name of an enum value, or, where a size stands, of a dim.
+  /// A string is a text, the name of an enum value or, where a size is expected, the name of a
+  /// dimension.
   using Value = std::variant<int64_t, double, std::string, std::vector<GraphDim>,
                              std::vector<double>, std::vector<std::string>>;
   std::string_view name;
@@ -39,7 +50,6 @@ struct Attribute {
   template <std::convertible_to<std::string_view> Text>
   Attribute(std::string_view n, const Text& text)
       : name(n), value(std::string(std::string_view(text))) {}
-  // What stands in braces is a list of these: {"dims", {"batch", 4}}.
   Attribute(std::string_view n, std::vector<GraphDim> list) : name(n), value(std::move(list)) {}
   template <class List>
     requires(std::same_as<List, std::vector<double>> ||
@@ -47,47 +57,69 @@ struct Attribute {
   Attribute(std::string_view n, List list) : name(n), value(std::move(list)) {}
 };
 
-// State. A node of WriteRows writes the storage of its first input, one of BatchNorm, while
-// training, those of its last two: parameters that are not trained. Who reads such a parameter
-// stands in front of that node and sees the state before; who reads the node's output sees it
-// after. An entry point has at most one writer per storage, whatever the ties; in the body of a
-// Repeat iteration i writes entry i of a list. What breaks this is refused by finish(), by
-// Model::open() and, as ties may change, when a plan is made. A run that writes bumps the versions
-// of the storages; get_value(), save() and clone() see what it wrote.
-//
-// Adds one graph (an entry point) to a Model. The first error sticks and finish() returns it, so a
-// model reads like its formulas: after an error every call returns as many values as without it,
-// and none is used.
+/// Builds a graph and adds it to a model as an entry point.
+///
+/// No function needs an error check before finish(). The first error is kept, and finish() returns
+/// it. After an error, the other functions return values that finish() ignores.
+///
+/// **State.** Some operators write to a parameter that is not trained: WriteRows writes to a
+/// kv_cache, BatchNorm writes running statistics while training. A node that reads the parameter
+/// runs before the write and sees the old values. A node that reads the output of the writing node
+/// sees the new values. Each storage may have one writing node per entry point, also if it has
+/// several parameters. In the body of a Repeat, iteration i must write to entry i of a
+/// ParameterList. finish() and Model::open() check these rules. They are checked again when a plan
+/// is made, since ties may have changed.
 class GraphBuilder {
  public:
+  /// Starts an entry point with the given name. `model` must outlive the builder.
   GraphBuilder(Model& model, std::string_view name);
   ~GraphBuilder();
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
+  /// Adds an input. A dimension is a size or a name. A run gives the inputs by name.
   Value input(std::string_view name, DType dtype, const std::vector<GraphDim>& shape);
+
+  /// Returns the value of a parameter.
   Value parameter(Parameter parameter);
-  // In the body of a Repeat: the parameter of the iteration.
+
+  /// In the body of a Repeat: returns the value of the parameter of the current iteration.
   Value parameter(const ParameterList& list);
 
-  // Adds an operator by its name in the operator reference and returns its first output.
+  /// Adds an operator and returns its first output.
+  ///
+  /// `name` is the name of an operator in operators.md. Attributes that are left out have their
+  /// default values.
   Value op(std::string_view name, const std::vector<Value>& inputs,
            const std::vector<Attribute>& attributes = {});
-  // All outputs of the last op().
+
+  /// Returns all outputs of the last op().
   std::vector<Value> last_outputs() const;
 
-  // Runs `body` `count` times. It maps the carried values of an iteration to those of the next;
-  // values of this graph are brought in by body.capture(). Returns the carried values after the
-  // last iteration.
+  /// Builds the body of a Repeat. It gets the values from the previous iteration and returns the
+  /// values for the next one. Use `body` to add operators; see capture().
   using Body =
       std::function<std::vector<Value>(GraphBuilder& body, const std::vector<Value>& carried)>;
+
+  /// Adds a loop of `count` iterations and returns the values of the last iteration.
+  ///
+  /// `carried` are the values for the first iteration. `body` is called once, during this call. It
+  /// must return as many values as it gets, with the same dtypes and shapes.
   std::vector<Value> repeat(int count, const std::vector<Value>& carried, const Body& body);
+
+  /// In the body of a Repeat: returns a value of the surrounding graph for use in the body.
   Value capture(Value outer);
-  // The name of the node that the next op() adds, for messages and listings.
+
+  /// Sets the name of the node that the next op() adds. Messages and listings show it.
   GraphBuilder& named(std::string_view name);
 
+  /// Makes a value an output of the entry point.
   void output(std::string_view name, Value value);
-  // Errors  bad_argument: the first thing that was wrong, with the node.
+
+  /// Adds the entry point to the model.
+  ///
+  /// Errors:
+  /// - bad_argument: the first error of any function of this builder. The message names the node.
   Status finish();
 
  private:

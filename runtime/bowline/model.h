@@ -1,4 +1,17 @@
-// Models: the storage table, parameters, ties, and the verbs that change them.
+/// \file
+/// Models: parameters, ties, values and files.
+///
+/// A Model owns a table of storages, the parameters that use them, and its graphs. GraphBuilder
+/// adds graphs, a Session runs them and a Trainer trains them. See bowline.h for the terms.
+///
+/// **Patterns.** Some functions take a pattern of parameter names. "*" matches any characters, "?"
+/// matches one character, and "{a,b}" matches "a" or "b". A function changes each storage of a
+/// matching parameter once, and so changes it for all parameters that are tied to it.
+///
+/// **Errors.** If a function fails, the model is unchanged. A function that would move or replace
+/// storages returns bad_argument ("busy") while a Session or Trainer uses them in another call.
+/// Between the micro-batches of a training step, functions that change ties, shapes or frozen
+/// flags return bad_argument, too.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +27,7 @@
 
 #include "bowline/describe.h"
 #include "bowline/device.h"
+#include "bowline/load.h"
 #include "bowline/status.h"
 #include "bowline/tensor.h"
 
@@ -25,346 +39,394 @@ struct ModelState;
 
 namespace bowline {
 
-// The library's own way to what the public objects hold; it is not installed.
-struct Internals;
+struct Internals;  // gives the library access to private members
 
-// How materialize() fills a storage. The values depend on the seed and the tie index alone.
+/// Initial values of a storage.
 struct Init {
   enum class Kind : uint8_t { zeros, ones, normal, uniform };
   Kind kind = Kind::zeros;
   float scale = 0;
   static Init zeros() { return {}; }
   static Init ones() { return {Kind::ones, 0}; }
+  /// Normal distribution with mean 0 and standard deviation `deviation`.
   static Init normal(float deviation) { return {Kind::normal, deviation}; }
+  /// Uniform distribution between -bound and bound.
   static Init uniform(float bound) { return {Kind::uniform, bound}; }
 };
 
-// A parameter of one Model; another Model refuses it.
+/// A handle of a parameter. It is valid for one Model.
 struct Parameter {
   uint32_t index = UINT32_MAX;
   uint64_t model = 0;
 };
 
-// For each iteration of a Repeat one parameter.
+/// One parameter for each iteration of a Repeat (GraphBuilder::repeat()).
 struct ParameterList {
   std::vector<Parameter> items;
 };
 
-enum class LoadMode : uint8_t {
-  copy,    // values go into the storages of the model; dtype and shape must agree
-  assign,  // the storages take over dtype and shape too
-};
-
-// A parameter that a file supplies, beside the one of the model that it is for.
-struct LoadedParameter {
-  ParameterInfo here;
-  StorageInfo storage_here;  // what it shows
-  ParameterInfo file;
-  StorageInfo storage_file;
-};
-// Values in the order of the elements.
-struct LoadedValue {
-  DType dtype = DType::f32;
-  TensorShape shape;
-  std::vector<std::byte> bytes;
-  // (optional) What the numbers are stored as, as quantize() has it; of a frozen storage, with
-  // LoadMode::assign.
-  std::string encoding = {};
-};
-// Gets the values that the file has for a parameter, and returns what is loaded instead, or none:
-// these. Called once for all names that show the same of one storage of the file and are for one
-// storage of the model.
-using LoadHook = std::function<Result<std::optional<LoadedValue>>(const LoadedParameter& of,
-                                                                  const Tensor& value)>;
-
-// Gives bytes [first, first + out.size()) of a value, as often as it is asked and the same ones
-// each time, from any thread. What it returns of a failure is passed on.
+/// Reads bytes [first, first + out.size()) of a storage into `out`.
+///
+/// The library may call it at any time, from any thread, and more than once for the same bytes. It
+/// must return the same bytes each time. An error is passed to the caller of the library.
 using ValueSource = std::function<Status(uint64_t first, std::span<std::byte> out)>;
 
-struct LoadOptions {
-  LoadMode mode = LoadMode::copy;
-  bool partial =
-      false;  // what the file does not supply stays, and what the model does not have is left out
-  // Parameters of the file, and what they are called in the model.
-  std::vector<std::pair<std::string, std::string>> aliases = {};
-  LoadHook hook = {};
-};
-
-// A storage that was removed from the table, with its bytes.
+/// A storage that was removed with its bytes.
 struct DroppedStorage {
-  uint32_t storage = 0;
+  uint32_t storage = 0;  ///< Its tie index.
   StorageRole role = StorageRole::weight;
   uint64_t bytes = 0;
 };
 
-// What tie() did.
+/// The result of Model::tie() or Model::tie_numbered().
 struct TieReport {
+  /// `parameter` uses the storage of `to` now.
   struct Tie {
     std::string to;
     std::string parameter;
   };
-  std::vector<Tie> ties;                // but for those that were so before
-  std::vector<DroppedStorage> dropped;  // storages that lost their last parameter, and the moments
-                                        // and masters that they owned
-  // "tied "b" to "a"\ndropped storage 1 (weight, 256 bytes)\n", a line each.
+  std::vector<Tie> ties;                ///< New ties.
+  std::vector<DroppedStorage> dropped;  ///< Storages that no parameter uses any more.
+
+  /// Returns the report as text, one line per item: "tied "b" to "a"".
   std::string text() const;
 };
 
+/// The result of Model::resize().
 struct ResizeReport {
-  uint32_t storages = 0;      // of another number of rows now
-  uint64_t bytes_before = 0;  // of these
-  uint64_t bytes_after = 0;
-  std::vector<DroppedStorage> dropped;  // what they owned and had another shape
+  uint32_t storages = 0;                ///< Storages whose number of rows changed.
+  uint64_t bytes_before = 0;            ///< Bytes of these storages before the call.
+  uint64_t bytes_after = 0;             ///< Bytes of these storages now.
+  std::vector<DroppedStorage> dropped;  ///< Moments of these storages that had another shape.
 };
 
-// Of what was made of storages since the model was made, or the counters were reset.
-struct ModelCounters {
-  uint64_t casts = 0;        // storages that cast() gave another dtype
-  uint64_t quantized = 0;    // storages that quantize() encoded
-  uint64_t dequantized = 0;  // and that dequantize() gave numbers
-  uint64_t packs = 0;        // groups that set_weight_format() laid out
-  uint64_t repacks = 0;      // and that were laid out again after a verb that gave them other bytes
-  uint64_t fallbacks = 0;    // groups that could not be, and lie apart again
-};
-
+/// The result of Model::cast().
 struct CastReport {
-  uint32_t storages = 0;      // of another dtype now
-  uint64_t bytes_before = 0;  // of these
-  uint64_t bytes_after = 0;
-  std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
+  uint32_t storages = 0;          ///< Storages whose dtype changed.
+  uint64_t bytes_before = 0;      ///< Bytes of these storages before the call.
+  uint64_t bytes_after = 0;       ///< Bytes of these storages now.
+  std::vector<std::string> kept;  ///< Parameters whose storage did not change, with the reason.
 };
 
+/// The result of Model::save_compacted().
 struct CompactReport {
-  uint32_t dropped = 0;  // rows of the table that no parameter uses any more
-  // Tie indices before, and in the file.
+  uint32_t dropped = 0;  ///< Empty table rows that were left out.
+  /// Storages with a new tie index: the index in the model, the index in the file.
   std::vector<std::pair<uint32_t, uint32_t>> renumbered;
 };
 
-struct LoadReport {
-  uint32_t storages = 0;                // loaded
-  std::vector<std::string> missing;     // parameters of the model that the file does not supply
-  std::vector<std::string> unexpected;  // parameters of the file that the model does not have
+/// How often storages were converted since the model was made or its counters were reset.
+struct ModelCounters {
+  uint64_t casts = 0;        ///< Storages that cast() changed.
+  uint64_t quantized = 0;    ///< Storages that quantize() changed.
+  uint64_t dequantized = 0;  ///< Storages that dequantize() changed.
+  uint64_t packs = 0;        ///< Groups that set_weight_format() packed.
+  uint64_t repacks = 0;      ///< Groups that were packed again after a change.
+  uint64_t fallbacks = 0;    ///< Groups that could not be packed again; they lost their format.
 };
 
-// What may be spent on a file or a plan before it is refused with over_budget. 0: not limited.
-struct Budget {
-  uint64_t bytes = 0;  // of memory, without the values of the storages
-  uint64_t nodes = 0;  // of graphs
-  double seconds = 0;
-
-  // The default budget of Model::open(). Memory: 96 MiB, plus 256 bytes per byte of the file's
-  // tables. Nodes: as many as the tables can hold. Time: not limited. The tables are everything in
-  // the file except the weights.
-  static Budget of_file(uint64_t table_bytes);
-  // What a plan gets unless told: 1,048,576 nodes that one run executes (a Repeat counts its body
-  // once per iteration) and 60 seconds of planning. `bytes` are those of the arena with inputs and
-  // outputs.
-  static Budget of_plan();
-};
-
-struct OpenOptions {
-  // false: the file is read into memory, not mapped. See Model::open().
-  bool memory_map = true;
-  // If not set, Model::open() uses Budget::of_file() with the size of the file's tables.
-  std::optional<Budget> budget;
-  // Entries of the metadata that say what is tied ("tied_to.<parameter>" = "<parameter>",
-  // "tie_word_embeddings" = "true" or "false") and contradict the table are an error unless this is
-  // true. Ties are those of the table in any case; save() writes entries that agree.
-  bool ignore_tie_metadata = false;
-};
-
-class GraphBuilder;
-
-// The storage table, the parameters and the graphs; it owns the bytes. Move-only.
+/// A neural network: storages, parameters and graphs. It owns all values.
+///
+/// A Model can be moved, but not copied; see clone() and share().
 class Model {
  public:
+  /// An empty model.
   Model();
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
 
-  // Verifies a .bowline file and maps it read-only. Weight bytes are compared with their checksum
-  // when they are first read there, once as long as they stay in the file; after to(), load() or a
-  // write they no longer do. A program that truncates the file meanwhile ends this one by SIGBUS,
-  // one that edits it in place changes weights that were compared before: where others may do so,
-  // set options.memory_map to false. Then all is read at once, and what happens to the file later
-  // changes nothing. Errors  io_error: it cannot be read. bad_file: what and where. over_budget: it
-  // costs more than
-  //         options.budget.
+  /// \name Files
+  /// \{
+
+  /// Opens a .bowline file. The file is verified; a weight is verified when it is first read.
+  ///
+  /// With OpenOptions::memory_map, the file stays mapped until its weights were moved or changed.
+  /// If another program truncates the file, this process ends with SIGBUS. If another program edits
+  /// it in place, weights may change unnoticed. If other programs may write to the file, set
+  /// memory_map to false.
+  ///
+  /// Errors:
+  /// - io_error: the file cannot be read.
+  /// - bad_file: the file is damaged. The message says where.
+  /// - over_budget: the file costs more than OpenOptions::budget.
   static Result<Model> open(const std::string& path, const OpenOptions& options = {});
-  // Verifies a file as open() does, then every checksum in it and that of the whole. Errors  as
-  // open().
+
+  /// Verifies a file with all its checksums. Errors: as open().
   static Status verify(const std::string& path, const OpenOptions& options = {});
 
-  // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
-  // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view
-  //         does not fit, the role is not one
-  // of weight, constant, kv_cache and running_statistic, or the role has a floor above the dtype
-  // (running_statistic: f32).
+  /// Saves the model without training state. To save training state, use Trainer::save().
+  ///
+  /// The file is written atomically, as by write_file(). Each storage is written once.
+  Status save(const std::string& path) const;
+
+  /// Saves the model without empty table rows. Tie indices in the file may differ from the model.
+  Result<CompactReport> save_compacted(const std::string& path) const;
+
+  /// Loads values from another file by parameter name.
+  ///
+  /// For tied parameters, one name in the file is enough.
+  ///
+  /// Errors: as open().
+  /// - bad_argument: a dtype or shape differs.
+  /// - bad_argument: a parameter is missing or unexpected; see LoadOptions::partial.
+  /// - bad_argument: tied parameters have different values in the file.
+  /// - bad_argument: an alias names no parameter of the file.
+  Result<LoadReport> load(const std::string& path, const LoadOptions& options = {});
+
+  /// \}
+  /// \name Declaring parameters
+  ///
+  /// These functions declare storages without values. materialize(), load() or set_value() give
+  /// them values.
+  ///
+  /// Errors:
+  /// - bad_argument: the name is taken or is not valid UTF-8.
+  /// - bad_argument: the shape is invalid, or the view does not fit.
+  /// - bad_argument: the role is not weight, constant, kv_cache or running_statistic.
+  /// - bad_argument: the role is running_statistic, and the dtype is not f32.
+  /// \{
+
+  /// Declares a parameter with its own storage.
   Result<Parameter> parameter(std::string_view name, const TensorShape& shape, Init init,
                               StorageRole role = StorageRole::weight, DType dtype = DType::f32);
-  // A second parameter of the storage of `other`: a tie. Without a view it shows what `other`
-  // shows.
+
+  /// Declares a parameter that shares the storage of `other`. The two are tied.
+  ///
+  /// `view` selects a part of the storage. The default is the view of `other`.
   Result<Parameter> tied_parameter(std::string_view name, Parameter other,
                                    const std::optional<View>& view = {});
-  // `count` parameters; "{}" in the name stands for the iteration.
+
+  /// Declares `count` parameters. "{}" in the name is replaced by the index, starting at 0.
   Result<ParameterList> parameters(std::string_view name, int count, const TensorShape& shape,
                                    Init init, StorageRole role = StorageRole::weight,
                                    DType dtype = DType::f32);
+
+  /// Returns the handle of a parameter. Errors: bad_argument: there is no such parameter.
   Result<Parameter> find(std::string_view name) const;
-  // Declares a dim before the first graph that names it; one that is not declared has the default
-  // limits. Errors  bad_argument:
-  // the model has the dim with other limits, or the limits are none.
+
+  /// Sets the limits of a named dimension. Call it before you build a graph with this dimension.
+  ///
+  /// Without this call, a dimension has the default DimLimits.
+  ///
+  /// Errors:
+  /// - bad_argument: the limits are invalid, or the dimension has other limits already.
   Status dim(std::string_view name, const DimLimits& limits);
 
-  // Verbs. All or nothing: a failure leaves values, versions and listings as they were.
-  // Each refuses with bad_argument ("busy") what would move storages that a Session or Trainer
-  // reads now.
+  /// \}
+  /// \name Values
+  /// \{
 
-  // Gives every storage without bytes its initial values, drawn once per storage from `seed`.
+  /// Gives every storage without values its initial values.
+  ///
+  /// The values depend on `seed`, the tie index and Init only.
   Status materialize(uint64_t seed);
-  // Inside an accumulation of a Trainer tie, untie, freeze and load(assign) are refused: the
-  // gradients that it has belong to the table as it is.
 
-  // Makes `b` share the storage of `a` through `view`, or show what `a` shows without one; the
-  // storage of `b`
-  // becomes empty when `b` was its last parameter. Tying tied parameters again changes nothing.
-  // Errors  bad_argument: `b`
-  // would change its shape, or be the only one of a list of a Repeat that is transposed, or that is
-  // not.
-  Result<TieReport> tie(std::string_view a, std::string_view b,
-                        const std::optional<View>& view = {});
-  // Ties parameters that differ in one number alone to the one of the least number, in one call:
-  // "blocks.{}.mlp.{up,down}.*" ties "blocks.1.mlp.up.weight" to "blocks.0.mlp.up.weight". "{}"
-  // stands for the number, "{a,b}" for one of these, "*" for any
-  // characters, "?" for one. Errors  bad_argument: no two parameters match; as tie().
-  Result<TieReport> tie_numbered(std::string_view pattern);
-  // Gives `name` an own storage, a copy; a transpose stays one, and codes stay codes with their
-  // scales. Returns the bytes that this costs, owned rows included.
-  Result<uint64_t> untie(std::string_view name);
-  // What untie() would return.
-  Result<uint64_t> untie_cost(std::string_view name) const;
-  // Writes the values of one parameter (through its view); every parameter of the tie sees them.
+  /// Writes the values of a parameter, through its view. All tied parameters see them.
+  ///
+  /// Errors:
+  /// - bad_argument: the parameter has another dtype or shape than `value`.
   Status set_value(std::string_view name, const Tensor& value);
-  // The storage that all of `name` shows gets its values from `source`, which is asked for them
-  // whenever they are needed, run by run: save() holds at most 8 MiB of them at a time. What writes
-  // or moves the storage takes them into memory. `encoding`, as quantize() has it: the source gives
-  // such codes with their scales, and the storage is frozen. What lay there goes, with masters and
-  // moments of numbers that become codes.
-  // Errors  bad_argument: the parameter shows a part of its storage; quantize() would refuse the
-  //         encoding for what it is, or for what reads
-  // it; the model is busy.
+
+  /// Reads the values of a parameter, through its view, into `out.data`.
+  ///
+  /// Errors: as set_value().
+  Status get_value(std::string_view name, const Tensor& out) const;
+
+  /// Reads the values of the storage of `name` from `source` whenever they are needed.
+  ///
+  /// The values need not fit into memory: save() holds at most 8 MiB of them at a time. A function
+  /// that writes or moves the storage reads them into memory. Earlier values are dropped. With an
+  /// `encoding` (see quantize()), the source supplies quantized values and their scales. The
+  /// storage is then frozen and its moments are dropped.
+  ///
+  /// Errors:
+  /// - bad_argument: `name` is a view of a part of its storage; quantize() would refuse the
+  /// encoding.
   Status set_source(std::string_view name, ValueSource source, std::string_view encoding = "plain");
-  // Gives the storage of a parameter dtype, shape and values of the tensor, and codes become
-  // numbers; its tie index, and so every
-  // other parameter and every optimizer that knows it, stays. Moments and masters of another shape
-  // go. Errors  bad_argument: the
-  // parameter shows a part of its storage, or another one would; an operator of an entry point
-  // would get operands that it does not take.
+
+  /// Replaces dtype, shape and values of the storage of `name` by those of `value`.
+  ///
+  /// Ties do not change. A quantized storage becomes plain. Moments of another shape are dropped.
+  ///
+  /// Errors:
+  /// - bad_argument: a parameter is a view of a part of the storage; an operator cannot read the
+  /// new
+  ///   dtype or shape.
   Status assign(std::string_view name, const Tensor& value);
-  // Exchanges what the storages of two parameters hold: dtype, shape, encoding, values, whether
-  // they are trained, and the moments and
-  // masters that they own. Names, ties and views stay: every holder of `a` sees the former `b`.
-  // Errors  bad_argument: a view, or an
-  // operator of an entry point, does not take the other shape or dtype.
+
+  /// Exchanges the contents of two storages: dtype, shape, encoding, values, frozen flag, moments.
+  ///
+  /// Names, ties and views do not change: every parameter of `a` sees the former values of `b`.
+  ///
+  /// Errors:
+  /// - bad_argument: a view does not fit, or an operator cannot read the new dtype or shape.
   Status swap(std::string_view a, std::string_view b);
-  // Gives the storages of the parameters that match `pattern` (as tie_numbered(), without "{}") so
-  // many rows along their first axis, once each: rows behind them are cut, new ones begin as
-  // materialize(seed) draws `init`. Moments get zeros there, masters the new
-  // values. Errors  bad_argument: nothing matches; a view, or an operator of an entry point, does
-  // not take the new shape; the storage
-  // has no rows, or is codes: but those of an int8 cache, whose new rows are zeros.
+
+  /// Changes the number of rows (the size of the first axis) of the matching storages.
+  ///
+  /// Rows at the end are cut or added. New rows are drawn from `init` and `seed`, as in
+  /// materialize(). Moments of new rows are zero. An int8 storage with f32 scales per row or
+  /// block can be resized, too; its new rows are zero.
+  ///
+  /// Errors:
+  /// - bad_argument: no parameter matches.
+  /// - bad_argument: a view does not fit, or an operator cannot read the new shape.
+  /// - bad_argument: a storage is a scalar, or has another encoding.
   Result<ResizeReport> resize(std::string_view pattern, int64_t rows, Init init = Init::zeros(),
                               uint64_t seed = 0);
-  // The values of one parameter (through its view), into `out` of the right dtype and size.
-  Status get_value(std::string_view name, const Tensor& out) const;
-  // The storage of a frozen parameter is not trained, nor is any parameter that is tied to it: the
-  // flag is the
-  // storage's. Errors  bad_argument: thawing one parameter of several of a storage, for another may
-  // be frozen on
-  // purpose; they are named. So is one that is no weight.
-  Status freeze(std::string_view name, bool frozen = true);
-  // As freeze(), meaning every parameter of the storage of `name`.
-  Status freeze_storage(std::string_view name, bool frozen = true);
-  // Moves every storage: one transfer each. Moving to where the model is does nothing. Errors
-  // over_budget, out_of_memory: all
-  // storages together, moments and gradients too, do not fit; known before the first is moved.
-  Status to(const Device& device);
-  // Moves the storages of the parameters that match `pattern` ("*": any characters, "?": one),
-  // whole ties with what they own, so that a model may lie on several devices. A session or trainer
-  // finds what it needs on one device, or names what lies elsewhere;
-  // new bytes, of materialize() or untie(), go where the last move of all storages went. Errors  as
-  // above; bad_argument: nothing
-  // matches.
-  Status to(const Device& device, std::string_view pattern);
-  // Gives the storages of the parameters that match `pattern` the dtype `to` (f32, f16, bf16), once
-  // per storage and so for every parameter of a tie, to nearest even. Integers and running
-  // statistics (floor f32) stay and are reported; so do moments. Codes and their scales stay as
-  // they are, and stand for numbers of the new dtype. With the pattern "*" float inputs of the
-  // entry
-  // points become of that dtype too, and a plan made afterwards is the plan of a model that was
-  // built in it. Errors  bad_argument: nothing matches, the dtype is no float; an operator of an
-  // entry point
-  // would get operands of two dtypes: the node is named. over_budget, out_of_memory: old and new
-  // storages do not fit.
-  Result<CastReport> cast(DType to, std::string_view pattern = "*");
-  ModelCounters counters() const;
-  void reset_counters();
-  // Without training state.
-  Result<Model> clone() const;
-  // The same without bytes: parameters, ties, flags and entry points, which can be listed before
-  // any bytes exist. materialize() or load() gives it some, one allocation per storage, on the
-  // device where those of this model lie.
-  Result<Model> skeleton() const;
-  // A second handle of this model, for another part of a program: one table, one set of bytes and
-  // entry points. What is done through one is seen through the other, and by the sessions of both;
-  // the model goes with the last of them. Threads: they count as one Model.
-  Result<Model> share();
-  // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage. Never with
-  // training state, also if the model was opened from a checkpoint: that is Trainer::save.
-  Status save(const std::string& path) const;
-  // The same without the rows of the table that are empty, so that storages behind them get other
-  // tie indices in the file. The model keeps its own.
-  Result<CompactReport> save_compacted(const std::string& path) const;
-  // Values of another file, by parameter name; one supplied name of a tie satisfies all of them.
-  // Errors  bad_argument: dtypes or
-  // shapes differ, a tie gets two different payloads, names are missing or unexpected, an alias is
-  // of no parameter of the file.
-  Result<LoadReport> load(const std::string& path, const LoadOptions& options = {});
 
-  // Drops moments, gradients and the position that a checkpoint file brought. Those of a live
-  // Trainer go with it; while it lives this is refused.
+  /// Converts the matching storages to f32, f16 or bf16. Values are rounded to nearest even.
+  ///
+  /// Integers, running statistics and moments do not change. Quantized values do not change either;
+  /// they represent values of the new dtype. With the pattern "*", float inputs of entry points get
+  /// the new dtype, too. A plan is then the same as for a model that was built in this dtype.
+  ///
+  /// Errors:
+  /// - bad_argument: no parameter matches, or `to` is not a float dtype.
+  /// - bad_argument: an operator would get inputs of two dtypes. The message names the node.
+  /// - over_budget, out_of_memory: the old and new storages do not fit at the same time.
+  Result<CastReport> cast(DType to, std::string_view pattern = "*");
+
+  /// \}
+  /// \name Ties
+  /// \{
+
+  /// Ties `b` to `a`: `b` uses the storage of `a` from now on.
+  ///
+  /// `view` selects a part of the storage. The default is the view of `a`. A storage that no
+  /// parameter uses any more is removed. If the two are tied already, nothing changes.
+  ///
+  /// Errors:
+  /// - bad_argument: the shape of `b` would change; `b` is in a list of a Repeat, and only some
+  ///   parameters of the list would be transposed.
+  Result<TieReport> tie(std::string_view a, std::string_view b,
+                        const std::optional<View>& view = {});
+
+  /// Ties all matching parameters whose names differ only in one number to the lowest of them.
+  ///
+  /// `pattern` contains "{}" for the number. For example, "blocks.{}.mlp.*" ties
+  /// "blocks.1.mlp.up.weight" to "blocks.0.mlp.up.weight".
+  ///
+  /// Errors: as tie().
+  /// - bad_argument: no two parameters match.
+  Result<TieReport> tie_numbered(std::string_view pattern);
+
+  /// Gives a tied parameter its own storage, with a copy of its values and moments.
+  ///
+  /// Returns the number of new bytes. If the parameter is not tied, nothing changes.
+  Result<uint64_t> untie(std::string_view name);
+
+  /// Returns the number of bytes that untie() would need, without changing the model.
+  Result<uint64_t> untie_cost(std::string_view name) const;
+
+  /// Returns true if two parameters are tied. Errors: bad_argument: there is no such parameter.
+  Result<bool> same_storage(std::string_view a, std::string_view b) const;
+
+  /// \}
+  /// \name Training
+  /// \{
+
+  /// Freezes the storage of a parameter, or makes it trainable again if `frozen` is false.
+  ///
+  /// All tied parameters are frozen with it.
+  ///
+  /// Errors:
+  /// - bad_argument, if `frozen` is false: the parameter is tied (use freeze_storage()), is
+  ///   quantized, or is not a weight.
+  Status freeze(std::string_view name, bool frozen = true);
+
+  /// Does the same as freeze(), also for a tied parameter.
+  Status freeze_storage(std::string_view name, bool frozen = true);
+
+  /// Removes the training state that was read from a checkpoint: moments, gradients, position.
+  ///
+  /// Errors: bad_argument: a Trainer of the model exists.
   Status drop_training_state();
 
-  // Free text that travels with the model, such as tokenizer = bytes. An empty value removes the
-  // entry.
+  /// \}
+  /// \name Devices and copies
+  /// \{
+
+  /// Moves all storages to a device, with one transfer each.
+  ///
+  /// Storages that are on the device already are not transferred.
+  ///
+  /// Errors:
+  /// - over_budget, out_of_memory: all storages together do not fit. Nothing was moved.
+  Status to(const Device& device);
+
+  /// Moves the matching storages with their moments to a device.
+  ///
+  /// A Session or Trainer needs all storages that it reads on one device. New storages are created
+  /// on the device of the last call without a pattern.
+  ///
+  /// Errors: as to(const Device&).
+  /// - bad_argument: no parameter matches.
+  Status to(const Device& device, std::string_view pattern);
+
+  /// Returns a copy of the model without training state.
+  Result<Model> clone() const;
+
+  /// Returns a copy of the model without values.
+  ///
+  /// It can be described, and planned for a "planning:" device. materialize() or load() gives it
+  /// values, on the devices of this model.
+  Result<Model> skeleton() const;
+
+  /// Returns a second handle of this model. Both handles refer to the same storages and graphs.
+  ///
+  /// The model is destroyed with its last handle. Threads: all handles count as one Model.
+  Result<Model> share();
+
+  /// \}
+  /// \name Metadata and assets
+  /// \{
+
+  /// Sets a metadata entry, for example "name" = "tiny". An empty value removes the entry.
   Status set_metadata(std::string_view key, std::string_view value);
-  // Empty if there is none.
+  /// Returns a metadata entry. It is empty if there is none.
   std::string metadata(std::string_view key) const;
 
-  // Bytes that travel with the model, such as a tokenizer, under a name with a media type
-  // ("application/json"). They take the place of
-  // those of this name; none remove it. Errors  bad_argument: a name or media type is empty or not
-  // valid UTF-8.
+  /// Stores bytes in the model, for example a tokenizer. Empty bytes remove the asset.
+  ///
+  /// `media_type` says what the bytes are, for example "application/json". An asset of the same
+  /// name is replaced.
+  ///
+  /// Errors: bad_argument: the name or media type is empty or is not valid UTF-8.
   Status set_asset(std::string_view name, std::string_view media_type,
                    std::span<const std::byte> bytes);
-
-  // What the model holds, as data. The cost is that of its size.
-  Result<ModelInfo> describe() const;
-  // The bytes of a storage as it is encoded, wherever they lie. Errors  bad_argument: there is no
-  // such storage, or it has none.
-  Result<std::vector<std::byte>> storage_bytes(uint32_t tie) const;
-  // Errors  bad_argument: there is none. bad_file: the bytes do not match their checksum.
+  /// Returns the bytes of an asset.
+  ///
+  /// Errors:
+  /// - bad_argument: there is no such asset.
+  /// - bad_file: the bytes do not match their checksum.
   Result<std::vector<std::byte>> asset(std::string_view name) const;
+  /// Returns the values of a self-test. `number` is an index into ModelInfo::self_tests.
   Result<SelfTestValues> self_test(size_t number) const;
 
-  // Listings: the same as stable text, one line per item.
-  std::string parameters() const;  // logical: name, tie index, shape, dtype, view
-  std::string storages()
-      const;                 // physical: tie index, dtype, shape, bytes, version, generation, where
-  std::string ties() const;  // the partition: for each shared storage its parameters
-  // Errors  bad_argument: there is no such parameter.
-  Result<bool> same_storage(std::string_view a, std::string_view b) const;
+  /// \}
+  /// \name Describing
+  /// \{
+
+  /// Returns the contents of the model as plain structs (bowline/describe.h).
+  Result<ModelInfo> describe() const;
+  /// Returns the bytes of a storage in its encoding.
+  ///
+  /// Errors: bad_argument: there is no such storage, or it has no values.
+  Result<std::vector<std::byte>> storage_bytes(uint32_t tie) const;
+
+  /// Returns a list of the parameters, one line each: name, tie index, shape, dtype, view.
+  std::string parameters() const;
+  /// Returns a list of the storages, one line each: tie index, dtype, shape, bytes, version, place.
+  std::string storages() const;
+  /// Returns a list of the tied storages, one line each: tie index, parameters.
+  std::string ties() const;
+
+  ModelCounters counters() const;
+  void reset_counters();
+
+  /// \}
 
  private:
   friend struct Internals;

@@ -34,17 +34,15 @@ struct QuantizeReport {
 /// Quantizes the storages of all parameters that match `pattern`. A tied storage is quantized once.
 ///
 /// Moments and masters of the storages are removed. `encoding` is one of these:
+/// - "int8": 8 bits, one scale for the storage.
+/// - "int8 block row": 8 bits, one scale per row.
+/// - "int8 block 32": 8 bits, one scale per 32 values of the last axis.
+/// - "int4": 4 bits, one f16 scale per 32 values of the last axis.
+/// - "int4 with zero points": as "int4", with a zero point per scale.
+/// - "q8_0", "q4_0": the block formats of GGUF.
 ///
-/// | encoding                 | meaning                                                        |
-/// |--------------------------|----------------------------------------------------------------|
-/// | "int8"                   | 8 bits, one scale for the storage                              |
-/// | "int8 block row"         | 8 bits, one scale per row                                      |
-/// | "int8 block 32"          | 8 bits, one scale per 32 values of the last axis               |
-/// | "int4"                   | 4 bits, one f16 scale per 32 values of the last axis           |
-/// | "int4 with zero points"  | as "int4", with a zero point per block                         |
-/// | "q8_0", "q4_0"           | the block formats of GGUF                                      |
-///
-/// "int8" and "int4" also take "scale f32", "scale f16" or "scale bf16" and "with zero points".
+/// "int8" and "int4" can be followed by "scale f32", "scale f16" or "scale bf16", and by "with zero
+/// points".
 ///
 /// An operator can read quantized values as the weight of Linear, the table of Embedding and the
 /// matrices of MatMul. A view must keep blocks whole. A storage stays as it is, and the report
@@ -55,16 +53,17 @@ struct QuantizeReport {
 /// - it would not become smaller,
 /// - a value would become infinite, or change by more than half a quantization step (q4_0: one
 ///   step) plus a small margin for 16-bit scales,
-/// - another storage in its parameter list of a Repeat stays as it is,
+/// - another storage of the same ParameterList stays as it is,
 /// - it has the encoding already.
 ///
 /// If a storage has no values yet, it only gets the encoding. It then accepts only values that are
 /// quantized already, from Model::load() or Model::set_source().
 ///
 /// Errors:
-/// - bad_argument: a Trainer of the model exists; no parameter matches; the encoding is unknown; a
-///   storage has another encoding (call dequantize() first); the storages of one parameter list of
-///   a Repeat would get different encodings.
+/// - bad_argument: a Trainer of the model exists.
+/// - bad_argument: no parameter matches, or the encoding is unknown.
+/// - bad_argument: a storage has another encoding. Call dequantize() first.
+/// - bad_argument: the storages of one ParameterList would get different encodings.
 Result<QuantizeReport> quantize(Model& model, std::string_view encoding,
                                 std::string_view pattern = "*");
 
@@ -74,7 +73,8 @@ Result<QuantizeReport> quantize(Model& model, std::string_view encoding,
 /// Model::freeze(name, false) to train them.
 ///
 /// Errors: as Model::cast().
-/// - bad_argument: a Trainer of the model exists; no parameter matches; `to` is not a float dtype.
+/// - bad_argument: a Trainer of the model exists.
+/// - bad_argument: no parameter matches, or `to` is not a float dtype.
 Result<QuantizeReport> dequantize(Model& model, std::string_view pattern = "*",
                                   DType to = DType::f32);
 

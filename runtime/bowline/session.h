@@ -1,4 +1,5 @@
-// Runs entry points of a model.
+/// \file
+/// Session: runs entry points of a model.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bowline/budget.h"
 #include "bowline/describe.h"
 #include "bowline/device.h"
 #include "bowline/model.h"
@@ -22,114 +24,139 @@ class SessionState;
 
 namespace bowline {
 
+/// Memory of a Session or Trainer, in bytes.
 struct MemoryReport {
-  uint64_t storage_bytes = 0;      // weights, moments, gradients
-  uint64_t copy_bytes = 0;         // copies of storages in other dtypes
-  uint64_t arena_bytes = 0;        // activations, temporaries, hoisted values (SegmentInfo::name)
-  uint64_t io_bytes = 0;           // inputs, outputs, step words
-  uint64_t backend_bytes = 0;      // tables of the backend
-  uint64_t staging_bytes = 0;      // of the device, for copies to memory that the host does not see
-  uint64_t predicted_bytes = 0;    // the sum: the peak on the device, known before the first launch
-  uint64_t lower_bound_bytes = 0;  // of the arena: the largest sum of live values
+  uint64_t storage_bytes = 0;      ///< Weights, moments and gradients.
+  uint64_t copy_bytes = 0;         ///< Copies of weights in another dtype or format.
+  uint64_t arena_bytes = 0;        ///< Activations, temporary values and hoisted values.
+  uint64_t io_bytes = 0;           ///< Inputs, outputs and per-step scalars.
+  uint64_t backend_bytes = 0;      ///< Tables of the backend.
+  uint64_t staging_bytes = 0;      ///< Staging buffers of the device.
+  uint64_t predicted_bytes = 0;    ///< The sum: the peak memory on the device.
+  uint64_t lower_bound_bytes = 0;  ///< Lower bound of arena_bytes: the most bytes in use at once.
 };
 
+/// What a Session or Trainer did.
 struct Counters {
-  uint64_t plan_builds = 0;
-  uint64_t recordings = 0;
-  uint64_t submits = 0;
-  // Copies of storages in other dtypes that were made again, since the storage was written: once
-  // per version, in front of the submission that reads the copy. In a Session, each time the
-  // hoisted values of an entry point are computed adds 1.
-  uint64_t refreshes = 0;
-  uint64_t transfers =
-      0;  // of replicas and shards, made in the same way before a run that reads them
-  uint64_t hook_fires = 0;  // calls of a GradientHook
-  // What the device is given to run for one training step (accumulation counted), or for one run:
-  // kernels, library calls, copies and fills on the device. 0: it is given nothing one by one.
+  uint64_t plan_builds = 0;  ///< Plans that were made.
+  uint64_t recordings = 0;   ///< Plans that were recorded by the backend.
+  uint64_t submits = 0;      ///< Submissions to the device.
+  uint64_t refreshes = 0;    ///< Renewals of copies of weights and of hoisted values.
+  uint64_t transfers = 0;    ///< Transfers of replicas and shards between devices.
+  uint64_t hook_fires = 0;   ///< Calls of a GradientHook.
+  /// Kernels, library calls, copies and fills in one run or one training step. 0: the backend does
+  /// not launch them one by one.
   uint64_t launches = 0;
 };
 
-// The time that one node of a plan took on the device.
+/// The time that a node took on the device.
 struct NodeTime {
-  // "forward"; of a training step "accumulate" (forward and backward) or "update"; "refresh": a
-  // copy of a storage is made again; "hoisted": values that depend only on parameters are computed
-  // again
+  /// The part of the run:
+  /// - "forward": a node of the entry point,
+  /// - "refresh": an outdated copy of a weight is renewed,
+  /// - "hoisted": a value that depends only on parameters is renewed,
+  /// - "accumulate": forward and backward of a training step,
+  /// - "update": the optimizer.
   std::string part;
-  std::string name;    // as messages have it: node 17 "ln_f" (LayerNorm)
-  std::string op;      // "LayerNorm"
-  uint64_t count = 0;  // executions: the iterations of its Repeat
-  double ns = 0;       // of all of them, nanoseconds
+  std::string name;    ///< The node as in messages: node 17 "ln_f" (LayerNorm).
+  std::string op;      ///< The operator, for example "LayerNorm".
+  uint64_t count = 0;  ///< Executions: more than 1 in a Repeat.
+  double ns = 0;       ///< Nanoseconds of all executions.
 };
 
-// Runs entry points of a Model on one Device, each with fixed dims. Its plans share one arena, as
-// one of them runs at a time. Move-only.
+/// Runs entry points of a Model on one device.
+///
+/// A Session has one plan for each entry point and set of dimensions. Plans share memory for
+/// activations. If the model changes its shapes or dtypes, the next run makes new plans.
 class Session {
  public:
-  // What an entry point reads must lie on `device` (Model::to). Errors  bad_argument: an unknown
-  // entry point, a dim that is
-  // not bound; storages that lie elsewhere, named with the places. unsupported: a node that the
-  // device cannot run, or that cannot take a counted dim. out_of_memory: with the bytes.
-  // over_budget: a plan costs more than `budget`, or all of them more memory than the device's
-  // budget has left.
+  /// Creates a session for one entry point.
+  ///
+  /// All storages that the entry point reads must be on `device` (Model::to()). `dims` gives a size
+  /// to each named dimension of the inputs. For a dynamic dimension, the size is the maximum.
+  ///
+  /// Errors:
+  /// - bad_argument: there is no such entry point, or a named dimension has no size.
+  /// - bad_argument: a storage is on another device. The message says where.
+  /// - unsupported: the device cannot run a node, or not with a dynamic dimension.
+  /// - out_of_memory: the plan does not fit into memory. The message has the sizes.
+  /// - over_budget: the plan exceeds `budget` or the memory budget of the device.
   static Result<Session> create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims,
                                 const Budget& budget = Budget::of_plan());
-  // Several entry points, each with one or several sets of dims. Errors  as above; bad_argument:
-  // two plans of one entry point
-  // take inputs of the same shapes.
+
+  /// Creates a session for several entry points, or for several sets of dimensions of one.
+  ///
+  /// Errors: as above.
+  /// - bad_argument: two plans of one entry point have inputs of the same shapes.
   static Result<Session> create(const Model& model, const Device& device,
                                 std::span<const BoundEntryPoint> entry_points,
                                 const Budget& budget = Budget::of_plan());
+
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  // `inputs` by name, in any order; `outputs` are written. On an axis with a counted dim tensors
-  // have as many elements as the dim has in this run: a number from its minimum to the capacity
-  // that create() got, the same one in all inputs; their elements lie together, whatever the
-  // capacity. Of several plans of the entry point that one runs whose inputs have the given shapes,
-  // with counted dims the smallest that holds them. A changed model (generation) is planned again:
-  // the old plans go first, and where the new ones do not fit there are none until a run() that
-  // they fit in.
-  //
-  // Steps    numbers for step words of this one run. Those that are not given have their defaults:
-  //          Dropout is the identity, as its `training` is 0; with `training` 1 the elements follow
-  //          from `seed` and `counter`. WriteRows needs a `position`. A counted dim that no input
-  //          has is given by its name; its default is the capacity.
-  // Overrides  values that parameters have in this one run, by name, of their dtype and shape:
-  //            every use of the tie sees them, and the
-  //          model is left as it is. Their storages are copied and the plan is recorded anew, so
-  //              this is for the odd run.
-  // Errors   index_out_of_range: an id or label is outside its range, rows end behind a state; the
-  //          node is named. bad_argument: an input or a step word is unknown, missing or of another
-  //          kind, a counted dim lies outside its limits, no plan takes inputs of these shapes, the
-  //          session has several entry points and none is named; an override is of an unknown
-  //          parameter, of values that another one has too, or of a storage that the entry point
-  //          writes; nothing ran. As create() where it plans.
+  /// Runs the entry point of the session and waits for the result.
+  ///
+  /// - `inputs`: all inputs by name, in any order.
+  /// - `outputs`: the outputs to read, by name. `data` of each tensor is written.
+  /// - `scalars`: per-step scalars of this run. A scalar that is not given has its default; for
+  ///   example, Dropout does nothing unless "training" is 1. WriteRows needs "position".
+  /// - `overrides`: values that replace parameters in this run, with the dtype and shape of the
+  ///   parameter. The model does not change, and all tied parameters see the values. Such a run
+  ///   copies the storage and is slow.
+  ///
+  /// In a dynamic dimension, tensors have the size of this run, up to the maximum. The size is
+  /// taken from the inputs, which must agree. If no input has the dimension, a scalar with its name
+  /// sets the size; the default is the maximum. If there are several plans, the run uses the plan
+  /// with the shapes of the inputs. With dynamic dimensions, it uses the smallest plan that fits.
+  ///
+  /// Errors: as create(), if new plans are made. If the call fails, it did not run anything, except
+  /// after index_out_of_range or device_lost.
+  /// - index_out_of_range: an index or label is out of range. The message names the node.
+  /// - bad_argument: an input or scalar is missing, unknown or has the wrong type.
+  /// - bad_argument: no plan has inputs of these shapes, or a size exceeds the limits of its
+  /// dimension.
+  /// - bad_argument: there are several entry points. Use the other run().
+  /// - bad_argument: an override is unknown, or the entry point writes to its storage.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              std::span<const StepScalar> scalars = {}, std::span<const Tensor> overrides = {});
+  /// Runs one of several entry points.
   Status run(std::string_view entry_point, std::span<const Tensor> inputs,
              std::span<const Tensor> outputs, std::span<const StepScalar> scalars = {},
              std::span<const Tensor> overrides = {});
 
-  // A run with the device's clock around every node, in the order of execution. Nodes do not
-  // overlap then, so it takes
-  // longer than run(). Errors  unsupported: the device has no clock. bad_argument: another profile
-  // runs on it.
+  /// Runs the entry point and measures the time of each node, in the order of execution.
+  ///
+  /// Nodes do not overlap while they are measured. So the run takes longer than run().
+  ///
+  /// Errors: as run().
+  /// - unsupported: the device has no clock.
+  /// - bad_argument: another profile() runs on the device.
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs,
                                         std::span<const StepScalar> scalars = {});
+  /// Measures one of several entry points.
   Result<std::vector<NodeTime>> profile(std::string_view entry_point,
                                         std::span<const Tensor> inputs,
                                         std::span<const StepScalar> scalars = {});
 
-  // Arena, io and backend are 0 while there is no plan: after planning failed, until run() plans
-  // again.
+  /// Returns the memory of the session.
+  ///
+  /// After an attempt to make new plans failed, the session has no plans. Until a run() succeeds,
+  /// the arena, io and backend bytes are 0.
   MemoryReport memory() const;
   Counters counters() const;
-  // The plan as data. Errors  bad_argument: there is none.
+
+  /// Returns the plans as plain structs (bowline/describe.h).
+  ///
+  /// Errors: bad_argument: the session has no plans; see memory().
   Result<PlanInfo> describe() const;
-  // Numbered lines of "build", "forward"; with `columns` names of nodes too, and in "build"
-  // launches and every record with its level and the offsets of its operands.
+
+  /// Returns a part of the plans as text, one numbered line per item.
+  ///
+  /// `part` is "build" (records of the program) or "forward" (nodes of the graph). `columns` adds
+  /// node names, launches, levels and memory offsets.
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
  private:

@@ -1,4 +1,8 @@
-// Status, Result and the error codes.
+/// \file
+/// Status, Result and error codes.
+///
+/// A function that can fail returns a Status, or a Result<T> with a value. The compiler warns if a
+/// program ignores one.
 #pragma once
 
 #if defined(__cplusplus) && __cplusplus < 202002L
@@ -17,37 +21,43 @@
 
 namespace bowline {
 
-// What the caller should do next.
+/// The kind of an error. Each code asks the caller for a different reaction.
 enum class Code : uint8_t {
-  ok,
-  bad_argument,        // fix the call
-  bad_file,            // do not use this file; the place is in the message
-  index_out_of_range,  // fix the data row; the node is named
-  unsupported,         // choose another device, model or precision
-  non_finite,          // look at the named node
-  out_of_memory,       // free memory
-  over_budget,         // raise the Budget, if the file is trusted, or DeviceOptions::memory_budget
-  io_error,            // retry, or choose another path
-  device_lost,         // make a new device, resume from the last checkpoint
-  device_poisoned,     // end this process and start again
-  cancelled,           // nothing; the state is as before
-  internal,            // report a bug
+  ok,                  ///< No error.
+  bad_argument,        ///< Fix the call.
+  bad_file,            ///< Do not use this file. The message contains the place in the file.
+  index_out_of_range,  ///< Fix the input data. The message names the node that read it.
+  unsupported,         ///< Choose another device, model or precision.
+  non_finite,          ///< Look for the cause of the infinity or NaN. The message names the node.
+  out_of_memory,       ///< Free memory.
+  over_budget,      ///< Raise the Budget if the file is trusted, or DeviceOptions::memory_budget.
+  io_error,         ///< Try again, or choose another path.
+  device_lost,      ///< Open the device again and resume from the last checkpoint.
+  device_poisoned,  ///< End this process and start it again.
+  cancelled,        ///< Nothing: the program cancelled the call. Nothing changed.
+  internal,         ///< Report a bug.
 };
 
-// "bad_file" for Code::bad_file.
+/// Returns the name of a code, for example "bad_file".
 std::string_view name_of(Code code);
 
-// Success, or a code with a sentence that states what failed. Lines added by callers follow it.
+/// Success, or an error code with a message.
+///
+/// The first line of the message states what failed. Each further line starts with "- " and says
+/// what the library was doing.
 class [[nodiscard]] Status {
  public:
+  /// Success.
   Status() = default;
+  /// An error, or success if `code` is ok.
   Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
 
   bool ok() const { return code_ == Code::ok; }
   Code code() const { return code_; }
+  /// Returns the message. It is empty if ok() is true.
   const std::string& message() const { return message_; }
 
-  // Adds a line of context ("- While loading ...") to a failure.
+  /// Adds a line of context to an error, for example "While loading \"a.bowline\".".
   Status at(std::string_view context) && {
     if (!ok()) {
       message_ += "\n- ";
@@ -55,7 +65,8 @@ class [[nodiscard]] Status {
     }
     return std::move(*this);
   }
-  // The same failure under another code.
+
+  /// Replaces the code of an error. The message stays.
   Status as(Code code) && {
     if (!ok()) {
       code_ = code;
@@ -80,16 +91,20 @@ namespace detail {
 
 }  // namespace detail
 
-// A value, or the Status that says why there is none. value() of a failure ends the program.
+/// A value of type T, or the Status of the call that failed to make one.
+///
+/// Check ok() before value(): value() of a failed Result prints the message and aborts.
 template <class T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}
   Result(Status status) : status_(std::move(status)) {}
 
+  /// Returns true if there is a value.
   bool ok() const { return value_.has_value(); }
   const Status& status() const& { return status_; }
   Status status() && { return std::move(status_); }
+
   T& value() & {
     require_value();
     return *value_;
@@ -113,7 +128,9 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-// In a function that returns Status or Result: passes a failed Status up.
+/// Calls a function that returns a Status. If the call fails, returns the Status to the caller.
+///
+/// The macro can be used in any function that returns a Status or a Result.
 #define BOWLINE_TRY(call)                                                  \
   do {                                                                     \
     if (::bowline::Status bowline_status = (call); !bowline_status.ok()) { \
@@ -121,9 +138,12 @@ class [[nodiscard]] Result {
     }                                                                      \
   } while (false)
 
-// BOWLINE_TRY_ASSIGN(auto x, call): x is the value of a Result, or its Status is passed up.
+/// Calls a function that returns a Result and assigns its value: BOWLINE_TRY_ASSIGN(auto x, f()).
+///
+/// If the call fails, returns the Status to the caller, as BOWLINE_TRY does.
 #define BOWLINE_TRY_ASSIGN(target, call) \
   BOWLINE_TRY_ASSIGN_AS(BOWLINE_CONCAT(bowline_result_, __LINE__), target, call)
+// Parts of BOWLINE_TRY_ASSIGN.
 #define BOWLINE_TRY_ASSIGN_AS(result, target, call) \
   auto result = (call);                             \
   if (!result.ok()) {                               \

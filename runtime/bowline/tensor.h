@@ -1,4 +1,5 @@
-// Dtypes, shapes, views, dims and tensors in host memory.
+/// \file
+/// Dtypes, shapes, tensors in host memory, and named dimensions.
 #pragma once
 
 #include <algorithm>
@@ -21,24 +22,29 @@
 
 namespace bowline {
 
+/// The type of an element.
 enum class DType : uint8_t { f32, f16, bf16, i8, u8, i32, i64, boolean };
 
+/// The number of dtypes.
 constexpr int kDTypes = 8;
 
-// Bytes per element.
+/// Returns the size of an element in bytes.
 constexpr size_t size_of(DType t) {
   constexpr size_t sizes[kDTypes] = {4, 2, 2, 1, 1, 4, 8, 1};
   return sizes[static_cast<size_t>(t)];
 }
 
+/// Returns the name of a dtype, for example "f32". The name of DType::boolean is "bool".
 constexpr std::string_view name_of(DType t) {
   constexpr std::string_view names[kDTypes] = {"f32", "f16", "bf16", "i8",
                                                "u8",  "i32", "i64",  "bool"};
   return names[static_cast<size_t>(t)];
 }
 
-// The dims of a tensor, up to 8, held inline. Made from a list, an array, a vector or a span. What
-// is made from more dims says so when it is used: bad_argument.
+/// The shape of a tensor: up to 8 dimensions. A scalar has none.
+///
+/// A shape can be made from a list, an array, a vector or a span. Making a shape never fails. If it
+/// has more than 8 dimensions, the function that gets it returns bad_argument.
 class TensorShape {
  public:
   TensorShape() = default;
@@ -56,7 +62,9 @@ class TensorShape {
     std::copy_n(dims.begin(), rank_, dims_.begin());
   }
 
+  /// Returns the number of dimensions.
   size_t size() const { return rank_; }
+  /// Returns the size of dimension `axis`. `axis` must be less than size().
   int64_t operator[](size_t axis) const { return dims_[axis]; }
   const int64_t* begin() const { return dims_.data(); }
   const int64_t* end() const { return begin() + rank_; }
@@ -65,25 +73,27 @@ class TensorShape {
   }
 
  private:
-  std::array<int64_t, 9> dims_{};  // one more than are allowed, so that too many are noticed
+  std::array<int64_t, 9> dims_{};  // one more than is allowed, so that too many are noticed
   size_t rank_ = 0;
 };
 
-// A view of host memory: contiguous, last dim fastest. The shape is its own, the name and the data
-// are not.
+/// A tensor in host memory. The memory is contiguous and row-major.
+///
+/// A Tensor owns neither `name` nor `data`. Both must stay valid during the call that gets it.
 struct Tensor {
-  std::string_view name;
+  std::string_view name;  ///< Name of an input, an output or a parameter.
   DType dtype = DType::f32;
   TensorShape shape;
-  void* data = nullptr;
+  void* data = nullptr;  ///< The first element. A function that only reads does not write to it.
 };
 
-// The value of a per-step scalar, which an operator reads anew in every run; the operator declares
-// `name` (operators.md). Or the size of a dynamic dimension that no input has; `name` is then the
-// name of the dimension.
+/// The value of a per-step scalar in one run, for example the position of the next token.
+///
+/// Operators declare their per-step scalars; operators.md lists them. A StepScalar can also set the
+/// size of a dynamic dimension that no input has. Its name is then the name of the dimension.
 struct StepScalar {
   std::string_view name;
-  std::variant<uint64_t, double> value;  // a double: fractions, and what is negative
+  std::variant<uint64_t, double> value;  ///< A double if the value is negative or not an integer.
 
   StepScalar(std::string_view n, std::unsigned_integral auto v)
       : name(n), value(static_cast<uint64_t>(v)) {}
@@ -98,36 +108,26 @@ struct StepScalar {
       : name(n), value(static_cast<double>(v)) {}
 };
 
-// The sizes that a named dimension may have. A plan is made for one size of each named dimension.
-// If the dimension is dynamic, that size is a maximum: each run has a size of its own, that of its
-// inputs or of a StepScalar with the name of the dimension.
+/// The sizes that a named dimension may have.
+///
+/// A plan is made for one size of each named dimension. If the dimension is not dynamic, every run
+/// of the plan has this size. If it is dynamic, the size is a maximum, and each run has its own
+/// size.
 struct DimLimits {
   int64_t min = 1;
   int64_t max = 2147483647;
   bool dynamic = false;
 };
 
-// The size of a named dimension in a plan: the maximum if the dimension is dynamic.
+/// The size of a named dimension in a plan. If the dimension is dynamic, `value` is its maximum.
 struct BoundDim {
   std::string name;
   int64_t value = 0;
 };
 
-// A declared view of a storage: rows [row_start, row_start + rows) of the first axis, then a
-// reshape, then a transpose of the last two axes. The default is the whole storage. A view is
-// always relative to the storage, never to what another parameter shows of it.
-struct View {
-  int64_t row_start = 0;
-  int64_t rows = -1;           // -1: up to the last row
-  std::vector<int64_t> shape;  // empty: no reshape
-  bool transpose = false;
-  bool operator==(const View&) const = default;
-};
-
-// A dim of an input, or a size among attributes: a number, or the name of a dim that is bound when
-// a plan is made.
+/// A dimension in a graph: a fixed size, or the name of a dimension.
 struct GraphDim {
-  int64_t value = 0;
+  int64_t value = 0;  ///< The size, if `name` is empty.
   std::string name;
   GraphDim(int v) : value(v) {}
   GraphDim(int64_t v) : value(v) {}
@@ -136,14 +136,26 @@ struct GraphDim {
   bool operator==(const GraphDim&) const = default;
 };
 
-// An entry point with its dims: what one plan is made of.
+/// An entry point with the sizes of its named dimensions: one plan.
 struct BoundEntryPoint {
   std::string name;
   std::vector<BoundDim> dims;
-  // (optional) f16 or bf16: operators on f32 numbers read 16-bit copies of them and give such; sums
-  // over many elements, exponentials and losses stay f32 (OpDef::stays_f32), as do the outputs.
-  // Copies of storages are made once per version.
+  /// (optional) f16 or bf16: the dtype in which operators compute (mixed precision).
+  ///
+  /// Operators read 16-bit copies of f32 weights and activations. Losses, exponentials, sums over
+  /// many elements and the outputs stay f32. A weight is copied again only after it was written.
   std::optional<DType> compute_dtype = {};
+};
+
+/// A part of a storage that a parameter uses, in three steps: rows, reshape, transpose.
+///
+/// The default is the whole storage. A view is relative to the storage, not to another view.
+struct View {
+  int64_t row_start = 0;       ///< First row on the first axis.
+  int64_t rows = -1;           ///< Number of rows. -1: all rows from `row_start`.
+  std::vector<int64_t> shape;  ///< Shape of these rows. Empty: no reshape.
+  bool transpose = false;      ///< Exchanges the last two axes.
+  bool operator==(const View&) const = default;
 };
 
 }  // namespace bowline

@@ -1,4 +1,8 @@
-// Trains models.
+/// \file
+/// Trainer: fine-tunes or trains a model.
+///
+/// A training step consists of one or more micro-batches. For each micro-batch, the Trainer
+/// computes the loss and its gradients. After the last one, the optimizer updates the weights.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bowline/budget.h"
 #include "bowline/describe.h"
 #include "bowline/device.h"
 #include "bowline/model.h"
@@ -27,243 +32,314 @@ class TrainerState;
 
 namespace bowline {
 
-// What a step does whose loss or gradient norm is not finite. Its update is never applied.
+/// What happens if the loss or the gradient norm of a step is not finite. The weights of such a
+/// step are never updated.
 enum class OnNonFinite : uint8_t {
-  skip,  // goes on with the next one
-  stop,  // micro_step() fails with non_finite; the step begins anew. The message names the first
-         // bad node or parameter.
-  rollback,  // goes back to the last snapshot, and on from there; a row goes on until a step after
-             // the bad one is finite
+  skip,      ///< The step is skipped, and training continues.
+  stop,      ///< micro_step() returns non_finite. The message names the first bad node.
+  rollback,  ///< The last snapshot() is restored, and training continues from there.
 };
 
-// Where a Trainer begins.
+/// Where a Trainer starts.
 enum class TrainStart : uint8_t {
-  fresh,            // at step 0 with new moments; what a checkpoint file brought is dropped
-  from_checkpoint,  // with the moments, the step and the counters that the model holds, which was
-                    // opened from a checkpoint; an unfinished accumulation begins anew
+  fresh,  ///< At step 0 with new moments. Training state in the model is removed.
+  /// At the step in the training state of the model, with its moments. The model was opened from a
+  /// checkpoint. If a step was unfinished, it starts again with its first micro-batch.
+  from_checkpoint,
 };
 
-// Options of the storages whose parameters match a pattern ("*": any characters, "?": one).
+/// Options for some of the parameters.
 struct ParameterGroup {
-  std::string pattern;
-  float learning_rate_factor = 1;          // of the schedule
-  std::optional<float> weight_decay = {};  // instead of the optimizer's, whatever the rank
+  std::string pattern;                     ///< Pattern of parameter names; see model.h.
+  float learning_rate_factor = 1;          ///< Multiplies the learning rate.
+  std::optional<float> weight_decay = {};  ///< Replaces Optimizer::weight_decay, for any rank.
 };
 
-// In which dtypes a training computes. A storage in 16 bits is trained in f32: the Trainer keeps a
-// master of it (role master), which the optimizer updates, and the storage is the master rounded.
-// Gradients of storages are f32 always.
+/// The precision of training.
+///
+/// Gradients are f32. A 16-bit weight is trained in f32: the Trainer keeps an f32 master of it and
+/// rounds the master to the weight after each step.
 struct TrainPrecision {
-  std::optional<DType> compute_dtype = {};  // as BoundEntryPoint::compute_dtype
-  // What the loss is multiplied with while gradients are computed, and the update divides by. 0: 1,
-  // unless some gradient is f16: then dynamic, from initial_scale on: halved by a step whose
-  // gradients are not finite, which is skipped, and doubled after `growth_interval` steps in a row
-  // that were.
+  std::optional<DType> compute_dtype = {};  ///< As BoundEntryPoint::compute_dtype.
+  /// The loss is multiplied by this value while gradients are computed.
+  ///
+  /// 0: 1 if no gradient is f16; otherwise dynamic. A dynamic scale starts at `initial_scale`. It
+  /// is halved after a step with a non-finite gradient, which is skipped. It is doubled after
+  /// `growth_interval` finite steps in a row.
   float loss_scale = 0;
   float initial_scale = 32768;
   uint32_t growth_interval = 2000;
 };
 
+/// Options of a Trainer.
 struct TrainOptions {
-  std::string entry_point = "loss";
-  std::string loss = "loss";  // the scalar output that is minimised
-  std::vector<BoundDim> dims;
-  // (optional) Other sets of dims, such as of shorter rows: a micro-batch runs in the plan that
-  // takes its shapes. The plans have one set of gradients and moments, and one arena.
+  std::string entry_point = "loss";  ///< The entry point to train.
+  std::string loss = "loss";         ///< The output to minimize. It must be a scalar.
+  std::vector<BoundDim> dims;        ///< Sizes of the named dimensions of the inputs.
+  /// (optional) Further sets of sizes, for example for shorter sequences. A micro-batch uses the
+  /// plan with its shapes. The plans share gradients, moments and memory for activations.
   std::vector<std::vector<BoundDim>> more_dims;
   Optimizer optimizer;
   Schedule schedule;
-  float clip_norm = 0;  // 0: not clipped
-  // Micro-batches per optimizer step (gradient accumulation). The loss and the gradient of a step
-  // are the sum of all terms of its micro-batches, divided by the sum of all their weights: labels
-  // that count, class weights, masks, elements. So the split changes only the rounding, and a
-  // micro-batch without labels adds nothing. A weight is the divisor that an operator uses: of a
-  // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. A loss may add
-  // several means with different weights, such as masked words and next sentences. Each mean then
-  // has its own sum over the step. The sums must be known before the first micro-batch runs, so
-  // call step(), or call add_loss_weights() first. If a loss has no mean (for example a sum), every
-  // micro-batch has the same weight. Some terms depend on all rows of a batch: BatchNorm
-  // statistics, in-batch negatives, expert load balancing, products of means. These terms are
-  // computed separately in each micro-batch.
+  float clip_norm = 0;  ///< Largest L2 norm of all gradients together. 0: no clipping.
+  /// Number of micro-batches per step (gradient accumulation).
+  ///
+  /// The gradient of a step does not depend on how its samples are split into micro-batches, except
+  /// for rounding. Each mean in the loss is computed over the whole step: the sum of its terms is
+  /// divided by the sum of its weights. Weights are, for example, the number of labels or class
+  /// weights. A micro-batch without labels adds nothing. A loss without a mean is averaged over the
+  /// micro-batches. Terms that mix the samples of a batch, such as BatchNorm statistics, are
+  /// computed per micro-batch. See also Trainer::needs_loss_weights().
   uint32_t accumulation = 1;
-  uint64_t seed = 0;                  // of dropout
-  Budget budget = Budget::of_plan();  // of each of the plans
-  // The first group with a match counts. Two parameters of one storage in two groups are an error
-  // that names both, and so is a pattern without a match among the trainable ones.
+  uint64_t seed = 0;                  ///< Seed of dropout.
+  Budget budget = Budget::of_plan();  ///< Limits for each plan.
+  /// The first group that matches a parameter applies. Trainer::create() fails if two parameters of
+  /// one storage are in different groups, or if a pattern matches no trainable parameter.
   std::vector<ParameterGroup> groups;
   TrainStart start = TrainStart::fresh;
   OnNonFinite on_nonfinite = OnNonFinite::skip;
-  uint32_t max_nonfinite_in_row = 5;  // then micro_step() fails with non_finite; 0: never
+  /// After this many non-finite steps in a row, micro_step() returns non_finite. 0: never.
+  uint32_t max_nonfinite_in_row = 5;
   TrainPrecision precision;
 };
 
+/// The result of a training step.
 struct StepReport {
-  uint64_t step = 0;    // 1-based number of the step that was run
-  float loss = 0;       // mean over the micro-batches
-  float grad_norm = 0;  // global L2 norm before clipping
-  float learning_rate = 0;
-  float loss_scale = 1;  // of this step
-  // A loss or the norm was not finite: weights and running statistics are as before.
-  bool skipped = false;
-  bool rolled_back =
-      false;  // and then as in the last snapshot (OnNonFinite::rollback); so is steps()
-  // The update made a weight that is not finite: no later step can mend it.
-  bool weights_non_finite = false;
-  uint32_t nonfinite_in_row = 0;  // steps that were not finite, up to this one
-  uint64_t nonfinite_steps = 0;   // of this Trainer
+  uint64_t step = 0;         ///< Number of the step. The first step is 1.
+  float loss = 0;            ///< Loss of the whole step.
+  float grad_norm = 0;       ///< L2 norm of all gradients together, before clipping.
+  float learning_rate = 0;   ///< Learning rate of the step.
+  float loss_scale = 1;      ///< Loss scale of the step; see TrainPrecision.
+  bool skipped = false;      ///< The loss or grad_norm was not finite. The weights did not change.
+  bool rolled_back = false;  ///< The last snapshot was restored; see OnNonFinite::rollback.
+  bool weights_non_finite = false;  ///< The update made a weight infinite or NaN.
+  uint32_t nonfinite_in_row = 0;    ///< Non-finite steps in a row, up to this step.
+  uint64_t nonfinite_steps = 0;     ///< Non-finite steps of this Trainer.
 };
 
-// What a failed call has left. Every other failure of a Trainer leaves all as before: the call can
-// be made again.
+/// What the caller can do after a call failed.
 enum class TrainState : uint8_t {
+  /// No damage. Make the call again, or continue in another way.
   ready,
-  // The last micro-batch was submitted, and reading its result failed. micro_step() with the same
-  // batch reads again and submits nothing; any other batch is refused. Until then nothing but
-  // rollback() and resume() is allowed.
+  /// A micro-batch was submitted, but its result could not be read. Call micro_step() again with
+  /// the
+  /// same batch: it reads the result and submits nothing. Or call rollback() or resume().
   unread,
-  // The gradients of the unfinished step are lost, the weights are whole: restart_step() and the
-  // batches of the step once more give the bits of a run without failure. So do rollback() and
-  // resume().
+  /// The gradients of the unfinished step are lost. The weights are intact. Call restart_step() and
+  /// repeat the micro-batches of the step. Or call rollback() or resume().
   gradients_lost,
-  // Weights or moments may be partly written: rollback() or resume(), again if it was one of these
-  // that failed.
+  /// Weights or moments may be damaged. Call rollback() or resume(). If the call fails, call it
+  /// again.
   damaged,
 };
 
-// What a checkpoint says about the run besides the weights; `data_*` and `config` are the caller's.
+/// The position of a training run, which a checkpoint contains. The caller chooses the meaning of
+/// `epoch`, `data_cursor`, `data_seed` and `config`.
 struct Progress {
-  uint64_t step = 0;
-  uint64_t micro_step = 0;  // position inside an accumulation
+  uint64_t step = 0;        ///< Finished steps. Set by the Trainer.
+  uint64_t micro_step = 0;  ///< Micro-batches of the unfinished step. Set by the Trainer.
   uint64_t epoch = 0;
   uint64_t data_cursor = 0;
   uint64_t data_seed = 0;
   std::vector<std::pair<std::string, std::string>> config;
-  // Of resume(): what differs and is no reason to refuse, such as another device. Sentences.
+  /// Set by resume(): differences that are allowed, for example another device. Sentences.
   std::vector<std::string> notes;
 };
 
+/// Options of Trainer::resume().
 struct ResumeOptions {
-  // Schedule::total_steps may differ from that of the checkpoint: a finished run goes on.
+  /// Allows another Schedule::total_steps than in the checkpoint, to extend a finished run.
   bool extend = false;
 };
 
-// A trained storage whose gradient a hook sees.
+/// A storage whose gradient a GradientHook gets.
 struct GradientInfo {
-  uint32_t tie = 0;
-  std::vector<std::string> parameters;  // all names of the storage
-  TensorShape shape;                    // of the storage
-  uint64_t step = 0;                    // 1-based, of the update that takes it
+  uint32_t tie = 0;                     ///< Tie index of the storage.
+  std::vector<std::string> parameters;  ///< All parameters that use it.
+  TensorShape shape;                    ///< Shape of the storage.
+  uint64_t step = 0;                    ///< Number of the step. The first step is 1.
 };
-// Is called once per step for each trained storage, however many names and uses it has, between the
-// last micro-batch and the update. `gradient` is the mean over the micro-batches, before the clip;
-// what the hook writes there the update takes. A failure ends the step, and state() says how to go
-// on.
+
+/// Reads or changes the gradient of a storage before the update.
+///
+/// The Trainer calls the hook once per step for each trained storage. `gradient` is the gradient of
+/// the step before clipping. The hook may write to it. An error ends the step; see
+/// Trainer::state(). The hook must not call functions of the Trainer or its model, except
+/// set_gradient_hook().
 using GradientHook = std::function<Status(const GradientInfo& of, std::span<float> gradient)>;
 
-// Fine-tunes the trainable storages of a Model on one Device. Move-only. Batches have the size that
-// TrainOptions::dims say, or one of more_dims, of counted dims too. Of states the entry point may
-// write running statistics (BatchNorm), once per micro-batch; a step that fails, is skipped or
-// begins anew puts back those of its begin, or of where a rollback() or resume() within it went on.
-// Others are refused (unsupported).
-//
-// The training state has one owner: gradients, moments and the position live and go with the
-// Trainer, of which a Model has at most one at a time. What lasts is written by save() and read by
-// resume() or TrainStart::from_checkpoint.
+/// Trains the trainable storages of a Model on one device.
+///
+/// A Model has at most one Trainer at a time. The Trainer owns the gradients, moments and masters
+/// and removes them when it is destroyed. Only save() keeps them. A Trainer can be moved.
+///
+/// The entry point may write BatchNorm running statistics; other state is not supported. They are
+/// updated once per micro-batch. If a step fails, is skipped or is restarted, they are restored to
+/// their values from before the step.
 class Trainer {
  public:
-  // Adds gradients and moments to the table. Errors  bad_argument: another Trainer of the model
-  // lives (busy), an option is out
-  // of its range, a trainable storage gets no gradient, an operator on a path to one has no
-  // gradient (both named), the loss is not a scalar, there is nothing to continue, two sets of dims
-  // take inputs of the same shapes. out_of_memory, over_budget: rows and plans do not fit, also if
-  // what can be computed again is not kept (PlanInfo::recomputed_nodes); with the bytes.
+  /// \name Creating
+  /// \{
+
+  /// Creates a trainer. It adds gradients, moments and masters to the model.
+  ///
+  /// If the memory is too short, the plan recomputes activations (PlanInfo::recomputed_nodes).
+  ///
+  /// Errors:
+  /// - bad_argument: another Trainer of the model exists, or an option is out of range.
+  /// - bad_argument: the loss is not a scalar.
+  /// - bad_argument: the loss does not depend on a trainable storage. Freeze it.
+  /// - bad_argument: an operator between a trainable storage and the loss has no gradient.
+  /// - bad_argument: the model has no training state for TrainStart::from_checkpoint.
+  /// - bad_argument: two sets of dimensions have inputs of the same shapes.
+  /// - unsupported: the device cannot run a node, or the entry point writes other state.
+  /// - out_of_memory, over_budget: storages and plans do not fit, even if activations are
+  /// recomputed.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
+
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
 
-  // Adds the gradient of one micro-batch; the accumulation-th one clips and updates. Returns the
-  // report of the finished step, or none. Errors  bad_argument: needs_loss_weights() is true, and
-  // add_loss_weights() did not get every micro-batch of the step, or got another batch at this
-  // position, or `overrides` are given. index_out_of_range: the weights are as before the step,
-  // which begins anew with the next micro-batch. cancelled. device_lost. After any failure state()
-  // says how to go on; a call that is made again then gives the bits of a run without failure.
-  // `overrides`: as in Session::run(); the gradient is taken where they are, and the update is that
-  // of the weights as they stand.
+  /// \}
+  /// \name Training
+  /// \{
+
+  /// Trains with one step: `batches` contains one batch for each micro-batch.
+  ///
+  /// If the step has finished micro-batches already, step() starts after them. So a call that
+  /// failed can be made again. step() calls add_loss_weights() if needed.
+  ///
+  /// Errors: as micro_step().
+  Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
+
+  /// Trains with one micro-batch. The last micro-batch of a step also updates the weights.
+  ///
+  /// - `batch`: all inputs by name. Their shapes must match TrainOptions::dims or one of
+  ///   more_dims.
+  /// - `overrides`: values that replace parameters, as in Session::run(). The gradient is computed
+  /// at
+  ///   these values, and then applied to the weights.
+  ///
+  /// Returns a report if the step is finished, else nothing. If a call failed and is made again,
+  /// the result has the same bits as without the failure; see state().
+  ///
+  /// Errors:
+  /// - bad_argument: the batch fits no set of dimensions. Or needs_loss_weights() is true, and
+  ///   add_loss_weights() did not get all micro-batches of the step, got another batch, or
+  ///   `overrides` are given.
+  /// - index_out_of_range: an index or label is out of range. The step starts again.
+  /// - non_finite: see TrainOptions::on_nonfinite and max_nonfinite_in_row.
+  /// - cancelled: cancel() was called.
+  /// - device_lost: open the device again and resume from a checkpoint.
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
                                                std::span<const Tensor> overrides = {});
-  // A whole step: `batches` holds one batch per micro-batch. It goes on after those that the
-  // unfinished step has, so a call that failed can be made again. It calls add_loss_weights() where
-  // that is needed.
-  Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
-  // True if a step has several micro-batches and the loss adds means that are divided by different
-  // sums. Then micro_step() needs the sums of the whole step.
+
+  /// Returns true if micro_step() must know the weights of the whole step in advance.
+  ///
+  /// This is the case if a step has several micro-batches and the loss adds several means with
+  /// different weights. Then call add_loss_weights() for each micro-batch before the first
+  /// micro_step(), or call step().
   bool needs_loss_weights() const;
-  // Adds the weights of one micro-batch to the sums of the next step. If needs_loss_weights() is
-  // true, call add_loss_weights() with each micro-batch of a step, in order, before the first
-  // micro_step(). After resume() in the middle of a step, call add_loss_weights() again with every
-  // micro-batch of that step, also the finished ones. add_loss_weights() runs only what the sums
-  // need, such as counting labels. If needs_loss_weights() is false, it does nothing. Errors
-  // bad_argument: the batch fits no set of dims.
+
+  /// Computes the weights of one micro-batch and adds them to those of the next step.
+  ///
+  /// It runs only the nodes that the weights need, for example to count labels. If
+  /// needs_loss_weights() is false, it does nothing. After resume() in the middle of a step, call
+  /// it for all micro-batches of that step again, also for the finished ones.
+  ///
+  /// Errors: bad_argument: the batch fits no set of dimensions.
   Status add_loss_weights(std::span<const Tensor> batch);
-  // A micro_step() with the device's clock around every node: a real one, after which the weights
-  // are those of micro_step().
-  // Errors  as Session::profile().
-  Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
-  // The loss of a batch; nothing changes, dropout is off.
-  Result<float> evaluate(std::span<const Tensor> batch);
-  // The same, and writes outputs of the entry point by name.
-  Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
 
-  // The gradient of a trainable parameter, through its view, into f32 of its shape: the sum over
-  // the micro-batches of the unfinished step or, between two steps, of the last one; over all uses
-  // of its storage, before the mean and the clip. With accumulation a micro-batch in which only a
-  // part of the terms counts is weighted with that part.
-  // Errors  bad_argument: the parameter is not trained, or no micro-batch was run since the start
-  //         or the last restore.
-  Status gradient(std::string_view name, const Tensor& out) const;
-  // Null: none. Steps with a hook are submitted in two parts. One that is set while a hook runs
-  // counts from the next step on; what else a hook calls of its Trainer, and verbs of the model,
-  // are refused (busy).
-  void set_gradient_hook(GradientHook hook);
-  // The rate of the next steps instead of the schedule's; none: the schedule's again. A checkpoint
-  // keeps it.
-  Status set_learning_rate(std::optional<float> rate);
-
-  // Keeps in host memory, or restores, the weights, the training state and the partition: what tie,
-  // untie, freeze, load and set_value did since is undone. Rows that were added since stay as empty
-  // ones. Storages of the same size are written in
-  // place. Errors of rollback  bad_argument: there is no snapshot; parameters were declared since.
-  Status snapshot();
-  Status rollback();
-  // Asks the running step to stop. The step returns `cancelled` before its next submission, and the
-  // weights stay as they were. While no step runs, the request is kept: the next step returns
-  // `cancelled` at once, and the step after it runs.
-  // Threads  any thread.
+  /// Asks the running step to stop. Threads: any thread.
+  ///
+  /// The step returns `cancelled` before its next submission; the weights do not change. If no step
+  /// runs, the next step returns `cancelled` at once.
   void cancel();
 
-  // A checkpoint: the model with moments, pending gradients and the training state. Atomic.
+  /// Sets the learning rate of the next steps. No value: the learning rate of the schedule again.
+  ///
+  /// A checkpoint contains this learning rate.
+  Status set_learning_rate(std::optional<float> rate);
+
+  /// Sets a hook for gradients. An empty hook removes it.
+  ///
+  /// With a hook, a step needs two submissions. A hook that is set by a hook is used from the next
+  /// step on.
+  void set_gradient_hook(GradientHook hook);
+
+  /// \}
+  /// \name Evaluating
+  /// \{
+
+  /// Returns the loss of a batch. The model does not change, and dropout is off.
+  Result<float> evaluate(std::span<const Tensor> batch);
+  /// Returns the loss of a batch and writes outputs of the entry point, by name.
+  Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
+
+  /// Copies the gradient of a trained parameter, through its view, into `out`: f32, of its shape.
+  ///
+  /// It is the sum over the micro-batches of the unfinished step, or of the last step if there is
+  /// no unfinished one. It is not yet clipped or averaged.
+  ///
+  /// Errors: bad_argument: the parameter is not trained; no micro-batch was run yet.
+  Status gradient(std::string_view name, const Tensor& out) const;
+
+  /// Does the same as micro_step() and measures the time of each node.
+  ///
+  /// Errors: as micro_step() and Session::profile().
+  Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
+
+  /// \}
+  /// \name Snapshots and checkpoints
+  /// \{
+
+  /// Copies weights, training state and ties to host memory.
+  Status snapshot();
+
+  /// Restores the last snapshot.
+  ///
+  /// It undoes later changes of the model by tie, untie, freeze, load and set_value. Storages that
+  /// were added since stay as empty rows of the table.
+  ///
+  /// Errors: bad_argument: there is no snapshot; parameters were declared since.
+  Status rollback();
+
+  /// Writes a checkpoint atomically: the model, moments, gradients of an unfinished step, position.
   Status save(const std::string& path, const Progress& data) const;
-  // Continues from a checkpoint bit for bit. Everything is verified first; then storages are
-  // written in place. Errors bad_file: it belongs to another model, partition, graph or run, or its
-  // training state is not legal; what differs is named.
+
+  /// Continues from a checkpoint. All later steps have the same bits as without the interruption.
+  ///
+  /// The whole file is verified before the first change.
+  ///
+  /// Errors: as Model::open().
+  /// - bad_file: the checkpoint belongs to another model or to other options. The message says what
+  ///   differs. Or its training state is invalid.
   Result<Progress> resume(const std::string& path, const ResumeOptions& options = {});
 
-  // How to go on after a failure.
+  /// \}
+  /// \name State
+  /// \{
+
+  /// Returns what the caller can do after a failure.
   TrainState state() const;
-  // Forgets the micro-batches of the unfinished step; the next one begins the step anew.
+  /// Discards the micro-batches of the unfinished step. The next micro-batch is its first one
+  /// again.
   Status restart_step();
+  /// Returns the number of finished steps, including skipped ones.
   uint64_t steps() const;
-  // Micro-batches of the unfinished step.
+  /// Returns the number of micro-batches of the unfinished step.
   uint32_t accumulated() const;
-  // Arena, io and backend are 0 while there is no plan: after planning failed, until a call plans
-  // again.
+
+  /// As Session::memory().
   MemoryReport memory() const;
   Counters counters() const;
-  // As Session::describe().
+  /// As Session::describe().
   Result<PlanInfo> describe() const;
-  // As Session::listing(), of "build", "forward", "backward", "update".
+  /// As Session::listing(). `part` is "build", "forward", "backward" or "update".
   Result<std::string> listing(std::string_view part, bool columns = false) const;
+
+  /// \}
 
  private:
   explicit Trainer(std::unique_ptr<detail::train::TrainerState> state);

@@ -1,9 +1,9 @@
-// Text for models: tokenizers, chat formats and generation, over bowline.h. The optional target
-// bowline::text.
-//
-// This header is its public interface and its manual. Errors, threads and globals are as bowline.h
-// says. What is read comes from outside: a file that is damaged, or made to do harm, gives
-// bad_file.
+/// \file
+/// Tokenizers, chat templates and text generation: the optional target bowline::text.
+///
+/// The rules of bowline.h for errors, threads and globals apply. Tokenizers and chat templates come
+/// from files that may be damaged or malicious. A function that reads one returns bad_file if it is
+/// invalid.
 #pragma once
 
 #include "bowline.h"
@@ -11,61 +11,54 @@
 namespace bowline::text {
 
 // -------------------------------------------------------------------------------------- tokenizers
-//
-// A tokenizer cuts text into pieces of a vocabulary and gives their numbers, the ids, as the model
-// that it belongs to was trained with; and back. Text is UTF-8. Bytes that are not are read as
-// U+FFFD, one for each longest begin of a code point (Unicode, chapter 3.9), as Python's
-// errors="replace" does; offsets count the bytes that were given.
-//
-// Kinds: byte-level BPE (GPT-2, Llama 3, Qwen), BPE with byte fallback (Llama 2), WordPiece (BERT),
-// Unigram, and one id per byte. What the file says of truncation and padding is not used: the task
-// decides.
-//
-// Source  The behaviour is that of the package `tokenizers` of PyPI; README.md says where it
-//         differs.
 
-// The bytes [begin, end) of the text that an id stands for: whole code points, also where several
-// ids share one. Of an id that is not in the text both are 0.
+/// A range of bytes [begin, end) in a text.
 struct Offset {
   uint32_t begin = 0;
   uint32_t end = 0;
   bool operator==(const Offset&) const = default;
 };
 
-// One entry per id in each.
+/// The tokens of a text. All vectors have one entry per token.
 struct Encoding {
   std::vector<int32_t> ids;
-  std::vector<int32_t> mask;  // 1: attended to; that is all of them, since nothing is padded
+  std::vector<int32_t> mask;  ///< Attention mask: 1 for every token, since nothing is padded.
+  /// The bytes of the text that each token represents. Offsets never split a code point: tokens
+  /// that share one have the same offsets. A token that is not in the text has [0, 0).
   std::vector<Offset> offsets;
-  std::vector<uint8_t> special;  // 1: added by the tokenizer, such as the begin of a text
+  std::vector<uint8_t> special;  ///< 1: the tokenizer added the token, for example [CLS].
 };
 
+/// Options of Tokenizer::encode().
 struct EncodeOptions {
-  bool special_tokens = true;  // adds what the file says: [CLS] and [SEP], the begin of a text
-  bool parse_special = true;   // text that spells a special token becomes its id; false: it is text
-  // The most ids, what is added included; the end of the text is cut. 0: no limit.
-  size_t max_tokens = 0;
+  bool special_tokens = true;  ///< Adds the special tokens that the model expects, such as [CLS].
+  bool parse_special = true;   ///< A special token that is spelled in the text becomes one token.
+  size_t max_tokens = 0;       ///< Truncates to this many tokens, with special tokens. 0: no limit.
 };
 
-// What tokenizers are made of; not installed.
+// Parts of tokenizers, which are not installed.
 struct TokenizerData;
 struct DecoderState;
 
-// Makes text of ids, one by one. What next() returned so far and flush() are together what decode()
-// returns, with one exception: where byte pieces of a BPE with byte fallback are no UTF-8, decode()
-// replaces each of a row of them, the stream only those that it has not given as text. Move-only;
-// one thread at a time.
+/// Decodes tokens to text one by one.
+///
+/// All texts of next() and flush() together are the result of Tokenizer::decode(), with one
+/// exception. If tokens of single bytes are not valid UTF-8, decode() replaces the whole run of
+/// them. A Decoder replaces only the bytes that it has not returned yet.
+///
+/// A Decoder can be moved. Threads: one thread at a time.
 class Decoder {
  public:
   ~Decoder();
   Decoder(Decoder&&) noexcept;
   Decoder& operator=(Decoder&&) noexcept;
 
-  // The text that is complete now: whole code points, often none. An id without a piece gives none.
-  // Errors  bad_argument: the decoder was moved from.
+  /// Adds a token and returns the text that is complete now. It may be empty.
+  ///
+  /// Errors: bad_argument: the decoder was moved from.
   Result<std::string> next(int32_t id);
-  // What is left at the end: bytes of an incomplete code point as U+FFFD. Then the decoder begins
-  // anew.
+
+  /// Returns the rest at the end of a text, and starts again. Incomplete code points become U+FFFD.
   std::string flush();
 
  private:
@@ -74,46 +67,66 @@ class Decoder {
   std::unique_ptr<DecoderState> state_;
 };
 
-// Immutable; copies share it. Any thread.
+/// Converts text to tokens and tokens to text.
+///
+/// Text is UTF-8. Invalid bytes become U+FFFD, as with errors="replace" in Python. Supported kinds
+/// are byte-level BPE (GPT-2, Llama 3, Qwen), BPE with byte fallback (Llama 2), WordPiece (BERT),
+/// Unigram (T5) and bytes. The results are the same as with the Python package
+/// `tokenizers`. runtime/text/README.md lists the differences. Settings for truncation and padding
+/// in a file are ignored.
+///
+/// A Tokenizer is immutable. Copies share its data. Threads: any thread.
 class Tokenizer {
  public:
   using Options = EncodeOptions;
-  // No move: there is no empty tokenizer.
+  // There is no move, since there is no empty tokenizer.
   Tokenizer(const Tokenizer&) = default;
   Tokenizer& operator=(const Tokenizer&) = default;
 
-  // Of the asset `tokenizer` of a model; with the metadata tokenizer = bytes one id per byte.
-  // Errors  bad_argument: the model has neither. Else those of from_bytes().
+  /// Returns the tokenizer in the asset "tokenizer" of a model.
+  ///
+  /// If the metadata has "tokenizer" = "bytes", returns of_bytes().
+  ///
+  /// Errors: as from_bytes().
+  /// - bad_argument: the model has no tokenizer.
   static Result<Tokenizer> from(const Model& model);
-  // `media_type`: "application/vnd.huggingface.tokenizer+json", the bytes of a tokenizer.json;
-  // "application/vnd.gguf.tokenizer", a
-  // GGUF file, of which the metadata `tokenizer.*` is read. Errors  bad_file: the bytes are
-  // damaged, contradict themselves or exceed
-  // a limit. unsupported: a kind, a part or an option that is not known, which is named; another
-  // media type.
+
+  /// Reads a tokenizer. `media_type` is one of:
+  /// - "application/vnd.huggingface.tokenizer+json": `bytes` is a tokenizer.json.
+  /// - "application/vnd.gguf.tokenizer": `bytes` is a GGUF file with the metadata `tokenizer.*`.
+  ///
+  /// Errors:
+  /// - bad_file: the bytes are damaged or exceed a limit.
+  /// - unsupported: the media type, or a part of the tokenizer, is not supported. The message names
+  ///   it.
   static Result<Tokenizer> from_bytes(std::string_view media_type,
                                       std::span<const std::byte> bytes);
-  // One id per byte.
+
+  /// Returns a tokenizer with 256 tokens: the id of a token is its byte.
   static Tokenizer of_bytes();
 
-  // Errors  bad_argument: the text has 4 GiB or more, max_tokens has no room for what is added.
-  //         bad_file: a regular expression of the
-  // file exceeds its limits on this text; the vocabulary lacks a piece that the text needs, and has
-  // none for unknown ones.
+  /// Converts text to tokens.
+  ///
+  /// Errors:
+  /// - bad_argument: the text has 4 GiB or more; max_tokens is too small for the special tokens.
+  /// - bad_file: a regular expression of the tokenizer exceeds its limits on this text; the
+  ///   vocabulary has no token for a part of the text, and none for unknown text.
   Result<Encoding> encode(std::string_view text, const EncodeOptions& options = {}) const;
-  // An id without a piece gives no text. Bytes that are not UTF-8 are U+FFFD. `skip_special`:
-  // without special tokens.
+
+  /// Converts tokens to text. Bytes that are not UTF-8 become U+FFFD. Unknown ids are ignored.
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special = true) const;
+
+  /// Returns a Decoder for the same tokens. It uses the data of this tokenizer and may outlive it.
   Decoder stream(bool skip_special = true) const;
 
-  // The largest id and one: ids are less. What a model's embedding needs.
+  /// Returns the number of ids: the highest id plus 1. An embedding table needs this many rows.
   size_t size() const;
-  // Of a piece as the vocabulary spells it, such as "Ġthe" or "##ing".
-  std::optional<int32_t> token_to_id(std::string_view piece) const;
-  // Empty: there is none of this id.
+  /// Returns the id of a token as the vocabulary spells it, for example "##ing".
+  std::optional<int32_t> token_to_id(std::string_view token) const;
+  /// Returns the token of an id as the vocabulary spells it. It is empty if there is none.
   std::string id_to_token(int32_t id) const;
   bool is_special(int32_t id) const;
-  // "byte-level BPE", "BPE", "WordPiece", "Unigram", "bytes".
+  /// Returns "byte-level BPE", "BPE", "WordPiece", "Unigram" or "bytes".
   std::string_view kind() const;
 
  private:
@@ -121,76 +134,87 @@ class Tokenizer {
   std::shared_ptr<const TokenizerData> data_;
 };
 
-// ------------------------------------------------------------------------------------ chat formats
-//
-// A chat format makes one text of the messages of a conversation. It is a template in a subset of
-// Jinja2, as model files carry it in the asset "chat_template", and gives byte for byte what Jinja2
-// gives with the settings of Hugging Face transformers. A template that says more than the subset
-// is refused by name: an unknown tag when it is read, all else when it is rendered.
+// ---------------------------------------------------------------------------------- chat templates
 
+/// A message of a conversation.
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant"; a template may know others
+  std::string role;  ///< "system", "user", "assistant", or another role that the template knows.
   std::string content;
 };
 
-// What a template asks for besides the messages.
+/// The special tokens that a chat template can use, and the time.
 struct SpecialTokens {
-  std::string bos;  // bos_token
-  std::string eos;  // eos_token
-  // (optional) Seconds since 1970, which strftime_now() shows in UTC. Without them it is not
-  // defined, and what a template says instead is the same every day.
+  std::string bos;  ///< Start of a text (bos_token).
+  std::string eos;  ///< End of a text (eos_token).
+  /// (optional) Seconds since 1970. strftime_now() shows this time in UTC. If it is not set,
+  /// strftime_now() is undefined.
   std::optional<int64_t> now = {};
-  // (optional) Further special tokens, each with its name in templates: unk_token, pad_token,
-  // sep_token, cls_token, mask_token. A token of these names that is not listed is undefined, as in
-  // Jinja2.
+  /// (optional) Pairs of a name and a token: unk_token, pad_token, sep_token, cls_token,
+  /// mask_token. Names that are not listed are undefined.
   std::vector<std::pair<std::string, std::string>> others = {};
 
-  // Reads the special tokens from the metadata, where each has its name in templates.
+  /// Reads the special tokens from the metadata of a model.
   static SpecialTokens of(const Model& model);
 };
 
-// A conversation as one text.
+/// A conversation as one text.
 struct RenderedChat {
   std::string text;
-  // The bytes of `text` that the template marks as answers of the assistant with
-  // {% generation %} ... {% endgeneration %}, in their order. Empty if it marks none.
+  /// The answers of the assistant in `text`, in order: the parts between {% generation %} and
+  /// {% endgeneration %} of the template. Empty if the template does not mark them.
   std::vector<Offset> answers;
 };
 
-// Immutable. Copies share it; any thread.
+/// Renders a conversation as one text.
+///
+/// The template language is a subset of Jinja2. The result is the same as with Hugging Face
+/// transformers. A template with an unknown tag is refused when it is read. Other unsupported parts
+/// are refused when they are rendered.
+///
+/// A ChatTemplate is immutable. Copies share its data. Threads: any thread.
 class ChatTemplate {
  public:
-  // Of the asset "chat_template". Errors  bad_argument: the model has none. bad_file: the template
-  // is not valid, or says what is not
-  // known here. Both messages name --chat-format and the names that named() knows.
+  /// Returns the template in the asset "chat_template" of a model.
+  ///
+  /// Errors:
+  /// - bad_argument: the model has no template.
+  /// - bad_file: the template is invalid or not supported.
   static Result<ChatTemplate> from(const Model& model);
-  // Of the text of a template. Errors  bad_file: as above; the line is named.
+
+  /// Parses a template.
+  ///
+  /// Errors: bad_file: the template is invalid or not supported. The message names the line.
   static Result<ChatTemplate> from_text(std::string_view text);
-  // One that the library has. Errors  bad_argument: there is none of this name; those that are are
-  // named.
+
+  /// Returns a template of the library by its name, for example "chatml".
+  ///
+  /// Errors: bad_argument: there is no such template. The message lists the names.
   static Result<ChatTemplate> named(std::string_view name);
-  // "chatml", "gemma", ...
+  /// Returns the names of the templates of the library.
   static std::vector<std::string> names();
 
-  // The conversation as one text, with the special tokens as text: encode() it without adding
-  // special tokens. With `add_generation_prompt` it ends where the assistant's answer begins.
-  // Errors  bad_argument: the template refuses the conversation; the message is the template's.
-  //         bad_file: it takes more than 10,000,000
-  // steps or 16 MiB of text, or computes with values that do not go together.
+  /// Renders a conversation.
+  ///
+  /// With `add_generation_prompt`, the text ends where the answer of the assistant starts. The text
+  /// contains the special tokens. So encode it with EncodeOptions::special_tokens = false.
+  ///
+  /// Errors:
+  /// - bad_argument: the template refuses the conversation. The message is from the template.
+  /// - bad_file: rendering takes more than 10,000,000 steps or 16 MiB, or an operation is not
+  ///   possible for its values.
   Result<std::string> render(std::span<const ChatMessage> messages, bool add_generation_prompt,
                              const SpecialTokens& special) const;
 
-  // Renders as render() does, and returns what the template marks as answers beside the text.
-  // Errors  as render().
+  /// Renders a conversation and returns where the answers are. Errors: as render().
   Result<RenderedChat> render_marked(std::span<const ChatMessage> messages,
                                      bool add_generation_prompt,
                                      const SpecialTokens& special) const;
-  // Whether the template marks answers: it has a tag {% generation %}.
-  bool marks_answers() const;
 
-  // The name of the format of named() whose template this is; empty: of none.
+  /// Returns true if the template marks answers with {% generation %}.
+  bool marks_answers() const;
+  /// Returns the name, if the template is one of the library. Else it is empty.
   const std::string& name() const;
-  // The template.
+  /// Returns the source of the template.
   const std::string& text() const;
 
  private:
@@ -201,101 +225,123 @@ class ChatTemplate {
 
 // -------------------------------------------------------------------------------------- generation
 
-// How a token is drawn from the logits, in the order of llama.cpp: what stands in the window is
-// penalised; of the rest top_k stay, of these top_p, of these min_p; what stays is drawn from at
-// the temperature.
+/// How the next token is chosen from the logits.
+///
+/// The steps are the same as in llama.cpp: repetition penalty, top_k, top_p, min_p, temperature.
 struct SamplerOptions {
-  float temperature =
-      0;  // 0: the token of the largest logit (of equal ones the lower id), after the penalty
-  int32_t top_k = 0;  // the so many largest logits; 0: all
-  float top_p = 1;    // the fewest of the most probable that have this probability together
-  float min_p = 0;    // those of at least this part of the largest probability
-  // Positive logits of tokens in the window are divided by it, others multiplied with it, once
-  // each. 1: none.
+  /// 0: the token with the largest logit after the repetition penalty. If several are equal, the
+  /// one with the lowest id.
+  float temperature = 0;
+  int32_t top_k = 0;  ///< Keeps the tokens with the top_k largest logits. 0: all.
+  float top_p = 1;    ///< Keeps the most probable tokens that together reach this probability.
+  float min_p = 0;    ///< Keeps tokens with at least this part of the largest probability.
+  /// Logits of recent tokens are divided by this value if positive, else multiplied by it. 1
+  /// disables the penalty.
   float repetition_penalty = 1;
-  int32_t repetition_window = 64;  // tokens at the end of the text, the prompt too
-  // Of Philox4x32-10, whose counter is the position of the token: what is drawn there follows from
-  // the logits and the seed.
+  int32_t repetition_window = 64;  ///< Number of recent tokens, including tokens of the prompt.
+  /// The choice of a token depends only on this seed, its position and the logits.
   uint64_t seed = 0;
 };
 
+/// Options of Generator::create().
 struct GeneratorOptions {
-  // Tokens that a text may have; 0: metadata context_length of the model. Above context_length the
-  // text gets worse. If the model has learned positions, a context above metadata position_rows is
-  // refused.
+  /// The largest number of tokens in the text. 0: the metadata "context_length" of the model.
+  ///
+  /// A larger context than context_length makes the text worse. A model with learned positions
+  /// cannot have a larger context than its metadata "position_rows".
   int64_t context = 0;
   SamplerOptions sampler = {};
-  // Rows of the plans that read prompts: a piece of n tokens costs as much as the plan that takes
-  // it.
+  /// Sizes of the plans that read a prompt, in tokens, ascending. A prompt is read in chunks of
+  /// these sizes. A smaller chunk costs as much as the plan that reads it.
   std::vector<int64_t> prefill_chunks = {16, 64, 256};
-  std::optional<std::vector<int32_t>> stop_ids = {};  // none: metadata eos_token_ids of the model
-  std::optional<DType> compute_dtype = {};            // as BoundEntryPoint::compute_dtype
+  /// Tokens that end a text. Not set: the metadata "eos_token_ids" of the model.
+  std::optional<std::vector<int32_t>> stop_ids = {};
+  std::optional<DType> compute_dtype = {};  ///< As BoundEntryPoint::compute_dtype.
 };
 
 class GeneratorState;
 
-// A text of tokens that grows: prompts are fed, answers are drawn one by one. Keys and values of
-// what was read stay in the storages "cache.*" of the model, so a Model has one Generator at a
-// time, and other parts of the program do not run its entry points `prefill` and `decode`. The
-// plans are made by create(), and again only when a verb changes what they read. What a Trainer of
-// the same model does to the weights, the next token sees; what is in the cache was read with the
-// weights of its time, until rewind(0) and feed() read it again.
-//
-// A model with neither of these two, but with the entry point `forward` (tokens i32 [batch, seq] to
-// logits f32 [batch, seq, n], causal), generates without a cache: each token reads the whole text
-// again. Such a text has at most 1,024 tokens unless the options or the model say otherwise.
-//
-// A token goes through `decode` when the next one is drawn, those before it through `prefill` when
-// they are fed. Where the options of the sampler allow it, no more than the 256 largest logits
-// leave the device, and the token is the same.
-//
-// Threads   cancel() may be called from any; for the rest it counts as a Session of the model.
-//           Move-only.
-// Lifetime  the Model outlives it and is not moved.
+/// Generates text token by token.
+///
+/// feed() adds a prompt, and next() adds one token at a time. The Generator uses the entry points
+/// "prefill" and "decode" of the model. It keeps keys and values of earlier tokens in the storages
+/// "cache.*" of the model. So a model has one Generator at a time, and the program must not run
+/// these two entry points.
+///
+/// If the model has only an entry point "forward", the Generator works without a cache. It then
+/// reads the whole text again for each token. "forward" maps tokens i32 [batch, seq] to logits f32
+/// [batch, seq, vocabulary] and must be causal. The context is 1,024 tokens unless the options or
+/// the model set another one.
+///
+/// If the weights change, for example by a Trainer, the next token is computed with the new
+/// weights. The cache keeps the results of the old weights until rewind(0) and feed().
+///
+/// The Generator uses the model by reference: the Model must outlive it and must not be moved.
+/// Threads: cancel() may be called by any thread. Otherwise, a Generator counts as a Session of the
+/// model.
 class Generator {
  public:
-  // Gives the cache as many rows as the context has. Errors  bad_argument: an option is out of its
-  // range; the model has no entry
-  // points as generation needs them, or logits that depend on later tokens. Those of
-  // Model::resize() and Session::create(): the model lies on the device, plans and cache fit.
+  /// Creates a generator, makes its plans, and resizes the cache to the context.
+  ///
+  /// Errors: as Model::resize() and Session::create().
+  /// - bad_argument: an option is out of range; the model has not the entry points that are needed;
+  /// its
+  ///   logits depend on later tokens.
   static Result<Generator> create(Model& model, const Device& device,
                                   const GeneratorOptions& options = {});
   ~Generator();
   Generator(Generator&&) noexcept;
   Generator& operator=(Generator&&) noexcept;
 
-  // Appends tokens to the text. Errors  bad_argument: with them it is longer than the context.
-  // index_out_of_range: an id is none of
-  // the vocabulary. cancelled. Those of Session::run(). The text is as before then.
+  /// Appends tokens to the text. If the call fails, the text does not change.
+  ///
+  /// Errors: as Session::run().
+  /// - bad_argument: the text would be longer than the context.
+  /// - index_out_of_range: an id is not in the vocabulary.
+  /// - cancelled: cancel() was called.
   Status feed(std::span<const int32_t> ids);
-  // Draws the token behind the text and appends it. Errors  bad_argument: there is no text, or it
-  // is longer than the context by the
-  // token that was drawn last. non_finite: the logits are. As feed().
+
+  /// Chooses the next token, appends it to the text and returns it.
+  ///
+  /// Errors: as feed().
+  /// - bad_argument: the text is empty, or the context is full.
+  /// - non_finite: a logit is infinite or NaN.
   Result<int32_t> next();
-  // The first `length` tokens stay, and what the cache has of them. Errors  bad_argument: the text
-  // has not so many.
+
+  /// Truncates the text to `length` tokens. The cache keeps their keys and values.
+  ///
+  /// Errors: bad_argument: the text is shorter.
   Status rewind(size_t length);
-  // Makes the text these tokens; what the cache has of the tokens that both begin with stays.
-  // Returns their number. Errors  as feed().
+
+  /// Replaces the text by `ids`.
+  ///
+  /// If the text starts with the same tokens as before, their cache is reused. Returns their
+  /// number.
+  ///
+  /// Errors: as feed().
   Result<size_t> replace(std::span<const int32_t> ids);
 
+  /// Returns the text.
   std::span<const int32_t> tokens() const;
-  // Whether the text takes another next().
+  /// Returns true if next() has room for one more token.
   bool has_room() const;
-  // Ends a text, by GeneratorOptions::stop_ids.
+  /// Returns true if a token ends a text; see GeneratorOptions::stop_ids.
   bool is_stop(int32_t id) const;
+  /// Returns the size of the context in tokens.
   int64_t context() const;
-  // Of the next tokens. Errors  bad_argument: an option is out of its range.
+
+  /// Sets the options for the next tokens. Errors: bad_argument: an option is out of range.
   Status set_sampler(const SamplerOptions& options);
-  // Lets the running or next feed() or next() return `cancelled` before its next submission. Any
-  // thread.
+
+  /// Asks the running or the next feed() or next() to return `cancelled`. Threads: any thread.
   void cancel();
 
   Counters counters() const;
   MemoryReport memory() const;
-  // As Session::describe(), of `decode` and the plans of `prefill`.
+  /// As Session::describe(), with the plans of "decode" and "prefill".
   Result<PlanInfo> describe() const;
-  // Tokens for which all logits left the device.
+  /// Returns how many tokens needed all logits on the host. For the other tokens, only the 256
+  /// largest logits were copied from the device. The tokens are the same in both cases.
   uint64_t whole_logits() const;
 
  private:
@@ -303,16 +349,19 @@ class Generator {
   std::unique_ptr<GeneratorState> state_;
 };
 
-// Ends a streamed text in front of the first of some strings, and keeps back what may be the begin
-// of one.
+/// Ends a streamed text before the first of several stop strings.
+///
+/// Text that may be the start of a stop string is held back.
 class StopStrings {
  public:
-  // Empty ones stop nothing.
+  /// Empty strings are ignored.
   explicit StopStrings(std::vector<std::string> stops);
-  // What can be shown of the text so far and was not. Nothing once stopped() is true.
+  /// Adds text and returns the text that can be shown now. After stopped() is true, it returns
+  /// nothing.
   std::string add(std::string_view text);
-  // What was kept back, when no text follows.
+  /// Returns the text that was held back. Call it at the end of the text.
   std::string flush();
+  /// Returns true if a stop string was found.
   bool stopped() const { return stopped_; }
 
  private:
