@@ -1,8 +1,8 @@
 /// \file
 /// Low-rank adapters (LoRA): small trainable changes of large matrices.
 ///
-/// An adapter changes a matrix W to W + weight * alpha / rank * B A. A is [rank, in] and B is
-/// [out, rank]. The operators Linear, Embedding and MatMul add the change to their result, without
+/// An adapter changes a matrix W to W + weight * alpha / rank * B A. A is [rank, in] and B is [out,
+/// rank]. The operators Linear, Embedding and MatMul add the change to their result, without
 /// storing the sum. A is drawn uniformly from [-1, 1] / sqrt(in) and B is zero, so a new adapter
 /// changes nothing. Several adapters of one model add up.
 ///

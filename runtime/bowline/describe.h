@@ -252,8 +252,8 @@ struct OperandInfo {
   DType dtype = DType::f32;
   std::string encoding;  ///< As StorageInfo::encoding.
   TensorShape shape;
-  /// In a Repeat, if `modulo` is not 0: iteration i uses the tensor at
-  /// offset + ((i + shift) % modulo) * step_bytes.
+  /// In a Repeat, if `modulo` is not 0: iteration i uses the tensor at offset + ((i + shift) %
+  /// modulo) * step_bytes.
   uint32_t modulo = 0;
   uint32_t shift = 0;
   uint64_t step_bytes = 0;

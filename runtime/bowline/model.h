@@ -8,10 +8,10 @@
 /// matches one character, and "{a,b}" matches "a" or "b". A function changes each storage of a
 /// matching parameter once, and so changes it for all parameters that are tied to it.
 ///
-/// **Errors.** If a function fails, the model is unchanged. A function that would move or replace
-/// storages returns bad_argument ("busy") while a Session or Trainer uses them in another call.
-/// Between the micro-batches of a training step, functions that change ties, shapes or frozen
-/// flags return bad_argument, too.
+/// **Errors.** If a function fails, the model is unchanged. A function that would change storages
+/// returns bad_argument ("busy") while a run or a training step uses them, for example if a hook
+/// calls it. Between the micro-batches of a training step, functions that change ties, shapes or
+/// frozen flags return bad_argument, too.
 #pragma once
 
 #include <cstddef>
@@ -139,12 +139,14 @@ class Model {
   /// \name Files
   /// \{
 
-  /// Opens a .bowline file. The file is verified; a weight is verified when it is first read.
+  /// Opens a .bowline file.
   ///
-  /// With OpenOptions::memory_map, the file stays mapped until its weights were moved or changed.
-  /// If another program truncates the file, this process ends with SIGBUS. If another program edits
-  /// it in place, weights may change unnoticed. If other programs may write to the file, set
-  /// memory_map to false.
+  /// The structure of the file is verified now. The checksum of a weight is verified when the
+  /// weight is read for the first time.
+  ///
+  /// By default, the file is memory-mapped. While it is mapped, no other program may change it: the
+  /// weights could change unnoticed, and truncating the file ends this process with SIGBUS. If
+  /// other programs may change the file, set OpenOptions::memory_map to false.
   ///
   /// Errors:
   /// - io_error: the file cannot be read.
@@ -152,7 +154,7 @@ class Model {
   /// - over_budget: the file costs more than OpenOptions::budget.
   static Result<Model> open(const std::string& path, const OpenOptions& options = {});
 
-  /// Verifies a file with all its checksums. Errors: as open().
+  /// Verifies a file completely, with all checksums. Errors: as open().
   static Status verify(const std::string& path, const OpenOptions& options = {});
 
   /// Saves the model without training state. To save training state, use Trainer::save().
@@ -177,8 +179,8 @@ class Model {
   /// \}
   /// \name Declaring parameters
   ///
-  /// These functions declare storages without values. materialize(), load() or set_value() give
-  /// them values.
+  /// These functions declare storages without values. To give them values, call materialize(),
+  /// load() or set_value().
   ///
   /// Errors:
   /// - bad_argument: the name is taken or is not valid UTF-8.
@@ -241,8 +243,8 @@ class Model {
   /// storage is then frozen and its moments are dropped.
   ///
   /// Errors:
-  /// - bad_argument: `name` is a view of a part of its storage; quantize() would refuse the
-  /// encoding.
+  /// - bad_argument: `name` is a view of a part of its storage.
+  /// - bad_argument: the encoding does not fit the storage or the operators that read it.
   Status set_source(std::string_view name, ValueSource source, std::string_view encoding = "plain");
 
   /// Replaces dtype, shape and values of the storage of `name` by those of `value`.
@@ -250,9 +252,8 @@ class Model {
   /// Ties do not change. A quantized storage becomes plain. Moments of another shape are dropped.
   ///
   /// Errors:
-  /// - bad_argument: a parameter is a view of a part of the storage; an operator cannot read the
-  /// new
-  ///   dtype or shape.
+  /// - bad_argument: a parameter is a view of a part of the storage.
+  /// - bad_argument: an operator cannot read the new dtype or shape.
   Status assign(std::string_view name, const Tensor& value);
 
   /// Exchanges the contents of two storages: dtype, shape, encoding, values, frozen flag, moments.
@@ -266,8 +267,8 @@ class Model {
   /// Changes the number of rows (the size of the first axis) of the matching storages.
   ///
   /// Rows at the end are cut or added. New rows are drawn from `init` and `seed`, as in
-  /// materialize(). Moments of new rows are zero. An int8 storage with f32 scales per row or
-  /// block can be resized, too; its new rows are zero.
+  /// materialize(). Moments of new rows are zero. An int8 storage with f32 scales per row or block
+  /// can be resized, too; its new rows are zero.
   ///
   /// Errors:
   /// - bad_argument: no parameter matches.
@@ -298,8 +299,8 @@ class Model {
   /// parameter uses any more is removed. If the two are tied already, nothing changes.
   ///
   /// Errors:
-  /// - bad_argument: the shape of `b` would change; `b` is in a list of a Repeat, and only some
-  ///   parameters of the list would be transposed.
+  /// - bad_argument: the shape of `b` would change.
+  /// - bad_argument: only some parameters of a ParameterList would be transposed.
   Result<TieReport> tie(std::string_view a, std::string_view b,
                         const std::optional<View>& view = {});
 
@@ -314,7 +315,7 @@ class Model {
 
   /// Gives a tied parameter its own storage, with a copy of its values and moments.
   ///
-  /// Returns the number of new bytes. If the parameter is not tied, nothing changes.
+  /// Returns the size of the new storages in bytes. If the parameter is not tied, nothing changes.
   Result<uint64_t> untie(std::string_view name);
 
   /// Returns the number of bytes that untie() would need, without changing the model.
@@ -332,8 +333,8 @@ class Model {
   /// All tied parameters are frozen with it.
   ///
   /// Errors:
-  /// - bad_argument, if `frozen` is false: the parameter is tied (use freeze_storage()), is
-  ///   quantized, or is not a weight.
+  /// - bad_argument: `frozen` is false, and the parameter is quantized or is not a weight.
+  /// - bad_argument: `frozen` is false, and the parameter is tied. Use freeze_storage().
   Status freeze(std::string_view name, bool frozen = true);
 
   /// Does the same as freeze(), also for a tied parameter.
@@ -370,8 +371,8 @@ class Model {
 
   /// Returns a copy of the model without values.
   ///
-  /// It can be described, and planned for a "planning:" device. materialize() or load() gives it
-  /// values, on the devices of this model.
+  /// Use it to make plans on a "planning:" device, or call materialize() or load() to give it
+  /// values. They are then placed on the devices of this model.
   Result<Model> skeleton() const;
 
   /// Returns a second handle of this model. Both handles refer to the same storages and graphs.

@@ -112,12 +112,10 @@ class Session {
   /// sets the size; the default is the maximum. If there are several plans, the run uses the plan
   /// with the shapes of the inputs. With dynamic dimensions, it uses the smallest plan that fits.
   ///
-  /// Errors: as create(), if new plans are made. If the call fails, it did not run anything, except
-  /// after index_out_of_range or device_lost.
+  /// Errors: as create(), if new plans are made. After bad_argument, nothing was run.
   /// - index_out_of_range: an index or label is out of range. The message names the node.
   /// - bad_argument: an input or scalar is missing, unknown or has the wrong type.
-  /// - bad_argument: no plan has inputs of these shapes, or a size exceeds the limits of its
-  /// dimension.
+  /// - bad_argument: no plan has inputs of these shapes, or a size is outside its DimLimits.
   /// - bad_argument: there are several entry points. Use the other run().
   /// - bad_argument: an override is unknown, or the entry point writes to its storage.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,

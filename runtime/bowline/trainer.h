@@ -122,8 +122,7 @@ enum class TrainState : uint8_t {
   /// No damage. Make the call again, or continue in another way.
   ready,
   /// A micro-batch was submitted, but its result could not be read. Call micro_step() again with
-  /// the
-  /// same batch: it reads the result and submits nothing. Or call rollback() or resume().
+  /// the same batch: it reads the result and submits nothing. Or call rollback() or resume().
   unread,
   /// The gradients of the unfinished step are lost. The weights are intact. Call restart_step() and
   /// repeat the micro-batches of the step. Or call rollback() or resume().
@@ -193,8 +192,7 @@ class Trainer {
   /// - bad_argument: the model has no training state for TrainStart::from_checkpoint.
   /// - bad_argument: two sets of dimensions have inputs of the same shapes.
   /// - unsupported: the device cannot run a node, or the entry point writes other state.
-  /// - out_of_memory, over_budget: storages and plans do not fit, even if activations are
-  /// recomputed.
+  /// - out_of_memory, over_budget: storages and plans do not fit, even with recomputation.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
 
   ~Trainer();
@@ -215,11 +213,9 @@ class Trainer {
 
   /// Trains with one micro-batch. The last micro-batch of a step also updates the weights.
   ///
-  /// - `batch`: all inputs by name. Their shapes must match TrainOptions::dims or one of
-  ///   more_dims.
+  /// - `batch`: all inputs by name. Their shapes must match TrainOptions::dims or one of more_dims.
   /// - `overrides`: values that replace parameters, as in Session::run(). The gradient is computed
-  /// at
-  ///   these values, and then applied to the weights.
+  ///   with these values. The update changes the weights.
   ///
   /// Returns a report if the step is finished, else nothing. If a call failed and is made again,
   /// the result has the same bits as without the failure; see state().

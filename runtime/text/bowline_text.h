@@ -71,9 +71,9 @@ class Decoder {
 ///
 /// Text is UTF-8. Invalid bytes become U+FFFD, as with errors="replace" in Python. Supported kinds
 /// are byte-level BPE (GPT-2, Llama 3, Qwen), BPE with byte fallback (Llama 2), WordPiece (BERT),
-/// Unigram (T5) and bytes. The results are the same as with the Python package
-/// `tokenizers`. runtime/text/README.md lists the differences. Settings for truncation and padding
-/// in a file are ignored.
+/// Unigram (T5) and bytes. The results are the same as with the Python package `tokenizers`.
+/// runtime/text/README.md lists the differences. Settings for truncation and padding in a file are
+/// ignored.
 ///
 /// A Tokenizer is immutable. Copies share its data. Threads: any thread.
 class Tokenizer {
@@ -160,8 +160,8 @@ struct SpecialTokens {
 /// A conversation as one text.
 struct RenderedChat {
   std::string text;
-  /// The answers of the assistant in `text`, in order: the parts between {% generation %} and
-  /// {% endgeneration %} of the template. Empty if the template does not mark them.
+  /// The answers of the assistant in `text`, in order: the parts between {% generation %} and {%
+  /// endgeneration %} of the template. Empty if the template does not mark them.
   std::vector<Offset> answers;
 };
 
@@ -284,9 +284,8 @@ class Generator {
   /// Creates a generator, makes its plans, and resizes the cache to the context.
   ///
   /// Errors: as Model::resize() and Session::create().
-  /// - bad_argument: an option is out of range; the model has not the entry points that are needed;
-  /// its
-  ///   logits depend on later tokens.
+  /// - bad_argument: an option is out of range.
+  /// - bad_argument: the model has no suitable entry points, or its logits depend on later tokens.
   static Result<Generator> create(Model& model, const Device& device,
                                   const GeneratorOptions& options = {});
   ~Generator();
