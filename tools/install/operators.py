@@ -17,14 +17,13 @@ from generate_ops import read_tables, read_union, stem_of  # noqa: E402
 
 HEAD = """# Operators
 
-`GraphBuilder::op()` takes these operators by name, with the attributes that are listed. An attribute that is left out has its
-default. A size (type `long`) can be the name of a dim instead of a number. "Step values" are read anew in every run: a
-`StepScalar` sets them by name.
+`GraphBuilder::op()` adds an operator by its name. An attribute that is left out has its default. A size (type `long`) can be the
+name of a dimension instead of a number. A run sets a per-step scalar with a `StepScalar` of its name.
 """
 
 
 def comment_of(path):
-    """The text of the comment at the begin of an operator file, and its step values."""
+    """Returns the comment at the start of an operator file, and its per-step scalars."""
     text, steps = [], []
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("//! step "):
@@ -40,7 +39,7 @@ def section(root, name, table, tables, enums):
     text, steps = comment_of(root / "runtime/ops" / f"{stem_of(name)}.cpp")
     lines = [f"## {name}", "", "```", text, "```", ""]
     if steps:
-        lines += [f"Step values: `{steps}`.", ""]
+        lines += [f"Per-step scalars: `{steps}`.", ""]
     if tables[table]:
         lines += ["| attribute | type | default |", "|---|---|---|"]
         for f in tables[table]:
