@@ -24,17 +24,19 @@
 ///
 /// - A *storage* holds the values of one weight. A Model keeps its storages in a table. The row
 ///   number of a storage is its *tie index*.
-/// - A *parameter* is a name for a storage, or for a view of a part of it.
-/// - Two parameters with the same tie index are *tied*. They share one storage. Model files contain
-///   the ties. Only functions that say so change them.
+/// - A *parameter* is a name for a storage or for a part of it (a *view*).
+/// - Two parameters with the same tie index are *tied*: they share one storage. Model files contain
+///   the ties. Only functions whose documentation says so change ties.
+/// - *Moments* are the optimizer state of a weight, for example the two moments of AdamW.
+/// - A *Repeat* is a loop in a graph. Each iteration can use its own parameters.
 /// - An *entry point* is a graph of the model that a program can run, such as "forward" or "loss".
 /// - A *plan* is an entry point that was prepared for one device and fixed shapes.
 ///
-/// **Errors.** No function throws. A function that can fail returns Status or Result<T>. Its code
-/// says what the caller can do. A function that fails changes nothing, unless its documentation
-/// says otherwise. If host memory runs out, a function returns out_of_memory; if it returns plain
-/// data, the data is empty. After an object was moved from, its functions return bad_argument or
-/// empty data.
+/// **Errors.** No function throws. A function that can fail returns Status or Result<T>. The code
+/// of a Status tells the caller how to react. A function that fails changes nothing, unless its
+/// documentation says otherwise. If host memory runs out, a function returns out_of_memory. After
+/// an object was moved from, its functions return bad_argument. In both cases, a function that
+/// cannot return a Status returns empty data.
 ///
 /// **Threads.** One thread at a time may use a Model with its Sessions and Trainers. Functions that
 /// any thread may call say so. Different models are independent, also if they share a Device. They

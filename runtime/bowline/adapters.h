@@ -1,19 +1,21 @@
 /// \file
 /// Low-rank adapters (LoRA): small trainable changes of large matrices.
 ///
-/// An adapter changes a matrix W to W + weight * alpha / rank * B A. A is [rank, in] and B is [out,
-/// rank]. The operators Linear, Embedding and MatMul add the change to their result, without
-/// storing the sum. A is drawn uniformly from [-1, 1] / sqrt(in) and B is zero, so a new adapter
-/// changes nothing. Several adapters of one model add up.
+/// An adapter replaces a matrix W by W + s B A. A and B are small matrices of the shapes `[rank,
+/// in]` and `[out, rank]`. The scale s is weight * alpha / rank. The operators Linear, Embedding
+/// and MatMul apply the change while they run; the sum is not stored. A starts with uniform random
+/// values between -1 / sqrt(in) and 1 / sqrt(in). B starts at zero, so a new adapter changes
+/// nothing. If a model has several adapters, their changes are added.
 ///
-/// The storages of an adapter are parameters like all others. Their names are:
-/// - "<target>.<adapter>.lora_a" and "<target>.<adapter>.lora_b": A and B. ParameterInfo::target
-///   names the target.
-/// - "<adapter>.lora_scale": weight * alpha / rank.
-/// - "<adapter>.lora_alpha": alpha.
+/// A and B are parameters of the model, like all others. The parameter that they change is their
+/// *target*. Their names are:
+/// - "<target>.<adapter>.lora_a": A.
+/// - "<target>.<adapter>.lora_b": B.
+/// - "<adapter>.lora_scale": s, one value for all targets.
+/// - "<adapter>.lora_alpha": alpha, one value for all targets.
 ///
-/// An adapter and the matrices that it changes must be on one device. If you tie a parameter to a
-/// changed storage later, that parameter does not see the change.
+/// An adapter and its targets must be on the same device. A parameter that is tied to a target
+/// after the adapter was added does not see the change.
 ///
 /// Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
 #pragma once
@@ -34,35 +36,36 @@ namespace bowline {
 struct AdapterOptions {
   int64_t rank = 8;
   float alpha = 16;
-  /// Pattern of the parameters to change, as in Model::resize(). Parameters that are not the matrix
-  /// of a Linear, Embedding or MatMul are left out. Parameters that match after a "!", as in
-  /// "!head.*", get a change of full rank instead, also if they are biases.
+  /// Pattern of the targets (see model.h). Matching parameters that are not the matrix of a Linear,
+  /// Embedding or MatMul are ignored.
+  ///
+  /// A "!" before a name asks for full rank instead of `rank`, for a matrix or a bias. For example,
+  /// "{*.q.weight,!head.*}" gives a small change to all q.weight and any change to the head.
   std::string target = "*";
-  /// false: all parameters of a storage share one change. true: each storage is changed only for
-  /// the parameters that match.
+  /// What happens to other parameters that are tied to a target. false: they see the same change.
+  /// true: they do not see it.
   bool per_use = false;
-  /// Freezes all parameters of the model that are not part of an adapter.
+  /// Freezes all other parameters of the model.
   bool freeze_others = true;
-  /// Seed of the initial values of A.
+  /// Seed of the random values of A.
   uint64_t seed = 0;
-  /// Dropout probability of the input of B A while training. Each use and each micro-batch draws
-  /// new random numbers from TrainOptions::seed. The adapter keeps the probability in files and
-  /// clones. Changes of an embedding table have no dropout.
+  /// Dropout probability while training, for the input of the product B A. It is part of the
+  /// adapter in files and clones. It has no effect for an embedding table.
   float dropout = 0;
 };
 
 /// The result of add_adapter().
 struct AdapterReport {
-  std::vector<std::string> targets;  ///< Parameters that see a change.
-  uint64_t bytes = 0;                ///< Bytes of the new storages.
+  std::vector<std::string> targets;  ///< Names of the targets.
+  uint64_t bytes = 0;                ///< Size of the new storages.
 };
 
 /// Adds an adapter to a model.
 ///
 /// Errors:
-/// - bad_argument: the name is taken; the rank is below 1; no parameter matches; no matching
-///   parameter is a matrix that an adapter can change; a parameter after "!" is neither such a
-///   matrix nor a bias; another operator reads a target, too; the model is busy.
+/// - bad_argument: the name is taken, or the rank is below 1.
+/// - bad_argument: no parameter can be a target. The message says why.
+/// - bad_argument: another operator also reads a target.
 Result<AdapterReport> add_adapter(Model& model, std::string_view name,
                                   const AdapterOptions& options = {});
 
@@ -70,23 +73,25 @@ Result<AdapterReport> add_adapter(Model& model, std::string_view name,
 std::vector<std::string> adapters(const Model& model);
 
 /// Sets the weight of an adapter. The default is 1; 0 disables the adapter. Plans stay valid.
+///
+/// Errors: bad_argument: there is no such adapter, or the weight is not finite.
 Status set_adapter_weight(Model& model, std::string_view name, float weight);
 
-/// Returns the weight of an adapter.
+/// Returns the weight of an adapter. Errors: bad_argument: there is no such adapter.
 Result<float> adapter_weight(const Model& model, std::string_view name);
 
-/// Removes an adapter with its parameters. All Parameter handles of the model become invalid.
+/// Removes an adapter. All Parameter handles of the model become invalid.
 ///
-/// Parameters that add_adapter() froze stay frozen.
+/// Parameters that add_adapter() froze stay frozen. Errors: bad_argument: there is no such adapter.
 Status remove_adapter(Model& model, std::string_view name);
 
-/// Adds the change of an adapter to the matrices, then removes the adapter.
+/// Adds the change of an adapter to the values of its targets, then removes the adapter.
 ///
-/// The sum is computed in f32 and rounded once.
+/// The sum is computed in f32 and then rounded to the dtype of the target.
 ///
 /// Errors:
-/// - bad_argument: a changed storage is quantized; a changed storage has a parameter that does not
-///   see the change.
+/// - bad_argument: there is no such adapter, or a target is quantized.
+/// - bad_argument: a parameter that is tied to a target does not see the change.
 Status merge_adapter(Model& model, std::string_view name);
 
 /// Saves an adapter without the model. The file contains a digest of the values of the model.
@@ -94,10 +99,11 @@ Status save_adapter(const Model& model, std::string_view name, const std::string
 
 /// Adds an adapter from a file and returns its name.
 ///
-/// If `name` is empty, the adapter keeps the name that it was saved with.
+/// If `name` is empty, the adapter has the name that it was saved with.
 ///
 /// Errors: as Model::open().
-/// - bad_argument: the adapter belongs to a model with other values, or the name is taken.
+/// - bad_argument: the values of the model do not match the digest in the file.
+/// - bad_argument: the name is taken.
 Result<std::string> load_adapter(Model& model, const std::string& path, std::string_view name = {});
 
 }  // namespace bowline

@@ -59,8 +59,6 @@ struct DeviceCounters {
 struct Internals;  // gives the library access to private members
 
 /// An open device. Copies refer to the same device; the last copy closes it.
-///
-/// Threads: any thread may use a copy of its own.
 class Device {
  public:
   /// Lists the devices of all backends, including unusable ones.
@@ -72,8 +70,9 @@ class Device {
   /// - a name from list(),
   /// - "gpu": the best GPU,
   /// - "best": the best GPU, or the CPU if there is no GPU,
-  /// - "planning:" and a name: a device without memory. It can make plans, which report the memory
-  ///   that they need, but it cannot run them. The weights need no values.
+  /// - "planning:" and a name, for example "planning:cpu": a device without memory. It can make
+  ///   plans, which report the memory that they need, but it cannot run them. Weights need no
+  ///   values.
   ///
   /// Errors:
   /// - bad_argument: no device has this name.

@@ -1,9 +1,9 @@
 /// \file
 /// Weight formats: how several storages lie together in one allocation of a device.
 ///
-/// Some kernels read a group of weights faster if the weights are adjacent in memory, for example
-/// all weights of an LSTM. A weight format defines the size of the allocation and the offset of
-/// each storage. Parameters, values, files and optimizers do not depend on the format.
+/// Some kernels are faster if a group of weights is adjacent in memory, for example all weights of
+/// an LSTM. A weight format computes the offset of each storage of the group in one allocation.
+/// Parameters, values, files and optimizers do not depend on the format.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace bowline {
 
-/// The offsets of the storages of a group in one allocation. The bytes between storages are zero.
+/// The allocation of a group. The bytes between storages are zero.
 struct FormatLayout {
   uint64_t bytes = 0;             ///< Size of the allocation.
   std::vector<uint64_t> offsets;  ///< One per storage, in bytes: a multiple of the element size.
@@ -29,8 +29,8 @@ struct FormatLayout {
 /// A weight format.
 struct WeightFormat {
   std::string name;
-  /// The group must have a parameter that an operator of one of these kinds reads, for example
-  /// "Lstm". Empty: any operator.
+  /// Operators that the format is for, for example "Lstm". One of them must read a storage of the
+  /// group. Empty: any operator.
   std::vector<std::string> ops;
   /// Pattern of the device names that the format is for.
   std::string device = "*";
@@ -57,9 +57,8 @@ struct FormatInfo {
 
 /// Moves the storages of the parameters that match `pattern` into one allocation of their device.
 ///
-/// Later writes and updates go to this allocation. If a function gives a storage other bytes or
-/// moves the group, the group is laid out again. Files keep the standard layout. If the group has
-/// the format already, nothing changes.
+/// These storages are a group. If a storage of the group is replaced or moved later, the library
+/// computes a new layout. If the group has the format already, nothing changes.
 ///
 /// Errors:
 /// - bad_argument: no parameter matches, or a storage is not on a device.
@@ -68,9 +67,9 @@ struct FormatInfo {
 Result<FormatReport> set_weight_format(Model& model, std::string_view format,
                                        std::string_view pattern = "*");
 
-/// Gives each storage of the matching groups its own allocation again.
+/// Gives each storage its own allocation again, in all groups with a matching parameter.
 ///
-/// Returns the number of groups.
+/// Returns the number of these groups.
 Result<uint32_t> restore_weight_format(Model& model, std::string_view pattern = "*");
 
 /// Adds a weight format to a model.

@@ -63,8 +63,7 @@ struct LoadedValue {
 /// `value` holds the values in the file. Returns the values to load instead, or nothing to load
 /// `value`. An error ends load() with this error.
 ///
-/// The hook is called once for each view of a storage in the file and each storage of the model,
-/// not once for each name. The hook must not change the model.
+/// Tied parameters with the same view share one call. The hook must not change the model.
 using LoadHook = std::function<Result<std::optional<LoadedValue>>(const LoadedParameter& of,
                                                                   const Tensor& value)>;
 

@@ -337,7 +337,7 @@ class Model {
   /// - bad_argument: `frozen` is false, and the parameter is tied. Use freeze_storage().
   Status freeze(std::string_view name, bool frozen = true);
 
-  /// Does the same as freeze(), also for a tied parameter.
+  /// Freezes all parameters of the storage of `name`, or makes them trainable again.
   Status freeze_storage(std::string_view name, bool frozen = true);
 
   /// Removes the training state that was read from a checkpoint: moments, gradients, position.

@@ -36,7 +36,7 @@ struct QuantizeReport {
 /// Moments and masters of the storages are removed. `encoding` is one of these:
 /// - "int8": 8 bits, one scale for the storage.
 /// - "int8 block row": 8 bits, one scale per row.
-/// - "int8 block 32": 8 bits, one scale per 32 values of the last axis.
+/// - "int8 block 32": 8 bits, one scale per 32 values of the last axis, or per another number.
 /// - "int4": 4 bits, one f16 scale per 32 values of the last axis.
 /// - "int4 with zero points": as "int4", with a zero point per scale.
 /// - "q8_0", "q4_0": the block formats of GGUF.
@@ -44,20 +44,19 @@ struct QuantizeReport {
 /// "int8" and "int4" can be followed by "scale f32", "scale f16" or "scale bf16", and by "with zero
 /// points".
 ///
-/// An operator can read quantized values as the weight of Linear, the table of Embedding and the
-/// matrices of MatMul. A view must keep blocks whole. A storage stays as it is, and the report
-/// gives the reason, if
-/// - another operator reads it,
-/// - its role is neither weight nor constant, or its rank is below 2,
-/// - the encoding does not fit its dtype, its shape or a view of it,
-/// - it would not become smaller,
-/// - a value would become infinite, or change by more than half a quantization step (q4_0: one
-///   step) plus a small margin for 16-bit scales,
-/// - another storage of the same ParameterList stays as it is,
-/// - it has the encoding already.
+/// Three operators can read quantized values: Linear its weight, Embedding its table, MatMul its
+/// matrices. A storage stays as it is in these cases, and the report gives the reason:
+/// - Another operator reads the storage.
+/// - Its role is neither weight nor constant, or its rank is below 2.
+/// - The encoding does not fit its dtype or shape, or a view would split a block.
+/// - The storage would not become smaller.
+/// - A value would become infinite, or its error would be too large: more than half a quantization
+///   step (q4_0: one step), plus a small margin for 16-bit scales.
+/// - Another storage of the same ParameterList stays as it is.
+/// - The storage has the encoding already.
 ///
-/// If a storage has no values yet, it only gets the encoding. It then accepts only values that are
-/// quantized already, from Model::load() or Model::set_source().
+/// If a storage has no values yet, it only gets the encoding. Later, Model::load() or
+/// Model::set_source() must supply quantized values.
 ///
 /// Errors:
 /// - bad_argument: a Trainer of the model exists.

@@ -41,7 +41,7 @@ struct Counters {
   uint64_t plan_builds = 0;  ///< Plans that were made.
   uint64_t recordings = 0;   ///< Plans that were recorded by the backend.
   uint64_t submits = 0;      ///< Submissions to the device.
-  uint64_t refreshes = 0;    ///< Renewals of copies of weights and of hoisted values.
+  uint64_t refreshes = 0;    ///< Copies of weights and hoisted values that were renewed.
   uint64_t transfers = 0;    ///< Transfers of replicas and shards between devices.
   uint64_t hook_fires = 0;   ///< Calls of a GradientHook.
   /// Kernels, library calls, copies and fills in one run or one training step. 0: the backend does
@@ -67,7 +67,7 @@ struct NodeTime {
 /// Runs entry points of a Model on one device.
 ///
 /// A Session has one plan for each entry point and set of dimensions. Plans share memory for
-/// activations. If the model changes its shapes or dtypes, the next run makes new plans.
+/// activations. If shapes or dtypes of the model changed, the next run makes new plans.
 class Session {
  public:
   /// Creates a session for one entry point.
@@ -107,10 +107,12 @@ class Session {
   ///   parameter. The model does not change, and all tied parameters see the values. Such a run
   ///   copies the storage and is slow.
   ///
-  /// In a dynamic dimension, tensors have the size of this run, up to the maximum. The size is
-  /// taken from the inputs, which must agree. If no input has the dimension, a scalar with its name
-  /// sets the size; the default is the maximum. If there are several plans, the run uses the plan
-  /// with the shapes of the inputs. With dynamic dimensions, it uses the smallest plan that fits.
+  /// In a dynamic dimension, the inputs set the size of this run, up to the maximum. Outputs have
+  /// the same size. If no input has the dimension, a scalar with its name sets the size; the
+  /// default is the maximum.
+  ///
+  /// If the entry point has several plans, the run uses the plan for the shapes of the inputs. With
+  /// dynamic dimensions, it uses the smallest plan that is large enough.
   ///
   /// Errors: as create(), if new plans are made. After bad_argument, nothing was run.
   /// - index_out_of_range: an index or label is out of range. The message names the node.
@@ -141,8 +143,8 @@ class Session {
 
   /// Returns the memory of the session.
   ///
-  /// After an attempt to make new plans failed, the session has no plans. Until a run() succeeds,
-  /// the arena, io and backend bytes are 0.
+  /// If a run could not make new plans, the session has no plans until a later run succeeds. In
+  /// between, arena_bytes, io_bytes and backend_bytes are 0.
   MemoryReport memory() const;
   Counters counters() const;
 
@@ -153,8 +155,8 @@ class Session {
 
   /// Returns a part of the plans as text, one numbered line per item.
   ///
-  /// `part` is "build" (records of the program) or "forward" (nodes of the graph). `columns` adds
-  /// node names, launches, levels and memory offsets.
+  /// `part` is "build" for the records that are submitted to the device, or "forward" for the nodes
+  /// of the graph. `columns` adds node names, launches, levels and memory offsets.
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
  private:

@@ -135,8 +135,8 @@ enum class TrainState : uint8_t {
 /// The position of a training run, which a checkpoint contains. The caller chooses the meaning of
 /// `epoch`, `data_cursor`, `data_seed` and `config`.
 struct Progress {
-  uint64_t step = 0;        ///< Finished steps. Set by the Trainer.
-  uint64_t micro_step = 0;  ///< Micro-batches of the unfinished step. Set by the Trainer.
+  uint64_t step = 0;        ///< Finished steps. Set by resume(); save() ignores it.
+  uint64_t micro_step = 0;  ///< Micro-batches of the unfinished step. Set by resume() only.
   uint64_t epoch = 0;
   uint64_t data_cursor = 0;
   uint64_t data_seed = 0;
