@@ -32,12 +32,11 @@ Status status_of(cudaError_t error, std::string_view doing) {
                     : error == cudaErrorNoKernelImageForDevice ? Code::unsupported
                                                                : Code::internal;
   return Status(
-      code,
-      format(
-          "CUDA fails to {}: {} ({}).{}", doing, cudaGetErrorString(error), cudaGetErrorName(error),
-          code == Code::device_poisoned
-              ? " The CUDA context of this process is of no use any more; start the process again."
-              : ""));
+      code, format("CUDA fails to {}: {} ({}).{}", doing, cudaGetErrorString(error),
+                   cudaGetErrorName(error),
+                   code == Code::device_poisoned
+                       ? " The CUDA context of this process is unusable now; restart the process."
+                       : ""));
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -15,7 +15,7 @@ Result<std::unique_ptr<Memory>> Memory::allocate(uint64_t bytes, device::MemoryK
     size_t total = 0;
     BOWLINE_CUDA(cudaMemGetInfo(&available, &total), "ask for the free memory");
     return Status(Code::out_of_memory,
-                  format("{} bytes are asked for, and the GPU has {} of {} left.", bytes,
+                  format("{} bytes were requested, but the GPU has {} of {} left.", bytes,
                          uint64_t{available}, uint64_t{total}));
   }
   BOWLINE_CUDA(error, "allocate {} bytes", bytes);

@@ -121,10 +121,10 @@ class NullDevice : public device::Device {
     for (const Record& r : program.records) {
       if (r.kind == Record::Kind::repeat_begin) {
         BOWLINE_REQUIRE(repeat == nullptr && r.count >= 1,
-                        "A Repeat begins inside another, or has a count of 0.");
+                        "A Repeat starts inside another Repeat, or has a count of 0.");
         repeat = &r;
       } else if (r.kind == Record::Kind::repeat_end) {
-        BOWLINE_REQUIRE(repeat != nullptr, "A Repeat ends that did not begin.");
+        BOWLINE_REQUIRE(repeat != nullptr, "A Repeat ends without a start.");
         repeat = nullptr;
       } else {
         BOWLINE_TRY(check_step_words(buffers, r).at(format("In a record of {}.", r.op)));
@@ -145,7 +145,7 @@ class NullDevice : public device::Device {
     for (size_t i = 0; i < words.size(); ++i) {
       const uint32_t bytes = size_of(words[i].type);
       BOWLINE_REQUIRE(r.step[i] >= sizeof(device::StepHead) && r.step[i] % bytes == 0,
-                      "Step word {} lies at byte {}.", words[i].name, r.step[i]);
+                      "Per-step scalar {} is at byte {}.", words[i].name, r.step[i]);
       BOWLINE_TRY(check(buffers[device::kStepSlot], r.step[i], bytes));
     }
     return {};
@@ -162,7 +162,7 @@ class NullDevice : public device::Device {
     if (o.counted_axis >= 0) {
       BOWLINE_REQUIRE(o.counted_axis < o.shape.rank() && o.count_at >= sizeof(device::StepHead) &&
                           o.count_at % size_of(StepType::u32) == 0,
-                      "The count of axis {} of {} lies at byte {}.", o.counted_axis, o.shape,
+                      "The current size of axis {} of {} is at byte {}.", o.counted_axis, o.shape,
                       o.count_at);
       BOWLINE_TRY(check(buffers[device::kStepSlot], o.count_at, size_of(StepType::u32)));
     }

@@ -61,7 +61,7 @@ const char* Loader::make_instance() {
     return "The Vulkan loader finds no driver.";
   }
   if (result != VK_SUCCESS) {
-    return "The Vulkan loader cannot make an instance.";
+    return "The Vulkan loader cannot create an instance.";
   }
   bool complete = true;
 #define LOAD(name)                                                 \

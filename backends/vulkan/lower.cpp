@@ -67,7 +67,7 @@ class Lowering {
         continue;
       }
       BOWLINE_REQUIRE(record.kind == Record::Kind::repeat_begin,
-                      "Record {} ends a Repeat that does not begin.", r);
+                      "Record {} ends a Repeat without a start.", r);
       const uint32_t end = end_of_straight(r + 1);
       BOWLINE_REQUIRE(end < size && program_.records[end].kind == Record::Kind::repeat_end,
                       "The Repeat of record {} does not end.", r);

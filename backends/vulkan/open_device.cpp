@@ -158,8 +158,7 @@ Result<Buffer*> OpenVulkan::find(device::Buffer buffer, uint64_t offset, uint64_
   BOWLINE_REQUIRE(found != buffers_.end(), "There is no buffer {}.", buffer.id);
   const uint64_t size = found->second.bytes;
   BOWLINE_REQUIRE(offset <= size && bytes <= size - offset,
-                  "Bytes {} to {} do not lie in a buffer of {} bytes.", offset, offset + bytes,
-                  size);
+                  "Bytes {} to {} are outside a buffer of {} bytes.", offset, offset + bytes, size);
   return &found->second;
 }
 

@@ -19,7 +19,7 @@ inline Status to_status(VkResult result, std::string_view doing, uint64_t bytes 
     case VK_ERROR_OUT_OF_DEVICE_MEMORY:
       return Status(
           Code::out_of_memory,
-          format("The Vulkan device has no memory left ({} bytes asked for).\n- While {}.", bytes,
+          format("The Vulkan device has no memory left ({} bytes requested).\n- While {}.", bytes,
                  doing));
     case VK_ERROR_INITIALIZATION_FAILED:
     case VK_ERROR_INCOMPATIBLE_DRIVER:

@@ -15,7 +15,7 @@ namespace {
 
 Status infer(InferContext& c) {
   BOWLINE_REQUIRE(c.in(0) == c.in(1),
-                  "Shape of the contribution ({}) is not that of the storage ({}).", c.in(1),
+                  "Shape of the contribution ({}) is not the shape of the storage ({}).", c.in(1),
                   c.in(0));
   return c.out(0, c.in(0));
 }

@@ -51,9 +51,9 @@ Status infer(InferContext& c) {
   for (const int i : {0, 1, 2}) {
     BOWLINE_REQUIRE(c.in(i).rank() == 4, "Input {} has rank {}, not 4.", i, c.in(i).rank());
   }
-  BOWLINE_REQUIRE(c.in(2) == k, "Shape of v ({}) is not that of k ({}).", c.in(2), k);
-  BOWLINE_REQUIRE(q[0] == k[0] && q[3] == k[3],
-                  "Batch or head dim of q ({}) is not that of k ({}).", q, k);
+  BOWLINE_REQUIRE(c.in(2) == k, "Shape of v ({}) is not the shape of k ({}).", c.in(2), k);
+  BOWLINE_REQUIRE(q[0] == k[0] && q[3] == k[3], "Batch or head size of q ({}) differs from k ({}).",
+                  q, k);
   BOWLINE_REQUIRE(q[3] >= 1 && k[2] >= 1 && q[2] % k[2] == 0,
                   "{} query heads are not a multiple of {} key heads, or the heads are empty.",
                   q[2], k[2]);
@@ -64,12 +64,13 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  BOWLINE_REQUIRE(!c.dout(1).valid(), "A gradient reaches lse, which has none.");
+  BOWLINE_REQUIRE(!c.dout(1).valid(), "The loss depends on lse, which has no gradient.");
   GradientValues in = {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.dout(0)};
   if (c.inputs() == 4) {
     const bool added = c.attributes<AttentionAttributes>().mask() == AttentionMask::additive;
-    BOWLINE_REQUIRE_CODE(!added || !c.needs(3), Code::unsupported,
-                         "A gradient reaches the additive mask of Attention, which has none.");
+    BOWLINE_REQUIRE_CODE(
+        !added || !c.needs(3), Code::unsupported,
+        "The loss depends on the additive mask of Attention, which has no gradient.");
     in.push_back(c.in(3));
   }
   const GradientValues d = c.add(Op::AttentionGrad, in, c.attributes());
@@ -81,13 +82,13 @@ Status gradient(GradientContext& c) {
 
 Status counted_axes(CountedContext& c) {
   for (const int i : {0, 1, 2}) {
-    BOWLINE_TRY(counted::none(c, i, 2, 4, "a head has all of its elements"));
+    BOWLINE_TRY(counted::none(c, i, 2, 4, "a head must be complete"));
     c.read_count(i, 1);
   }
   BOWLINE_TRY_ASSIGN(const int batch, counted::common(c, {{0, 0}, {1, 0}, {2, 0}}));
   BOWLINE_TRY(counted::common(c, {{1, 1}, {2, 1}}).status());
   if (c.inputs() == 4) {
-    BOWLINE_TRY(counted::none(c, 3, "a mask has all of its elements"));
+    BOWLINE_TRY(counted::none(c, 3, "a mask must be complete"));
   }
   c.count(0, 0, batch);
   c.count(1, 0, batch);

@@ -14,8 +14,8 @@ inline Status check_scores(const InferContext& c) {
   constexpr float kMostSoftcap = 1e6f;
   BOWLINE_REQUIRE(t.softcap() >= 0 && t.softcap() <= kMostSoftcap,
                   "The softcap {} is not within 0 .. {}.", t.softcap(), kMostSoftcap);
-  BOWLINE_REQUIRE(t.window() == 0 || t.causal(),
-                  "There is a window of {} keys, and the attention is not causal.", t.window());
+  BOWLINE_REQUIRE(t.window() == 0 || t.causal(), "A window of {} keys requires causal attention.",
+                  t.window());
   return {};
 }
 
@@ -54,8 +54,8 @@ inline Status check_mask(const InferContext& c, int i) {
   const AttentionMask kind = c.attributes<AttentionAttributes>().mask();
   const bool given = c.inputs() > i;
   BOWLINE_REQUIRE(!given || kind != AttentionMask::none,
-                  "There is an input {}, and the attributes name no mask.", i);
-  BOWLINE_REQUIRE(given || kind == AttentionMask::none, "The mask, input {}, is not there.", i);
+                  "Input {} is a mask, but the attribute mask is \"none\".", i);
+  BOWLINE_REQUIRE(given || kind == AttentionMask::none, "The mask (input {}) is missing.", i);
   if (!given) {
     return {};
   }

@@ -48,7 +48,7 @@ Status infer(InferContext& c) {
 Status gradient(GradientContext& c) {
   for (const int o : {1, 2, 3, 4}) {
     BOWLINE_REQUIRE(!c.dout(o).valid(),
-                    "A gradient reaches output {}, a statistic, which has none.", o);
+                    "The loss depends on output {}, a statistic without a gradient.", o);
   }
   const GradientValues d =
       c.add(Op::BatchNormGrad, {c.in(0), c.in(1), c.dout(0), c.out(3), c.out(4)}, c.attributes());

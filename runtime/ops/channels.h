@@ -25,7 +25,8 @@ inline Status check_norm(const InferContext& c, float eps) {
   BOWLINE_REQUIRE(eps >= 1e-12f, "Eps {} is not at least 1e-12.", eps);
   for (int i = 1; i < c.inputs(); ++i) {
     BOWLINE_REQUIRE(c.in(i) == Shape{x[1]},
-                    "Shape of input {} ({}) is not that of a channel ([{}]).", i, c.in(i), x[1]);
+                    "Shape of input {} ({}) is not the shape of a channel ([{}]).", i, c.in(i),
+                    x[1]);
   }
   return {};
 }

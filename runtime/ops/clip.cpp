@@ -18,8 +18,7 @@ elementwise::Point value(double x, const Attributes& a) {
 
 Status infer(InferContext& c) {
   const auto& t = c.attributes<ClipAttributes>();
-  BOWLINE_REQUIRE(t.min() <= t.max(), "The interval from {} to {} holds no number.", t.min(),
-                  t.max());
+  BOWLINE_REQUIRE(t.min() <= t.max(), "The interval from {} to {} is empty.", t.min(), t.max());
   return c.out(0, c.in(0));
 }
 

@@ -22,9 +22,9 @@ Status infer(InferContext& c) {
                     y.rank());
     const int64_t joined = y[axis] + x[axis];
     x[axis] = y[axis];
-    BOWLINE_REQUIRE(x == y,
-                    "Shape of input {} ({}) differs from that of input 0 ({}) outside axis {}.", k,
-                    c.in(k), c.in(0), axis);
+    BOWLINE_REQUIRE(
+        x == y, "Shape of input {} ({}) differs from the shape of input 0 ({}) outside axis {}.", k,
+        c.in(k), c.in(0), axis);
     y[axis] = joined;
   }
   return c.out(0, y);

@@ -48,8 +48,8 @@ Status infer(InferContext& c) {
     const int64_t padded = (axis.in - 1) * axis.stride + axis.reach() + more;
     const int64_t size = padded - axis.pad - axis.pad_end;
     BOWLINE_REQUIRE(axis.in >= 1 && size >= 1 && padded <= kMaxDim,
-                    "Spatial axis {} of {} elements gets {}, {} with its pads.", a, axis.in, size,
-                    padded);
+                    "Spatial axis {} of {} elements would become {}, with pads {}.", a, axis.in,
+                    size, padded);
     y.push_back(size);
   }
   if (c.inputs() > 2) {

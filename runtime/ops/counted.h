@@ -26,7 +26,7 @@ inline Result<int> common(const CountedContext& c, std::span<const Axis> axes) {
     const int other = c.dim(a.input, a.axis);
     if (other != dim && !(other == c.kNone && c.in(a.input)[a.axis] == 1)) {
       return c.refuse(first->input, first->axis,
-                      format("axis {} of input {}, which meets it, is not", a.axis, a.input));
+                      format("axis {} of input {} does not match it", a.axis, a.input));
     }
   }
   return dim;
@@ -85,9 +85,9 @@ inline Status broadcast_all(CountedContext& c) { return broadcast(c, c.inputs(),
 inline Status rows(CountedContext& c) {
   const int last = c.in(0).rank() - 1;
   pass(c, 0, last);
-  BOWLINE_TRY(none(c, 0, last, last + 1, "a row has all of its elements"));
+  BOWLINE_TRY(none(c, 0, last, last + 1, "a row must be complete"));
   for (int i = 1; i < c.inputs(); ++i) {
-    BOWLINE_TRY(none(c, i, "a weight has all of its elements"));
+    BOWLINE_TRY(none(c, i, "a weight must be complete"));
   }
   return {};
 }

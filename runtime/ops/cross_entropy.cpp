@@ -32,7 +32,7 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(logits.back() >= 1, "The logits {} have no classes.", logits);
   const Shape rows(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
   BOWLINE_REQUIRE(c.in(1) == rows,
-                  "Shape of labels ({}) is not that of the rows of the logits ({}).", c.in(1),
+                  "Shape of labels ({}) is not the shape of the rows of the logits ({}).", c.in(1),
                   rows);
   const auto& t = c.attributes<CrossEntropyAttributes>();
   BOWLINE_TRY(losses::check_smoothing(t.label_smoothing()));
@@ -41,7 +41,7 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  BOWLINE_REQUIRE(!c.dout(1).valid(), "A gradient reaches lse, which has none.");
+  BOWLINE_REQUIRE(!c.dout(1).valid(), "The loss depends on lse, which has no gradient.");
   return c.din(
       0, c.add1(Op::CrossEntropyGrad, {c.in(0), c.in(1), c.out(1), c.dout(0)}, c.attributes()));
 }

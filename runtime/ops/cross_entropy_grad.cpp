@@ -23,14 +23,14 @@ Status infer(InferContext& c) {
   const Shape rows(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
   for (const int i : {1, 2}) {
     BOWLINE_REQUIRE(c.in(i) == rows,
-                    "Shape of input {} ({}) is not that of the rows of the logits ({}).", i,
+                    "Shape of input {} ({}) is not the shape of the rows of the logits ({}).", i,
                     c.in(i), rows);
   }
   const auto& t = c.attributes<CrossEntropyAttributes>();
   BOWLINE_TRY(losses::check_smoothing(t.label_smoothing()));
   const Shape loss = losses::reduced(t.reduction(), rows);
-  BOWLINE_REQUIRE(c.in(3) == loss, "Shape of dloss ({}) is not that of the loss ({}).", c.in(3),
-                  loss);
+  BOWLINE_REQUIRE(c.in(3) == loss, "Shape of dloss ({}) is not the shape of the loss ({}).",
+                  c.in(3), loss);
   return c.out(0, logits);
 }
 

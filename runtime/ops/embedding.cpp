@@ -27,7 +27,7 @@ Status gradient(GradientContext& c) {
 }
 
 Status counted_axes(CountedContext& c) {
-  BOWLINE_TRY(counted::none(c, 0, "a table has all of its elements"));
+  BOWLINE_TRY(counted::none(c, 0, "a table must be complete"));
   for (int a = 0; a < c.in(1).rank(); ++a) {
     c.mask(1, a, 0);  // 0 is a valid id
     c.count(0, a, c.dim(1, a));

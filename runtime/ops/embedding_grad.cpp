@@ -16,7 +16,7 @@ Status infer(InferContext& c) {
   const Shape& dy = c.in(1);
   BOWLINE_REQUIRE(dy.rank() >= 1, "Input dy has rank 0.");
   BOWLINE_REQUIRE(Shape(dy.dims().first(static_cast<size_t>(dy.rank() - 1))) == c.in(0),
-                  "Shape of dy ({}) is not that of the ids ({}) and a row.", dy, c.in(0));
+                  "Shape of dy ({}) is not the shape of the ids ({}) and a row.", dy, c.in(0));
   const int64_t rows = c.attributes<EmbeddingGradAttributes>().rows();
   BOWLINE_TRY_ASSIGN(const Shape table, Shape::checked(std::array{rows, dy.back()}));
   return c.out(0, table);

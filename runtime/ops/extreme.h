@@ -29,7 +29,7 @@ inline double neutral(bool largest) {
 
 inline Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
-  BOWLINE_REQUIRE(r.length > 0, "The reduced axes of {} have no element, of which none is extreme.",
+  BOWLINE_REQUIRE(r.length > 0, "The reduced axes of {} are empty and have no extreme element.",
                   c.in(0));
   return c.out(0, r.result);
 }
@@ -99,7 +99,7 @@ inline Status infer_index(InferContext& c) {
   const auto& t = c.attributes<ArgAttributes>();
   const Shape& x = c.in(0);
   BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), x.rank()));
-  BOWLINE_REQUIRE(x[axis] > 0, "Axis {} of {} has no element, of which none is extreme.", axis, x);
+  BOWLINE_REQUIRE(x[axis] > 0, "Axis {} of {} is empty and has no extreme element.", axis, x);
   Shape y;
   for (int a = 0; a < x.rank(); ++a) {
     if (a != axis || t.keep_dims()) {

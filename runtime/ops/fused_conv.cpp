@@ -46,27 +46,28 @@ Result<Shape> slid(const FusedConvAttributes& t, const Shape& x, const Shape& pa
                   x.rank());
   BOWLINE_REQUIRE(packed.rank() == x.rank() + 1 && packed.back() == kPackedOutputs &&
                       packed[0] == packed_blocks(outputs),
-                  "A weight {} is not packed for {} channels.", packed, outputs);
+                  "The weight {} is not packed for {} channels.", packed, outputs);
   const Shape weight = unpacked(packed, outputs);
   BOWLINE_TRY(check_channels(x.back(), outputs, weight, t.groups()));
   BOWLINE_REQUIRE(t.groups() == 1 || (t.groups() == x.back() && t.groups() == outputs),
-                  "{} groups are neither one nor all of {} and {} channels.", t.groups(), x.back(),
+                  "{} groups are neither 1 nor equal to {} and {} channels.", t.groups(), x.back(),
                   outputs);
   return slid_over(t, channels_first(x), spatial_dims(weight), outputs);
 }
 
 Status infer(InferContext& c) {
   const auto& t = c.attributes<FusedConvAttributes>();
-  BOWLINE_REQUIRE(c.inputs() != 5, "5 inputs are neither those with a bias nor those with a norm.");
+  BOWLINE_REQUIRE(c.inputs() != 5,
+                  "5 inputs fit neither the form with a bias nor the form with a norm.");
   const Form form(c.inputs());
   BOWLINE_REQUIRE(c.in(2).rank() == 1, "Input 2 ({}) has rank {}, not 1.", c.in(2), c.in(2).rank());
   for (int i = 3; i < form.addend; ++i) {
-    BOWLINE_REQUIRE(c.in(i) == c.in(2), "Shape of input {} ({}) is not that of a channel ({}).", i,
-                    c.in(i), c.in(2));
+    BOWLINE_REQUIRE(c.in(i) == c.in(2),
+                    "Shape of input {} ({}) is not the shape of a channel ({}).", i, c.in(i),
+                    c.in(2));
   }
   BOWLINE_REQUIRE(t.eps() >= 1e-12f, "Eps {} is not at least 1e-12.", t.eps());
-  BOWLINE_REQUIRE(t.min() <= t.max(), "The interval from {} to {} holds no number.", t.min(),
-                  t.max());
+  BOWLINE_REQUIRE(t.min() <= t.max(), "The interval from {} to {} is empty.", t.min(), t.max());
   BOWLINE_TRY_ASSIGN(const Shape planes, slid(t, c.in(0), c.in(1), c.in(2)[0]));
   const Shape y = channels_last(planes);
   if (form.adds) {

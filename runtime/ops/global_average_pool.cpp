@@ -33,7 +33,8 @@ Status gradient(GradientContext& c) {
 
 // Channels are independent.
 Status counted_axes(CountedContext& c) {
-  BOWLINE_TRY(counted::none(c, 0, 2, c.in(0).rank(), "a mean divides by all of its elements"));
+  BOWLINE_TRY(
+      counted::none(c, 0, 2, c.in(0).rank(), "a mean divides by the number of all elements"));
   counted::pass(c, 0, 2);
   return {};
 }

@@ -17,9 +17,9 @@ Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   BOWLINE_REQUIRE(x.rank() >= 2, "Input x has rank {}, below 2.", x.rank());
   BOWLINE_TRY(check_groups(x, c.attributes<GroupNormAttributes>().groups()));
-  BOWLINE_REQUIRE(c.in(1) == Shape{x[1]}, "Shape of input 1 ({}) is not that of a channel ([{}]).",
-                  c.in(1), x[1]);
-  BOWLINE_REQUIRE(c.in(2) == x, "Shape of dy ({}) is not that of x ({}).", c.in(2), x);
+  BOWLINE_REQUIRE(c.in(1) == Shape{x[1]},
+                  "Shape of input 1 ({}) is not the shape of a channel ([{}]).", c.in(1), x[1]);
+  BOWLINE_REQUIRE(c.in(2) == x, "Shape of dy ({}) is not the shape of x ({}).", c.in(2), x);
   BOWLINE_TRY(c.out(0, x));
   BOWLINE_TRY(c.out(1, c.in(1)));
   return c.out(2, c.in(1));

@@ -37,8 +37,9 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  BOWLINE_REQUIRE(!c.dout(1).valid() && !c.dout(2).valid(),
-                  "A gradient reaches the activations or the recurrent part, which have none.");
+  BOWLINE_REQUIRE(
+      !c.dout(1).valid() && !c.dout(2).valid(),
+      "The loss depends on the activations or the recurrent part, which have no gradient.");
   GradientValues d = c.add(Op::GruGrad, {c.out(1), c.out(2), c.in(1), c.in(2), c.out(0), c.dout(0)},
                            c.attributes());
   d.resize(3);
@@ -71,7 +72,7 @@ Status gradient(GradientContext& c) {
 Status counted_axes(CountedContext& c) {
   constexpr counted::Axis kBatches[] = {{0, 1}, {2, 0}};
   if (c.inputs() == 4) {
-    BOWLINE_TRY(counted::none(c, 3, "a weight has all of its elements"));
+    BOWLINE_TRY(counted::none(c, 3, "a weight must be complete"));
   }
   return recurrent::count_layer(c, c.attributes<GruAttributes>().reverse(), kBatches);
 }

@@ -24,8 +24,10 @@ Status infer(InferContext& c) {
   const float eps = c.attributes<LayerNormAttributes>().eps();
   BOWLINE_REQUIRE(eps >= 1e-12f, "Eps {} is not at least 1e-12.", eps);
   const Shape row{x.back()};
-  BOWLINE_REQUIRE(c.in(1) == row, "Shape of gamma ({}) is not that of a row ({}).", c.in(1), row);
-  BOWLINE_REQUIRE(c.in(2) == row, "Shape of beta ({}) is not that of a row ({}).", c.in(2), row);
+  BOWLINE_REQUIRE(c.in(1) == row, "Shape of gamma ({}) is not the shape of a row ({}).", c.in(1),
+                  row);
+  BOWLINE_REQUIRE(c.in(2) == row, "Shape of beta ({}) is not the shape of a row ({}).", c.in(2),
+                  row);
   return c.out(0, x);
 }
 

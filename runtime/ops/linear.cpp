@@ -23,7 +23,7 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(w[1] == x.back(), "The weight {} takes rows of {}, x has rows of {}.", w, w[1],
                   x.back());
   if (c.inputs() == 3) {
-    BOWLINE_REQUIRE(c.in(2) == Shape{w[0]}, "Shape of bias ({}) is not that of a row ({}).",
+    BOWLINE_REQUIRE(c.in(2) == Shape{w[0]}, "Shape of bias ({}) is not the shape of a row ({}).",
                     c.in(2), Shape{w[0]});
   }
   Shape y = x;

@@ -59,7 +59,7 @@ inline double factor(const OracleContext& c, int i, Reduction reduction, size_t 
 // Rule for a loss over all elements.
 inline Status counted_elements(CountedContext& c) {
   for (const int i : {0, 1}) {
-    BOWLINE_TRY(counted::none(c, i, "a loss of elements has all of them"));
+    BOWLINE_TRY(counted::none(c, i, "a loss of elements must be complete"));
   }
   return {};
 }
@@ -118,7 +118,7 @@ std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weigh
 template <class Table>
 Status counted_rows(CountedContext& c, std::initializer_list<int> outputs_of_rows) {
   const int rows = c.in(1).rank();
-  BOWLINE_TRY(counted::none(c, 0, rows, rows + 1, "a row has all of its classes"));
+  BOWLINE_TRY(counted::none(c, 0, rows, rows + 1, "a row must have all classes"));
   const auto& t = c.attributes<Table>();
   for (int a = 0; a < rows; ++a) {
     BOWLINE_TRY_ASSIGN(const int dim, counted::common(c, {{0, a}, {1, a}}));
@@ -138,18 +138,18 @@ using Surface = Point (*)(double x, double t, const Attributes& attributes);
 
 template <class Table>
 Status infer(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(1) == c.in(0), "Shape of the target ({}) is not that of x ({}).", c.in(1),
-                  c.in(0));
+  BOWLINE_REQUIRE(c.in(1) == c.in(0), "Shape of the target ({}) is not the shape of x ({}).",
+                  c.in(1), c.in(0));
   return c.out(0, reduced(c.attributes<Table>().reduction(), c.in(0)));
 }
 
 template <class Table>
 Status infer_gradient(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(1) == c.in(0), "Shape of the target ({}) is not that of x ({}).", c.in(1),
-                  c.in(0));
+  BOWLINE_REQUIRE(c.in(1) == c.in(0), "Shape of the target ({}) is not the shape of x ({}).",
+                  c.in(1), c.in(0));
   const Shape loss = reduced(c.attributes<Table>().reduction(), c.in(0));
-  BOWLINE_REQUIRE(c.in(2) == loss, "Shape of dloss ({}) is not that of the loss ({}).", c.in(2),
-                  loss);
+  BOWLINE_REQUIRE(c.in(2) == loss, "Shape of dloss ({}) is not the shape of the loss ({}).",
+                  c.in(2), loss);
   return c.out(0, c.in(0));
 }
 

@@ -34,7 +34,8 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  BOWLINE_REQUIRE(!c.dout(2).valid(), "A gradient reaches the activations, which have none.");
+  BOWLINE_REQUIRE(!c.dout(2).valid(),
+                  "The loss depends on the activations, which have no gradient.");
   GradientValues in = {c.out(2), c.in(1), c.in(3), c.out(1), c.dout(0)};
   if (c.dout(1).valid()) {
     in.push_back(c.dout(1));

@@ -20,7 +20,7 @@ Status infer(InferContext& c) {
   BOWLINE_TRY(normalise_axis(t.axis(), c.in(0).rank()).status());
   BOWLINE_REQUIRE(
       is_float(c.dtype(0)) || (std::abs(t.fill()) < 0x1p24f && t.fill() == std::floor(t.fill())),
-      "Fill {} is no whole number that an f32 holds.", t.fill());
+      "Fill {} is not an integer that f32 can represent.", t.fill());
   return c.out(0, c.in(0));
 }
 

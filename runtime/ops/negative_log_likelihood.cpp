@@ -25,17 +25,19 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(x.rank() >= 1, "The log-probabilities have rank 0.");
   BOWLINE_REQUIRE(x.back() >= 1, "The log-probabilities {} have no classes.", x);
   const Shape rows(x.dims().first(static_cast<size_t>(x.rank() - 1)));
-  BOWLINE_REQUIRE(c.in(1) == rows,
-                  "Shape of target ({}) is not that of the rows of the log-probabilities ({}).",
-                  c.in(1), rows);
+  BOWLINE_REQUIRE(
+      c.in(1) == rows,
+      "Shape of target ({}) is not the shape of the rows of the log-probabilities ({}).", c.in(1),
+      rows);
   BOWLINE_REQUIRE(c.inputs() == 2 || c.in(2) == Shape{x.back()},
-                  "Shape of weight ({}) is not that of the classes ([{}]).", c.in(2), x.back());
+                  "Shape of weight ({}) is not the shape of the classes ([{}]).", c.in(2),
+                  x.back());
   return c.out(0, losses::reduced(c.attributes<Table>().reduction(), rows));
 }
 
 Status gradient(GradientContext& c) {
   BOWLINE_REQUIRE(c.inputs() == 2 || !c.needs(2),
-                  "A gradient is asked for the weights of classes, which have none.");
+                  "The loss depends on the class weights, which have no gradient.");
   GradientValues inputs = {c.in(0), c.in(1), c.dout(0)};
   if (c.inputs() == 3) {
     inputs.push_back(c.in(2));
@@ -49,7 +51,7 @@ std::optional<LossWeight> loss_weight(GradientContext& c) {
 
 Status counted_axes(CountedContext& c) {
   if (c.inputs() == 3) {
-    BOWLINE_TRY(counted::none(c, 2, "a row has all of its classes"));
+    BOWLINE_TRY(counted::none(c, 2, "a row must have all classes"));
   }
   return losses::counted_rows<Table>(c, {});
 }

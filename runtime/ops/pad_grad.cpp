@@ -18,12 +18,12 @@ Status infer(InferContext& c) {
   const Shape& dy = c.in(0);
   const auto rank = static_cast<uint32_t>(dy.rank());
   BOWLINE_REQUIRE(t.begin()->size() == rank && t.end()->size() == rank,
-                  "There are {} pads at the begin and {} at the end of {} axes.", t.begin()->size(),
+                  "There are {} pads at the start and {} at the end of {} axes.", t.begin()->size(),
                   t.end()->size(), rank);
   Shape dx;
   for (uint32_t a = 0; a < rank; ++a) {
     const int64_t size = dy[static_cast<int>(a)] - t.begin()->Get(a) - t.end()->Get(a);
-    BOWLINE_REQUIRE(size >= 0, "Pads {} and {} are more than axis {} of dy has ({}).",
+    BOWLINE_REQUIRE(size >= 0, "Pads {} and {} exceed the size of axis {} of dy ({}).",
                     t.begin()->Get(a), t.end()->Get(a), a, dy[static_cast<int>(a)]);
     dx.push_back(size);
   }

@@ -12,7 +12,7 @@ namespace bowline::detail::padding {
 inline Result<std::vector<PaddedAxis>> axes_of(const PadAttributes& t, const Shape& source) {
   const auto rank = static_cast<uint32_t>(source.rank());
   BOWLINE_REQUIRE(t.begin()->size() == rank && t.end()->size() == rank,
-                  "There are {} pads at the begin and {} at the end of {} axes.", t.begin()->size(),
+                  "There are {} pads at the start and {} at the end of {} axes.", t.begin()->size(),
                   t.end()->size(), rank);
   std::vector<PaddedAxis> out;
   for (uint32_t a = 0; a < rank; ++a) {
@@ -20,10 +20,11 @@ inline Result<std::vector<PaddedAxis>> axes_of(const PadAttributes& t, const Sha
     const int64_t end = t.end()->Get(a);
     const PaddedAxis axis = padded_axis(source[static_cast<int>(a)], begin, end);
     const int64_t pads = std::max({begin, end, int64_t{0}});
-    BOWLINE_REQUIRE(axis.part >= 0, "Pads {} and {} crop more than axis {} has ({}).", begin, end,
-                    a, axis.source);
+    BOWLINE_REQUIRE(axis.part >= 0, "Pads {} and {} crop more than the size of axis {} ({}).",
+                    begin, end, a, axis.source);
     BOWLINE_REQUIRE(t.mode() == PadMode::constant || axis.part > 0 || pads == 0,
-                    "Axis {} has no element that pads {} and {} repeat.", a, begin, end);
+                    "Axis {} is empty and has no element that pads {} and {} can repeat.", a, begin,
+                    end);
     BOWLINE_REQUIRE(t.mode() != PadMode::reflect || pads < axis.part || pads == 0,
                     "Pads {} and {} reflect more than axis {} has beside its edge ({}).", begin,
                     end, a, axis.part - 1);

@@ -24,9 +24,10 @@ inline Layer layer_of(const Shape& gates, const Shape& w) { return {gates[0], ga
 inline Status check_layer(const Shape& gates, const Shape& w, int64_t count, Layer* layer) {
   BOWLINE_REQUIRE(gates.rank() == 3, "The gates have rank {}, not 3.", gates.rank());
   BOWLINE_REQUIRE(w.rank() == 2, "The weight has rank {}, not 2.", w.rank());
-  BOWLINE_REQUIRE(w[0] == count * w[1], "The weight {} is not that of {} gates of {} units.", w,
+  BOWLINE_REQUIRE(w[0] == count * w[1], "The weight {} does not fit {} gates of {} units.", w,
                   count, w[1]);
-  BOWLINE_REQUIRE(gates[2] == w[0], "The gates {} are not as many as the weight {} has rows.",
+  BOWLINE_REQUIRE(gates[2] == w[0],
+                  "The last axis of the gates {} is not the number of rows of the weight {}.",
                   gates, w);
   *layer = layer_of(gates, w);
   return {};
@@ -40,10 +41,10 @@ inline Status check_shape(std::string_view name, const Shape& shape, const Shape
 // Rule for dynamic dimensions. Sequences are independent, and a step depends only on the steps
 // before it. `batches` are the batch axes.
 inline Status count_layer(CountedContext& c, bool reverse, std::span<const counted::Axis> batches) {
-  BOWLINE_TRY(counted::none(c, 0, 2, 3, "a gate has all of its units"));
-  BOWLINE_TRY(counted::none(c, 1, "a weight has all of its elements"));
+  BOWLINE_TRY(counted::none(c, 0, 2, 3, "a gate must be complete"));
+  BOWLINE_TRY(counted::none(c, 1, "a weight must be complete"));
   if (reverse) {
-    BOWLINE_TRY(counted::none(c, 0, 0, 1, "a layer that runs backwards begins at the end"));
+    BOWLINE_TRY(counted::none(c, 0, 0, 1, "a layer that runs backwards starts at the end"));
   }
   BOWLINE_TRY_ASSIGN(const int batch, counted::common(c, batches));
   for (int o = 0; o < 3; ++o) {

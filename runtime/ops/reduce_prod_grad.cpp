@@ -18,7 +18,7 @@ namespace {
 
 Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
-  BOWLINE_REQUIRE(c.in(1) == r.result, "Shape of dy ({}) is not that of the products ({}).",
+  BOWLINE_REQUIRE(c.in(1) == r.result, "Shape of dy ({}) is not the shape of the products ({}).",
                   c.in(1), r.result);
   return c.out(0, c.in(0));
 }

@@ -69,18 +69,16 @@ Status counted_axes(CountedContext& c) {
     }
     const int to = axis_behind(c, from);
     if (to < 0) {
-      return c.refuse(0, from, format("no axis of {} is that axis of {}", c.out(0), c.in(0)));
+      return c.refuse(0, from, format("no axis of {} corresponds to it in {}", c.out(0), c.in(0)));
     }
     counts[static_cast<size_t>(to)] = c.dim(0, from);
     c.count(0, to, c.dim(0, from));
   }
   for (int a = 0; a < c.out(0).rank(); ++a) {
     const int named = c.attribute_dim("dims", static_cast<uint32_t>(a));
-    BOWLINE_REQUIRE_CODE(named == c.kNone || named == counts[static_cast<size_t>(a)],
-                         Code::unsupported,
-                         "Dim {} is that of a counted dim, but the input is not counted by it "
-                         "there.",
-                         a);
+    BOWLINE_REQUIRE_CODE(
+        named == c.kNone || named == counts[static_cast<size_t>(a)], Code::unsupported,
+        "Entry {} of dims names a dynamic dimension, but the input is not dynamic there.", a);
   }
   return {};
 }

@@ -41,7 +41,7 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(x.rank() == 4, "Input x has rank {}, not 4.", x.rank());
   const int64_t dims = rotated(t, x);
   BOWLINE_REQUIRE(dims >= 0 && dims <= x.back() && dims % 2 == 0,
-                  "{} rotary dims of a head of {} are not an even part of it.", dims, x.back());
+                  "rotary_dims ({}) is odd or outside the head size ({}).", dims, x.back());
   BOWLINE_REQUIRE(t.base() >= 1 && t.base() <= 1e9f, "Base {} lies outside 1..1e9.", t.base());
   constexpr int64_t kMaxOffset = int64_t{1} << 24;
   BOWLINE_REQUIRE(t.position_offset() >= 0 && t.position_offset() <= kMaxOffset,
@@ -93,7 +93,7 @@ Status counted_axes(CountedContext& c) {
       BOWLINE_TRY(counted::common(c, {{0, 0}, {1, 0}}).status());
     }
   }
-  return counted::none(c, 0, 3, 4, "a head has all of its channels");
+  return counted::none(c, 0, 3, 4, "a head must be complete");
 }
 
 // Radians per position of pair j.

@@ -48,10 +48,10 @@ Status infer(InferContext& c) {
   for (int a = 0; fits && a < updates.rank(); ++a) {
     fits = indices[a] == updates[a] || (a != axis && indices[a] == 1);
   }
-  BOWLINE_REQUIRE(fits, "Shape of the indices ({}) does not fit that of the updates ({}).", indices,
+  BOWLINE_REQUIRE(fits, "Shape of the indices ({}) does not fit the updates ({}).", indices,
                   updates);
   BOWLINE_REQUIRE(t.reduction() == ScatterReduction::none || c.dtype(0) != DType::boolean,
-                  "Truth values are replaced alone, not joined by \"{}\".", name_of(t.reduction()));
+                  "The reduction \"{}\" does not support bool.", name_of(t.reduction()));
   return c.out(0, data);
 }
 
@@ -100,11 +100,13 @@ Status counted_axes(CountedContext& c) {
     for (const int i : {0, 1, 2}) {
       const bool is_one = i == 1 && c.in(1)[a] == 1 && c.dim(1, a) == c.kNone;
       if (c.dim(i, a) != c.kNone && a == axis) {
-        return c.refuse(i, a, "all of its elements are scattered");
+        return c.refuse(i, a, "all elements along this axis are scattered");
       }
       if (c.dim(i, a) != c.dim(0, a) && !is_one) {
         const int counted = c.dim(i, a) != c.kNone ? i : 0;
-        return c.refuse(counted, a, format("that of input {} is not", counted == 0 ? i : 0));
+        return c.refuse(
+            counted, a,
+            format("the same axis of input {} does not match it", counted == 0 ? i : 0));
       }
     }
     c.mask(1, a, 0);

@@ -13,7 +13,8 @@ namespace {
 
 Status infer(InferContext& c) {
   BOWLINE_REQUIRE(c.in(0).rank() >= 1, "Input y has rank 0.");
-  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of dy ({}) is not that of y ({}).", c.in(1), c.in(0));
+  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of dy ({}) is not the shape of y ({}).", c.in(1),
+                  c.in(0));
   const int axis = c.attributes<SoftmaxAttributes>().axis();
   BOWLINE_TRY_ASSIGN(const int normalised, normalise_axis(axis, c.in(0).rank()));
   BOWLINE_REQUIRE_CODE(normalised == c.in(0).rank() - 1, Code::unsupported,

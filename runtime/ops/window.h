@@ -41,10 +41,9 @@ inline Result<int64_t> padded_size(const WindowAxis& a, int spatial_axis) {
   const int64_t padded = a.in + a.pad + a.pad_end;
   BOWLINE_REQUIRE(padded <= kMaxDim, "Spatial axis {} has {} elements with its pads, above {}.",
                   spatial_axis, padded, kMaxDim);
-  BOWLINE_REQUIRE(
-      a.reach() <= padded,
-      "A window reaches over {} elements of spatial axis {}, which has {} with its pads.",
-      a.reach(), spatial_axis, padded);
+  BOWLINE_REQUIRE(a.reach() <= padded,
+                  "A window spans {} elements of spatial axis {}, which has {} with its pads.",
+                  a.reach(), spatial_axis, padded);
   return padded;
 }
 
@@ -82,7 +81,7 @@ Result<Shape> pooled(const Table& t, const Shape& x) {
   BOWLINE_TRY_ASSIGN(const Shape y, slid_over(t, x, window, x.rank() >= 3 ? x[1] : 0, t.ceil()));
   for (const WindowAxis& a : windows_of(t, x, window, y).axis) {
     BOWLINE_REQUIRE(a.pad < a.reach() && a.pad_end < a.reach(),
-                    "Pads of {} and {} are not smaller than the window, which reaches over {}.",
+                    "Pads {} and {} are not smaller than the window, which spans {} elements.",
                     a.pad, a.pad_end, a.reach());
   }
   return y;
@@ -94,7 +93,7 @@ inline Status check_channels(int64_t inputs, int64_t outputs, const Shape& weigh
   BOWLINE_REQUIRE(outputs % groups == 0 && inputs % groups == 0,
                   "{} and {} channels are not multiples of {} groups.", inputs, outputs, groups);
   BOWLINE_REQUIRE(weight[0] == outputs && weight[1] == inputs / groups,
-                  "A weight {} does not go with {} and {} channels in {} groups.", weight, inputs,
+                  "The weight {} does not fit {} and {} channels in {} groups.", weight, inputs,
                   outputs, groups);
   return {};
 }
@@ -104,15 +103,16 @@ inline Status check_channels(int64_t inputs, int64_t outputs, const Shape& weigh
 template <class Table>
 Status check_convolution(const Table& t, const Shape& x, const Shape& weight, const Shape& y) {
   BOWLINE_REQUIRE(x.rank() == y.rank() && weight.rank() == y.rank() && y.rank() >= 3,
-                  "Shapes {}, {} and {} are not of one rank from 3 on.", x, weight, y);
+                  "Shapes {}, {} and {} do not have the same rank of at least 3.", x, weight, y);
   BOWLINE_TRY(check_channels(x[1], y[1], weight, t.groups()));
   BOWLINE_TRY_ASSIGN(const Shape most, slid_over(t, x, spatial_dims(weight), y[1]));
   bool fits = x[0] == y[0];
   for (int a = 2; a < y.rank(); ++a) {
     fits = fits && y[a] <= most[a];
   }
-  BOWLINE_REQUIRE(fits, "A dy of {} is no output of windows over {}, of which there are {}.", y, x,
-                  most);
+  BOWLINE_REQUIRE(fits,
+                  "Shape of dy ({}) does not fit windows over {}, whose output is at most {}.", y,
+                  x, most);
   return {};
 }
 
@@ -223,9 +223,9 @@ void each_product(const Convolution& c, F f) {
 
 // Axes of input 0 before `first` are independent and may be dynamic. The other axes must be static.
 inline Status counted_in_front_of(int first, CountedContext& c) {
-  BOWLINE_TRY(counted::none(c, 0, first, c.in(0).rank(), "a window has all of its elements"));
+  BOWLINE_TRY(counted::none(c, 0, first, c.in(0).rank(), "a window must be complete"));
   for (int i = 1; i < c.inputs(); ++i) {
-    BOWLINE_TRY(counted::none(c, i, "a weight has all of its elements"));
+    BOWLINE_TRY(counted::none(c, i, "a weight must be complete"));
   }
   counted::pass(c, 0, first);
   return {};

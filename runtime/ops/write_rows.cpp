@@ -42,8 +42,8 @@ Status infer(InferContext& c) {
                   rows[axis], state[axis]);
   rows[axis] = state[axis];
   BOWLINE_REQUIRE(rows == state,
-                  "Shape of the rows ({}) differs from that of the state ({}) outside axis {}.",
-                  c.in(1), state, axis);
+                  "Shape of the rows ({}) differs from the state ({}) outside axis {}.", c.in(1),
+                  state, axis);
   return c.out(0, state);
 }
 
@@ -77,7 +77,7 @@ Status counted_axes(CountedContext& c) {
   for (int a = 0; a < rank; ++a) {
     for (const int i : {0, 1}) {
       if (c.dim(i, a) != c.kNone && (i == 0 || a != axis)) {
-        return c.refuse(i, a, "a state has all of its elements");
+        return c.refuse(i, a, "a state must be complete");
       }
     }
   }

@@ -89,7 +89,7 @@ TEST_F(Emulated, AGpuWithoutMemoryLeftNamesTheBytes) {
   Seed s = universal(4, 64);
   const Status moved = s.model.to(device);
   EXPECT_EQ(moved.code(), Code::out_of_memory);
-  EXPECT_NE(moved.message().find("16384 bytes are asked for, and the GPU has 16000 of 16000 left"),
+  EXPECT_NE(moved.message().find("16384 bytes were requested, but the GPU has 16000 of 16000 left"),
             std::string::npos)
       << moved.message();
   // What is small enough goes on, and so does the model where it was.

@@ -443,14 +443,15 @@ TEST(CountedRules, RefuseWhatWouldSeeBehindTheCount) {
   const std::vector<Attribute> first = {{"axis", 0}};
   const Unsupported all[] = {
       {"a mean",
-       "Axis 0 of input 0 is counted by dim \"seq\", and a mean divides by all of its elements.",
+       "Axis 0 of input 0 is counted by dim \"seq\", and a mean divides by the number of all "
+       "elements.",
        [](GraphBuilder& g, Value x, Value) { return g.op("ReduceMean", {x}); }},
-      {"a row", "Axis 1 of input 0 is counted by dim \"seq\", and a row has all of its elements.",
+      {"a row", "Axis 1 of input 0 is counted by dim \"seq\", and a row must be complete.",
        [](GraphBuilder& g, Value x, Value table) {
          const Value turned = g.op("Transpose", {x}, {{"permutation", {1, 0}}});
          return g.op("Linear", {turned, table});
        }},
-      {"a part", "Axis 0 of input 0 is counted by dim \"seq\", and a part of it is taken.",
+      {"a part", "Axis 0 of input 0 is counted by dim \"seq\", and only a part of it is used.",
        [&](GraphBuilder& g, Value x, Value) {
          return g.op("Slice", {x}, {{"axis", 0}, {"start", 1}});
        }},
@@ -482,13 +483,13 @@ TEST(CountedRules, RefuseWhatWouldSeeBehindTheCount) {
          return g.op("ArgMax", {x}, {{"axis", 0}, {"last", true}});
        }},
       {"merged",
-       "Axis 0 of input 0 is counted by dim \"seq\", and no axis of [64] is that axis of [16,4].",
+       "Axis 0 of input 0 is counted by dim \"seq\", and no axis of [64] corresponds to it in "
+       "[16,4].",
        [](GraphBuilder& g, Value x, Value) {
          return g.op("Reshape", {x}, {{"dims", {-1}}});
        }},
       {"met",
-       "Axis 0 of input 0 is counted by dim \"seq\", and axis 0 of input 1, which meets it, is "
-       "not.",
+       "Axis 0 of input 0 is counted by dim \"seq\", and axis 0 of input 1 does not match it.",
        [](GraphBuilder& g, Value x, Value) {
          const Value whole = g.op("Reshape", {x}, {{"dims", {"seq", 4}}});
          const Value fixed = g.input("fixed", DType::f32, {kCapacity, 4});

@@ -378,7 +378,7 @@ class Scheduler {
             count_, s.where.line(), ended_);
       }
     }
-    return "No thread can go on.";
+    return "No thread can continue.";
   }
 
   const std::function<void()>* kernel_ = nullptr;

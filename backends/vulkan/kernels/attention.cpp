@@ -28,7 +28,7 @@ const char* forward_refusal(const NodeView& node) {
   const device::Operand& k = node.query.inputs[1];
   const device::Operand& v = node.query.inputs[2];
   if (k.encoding.is_plain() != v.encoding.is_plain()) {
-    return "Keys and values are not both codes.";
+    return "Only one of keys and values is quantized.";
   }
   return !k.encoding.is_plain() && std::max(k.bytes(), v.bytes()) > UINT32_MAX
              ? "The codes of keys or values have more than 2^32 bytes."
