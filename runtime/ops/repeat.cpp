@@ -5,7 +5,7 @@
 // Shapes    inputs: the carried values, then the invariant values. Outputs: the carried values
 //           after the last iteration. The body keeps the shape and dtype of each carried value.
 // Gradient  a Repeat that runs backwards, built by graph/gradient.cpp, which has the body.
-// Oracle    none, because the body is not part of the attributes. Tests check the Program that a
+// Reference none, because the body is not part of the attributes. Tests check the Program that a
 //           backend runs, with other operators inside a Repeat.
 #include "ops/op.h"
 
