@@ -14,10 +14,11 @@ constexpr size_t kMostTokens = 1 << 20;
 
 Result<AddedTokens> AddedTokens::create(std::vector<AddedToken> tokens,
                                         const std::vector<Normalizer>& normalizers) {
-  BOWLINE_TEXT_REQUIRE(tokens.size() <= kMostTokens, Code::bad_file, "{} added tokens, above {}.",
-                       tokens.size(), kMostTokens);
+  BOWLINE_TEXT_REQUIRE(tokens.size() <= kMostTokens, Code::bad_file,
+                       "The tokenizer has {} added tokens, more than {}.", tokens.size(),
+                       kMostTokens);
   AddedTokens out;
-  // Of equal texts the special token is found.
+  // If texts are equal, the special token wins.
   std::ranges::stable_sort(
       tokens, [](const AddedToken& a, const AddedToken& b) { return a.special && !b.special; });
   for (const AddedToken& token : tokens) {
@@ -34,7 +35,7 @@ Result<AddedTokens> AddedTokens::create(std::vector<AddedToken> tokens,
     Places& places = token.normalized ? out.normalized_ : out.plain_;
     (token.normalized ? out.any_normalized_ : out.any_plain_) = true;
     BOWLINE_TEXT_REQUIRE(places.trie.insert(content.text, token.id), Code::bad_file,
-                         "The added tokens collide in their table, as no others do.");
+                         "The added tokens have too many hash collisions.");
     places.begins[static_cast<uint8_t>(content.text[0])] = true;
   }
   std::ranges::stable_sort(tokens, {}, &AddedToken::id);
@@ -56,10 +57,10 @@ Status AddedTokens::split(Pieces& pieces, bool normalized, bool special) const {
   });
 }
 
-// The leftmost token, the longest of those there, and so forth.
+// Finds the leftmost token, the longest at each position.
 Status AddedTokens::split(std::string_view text, const Places& places, bool special,
                           std::vector<Piece>& out) const {
-  size_t done = 0;  // behind the last token, with its white space
+  size_t done = 0;  // end of the last token, with its white space
   for (size_t at = 0; at < text.size();) {
     int32_t id = -1;
     size_t length = 0;

@@ -1,5 +1,5 @@
-// Tokens beside the model's pieces, which are found in the text before anything else: special ones,
-// and those that were added.
+// Added tokens: special tokens and other tokens beside the model's vocabulary. They are found in
+// the text before anything else.
 #pragma once
 
 #include <array>
@@ -14,22 +14,21 @@ struct AddedToken {
   std::string content;
   int32_t id = 0;
   bool special = false;
-  bool single_word = false;  // not within a word
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // and behind it
-  bool normalized = false;   // is found in the normalized text, as it is normalized itself
+  bool single_word = false;  // not inside a word
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
+  bool normalized = false;   // is normalized itself and found in the normalized text
 };
 
 class AddedTokens {
  public:
-  // Tokens of the same content are one. Errors  bad_file: there are too many.
+  // Merges tokens with equal content. Errors  bad_file: there are too many tokens.
   static Result<AddedTokens> create(std::vector<AddedToken> tokens,
                                     const std::vector<Normalizer>& normalizers);
 
-  // Cuts the text at those that are not normalized, or at those that are. `special`: at special
-  // ones, too.
+  // Cuts the text at the tokens with this value of `normalized`. `special`: also at special tokens.
   Status split(Pieces& pieces, bool normalized, bool special) const;
-  // None: no added token has this id.
+  // Null if no added token has this id.
   const AddedToken* find(int32_t id) const;
   bool is_special(int32_t id) const {
     const AddedToken* token = find(id);

@@ -1,4 +1,4 @@
-// Text that was changed, with the place that each byte of it comes from.
+// Rewritten text in which every byte knows its source.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace bowline::text {
 
 struct AlignedText {
   std::string text;
-  std::vector<Offset> at;  // of each byte, the bytes of the source that its code point comes from
-  size_t most = SIZE_MAX;  // bytes that normalizers may make of it
+  std::vector<Offset> at;  // per byte: the source bytes of its code point
+  size_t most = SIZE_MAX;  // limit for the growth by normalizers, in bytes
 
   void append(char32_t c, Offset from) {
     text::append(text, c);
@@ -21,18 +21,18 @@ struct AlignedText {
   }
 };
 
-// Rewrites an AlignedText from its begin to its end, and says of every code point whether it is
-// new. What a code point comes from follows from that as in the package `tokenizers`, so that
-// offsets are the same even where accents change places.
+// Rewrites an AlignedText from start to end. The caller says whether a code point is new. Its
+// source is computed as in the package `tokenizers`, so that offsets are the same even where
+// accents move.
 class Rewriter {
  public:
-  // `skipped`: bytes at the begin that are left out.
+  // `skipped`: bytes at the start that are dropped.
   explicit Rewriter(AlignedText& text, size_t skipped = 0) : target_(text), next_(skipped) {
     out_.text.reserve(text.text.size());
     out_.at.reserve(text.at.size());
   }
-  // change > 0: beside those of the source; it comes from where the one before does. change <= 0:
-  // for the next code point of the source, and so many after it go.
+  // change > 0: adds a code point with the source of the previous one. change <= 0: replaces the
+  // next code point of the source, and drops -change more.
   void push(char32_t c, int64_t change) {
     if (change > 0) {
       out_.append(c, next_ == 0 ? Offset{} : target_.at[next_ - 1]);
@@ -46,14 +46,14 @@ class Rewriter {
       next_ += length_of(target_.text[next_]);
     }
   }
-  // Takes the next code point as it is.
+  // Copies the next code point.
   void keep() {
     const size_t end = next_ + length_of(target_.text[next_]);
     out_.text.append(target_.text, next_, end - next_);
     out_.at.resize(out_.text.size(), target_.at[next_]);
     next_ = end;
   }
-  // Leaves the next code point out.
+  // Drops the next code point.
   void drop() { next_ += length_of(target_.text[next_]); }
   void finish() {
     target_.text = std::move(out_.text);

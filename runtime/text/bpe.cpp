@@ -7,11 +7,11 @@
 namespace bowline::text {
 namespace {
 
-// Words up to this length are merged by looking through all pairs, longer ones with a queue.
+// Words up to this length are merged by scanning all pairs, longer words with a queue.
 constexpr size_t kShort = 48;
 constexpr uint32_t kNoRank = UINT32_MAX;
 
-// Where its last code point begins.
+// Start of the last code point.
 size_t last_begin(std::string_view text) {
   size_t at = text.size();
   (void)previous_of(text, at);
@@ -19,8 +19,7 @@ size_t last_begin(std::string_view text) {
 }
 
 Status collide() {
-  return Status(Code::bad_file,
-                "The merges of the tokenizer collide in their table, as no others do.");
+  return Status(Code::bad_file, "The merges of the tokenizer have too many hash collisions.");
 }
 
 }  // namespace
@@ -33,8 +32,7 @@ Result<Bpe> Bpe::create(const Vocabulary& vocabulary, Options options,
   if (!o.unknown.empty()) {
     const auto id = vocabulary.find(o.unknown);
     BOWLINE_TEXT_REQUIRE(id.has_value(), Code::bad_file,
-                         "The piece \"{}\" for unknown ones is not in the vocabulary.",
-                         escaped(o.unknown));
+                         "The unknown token \"{}\" is not in the vocabulary.", escaped(o.unknown));
     out.unknown_ = *id;
   }
   for (size_t byte = 0; byte < 256; ++byte) {
@@ -48,7 +46,7 @@ Result<Bpe> Bpe::create(const Vocabulary& vocabulary, Options options,
       return collide();
     }
   }
-  // The code points that words begin with, as pieces.
+  // Ids of single code points.
   for (size_t id = 0; id < vocabulary.size() && !o.byte_level; ++id) {
     const auto number = static_cast<int32_t>(id);
     const std::string_view piece = vocabulary.piece(number);
@@ -57,8 +55,8 @@ Result<Bpe> Bpe::create(const Vocabulary& vocabulary, Options options,
       return collide();
     }
   }
-  // A text without spaces is one word to files that write spaces as U+2581. Where no merge joins
-  // what is in front of one with it, such a word is cut there.
+  // In files that write spaces as U+2581, a text without other spaces is one word. If no merge
+  // joins the text before a U+2581 with it, words are cut there.
   constexpr std::string_view kSpace = "\u2581";
   const bool cuts = !o.byte_level && o.prefix.empty() && o.suffix.empty() && !o.ignore_merges &&
                     vocabulary.find(kSpace).has_value() &&
@@ -71,8 +69,8 @@ Result<Bpe> Bpe::create(const Vocabulary& vocabulary, Options options,
   return out;
 }
 
-// Which pieces are what they are cut into: these are found at once later. It takes what encoding
-// the vocabulary takes.
+// Finds the tokens whose own text encodes to just that token. encode() finds them at once. The cost
+// equals encoding the vocabulary.
 void Bpe::find_whole(const Vocabulary& v) {
   if (!options_.prefix.empty() || !options_.suffix.empty()) {
     return;
@@ -95,7 +93,7 @@ void Bpe::find_whole(const Vocabulary& v) {
         options_.ignore_merges || (encode_part(piece, true, true, 0, scratch, tokens).ok() &&
                                    tokens.size() == 1 && tokens[0].id == number);
     if (whole) {
-      (void)whole_.insert(piece, number);  // one that collides is merged as others are
+      (void)whole_.insert(piece, number);  // on a collision the token is merged like others
     }
   }
 }
@@ -106,7 +104,7 @@ Status Bpe::encode(std::string_view word, Scratch& scratch, std::vector<Token>& 
   }
   size_t begin = 0;
   while (begin < word.size()) {
-    // The next mark behind another letter.
+    // the next mark after another letter
     size_t end = begin;
     while (word.substr(end).starts_with(cut_before_)) {
       end += cut_before_.size();
@@ -139,16 +137,16 @@ Status Bpe::encode_part(std::string_view word, bool first, bool last, size_t beg
 }
 
 Status Bpe::add_symbols(std::string_view word, bool first, bool last, Scratch& s) const {
-  // Symbols are contiguous. As in the package tokenizers, the unknown token is added late:
-  // before the next text that has a token, and at the end. Byte tokens in between are therefore
-  // placed before it. With fuse_unknown, unknown text on both sides of byte tokens becomes one
-  // unknown token.
+  // Symbols are contiguous. As in the package `tokenizers`, the unknown token is added late: before
+  // the next text that has a token, and at the end. Byte tokens in between are therefore placed
+  // before it. With fuse_unknown, unknown text on both sides of byte tokens becomes one unknown
+  // token.
   size_t end = 0;
   const auto add = [&](int32_t id, size_t bytes) {
     s.symbols.push_back({id, static_cast<uint32_t>(end), static_cast<uint32_t>(end + bytes)});
     end += bytes;
   };
-  size_t waiting = 0;  // bytes that the unknown piece stands for
+  size_t waiting = 0;  // bytes that the unknown token covers
   const auto add_unknown = [&] {
     if (waiting != 0) {
       add(unknown_, waiting);
@@ -180,7 +178,7 @@ Status Bpe::add_symbols(std::string_view word, bool first, bool last, Scratch& s
       }
     } else {
       BOWLINE_TEXT_REQUIRE(unknown_ >= 0, Code::bad_file,
-                           "The vocabulary has no piece for \"{}\", and none for unknown ones.",
+                           "The vocabulary has no token for \"{}\" and no unknown token.",
                            escaped(word.substr(at, n)));
       if (!options_.fuse_unknown) {
         add_unknown();
@@ -259,7 +257,7 @@ void Bpe::merge_long(Scratch& s) const {
     auto& left = symbols[static_cast<size_t>(next.at)];
     const PairTable::Entry* e = left.id < 0 ? nullptr : merge_at(next.at);
     if (e == nullptr || static_cast<int32_t>(e->second) != next.id) {
-      continue;  // one of the two was merged since
+      continue;  // one of the two was merged meanwhile
     }
     auto& right = symbols[static_cast<size_t>(left.after)];
     left.id = next.id;

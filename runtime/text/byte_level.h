@@ -1,5 +1,5 @@
-// How vocabularies spell bytes. Byte-level ones spell each byte as a code point that is printable
-// and no space.
+// Spelling of bytes in vocabularies. Byte-level vocabularies spell each byte as a printable code
+// point that is not a space.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace bowline::text {
 
-// "!" to "~", U+00A1 to U+00AC and U+00AE to U+00FF stand for themselves, the others for U+0100 and
-// up, in their order.
+// "!" to "~", U+00A1 to U+00AC and U+00AE to U+00FF represent themselves. The other bytes are
+// U+0100 and up, in order.
 constexpr auto kByteLetters = [] {
   std::array<char16_t, 256> out{};
   char16_t next = 0x100;
@@ -33,13 +33,13 @@ constexpr auto kLetterBytes = [] {
   return out;
 }();
 
-// "<0x1F>": how a vocabulary with byte fallback spells a byte.
+// "<0x1F>": the spelling of a byte in vocabularies with byte fallback.
 inline std::string byte_piece(size_t byte) {
   constexpr std::string_view digits = "0123456789ABCDEF";
   return {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
 }
 
-// The bytes that a piece spells; none if one of its code points stands for none.
+// The bytes that a token spells. Empty if a code point does not represent a byte.
 inline std::optional<std::string> bytes_of(std::string_view piece) {
   std::string out;
   for (size_t at = 0; at < piece.size();) {

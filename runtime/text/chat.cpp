@@ -1,4 +1,4 @@
-// ChatTemplate: a template, parsed once.
+// ChatTemplate: a template that is parsed once.
 #include "text/chat_formats.h"
 #include "text/chat_template.h"
 
@@ -24,12 +24,12 @@ std::string list_of_names() {
 }
 
 std::string use_another() {
-  return "- --chat-format takes one of these instead: " + list_of_names() + ".";
+  return "- Choose another format with --chat-format: " + list_of_names() + ".";
 }
 
 Status host_memory_exhausted() { return Status(Code::out_of_memory, "Out of memory."); }
 
-// Errors  bad_argument: a text is not valid UTF-8.
+// Errors  bad_argument: the text is not valid UTF-8.
 Status require_utf8(std::string_view text, std::string_view what, size_t number) {
   const std::string_view whole = text;
   while (!text.empty()) {

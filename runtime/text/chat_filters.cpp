@@ -1,4 +1,4 @@
-// Filters, tests, methods and functions of a chat template: those that chat templates use.
+// The filters, tests, methods and functions that chat templates use.
 #include <charconv>
 #include <cmath>
 
@@ -10,17 +10,17 @@ namespace {
 
 Status unknown(std::string_view what, std::string_view name) {
   return failure("The " + std::string(what) + " \"" + escaped(name.substr(0, 80)) +
-                 "\" is not known here.");
+                 "\" is not supported.");
 }
 
 Status require_text(std::string_view of, const Value& v) {
   return v.kind == Kind::text
              ? Status()
              : failure("\"" + std::string(of) + "\" stands behind " +
-                       std::string(described(v.kind)) + ", which is not known here.");
+                       std::string(described(v.kind)) + ", which is not supported.");
 }
 
-// ---- methods of texts
+// ---- string methods
 
 using TextMethod = Result<Value> (*)(Heap& heap, std::string_view text, Arguments& a);
 
@@ -35,13 +35,13 @@ template <bool at_end>
 Result<Value> affix_method(Heap& heap, std::string_view text, Arguments& a) {
   const Value* affix = a.take(0, "");
   if (affix == nullptr || (affix->kind != Kind::text && affix->kind != Kind::tuple)) {
-    return failure("The begin or the end that it asks for is no text.");
+    return failure("An argument of startswith or endswith is not a text.");
   }
   std::vector<Value> one = {*affix};
   for (const Value& v : affix->kind == Kind::text ? one : *affix->list) {
     BOWLINE_TRY(heap.step());
     if (v.kind != Kind::text) {
-      return failure("The begin or the end that it asks for is no text.");
+      return failure("An argument of startswith or endswith is not a text.");
     }
     if (at_end ? text.ends_with(v.text) : text.starts_with(v.text)) {
       return Value::of(true);
@@ -79,7 +79,7 @@ Result<Value> replace_method(Heap& heap, std::string_view text, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const auto to, a.text(1, "new"));
   BOWLINE_TRY_ASSIGN(const int64_t most, a.integer(2, "count", -1));
   if (!from || !to) {
-    return failure("\"replace\" lacks a text.");
+    return failure("\"replace\" lacks an argument.");
   }
   BOWLINE_TRY_ASSIGN(std::string out, replace(heap, text, *from, *to, most));
   return heap.text(std::move(out));
@@ -89,12 +89,12 @@ template <bool from_right, bool must>
 Result<Value> find_method(Heap& heap, std::string_view text, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const auto what, a.text(0, ""));
   if (!what) {
-    return failure("It looks for what is no text.");
+    return failure("The argument of \"find\" is not a text.");
   }
   BOWLINE_TRY(heap.step(text.size()));
   const size_t at = from_right ? text.rfind(*what) : text.find(*what);
   if (must && at == std::string_view::npos) {
-    return failure("It asks for the place of a text that is not there.");
+    return failure("The argument of \"index\" does not occur in the text.");
   }
   return Value::of(at == std::string_view::npos ? int64_t{-1} : length(text.substr(0, at)));
 }
@@ -102,7 +102,7 @@ Result<Value> find_method(Heap& heap, std::string_view text, Arguments& a) {
 Result<Value> count_method(Heap& heap, std::string_view text, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const auto what, a.text(0, ""));
   if (!what) {
-    return failure("It counts what is no text.");
+    return failure("The argument of \"count\" is not a text.");
   }
   BOWLINE_TRY(heap.step(text.size()));
   if (what->empty()) {
@@ -119,7 +119,7 @@ template <bool from_right>
 Result<Value> partition_method(Heap& heap, std::string_view text, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const auto separator, a.text(0, ""));
   if (!separator || separator->empty()) {
-    return failure("It parts a text at an empty one.");
+    return failure("The separator of \"partition\" is empty.");
   }
   BOWLINE_TRY(heap.step(text.size()));
   const size_t at = from_right ? text.rfind(*separator) : text.find(*separator);
@@ -136,16 +136,16 @@ Result<Value> partition_method(Heap& heap, std::string_view text, Arguments& a) 
 
 enum class Letters : uint8_t { digits, letters, both, spaces, lower, upper };
 
-// Whether a text has such letters alone, and one at least; of "lower" and "upper": at least one of
-// these and none of the others.
+// True if a text has only letters of this kind, and at least one. For "lower" and "upper": at least
+// one cased letter, and none of the other case.
 template <Letters what>
 Result<Value> is_method(Heap& heap, std::string_view text, Arguments&) {
   BOWLINE_TRY(heap.step(text.size()));
   bool all = !text.empty(), some = false;
   for (const char c : text) {
     if (static_cast<unsigned char>(c) >= 0x80) {
-      return failure("It asks for the kind of the letters of \"" + escaped(text.substr(0, 80)) +
-                     "\", which beyond ASCII is not known here.");
+      return failure("The kind of the letters of \"" + escaped(text.substr(0, 80)) +
+                     "\" is supported only for ASCII.");
     }
     const bool is_digit = c >= '0' && c <= '9', is_lower = c >= 'a' && c <= 'z',
                is_upper = c >= 'A' && c <= 'Z';
@@ -169,7 +169,7 @@ Result<Value> adjust_method(Heap& heap, std::string_view text, Arguments& a) {
   const std::string_view letter = fill.value_or(" ");
   constexpr int64_t kMost = 10'000;
   if (width > kMost || length(letter) != 1) {
-    return failure("It fills a text up to " + std::to_string(width) + " letters.");
+    return failure("A width of " + std::to_string(width) + " is out of range.");
   }
   BOWLINE_TRY(heap.step(text.size()));
   std::string filler;
@@ -197,7 +197,7 @@ Result<Value> join(Heap& heap, std::string_view between, const std::vector<Value
     BOWLINE_TRY_ASSIGN(const std::string_view text, printed(heap, part));
     BOWLINE_TRY(heap.step(between.size() + text.size()));
     if (out.size() > Heap::kMostBytes) {
-      return failure("It joins too much text.");
+      return failure("The result of \"join\" is too long.");
     }
     out += &part == parts.data() ? "" : between;
     out += text;
@@ -275,7 +275,7 @@ Result<Value> length_of(Renderer& r, const Value& v, Arguments&) {
     case Kind::dict:
       return Value::of(static_cast<int64_t>(v.dict->size()));
     default:
-      return failure("It asks for the length of " + std::string(described(v.kind)) + ".");
+      return failure("The length is not defined for " + std::string(described(v.kind)) + ".");
   }
 }
 
@@ -287,16 +287,16 @@ Result<Value> default_of(Renderer&, const Value& v, Arguments& a) {
   return !is_missing ? v : otherwise == nullptr ? Value::of(std::string_view()) : *otherwise;
 }
 
-// The text of json.dumps() between items, or behind keys.
+// Returns the separator between items (0) or after keys (1) of json.dumps().
 Result<std::string> separator_of(const Value& v, size_t number) {
   const bool is_pair = v.is_sequence() && v.list->size() == 2;
   if (!is_pair || (*v.list)[number].kind != Kind::text) {
-    return failure("The separators of JSON are not two texts.");
+    return failure("The argument \"separators\" is not two texts.");
   }
   return std::string((*v.list)[number].text);
 }
 
-// tojson of transformers: json.dumps() without what makes JSON fit for HTML.
+// tojson of transformers: json.dumps() without HTML escapes.
 Result<Value> json(Renderer& r, const Value& v, Arguments& a) {
   JsonForm form;
   const Value* ascii = a.take(0, "ensure_ascii");
@@ -307,7 +307,7 @@ Result<Value> json(Renderer& r, const Value& v, Arguments& a) {
   } else if (indent != nullptr && indent->kind != Kind::none) {
     BOWLINE_TRY_ASSIGN(const int64_t spaces, a.integer(1, "indent", 0));
     if (spaces > 100) {
-      return failure("It indents JSON by " + std::to_string(spaces) + ".");
+      return failure("A JSON indentation of " + std::to_string(spaces) + " is out of range.");
     }
     form.indent = std::string(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
   }
@@ -371,7 +371,7 @@ Result<Value> text_of(Renderer& r, const Value& v, Arguments&) {
   return Value::of(text);
 }
 
-// float() of a text, as far as it is one in decimal.
+// float() of a decimal text.
 std::optional<double> real_from(std::string_view text) {
   text = strip(text, Side::both);
   text.remove_prefix(text.starts_with('+') ? 1 : 0);
@@ -385,7 +385,7 @@ std::optional<double> real_from(std::string_view text) {
 
 Result<Value> whole_of(double r) {
   if (!(std::abs(r) < 0x1p63)) {
-    return failure("It makes a whole number of " + real_text(r) + ".");
+    return failure("An integer cannot be made of " + real_text(r) + ".");
   }
   return Value::of(static_cast<int64_t>(r));
 }
@@ -398,8 +398,8 @@ Result<Value> real_of_filter(Renderer&, const Value& v, Arguments& a) {
   const std::optional<double> read = v.kind == Kind::text ? real_from(v.text) : std::nullopt;
   if (!read && v.kind == Kind::text &&
       v.text.find_first_of("0123456789iInN") != std::string_view::npos) {
-    return failure("It makes a number of \"" + escaped(v.text.substr(0, 80)) +
-                   "\", which is not known here.");
+    return failure("The conversion of \"" + escaped(v.text.substr(0, 80)) +
+                   "\" to a number is not supported.");
   }
   return read ? Value::of(*read) : otherwise != nullptr ? *otherwise : Value::of(0.0);
 }
@@ -409,7 +409,7 @@ Result<Value> absolute(Renderer&, const Value& v, Arguments&) {
     return Value::of(std::abs(v.real));
   }
   if (!v.is_number() || v.number() == INT64_MIN) {
-    return failure("It asks for the magnitude of " + std::string(described(v.kind)) + ".");
+    return failure("The absolute value is not defined for " + std::string(described(v.kind)) + ".");
   }
   return Value::of(std::abs(v.number()));
 }
@@ -420,8 +420,8 @@ Result<Value> rounded(Renderer&, const Value& v, Arguments& a) {
   const std::string_view how = method.value_or("common");
   if (!v.is_numeric() || precision < 0 || precision > 15 ||
       (how != "common" && how != "ceil" && how != "floor")) {
-    return failure("It rounds " + std::string(described(v.kind)) +
-                   " in a way that is not known here.");
+    return failure("Rounding of " + std::string(described(v.kind)) +
+                   " in this way is not supported.");
   }
   if (how != "common") {
     const double power = std::pow(10.0, static_cast<double>(precision));
@@ -431,7 +431,7 @@ Result<Value> rounded(Renderer&, const Value& v, Arguments& a) {
   if (v.is_number()) {
     return Value::of(v.number());
   }
-  // As Python: the nearest decimal, and of two the even one.
+  // As in Python: the nearest decimal, ties to even.
   char buffer[512];
   const auto written = std::to_chars(buffer, buffer + sizeof(buffer), v.real,
                                      std::chars_format::fixed, static_cast<int>(precision));
@@ -466,8 +466,8 @@ Result<Value> number_of(Renderer&, const Value& v, Arguments& a) {
       const bool has_number =
           std::ranges::any_of(digits, [](char d) { return d >= '0' && d <= '9'; });
       return has_number || static_cast<unsigned char>(c) >= 0x80
-                 ? Result<Value>(failure("It makes a number of \"" + escaped(v.text.substr(0, 80)) +
-                                         "\", which is not known here."))
+                 ? Result<Value>(failure("The conversion of \"" + escaped(v.text.substr(0, 80)) +
+                                         "\" to a number is not supported."))
                  : Value::of(otherwise);
     }
   }
@@ -481,7 +481,7 @@ Result<Value> items(Renderer& r, const Value& v, Arguments&) {
       BOWLINE_TRY_ASSIGN(out.emplace_back(), r.heap().list({key, value}, Kind::tuple));
     }
   } else if (v.kind != Kind::undefined) {
-    return failure("It asks for the items of " + std::string(described(v.kind)) + ".");
+    return failure("\"items\" is not defined for " + std::string(described(v.kind)) + ".");
   }
   return r.heap().iterator(std::move(out));
 }
@@ -498,7 +498,7 @@ Result<Value> replace_filter(Renderer& r, const Value& v, Arguments& a) {
   return replace_method(r.heap(), text, a);
 }
 
-// What comes behind the dots of "a.b.0".
+// Returns the value of a path such as "a.b.0".
 Result<Value> attribute_of(Renderer& r, const Value& v, std::string_view path) {
   Value out = v;
   while (true) {
@@ -508,7 +508,7 @@ Result<Value> attribute_of(Renderer& r, const Value& v, std::string_view path) {
       return unknown("attribute", path);
     }
     if (out.kind == Kind::undefined) {
-      return failure("It asks for an attribute of what is not defined.");
+      return failure("An attribute of an undefined value is read.");
     }
     if (out.kind == Kind::dict || out.kind == Kind::name_space) {
       BOWLINE_TRY_ASSIGN(out, r.item(out, Value::of(name)));
@@ -528,7 +528,7 @@ Result<Value> select(Renderer& r, const Value& v, Arguments& a) {
   if (of_attribute) {
     BOWLINE_TRY_ASSIGN(attribute, a.text(0, ""));
     if (!attribute) {
-      return failure("A selection by an attribute names none.");
+      return failure("A selection by attribute lacks the attribute.");
     }
   }
   const size_t first = of_attribute ? 1 : 0;
@@ -575,7 +575,7 @@ Result<Value> map(Renderer& r, const Value& v, Arguments& a) {
   return r.heap().iterator(std::move(out));
 }
 
-// What a value is sorted by: its attribute, without regard to case unless asked for.
+// The sort key of a value: the value or an attribute, without case unless case_sensitive.
 Result<Value> sort_key(Renderer& r, const Value& item, std::optional<std::string_view> attribute,
                        bool case_sensitive) {
   Value key = item;
@@ -589,14 +589,14 @@ Result<Value> sort_key(Renderer& r, const Value& item, std::optional<std::string
   return r.heap().text(std::move(lower));
 }
 
-// Keys and values in the order of the keys, stable.
+// Sorts pairs by key, stable.
 Result<std::vector<Pair>> in_order(Renderer& r, std::vector<Pair> pairs, bool reversed) {
   const bool texts =
       std::ranges::all_of(pairs, [](const Pair& p) { return p.first.kind == Kind::text; });
   const bool numbers =
       std::ranges::all_of(pairs, [](const Pair& p) { return p.first.is_number(); });
   if (!texts && !numbers) {
-    return failure("It sorts what is neither texts alone nor whole numbers alone.");
+    return failure("The keys to sort are neither all texts nor all integers.");
   }
   for (const Pair& p : pairs) {
     BOWLINE_TRY(r.heap().step(16 * (64 + p.first.text.size())));
@@ -634,7 +634,7 @@ Result<Value> sorted_dict(Renderer& r, const Value& v, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const auto by, a.text(1, "by"));
   const bool reversed = is_set(a.take(2, "reverse"));
   if (v.kind != Kind::dict || (by && *by != "key" && *by != "value")) {
-    return failure("It sorts " + std::string(described(v.kind)) + " as a dict.");
+    return failure("\"dictsort\" is not defined for " + std::string(described(v.kind)) + ".");
   }
   std::vector<Pair> pairs;
   for (const auto& [key, value] : *v.dict) {
@@ -687,7 +687,7 @@ Result<Value> extreme(Renderer& r, const Value& v, Arguments& a) {
   return out;
 }
 
-// Lines behind the first get spaces in front of them, if they are not empty.
+// Adds spaces before each line after the first, if the line is not empty.
 Result<Value> indented(Renderer& r, const Value& v, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const std::string_view text, printed(r.heap(), v));
   const Value* width = a.take(0, "width");
@@ -699,7 +699,7 @@ Result<Value> indented(Renderer& r, const Value& v, Arguments& a) {
   } else if (width != nullptr) {
     BOWLINE_TRY_ASSIGN(const int64_t spaces, a.integer(0, "width", 4));
     if (spaces > 1000) {
-      return failure("It indents a text by " + std::to_string(spaces) + ".");
+      return failure("An indentation of " + std::to_string(spaces) + " is out of range.");
     }
     indent = std::string(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
   }
@@ -712,7 +712,7 @@ Result<Value> indented(Renderer& r, const Value& v, Arguments& a) {
     out += i > 0 ? (blank || !lines[i].text.empty() ? indent : "") : first ? indent : "";
     out += lines[i].text;
     if (out.size() > Heap::kMostBytes) {
-      return failure("It indents too much text.");
+      return failure("The result of \"indent\" is too long.");
     }
   }
   if (text.empty() && first) {
@@ -785,7 +785,7 @@ Result<bool> compared(Renderer& r, std::string_view name, const Value& v, const 
   }
   if (name == "divisibleby") {
     if (!v.is_number() || !other.is_number() || other.number() == 0 || other.number() == -1) {
-      return failure("It asks what divides " + std::string(described(v.kind)) + ".");
+      return failure("\"divisibleby\" is not defined for " + std::string(described(v.kind)) + ".");
     }
     return v.number() % other.number() == 0;
   }
@@ -845,7 +845,7 @@ Result<bool> Renderer::test(std::string_view name, const Value& v, Arguments arg
   const Kind k = v.kind;
   if (name == "odd" || name == "even") {
     if (!v.is_number()) {
-      return failure("It asks whether " + std::string(described(k)) + " is odd.");
+      return failure("\"odd\" and \"even\" are not defined for " + std::string(described(k)) + ".");
     }
     return (v.number() % 2 != 0) == (name == "odd");
   }
@@ -902,7 +902,7 @@ Result<Value> Renderer::method(const Method& m, Arguments arguments) {
       count += same ? 1 : 0;
     }
     if (m.name == "index" && index < 0) {
-      return failure("It asks for the place of a value that is not in the list.");
+      return failure("The argument of \"index\" is not in the list.");
     }
     out = Value::of(m.name == "index" ? index : count);
   } else if (m.name == "copy") {
@@ -943,14 +943,14 @@ Result<Value> range(Heap& heap, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const int64_t stop, a.integer(1, "", first));
   BOWLINE_TRY_ASSIGN(const int64_t step, a.integer(2, "", 1));
   const int64_t start = from_zero ? 0 : first;
-  constexpr int64_t kMost = 100'000;  // as Jinja2's sandbox
+  constexpr int64_t kMost = 100'000;  // the limit of Jinja2's sandbox
   if (a.positional.empty() || step == 0) {
     return failure("A range has no end, or a step of 0.");
   }
   std::vector<Value> out;
   for (int64_t n = start; step > 0 ? n < stop : n > stop;) {
     if (static_cast<int64_t>(out.size()) == kMost) {
-      return failure("A range has more than " + std::to_string(kMost) + " numbers.");
+      return failure("A range has more than " + std::to_string(kMost) + " elements.");
     }
     out.push_back(Value::of(n));
     if (__builtin_add_overflow(n, step, &n)) {
@@ -961,13 +961,12 @@ Result<Value> range(Heap& heap, Arguments& a) {
   return heap.list(std::move(out), Kind::list, "range");
 }
 
-// namespace() and dict(): of named values, and of those of a dict.
+// namespace() and dict(), from named arguments or from a dict.
 Result<Value> dict(Heap& heap, Arguments& a, Kind kind) {
   std::vector<Pair> pairs;
   if (const Value* from = a.take(0, "")) {
     if (from->kind != Kind::dict) {
-      return failure("It makes a dict of " + std::string(described(from->kind)) +
-                     ", which is not known here.");
+      return failure("A dict made of " + std::string(described(from->kind)) + " is not supported.");
     }
     pairs = *from->dict;
   }
@@ -976,7 +975,7 @@ Result<Value> dict(Heap& heap, Arguments& a, Kind kind) {
     a.take(SIZE_MAX, name);
     BOWLINE_TRY_ASSIGN(const Value* known, find(heap, out, Value::of(name)));
     if (known != nullptr || (kind == Kind::name_space && name.starts_with('_'))) {
-      return failure("The name \"" + escaped(name.substr(0, 80)) + "\" of a dict is taken.");
+      return failure("The name \"" + escaped(name.substr(0, 80)) + "\" of a dict occurs twice.");
     }
     out.dict->emplace_back(Value::of(name), value);
   }
@@ -1008,7 +1007,7 @@ Result<Value> Renderer::function(std::string_view name, Arguments a) {
   if (message != nullptr) {
     BOWLINE_TRY_ASSIGN(text, printed(heap_, *message));
   }
-  return Status(Code::bad_argument, "The chat template refuses the conversation: " + escaped(text));
+  return Status(Code::bad_argument, "The chat template rejects the conversation: " + escaped(text));
 }
 
 }  // namespace bowline::text::chat

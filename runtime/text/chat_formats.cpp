@@ -1,4 +1,4 @@
-// The formats as templates, after the public descriptions of the models that brought them.
+// Built-in templates, after the public descriptions of the models that introduced the formats.
 #include "text/chat_formats.h"
 
 namespace bowline::text::chat {
@@ -29,7 +29,7 @@ constexpr NamedFormat kFormats[] = {
 {{ '<start_of_turn>model\n' }}
 {%- endif %}
 )"},
-    // The system message goes into the first user message.
+    // The system message is part of the first user message.
     {"llama2",
      R"({% set turns = messages %}
 {% set system = '' %}
@@ -58,7 +58,7 @@ constexpr NamedFormat kFormats[] = {
 {{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
 {%- endif %}
 )"},
-    // The system message goes into the first user message, ...
+    // The system message is part of the first user message.
     {"mistral-v1",
      R"({% set turns = messages %}
 {% set system = '' %}
@@ -78,7 +78,7 @@ constexpr NamedFormat kFormats[] = {
 {%- endif %}
 {% endfor %}
 )"},
-    // ... and here into the last one.
+    // The system message is part of the last user message.
     {"mistral-v3",
      R"({% set turns = messages %}
 {% set system = '' %}

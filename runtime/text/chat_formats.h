@@ -1,4 +1,4 @@
-// The chat formats that the library has by name.
+// The built-in chat formats.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Values of a chat template as text: as JSON, and as Python prints them.
+// Values as text: as JSON, and as Python prints them.
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -19,14 +19,14 @@ void append_hex(std::string& out, uint32_t code, int digits) {
 }
 
 Status require_size(const std::string& out) {
-  return out.size() <= Heap::kMostBytes ? Status()
-                                        : failure("It makes a text of more than " +
-                                                  std::to_string(Heap::kMostBytes) + " bytes.");
+  return out.size() <= Heap::kMostBytes
+             ? Status()
+             : failure("A text has more than " + std::to_string(Heap::kMostBytes) + " bytes.");
 }
 
 }  // namespace
 
-// Shortest digits that give the number back, as David Gay's dtoa finds them for Python.
+// The shortest digits that convert back to the same value, in the format of Python.
 std::string real_text(double r) {
   if (std::isnan(r)) {
     return "nan";
@@ -75,7 +75,8 @@ class Json {
     BOWLINE_TRY(heap_.step());
     BOWLINE_TRY(require_size(out));
     if (depth > kMostJsonLevels) {
-      return failure("It writes JSON of more than " + std::to_string(kMostJsonLevels) + " levels.");
+      return failure("A value for JSON has more than " + std::to_string(kMostJsonLevels) +
+                     " levels.");
     }
     switch (v.kind) {
       case Kind::none:
@@ -97,8 +98,8 @@ class Json {
       default:
         break;
     }
-    return failure("It writes " + std::string(v.text.empty() ? described(v.kind) : v.text) +
-                   " as JSON.");
+    return failure("JSON cannot represent " +
+                   std::string(v.text.empty() ? described(v.kind) : v.text) + ".");
   }
 
   std::string out;
@@ -159,7 +160,7 @@ class Json {
     if (!form_.sorted) {
       return pairs;
     }
-    // As many steps as a sort compares, for the limit.
+    // the steps of a comparison sort, for the limit
     const size_t bits = static_cast<size_t>(std::bit_width(pairs.size()));
     BOWLINE_TRY(heap_.step(64 * bits * pairs.size()));
     const bool texts =
@@ -167,7 +168,7 @@ class Json {
     const bool numbers =
         std::ranges::all_of(pairs, [](const Pair& p) { return p.first.is_number(); });
     if (!texts && !numbers) {
-      return failure("It sorts the keys of a dict, and not all of them are texts.");
+      return failure("The keys of a dict to sort are not all texts.");
     }
     std::ranges::stable_sort(pairs, [texts](const Pair& a, const Pair& b) {
       return texts ? a.first.text < b.first.text : a.first.number() < b.first.number();
@@ -186,8 +187,8 @@ class Json {
       } else if (key.is_numeric() || key.kind == Kind::none) {
         out += '"' + scalar(key) + '"';
       } else {
-        return failure("It writes a dict as JSON with a key that is " +
-                       std::string(described(key.kind)) + ".");
+        return failure("A dict for JSON has a key that is " + std::string(described(key.kind)) +
+                       ".");
       }
       out += form_.behind_keys;
       BOWLINE_TRY(add(pair.second, depth + 1));
@@ -234,7 +235,7 @@ class Repr {
     BOWLINE_TRY(heap_.step());
     BOWLINE_TRY(require_size(out));
     if (depth > kMostJsonLevels) {
-      return failure("It prints values of more than " + std::to_string(kMostJsonLevels) +
+      return failure("A value to print has more than " + std::to_string(kMostJsonLevels) +
                      " levels.");
     }
     switch (v.kind) {
@@ -264,14 +265,13 @@ class Repr {
           BOWLINE_TRY(add_items("([", *v.list, "])", depth));
           return {};
         }
-        return failure("It prints a range, which is not known here.");
+        return failure("Printing a range is not supported.");
       case Kind::tuple:
         return add_items("(", *v.list, v.list->size() == 1 ? ",)" : ")", depth);
       case Kind::dict:
         return add_dict(*v.dict, depth);
       default:
-        return failure("It prints " + std::string(described(v.kind)) +
-                       ", which is not known here.");
+        return failure("Printing " + std::string(described(v.kind)) + " is not supported.");
     }
   }
 

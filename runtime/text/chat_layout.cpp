@@ -1,4 +1,4 @@
-// What str.format() and strftime() make of a layout.
+// str.format() and strftime() of Python.
 #include <algorithm>
 #include <charconv>
 #include <clocale>
@@ -17,7 +17,7 @@ constexpr int kMostPrecision = 100;
 // [[fill]align][sign][0][width][,][.precision][type], Python's format specification mini-language.
 struct Spec {
   std::string_view fill = " ";
-  char align = 0;  // 0: that of the kind
+  char align = 0;  // 0: the default of the kind
   char sign = '-';
   char group = 0;
   int width = 0;
@@ -27,7 +27,7 @@ struct Spec {
 
 bool is_align(char c) { return c == '<' || c == '>' || c == '^' || c == '='; }
 
-// A number at the begin of `text`, which goes.
+// Removes the number at the start of `text` and returns it.
 int taken_number(std::string_view& text) {
   int n = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), n);
@@ -78,12 +78,12 @@ Result<Spec> spec_of(std::string_view text) {
     text.remove_prefix(1);
   }
   if (!text.empty() || s.width > kMostWidth || s.precision > kMostPrecision) {
-    return failure("The layout \"" + escaped(whole.substr(0, 80)) + "\" is not known here.");
+    return failure("The layout \"" + escaped(whole.substr(0, 80)) + "\" is not supported.");
   }
   return s;
 }
 
-// `text` in its width. `sign`: bytes at its begin in front of which nothing is filled in for '='.
+// Pads `text` to the width. `sign`: bytes at the start that stay before the padding of '='.
 std::string filled(const Spec& s, std::string_view text, size_t sign, char align) {
   const auto width = static_cast<size_t>(s.width);
   const size_t letters = count_of(text);
@@ -111,7 +111,7 @@ std::string grouped_digits(const std::string& digits, char mark) {
   return out + digits.substr(end);
 }
 
-// The digits of a number without its sign; empty: the type is not known.
+// The digits of a number without its sign; empty: the type is not supported.
 std::string digits_of(const Spec& s, const Value& v) {
   const std::string_view real_types = "eEfFgG%";
   if (v.kind != Kind::real && real_types.find(s.type) == std::string_view::npos) {
@@ -157,7 +157,7 @@ Result<std::string> formatted_number(const Spec& s, const Value& v, std::string_
   const bool zeros_in_groups = s.group != 0 && s.fill == "0" && s.align == '=';
   if (digits.empty() || zeros_in_groups) {
     return failure("The layout \"" + escaped(layout.substr(0, 80)) +
-                   "\" of a number is not known here.");
+                   "\" of a number is not supported.");
   }
   if (s.group != 0) {
     digits = grouped_digits(digits, s.group);
@@ -181,7 +181,7 @@ Result<std::string> formatted(Heap& heap, const Value& v, std::string_view layou
   if (v.kind != Kind::text || s.sign != '-' || s.group != 0 || s.align == '=' ||
       (s.type != 0 && s.type != 's')) {
     return failure("The layout \"" + escaped(layout.substr(0, 80)) + "\" of " +
-                   std::string(described(v.kind)) + " is not known here.");
+                   std::string(described(v.kind)) + " is not supported.");
   }
   const size_t letters = s.precision < 0 ? v.text.size() : offset_of(v.text, s.precision);
   return filled(s, v.text.substr(0, letters), 0, s.align == 0 ? '<' : s.align);
@@ -191,7 +191,7 @@ class Fields {
  public:
   Fields(Renderer& r, Arguments& a) : r_(r), a_(a) {}
 
-  // What stands between { and }.
+  // Formats the field between { and }.
   Result<std::string> text_of(std::string_view field) {
     const size_t end = field.find_first_of("!:");
     std::string_view name = field.substr(0, end);
@@ -218,7 +218,7 @@ class Fields {
  private:
   static Status bad(std::string_view field) {
     return failure("The field \"" + escaped(field.substr(0, 80)) +
-                   "\" of a layout is not valid, or not known here.");
+                   "\" of a layout is not valid, or not supported.");
   }
 
   Result<Value> value_of(std::string_view name) {
@@ -284,7 +284,7 @@ class Fields {
   bool numbered_ = false;
 };
 
-// A directive of strftime() with its flag, in the locale "C".
+// Formats a directive of strftime() with its flag, in the locale "C".
 Result<std::string> time_part(std::string_view directive, const std::tm& parts) {
   const std::string format = "%" + std::string(directive);
   const locale_t c = newlocale(LC_ALL_MASK, "C", nullptr);
@@ -312,17 +312,17 @@ Result<std::string> format_text(Renderer& r, std::string_view layout, Arguments&
     }
     const size_t end = layout.find_first_of("{}", at + 1);
     if (c == '}' || end == std::string_view::npos || layout[end] == '{') {
-      return failure("The braces of a layout do not fit, or are nested.");
+      return failure("The braces of a layout do not match, or are nested.");
     }
     BOWLINE_TRY_ASSIGN(const std::string text, fields.text_of(layout.substr(at + 1, end - at - 1)));
     BOWLINE_TRY(r.heap().step(text.size()));
     out += text;
     if (out.size() > Heap::kMostBytes) {
-      return failure("It makes too long a text of a layout.");
+      return failure("The result of a layout is too long.");
     }
     at = end + 1;
   }
-  a.rest(0);  // what a layout does not ask for is no mistake
+  a.rest(0);  // unused arguments are allowed
   return out;
 }
 
@@ -330,7 +330,7 @@ Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now) 
   std::tm parts = {};
   const std::time_t seconds = now;
   if (gmtime_r(&seconds, &parts) == nullptr) {
-    return failure("It shows a time that cannot be shown.");
+    return failure("The time is out of range.");
   }
   constexpr std::string_view kDirectives = "aAbBcCdDeFgGhHIjklmMnpPrRStTuUVwWxXyY%";
   std::string out;
@@ -340,19 +340,19 @@ Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now) 
       out += layout[i];
       continue;
     }
-    BOWLINE_TRY(heap.step(512));  // a part costs as much as so many bytes
+    BOWLINE_TRY(heap.step(512));  // a directive costs as much as this number of bytes
     const size_t flag = i + 1 < layout.size() && layout[i + 1] == '-' ? 1 : 0;
     const char directive = i + 1 + flag < layout.size() ? layout[i + 1 + flag] : '\0';
     if (directive == 'f' && flag == 0) {
       out += "000000";  // microseconds
     } else if ((directive == 'z' || directive == 'Z') && flag == 0) {
-      // Python's time has no zone.
+      // the time of Python has no zone
     } else if (directive != '\0' && kDirectives.find(directive) != std::string_view::npos) {
       BOWLINE_TRY_ASSIGN(const std::string part, time_part(layout.substr(i + 1, 1 + flag), parts));
       out += part;
     } else {
       return failure("The layout \"" + escaped(layout.substr(0, 80)) +
-                     "\" of a time is not known here.");
+                     "\" of a time is not supported.");
     }
     i += 1 + flag;
   }

@@ -1,4 +1,4 @@
-// Text to tokens, with the white space that tags take away.
+// Converts a template to tokens, and removes the white space that tags trim.
 #include <charconv>
 
 #include "text/chat_strings.h"
@@ -38,7 +38,7 @@ class Lexer {
   }
 
  private:
-  // Data up to a tag, and the tag.
+  // Reads text up to a tag, and the tag.
   Status next() {
     const size_t at = tag_from(0);
     if (at == std::string_view::npos) {
@@ -80,7 +80,7 @@ class Lexer {
     return at;
   }
 
-  // A line before a block tag that has only white space goes.
+  // Removes the white space of a line before a block tag, if the line has nothing else.
   std::string_view without_indent(std::string_view data) const {
     const size_t newline = data.rfind('\n');
     const size_t line = newline == std::string_view::npos ? 0 : newline + 1;
@@ -88,7 +88,7 @@ class Lexer {
     return is_line && strip(data.substr(line), Side::left).empty() ? data.substr(0, line) : data;
   }
 
-  // Bytes of the end of a tag at `at`, with the white space that it takes away; 0: there is none.
+  // Length of the end of a tag at `at`, with the white space that it trims; 0: no tag ends here.
   size_t end_at(size_t at, std::string_view end, bool trims) const {
     const std::string_view text = rest_.substr(at);
     if (text.starts_with('-') && text.substr(1).starts_with(end)) {
@@ -185,7 +185,7 @@ class Lexer {
     return symbol();
   }
 
-  // Digits with a _ between two of them at most; 0: there are none.
+  // Length of digits with single _ between them; 0: no digits.
   size_t digits_from(size_t at) const {
     size_t n = at;
     while (n < rest_.size() &&
@@ -230,7 +230,7 @@ class Lexer {
 
   Status unknown_number(size_t n) const {
     return failure_at(line_,
-                      "The number \"" + escaped(rest_.substr(0, n + 2)) + "\" is not known here");
+                      "The number \"" + escaped(rest_.substr(0, n + 2)) + "\" is not supported");
   }
 
   Status text() {
@@ -255,7 +255,7 @@ class Lexer {
     return {};
   }
 
-  // As Python: what it does not know stays with its backslash.
+  // As in Python: an unknown escape keeps its backslash.
   Status unescape(std::string_view& from, std::string& out) const {
     if (from[0] != '\\') {
       out += from[0];
@@ -278,7 +278,7 @@ class Lexer {
     if (digits == 0) {
       if (c == 'N' || is_digit(c) || static_cast<unsigned char>(c) >= 0x80) {
         return failure_at(line_,
-                          "The escape \"\\" + escaped(std::string(1, c)) + "\" is not known here");
+                          "The escape \"\\" + escaped(std::string(1, c)) + "\" is not supported");
       }
       out += '\\';
       from.remove_prefix(1);
@@ -294,7 +294,7 @@ class Lexer {
       code = code << 4 | static_cast<uint32_t>(digit < 16 ? digit : digit - 6);
     }
     if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
-      return failure_at(line_, "An escape is of no character");
+      return failure_at(line_, "An escape does not name a character");
     }
     append_utf8(out, code);
     from.remove_prefix(2 + digits);
@@ -314,7 +314,7 @@ class Lexer {
       return failure_at(line_,
                         "The character \"" +
                             escaped(rest_.substr(0, std::max<size_t>(utf8_length(rest_), 1))) +
-                            "\" stands in a tag");
+                            "\" is not allowed in a tag");
     }
     if (c == '(' || c == '[' || c == '{') {
       open_ += c;

@@ -1,6 +1,5 @@
-// The elements that a `for` goes through, one at a time: what its condition says is asked when an
-// element is needed, as Jinja2 does, since the condition may read a namespace that the body
-// changes.
+// The elements of a `for` loop, one at a time. As in Jinja2, the condition of the loop is evaluated
+// when an element is needed, because it may read a namespace that the body changes.
 #pragma once
 
 #include "text/chat_template.h"
@@ -9,13 +8,13 @@ namespace bowline::text::chat {
 
 struct Loop {
   const Statement* statement = nullptr;
-  Scope* scope = nullptr;  // around the loop
+  Scope* scope = nullptr;  // enclosing scope
   const std::vector<Value>* items = nullptr;
-  size_t next = 0;             // of `items`, not looked at yet
-  int64_t index0 = -1;         // of the iteration
-  std::optional<Value> ahead;  // found already, for the iteration behind this one
+  size_t next = 0;             // index into `items` of the next element to examine
+  int64_t index0 = -1;         // of the current iteration
+  std::optional<Value> ahead;  // already found element for the next iteration
   std::optional<int64_t> length;
-  bool settled = false;  // the condition holds for what `items` still has
+  bool settled = false;  // all remaining `items` satisfy the condition
   Value before;
   Value current;
 };

@@ -1,4 +1,4 @@
-// Tokens to a tree, by the grammar of Jinja2.
+// Converts tokens to a tree, by the grammar of Jinja2.
 #include "text/chat_template.h"
 
 namespace bowline::text::chat {
@@ -7,8 +7,8 @@ namespace {
 using Op = Expression::Op;
 using Part = const Expression*;
 
-constexpr uint32_t kMostNesting = 100;  // of brackets and tags
-constexpr uint32_t kMostDepth = 200;    // of an expression
+constexpr uint32_t kMostNesting = 100;  // nested brackets and tags
+constexpr uint32_t kMostDepth = 200;    // depth of an expression
 
 class Parser {
  public:
@@ -53,7 +53,7 @@ class Parser {
     }
   }
   Status unexpected(std::string_view expected) const {
-    return fail(std::string(expected) + " is expected where " + shown() + " stands");
+    return fail(std::string(expected) + " is expected before " + shown());
   }
   Status expect_symbol(std::string_view s) {
     return skip_symbol(s) ? Status() : unexpected("\"" + std::string(s) + "\"");
@@ -69,7 +69,7 @@ class Parser {
     return at().kind == kind ? (take(), Status()) : unexpected(what);
   }
 
-  // One level deeper, as long as it lives.
+  // Increases the nesting level during its lifetime.
   class Nested {
    public:
     explicit Nested(uint32_t& level) : level_(level) { ++level_; }
@@ -293,7 +293,7 @@ class Parser {
     return unexpected("An expression");
   }
 
-  // Macros around it get what a call gives under this name.
+  // Marks the enclosing macros that read an implicit name.
   void note_name(std::string_view name) {
     for (Statement* macro : macros_) {
       macro->reads_caller = macro->reads_caller || name == "caller";
@@ -352,7 +352,7 @@ class Parser {
            is_symbol(")");
   }
 
-  // One expression, or several with commas between them.
+  // Parses an expression, or several with commas between them.
   Result<Part> tuple(bool with_choice, bool in_brackets) {
     const uint32_t line = at().line;
     std::vector<Part> parts;
@@ -413,7 +413,7 @@ class Parser {
         return make(Op::attribute, token.line, {of}, name.text);
       }
       if (name.kind != Token::Kind::integer) {
-        return failure_at(name.line, "A name or a number is expected behind a dot");
+        return failure_at(name.line, "A name or a number is expected after a dot");
       }
       BOWLINE_TRY_ASSIGN(const Part index, constant(name.line, Value::of(name.integer)));
       return make(Op::item, token.line, {of, index});
@@ -501,7 +501,7 @@ class Parser {
     if (is_symbol("(")) {
       BOWLINE_TRY(arguments(e));
     } else if (is_name("is")) {
-      return fail("Tests stand one behind the other");
+      return fail("Tests cannot be chained");
     } else if (begins_argument()) {
       BOWLINE_TRY_ASSIGN(const Part first, primary());
       BOWLINE_TRY_ASSIGN(e.parts.emplace_back(), postfix(first));
@@ -528,7 +528,8 @@ class Parser {
 
   using Ends = std::vector<std::string_view>;
 
-  // Up to a tag of one of these names, which is the next token; of none: up to the end.
+  // Parses up to a tag with one of these names, which becomes the next token. Without names: up to
+  // the end.
   Result<Body> body(const Ends& ends) {
     const Nested nested(level_);
     BOWLINE_TRY(require_level());
@@ -556,7 +557,7 @@ class Parser {
 
   Status block_end() { return expect(Token::Kind::block_end, "The end of the tag"); }
 
-  // The body behind a tag, up to one of these.
+  // Parses the body after a tag, up to one of these tags.
   Result<Body> body_behind(const Ends& ends) {
     skip_symbol(":");
     BOWLINE_TRY(block_end());
@@ -599,12 +600,12 @@ class Parser {
     }
     if (is_name("break") || is_name("continue")) {
       if (loops_ == 0) {
-        return fail("\"" + std::string(at().text) + "\" stands outside of a loop");
+        return fail("\"" + std::string(at().text) + "\" is outside of a loop");
       }
       add(out, take().text == "break" ? Statement::Kind::stop : Statement::Kind::next, line);
       return {};
     }
-    return fail("The tag " + shown() + " is not known here");
+    return fail("The tag " + shown() + " is not supported");
   }
 
   Result<Part> filter_chain(Part of, bool first) {
@@ -732,10 +733,10 @@ class Parser {
   size_t next_ = 0;
   uint32_t level_ = 0;
   uint32_t loops_ = 0;
-  std::vector<Statement*> macros_;  // around the next token
+  std::vector<Statement*> macros_;  // enclosing macros of the next token
 };
 
-// Newlines of all kinds are one, and the last one goes.
+// Converts all line ends to \n and removes the last one.
 std::string with_newlines(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -756,13 +757,13 @@ std::string with_newlines(std::string_view text) {
 
 Status parse(Tree& tree) {
   if (tree.source.size() > kMostTemplateBytes) {
-    return failure("It has " + std::to_string(tree.source.size()) + " bytes, more than " +
+    return failure("The template has " + std::to_string(tree.source.size()) + " bytes, more than " +
                    std::to_string(kMostTemplateBytes) + ".");
   }
   for (std::string_view rest = tree.source; !rest.empty();) {
     const size_t n = utf8_length(rest);
     if (n == 0) {
-      return failure("It is not valid UTF-8.");
+      return failure("The template is not valid UTF-8.");
     }
     rest.remove_prefix(n);
   }

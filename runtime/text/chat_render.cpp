@@ -1,4 +1,4 @@
-// A tree to text.
+// Renders a tree to text.
 #include "text/chat_render.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr size_t kMostText = size_t{16} << 20;
 
 std::string quoted(std::string_view text) { return "\"" + escaped(text.substr(0, 200)) + "\""; }
 
-// Names that Jinja2 or transformers may give a template, and nobody here.
+// Names that Jinja2 or transformers define and Bowline does not.
 bool is_unknown_global(std::string_view name) {
   for (const std::string_view known : {"self", "super", "cycler", "joiner", "lipsum"}) {
     if (name == known) {
@@ -29,7 +29,7 @@ bool is_unknown_global(std::string_view name) {
   return (name.ends_with("_token") && !is_token_of_each) || name.ends_with("_tokens");
 }
 
-// What Python's texts have besides is_text_method().
+// String methods of Python that is_text_method() does not have.
 bool is_unknown_text_method(std::string_view name) {
   for (const std::string_view known : {"casefold", "center", "encode", "expandtabs", "format_map",
                                        "maketrans", "swapcase", "translate"}) {
@@ -45,22 +45,22 @@ bool is_global_function(std::string_view name, bool with_clock) {
          (name == "strftime_now" && with_clock);
 }
 
-// a to the power of b, which is not negative.
+// a to the power of b >= 0.
 Result<Value> power_of(int64_t a, int64_t b) {
   int64_t out = 1;
   while (b > 0) {
     if ((b & 1) != 0 && __builtin_mul_overflow(out, a, &out)) {
-      return failure("It makes a number that is too large.");
+      return failure("A number is too large.");
     }
     b >>= 1;
     if (b > 0 && __builtin_mul_overflow(a, a, &a)) {
-      return failure("It makes a number that is too large.");
+      return failure("A number is too large.");
     }
   }
   return Value::of(out);
 }
 
-// The floor of a quotient and the rest, as Python's float_floor_div() and float_rem() define them.
+// Floor of the quotient, or the remainder, as in Python's float_floor_div() and float_rem().
 Value floor_of(double a, double b, bool wants_rest) {
   double rest = std::fmod(a, b);
   double quotient = (a - rest) / b;
@@ -82,13 +82,13 @@ Value floor_of(double a, double b, bool wants_rest) {
   return Value::of(quotient - floor > 0.5 ? floor + 1 : floor);
 }
 
-// One of both is a float, or the result is.
+// An operation with a float operand or a float result.
 Result<Value> real_of(std::string_view op, const Value& left, const Value& right) {
   constexpr int64_t kExact = int64_t{1} << 53;
   for (const Value* v : {&left, &right}) {
     if (v->is_number() && (v->number() > kExact || v->number() < -kExact)) {
-      return failure("It computes with the number " + std::to_string(v->number()) +
-                     " as a float, which does not have all of its digits.");
+      return failure("The integer " + std::to_string(v->number()) +
+                     " cannot be converted to a float exactly.");
     }
   }
   const double a = left.as_real(), b = right.as_real();
@@ -96,7 +96,7 @@ Result<Value> real_of(std::string_view op, const Value& left, const Value& right
     return Value::of(op == "+" ? a + b : op == "-" ? a - b : a * b);
   }
   if (b == 0 && op != "**") {
-    return failure("It divides by 0.");
+    return failure("Division by 0.");
   }
   if (op == "/") {
     return Value::of(a / b);
@@ -105,11 +105,11 @@ Result<Value> real_of(std::string_view op, const Value& left, const Value& right
     return floor_of(a, b, op == "%");
   }
   if ((a == 0 && b < 0) || (a < 0 && std::isfinite(b) && b != std::floor(b))) {
-    return failure("It takes a power that is no number.");
+    return failure("The result of a power is not a number.");
   }
   const double power = std::pow(a, b);
   return std::isinf(power) && std::isfinite(a) && std::isfinite(b)
-             ? Result<Value>(failure("It makes a number that is too large."))
+             ? Result<Value>(failure("A number is too large."))
              : Result<Value>(Value::of(power));
 }
 
@@ -120,7 +120,7 @@ Result<Value> number_of(std::string_view op, int64_t a, int64_t b) {
                          : op == "*" ? __builtin_mul_overflow(a, b, &out)
                                      : (op != "**" && b == -1 && a == INT64_MIN);
   if (too_large) {
-    return failure("It makes a number that is too large.");
+    return failure("A number is too large.");
   }
   if (op == "+" || op == "-" || op == "*") {
     return Value::of(out);
@@ -129,9 +129,9 @@ Result<Value> number_of(std::string_view op, int64_t a, int64_t b) {
     return power_of(a, b);
   }
   if (b == 0) {
-    return failure("It divides by 0.");
+    return failure("Division by 0.");
   }
-  // As Python, to the floor.
+  // Rounds down, as in Python.
   const int64_t rest = a % b, floor = a / b;
   const bool is_between = rest != 0 && (rest < 0) != (b < 0);
   return Value::of(op == "%" ? (is_between ? rest + b : rest) : (is_between ? floor - 1 : floor));
@@ -201,12 +201,12 @@ Arguments Arguments::rest(size_t number) {
 
 Status Arguments::require_taken() const {
   if (taken_ < positional.size()) {
-    return failure("It gives " + std::to_string(positional.size()) + " arguments, of which " +
-                   std::to_string(taken_) + " are known here.");
+    return failure("A call has " + std::to_string(positional.size()) + " arguments, but at most " +
+                   std::to_string(taken_) + " are supported.");
   }
   for (const auto& [name, value] : named) {
     if (std::ranges::find(names_, name) == names_.end()) {
-      return failure("The argument " + quoted(name) + " is not known here.");
+      return failure("The argument " + quoted(name) + " is not supported.");
     }
   }
   return {};
@@ -224,7 +224,7 @@ Result<RenderedChat> Renderer::render(const Tree& tree, Scope* globals) {
 Status Renderer::append(std::string& out, std::string_view text) {
   BOWLINE_TRY(heap_.step(text.size()));
   if (out.size() + text.size() > kMostText) {
-    return failure("It writes more than " + std::to_string(kMostText) + " bytes.");
+    return failure("The text has more than " + std::to_string(kMostText) + " bytes.");
   }
   out += text;
   return {};
@@ -300,7 +300,7 @@ Result<Renderer::Flow> Renderer::run(const Statement& s, Scope* scope, std::stri
       return Flow::on;
     }
     case Statement::Kind::answer: {
-      // In a macro the place is that of its call, as transformers has it.
+      // Inside a macro the position is that of the call, as in transformers.
       const size_t begin = written_->size();
       BOWLINE_TRY_ASSIGN(const Value v, captured(s.body, scope));
       answers_.push_back(
@@ -323,7 +323,7 @@ Result<Value> Renderer::captured(const Body& body, Scope* outer) {
   return heap_.text(std::move(text));
 }
 
-// Whether there is another element, which is then in loop.ahead.
+// True if there is another element. It is then in loop.ahead.
 Result<bool> Renderer::ahead(Loop& loop) {
   while (!loop.ahead && loop.next < loop.items->size()) {
     BOWLINE_TRY(heap_.step());
@@ -349,7 +349,7 @@ Result<Renderer::Flow> Renderer::loop(const Statement& s, Scope* scope, std::str
   BOWLINE_TRY_ASSIGN(loop->items, elements(heap_, of));
   Value variable = Value::of(Kind::loop);
   variable.loop = loop;
-  bool finished = false;  // an iteration: else Jinja2 runs what stands behind `else`
+  bool finished = false;  // an iteration ended; otherwise Jinja2 renders the `else` part
   while (true) {
     BOWLINE_TRY_ASSIGN(const bool more, ahead(*loop));
     if (!more) {
@@ -381,7 +381,7 @@ Status Renderer::assign(const Statement& s, const Value& value, Scope* scope) {
   }
   BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(heap_, value));
   if (items->size() != s.targets.size()) {
-    return failure("It gives " + std::to_string(items->size()) + " values to " +
+    return failure("An assignment has " + std::to_string(items->size()) + " values for " +
                    std::to_string(s.targets.size()) + " names.");
   }
   for (size_t i = 0; i < items->size(); ++i) {
@@ -403,11 +403,11 @@ Status Renderer::assign(const Target& target, const Value& value, Scope* scope) 
   }
   BOWLINE_TRY_ASSIGN(const Value of, name(target.name, scope));
   if (of.kind != Kind::name_space) {
-    return failure("It sets an attribute of " + quoted(target.name) + ", which is " +
+    return failure("An attribute is set of " + quoted(target.name) + ", which is " +
                    std::string(described(of.kind)) + ".");
   }
   if (target.attribute.starts_with('_')) {
-    return failure("It sets the attribute " + quoted(target.attribute) + " of a namespace.");
+    return failure("The attribute " + quoted(target.attribute) + " of a namespace cannot be set.");
   }
   for (Pair& pair : *of.dict) {
     BOWLINE_TRY(heap_.step());
@@ -425,7 +425,8 @@ Status Renderer::assign(const Target& target, const Value& value, Scope* scope) 
 Result<Value> Renderer::evaluate(const Expression* e, Scope* scope) {
   BOWLINE_TRY(heap_.step());
   if (++level_ > kMostLevels) {
-    return failure_at(e->line, "It nests more than " + std::to_string(kMostLevels) + " levels");
+    return failure_at(e->line, "The expressions are nested deeper than " +
+                                   std::to_string(kMostLevels) + " levels");
   }
   Result<Value> v = evaluate_here(*e, scope);
   --level_;
@@ -473,7 +474,7 @@ Result<Value> Renderer::evaluate_here(const Expression& e, Scope* scope) {
         return Value::of(e.op == Op::negative ? -of.real : of.real);
       }
       if (!of.is_number()) {
-        return failure("It gives a sign to " + std::string(described(of.kind)) + ".");
+        return failure("A sign is not defined for " + std::string(described(of.kind)) + ".");
       }
       return number_of(e.op == Op::negative ? "-" : "+", 0, of.number());
     }
@@ -504,7 +505,7 @@ Result<Value> Renderer::evaluate_here(const Expression& e, Scope* scope) {
                                    : evaluate(e.parts[2], scope);
     }
   }
-  return failure("It has an expression that is not known here.");
+  return failure("An expression is not supported.");
 }
 
 Result<Value> Renderer::name(std::string_view asked, Scope* scope) const {
@@ -520,7 +521,7 @@ Result<Value> Renderer::name(std::string_view asked, Scope* scope) const {
     return Value::function(asked);
   }
   if (is_unknown_global(asked)) {
-    return failure("It asks for " + quoted(asked) + ", which is not known here.");
+    return failure("The name " + quoted(asked) + " is not supported.");
   }
   return Value::undefined(asked);
 }
@@ -537,7 +538,7 @@ Result<Value> Renderer::collection(const Expression& e, Scope* scope) {
   for (size_t i = 0; i < items.size(); i += 2) {
     BOWLINE_TRY_ASSIGN(const Value* known, find(heap_, dict, items[i]));
     if (known != nullptr) {
-      // The first key with the last value, as in Python.
+      // As in Python: the first key, with the last value.
       std::ranges::find(*dict.dict, known, [](const Pair& pair) { return &pair.second; })->second =
           items[i + 1];
       continue;
@@ -575,7 +576,7 @@ Result<Value> Renderer::binary(const Expression& e, Scope* scope) {
   if (e.text == "*" && a.kind == Kind::text && b.is_number()) {
     const auto times = static_cast<uint64_t>(std::max<int64_t>(b.number(), 0));
     if (!a.text.empty() && times > kMostText / a.text.size()) {
-      return failure("It repeats a text " + std::to_string(times) + " times.");
+      return failure("Repeating a text " + std::to_string(times) + " times makes it too long.");
     }
     std::string out;
     for (uint64_t i = 0; i < times && !a.text.empty(); ++i) {
@@ -658,7 +659,7 @@ Result<Value> Renderer::slice(const Expression& e, Scope* scope) {
   }
   const Slice slice{bounds[0], bounds[1], bounds[2].value_or(1)};
   if (of.kind != Kind::text && (!of.is_sequence() || of.is_view())) {
-    return failure("It takes a slice of " + std::string(described(of.kind)) + ".");
+    return failure("A slice is not defined for " + std::string(described(of.kind)) + ".");
   }
   if (of.kind == Kind::text && slice.step == 1) {
     return part_of(of.text, slice);
@@ -696,14 +697,14 @@ Result<Arguments> Renderer::arguments(const Expression& e, Scope* scope) {
   if (e.dict != nullptr) {
     BOWLINE_TRY_ASSIGN(const Value rest, evaluate(e.dict, scope));
     if (rest.kind != Kind::dict) {
-      return failure("The arguments behind \"**\" are " + std::string(described(rest.kind)) + ".");
+      return failure("The argument after \"**\" is " + std::string(described(rest.kind)) + ".");
     }
     for (const auto& [key, value] : *rest.dict) {
       BOWLINE_TRY(heap_.step(sizeof(Pair)));
       const bool is_known = std::ranges::any_of(
           out.named, [&key = key](const auto& named) { return named.first == key.text; });
       if (key.kind != Kind::text || is_known) {
-        return failure("An argument behind \"**\" has no name, or one that is given twice.");
+        return failure("An argument after \"**\" has no name, or its name occurs twice.");
       }
       out.named.emplace_back(key.text, value);
     }
@@ -712,13 +713,14 @@ Result<Arguments> Renderer::arguments(const Expression& e, Scope* scope) {
 }
 
 Status Renderer::require_no_markup(const Value& value) {
-  return value.is_markup() ? failure(
-                                 "It changes what the filter \"safe\" gives, which is not known "
-                                 "here: that can be printed.")
-                           : Status();
+  return value.is_markup()
+             ? failure(
+                   "The result of the filter \"safe\" can only be printed; changing it is not "
+                   "supported.")
+             : Status();
 }
 
-// `of`: the value of a filter that stands in a tag.
+// `of`: the value of a filter in a tag.
 Result<Value> Renderer::filtered(const Expression& e, const Value* of, Scope* scope) {
   Value value;
   if (e.parts[0] != nullptr && (of == nullptr || e.parts[0]->op != Op::filter)) {
@@ -732,7 +734,7 @@ Result<Value> Renderer::filtered(const Expression& e, const Value* of, Scope* sc
   return filter(e.text, value, std::move(a));
 }
 
-// `caller`: of a call block, else null.
+// `caller`: the macro of a call block, else null.
 Result<Value> Renderer::called(const Expression& e, Scope* scope, const Value* caller) {
   BOWLINE_TRY_ASSIGN(const Value callee, evaluate(e.parts[0], scope));
   BOWLINE_TRY_ASSIGN(Arguments a, arguments(e, scope));
@@ -749,13 +751,12 @@ Result<Value> Renderer::called(const Expression& e, Scope* scope, const Value* c
     case Kind::undefined:
       if (callee.text == "strftime_now") {
         return failure(
-            "It asks for the time with \"strftime_now\", which it is not given: the text that a "
-            "model "
-            "is trained and evaluated on is the same every day.");
+            "The template reads the time with \"strftime_now\", but no time is given: the text of "
+            "training and evaluation must not depend on the day.");
       }
-      return failure("It calls " + quoted(callee.text) + ", which is not defined.");
+      return failure("The function " + quoted(callee.text) + " is not defined.");
     default:
-      return failure("It calls " + std::string(described(callee.kind)) + ".");
+      return failure("A call needs a function, not " + std::string(described(callee.kind)) + ".");
   }
 }
 
@@ -800,8 +801,9 @@ Result<Value> Renderer::call_macro(const Macro& macro, Arguments arguments) {
   BOWLINE_TRY(arguments.require_taken());
   level_ += 10;
   std::string text;
-  Result<Flow> flow = level_ > kMostLevels ? Result<Flow>(failure("It calls macros too deeply."))
-                                           : run(s.body, scope, text);
+  Result<Flow> flow = level_ > kMostLevels
+                          ? Result<Flow>(failure("The calls of macros are nested too deeply."))
+                          : run(s.body, scope, text);
   level_ -= 10;
   BOWLINE_TRY(std::move(flow).status());
   return heap_.text(std::move(text));
@@ -825,7 +827,7 @@ Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
   }
   if (name == "length" || name == "revindex" || name == "revindex0") {
     if (!loop.length) {
-      // What the condition says of all others is settled now.
+      // Evaluates the condition for all remaining elements.
       std::vector<Value> left;
       const bool had = loop.ahead.has_value();
       while (true) {
@@ -847,14 +849,14 @@ Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
     return Value::of(name == "length" ? *loop.length
                                       : *loop.length - loop.index0 - (name == "revindex" ? 0 : 1));
   }
-  return failure("The attribute " + quoted(name) + " of a loop is not known here.");
+  return failure("The attribute " + quoted(name) + " of a loop is not supported.");
 }
 
 Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
   BOWLINE_TRY(require_no_markup(value));
   switch (value.kind) {
     case Kind::undefined:
-      return failure("It asks for the attribute " + quoted(name) + " of " + quoted(value.text) +
+      return failure("The attribute " + quoted(name) + " of " + quoted(value.text) +
                      ", which is not defined.");
     case Kind::none:
     case Kind::boolean:
@@ -866,16 +868,16 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
           return heap_.method(value, name);
         }
       }
-      // What Python's lists have besides, and names in front of which the sandbox stands.
+      // Further methods of Python's lists, and names that the sandbox hides.
       for (const std::string_view method :
            {"append", "clear", "copy", "extend", "index", "count", "insert", "pop", "remove",
             "reverse", "sort", "start", "stop", "step", "mapping", "isdisjoint"}) {
         if (name == method) {
-          return failure("The method " + quoted(name) + " of a list is not known here.");
+          return failure("The method " + quoted(name) + " of a list is not supported.");
         }
       }
       return name.starts_with('_') ? Result<Value>(failure("The attribute " + quoted(name) +
-                                                           " of a list is not known here."))
+                                                           " of a list is not supported."))
                                    : Result<Value>(Value::undefined(name));
     case Kind::dict:
       for (const std::string_view method : {"copy", "get", "items", "keys", "values"}) {
@@ -886,7 +888,7 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
       for (const std::string_view method :
            {"clear", "fromkeys", "pop", "popitem", "setdefault", "update"}) {
         if (name == method) {
-          return failure("The method " + quoted(name) + " of a dict is not known here.");
+          return failure("The method " + quoted(name) + " of a dict is not supported.");
         }
       }
       return item(value, Value::of(name));
@@ -899,12 +901,12 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
         return heap_.method(value, name);
       }
       if (is_unknown_text_method(name)) {
-        return failure("The method " + quoted(name) + " of a text is not known here.");
+        return failure("The method " + quoted(name) + " of a text is not supported.");
       }
       return Value::undefined(name);
     default:
       return failure("The attribute " + quoted(name) + " of " + std::string(described(value.kind)) +
-                     " is not known here.");
+                     " is not supported.");
   }
 }
 
@@ -935,11 +937,11 @@ Result<Value> Renderer::item(const Value& value, const Value& key) {
   if (value.kind == Kind::none || value.kind == Kind::boolean) {
     return Value::undefined("an item");
   }
-  // What has no such item may have an attribute of this name.
+  // A value without such an item may have an attribute of this name.
   if ((value.is_sequence() || value.kind == Kind::text) && key.kind == Kind::text) {
     return attribute(value, key.text);
   }
-  return failure("It asks for an item of " + std::string(described(value.kind)) + " by " +
+  return failure("An item cannot be read of " + std::string(described(value.kind)) + " by " +
                  std::string(described(key.kind)) + ".");
 }
 

@@ -1,4 +1,4 @@
-// What filters, tests and methods see of a rendering.
+// The interface of the renderer for filters, tests and methods.
 #pragma once
 
 #include "text/chat_strings.h"
@@ -6,18 +6,17 @@
 
 namespace bowline::text::chat {
 
-// Arguments of a call. Each is taken by its number or its name; what nobody took is refused by
-// require_taken().
+// Arguments of a call. Each is taken by position or name. require_taken() rejects the rest.
 class Arguments {
  public:
   std::vector<Value> positional;
   std::vector<std::pair<std::string_view, Value>> named;
 
   const Value* take(size_t number, std::string_view name);
-  // As take(). Errors  bad_file: it is no such value.
+  // As take(). Errors  bad_file: the value has another type.
   Result<int64_t> integer(size_t number, std::string_view name, int64_t otherwise);
   Result<std::optional<std::string_view>> text(size_t number, std::string_view name);
-  // The rest from `number` on, as arguments of another call.
+  // Returns the positional arguments from `number` on, with the named ones, for another call.
   Arguments rest(size_t number);
   Status require_taken() const;
 
@@ -29,9 +28,10 @@ class Arguments {
 bool is_text_method(std::string_view name);
 
 class Renderer;
-// str.format(). Errors  bad_file: the layout is not valid, or not known here.
+// str.format() of Python. Errors  bad_file: the layout is not valid or not supported.
 Result<std::string> format_text(Renderer& r, std::string_view layout, Arguments& a);
-// datetime.strftime() of the second `now` since 1970, in UTC and English. Errors  as above.
+// datetime.strftime() of Python for `now` (seconds since 1970), in UTC and English. Errors  as
+// above.
 Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now);
 
 class Renderer {
@@ -45,7 +45,7 @@ class Renderer {
   Result<bool> test(std::string_view name, const Value& value, Arguments arguments);
   Result<Value> method(const Method& method, Arguments arguments);
   Result<Value> function(std::string_view name, Arguments arguments);
-  // Errors  bad_file: it is what the filter `safe` gives.
+  // Errors  bad_file: the value is markup, the result of the filter `safe`.
   static Status require_no_markup(const Value& value);
   // value.name, value[key].
   Result<Value> attribute(const Value& value, std::string_view name);
@@ -60,7 +60,7 @@ class Renderer {
   Status append(std::string& out, std::string_view text);
   Status assign(const Statement& s, const Value& value, Scope* scope);
   Status assign(const Target& target, const Value& value, Scope* scope);
-  // What a body prints.
+  // Renders a body to a text.
   Result<Value> captured(const Body& body, Scope* outer);
   Result<bool> ahead(Loop& loop);
 
@@ -82,7 +82,8 @@ class Renderer {
 
   Heap& heap_;
   std::optional<int64_t> now_;
-  const std::string* written_ = nullptr;  // of the template, without what macros and blocks hold
+  const std::string* written_ =
+      nullptr;  // output of the template, without the output of macros and blocks
   std::vector<Offset> answers_;
   uint32_t level_ = 0;
 };

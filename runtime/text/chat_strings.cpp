@@ -3,7 +3,7 @@
 namespace bowline::text::chat {
 namespace {
 
-// Of the first code point.
+// Length of the first code point.
 size_t bytes_of(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const size_t n = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -12,7 +12,7 @@ size_t bytes_of(std::string_view text) {
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Of the last code point.
+// Length of the last code point.
 size_t last_bytes_of(std::string_view text) {
   size_t n = 1;
   while (n < text.size() && is_continuation(text[text.size() - n])) {
@@ -95,7 +95,7 @@ std::vector<Value> words(std::string_view text, int64_t most, bool from_right) {
   const Side begin = from_right ? Side::right : Side::left;
   for (text = strip(text, begin); !text.empty(); text = strip(text, begin)) {
     if (most >= 0 && static_cast<int64_t>(out.size()) == most) {
-      out.push_back(Value::of(text));  // with the spaces of its other end
+      out.push_back(Value::of(text));  // keeps the spaces at its other end
       break;
     }
     if (from_right) {
@@ -131,7 +131,7 @@ Result<std::vector<Value>> split(Heap& heap, std::string_view text,
   if (!separator) {
     out = words(text, most, from_right);
   } else if (separator->empty()) {
-    return failure("It splits a text at an empty one.");
+    return failure("The separator of \"split\" is empty.");
   } else {
     while (most < 0 || static_cast<int64_t>(out.size()) < most) {
       const size_t at = from_right ? text.rfind(*separator) : text.find(*separator);
@@ -154,15 +154,14 @@ Result<std::vector<Value>> split(Heap& heap, std::string_view text,
 Result<std::string> replace(Heap& heap, std::string_view text, std::string_view from,
                             std::string_view to, int64_t most) {
   if (from.empty()) {
-    return failure("It replaces an empty text, which is not known here.");
+    return failure("Replacing an empty text is not supported.");
   }
   BOWLINE_TRY(heap.step(text.size()));
   std::string out;
   for (size_t at = text.find(from); at != std::string_view::npos && most != 0; --most) {
     BOWLINE_TRY(heap.step(at + to.size()));
     if (out.size() + to.size() > Heap::kMostBytes) {
-      return failure("It makes a text of more than " + std::to_string(Heap::kMostBytes) +
-                     " bytes.");
+      return failure("A text has more than " + std::to_string(Heap::kMostBytes) + " bytes.");
     }
     out += text.substr(0, at);
     out += to;
@@ -206,8 +205,8 @@ Result<std::string> with_case(std::string_view text, Case to) {
   bool in_word = false;
   for (const char c : text) {
     if (static_cast<unsigned char>(c) >= 0x80) {
-      return failure("It changes the case of \"" + escaped(text.substr(0, 80)) +
-                     "\", whose letters beyond ASCII are not known here.");
+      return failure("The case of \"" + escaped(text.substr(0, 80)) +
+                     "\" cannot be changed: only ASCII is supported.");
     }
     const bool is_upper = c >= 'A' && c <= 'Z', is_lower = c >= 'a' && c <= 'z';
     const bool begins = out.empty() || kInFrontOfWords.find(out.back()) != std::string_view::npos;

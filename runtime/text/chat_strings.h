@@ -1,4 +1,4 @@
-// What Python does with texts, by code points. All texts are valid UTF-8.
+// String functions of Python, by code points. All texts are valid UTF-8.
 #pragma once
 
 #include <optional>
@@ -7,20 +7,21 @@
 
 namespace bowline::text::chat {
 
-// A list of texts of one code point each.
+// Returns a list of texts with one code point each.
 Result<Value> code_points(Heap& heap, std::string_view text);
 int64_t length(std::string_view text);
-// Bytes before code point `n`; of the whole text where it has no more.
+// Byte offset of code point `n`; the length of the text if it has fewer code points.
 size_t offset_of(std::string_view text, int64_t n);
 
-// str.isspace() of the code point at the begin of a text that is not empty.
+// str.isspace() for the first code point of a text that is not empty.
 bool begins_with_space(std::string_view text);
 
 enum class Side : uint8_t { both, left, right };
-// str.strip(chars); without chars white space goes.
+// str.strip(chars); without chars it strips white space.
 std::string_view strip(std::string_view text, Side side,
                        std::optional<std::string_view> chars = std::nullopt);
-// str.split(separator, most); without a separator at runs of white space. most < 0: any number.
+// str.split(separator, most); without a separator it splits at runs of white space. most < 0: no
+// limit.
 Result<std::vector<Value>> split(Heap& heap, std::string_view text,
                                  std::optional<std::string_view> separator, int64_t most,
                                  bool from_right);
@@ -29,13 +30,13 @@ Result<std::string> replace(Heap& heap, std::string_view text, std::string_view 
                             std::string_view to, int64_t most);
 Result<std::vector<Value>> split_lines(Heap& heap, std::string_view text);
 
-// title: as str.title(), a letter is upper where no letter stands in front of it. words: as the
-// filter `title` of Jinja, behind white space, a dash and an opening bracket.
+// title: as str.title(), a letter is upper case if no letter precedes it. words: as the filter
+// `title` of Jinja, after white space, a dash or an opening bracket.
 enum class Case : uint8_t { lower, upper, title, words, capitalize };
-// Errors  bad_file: the text has more than ASCII, whose rules are not known here.
+// Errors  bad_file: the text is not ASCII, which is not supported.
 Result<std::string> with_case(std::string_view text, Case to);
 
-// a[start:stop:step] of so many elements: their numbers.
+// The indices of a[start:stop:step] for a sequence of `size` elements.
 struct Slice {
   std::optional<int64_t> start;
   std::optional<int64_t> stop;

@@ -1,5 +1,5 @@
-// A chat template as a tree: statements with expressions, in a subset of Jinja2 as Hugging Face
-// transformers configures it (trim_blocks, lstrip_blocks, loop controls, the tag `generation`).
+// A parsed chat template: statements and expressions of a Jinja2 subset, with the settings of
+// Hugging Face transformers (trim_blocks, lstrip_blocks, loop controls, the tag `generation`).
 #pragma once
 
 #include <deque>
@@ -9,8 +9,7 @@
 
 namespace bowline::text::chat {
 
-// Special tokens that a template may ask for by name. The metadata of a model has them under the
-// same names.
+// Special tokens that a template can read by name. The metadata of a model has the same names.
 inline constexpr std::string_view kTokenNames[] = {
     "bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"};
 
@@ -23,7 +22,7 @@ struct Expression {
     dict,       // key, value, key, value, ...
     attribute,  // parts[0].text
     item,       // parts[0][parts[1]]
-    slice,      // parts[0][parts[1] : parts[2] : parts[3]], each of the last three or null
+    slice,      // parts[0][parts[1] : parts[2] : parts[3]]; the last three may be null
     call,       // parts[0](others, named)
     filter,     // parts[0] | text(others, named); parts[0] is null in a tag
     test,       // parts[0] is text(others)
@@ -39,17 +38,17 @@ struct Expression {
   };
   Op op = Op::constant;
   uint32_t line = 0;
-  uint32_t depth = 1;  // of the tree below
+  uint32_t depth = 1;  // depth of the subtree
   std::string_view text;
   Value value;
   std::vector<const Expression*> parts;
   std::vector<std::pair<std::string_view, const Expression*>> named;
-  const Expression* list = nullptr;  // (optional) of arguments behind *, ...
-  const Expression* dict = nullptr;  // (optional) ... and behind **
+  const Expression* list = nullptr;  // (optional) the argument after *
+  const Expression* dict = nullptr;  // (optional) the argument after **
   std::vector<std::string_view> operators;
 };
 
-// What is assigned to: a name, an attribute of a namespace, or several.
+// Target of an assignment: a name, or an attribute of a namespace.
 struct Target {
   std::string_view name;
   std::string_view attribute;
@@ -67,8 +66,8 @@ struct Statement {
     set_block,  // targets = body through the filter `expression`, or null
     filter,     // body through the filter `expression`
     macro,      // text(parameters): body
-    call,       // expression, a call, with a macro `caller`(parameters): body
-    answer,     // body, with names of its own: the tag `generation`, which marks an answer
+    call,       // call with a macro `caller`(parameters): body
+    answer,     // body with its own scope: the tag `generation`, which marks an answer
     stop,       // break
     next,       // continue
   };
@@ -86,8 +85,8 @@ struct Statement {
   const Expression* expression = nullptr;
   const Expression* condition = nullptr;
   std::vector<Target> targets;
-  bool unpacks = false;  // the targets are of a tuple, even if there is one
-  // Of a macro the names that it reads and that a call gives without a parameter for them.
+  bool unpacks = false;  // unpacks a tuple, even for a single target
+  // Of a macro: implicit names that the body reads.
   bool reads_caller = false;
   bool reads_varargs = false;
   bool reads_kwargs = false;
@@ -97,7 +96,7 @@ struct Statement {
   Body otherwise;
 };
 
-// Owns the tree and what its texts point into; it does not move.
+// Owns the tree and the texts that the tree points into. Not movable.
 struct Tree {
   std::string source;
   std::deque<std::string> texts;
@@ -123,22 +122,22 @@ struct Token {
   };
   Kind kind = Kind::end;
   uint32_t line = 0;
-  std::string_view text;  // of a text what it stands for
+  std::string_view text;  // of a text: with escapes resolved
   int64_t integer = 0;
   double real = 0;
 };
 
 constexpr size_t kMostTemplateBytes = size_t{1} << 20;
 
-// `line` of a failure: "... (line 3)."
+// Adds the line to a message: "... (line 3)."
 Status failure_at(uint32_t line, std::string_view message);
 
-// Errors  bad_file: the line is named.
+// Errors  bad_file: the message has the line.
 Result<std::vector<Token>> lex(Tree& tree);
 Status parse(Tree& tree);
 
-// Renders with the names of `globals`. Errors  bad_argument: raise_exception. bad_file: all else;
-// the line is named.
+// Renders a template with the variables of `globals`.
+// Errors  bad_argument: raise_exception. bad_file: all others; the message has the line.
 Result<RenderedChat> render(const Tree& tree, Heap& heap,
                             std::vector<std::pair<std::string_view, Value>> globals,
                             std::optional<int64_t> now);

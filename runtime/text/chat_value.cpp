@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kMostValueLevels = 100;
 
-// The sign of a - b, exactly; none: one is NaN. A long double has all bits of an integer.
+// The sign of a - b, exactly. Empty if a value is NaN. A long double holds all bits of an integer.
 std::optional<int> compared(const Value& a, const Value& b) {
   const auto exact = [](const Value& v) -> long double {
     return v.kind == Kind::real ? static_cast<long double>(v.real)
@@ -47,7 +47,7 @@ std::string_view described(Kind kind) {
     case Kind::name_space:
       return "a namespace";
     case Kind::iterator:
-      return "what a filter gives";
+      return "an iterator";
     case Kind::loop:
       return "a loop";
     case Kind::macro:
@@ -65,7 +65,7 @@ Heap::~Heap() = default;
 Status Heap::step(uint64_t bytes) {
   steps_ += 1 + bytes / 64;
   if (steps_ > kMostSteps) {
-    return failure("It takes more than " + std::to_string(kMostSteps) + " steps.");
+    return failure("Rendering takes more than " + std::to_string(kMostSteps) + " steps.");
   }
   return {};
 }
@@ -74,7 +74,7 @@ Status Heap::take(uint64_t bytes) {
   BOWLINE_TRY(step(bytes));
   bytes_ += bytes;
   if (bytes_ > kMostBytes) {
-    return failure("It makes values of more than " + std::to_string(kMostBytes) + " bytes.");
+    return failure("The values have more than " + std::to_string(kMostBytes) + " bytes.");
   }
   return {};
 }
@@ -155,7 +155,7 @@ bool is_true(const Value& v) {
 Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
   BOWLINE_TRY(heap.step());
   if (depth > kMostValueLevels) {
-    return failure("It compares values of more than " + std::to_string(kMostValueLevels) +
+    return failure("Compared values have more than " + std::to_string(kMostValueLevels) +
                    " levels.");
   }
   if (a.is_number() && b.is_number()) {
@@ -171,7 +171,7 @@ Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
     return false;
   }
   if (a.is_view()) {
-    return failure("It compares what a dict holds, which is not known here.");
+    return failure("The comparison of dict views is not supported.");
   }
   switch (a.kind) {
     case Kind::undefined:
@@ -210,8 +210,7 @@ Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
     case Kind::name_space:
       return a.dict == b.dict;
     default:
-      return failure("It compares " + std::string(described(a.kind)) +
-                     ", which is not known here.");
+      return failure("The comparison of " + std::string(described(a.kind)) + " is not supported.");
   }
 }
 
@@ -222,12 +221,11 @@ Result<int> order(Heap& heap, const Value& a, const Value& b, int depth) {
   }
   if (a.is_numeric() && b.is_numeric()) {
     const std::optional<int> sign = compared(a, b);
-    return sign ? Result<int>(*sign)
-                : Result<int>(failure("It asks for the order of what is no number (NaN)."));
+    return sign ? Result<int>(*sign) : Result<int>(failure("NaN has no order."));
   }
   if (a.kind == Kind::text && b.kind == Kind::text) {
     BOWLINE_TRY(heap.step(a.text.size()));
-    const int c = a.text.compare(b.text);  // the order of bytes of UTF-8 is that of code points
+    const int c = a.text.compare(b.text);  // byte order of UTF-8 equals code point order
     return c < 0 ? -1 : c > 0 ? 1 : 0;
   }
   if (a.is_sequence() && a.kind == b.kind && a.text.empty() && b.text.empty() &&
@@ -241,13 +239,13 @@ Result<int> order(Heap& heap, const Value& a, const Value& b, int depth) {
     return order(heap, Value::of(static_cast<int64_t>(a.list->size())),
                  Value::of(static_cast<int64_t>(b.list->size())), depth + 1);
   }
-  return failure("It asks for the order of " + std::string(described(a.kind)) + " and " +
+  return failure("There is no order between " + std::string(described(a.kind)) + " and " +
                  std::string(described(b.kind)) + ".");
 }
 
 Result<const Value*> find(Heap& heap, const Value& dict, const Value& key) {
   if (key.kind == Kind::list || key.kind == Kind::dict) {
-    return failure("It looks for " + std::string(described(key.kind)) + " in a dict.");
+    return failure("A key of a dict cannot be " + std::string(described(key.kind)) + ".");
   }
   for (const Pair& pair : *dict.dict) {
     BOWLINE_TRY_ASSIGN(const bool same, equal(heap, pair.first, key));
@@ -262,7 +260,7 @@ Result<bool> contains(Heap& heap, const Value& in, const Value& what) {
   switch (in.kind) {
     case Kind::text:
       if (what.kind != Kind::text) {
-        return failure("It looks for " + std::string(described(what.kind)) + " in a text.");
+        return failure("A text cannot contain " + std::string(described(what.kind)) + ".");
       }
       BOWLINE_TRY(heap.step(in.text.size()));
       return in.text.find(what.text) != std::string_view::npos;
@@ -282,7 +280,7 @@ Result<bool> contains(Heap& heap, const Value& in, const Value& what) {
       }
       return false;
     default:
-      return failure("It looks for something in " + std::string(described(in.kind)) + ".");
+      return failure("\"in\" is not defined for " + std::string(described(in.kind)) + ".");
   }
 }
 
@@ -318,7 +316,7 @@ Result<const std::vector<Value>*> elements(Heap& heap, const Value& v) {
       return v.list;
     case Kind::iterator:
       if (std::exchange(v.iterator->is_used, true)) {
-        return failure("It goes through what a filter gives a second time.");
+        return failure("The result of a filter can be iterated only once.");
       }
       return &v.iterator->items;
     case Kind::dict:
@@ -331,7 +329,7 @@ Result<const std::vector<Value>*> elements(Heap& heap, const Value& v) {
       return letters.list;
     }
     default:
-      return failure("It goes through " + std::string(described(v.kind)) + ".");
+      return failure("A loop is not possible over " + std::string(described(v.kind)) + ".");
   }
   BOWLINE_TRY_ASSIGN(const Value list, heap.list(std::move(out)));
   return list.list;

@@ -1,5 +1,5 @@
-// Values of a chat template while it is rendered. All of them live in one Heap, which goes as a
-// whole: values may form circles, and nothing is freed by a chain of destructors.
+// Values of a chat template during rendering. A Heap owns all of them and frees them together:
+// values may form cycles, and no destructor recurses.
 #pragma once
 
 #include <deque>
@@ -29,7 +29,7 @@ enum class Kind : uint8_t {
   tuple,
   dict,
   name_space,
-  iterator,  // what a filter gives of a list: it can be gone through once
+  iterator,  // result of a filter on a list; can be iterated once
   loop,      // the variable `loop`
   macro,     // of the template
   function,  // a global: range, namespace, ...
@@ -43,24 +43,24 @@ struct Scope;
 
 struct Macro {
   const Statement* statement = nullptr;
-  Scope* scope = nullptr;  // where it stands
+  Scope* scope = nullptr;  // of its definition
 };
 struct Method;
 struct Iterator;
 
 struct Value {
   Kind kind = Kind::undefined;
-  bool boolean = false;  // of a text: it went through the filter `safe`
+  bool boolean = false;  // of a text: markup, the result of the filter `safe`
   union {
     int64_t integer = 0;
     double real;
   };
-  // Also the name of a function, and of what is undefined. Of a list what Python has instead of
-  // one: "range", "dict_keys", "dict_values", "dict_items"; empty: it is a list.
+  // Also the name of a function or of an undefined value. Of a list: the Python type that it
+  // represents ("range", "dict_keys", "dict_values", "dict_items"); empty: a list.
   std::string_view text;
   union {
     const std::vector<Value>* list = nullptr;  // and tuple
-    std::vector<Pair>* dict;                   // and namespace, the one value that changes
+    std::vector<Pair>* dict;                   // and namespace, the only mutable value
     Iterator* iterator;
     Loop* loop;
     const Macro* macro;
@@ -105,16 +105,17 @@ struct Value {
   }
 
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple; }
-  // A list, also where Python has another sequence.
+  // A Python view, represented by a list.
   bool is_view() const { return kind == Kind::list && text.starts_with("dict_"); }
   bool is_plain_list() const { return kind == Kind::list && text.empty(); }
-  // Python's Markup, which changes what is added to it; here it can be printed and compared.
+  // Markup of Python changes the texts that are added to it. Here it can only be printed and
+  // compared.
   bool is_markup() const { return kind == Kind::text && boolean; }
   bool is_number() const { return kind == Kind::integer || kind == Kind::boolean; }
   bool is_numeric() const { return is_number() || kind == Kind::real; }
-  // Of a number.
+  // Requires is_number().
   int64_t number() const { return kind == Kind::boolean ? int64_t{boolean} : integer; }
-  // Of what is numeric.
+  // Requires is_numeric().
   double as_real() const { return kind == Kind::real ? real : static_cast<double>(number()); }
 };
 
@@ -128,13 +129,13 @@ struct Iterator {
   bool is_used = false;
 };
 
-// Names of one level: a template, an iteration of a loop, a macro, a block.
+// Variables of a scope: a template, a loop iteration, a macro or a block.
 struct Scope {
   Scope* outer = nullptr;
   std::vector<std::pair<std::string_view, Value>> names;
 };
 
-// Owns what a rendering makes, and counts what it costs.
+// Owns all values of a rendering and limits its cost.
 class Heap {
  public:
   static constexpr uint64_t kMostSteps = 10'000'000;
@@ -143,9 +144,9 @@ class Heap {
   Heap();
   ~Heap();
 
-  // One step, and one more for each 64 bytes that are looked at. Errors  bad_file: too many.
+  // Counts a step, plus one per 64 bytes that are read. Errors  bad_file: too many steps.
   Status step(uint64_t bytes = 0);
-  // Errors of all that follow  bad_file: too much memory.
+  // Errors of the following functions  bad_file: too much memory.
   Result<Value> text(std::string t);
   // `python`: as Value::text of a list.
   Result<Value> list(std::vector<Value> items, Kind kind = Kind::list,
@@ -172,27 +173,27 @@ class Heap {
   std::deque<std::unique_ptr<Loop>> loops_;
 };
 
-// As Python: what an `if` asks.
+// Truth value as in Python.
 bool is_true(const Value& v);
-// a == b, and a < b as -1, 0, 1. Errors  bad_file: two such values have no order.
+// a == b, and the order of a and b as -1, 0, 1. Errors  bad_file: the values cannot be compared.
 Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth = 0);
 Result<int> order(Heap& heap, const Value& a, const Value& b, int depth = 0);
-// The value of a key, or null.
+// Returns the value of a key, or null.
 Result<const Value*> find(Heap& heap, const Value& dict, const Value& key);
-// `what in in`.
+// Returns `what in in`.
 Result<bool> contains(Heap& heap, const Value& in, const Value& what);
-// The text that `{{ v }}` prints. Errors  bad_file: of what is no data it is not known here.
+// Returns the text of `{{ v }}`. Errors  bad_file: the value is not data, such as a macro.
 Result<std::string_view> printed(Heap& heap, const Value& v);
 // repr(v). Errors  as printed().
 Result<std::string> repr(Heap& heap, const Value& v);
-// repr() of a float: the shortest digits that are read as it again.
+// repr() of a float: the shortest digits that convert back to the same value.
 std::string real_text(double r);
-// Elements of a sequence, keys of a dict, code points of a text. Errors  bad_file: it has none, or
-// is an iterator that was gone through.
+// Returns the elements of a sequence, the keys of a dict, or the code points of a text.
+// Errors  bad_file: the value cannot be iterated, or is an iterator that was used.
 Result<const std::vector<Value>*> elements(Heap& heap, const Value& v);
 // Options of json.dumps().
 struct JsonForm {
-  std::optional<std::string> indent;  // of a level; none: on one line
+  std::optional<std::string> indent;  // per level; empty: everything on one line
   std::string between_items = ", ";
   std::string behind_keys = ": ";
   bool ascii = false;

@@ -9,7 +9,7 @@
 namespace bowline::text {
 namespace {
 
-constexpr size_t kMostGrown = size_t{1} << 20;  // what a piece may grow to
+constexpr size_t kMostGrown = size_t{1} << 20;  // growth limit of a token in bytes
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   if (from.empty() || text.find(from) == std::string::npos) {
@@ -24,8 +24,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   text = out.append(text, done);
 }
 
-// Passes on the code points of `bytes` that are complete, what is none as U+FFFD, and keeps the
-// begin of one. `all`: keeps nothing.
+// Passes on the complete code points of `bytes`, invalid bytes as U+FFFD, and keeps an incomplete
+// code point. `all`: keeps nothing.
 std::string take_text(std::string& bytes, bool all) {
   std::string out;
   size_t at = 0;
@@ -102,7 +102,7 @@ class ByteFallbackStep : public DecodeStep {
     BOWLINE_TRY(finish(next));
     return next(piece);
   }
-  // Of a row that is no UTF-8 each byte is replaced.
+  // In a run that is not UTF-8 every byte is replaced.
   Status finish(const Next& next) override {
     bool valid = true;
     for (size_t at = 0; valid && at < bytes_.size();) {
@@ -121,7 +121,7 @@ class ByteFallbackStep : public DecodeStep {
   std::string bytes_;
 };
 
-// A step that changes each piece, and the first one otherwise.
+// A step that maps each token, and the first token differently.
 class MapStep : public DecodeStep {
  public:
   using Map = std::function<Status(std::string& piece, bool first)>;
@@ -152,7 +152,7 @@ void clean_up(std::string& text) {
   }
 }
 
-// All pieces are one text from here on.
+// Joins all tokens to one text.
 class FuseStep : public DecodeStep {
  public:
   Status push(std::string_view piece, const Next&) override {
@@ -170,7 +170,7 @@ class PassStep : public DecodeStep {
   Status push(std::string_view piece, const Next& next) override { return next(piece); }
 };
 
-// What a stream strips of the parts of one text: the begin at once, the end when there is no more.
+// Strips fused text: the start at once, the end when the text is complete.
 class StripStream : public DecodeStep {
  public:
   StripStream(std::string content, size_t start, size_t stop)
@@ -197,7 +197,7 @@ class StripStream : public DecodeStep {
   }
 
  private:
-  // All of the content at the end may be cut; what is in front of it is certain.
+  // All of `content` at the end may be stripped; the text before it is certain.
   size_t stripped_end(std::string_view text) const {
     size_t end = text.size();
     while (stop_ > 0 && text.substr(0, end).ends_with(content_)) {
@@ -211,7 +211,7 @@ class StripStream : public DecodeStep {
   std::string held_;
 };
 
-// Marks the end of a word; the last piece is known when there is none behind it.
+// Handles the end-of-word suffix. The last token is known only at the end.
 class SuffixStep : public DecodeStep {
  public:
   explicit SuffixStep(std::string suffix) : suffix_(std::move(suffix)) {}
@@ -233,7 +233,7 @@ class SuffixStep : public DecodeStep {
   bool any_ = false;
 };
 
-// Of equal pieces in a row one counts.
+// Keeps one of equal neighbouring tokens.
 class CtcStep : public DecodeStep {
  public:
   CtcStep(std::string pad, std::string delimiter, bool cleanup)

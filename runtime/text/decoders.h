@@ -1,5 +1,5 @@
-// Decoders of tokenizer.json: how pieces become text again. They work on a stream: each step takes
-// a piece and passes on what is certain.
+// Decoders of tokenizer.json: convert tokens back to text. They work on a stream: each step takes a
+// token and passes on the text that is certain.
 #pragma once
 
 #include <functional>
@@ -12,22 +12,22 @@
 
 namespace bowline::text {
 
-// One step of the chain, with what it remembers.
+// A step of the chain, with its state.
 class DecodeStep {
  public:
   using Next = std::function<Status(std::string_view)>;
   virtual ~DecodeStep() = default;
-  // A piece, or a part of one text if an earlier step fused them.
+  // Takes a token, or a part of the text if an earlier step has fused the tokens.
   virtual Status push(std::string_view piece, const Next& next) = 0;
-  // What is left at the end.
+  // Passes on the rest at the end.
   virtual Status finish(const Next& next) {
     (void)next;
     return {};
   }
 };
 
-// Makes a step in its first state. `whole`: all pieces come before the text is wanted, so that a
-// step may wait for them.
+// Creates a step in its initial state. `whole`: the text is needed only after all tokens, so a step
+// may wait for them.
 using DecodeStepMaker = std::function<std::unique_ptr<DecodeStep>(bool whole)>;
 
 DecodeStepMaker decode_bytes();          // byte-level letters to bytes
@@ -36,13 +36,13 @@ DecodeStepMaker decode_metaspace(std::string replacement, bool prepended);
 DecodeStepMaker decode_word_piece(std::string prefix, bool cleanup);
 DecodeStepMaker decode_suffix(std::string suffix);  // BPEDecoder
 DecodeStepMaker decode_replace(Pattern pattern, std::string content);
-// `fused`: an earlier step made one text of the pieces.
+// `fused`: an earlier step has joined the tokens to one text.
 DecodeStepMaker decode_strip(std::string content, size_t start, size_t stop, bool fused);
 DecodeStepMaker decode_ctc(std::string pad, std::string delimiter, bool cleanup);
 DecodeStepMaker decode_fuse();
-DecodeStepMaker decode_spaced();  // pieces of a file without a decoder: a space between them
+DecodeStepMaker decode_spaced();  // for files without a decoder: a space between tokens
 
-// All steps, from pieces to text.
+// Applies all steps to tokens.
 class DecodeChain {
  public:
   DecodeChain(const std::vector<DecodeStepMaker>& makers, bool whole);

@@ -12,16 +12,16 @@ namespace bowline::text {
 namespace {
 
 constexpr std::string_view kCache = "cache.*";
-// Graphs are checked with small numbers for their dims, which the cache must hold too.
+// Graphs are checked with small trial sizes, which the cache must hold too.
 constexpr int64_t kLeastRows = 64;
-// Without a cache: the tokens of the first plan, and of a text if the model does not say how many.
+// Without a cache: tokens of the first plan, and the context if the model does not state it.
 constexpr int64_t kFirstTokens = 64;
 constexpr int64_t kUsualContext = 1024;
 
 #define BOWLINE_REFUSE_UNLESS(condition, ...) \
   BOWLINE_TEXT_REQUIRE(condition, Code::bad_argument, __VA_ARGS__)
 
-// The whole text as a number from 0 on.
+// Parses the whole text as a number >= 0.
 std::optional<int64_t> parsed(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -29,7 +29,7 @@ std::optional<int64_t> parsed(std::string_view text) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-// "2,32000".
+// Parses "2,32000".
 Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
   const std::string all = model.metadata("eos_token_ids");
   std::vector<int32_t> ids;
@@ -37,7 +37,7 @@ Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
     const size_t end = std::min(all.find(',', at), all.size());
     const std::optional<int64_t> id = parsed(std::string_view(all).substr(at, end - at));
     BOWLINE_TEXT_REQUIRE(id && *id <= INT32_MAX, Code::bad_file,
-                         "Metadata eos_token_ids (\"{}\") is no list of numbers.", escaped(all));
+                         "Metadata eos_token_ids (\"{}\") is not a list of ids.", escaped(all));
     ids.push_back(static_cast<int32_t>(*id));
     at = end + 1;
   }
@@ -47,14 +47,13 @@ Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
 Result<int64_t> context_of(const Model& model) {
   const std::string text = model.metadata("context_length");
   const std::optional<int64_t> length = parsed(text);
-  BOWLINE_TEXT_REQUIRE(
-      length && *length >= 1, text.empty() ? Code::bad_argument : Code::bad_file,
-      "The model does not say how long a text may be: metadata context_length is \"{}\".",
-      escaped(text));
+  BOWLINE_TEXT_REQUIRE(length && *length >= 1, text.empty() ? Code::bad_argument : Code::bad_file,
+                       "The model has no maximum text length: metadata context_length is \"{}\".",
+                       escaped(text));
   return *length;
 }
 
-// Learned positions end with their table. Rotary positions have no end.
+// Learned positions end with their table. Rotary positions have no limit.
 Status check_positions(const Model& model, int64_t context) {
   const std::string text = model.metadata("position_rows");
   const std::optional<int64_t> rows = parsed(text);
@@ -79,8 +78,8 @@ bool has_cache(const ModelInfo& model) {
          named(model.entry_points, "decode") != nullptr;
 }
 
-// Binds `forward` to a text of so many tokens.
-// Errors  bad_argument: it does not read tokens and return logits for each of them.
+// Binds `forward` to a text of `tokens` tokens.
+// Errors  bad_argument: it does not read tokens and return logits for each token.
 Result<BoundEntryPoint> forward_of(const ModelInfo& model, int64_t tokens,
                                    std::optional<DType> compute) {
   const EntryPointInfo* const forward = named(model.entry_points, "forward");
@@ -104,7 +103,7 @@ Result<BoundEntryPoint> forward_of(const ModelInfo& model, int64_t tokens,
   return bound;
 }
 
-// Errors  bad_argument: they are not as generation needs them.
+// Errors  bad_argument: the entry points do not have the inputs and outputs that generation needs.
 Status check_cached(const ModelInfo& model) {
   const EntryPointInfo& decode = *named(model.entry_points, "decode");
   const auto gives = [&](std::string_view name, DType dtype, uint32_t rank) {
@@ -114,7 +113,7 @@ Status check_cached(const ModelInfo& model) {
   BOWLINE_REFUSE_UNLESS(
       gives("logits", DType::f32, 2) && gives("top_logits", DType::f32, 2) &&
           gives("top_ids", DType::i32, 2) && gives("lse", DType::f32, 1),
-      "The model cannot generate: its entry point \"decode\" does not give logits "
+      "The model cannot generate: its entry point \"decode\" does not return logits "
       "f32 [1, n], top_logits f32 [1, k], top_ids i32 [1, k] and lse f32 [1].");
   return {};
 }
@@ -136,7 +135,7 @@ class GeneratorState {
       BOWLINE_TRY_ASSIGN(context, context_of(model));
     }
     BOWLINE_REFUSE_UNLESS(context >= 1 && context <= INT32_MAX,
-                          "A context of {} tokens lies outside 1..{}.", context, INT32_MAX);
+                          "A context of {} tokens is outside of 1..{}.", context, INT32_MAX);
     BOWLINE_TRY(check_positions(model, context));
     BOWLINE_TRY_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
     std::unique_ptr<GeneratorState> state;
@@ -157,7 +156,7 @@ class GeneratorState {
     BOWLINE_TRY_ASSIGN(const std::vector<BoundEntryPoint> plans, plans_of(options, context));
     BOWLINE_TRY(model.resize(kCache, std::max(context, kLeastRows))
                     .status()
-                    .at(sentence("While giving the cache room for {} tokens.", context)));
+                    .at(sentence("While resizing the cache to {} tokens.", context)));
     BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, plans));
     BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
     std::unique_ptr<GeneratorState> state(new GeneratorState(std::move(session)));
@@ -191,7 +190,7 @@ class GeneratorState {
                           text.size(), ids.size(), context);
     for (size_t i = 0; i < ids.size(); ++i) {
       BOWLINE_TEXT_REQUIRE(ids[i] >= 0 && ids[i] < vocabulary_, Code::index_out_of_range,
-                           "Token {} ({}) lies outside the vocabulary ({}).", i, ids[i],
+                           "Token {} ({}) is outside of the vocabulary ({}).", i, ids[i],
                            vocabulary_);
     }
     const size_t before = text.size();
@@ -205,26 +204,26 @@ class GeneratorState {
   }
 
   Result<int32_t> next() {
-    BOWLINE_REFUSE_UNLESS(!text.empty(), "There is no text to go on with.");
+    BOWLINE_REFUSE_UNLESS(!text.empty(), "There is no text to continue. Feed a prompt first.");
     BOWLINE_REFUSE_UNLESS(has_room(), "The text has {} tokens, more than the context ({}).",
                           text.size(), context);
     BOWLINE_TRY(prefill());
     BOWLINE_TRY(decode(needs_all(sampler)));
     std::optional<int32_t> id = drawn();
     if (!id && std::isfinite(lse_)) {
-      // The same token once more: what it writes into the cache is there already.
+      // Decodes the same token again; the cache entry is the same.
       BOWLINE_TRY(decode(true));
       id = drawn();
     }
     BOWLINE_TEXT_REQUIRE(std::isfinite(lse_) && id, Code::non_finite,
-                         "The logits behind token {} are not finite: the log of the sum of their "
+                         "The logits after token {} are not finite: the log of the sum of their "
                          "exponentials is {}.",
                          text.size() - 1, std::to_string(lse_));
     text.push_back(*id);
     return *id;
   }
 
-  // The last token of a text is always read again, for its logits.
+  // The last token is always read again, for its logits.
   void rewind(size_t length) {
     text.resize(length);
     cached_ = std::min(cached_, length - std::min<size_t>(length, 1));
@@ -237,7 +236,7 @@ class GeneratorState {
     rewind(same);
     const size_t kept = cached_;
     if (Status fed = feed(ids.subspan(same)); !fed.ok()) {
-      // What was read over the old text is not in the cache any more.
+      // The cache no longer has the overwritten tokens.
       text = before;
       cached_ = std::min(cached, kept);
       return fed;
@@ -258,8 +257,8 @@ class GeneratorState {
   std::atomic<bool> cancelled = false;
 
  private:
-  // How a text is read without a cache: all of it for each token. The plan is made anew, of twice
-  // the tokens, when the text has become longer than it.
+  // Generation without a cache: each token reads the whole text. If the text outgrows the plan, a
+  // plan with twice the tokens replaces it.
   struct Whole {
     Model* model;
     Device device;
@@ -275,7 +274,7 @@ class GeneratorState {
 
   explicit GeneratorState(Session session) : session_(std::move(session)) {}
 
-  // The logits of `ids`, and of what fills the rest of the plan, into `logits_`.
+  // Computes the logits of `ids` into `logits_`. `filler` fills the rest of the plan.
   Status run_forward(std::span<const int32_t> ids, int32_t filler) {
     const auto tokens = static_cast<size_t>(whole_->tokens);
     padded_.assign(ids.begin(), ids.end());
@@ -291,7 +290,7 @@ class GeneratorState {
     return std::span(logits_).subspan(token * n, n);
   }
 
-  // Errors  bad_argument: what follows a token changes its logits.
+  // Errors  bad_argument: the logits of a token depend on later tokens.
   Status require_causal() {
     const int32_t first = 0;
     BOWLINE_TRY(run_forward({&first, 1}, 0));
@@ -302,7 +301,7 @@ class GeneratorState {
     };
     BOWLINE_REFUSE_UNLESS(std::ranges::equal(before, row_of(0), is_same),
                           "The model cannot generate: in its entry point \"forward\" the logits of "
-                          "a token depend on the tokens behind it.");
+                          "a token depend on later tokens.");
     return {};
   }
 
@@ -329,34 +328,33 @@ class GeneratorState {
     return {};
   }
 
-  // `decode`, then `prefill` for each number of rows.
+  // `decode`, then a `prefill` per row count.
   static Result<std::vector<BoundEntryPoint>> plans_of(const GeneratorOptions& options,
                                                        int64_t context) {
     const BoundDim all{"kv_length", context};
     std::vector<BoundEntryPoint> plans = {{"decode", {all}, options.compute_dtype}};
     int64_t before = 0;
     for (const int64_t rows : options.prefill_chunks) {
-      BOWLINE_REFUSE_UNLESS(rows > before,
-                            "The rows of prefill ({} behind {}) do not ascend from 1 on.", rows,
-                            before);
+      BOWLINE_REFUSE_UNLESS(rows > before, "prefill_chunks is not ascending from 1: {} follows {}.",
+                            rows, before);
       if (before < context) {
         plans.push_back(
             {"prefill", {all, {"rows", std::min(rows, context)}}, options.compute_dtype});
       }
       before = rows;
     }
-    BOWLINE_REFUSE_UNLESS(plans.size() > 1, "There are no rows of prefill.");
+    BOWLINE_REFUSE_UNLESS(plans.size() > 1, "prefill_chunks is empty.");
     return plans;
   }
 
-  // Of the vocabulary, and of the largest logits.
+  // Reads the size of the vocabulary and the number of largest logits.
   Status take_sizes(const std::vector<IoInfo>& outputs) {
     const TensorShape top = named(outputs, "top_logits")->shape;
     vocabulary_ = named(outputs, "logits")->shape[1];
     BOWLINE_REFUSE_UNLESS(named(outputs, "logits")->shape[0] == 1 && top[0] == 1 && top[1] >= 1 &&
                               top[1] <= vocabulary_ && named(outputs, "top_ids")->shape == top &&
                               named(outputs, "lse")->shape == TensorShape{1},
-                          "The outputs of \"decode\" are not of one token.");
+                          "The outputs of \"decode\" do not have one token.");
     top_.resize(static_cast<size_t>(top[1]));
     top_ids_.resize(top_.size());
     return {};
@@ -367,7 +365,8 @@ class GeneratorState {
                                      : Status();
   }
 
-  // As many tokens as the next plan takes. One that is more than half empty waits for the rest.
+  // Number of tokens for the next plan. If the plan would be more than half empty, the rest goes to
+  // a smaller plan.
   size_t piece_of(size_t waiting) const {
     size_t piece = static_cast<size_t>(buckets_.front());
     for (const int64_t rows : buckets_) {
@@ -376,7 +375,7 @@ class GeneratorState {
     return std::min(piece, waiting);
   }
 
-  // Reads what is not in the cache yet, but for the last token.
+  // Reads the tokens that are not in the cache, except the last one.
   Status prefill() {
     if (whole_) {
       return {};
@@ -427,12 +426,12 @@ class GeneratorState {
   }
 
   Session session_;
-  std::optional<Whole> whole_;  // without a cache
+  std::optional<Whole> whole_;  // set if there is no cache
   std::vector<int32_t> padded_;
   std::vector<float> logits_;
   std::vector<int64_t> buckets_;
   int64_t vocabulary_ = 0;
-  size_t cached_ = 0;  // tokens of the text whose keys and values the cache has
+  size_t cached_ = 0;  // number of tokens whose keys and values are in the cache
   std::vector<int32_t> positions_;
   float lse_ = 0;
   std::vector<float> top_;

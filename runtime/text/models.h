@@ -1,4 +1,4 @@
-// The models: how a word becomes pieces of the vocabulary.
+// Tokenizer models: split a word into tokens of the vocabulary.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace bowline::text {
 
-// A piece of a word, by bytes of the word.
+// A token with its byte range in the word.
 struct Token {
   int32_t id = 0;
   size_t begin = 0;
   size_t end = 0;
 };
 
-// What a call of encode() works in.
+// Working memory of a call of encode().
 struct Scratch {
   struct Symbol {
     int32_t id = 0;
@@ -38,36 +38,34 @@ struct Scratch {
   std::string text;
 };
 
-// Byte pair encoding: of the neighbours that the file has a merge for, the pair with the first
-// merge becomes one, the leftmost of equals first, until there is none.
+// Byte pair encoding. Merges neighbours until no merge applies: always the pair with the lowest
+// rank, and of equal pairs the leftmost.
 //
 // Source  Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units",
 //         2016.
 class Bpe {
  public:
   struct Options {
-    bool byte_level =
-        false;  // words are bytes, which the vocabulary spells as letters (byte_level.h)
-    bool byte_fallback = false;  // what has no piece becomes pieces <0x00> to <0xFF>
-    bool fuse_unknown = false;   // neighbours without a piece are one
-    bool ignore_merges = false;  // a word that is a piece stays whole
-    std::string unknown;         // the piece of what has none; empty: there is none
-    std::string prefix;          // of pieces that do not begin a word
-    std::string suffix;          // of pieces that end a word
+    bool byte_level = false;     // words are bytes, spelled as in byte_level.h
+    bool byte_fallback = false;  // text without a token becomes the tokens <0x00> to <0xFF>
+    bool fuse_unknown = false;   // merges neighbouring unknown tokens
+    bool ignore_merges = false;  // a word that is in the vocabulary is not split
+    std::string unknown;         // the unknown token; empty: there is none
+    std::string prefix;          // of tokens that do not start a word
+    std::string suffix;          // of tokens that end a word
   };
-  // A merge of two pieces into a third, of the rank of their order in the file.
+  // A merge of two tokens to a third. The rank is the position in the file.
   struct Rule {
     int32_t left = 0;
     int32_t right = 0;
     int32_t merged = 0;
     uint32_t rank = 0;
   };
-  // Errors  bad_file: the vocabulary lacks a piece that the options name.
+  // Errors  bad_file: the vocabulary lacks a token that the options name.
   static Result<Bpe> create(const Vocabulary& vocabulary, Options options,
                             const std::vector<Rule>& rules);
 
-  // Errors  bad_file: the vocabulary has no piece for a part of the word, and none for unknown
-  //         ones.
+  // Errors  bad_file: the vocabulary has no token for a part of the word, and no unknown token.
   Status encode(std::string_view word, Scratch& scratch, std::vector<Token>& out) const;
   bool byte_level() const { return options_.byte_level; }
 
@@ -80,22 +78,23 @@ class Bpe {
   void find_whole(const Vocabulary& v);
 
   Options options_;
-  PairTable merges_;   // (left, right) -> (rank, merged)
-  TextTable initial_;  // code points as the vocabulary has them, with prefix and suffix
-  std::array<int32_t, 256> bytes_{};  // byte level or byte fallback: the piece of a byte; -1: none
+  PairTable merges_;                  // (left, right) -> (rank, merged)
+  TextTable initial_;                 // ids of code points, with prefix and suffix
+  std::array<int32_t, 256> bytes_{};  // byte -> token for byte level or byte fallback; -1: none
   int32_t unknown_ = -1;
-  TextTable whole_;         // words that become one piece
-  std::string cut_before_;  // no merge joins what ends otherwise with what begins so; empty: none
+  TextTable whole_;         // words that become a single token
+  std::string cut_before_;  // no merge crosses the start of this text, so words are cut there;
+                            // empty: no such text
 };
 
-// The longest piece that begins a word, then the longest that goes on, and so forth; the piece for
-// unknown ones where there is none.
+// Longest match first: takes the longest token at the start of the word, then the longest
+// continuation, and so on. If no token matches, the whole word becomes the unknown token.
 class WordPiece {
  public:
   struct Options {
     std::string unknown = "[UNK]";
-    std::string prefix = "##";  // of pieces that do not begin a word
-    size_t longest = 100;       // code points of a word
+    std::string prefix = "##";  // of tokens that do not start a word
+    size_t longest = 100;       // maximum word length in code points
   };
   static Result<WordPiece> create(const Vocabulary& vocabulary, const Options& options);
   Status encode(std::string_view word, Scratch& scratch, std::vector<Token>& out) const;
@@ -107,7 +106,7 @@ class WordPiece {
   Options options_;
 };
 
-// The pieces whose scores have the largest sum.
+// Chooses the tokens with the largest sum of scores.
 //
 // Source  Kudo, "Subword Regularization", 2018; Viterbi.
 class Unigram {
@@ -116,7 +115,7 @@ class Unigram {
     int32_t unknown = -1;
     bool byte_fallback = false;
   };
-  // `scores` by id; -INFINITY: the piece is not looked for in text.
+  // `scores` by id; -INFINITY: the token is never chosen.
   static Result<Unigram> create(const Vocabulary& vocabulary, std::vector<double> scores,
                                 const Options& options);
   Status encode(std::string_view word, Scratch& scratch, std::vector<Token>& out) const;
@@ -133,7 +132,7 @@ class Unigram {
   Options options_;
 };
 
-// A word is a piece or unknown.
+// A word is a single token or unknown.
 class WordLevel {
  public:
   static Result<WordLevel> create(const Vocabulary& vocabulary, std::string_view unknown);

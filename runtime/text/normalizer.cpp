@@ -29,7 +29,7 @@ Status filter(AlignedText& t, bool (*keep)(char32_t)) {
   return {};
 }
 
-// A code point with its change, as Rewriter::push() takes it.
+// A code point with its change, for Rewriter::push().
 struct Change {
   char32_t c = 0;
   int64_t change = 0;
@@ -43,13 +43,13 @@ uint8_t combining_class(char32_t c) {
                    utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class);
 }
 
-// Decomposed, and in the canonical order.
+// Decomposes the text, in canonical order.
 std::vector<Change> decomposed(std::string_view text, bool compatible) {
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE |
                                                       (compatible ? UTF8PROC_COMPAT : 0));
   std::vector<Change> out;
   out.reserve(text.size());
-  size_t starter = 0;  // behind the last code point of class 0
+  size_t starter = 0;  // after the last code point of class 0
   const auto sort = [&] {
     std::stable_sort(out.begin() + static_cast<std::ptrdiff_t>(starter), out.end(),
                      [](const Change& a, const Change& b) { return a.rank < b.rank; });
@@ -79,7 +79,7 @@ std::vector<Change> decomposed(std::string_view text, bool compatible) {
   return out;
 }
 
-// The code point that two make, or 0.
+// The composition of two code points, or 0.
 char32_t composed(char32_t a, char32_t b) {
   if (b < 0x300) {
     return 0;
@@ -96,8 +96,8 @@ std::vector<Change> recomposed(const std::vector<Change>& in) {
   std::vector<Change> out;
   out.reserve(in.size());
   constexpr size_t kNone = SIZE_MAX;
-  size_t base = kNone;  // in `out`: the last code point of class 0
-  int last = -1;        // class of the last code point behind it that stays; -1: there is none
+  size_t base = kNone;  // index in `out` of the last code point of class 0
+  int last = -1;        // class of the last kept code point after it; -1: none
   for (const Change& next : in) {
     if (base != kNone && last < next.rank) {
       if (const char32_t c = composed(out[base].c, next.c)) {
@@ -118,8 +118,8 @@ std::vector<Change> recomposed(const std::vector<Change>& in) {
 }
 
 Status too_long(const AlignedText& t) {
-  return Status(Code::bad_file,
-                sentence("A normalizer makes more than {} bytes of {}.", t.most, t.text.size()));
+  return Status(Code::bad_file, sentence("A normalizer makes more than {} bytes out of {}.", t.most,
+                                         t.text.size()));
 }
 
 Status rewrite(AlignedText& t, const std::vector<Change>& changes) {
@@ -200,7 +200,7 @@ bool is_space_of_nmt(char32_t c) {
          c == kReplacement;
 }
 
-// The double array of SentencePiece: from a text to the offset of another.
+// The double array of SentencePiece: maps texts to offsets of replacement texts.
 class CharsMap {
  public:
   static Result<std::shared_ptr<const CharsMap>> read(std::string_view bytes) {
@@ -209,11 +209,11 @@ class CharsMap {
     uint32_t size = 0;
     std::memcpy(&size, bytes.data(), 4);
     BOWLINE_TEXT_REQUIRE(size % 4 == 0 && size <= bytes.size() - 4, Code::bad_file,
-                         "The trie of the character map has {} bytes, beyond the {} of the map.",
+                         "The trie of the character map has {} bytes, more than the map ({}).",
                          size, bytes.size());
     auto map = std::make_shared<CharsMap>();
     map->units_.resize(size / 4);
-    if (size != 0) {  // without units there is nowhere to copy to
+    if (size != 0) {  // an empty vector may have a null address
       std::memcpy(map->units_.data(), bytes.data() + 4, size);
     }
     map->texts_ = bytes.substr(4 + size_t{size});
@@ -222,8 +222,8 @@ class CharsMap {
     return std::shared_ptr<const CharsMap>(std::move(map));
   }
 
-  // What the shortest begin of `key` that is in the map leads to, as the package `tokenizers` takes
-  // it.
+  // Returns the replacement of the shortest prefix of `key` in the map, as in the package
+  // `tokenizers`.
   std::optional<std::string_view> find(std::string_view key) const {
     size_t node = 0;
     if (units_.empty()) {
@@ -238,7 +238,7 @@ class CharsMap {
       }
       const uint32_t unit = units_[node];
       node ^= offset(unit);
-      if ((unit >> 8 & 1) != 0) {  // a leaf stands at the child 0
+      if ((unit >> 8 & 1) != 0) {  // the leaf is child 0
         return node < units_.size() ? text_at(units_[node] & 0x7FFFFFFF) : std::nullopt;
       }
     }
@@ -268,7 +268,7 @@ class CharsMap {
   std::string texts_;
 };
 
-// Changes of `old` code points into those of `text`.
+// Appends the changes that turn `old` code points into `text`.
 void change(std::vector<Change>& out, size_t old, std::string_view text) {
   size_t n = 0;
   for (size_t at = 0; at < text.size(); ++n) {
@@ -280,7 +280,7 @@ void change(std::vector<Change>& out, size_t old, std::string_view text) {
   }
 }
 
-// Behind the grapheme cluster at `at`.
+// End of the grapheme cluster at `at`.
 size_t grapheme_end(std::string_view text, size_t at) {
   utf8proc_int32_t state = 0;
   char32_t before = next_of(text, at);
@@ -395,7 +395,7 @@ Normalizer replace(Pattern pattern, std::string content) {
       }
       if (r.match) {
         out.text += content;
-        // What stands in front of the text belongs to its first byte.
+        // Text inserted at the start belongs to the first byte.
         out.at.resize(out.text.size(), t.at[r.end == 0 ? 0 : r.end - 1]);
       } else {
         out.text.append(t.text, r.begin, r.end - r.begin);

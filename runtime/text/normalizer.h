@@ -1,4 +1,4 @@
-// Normalizers of tokenizer.json: functions that rewrite text before it is cut.
+// Normalizers of tokenizer.json: rewrite text before it is split.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ enum class NormalForm : uint8_t { nfc, nfd, nfkc, nfkd };
 
 Normalizer normal_form(NormalForm form);
 Normalizer lowercase();
-Normalizer strip_accents();  // leaves out marks
+Normalizer strip_accents();  // removes marks
 Normalizer strip(bool left, bool right);
 Normalizer nmt();
 Normalizer prepend(std::string text);
@@ -24,14 +24,14 @@ Normalizer map_bytes();  // each byte becomes its letter (byte_level.h)
 
 struct BertRules {
   bool clean_text = true;
-  bool cjk = true;  // a space on both sides of an ideograph
+  bool cjk = true;  // adds spaces around ideographs
   bool strip_accents = true;
   bool lowercase = true;
 };
 Normalizer bert(const BertRules& rules);
 
-// The `precompiled_charsmap` of SentencePiece: the bytes of a double array and the texts that it
-// leads to. Errors  bad_file.
+// The `precompiled_charsmap` of SentencePiece: a double array and the replacement texts. Errors
+// bad_file.
 Result<Normalizer> precompiled(std::string_view charsmap);
 
 }  // namespace bowline::text

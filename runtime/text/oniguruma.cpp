@@ -59,10 +59,10 @@ bool compiles(const std::string& expression) {
   return code != nullptr;
 }
 
-// Elements of a class, and classes that are joined with them.
+// Elements of a class, and other classes united with it.
 struct Union {
   std::string elements;
-  std::vector<std::string> others;  // expressions of one code point each
+  std::vector<std::string> others;  // expressions that match one code point each
 
   std::string text(bool negated) const {
     if (elements.empty() && others.empty()) {
@@ -185,7 +185,8 @@ class Translator {
     return out.append(not_before).append(word).append(or_behind).append(word).append(")");
   }
 
-  // A class of one escape, as an expression; none: the escape is another one, and is not read.
+  // Reads an escape that is a class, as an expression. Empty: the escape is not a class, and is not
+  // consumed.
   Result<std::optional<std::string>> set_of_escape() {
     Union set;
     bool negated = false;
@@ -196,7 +197,7 @@ class Translator {
     return known ? std::optional(set.text(negated)) : std::nullopt;
   }
 
-  // Appends what an escape stands for. False: it is none of a class that differs.
+  // Appends the elements of an escape. False: the escape is not a class that differs.
   Result<bool> elements_of_escape(std::string& elements, bool& negated) {
     const char c = peek(1);
     const std::string_view spelled = c == 's' || c == 'S'   ? kSpaceElements
@@ -229,20 +230,20 @@ class Translator {
       // [[:punct:]] also contains symbols; \p{Punct} does not.
       elements += set->name == "punct" ? R"(\p{P})" : set->elements;
     } else {
-      // A name alone is that of script extensions in PCRE2.
+      // Without "script=", PCRE2 would use script extensions.
       elements += name.size() > 2 && compiles(script) ? script : "\\p{" + std::string(name) + "}";
     }
     return true;
   }
 
-  // Behind the bracket that opens it, up to and with the one that closes it.
+  // Reads a bracket class after its opening bracket, including the closing bracket.
   Result<std::string> bracket(int depth) {
     if (depth > kDeepest) {
       return refused("[");
     }
     const bool negated = peek() == '^';
     at_ += negated ? 1 : 0;
-    std::vector<Union> parts(1);  // of an intersection
+    std::vector<Union> parts(1);  // parts of an intersection
     for (bool first = true;; first = false) {
       if (at_ >= from_.size()) {
         return Status(Code::bad_file, "A class of a regular expression has no end.");
@@ -284,7 +285,7 @@ class Translator {
       part.others.push_back(std::move(inner));
       return {};
     }
-    if (peek() == ']') {  // the first one
+    if (peek() == ']') {  // a leading ] is an element
       part.elements += "\\]";
       ++at_;
       return {};
@@ -309,7 +310,7 @@ class Translator {
     return {};
   }
 
-  // A hyphen behind a class is itself.
+  // A hyphen after a class is a literal.
   Status not_a_range(Union& part) {
     if (peek() == '-') {
       part.elements += "\\-";
@@ -348,8 +349,8 @@ class Translator {
     return {};
   }
 
-  // (?i), up to the end of the group around it, with all of its alternatives, or (?i: ...). m is
-  // what PCRE2 calls s.
+  // (?i) up to the end of the enclosing group, with all of its alternatives, or (?i: ...). Option m
+  // is s in PCRE2.
   Status options() {
     size_t end = at_ + 2;
     std::string flags;
@@ -373,7 +374,8 @@ class Translator {
     return {};
   }
 
-  // {,n}, and what follows an interval: it repeats the interval there, and changes it in PCRE2.
+  // {,n}, and a quantifier after an interval: Oniguruma repeats the interval, PCRE2 would change
+  // it.
   Status interval() {
     size_t end = at_ + 1;
     while (end < from_.size() && ((from_[end] >= '0' && from_[end] <= '9') || from_[end] == ',')) {
@@ -397,7 +399,7 @@ class Translator {
   std::string_view from_;
   size_t at_ = 0;
   std::string out_;
-  std::vector<int> options_ = {0};  // by open group: options that end with it
+  std::vector<int> options_ = {0};  // options that end with each open group
 };
 
 }  // namespace

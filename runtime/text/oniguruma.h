@@ -1,4 +1,4 @@
-// Regular expressions of Oniguruma, which the tokenizers package uses, in the syntax of PCRE2.
+// Translates regular expressions of Oniguruma, which the package `tokenizers` uses, to PCRE2.
 //
 // Source  Oniguruma, doc/RE and doc/UNICODE_PROPERTIES (syntax Ruby); PCRE2, pcre2pattern(3).
 #pragma once
@@ -10,12 +10,12 @@
 
 namespace bowline::text {
 
-// An expression for PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE that matches what `expression` matches
-// in Oniguruma. It spells out classes that differ (\w, \s, \h, POSIX brackets, scripts), unions and
-// intersections of classes, and the options of groups. What is
-// no expression of Oniguruma stays as it is: PCRE2 refuses it. Errors  unsupported: it means
-// something else in PCRE2 and has no
-// translation here; the construct is named.
+// Returns an expression for PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE that matches the same texts as
+// `expression` in Oniguruma. Spelled out are classes that differ (\w, \s, \h, POSIX brackets,
+// scripts), unions and intersections of classes, and options of groups. An invalid expression stays
+// unchanged: PCRE2 rejects it.
+// Errors  unsupported: a construct that has another meaning in PCRE2 and no translation; the
+//         message names it.
 Result<std::string> pcre2_of_oniguruma(std::string_view expression);
 
 }  // namespace bowline::text

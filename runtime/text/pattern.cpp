@@ -12,13 +12,13 @@ namespace bowline::text {
 namespace {
 
 constexpr size_t kLongestExpression = 1 << 16;
-// Steps of a match. Honest patterns take a few per byte. A search that takes more than `kCheap` is
-// made again with more, which are counted for the whole text.
+// Limits for match steps. Usual patterns take a few steps per byte. A search that exceeds `kCheap`
+// is repeated with the budget `kDear`, which is shared by the whole text.
 constexpr uint32_t kCheap = 2000;
 constexpr uint64_t kDear = 20'000'000;
 constexpr uint64_t kDearPerByte = 200;
 
-// ------------------------------------------------------------------------------ matched by hand
+// ---- hand-written matchers
 
 enum Class : uint8_t { kOther, kLetter, kNumber, kSpace };
 
@@ -34,7 +34,7 @@ constexpr auto kAscii = [] {
   return out;
 }();
 
-// The class of the code point at `at`, which moves behind it.
+// Returns the class of the code point at `at` and advances `at`.
 Class class_of(std::string_view text, size_t& at) {
   const auto lead = static_cast<uint8_t>(text[at]);
   if (lead < 0x80) {
@@ -45,7 +45,7 @@ Class class_of(std::string_view text, size_t& at) {
   return is_letter(c) ? kLetter : is_number(c) ? kNumber : is_white_space(c) ? kSpace : kOther;
 }
 
-// Behind the code points of class `k` from `at` on, at most `most` of them.
+// End of a run of class `k` from `at`, at most `most` code points long.
 size_t run(std::string_view text, size_t at, Class k, size_t most = SIZE_MAX) {
   for (size_t next = at; most > 0 && next < text.size(); --most) {
     if (class_of(text, next) != k) {
@@ -58,7 +58,7 @@ size_t run(std::string_view text, size_t at, Class k, size_t most = SIZE_MAX) {
 
 bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
-// 's 't 're 've 'm 'll 'd: the bytes of one at `at`, or 0.
+// Length of 's 't 're 've 'm 'll 'd at `at`, or 0.
 size_t contraction(std::string_view text, size_t at, bool any_case) {
   const std::string_view rest = text.substr(at + 1, 2);
   const auto letter = [&](size_t i) {
@@ -73,11 +73,11 @@ size_t contraction(std::string_view text, size_t at, bool any_case) {
   if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l')) {
     return 3;
   }
-  return any_case && rest == "\xC5\xBF" ? 3 : 0;  // U+017F is an s where case does not count
+  return any_case && rest == "\xC5\xBF" ? 3 : 0;  // U+017F is an s if case is ignored
 }
 
-// White space: \s+(?!\S)|\s+. All of it at the end of the text, else all but the last one, which
-// belongs to the next word.
+// White space: \s+(?!\S)|\s+. At the end of the text it takes all white space, else all but the
+// last, which belongs to the next word.
 size_t white_space(std::string_view text, size_t at) {
   const size_t end = run(text, at, kSpace);
   if (end == text.size()) {
@@ -89,12 +89,13 @@ size_t white_space(std::string_view text, size_t at) {
 }
 
 struct Words {
-  bool any_case = false;     // of contractions
-  bool lines = false;        // Llama 3 and Qwen: line ends stand apart, a sign goes with a word
-  size_t digits = SIZE_MAX;  // in a piece
+  bool any_case = false;  // of contractions
+  bool lines =
+      false;  // Llama 3 and Qwen: line ends are separate, a punctuation mark joins the word
+  size_t digits = SIZE_MAX;  // per token
 };
 
-// Behind the word of GPT-2 at `at`.
+// End of the GPT-2 word at `at`.
 size_t gpt2_word(std::string_view text, size_t at) {
   size_t next = at;
   Class k = class_of(text, next);
@@ -110,7 +111,7 @@ size_t gpt2_word(std::string_view text, size_t at) {
   return k == kSpace ? white_space(text, at) : run(text, next, k);
 }
 
-// Behind the word of Llama 3 at `at`.
+// End of the Llama 3 word at `at`.
 size_t line_word(std::string_view text, size_t at, const Words& w) {
   size_t next = at;
   const Class k = class_of(text, next);
@@ -167,7 +168,7 @@ constexpr Known kKnown[] = {
      {true, true, 1}},
 };
 
-// -------------------------------------------------------------------------------- by the library
+// ---- PCRE2
 
 struct Compiled {
   ~Compiled() { pcre2_code_free(code); }
@@ -189,8 +190,8 @@ std::string error_text(int error) {
                : "error " + std::to_string(error);
 }
 
-// One search from `at` on, with limits; `dear`: steps that are left for this text beyond the cheap
-// ones.
+// One search from `at`, with limits. `dear`: remaining step budget of this text beyond the cheap
+// steps.
 Result<int> search(const Compiled& code, const Match& m, std::string_view text, size_t at,
                    uint32_t options, uint64_t& dear) {
   const auto once = [&](uint32_t limit) {
@@ -202,8 +203,8 @@ Result<int> search(const Compiled& code, const Match& m, std::string_view text, 
   if (found == PCRE2_ERROR_MATCHLIMIT && dear > kCheap) {
     const auto limit = static_cast<uint32_t>(std::min<uint64_t>(dear / 2, UINT32_MAX));
     found = once(limit);
-    // What it took is not told; a search that hits the limit took all of it, and another one at
-    // least a little.
+    // PCRE2 does not report the steps of a search. A search that hits the limit used all of them;
+    // another search used a few.
     dear -= found == PCRE2_ERROR_MATCHLIMIT ? dear : std::min<uint64_t>(dear, limit / 64 + kCheap);
   }
   BOWLINE_TEXT_REQUIRE(
@@ -222,8 +223,8 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
   pcre2_set_depth_limit(m.context, 100'000);
   pcre2_set_heap_limit(m.context, 64 << 10);  // KiB
   uint64_t dear = kDear + kDearPerByte * text.size();
-  size_t previous = 0;  // behind the last match
-  bool any = false;     // match so far
+  size_t previous = 0;  // end of the last match
+  bool any = false;     // a match was found
   for (size_t at = 0; at <= text.size() && !text.empty();) {
     BOWLINE_TRY_ASSIGN(const int found, search(code, m, text, at, 0, dear));
     if (found < 0) {
@@ -232,7 +233,7 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
     const PCRE2_SIZE* place = pcre2_get_ovector_pointer(m.data);
     const size_t begin = place[0];
     const size_t end = place[1];
-    // An empty match cuts, but not right behind a match.
+    // An empty match cuts, except directly after a match.
     if (end <= begin && any && begin == previous) {
       at = begin + (begin < text.size() ? length_of(text[begin]) : 1);
       continue;
@@ -326,7 +327,7 @@ Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) 
     }
   }
   BOWLINE_TEXT_REQUIRE(expression.size() <= kLongestExpression, bowline::Code::bad_file,
-                       "A regular expression has {} bytes, above {}.", expression.size(),
+                       "A regular expression has {} bytes, more than {}.", expression.size(),
                        kLongestExpression);
   const auto code = std::make_shared<Compiled>();
   int error = 0;

@@ -1,4 +1,5 @@
-// What a tokenizer cuts or replaces at: a text, a class of code points, or a regular expression.
+// A pattern at which a tokenizer cuts or replaces: a text, a class of code points, or a regular
+// expression.
 #pragma once
 
 #include <functional>
@@ -23,16 +24,17 @@ class Pattern {
   using Class = bool (*)(char32_t);
 
   static Pattern of_class(Class in);
-  // Runs of word characters, and runs of what is neither those nor white space.
+  // Matches runs of word characters, and runs of other characters except white space.
   static Pattern of_words();
   static Pattern of_text(std::string text);
-  // The patterns of GPT-2, Llama 3 and Qwen are known by their text and matched without the
-  // library; `plain`: they are not. Errors bad_file: it does not compile, or is too large.
+  // The expressions of GPT-2, Llama 3 and Qwen are recognized by their text and matched by
+  // hand-written code. `plain`: always uses PCRE2.
+  // Errors  bad_file: the expression does not compile, or is too large.
   static Result<Pattern> of_expression(std::string_view expression, bool plain = false);
   // The expression of GPT-2.
   static Pattern gpt2();
 
-  // Appends ranges that cover `text`: matches and what lies between them. Errors  bad_file: the
+  // Appends ranges that cover `text`: the matches and the text between them. Errors  bad_file: the
   // expression exceeds its limits.
   Status find(std::string_view text, std::vector<Range>& out) const;
 
@@ -42,7 +44,7 @@ class Pattern {
   Find find_;
 };
 
-// The expressions that are matched by hand, for the test that compares them with the library.
+// The expressions that have hand-written code. A test compares this code with PCRE2.
 std::vector<std::string_view> known_expressions();
 
 }  // namespace bowline::text

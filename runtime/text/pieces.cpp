@@ -7,7 +7,7 @@
 namespace bowline::text {
 namespace {
 
-// Of honest files the compatible decomposition makes a text longest: 11 times.
+// The longest real growth is 11 times, by compatibility decomposition.
 constexpr size_t kMostGrowth = 16;
 constexpr size_t kMostAdded = size_t{1} << 20;
 
@@ -106,7 +106,7 @@ Status Pieces::rewrite(const Rewrite& rewrite) {
       continue;
     }
     BOWLINE_TEXT_REQUIRE(all.text.size() + part.text.size() <= most_, Code::bad_file,
-                         "The tokenizer makes more than {} bytes of a text of {}.", most_,
+                         "The tokenizer makes more than {} bytes out of a text of {}.", most_,
                          source_.size());
     const size_t begin = all.text.size();
     all.text += part.text;

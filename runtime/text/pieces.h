@@ -1,5 +1,4 @@
-// A text that is cut into pieces step by step: by added tokens, then by normalizers and
-// pre-tokenizers.
+// A text that is cut into pieces step by step: by added tokens, normalizers and pre-tokenizers.
 #pragma once
 
 #include <functional>
@@ -21,16 +20,16 @@ struct Piece {
 
 class Pieces {
  public:
-  // One piece: all of `source`, whose bytes may be any; it outlives this object.
+  // Starts with one piece: all of `source`, which may hold any bytes and must outlive this object.
   explicit Pieces(std::string_view source);
 
   std::string_view text() const { return aligned_ ? std::string_view(own_.text) : source_; }
   std::string_view text(const Piece& p) const { return text().substr(p.begin, p.end - p.begin); }
   const std::vector<Piece>& pieces() const { return pieces_; }
-  // Which bytes of the source the bytes [begin, end) of text() come from.
+  // Returns the source bytes of the bytes [begin, end) of text().
   Offset source(size_t begin, size_t end) const;
 
-  // Puts pieces in place of each one without an id. Empty ones are left out.
+  // Replaces each piece without an id by pieces. Empty pieces are dropped.
   using Split = std::function<Status(std::string_view text, std::vector<Piece>& out)>;
   Status split(const Split& split);
   // Rewrites each piece without an id.
@@ -41,8 +40,8 @@ class Pieces {
   AlignedText copy(const Piece& p) const;
 
   std::string_view source_;
-  size_t most_;           // bytes that may be made of it
-  bool aligned_ = false;  // the text is own_; else that of the source
+  size_t most_;           // growth limit in bytes
+  bool aligned_ = false;  // the text is in own_; else it is the source
   AlignedText own_;
   std::vector<Piece> pieces_;
 };

@@ -5,7 +5,7 @@
 namespace bowline::text {
 namespace {
 
-// Adds a match to the piece before it in the order of `ranges`, unless that is a match, too.
+// Joins each match with the previous range in the order of `ranges`, unless that is a match, too.
 template <class Ranges>
 void merge(const Ranges& ranges, std::vector<Piece>& out) {
   bool after_match = false;

@@ -1,5 +1,4 @@
-// Pre-tokenizers of tokenizer.json: they cut text into words, within which the model looks for
-// pieces.
+// Pre-tokenizers of tokenizer.json: split text into words. A token never crosses a word.
 #pragma once
 
 #include <functional>
@@ -10,7 +9,7 @@ namespace bowline::text {
 
 using PreTokenizer = std::function<Status(Pieces&)>;
 
-// What becomes of the matches of a pattern that text is cut at.
+// The use of the matches of a splitting pattern.
 enum class Matches : uint8_t {
   removed,
   isolated,
@@ -21,12 +20,12 @@ enum class Matches : uint8_t {
 
 PreTokenizer split(Pattern pattern, Matches matches, bool invert = false);
 PreTokenizer fixed_length(size_t code_points);
-// A space before a piece that has none.
+// Adds a space before a piece that does not start with a space.
 PreTokenizer prefix_space();
 PreTokenizer rewrite(Normalizer normalizer);
 
 enum class Prepend : uint8_t { never, first, always };
-// Spaces become `replacement`, which begins the text too.
+// Replaces spaces by `replacement` and adds it at the start of the text.
 PreTokenizer metaspace(std::string replacement, Prepend prepend);
 
 }  // namespace bowline::text

@@ -1,6 +1,6 @@
-// How the code of bowline::text fails: a condition with a sentence, and the boundary where a failed
-// allocation becomes a status. The rooms of the library have the same in core/, which is not seen
-// from here.
+// Error handling of bowline::text: conditions with messages, and the boundary that turns a failed
+// allocation into a Status. The same helpers of the library are in core/, which is not visible
+// here.
 #pragma once
 
 #include <concepts>
@@ -31,7 +31,7 @@ std::string sentence(std::string_view text, const Ts&... values) {
   return out.append(text);
 }
 
-// What `call` returns; of an allocation that fails a status, or an empty value.
+// Runs `call`. A failed allocation becomes a Status or an empty value.
 template <class F>
 auto guarded(F&& call) -> std::invoke_result_t<F> {
   using R = std::invoke_result_t<F>;

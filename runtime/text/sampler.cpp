@@ -1,18 +1,17 @@
-// What the largest logits decide. Let b be the least of the K that are known. Every other logit is
-// at most b, and a penalty of at least 1 makes no logit larger, so:
+// What the largest logits determine. Let b be the smallest of the K known logits. Every other logit
+// is at most b, and a penalty of at least 1 makes no logit larger, so:
 //
-// - What is larger than b after the penalty is larger than all that is not known: these are the
-//   first in the order of all tokens. Without a penalty all K are, as equal logits have the order
-//   of their ids.
-// - Greedy needs the first, top-k the first k. min-p needs those down to a bound, and one more that
-//   lies below it.
-// - The probabilities of top-p are relative to what top-k left, or, without it, to all: then the
-//   lse of the device is their measure. It is that of the logits without penalty, so with one that
-//   meets a token all are needed.
-// - Without any of these every token may be drawn: all are needed.
+// - A logit larger than b after the penalty is larger than all unknown logits. So these logits are
+//   the first of all tokens. Without a penalty all K are, because ties are ordered by id.
+// - Greedy needs the first token, top-k the first k. min-p needs the tokens down to a bound, and
+//   one more below the bound.
+// - The probabilities of top-p are relative to the tokens that top-k left. Without top-k they are
+//   relative to all tokens, by the lse of the device. That lse is of the logits without penalty, so
+//   if the penalty changes a logit, all logits are needed.
+// - Without top-k, top-p and min-p any token may be drawn: all logits are needed.
 //
-// Source  the order of the steps, and what each does: llama.cpp (src/llama-sampling.cpp), its
-//         default chain.
+// Source  the order and definition of the steps: llama.cpp (src/llama-sampling.cpp), its default
+//         chain.
 #include "text/sampler.h"
 
 #include <algorithm>
@@ -28,12 +27,12 @@ struct Candidate {
   int32_t id = 0;
 };
 
-// Whether b stands in front of a.
+// True if b precedes a.
 bool is_behind(const Candidate& a, const Candidate& b) {
   return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
 }
 
-// The candidates from the largest logit on, as far as they are known.
+// The candidates in descending order, as far as they are known.
 class Order {
  public:
   Order(const SamplerOptions& options, const Logits& logits, std::span<const int32_t> window) {
@@ -55,7 +54,7 @@ class Order {
     std::ranges::make_heap(heap_, is_behind);
   }
 
-  // The next one; none: it is not known, or there are no more.
+  // Returns the next candidate. Empty: it is not known, or there are no more.
   std::optional<Candidate> next() {
     if (heap_.empty() || (has_bound_ && heap_.front().logit <= bound_)) {
       return std::nullopt;
@@ -66,7 +65,7 @@ class Order {
     return out;
   }
   bool penalised() const { return penalised_; }
-  // Log of the sum of e^logit over what has not been taken.
+  // Log of the sum of e^logit over the remaining candidates.
   double lse() const {
     const double most = heap_.empty() ? 0 : static_cast<double>(heap_.front().logit);
     double sum = 0;
@@ -93,7 +92,7 @@ class Order {
   float bound_ = 0;
 };
 
-// In [0, 1), of 53 bits.
+// A value in [0, 1) with 53 bits.
 double uniform(uint64_t seed, uint64_t position) {
   const RandomBlock bits =
       philox({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0, 0},
@@ -102,7 +101,7 @@ double uniform(uint64_t seed, uint64_t position) {
   return static_cast<double>(joined) * 0x1p-53;
 }
 
-// The first of top_k; none: not so many are known.
+// The first k candidates. Empty: fewer are known.
 std::optional<std::vector<Candidate>> first_k(size_t k, Order& order) {
   std::vector<Candidate> kept;
   while (kept.size() < k) {
@@ -123,12 +122,12 @@ double lse_of(std::span<const Candidate> kept) {
   return static_cast<double>(kept[0].logit) + std::log(sum);
 }
 
-// What top-p and min-p leave of tokens that come one by one, of which `lse` is the measure.
+// Applies top-p and min-p to candidates in descending order. `lse` normalizes the probabilities.
 class Cut {
  public:
   Cut(const SamplerOptions& options, double lse) : options_(options), lse_(lse) {}
 
-  // Takes it, or is done without it.
+  // Takes a candidate. Returns false if the cut is complete without it.
   bool take(const Candidate& c) {
     if (kept.empty()) {
       least_ = options_.min_p == 0 ? -INFINITY : c.logit + std::log(options_.min_p);
@@ -154,7 +153,7 @@ class Cut {
   bool done_ = false;
 };
 
-// What may be drawn, from the most probable on; none: it is not known.
+// The candidates that may be drawn, in descending order. Empty: they are not known.
 std::optional<std::vector<Candidate>> remaining(const SamplerOptions& options, const Logits& logits,
                                                 Order& order) {
   const auto top_k = static_cast<size_t>(options.top_k);
@@ -188,14 +187,14 @@ Status check(const SamplerOptions& o) {
   const auto text = [](float x) { return std::to_string(x); };
   constexpr Code kBad = Code::bad_argument;
   BOWLINE_TEXT_REQUIRE(o.temperature >= 0 && std::isfinite(o.temperature), kBad,
-                       "The temperature ({}) is not a number from 0 on.", text(o.temperature));
+                       "The temperature ({}) is not a finite number >= 0.", text(o.temperature));
   BOWLINE_TEXT_REQUIRE(o.top_k >= 0, kBad, "top_k ({}) is negative.", o.top_k);
   BOWLINE_TEXT_REQUIRE(o.top_p > 0 && o.top_p <= 1, kBad,
-                       "top_p ({}) does not lie between 0 and 1.", text(o.top_p));
-  BOWLINE_TEXT_REQUIRE(o.min_p >= 0 && o.min_p <= 1, kBad,
-                       "min_p ({}) does not lie between 0 and 1.", text(o.min_p));
+                       "top_p ({}) is not above 0 and at most 1.", text(o.top_p));
+  BOWLINE_TEXT_REQUIRE(o.min_p >= 0 && o.min_p <= 1, kBad, "min_p ({}) is not between 0 and 1.",
+                       text(o.min_p));
   BOWLINE_TEXT_REQUIRE(o.repetition_penalty >= 1 && std::isfinite(o.repetition_penalty), kBad,
-                       "The repetition penalty ({}) is not a number from 1 on.",
+                       "The repetition penalty ({}) is not a finite number >= 1.",
                        text(o.repetition_penalty));
   BOWLINE_TEXT_REQUIRE(o.repetition_window >= 0, kBad, "The repetition window ({}) is negative.",
                        o.repetition_window);

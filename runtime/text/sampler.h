@@ -1,16 +1,16 @@
-// Draws a token: from the largest logits where they decide it, else from all.
+// Draws a token from the largest logits if they determine the result, else from all logits.
 #pragma once
 
 #include "bowline_text.h"
 
 namespace bowline::text {
 
-// Errors  bad_argument: an option is out of its range.
+// Errors  bad_argument: an option is out of range.
 Status check(const SamplerOptions& options);
 
-// What is known of the logits behind a text.
+// The known logits for the next token.
 struct Logits {
-  // The largest ones, descending; of equal ones that of the lower id first.
+  // The largest logits, descending; ties are ordered by id.
   std::span<const float> top;
   std::span<const int32_t> ids;
   float lse = 0;               // log of the sum of e^logit over the vocabulary
@@ -18,12 +18,12 @@ struct Logits {
   size_t vocabulary = 0;
 };
 
-// Never enough are the largest ones: every token of the vocabulary may be drawn.
+// True if the options can draw any token of the vocabulary, so that all logits are needed.
 bool needs_all(const SamplerOptions& options);
 
-// The token at a position, by the logits and the window of tokens in front of it; none where `top`
-// does not decide it and `all` is not known. With `all` the answer is that without, but for the
-// roundings of sums. Ids in the window are of the vocabulary.
+// Draws the token at a position. `window`: the last tokens, with ids inside the vocabulary. Empty
+// if `top` does not determine the token and `all` is not known. With `all` the result is the same,
+// except for the rounding of sums.
 std::optional<int32_t> draw(const SamplerOptions& options, const Logits& logits,
                             std::span<const int32_t> window, uint64_t position);
 

@@ -3,7 +3,7 @@
 namespace bowline::text {
 namespace {
 
-// Bytes at the end of a text that a stop string begins with; less than all of the stop string.
+// Length of the longest proper prefix of the stop string at the end of the text.
 size_t begun(std::string_view text, std::string_view stop) {
   for (size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n) {
     if (text.substr(text.size() - n) == stop.substr(0, n)) {

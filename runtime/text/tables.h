@@ -1,6 +1,6 @@
-// Hash tables of a vocabulary: pairs of ids, pieces of text, and tries over bytes. They are made
-// once and then only read. Files choose the keys: a table whose keys collide as those of no honest
-// file do is refused, so that making it takes time in proportion to it.
+// Hash tables of a vocabulary: pairs of ids, texts, and tries over bytes. They are built once and
+// then only read. Files choose the keys, so a table rejects keys with more collisions than real
+// files have. This bounds the time to build it.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,7 @@ inline uint64_t hash_of(std::string_view text) {
   return mixed(h ^ rest);
 }
 
-// Two numbers of 32 bits -> two others.
+// Maps two 32-bit values to two others.
 class PairTable {
  public:
   struct Entry {
@@ -46,7 +46,7 @@ class PairTable {
     uint32_t first = 0;
     uint32_t second = 0;
   };
-  static constexpr uint64_t kNone = UINT64_MAX;  // no key: ids are less
+  static constexpr uint64_t kNone = UINT64_MAX;  // not a valid key: ids are smaller
 
   static uint64_t key(uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; }
 
@@ -64,7 +64,7 @@ class PairTable {
       }
     }
   }
-  // The first entry of a key stays. False: the keys collide.
+  // Keeps the first entry of a key. Returns false if too many keys collide.
   bool insert(uint32_t a, uint32_t b, uint32_t first, uint32_t second) {
     if (2 * (size_ + 1) > entries_.size()) {
       std::vector<Entry> old(std::max<size_t>(16, 2 * entries_.size()));
@@ -102,7 +102,7 @@ class PairTable {
   size_t size_ = 0;
 };
 
-// Texts -> ids.
+// Maps texts to ids.
 class TextTable {
  public:
   std::optional<int32_t> find(std::string_view text) const {
@@ -120,7 +120,8 @@ class TextTable {
       }
     }
   }
-  // None: it is in. An id: the text has this one already; it stays. -1: the texts collide.
+  // Returns nothing if the text was inserted, its id if it exists already, and -1 if too many texts
+  // collide.
   std::optional<int32_t> insert(std::string_view text, int32_t id) {
     if (const auto there = find(text)) {
       return there;
@@ -173,10 +174,10 @@ class TextTable {
   size_t size_ = 0;
 };
 
-// Finds which of many texts begin at a place of another one.
+// Finds all texts of a set that start at a given position of another text.
 class ByteTrie {
  public:
-  // The first id of a text stays. False: too many nodes, or they collide.
+  // Keeps the first id of a text. Returns false if there are too many nodes or collisions.
   bool insert(std::string_view text, int32_t id) {
     uint32_t node = 0;
     for (const char c : text) {
@@ -197,7 +198,7 @@ class ByteTrie {
     }
     return true;
   }
-  // Calls found(length, id) for each text that begins here, the short ones first.
+  // Calls found(length, id) for each text that starts here, in order of length.
   template <class F>
   void match(std::string_view text, F&& found) const {
     uint32_t node = 0;

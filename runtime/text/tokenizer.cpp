@@ -9,12 +9,12 @@ namespace {
 
 constexpr size_t kLongestText = size_t{1} << 30;
 
-// An entry of an Encoding before it is one.
+// An entry of an Encoding under construction.
 struct Entry {
   int32_t id = 0;
   Offset at;
   bool special = false;
-  // Of an added token: its text, which may have white space around it.
+  // Of an added token: its text, which may include white space.
   std::string_view text = {};
 };
 
@@ -23,7 +23,7 @@ struct Spaces {
   size_t trailing = 0;
 };
 
-// White space around a piece, as byte-level vocabularies spell it, too.
+// Counts the white space around a token, including its byte-level spelling.
 Spaces spaces_of(std::string_view piece) {
   const auto is_space = [](char32_t c) { return c == U'\u0120' || is_white_space(c); };
   Spaces out;
@@ -36,7 +36,7 @@ Spaces spaces_of(std::string_view piece) {
   return out;
 }
 
-// Takes the white space of pieces out of their offsets.
+// Removes white space from the offsets of tokens.
 void trim(const PostProcessor::Trim& rule, const TokenizerData& data, std::string_view source,
           std::vector<Entry>& entries) {
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -51,7 +51,7 @@ void trim(const PostProcessor::Trim& rule, const TokenizerData& data, std::strin
       e.at.begin += static_cast<uint32_t>(step_over(source.substr(e.at.begin), valid));
     }
     e.at.begin = std::min(e.at.begin, e.at.end);
-    // Code points have no mark of their end: those of the piece are walked through from its begin.
+    // To find the ends of code points, walks through the token from its start.
     size_t inside = 0;
     for (size_t at = e.at.begin; at < e.at.end && s.trailing > 0; ++inside) {
       at += step_over(source.substr(at), valid);
@@ -76,7 +76,7 @@ Status post_process(const TokenizerData& data, std::string_view source,
   }
   if (options.max_tokens > 0) {
     BOWLINE_TEXT_REQUIRE(added <= options.max_tokens, Code::bad_argument,
-                         "max_tokens is {}, and the tokenizer adds {} special tokens.",
+                         "max_tokens is {}, but the tokenizer adds {} special tokens.",
                          options.max_tokens, added);
     entries.resize(std::min(entries.size(), options.max_tokens - added));
   }
@@ -103,7 +103,8 @@ Status normalize(const TokenizerData& data, AlignedText& t) {
   for (const Normalizer& n : data.normalizers) {
     BOWLINE_TRY(n(t));
     BOWLINE_TEXT_REQUIRE(t.text.size() <= t.most, Code::bad_file,
-                         "The normalizers make more than {} bytes of a part of the text.", t.most);
+                         "The normalizers turn a part of the text into more than {} bytes.",
+                         t.most);
   }
   return {};
 }
@@ -157,9 +158,9 @@ Encoding encoding_of(const std::vector<Entry>& entries) {
 Result<Encoding> encode_text(const TokenizerData& data, std::string_view text,
                              const EncodeOptions& options) {
   BOWLINE_TEXT_REQUIRE(text.size() < kLongestText, Code::bad_argument,
-                       "The text has {} bytes, above {}.", text.size(), kLongestText - 1);
+                       "The text has {} bytes, more than {}.", text.size(), kLongestText - 1);
   std::vector<Entry> entries;
-  if (std::holds_alternative<Bytes>(data.model)) {  // of any bytes, and nothing else
+  if (std::holds_alternative<Bytes>(data.model)) {  // accepts any bytes and has no other steps
     for (size_t i = 0; i < text.size(); ++i) {
       const auto at = static_cast<uint32_t>(i);
       entries.push_back({static_cast<uint8_t>(text[i]), {at, at + 1}});
@@ -178,7 +179,7 @@ SharedData bytes_data() {
   auto data = std::make_shared<TokenizerData>();
   data->kind = "bytes";
   for (int byte = 0; byte < 256; ++byte) {
-    // The letters of byte-level vocabularies, so that each piece is text.
+    // Byte-level letters, so that each token is text.
     std::string letter;
     append(letter, kByteLetters[static_cast<size_t>(byte)]);
     (void)data->vocabulary.add(letter, byte);
@@ -198,9 +199,10 @@ Status add_tokens(TokenizerData& data, std::vector<AddedToken> tokens) {
       continue;
     }
     const auto there = data.vocabulary.find(token.content);
-    BOWLINE_TEXT_REQUIRE(!there || *there == token.id, Code::bad_file,
-                         "The added token \"{}\" has id {}, the piece of this text {}.",
-                         escaped(std::string_view(token.content).substr(0, 100)), token.id, *there);
+    BOWLINE_TEXT_REQUIRE(
+        !there || *there == token.id, Code::bad_file,
+        "The added token \"{}\" has id {}, but the vocabulary has this text as token {}.",
+        escaped(std::string_view(token.content).substr(0, 100)), token.id, *there);
     if (!there) {
       BOWLINE_TRY(data.vocabulary.add(token.content, token.id));
     }
@@ -236,8 +238,8 @@ Result<Tokenizer> Tokenizer::from_bytes(std::string_view media_type,
       BOWLINE_TRY_ASSIGN(SharedData data, read_gguf(bytes));
       return Tokenizer(std::move(data));
     }
-    return Status(Code::unsupported,
-                  sentence("A tokenizer of media type \"{}\" is not known.", escaped(media_type)));
+    return Status(Code::unsupported, sentence("A tokenizer of media type \"{}\" is not supported.",
+                                              escaped(media_type)));
   });
 }
 

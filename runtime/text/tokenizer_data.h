@@ -1,5 +1,4 @@
-// A tokenizer as it is used: the steps in their order. tokenizer_json.cpp and tokenizer_gguf.cpp
-// make it of files.
+// The steps of a tokenizer, in order. tokenizer_json.cpp and tokenizer_gguf.cpp create them.
 #pragma once
 
 #include <variant>
@@ -11,12 +10,12 @@
 
 namespace bowline::text {
 
-// What follows the model: trimmed offsets, or special tokens around the text.
+// A step after the model: trims offsets, or adds special tokens.
 struct PostProcessor {
   struct Trim {
-    bool prefix_space = true;  // a space at the begin may be one that was added
+    bool prefix_space = true;  // a leading space may be an added space
   };
-  // Ids in front of the text and behind it.
+  // Ids before and after the text.
   struct Surround {
     std::vector<int32_t> before;
     std::vector<int32_t> behind;
@@ -27,7 +26,7 @@ struct PostProcessor {
 
 struct TokenizerData {
   std::string_view kind;
-  Vocabulary vocabulary;  // the added tokens, too
+  Vocabulary vocabulary;  // includes the added tokens
   AddedTokens added;
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> pre_tokenizers;
@@ -41,9 +40,8 @@ using SharedData = std::shared_ptr<const TokenizerData>;
 Result<SharedData> read_json(std::span<const std::byte> bytes);
 Result<SharedData> read_gguf(std::span<const std::byte> bytes);
 
-// What the readers share: adds the tokens to the vocabulary of the model, and makes AddedTokens of
-// them. Errors  bad_file: one
-// contradicts the vocabulary.
+// Adds the tokens to the vocabulary of the model and creates AddedTokens. Used by both readers.
+// Errors  bad_file: a token contradicts the vocabulary.
 Status add_tokens(TokenizerData& data, std::vector<AddedToken> tokens);
 
 }  // namespace bowline::text

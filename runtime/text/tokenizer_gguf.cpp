@@ -1,4 +1,4 @@
-// Reads the tokenizer of a GGUF file: of the metadata the keys `tokenizer.*`, and no tensor.
+// Reads the tokenizer of a GGUF file: only the metadata keys `tokenizer.*`, no tensors.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -13,8 +13,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is read as little endian.");
 
 constexpr uint64_t kMostKeys = 1 << 16;
-constexpr int kMostArrays = 4;              // of arrays
-constexpr size_t kLongestMerged = 1 << 10;  // bytes of a piece that merges lead to
+constexpr int kMostArrays = 4;              // nested arrays
+constexpr size_t kLongestMerged = 1 << 10;  // bytes of a merged token
 
 enum Type : uint32_t {
   u8,
@@ -33,16 +33,16 @@ enum Type : uint32_t {
   kTypes
 };
 
-// Bytes of a number; 0: it has no size of its own.
+// Size in bytes; 0 for types of variable size.
 size_t size_of_type(uint32_t type) {
   constexpr size_t sizes[kTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   return type < kTypes ? sizes[type] : 0;
 }
 
-// A value as it lies in the file.
+// A value in the file.
 struct MetadataValue {
-  uint32_t type = 0;  // of the value, or of the elements
-  bool many = false;  // an array
+  uint32_t type = 0;  // of the value, or of the elements of an array
+  bool many = false;  // the value is an array
   uint64_t count = 1;
   std::string_view bytes;
 };
@@ -55,8 +55,8 @@ class Reader {
 
   Status skip(uint64_t n) {
     BOWLINE_TEXT_REQUIRE(n <= bytes_.size() - at_, Code::bad_file,
-                         "The file ends at byte {}, within {} bytes from byte {} on.",
-                         bytes_.size(), n, at_);
+                         "The file ends at byte {}, inside of {} bytes at byte {}.", bytes_.size(),
+                         n, at_);
     at_ += n;
     return {};
   }
@@ -80,13 +80,13 @@ class Reader {
 
 Status skip_values(Reader& r, uint32_t type, uint64_t count, int depth) {
   BOWLINE_TEXT_REQUIRE(type < kTypes && depth < kMostArrays, Code::bad_file,
-                       "A value at byte {} has type {}, which is not known there.", r.at(), type);
+                       "A value at byte {} has the invalid type {}.", r.at(), type);
   if (const size_t size = size_of_type(type)) {
     BOWLINE_TEXT_REQUIRE(count <= UINT64_MAX / size, Code::bad_file, "An array has {} elements.",
                          count);
     return r.skip(count * size);
   }
-  for (uint64_t i = 0; i < count; ++i) {  // each takes 8 bytes or more
+  for (uint64_t i = 0; i < count; ++i) {  // each takes at least 8 bytes
     if (type == string) {
       BOWLINE_TRY(r.text().status());
       continue;
@@ -103,14 +103,14 @@ using Values = std::map<std::string, MetadataValue, std::less<>>;
 Result<Values> read_values(std::string_view bytes) {
   Reader r(bytes);
   BOWLINE_TRY_ASSIGN(const uint32_t magic, r.number<uint32_t>());
-  BOWLINE_TEXT_REQUIRE(magic == 0x46554747, Code::bad_file, "The tokenizer is no GGUF file.");
+  BOWLINE_TEXT_REQUIRE(magic == 0x46554747, Code::bad_file, "The tokenizer is not a GGUF file.");
   BOWLINE_TRY_ASSIGN(const uint32_t version, r.number<uint32_t>());
   BOWLINE_TEXT_REQUIRE(version == 2 || version == 3, Code::unsupported,
-                       "Version {} of GGUF is not known; 2 and 3 are.", version);
+                       "Version {} of GGUF is not supported. Supported: 2 and 3.", version);
   BOWLINE_TRY(r.skip(8));  // the number of tensors
   BOWLINE_TRY_ASSIGN(const uint64_t keys, r.number<uint64_t>());
-  BOWLINE_TEXT_REQUIRE(keys <= kMostKeys, Code::bad_file, "The file has {} keys, above {}.", keys,
-                       kMostKeys);
+  BOWLINE_TEXT_REQUIRE(keys <= kMostKeys, Code::bad_file, "The file has {} keys, more than {}.",
+                       keys, kMostKeys);
   Values out;
   for (uint64_t i = 0; i < keys; ++i) {
     BOWLINE_TRY_ASSIGN(const std::string_view key, r.text());
@@ -126,7 +126,7 @@ Result<Values> read_values(std::string_view bytes) {
     v.bytes = r.from(begin);
     if (key.starts_with("tokenizer.")) {
       BOWLINE_TEXT_REQUIRE(out.emplace(key, v).second, Code::bad_file,
-                           "The key \"{}\" is there twice.", escaped(key.substr(0, 100)));
+                           "The key \"{}\" occurs twice.", escaped(key.substr(0, 100)));
     }
   }
   return out;
@@ -137,7 +137,7 @@ const MetadataValue* find(const Values& values, std::string_view key, bool many)
   return found == values.end() || found->second.many != many ? nullptr : &found->second;
 }
 
-// None: there is no number of this key.
+// Empty: the file has no number with this key.
 std::optional<int64_t> number_of(const Values& values, std::string_view key) {
   const MetadataValue* v = find(values, key, false);
   const size_t size = v == nullptr ? 0 : size_of_type(v->type);
@@ -175,9 +175,9 @@ bool is_utf8(std::string_view text) {
 Result<std::vector<std::string_view>> texts_of(const Values& values, std::string_view key) {
   const MetadataValue* v = find(values, key, true);
   BOWLINE_TEXT_REQUIRE(v != nullptr && v->type == string, Code::bad_file,
-                       "The file has no texts \"{}\".", key);
+                       "The file has no list of texts \"{}\".", key);
   std::vector<std::string_view> out;
-  out.reserve(v->count);  // which is at most an eighth of the bytes
+  out.reserve(v->count);  // at most an eighth of the bytes
   Reader r(v->bytes);
   for (uint64_t i = 0; i < v->count; ++i) {
     BOWLINE_TRY_ASSIGN(const std::string_view text, r.text());
@@ -187,7 +187,8 @@ Result<std::vector<std::string_view>> texts_of(const Values& values, std::string
   return out;
 }
 
-// Numbers of four bytes; empty if there are none. Errors  bad_file: there are others than `count`.
+// Returns 4-byte numbers; empty if the key is missing. Errors  bad_file: their number is not
+// `count`.
 template <class T>
 Result<std::vector<T>> numbers_of(const Values& values, std::string_view key, size_t count) {
   const MetadataValue* v = find(values, key, true);
@@ -196,10 +197,10 @@ Result<std::vector<T>> numbers_of(const Values& values, std::string_view key, si
   }
   const bool fits = std::is_same_v<T, float> ? v->type == f32 : v->type == i32 || v->type == u32;
   BOWLINE_TEXT_REQUIRE(fits && v->count == count, Code::bad_file,
-                       "\"{}\" has {} numbers of type {}, beside {} pieces.", key, v->count,
+                       "\"{}\" has {} values of type {}, but there are {} tokens.", key, v->count,
                        v->type, count);
   std::vector<T> out(count);
-  if (count != 0) {  // none have no address
+  if (count != 0) {  // an empty vector may have a null address
     std::memcpy(out.data(), v->bytes.data(), v->bytes.size());
   }
   return out;
@@ -214,7 +215,7 @@ enum TokenType : int32_t {
   kByte = 6
 };
 
-// What all kinds have.
+// Data of all kinds.
 struct File {
   Values values;
   std::vector<std::string_view> pieces;
@@ -222,14 +223,15 @@ struct File {
   TokenType type(size_t id) const {
     return types.empty() ? kNormal : static_cast<TokenType>(types[id]);
   }
-  // An id of the vocabulary; -1: there is no such key. Errors  bad_file.
+  // Returns an id of the vocabulary; -1: the key is missing. Errors  bad_file.
   Result<int32_t> id_of(std::string_view key) const {
     const auto id = number_of(values, key);
     if (!id) {
       return -1;
     }
     BOWLINE_TEXT_REQUIRE(*id >= 0 && static_cast<uint64_t>(*id) < pieces.size(), Code::bad_file,
-                         "\"{}\" is {}, in a vocabulary of {} pieces.", key, *id, pieces.size());
+                         "\"{}\" is {}, which is out of range for {} tokens.", key, *id,
+                         pieces.size());
     return static_cast<int32_t>(*id);
   }
 };
@@ -263,13 +265,13 @@ Status surround(const File& file, TokenizerData& data, std::string_view first, b
   if (flag_of(file.values, "tokenizer.ggml.add_bos_token", adds_first)) {
     BOWLINE_TRY_ASSIGN(const int32_t id, file.id_of(first));
     BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file,
-                         "A token begins each text, and there is no \"{}\".", first);
+                         "Each text starts with a token, but the file has no \"{}\".", first);
     around.before = {id};
   }
   if (flag_of(file.values, "tokenizer.ggml.add_eos_token", adds_last)) {
     BOWLINE_TRY_ASSIGN(const int32_t id, file.id_of(last));
-    BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file, "A token ends each text, and there is no \"{}\".",
-                         last);
+    BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file,
+                         "Each text ends with a token, but the file has no \"{}\".", last);
     around.behind = {id};
   }
   if (!around.before.empty() || !around.behind.empty()) {
@@ -281,16 +283,15 @@ Status surround(const File& file, TokenizerData& data, std::string_view first, b
 constexpr std::string_view kBos = "tokenizer.ggml.bos_token_id";
 constexpr std::string_view kEos = "tokenizer.ggml.eos_token_id";
 
-// ----------------------------------------------------------------------------------- byte-level
-// BPE
+// ---- byte-level BPE
 
 struct Lists {
   std::string_view pre;   // "tokenizer.ggml.pre"
-  size_t expression = 0;  // of known_expressions()
-  bool digits = false;    // each stands alone
+  size_t expression = 0;  // index in known_expressions()
+  bool digits = false;    // each digit is a separate token
   bool ignore_merges = false;
   bool adds_bos = false;
-  bool nfc = false;  // text is brought into this form first, which llama.cpp leaves out
+  bool nfc = false;  // text is normalized to NFC first, which llama.cpp omits
 };
 constexpr Lists kWords[] = {{"gpt-2", 0},
                             {"gpt2", 0},
@@ -303,7 +304,7 @@ constexpr Lists kWords[] = {{"gpt-2", 0},
 
 Status read_byte_level(const File& file, TokenizerData& data) {
   const std::string_view pre = text_of(file.values, "tokenizer.ggml.pre");
-  // llama.cpp takes a pre-tokenizer that no model was trained with, and warns.
+  // llama.cpp warns and uses a pre-tokenizer that no model was trained with.
   BOWLINE_TEXT_REQUIRE(
       !pre.empty(), Code::unsupported,
       "The file has no \"tokenizer.ggml.pre\", so the pre-tokenizer is unknown. Write a copy with "
@@ -311,7 +312,7 @@ Status read_byte_level(const File& file, TokenizerData& data) {
       "NEW.gguf (Python package gguf). Other names: \"gpt-2\", \"qwen2\", \"smollm\".");
   const auto words = std::ranges::find(kWords, pre, &Lists::pre);
   BOWLINE_TEXT_REQUIRE(words != std::end(kWords), Code::unsupported,
-                       "The pre-tokenizer \"{}\" of the file is not known.",
+                       "The pre-tokenizer \"{}\" of the file is not supported.",
                        escaped(pre.substr(0, 100)));
   if (words->nfc) {
     data.normalizers.push_back(normal_form(NormalForm::nfc));
@@ -336,7 +337,7 @@ Status read_byte_level(const File& file, TokenizerData& data) {
     joined.erase(std::min(space, joined.size()), 1);
     const auto merged = data.vocabulary.find(joined);
     BOWLINE_TEXT_REQUIRE(left && right && merged, Code::bad_file,
-                         "Merge {} (\"{}\") names a piece that is not in the vocabulary.",
+                         "Merge {} (\"{}\") names a token that is not in the vocabulary.",
                          rules.size(), escaped(merge.substr(0, 100)));
     rules.push_back({*left, *right, *merged, static_cast<uint32_t>(rules.size())});
   }
@@ -349,11 +350,10 @@ Status read_byte_level(const File& file, TokenizerData& data) {
   return surround(file, data, kBos, words->adds_bos, kEos, false);
 }
 
-// --------------------------------------------------------------------------- BPE with byte
-// fallback
+// ---- BPE with byte fallback
 
-// The merges of a vocabulary with scores: two pieces make a third where it is a piece, that of the
-// highest score first.
+// Derives the merges of a vocabulary with scores: two tokens merge if their concatenation is a
+// token, the highest score first.
 Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
                                          const std::vector<float>& scores) {
   const auto is_text = [&](int32_t id) {
@@ -375,7 +375,7 @@ Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
       continue;
     }
     BOWLINE_TEXT_REQUIRE(piece.size() <= kLongestMerged, Code::bad_file,
-                         "Piece {} has {} bytes, above {}.", id, piece.size(), kLongestMerged);
+                         "Token {} has {} bytes, more than {}.", id, piece.size(), kLongestMerged);
     const auto rank = static_cast<uint32_t>(
         std::ranges::lower_bound(order, scores[i], std::greater<>()) - order.begin());
     for (size_t cut = length_of(piece[0]); cut < piece.size(); cut += length_of(piece[cut])) {
@@ -422,18 +422,18 @@ Status read_llama(const File& file, TokenizerData& data) {
   return surround(file, data, kBos, true, kEos, false);
 }
 
-// ---------------------------------------------------------------------------------------- Unigram
+// ---- Unigram
 
-// Nothing where the file has no map of characters.
+// Empty if the file has no character map.
 Result<std::string_view> charsmap_of(const Values& values) {
   constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
   const MetadataValue* v = find(values, kKey, true);
   BOWLINE_TEXT_REQUIRE(v == nullptr || v->type == u8 || v->type == i8, Code::bad_file,
-                       "\"{}\" is no array of bytes.", kKey);
+                       "\"{}\" is not an array of bytes.", kKey);
   return v == nullptr ? std::string_view() : v->bytes;
 }
 
-// As SentencePiece does it: with one space between words, and one in front, or with all of them.
+// As SentencePiece: either one space between words and one at the start, or all spaces.
 Status add_spaces(const File& file, TokenizerData& data) {
   const std::string space = "\u2581";
   if (flag_of(file.values, "tokenizer.ggml.remove_extra_whitespaces", false)) {
@@ -459,7 +459,7 @@ Status read_unigram(const File& file, TokenizerData& data) {
   std::vector<double> searched;
   size_t bytes = 0;
   for (size_t id = 0; id < scores.size(); ++id) {
-    const bool is_byte = file.type(id) == kByte;  // found by its name too, as tokenizers does it
+    const bool is_byte = file.type(id) == kByte;  // also found by its spelling, as in `tokenizers`
     searched.push_back(is_byte || file.type(id) == kNormal ? scores[id] : -INFINITY);
     bytes += is_byte ? 1 : 0;
   }
@@ -480,9 +480,9 @@ Status read_unigram(const File& file, TokenizerData& data) {
   return surround(file, data, kBos, false, kEos, true);
 }
 
-// -------------------------------------------------------------------------------------- WordPiece
+// ---- WordPiece
 
-// The file marks what begins a word, where the vocabulary of BERT marks what goes on.
+// The file marks tokens that start a word; the vocabulary of BERT marks continuations.
 Status read_bert(const File& file, TokenizerData& data) {
   constexpr std::string_view kWord = "\u2581";
   data.vocabulary.expect(file.pieces.size());
@@ -508,7 +508,7 @@ Status read_bert(const File& file, TokenizerData& data) {
   data.pre_tokenizers = {split(Pattern::of_class(is_white_space), Matches::removed),
                          split(Pattern::of_class(is_punctuation), Matches::isolated)};
   data.decoders = {decode_word_piece("##", true)};
-  // The name is spelled so in the format.
+  // sic: the format spells it so
   const bool cls = number_of(file.values, "tokenizer.ggml.cls_token_id").has_value();
   return surround(file, data, cls ? "tokenizer.ggml.cls_token_id" : kBos, true,
                   "tokenizer.ggml.seperator_token_id", true);
@@ -536,8 +536,9 @@ Result<SharedData> read_gguf(std::span<const std::byte> bytes) {
   } else {
     return Status(
         Code::unsupported,
-        sentence("The tokenizer \"{}\" of the file is not known; gpt2, llama, t5 and bert are.",
-                 escaped(model.substr(0, 100))));
+        sentence(
+            "The tokenizer \"{}\" of the file is not supported. Supported: gpt2, llama, t5, bert.",
+            escaped(model.substr(0, 100))));
   }
   BOWLINE_TRY(add_special(file, *data));
   return SharedData(std::move(data));

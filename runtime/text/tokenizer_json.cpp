@@ -13,13 +13,13 @@ using Object = simdjson::dom::object;
 using Array = simdjson::dom::array;
 
 constexpr size_t kMostBytes = size_t{1} << 30;
-constexpr int kMostNesting = 16;  // of sequences in sequences
+constexpr int kMostNesting = 16;  // nested sequences
 constexpr size_t kMostSteps = 64;
 constexpr int64_t kMostCount = 1 << 20;
 
 std::string short_name(std::string_view text) { return escaped(text.substr(0, 100)); }
 
-// The value of a key; none if it is absent or null.
+// The value of a key. Empty if it is absent or null.
 std::optional<Element> find(const Object& o, std::string_view key) {
   Element out;
   if (o.at_key(key).get(out) != simdjson::SUCCESS || out.is_null()) {
@@ -35,7 +35,8 @@ Status wrong(std::string_view key, std::string_view what) {
   return Status(Code::bad_file, sentence("\"{}\" is not {}.", key, what));
 }
 
-// Each takes `otherwise` where the key is absent or null; without it that is an error.
+// Read typed values. `otherwise` is the default if the key is absent or null; without a default
+// that is an error.
 Result<std::string_view> text_at(const Object& o, std::string_view key,
                                  std::optional<std::string_view> otherwise = {}) {
   const auto value = find(o, key);
@@ -68,7 +69,7 @@ Result<int64_t> number_at(const Object& o, std::string_view key,
 Result<size_t> count_at(const Object& o, std::string_view key,
                         std::optional<int64_t> otherwise = {}) {
   BOWLINE_TRY_ASSIGN(const int64_t n, number_at(o, key, otherwise));
-  BOWLINE_TEXT_REQUIRE(n <= kMostCount, Code::bad_file, "\"{}\" is {}, above {}.", key, n,
+  BOWLINE_TEXT_REQUIRE(n <= kMostCount, Code::bad_file, "\"{}\" is {}, more than {}.", key, n,
                        kMostCount);
   return static_cast<size_t>(n);
 }
@@ -90,18 +91,19 @@ Result<Array> array_at(const Object& o, std::string_view key) {
 }
 
 Status unknown(std::string_view what, std::string_view type) {
-  return Status(Code::unsupported, sentence("The {} \"{}\" is not known.", what, short_name(type)));
+  return Status(Code::unsupported,
+                sentence("The {} \"{}\" is not supported.", what, short_name(type)));
 }
 
-// Calls read(type, object) for a step, or for each of those in a Sequence. `list`: the key of the
-// steps of a Sequence.
+// Calls read(type, object) for a step, or for each step of a Sequence. `list`: the key of these
+// steps.
 template <class F>
 Status for_steps(const Element& step, std::string_view list, int depth, F&& read) {
   BOWLINE_TEXT_REQUIRE(depth < kMostNesting, Code::bad_file, "Sequences are nested deeper than {}.",
                        kMostNesting);
   Object o;
   if (step.get(o) != simdjson::SUCCESS) {
-    return wrong("type", "in an object");
+    return wrong("type", "an object");
   }
   BOWLINE_TRY_ASSIGN(const std::string_view type, text_at(o, "type"));
   if (type != "Sequence") {
@@ -114,7 +116,7 @@ Status for_steps(const Element& step, std::string_view list, int depth, F&& read
   return {};
 }
 
-// {"String": "..."} or {"Regex": "..."}
+// Reads {"String": "..."} or {"Regex": "..."}.
 Result<Pattern> pattern_at(const Object& o) {
   BOWLINE_TRY_ASSIGN(const Object pattern, object_at(o, "pattern"));
   if (find(pattern, "String")) {
@@ -125,7 +127,7 @@ Result<Pattern> pattern_at(const Object& o) {
   return Pattern::of_expression(expression);
 }
 
-// A text of one code point.
+// Reads a text with one code point.
 Result<std::string> letter_at(const Object& o, std::string_view key,
                               std::optional<std::string_view> otherwise = {}) {
   BOWLINE_TRY_ASSIGN(const std::string_view text, text_at(o, key, otherwise));
@@ -160,7 +162,7 @@ Result<std::string> from_base64(std::string_view text) {
   return out;
 }
 
-// ------------------------------------------------------------------------------------ normalizers
+// ---- normalizers
 
 Result<Normalizer> read_bert(const Object& o) {
   BertRules rules;
@@ -221,7 +223,7 @@ Result<Normalizer> read_normalizer(std::string_view type, const Object& o) {
   return unknown("normalizer", type);
 }
 
-// --------------------------------------------------------------------------------- pre-tokenizers
+// ---- pre-tokenizers
 
 Result<Matches> matches_at(const Object& o, std::optional<std::string_view> otherwise) {
   BOWLINE_TRY_ASSIGN(const std::string_view name, text_at(o, "behavior", otherwise));
@@ -329,29 +331,29 @@ Status read_pre_tokenizer(std::string_view type, const Object& o, PreTokenizers&
   return unknown("pre-tokenizer", type);
 }
 
-// ----------------------------------------------------------------------------------------- models
+// ---- models
 
-// Pieces of an object {"piece": id}.
+// Reads the tokens of an object {"token": id}.
 Status read_pieces(const Object& model, Vocabulary& out) {
   BOWLINE_TRY_ASSIGN(const Object vocab, object_at(model, "vocab"));
   out.expect(vocab.size());
   for (const auto& [piece, value] : vocab) {
     int64_t id = 0;
     BOWLINE_TEXT_REQUIRE(value.get(id) == simdjson::SUCCESS, Code::bad_file,
-                         "The id of piece \"{}\" is no whole number.", short_name(piece));
+                         "The id of token \"{}\" is not an integer.", short_name(piece));
     BOWLINE_TRY(out.add(piece, id));
   }
   return {};
 }
 
-// The two pieces of a merge: "a b" or ["a", "b"].
+// Reads the two tokens of a merge: "a b" or ["a", "b"].
 Status read_merge(const Element& merge, std::string_view& left, std::string_view& right) {
   std::string_view both;
   if (merge.get(both) == simdjson::SUCCESS) {
     const size_t space = both.find(' ');
     BOWLINE_TEXT_REQUIRE(
         space != std::string_view::npos && both.find(' ', space + 1) == std::string_view::npos,
-        Code::bad_file, "The merge \"{}\" is not two pieces.", short_name(both));
+        Code::bad_file, "The merge \"{}\" is not two tokens.", short_name(both));
     left = both.substr(0, space);
     right = both.substr(space + 1);
     return {};
@@ -360,7 +362,7 @@ Status read_merge(const Element& merge, std::string_view& left, std::string_view
   const bool fine = merge.get(pair) == simdjson::SUCCESS && pair.size() == 2 &&
                     pair.at(0).get(left) == simdjson::SUCCESS &&
                     pair.at(1).get(right) == simdjson::SUCCESS;
-  BOWLINE_TEXT_REQUIRE(fine, Code::bad_file, "A merge is not two pieces.");
+  BOWLINE_TEXT_REQUIRE(fine, Code::bad_file, "A merge is not two tokens.");
   return {};
 }
 
@@ -412,9 +414,9 @@ Status read_bpe(const Object& model, bool byte_level, TokenizerData& data) {
                        o.ignore_merges ? "ignore_merges" : "byte_fallback");
   double dropout = 0;
   if (const auto value = find(model, "dropout")) {
-    BOWLINE_TEXT_REQUIRE(value->get(dropout) == simdjson::SUCCESS && dropout == 0,
-                         Code::unsupported,
-                         "\"dropout\" of merges is not 0, and so the pieces of a text are random.");
+    BOWLINE_TEXT_REQUIRE(
+        value->get(dropout) == simdjson::SUCCESS && dropout == 0, Code::unsupported,
+        "\"dropout\" of merges is not 0, which makes tokens random. It is not supported.");
   }
   BOWLINE_TRY_ASSIGN(const std::vector<Bpe::Rule> rules, read_merges(model, data.vocabulary, o));
   BOWLINE_TRY_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
@@ -445,7 +447,7 @@ Status read_unigram(const Object& model, TokenizerData& data) {
     BOWLINE_TEXT_REQUIRE(entry.get(pair) == simdjson::SUCCESS && pair.size() == 2 &&
                              pair.at(0).get(piece) == simdjson::SUCCESS &&
                              pair.at(1).get(score) == simdjson::SUCCESS,
-                         Code::bad_file, "Entry {} of \"vocab\" is not a piece and its score.",
+                         Code::bad_file, "Entry {} of \"vocab\" is not a token and its score.",
                          scores.size());
     BOWLINE_TRY(data.vocabulary.add(piece, std::ssize(scores)));
     scores.push_back(score);
@@ -469,7 +471,7 @@ Status read_word_level(const Object& model, TokenizerData& data) {
   return {};
 }
 
-// Old files do not name the kind.
+// Older files do not name the kind.
 std::string_view kind_of(const Object& model) {
   if (find(model, "merges")) {
     return "BPE";
@@ -500,7 +502,7 @@ Status read_model(const Object& model, bool byte_level, TokenizerData& data) {
   return unknown("model", type);
 }
 
-// ------------------------------------------------------------------------------- post-processors
+// ---- post-processors
 
 Status add_special(const Object& known, std::string_view name, std::vector<int32_t>& out) {
   BOWLINE_TRY_ASSIGN(const Object token, object_at(known, name));
@@ -508,7 +510,7 @@ Status add_special(const Object& known, std::string_view name, std::vector<int32
   for (const Element& value : ids) {
     int64_t id = -1;
     BOWLINE_TEXT_REQUIRE(value.get(id) == simdjson::SUCCESS && id >= 0 && id <= INT32_MAX,
-                         Code::bad_file, "An id of the special token \"{}\" is no id.",
+                         Code::bad_file, "An id of the special token \"{}\" is not valid.",
                          short_name(name));
     out.push_back(static_cast<int32_t>(id));
   }
@@ -523,12 +525,12 @@ Result<PostProcessor> read_template(const Object& o) {
   for (const Element& value : single) {
     Object part;
     BOWLINE_TEXT_REQUIRE(value.get(part) == simdjson::SUCCESS, Code::bad_file,
-                         "A part of the template is no object.");
+                         "A part of the template is not an object.");
     if (find(part, "Sequence")) {
       BOWLINE_TRY_ASSIGN(const Object sequence, object_at(part, "Sequence"));
       BOWLINE_TRY_ASSIGN(const std::string_view id, text_at(sequence, "id"));
       BOWLINE_TEXT_REQUIRE(id == "A" && !behind, Code::unsupported,
-                           "The template of a text has it not once.");
+                           "The template does not have the text \"A\" exactly once.");
       behind = true;
       continue;
     }
@@ -537,7 +539,8 @@ Result<PostProcessor> read_template(const Object& o) {
     BOWLINE_TRY_ASSIGN(const Object known, object_at(o, "special_tokens"));
     BOWLINE_TRY(add_special(known, name, behind ? out.behind : out.before));
   }
-  BOWLINE_TEXT_REQUIRE(behind, Code::unsupported, "The template of a text has it not once.");
+  BOWLINE_TEXT_REQUIRE(behind, Code::unsupported,
+                       "The template does not have the text \"A\" exactly once.");
   return PostProcessor{std::move(out)};
 }
 
@@ -547,13 +550,13 @@ bool is_template(const PostProcessor& p) {
          !(around->before.empty() && around->behind.empty());
 }
 
-// ["[SEP]", 102]
+// Reads ["[SEP]", 102].
 Result<int32_t> pair_at(const Object& o, std::string_view key) {
   BOWLINE_TRY_ASSIGN(const Array pair, array_at(o, key));
   int64_t id = -1;
   BOWLINE_TEXT_REQUIRE(
       pair.size() == 2 && pair.at(1).get(id) == simdjson::SUCCESS && id >= 0 && id <= INT32_MAX,
-      Code::bad_file, "\"{}\" is not a piece and its id.", key);
+      Code::bad_file, "\"{}\" is not a token and its id.", key);
   return static_cast<int32_t>(id);
 }
 
@@ -591,7 +594,7 @@ Status read_post_processor(std::string_view type, const Object& o,
              : unknown("post-processor", type);
 }
 
-// --------------------------------------------------------------------------------------- decoders
+// ---- decoders
 
 Status read_decoder(std::string_view type, const Object& o, bool& fused,
                     std::vector<DecodeStepMaker>& out) {
@@ -640,7 +643,7 @@ Status read_decoder(std::string_view type, const Object& o, bool& fused,
   return unknown("decoder", type);
 }
 
-// ------------------------------------------------------------------------------------ the file
+// ---- the file
 
 Result<std::vector<AddedToken>> read_added(const Object& root) {
   std::vector<AddedToken> out;
@@ -651,7 +654,7 @@ Result<std::vector<AddedToken>> read_added(const Object& root) {
   for (const Element& value : tokens) {
     Object o;
     BOWLINE_TEXT_REQUIRE(value.get(o) == simdjson::SUCCESS, Code::bad_file,
-                         "An added token is no object.");
+                         "An added token is not an object.");
     AddedToken token;
     BOWLINE_TRY_ASSIGN(const std::string_view content, text_at(o, "content"));
     token.content = content;
@@ -669,7 +672,7 @@ Result<std::vector<AddedToken>> read_added(const Object& root) {
   return out;
 }
 
-// Whether the model is a BPE that knows no other letters than those of bytes.
+// True if the model is a BPE without other letters than those of bytes.
 bool has_plain_merges(const Object& model) {
   const auto is_empty = [&](std::string_view key) {
     const auto text = text_at(model, key, "");
@@ -680,7 +683,7 @@ bool has_plain_merges(const Object& model) {
          is_empty("end_of_word_suffix") && byte_fallback.ok() && !byte_fallback.value();
 }
 
-// Whether the last of the pre-tokenizers makes letters of bytes.
+// True if the last pre-tokenizer converts bytes to letters.
 bool ends_in_byte_level(const Object& root) {
   auto step = find(root, "pre_tokenizer");
   for (int depth = 0; step && depth < kMostNesting; ++depth) {
@@ -708,30 +711,30 @@ Status read_steps(const Object& root, TokenizerData& data) {
           BOWLINE_TRY_ASSIGN(Normalizer n, read_normalizer(type, o));
           data.normalizers.push_back(std::move(n));
           return {};
-        }).at("In the normalizer of the tokenizer."));
+        }).at("While reading the normalizer of the tokenizer."));
   }
   if (const auto step = find(root, "pre_tokenizer")) {
     BOWLINE_TRY(for_steps(*step, "pretokenizers", 0, [&](std::string_view type, const Object& o) {
                   return read_pre_tokenizer(type, o, data.pre_tokenizers);
-                }).at("In the pre-tokenizer of the tokenizer."));
+                }).at("While reading the pre-tokenizer of the tokenizer."));
   }
   if (const auto step = find(root, "post_processor")) {
     BOWLINE_TRY(for_steps(*step, "processors", 0, [&](std::string_view type, const Object& o) {
                   return read_post_processor(type, o, data.post_processors);
-                }).at("In the post-processor of the tokenizer."));
+                }).at("While reading the post-processor of the tokenizer."));
   }
   bool fused = false;
   if (const auto step = find(root, "decoder")) {
     BOWLINE_TRY(for_steps(*step, "decoders", 0, [&](std::string_view type, const Object& o) {
                   return read_decoder(type, o, fused, data.decoders);
-                }).at("In the decoder of the tokenizer."));
+                }).at("While reading the decoder of the tokenizer."));
   } else {
     data.decoders = {decode_spaced()};
   }
   const size_t most = std::max({data.normalizers.size(), data.pre_tokenizers.size(),
                                 data.post_processors.size(), data.decoders.size()});
   BOWLINE_TEXT_REQUIRE(most <= kMostSteps, Code::bad_file,
-                       "A sequence of the tokenizer has {} steps, above {}.", most, kMostSteps);
+                       "A sequence of the tokenizer has {} steps, more than {}.", most, kMostSteps);
   return {};
 }
 
@@ -739,7 +742,7 @@ Status read_steps(const Object& root, TokenizerData& data) {
 
 Result<SharedData> read_json(std::span<const std::byte> bytes) {
   BOWLINE_TEXT_REQUIRE(bytes.size() <= kMostBytes, Code::bad_file,
-                       "The tokenizer has {} bytes, above {}.", bytes.size(), kMostBytes);
+                       "The tokenizer has {} bytes, more than {}.", bytes.size(), kMostBytes);
   simdjson::dom::parser parser;
   Element document;
   const auto error =
@@ -748,15 +751,15 @@ Result<SharedData> read_json(std::span<const std::byte> bytes) {
                        "The tokenizer is not valid JSON: {}", simdjson::error_message(error));
   Object root;
   BOWLINE_TEXT_REQUIRE(document.get(root) == simdjson::SUCCESS, Code::bad_file,
-                       "The tokenizer is no object of JSON.");
+                       "The tokenizer is not a JSON object.");
   auto data = std::make_shared<TokenizerData>();
   BOWLINE_TRY(read_steps(root, *data));
   BOWLINE_TRY_ASSIGN(const Object model, object_at(root, "model"));
   const bool byte_level = ends_in_byte_level(root) && has_plain_merges(model);
   if (byte_level) {
-    data->pre_tokenizers.pop_back();  // the model takes bytes as they are
+    data->pre_tokenizers.pop_back();  // the model takes raw bytes
   }
-  BOWLINE_TRY(read_model(model, byte_level, *data).at("In the model of the tokenizer."));
+  BOWLINE_TRY(read_model(model, byte_level, *data).at("While reading the model of the tokenizer."));
   BOWLINE_TRY_ASSIGN(std::vector<AddedToken> added, read_added(root));
   BOWLINE_TRY(add_tokens(*data, std::move(added)));
   return SharedData(std::move(data));

@@ -23,7 +23,7 @@ bool differs(char32_t c, UnicodeDifference what) {
 bool is_ascii_letter(char32_t c) { return (c | 0x20) - 'a' < 26; }
 bool is_ascii_number(char32_t c) { return c - '0' < 10; }
 
-// The range of the second byte after a lead byte of several.
+// Valid range of the second byte after a lead byte.
 struct SecondByte {
   uint8_t least;
   uint8_t most;

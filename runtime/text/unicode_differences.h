@@ -1,14 +1,13 @@
-// Made by tests/text/make_unicode_differences.py, which says why: code points whose properties in
-// the tables of the package `tokenizers` are others than those of Unicode 15.
+// Made by tests/text/make_unicode_differences.py: code points whose properties in the tables of the
+// package `tokenizers` differ from those of Unicode 15.
 #pragma once
 
 #include <cstdint>
 
 namespace bowline::text {
 
-// What differs from Unicode 16: whether a character is a mark, a nonspacing mark, punctuation or a
-// control character; its decomposition, its combining class; whether it is a letter, a digit or
-// part of a word.
+// The properties that differ: mark, nonspacing mark, punctuation or control character; the
+// decomposition and combining class; letter, digit or part of a word.
 enum UnicodeDifference : uint8_t {
   kMarkDiffers = 1,
   kNonspacingDiffers = 2,

@@ -1,4 +1,4 @@
-// The pieces of a tokenizer by id, and the ids of pieces.
+// Maps ids to tokens and tokens to ids.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@ namespace bowline::text {
 
 class Vocabulary {
  public:
-  // At least so many pieces come: ids that are far above their number are refused.
+  // Announces the number of tokens. Ids far above this number are rejected.
   void expect(size_t pieces) { most_ids_ = 2 * pieces + kMostGaps; }
-  // Errors  bad_file: the id is negative, too large or taken, the piece has an id or is too long.
+  // Errors  bad_file: the id is negative, too large or taken; the token has an id or is too long.
   Status add(std::string_view piece, int64_t id);
 
   std::optional<int32_t> find(std::string_view piece) const { return ids_.find(piece); }
@@ -22,7 +22,7 @@ class Vocabulary {
     return id >= 0 && static_cast<size_t>(id) < pieces_.size() &&
            pieces_[static_cast<size_t>(id)].there;
   }
-  // Empty: there is none.
+  // Empty if the id is unknown.
   std::string_view piece(int32_t id) const {
     if (!has(id)) {
       return {};
@@ -30,13 +30,12 @@ class Vocabulary {
     const Place& p = pieces_[static_cast<size_t>(id)];
     return std::string_view(bytes_).substr(p.begin, p.length);
   }
-  // The largest id and one.
+  // The largest id plus 1.
   size_t size() const { return pieces_.size(); }
   size_t count() const { return ids_.size(); }
 
  private:
-  static constexpr size_t kMostGaps =
-      1 << 16;  // ids without a piece, of which honest files have a few
+  static constexpr size_t kMostGaps = 1 << 16;  // ids without a token; real files have a few
   struct Place {
     size_t begin = 0;
     uint32_t length = 0;

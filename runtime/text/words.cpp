@@ -10,8 +10,7 @@ namespace bowline::text {
 namespace {
 
 Status pieces_collide() {
-  return Status(Code::bad_file,
-                "The pieces of the vocabulary collide in its tables, as no others do.");
+  return Status(Code::bad_file, "The tokens of the vocabulary have too many hash collisions.");
 }
 
 }  // namespace
@@ -21,7 +20,7 @@ Result<WordPiece> WordPiece::create(const Vocabulary& vocabulary, const Options&
   out.options_ = options;
   const auto unknown = vocabulary.find(options.unknown);
   BOWLINE_TEXT_REQUIRE(unknown.has_value(), Code::bad_file,
-                       "The piece \"{}\" for unknown words is not in the vocabulary.",
+                       "The unknown token \"{}\" is not in the vocabulary.",
                        escaped(options.unknown));
   out.unknown_ = *unknown;
   for (size_t i = 0; i < vocabulary.size(); ++i) {
@@ -69,7 +68,7 @@ Result<Unigram> Unigram::create(const Vocabulary& vocabulary, std::vector<double
   out.options_ = options;
   out.scores_ = std::move(scores);
   BOWLINE_TEXT_REQUIRE(options.unknown < 0 || vocabulary.has(options.unknown), Code::bad_file,
-                       "The piece for unknown ones has id {}, which is not in the vocabulary.",
+                       "The unknown token has id {}, which is not in the vocabulary.",
                        options.unknown);
   double least = INFINITY;
   for (size_t i = 0; i < out.scores_.size(); ++i) {
@@ -79,7 +78,7 @@ Result<Unigram> Unigram::create(const Vocabulary& vocabulary, std::vector<double
       continue;
     }
     BOWLINE_TEXT_REQUIRE(std::isfinite(out.scores_[i]), Code::bad_file,
-                         "The score of piece \"{}\" is not finite.", escaped(piece.substr(0, 100)));
+                         "The score of token \"{}\" is not finite.", escaped(piece.substr(0, 100)));
     least = std::min(least, out.scores_[i]);
     if (!piece.empty() && (!out.pieces_.insert(piece, id) || out.ids_.insert(piece, id) == -1)) {
       return pieces_collide();
@@ -115,7 +114,7 @@ Status Unigram::encode(std::string_view word, Scratch&, std::vector<Token>& out)
     });
     if (!one) {
       BOWLINE_TEXT_REQUIRE(options_.unknown >= 0, Code::bad_file,
-                           "The vocabulary has no piece for \"{}\", and none for unknown ones.",
+                           "The vocabulary has no token for \"{}\" and no unknown token.",
                            escaped(word.substr(at, n)));
       offer(at, at + n, unknown_score_ + here, options_.unknown);
     }
@@ -141,7 +140,7 @@ Status Unigram::encode(std::string_view word, Scratch&, std::vector<Token>& out)
   return {};
 }
 
-// What is unknown may be a piece once it is joined; else its bytes are.
+// Unknown text may be a token once it is joined; otherwise its bytes are tokens.
 Status Unigram::add(std::string_view word, size_t begin, size_t end, int32_t id,
                     std::vector<Token>& out) const {
   if (id != options_.unknown) {
@@ -179,7 +178,7 @@ Result<WordLevel> WordLevel::create(const Vocabulary& vocabulary, std::string_vi
 Status WordLevel::encode(std::string_view word, Scratch&, std::vector<Token>& out) const {
   const int32_t id = words_.find(word).value_or(unknown_);
   BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file,
-                       "The vocabulary has no piece for \"{}\", and none for unknown ones.",
+                       "The vocabulary has no token for \"{}\" and no unknown token.",
                        escaped(word.substr(0, 100)));
   out.push_back({id, 0, word.size()});
   return {};

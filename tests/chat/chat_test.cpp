@@ -1,4 +1,5 @@
-// Chat templates: what transformers renders, to the byte, and what is refused.
+// Chat templates: rendered text equals that of transformers, and unsupported templates are
+// rejected.
 #include <bowline_text.h>
 
 #include <fstream>
@@ -28,7 +29,7 @@ std::vector<ChatMessage> conversation(size_t number) {
   return out;
 }
 
-// The same text, or a refusal where Jinja2 has one, with the sentence of raise_exception().
+// Expects the same text, or an error if Jinja2 has one, with the message of raise_exception().
 void expect_same(const json& expected, const Result<std::string>& got, const std::string& what) {
   if (expected.contains("text")) {
     ASSERT_TRUE(got.ok()) << what << ": " << got.status().message();
@@ -71,7 +72,7 @@ TEST(ChatFormats, TheLanguageIsThatOfJinja2) {
   }
 }
 
-// FNV-1a, as public_templates.py has it: public.json holds hashes, for its size.
+// FNV-1a, as in public_templates.py. public.json holds hashes to stay small.
 std::string hash_of(std::string_view text) {
   uint64_t hash = 0xCBF29CE484222325;
   for (const char c : text) {
@@ -84,7 +85,7 @@ std::string hash_of(std::string_view text) {
   return out;
 }
 
-// With tools, calls of tools, thoughts, parts of content and documents, and the marks of answers.
+// With tools, tool calls, thoughts, content parts and documents, and the marks of answers.
 TEST(ChatFormats, PublicTemplatesAreRenderedAsTransformersDoes) {
   std::ifstream file(BOWLINE_PUBLIC_TEMPLATES);
   auto all = nlohmann::ordered_json::parse(file);
@@ -126,7 +127,7 @@ TEST(ChatFormats, TheFixturesHaveTheFormatsOfTheLibrary) {
                                       return family["name"] == name &&
                                              family["template"] == format.text();
                                     }))
-        << name << " is not that of chat.json; make_chat_fixtures.py makes it";
+        << name << " differs from chat.json; run make_chat_fixtures.py";
   }
 }
 
@@ -157,7 +158,7 @@ TEST(ChatFormats, AnswersThatATemplateMarksAreKnownByTheirPlace) {
   const auto chat = format.value().render_marked(messages, false, {});
   ASSERT_TRUE(chat.ok()) << chat.status().message();
   EXPECT_EQ(chat.value().text, "Zü a\nA: éZü b\n<last!>");
-  // In a macro the mark begins where the call of the macro does: so transformers has it.
+  // In a macro the mark starts at the call of the macro, as in transformers.
   EXPECT_EQ(chat.value().answers, (std::vector<Offset>{{9, 11}, {17, 22}}));
   EXPECT_FALSE(ChatTemplate::named("chatml").value().marks_answers());
 }
@@ -170,7 +171,7 @@ TEST(ChatFormats, ALayoutOfATimeThatIsNotKnownIsRefused) {
       << out.status().message();
 }
 
-// Those of the model by their names; a token that the model does not have is undefined, as in
+// The special tokens of the model by name. A token that the model does not have is undefined, as in
 // Jinja2.
 TEST(ChatFormats, TemplatesSeeAllSpecialTokens) {
   Model model;
@@ -200,7 +201,7 @@ TEST(ChatFormats, WhatIsNotKnownIsRefusedByName) {
       {"{{ '{:n}'.format(1) }}", "\"n\""},
       {"{{ '{} {1}'.format(1, 2) }}", "\"1\""},
       {"{{ ('a' | safe) + 'b' }}", "\"safe\""},
-      {"{{ [1, 'a'] | sort }}", "sorts"},
+      {"{{ [1, 'a'] | sort }}", "to sort"},
       {"{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}", "\"caller\""},
       {"{{ image_token }}", "\"image_token\""},
       {"{{ 'a' % 1 }}", "\"%\""},

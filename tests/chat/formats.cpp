@@ -1,4 +1,4 @@
-// Prints the chat formats that the library has by name, with their templates, as JSON.
+// Prints the built-in chat formats with their templates as JSON.
 #include <bowline_text.h>
 
 #include <iostream>

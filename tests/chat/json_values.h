@@ -1,4 +1,4 @@
-// JSON as values of a chat template, in the order of its keys: what transformers passes on.
+// Converts JSON to values of a chat template, with the order of its keys.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 
 namespace bowline::text::chat {
 
-// `from` outlives the heap: texts are not copied.
+// `from` must outlive the heap: texts are not copied.
 inline Result<Value> value_of_json(Heap& heap, const nlohmann::ordered_json& from) {
   switch (from.type()) {
     case nlohmann::ordered_json::value_t::boolean:
@@ -39,7 +39,7 @@ inline Result<Value> value_of_json(Heap& heap, const nlohmann::ordered_json& fro
   }
 }
 
-// Renders with the keys of an object as names.
+// Renders with the keys of an object as variables.
 inline Result<RenderedChat> render_json(const std::string& text,
                                         const nlohmann::ordered_json& globals,
                                         std::optional<int64_t> now) {

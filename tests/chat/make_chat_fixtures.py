@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes chat.json: what transformers renders of chat templates, for chat_test.cpp.
+"""Makes chat.json for chat_test.cpp: chat templates as transformers renders them.
 
-    python -m venv venv && venv/bin/pip install transformers==5.24.0 jinja2==3.1.6 venv/bin/python
-    tests/chat/make_chat_fixtures.py --formats build/release/bin/chat_formats tests/chat/chat.json
+    python -m venv venv && venv/bin/pip install transformers==5.24.0 jinja2==3.1.6
+    venv/bin/python tests/chat/make_chat_fixtures.py \\
+        --formats build/release/bin/chat_formats tests/chat/chat.json
 
-`--formats`: the program that prints the formats that the library has by name. The other templates
-are of this file: written for it after the public descriptions of the families, in the manner of the
-templates that model files carry. Apache License 2.0, as the whole."""
+`--formats`: the program that prints the built-in formats. The other templates are in this file.
+They were written for it, after the public descriptions of the model families. Apache License 2.0,
+as the whole project.
+"""
 import argparse
 import datetime
 import json
@@ -49,16 +51,16 @@ CONVERSATIONS = [
     [],
 ]
 
-# Families as model files have them, beside those of the library.
+# Templates in the style of model files, beside the built-in formats.
 TEMPLATES = {
-    # A system message is made up where there is none.
+    # Adds a default system message.
     "chatml with a default": (
         "{% if not messages or messages[0]['role'] != 'system' %}"
         "{{ '<|im_start|>system\\nYou are a kind helper.<|im_end|>\\n' }}{% endif %}"
         "{% for message in messages %}"
         "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}", "", "<|im_end|>"),
-    # With a branch for tools, and what a model thought.
+    # With a branch for tools, and thoughts of the model.
     "chatml with tools": (
         """{%- if tools %}
     {{- '<|im_start|>system\\n' }}
@@ -134,7 +136,7 @@ TEMPLATES = {
         "{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}"
         "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}"
         "{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}", "<s>", "</s>"),
-    # With the date of the day.
+    # With the current date.
     "llama3 with a date": (
         """{{- bos_token }}
 {%- if custom_tools is defined %}
@@ -306,7 +308,7 @@ TEMPLATES = {
 SPECIAL = {"gemma": ("<bos>", "<eos>"), "llama3": ("<|begin_of_text|>", "<|eot_id|>"), "chatml": ("", "<|im_end|>"),
            "phi3": ("<s>", "<|endoftext|>")}
 
-# One thing of the language each. The conversation is the sixth of the above.
+# One language feature each. The conversation is the sixth of the list above.
 FEATURES = [
     # White space.
     "a\n  {% if true %}\n  b\n  {% endif %}\nc\n",
@@ -390,7 +392,7 @@ FEATURES = [
     "{{ messages[0].role.upper()[0] }}{{ (messages[0]['content'] ~ '!').strip('!') }}{{ messages[-1]['content'][:2] }}",
     "{{ '%' }}{{ \"}}\" }}{{ '%}' }}{% set x = {'a': {'b': 1}} %}{{ x.a.b }}",
     "{{ messages[0].content.content is defined }}{{ none.x is defined }}{{ true.x is defined }}",
-    # Numbers with fractions, printed as Python does.
+    # Floats, printed as Python does.
     "{{ 1.5 }} {{ 1.0 }} {{ 1e3 }} {{ 1.5e-7 }} {{ 1E16 }} {{ 123456789012345.6 }} {{ 0.1 + 0.2 }} {{ 1_000 }} {{ 1_0.2_5 }} {{ 1e-5 }} {{ 0.0001 }}",
     "{{ 1 / 2 }} {{ 4 / 2 }} {{ 7.5 // 2 }} {{ -7.5 // 2 }} {{ -7.5 % 2 }} {{ 7 % -2.5 }} {{ 2 ** 10 }} {{ 2 ** -1 }} {{ 2 ** 0.5 }} {{ -1.5 }} {{ +2.5 }} {{ 1.5 * 2 }} {{ 3 - 0.5 }}",
     "{{ 1.5 < 2 }}{{ 2.0 == 2 }}{{ 1.5 == 1.5 }}{{ 2 > 1.5 }}{{ 0.0 or 'zero' }}{{ 1.5 is number }}{{ 1.5 is float }}{{ 1 is float }}{{ 1.5 is integer }}{{ 2.0 in [1, 2] }}",
@@ -404,7 +406,7 @@ FEATURES = [
     "{{ {'b': 1, 'a': [1.5, 'é🦉\\x7f'], 'c': {'z': 1, 'y': 2}} | tojson(separators=(',', ':'), sort_keys=true) }}{{ 'é🦉\\x7f\\x01' | tojson(ensure_ascii=true) }}{{ '<a href=\"x\">&\\'' | tojson }}",
     "{{ {'a': [1, 2], 'b': {}} | tojson(indent=4, separators=(', ', ': ')) }}{{ [1, {'a': 2}] | tojson(indent='\\t') }}{{ [1] | tojson(indent=0) }}{{ [1, 2] | tojson(false, none, [';', '=']) }}",
     "{{ {1: 2, true: 3, none: 4, 1.5: 5} | tojson }}{{ [1e20, 1e-7, 0.1, -0.0, 100.0] | tojson }}{{ {2: 'b', 1: 'a'} | tojson(sort_keys=true) }}",
-    # Layouts of texts.
+    # Format strings.
     "{{ '{} and {}'.format('a', 1) }} {{ '{1}{0}{1}'.format('a', 'b') }} {{ '{x} {y}'.format(x=1, y=[1, 'b']) }} {{ '{{}} {}'.format(none) }} {{ '{!r}|{!s}'.format('a', 'b') }}",
     "{{ '{:>6}|{:<6}|{:^6}|{:*^7}|{:6}|{:.2}'.format('ab', 'cd', 'ef', 'gh', 'ij', 'klm') }} {{ '{:5d}|{:<5}|{:05d}|{:+d}|{:,}|{:x}|{:X}|{:b}|{:o}|{:_}'.format(42, 7, -42, 3, 1234567, 255, 255, 5, 8, 1234567) }}",
     "{{ '{:.2f}|{:8.3f}|{:e}|{:.0f}|{:%}|{:.1%}|{:g}|{:08.2f}|{:,.1f}|{}|{:6}'.format(3.14159, 2.5, 12345.678, 2.5, 0.25, 0.256, 0.0001, -1.5, 1234567.89, 1.0, 2.5) }} {{ '{0[role]} {0.role} {1[1]}'.format(messages[0], ['a', 'b']) }}",
@@ -422,7 +424,7 @@ FEATURES = [
     "{{ 'a-b-c'.partition('-') }}{{ 'a-b-c'.rpartition('-') }}{{ 'abc'.partition('x') }}{{ 'banana'.count('an') }}{{ 'banana'.rfind('an') }}{{ 'banana'.index('n') }}{{ '7'.zfill(3) }}{{ '-7'.zfill(4) }}{{ 'a'.ljust(3, '.') }}{{ 'a'.rjust(3) }}",
     "{{ '12'.isdigit() }}{{ ''.isdigit() }}{{ 'ab'.isalpha() }}{{ 'a1'.isalnum() }}{{ ' \\t'.isspace() }}{{ 'aB'.islower() }}{{ 'AB1'.isupper() }}{{ [1, 2, 1].count(1) }}{{ ['a', 'b'].index('b') }}",
     "{{ 'abc'['role'] is defined }}{{ [1]['x'] is defined }}{{ [1].x is defined }}{{ range is callable }}{{ 1 is callable }}{{ ('<' | safe) ~ '<' }}{{ {'a': '<'} | tojson | safe }}",
-    # Mistakes.
+    # Errors.
     "{{ raise_exception('No: ' + messages[0].role) }}",
 ]
 

@@ -42,7 +42,7 @@ import transformers.utils.chat_template_utils as chat
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "command"))
 import forms
 
-# Each of these wheels holds templates; all are under the Apache License 2.0.
+# Wheels with templates, all under the Apache License 2.0.
 PACKAGES = ["trl", "axolotl", "oumi", "xinference", "unsloth"]
 NOW = 1735732800 + 21 * 3600 + 7 * 60 + 9  # 1 January 2025, 21:07:09 UTC
 
@@ -80,7 +80,7 @@ def parts(text):
 USED = [{"role": "user", "content": "Weather in Zürich?"},
         {"role": "assistant", "content": "", "tool_calls": [call({"place": "Zürich", "days": 2, "exact": 0.5, "now": True})]},
         {"role": "tool", "name": "get_weather", "tool_call_id": "call12345", "content": "{\"rain\": 0.25}"}]
-# Name, messages, other values.
+# Name, messages, other variables.
 CONVERSATIONS = [
     ("one turn", turns("Hi"), {}),
     ("two turns", turns("Hi", "Hello.", "Who?", "I."), {}),
@@ -105,13 +105,12 @@ CONVERSATIONS = [
 ]
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<cls>",
            "sep_token": "<sep>", "mask_token": "<mask>"}
-# Parts of messages of Bowline for labels, each with the reason why it does not render what Jinja2
-# does.
-KNOWN_REFUSALS = {"asks for the time": "a text to train on is the same every day"}
+# Errors of Bowline, as message fragments, where Jinja2 renders a text; each with its reason.
+KNOWN_REFUSALS = {"reads the time": "a text to train on must be the same every day"}
 
 
 def literals(source):
-    """The strings of a Python file that are templates."""
+    """Yields the templates among the strings of a Python file."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "{%" in node.value and "messages" in node.value:
             yield f"line {node.lineno}", node.value
@@ -126,7 +125,7 @@ def json_texts(value, path=""):
 
 
 def templates_of(wheel):
-    """Name and text of each template in it."""
+    """Yields the name and text of each template of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         for member in sorted(archive.namelist()):
             if not member.endswith((".jinja", ".jinja2", ".json", ".py")):
@@ -141,7 +140,7 @@ def templates_of(wheel):
 
 
 def collect(folder):
-    """All different templates: name to text."""
+    """Returns all distinct templates, by name."""
     found = {}
     for package in PACKAGES:
         wheels = sorted(folder.glob(f"{package}-*.whl"))
@@ -175,7 +174,7 @@ def expected(template, messages, more, add):
     return {"text": text, "answers": places}
 
 
-# Conversations whose last message is an answer, for labels.
+# Conversations that end with an answer, to compare labels.
 ANSWERED = [turns("Hi", "Hello."), turns("Hi", "Hello.", "Who are you?", "I."), turns(" a ", " b", system="Be brief."),
             turns("yes", "yes"), turns("1+1", "A long answer, longer than any prompt of a template: " + "word " * 40)]
 
@@ -205,7 +204,7 @@ def small_model(folder):
 
 
 def expected_labels(tokenizer, template, messages):
-    """How many tokens are labels; None: Jinja2 fails."""
+    """Number of tokens that are labels. None: Jinja2 fails."""
     values = {k: v for k, v in SPECIAL.items() if k in ("bos_token", "eos_token")}
     try:
         if re.search(r"\{\%-?\s*generation\s*-?\%\}", template):
@@ -252,7 +251,7 @@ def compare_labels(bowline, templates):
     return len(bad)
 
 
-# Files of trl whose templates came with models under the Apache License 2.0 or the MIT License.
+# Files of trl with templates of models under the Apache License 2.0 or the MIT License.
 CARRIED = re.compile(r"trl: trl/chat_templates/(deepseek|gemma4|glm4moe|gptoss|idefics3|phi3|qwen|smolvlm)")
 
 

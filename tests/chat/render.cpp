@@ -1,5 +1,5 @@
-// Renders chat templates for public_templates.py: a line of JSON each, {"template", "globals",
-// "now"}, to a line {"text", "answers"} or {"error"}.
+// Renders chat templates for public_templates.py: reads lines of JSON {"template", "globals",
+// "now"} and writes lines {"text", "answers"} or {"error"}.
 #include <cstdio>
 #include <iostream>
 

@@ -139,7 +139,7 @@ class AdapterForms(harness.Case):
         self.nothing_is_left("out")
 
     def test_a_head_that_an_adapter_cannot_say(self):
-        """The adapter is for another model, saves modules other than the head, has the scale 0, or has only the head."""
+        """Another model, saved modules besides the head, the scale 0, or only the head."""
         model, folder = self.classifier("bert_classes"), self.folder / "copy"
         shutil.copytree(DATA / "bert_head", folder)
         config = json.loads((folder / "adapter_config.json").read_text())

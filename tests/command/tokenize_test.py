@@ -63,13 +63,13 @@ class Tokenize(harness.Case):
         self.expect(run("tokenize", GPT2), USAGE, "Give TEXT or --file, one of them.")
         self.expect(run("tokenize", GPT2, "a", "--file", self.text), USAGE, "Give TEXT or --file, one of them.")
         self.expect(run("tokenize", GPT2, "a", "--lines", "--null"), USAGE)
-        self.expect(run("tokenize", BERT, "a", "--max-tokens", 1), FAILED, "max_tokens is 1, and the tokenizer adds 2 special tokens")
+        self.expect(run("tokenize", BERT, "a", "--max-tokens", 1), FAILED, "max_tokens is 1, but the tokenizer adds 2 special tokens")
 
     def test_bad_files(self):
         bad = self.folder / "bad.json"
         good = GPT2.read_text()
         for text, says in (("", "cannot be opened"), ("{", "not valid JSON"), (good[:-20], "not valid JSON"),
-                           (good.replace('"type":"BPE"', '"type":"Other"'), 'The model "Other" is not known'),
+                           (good.replace('"type":"BPE"', '"type":"Other"'), 'The model "Other" is not supported'),
                            ("[" * 100000, "cannot be opened"), ('{"a":' * 100000, "not valid JSON"), ("GGUF", "The file ends")):
             bad.write_text(text)
             found = run("tokenize", bad, "a")

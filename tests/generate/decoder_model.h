@@ -1,4 +1,4 @@
-// A decoder as the importer builds it, of the architecture of Llama, with random weights.
+// A Llama decoder as the importer builds it, with random weights.
 #pragma once
 
 #include <optional>
@@ -15,18 +15,18 @@ struct DecoderShape {
   int64_t ffn = 48;
   int64_t vocabulary = 300;
   int64_t context = 512;
-  DType dtype = DType::f32;  // of weights, activations and the cache
+  DType dtype = DType::f32;  // of weights, activations and cache
   bool int8_cache = false;
-  double deviation = 0.3;  // of the weights
+  double deviation = 0.3;  // standard deviation of the weights
 };
 
-// Adds what the entry points are made of.
+// Adds parameters and entry points.
 class DecoderModel {
  public:
   DecoderModel(Model& model, const DecoderShape& shape) : model_(model), s_(shape) {
     const int64_t head = s_.width / s_.heads;
     const Init draw = Init::normal(static_cast<float>(s_.deviation));
-    // First of all dims: graphs are checked with small numbers for them, which the cache must hold.
+    // The dims come first: graphs are checked with small trial sizes, which the cache must hold.
     must(model.dim("rows", {.dynamic = true}));
     must(model.dim("kv_length", {.dynamic = true}));
     embed_ = must(model.parameter("model.embed_tokens.weight", {s_.vocabulary, s_.width}, draw,
@@ -90,7 +90,7 @@ class DecoderModel {
       return g.op("Reshape", {g.op("Slice", {v}, {{"axis", 1}, {"start", 0}, {"length", 1}})},
                   {{"dims", {1}}});
     };
-    // -log of the probability of the largest logit, so no more than a reduction reads the logits.
+    // -log of the probability of the largest logit. Only a reduction then reads all logits.
     const Value loss = g.op("CrossEntropy", {all, first(top.at(1))}, {{"reduction", "none"}});
     g.output("logits", all);
     g.output("top_logits", top.at(0));
@@ -115,7 +115,7 @@ class DecoderModel {
     return s_.dtype == DType::f32 ? v : g.op("Cast", {v}, {{"to", "f32"}});
   }
 
-  // `positions` has a value where the cache is used.
+  // `positions` is set if the cache is used.
   Value layers(GraphBuilder& g, Value tokens, const GraphDim& batch, const GraphDim& rows,
                const std::optional<Value>& positions) {
     const int64_t head = s_.width / s_.heads;
@@ -129,7 +129,7 @@ class DecoderModel {
       const auto turned = [&](Value x) {
         return positions ? b.op("Rope", {x, b.capture(*positions)}) : b.op("Rope", {x});
       };
-      // What the cache holds with these rows.
+      // Writes the rows to the cache and returns its filled part.
       const auto cached = [&](const ParameterList& cache, Value x) {
         if (!positions) {
           return x;

@@ -1,4 +1,4 @@
-// Generation with a cache, against the whole text through `forward`.
+// Generation with a cache, compared with the whole text through `forward`.
 #include <thread>
 
 #include "bowline_text.h"
@@ -33,7 +33,7 @@ Ids answer(Generator& g, size_t n) {
   return out;
 }
 
-// logits [rows, vocabulary] of the whole text at once.
+// Logits [rows, vocabulary] of the whole text at once.
 Floats recomputed(const Model& model, const Device& device, Ids text, int64_t vocabulary) {
   const auto n = static_cast<int64_t>(text.size());
   Session s = must(
@@ -111,7 +111,7 @@ TEST_P(Generation, APrefixStaysInTheCache) {
   const Ids first = answer(g, 10);
   ASSERT_OK(g.rewind(40));
   EXPECT_EQ(answer(g, 10), first);
-  // Another text that begins as this one does: with the answer, and other tokens behind it.
+  // A text with a common prefix: the same answer, then other tokens.
   text.insert(text.end(), first.begin(), first.end());
   const Ids more = some_ids(9, shape_.vocabulary, 2);
   text.insert(text.end(), more.begin(), more.end());
@@ -145,7 +145,7 @@ TEST_P(Generation, DrawnTokensFollowFromTheSeed) {
   EXPECT_EQ(g.whole_logits(), 5u);
 }
 
-// Of codes with a scale for each row of a head, which are what the device holds.
+// The cache is quantized, with a scale for each row of a head.
 TEST_P(Generation, AnInt8CacheIsAThirdOfTheBytes) {
   shape_.int8_cache = true;
   Model model = decoder_model(shape_);
@@ -158,7 +158,7 @@ TEST_P(Generation, AnInt8CacheIsAThirdOfTheBytes) {
   const Floats logits = recomputed(model, own, {g.tokens().begin(), g.tokens().end()}, 300);
   for (size_t i = 0; i < drawn.size(); ++i) {
     const auto row = logits.begin() + static_cast<ptrdiff_t>(39 + i) * 300;
-    // Roundings to codes may exchange two tokens that are as likely.
+    // Quantization may swap two tokens with nearly equal logits.
     EXPECT_GE(row[drawn[i]], *std::max_element(row, row + 300) - kCloseOfCodes) << i;
   }
   const int64_t head = shape_.width / shape_.heads;
@@ -169,7 +169,7 @@ TEST_P(Generation, AnInt8CacheIsAThirdOfTheBytes) {
       EXPECT_EQ(s.where, GetParam());
     }
   }
-  // A text that comes again gives the same codes.
+  // The same text gives the same quantized values.
   ASSERT_OK(g.rewind(40));
   EXPECT_EQ(answer(g, 60), drawn);
 }
@@ -218,10 +218,10 @@ TEST_F(GenerationOnCpu, ATextEndsWhereTheContextDoes) {
 
 TEST_F(GenerationOnCpu, WhatIsNoTextIsRefused) {
   Generator g = generator({.context = 20});
-  EXPECT_EQ(g.next().status().message(), "There is no text to go on with.");
+  EXPECT_EQ(g.next().status().message(), "There is no text to continue. Feed a prompt first.");
   const Ids bad = {1, 300}, negative = {-1};
   EXPECT_EQ(g.feed(bad).code(), Code::index_out_of_range);
-  EXPECT_EQ(g.feed(bad).message(), "Token 1 (300) lies outside the vocabulary (300).");
+  EXPECT_EQ(g.feed(bad).message(), "Token 1 (300) is outside of the vocabulary (300).");
   EXPECT_EQ(g.feed(negative).code(), Code::index_out_of_range);
   EXPECT_TRUE(g.tokens().empty());
   EXPECT_EQ(g.rewind(1).message(), "The text has 0 tokens, not 1.");
@@ -239,16 +239,17 @@ TEST_F(GenerationOnCpu, OptionsOutsideTheirRangeAreRefused) {
   expect_refused({.context = 20}, Code::bad_file, "position_rows is \"x\", not an integer");
   ASSERT_OK(model_.set_metadata("position_rows", ""));
   expect_refused({.sampler = {.top_p = 2}}, Code::bad_argument, "top_p (2");
-  expect_refused({.prefill_chunks = {}}, Code::bad_argument, "no rows of prefill");
-  expect_refused({.prefill_chunks = {16, 16}}, Code::bad_argument, "(16 behind 16) do not ascend");
-  expect_refused({.prefill_chunks = {0}}, Code::bad_argument, "do not ascend");
+  expect_refused({.prefill_chunks = {}}, Code::bad_argument, "prefill_chunks is empty");
+  expect_refused({.prefill_chunks = {16, 16}}, Code::bad_argument,
+                 "not ascending from 1: 16 follows 16");
+  expect_refused({.prefill_chunks = {0}}, Code::bad_argument, "not ascending");
   ASSERT_OK(model_.set_metadata("eos_token_ids", "2,x"));
-  expect_refused({}, Code::bad_file, "eos_token_ids (\"2,x\") is no list of numbers");
+  expect_refused({}, Code::bad_file, "eos_token_ids (\"2,x\") is not a list of ids");
   ASSERT_OK(model_.set_metadata("eos_token_ids", ""));
   ASSERT_OK(model_.set_metadata("context_length", "many"));
   expect_refused({}, Code::bad_file, "context_length is \"many\"");
   ASSERT_OK(model_.set_metadata("context_length", ""));
-  expect_refused({}, Code::bad_argument, "does not say how long a text may be");
+  expect_refused({}, Code::bad_argument, "has no maximum text length");
 }
 
 TEST_F(GenerationOnCpu, AModelThatCannotGenerateIsRefused) {
@@ -266,11 +267,11 @@ TEST_F(GenerationOnCpu, AModelThatCannotGenerateIsRefused) {
     ASSERT_OK(g.finish());
   }
   none = Generator::create(other, cpu_, {.context = 8});
-  EXPECT_NE(none.status().message().find("does not give logits f32 [1, n]"), std::string::npos)
+  EXPECT_NE(none.status().message().find("does not return logits f32 [1, n]"), std::string::npos)
       << none.status().message();
 }
 
-// `forward` as the importer makes it, without the entry points of a cache.
+// `forward` as the importer builds it, without the entry points for a cache.
 Model without_cache(const DecoderShape& shape) {
   Model model;
   DecoderModel decoder(model, shape);
@@ -308,7 +309,7 @@ TEST_F(GenerationOnCpu, WithoutACacheAndALengthATextHasAThousandTokens) {
   EXPECT_FALSE(g.has_room());
 }
 
-// Each logit is the mean over the tokens, as in an encoder that sees all of them.
+// Each logit is the mean over all tokens, as in a bidirectional encoder.
 TEST_F(GenerationOnCpu, WhatLooksAheadCannotGenerate) {
   Model encoder;
   const Parameter table = must(encoder.parameter("table", {7, 5}, Init::normal(1)));
@@ -322,7 +323,7 @@ TEST_F(GenerationOnCpu, WhatLooksAheadCannotGenerate) {
   const auto none = Generator::create(encoder, cpu_);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.status().code(), Code::bad_argument);
-  EXPECT_NE(none.status().message().find("depend on the tokens behind it"), std::string::npos)
+  EXPECT_NE(none.status().message().find("depend on later tokens"), std::string::npos)
       << none.status().message();
 }
 
@@ -353,7 +354,7 @@ TEST_F(GenerationOnCpu, ACancelledTextGoesOn) {
   EXPECT_EQ(answer(g, 4), wanted);
 }
 
-// A text that could not be replaced goes on as it did, though its cache was written over.
+// If a replacement fails, the old text continues, although its cache was overwritten.
 TEST_F(GenerationOnCpu, ATextThatIsNotReplacedStays) {
   Generator g = generator({.context = 60});
   ASSERT_OK(g.feed(some_ids(40, shape_.vocabulary)));
@@ -375,8 +376,7 @@ TEST_F(GenerationOnCpu, LogitsThatAreNotFiniteAreSaidToBe) {
   EXPECT_EQ(g.tokens().size(), 3u);
 }
 
-// What Slice takes of a written cache lies where the cache does: nothing of its size is in the
-// arena.
+// A Slice of a written cache is a view of the cache: the arena has no copy of its size.
 TEST_F(GenerationOnCpu, TheCacheIsReadWhereItLies) {
   const Generator small = generator({.context = 64, .prefill_chunks = {16}});
   const uint64_t arena = small.memory().arena_bytes;
@@ -406,7 +406,7 @@ TEST_F(GenerationOnCpu, SixteenBitsGenerateToo) {
         recomputed(model, cpu_, Ids(g.tokens().begin(), g.tokens().end()), shape_.vocabulary);
     for (size_t i = 0; i < drawn.size(); ++i) {
       const auto row = logits.begin() + static_cast<ptrdiff_t>(19 + i) * 300;
-      // Roundings to 16 bits may exchange two tokens that are as likely.
+      // Rounding to 16 bits may swap two tokens with nearly equal logits.
       EXPECT_GE(row[drawn[i]], *std::max_element(row, row + 300) * 0.98f) << i;
     }
   }

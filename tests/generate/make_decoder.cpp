@@ -13,7 +13,7 @@ DType dtype_of(const std::string& name) {
       return t;
     }
   }
-  throw std::runtime_error("No dtype of weights is called " + name);
+  throw std::runtime_error("There is no weight dtype " + name);
 }
 
 void make(const std::string& path, const Options& options) {

@@ -1,15 +1,14 @@
-// Logits of decoding with a cache, against the whole text computed anew, in f32 on the CPU.
+// Decoding with a cache, compared with the recomputed whole text, in f32 on the CPU.
 //
-// They have the same bits as long as the same kernels run. These do not, so that decoding rounds
-// otherwise than a forward pass:
-//   Linear     a product of one row adds up in four vectors by turns, one of 2 to 64 rows in one
-//       vector (compute/dots-inl.h), one of
-//              more rows number by number (compute/gemm-inl.h): 1e-7 to 4e-7 of the largest result,
-//                  for 32 to 1024 columns
-//   Attention  one query adds up along the head in vectors, several number by number
-//       (compute/attention.cpp): 7e-8
-// One order for all would take the vectors from the product of one row, which is what decoding
-// spends its time on.
+// The results have the same bits where the same kernels run. Two kernels sum in another order
+// during decoding:
+//   Linear     a product of one row alternates between four vectors of partial sums; 2 to 64 rows
+//              use one vector (compute/dots-inl.h); more rows add element by element
+//              (compute/gemm-inl.h): differences of 1e-7 to 4e-7 of the largest result, for 32 to
+//              1024 columns
+//   Attention  one query sums along the head in vectors; several add element by element
+//              (compute/attention.cpp): 7e-8
+// A common order would cost the product of one row its vectors, which dominates decoding.
 #include <numeric>
 
 #include "generate/decoder_model.h"
@@ -34,7 +33,7 @@ class Recomputation : public testing::Test {
     ASSERT_OK(model_.to(cpu_));
   }
 
-  // Logits [n, vocabulary] of the first n tokens, computed anew.
+  // Recomputes the logits [n, vocabulary] of the first n tokens.
   Floats anew(int64_t n) {
     Session s = must(
         Session::create(model_, cpu_, "forward", std::vector<BoundDim>{{"batch", 1}, {"seq", n}}));
@@ -47,7 +46,7 @@ class Recomputation : public testing::Test {
   }
   static Floats last(const Floats& logits) { return {logits.end() - kVocabulary, logits.end()}; }
 
-  // Logits of each token behind those before it.
+  // Logits after each token, decoded with the cache.
   std::vector<Floats> decoded() {
     Session s = must(
         Session::create(model_, cpu_, "decode", std::vector<BoundDim>{{"kv_length", kTokens}}));
@@ -62,7 +61,7 @@ class Recomputation : public testing::Test {
     return out;
   }
 
-  // What the caches hold of the text, which comes in pieces.
+  // The contents of the caches after reading the text in parts.
   Floats cached(std::span<const int64_t> pieces) {
     Session s = must(Session::create(
         model_, cpu_, "prefill", std::vector<BoundDim>{{"kv_length", kTokens}, {"rows", kTokens}}));
@@ -103,8 +102,7 @@ float difference(const Floats& a, const Floats& b) {
   return out;
 }
 
-// The last logits of every text that is computed anew, where the rows are many enough for one
-// kernel.
+// The last logits of each recomputed text with enough rows for one kernel have the same bits.
 TEST_F(Recomputation, ALongerTextGivesTheSameBits) {
   const Floats all = anew(kTokens);
   for (const int64_t n : {65, 66, 128, 149}) {
@@ -119,8 +117,8 @@ TEST_F(Recomputation, APromptInPiecesGivesTheSameBits) {
   EXPECT_EQ(cached(std::vector<int64_t>{2, 62, 3, 83}), whole);
 }
 
-// Sums of 8 to 150 numbers in other orders, through three layers: measured is 3.4e-6 of the largest
-// logit.
+// Sums of 8 to 150 values in other orders, through three layers: the measured difference is 3.4e-6
+// of the largest logit.
 TEST_F(Recomputation, DecodingIsCloseToIt) {
   const std::vector<Floats> rows = decoded();
   EXPECT_EQ(rows[0], anew(1)) << "one row, one query: the same kernels";

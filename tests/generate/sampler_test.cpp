@@ -1,4 +1,4 @@
-// The sampler against one that sees all logits and takes its time.
+// Compares the sampler with a slow reference that sees all logits.
 #include "text/sampler.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ struct Row {
   Logits whole() const { return {top, ids, lse, all, all.size()}; }
 };
 
-// Numbers from 0 to 1 that follow from a seed.
+// Random values from 0 to 1 with a seed.
 class Numbers {
  public:
   explicit Numbers(uint32_t seed) : seed_(seed) {}
@@ -53,7 +53,7 @@ class Numbers {
   uint32_t count_ = 0;
 };
 
-// What llama.cpp's chain does, on the probabilities of all tokens, in doubles.
+// The sampler chain of llama.cpp on the probabilities of all tokens, in double precision.
 int32_t reference(const SamplerOptions& o, const std::vector<float>& all,
                   std::span<const int32_t> window, uint64_t position) {
   std::vector<std::pair<float, int32_t>> rows;
@@ -116,7 +116,7 @@ int32_t reference(const SamplerOptions& o, const std::vector<float>& all,
 std::vector<float> some_logits(Numbers& draw, size_t n) {
   std::vector<float> out;
   const double spread = 0.5 + 6 * draw.next();
-  // Sometimes few different ones, so that many are equal.
+  // Sometimes only few distinct values, so that many are equal.
   const double grid = draw.below(3) == 0 ? 2 : 4096;
   for (size_t i = 0; i < n; ++i) {
     const double x = (draw.next() + draw.next() + draw.next() - 1.5) * spread;
@@ -159,14 +159,14 @@ TEST(Sampler, TheLargestLogitsDecideWhatAllDo) {
   EXPECT_GT(left_open, 500u);
 }
 
-// A penalty may put the largest logits below ones that are not known.
+// A penalty may move the largest logits below unknown ones.
 TEST(Sampler, WhatAPenaltyMayMoveBelowTheRestIsLeftOpen) {
   const Row row({4, 3.9f, 3.8f, 3.7f}, 2);
   SamplerOptions o;
   o.repetition_penalty = 2;
   const std::vector<int32_t> one = {0}, both = {0, 1};
   EXPECT_EQ(draw(o, row.largest(), {}, 0), 0);
-  EXPECT_EQ(draw(o, row.largest(), one, 0), std::nullopt);  // 3.9 equals the least that is known
+  EXPECT_EQ(draw(o, row.largest(), one, 0), std::nullopt);  // 3.9 equals the smallest known logit
   EXPECT_EQ(draw(o, row.largest(), both, 0), std::nullopt);
   EXPECT_EQ(draw(o, row.whole(), both, 0), 2);
 }

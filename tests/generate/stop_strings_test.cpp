@@ -1,4 +1,5 @@
-// Stop strings in streamed text: nothing of one is shown, and nothing waits that need not.
+// Stop strings in streamed text: no part of a stop string is shown, and no text is held back
+// without need.
 #include <gtest/gtest.h>
 
 #include "bowline_text.h"
@@ -26,7 +27,7 @@ TEST(StopStrings, WhatMayBeginOneIsKeptBack) {
   EXPECT_TRUE(s.stopped());
 }
 
-// The begin that fails has another begin in it.
+// A failed match may contain the start of another match.
 TEST(StopStrings, AFailedBeginMayHoldAnotherOne) {
   StopStrings s({"aab"});
   EXPECT_EQ(s.add("a"), "");

@@ -1,4 +1,4 @@
-// A model that is served and trained at the same time: one weight.
+// A model that generates and trains at the same time, with one copy of the weights.
 #include "bowline_text.h"
 #include "generate/decoder_model.h"
 #include "ties/seed_models.h"
@@ -53,12 +53,12 @@ TEST_P(Served, TheNextTokenComesFromTheNewWeights) {
     EXPECT_EQ(next(), std::ranges::max_element(now) - now.begin()) << i;
   }
   EXPECT_NE(before, 5);
-  EXPECT_EQ(next(), 5);  // it was taught to count
+  EXPECT_EQ(next(), 5);  // the model was trained to count
   EXPECT_EQ(g.counters().plan_builds, begin.plan_builds);
   EXPECT_EQ(g.counters().recordings, begin.recordings);
 }
 
-// A device has the weights once, however many parts of a program read them.
+// A device has one copy of the weights, for any number of readers.
 TEST_P(Served, TheBaseIsThereOnce) {
   DecoderShape shape;
   shape.width = 128;
@@ -77,7 +77,7 @@ TEST_P(Served, TheBaseIsThereOnce) {
   EXPECT_EQ(device_.counters().live_bytes, both);
   const MemoryReport generating = g.memory();
   const uint64_t cache = 2 * 3 * 32 * 2 * 32 * sizeof(float);
-  const uint64_t slack = 64 * 1024;  // alignments, and tables of the backend
+  const uint64_t slack = 64 * 1024;  // alignment, and tables of the backend
   EXPECT_LE(serving, cache + generating.arena_bytes + generating.io_bytes +
                          generating.backend_bytes + slack);
   // Weights, gradients and two moments.

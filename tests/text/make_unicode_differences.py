@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes runtime/text/unicode_differences.h: where the tables of the package `tokenizers` differ
-from those of utf8proc.
+"""Writes runtime/text/unicode_differences.h: differences between the Unicode tables of the package
+`tokenizers` and of utf8proc.
 
-The package has tables of several ages: its normal forms know Unicode 12, its punctuation, controls
-and accents of BERT Unicode 8, its regular expressions Unicode 16. utf8proc 2.8 has Unicode 15.
-Needs the package tokenizers and libutf8proc.so.2.
+The tables of the package have several ages. Its normal forms use Unicode 12; punctuation, controls
+and accents of BERT use Unicode 8; its regular expressions use Unicode 16. utf8proc 2.8 has Unicode
+15. Needs the package tokenizers and libutf8proc.so.2.
 """
 
 import ctypes
@@ -69,17 +69,16 @@ def main():
         elif flags:
             ranges.append([code, code, flags])
     rows = [f"{{0x{a:X}, 0x{b:X}, {flags}}}," for a, b, flags in ranges]
-    text = """// Made by tests/text/make_unicode_differences.py, which says why: code points whose properties in the tables of the package `tokenizers` are
-// others than those of Unicode 15.
+    text = """// Made by tests/text/make_unicode_differences.py: code points whose properties in the tables of the
+// package `tokenizers` differ from those of Unicode 15.
 #pragma once
 
 #include <cstdint>
 
 namespace bowline::text {
 
-// What differs from Unicode 16: whether a character is a mark, a nonspacing mark, punctuation or a
-// control character; its decomposition, its combining class; whether it is a letter, a digit or part
-// of a word.
+// The properties that differ: mark, nonspacing mark, punctuation or control character; the
+// decomposition and combining class; letter, digit or part of a word.
 enum UnicodeDifference : uint8_t {
   kMarkDiffers = 1,
   kNonspacingDiffers = 2,

@@ -1,5 +1,4 @@
-// Tokenizers make what the package `tokenizers` makes, and refuse files that are damaged or made to
-// do harm.
+// Tokenizers give the results of the package `tokenizers`, and reject damaged or malicious files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +53,7 @@ Tokenizer tokenizer(const std::string& file) {
   return open(file.ends_with("gguf") ? kGguf : kJson, read(data(file))).value();
 }
 
-// "id:begin:end ..." as the fixtures have it; `places`: with the offsets.
+// Formats "id:begin:end ..." as in the fixtures; `places`: with the offsets.
 std::string shown(const Encoding& e, bool places) {
   std::string out;
   for (size_t i = 0; i < e.ids.size(); ++i) {
@@ -144,7 +143,7 @@ TEST_P(Kind, StreamGivesWholeCodePointsAndTheTextOfDecode) {
   }
 }
 
-// Each piece that is cut short, and pairs that do not belong together.
+// Single tokens of a code point, and tokens that do not belong together.
 TEST_P(Kind, AnyIdsDecodeToUtf8) {
   const Tokenizer t = tokenizer(GetParam() + ".json");
   std::mt19937 random(1);
@@ -163,7 +162,7 @@ TEST_P(Kind, AnyIdsDecodeToUtf8) {
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Kind, testing::ValuesIn(kinds()),
                          [](const auto& kind) { return kind.param; });
 
-// A GGUF file says less than a tokenizer.json: ids are the same, offsets are not trimmed.
+// A GGUF file has less data than a tokenizer.json: the ids are equal, but offsets are not trimmed.
 TEST(Gguf, GivesTheIdsOfTheFixtures) {
   for (const std::string name : {"smollm", "llama3", "bert", "scores", "t5"}) {
     const Tokenizer t = tokenizer(name + ".gguf");
@@ -235,8 +234,8 @@ TEST(Asset, IsTheTokenizerOfAModel) {
   EXPECT_EQ(Tokenizer::from(model).value().kind(), "byte-level BPE");
 }
 
-// Words are cut by hand as the library cuts them, wherever white space, signs, numbers and letters
-// meet.
+// The hand-written matchers cut like PCRE2 at all borders of white space, signs, numbers and
+// letters.
 TEST(Patterns, OfKnownFilesCutAsTheLibraryDoes) {
   const std::string_view parts[] = {
       "a",  "É",  "1",  "٣",  " ",  "  ", "\n", "\r", "\t",     "\u00a0", "\u3000",
@@ -260,7 +259,7 @@ TEST(Patterns, OfKnownFilesCutAsTheLibraryDoes) {
   }
 }
 
-// As the package cuts with Oniguruma.
+// Compares with the package, which uses Oniguruma.
 TEST(Patterns, OfExpressionsCutAsThePackageDoes) {
   size_t rows = 0;
   for (const std::string& line : lines(read(data("expressions.expected")))) {
@@ -295,11 +294,10 @@ TEST(Patterns, WhatHasNoTranslationIsRefusedByName) {
   }
 }
 
-// ---------------------------------------------------------------------------------------- bad
-// input
+// ---- damaged files
 
 struct Bad {
-  std::string_view from;  // in the file of parts(), or of gpt2()
+  std::string_view from;  // in the file of parts() or gpt2()
   std::string_view to;
   std::string_view says;
   Code code = Code::bad_file;
@@ -315,33 +313,33 @@ TEST(BadFile, IsRefusedWithASentence) {
   const Bad cases[] = {
       {R"("a b")", R"("a c")", "names \"c\", which is not in the vocabulary"},
       {R"("a b")", R"("b a")", "names \"ba\""},
-      {R"("a b")", R"("a b b")", "is not two pieces"},
-      {R"("a b")", "7", "A merge is not two pieces"},
-      {R"("b":1)", R"("b":0)", "Id 0 belongs to \"a\" and to \"b\""},
-      {R"("b":1)", R"("a":1)", "Piece \"a\" has two ids"},
+      {R"("a b")", R"("a b b")", "is not two tokens"},
+      {R"("a b")", "7", "A merge is not two tokens"},
+      {R"("b":1)", R"("b":0)", "Id 0 belongs to two tokens: \"a\" and \"b\""},
+      {R"("b":1)", R"("a":1)", "Token \"a\" has two ids"},
       {R"("b":1)", R"("b":-1)", "id -1"},
-      {R"("b":1)", R"("b":16000000)", "far beyond the number of pieces"},
-      {R"("b":1)", R"("b":99999999999)", "which is not 0 to"},
-      {R"("b":1)", R"("b":1.5)", "no whole number"},
-      {R"("b":1)", R"("b":"x")", "no whole number"},
+      {R"("b":1)", R"("b":16000000)", "far beyond the number of tokens"},
+      {R"("b":1)", R"("b":99999999999)", "which is outside of 0 to"},
+      {R"("b":1)", R"("b":1.5)", "not an integer"},
+      {R"("b":1)", R"("b":"x")", "not an integer"},
       {R"("id":5)", R"("id":0)", "Id 0 belongs to"},
-      {R"("content":"<s>")", R"("content":"ab")", "the piece of this text 2"},
+      {R"("content":"<s>")", R"("content":"ab")", "the vocabulary has this text as token 2"},
       {R"("id":5)", R"("id":4000000000)", "has id 4000000000"},
       {R"({"Regex":" "})", R"({"Regex":"(a"})", "does not compile"},
       {R"({"Regex":" "})", R"({"Regex":"\\C"})", "does not compile"},
       {R"({"Regex":" "})", R"({"Other":" "})", "\"Regex\" is missing"},
-      {R"("Isolated")", R"("Sometimes")", "\"Sometimes\" is not known", Code::unsupported},
-      {R"("NFC")", R"("NFQ")", "The normalizer \"NFQ\" is not known", Code::unsupported},
-      {R"("Fuse")", R"("Fuze")", "The decoder \"Fuze\" is not known", Code::unsupported},
-      {R"("BPE")", R"("CPE")", "The model \"CPE\" is not known", Code::unsupported},
+      {R"("Isolated")", R"("Sometimes")", "\"Sometimes\" is not supported", Code::unsupported},
+      {R"("NFC")", R"("NFQ")", "The normalizer \"NFQ\" is not supported", Code::unsupported},
+      {R"("Fuse")", R"("Fuze")", "The decoder \"Fuze\" is not supported", Code::unsupported},
+      {R"("BPE")", R"("CPE")", "The model \"CPE\" is not supported", Code::unsupported},
       {R"("post_processor":null)", R"("post_processor":{"type":"TemplateProcessing","single":[]})",
-       "has it not once", Code::unsupported},
+       "exactly once", Code::unsupported},
       {R"({"type":"NFC"})", R"({"type":"Precompiled","precompiled_charsmap":"/////w=="})",
        "beyond the"},
       {R"({"type":"NFC"})", R"({"type":"Precompiled","precompiled_charsmap":"?"})", "not base64"},
       {R"("merges")", R"("dropout":0.1,"merges")", "random", Code::unsupported},
       {R"("merges")", R"("unk_token":"<unk>","merges")",
-       "\"<unk>\" for unknown ones is not in the vocabulary"},
+       "unknown token \"<unk>\" is not in the vocabulary"},
       {R"("model")", R"("modem")", "\"model\" is missing"},
       {"}}", "}", "not valid JSON"},
       {R"("NFC")", "\"NF\xff\"", "not valid JSON"},
@@ -386,7 +384,7 @@ TEST(BadFile, IsCutAnywhere) {
   }
 }
 
-// A search that takes time beyond all bounds ends, and so does the sum of many.
+// A search that would take exponential time ends, and so does a series of such searches.
 TEST(BadFile, HasAnExpressionThatExplodes) {
   for (const std::string_view expression :
        {R"((a+a+)+$)", R"((a|a|b)*[cd])", R"((?:a?){60}a{60}[cd])"}) {
@@ -421,7 +419,7 @@ TEST(BadFile, MakesATextOfAnyLength) {
             Code::bad_file);
 }
 
-// The vocabulary has the bytes of é, but not those of x, y and z. Ids are those of the package.
+// The vocabulary has the bytes of é, but not those of x, y and z. The ids are those of the package.
 TEST(ByteFallback, PutsTheUnknownPieceBehindBytes) {
   struct Case {
     std::string_view text;
@@ -487,7 +485,7 @@ TEST(BadText, NeedsAPieceThatIsNotThere) {
   EXPECT_EQ(t.encode("ab b").value().ids, (std::vector<int32_t>{2, 3, 1}));
   const Status status = t.encode("abc").status();
   EXPECT_EQ(status.code(), Code::bad_file);
-  EXPECT_NE(status.message().find("no piece for \"c\""), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("no token for \"c\""), std::string::npos) << status.message();
 }
 
 TEST(BadType, IsNamed) {
@@ -496,8 +494,7 @@ TEST(BadType, IsNamed) {
   EXPECT_NE(status.message().find("text/plain"), std::string::npos);
 }
 
-// ------------------------------------------------------------------------------------ GGUF,
-// damaged
+// ---- damaged GGUF files
 
 template <class T>
 std::string number(T value) {
@@ -521,12 +518,12 @@ TEST(BadGguf, IsRefusedWithASentence) {
   };
   const std::string two = text_value("a") + text_value("b");
   const std::pair<std::string, std::string_view> cases[] = {
-      {"GGML", "no GGUF file"},
+      {"GGML", "not a GGUF file"},
       {header(0, 1), "Version 1"},
       {header(1ull << 60), "keys, above"},
       {header(1), "The file ends"},
       {header(1) + number(1ull << 62), "The file ends"},
-      {header(1) + model, "no texts \"tokenizer.ggml.tokens\""},
+      {header(1) + model, "no list of texts \"tokenizer.ggml.tokens\""},
       {header(2) + model + model, "there twice"},
       {header(2) + model + tokens(1ull << 61, two), "The file ends"},
       {header(2) + model + tokens(2, text_value("a") + text_value("\xff")), "not UTF-8"},
@@ -534,8 +531,10 @@ TEST(BadGguf, IsRefusedWithASentence) {
        "has two ids"},
       {header(2) + model + tokens(2, two), "no \"tokenizer.ggml.pre\""},
       {header(3) + model + pre("") + tokens(2, two), "no \"tokenizer.ggml.pre\""},
-      {header(3) + model + pre("default") + tokens(2, two), "\"default\" of the file is not known"},
-      {header(3) + model + pre("gpt-2") + tokens(2, two), "no texts \"tokenizer.ggml.merges\""},
+      {header(3) + model + pre("default") + tokens(2, two),
+       "\"default\" of the file is not supported"},
+      {header(3) + model + pre("gpt-2") + tokens(2, two),
+       "no list of texts \"tokenizer.ggml.merges\""},
       {header(1) + text_value("x") + number(13u), "type 13"},
       {header(1) + text_value("x") + number(9u) + number(4u) + number(UINT64_MAX), "elements"},
   };
