@@ -43,7 +43,7 @@ enum class OnNonFinite : uint8_t {
 /// Where a Trainer starts.
 enum class TrainStart : uint8_t {
   fresh,  ///< At step 0 with new moments. Training state in the model is removed.
-  /// At the step in the training state of the model, with its moments. The model was opened from a
+  /// At the step and with the moments that the model contains, because it was opened from a
   /// checkpoint. If a step was unfinished, it starts again with its first micro-batch.
   from_checkpoint,
 };
@@ -85,11 +85,13 @@ struct TrainOptions {
   /// Number of micro-batches per step (gradient accumulation).
   ///
   /// The gradient of a step does not depend on how its samples are split into micro-batches, except
-  /// for rounding. Each mean in the loss is computed over the whole step: the sum of its terms is
-  /// divided by the sum of its weights. Weights are, for example, the number of labels or class
-  /// weights. A micro-batch without labels adds nothing. A loss without a mean is averaged over the
-  /// micro-batches. Terms that mix the samples of a batch, such as BatchNorm statistics, are
-  /// computed per micro-batch. See also Trainer::needs_loss_weights().
+  /// for rounding. Each mean in the loss is taken over the whole step: the sum of its terms is
+  /// divided by the sum of its *loss weights*. The loss weight of a micro-batch is, for example,
+  /// its number of labels. A micro-batch without labels adds nothing. If the loss contains no mean,
+  /// all micro-batches have the same loss weight.
+  ///
+  /// Terms that mix the samples of a batch, such as BatchNorm statistics, are computed separately
+  /// for each micro-batch.
   uint32_t accumulation = 1;
   uint64_t seed = 0;                  ///< Seed of dropout.
   Budget budget = Budget::of_plan();  ///< Limits for each plan.
@@ -221,28 +223,28 @@ class Trainer {
   /// the result has the same bits as without the failure; see state().
   ///
   /// Errors:
-  /// - bad_argument: the batch fits no set of dimensions. Or needs_loss_weights() is true, and
-  ///   add_loss_weights() did not get all micro-batches of the step, got another batch, or
-  ///   `overrides` are given.
-  /// - index_out_of_range: an index or label is out of range. The step starts again.
+  /// - bad_argument: the batch fits no set of dimensions.
+  /// - bad_argument: needs_loss_weights() is true, and add_loss_weights() was not called with all
+  ///   micro-batches of the step, or `overrides` are given.
+  /// - index_out_of_range: an index or label is out of range. The unfinished step is discarded.
   /// - non_finite: see TrainOptions::on_nonfinite and max_nonfinite_in_row.
   /// - cancelled: cancel() was called.
   /// - device_lost: open the device again and resume from a checkpoint.
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
                                                std::span<const Tensor> overrides = {});
 
-  /// Returns true if micro_step() must know the weights of the whole step in advance.
+  /// Returns true if micro_step() must know the loss weights of the whole step in advance.
   ///
   /// This is the case if a step has several micro-batches and the loss adds several means with
-  /// different weights. Then call add_loss_weights() for each micro-batch before the first
-  /// micro_step(), or call step().
+  /// different loss weights (see TrainOptions::accumulation). Then call add_loss_weights() for each
+  /// micro-batch before the first micro_step(), or call step().
   bool needs_loss_weights() const;
 
-  /// Computes the weights of one micro-batch and adds them to those of the next step.
+  /// Adds the loss weights of one micro-batch to the loss weights of the next step.
   ///
-  /// It runs only the nodes that the weights need, for example to count labels. If
+  /// It runs only the nodes that compute the loss weights, for example those that count labels. If
   /// needs_loss_weights() is false, it does nothing. After resume() in the middle of a step, call
-  /// it for all micro-batches of that step again, also for the finished ones.
+  /// it again for all micro-batches of that step, including the finished ones.
   ///
   /// Errors: bad_argument: the batch fits no set of dimensions.
   Status add_loss_weights(std::span<const Tensor> batch);
@@ -260,8 +262,8 @@ class Trainer {
 
   /// Sets a hook for gradients. An empty hook removes it.
   ///
-  /// With a hook, a step needs two submissions. A hook that is set by a hook is used from the next
-  /// step on.
+  /// With a hook, a step needs two submissions. A hook may call this function; the new hook is used
+  /// from the next step on.
   void set_gradient_hook(GradientHook hook);
 
   /// \}
@@ -309,8 +311,8 @@ class Trainer {
   /// The whole file is verified before the first change.
   ///
   /// Errors: as Model::open().
-  /// - bad_file: the checkpoint belongs to another model or to other options. The message says what
-  ///   differs. Or its training state is invalid.
+  /// - bad_file: the checkpoint belongs to another model or other options. The message says which.
+  /// - bad_file: the training state in the file is invalid.
   Result<Progress> resume(const std::string& path, const ResumeOptions& options = {});
 
   /// \}
@@ -319,8 +321,7 @@ class Trainer {
 
   /// Returns what the caller can do after a failure.
   TrainState state() const;
-  /// Discards the micro-batches of the unfinished step. The next micro-batch is its first one
-  /// again.
+  /// Discards the micro-batches of the unfinished step. The next micro-batch is then its first.
   Status restart_step();
   /// Returns the number of finished steps, including skipped ones.
   uint64_t steps() const;
