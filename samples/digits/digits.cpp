@@ -1,5 +1,5 @@
-// A small convolutional network learns to read handwritten digits (samples/data/digits.txt), of
-// which every fifth is held out.
+// A small convolutional network learns to read handwritten digits (samples/data/digits.txt). Every
+// fifth digit is held out.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,7 @@ T must(Result<T> result) {
 }
 void must(const Status& status) { must(status.ok() ? Result<int>(0) : Result<int>(status)); }
 constexpr int64_t kBatch = 72;
-// Windows of 3 x 3, the norm of their channels, and half as many pixels each way.
+// A 3 x 3 convolution, a norm of its channels, and half as many pixels along each axis.
 Value layer(Model& m, GraphBuilder& g, Value x, std::string name, int64_t in, int64_t out) {
   const auto add = [&](const char* part, TensorShape shape, Init init, StorageRole role) {
     return g.parameter(must(m.parameter(name + part, shape, init, role)));
@@ -33,7 +33,7 @@ Value layer(Model& m, GraphBuilder& g, Value x, std::string name, int64_t in, in
   return g.op("MaxPool", {x}, {{"window", {2, 2}}, {"strides", {2, 2}}});
 }
 int main(int argc, char** argv) {
-  std::vector<float> images[2];  // to learn from, held out
+  std::vector<float> images[2];  // training, held out
   std::vector<int32_t> labels[2];
   std::ifstream file(argc > 1 ? argv[1] : "samples/data/digits.txt");
   for (std::string line; std::getline(file, line) && line.size() == 65;) {
@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
         {"images", DType::f32, {kBatch, 1, 8, 8}, images[of].data() + 64 * at},
         {"labels", DType::i32, {kBatch}, labels[of].data() + at}};
   };
-  for (size_t step = 0; step < 200; ++step) {  // ten times as many as there are
+  for (size_t step = 0; step < 200; ++step) {  // ten epochs
     must(trainer.micro_step(batch(0, step * 505 % (labels[0].size() - kBatch + 1))));
   }
   size_t right = 0;

@@ -1,4 +1,4 @@
-// Teaches a frozen language model a text with an adapter of a few rows, and turns it off again.
+// Fine-tunes a frozen language model on a text with a LoRA adapter, then disables the adapter.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the text of the base model's recipe: the Jargon File, split into training and held-out
-part.
+"""Makes the text for the base model: the Jargon File, split into a training and a held-out part.
 
-The Jargon File (version 4.4.7, public domain) is in the Debian and Ubuntu package dict-jargon. The
-package is used where it is installed. Elsewhere it is fetched with `apt-get download` and read
-without being installed: it needs no root, and the dictionary server that it depends on is not
-started.
+The Jargon File (version 4.4.7, public domain) is in the Debian and Ubuntu package dict-jargon. An
+installed package is used. Otherwise the package is fetched with `apt-get download` and read without
+being installed. So no root is needed, and the dictionary server is not started.
 
 Written into the folder OUT:
   jargon.txt          the whole text, byte for byte as in the package
@@ -30,7 +28,7 @@ MATCH_BYTES = 48
 
 
 def fetch():
-    """Returns the compressed dictionary out of the package, fetched by apt and not installed."""
+    """Downloads the package with apt and returns the compressed dictionary."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", "dict-jargon"],

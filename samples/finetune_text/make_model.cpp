@@ -1,4 +1,4 @@
-// Makes a byte-level decoder-only transformer with fresh weights. The embedding is tied to the
+// Makes a byte-level decoder-only transformer with random weights. The embedding is tied to the
 // head.
 #include <cmath>
 #include <cstdio>
@@ -31,7 +31,7 @@ struct Sizes {
   double dropout;
 };
 
-// Parameters by the names that the file gives them. A list has one parameter for each layer.
+// The parameters of the model. A list has a parameter per layer.
 struct Weights {
   Parameter embedding, head, final_norm;
   ParameterList attention_norm, q, k, v, out, mlp_norm, up, down;
@@ -42,7 +42,7 @@ constexpr int64_t kVocabulary = 256;
 Weights declare(Model& model, const Sizes& sizes) {
   const int64_t c = sizes.channels;
   const Init normal = Init::normal(0.08f);
-  // A layer adds two branches to the residual stream: so scaled, the sum of all keeps its size.
+  // Each layer adds two branches to the residual stream. This scale keeps the size of the sum.
   const Init branch = Init::normal(0.08f / std::sqrt(2.0f * static_cast<float>(sizes.layers)));
   const auto list = [&](const char* name, const std::vector<int64_t>& shape, Init init) {
     return must(model.parameters(std::string("blocks.{}.") + name, sizes.layers, shape, init));

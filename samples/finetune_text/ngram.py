@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Byte-level n-gram models: what the sample's base model has to beat.
+"""Byte-level n-gram models, as a baseline for the sample's base model.
 
 Interpolated Witten-Bell smoothing. For a context h that was seen n(h) times and followed by t(h)
 different bytes, with h' the context without its oldest byte:
@@ -7,8 +7,8 @@ different bytes, with h' the context without its oldest byte:
   p(c | h) = (n(h, c) + t(h) * p(c | h')) / (n(h) + t(h))
 
 The recursion ends in the uniform distribution over 256 bytes; an unseen context passes on p(c |
-h'). Order k uses contexts of k - 1 bytes. Counts come from the training part alone, and nothing is
-fitted to the held-out part; its first bytes have short contexts.
+h'). Order k uses contexts of k - 1 bytes. Counts come only from the training part. Nothing is
+fitted to the held-out part. Its first bytes have short contexts.
 
 Source: Witten, Bell, "The zero-frequency problem", 1991; interpolated form as in Chen, Goodman, "An
 empirical study of smoothing techniques for language modeling", 1998.

@@ -1,5 +1,5 @@
-// A language model of characters, one LSTM layer: it learns from a text, then writes a line of its
-// own.
+// A character-level language model with an LSTM layer. It learns from a text, then generates a
+// line.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   Trainer trainer = must(Trainer::create(model, device, options));
   std::mt19937 random(1);
   std::vector<float> zeros(kBatch * kHidden), logits(kSeq * kBatch * kBytes);
-  std::vector<int32_t> bytes((kSeq + 1) * kBatch);  // each is followed by the next one of its text
+  std::vector<int32_t> bytes((kSeq + 1) * kBatch);  // each sequence is followed by its next byte
   const Tensor batch[] = {{"bytes", DType::i32, {kSeq, kBatch}, bytes.data()},
                           {"next", DType::i32, {kSeq, kBatch}, bytes.data() + kBatch},
                           {"h", DType::f32, {kBatch, kHidden}, zeros.data()},
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
       std::printf("%s: step %d, loss %.3f\n", device.info().name.c_str(), step, loss);
     }
   }
-  // The first text of the batch goes on as the model says.
+  // Continues the first text of the batch.
   const Tensor out[] = {{"logits", DType::f32, {kSeq, kBatch, kBytes}, logits.data()}};
   for (int i = 0; i < 72; ++i) {
     must(trainer.evaluate(batch, out));

@@ -1,4 +1,4 @@
-// A classifier trained from nothing: on which of two interleaved spirals does a point lie?
+// A classifier trained from scratch: on which of two interleaved spirals is a point?
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

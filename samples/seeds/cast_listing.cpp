@@ -1,8 +1,8 @@
-// A linear layer that is cast to bf16, and one that is built in it: are they the same program?
-// Their listings are compared, line by line, of the forward part, the backward part and the update.
+// Compares a linear layer that is cast to bf16 with a layer that is built in bf16. Are they the
+// same program? The listings of forward pass, backward pass and update are compared line by line.
 //
-// The story: data was cast after it was made and its metadata stayed f32, so that every step cast
-// the gradient to f32 and back, in two temporaries of 11,616 bytes (pytorch/xla#3718).
+// The story: weights were cast after their creation, but their metadata stayed f32. So every step
+// cast the gradient to f32 and back, in two temporaries of 11,616 bytes (pytorch/xla#3718).
 #include <sstream>
 
 #include "seeds.h"
@@ -19,7 +19,7 @@ Model linear(DType dtype) {
   return m;
 }
 
-// Lines that only one of the two has.
+// Number of lines that only one of the listings has.
 int differences(const std::string& a, const std::string& b) {
   std::istringstream lines_a(a), lines_b(b);
   std::string x, y;

@@ -1,5 +1,4 @@
-// What the seed programs share: an end with a message where a call fails, and short ways to write
-// and read values.
+// Helpers of the seed programs: end with a message if a call fails, and read and write values.
 #pragma once
 
 #include <cstdio>
@@ -63,7 +62,7 @@ inline std::string text(const Floats& numbers) {
   return out + "]";
 }
 
-// One step of a training, and the loss before it.
+// Runs a training step and returns the loss before it.
 inline float step(Trainer& trainer, std::span<const Tensor> batch) {
   return must(trainer.micro_step(batch))->loss;
 }

@@ -1,8 +1,8 @@
-// A module has two parameters that are one weight, c = a x + b x. It is moved to every device, and
-// trained there for one step.
+// A module c = a x + b x whose parameters a and b share a weight. It is moved to every device and
+// trained there for a step.
 //
-// The story: on some devices a move kept the sharing, as a side effect, on others each parameter
-// got a tensor of its own, without a word ("Weight sharing on cuda", a forum thread of PyTorch;
+// The story: on some devices a move kept the sharing as a side effect. On others each parameter
+// silently got a separate tensor ("Weight sharing on cuda", a forum thread of PyTorch;
 // pytorch/xla#1245).
 #include "seeds.h"
 
@@ -33,8 +33,8 @@ void run(const Device& device) {
   std::printf("  after the move:       equal values %s, one storage %s; ties %s",
               values(mod, "a") == values(mod, "b") ? "yes" : "no",
               must(mod.same_storage("a", "b")) ? "yes" : "no", mod.ties().c_str());
-  must(mod.tie("b", "a"));  // what programs for other runtimes do after a move: nothing happens
-
+  // Programs for other runtimes tie again after a move. Here it changes nothing.
+  must(mod.tie("b", "a"));
   TrainOptions options;
   options.optimizer = Optimizer::of(Optimizer::Kind::sgd);
   options.optimizer.weight_decay = 0;

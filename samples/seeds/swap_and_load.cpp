@@ -1,8 +1,8 @@
-// A weight gets other contents while others hold it: by a swap, by an assignment behind the back of
-// an optimizer, by a cast of its codes, and by a load that quantizes what it reads.
+// Replaces the values of a weight that is in use: by a swap, by an assignment after the optimizer
+// was created, by a cast of a quantized weight, and by a load that quantizes.
 //
-// The story: a tutorial on extension points of modules needed a flag, private functions and a
-// warning about optimizers that go on with the old weight ("Extension points in nn.Module for
+// The story: a tutorial on extension points of modules needed a flag, private functions, and a
+// warning about optimizers that keep the old weight ("Extension points in nn.Module for
 // load_state_dict and tensor subclasses", PyTorch recipes).
 #include <filesystem>
 
@@ -24,7 +24,7 @@ void swap_contents() {
   }
 }
 
-// L = sum(x Wᵀ) of Linear(2, 1) without a bias.
+// L = sum(x Wᵀ) for Linear(2, 1) without a bias.
 Model linear() {
   Model m;
   const Parameter w = must(m.parameter("weight", {1, 2}, Init::zeros()));
@@ -58,7 +58,7 @@ void assign_under_an_optimizer(const Device& device) {
               text(values(m, "weight")).c_str());
 }
 
-// [3, 2] under two names.
+// A weight [3, 2] with two names.
 Model tied_linear() {
   Model m;
   const Parameter w = must(m.parameter("weight", {3, 2}, Init::zeros()));

@@ -1,7 +1,7 @@
-// One stack of four blocks, run n times, feed-forward weights shared by all repeats, in three
-// styles: a list of parameters that one call ties by pattern, one parameter of the parent that
-// every repeat names, and the same graph without a Repeat (the weights passed to each call). What
-// does a repeat cost?
+// Runs a stack of four blocks n times, with feed-forward weights that all repeats share, in three
+// styles: parameter lists that a call ties by pattern, parameters of the parent that every repeat
+// names, and the same graph without a Repeat (the weights are passed to each call). What does a
+// repeat cost?
 //
 // The story: complex sharing in nested wrappers ran 30 to 50 times slower
 // (patrick-kidger/equinox#790).
@@ -19,7 +19,7 @@ Value feed_forward(GraphBuilder& g, Value x, const std::array<Value, 4>& w) {
   return g.op("Add", {x, g.op("Linear", {h, w[2], w[3]})});
 }
 
-// The four arrays of a repeat, each the stack of what its blocks have.
+// The four arrays of a repeat. Each stacks the arrays of its blocks.
 constexpr const char* kNames[] = {"layer_1.weight", "layer_1.bias", "layer_2.weight",
                                   "layer_2.bias"};
 constexpr int64_t kOutputs[] = {kHidden, kHidden, kWidth, kWidth};
@@ -32,11 +32,11 @@ TensorShape stacked(int array) {
   return shapes[array];
 }
 
-// style 0: arrays of each repeat, tied by pattern. 1: arrays of the parent, which every repeat
+// style 0: each repeat has arrays, tied by pattern. 1: arrays of the parent, which every repeat
 // names. 2: no Repeat.
 Model universal(int style, int n) {
   Model m;
-  const int own = style == 0 ? n : 1;  // repeats that have arrays of their own
+  const int own = style == 0 ? n : 1;  // repeats with separate arrays
   for (int i = 0; i < own; ++i) {
     for (int k = 0; k < 4; ++k) {
       must(m.parameter("repeats." + std::to_string(i) + ".mlp." + kNames[k], stacked(k),

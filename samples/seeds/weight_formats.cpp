@@ -1,9 +1,9 @@
-// The weights of an LSTM in one allocation: what parameters(), storages(), a training and a file
-// see of it.
+// The weights of an LSTM in one allocation, as seen by parameters(), storages(), training and a
+// file.
 //
-// The story: libraries of recurrent kernels want all weights in one block; frameworks made the
-// block again at every call, took it for the parameters, or lost it in a move (the gist "Weight
-// format proposal"; pytorch#914, PR#2179).
+// The story: recurrent kernels need all weights in one block. Frameworks copied the block at every
+// call, mistook it for the parameters, or lost it in a move (the gist "Weight format proposal";
+// pytorch#914, PR#2179).
 #include <filesystem>
 #include <set>
 

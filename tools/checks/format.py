@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the format of all C++ files with clang-format 15; with --fix it changes them.
 
-Exit code 1 if a file differs, 77 where clang-format 15 is not there.
+Exit code 1 if a file differs, 77 if clang-format 15 is not installed.
 """
 
 import pathlib

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks what the emulation of CUDA and the promise of equal bits rest on, in backends/cuda.
+"""Checks the rules for backends/cuda that the CUDA emulation and bitwise reproducibility need.
 
-Shared memory is declared as `__shared__ Shared<T> name;`, or the emulation could not watch it; no
-kernel uses atomics, because their order is nobody's; `asm` stands in files that the emulation does
-not compile. One sentence per breach; exit code 1 if there is any.
+Shared memory is declared as `__shared__ Shared<T> name;`, so that the emulation can check it. No
+kernel uses atomics, because their order changes from run to run. `asm` is only in files that the
+emulation does not compile. Prints a sentence per violation; exit code 1 if there is any.
 """
 
 import pathlib
@@ -12,9 +12,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = [
-    (re.compile(r"__shared__\s+(?!Shared<)"), "declares shared memory that is no Shared<T>, which the emulation cannot watch"),
+    (re.compile(r"__shared__\s+(?!Shared<)"), "declares shared memory without Shared<T>, which the emulation cannot check"),
     (re.compile(r"\batomic\w+\s*\("), "uses an atomic, whose order changes from run to run"),
-    (re.compile(r"\basm\b"), "holds inline PTX, which the emulation cannot run"),
+    (re.compile(r"\basm\b"), "has inline PTX, which the emulation cannot run"),
 ]
 
 
@@ -27,10 +27,10 @@ def breaches(text):
 
 
 def main():
-    # A check that finds nothing in what it must find would be none.
+    # Self-test: the check must find known violations.
     seeded = "__shared__ float tile[4];\natomicAdd(&sum, x);\nasm(\"nop;\");\n__shared__ Shared<float[4]> right;\n"
     if [line for line, _ in breaches(seeded)] != [1, 2, 3]:
-        sys.exit("kernels.py does not find its own seeded breaches.")
+        sys.exit("kernels.py does not find its seeded violations.")
     files = sorted(p for folder in ("kernels", "device") for p in (ROOT / "backends/cuda" / folder).glob("*.cu*"))
     found = 0
     for path in files:

@@ -6,14 +6,14 @@
   backends/*             -> device/backend.h and what lies below it
   text                   -> the public headers (bowline.h, bowline/) alone
 
-Programs (tools/bowline, samples) and the readers of tools/import include of the library the public
-headers and bowline_text.h alone; `bowline conform` and `bowline bench` also the header of the
-conformance runner, which compares devices from inside and shows the public headers alone. The
-tables of a model file (FlatBuffers) stay in runtime/model: elsewhere in runtime/ no file reaches
-the generated header of the file, not through others either, and none names a type of it but the
-attribute tables of operators.
+Programs (tools/bowline, samples) and the readers of tools/import include only the public headers
+and bowline_text.h of the library. tools/conform also includes the header of the conformance runner,
+which includes only public headers. The FlatBuffers tables of a model file stay in runtime/model.
+Elsewhere in runtime/ no file includes their generated header, directly or indirectly, and no file
+names its types, except the attribute tables of operators.
 
-One sentence per wrong arrow; exit code 1 if there is any. --self-test: finds seeded ones.
+Prints a sentence per wrong include; exit code 1 if there is any. --self-test: finds seeded
+violations.
 """
 
 import pathlib
@@ -21,14 +21,13 @@ import re
 import sys
 import tempfile
 
-# from the bottom
+# from bottom to top
 ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]
-# Above its room by purpose: the public types of every room, and what the build makes of the
-# schemas.
+# Visible in every room: the public types, and the files that the build generates from the schemas.
 PUBLIC = re.compile(r"bowline\.h$|bowline/\w+\.h$")
 TEXT = "bowline_text.h"  # of the second target, runtime/text, which is a program to the library
 GENERATED = re.compile(r"generated/")
-# What every backend compiles for itself.
+# Every backend compiles these files.
 FORMULAS = re.compile(r"ops/formulas/")
 GPU_HEADERS = re.compile(r"vulkan|cuda|cudnn|cublas|metal", re.IGNORECASE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -93,7 +92,7 @@ def check_backends(root):
 def check_programs(root):
     """A program includes its own headers, the public ones, and headers from outside the tree."""
     runner = "conformance/conformance.h"
-    # Beside its own headers a program sees those of the folders that it is built with.
+    # A program may include headers of the folders that it is built with.
     beside = {"tools/bowline": [root / "tools/import"], "tools/import": [root / "tools/bowline"], "samples": [],
               "tools/conform": [root / "tools/bowline"]}
     for folder in beside:
@@ -113,8 +112,8 @@ def check_programs(root):
 
 
 TABLES = "generated/model_generated.h"
-# What a file may name of the generated namespace outside model/: operators and their attribute
-# tables (schemas/ops.fbs).
+# The types that files outside of model/ may use: operators and their attribute tables
+# (schemas/ops.fbs).
 FILE_TYPE = re.compile(r"\bfile::(\w+)")
 
 
@@ -123,7 +122,7 @@ def check_tables(root):
     below = {p.relative_to(runtime).as_posix(): [i for _, i in includes(p)] for p in files_of(runtime)}
 
     def way(name, seen):
-        """The includes that lead from a file to the tables."""
+        """Returns the chain of includes from a file to the tables."""
         for include in below.get(name, []):
             if include == TABLES:
                 return [include]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that nobody keeps by hand a list that the build makes: of operators, backends, verbs,
+"""Checks that no list is kept by hand that the build generates: of operators, backends, verbs,
 kernels or tests.
 
-An operator is named in one of the two op lists; elsewhere in CMake files and in the code of
-runtime/ outside ops/, a run of many operator names is such a list. No CMake file outside
-backends/<name> names a backend, and none outside tools/bowline a verb.
+An operator is listed in one of the two op lists. Elsewhere in CMake files and in runtime/ outside
+of ops/, a run of many operator names counts as a list. Only CMake files in backends/<name> name a
+backend, and only those in tools/bowline name a verb.
 """
 
 import pathlib

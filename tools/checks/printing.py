@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that the command and bowline-conform print through common/print.h alone, which escapes what
-comes from outside.
+"""Checks that the command and bowline-conform print only through common/print.h, which escapes
+untrusted text.
 """
 
 import pathlib

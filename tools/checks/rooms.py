@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Checks what keeps the rooms of runtime/ apart from the operators, and the functions of the
-planner short.
+"""Checks that the rooms of runtime/ do not depend on single operators, and that functions of the
+planner are short.
 
-  runtime/api, plan, device      name no operator: what is special about one is a property in its
-                                 definition (ops/op.h)
-  runtime/graph                  only those by which gradients are seeded, weighted, summed and
-                                 stored, and numbers made short
+  runtime/api, plan, device      name no operator: a special case is a property in the definition of
+                                 the operator (ops/op.h)
+  runtime/graph                  only operators that seed, weight, sum and store gradients, and that
+                                 cast to 16 bits
   runtime/plan                   functions have at most 60 lines
 
-One sentence per breach; exit code 1 if there is any.
+Prints a sentence per violation; exit code 1 if there is any.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ OF_PRECISION = {"Cast"}
 ALLOWED = {"api": set(), "plan": set(), "device": set(), "graph": OF_GRADIENTS | OF_PRECISION}
 MOST_LINES = 60
 OPERATOR = re.compile(r"\bOp::(\w+)")
-# A function begins at the margin, or as a member that a class defines.
+# A function starts at column 0, or is a member function defined in its class.
 BEGIN = re.compile(r"^( {0,2})(?!namespace|class|struct|enum|union|public|private|if|for|while|switch|else|do|using|#|//|\})\S")
 LONGEST_HEAD = 8  # lines
 
@@ -58,7 +58,7 @@ def self_test():
     found = [*named(seeded, OF_GRADIENTS)] == [(1, "Softmax")] and [*long_functions(function)] == [(1, 61)] and \
         not [*long_functions(function.replace("  x();\n", "", 1))]
     if not found:
-        sys.exit("rooms.py does not find its own seeded breaches.")
+        sys.exit("rooms.py does not find its seeded violations.")
 
 
 def main():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that the file schemas can still read what released ones wrote.
+"""Checks that the file schemas can still read files of released schemas.
 
 Compares schemas/{model,ops}.fbs with every schemas/released/<version>/: fields, enum values and
 union members are only appended; types, defaults, numbers, identifier and root stay; no structs, no
 required, no force_align (schemas/README.md). `flatc --conform` 2.0.8 accepts nine of the nineteen
-breaking changes that --self-test makes here and wants refused.
+breaking changes that --self-test tries.
 """
 
 import pathlib
@@ -55,7 +55,7 @@ def check_appended(kind, name, old, new):
 
 
 def check_pair(old, new):
-    """Sentences that say what of `new` breaks files of `old`."""
+    """Yields sentences about changes in `new` that break files of `old`."""
     for name, fields in old.tables.items():
         if name not in new.tables:
             yield f"Table {name} is gone."
@@ -80,7 +80,7 @@ def check_pair(old, new):
 
 
 def check_rules(schema):
-    """What no schema may use, released or not."""
+    """Rules for all schemas, released or not."""
     for name in schema.structs:
         yield f"{name} is a struct; a struct cannot grow."
     for name, fields in schema.tables.items():

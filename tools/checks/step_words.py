@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the build refuses step words that operators declare wrongly, each with its
-sentence.
+"""Checks that the build rejects wrong declarations of per-step scalars, each with a clear message.
 """
 
 import pathlib
@@ -12,23 +11,23 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cmake"))
 from generate_ops import Lists, read_step_words, stem_of, step_head_shader  # noqa: E402
 
 FORM = "is not of the form name: type = default, with type f32, u32, u64."
-HEADS = {  # what stands in a.cpp, what in b.cpp, how it is refused
+HEADS = {  # the head of a.cpp, the head of b.cpp, the expected message
     ("x: f32 = 1", "x: f32 = 1"): None,
     ("x: f32, y: u32 = 4294967295", "z: u64 = 18446744073709551615, w: f32 = -0.5e-3"): None,
     ("x: u32 = 0", "writes x: u32 = 0"): None,
-    ("x: f32", "x: u32"): "b.cpp: step word x is u32, but f32 in a.cpp.",
-    ("x: f32 = 1", "x: f32 = 2"): "b.cpp: step word x is f32 = 2, but f32 = 1 in a.cpp.",
-    ("x: f32 = 1", "writes x: f32"): "b.cpp: step word x is f32, but f32 = 1 in a.cpp.",
-    ("x: f32, x: f32", ""): "a.cpp: step word x stands twice.",
-    ("x: f32\n//! step writes x: f32", ""): "a.cpp: step word x stands twice.",
+    ("x: f32", "x: u32"): "b.cpp: per-step scalar x is u32, but f32 in a.cpp.",
+    ("x: f32 = 1", "x: f32 = 2"): "b.cpp: per-step scalar x is f32 = 2, but f32 = 1 in a.cpp.",
+    ("x: f32 = 1", "writes x: f32"): "b.cpp: per-step scalar x is f32, but f32 = 1 in a.cpp.",
+    ("x: f32, x: f32", ""): "a.cpp: per-step scalar x occurs twice.",
+    ("x: f32\n//! step writes x: f32", ""): "a.cpp: per-step scalar x occurs twice.",
     ("x", ""): "a.cpp: 'x' " + FORM,
     ("x: f16", ""): "a.cpp: 'x: f16' " + FORM,
     ("x: f32 = ", ""): "a.cpp: 'x: f32 =' " + FORM,
     ("x: f32; y: f32", ""): "a.cpp: 'x: f32; y: f32' " + FORM,
-    ("x: u32 = 4294967296", ""): "a.cpp: the default 4294967296 of step word x is no u32.",
-    ("x: u32 = -1", ""): "a.cpp: the default -1 of step word x is no u32.",
-    ("x: u64 = 0.5", ""): "a.cpp: the default 0.5 of step word x is no u64.",
-    ("x: f32 = one", ""): "a.cpp: the default one of step word x is no f32.",
+    ("x: u32 = 4294967296", ""): "a.cpp: the default 4294967296 of per-step scalar x is not a u32.",
+    ("x: u32 = -1", ""): "a.cpp: the default -1 of per-step scalar x is not a u32.",
+    ("x: u64 = 0.5", ""): "a.cpp: the default 0.5 of per-step scalar x is not a u64.",
+    ("x: f32 = one", ""): "a.cpp: the default one of per-step scalar x is not a f32.",
 }
 
 
@@ -60,7 +59,7 @@ def main():
     head = step_head_shader(root / "runtime/device/program.h")
     wrong = [*check_heads(), *(f"The head of the step buffer has a {n}, which an operator declares too."
                                for n in sorted(names) if f" {n};" in head)]
-    print("\n".join(wrong) or f"{len(words)} operators have {len(names)} step words; {len(HEADS)} heads are read as they should be.")
+    print("\n".join(wrong) or f"{len(words)} operators have {len(names)} per-step scalars; {len(HEADS)} heads are read as they should be.")
     sys.exit(1 if wrong else 0)
 
 

@@ -1,11 +1,11 @@
-# One loop over backends/*/: a backend is a folder, and nothing else names it.
+# Loops over backends/*/. A backend is a folder; no list names it.
 #
 # A folder's CMakeLists.txt calls, per backend in it, either
 #   bowline_add_backend(<name> SOURCES ... [LINKS ...] [FOR_TESTS] [NEEDS_HARDWARE])
 #       one OBJECT library; it defines const device::Backend& backend_<name>()
 #       LINKS           targets of static libraries, which become part of the library, and names of
-#           libraries of the system
-#       FOR_TESTS       for the programs that compare with the oracles, not for the library
+#           system libraries
+#       FOR_TESTS       used by programs that compare with the oracles, not by the library
 #       NEEDS_HARDWARE  ctest runs no conformance on it unless BOWLINE_CONFORM_DEVICES says so
 #   bowline_skip_backend(<name> "reason")                 it cannot be built here
 foreach(list IN ITEMS BACKENDS TEST_BACKENDS TESTED SKIPPED LINKS TEST_LINKS)

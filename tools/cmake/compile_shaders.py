@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles compute shaders in variants declared in their heads, and embeds the result.
+"""Compiles compute shaders in the variants that their heads declare, and embeds the result.
 
     //! variants T=f32 DIR=forward,backward   one variant per combination: -DT_f32 -DDIR_forward
     //! ops Add Sub Mul                       the operators that a family file serves

@@ -1,28 +1,27 @@
 #!/usr/bin/env python3
-"""Reads the two op lists (the unions of ops.fbs and internal_ops.fbs) and writes what follows from
-them.
+"""Generates code from the two op lists (the unions of ops.fbs and internal_ops.fbs).
 
-  generated/ops.h                  enum class Op, names, attribute tables by their short names
+  generated/ops.h                  enum class Op, names, aliases of the attribute tables
   generated/attribute_fields.h     every attribute table field by field, and the names of enum
                                    values
   generated/op_table.cpp           Op -> OpDef, names
   generated/op_files.txt           the op files, one per line (for CMake)
-  generated/functions.h, .cpp      the elementwise functions of runtime/ops/formulas, and which an
-                                   operator calls
-  generated/functions.inc          BOWLINE_<FORM>(name) for each of them that takes floats
+  generated/functions.h, .cpp      the elementwise functions of runtime/ops/formulas, and the
+                                   function of each operator
+  generated/functions.inc          BOWLINE_<FORM>(name) for each function of floats
   generated/formulas.inc           their files of runtime/ops/formulas
   generated/functions.glsl         the same for shaders: call(a, b, c, p, q)
   generated/functions_whole.inc, formulas_whole.inc, functions_whole.glsl
-                                   the same for those that take integers or truth values
-  generated/step_words.h           the step words of every operator: constants by their names, and
+                                   the same for functions of integers or bool
+  generated/step_words.h           the per-step scalars of every operator: constants by name, and
                                    step_words(op)
   generated/step.glsl              the head of the step buffer (runtime/device/program.h) for
                                    shaders
-  generated/step_<stem>.glsl       the step words of one operator for shaders
-  generated/kernels_<backend>.cpp  with --kernels: one row per op, one column per dtype, null where
-                                   no file claims it
+  generated/step_<stem>.glsl       the per-step scalars of an operator, for shaders
+  generated/kernels_<backend>.cpp  with --kernels: a row per op and a column per dtype; null if no
+                                   file has the kernel
 
-Every disagreement between the lists and the files stops the configure step with one sentence.
+A contradiction between the lists and the files stops the configure step with a message.
 """
 
 import argparse
@@ -32,13 +31,13 @@ import typing
 from pathlib import Path
 
 INTERNAL_BASE = 256
-# The forms of a formula, with their operands; those of a gradient make an operator of their own.
+# The forms of a formula, with their operands. A gradient form defines a separate operator.
 FORMS = {"FORWARD": "a", "GRADIENT": "ab", "BINARY": "ab", "GRADIENT_A": "abc", "GRADIENT_B": "abc", "COMPARE": "ab"}
 GRADIENTS = {"GRADIENT": "Grad", "GRADIENT_A": "GradA", "GRADIENT_B": "GradB"}
 SETS = [{"FORWARD"}, {"FORWARD", "GRADIENT"}, {"BINARY"}, {"BINARY", "GRADIENT_A", "GRADIENT_B"}, {"COMPARE"}]
-# What the operands of a formula may be, with the dtypes of each.
+# The operand kinds of formulas, with their dtypes.
 KINDS = {"floats": ["f32", "f16", "bf16"], "integers": ["i8", "u8", "i32", "i64"], "truths": ["boolean"]}
-MOST_ENTRIES = 8  # of a list that does not say it: the largest rank
+MOST_ENTRIES = 8  # default limit of a list: the largest rank
 
 
 def fail(sentence):
@@ -54,7 +53,7 @@ def strip_comments(text):
 
 
 def read_union(path, union):
-    """[(name, table, number)] of a union whose numbers are 1..n in order."""
+    """Returns [(name, table, number)] of a union. The numbers must be 1..n in order."""
     body = re.search(r"union\s+" + union + r"\s*\{([^}]*)\}", strip_comments(path.read_text()))
     if not body:
         fail(f"{path}: union {union} is not there.")
@@ -78,7 +77,7 @@ class Field(typing.NamedTuple):
     default: str
     most: int  # entries
     feature: str
-    is_demanded: bool  # a file that leaves the feature out is refused
+    is_demanded: bool  # a file without the feature is rejected
 
 
 def read_tables(paths):
@@ -135,11 +134,11 @@ class Formula:
         return self.op + GRADIENTS.get(form, "")
 
     def gradients(self):
-        """The operators that follow from the formula."""
+        """The gradient operators that the formula defines."""
         return [self.op_of(form) for form in self.forms if form in GRADIENTS]
 
     def dtypes(self, form):
-        """What its kernels store; there are gradients of floats alone."""
+        """The dtypes of its kernels. Only floats have gradients."""
         return [t for kind in self.kinds if kind == "floats" or form not in GRADIENTS for t in KINDS[kind]]
 
 
@@ -189,7 +188,7 @@ def is_floating(formula):
 
 
 def functions_list(formulas, whole):
-    """Of floats, or of integers and truth values."""
+    """Functions of floats, or of integers and bool."""
     lines = [HEADER]
     lines += [f"#ifndef BOWLINE_{form}\n#define BOWLINE_{form}(name)\n#endif" for form in FORMS]
     lines += [f"BOWLINE_{form}({name})" for f in formulas if (is_whole if whole else is_floating)(f)
@@ -203,7 +202,7 @@ def formulas_list(formulas, whole):
 
 
 def functions_shader(formulas, whole):
-    """Comparisons where OUT_truth is defined, otherwise the others."""
+    """Comparisons if OUT_truth is defined, otherwise all others."""
     number = {f: i for i, f in enumerate(f for formula in formulas for f in formula.functions)}
     lines = [HEADER, f'#include "{"whole" if whole else "formulas"}.glsl"']
     cases = {}
@@ -227,8 +226,7 @@ STEP_TYPES = {"f32": "float", "u32": "uint32_t", "u64": "uint64_t"}
 
 
 class StepWord:
-    """One entry of a head `//! step [writes] name: type = default, ...`; the default may be
-    missing.
+    """An entry of a head `//! step [writes] name: type = default, ...`. The default is optional.
     """
 
     def __init__(self, path, entry, written):
@@ -238,7 +236,7 @@ class StepWord:
         self.path, self.written = path, written
         self.name, self.type, self.default = m.groups()
         if self.default is not None and not self.takes(self.default):
-            fail(f"{path}: the default {self.default} of step word {self.name} is no {self.type}.")
+            fail(f"{path}: the default {self.default} of per-step scalar {self.name} is not a {self.type}.")
 
     def takes(self, number):
         if self.type == "f32":
@@ -256,8 +254,8 @@ class StepWord:
 
 
 def read_step_words(files):
-    """{operator: [StepWord]} of op files, given as {operator: path}. A name means the same in all
-    of them.
+    """Returns {operator: [StepWord]} of op files, given as {operator: path}. A name must have the
+    same type and default in all files.
     """
     words, known = {}, {}
     for op, path in files.items():
@@ -266,10 +264,10 @@ def read_step_words(files):
         names = [w.name for w in words.get(op, [])]
         for w in words.get(op, []):
             if names.count(w.name) > 1:
-                fail(f"{path}: step word {w.name} stands twice.")
+                fail(f"{path}: per-step scalar {w.name} occurs twice.")
             other = known.setdefault(w.name, w)
             if w.shape() != other.shape():
-                fail(f"{path}: step word {w.name} is {w.shape()}, but {other.shape()} in {other.path}.")
+                fail(f"{path}: per-step scalar {w.name} is {w.shape()}, but {other.shape()} in {other.path}.")
     return words
 
 
@@ -284,15 +282,14 @@ def step_words_header(words):
         lines += ["inline constexpr StepWordInfo kWords[] = {"]
         lines += [f'    {{"{w.name}", StepType::{w.type}, {w.default_bits()}, {str(w.written).lower()}}},' for w in entries]
         lines += ["};", f"}}  // namespace step::{stem_of(op)}\n"]
-    lines += ["// The step words of an operator, in the order of its declaration.",
+    lines += ["// The per-step scalars of an operator, in the order of its declaration.",
               "constexpr std::span<const StepWordInfo> step_words(Op op) {", "  switch (op) {"]
     lines += [f"    case Op::{op}:\n      return step::{stem_of(op)}::kWords;" for op in words]
     return "\n".join([*lines, "    default:", "      return {};", "  }", "}", "\n}  // namespace bowline\n"])
 
 
 def step_head_shader(program):
-    """The head of the step buffer and its errors as shaders see them, from
-    runtime/device/program.h.
+    """Converts the head of the step buffer and its errors from runtime/device/program.h to GLSL.
     """
     text = strip_comments(program.read_text())
     head = re.search(r"struct StepHead \{([^}]*)\};", text)
@@ -313,8 +310,8 @@ def step_head_shader(program):
 
 
 def step_words_shader(op, words):
-    """Members of the push block p, in the order in which a launcher pushes them, and what reads and
-    writes the words.
+    """Returns the members of the push block p, in the order in which a launcher pushes them, and
+    macros that read and write the scalars.
     """
     members = " ".join(f"uint at_{w.name};" for w in words)
     lines = [STEP_HEADER, '#include "step.glsl"\n', f"// Of {op}: where its words lie."]
@@ -333,7 +330,7 @@ HEADER = "// Generated from schemas/ops.fbs and schemas/internal_ops.fbs by tool
 
 
 def attribute_tables(ops):
-    """{table: [operators that have it]}"""
+    """Returns {table: [operators with this table]}."""
     used = {}
     for name, table, _ in ops:
         used.setdefault(table, []).append(name)
@@ -369,7 +366,7 @@ def ops_header(file_ops, internal_ops, enums):
 
 
 def attribute_fields(ops, tables, enums):
-    """Every attribute table as something that can be walked over, field by field."""
+    """Generates visitors for all fields of every attribute table."""
     used = attribute_tables(ops)
     lines = [HEADER, "#pragma once\n", "#include <array>", "#include <string_view>\n",
              '#include "generated/ops.h"\n', "namespace bowline {\n",
@@ -409,8 +406,8 @@ def attribute_fields(ops, tables, enums):
 
 
 def op_table(ops, derived):
-    """Each op file is a namespace, bowline::detail::<stem>_op: what is local to it may have the
-    names of its neighbours.
+    """Each op file has the namespace bowline::detail::<stem>_op, so local names may repeat between
+    files.
     """
     def space(name):
         return f"{stem_of(derived.get(name, name))}_op"
@@ -434,9 +431,10 @@ DTYPES_HEAD = r"^//! %s(?:\(([\w, ]+)\))?%s$"
 
 
 def claims_of(path, stems, elementwise, dtypes):
-    """[(operator, dtype, symbol)] that a kernel file claims: by its stem, `//! ops A B`, `//!
-    ops(f16, bf16) A B`, `//! ops(any) A`, `//! elementwise` or `//! elementwise(f16)`: the
-    operators with formulas that take these dtypes. `elementwise` says which do."""
+    """Returns [(operator, dtype, symbol)] of a kernel file. The operator is its stem, or those of
+    `//! ops A B`, `//! ops(f16, bf16) A B` or `//! ops(any) A`. `//! elementwise` or `//!
+    elementwise(f16)` stand for the operators with formulas of these dtypes, which the argument
+    `elementwise` lists."""
     text = path.read_text()
     heads = re.findall(DTYPES_HEAD % ("ops", " (.*)"), text, re.M)
     found = [(types, names.split(), None) for types, names in heads]
@@ -456,8 +454,8 @@ def claims_of(path, stems, elementwise, dtypes):
 
 
 def kernel_table(backend, folder, extra, ops, elementwise, dtypes):
-    """One row per op, one column per dtype: the launcher symbol where a file claims it. Each file
-    is a namespace, <stem>_kernels: what is local to it may have the names of its neighbours."""
+    """Generates the table of kernels: a row per op, a column per dtype. Each file has the namespace
+    <stem>_kernels, so local names may repeat between files."""
     claims = {}
     stems = {stem_of(n): n for n, _, _ in ops}
     names = {n for n, _, _ in ops}
@@ -489,7 +487,7 @@ def write(path, text):
 
 
 class Lists:
-    """The two op lists of a source tree, with the gradient operators that follow from formulas."""
+    """The two op lists of a source tree, with the gradient operators that formulas define."""
 
     def __init__(self, root):
         schemas = root / "schemas"
@@ -535,7 +533,7 @@ def main():
     words = read_step_words(files)
     for name in elementwise:
         if name in words:
-            fail(f"{files[name]}: {name} has formulas, whose kernels read no step words.")
+            fail(f"{files[name]}: {name} has formulas, whose kernels read no per-step scalars.")
     generated = args.out / "generated"
     write(generated / "step_words.h", step_words_header(words))
     write(generated / "step.glsl", step_head_shader(args.root / "runtime/device/program.h"))

@@ -1,7 +1,7 @@
 # cmake --install: the library with its headers, bowline::text where it is built,
 # find_package(bowline CONFIG), pkg-config files, the operator reference and the notices of third
 # parties; the command with its man pages and completion; and bowline-conform.
-include_guard(GLOBAL)  # tests/consumer comes here first, for its second flavour of the library
+include_guard(GLOBAL)  # tests/consumer includes this file, too, for its second variant of the library
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 set(BOWLINE_INSTALL_SCRIPTS "${PROJECT_SOURCE_DIR}/tools/install")
@@ -146,7 +146,7 @@ endif()
   endif()
 endfunction()
 
-# Installs the command: the program, what man and bash know of it, and what is compiled into it.
+# Installs the command: the program, its man pages and bash completion, and its third-party notices.
 function(bowline_install_command)
   set(made "${PROJECT_BINARY_DIR}/package/command")
   bowline_list_objects("${made}/objects" bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_command
@@ -162,7 +162,7 @@ function(bowline_install_command)
     COMPONENT bowline_command)
 endfunction()
 
-# Installs what `bowline conform` starts.
+# Installs bowline-conform, which `bowline conform` starts.
 function(bowline_install_conform)
   set(made "${PROJECT_BINARY_DIR}/package/conform")
   bowline_list_objects("${made}/objects" bowline_runtime bowline_ops_oracles ${BOWLINE_CHECKED_BACKEND_OBJECTS}

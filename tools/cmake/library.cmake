@@ -1,10 +1,9 @@
-# The library as programs link it. Nothing of it but the public API can meet what a program brings
-# of its own, such as another FlatBuffers: the namespaces of what is compiled in are renamed, all
-# that the public headers do not declare is hidden, and what templates leave (symbols of std) is
-# local.
+# The library for programs. Only the public API is visible, so it cannot clash with libraries of a
+# program, such as another FlatBuffers: namespaces of compiled-in libraries are renamed, symbols
+# that no public header declares are hidden, and template instances (symbols of std) are local.
 include_guard(GLOBAL)
 
-# Namespaces of header libraries that programs may use too, in other versions.
+# Namespaces of header libraries that a program may use in another version.
 set(BOWLINE_RENAMED flatbuffers=bowline_flatbuffers hwy=bowline_hwy)
 # Symbols that the dynamic linker keeps one of per process would keep the library loaded after
 # dlclose().
@@ -13,8 +12,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND BOWLINE_HIDDEN -fno-gnu-unique)
 endif()
 
-# Adds the library `target`, STATIC or SHARED, of the objects of the runtime, the operators and the
-# backends.
+# Adds the library `target` (STATIC or SHARED) from the objects of the runtime, the operators and
+# the backends.
 function(bowline_add_library target type)
   set(parts bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS})
   set(archives "")
@@ -34,7 +33,7 @@ function(bowline_add_library target type)
     target_link_options(${target} PRIVATE "LINKER:--version-script,${exports}")
     set_target_properties(${target} PROPERTIES LINK_DEPENDS "${exports}" SOVERSION 0 VERSION ${PROJECT_VERSION})
   else()
-    # One object of all, in which everything but the public API is local.
+    # Links all objects to one, in which only the public API is global.
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${target}.o")
     set(objects "")
     foreach(part IN LISTS parts)
@@ -50,7 +49,7 @@ function(bowline_add_library target type)
     add_library(${target} STATIC "${object}")
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(${target} PRIVATE ${names} Threads::Threads)
-    # A shared library that has this one inside does not export it.
+    # A shared library that links this library does not export its symbols.
     target_link_options(${target} INTERFACE "LINKER:--exclude-libs,${CMAKE_STATIC_LIBRARY_PREFIX}bowline${CMAKE_STATIC_LIBRARY_SUFFIX}")
   endif()
   target_include_directories(${target} PUBLIC
@@ -59,5 +58,6 @@ function(bowline_add_library target type)
   target_compile_features(${target} PUBLIC cxx_std_20)
 endfunction()
 
-# Functions, and members that are const or for one kind of value alone, of namespace bowline.
+# Mangled names of functions and member functions (with const and ref qualifiers) of namespace
+# bowline.
 set(BOWLINE_PUBLIC_SYMBOLS "_ZN7bowline*" "_ZNK7bowline*" "_ZNR7bowline*" "_ZNKR7bowline*" "_ZNO7bowline*" "_ZNKO7bowline*")

@@ -1,11 +1,11 @@
-# Everything that follows from the schemas: FlatBuffers headers, the op enum and the op table.
+# Generates the FlatBuffers headers, the op enum and the op table from the schemas.
 find_program(BOWLINE_FLATC flatc REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(BOWLINE_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated_tree")
 set(BOWLINE_SCHEMAS ops internal_ops model)
 
-# Runs at configure time, again when a schema, an op file or its cases come or go, or the head of an
-# op file changes.
+# Runs at configure time. Runs again when a schema, an op file or its cases are added or removed, or
+# the head of an op file changes.
 function(bowline_generate_ops)
   set(out "${BOWLINE_GENERATED_DIR}/generated")
   file(MAKE_DIRECTORY "${out}")
@@ -13,7 +13,7 @@ function(bowline_generate_ops)
     set(schema "${PROJECT_SOURCE_DIR}/schemas/${name}.fbs")
     set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
     set(header "${out}/${name}_generated.h")
-    # A list or text among attributes is never null.
+    # Lists and texts of attributes are never null.
     set(empty "")
     if(NOT name STREQUAL model)
       set(empty --force-empty)

@@ -1,7 +1,7 @@
 # Compute shaders, compiled in the build.
 #
-#   bowline_find_shader_compiler(<variable>)   sets it to TRUE, or to a sentence that says what is
-#       missing
+#   bowline_find_shader_compiler(<variable>)   sets it to TRUE, or to a sentence about the missing
+#       tool
 #   bowline_compile_shaders(<target>)          compiles shaders/*.comp in their variants and adds
 #       the embedded
 #                                              index (vulkan_shaders.h, vulkan_shaders.cpp) to the
@@ -34,8 +34,8 @@ function(bowline_compile_shaders target)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   file(GLOB sources CONFIGURE_DEPENDS ${root}/*.comp)
   file(GLOB headers CONFIGURE_DEPENDS ${root}/lib/*.glsl)
-  # What a version manager puts in the path instead of the interpreter takes longer to start than a
-  # shader to compile.
+  # Finds the real interpreter: the wrapper of a version manager takes longer to start than a shader
+  # to compile.
   execute_process(COMMAND ${Python3_EXECUTABLE} -c "import sys; print(sys.executable)"
     OUTPUT_VARIABLE python OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   # The heads are read at configure time, so a changed head configures again.

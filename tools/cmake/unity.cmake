@@ -1,12 +1,12 @@
-# Under CMAKE_UNITY_BUILD up to BOWLINE_UNITY_FILES files of a folder are compiled as one: their
-# headers are read once. First builds of tools/test and tools/demo use it. So what is local to a
-# file has a name that no file beside it has. A folder where that cannot be says so:
+# With CMAKE_UNITY_BUILD up to BOWLINE_UNITY_FILES files of a folder are compiled as one, so that
+# their headers are read once. The first builds of tools/test and tools/demo use it. Local names
+# must therefore be unique within a folder. Files that cannot follow this rule are excluded:
 # set_source_files_properties(... SKIP_UNITY_BUILD_INCLUSION ON).
 set(BOWLINE_UNITY_FILES 40)
 
-# Groups the files of all targets of a folder and of those below it. Generated files stay alone. A
-# folder with more files than a group may have is split evenly, in the order of the names: an edit
-# compiles one group again, and no core waits for one long group.
+# Groups the files of all targets of a folder and its subfolders. Generated files are not grouped. A
+# folder with too many files is split evenly, in the order of the names. So an edit recompiles only
+# one group, and no group takes much longer than the others.
 function(bowline_group_folders folder)
   get_property(targets DIRECTORY "${folder}" PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)

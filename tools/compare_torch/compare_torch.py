@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares Bowline with PyTorch eager: same model, weights, batches, optimizer, threads and
-minutes.
+"""Compares Bowline with PyTorch eager: same model, weights, batches, optimizer and threads,
+measured in turn.
 
-First both train the model for some steps from the same weights on the same batches. Only when the
-losses and the update of the weights agree, times are taken: one process per run, the two sides in
-turn, each run the median of its steps, each figure the median of the runs. Memory is the peak
-resident set of the whole process, as the kernel counts it.
+First both sides train the model for some steps from the same weights on the same batches. If losses
+and weight updates agree, times are measured: one process per run, the two sides in turn. A run
+reports the median of its steps, and a figure is the median of the runs. Memory is the peak resident
+set of the process.
 
   text       a training step of the transformer of samples/finetune_text
   lstm       a training step of a language model of one LSTM layer: 256 wide, 16 rows of 64 bytes
@@ -19,9 +19,8 @@ resident set of the whole process, as the kernel counts it.
   onnx       inference of the ONNX models in --onnx beside ONNX Runtime (pip install onnx
              onnxruntime)
 
-Beside each time of lstm and mobilenet stands the floor: operations at the rate of the machine's
-fastest product, and bytes at that of its largest copy. What stays in the caches can be faster than
-that.
+The times of lstm and mobilenet are printed beside the floor: operations at the rate of the fastest
+matrix product, and bytes at the bandwidth of the largest copy. Data in the caches can be faster.
 """
 
 import argparse

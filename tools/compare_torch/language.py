@@ -1,16 +1,17 @@
-"""Language models that users bring: a sentence encoder and a decoder, with the programs that people
-run them with today.
+"""Imported language models: a sentence encoder and a decoder, compared with the software that
+people use for them.
 
 encoder    a sentence encoder of transformers in the folder --encoder, such as
            samples/classify/get_model prints: a training step of a classifier over it, batch 16 x
            128, AdamW, beside PyTorch; the embedding of one text of 32 tokens beside PyTorch and
            ONNX Runtime
-decoder    the shape of SmolLM2-135M with random weights: prompts of 256 tokens and 128 tokens
-           behind 32 beside llama.cpp, on the same files of bf16, q8_0 and q4_0; a LoRA step of rank
+decoder    the shape of SmolLM2-135M with random weights: prompts of 256 tokens, and 128 tokens
+           after a prompt of 32, compared with llama.cpp on the same files in bf16, q8_0 and q4_0; a
+           LoRA step of rank
            8 over every matrix, batch 4 x 128, beside PyTorch with PEFT
 
-The sides compute the same: first losses of the training steps, and the embedding, are compared
-before the times. Files of GGUF are compared by tools/interchange.
+The first losses of the training steps and the embeddings are compared before the times.
+tools/interchange compares GGUF files.
 """
 
 import json
@@ -58,7 +59,7 @@ def load_encoder(task, options):
 
 
 def read_tokens(task, batch, seq):
-    """i64 [steps, batch, seq] of a token file whose rows have one more."""
+    """Returns i64 [steps, batch, seq] of a token file whose rows have seq + 1 tokens."""
     import torch
 
     data = bytearray(pathlib.Path(task["tokens"]).read_bytes())
@@ -66,7 +67,8 @@ def read_tokens(task, batch, seq):
 
 
 def work_train(task, options):
-    """A training step of a classifier; its first loss with a head of the weights in `head`."""
+    """Measures a training step of a classifier. Also returns the first loss with the head weights
+    in `head`."""
     import torch
 
     encoder = load_encoder(task, options)
@@ -109,7 +111,7 @@ def work_embed(task, options):
 
 
 def work_embed_onnx(task, options):
-    """The same in ONNX Runtime; without it {"missing": why}."""
+    """Runs the embedding in ONNX Runtime. Returns {"missing": reason} if it is not installed."""
     import warnings
 
     import torch
@@ -177,7 +179,8 @@ def work_lora(task, options):
 
 
 def work_llama(task, options):
-    """llama.cpp's prompts and tokens; without it {"missing": why}."""
+    """Measures prompts and tokens in llama.cpp. Returns {"missing": reason} if it is not
+    installed."""
     try:
         import ctypes
 
@@ -230,7 +233,7 @@ WORK = {"language_train": work_train, "language_embed": work_embed, "language_em
 
 
 def make_tokens(path, batch, seq, most):
-    """Rows of seq + 1 random tokens, i32 little endian."""
+    """Writes rows of seq + 1 random tokens, i32 little endian."""
     pick = random.Random(f"{batch} {seq}")
     count = 8 * batch * (seq + 1)
     path.write_bytes(struct.pack(f"<{count}i", *(pick.randrange(most) for _ in range(count))))
@@ -238,8 +241,8 @@ def make_tokens(path, batch, seq, most):
 
 
 def in_turn(runs, sides):
-    """Of each side the median of each number of its results, and its peak in MiB; None where it is
-    missing, with the reason printed.
+    """Returns the median of every result of each side, and its peak in MiB. None if a side is
+    missing; the reason is printed.
     """
     results = {name: [] for name in sides}
     for _ in range(runs):
@@ -327,7 +330,7 @@ def compare_decoder(options, bowline, torch, work):
 
         def decode(model=model):
             tokens, _ = bowline.bench("decode", model, "--prompt", BEHIND, "--tokens", TOKENS, "--device", "cpu")
-            # Measuring the floor takes memory of its own.
+            # Measuring the floor would add memory.
             long, peak = bowline.bench("decode", model, "--prompt", PROMPT, "--tokens", 1, "--device", "cpu", "--no-floor")
             return {"token_ms": tokens["ms_median"], "percent_of_floor": tokens["percent_of_floor"],
                     "prompt_ms": 1e3 * PROMPT / long["prompt_tokens_per_second"]}, peak

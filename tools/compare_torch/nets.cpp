@@ -1,5 +1,5 @@
-// compare_nets: the networks that compare_torch.py compares, built, trained and run by Bowline.
-// nets.py has them once more.
+// compare_nets: builds, trains and runs the networks of compare_torch.py with Bowline. nets.py has
+// the same networks.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -33,12 +33,12 @@ struct Options {
   int threads = 0;
 };
 
-// A network: its entry points and what a batch of it is. All numbers of a batch have 4 bytes.
+// A network with its entry points and batches. All values of a batch have 4 bytes.
 class Net {
  public:
   virtual ~Net() = default;
   virtual Status build(Model& model) const = 0;
-  // Tensors over the words of batch number `at` of the data.
+  // Returns the tensors of batch `at`, as views of the data.
   virtual std::vector<Tensor> batch(std::vector<float>& data, size_t at) = 0;
   virtual size_t words() const = 0;
   virtual std::vector<BoundDim> dims() const = 0;
@@ -46,7 +46,7 @@ class Net {
   virtual TensorShape logits() const = 0;
 };
 
-// A language model of bytes: Embedding, one LSTM layer, Linear.
+// A byte-level language model: Embedding, an LSTM layer, Linear.
 class LstmNet : public Net {
  public:
   explicit LstmNet(const Options& o) : batch_(o.batch), seq_(o.seq) {}
@@ -76,7 +76,7 @@ class LstmNet : public Net {
     return g.finish();
   }
 
-  // Rows of seq + 1 bytes; a sequence is a column here.
+  // The data has rows of seq + 1 bytes. In the tensor a sequence is a column.
   std::vector<Tensor> batch(std::vector<float>& data, size_t at) override {
     const auto* rows = reinterpret_cast<const int32_t*>(data.data()) + at * words();
     bytes_.resize(words());
@@ -139,7 +139,7 @@ class MobileNet : public Net {
   static constexpr int64_t kSide = 96;
   static constexpr int64_t kClasses = 1000;
 
-  // One of the two entry points, over the same parameters.
+  // An entry point. Both entry points use the same parameters.
   class Graph {
    public:
     Graph(Model& model, std::string_view name) : g(model, name), model_(model) {}
@@ -157,8 +157,7 @@ class MobileNet : public Net {
       return g.parameter(found.value());
     }
 
-    // Windows of size x size, the norm of their channels and, but at the end of a block, a ReLU
-    // that ends at 6.
+    // A size x size convolution, a norm of its channels and, except at the end of a block, a ReLU6.
     Value layer(Value x, int64_t in, int64_t out, int64_t size, int64_t stride, int64_t groups,
                 bool bounded) {
       const std::string name = "layer" + std::to_string(layers_++);
@@ -243,8 +242,8 @@ Result<std::vector<float>> read_data(const std::string& path, size_t words) {
   return data;
 }
 
-// Calls `once` with the number of the call, `count` times or, if that is 0, until the median is
-// steady. Returns the median, ms.
+// Calls `once` with the index of the call, `count` times. If `count` is 0, calls it until the
+// median is steady. Returns the median in ms.
 Result<double> median_ms(int64_t count, const std::function<Status(size_t)>& once) {
   std::vector<double> times;
   double total = 0;

@@ -1,9 +1,9 @@
-"""A language model of one LSTM layer, and MobileNetV2, on both sides; MobileNetV2's inference also
-in ONNX Runtime.
+"""A language model with an LSTM layer, and MobileNetV2, on both sides. Inference of MobileNetV2
+also runs in ONNX Runtime.
 
 lstm       Embedding [256, 256], one LSTM layer of 256, Linear to 256 bytes without bias, AdamW; 16
-           rows of 64 bytes of the text. PyTorch's second bias of the gates stays zero: Bowline has
-           one, as their sum is all that counts.
+           rows of 64 bytes of the text. PyTorch's second gate bias stays zero, because Bowline has
+           only one bias.
 mobilenet  MobileNetV2 of width 1 on 96 x 96 pixels, 1000 classes, SGD with momentum 0.9, batch 8,
            random pixels; its inference at batch 1, with the weights and running statistics after
            the steps that were compared.
@@ -25,13 +25,13 @@ from sides import (GEMM, OPTIMIZER, WEIGHT_DECAY, Bowline, Failure, Torch, judge
 
 HIDDEN, LSTM_BATCH, SEQ = 256, 16, 64
 SIDE, CLASSES, IMAGES = 96, 1000, 8
-# Expansion, channels, blocks, stride of the first.
+# Expansion, channels, number of blocks, stride of the first block.
 BLOCKS = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
-# PyTorch's time over Bowline's; of inference also ONNX Runtime's.
+# Goals for PyTorch's time divided by Bowline's, and for inference also ONNX Runtime's.
 AIM = {"lstm": 1.2, "mobilenet": 1.0}
 AIM_INFERENCE, AIM_INFERENCE_ONNX = 1.5, 1.0
-# Larger steps than 1e-4 make MobileNetV2 chaotic: PyTorch in f32 and in double drift apart as fast
-# as Bowline does.
+# With learning rates above 1e-4 MobileNetV2 is chaotic: PyTorch in f32 drifts from PyTorch in
+# double as fast as Bowline does.
 STEPS = {"lstm": 20, "mobilenet": 4}
 BATCHES = 4
 MOST_LOGIT_ERROR = 1e-4  # of the largest logit
@@ -41,7 +41,7 @@ MOST_LOGIT_ERROR = 1e-4  # of the largest logit
 
 
 def mobilenet(of, x):
-    """MobileNetV2 in the operators of `of`; x is what these call a tensor."""
+    """Builds MobileNetV2 from the operators of `of`. x is a tensor of these operators."""
     number = 0
 
     def layer(x, channels_in, channels, size, stride, groups, bounded):
@@ -64,8 +64,8 @@ def mobilenet(of, x):
 
 
 class Counting:
-    """Counts one image: multiplications with additions, and elements of outputs. A tensor is its
-    side.
+    """Counts the multiply-adds and output elements for an image. A tensor is represented by its
+    side length.
     """
 
     def __init__(self):
@@ -116,7 +116,7 @@ class TorchOperators:
 
 
 class OnnxOperators:
-    """A tensor is its name in the file."""
+    """A tensor is represented by its name in the file."""
 
     def __init__(self, weights):
         self.file = OnnxFile()
@@ -141,11 +141,11 @@ class OnnxOperators:
 
 
 def floor_ms(net, batch, training, machine):
-    """The time that the machine's own rates allow, and of what it is made: products forward and, in
-    training, twice as many backward; of activations what each layer gives, written and read, in
-    training its gradient too and the input once more; of weights one reading, in training
-    gradients, weights and moments written and read. In the lstm, the table of 256 embeddings is
-    multiplied first, and rows of the product are gathered."""
+    """Returns the minimum time at the measured rates, with its parts. Products: forward, and in
+    training twice as many backward. Activations: the output of each layer is written and read; in
+    training also its gradient, and the input again. Weights: read once; in training gradients,
+    weights and moments are read and written. In the lstm, the table of 256 embeddings is multiplied
+    first, and rows of the product are gathered."""
     if net == "lstm":
         tokens, moments = LSTM_BATCH * SEQ, 2
         weights = 4 * HIDDEN * (2 * HIDDEN + 1) + 2 * 256 * HIDDEN
@@ -240,8 +240,8 @@ TRAINERS = {"lstm": LstmTrainer, "mobilenet": MobilenetTrainer}
 
 
 def work_agree(task, options):
-    """PyTorch's losses and the errors of Bowline's update; PyTorch computes in double, so that what
-    differs is Bowline's rounding and not the sum of both."""
+    """Returns PyTorch's losses and the errors of Bowline's update. PyTorch computes in double, so
+    that the differences are only Bowline's rounding errors."""
     import torch
 
     torch.set_num_threads(options.threads)
@@ -273,7 +273,7 @@ def work_infer(task, options):
 
 
 def work_infer_onnx(task, options):
-    """The same in ONNX Runtime; without it {"missing": why}."""
+    """Runs the inference in ONNX Runtime. Returns {"missing": reason} if it is not installed."""
     try:
         import numpy
         import onnxruntime
@@ -308,8 +308,8 @@ class Nets:
 
 
 def make_data(net, batch, text, path):
-    """Writes the batches: of lstm random windows of the text, of mobilenet random pixels and
-    labels.
+    """Writes the batches: random windows of the text for lstm, random pixels and labels for
+    mobilenet.
     """
     pick = random.Random(f"{net} {batch}")
     if net == "lstm":
@@ -379,7 +379,7 @@ def compare_inference(options, torch, nets, folder, trained, machine):
 
 
 def print_row(what, floor, results, aims):
-    """The times, and each peer's time over Bowline's."""
+    """Prints the times, and each peer's time divided by Bowline's."""
     ours = results["Bowline"][0]
     print(f"{what}: " + ", ".join(f"{side} {ms:.2f} ms, peak {mib:.0f} MiB" for side, (ms, mib) in results.items()))
     print(f"  floor {floor[0]:.2f} ms ({floor[1]}), Bowline reaches {100 * floor[0] / ours:.0f} percent of it")

@@ -1,5 +1,5 @@
-"""Writes a model of ONNX: nodes, f32 initializers, attributes of integers. Field numbers are those
-of onnx.proto.
+"""Writes an ONNX model: nodes, f32 initializers and integer attributes. Field numbers are those of
+onnx.proto.
 """
 
 OPSET = 15
@@ -16,7 +16,8 @@ def varint(value):
 
 
 def field(number, content):
-    """A field of protobuf: bytes, text and messages with their length, numbers as a varint."""
+    """Encodes a protobuf field: bytes, texts and messages with their length, integers as
+    varints."""
     if isinstance(content, int):
         return varint(number << 3) + varint(content)
     content = content.encode() if isinstance(content, str) else content
@@ -57,6 +58,6 @@ class OnnxFile:
         return output
 
     def finish(self, output, shape):
-        """The bytes of the file, `output` being what the model gives."""
+        """Returns the bytes of the file. `output` is the output of the model."""
         graph = self.graph + field(12, value_info(output, shape))
         return field(1, 8) + field(7, graph) + field(8, field(2, OPSET))

@@ -1,9 +1,9 @@
-"""Inference of ONNX models on both sides, in folders as ONNX's own tests have them: model.onnx and
-test_data_set_0/input_*.pb.
+"""Inference of ONNX models on both sides. A folder has the layout of the ONNX backend tests:
+model.onnx and test_data_set_0/input_*.pb.
 
-The import has the shapes of these inputs, and the values of those that are one number without an
-axis. First the outputs of both sides have to agree. Then both are timed in turn; a figure is the
-median of the runs, the summary their geometric mean.
+The import gets the shapes of these inputs, and the values of scalar inputs. First the outputs of
+both sides must agree. Then both are timed in turn. A figure is the median of the runs; the summary
+is the geometric mean.
 """
 
 import math
@@ -20,7 +20,7 @@ LEAST_OUTPUT = 1e-4
 
 
 def session(task, options):
-    """ONNX Runtime's session of the model, and its inputs by name."""
+    """Returns an ONNX Runtime session of the model, and its inputs by name."""
     import onnx
     import onnxruntime
 
@@ -35,8 +35,8 @@ def session(task, options):
 
 
 def work_models_read(task, options):
-    """Writes inputs and ONNX Runtime's outputs as files of NumPy; returns what the import and the
-    run of Bowline are told.
+    """Writes inputs and ONNX Runtime's outputs as NumPy files. Returns the flags for import and run
+    of Bowline.
     """
     import numpy
 
@@ -57,7 +57,7 @@ def work_models_read(task, options):
 
 
 def work_models_agree(task, options):
-    """The largest error of an output, relative to its largest element."""
+    """Returns the largest error of an output, relative to its largest element."""
     import numpy
 
     worst = 0.0
@@ -83,7 +83,7 @@ def flags(flag, values):
 
 
 def compare_one(options, folder, name):
-    """Bowline's time over ONNX Runtime's."""
+    """Returns Bowline's time divided by ONNX Runtime's."""
     torch, bowline = Torch(options), Bowline(options)
     with tempfile.TemporaryDirectory(prefix="compare_torch_") as out:
         model = f"{out}/model.bowline"

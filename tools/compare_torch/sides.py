@@ -1,5 +1,4 @@
-"""What every comparison needs: both sides as processes of their own, runs in turn, and how far
-losses agree.
+"""Shared by all comparisons: runs both sides as separate processes in turn, and compares losses.
 """
 
 import json
@@ -21,7 +20,7 @@ WEIGHT_DECAY = 0.1  # of storages of rank 2 and more
 
 
 class Failure(Exception):
-    """What failed, as a sentence for the user."""
+    """An error with a message for the user."""
 
 
 def run(command, threads=None):
@@ -33,8 +32,8 @@ def run(command, threads=None):
                                        preexec_fn=lambda: os.sched_setaffinity(0, cpus))
         except OSError as error:
             raise Failure(f"{command[0]} cannot be started: {error.strerror}.") from error
-        # The peak counts the pages of this process too, up to the exec: it stays small, without
-        # torch.
+        # Until exec() the peak counts the pages of this process, too. So this process does not
+        # import torch.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         texts = []
@@ -55,8 +54,8 @@ def parse_json(text, command):
 
 
 class Torch:
-    """PyTorch's side, and ONNX Runtime's: the program again, in a process of its own, which alone
-    imports them.
+    """Runs PyTorch or ONNX Runtime: calls this program in a separate process, because only that
+    process imports them.
     """
 
     def __init__(self, options):
@@ -139,7 +138,8 @@ def relative_errors(ours, theirs):
 
 
 def update_error(before, ours, theirs):
-    """Of {name: tensor}: the length of the difference of two updates to PyTorch's length, all in
+    """Compares two updates {name: tensor}: the norm of their difference relative to PyTorch's norm,
+    all in
     all and of the worst.
     """
     rows = []
@@ -148,15 +148,15 @@ def update_error(before, ours, theirs):
         difference = (ours[key] - start).double() - update
         rows.append((key, difference.norm().item() ** 2, update.norm().item() ** 2))
     difference, length = sum(d for _, d, _ in rows), sum(n for _, _, n in rows)
-    # What has no gradient, such as the bias of a norm in front of another one, moves by rounding
-    # errors alone.
+    # A parameter without a gradient, such as the bias of a norm before another norm, changes only
+    # by rounding errors.
     worst = max(((math.sqrt(d / n), key) for key, d, n in rows if n > 1e-12 * length), default=(math.inf, ""))
     return {"update_error": math.sqrt(difference / length) if length else math.inf,
             "worst_storage": worst[1], "worst_storage_error": worst[0]}
 
 
 def judge(where, ours, result, steps, tolerance):
-    """Prints how far losses and update agree; raises where that is not enough."""
+    """Prints the errors of losses and update, and raises if they are too large."""
     theirs = result["losses"]
     if len(ours) != steps:
         raise Failure(f"{where}: bowline wrote {len(ours)} losses for {steps} steps.")
@@ -178,7 +178,7 @@ def judge(where, ours, result, steps, tolerance):
 
 
 def median_time(once, least=5, seconds=1.0, warmup=3):
-    """The median time of once(i) in ms, of calls for at least `seconds`."""
+    """Returns the median time of once(i) in ms, over at least `seconds`."""
     for i in range(warmup):
         once(i)
     times = []

@@ -18,15 +18,15 @@ from sides import (GEMM, OPTIMIZER, WEIGHT_DECAY, Bowline, Failure, Torch, judge
                    update_error)
 
 STEPS = 20
-# (batch, seq): most time and memory that Bowline should need, as a ratio to PyTorch and in MiB.
+# (batch, seq): goals for Bowline's time as a ratio to PyTorch's, and for its memory in MiB.
 AIMS = {(8, 256): (1.25, 174), (1, 256): (1.0, 60), (1, 64): (1.0, 50)}
 AIM_VULKAN_GEMM, AIM_VULKAN_STEP = 0.07, 15
 AIM_BF16_GEMM, AIM_BF16_STEP = 0.8, 1.2
 GEMM_CUDA = 4096
-# On one GPU, both sides: PyTorch's time over Bowline's.
+# Both sides on a GPU: PyTorch's time divided by Bowline's.
 AIM_CUDA_STEP = {(1, 256): 3}
 
-# What a parameter is, by its name; the first group is the number of the block. Storages are [out,
+# The role of a parameter by its name. The first group is the index of the block. Storages are [out,
 # in].
 NAMES = {
     "embedding": r"(?:token_)?embedding(?:\.weight)?",
@@ -82,7 +82,7 @@ def read_weights(folder):
 
 
 def random_weights(blocks=5, channels=128, seed=1):
-    """Weights like those of a new sample model, for measuring PyTorch alone."""
+    """Random weights as in a new sample model, to measure PyTorch alone."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -115,7 +115,7 @@ class Trainer:
         self.weights = {key: value.to(device, copy=True).requires_grad_() for key, value in weights.items()}
         self.blocks = 1 + max(block for _, block in weights if block is not None)
         half = weights["embedding", None].shape[1] // self.heads // 2
-        # In double: an angle of 255 in f32 is off by 1e-5, which the update would show.
+        # In double: an f32 angle of 255 has an error of 1e-5, which would be visible in the update.
         frequencies = options.rope_base ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.outer(torch.arange(seq, dtype=torch.float64), frequencies)
         dtype = weights["embedding", None].dtype
@@ -208,7 +208,7 @@ def make_tokens(text, batch, seq, path):
 
 
 def agree(bowline, torch, folder, before, shape, device, tolerance):
-    """Trains on both sides and prints how far they agree; raises where that is not enough."""
+    """Trains on both sides, prints the errors, and raises if they are too large."""
     batch, seq = shape
     work = folder / f"{device.replace(':', '_')}_{batch}x{seq}"
     work.mkdir()
@@ -321,7 +321,7 @@ def compare_vulkan(options, bowline, torch, step_of_torch):
 
 def compare_cuda(options, bowline, torch, step_of_torch):
     """Both sides on one GPU."""
-    # The comparison can be tried without a GPU.
+    # Allows a trial of the comparison without a GPU.
     device = options.cuda if options.cuda.startswith("cuda") else "cpu"
     size = GEMM_CUDA if device == options.cuda else 64
     rates = []

@@ -32,11 +32,11 @@ TOKENIZERS = ROOT / "tests/text/data"
 VERSES = ROOT / "samples/data/kjv.txt"
 MODELS = ["llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0", "llama_q4_1", "llama_q4_k", "llama_q6_k", "llama_rope",
           "gemma2_f32", "gemma2_bf16", "gemma2_q8_0"]
-ENCODED = {"q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"}  # of these some matrices
-SAME_BYTES = {"f32", "f16", "bf16", "q8_0", "q4_0"}  # what Bowline writes as it was
+ENCODED = {"q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"}  # types of some matrices
+SAME_BYTES = {"f32", "f16", "bf16", "q8_0", "q4_0"}  # types that Bowline writes unchanged
 TOKENS = np.arange(24).reshape(2, 12) * 5 % 64
 PAIRS = TOKENS.reshape(12, 2)
-# Logits are up to 10. transformers computes the same numbers in the same order.
+# Logits are up to 10. transformers computes with the same values in the same order.
 TRANSFORMERS_TOLERANCE, LLAMA_TOLERANCE = 1e-5, 1e-3
 
 failures = 0
@@ -76,7 +76,7 @@ def in_blocks(x, size, stored):
     return (wholes * stored(scale)).reshape(x.shape)
 
 
-# What llama.cpp makes of the numbers that a matrix of a type is multiplied with.
+# The rounding of llama.cpp for the inputs of a matrix, by the type of the matrix.
 ROUNDED = {
     "F32": lambda x: x,
     "F16": lambda x: x.half().float(),
@@ -139,12 +139,12 @@ def compare(bowline, name, folder):
     if llama_cpp is None:
         print(f"--   {name}: llama-cpp-python is not installed")
         return
-    # Where a number lies between two steps of 8 bits, the last bit of a sum decides: such a row is
-    # as far off as that step, and what follows it too, so the texts are short. A number that is
-    # read wrong shows in most of them.
+    # If a value is between two steps of 8 bits, the last bit of a sum decides. The row and all
+    # later rows then differ by up to a step, so the texts are short. A wrong weight would show in
+    # most texts.
     tokens = PAIRS if kind in ENCODED else TOKENS
-    # With Q4_1 llama.cpp rounds sums over the inputs too, which no rounding of inputs shows: what
-    # is exported, in f32, is judged.
+    # With Q4_1 llama.cpp also rounds sums over the inputs, which rounding the inputs cannot
+    # reproduce. So the f32 export is compared.
     for path in [out] if kind == "q4_1" else [source, out]:
         by_row = np.abs(llama_logits(path, tokens) - rounded_logits(hf, path, tokens)).max(-1)
         report(f"{'exported' if path == out else 'source'} {name}: logits of llama.cpp",
@@ -155,9 +155,9 @@ def compare(bowline, name, folder):
 
 
 def compare_made(bowline, kind, folder):
-    """A file that llama.cpp itself quantizes, read by Bowline and written for transformers."""
+    """Reads a file that llama.cpp quantized, and writes it for transformers."""
     model, plain, made, hf = (folder / f"made_{kind}{end}" for end in (".bowline", "_f32.gguf", ".gguf", ""))
-    run(bowline, "import", DATA / "llama_q4_k.gguf", "--out", model)  # of 256 columns
+    run(bowline, "import", DATA / "llama_q4_k.gguf", "--out", model)  # 256 columns
     run(bowline, "export", model, "--to", "gguf", "--dtype", "f32", "--out", plain)
     settings = llama_cpp.llama_model_quantize_default_params()
     settings.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
@@ -188,7 +188,8 @@ def compare_adapter(bowline, name, folder):
 
 
 def compare_tokenizer(bowline, name, folder):
-    """A tokenizer.json as keys of GGUF: llama.cpp makes the ids of prose that Bowline makes of
+    """Writes a tokenizer.json as GGUF keys. llama.cpp must give the ids of prose that Bowline gives
+    with
     tokenizer.json.
     """
     source, model, out, texts = folder / name, folder / f"{name}.bowline", folder / f"{name}.gguf", folder / "verses"

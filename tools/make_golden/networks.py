@@ -1,4 +1,4 @@
-"""Convolutions, pools, norms of channels, recurrent layers, masks."""
+"""Convolutions, pooling, channel norms, recurrent layers, masks."""
 
 import torch
 import torch.nn.functional as F

@@ -33,7 +33,7 @@ def text(x):
 
 
 def case(op, inputs, f, attributes="", grad=True, without=(), blank=(), options=""):
-    """f takes the tensors and gives one or several; inputs in `without` get no gradient; outputs in
+    """f maps the tensors to one or several outputs. Inputs in `without` get no gradient. Outputs in
     `blank` are not compared.
     """
     given = [value(x) for x in inputs]
@@ -84,7 +84,7 @@ def binary():
             case(op, [x, y], f)
         case("Div", [x, draw(*b, low=0.5)], torch.div)
         case("Pow", [draw(*a, low=0.5), y], torch.pow)
-        # Steps of a half make equal numbers likely.
+        # Steps of 0.5 make equal values likely.
         u, v = (x * 2).round() / 2, (y * 2).round() / 2
         for op, f in (("Max", torch.maximum), ("Min", torch.minimum)):
             case(op, [u, v], f)

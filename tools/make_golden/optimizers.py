@@ -1,4 +1,5 @@
-"""Optimizers: 100 steps on two weights with the same gradients for all, with decay and clipping."""
+"""Optimizers: 100 steps on two weights with weight decay and clipping. All optimizers get the same
+gradients."""
 
 import torch
 
@@ -9,7 +10,7 @@ KEPT = (1, 2, 10, 100)
 
 
 class Lion(torch.optim.Optimizer):
-    """PyTorch has none: Chen et al., 2023, algorithm 2."""
+    """Lion, which PyTorch lacks: Chen et al., 2023, algorithm 2."""
 
     def __init__(self, params, lr, betas, weight_decay):
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
@@ -25,7 +26,7 @@ class Lion(torch.optim.Optimizer):
                 m.mul_(b2).add_(p.grad, alpha=1 - b2)
 
 
-# name, options of Bowline by name, and the optimizer with the same ones.
+# name, options of Bowline, and the PyTorch optimizer with the same options
 def recipes():
     lr, decay, clip = f32(0.01), f32(0.1), f32(2.5)
     b1, b2, eps = f32(0.9), f32(0.99), f32(1e-8)

@@ -40,7 +40,7 @@ def gathers():
         case("GatherElements", [x, Index(elements, 0, x.shape[axis] - 1)], lambda v, i: v.gather(axis, i), f"axis={axis}")
         case("ScatterElements", [x, Index(elements, 0, x.shape[axis] - 1), draw(2, 3, 4)], lambda v, i, u: v.scatter_add(axis, i, u),
              f"axis={axis} reduction=add")
-        # Each index once: of equal ones PyTorch gives the gradient to all.
+        # Each index occurs once: PyTorch gives the gradient to all elements with equal indices.
         once = torch.stack([torch.randperm(x.shape[axis])[:3] for _ in range(x.numel() // x.shape[axis])])
         once = once.reshape(*[d for a, d in enumerate(x.shape) if a != axis], 3).movedim(-1, axis)
         case("ScatterElements", [x, Index(once, 0, x.shape[axis] - 1), draw(*once.shape)], lambda v, i, u: v.scatter(axis, i, u),

@@ -1,4 +1,4 @@
-"""Numbers as text, and numbers that are exact in f32."""
+"""Formats values as text, and draws values that are exact in f32."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ def draw(*shape, scale=1.0, low=None):
 
 
 def f32(x):
-    """A number as f32 holds it."""
+    """Formats a value as rounded to f32."""
     return float(np.float32(x))
 
 
