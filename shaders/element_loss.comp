@@ -9,7 +9,8 @@
 #include "common.glsl"
 #include "formulas.glsl"
 
-layout(constant_id = 1) const uint LOSS_NUMBER = 0;  // mean squared error, binary cross entropy, huber
+// Mean squared error, binary cross entropy, Huber.
+layout(constant_id = 1) const uint LOSS_NUMBER = 0;
 
 layout(push_constant, scalar) uniform Push {
   Elements x;

@@ -139,7 +139,8 @@ void main() {
       }
     }
   }
-#elif defined(LAYOUT_tn)  // A is [K, M]; TM / 2 lanes load a pair of rows of the tile each. TM <= 2 * S.
+#elif defined(LAYOUT_tn)
+// A is [K, M]. TM / 2 lanes each load a pair of rows of the tile; TM <= 2 * S.
   const uint n2 = p.n / 2;
   const uint m2 = p.m / 2;
   uint b_column[TC / 2];

@@ -6,7 +6,8 @@
 #include "common.glsl"
 #include "math.glsl"
 
-layout(constant_id = 1) const uint INTERLEAVED = 0;  // 1: pairs (2i, 2i + 1), 0: pairs (i, i + rotary_dims / 2)
+// 1: pairs (2i, 2i + 1), 0: pairs (i, i + rotary_dims / 2)
+layout(constant_id = 1) const uint INTERLEAVED = 0;
 
 layout(push_constant, scalar) uniform Push {
   Elements x;

@@ -56,7 +56,8 @@ float log_f32(float x) {
     n = -24.0;
   }
   const uint bits = floatBitsToUint(x);
-  const int exponent = int((bits - 0x3f3504f3u) >> 23) - (bits < 0x3f3504f3u ? 512 : 0);  // m in [sqrt(1/2), sqrt(2))
+  // m in [sqrt(1/2), sqrt(2))
+  const int exponent = int((bits - 0x3f3504f3u) >> 23) - (bits < 0x3f3504f3u ? 512 : 0);
   const float f = uintBitsToFloat(bits - (uint(exponent) << 23)) - 1.0;
   n += float(exponent);
   // (log(1 + f) - f + f^2 / 2) / f^3
@@ -89,7 +90,8 @@ float sigmoid_f32(float x) { return 1.0 / (1.0 + exp_f32(-x)); }
 
 // factor * sigmoid(x). The sigmoid alone may be denormal, which some devices flush to zero.
 float times_sigmoid(float factor, float x) {
-  return x < -60.0 ? factor * exp_f32(x + 30.0) * 9.35762297e-14 : factor * sigmoid_f32(x);  // e^-30
+  // 9.36e-14 = e^-30
+  return x < -60.0 ? factor * exp_f32(x + 30.0) * 9.35762297e-14 : factor * sigmoid_f32(x);
 }
 
 // erfc for t >= 1, to full relative precision: t^2 is split so that its exponential is exact.

@@ -23,8 +23,8 @@ C_LIKE = (".h", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".fbs")
 WIDTH = 100
 HELP_WIDTH = 80
 # What does not hold yet: the words, the width. Entries are only removed.
-LATER = ("backends/", "runtime/", "shaders/", "tools/")
-WIDE_STILL = ("shaders/", "runtime/text/")
+LATER = ("runtime/", "tools/")
+WIDE_STILL = ("runtime/text/",)
 # The most words of a sentence, by folder; the longest path counts.
 MOST_WORDS = {"": 30}
 

@@ -31,7 +31,7 @@ const char* forward_refusal(const NodeView& node) {
     return "Only one of keys and values is quantized.";
   }
   return !k.encoding.is_plain() && std::max(k.bytes(), v.bytes()) > UINT32_MAX
-             ? "The codes of keys or values have more than 2^32 bytes."
+             ? "The quantized keys or values have more than 2^32 bytes."
              : refusal(node);
 }
 

@@ -187,7 +187,7 @@ const char* write_refusal(const NodeView& node) {
   const device::Operand& state = node.query.inputs[0];
   return state.encoding.is_plain() || state.bytes() <= UINT32_MAX
              ? nullptr
-             : "The codes of the state have more than 2^32 bytes.";
+             : "The quantized state has more than 2^32 bytes.";
 }
 
 void write_rows(Launch& l) {

@@ -124,7 +124,7 @@ const char* refusal(const NodeView& v) {
   const bool fits = std::ranges::all_of(v.query.inputs, [](const device::Operand& o) {
     return o.encoding.is_plain() || o.bytes() <= UINT32_MAX;
   });
-  return fits ? nullptr : "The codes of a matrix have more than 2^32 bytes.";
+  return fits ? nullptr : "A quantized matrix has more than 2^32 bytes.";
 }
 
 // `p` has the addresses.

@@ -40,7 +40,7 @@ const char* refusal(const NodeView& v) {
   const device::Operand& table = v.query.inputs[0];
   return table.encoding.is_plain() || table.bytes() <= UINT32_MAX
              ? nullptr
-             : "The codes of the table have more than 2^32 bytes.";
+             : "The quantized table has more than 2^32 bytes.";
 }
 
 void embedding_grad(Launch& l) {
