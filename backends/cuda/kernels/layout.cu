@@ -387,9 +387,9 @@ void write_codes(Launch& l) {
   const auto in_a_row =
       std::max<uint64_t>(blocks_for(static_cast<uint64_t>(rows.back()), codes.block), 1);
   const uint64_t n = static_cast<uint64_t>(rows.rows()) * in_a_row;
-  l.launch("write quantized rows", write_codes_kernel<T>, std::max(1u, blocks_for(n, kCopyThreads / kLanes)),
-           kCopyThreads, l.in_as<T>(1), codes, l.step(step::write_rows::position), l.count(1, axis),
-           l.head(), l.node(), n, in_a_row,
+  l.launch("write quantized rows", write_codes_kernel<T>,
+           std::max(1u, blocks_for(n, kCopyThreads / kLanes)), kCopyThreads, l.in_as<T>(1), codes,
+           l.step(step::write_rows::position), l.count(1, axis), l.head(), l.node(), n, in_a_row,
            Rows{static_cast<uint64_t>(rows[axis]), static_cast<uint64_t>(state[axis]),
                 std::max<uint64_t>(
                     static_cast<uint64_t>(state.elements(axis + 1, state.rank() - 1)), 1)});
