@@ -138,7 +138,7 @@ class Outcome(harness.Case):
         again = self.train(1, "--force", "--memory-budget", needed, "-o", "json")
         self.assertEqual(json.loads(self.expect(again, OK).stdout)["predicted_bytes"], needed)
         self.out.unlink()
-        self.expect(self.train(1, "--memory-budget", needed - 1, "--dry-run"), OK, "are computed again, to stay within it")
+        self.expect(self.train(1, "--memory-budget", needed - 1, "--dry-run"), OK, "are recomputed, to stay within it")
         little = needed * 2 // 3
         said = f"; its memory budget is {little}."
         self.expect(self.train(1, "--memory-budget", little), FAILED, "bytes are asked of device cpu, which holds ", said)

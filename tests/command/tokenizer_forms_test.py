@@ -19,8 +19,8 @@ TEXTS = [bytes.fromhex(line) for line in (DATA / "texts.hex").read_text().split(
 VERSES = DATA.parents[2] / "samples/data/kjv.txt"
 WIDTH, VOCABULARY = 8, 1280
 NFC_NOTE = "The tokenizer brings text into the form NFC; llama.cpp does not, and makes other tokens of text in another form."
-BYTES_NOTE = "Of what has no piece the tokenizer takes the bytes; llama.cpp takes the unknown piece."
-ROUNDED_NOTE = "The scores of pieces are rounded to f32."
+BYTES_NOTE = "Text without a token becomes bytes here; llama.cpp uses the unknown token."
+ROUNDED_NOTE = "The scores of tokens are rounded to f32."
 WHITE_SPACE_NOTE = "The tokenizer cuts text at any white space; readers of GGUF at spaces, and what its map of characters makes spaces of."
 # The tokenizer that a file of GGUF was made of, where its name is another one.
 SOURCES = {"scores": "llama2"}
@@ -119,7 +119,7 @@ class TokenizerForms(harness.Case):
         for change, sentence in (
                 ({"model": model | {"merges": swapped}}, "other merges come between those that make "),
                 ({"model": model | {"merges": model["merges"][1:]}}, "is made by "),
-                ({"model": model | {"vocab": {k.replace("<0x41>", "<0x4>"): i for k, i in ids.items()}}}, "it has not a piece for each byte"),
+                ({"model": model | {"vocab": {k.replace("<0x41>", "<0x4>"): i for k, i in ids.items()}}}, "it does not have a token for each byte"),
                 ({"normalizer": {"type": "NFC"}}, "GGUF has no keys for how it changes and splits text"),
                 ({"post_processor": around | {"single": around["single"] + 2 * around["single"][:1]}}, "GGUF has no keys for what it puts")):
             with self.subTest(sentence):
@@ -397,11 +397,11 @@ class TokenizerForms(harness.Case):
         vocabulary = self.unigram()["model"]["vocab"]
         first = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "never", "split": True}
         for sentence, tokenizer in (
-                ("it has no unknown piece", self.unigram(unk_id=None)), (no_keys, self.unigram([{"type": "NFKC"}, 1, 2])),
+                ("it has no unknown token", self.unigram(unk_id=None)), (no_keys, self.unigram([{"type": "NFKC"}, 1, 2])),
                 (no_keys, self.unigram([0, 2])), (no_keys, self.unigram([0, 1, 2], [first])), (no_keys, self.unigram([0], [{"type": "Whitespace"}])),
                 (no_keys, self.unigram([{"type": "Precompiled", "precompiled_charsmap": "A A="}, 1, 2])),
-                ("it looks for pieces in each word, and readers of GGUF in all of a text", self.unigram(vocab=[*vocabulary, ["in\u2581the", -9.0]])),
-                ("it looks for pieces in each word, and readers of GGUF in all of a text",
+                ("it looks for tokens within words, but readers of GGUF look in the whole text", self.unigram(vocab=[*vocabulary, ["in\u2581the", -9.0]])),
+                ("it looks for tokens within words, but readers of GGUF look in the whole text",
                  self.unigram(vocab=[[piece.replace("\u2581", "_") if piece == "\u2581" else piece, score] for piece, score in vocabulary]))):
             with self.subTest(sentence):
                 path, notes = self.to_gguf(tokenizer)

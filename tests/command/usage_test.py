@@ -69,9 +69,9 @@ class Usage(harness.Case):
         verbs = (["finetune", self.model, "--data", self.text], ["eval", self.model, "--data", self.text], ["run", self.model],
                  ["profile", self.model], ["bench", "matmul"], ["bench", "train", self.model])
         for word in words:
-            self.expect(run(*verbs[0], "--memory-budget", word), USAGE, "--memory-budget", f'"{word}" is no number of bytes above 0')
+            self.expect(run(*verbs[0], "--memory-budget", word), USAGE, "--memory-budget", f'"{word}" is not a number of bytes above 0')
         for verb in verbs:
-            self.expect(run(*verb, "--memory-budget", "1Gib"), USAGE, '"1Gib" is no number of bytes above 0, such as')
+            self.expect(run(*verb, "--memory-budget", "1Gib"), USAGE, '"1Gib" is not a number of bytes above 0, such as')
 
     def test_missing_argument(self):
         self.expect(run("inspect"), USAGE, "model")

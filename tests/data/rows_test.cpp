@@ -136,7 +136,7 @@ TEST(Conversations, AreRefusedWithTheirPlace) {
   EXPECT_EQ(refused_conversation("{\"text\":\"x\"}\n{\"prompt\": \"x\"}"),
             "c.jsonl:2: There is no field \"completion\".");
   EXPECT_EQ(refused_conversation("{\"messages\": []}"),
-            "c.jsonl:1: Field \"messages\" is no array with messages.");
+            "c.jsonl:1: Field \"messages\" is not an array with messages.");
   EXPECT_EQ(refused_conversation("{\"messages\": [\"x\"]}"),
             "c.jsonl:1: A message is string: it is an object with \"role\" and \"content\".");
   EXPECT_EQ(refused_conversation("{\"messages\": [{\"role\": \"user\"}]}"),

@@ -158,14 +158,14 @@ Result<int> run(const ChatOptions& o) {
 
 void add_chat(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(
-      app, "chat", "A conversation with a model",
+      app, "chat", "Chats with a model",
       "bowline chat lm.bowline --adapter adapter.bowline --system \"Be short.\" --temp 0.7");
   auto o = std::make_shared<ChatOptions>();
   add_generation(verb, o->of);
-  verb->add_option("--system", o->system, "The message that the conversation begins with");
+  verb->add_option("--system", o->system, "System message, the first of the conversation");
   verb->add_option("--chat-format", o->chat_format,
-                   "How messages become one text (default: as the model says)");
-  add_format(verb, o->format, "json: a line of JSON for each answer, whole");
+                   "Name of the chat format [default: the template of the model]");
+  add_format(verb, o->format, "Output format; json prints one line per answer");
   on_run(verb, context, [o] { return run(*o); });
 }
 

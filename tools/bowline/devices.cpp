@@ -56,7 +56,7 @@ int list(const DevicesOptions& o) {
 }  // namespace
 
 void add_devices(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "devices", "Lists every device, the unusable ones with the reason",
+  CLI::App* verb = add_verb(app, "devices", "Lists all devices, and why a device cannot be used",
                             "bowline devices -o json");
   auto o = std::make_shared<DevicesOptions>();
   verb->add_flag("--all", o->all, "Also devices for tests, which compute nothing");

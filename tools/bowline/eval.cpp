@@ -184,7 +184,7 @@ Result<int> run(const EvalOptions& o) {
 
 void add_eval(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "eval", "Tells how well a model predicts a text, or tells texts apart",
+      add_verb(app, "eval", "Evaluates a model: perplexity of text, or classification accuracy",
                "bowline eval tuned.bowline --data notes.txt");
   auto o = std::make_shared<EvalOptions>();
   verb->add_option("model", o->model, "Model file with the entry point 'loss' (tokens, labels)")
@@ -192,17 +192,15 @@ void add_eval(CLI::App& app, Context& context) {
   add_data(verb, *o);
   add_windows(verb, *o);
   o->eval_stride = 0;
-  verb->add_option(
-          "--stride", o->eval_stride,
-          "Of a text: bytes or tokens between windows (default: 0, --seq); less gives more "
-          "context")
+  verb->add_option("--stride", o->eval_stride,
+                   "Plain text: tokens from window to window [default: --seq]")
       ->check(whole_number(0, 1 << 20));
   o->uses.add({"--stride"}, kPlainText);
-  verb->add_option("--batches", o->eval_batches, "Most batches (default: 0, all of the data)")
+  verb->add_option("--batches", o->eval_batches, "Most batches [default: 0, all data]")
       ->check(whole_number(0, kMostSteps));
   verb->add_option("--report", o->report,
-                   "Page of HTML with the loss along the text, the memory, settings and hashes");
-  verb->add_flag("--force", o->force, "Replace a --report that is there");
+                   "Write an HTML page with the results, memory, settings and hashes");
+  verb->add_flag("--force", o->force, "Replace an existing report");
   add_changes(verb, o->changes);
   add_device(verb, o->device);
   add_threads(verb, o->threads);

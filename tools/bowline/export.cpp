@@ -425,7 +425,7 @@ Result<int> run(const ExportOptions& o) {
         "--adapter or --to.");
   }
   if (!o.encoding.empty() && o.to != "gguf") {
-    return fail(kUsage, "--encoding is for --to gguf: safetensors has no codes.");
+    return fail(kUsage, "--encoding is for --to gguf: safetensors has no quantized weights.");
   }
   if (!o.untied.empty() && is_adapter_form(o.to)) {
     return fail(kUsage, "--untie is for --to hf and gguf: an adapter changes no tie of its model.");
@@ -449,48 +449,41 @@ Result<int> run(const ExportOptions& o) {
 }  // namespace
 
 void add_export(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "export", "Writes a model without what a training left in it",
-                            "bowline export run/step-00000300.bowline --strip --out tuned.bowline\n"
-                            "bowline export lm.bowline --adapter a.bowline --out merged.bowline\n"
-                            "bowline export lm.bowline --adapter a.bowline --to hf --out lm/\n"
-                            "bowline export lm.bowline --adapter a.bowline --to peft --out a/\n"
-                            "bowline export lm.bowline --to gguf --encoding q8_0 --out lm.gguf");
+  CLI::App* verb =
+      add_verb(app, "export", "Writes a model for use: without training state, or for other tools",
+               "bowline export run/step-00000300.bowline --strip --out tuned.bowline\n"
+               "bowline export lm.bowline --adapter a.bowline --out merged.bowline\n"
+               "bowline export lm.bowline --adapter a.bowline --to hf --out lm/\n"
+               "bowline export lm.bowline --adapter a.bowline --to peft --out a/\n"
+               "bowline export lm.bowline --to gguf --encoding q8_0 --out lm.gguf");
   auto o = std::make_shared<ExportOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
-  CLI::Option* strip =
-      verb->add_flag("--strip", o->strip, "Leave out moments, gradients and the record of the run");
-  CLI::Option* out = verb->add_option("--out", o->out, "Where the model is written");
+  CLI::Option* strip = verb->add_flag(
+      "--strip", o->strip, "Leave out optimizer state, gradients and the record of the run");
+  CLI::Option* out = verb->add_option("--out", o->out, "File or folder to write");
   CLI::Option* to =
       verb->add_option("--to", o->to,
-                       "Instead of a model file the form of another tool: hf, a folder as "
-                       "transformers writes it, or gguf, a file; peft or gguf-lora: the adapter "
-                       "alone; of an imported model")
+                       "Write for another tool; peft and gguf-lora write only the adapter")
           ->check(CLI::IsMember(form_names()))
           ->needs(out)
           ->excludes(strip);
   verb->add_option("--adapter", o->adapters,
-                   "FILE or FILE=WEIGHT of an adapter of the model. It is merged into the weights "
-                   "that are written; several add up. --to peft and gguf-lora write it alone")
+                   "FILE or FILE=WEIGHT: merge an adapter; may be given several times")
       ->needs(out);
   verb->add_option("--untie", o->untied,
-                   "Parameter that gets a weight of its own, such as lm_head.weight, which an "
-                   "adapter of the head alone needs; any number")
+                   "Parameter that gets a weight of its own; may be given several times")
       ->needs(out);
-  verb->add_option("--encoding", o->encoding,
-                   "Matrices that --to gguf writes become codes: q8_0 or q4_0")
+  verb->add_option("--encoding", o->encoding, "Quantize the matrices of --to gguf")
       ->check(CLI::IsMember({"q8_0", "q4_0"}))
       ->needs(to);
   verb->add_option("--weights", o->weights,
-                   "Instead a folder for storage_<tie>.bin, the bytes of each storage, and "
-                   "parameters.json, with the name, tie, dtype and shape of each parameter")
+                   "Folder: write the bytes of each storage, and parameters.json")
       ->excludes(out)
       ->excludes(strip);
   verb->add_option("--dtype", o->dtype,
-                   "Weights and float inputs in this dtype, which --out takes instead of --strip "
-                   "too; running "
-                   "statistics stay f32")
+                   "Dtype of weights and float inputs; running statistics stay f32")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  verb->add_flag("--force", o->force, "Replace what is there");
+  verb->add_flag("--force", o->force, "Replace existing files");
   add_format(verb, o->format);
   o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });

@@ -10,85 +10,79 @@
 namespace bowline::command {
 namespace {
 
+// The group of flags that few runs need.
+constexpr const char* kAdvanced = "Advanced";
+
 void add_files(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("model", o.model, "Model file with the entry point 'loss' (tokens, labels)")
       ->required();
   add_data(verb, o);
-  verb->add_option(
-      "--valid", o.valid,
-      "Held-out data (default: valid.jsonl of a folder; of a text the last 10 percent, "
-      "of rows every tenth)");
+  verb->add_option("--valid", o.valid,
+                   "Held-out data [default: valid.jsonl, or a tenth of the data]");
   verb->add_option("--out", o.out,
-                   "Where the tuned model is written, if it predicts the held-out data no worse "
-                   "than the model did before");
-  verb->add_flag("--force", o.force,
-                 "Replace --out, or a --log or --report of another run, that is there");
+                   "File for the tuned model; written only if it is no worse on held-out data");
+  verb->add_flag("--force", o.force, "Replace existing files of other runs");
   verb->add_flag("--with-training-state", o.with_training_state,
-                 "--out holds moments and the position of the run too, as a checkpoint does");
+                 "Keep optimizer state and position in --out, as in a checkpoint")
+      ->group(kAdvanced);
   verb->add_option("--log", o.log,
-                   "Loss log: a line per step with step, loss, gradient norm, learning rate");
-  verb->add_option("--tensorboard", o.tensorboard, "Folder for event files of TensorBoard");
+                   "Write step, loss, gradient norm and learning rate, one line per step");
+  verb->add_option("--tensorboard", o.tensorboard, "Folder for TensorBoard event files")
+      ->group(kAdvanced);
   verb->add_option("--report", o.report,
-                   "Page of HTML with the curves of the run, its memory, settings and hashes; a "
-                   "browser that shows it follows the run. --resume goes on with it");
+                   "Write an HTML page with curves, memory, settings and hashes");
 }
 
 void add_training(CLI::App* verb, FinetuneOptions& o) {
-  CLI::Option* steps =
-      verb->add_option("--steps,--iters", o.steps, "Training steps of the whole run")
-          ->check(whole_number(0, kMostSteps))
-          ->capture_default_str();
-  verb->add_option("--epochs", o.epochs, "How often the data is shown, instead of --steps")
+  CLI::Option* steps = verb->add_option("--steps,--iters", o.steps, "Steps of the whole run")
+                           ->check(whole_number(0, kMostSteps))
+                           ->capture_default_str();
+  verb->add_option("--epochs", o.epochs, "Passes over the data, instead of --steps")
       ->check(real_number(0, 1e6))
       ->excludes(steps);
   add_windows(verb, o);
   verb->add_flag("--in-order", o.in_order,
-                 "Rows are shown as they stand, not in an order by --seed");
+                 "Use the rows in the order of the file [default: shuffled by --seed]")
+      ->group(kAdvanced);
   verb->add_option("--accumulate", o.accumulate,
-                   "Micro-batches per step (gradient accumulation): the gradient is the mean over "
-                   "the labels of all of them")
+                   "Micro-batches per optimizer step (gradient accumulation)")
       ->check(whole_number(1, 1 << 16))
       ->capture_default_str();
-  verb->add_option(
-          "--on-nonfinite", o.on_nonfinite,
-          fmt::format("What happens when a loss or gradient is not finite: skip leaves the "
-                      "update out; stop ends the run and names the first bad node and "
-                      "parameter; rollback goes back to the last checkpoint, which it "
-                      "holds in memory too, and on with the next windows; {} such steps "
-                      "in a row end every run",
-                      TrainOptions{}.max_nonfinite_in_row))
+  verb->add_option("--on-nonfinite", o.on_nonfinite,
+                   "Non-finite loss: skip the step, stop, or go back to the last checkpoint")
       ->check(CLI::IsMember(std::vector<std::string>(kOnNonFinite.begin(), kOnNonFinite.end())))
-      ->capture_default_str();
-  verb->add_option("--seed", o.seed, "Of the order of the data and of dropout")
+      ->capture_default_str()
+      ->group(kAdvanced);
+  verb->add_option("--seed", o.seed, "Seed of the order of the data and of dropout")
       ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
 }
 
 void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--learning-rate", o.learning_rate, "Largest learning rate")
+  verb->add_option("--learning-rate", o.learning_rate, "Peak learning rate")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
   verb->add_option("--head-learning-rate", o.head_learning_rate,
-                   "Of the parameters classifier.* (default: the learning rate)")
-      ->check(real_number(0, 1e6));
+                   "Peak learning rate of classifier.* [default: --learning-rate]")
+      ->check(real_number(0, 1e6))
+      ->group(kAdvanced);
   verb->add_option("--freeze", o.freeze,
-                   "Pattern over parameters that are not trained, such as \"embeddings.*\"; may be "
-                   "given several times")
+                   "Pattern of parameters not to train, such as \"embeddings.*\"; several allowed")
       ->allow_extra_args(false);
   verb->add_option(
       "--class-weights", o.class_weights,
-      "What the loss of a text is multiplied with: balanced, so that every label counts "
-      "alike; none; or a file, a JSON object of labels and numbers (default: those of "
-      "the model)");
-  verb->add_option("--warmup", o.warmup, "Steps over which the rate rises from 0")
+      "balanced, none, or a JSON file {label: weight} [default: weights of the model]");
+  verb->add_option("--warmup", o.warmup, "Warmup steps")
       ->check(whole_number(0, kMostSteps))
       ->capture_default_str();
-  verb->add_option("--schedule", o.schedule, "How the rate falls after that")
+  verb->add_option("--schedule", o.schedule, "Learning rate after the warmup")
       ->check(CLI::IsMember({"constant", "linear", "cosine"}))
       ->capture_default_str();
-  verb->add_option("--final-fraction", o.final_fraction, "Of the learning rate, at the last step")
+  verb->add_option("--final-fraction", o.final_fraction,
+                   "Learning rate of the last step, as a fraction of the peak")
       ->check(real_number(0, 1))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kAdvanced);
   verb->add_option("--optimizer", o.optimizer, "Optimizer")
       ->check(CLI::IsMember(
           std::vector<std::string>(optimizer_names().begin(), optimizer_names().end())))
@@ -121,96 +115,88 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--update-clip", o.update_clip,
                    "Of adafactor: largest root mean square of an update (default: 1)")
       ->check(real_number(0, 1e6));
-  verb->add_option("--clip", o.clip, "Largest global gradient norm; 0: not clipped")
+  verb->add_option("--clip", o.clip, "Largest gradient norm (global L2); 0 disables clipping")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  add_compute(verb, o.compute,
-              "What activations and the copies of the weights that operators read are in; the "
-              "weights, their gradients and moments stay as they are");
+  add_compute(verb, o.compute, "Dtype of the computation; weights and optimizer state keep theirs");
   verb->add_option("--loss-scale", o.loss_scale,
-                   "What the loss is multiplied with while gradients are computed (default: 0; for "
-                   "f16 from 32768 on as large as the gradients stay finite, else 1)")
-      ->check(real_number(0, 1e9));
+                   "Loss scale; 0: dynamic for f16, else 1 [default: 0]")
+      ->check(real_number(0, 1e9))
+      ->group(kAdvanced);
 }
 
 void add_lora(CLI::App* verb, FinetuneOptions& o) {
   CLI::Option* rank =
       verb->add_option("--lora-rank", o.lora_rank,
-                       "Train an adapter of this rank, not the weights: --out holds it alone, for "
-                       "--adapter of 'bowline eval' and 'bowline run' (default: 0, no adapter)")
+                       "Train a LoRA adapter of this rank; --out then holds only the adapter")
           ->check(whole_number(0, 1 << 16));
   CLI::Option* alpha =
-      verb->add_option("--lora-alpha", o.lora_alpha,
-                       "What the adapter adds is multiplied by this number over the rank")
+      verb->add_option("--lora-alpha", o.lora_alpha, "Adapter scale is alpha / rank")
           ->check(real_number(0, 1e6))
           ->needs(rank)
           ->capture_default_str();
-  verb->add_option("--lora-scale", o.lora_scale,
-                   "What the adapter adds is multiplied by this number, instead of --lora-alpha")
+  verb->add_option("--lora-scale", o.lora_scale, "Adapter scale, instead of --lora-alpha")
       ->check(real_number(0, 1e6))
       ->needs(rank)
-      ->excludes(alpha);
-  verb->add_option("--lora-dropout", o.lora_dropout,
-                   "Share of what the adapter is applied to that is left out while training")
+      ->excludes(alpha)
+      ->group(kAdvanced);
+  verb->add_option("--lora-dropout", o.lora_dropout, "Dropout of the adapter's input")
       ->check(real_number_below(0, 1))
       ->needs(rank)
-      ->capture_default_str();
-  verb->add_option("--lora-target", o.lora_target,
-                   "Pattern over parameters, as 'bowline inspect' lists them: the matrices that "
-                   "the adapter changes, such as \"blocks.*.{query,value}.weight\". Behind \"!\" "
-                   "by as high a rank as their values have, and biases too: "
-                   "\"{*.query.weight,!classifier.*}\"")
+      ->capture_default_str()
+      ->group(kAdvanced);
+  verb->add_option(
+          "--lora-target", o.lora_target,
+          "Pattern of matrices to adapt; after ! fully trained: \"{*.query.*,!classifier.*}\"")
       ->needs(rank)
       ->capture_default_str();
   add_quantize_flag(verb, o.encoding);
 }
 
 void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option(
-          "--eval-every", o.eval_every,
-          "Steps between held-out evaluations; the best is kept as best.bowline beside the "
-          "checkpoints (default: before and after only)")
+  verb->add_option("--eval-every", o.eval_every,
+                   "Steps between evaluations on held-out data [default: before and after only]")
       ->check(whole_number(0, kMostSteps));
   verb->add_option("--eval-batches", o.eval_batches,
-                   "Most batches of an evaluation (default: 0, all that is held out)")
-      ->check(whole_number(0, kMostSteps));
-  verb->add_option(
-          "--eval-stride", o.eval_stride,
-          "Of a text: bytes or tokens between held-out windows (default: 0, --seq); less gives "
-          "more context")
-      ->check(whole_number(0, 1 << 20));
-  verb->add_option("--keep", o.keep, "Which step --out holds: the last, or the best evaluated one")
+                   "Most batches per evaluation [default: 0, all held-out data]")
+      ->check(whole_number(0, kMostSteps))
+      ->group(kAdvanced);
+  verb->add_option("--eval-stride", o.eval_stride,
+                   "Plain text: tokens from window to window in evaluations [default: --seq]")
+      ->check(whole_number(0, 1 << 20))
+      ->group(kAdvanced);
+  verb->add_option("--keep", o.keep, "Which step --out holds: the last, or the best evaluated step")
       ->check(CLI::IsMember({"last", "best"}))
       ->capture_default_str();
-  verb->add_option("--patience", o.patience,
-                   "Stop after so many evaluations in a row that are no better than the best")
+  verb->add_option("--patience", o.patience, "Stop after this many evaluations without improvement")
       ->check(whole_number(1, kMostSteps));
 }
 
 void add_checkpoints(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--checkpoint", o.checkpoint,
-                   "Folder for checkpoints, of this run alone; its last two are kept");
+                   "Folder for the checkpoints of this run; the last two are kept");
   verb->add_option("--save-every", o.save_every,
-                   "Steps between checkpoints (default: whenever the run ends, however it ends)")
+                   "Steps between checkpoints [default: only when the run ends]")
       ->check(whole_number(0, kMostSteps));
   verb->add_option("--save-every-batches", o.save_every_batches,
-                   "Batches between checkpoints, within a step too")
-      ->check(whole_number(0, kMostSteps));
+                   "Batches between checkpoints, also within a step")
+      ->check(whole_number(0, kMostSteps))
+      ->group(kAdvanced);
   verb->add_option("--resume", o.resume,
-                   "auto: the newest checkpoint that is whole; none; or a checkpoint file")
+                   "auto (newest intact checkpoint), none, or a checkpoint file")
       ->capture_default_str();
-  verb->add_flag("--extend", o.extend, "Go on with a run to another number of --steps");
+  verb->add_flag("--extend", o.extend, "Continue a finished run up to a larger --steps")
+      ->group(kAdvanced);
 }
 
 void add_rest(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--device", o.device, "Device, as 'bowline devices' lists it, or best")
+  verb->add_option("--device", o.device, "Device of 'bowline devices', or gpu, or best")
       ->capture_default_str();
   add_threads(verb, o.threads);
   add_memory_budget(verb, o.memory_budget);
   verb->add_flag("--dry-run", o.dry_run,
-                 "Print what would be done, and the memory that it takes; none is taken, and the "
-                 "model may be a skeleton");
-  add_format(verb, o.output, "json: a summary on stdout, progress on stderr");
+                 "Print the plan and the memory it needs, without allocating it");
+  add_format(verb, o.output, "Output format; json: summary on stdout, progress on stderr");
 }
 
 // Which kinds of data, and which optimizers, a flag has an effect on.
@@ -233,7 +219,7 @@ void add_uses(const CLI::App* verb, FinetuneOptions& o) {
 
 void add_finetune(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(
-      app, "finetune", "Trains a model on a text, on conversations, or to tell texts apart",
+      app, "finetune", "Fine-tunes a model on text, on chats, or on labelled texts",
       "bowline finetune base.bowline --data notes.txt --steps 300 --checkpoint run --save-every 50 "
       "--resume auto --out tuned.bowline");
   auto options = std::make_shared<FinetuneOptions>();

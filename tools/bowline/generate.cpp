@@ -51,12 +51,12 @@ Result<int> run(const GenerateOptions& o) {
 }  // namespace
 
 void add_generate(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "generate", "Goes on with a text",
+  CLI::App* verb = add_verb(app, "generate", "Generates text from a prompt",
                             "bowline generate lm.bowline \"Once upon a time\" --max-tokens 100 "
                             "--temp 0.8 --top-p 0.95");
   auto o = std::make_shared<GenerateOptions>();
   add_generation(verb, o->of);
-  verb->add_option("prompt", o->prompt, "What the text begins with; -, or none: standard input");
+  verb->add_option("prompt", o->prompt, "Prompt [default: standard input, also -]");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -585,23 +585,20 @@ Result<int> run(const ImportFlags& o) {
 }  // namespace
 
 void add_import(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(
-      app, "import",
-      "Makes a model file of a model of Hugging Face, GGUF or ONNX (operator sets 1 to 28)",
-      "bowline import smollm2/ --out lm.bowline\n"
-      "bowline import minilm/ --task classify --labels labels.txt --out m.bowline\n"
-      "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
-      "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
-      "bowline import model.onnx --dim batch=1 --out model.bowline\n"
-      "bowline import model.onnx --batch-dim batch --out model.bowline\n"
-      "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' --out ocr.bowline");
+  CLI::App* verb =
+      add_verb(app, "import", "Converts a Hugging Face, GGUF or ONNX model (operator sets 1 to 28)",
+               "bowline import smollm2/ --out lm.bowline\n"
+               "bowline import minilm/ --task classify --labels labels.txt --out m.bowline\n"
+               "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
+               "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
+               "bowline import model.onnx --dim batch=1 --out model.bowline\n"
+               "bowline import model.onnx --batch-dim batch --out model.bowline\n"
+               "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' --out ocr.bowline");
   auto o = std::make_shared<ImportFlags>();
-  verb->add_option(
-          "model", o->model,
-          "Folder of Hugging Face (config.json, safetensors), or file of GGUF or ONNX; bytes "
-          "that the latter keeps elsewhere lie in its folder")
+  verb->add_option("model", o->model,
+                   "Hugging Face folder (config.json, safetensors), GGUF file or ONNX file")
       ->required();
-  verb->add_option("--out", o->out, "Where the model is written")->required();
+  verb->add_option("--out", o->out, "File to write")->required();
   // Which kinds of input, and which tasks, a flag has an effect on.
   o->uses = o->task_uses = FlagUses(verb);
   const auto use = [&o](CLI::Option* option, unsigned kinds, unsigned tasks = kAnyTask) {
@@ -609,85 +606,67 @@ void add_import(CLI::App& app, Context& context) {
     o->task_uses.add(option, tasks);
     return option;
   };
-  use(verb->add_option("--entry", o->entry, "ONNX: name of the entry point that the graph becomes"),
-      kOnnx)
+  use(verb->add_option("--entry", o->entry, "ONNX: name of the entry point for the graph"), kOnnx)
       ->capture_default_str();
-  use(verb->add_option("--dim", o->dims,
-                       "ONNX: NAME=NUMBER of a dim that the inputs name; shapes are fixed when a "
-                       "model is read"),
-      kOnnx);
+  use(verb->add_option("--dim", o->dims, "ONNX: NAME=NUMBER: size of a named dimension"), kOnnx);
   use(verb->add_option(
           "--shape", o->shapes,
-          "ONNX: NAME=N,N,... the whole shape of an input, for dims without a name; the "
-          "name of --batch-dim may be one of them"),
+          "ONNX: NAME=N,N,...: shape of an input; may contain the name of --batch-dim"),
       kOnnx);
   use(verb->add_option("--batch-dim", o->batch_dim,
-                       "ONNX: name of a dynamic batch, which the first dim of each input becomes "
-                       "where it is 1 or open"),
+                       "ONNX: name for a dynamic batch: the first dimension where it is 1 or open"),
       kOnnx);
-  use(verb->add_option("--given", o->given,
-                       "ONNX: NAME=VALUE,... of an input that always has these values"),
+  use(verb->add_option("--given", o->given, "ONNX: NAME=VALUE,...: constant values of an input"),
       kOnnx);
-  use(verb->add_option("--trainable", o->trainable,
-                       "ONNX: pattern of tensors that are trained though they look like constants"),
-      kOnnx);
-  use(verb->add_option("--freeze", o->freeze, "ONNX: pattern of parameters that are not trained"),
-      kOnnx);
+  use(verb->add_option("--trainable", o->trainable, "ONNX: pattern of constants to train"), kOnnx);
+  use(verb->add_option("--freeze", o->freeze, "ONNX: pattern of parameters not to train"), kOnnx);
   CLI::Option* base = verb->add_option(
-      "--base", o->base,
-      "Model file that an adapter is for: the model is then a folder of peft, or a GGUF file of an "
-      "adapter, and --out the file of the adapter");
+      "--base", o->base, "Import an adapter (peft folder or GGUF file) for this base model");
   o->name = "lora";
-  use(verb->add_option("--name", o->name, "Of the adapter"), kAdapter)
+  use(verb->add_option("--name", o->name, "Name of the adapter"), kAdapter)
       ->needs(base)
       ->capture_default_str();
   use(verb->add_option("--task", o->task,
-                       "What the model is for (default: as its architecture says)"),
+                       "What the model is for [default: as its architecture says]"),
       kTextModels | kSkeleton)
       ->check(CLI::IsMember({"generate", "classify", "embed"}));
   use(verb->add_option("--labels", o->labels,
-                       "File with the labels of the classes, one a line; a head that the source "
-                       "lacks begins with random values"),
+                       "File with one label per line; a missing head gets random values"),
       kTextModels, kClassifies);
-  use(verb->add_option("--dtype", o->dtype, "Of the weights (default: as the source has them)"),
+  use(verb->add_option("--dtype", o->dtype, "Dtype of the weights [default: that of the source]"),
       kTextModels | kSkeleton)
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  use(verb->add_option(
-          "--kv-dtype", o->kv_dtype,
-          "Of the cache of keys and values; int8: codes with a scale for each row of a head"),
+  use(verb->add_option("--kv-dtype", o->kv_dtype,
+                       "Dtype of the KV cache; int8 has one scale per row of a head"),
       kTextModels | kSkeleton, kGenerates)
       ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
-  use(verb->add_option(
-          "--pooling", o->pooling,
-          "How the rows of an encoder become one (default: as the source says, else mean)"),
+  use(verb->add_option("--pooling", o->pooling,
+                       "Pooling of an encoder [default: that of the source, else mean]"),
       kTextModels, kClassifies | kEmbeds)
       ->check(CLI::IsMember({"mean", "cls", "max"}));
   use(verb->add_option("--tie", o->ties,
-                       "Two tensors that become one weight, though the source does not say so; "
-                       "their values are equal"),
+                       "Tie two tensors with equal values, though the source does not"),
       kTextModels)
       ->type_size(2);
   use(verb->add_flag("--tie-equal", o->tie_equal,
-                     "Tensors of equal values become one weight, and equal layers one layer"),
+                     "Tie all tensors with equal values, and equal layers"),
       kTextModels | kOnnx);
-  use(verb->add_flag("--multi-label", o->multi_label, "Each text has any number of the labels"),
+  use(verb->add_flag("--multi-label", o->multi_label, "A text may have several labels, or none"),
       kTextModels, kClassifies);
-  use(verb->add_option("--label-smoothing", o->label_smoothing, "Of the loss of classes"),
+  use(verb->add_option("--label-smoothing", o->label_smoothing,
+                       "Label smoothing of the classification loss"),
       kTextModels, kClassifies)
       ->check(CLI::Range(0.0, 0.999));
-  use(verb->add_flag(
-          "--dropout", o->dropout,
-          "The loss has the dropout that the config names, but for that of attention weights"),
+  use(verb->add_flag("--dropout", o->dropout,
+                     "Train with the dropout of the config, except on attention weights"),
       kTextModels | kSkeleton, kGenerates | kClassifies);
-  use(verb->add_option("--seed", o->seed, "Of values that the source lacks"), kTextModels,
+  use(verb->add_option("--seed", o->seed, "Seed of values that the source lacks"), kTextModels,
       kClassifies);
-  verb->add_flag(
-          "--skeleton", o->skeleton,
-          "Of the config of a decoder alone, without values: 'inspect' and 'finetune --dry-run' "
-          "then say what it takes")
+  verb->add_flag("--skeleton", o->skeleton,
+                 "Only shapes, from config.json, for 'inspect' and 'finetune --dry-run'")
       ->excludes(base);
-  verb->add_flag("--force", o->force, "Replace a file that is there");
+  verb->add_flag("--force", o->force, "Replace an existing file");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -303,35 +303,31 @@ class Inspection {
 }  // namespace
 
 void add_inspect(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "inspect",
-                            "Shows what a model file holds: sizes, ties, entry points, memory plan",
-                            "bowline inspect base.bowline --batch 8 --seq 256");
+  CLI::App* verb =
+      add_verb(app, "inspect", "Shows sizes, ties, entry points and memory of a model file",
+               "bowline inspect base.bowline --batch 8 --seq 256");
   auto o = std::make_shared<InspectOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   add_dims(verb, o->dims);
   add_device(verb, o->device);
   CLI::Option* parameters =
-      verb->add_flag("--parameters", o->parameters, "Print a line per parameter instead");
-  CLI::Option* storages =
-      verb->add_flag("--storages", o->storages, "Print a line per storage instead");
-  CLI::Option* ties = verb->add_flag("--ties", o->ties, "Print who is tied to whom instead");
+      verb->add_flag("--parameters", o->parameters, "Print one line per parameter");
+  CLI::Option* storages = verb->add_flag("--storages", o->storages, "Print one line per storage");
+  CLI::Option* ties = verb->add_flag("--ties", o->ties, "Print the ties");
   CLI::Option* html = verb->add_option(
-      "--html", o->html,
-      "Write a page of HTML too: the graph, parameters with their ties, the memory plan "
-      "where the dims are given");
-  CLI::Option* listing =
-      verb->add_option("--listing", o->listing, "Print a plan as numbered lines instead")
-          ->check(CLI::IsMember({"build", "forward", "backward", "update"}))
-          ->excludes(parameters)
-          ->excludes(storages)
-          ->excludes(ties)
-          ->excludes(html);
-  verb->add_option("--entry", o->entry, "Entry point of --listing (default: training of 'loss')")
+      "--html", o->html, "Write an HTML page with graph, parameters, ties and memory plan");
+  CLI::Option* listing = verb->add_option("--listing", o->listing, "Print a plan as numbered lines")
+                             ->check(CLI::IsMember({"build", "forward", "backward", "update"}))
+                             ->excludes(parameters)
+                             ->excludes(storages)
+                             ->excludes(ties)
+                             ->excludes(html);
+  verb->add_option("--entry", o->entry, "Entry point of --listing [default: training of 'loss']")
       ->needs(listing);
   verb->add_flag("--columns", o->columns,
-                 "Add names of nodes to --listing; to build, each record with its arena offsets")
+                 "Add node names to --listing; with build also the records and their offsets")
       ->needs(listing);
-  verb->add_flag("--force", o->force, "Replace an --html that is there")->needs(html);
+  verb->add_flag("--force", o->force, "Replace an existing HTML page")->needs(html);
   o->uses = FlagUses(verb);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return Inspection(*o).run(); });

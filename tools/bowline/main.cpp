@@ -9,12 +9,12 @@ namespace {
 constexpr const char* kConform = "conform";
 constexpr const char* kFooter = R"(Exit codes
   0    done
-  1    the work failed (the message says what, with the values)
+  1    the work failed; the message says why
   2    wrong usage: an unknown verb, flag or value
-  3    a file cannot be read, is damaged, or is not what it should be
+  3    a file cannot be read, is damaged, or is of the wrong kind
   4    a device is unknown, or cannot be used
-  75   the device is lost: start the same command again (finetune goes on with --resume auto)
-  130  interrupted by Ctrl-C, SIGTERM or SIGHUP; finetune has written a checkpoint, if it had begun
+  75   the device is lost: run the same command again (finetune: with --resume auto)
+  130  interrupted by Ctrl-C, SIGTERM or SIGHUP; finetune first writes a checkpoint
 
 `bowline help VERB`, or `bowline VERB --help`, shows the flags of a verb and an example.)";
 

@@ -278,29 +278,30 @@ Result<int> run(const PredictOptions& o) {
 }  // namespace
 
 void add_predict(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "predict", "Says the labels of texts, or gives their embeddings",
+  CLI::App* verb = add_verb(app, "predict", "Predicts labels of texts, or computes embeddings",
                             "bowline predict tuned.bowline \"A library that draws maps\"");
   auto o = std::make_shared<PredictOptions>();
   verb->add_option("model", o->model, "Model file with the entry point 'classify' or 'embed'")
       ->required();
-  CLI::Option* texts = verb->add_option("texts", o->texts, "Texts (default: the lines of stdin)");
-  verb->add_option("--file", o->file, "Lines of a file, or rows of .csv, .tsv or .jsonl")
+  CLI::Option* texts =
+      verb->add_option("texts", o->texts, "Texts [default: the lines of standard input]");
+  verb->add_option("--file", o->file, "File with one text per line, or .csv, .tsv, .jsonl")
       ->excludes(texts);
   verb->add_option("--text-field", o->text_field, "Column or field with the text")
       ->capture_default_str();
-  verb->add_flag("--embed", o->embed, "Embeddings instead of labels");
-  verb->add_option("--batch", o->batch, "Texts that run at a time")
+  verb->add_flag("--embed", o->embed, "Compute embeddings instead of labels");
+  verb->add_option("--batch", o->batch, "Texts per run")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--max-seq-length", o->max_seq_length,
-                   "Tokens after which a text is cut (default: what the model can take)")
+                   "Cut texts after this many tokens [default: limit of the model]")
       ->check(whole_number(1, 1 << 20));
   add_changes(verb, o->changes);
   add_device(verb, o->device);
   add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format,
-             "json: a line of JSON per text, with the probabilities of all labels");
+             "Output format; json prints one line per text, with all probabilities");
   o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });
 }

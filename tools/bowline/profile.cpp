@@ -283,31 +283,29 @@ class Profiling {
 }  // namespace
 
 void add_profile(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "profile", "Times each node of a run, or of a training step",
-                            "bowline profile base.bowline --train --batch 8 --seq 256 --device cpu "
-                            "--trace trace.json");
+  CLI::App* verb =
+      add_verb(app, "profile", "Measures the time of each node of a run or training step",
+               "bowline profile base.bowline --train --batch 8 --seq 256 --device cpu "
+               "--trace trace.json");
   auto o = std::make_shared<ProfileOptions>();
-  verb->add_option("model", o->model, "Model file; it is not changed")->required();
+  verb->add_option("model", o->model, "Model file (not changed)")->required();
   add_entry(verb, o->entry);
-  CLI::Option* train =
-      verb->add_flag("--train", o->train, "A training step (AdamW) of --entry, by default of loss");
-  verb->add_option("--input", o->inputs,
-                   std::string(kInputHelp) + "; those not given are random:1");
+  CLI::Option* train = verb->add_flag("--train", o->train,
+                                      "Profile a training step (AdamW) of --entry [default: loss]");
+  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [default: random:1]");
   verb->add_option("--step", o->steps_given,
-                   std::string(kStepHelp) +
-                       "; a cache is full, with the rows of the run as its last ones, unless "
-                       "position says where they go")
+                   "NAME=NUMBER: per-step scalar or dynamic dimension [default: a full cache]")
       ->excludes(train);
   add_dims(verb, o->dims);
-  add_compute(verb, o->compute, "What activations and the copies of the weights are in");
+  add_compute(verb, o->compute, "Dtype of the computation");
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);
-  verb->add_option("--steps", o->steps, "Steps that are measured, with clocks and without")
+  verb->add_option("--steps", o->steps, "Steps to measure, with and without clocks")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  CLI::Option* trace = verb->add_option(
-      "--trace", o->trace, "Where the times are written for chrome://tracing or ui.perfetto.dev");
-  verb->add_flag("--force", o->force, "Replace a trace that is there")->needs(trace);
+  CLI::Option* trace = verb->add_option("--trace", o->trace,
+                                        "Write a trace for chrome://tracing or ui.perfetto.dev");
+  verb->add_flag("--force", o->force, "Replace an existing trace")->needs(trace);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return Profiling(*o).run(); });
 }

@@ -77,23 +77,19 @@ Result<int> run(const QuantizeOptions& o) {
 
 void add_quantize(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "quantize", "Writes a model whose weights are codes",
+      add_verb(app, "quantize", "Quantizes the weights of a model",
                "bowline quantize base.bowline --out base8.bowline --encoding int8\n"
                "bowline quantize base.bowline --out base4.bowline --encoding \"int4 with "
                "zero points\" --pattern \"blocks.*\"");
   auto o = std::make_shared<QuantizeOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
-  verb->add_option("--out", o->out, "Where the model is written, without moments and gradients")
-      ->required();
+  verb->add_option("--out", o->out, "File to write, without training state")->required();
   verb->add_option("--encoding", o->encoding,
-                   "int8 (one scale), \"int8 block row\", \"int8 block 32\", int4 (blocks of 32), "
-                   "q8_0, q4_0 (as GGUF); behind int8 and int4 \"scale f16\" and \"with zero "
-                   "points\". plain: f32 numbers again. A storage that something reads which takes "
-                   "no codes stays as it is and is listed")
+                   "int8, \"int8 block row\", int4, q8_0, q4_0, or plain to undo it")
       ->required();
-  verb->add_option("--pattern", o->pattern, "Only storages of parameters that match")
+  verb->add_option("--pattern", o->pattern, "Pattern of parameters to quantize")
       ->capture_default_str();
-  verb->add_flag("--force", o->force, "Replace what is there");
+  verb->add_flag("--force", o->force, "Replace existing files");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -210,23 +210,21 @@ Result<int> run(const RunOptions& o) {
 
 void add_run(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "run", "Runs an entry point once, with files of NumPy or numbers as text",
+      add_verb(app, "run", "Runs an entry point once, with NumPy files or values as text",
                "bowline run base.bowline --input tokens=@x.npy --output logits=@y.npy");
   auto o = std::make_shared<RunOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
-  verb->add_option(
-      "--input", o->inputs,
-      std::string(kInputHelp) + "; NAME=text:WORDS for the ids of the model's tokenizer");
-  CLI::Option* outputs = verb->add_option(
-      "--output", o->outputs,
-      "NAME=@file.npy, or NAME=@file.txt for numbers as text; the others are only summarised");
+  verb->add_option("--input", o->inputs, std::string(kInputHelp) + ", or text:WORDS");
+  CLI::Option* outputs =
+      verb->add_option("--output", o->outputs,
+                       "NAME=@file.npy or NAME=@file.txt; other outputs are only summarized");
   verb->add_option("--step", o->steps, kStepHelp);
   add_changes(verb, o->changes);
   add_dims(verb, o->dims);
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);
-  verb->add_flag("--force", o->force, "Replace output files that are there")->needs(outputs);
+  verb->add_flag("--force", o->force, "Replace existing output files")->needs(outputs);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -94,7 +94,7 @@ Result<int> tokenize(const TokenizeOptions& o) {
 }  // namespace
 
 void add_tokenize(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "tokenize", "Shows the pieces of a text, with ids and bytes",
+  CLI::App* verb = add_verb(app, "tokenize", "Shows the tokens of a text, with ids and bytes",
                             "bowline tokenize model.bowline \"A library that draws maps\"\n"
                             "bowline tokenize tokenizer.json --file texts.txt --lines -o json");
   auto o = std::make_shared<TokenizeOptions>();
@@ -102,14 +102,14 @@ void add_tokenize(CLI::App& app, Context& context) {
                    "Model file, tokenizer.json, a folder with one, or GGUF file")
       ->required();
   CLI::Option* text = verb->add_option("text", o->text, "The text");
-  verb->add_option("--file", o->file, "The text, instead; - is standard input");
-  CLI::Option* lines = verb->add_flag("--lines", o->lines, "Each line is a text of its own");
-  verb->add_flag("--null", o->null, "As --lines, for texts with a NUL byte behind each")
+  verb->add_option("--file", o->file, "File with the text; - is standard input");
+  CLI::Option* lines = verb->add_flag("--lines", o->lines, "Treat each line as a separate text");
+  verb->add_flag("--null", o->null, "As --lines, for texts that end with a NUL byte")
       ->excludes(lines);
-  verb->add_flag("--no-special", o->no_special, "Add no special tokens around the text");
+  verb->add_flag("--no-special", o->no_special, "Do not add special tokens");
   verb->add_flag("--plain-special", o->plain_special,
-                 "Text that spells a special token is text like any other");
-  verb->add_option("--max-tokens", o->max_tokens, "The most ids; the end of the text is cut")
+                 "Read special tokens in the text as plain text");
+  verb->add_option("--max-tokens", o->max_tokens, "Cut the text after this many tokens")
       ->check(CLI::Range(1, 1 << 30));
   add_format(verb, o->format);
   on_run(verb, context, [o, text] {

@@ -35,8 +35,7 @@ CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& de
                    const std::string& examples);
 // -o, --format: "text" or "json". Every verb has it, behind its --out, if it has one: -o with
 // anything else is that file then.
-void add_format(CLI::App* verb, std::string& format,
-                const std::string& help = "Form of what is printed");
+void add_format(CLI::App* verb, std::string& format, const std::string& help = "Output format");
 // What the verb does once the arguments are parsed; the value is the exit code.
 void on_run(CLI::App* verb, Context& context, std::function<Result<int>()> run);
 

@@ -166,9 +166,9 @@ Result<int> run(const VerifyOptions& o) {
 }  // namespace
 
 void add_verify(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(
-      app, "verify", "Checks the structure, every checksum and the self tests of a model file",
-      "bowline verify base.bowline");
+  CLI::App* verb =
+      add_verb(app, "verify", "Checks the structure, checksums and self tests of a model file",
+               "bowline verify base.bowline");
   auto o = std::make_shared<VerifyOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   verb->add_option("--device", o->device, "Device that runs the self tests")->capture_default_str();

@@ -131,19 +131,18 @@ void add_flags(CLI::App& app, Context& context) {
     known.emplace_back(s);
   }
   o->suites = known;
-  app.add_option("--suite", o->suites, "Suites to run; default: all")
+  app.add_option("--suite", o->suites, "Suites to run [default: all]")
       ->check(CLI::IsMember(known))
       ->delimiter(',');
   app.add_option("--device", o->devices,
-                 "Devices; default: every usable one that is not for tests");
-  app.add_option("--filter", o->run.filter, "Operators, with * and ?")->capture_default_str();
-  app.add_option("--seed", o->run.seed, "Seed of the drawn values")->capture_default_str();
+                 "Devices [default: every usable one that is not for tests]");
+  app.add_option("--filter", o->run.filter, "Pattern of operator names")->capture_default_str();
+  app.add_option("--seed", o->run.seed, "Seed of the random values")->capture_default_str();
   app.add_option("--models", o->models,
-                 fmt::format("Models of suite random; default: {}, with --quick {}", o->run.models,
+                 fmt::format("Models of suite random [default: {}, with --quick {}]", o->run.models,
                              kQuickModels));
-  app.add_flag("--quick", o->run.quick, "At most 60 s per device: every operator, fewer cases");
-  app.add_option("--failures", o->most_failures, "Failures that are printed")
-      ->capture_default_str();
+  app.add_flag("--quick", o->run.quick, "Every operator with fewer cases, at most 60 s per device");
+  app.add_option("--failures", o->most_failures, "Most failures to print")->capture_default_str();
   add_format(&app, o->format);
   o->uses = FlagUses(&app);
   on_run(&app, context, [o] {
@@ -153,7 +152,8 @@ void add_flags(CLI::App& app, Context& context) {
 }
 
 int run(std::vector<std::string> words) {
-  CLI::App app{"Compares devices with the oracles of the operators", "bowline conform"};
+  CLI::App app{"Compares devices with the reference implementations of the operators",
+               "bowline conform"};
   app.footer("example: bowline conform --suite ops --quick --device cpu --device vulkan:0");
   Context context;
   add_flags(app, context);

@@ -55,8 +55,8 @@ Result<int> bench_tokenize(const BenchTokenizeOptions& o) {
                 {"decode_mb_per_s", megabytes / decode}});
     return static_cast<int>(kOk);
   }
-  print("{}: {} bytes, {} tokens; seconds are those of one core, median of {}\n",
-        std::string(tokenizer.kind()), text.size(), ids.size(), o.runs);
+  print("{}: {} bytes, {} tokens; on one core, median of {} runs\n", std::string(tokenizer.kind()),
+        text.size(), ids.size(), o.runs);
   print("encode  {:.1f} MB/s\ndecode  {:.1f} MB/s\n", megabytes / encode, megabytes / decode);
   return static_cast<int>(kOk);
 }

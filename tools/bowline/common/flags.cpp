@@ -92,13 +92,13 @@ Result<BoundDim> parse_dim(const std::string& text) {
 }
 
 void add_device(CLI::App* verb, std::string& device) {
-  verb->add_option("--device", device, "Device, as 'bowline devices' lists it, gpu, or best")
+  verb->add_option("--device", device, "Device of 'bowline devices', or gpu, or best")
       ->capture_default_str();
 }
 
 void add_threads(CLI::App* verb, int& threads) {
   CLI::Option* const flag =
-      verb->add_option("--threads", threads, "CPU threads (default: one per core it may use)")
+      verb->add_option("--threads", threads, "CPU threads [default: one per usable core]")
           ->check(whole_number(0, 1024));
   // "best" and "gpu" are known once they are opened; what cannot be opened is the verb's to say.
   verb->parse_complete_callback([verb, flag] {
@@ -116,13 +116,12 @@ void add_threads(CLI::App* verb, int& threads) {
 
 void add_memory_budget(CLI::App* verb, uint64_t& bytes) {
   verb->add_option("--memory-budget", bytes,
-                   "Most memory that is taken on the device, such as 512MiB: what needs more is "
-                   "refused before it begins (default: not limited)")
+                   "Memory limit of the device, such as 512MiB [default: no limit]")
       ->transform(byte_count());
 }
 
 void add_entry(CLI::App* verb, std::string& entry) {
-  verb->add_option("--entry", entry, "Entry point (default: forward, or the only one)");
+  verb->add_option("--entry", entry, "Entry point [default: forward, or the only one]");
 }
 
 const EntryPointInfo* find_entry_point(const ModelInfo& model, std::string_view name) {
@@ -147,17 +146,14 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
 }
 
 void add_quantize_flag(CLI::App* verb, std::string& encoding) {
-  verb->add_option(
-      "--quantize", encoding,
-      "Reads what takes codes as such: int8, int4, ... as 'bowline quantize' has them. "
-      "An adapter belongs to the codes that it was trained over");
+  verb->add_option("--quantize", encoding,
+                   "Quantize the weights first: int8, int4, q8_0, q4_0 (see 'bowline quantize')");
 }
 
 void add_changes(CLI::App* verb, Changes& changes) {
   add_quantize_flag(verb, changes.encoding);
   verb->add_option("--adapter", changes.adapters,
-                   "FILE or FILE=WEIGHT of an adapter of this model, as 'bowline finetune "
-                   "--lora-rank' writes it; several add up");
+                   "FILE or FILE=WEIGHT: add an adapter; may be given several times");
 }
 
 Status quantize_all(Model& model, const std::string& encoding) {
@@ -165,7 +161,7 @@ Status quantize_all(Model& model, const std::string& encoding) {
     return {};
   }
   BOWLINE_TRY_ASSIGN(const QuantizeReport report, quantize(model, encoding));
-  BOWLINE_REQUIRE(report.storages > 0, "--quantize {} finds nothing that takes codes:\n{}",
+  BOWLINE_REQUIRE(report.storages > 0, "--quantize {} finds no weight that can be quantized:\n{}",
                   encoding, report.text());
   return {};
 }
@@ -243,7 +239,7 @@ Status require_entry_point(const Model& model, const std::string& path, const st
 }
 
 void add_dims(CLI::App* verb, DimFlags& flags) {
-  verb->add_option("--dim", flags.dims, "name=number of a named dim");
+  verb->add_option("--dim", flags.dims, "NAME=NUMBER: size of a named dimension");
   verb->add_option("--batch", flags.batch, "Short for --dim batch=N")->check(kDim);
   verb->add_option("--seq", flags.seq, "Short for --dim seq=N")->check(kDim);
 }

@@ -79,43 +79,43 @@ std::string reason_to_end(const text::Generator& g, const GenerationFlags& flags
 
 void add_generation(CLI::App* verb, GenerationFlags& o) {
   verb->add_option("model", o.model,
-                   "Model file with the entry points 'prefill' and 'decode', or with 'forward'")
+                   "Model file with entry points 'prefill' and 'decode', or 'forward'")
       ->required();
-  verb->add_option("-n,--max-tokens", o.max_tokens, "Most tokens of an answer")
+  verb->add_option("-n,--max-tokens", o.max_tokens, "Most tokens to generate")
       ->check(whole_number(1, INT32_MAX))
       ->capture_default_str();
-  verb->add_option("--ctx-size", o.context,
-                   fmt::format("Most tokens of a text (default: as the model says, at most {}; "
-                               "1024 if it does not say)",
-                               kContext))
+  verb->add_option(
+          "--ctx-size", o.context,
+          fmt::format("Most tokens of prompt and answer [default: of the model, at most {}]",
+                      kContext))
       ->check(whole_number(1, INT32_MAX));
-  verb->add_option("--temp", o.sampler.temperature, "Temperature; 0: the most probable token")
+  verb->add_option("--temp", o.sampler.temperature, "Temperature; 0 takes the most probable token")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  verb->add_option("--top-k", o.sampler.top_k, "Draw from so many; 0: from all")
+  verb->add_option("--top-k", o.sampler.top_k,
+                   "Sample from the K most probable tokens; 0: from all")
       ->check(whole_number(0, INT32_MAX))
       ->capture_default_str();
   verb->add_option("--top-p", o.sampler.top_p,
-                   "Draw from the fewest that have this probability together")
+                   "Sample from the fewest tokens with this total probability; 1: from all")
       ->check(real_number(1e-9, 1))
       ->capture_default_str();
   verb->add_option("--min-p", o.sampler.min_p,
-                   "Draw from those of at least this part of the largest probability")
+                   "Drop tokens below this fraction of the largest probability; 0: none")
       ->check(real_number(0, 1))
       ->capture_default_str();
   verb->add_option("--repetition-penalty,--repeat-penalty", o.sampler.repetition_penalty,
-                   "Of tokens among the last ones; 1: none")
+                   "Penalty for tokens that occurred recently; 1 disables it")
       ->check(real_number(1, 1e6))
       ->capture_default_str();
   verb->add_option("--repetition-context-size,--repeat-last-n", o.sampler.repetition_window,
-                   "How many are the last ones")
+                   "Tokens that count as recent")
       ->check(whole_number(0, INT32_MAX))
       ->capture_default_str();
-  verb->add_option("--seed", o.sampler.seed, "Of what is drawn")
+  verb->add_option("--seed", o.sampler.seed, "Seed of the sampling")
       ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
-  verb->add_option("--stop", o.stops,
-                   "Text that ends an answer, which does not show it; any number");
+  verb->add_option("--stop", o.stops, "Stop before this text; may be given several times");
   add_changes(verb, o.changes);
   add_device(verb, o.device);
   add_threads(verb, o.threads);

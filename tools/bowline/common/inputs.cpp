@@ -12,13 +12,10 @@
 
 namespace bowline::command {
 
-const char* const kInputHelp =
-    "NAME=@file.npy; NAME=@file.txt or NAME=1,2,3 of numbers, with lines or ; between rows; "
-    "NAME=zeros, "
-    "NAME=ones or NAME=random:SEED";
+const char* const kInputHelp = "NAME=@file.npy, @file.txt, 1,2;3,4, zeros, ones or random:SEED";
 
 const char* const kStepHelp =
-    "NAME=NUMBER of a per-step scalar, such as training=1 for Dropout, or of a dynamic dimension";
+    "NAME=NUMBER: per-step scalar (training=1 for Dropout) or dynamic dimension";
 
 namespace {
 
@@ -64,9 +61,9 @@ Status fill(Array& array, const std::string& what) {
   const bool random = what.starts_with(kRandom) &&
                       std::from_chars(what.data() + kRandom.size(), end, seed).ptr == end &&
                       what.size() > kRandom.size();
-  BOWLINE_REQUIRE(
-      random, "\"{}\" is none of @file.npy, zeros, ones and random:SEED, and no list of numbers.",
-      what);
+  BOWLINE_REQUIRE(random,
+                  "\"{}\" is neither @file.npy, zeros, ones or random:SEED, nor a list of values.",
+                  what);
   for (size_t i = 0; i < elements; ++i) {
     const RandomBlock draw =
         philox({static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0},

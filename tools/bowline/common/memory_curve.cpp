@@ -304,7 +304,7 @@ std::string memory_html(const std::string& id, const std::string& of, const Memo
   std::string parts;
   for (size_t i = 0; i < c.parts.size() && c.parts.size() > 1; ++i) {
     const size_t end = i + 1 < c.parts.size() ? c.parts[i + 1].begin : c.live.size();
-    parts += fmt::format(" Records {} to {} are those of \"{}\".", grouped(c.parts[i].begin + 1),
+    parts += fmt::format(" Records {} to {} belong to \"{}\".", grouped(c.parts[i].begin + 1),
                          grouped(end), c.parts[i].segment);
   }
   return out + paragraph_html(fmt::format("Peak: {} at record {} of {}, {}.{}", text(peak),

@@ -85,9 +85,9 @@ class HeaderParser {
                                "|=<"sv.find(text[0]) != std::string_view::npos);
     };
     const auto* found = std::ranges::find_if(kDescriptors, same);
-    BOWLINE_REQUIRE_CODE(found != std::end(kDescriptors), Code::bad_file,
-                         "The dtype '{}' is none of f4, f2, V2 (bf16), i1, u1, i4, i8 and b1.",
-                         text);
+    BOWLINE_REQUIRE_CODE(
+        found != std::end(kDescriptors), Code::bad_file,
+        "The dtype '{}' is unknown; known are f4, f2, V2 (bf16), i1, u1, i4, i8 and b1.", text);
     header_.dtype = static_cast<DType>(found - std::begin(kDescriptors));
     return {};
   }

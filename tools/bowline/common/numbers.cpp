@@ -60,7 +60,7 @@ CLI::Validator byte_count() {
         const uint64_t factor = uint64_t{1} << (10 * (unit - std::begin(units)));
         if (unit == std::end(units) || !read_number(word.substr(0, digits), count) || count == 0 ||
             count > UINT64_MAX / factor) {
-          return fmt::format("\"{}\" is no number of bytes above 0, such as 1000000 or 512MiB",
+          return fmt::format("\"{}\" is not a number of bytes above 0, such as 1000000 or 512MiB",
                              word.substr(0, kShown));
         }
         word = std::to_string(count * factor);

@@ -93,7 +93,7 @@ Result<nlohmann::json> read_page_data(const std::string& path) {
   const size_t begin = text.find(kDataBegin);
   const size_t end = begin == std::string::npos ? begin : text.find(kDataEnd, begin);
   BOWLINE_REQUIRE_CODE(end != std::string::npos, Code::bad_file,
-                       "\"{}\" is no page that bowline wrote.", path);
+                       "\"{}\" is not a page that bowline wrote.", path);
   const size_t first = begin + kDataBegin.size();
   nlohmann::json data =
       nlohmann::json::parse(std::string_view(text).substr(first, end - first), nullptr, false);

@@ -69,8 +69,8 @@ Result<Rows> read_rows(std::string_view text, const std::string& where, DType dt
       const size_t stop = std::min(text.find_first_of(kBetween, at), end);
       const std::string_view word = text.substr(at, stop - at);
       BOWLINE_REQUIRE_CODE(append(dtype, word, rows.bytes), Code::bad_file,
-                           "{}:{}:{}: \"{}\" is no {} number.", where, line, at - line_begin + 1,
-                           word, name_of(dtype));
+                           "{}:{}:{}: \"{}\" is not a value of {}.", where, line,
+                           at - line_begin + 1, word, name_of(dtype));
       ++columns;
       at = stop;
     }

@@ -45,8 +45,8 @@ Status check(const Model& model, const std::string& path) {
   const std::string tokenizer = model.metadata("tokenizer");
   BOWLINE_REQUIRE_CODE(
       tokenizer.empty() || tokenizer == "bytes", Code::bad_file,
-      "Model \"{}\" has tokenizer \"{}\", which is not known; one that is no list of "
-      "bytes is an asset.",
+      "Model \"{}\" has tokenizer \"{}\", which is not known. Tokenizers other than "
+      "\"bytes\" are assets.",
       path, tokenizer);
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const Need tokens = {"tokens", DType::i32, 2, "[batch, seq]"};

@@ -67,7 +67,7 @@ Result<std::vector<Message>> messages_of(const Row& row) {
   if (row.has("messages")) {
     const nlohmann::json& messages = row.fields.at("messages");
     BOWLINE_REQUIRE_CODE(messages.is_array() && !messages.empty(), Code::bad_file,
-                         "{}:{}: Field \"messages\" is no array with messages.", row.name,
+                         "{}:{}: Field \"messages\" is not an array with messages.", row.name,
                          row.line);
     for (const nlohmann::json& message : messages) {
       BOWLINE_TRY_ASSIGN(Message m, message_of(row, message));

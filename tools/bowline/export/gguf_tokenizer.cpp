@@ -45,7 +45,7 @@ Status put_scored(const json& vocabulary, Vocabulary& to) {
     const json& pair = vocabulary[id];
     BOWLINE_REQUIRE_CODE(
         pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_number(),
-        Code::bad_file, "The tokenizer has a piece that is none: {}.", escaped(pair.dump()));
+        Code::bad_file, "A token of the tokenizer is malformed: {}.", escaped(pair.dump()));
     BOWLINE_TRY(put_piece(pair[0].get<std::string>(), id, TokenType::normal, to));
     to.scores[id] = pair[1].get<float>();
     to.rounded = to.rounded || double{to.scores[id]} != pair[1].get<double>();
@@ -91,7 +91,7 @@ Result<std::vector<Merge>> merges_of(const json& tokenizer) {
     }
     BOWLINE_REQUIRE_CODE(
         merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string(),
-        Code::bad_file, "The tokenizer has a merge that is none: {}.", escaped(merge.dump()));
+        Code::bad_file, "A merge of the tokenizer is malformed: {}.", escaped(merge.dump()));
     out.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
   }
   return out;
@@ -288,7 +288,7 @@ Result<Missing> add_scored(const json& tokenizer, Vocabulary& pieces, std::span<
     from.is_text.push_back(takes_part(static_cast<TokenType>(type)));
   }
   if (std::ranges::count(pieces.types, static_cast<int32_t>(TokenType::byte)) != 256) {
-    return Missing("it has not a piece for each byte");
+    return Missing("it does not have a token for each byte");
   }
   const Scores scores = scores_of(from, merges);
   if (!scores.missing.empty()) {
@@ -376,11 +376,10 @@ void note_unigram(const Preparation& how, const Vocabulary& pieces, bool byte_fa
         "of characters makes spaces of.");
   }
   if (byte_fallback) {
-    notes.push_back(
-        "Of what has no piece the tokenizer takes the bytes; llama.cpp takes the unknown piece.");
+    notes.push_back("Text without a token becomes bytes here; llama.cpp uses the unknown token.");
   }
   if (pieces.rounded) {
-    notes.push_back("The scores of pieces are rounded to f32.");
+    notes.push_back("The scores of tokens are rounded to f32.");
   }
 }
 
@@ -394,11 +393,11 @@ Result<Missing> add_unigram(const json& tokenizer, Vocabulary& pieces, Metadata&
   const json& model = value_at(tokenizer, "model");
   const int64_t unknown = integer_at(model, "unk_id", -1);
   if (unknown < 0 || std::cmp_greater_equal(unknown, pieces.pieces.size())) {
-    return Missing("it has no unknown piece");
+    return Missing("it has no unknown token");
   }
   const Steps pre = pre_tokenizers_of(tokenizer);
   if (std::ranges::any_of(pre, splits) && !has_words_alone(pieces)) {
-    return Missing("it looks for pieces in each word, and readers of GGUF in all of a text");
+    return Missing("it looks for tokens within words, but readers of GGUF look in the whole text");
   }
   const bool byte_fallback = flag_at(model, "byte_fallback", false);
   pieces.types[static_cast<size_t>(unknown)] = static_cast<int32_t>(TokenType::unknown);

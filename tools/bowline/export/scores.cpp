@@ -68,7 +68,7 @@ Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges) {
     const auto id = index.find(left + right);
     if (!id || !index.find(left) || !index.find(right)) {
       return {{},
-              fmt::format("its merge of {} and {} names a piece that takes part in none",
+              fmt::format("its merge of {} and {} names a token that takes part in no merge",
                           listed_name(left), listed_name(right))};
     }
     last[*id] = made.size();
@@ -98,7 +98,7 @@ Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges) {
     }
     if (ways[id] != index.cuts(id).size()) {
       return {{},
-              fmt::format("{} is made by {} merges, and {} pairs of pieces spell it",
+              fmt::format("{} is made by {} merges, and {} pairs of tokens spell it",
                           shown(from, id), ways[id], index.cuts(id).size())};
     }
     scores[id] = ways[id] == 0 ? next - 1 : scores[id];

@@ -25,7 +25,7 @@ Result<json> config_of(const Model& model) {
       "models that 'bowline import' made of such ones go back to them.");
   BOWLINE_TRY_ASSIGN(json config, import::parse_json("The asset \"config.json\"", *text));
   BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file,
-                       "The asset \"config.json\" is no object of JSON.");
+                       "The asset \"config.json\" is not a JSON object.");
   return config;
 }
 

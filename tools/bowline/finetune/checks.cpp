@@ -78,7 +78,7 @@ Status check_options(const FinetuneOptions& o) {
                   "--save-every writes to --checkpoint, which is not given.");
   BOWLINE_REQUIRE(o.on_nonfinite != "rollback" || o.save_every != 0 || o.save_every_batches != 0,
                   "--on-nonfinite rollback goes back to the last checkpoint: give --save-every.");
-  BOWLINE_REQUIRE(!o.extend || o.resume != "none", "--extend goes on with a run: give --resume.");
+  BOWLINE_REQUIRE(!o.extend || o.resume != "none", "--extend continues a run: give --resume.");
   BOWLINE_REQUIRE((o.keep == "last" && o.patience == 0) || o.eval_every != 0,
                   "--keep best and --patience compare evaluations: give --eval-every.");
   BOWLINE_REQUIRE(!o.with_training_state || !o.out.empty(),

@@ -191,7 +191,7 @@ void Run::describe() const {
         bytes_text(m.arena_bytes), bytes_text(m.io_bytes),
         bytes_text(m.backend_bytes + m.staging_bytes));
   if (const auto plan = trainer_->describe(); plan.ok() && plan.value().recomputed_nodes > 0) {
-    print(out_, "               the results of {} nodes are computed again, to stay within it\n",
+    print(out_, "               the activations of {} nodes are recomputed, to stay within it\n",
           plan.value().recomputed_nodes);
   }
 }

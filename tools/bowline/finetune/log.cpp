@@ -86,7 +86,7 @@ Status LossLog::begin(const Place& place) {
                   "--log \"{}\" holds the steps of {} run. Choose another name{}, or begin it anew "
                   "with --force.",
                   path_, first == header ? "an earlier" : "another",
-                  first == header ? ", go on with that run (--resume)" : "");
+                  first == header ? ", continue that run (--resume)" : "");
   BOWLINE_TRY(cut_to(0));
   return append(header);
 }

@@ -147,7 +147,7 @@ Status Run::warn_of_the_head(const AdapterReport& report) const {
       std::ranges::none_of(report.targets, is_head)) {
     print(
         stderr,
-        "bowline: --lora-target \"{}\" leaves the head of classes as it is, which is random where "
+        "bowline: --lora-target \"{}\" does not train the classification head, which is random if "
         "it is new.\n- --lora-target \"{{{},classifier.*}}\" trains it, too.\n",
         o_.lora_target, fmt::join(alternatives_of(o_.lora_target), ","));
   }
@@ -163,7 +163,7 @@ Status Run::resume() {
     const std::vector<CheckpointFile> files = list_checkpoints(o_.checkpoint);
     BOWLINE_REQUIRE(files.empty(),
                     "Folder \"{}\" holds a checkpoint of an earlier run (step {}). --resume auto "
-                    "goes on with it.",
+                    "continues it.",
                     o_.checkpoint, files.empty() ? 0 : files.front().step);
   }
   return store_.adopt(store_.last(), config_);
