@@ -196,7 +196,9 @@ class Usage(harness.Case):
             self.assertEqual(done.stderr, "", call)
 
     def test_conform_is_another_program(self):
-        """It gets every word, also those that name a verb or a flag of the command, and it takes the place of this process."""
+        """It gets every word, also those that name a verb or a flag of the command, and it takes
+        the place of this process.
+        """
         self.expect(run("conform", "--suite", "ops", "--device", "cpu", "--filter", "run"), FAILED, 'No case of the suites matches "run"')
         self.expect(run("conform", "-v"), USAGE, "Flag '-v' of 'bowline conform' is unknown.")
         process = subprocess.Popen([harness.BOWLINE, "conform", "--suite", "random", "--models", "100000", "--device", "cpu"],

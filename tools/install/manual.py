@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes the man pages of the command and its completion for bash, from what its --help prints.
 
-usage: manual.py --command FILE --conform FILE --version TEXT --man DIR --completion FILE [--emulator COMMAND...]
+usage: manual.py --command FILE --conform FILE --version TEXT --man DIR --completion FILE
+                 [--emulator COMMAND...]
        manual.py --conform FILE --version TEXT --man DIR [--emulator COMMAND...]
 
 The first writes bowline.1 and bowline-VERB.1 to --man, and every verb, every verb below it, and the
