@@ -52,8 +52,8 @@ struct DeviceCounters {
   uint64_t copies_out = 0;   ///< Copies from the device to the host.
   uint64_t copies = 0;       ///< Copies on the device.
   uint64_t fills = 0;        ///< Fills of device memory with a constant.
-  uint64_t records = 0;      ///< Plans that were recorded.
-  uint64_t submits = 0;      ///< Recorded plans that were submitted to run.
+  uint64_t records = 0;      ///< Programs that were recorded.
+  uint64_t submits = 0;      ///< Recorded programs that were submitted to run.
 };
 
 struct Internals;  // gives the library access to private members

@@ -86,7 +86,7 @@ struct TieReport {
     std::string parameter;
   };
   std::vector<Tie> ties;                ///< New ties.
-  std::vector<DroppedStorage> dropped;  ///< Storages that no parameter uses any more.
+  std::vector<DroppedStorage> dropped;  ///< Removed storages: unused ones and their moments.
 
   /// Returns the report as text, one line per item: "tied "b" to "a"".
   std::string text() const;
