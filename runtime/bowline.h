@@ -32,6 +32,18 @@
 /// - An *entry point* is a graph of the model that a program can run, such as "forward" or "loss".
 /// - A *plan* is an entry point that was prepared for one device and fixed shapes.
 ///
+/// **Example.** This function runs a model once:
+///
+///     Status predict(float* x, float* y) {
+///       BOWLINE_TRY_ASSIGN(const Device device, Device::open("best"));
+///       BOWLINE_TRY_ASSIGN(Model model, Model::open("model.bowline"));
+///       BOWLINE_TRY(model.to(device));
+///       BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, "forward", {}));
+///       const Tensor input = {"x", DType::f32, {1, 4}, x};
+///       const Tensor output = {"y", DType::f32, {1, 2}, y};
+///       return session.run({&input, 1}, {&output, 1});
+///     }
+///
 /// **Errors.** No function throws. A function that can fail returns Status or Result<T>. The code
 /// of a Status tells the caller how to react. A function that fails changes nothing, unless its
 /// documentation says otherwise. If host memory runs out, a function returns out_of_memory. After

@@ -3,6 +3,16 @@
 ///
 /// A training step consists of one or more micro-batches. For each micro-batch, the Trainer
 /// computes the loss and its gradients. After the last one, the optimizer updates the weights.
+///
+/// An example with one micro-batch per step:
+///
+///     TrainOptions options;
+///     options.schedule.learning_rate = 1e-3f;
+///     BOWLINE_TRY_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
+///     while (trainer.steps() < 100) {
+///       BOWLINE_TRY_ASSIGN(const auto report, trainer.micro_step(next_batch()));
+///       print(report->loss);
+///     }
 #pragma once
 
 #include <cstdint>
