@@ -142,11 +142,12 @@ def page_paragraphs(text):
 
 
 def comment_paragraphs(text):
-    """Yields (line, text) of the paragraphs of the comments of a header."""
+    """Yields (line, text) of the paragraphs of the comments of a header, without code."""
     paragraph, start, last = [], 0, 0
     for number, line in enumerate(text.split("\n") + [""], 1):
         found = re.match(r"(.*?)///?<?(.*)", line)
-        content = found[2].strip() if found else ""
+        is_code = found and found[2].startswith(" " * 5)
+        content = found[2].strip() if found and not is_code else ""
         # A label, such as "Errors", begins a paragraph; so does a comment behind code.
         labelled = re.match(r"[\\@]\w+|[A-Z][\w()]*[.:]?\s\s+|[-*]\s|-{9,}", content)
         if paragraph and (not content or labelled or found[1].strip() or last != number - 1):
@@ -270,6 +271,7 @@ SEEDED = [  # path, text, how the refusal begins; none where the text is right
     ("runtime/bowline.h", f"// {LONG[:60]}\n// {LONG[:60]}\n// {LONG[:60]}",
      "runtime/bowline.h:1: A sentence has 36 words"),
     ("runtime/bowline/a.h", f"/// {LONG[:75]}\nint a;  ///< {LONG[:75]}\n/// {LONG[:75]}", None),
+    ("runtime/bowline/a.h", f"///     {LONG[:85]}\n///     {LONG[:85]}", None),
     ("runtime/a.h", f"// {LONG[:75]}\n// {LONG[:75]}\n// {LONG[:75]}", None),
     ("runtime/a.cpp", 'f("It is "\n  "none of {}.");', "runtime/a.cpp:1: 'is none': say what"),
     ("runtime/a.cpp", '// It is none.\nf("There is none.", "is", "none");', None),
