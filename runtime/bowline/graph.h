@@ -67,8 +67,8 @@ struct Attribute {
 /// runs before the write and sees the old values. A node that reads the output of the writing node
 /// sees the new values. Each storage may have one writing node per entry point, also if it has
 /// several parameters. In the body of a Repeat, iteration i must write to entry i of a
-/// ParameterList. finish() and Model::open() check these rules. They are checked again when a plan
-/// is made, since ties may have changed.
+/// ParameterList. finish() and Model::open() check these rules. Making a plan checks them again,
+/// since ties may have changed.
 class GraphBuilder {
  public:
   /// Starts an entry point with the given name. `model` must outlive the builder.

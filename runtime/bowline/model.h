@@ -371,8 +371,8 @@ class Model {
 
   /// Returns a copy of the model without values.
   ///
-  /// Use it to make plans on a "planning:" device, or call materialize() or load() to give it
-  /// values. They are then placed on the devices of this model.
+  /// Use the copy to make plans on a "planning:" device, or give it values with materialize() or
+  /// load(). New values are placed on the devices of this model.
   Result<Model> skeleton() const;
 
   /// Returns a second handle of this model. Both handles refer to the same storages and graphs.

@@ -84,7 +84,7 @@ struct Tensor {
   std::string_view name;  ///< Name of an input, an output or a parameter.
   DType dtype = DType::f32;
   TensorShape shape;
-  void* data = nullptr;  ///< The first element. A function that only reads does not write to it.
+  void* data = nullptr;  ///< The first element. The library writes only to outputs.
 };
 
 /// The value of a per-step scalar in one run, for example the position of the next token.

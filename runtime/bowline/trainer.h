@@ -73,9 +73,9 @@ struct TrainPrecision {
   std::optional<DType> compute_dtype = {};  ///< As BoundEntryPoint::compute_dtype.
   /// The loss is multiplied by this value while gradients are computed.
   ///
-  /// 0: 1 if no gradient is f16; otherwise dynamic. A dynamic scale starts at `initial_scale`. It
-  /// is halved after a step with a non-finite gradient, which is skipped. It is doubled after
-  /// `growth_interval` finite steps in a row.
+  /// 0: 1 if no gradient is f16; otherwise dynamic. A dynamic scale starts at `initial_scale`. A
+  /// step with a non-finite gradient is skipped and halves the scale. `growth_interval` finite
+  /// steps in a row double the scale.
   float loss_scale = 0;
   float initial_scale = 32768;
   uint32_t growth_interval = 2000;

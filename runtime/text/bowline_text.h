@@ -2,8 +2,7 @@
 /// Tokenizers, chat templates and text generation: the optional target bowline::text.
 ///
 /// The rules of bowline.h for errors, threads and globals apply. Tokenizers and chat templates come
-/// from files that may be damaged or malicious. A function that reads one returns bad_file if it is
-/// invalid.
+/// from files that may be damaged or malicious. Reading an invalid file returns bad_file.
 #pragma once
 
 #include "bowline.h"
@@ -265,8 +264,8 @@ class GeneratorState;
 ///
 /// feed() adds a prompt, and next() adds one token at a time. The Generator uses the entry points
 /// "prefill" and "decode" of the model. It keeps keys and values of earlier tokens in the storages
-/// "cache.*" of the model. So a model has one Generator at a time, and the program must not run
-/// these two entry points.
+/// "cache.*" of the model. A model can have only one Generator at a time, and the program must not
+/// run these two entry points.
 ///
 /// If the model has only an entry point "forward", the Generator works without a cache. It then
 /// reads the whole text again for each token. "forward" maps tokens i32 [batch, seq] to logits f32
