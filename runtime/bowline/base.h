@@ -13,26 +13,26 @@
 
 namespace bowline {
 
-// Whether write_file() could write so many bytes there now. Nothing is left behind. Errors  as
+// Checks whether write_file() could write this many bytes now. Leaves no file behind. Errors as
 // write_file().
 Status probe_file(const std::string& path, uint64_t bytes);
-// The path that a temporary file of save() or write_file() was to become, which a killed process
-// left; empty: `path` is none.
+// Returns the final path of a temporary file that a killed save() or write_file() left. Returns ""
+// if `path` is not such a file.
 std::string target_of_temporary(const std::string& path);
 
-// Text from outside with what cannot be seen made visible, so that nothing in it acts on a terminal
-// or passes for something else: control characters (C0, DEL, C1) and bytes that are not UTF-8 as
-// \n, \t, \r or \x1b; bidirectional controls, separators of lines and paragraphs, characters
-// without width and without a picture as \u{202e}. All else stays as it is.
+// Makes invisible characters of untrusted text visible, so that the text cannot control a terminal.
+// Control characters (C0, DEL, C1) and bytes that are not UTF-8 become "\n", "\t", "\r" or "\x1b".
+// Bidirectional controls, separators, and characters without width become "\u{202e}". Other
+// characters stay.
 std::string escaped(std::string_view text);
 // As escaped(), but newlines stay: text of several lines.
 std::string escaped_lines(std::string_view text);
-// A name in a listing: itself, or in double quotes and escaped where it is empty or has a space, a
-// comma, a colon, a quote, a backslash or something that escaped() changes. Two names are never
-// shown alike.
+// Returns a name as listings show it. Two different names never look the same. The name is in
+// double quotes and escaped if it is empty, or has a space, comma, colon, quote, backslash or
+// character that escaped() changes.
 std::string listed_name(std::string_view name);
-// Bytes of the well-formed UTF-8 sequence at the begin of a text that is not empty; 0 if there is
-// none.
+// Returns the length in bytes of the UTF-8 sequence at the start of a text that is not empty, or 0
+// if the sequence is not well-formed.
 size_t utf8_length(std::string_view text);
 
 // Counter-based random numbers: the bits depend on (key, counter) alone, on every device alike.

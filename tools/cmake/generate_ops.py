@@ -214,7 +214,7 @@ def functions_shader(formulas, whole):
             constants = ", p, q" if form in ("FORWARD", "GRADIENT") else ""
             call = f"{name_of(form, name)}({', '.join(FORMS[form])}{constants})"
             cases[guard] += [f"    case {number[form, name]}u: return {f'F({call})' if compares else call};"]
-    lines += ["#endif\n", "// Numbers are those of the enum Function. A comparison gives 0 or 1.",
+    lines += ["#endif\n", "// The numbers are the values of the enum Function. A comparison gives 0 or 1.",
               "layout(constant_id = 1) const uint FUNCTION = 0;\n",
               "F call(F a, F b, F c, F p, F q) {", "  switch (FUNCTION) {"]
     for guard, entries in cases.items():

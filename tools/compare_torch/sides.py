@@ -50,7 +50,7 @@ def parse_json(text, command):
     try:
         return json.loads(text)
     except ValueError as error:
-        raise Failure(f"Output of {command} is no JSON: {text.strip()[:200]}") from error
+        raise Failure(f"Output of {command} is not JSON: {text.strip()[:200]}") from error
 
 
 class Torch:

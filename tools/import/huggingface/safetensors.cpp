@@ -82,7 +82,7 @@ Status read_entry(const json& value, uint64_t data_bytes, Entry& entry) {
   const auto offsets = value.find("data_offsets");
   BOWLINE_REQUIRE_CODE(offsets != value.end() && offsets->is_array() && offsets->size() == 2,
                        Code::bad_file, "It does not have two data_offsets.");
-  BOWLINE_TRY_ASSIGN(entry.begin, count((*offsets)[0], "The begin"));
+  BOWLINE_TRY_ASSIGN(entry.begin, count((*offsets)[0], "The start"));
   BOWLINE_TRY_ASSIGN(entry.end, count((*offsets)[1], "The end"));
   BOWLINE_REQUIRE_CODE(entry.begin <= entry.end && entry.end <= data_bytes, Code::bad_file,
                        "The bytes [{}, {}) are outside of the {} bytes that follow the header.",
