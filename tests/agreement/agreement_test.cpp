@@ -1,11 +1,11 @@
-// The sample trains alike on every device, and on a walk over all of them.
+// The sample trains alike on every device, and when it moves between all of them.
 //
 // The reference is the CPU: the base model of the sample, batches of 1 x 64 bytes of its text,
-// AdamW. Rounding errors grow as training goes on, on any device; how far is measured, not guessed:
-// band.txt holds, for each step, the largest distance from the reference so far of 8 CPU runs whose
-// weights began one unit in the last place away. A device stays within 3 times that band. In the
-// first 20 steps the band is as small as a few units in the last place of a loss; there a device is
-// not asked for more than CrossEntropy promises for the loss of equal logits.
+// AdamW. Rounding errors grow during training on any device. Their growth is measured: for each
+// step, band.txt has the largest distance so far from the reference over 8 CPU runs. The weights of
+// these runs start with a change of one unit in the last place. A device must stay within 3 times
+// this band. In the first 20 steps the band is a few units in the last place of a loss. There the
+// limit is the tolerance of CrossEntropy for a loss of equal logits.
 //
 // BOWLINE_AGREEMENT_STEPS  steps per device (default 20; the band has 200)
 // BOWLINE_MAKE_BAND=1      writes band.txt instead
@@ -40,7 +40,7 @@ std::string text_of(const char* path) {
   return text.str();
 }
 
-// One unit up, down or not at all, by weight and run.
+// Changes each weight by one unit in the last place up, down or not at all, depending on the run.
 void nudge(Model& model, uint32_t run) {
   const auto& storages = Internals::state(model)->table.storages;
   for (uint32_t tie = 0; tie < storages.size(); ++tie) {
@@ -136,7 +136,7 @@ std::vector<double> band() {
   return out;
 }
 
-// What CrossEntropy may be away for the loss of a batch.
+// The tolerance of CrossEntropy for the loss of a batch.
 double promised(double loss) {
   const OracleContext::Array inputs[] = {{Shape{1, kSeq, kVocabulary}, {}}, {Shape{1, kSeq}, {}}};
   const Attributes attributes = Attributes::of(CrossEntropyAttributesT{});
@@ -172,8 +172,7 @@ void write_band() {
   }
 }
 
-// The 8 runs are made again, on whatever CPU this is: its band is that of the file, up to the
-// factor that devices are given.
+// Repeats the 8 runs on this CPU. Their band equals that of the file, up to the factor for devices.
 TEST(Agreement, TheBandIsThatOfEightNudgedRuns) {
   if (std::getenv("BOWLINE_MAKE_BAND") != nullptr) {
     write_band();
@@ -223,9 +222,9 @@ TEST(Agreement, AWalkOverAllDevicesStaysOnTheCurve) {
   EXPECT_EQ(run.model().ties(), ties);
 }
 
-// The dropout masks are a function of the seed and a counter, so they are the same wherever a step
-// runs. Another mask moves the loss by far more than rounding does: the walk stays in the band of
-// nudged runs, a run with another seed does not.
+// Dropout masks depend only on the seed and a counter, so they are the same on every device.
+// Another mask changes the loss much more than rounding does: the walk stays in the band, a run
+// with another seed does not.
 TEST(Agreement, AWalkKeepsTheRandomCounter) {
   const auto losses_of = [](const std::vector<std::string>& names, uint64_t seed, uint32_t nudged) {
     TinyLm lm = tiny_lm(2, 0.3f);
@@ -262,8 +261,7 @@ TEST(Agreement, AWalkKeepsTheRandomCounter) {
   }
 }
 
-// At most 45 launches per layer and 16 besides, with nothing fused; the listing says how many there
-// are.
+// At most 45 launches per layer plus 16, without fusion. The listing shows the number.
 TEST(Launches, AStepOfTheSampleStaysInItsBudget) {
   constexpr uint64_t kLayers = 5;
   BOWLINE_NEED(why_missing("cuda-emu:0"));

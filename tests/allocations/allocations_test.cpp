@@ -1,6 +1,6 @@
-// The n-th allocation of host memory fails, alone and with all after it: each call gives
-// out_of_memory, the state is as before, and the same call again does what it would have done. A
-// hang is a failure: ctest has a time limit.
+// Fails the n-th allocation of host memory, alone or with all later ones. Each call must return
+// out_of_memory and leave the state unchanged, and the same call must then succeed. A hang is a
+// failure: ctest has a time limit.
 #include <array>
 #include <functional>
 #include <regex>
@@ -28,8 +28,8 @@ struct World {
   std::optional<Session> session;
   std::optional<Trainer> trainer;
   std::optional<Model> made;
-  std::array<float, 6> numbers{};  // what a call has read
-  // Made before, for the allocations of the test are no calls of the library.
+  std::array<float, 6> numbers{};  // values that a call has read
+  // Created in advance, because allocations of the test are not allocations of the library.
   std::string file = folder / "file";
   std::string saved = folder / "saved";
   std::string checkpoint = folder / "checkpoint";
@@ -64,7 +64,7 @@ void with_checkpoint(World& w) {
   EXPECT_OK(w.trainer->save(w.checkpoint, {}));
 }
 void with_file(World& w) { EXPECT_OK(w.seed.model.save(w.file)); }
-// Storages of 16 bits with masters, and a loss scale that falls in the first step.
+// 16-bit storages with masters, and a loss scale that decreases in the first step.
 void with_masters(World& w) {
   must(w.seed.model.cast(DType::f16));
   on_device(w);
@@ -80,7 +80,7 @@ void with_adapter(World& w) {
 }
 
 std::string bits_of(const Model& model) {
-  // A replica that was transferred before a run failed holds what it should.
+  // A replica that was transferred before the failure has the right values.
   const std::string storages = std::regex_replace(model.storages(), std::regex(", on [^\n]*"), "");
   std::string out = model.parameters() + storages + model.ties() + model.metadata("k");
   for (const params::Storage& s : Internals::state(model)->table.storages) {
@@ -128,8 +128,7 @@ Status build(World& w) {
   return embed.ok() ? status : embed.status();
 }
 
-// The lists that the builder takes are allocations of the caller, so it has a boundary of its own
-// here.
+// The lists for the builder are allocations of the caller, so this code converts bad_alloc itself.
 Status build_graph(World& w) {
   return guarded([&] { return build(w); });
 }
@@ -141,7 +140,7 @@ Status make(World& w, Result<Model> made) {
   return std::move(made).status();
 }
 
-// The numbers that a call gave, where it gave some.
+// Stores the values that a call returned, if it succeeded.
 Status read(World& w, const Status& status, std::span<const float> numbers) {
   if (status.ok()) {
     std::ranges::copy(numbers, w.numbers.begin());
@@ -178,7 +177,7 @@ Status evaluate(World& w) {
   return read(w, loss.status(), {&value, 1});
 }
 
-// Zeros, whatever they are.
+// A source of zeros.
 Status set_source(World& w, std::string_view encoding) {
   const auto zeros = [](uint64_t, std::span<std::byte> out) {
     std::ranges::fill(out, std::byte{});
@@ -210,7 +209,7 @@ Status create_trainer(World& w) {
   return std::move(t).status();
 }
 
-// Storages one behind the other.
+// A weight format with consecutive storages.
 void with_format(World& w) {
   on_device(w);
   WeightFormat row;
@@ -228,7 +227,7 @@ void with_format(World& w) {
 
 Status set_format(World& w) { return set_weight_format(w.seed.model, "row", "embed").status(); }
 
-// Made before allocations fail, but for what the hook makes.
+// Created before allocations fail, except the values of the hook.
 const LoadOptions& hooked() {
   static const LoadOptions options = [] {
     LoadOptions o;
@@ -411,7 +410,7 @@ const Call kCalls[] = {
 
 class Allocations : public testing::TestWithParam<Call> {};
 
-// Every call is tried, or about 60 of them spread over all.
+// Tries every call, or about 60 calls at equal distances.
 int stride_of(int calls) {
   return std::getenv("BOWLINE_ALL_ALLOCATIONS") != nullptr ? 1 : std::max(1, calls / 60);
 }
@@ -442,7 +441,7 @@ TEST_P(Allocations, FailOneByOne) {
         EXPECT_TRUE(failed) << status.message();
         EXPECT_EQ(status.code(), Code::out_of_memory) << status.message();
         EXPECT_TRUE(state_of(w) == before) << "the state is as before";
-        ASSERT_OK(call.run(w));  // again
+        ASSERT_OK(call.run(w));  // a second time
       }
       EXPECT_TRUE(state_of(w) == wanted) << "the state is that of a call without failure";
     }

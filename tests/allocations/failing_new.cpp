@@ -8,7 +8,7 @@ namespace bowline::test {
 namespace {
 
 std::atomic<int> g_count = 0;
-std::atomic<int> g_fail_at = 0;  // 0: none fails
+std::atomic<int> g_fail_at = 0;  // 0: no call fails
 std::atomic<bool> g_all = false;
 std::atomic<bool> g_failed = false;
 

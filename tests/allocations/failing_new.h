@@ -1,15 +1,15 @@
-// operator new of which the n-th call fails.
+// An operator new whose n-th call fails.
 #pragma once
 
 #include <cstddef>
 
 namespace bowline::test {
 
-// Call number `n` from now on fails; with `all` every later one fails too.
+// Makes call number `n` from now on fail; with `all` all later calls, too.
 void fail_allocation(int n, bool all);
-// Allocations succeed again. Returns whether one failed.
+// Makes allocations succeed again. Returns true if one failed.
 bool allocations_succeed();
-// Calls since fail_allocation().
+// Number of calls since fail_allocation().
 int allocations_counted();
 
 }  // namespace bowline::test

@@ -1,4 +1,4 @@
-// Files that a program writes as the library does.
+// Files that a program writes with the functions of the library.
 #include <gtest/gtest.h>
 
 #include "model/tied_model.h"

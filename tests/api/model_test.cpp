@@ -1,4 +1,4 @@
-// What a model says of itself, as data and as text.
+// The description of a model, as data and as text.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -23,7 +23,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 std::string shape_of(const TensorShape& shape) { return format("{}", Shape(shape)); }
 
-// Every number of the data stands in its line of the text.
+// Every value of the data is in its line of the text.
 void expect_text(const Model& model) {
   const ModelInfo info = must(model.describe());
   const std::vector<std::string> parameters = lines_of(model.parameters());
@@ -59,7 +59,7 @@ void expect_text(const Model& model) {
   }
 }
 
-// What the partition is, asked pair by pair, equals what the groups say.
+// The ties asked pair by pair equal the groups.
 void expect_ties(const Model& model) {
   const ModelInfo info = must(model.describe());
   std::vector<uint32_t> group(info.parameters.size(), UINT32_MAX);
@@ -136,7 +136,7 @@ TEST_F(Described, AModelOfAFile) {
   expect_ties(model);
 }
 
-// Entry points with their dims, and a Repeat whose list names a parameter twice.
+// Entry points with their dims, and a Repeat whose list contains a parameter twice.
 TEST_F(Described, EntryPointsAndTheirNodes) {
   Model model;
   const Parameter a = must(model.parameter("a", {2, 2}, Init::normal(1)));
@@ -167,8 +167,8 @@ TEST_F(Described, EntryPointsAndTheirNodes) {
   EXPECT_EQ(forward.nodes[0].count, 3u);
   ASSERT_EQ(forward.nodes[0].body.size(), 1u);
   EXPECT_EQ(forward.nodes[0].body[0].op, "Linear");
-  // Who reads what: x goes into the iterations, each reads its parameter, and the last node what
-  // they give.
+  // The readers: x is an input of the iterations, each iteration reads its parameter, and the last
+  // node reads the result.
   using Kind = NodeValueInfo::Kind;
   const NodeInfo& repeat = forward.nodes[0];
   const NodeInfo& linear = repeat.body[0];
@@ -188,7 +188,7 @@ TEST_F(Described, EntryPointsAndTheirNodes) {
   EXPECT_EQ(info.entry_points[1].outputs[0].rank, 0u);
   EXPECT_EQ(info.entry_points[1].outputs[1].shape, TensorShape({2, 2}));
 
-  // The Repeat's list, once there is a plan.
+  // The list of the Repeat, once a plan exists.
   ASSERT_OK(model.materialize(1));
   const Device cpu = open_test_device("cpu");
   ASSERT_OK(model.to(cpu));
@@ -200,7 +200,7 @@ TEST_F(Described, EntryPointsAndTheirNodes) {
   EXPECT_EQ(must(model.describe()).storages[0].where, "cpu");
 }
 
-// Verbs change what is said, and the text with it.
+// Verbs change the description and its text.
 TEST_F(Described, FollowsTheVerbs) {
   Model model = make_tied_model();
   ASSERT_OK(model.materialize(3));
@@ -257,7 +257,7 @@ TEST_F(Described, ACheckpoint) {
   EXPECT_EQ(t.config, (Settings{{"note", "mine"}}));
   EXPECT_EQ(t.run.at(0).first, "optimizer");
   EXPECT_EQ(t.learning_rate, std::nullopt);
-  // Each trained storage owns a gradient and two moments, of its shape.
+  // Each trained storage owns a gradient and two moments of its shape.
   std::map<uint32_t, std::vector<std::pair<StorageRole, uint32_t>>> owned;
   for (const StorageInfo& s : info.storages) {
     EXPECT_EQ(s.owner.has_value(), is_training(s.role));

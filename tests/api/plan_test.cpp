@@ -1,4 +1,4 @@
-// Plans as data: where operands lie, what is read and written, and that the text is the same.
+// Plans as data: the places of operands, reads and writes, and the same content as text.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -13,7 +13,7 @@ const RecordInfo& record_of(const SegmentInfo& segment, std::string_view op) {
   return *std::ranges::find(segment.records, op, &RecordInfo::op);
 }
 
-// y = x + rows 2..5 of a table; all of it is plain, so that the numbers follow from the shapes.
+// y = x + rows 2..5 of a table. Nothing is optimized, so the values follow from the shapes.
 TEST(Plan, AnOperandSaysWhereItLies) {
   Model model;
   ASSERT_OK(model.parameter("other", {3}, Init::ones()).status());
@@ -54,7 +54,7 @@ TEST(Plan, AnOperandSaysWhereItLies) {
   EXPECT_EQ(forward.launches, session.counters().launches);
 }
 
-// Every record of the text, with every offset, is one of the data.
+// Every record and offset of the text is in the data.
 void expect_text(const std::string& text, const SegmentInfo& segment) {
   for (size_t i = 0; i < segment.records.size(); ++i) {
     const RecordInfo& r = segment.records[i];
@@ -103,7 +103,7 @@ TEST(Plan, ATrainingHasItsSegments) {
   expect_text(text, accumulate);
   expect_text(text, update);
 
-  // Who writes what: gradients first, then weights and moments.
+  // The writers: gradients first, then weights and moments.
   const ModelInfo info = must(lm.model.describe());
   std::set<StorageRole> written[2];
   for (const size_t i : {size_t{0}, size_t{1}}) {
@@ -115,7 +115,7 @@ TEST(Plan, ATrainingHasItsSegments) {
   EXPECT_EQ(written[1], (std::set{StorageRole::weight, StorageRole::moment}));
   EXPECT_TRUE(plan.segments[2].writes.empty());
 
-  // Dropout reads its words: two have defaults.
+  // Dropout reads per-step scalars: two have defaults.
   const auto step = std::ranges::find(accumulate.scalars, "training", &StepScalarInfo::name);
   ASSERT_NE(step, accumulate.scalars.end());
   EXPECT_TRUE(step->read);
@@ -124,7 +124,7 @@ TEST(Plan, ATrainingHasItsSegments) {
   EXPECT_NE(std::ranges::find(update.scalars, "learning_rate", &StepScalarInfo::name),
             update.scalars.end());
 
-  // The layers are one Repeat, whose weights are tables with an entry per layer.
+  // The layers are one Repeat. Its weights are tables with an entry per layer.
   const auto begin =
       std::ranges::find(accumulate.records, RecordInfo::Kind::repeat_begin, &RecordInfo::kind);
   ASSERT_NE(begin, accumulate.records.end());

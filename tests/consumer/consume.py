@@ -1,4 +1,4 @@
-"""Installs one component of the build into an empty folder and uses it as a program outside the
+"""Installs a component of the build into an empty folder and uses it as a program outside of the
 tree does.
 
 usage: consume.py --build DIR --component NAME --source DIR --work DIR --compiler FILE
@@ -26,9 +26,9 @@ SOURCE = pathlib.Path(args.source)
 ROOT = SOURCE.parents[2]
 FLAGS = args.flags.split()
 SANITIZED = any("-fsanitize" in flag for flag in FLAGS)
-# What every C++ program has.
+# The libraries of every C++ program.
 RUNTIME = {"libc", "libm", "libgcc_s", "libstdc++", "ld-linux-x86-64", "ld-linux-aarch64"}
-# What programs of the older C library name beside it, and a sanitizer.
+# Libraries of programs with an older C library, and of sanitizers.
 RUNTIME |= {"libpthread", "libdl", "librt"} | ({"libasan", "libubsan", "libtsan"} if SANITIZED else set())
 
 
@@ -65,7 +65,7 @@ def pkg_config(*words):
 
 
 def compiled(name, *flags, libraries=None):
-    """A program, or with -shared a library, made of one file with pkg-config alone."""
+    """Builds a program, or with -shared a library, from a file with pkg-config alone."""
     out = WORK / (name + "".join(f for f in flags if f in ("-static", "-shared")))
     found = pkg_config("--cflags", "--libs", "bowline") if libraries is None else libraries
     run(args.compiler, "-std=c++20", *FLAGS, *flags, SOURCE / f"{name}.cpp", "-o", out, *found, f"-Wl,-rpath,{library().parent}")
@@ -73,18 +73,18 @@ def compiled(name, *flags, libraries=None):
 
 
 def needed(path):
-    """Names of the shared libraries that a file names: libm of libm.so.6."""
+    """Returns the shared libraries that a file needs, for example libm for libm.so.6."""
     return {re.sub(r"\.so.*", "", n) for n in re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "-dW", path).stdout)}
 
 
 def public_headers():
-    """bowline.h and the headers that it includes."""
+    """Returns bowline.h and the headers that it includes."""
     include = PREFIX / "include"
     return [include / "bowline.h", *sorted((include / "bowline").glob("*.h"))]
 
 
 def names_of_header(header):
-    """Names that a public header declares in namespace bowline."""
+    """Returns the names that a public header declares in namespace bowline."""
     text = re.sub(r"//[^\n]*|^#(?:[^\n]*\\\n)*[^\n]*", "", header.read_text(), flags=re.MULTILINE)
     names, depth, statement = set(), 0, ""
     for c in text.rpartition("namespace bowline {")[2]:
@@ -173,7 +173,7 @@ class Consumer(unittest.TestCase):
             found = re.match(r"[0-9a-f]+ [A-Za-z] (.*)", line)
             if not found:
                 continue
-            # A class in a class is public where the header says what it has.
+            # A nested class is public if the header defines its members.
             name = re.match(r"bowline::(\w+)(?:::(\w+)::\w)?", found[1])
             if name and name[1] in declared and (not name[2] or re.search(rf"\b(?:struct|class) {name[2]}\b[^;{{]*{{", text)):
                 seen.add(name[1])
@@ -187,8 +187,7 @@ class Consumer(unittest.TestCase):
             self.assertTrue((PREFIX / "share/doc/bowline" / name).is_file(), name)
         notices = (PREFIX / "share/doc/bowline/third-party-notices.txt").read_text()
         if shutil.which("dpkg-query"):
-            # The format of the file, its checksums, and what the kernels of the CPU are written
-            # with.
+            # The file format, its checksums, and the library of the CPU kernels.
             for package in ("libflatbuffers-dev ", "libxxhash-dev ", "libhwy-dev "):
                 self.assertIn(f"\n{package}", notices)
             self.assertNotIn("\nlibstdc++", notices)

@@ -1,4 +1,4 @@
-"""Installs the command and bowline-conform into an empty folder: each verb has a man page, and bash
+"""Installs the command and bowline-conform into an empty folder. Each verb has a man page, and bash
 completes its flags.
 
 usage: installed_command.py --build DIR --work DIR [TEST...]
@@ -46,7 +46,7 @@ class Command(unittest.TestCase):
             self.assertIn(run(PREFIX / "bin/bowline", verb, "--help").splitlines()[0].replace("-", "\\-"), text)
         self.assertTrue((pages / "bowline.1").is_file())
         if shutil.which("man"):
-            # Nothing in a page is taken for an instruction by mistake.
+            # No text of a page is an unintended roff request.
             said = subprocess.run(["man", "--warnings", "-l", pages / f"bowline-{self.verbs[0]}.1"], capture_output=True, text=True,
                                   check=True, env={"PATH": "/usr/bin:/bin", "MANROFFSEQ": "", "MANWIDTH": "200"})
             self.assertEqual(said.stderr, "")
@@ -73,7 +73,7 @@ class Command(unittest.TestCase):
         self.assertIn("'cmake --install BUILD --component bowline_conform'", done.stderr)
 
     def test_the_command_has_nothing_of_the_tests(self):
-        """What is compiled for tests alone has names in these namespaces."""
+        """Code that is compiled only for tests is in these namespaces."""
         symbols = {name: subprocess.run(["nm", "-C", PREFIX / "bin" / name], capture_output=True, text=True, check=False).stdout
                    for name in ("bowline", "bowline-conform")}
         for namespace in ("bowline::conformance::", "bowline::test::"):

@@ -1,4 +1,4 @@
-// Arithmetic with numbers from outside, at its edges.
+// Checked arithmetic with untrusted values, at its limits.
 #include "core/checked.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// Encodings: bytes, what they fit, which views they allow, and that decoding gives what was
-// encoded, as near as a step.
+// Encodings: sizes, supported shapes and views, and decoding within half a step.
 #include "core/encoding.h"
 
 #include <gtest/gtest.h>
@@ -50,8 +49,8 @@ TEST(Encodings, CountTheirBytes) {
   EXPECT_EQ(Encoding().bytes(DType::bf16, {3, 5}), 30u);
   EXPECT_EQ(int8(0).bytes(DType::f32, {3, 5}), 16u + 4);
   EXPECT_EQ(int8(0, -1, DType::f16, false).bytes(DType::f32, {3, 5}), 16u + 2 + 1);
-  EXPECT_EQ(int8(4).bytes(DType::f32, {3, 5}), 16u + 6 * 4);                  // 2 blocks a row
-  EXPECT_EQ(int8(2, 0, DType::f16).bytes(DType::f32, {3, 5}), 16u + 10 * 2);  // 2 blocks a column
+  EXPECT_EQ(int8(4).bytes(DType::f32, {3, 5}), 16u + 6 * 4);                  // 2 blocks per row
+  EXPECT_EQ(int8(2, 0, DType::f16).bytes(DType::f32, {3, 5}), 16u + 10 * 2);  // 2 blocks per column
   EXPECT_EQ(int8(1).bytes(DType::f32, {0, 5}), 0u);
 }
 
@@ -86,8 +85,8 @@ TEST(Encodings, SayWhatTheyDoNotFit) {
   EXPECT_EQ(plain.check(DType::f32, shape).message(), "The encoding \"plain\" has parameters.");
 }
 
-// Every element is at most half a step from what it was; where the scale is rounded, its rounding
-// comes on top.
+// Every element is within half a step of its value, plus the rounding of the scale if it is
+// rounded.
 TEST(Encodings, RoundTripsAreHalfAStepAway) {
   const Shape shapes[] = {{1}, {7}, {3, 5}, {4, 3, 6}, {64, 33}};
   for (const Shape& shape : shapes) {
@@ -115,8 +114,7 @@ TEST(Encodings, RoundTripsAreHalfAStepAway) {
   }
 }
 
-// Two elements of one block share a scale, two of different blocks do not: a large one spoils its
-// own block alone.
+// Elements share a scale only within a block: a large value makes only its own block inaccurate.
 TEST(Encodings, ABlockHasAScaleOfItsOwn) {
   const Shape shape = {2, 6};
   Floats values(12, 0.5f);
@@ -231,7 +229,7 @@ TEST(Encodings, OneBlockIsTheWholeTensor) {
   EXPECT_EQ(int8(4).simplest({1, 5}), int8(4));
 }
 
-// ties.md Q4.
+// The first value is in the low bits.
 TEST(Encodings, Int4HasTheFirstCodeInTheLowBits) {
   const Bytes symmetric = bytes_of({0x10, 0x32, 0x54, 0x76, 0x00, 0x3C});
   EXPECT_EQ(decoded("int4 block 8", {8}, symmetric), (Floats{-8, -7, -6, -5, -4, -3, -2, -1}));
@@ -243,17 +241,17 @@ TEST(Encodings, Int4HasTheFirstCodeInTheLowBits) {
   }
   EXPECT_EQ(encoded("int4 block 16 with zero points", {16}, sixteen),
             bytes_of({0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE, 0x00, 0x3C, 0}));
-  // Every row begins a byte; its last block may be shorter.
+  // Every row starts at a byte; its last block may be shorter.
   EXPECT_EQ(encoded("int4 block 2", {2, 3}, {7, -7, 14, 1, 0, 0}),
             bytes_of({0x1F, 0x0F, 0x8F, 0x08, 0x00, 0x3C, 0x00, 0x40, 0x92, 0x30, 0x00, 0x00}));
 }
 
-// The bytes of ggml, by hand: a block is a scale and 32 codes.
+// Bytes as in ggml, computed by hand: a block has a scale and 32 quantized values.
 TEST(Encodings, AreBitExactAsGgufDefinesThem) {
   Floats x(32);
   x[0] = 127;
   x[1] = -127;
-  x[2] = 0.5f;  // halves away from zero
+  x[2] = 0.5f;  // ties away from zero
   x[3] = -0.5f;
   x[4] = 1.4f;
   x[5] = 2.5f;
@@ -277,7 +275,7 @@ TEST(Encodings, AreBitExactAsGgufDefinesThem) {
             (Floats{-8, 7, 1, 1, -8, 7, 0}));
 
   x.assign(32, 0);
-  x[7] = 4;  // the scale has the sign of the extreme, turned
+  x[7] = 4;  // the scale has the sign of the extreme value, negated
   q4 = bytes_of({0x00, 0xB8});
   q4.resize(18, std::byte{0x88});
   q4[9] = std::byte{0x80};
@@ -300,7 +298,7 @@ TEST(Encodings, RowsOfGgufAreWholeBlocks) {
   EXPECT_EQ(encoding_of("int4").bytes(DType::f32, {3, 33}), 3u * 17 + 1 + 3 * 2 * 2);
 }
 
-// Half a step, and the rounding of the scale; what is decoded from the middle is what stands there.
+// Half a step, plus the rounding of the scale. Decoding a part gives the values at that place.
 TEST(Encodings, FourBitsAreHalfAStepAway) {
   const Shape shape = {4, 64};
   const Floats values = drawn(256);
@@ -314,7 +312,7 @@ TEST(Encodings, FourBitsAreHalfAStepAway) {
     const Encoding e = encoding_of(text);
     const Bytes bytes = encoded(text, shape, values);
     const Floats got = decoded(text, shape, bytes);
-    // The code 8 of the positive half of q4_0 is not there: up to one step.
+    // q4_0 has no value 8 in its positive half: the error is up to a step.
     const float most = e.name() == "q4_0" ? 1.01f * step : 0.51f * step + 0.01f;
     for (size_t i = 0; i < values.size(); ++i) {
       ASSERT_NEAR(got[i], values[i], most) << i;
@@ -348,7 +346,7 @@ struct Form {
   double steps;       // from 0 to the largest magnitude, or over the range
   double most_wrong;  // in steps
   bool symmetric;
-  bool is_wide;  // the scale is f32: whatever is a float has one
+  bool is_wide;  // the scale is f32, so every float has a scale
 };
 constexpr Form kForms[] = {
     {"int8", 127, 0.5, true, true},
@@ -366,7 +364,7 @@ constexpr Form kForms[] = {
     {"q4_0", 8, 1, true, false},
 };
 
-// The step of a block in double arithmetic, not the stored one.
+// The step of a block in double precision, not the stored step.
 double step_of(const Form& form, std::span<const float> block) {
   double least = 0;
   double most = 0;
@@ -377,8 +375,8 @@ double step_of(const Form& form, std::span<const float> block) {
   return (form.symmetric ? std::max(-least, most) : most - least) / form.steps;
 }
 
-// Values that pass check_encoded() are at most half a step wrong, and magnitudes that the scale can
-// hold pass.
+// Values that pass check_encoded() have an error of at most half a step. Magnitudes that the scale
+// can represent pass.
 TEST(Encodings, NoMagnitudeIsMoreThanHalfAStepAway) {
   const Shape shape = {2, 32};
   const Floats drawn_values = drawn(64);
@@ -393,7 +391,7 @@ TEST(Encodings, NoMagnitudeIsMoreThanHalfAStepAway) {
       Bytes bytes(e.bytes(DType::f32, shape));
       e.encode(values, DType::f32, shape, bytes);
       const Status fits = check_encoded(e, values, bytes, DType::f32, shape);
-      // Denormal scales have steps of their own.
+      // Denormal scales have larger relative steps.
       const bool has_room = form.is_wide ? exponent >= -136 : exponent >= -8 && exponent <= 14;
       EXPECT_TRUE(fits.ok() || !has_room) << fits.message();
       if (!fits.ok()) {

@@ -1,4 +1,4 @@
-// What is shown of text from outside.
+// Escaping of untrusted text for display.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -9,7 +9,7 @@
 namespace bowline {
 namespace {
 
-// What the bits of a binary float of `fraction` bits and the bias stand for.
+// The value of a binary float with `fraction` fraction bits and this bias.
 double value_of(uint32_t bits, int fraction, int bias) {
   const int exponent = static_cast<int>((bits & 0x7FFF) >> fraction);
   const double rest = bits & ((1u << fraction) - 1);
@@ -37,8 +37,7 @@ void check_all(int fraction, int bias) {
     ASSERT_EQ(std::signbit(x), (bits & 0x8000) != 0) << bits;
     ASSERT_EQ(from_f32<T>(x).bits, bits);
   }
-  // Between two neighbours: the middle goes to the even one, what is a little off it to the nearer
-  // one.
+  // Between two neighbours: the middle rounds to even, values beside it to the nearer one.
   for (uint32_t bits = 0; bits < infinity; ++bits) {
     const double low = value_of(bits, fraction, bias);
     const double high =

@@ -1,4 +1,4 @@
-// The dtypes that operators say about their operands.
+// The dtypes that operators declare for their operands.
 #include "core/operand_types.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(OperandTypes, OutputsAndTheStorageDtypeFollow) {
   EXPECT_EQ(storage_type("i32 -> f32", Types{kI32}, Types{kF32}), kF32);
 }
 
-// Every operator takes itself: inputs of the first dtypes of their words, and the outputs that
+// Every operator accepts inputs of the first dtypes of its declaration, with the outputs that
 // follow.
 TEST(OperandTypes, EveryOperatorHasSome) {
   for (int i = 0; i < kOps; ++i) {
@@ -70,7 +70,7 @@ TEST(OperandTypes, EveryOperatorHasSome) {
       inputs.push_back(set.front());
     }
     EXPECT_EQ(check_operand_types(def.types, def.name, inputs).message(), "");
-    // But for those whose attribute says it, and Repeat, whose body does.
+    // Except operators whose attribute has the dtype, and Repeat, whose body has it.
     const Op of_attribute[] = {Op::Cast, Op::Fill, Op::OneHot, Op::Repeat};
     const bool follows = std::ranges::find(of_attribute, op_at(i)) == std::end(of_attribute);
     for (int k = 0; k < def.outputs && follows; ++k) {

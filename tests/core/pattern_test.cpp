@@ -1,4 +1,4 @@
-// Patterns of names: alternatives and numbers.
+// Name patterns: alternatives and numbers.
 #include "core/pattern.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// CSV and TSV: what RFC 4180 allows, and what it does not.
+// CSV and TSV: valid and invalid input of RFC 4180.
 #include "data/csv.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Csv, Fields) {
   EXPECT_EQ(read("a,b\n1,2\n").fields, (Fields{{"a", "b"}, {"1", "2"}}));
   EXPECT_EQ(read("a,b\n1,2").fields, (Fields{{"a", "b"}, {"1", "2"}}));  // no newline at the end
   EXPECT_EQ(read("a,,b,\n").fields, (Fields{{"a", "", "b", ""}}));
-  EXPECT_EQ(read(" a ,\tb\n").fields, (Fields{{" a ", "\tb"}}));  // spaces belong to the field
+  EXPECT_EQ(read(" a ,\tb\n").fields, (Fields{{" a ", "\tb"}}));  // spaces are part of the field
   EXPECT_EQ(read("a\tb,c\n", '\t').fields, (Fields{{"a", "b,c"}}));
   EXPECT_EQ(read("").fields, Fields());
 }

@@ -1,5 +1,4 @@
-// Rows of texts with labels, and of conversations: what they hold, and which ones are refused with
-// their place.
+// Rows of texts with labels, and of conversations: their content, and errors with their position.
 #include <gtest/gtest.h>
 
 #include "data/chats.h"

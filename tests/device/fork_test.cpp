@@ -1,5 +1,5 @@
-// The child of a fork(): it has none of the threads of a device, and must neither wait for them nor
-// free what they use.
+// The child of a fork() has no threads of the device. It must not wait for them or free their
+// resources.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,8 +19,8 @@ namespace {
 constexpr int kWorkers = 4;
 constexpr unsigned kSecondsOfAChild = 60;
 
-// What `f` returns in a child, which ends then. A child that crashes or hangs is a failure that
-// says so.
+// Returns the result of `f` in a child process. A child that crashes or hangs is reported as a
+// failure.
 std::string in_child(const std::function<std::string()>& f) {
   int ends[2];
   if (pipe(ends) != 0) {
@@ -84,7 +84,7 @@ TEST_P(Fork, TheChildIsToldAndEndsAndTheParentGoesOn) {
     session.reset();
     s.reset();
     device.reset();
-    // What the child opens itself is its own.
+    // Objects that the child opens itself work.
     Seed own = lm32();
     const Device cpu = open_test_device("cpu", kWorkers);
     must(own.model.to(cpu));
@@ -98,7 +98,7 @@ TEST_P(Fork, TheChildIsToldAndEndsAndTheParentGoesOn) {
 INSTANTIATE_TEST_SUITE_P(Devices, Fork, testing::ValuesIn(device_names()),
                          [](const auto& p) { return test_name(p.param); });
 
-// A thread whose turn it was at the fork is not in the child to end it.
+// A thread that held the lock at the fork does not exist in the child to release it.
 TEST(ForkInACall, TheChildDoesNotWaitForATurnOfTheParent) {
   class Copying : public HostDevice {
    public:

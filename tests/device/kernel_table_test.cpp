@@ -1,4 +1,4 @@
-// What a backend says about a node that it has no kernel for.
+// The message of a backend for a node without a kernel.
 #include "device/kernel_table.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// OpenDevice: one call at a time, and no allocation that the device cannot hold or that exceeds its
-// memory budget.
+// OpenDevice serializes calls, and makes no allocation that the device cannot hold or that exceeds
+// its memory budget.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace {
 using device::Buffer;
 using device::MemoryKind;
 
-// Its query keeps what it found, as one that asks a library for plans does.
+// Its query changes state, as a query that asks a library for plans does.
 class RememberingDevice : public HostDevice {
  public:
   device::NodeAnswer query(const device::NodeQuery& node) const override {
@@ -61,7 +61,7 @@ TEST(OpenDevice, AsksOneQueryAtATime) {
   EXPECT_EQ(remembering.answers(), kThreads * kQueries);
 }
 
-// Its copies last until they are let go on, and are noted.
+// Its copies block until they are released, and are recorded.
 class SlowDevice : public HostDevice {
  public:
   Status copy_in(Buffer to, uint64_t, std::span<const std::byte>) override {
@@ -74,8 +74,7 @@ class SlowDevice : public HostDevice {
   std::counting_semaphore<> inside{0}, go_on{0};
 };
 
-// One that calls again and again does not keep the others waiting: each of them has its turn before
-// it has its next.
+// A caller in a loop does not starve the others: each gets a turn before it gets its next turn.
 TEST(OpenDevice, ServesWhoAsksFirst) {
   constexpr uint64_t kThreads = 3;
   constexpr uint64_t kCopies = 20;
@@ -94,7 +93,7 @@ TEST(OpenDevice, ServesWhoAsksFirst) {
   }
   for (uint64_t i = 0; i < kThreads * kCopies; ++i) {
     slow.inside.acquire();
-    // The others stand in the queue.
+    // The other callers are in the queue.
     while (device->waiting() + 1 < calling) {
       std::this_thread::yield();
     }
@@ -109,7 +108,7 @@ TEST(OpenDevice, ServesWhoAsksFirst) {
   }
 }
 
-// It computes in submit(), and pauses there when somebody waits.
+// Computes in submit(), and pauses there if another call waits.
 class ComputingDevice : public HostDevice {
  public:
   void set_pause(std::function<void()> pause) override { pause_ = std::move(pause); }
@@ -134,7 +133,7 @@ class ComputingDevice : public HostDevice {
   std::function<void()> pause_;
 };
 
-// It ends when the other was served.
+// Ends when the other call was served.
 TEST(OpenDevice, ServesOthersBetweenTheRecordsOfASubmission) {
   auto own = std::make_unique<ComputingDevice>();
   ComputingDevice& computing = *own;
@@ -188,13 +187,13 @@ TEST(OpenDevice, TheCpuPausesBehindEveryRecord) {
   Seed s = lm32();
   must(s.model.to(device));
   Session session = must(Session::create(s.model, device, "loss", {}));
-  logits_of(session, s);  // makes copies of weights, if it has any
+  logits_of(session, s);  // makes copies of weights, if any
   pauses = 0;
   logits_of(session, s);
   EXPECT_EQ(pauses, static_cast<int>(must(session.describe()).segments.at(0).records.size()));
 }
 
-// 64 MiB, of which 10 are left, in blocks of at most 32.
+// 64 MiB with 10 MiB free, in blocks of at most 32 MiB.
 class SmallDevice : public HostDevice {
  public:
   explicit SmallDevice(bool host_memory = false) {
@@ -247,8 +246,8 @@ device::Demand blocks(int count, uint64_t bytes) {
   return demand;
 }
 
-// What is left of a GPU's memory is a fact; of a host's it is a guess, so that only what it has at
-// all is a limit.
+// The free memory of a GPU is known exactly. That of a host is an estimate, so only its total
+// memory is a limit.
 TEST(OpenDevice, ComparesAllBlocksTogetherWithWhatThereIs) {
   const auto gpu = open_for_test("gpu", std::make_unique<SmallDevice>());
   EXPECT_OK(gpu->require_room(blocks(5, 2 << 20)));
@@ -263,7 +262,7 @@ TEST(OpenDevice, ComparesAllBlocksTogetherWithWhatThereIs) {
   const Status more = host->require_room(blocks(33, 2 << 20));
   EXPECT_EQ(more.code(), Code::out_of_memory);
   EXPECT_EQ(more.message(), "69206016 bytes are asked of device host, which has 67108864.");
-  // Inputs and outputs lie elsewhere.
+  // Inputs and outputs are in other memory.
   device::Demand io;
   for (int i = 0; i < 64; ++i) {
     io.add(2 << 20, MemoryKind::io);
@@ -304,7 +303,7 @@ TEST(OpenDevice, HoldsNoMoreThanItsBudget) {
   EXPECT_EQ(device->counters().peak_bytes, 1000u);
 }
 
-// Its recordings hold 500 bytes each.
+// Its recordings use 500 bytes each.
 class RecordingDevice : public HostDevice {
  public:
   struct Holding : device::Recording {

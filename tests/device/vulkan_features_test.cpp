@@ -1,5 +1,5 @@
-// A Vulkan device that lacks what a kernel may be thought to need: features that the driver has are
-// hidden, and not enabled.
+// Vulkan devices without optional features that kernels might use: features of the driver are
+// hidden and not enabled.
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -43,8 +43,8 @@ std::set<uint32_t> capabilities_of(std::span<const uint32_t> module) {
   return out;
 }
 
-// What SPIR-V calls the features that a device is opened with: numbers of 16 and 8 bits are read
-// and written, never computed with.
+// The SPIR-V capabilities that the device enables: 16-bit and 8-bit values are loaded and stored,
+// but not computed with.
 TEST(VulkanShaders, NeedNoArithmeticOf16Bits) {
   enum : uint32_t { kShader = 1, kInt64 = 11, kAddresses = 5347 };
   constexpr uint32_t kFirstGroup = 61, kLastGroup = 68;  // GroupNonUniform and its parts
@@ -62,7 +62,7 @@ TEST(VulkanShaders, NeedNoArithmeticOf16Bits) {
   EXPECT_TRUE(seen.empty()) << "capability " << *seen.begin();
 }
 
-// If not, spirv-val says why.
+// If the module is not valid, spirv-val prints the reason.
 bool is_valid(std::span<const uint32_t> module) {
   FILE* validator = popen(BOWLINE_SPIRV_VAL " --target-env vulkan1.2 --scalar-block-layout -", "w");
   const bool written =
@@ -71,7 +71,7 @@ bool is_valid(std::span<const uint32_t> module) {
   return validator != nullptr && pclose(validator) == 0 && written;
 }
 
-// Valid modules that do not need the feature; what has no such elements stays as it is.
+// The modules are valid and do not need the feature. Modules without small elements stay unchanged.
 TEST(VulkanShaders, InWordsNeedNoAccessToSmallerElements) {
   for (const ShaderBinary& shader : std::span(kShaders, kShaderCount)) {
     const std::span<const uint32_t> module = module_of(shader);
@@ -95,7 +95,7 @@ constexpr auto kNoSmallElements = [](PhysicalDevice& d) {
   d.has_16bit_storage = d.has_8bit_storage = false;
 };
 
-// A driver that notes what the modules need that it gets.
+// A driver that records the capabilities of the modules that it gets.
 struct {
   PFN_vkGetDeviceProcAddr get_proc = nullptr;
   PFN_vkCreateShaderModule create = nullptr;
@@ -118,7 +118,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find_noted(VkDevice device, const char*
   return reinterpret_cast<PFN_vkVoidFunction>(create_noted);
 }
 
-// lavapipe would also run a module whose features were not asked for.
+// lavapipe would also run a module whose features are not enabled.
 TEST(VulkanWithoutSmallElements, ModulesNeedWhatTheDeviceHas) {
   BOWLINE_NEED(test::why_missing("vulkan:0"));
   Loader loader;
@@ -157,8 +157,8 @@ INSTANTIATE_TEST_SUITE_P(Features, VulkanWithout,
                                                 {"shaderInt64"}}),
                          [](const auto& p) { return std::string(p.param.name); });
 
-// The cases of every operator, in every dtype: what does not run says which feature is missing;
-// nothing else fails. BOWLINE_ALL_CASES runs every case of every suite.
+// Runs the cases of every operator in every dtype. A case that does not run names the missing
+// feature; no other failure occurs. BOWLINE_ALL_CASES runs every case of every suite.
 TEST_P(VulkanWithout, ComputesTheRest) {
   BOWLINE_NEED(test::why_missing("vulkan:0"));
   const bool all = std::getenv("BOWLINE_ALL_CASES") != nullptr;
@@ -181,8 +181,8 @@ TEST_P(VulkanWithout, ComputesTheRest) {
   EXPECT_EQ(named, GetParam().needed);
 }
 
-// Of odd sizes: a view begins inside of a word, and the last word of a value is not full. Truth
-// values lie in bytes.
+// Odd sizes: a view starts inside of a word, and the last word of a value is partial. Bools are
+// bytes.
 Model small_model(DType type) {
   Model m;
   const Parameter w = must(m.parameter("w", {3, 5}, Init::normal(1), StorageRole::weight, type));
@@ -226,7 +226,7 @@ Trained trained(Model m, DType type, const bowline::Device& device) {
   return out;
 }
 
-// Bit for bit as on the device that has them.
+// Bit for bit as on the device with the features.
 TEST(VulkanWithoutSmallElements, AModelOf16BitsIsTrained) {
   BOWLINE_NEED(test::why_missing("vulkan:0"));
   for (const DType type : {DType::f16, DType::bf16}) {

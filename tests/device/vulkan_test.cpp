@@ -1,4 +1,4 @@
-// The Vulkan backend where drivers and kernels are wrong, without a driver.
+// The Vulkan backend with faulty drivers and kernels, without a driver.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,7 +23,7 @@ VKAPI_ATTR VkResult VKAPI_CALL make_device(VkPhysicalDevice, const VkDeviceCreat
 }
 VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice, const VkAllocationCallbacks*) { ++destroyed; }
 
-// Only vkDestroyDevice is there.
+// Only vkDestroyDevice exists.
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find(VkDevice, const char* name) {
   return std::strcmp(name, "vkDestroyDevice") == 0
              ? reinterpret_cast<PFN_vkVoidFunction>(destroy_device)
@@ -88,12 +88,12 @@ TEST(Vulkan, ASwitchOnAConstantKeepsTheCaseThatIsChosen) {
     return out[at + 2];
   };
   EXPECT_EQ(reached({}), 21u);         // the default of the constant
-  EXPECT_EQ(reached({0, 0, 0}), 21u);  // none is given for number 3
+  EXPECT_EQ(reached({0, 0, 0}), 21u);  // there is no value for number 3
   EXPECT_EQ(reached({0, 0, 0, 6}), 22u);
   EXPECT_EQ(reached({0, 0, 0, 7}), 20u);  // the default of the switch
 }
 
-// The shaders leave no such bits, so that no result shows it.
+// The shaders leave no such bits, so no result could show an error.
 TEST(Vulkan, WhatIsMadeNarrowInAWordLosesItsUpperBits) {
   const auto word = [](uint32_t words, uint32_t operation) { return words << 16 | operation; };
   const std::vector<uint32_t> module = {0x07230203,   0x10500, 0,  30, 0,  // the header
@@ -111,8 +111,8 @@ TEST(Vulkan, WhatIsMadeNarrowInAWordLosesItsUpperBits) {
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), out.end() - 5, out.end()));
 }
 
-// A driver in software runs dispatches one after the other and needs no barrier, so that only the
-// commands show them.
+// A software driver runs dispatches in order and needs no barriers, so the test inspects the
+// commands.
 TEST(Vulkan, ABarrierStandsBeforeEachLevelAndIteration) {
   PhysicalDevice physical;
   physical.subgroup_size = 4;
@@ -135,7 +135,7 @@ TEST(Vulkan, ABarrierStandsBeforeEachLevelAndIteration) {
   };
   add(Kind::op, 0);
   add(Kind::op, 1);
-  add(Kind::op, 0);  // run with the first
+  add(Kind::op, 0);  // runs with the first
   add(Kind::repeat_begin, 0);
   add(Kind::op, 0);
   add(Kind::op, 0);
@@ -153,7 +153,7 @@ TEST(Vulkan, ABarrierStandsBeforeEachLevelAndIteration) {
   EXPECT_EQ(text, "|02|1|45|45|7");
 }
 
-// Elsewhere shaders write no other bytes than those of their elements.
+// On other devices shaders write only the bytes of their elements.
 TEST(Vulkan, ATransferInsideOfWordsRunsAloneWhereShadersWriteWords) {
   constexpr uint64_t kInsideWords[][3] = {{2, 8, 12}, {4, 2, 12}, {4, 8, 2}};
   const device::Program program;

@@ -1,5 +1,5 @@
-// Kernels over the emulated launch model: right ones give the numbers of a GPU, wrong ones are
-// refused with the reason.
+// Kernels on the emulated launch model: correct kernels give the values of a GPU, wrong ones are
+// rejected with the reason.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,7 +16,7 @@ std::string run(unsigned blocks, unsigned threads, const std::function<void()>& 
   return run_grid(dim3(blocks), dim3(threads), kernel);
 }
 
-// Twice, as every second launch starts its threads and blocks in reverse.
+// Runs twice, because every second launch starts its threads and blocks in reverse.
 void expect_error(unsigned threads, const std::function<void()>& kernel, const std::string& part) {
   for (int i = 0; i < 2; ++i) {
     const std::string error = run(1, threads, kernel);
@@ -45,8 +45,8 @@ TEST(Grid, ImpossibleSizesAreRefused) {
   EXPECT_EQ(run(1, 1024, [] {}), "");
 }
 
-// Reverses the block through shared memory; without the barrier it reads what others have not
-// written.
+// Reverses the block through shared memory. Without the barrier it reads values that are not
+// written yet.
 template <bool Barrier>
 __global__ void reverse_kernel(float* x) {
   __shared__ Shared<float[64]> tile;
@@ -74,7 +74,7 @@ TEST(Grid, AMissingBarrierAfterAWriteIsFound) {
   }
 }
 
-// Threads of all warps read what thread 0 overwrites at once.
+// Threads of all warps read a value that thread 0 overwrites.
 template <bool Barrier>
 __global__ void overwrite_kernel(float* out) {
   __shared__ Shared<float> value;
@@ -98,7 +98,7 @@ TEST(Grid, AMissingBarrierBeforeAWriteIsFound) {
   EXPECT_EQ(run(1, 64, [&] { overwrite_kernel<true>(out.data()); }), "");
 }
 
-// The same inside one warp, where a barrier of the warp is enough.
+// The same inside a warp, where a warp barrier suffices.
 template <bool Barrier>
 __global__ void warp_kernel(float* out) {
   __shared__ Shared<float[64]> tile;
@@ -282,12 +282,12 @@ TEST(Grid, AtomicsReturnTheOldValue) {
   EXPECT_EQ(atomicExch(&sum, 1), 9);
 }
 
-// Round trips and ties to even, against the definition of the formats.
+// Round trips and ties to even, compared with the definition of the formats.
 TEST(Half, ConversionsRoundToNearestEven) {
   for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
     const __half h{static_cast<uint16_t>(bits)};
     EXPECT_EQ(__float2half_rn(__half2float(h)).bits, bits);
-    // Halfway to the next one goes to the even one.
+    // The middle to the next value rounds to even.
     const __half next{static_cast<uint16_t>(bits + 1)};
     if (bits + 1 < 0x7C00) {
       const float middle = __half2float(h) / 2 + __half2float(next) / 2;

@@ -1,5 +1,5 @@
-// The CUDA backend on machines that are not as they should be, by the emulation: each gives a
-// sentence and a code, and the process and the other devices go on.
+// The CUDA backend on faulty machines, by emulation: each gives a message and a code, and the
+// process and the other devices continue.
 #include "emu/runtime.h"
 #include "train/tiny_lm.h"
 
@@ -92,7 +92,7 @@ TEST_F(Emulated, AGpuWithoutMemoryLeftNamesTheBytes) {
   EXPECT_NE(moved.message().find("16384 bytes were requested, but the GPU has 16000 of 16000 left"),
             std::string::npos)
       << moved.message();
-  // What is small enough goes on, and so does the model where it was.
+  // Smaller work continues, and so does the model on its old device.
   Seed small = lm32();
   EXPECT_OK(small.model.to(device));
   EXPECT_OK(s.model.to(must(Device::open("cpu"))));
@@ -110,12 +110,12 @@ TEST_F(Emulated, AFaultOfAKernelPoisonsTheDeviceAndNothingElse) {
   EXPECT_EQ(first_loss.status().code(), Code::device_poisoned);
   EXPECT_NE(first_loss.status().message().find("start the process again"), std::string::npos)
       << first_loss.status().message();
-  // Every later call says the same, at once: no kernel runs any more.
+  // Every later call fails at once with the same message: no kernel runs any more.
   const uint64_t submits = device.counters().submits;
   EXPECT_EQ(t.evaluate(batch).status().code(), Code::device_poisoned);
   EXPECT_EQ(s.model.to(must(Device::open("cpu"))).code(), Code::device_poisoned);
   EXPECT_EQ(device.counters().submits, submits);
-  // The other devices go on.
+  // The other devices continue.
   Seed other = lm32();
   const Device cpu = must(Device::open("cpu"));
   ASSERT_OK(other.model.to(cpu));

@@ -1,4 +1,4 @@
-// Derived copies of storages: made once per version, at one address, shared by all that read them.
+// Derived copies of storages: made once per version, at a fixed address, shared by all readers.
 #include "exec/segment.h"
 #include "faults/faulty_device.h"
 #include "faults/host_device.h"
@@ -9,11 +9,11 @@
 namespace bowline::test {
 namespace {
 
-// bf16 of `v`, as all products of working copies here.
+// Casts `v` to bf16; all products here use bf16 copies.
 Value half(GraphBuilder& g, Value v) { return g.op("Cast", {v}, {{"to", "bf16"}}); }
 Value full(GraphBuilder& g, Value v) { return g.op("Cast", {v}, {{"to", "f32"}}); }
 
-// y [2,4] = x [2,3] w, in bf16; "tied" shows the same storage transposed and adds a second product.
+// y [2,4] = x [2,3] w, in bf16. "tied" is the transposed storage and adds a second product.
 Model product_model() {
   Model m;
   const Parameter w = must(m.parameter("w", {3, 4}, Init::zeros()));
@@ -41,7 +41,7 @@ struct Product {
     const Tensor outputs[] = {tensor("y", {2, 4}, y), tensor("z", {2, 3}, z)};
     return session.run(inputs, outputs);
   }
-  // Small whole numbers, which bf16 holds.
+  // Small integers, which bf16 represents exactly.
   void expect() const {
     for (size_t r = 0; r < 2; ++r) {
       Floats row(4);
@@ -153,7 +153,7 @@ TEST_P(DerivedCopies, AreSharedAndGoWithTheirReaders) {
   EXPECT_EQ(copy_of(m, 0), nullptr);
 }
 
-// The moment that it is used first follows every way of writing; so does the number.
+// Every way of writing makes a new copy at the next use, and the counter shows it.
 TEST_P(DerivedCopies, FollowEveryWayOfWriting) {
   Model m;
   const Parameter w = must(m.parameter("w", {1, 1}, Init::ones()));
@@ -184,7 +184,7 @@ TEST_P(DerivedCopies, FollowEveryWayOfWriting) {
   EXPECT_EQ(loss(), 3);
   EXPECT_EQ(trainer.counters().refreshes, 2u);
   ASSERT_OK(trainer.snapshot());
-  // The gradient is 2, the rate 1/4: the weight falls by 1/2 per step, and the loss by 1.
+  // The gradient is 2 and the rate 1/4: the weight decreases by 1/2 per step, and the loss by 1.
   for (const float expected : {3.0f, 2.0f, 1.0f}) {
     for (int micro = 0; micro < 2; ++micro) {
       const auto report = must(trainer.micro_step(batch));
@@ -200,7 +200,7 @@ TEST_P(DerivedCopies, FollowEveryWayOfWriting) {
   EXPECT_EQ(loss(), 2);
   EXPECT_EQ(must(m.load(path)).storages, 1u);
   EXPECT_EQ(loss(), 3);
-  // A storage that is another one now.
+  // The storage is replaced.
   ASSERT_OK(m.freeze("w"));
   ASSERT_OK(m.freeze("w", false));
   EXPECT_EQ(loss(), 3);
@@ -239,7 +239,7 @@ TEST_P(DerivedCopies, OfAListOfARepeatAreOnePerStorage) {
   EXPECT_EQ(s.counters().refreshes, 3u) << "that of b alone";
 }
 
-// The nodes that are left have other numbers, in bodies too.
+// The remaining nodes get other indices, in bodies too.
 TEST(DerivedCopiesOfAGraph, LeaveResultsThatNameTheirNodes) {
   Model m;
   const ParameterList list = must(m.parameters("w.{}", 2, {2, 2}, Init::ones()));
@@ -266,7 +266,7 @@ TEST(DerivedCopiesOfAGraph, LeaveResultsThatNameTheirNodes) {
   }
 }
 
-// A part of a storage: the whole of it would be more work and more memory.
+// A copy of the whole storage would cost more work and memory than the part.
 TEST_P(DerivedCopies, OfAPartOfAStorageAreNotKept) {
   Model m;
   const Parameter w = must(m.parameter("w", {4, 2}, Init::ones()));
@@ -288,8 +288,8 @@ TEST_P(DerivedCopies, OfAPartOfAStorageAreNotKept) {
   EXPECT_NE(must(s.listing("forward")).find("Cast(@part)"), std::string::npos);
 }
 
-// One plan of a session writes the state, another reads its copy: the write of a plan is one like
-// any other.
+// A plan of a session writes the state, another reads its copy: the write of a plan counts like any
+// other.
 TEST_P(DerivedCopies, OfAStateFollowThePlanThatWritesIt) {
   Model m;
   const Parameter state = must(m.parameter("state", {4, 2}, Init::zeros(), StorageRole::kv_cache));
@@ -346,7 +346,8 @@ TEST_P(DerivedCopies, AreInTheReportAndWithinTheBudget) {
     EXPECT_EQ(status.code(), missing == 0 ? Code::ok : Code::over_budget) << status.message();
     EXPECT_EQ(copy_of(same, 0), nullptr);
   }
-  // What recordings hold is known afterwards; all the rest before the first block.
+  // The size of recordings is known only afterwards; everything else is known before the first
+  // block.
   const Device limited = open_test_device(GetParam(), 1, needed - recordings - 1);
   Model same = product_model();
   ASSERT_OK(same.to(limited));
@@ -356,8 +357,7 @@ TEST_P(DerivedCopies, AreInTheReportAndWithinTheBudget) {
 }
 BOWLINE_ON_ALL_DEVICES(DerivedCopies);
 
-// Every n-th call of the device fails once. What is tried again then is right, and nothing is made
-// twice.
+// Fails every n-th call of the device once. The next try succeeds, and no copy is made twice.
 TEST(DerivedCopiesThatFail, AreMadeByTheNextTry) {
   for (int n = 1, fired = 1; fired != 0; ++n) {
     const auto fault = std::make_shared<Fault>();

@@ -5,7 +5,7 @@
 namespace bowline::test {
 namespace {
 
-// "double": y = 2 x for x [rows, width]; "sum": s = the sum of x [rows]; both with w = 2.
+// "double": y = 2 x for x [rows, width]. "sum": s = the sum of x [rows]. Both have w = 2.
 Model two_entry_points() {
   Model m;
   const Parameter w = must(m.parameter("w", {1}, Init::ones()));
@@ -38,7 +38,7 @@ Floats counting(size_t n) {
   return out;
 }
 
-// The run of "double" for this shape, compared with a session that has no other plan.
+// Runs "double" with this shape and compares it with a session that has no other plan.
 void expect_double(Session& session, const Model& model, const Device& device, int64_t rows,
                    int64_t width) {
   Floats x = counting(static_cast<size_t>(rows * width));
@@ -77,7 +77,7 @@ TEST_P(EntryPoints, RunByTheShapesOfTheirInputs) {
   EXPECT_EQ(sum_of(s, {1, 2, 3, 4, 5}), 45);
   EXPECT_EQ(s.counters().plan_builds, 3u);
   EXPECT_EQ(s.counters().submits, 5u);
-  // What changes the table makes all of them again, once.
+  // A change of the table makes all plans again, once.
   ASSERT_OK(m.freeze("w"));
   EXPECT_EQ(sum_of(s, {0, 0, 1, 0, 0}), 3);
   expect_double(s, m, device_, 2, 3);
@@ -136,7 +136,7 @@ TEST_P(EntryPoints, ARunThatFitsNoneIsRefused) {
             "A session without an entry point is asked for.");
 }
 
-// Two capacities of a counted dim: a run takes the smaller plan that holds it.
+// Two capacities of a dynamic dimension: a run uses the smallest plan that can hold it.
 TEST_P(EntryPoints, WithCountedDimsTheSmallestThatHoldsARunIsTaken) {
   Model m;
   ASSERT_OK(m.dim("rows", {2, 1000, true}));

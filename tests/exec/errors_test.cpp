@@ -1,5 +1,5 @@
-// Data that a kernel refuses: the run fails with a sentence that names the node, and the next one
-// is as if it had not been.
+// Data that a kernel rejects: the run fails with a message that names the node, and does not affect
+// the next run.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 

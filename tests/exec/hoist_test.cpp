@@ -1,5 +1,5 @@
-// What an entry point computes from parameters alone: once per version of them, and with the bits
-// that a run would compute.
+// Hoisting: values that depend only on parameters are computed once per version of the parameters,
+// with the same bits.
 #include "faults/faulty_device.h"
 #include "faults/host_device.h"
 #include "plan/plan.h"
@@ -13,15 +13,15 @@ constexpr int64_t kRows = 6;
 constexpr int64_t kColumns = 5;
 constexpr size_t kWindow = kRows * kColumns;
 
-// sin(s) cos(s) c, where s = a + b, of a column, a row and one number. It needs room for more than
-// its result.
+// sin(s) cos(s) c with s = a + b, for a column, a row and a scalar. It needs more memory than its
+// result.
 Value window(GraphBuilder& g, Value a, Value b, Value c) {
   const Value s = g.op("Add", {a, b});
   return g.op("Mul", {g.op("Mul", {g.op("Sin", {s}), g.op("Cos", {s})}), c});
 }
 
-// y = x + window. Of entry point "given" the window has inputs instead of the parameters, so that
-// each run computes it.
+// y = x + window. In the entry point "given" the window depends on inputs instead of parameters, so
+// that each run computes it.
 Model window_model() {
   Model m;
   const Parameter a = must(m.parameter("a", {kRows, 1}, Init::normal(1)));
@@ -62,7 +62,7 @@ struct Windowed {
     const Tensor outputs[] = {tensor("y", {kRows, kColumns}, y)};
     return session.run(inputs, outputs, {}, overrides);
   }
-  // What entry point "given" computes of these values and of d as it is.
+  // Compares with the entry point "given" for these values and the current d.
   void expect(const Model& m, const Device& device, Floats a, Floats b, Floats c) const {
     Session given = must(Session::create(m, device, "given", {}));
     Floats in = x;
@@ -109,7 +109,7 @@ TEST_P(Hoisting, ComputesOncePerVersion) {
     EXPECT_EQ(s.counters().refreshes, refreshes + more);
     refreshes += more;
   };
-  // Where the device computes in 16 bits, copies of the parameters are made again too.
+  // If the device computes in 16 bits, the copies of the parameters are made again, too.
   const bool narrow = plan.segments[1].copies.size() != 0;
   run_after(narrow ? refreshes + 1 + plan.segments[0].copies.size() + plan.segments[1].copies.size()
                    : 1);
@@ -202,7 +202,7 @@ TEST_P(Hoisting, OverridesAreForOneRun) {
     ASSERT_OK(w.run(s));
     w.expect(m, device_, a, b, c);
   }
-  // The window does not follow from this one.
+  // The window does not depend on this parameter.
   const uint64_t refreshes = s.counters().refreshes;
   Floats half = {1.0f};
   const Tensor of_d[] = {tensor("d", {1}, half)};
@@ -212,8 +212,7 @@ TEST_P(Hoisting, OverridesAreForOneRun) {
   EXPECT_EQ(s.counters().refreshes, refreshes + (narrow ? 1 : 0));
 }
 
-// Two entry points that hold values, of storages that they share: neither takes the places of the
-// other's.
+// Two entry points hold values of shared storages: neither uses the memory of the other.
 TEST_P(Hoisting, EntryPointsHoldTheirOwnValues) {
   Model m = window_model();
   {
@@ -238,8 +237,7 @@ TEST_P(Hoisting, EntryPointsHoldTheirOwnValues) {
     if (round == 1) {
       ASSERT_OK(set(m, "b", {kColumns}, numbers(kColumns, 9)));
     }
-    // The window of one of them is computed again, and its scratch is not where that of the other
-    // lies.
+    // One window is computed again, and its scratch memory must not overlap the other window.
     if (round == 2 || round == 4) {
       ASSERT_OK(set(m, round == 2 ? "c" : "d", {1}, {0.75f}));
     }
@@ -251,7 +249,7 @@ TEST_P(Hoisting, EntryPointsHoldTheirOwnValues) {
   }
 }
 
-// A state that the entry point writes, or another one: each run reads what it is then.
+// A state that this or another entry point writes: each run reads its current value.
 TEST_P(Hoisting, LeavesStatesToTheRun) {
   Model m;
   const Parameter state = must(m.parameter("state", {4, 2}, Init::zeros(), StorageRole::kv_cache));
@@ -279,8 +277,8 @@ TEST_P(Hoisting, LeavesStatesToTheRun) {
   }
 }
 
-// A product of two factors for each of many layers: all of them would be as large as the layers,
-// where the run has one at a time.
+// A product of two factors for each of many layers: all products together would be as large as the
+// layers, but a run needs only one at a time.
 Model factored_model(int layers) {
   Model m;
   GraphBuilder g(m, "forward");
@@ -311,7 +309,7 @@ TEST_P(Hoisting, NeverHoldsMuchMoreThanARunNeeds) {
   EXPECT_LT(t.memory().arena_bytes, 4 * product);
 }
 
-// Beside a value that is too large there is one that is not.
+// There is a small value beside a value that is too large.
 TEST_P(Hoisting, HoldsWhatIsSmallWhereNotAllFits) {
   Model m = factored_model(12);
   const Parameter small = must(m.parameter("small", {4}, Init::ones()));
@@ -337,8 +335,7 @@ TEST_P(Hoisting, HoldsWhatIsSmallWhereNotAllFits) {
   }
 }
 
-// Rows of a table, by indices that are a parameter: the run that meets a bad one says so, each
-// time.
+// Gathers rows of a table by indices in a parameter: each run with a bad index reports it.
 TEST_P(Hoisting, LeavesBadIndicesToTheRun) {
   Model m;
   const Parameter table = must(m.parameter("table", {4, 2}, Init::ones()));
@@ -364,8 +361,7 @@ TEST_P(Hoisting, LeavesBadIndicesToTheRun) {
   }
 }
 
-// y = x + window + ...: a run has one window at a time, and all of them are held where there is
-// room.
+// y = x + window + ...: a run has one window at a time. All windows are held if memory allows.
 Model windows_model(int windows) {
   Model m;
   const Parameter a = must(m.parameter("a", {kRows, 1}, Init::normal(1)));
@@ -382,7 +378,7 @@ Model windows_model(int windows) {
   return m;
 }
 
-// Memory that is enough for plans without held values is enough, and the outputs are the same.
+// A memory budget that suffices without held values still suffices, and the outputs are the same.
 TEST_P(Hoisting, FitsWhereTheRunAloneDoes) {
   constexpr int kWindows = 24;
   Model m = windows_model(kWindows);
@@ -408,7 +404,7 @@ TEST_P(Hoisting, FitsWhereTheRunAloneDoes) {
   EXPECT_EQ(again.y, w.y);
 }
 
-// So is a budget of a plan: the smallest one that is enough holds nothing.
+// The same for a plan budget: with the smallest sufficient budget nothing is held.
 TEST_P(Hoisting, FitsTheBudgetThatTheRunAloneFits) {
   Model m = windows_model(24);
   ASSERT_OK(m.to(device_));
@@ -429,7 +425,7 @@ TEST_P(Hoisting, FitsTheBudgetThatTheRunAloneFits) {
 }
 BOWLINE_ON_ALL_DEVICES(Hoisting);
 
-// Every n-th call of the device fails once. What is tried again then is right.
+// Fails every n-th call of the device once. The next try gives the right result.
 TEST(HoistingThatFails, IsRightAtTheNextTry) {
   for (int n = 1, fired = 1; fired != 0; ++n) {
     const auto fault = std::make_shared<Fault>();
@@ -452,7 +448,7 @@ TEST(HoistingThatFails, IsRightAtTheNextTry) {
         ++fired;
         ASSERT_OK(set(m, "b", {kColumns}, numbers(kColumns, shift)));
       }
-      // Nothing is written between the two.
+      // Nothing is written between the two calls.
       if (!use().ok()) {
         ++fired;
         ASSERT_OK(use());
@@ -466,8 +462,8 @@ TEST(HoistingThatFails, IsRightAtTheNextTry) {
   }
 }
 
-// A view of a held value costs nothing, so the value is held whose bytes it is; a view of a
-// parameter is held by nobody.
+// A view of a held value costs nothing, so the viewed value is held. A view of a parameter is not
+// held.
 TEST(HoistingOfAGraph, TakesRootsOfViewsAndNoParameters) {
   Model m;
   const Parameter a = must(m.parameter("a", {4}, Init::ones()));

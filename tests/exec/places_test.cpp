@@ -1,4 +1,4 @@
-// Models whose storages lie on two devices.
+// Models whose storages are on two devices.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -59,7 +59,7 @@ std::string place(const Model& model, size_t row) {
   return line.substr(line.rfind(' ') + 1);
 }
 
-// The second device is the cpu, opened once more where the first one is the cpu itself.
+// The second device is the CPU; it is opened a second time if the first device is the CPU.
 class TwoDevices : public OnDevice {
  protected:
   void SetUp() override {
@@ -90,7 +90,7 @@ TEST_P(TwoDevices, EachPartRunsWhereItLies) {
   EXPECT_EQ(place(model_, 0), "home");
   EXPECT_EQ(place(model_, 1), device_.info().name);
   expect_parts(model_);
-  // Moving what is there does nothing.
+  // Moving a storage to its own device does nothing.
   const std::string before = model_.storages();
   const uint64_t copies = device_.counters().copies_in;
   ASSERT_OK(model_.to(device_, "head.weight"));
@@ -124,7 +124,7 @@ TEST_P(TwoDevices, ATieMovesAsAWhole) {
   ASSERT_OK(model_.to(device_, "other.*"));
   EXPECT_EQ(place(model_, 0), device_.info().name);
   EXPECT_TRUE(must(model_.same_storage("embed.weight", "other.name")));
-  // A session goes with what it reads, and both parts lie together now.
+  // A session moves with the storages that it reads, and both parts are on the same device now.
   const Floats moved = run(s, {1, -2}, 3);
   const Floats all = run(model_, device_, "both", {1, -2}, 2);
   const Floats decoded = run(model_, device_, "decode", moved, 2);
@@ -143,7 +143,7 @@ TEST_P(TwoDevices, AreSavedClonedAndJoined) {
   EXPECT_EQ(place(copy, 0), "home");
   EXPECT_EQ(place(copy, 1), device_.info().name);
   expect_parts(copy);
-  // A clone has bytes of its own.
+  // A clone has separate bytes.
   ASSERT_OK(set(copy, "head.weight", {3, 2}, Floats(6)));
   expect_parts(model_);
 
@@ -151,7 +151,7 @@ TEST_P(TwoDevices, AreSavedClonedAndJoined) {
   for (const char* name : {"embed.weight", "other.name", "head.weight"}) {
     EXPECT_EQ(values(opened, name), values(model_, name)) << name;
   }
-  // What is loaded and untied stays on the device of its storage.
+  // Loaded and untied storages stay on the device of their storage.
   EXPECT_EQ(must(model_.load(path)).storages, 2u);
   ASSERT_EQ(must(model_.untie("other.name")), 24u);
   ASSERT_OK(model_.to(device_, "*"));
@@ -163,7 +163,7 @@ TEST_P(TwoDevices, AreSavedClonedAndJoined) {
   EXPECT_EQ(run(model_, cpu_, "decode", {1, -2, 3}, 2), decoded_);
 }
 
-// Gradients and moments go with their weight, in the middle of a training.
+// Gradients and moments move with their weight during training.
 TEST_P(TwoDevices, ATrainedPartMovesWithItsMoments) {
   TrainOptions options;
   options.entry_point = "encode";
@@ -191,7 +191,7 @@ TEST_P(TwoDevices, ATrainedPartMovesWithItsMoments) {
   }
 }
 
-// Gradients and moments lie where the weights are.
+// Gradients and moments are on the device of the weights.
 TEST_P(TwoDevices, APartIsTrainedWhereItLies) {
   ASSERT_OK(model_.to(device_, "embed.*"));
   ASSERT_OK(model_.to(cpu_, "head.*"));

@@ -1,14 +1,13 @@
-// Any device, of which the n-th fallible call fails.
+// Wraps any device and fails its n-th fallible call.
 #pragma once
 
 #include "faults/wrapped_device.h"
 
 namespace bowline::test {
 
-// Shared by a test and its device. Calls are counted from arm() on; call number `fail_at` fails,
-// once.
+// Shared by a test and its device. Calls are counted from arm(). Call number `fail_at` fails once.
 struct Fault {
-  int fail_at = 0;  // 0: none
+  int fail_at = 0;  // 0: no call fails
   int calls = 0;
   Code code = Code::out_of_memory;
 
@@ -81,8 +80,8 @@ class FaultyDevice : public WrappedDevice {
   std::shared_ptr<Fault> fault_;
 };
 
-// A device whose submissions have a piece per recording, so that one can fail between two of them
-// or after the last.
+// A device whose submissions have a part per recording, so that a submission can fail between two
+// parts or after the last.
 class PiecewiseDevice : public FaultyDevice {
  public:
   using FaultyDevice::FaultyDevice;

@@ -1,4 +1,4 @@
-// The file system, of which the n-th operation fails.
+// The file system with a failing n-th operation.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace bowline::test {
 
 class FaultyFiles : public model::FileSystem {
  public:
-  // Operation number `n` fails with `error`, once; of EINTR and short writes only writes are hit.
+  // Operation number `n` fails with `error`, once. EINTR and short writes apply only to writes.
   void arm(int n, int error, bool short_write = false) {
     fail_at_ = n;
     error_ = error;

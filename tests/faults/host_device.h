@@ -1,4 +1,4 @@
-// A device in host memory that checks what the contract asks of its callers. It runs no Programs.
+// A device in host memory that checks its callers against the contract. It runs no Programs.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// A device that hands every call to another one. Mocks override what they change.
+// A device that forwards every call to another device. Mocks override single functions.
 #pragma once
 
 #include "device/backend.h"

@@ -1,5 +1,5 @@
-// Memory counted from outside: by allocators and driver calls that this program puts before the
-// real ones, which know nothing of plans. See counted_host.cpp and counted_vulkan.cpp.
+// Counts memory from outside: this program intercepts allocators and driver calls without any
+// knowledge of plans. See counted_host.cpp and counted_vulkan.cpp.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ struct Counted {
     for (int64_t old = peak; now > old && !peak.compare_exchange_weak(old, now);) {
     }
   }
-  // The peak starts from what is live.
+  // The peak starts at the live bytes.
   void reset() { peak = live.load(); }
 };
 

@@ -1,4 +1,4 @@
-// Stands before malloc and mmap of the C library.
+// Intercepts malloc and mmap of the C library.
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -64,8 +64,8 @@ void free(void* block) {
   __libc_free(block);
 }
 
-// A malloc of many bytes maps inside the C library, so nothing is counted twice. Pages of a file
-// are not memory of this process.
+// A large malloc calls mmap inside of the C library, so nothing is counted twice. Pages of a file
+// do not count as memory of this process.
 void* mmap(void* at, size_t bytes, int protection, int flags, int file, off_t offset) {
   const long result = syscall(SYS_mmap, at, bytes, protection, flags, file, offset);
   if (result != -1 && (flags & MAP_ANONYMOUS) != 0) {

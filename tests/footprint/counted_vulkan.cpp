@@ -1,5 +1,5 @@
-// Stands before vkAllocateMemory and vkFreeMemory of the driver, by the functions that the backend
-// asks for by name.
+// Intercepts vkAllocateMemory and vkFreeMemory of the driver, through the functions that the
+// backend looks up by name.
 #include <dlfcn.h>
 #include <vulkan/vulkan.h>
 

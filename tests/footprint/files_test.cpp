@@ -1,5 +1,5 @@
-// What SECURITY.md states: a file of at most 64 KiB is verified and loaded in at most 128 MiB,
-// whatever it says.
+// The limit in SECURITY.md: a file of at most 64 KiB is verified and loaded in at most 128 MiB,
+// whatever its content.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,7 +19,7 @@ constexpr int64_t kMost = int64_t{128} << 20;
 
 enum class End { refused_by_verify, refused_by_load, loaded };
 
-// Verifies and loads `file`, and expects that it keeps the limit.
+// Verifies and loads `file`, and expects that the limit holds.
 End load_within_limit(Bytes file) {
   Counted& counted = counted_host();
   const int64_t before = counted.live;
@@ -53,7 +53,7 @@ TEST(SmallFiles, OfAnyContentKeepTheLimit) {
   EXPECT_GT(ends[End::loaded], 100);
 }
 
-// As many nodes as fit, in a Repeat of as many iterations as there may be.
+// As many nodes as fit, in a Repeat with the maximum number of iterations.
 TEST(SmallFiles, FullOfNodesKeepTheLimit) {
   for (const int nodes : {50, 400}) {
     Model model;

@@ -1,4 +1,4 @@
-// What a model file's mapping keeps resident: nothing, once its bytes lie on a device.
+// The mapping of a model file keeps nothing resident once its bytes are on a device.
 #include <fstream>
 
 #include "model/tied_model.h"
@@ -8,7 +8,7 @@
 namespace bowline::test {
 namespace {
 
-constexpr int64_t kRows = 6000;  // of 4 KiB: more than a piece of those in which files are read
+constexpr int64_t kRows = 6000;  // of 4 KiB: more than a chunk in which files are read
 
 // Resident bytes of all mappings of the file.
 uint64_t resident_of(const std::string& path) {

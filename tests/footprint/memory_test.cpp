@@ -1,7 +1,7 @@
-// Predicted memory against memory that is counted by code that cannot see the plan: an allocator
-// and the resident set on the CPU, the allocations of the driver on Vulkan. What a prediction
-// covers is what lies on the device; the batch, whose bytes are known, and the graph and the plan,
-// some 0.2 MB here, lie in host memory besides.
+// Compares predicted memory with memory that is counted independently of the plan: by an allocator
+// and the resident set on the CPU, by driver allocations on Vulkan. A prediction covers memory of
+// the device. Host memory also has the batch, whose size is known, and graph and plan, about 0.2 MB
+// here.
 #include <malloc.h>
 
 #include <fstream>
@@ -24,7 +24,7 @@ TinyLm large_lm() {
 
 struct Taken {
   uint64_t predicted = 0;
-  uint64_t batch = 0;  // bytes of host memory
+  uint64_t batch = 0;  // in host memory
 };
 
 uint64_t batch_bytes(const TinyLm& lm) {
@@ -42,7 +42,7 @@ Taken train(const Device& device) {
 
 Taken run(const Device& device) {
   TinyLm lm = large_lm();
-  lm.batch = 256;  // beside it what the host keeps of graph and plan is little
+  lm.batch = 256;  // the host memory for graph and plan is small in comparison
   EXPECT_OK(lm.model.to(device));
   const std::vector<BoundDim> dims = lm.dims();
   Session session = must(Session::create(lm.model, device, "loss", dims));
@@ -80,7 +80,7 @@ TEST(Memory, OfVulkanIsThatOfTheDriver) {
   expect_predicted(counted_vulkan(), open_test_device("vulkan:0"), false);
 }
 
-// As on a GPU whose memory the host does not see.
+// As on a GPU whose memory is not host memory.
 TEST(Memory, OfVulkanCountsWhatCopiesAreStagedIn) {
   BOWLINE_NEED(why_missing("vulkan:0"));
   Counted& counted = counted_vulkan();
@@ -114,11 +114,11 @@ uint64_t status_bytes(const std::string& key) {
 
 TEST(Memory, OfTheCpuIsTheResidentSet) {
   const Device device = open_test_device("cpu");
-  (void)train(device);  // what the first run keeps: code, threads, a heap
+  (void)train(device);  // keeps code, threads and a heap
 #ifdef __GLIBC__
-  malloc_trim(0);  // but not what was freed, which would serve the second
+  malloc_trim(0);  // but not freed memory, which the second run would use
 #endif
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   const uint64_t before = status_bytes("VmRSS");
   const Taken taken = train(device);
   const auto predicted = static_cast<double>(taken.predicted);
@@ -126,8 +126,8 @@ TEST(Memory, OfTheCpuIsTheResidentSet) {
   EXPECT_NEAR(resident, predicted + static_cast<double>(taken.batch), kClose * predicted);
 }
 
-// An embedding and a head of 65536 x 256 that are one weight, read over 8 tokens: "forward" gives
-// the logits. `transposed`: the head is a view that MatMul reads.
+// An embedding and a head of 65536 x 256 that share a weight, read for 8 tokens. "forward" returns
+// the logits. `transposed`: MatMul reads the head as a view.
 Model large_tie(bool transposed) {
   Model m;
   const Parameter embedding = must(m.parameter("embed", Dims{65536, 256}, Init::normal(1)));
@@ -154,8 +154,8 @@ struct Forward {
   }
 };
 
-// Neither a second copy of it nor one in another form: 64 MiB in f32, 16 in int8, and what a plan
-// of this size takes.
+// No second copy and no converted copy: 64 MiB in f32, 16 MiB in int8, plus the needs of a plan of
+// this size.
 TEST(Memory, OfALargeTieIsThatOfOneWeight) {
   const Device device = open_test_device("cpu", 2);
   for (const bool transposed : {false, true}) {

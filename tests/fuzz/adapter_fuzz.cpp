@@ -1,6 +1,6 @@
-// Any tables as those of an adapter's file: loaded into a small model, run, trained, merged and
-// removed. Each refuses with a status, or works; never a crash. A refused file leaves the model as
-// it was.
+// Arbitrary tables as an adapter file: loaded into a small model, run, trained, merged and removed.
+// Each step works or returns a status; it never crashes. A rejected file leaves the model
+// unchanged.
 #include "api/internals.h"
 #include "fuzz/files.h"
 #include "fuzz/mutator.h"
@@ -13,7 +13,7 @@ using test::succeeded;
 
 bool reached_the_end = false;
 
-// What an adapter changes: a matrix that is read in three ways, and one of its own in each
+// The targets of an adapter: a matrix that is read in three ways, and a separate matrix in each
 // iteration of a Repeat.
 Model make_base(const Device& device) {
   Model model;

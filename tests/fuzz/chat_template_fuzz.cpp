@@ -1,6 +1,6 @@
-// Any text as a chat template, and any conversation: rendered within the limits or refused with a
-// status, and the same when it is rendered again. Lines that begin with \1 are messages: a role,
-// \2, a content; all else is the template.
+// Arbitrary text as a chat template, with an arbitrary conversation: it is rendered within the
+// limits or rejected with a status, and a second rendering gives the same. Lines that start with \1
+// are messages: a role, \2, a content. All other lines are the template.
 #include <bowline_text.h>
 
 namespace {

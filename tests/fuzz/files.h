@@ -27,12 +27,11 @@ class MemoryFile {
   int file_;
 };
 
-// A folder of this process.
+// A folder for this process.
 class Folder {
  public:
   Folder() {
-    // In memory, where that is known: some file systems wait for their disk when a file is written
-    // anew.
+    // In memory if possible: some file systems wait for the disk when a file is rewritten.
     const std::filesystem::path memory = "/dev/shm";
     const bool is_there = std::filesystem::is_directory(memory);
     std::string made =

@@ -1,5 +1,5 @@
-// The input of the targets: tables and data of a model file, without what random bytes do not pass
-// (header, padding, trailer). Two bytes split the input into tables and data.
+// The input of the targets: tables and data of a model file, without parts that random bytes cannot
+// pass (header, padding, trailer). Two bytes split the input into tables and data.
 #pragma once
 
 #include "model/sample_file.h"
@@ -8,7 +8,7 @@ namespace bowline::test {
 
 struct Frame {
   std::vector<uint8_t> tables;
-  Bytes data;  // a multiple of kRangeAlignment
+  Bytes data;  // size is a multiple of kRangeAlignment
 
   static Frame read(std::span<const uint8_t> input) {
     Frame out;
@@ -23,7 +23,7 @@ struct Frame {
     return out;
   }
 
-  // Empty if it does not fit.
+  // Empty if the frame does not fit.
   std::vector<uint8_t> write() const {
     std::vector<uint8_t> out;
     if (tables.size() <= UINT16_MAX) {
@@ -35,7 +35,7 @@ struct Frame {
     return out;
   }
 
-  // The file, with a header and a trailer that fit.
+  // Returns the file with a valid header and trailer.
   Bytes file() const {
     Sample sample;
     sample.data = data;

@@ -1,5 +1,5 @@
-// Any bytes as a GGUF file of an adapter, for a Llama or a GPT-2: refused with a status, and the
-// model is as it was; or an adapter that runs, is written and read again, and is removed.
+// Arbitrary bytes as a GGUF adapter file for a Llama or a GPT-2. The file is rejected with a status
+// and the model stays unchanged, or the adapter runs, is written, read again and removed.
 //
 // An input is a byte (odd: GPT-2; from 128 on: it runs) and the file.
 #include "fuzz/imported_model.h"

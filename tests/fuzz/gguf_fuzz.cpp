@@ -1,5 +1,5 @@
-// Any bytes as a GGUF file: refused with a status, or a source whose tensors can be read. Never a
-// crash, and no allocation beyond a small multiple of the file.
+// Arbitrary bytes as a GGUF file: rejected with a status, or a source with readable tensors. Never
+// a crash, and no allocation beyond a small multiple of the file size.
 #include <algorithm>
 #include <string_view>
 
@@ -18,7 +18,7 @@ bool succeeded(const Status& status) {
   return status.ok();
 }
 
-// In runs that begin and end within numbers and blocks.
+// Reads byte ranges that start and end inside of values and blocks.
 bool reads(const import::SourceTensor& tensor) {
   std::vector<std::byte> run(std::min<uint64_t>(tensor.bytes, 1021));
   for (uint64_t at = 0; at < tensor.bytes; at += run.size()) {
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   for (const import::SourceTensor& tensor : source.value().tensors) {
-    if (!reads(tensor)) {  // a source gives what it has promised
+    if (!reads(tensor)) {  // an accepted tensor must be readable
       __builtin_trap();
     }
     reached_the_end = true;

@@ -1,5 +1,5 @@
-// Tiny models as an import makes them, for readers of what other tools make for one: those of the
-// corpus of safetensors_fuzz.
+// Tiny imported models, for adapter files of other tools. They are the models in the corpus of
+// safetensors_fuzz.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline bool accepted(const Status& status) {
   return status.ok();
 }
 
-// Of f32, so that what it computes has room for any adapter.
+// f32, so that the values of any adapter fit.
 inline Model imported_model(const std::string& name) {
   std::ifstream file(BOWLINE_FUZZ_CORPUS "/safetensors/" + name, std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(file), {});
@@ -47,8 +47,8 @@ inline std::string parameters(const Model& model) {
   return Internals::state(model)->table.list_parameters();
 }
 
-// Whether nothing was changed since one of them was the other: what listings say, and where the
-// bytes are. No text is made, for most inputs are refused and asked this.
+// True if the tables are equal in their listings and their bytes are at the same addresses. Makes
+// no text, because most inputs are rejected and then compared.
 inline bool same_rows(const params::Table& a, const params::Table& b) {
   const auto same_storage = [](const params::Storage& s, const params::Storage& t) {
     return s.dtype == t.dtype && s.shape == t.shape && s.encoding == t.encoding &&
@@ -65,8 +65,8 @@ inline bool same_rows(const params::Table& a, const params::Table& b) {
 
 inline const params::Table& table_of(const Model& model) { return Internals::state(model)->table; }
 
-// A model that takes adapters, and a copy that inputs are read into: a refused one leaves it as it
-// was, for the next one.
+// A model that can have adapters, and a copy into which inputs are read. A rejected input leaves
+// the copy unchanged for the next input.
 struct Base {
   Model model;
   Model copy;
@@ -74,7 +74,7 @@ struct Base {
       : model(imported_model(name)), copy(model.clone().value()) {}
 };
 
-// A decoder; of others nothing is asked.
+// Runs a decoder; other models are not run.
 inline bool runs(Model& model) {
   if (model.metadata("task") != "generate") {
     return true;
@@ -99,9 +99,9 @@ inline bool runs(Model& model) {
   return accepted(offload(model)) && ran;
 }
 
-// What `read` makes of an input for the copy of a base: it refuses it, with the model as it was, or
-// adds the adapter "ad", which runs, goes through `write_and_read` (Status of the model that has
-// it, and of one that gets it) and is removed. True: it did all of that.
+// Calls `read` for the copy of a base. The input is rejected and the model is unchanged, or the
+// adapter "ad" is added. The adapter then runs, goes through `write_and_read` (with the model that
+// has it, and a model that gets it) and is removed. Returns true in the second case.
 template <class Read, class WriteAndRead>
 bool takes_adapter(Base& base, bool is_run, Read read, WriteAndRead write_and_read) {
   if (!accepted(read(base.copy))) {

@@ -1,8 +1,8 @@
-// Any bytes as a model file: refused with a status, or verified, loaded, listed and read. Never a
-// crash.
+// Arbitrary bytes as a model file: rejected with a status, or verified, loaded, listed and read.
+// Never a crash.
 //
-// Random bytes do not pass the header, so the fuzzer's input is the tables and the data; header and
-// trailer are put around them to fit, unless the first byte says to use the input as it is.
+// Random bytes do not pass the header. So the input is the tables and the data, and a matching
+// header and trailer are added, unless the first byte asks for the raw input.
 #include "fuzz/frame.h"
 #include "graph/load.h"
 

@@ -1,6 +1,6 @@
-// A model file whose tables are what they should be in form and anything in content: opened,
-// planned, run and trained for two steps, on cpu and on null. Each refuses with a status, or works;
-// never a crash, and never more memory than the budget.
+// A model file with well-formed tables of arbitrary content: opened, planned, run and trained for
+// two steps, on cpu and on null. Each step works or returns a status. It never crashes and never
+// exceeds the memory budget.
 #include <map>
 
 #include "api/internals.h"
@@ -16,16 +16,16 @@ using namespace bowline;
 using test::succeeded;
 
 constexpr uint64_t kDeviceBytes = uint64_t{16} << 20;
-constexpr int64_t kElements = int64_t{1} << 18;  // of the inputs and outputs of one run
-constexpr uint64_t kIterations = 256;            // of the Repeats of one entry point
-// Of one run: its elements times its longest dim, for the time of Attention grows with the square
-// of its rows. What a graph costs to run is as its shapes are (SECURITY.md): a decoder whose rows
-// begin at 8,192 took 15 seconds, and one changed number makes 65,535 of them.
+constexpr int64_t kElements = int64_t{1} << 18;  // for the inputs and outputs of a run
+constexpr uint64_t kIterations = 256;            // of the Repeats of an entry point
+// Limit for a run: its elements times its longest dim, because the time of Attention grows with the
+// square of its rows. The cost of a graph depends on its shapes (SECURITY.md): a decoder with 8,192
+// rows took 15 seconds, and one changed value makes 65,535 rows.
 constexpr int64_t kWork = int64_t{1} << 23;
 
 bool reached_the_end = false;
 
-// Gives out kDeviceBytes.
+// Has kDeviceBytes of memory.
 class SmallDevice : public test::WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;
@@ -64,13 +64,13 @@ Device open_small(std::string_view name) {
   __builtin_trap();
 }
 
-// Values in host memory for some of a graph's.
+// Host values for some values of a graph.
 struct Tensors {
   std::vector<std::vector<std::byte>> bytes;
   std::vector<std::vector<int64_t>> shapes;
   std::vector<Tensor> views;
 
-  // Small numbers, so that indices are inside some tables and outside others.
+  // Small values, so that indices are inside some tables and outside of others.
   Tensors(const graph::Graph& g, std::span<const graph::ValueId> values,
           std::span<const std::string> names) {
     bytes.reserve(values.size());
@@ -89,7 +89,7 @@ struct Tensors {
   }
 };
 
-// Whether it is run, with these dims.
+// True if the graph is small enough to run with these dims.
 bool is_small(const graph::Graph& g, std::span<const BoundDim> dims) {
   int64_t sum = 0, longest = 1;
   for (const auto* values : {&g.inputs, &g.outputs}) {
@@ -129,7 +129,8 @@ void train(Model& model, const Device& device, const TrainOptions& options,
   (void)trainer.value().listing("update", true).ok();
 }
 
-// With about half of every counted dim, and a number for every step word that needs one.
+// Runs with about half of every dynamic dimension, and a value for every per-step scalar that needs
+// one.
 void run_counted(const Model& model, Session& session, const graph::Graph& generic,
                  std::vector<BoundDim> dims) {
   const graph::ModelState& state = *Internals::state(model);
@@ -187,7 +188,7 @@ void run(Model& model, const Device& device, const graph::Graph& generic, int64_
   }
 }
 
-// What every parameter shows, decoded where it is stored as codes.
+// Reads every parameter, decoded if its storage is quantized.
 void read_values(const Model& model) {
   const params::Table& table = Internals::state(model)->table;
   for (const params::ParameterRow& p : table.parameters) {
@@ -216,7 +217,7 @@ void use(const std::shared_ptr<const model::VerifiedFile>& file, const char* dev
     return;
   }
   read_values(model);
-  // The graphs are the model's: training adds rows, not graphs.
+  // The graphs are those of the model: training adds rows, not graphs.
   for (const graph::Graph& g : Internals::state(model)->graphs) {
     run(model, device, g, dim);
   }

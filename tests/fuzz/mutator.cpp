@@ -24,8 +24,7 @@ struct Scalar {
   BaseType type;
 };
 
-// A place that holds the offset of a table, a string or a vector: `kind` tells what may stand
-// there.
+// A place with the offset of a table, string or vector. `kind` is the type of the target.
 struct Reference {
   uint8_t* at;
   std::pair<BaseType, int> kind;
@@ -34,13 +33,13 @@ struct Reference {
 
 struct Elements {
   uint8_t* vector;
-  size_t size;  // of one element, bytes
+  size_t size;  // bytes of an element
   uint32_t count() const { return flatbuffers::ReadScalar<uint32_t>(vector); }
   uint8_t* element(uint32_t i) const { return vector + 4 + i * size; }
   bool offsets = false;
 };
 
-// All that can be changed in the tables.
+// All places in the tables that can change.
 class Places {
  public:
   explicit Places(std::vector<uint8_t>& tables) {
@@ -68,7 +67,7 @@ class Places {
       case BaseType::Obj:
         return reference(at, BaseType::Obj, type.index());
       case BaseType::Union:
-        // Operators of one union: which one it is stands beside it.
+        // Operators of a union: the type is in the field before it.
         return table(t->GetPointer<flatbuffers::Table*>(field.offset()),
                      flatbuffers::GetUnionType(schema(), object, field, *t));
       case BaseType::Vector:
@@ -110,7 +109,7 @@ class Places {
   }
 };
 
-// One change of a kind that is drawn.
+// A random change of a given kind.
 class Change {
  public:
   Change(std::vector<uint8_t>& tables, std::mt19937& random)
@@ -188,7 +187,7 @@ class Change {
     }
   }
 
-  // Drops one element: the last takes its place.
+  // Drops an element; the last element replaces it.
   void shorten() {
     if (const Elements* v = some_vector(1)) {
       const uint32_t last = v->count() - 1;
@@ -198,7 +197,7 @@ class Change {
     }
   }
 
-  // One element more, a copy of an element of the vector.
+  // Adds a copy of an element.
   void grow() {
     if (const Elements* v = some_vector(1)) {
       const uint32_t count = v->count();
@@ -214,7 +213,7 @@ class Change {
     }
   }
 
-  // A reference names what another of its kind names.
+  // Lets a reference point to the target of another reference of its kind.
   void point_elsewhere() {
     if (places_.references.empty()) {
       return;
@@ -232,7 +231,7 @@ class Change {
     }
   }
 
-  // Offsets point forward; one that would not stays.
+  // Offsets point forward; otherwise the offset stays unchanged.
   static void aim(uint8_t* at, const uint8_t* target) {
     if (target > at) {
       flatbuffers::WriteScalar(at, static_cast<flatbuffers::uoffset_t>(target - at));
@@ -249,8 +248,8 @@ bool is_model(const std::vector<uint8_t>& tables) {
   return tables.size() >= 8 && file::VerifyModelBuffer(verifier);
 }
 
-// Whether lists of 64-bit numbers lie where they can be read, which FlatBuffers' verifier does not
-// check. The product has to refuse the others; here they end the changes.
+// True if lists of 64-bit values are aligned, which the verifier of FlatBuffers does not check. The
+// product must reject misaligned lists; here they end the mutation.
 bool is_aligned(const flatbuffers::Table& t, const reflection::Object& object) {
   for (const reflection::Field* field : *object.fields()) {
     const reflection::Type& type = *field->type();
@@ -298,8 +297,8 @@ bool can_be_read(const std::vector<uint8_t>& tables) {
          is_aligned(*flatbuffers::GetAnyRoot(tables.data()), *schema().root_table());
 }
 
-// Writes the tables anew, with every field present, and nothing shared or left over. An operator
-// without attributes, which the object API cannot write, becomes none.
+// Writes the tables again with every field present, and without sharing or gaps. The object API
+// cannot write an operator without attributes, so it is dropped.
 std::vector<uint8_t> normal(const std::vector<uint8_t>& tables) {
   const auto model = file::UnPackModel(tables.data());
   for (const auto& graph : model->graphs) {
@@ -315,7 +314,7 @@ std::vector<uint8_t> normal(const std::vector<uint8_t>& tables) {
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 
-// The checksum of every range that lies in the data.
+// Updates the checksum of every range inside of the data.
 void repair(flatbuffers::Table* t, const reflection::Object& object, const Bytes& data) {
   if (object.name()->str() == "bowline.file.Range") {
     auto* range = reinterpret_cast<file::Range*>(t);

@@ -1,6 +1,6 @@
-// Changes the tables of a model file by their schema, so that what comes out is again a FlatBuffer
-// of this schema whose checksums fit. Nothing here names a field but those of a range: a new field
-// is mutated by itself.
+// Mutates the tables of a model file by their schema. The result is a FlatBuffer of the schema with
+// valid checksums. The code names only the fields of a range, so new fields are mutated
+// automatically.
 #pragma once
 
 #include <random>
@@ -10,16 +10,15 @@
 
 namespace bowline::test {
 
-// Changes `frame` a little. Tables that are no FlatBuffer of the schema become those of
-// make_sample() first.
+// Makes a small change to `frame`. Invalid tables are first replaced by those of make_sample().
 void mutate(Frame& frame, std::mt19937& random);
 
-// The same with an input of libFuzzer, of at most `most` bytes. Returns its size; what does not fit
-// stays as it was.
+// The same for an input of libFuzzer of at most `most` bytes. Returns its size. If the result does
+// not fit, the input stays unchanged.
 size_t mutate(uint8_t* data, size_t size, size_t most, unsigned seed);
 
-// Whether it is no refusal. A refusal is no fault of the library, unless it says so itself
-// (Code::internal): that is a crash.
+// True if the status is ok. A rejected input is not a fault of the library, except with
+// Code::internal, which aborts.
 bool succeeded(const Status& status);
 
 }  // namespace bowline::test

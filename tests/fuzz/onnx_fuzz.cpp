@@ -1,6 +1,6 @@
-// A stream of bytes as a graph of ONNX (onnx_graphs.h) or, behind an odd first byte, as the bytes
-// of a file: refused with a status that says why, or a model. Never a crash. Bits of the first
-// byte: 0 takes a file, 1 asks for a dynamic batch, 2 for equal layers as one Repeat.
+// A byte stream as an ONNX graph (onnx_graphs.h), or as a file: rejected with a status that names
+// the reason, or a model. Never a crash. Bits of the first byte: 0 selects a file, 1 a dynamic
+// batch, 2 merging equal layers to a Repeat.
 #include "fuzz/onnx_graphs.h"
 #include "onnx/import.h"
 

@@ -1,5 +1,5 @@
-// Graphs of ONNX from a stream of bytes: most of them fit together, so that they are imported, and
-// some have a number, a name or an attribute that does not fit.
+// ONNX graphs from a byte stream. Most are valid and are imported; some have a wrong value, name or
+// attribute.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace bowline::test {
 
-// Each decision takes a byte; behind the end all are 0.
+// Each decision uses a byte; after the end all bytes are 0.
 class Decisions {
  public:
   explicit Decisions(std::span<const uint8_t> bytes) : bytes_(bytes) {}
   bool done() const { return at_ >= bytes_.size(); }
   uint8_t byte() { return done() ? uint8_t{0} : bytes_[at_++]; }
   int64_t below(int64_t n) { return n <= 1 ? 0 : byte() % n; }
-  // Once in `n` times, and never behind the end.
+  // True once in `n` times, and never after the end.
   bool one_in(int64_t n) { return !done() && byte() % n == n - 1; }
 
  private:
@@ -90,7 +90,7 @@ class GraphMaker {
     return t.name();
   }
 
-  // Sometimes one of them is far from what fits.
+  // Occasionally a value far outside of the valid range.
   int64_t odd(int64_t number) {
     constexpr int64_t kOdd[] = {
         -1, 0, INT64_MIN, INT64_MAX, int64_t{1} << 31, -(int64_t{1} << 40), 1000000};
@@ -262,7 +262,7 @@ class GraphMaker {
         }
         return;
       default: {
-        // The shape of x, as its own numbers.
+        // The shape of x, as values.
         node("Shape", {x.name}, {rank});
         const std::string shape = values_.back().name;
         values_.pop_back();
@@ -324,7 +324,7 @@ class GraphMaker {
     g.add_output()->set_name("out");
   }
 
-  // A name, a dim or an operator of another place.
+  // Replaces a name, a dim or an operator by another of the graph.
   void damage(onnx::file::ModelProto& m) {
     onnx::file::GraphProto& g = *m.mutable_graph();
     while (d_.one_in(2) && g.node_size() > 0) {

@@ -1,9 +1,9 @@
-// Any texts as adapter_config.json, any bytes as adapter_model.safetensors, for a Llama, a GPT-2 or
-// a RoBERTa with classes: refused with a status, and the model is as it was; or an adapter that
-// runs, is written and read again, and is removed.
+// Arbitrary text as adapter_config.json and arbitrary bytes as adapter_model.safetensors, for a
+// Llama, a GPT-2 or a RoBERTa with classes. The input is rejected with a status and the model stays
+// unchanged, or the adapter runs, is written, read again and removed.
 //
-// An input is a byte (of seven bits which of these, modulo 3; the eighth: it runs), the length of
-// the config (two bytes, low one first), the config, and the file.
+// An input is a byte (seven bits modulo 3: the model; the eighth: it runs), the length of the
+// config (two bytes, little endian), the config, and the file.
 #include "fuzz/imported_model.h"
 #include "peft/adapter.h"
 
@@ -16,7 +16,7 @@ bool reached_the_end = false;
 
 Status write_and_read(const Model& model, Model& again, const test::Folder& folder) {
   const auto written = peft::adapter_folder(model, "ad");
-  if (!accepted(written.status())) {  // what was read has a module
+  if (!accepted(written.status())) {  // every adapter that was read has a module
     __builtin_trap();
   }
   for (const peft::FolderFile& file : written.value().files) {

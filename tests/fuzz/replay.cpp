@@ -1,5 +1,4 @@
-// Stands for libFuzzer: gives every file of a folder to a fuzz target once. usage: TARGET_replay
-// FOLDER
+// Replaces libFuzzer: runs a fuzz target on every file of a folder. usage: TARGET_replay FOLDER
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -8,7 +7,7 @@
 #include <string>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-// An input went all the way through the target.
+// True if an input reached the end of the target.
 extern "C" bool fuzz_reached_the_end();
 
 int main(int count, char** arguments) {
@@ -19,7 +18,7 @@ int main(int count, char** arguments) {
   for (const auto& entry : std::filesystem::directory_iterator(arguments[1])) {
     std::ifstream file(entry.path(), std::ios::binary);
     const std::string bytes(std::istreambuf_iterator<char>(file), {});
-    std::printf("%s\n", entry.path().c_str());  // the last one is that which crashed
+    std::printf("%s\n", entry.path().c_str());  // after a crash the last name is the cause
     std::fflush(stdout);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }

@@ -1,7 +1,8 @@
-// Any texts as config.json, any bytes as a file of safetensors: refused with a status, or a model
-// that can be saved. Never a crash, and no allocation beyond a small multiple of the file.
+// Arbitrary text as config.json and arbitrary bytes as a safetensors file: rejected with a status,
+// or a model that can be saved. Never a crash, and no allocation beyond a small multiple of the
+// file size.
 //
-// An input is the length of the config (two bytes, low one first), the config, and the file.
+// An input is the length of the config (two bytes, little endian), the config, and the file.
 #include <cstring>
 
 #include "architectures/architecture.h"
@@ -22,7 +23,7 @@ bool succeeded(const Status& status) {
   return status.ok();
 }
 
-// Every parameter has the bytes that it promises.
+// Every parameter has all of its bytes.
 void read_all(const Model& model) {
   const auto info = model.describe();
   if (!succeeded(info.status())) {

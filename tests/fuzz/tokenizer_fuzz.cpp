@@ -1,6 +1,6 @@
-// Any bytes as a tokenizer.json or as the metadata of a GGUF file, and any bytes as text for it. A
-// tokenizer is refused with a sentence, or it encodes and decodes: ids are of the vocabulary,
-// offsets within the text, and what is decoded is UTF-8.
+// Arbitrary bytes as a tokenizer.json or as the metadata of a GGUF file, and arbitrary bytes as
+// text. A tokenizer is rejected with a message, or it encodes and decodes: ids are in the
+// vocabulary, offsets in the text, and decoded text is UTF-8.
 //
 // Input: a byte (odd: GGUF), two bytes with the length of the file, the file, the text.
 #include <bowline_text.h>
@@ -28,7 +28,7 @@ bool is_utf8(std::string_view text) {
   return text.empty();
 }
 
-// A refusal says why, and is no fault of the library.
+// An error has a reason, and is not a fault of the library.
 bool succeeded(const Status& status) {
   require(status.ok() || (status.code() != Code::internal && !status.message().empty()));
   return status.ok();

@@ -1,5 +1,5 @@
-// Any bytes as training data: refused with a sentence, or rows. The first byte says of which kind
-// the rest is. Never a crash.
+// Arbitrary bytes as training data: rejected with a message, or rows. The first byte selects the
+// format. Never a crash.
 #include <string_view>
 
 #include "data/chats.h"
@@ -28,7 +28,7 @@ void read_examples_as(std::string_view bytes, const char* name, bool several) {
   }
   const std::vector<std::string> labels = labels_of(rows.value());
   const auto classes = classes_of(rows.value(), labels, name);
-  // Labels of the data are known, and there are rows.
+  // The labels of the data are known, and there are rows.
   if (!succeeded(classes) || classes.value().empty()) {
     __builtin_trap();
   }

@@ -14,7 +14,7 @@ struct HostTensors {
   std::vector<Tensor> tensors;
 };
 
-// `of` outlives them.
+// `of` must outlive the result.
 HostTensors host_tensors(const std::vector<TensorInfo>& of,
                          std::vector<std::vector<std::byte>> bytes) {
   HostTensors out{std::move(bytes), {}};
@@ -85,7 +85,7 @@ Status run_self_tests(const Model& model, const Device& device) {
 
 namespace {
 
-// A tensor with data of its own, zeros at first.
+// A tensor that owns its data, initially zero.
 template <class T>
 Tensor make_tensor(GoldenModel& golden, std::string_view name, DType dtype, const Dims& shape,
                    const std::vector<T>& values) {

@@ -1,4 +1,4 @@
-// Every golden file of every released format is loaded, verified whole, run and saved again.
+// Every golden file of every released format is loaded, fully verified, run and saved again.
 #include "golden/golden.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(Golden, EveryFileLoadsRunsAndSaves) {
     const Status run = test::run_self_tests(model.value(), device.value());
     EXPECT_TRUE(run.ok()) << path << ": " << run.message();
     EXPECT_EQ(model.value().ties(), ties);
-    // Format 1 is the one that this version writes: the bytes come back.
+    // This version writes format 1, so the bytes are the same.
     const test::Folder folder;
     ASSERT_TRUE(model.value().save(folder / "again").ok());
     EXPECT_EQ(test::read_file(folder / "again") == test::read_file(path), true) << path;
@@ -47,7 +47,7 @@ TEST(Golden, EveryFileLoadsRunsAndSaves) {
 }
 
 // Token by token, with keys and values in the states of the file, a decoder gives the logits that
-// the file expects of all tokens at once.
+// the file expects for all tokens at once.
 TEST(Golden, ADecoderWritesItsStates) {
   const std::string path = BOWLINE_GOLDEN_FOLDER "/1/decoder.bowline";
   Model model = test::must(Model::open(path));
@@ -82,7 +82,7 @@ TEST(Golden, ADecoderWritesItsStates) {
   EXPECT_EQ(session.counters().plan_builds, 1u);
 }
 
-// A wrong expectation is noticed: the comparison compares.
+// Checks that the comparison notices a wrong value.
 TEST(Golden, AWrongWeightIsNoticed) {
   const auto device = Device::open("cpu");
   ASSERT_TRUE(device.ok()) << device.status().message();

@@ -1,4 +1,4 @@
-// Writes a golden file of this version: make_golden tied_lm|decoder PATH. Released ones are never
+// Writes a golden file of this version: make_golden tied_lm|decoder PATH. Released files are never
 // written again.
 #include <cstdio>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace bowline::test {
 namespace {
 
-// One that no operator reads yet: what it says is kept, and its codes are.
+// A storage that no operator reads yet. Its description and its quantized values must be kept.
 void add_codes(file::ModelT& tables, std::vector<model::Payload>& payloads,
                std::vector<std::byte>& codes) {
   const Encoding int8{find_encoding_form("int8"), 4, -1, DType::f16, true};
@@ -56,7 +56,7 @@ void add_tensors(std::vector<std::unique_ptr<file::TensorT>>& to,
   }
 }
 
-// The saved tables again, with the cases of `golden` as self tests.
+// Writes the saved tables again, with the cases of `golden` as self tests.
 Status make(GoldenModel golden, const std::string& path) {
   BOWLINE_TRY(golden.model.save(path));
   BOWLINE_TRY_ASSIGN(const Device device, Device::open("cpu"));

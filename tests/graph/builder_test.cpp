@@ -1,5 +1,5 @@
-// What the builder and the verbs refuse, each with its sentence: nothing that a file would not
-// hold.
+// Errors of the builder and the verbs, each with its message: a model must not contain anything
+// that a file could not.
 #include <functional>
 
 #include "api/internals.h"
@@ -149,7 +149,8 @@ TEST(Metadata, HoldsTextOnly) {
   EXPECT_EQ(model.metadata("k").size(), size_t{1} << 20) << "as before";
 }
 
-// After an error each call returns as many values as it would, and the first error is told.
+// After an error each call still returns the right number of values, and the first error is
+// reported.
 TEST(Builder, CountsValuesAfterAnError) {
   Model model;
   const Parameter w = must(model.parameter("w", {2, 2}, Init::ones()));
@@ -277,7 +278,7 @@ TEST(Freeze, ThawingOneOfSeveralNeedsTheIntent) {
   EXPECT_EQ(s.model.storages(), before);
   ASSERT_OK(s.model.freeze_storage("head", false));
   EXPECT_EQ(s.model.storages().find("frozen"), std::string::npos);
-  ASSERT_OK(s.model.freeze("head", false));  // it is thawed already
+  ASSERT_OK(s.model.freeze("head", false));  // already thawed
   EXPECT_EQ(s.model.same_storage("embed", "haed").status().message(),
             "There is no parameter \"haed\" among the 2 of the model.");
 }
@@ -302,7 +303,8 @@ TEST(Tensors, OwnTheirShape) {
   must(m.parameter("w", {1, 3}, Init::ones()));
   ASSERT_OK(m.materialize(1));
   float data[3] = {};
-  const Tensor t{"w", DType::f32, {{1, 3}}, data};  // the braces made a dangling array once
+  const Tensor t{
+      "w", DType::f32, {{1, 3}}, data};  // regression: the braces once made a dangling array
   EXPECT_TRUE(std::ranges::equal(t.shape, Dims{1, 3}));
   ASSERT_OK(m.get_value("w", t));
   EXPECT_EQ(data[2], 1);
@@ -320,7 +322,7 @@ TEST(ResultDeathTest, TheValueOfAFailureEndsWithItsMessage) {
                "cannot be opened");
 }
 
-// Rows are never used again, but those at the end are neither listed, saved nor cloned.
+// Rows are never reused, but empty rows at the end are neither listed, saved nor cloned.
 TEST(Rows, EmptyOnesAtTheEndAreForgotten) {
   test::Seed s = test::lm32();
   for (int i = 0; i < 100; ++i) {

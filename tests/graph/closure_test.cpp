@@ -1,6 +1,6 @@
-// Closure: what the builder accepts and save() writes, open() accepts, with the same listings and
-// the same bytes. Random models, many of them hostile; BOWLINE_CLOSURE_MODELS sets how many,
-// BOWLINE_CLOSURE_SEED where they begin.
+// Closure: a model that the builder accepts and save() writes opens again, with the same listings
+// and bytes. Random models, many of them hostile. BOWLINE_CLOSURE_MODELS sets their number,
+// BOWLINE_CLOSURE_SEED the first seed.
 #include <cstdlib>
 #include <random>
 
@@ -25,7 +25,7 @@ class RandomModel {
  public:
   explicit RandomModel(uint64_t seed) : random_(seed) {}
 
-  // Returns the first error, or none.
+  // Returns the first error, if any.
   Status build(Model& model) {
     hostile_ = pick(3) == 0;
     for (int i = pick(5); i >= 0; --i) {
@@ -117,7 +117,7 @@ class RandomModel {
                : values_[static_cast<size_t>(pick(static_cast<int>(values_.size())))];
   }
 
-  // A node of a random operator; half of them are sure to fit.
+  // Adds a node with a random operator; half of the nodes are valid.
   Value node(GraphBuilder& g, Value a, Value b) {
     if (pick(4) == 0) {
       g.named(name());
@@ -199,7 +199,7 @@ class RandomModel {
     values_.insert(values_.end(), out.begin(), out.end());
   }
 
-  // Verbs on the finished model; one that is refused changes nothing.
+  // Calls verbs on the finished model. A rejected verb changes nothing.
   Status change(Model& model) {
     if (pick(2) == 0) {
       for (const params::Storage& s : Internals::state(model)->table.storages) {
@@ -265,8 +265,7 @@ TEST(Closure, WhatIsSavedOpensAndIsTheSame) {
   }
 }
 
-// The last line of defence: a model that a rule does not keep is not saved, and what was there
-// stays.
+// The last check: a model that violates a rule is not saved, and an existing file stays.
 TEST(Closure, SaveCommitsNothingThatWouldNotOpen) {
   const Folder folder;
   Model model = test::make_tied_model();
@@ -304,7 +303,7 @@ TEST(Closure, AnAssignedShapeThatTheGraphCannotTakeIsRefused) {
   EXPECT_EQ(model.parameters() + model.storages(), before);
 }
 
-// Tables of any number, as long as each is there: three for each of these parameters.
+// Tables may have any number of entries: three for each of these parameters.
 TEST(Closure, ManyParameters) {
   const Folder folder;
   Model model;
@@ -338,7 +337,7 @@ TEST(Budget, IsKeptAndNamed) {
   EXPECT_LE(Budget::of_file(65536).bytes, uint64_t{128} << 20);
 }
 
-// Read instead of mapped: what happens to the file later changes nothing.
+// The file is read, not memory-mapped: later changes of the file have no effect.
 TEST(OpenOptions, AReadFileMayChange) {
   const Folder folder;
   Model model = test::make_tied_model();

@@ -1,4 +1,4 @@
-// What becomes of a graph: bound to dims and storages, pruned, differentiated, written and read.
+// Graphs after binding to dims and storages, pruning, differentiation, writing and reading.
 #include "api/internals.h"
 #include "graph/bind.h"
 #include "graph/gradient.h"
@@ -73,8 +73,8 @@ TEST(Bind, ReadsATransposedParameterAsItLies) {
   EXPECT_EQ(ops_of(bound(s.model, {})), "Linear MatMul ReduceSum ");
 }
 
-// A model with the [3, 3] storage "w", its transpose "t" and the bias "b"; `build` makes a graph of
-// them and of x, [2, 3].
+// A model with the [3, 3] storage "w", its transpose "t" and the bias "b". `build` makes a graph of
+// them and of x [2, 3].
 template <class Build>
 Graph with_transpose(Build build) {
   Model model;
@@ -113,7 +113,7 @@ TEST(Bind, ATransposeIsANodeOnlyWhereAnOperatorNeedsItsBytes) {
   EXPECT_EQ(ops_of(output), "Transpose ");
 }
 
-// A Repeat of a Linear over a list of two.
+// A Repeat of a Linear over a list of two weights.
 void add_two_layers(Model& model, const ParameterList& w) {
   GraphBuilder g(model, "g");
   const Value x = g.input("x", DType::f32, {2, 3});
@@ -125,7 +125,7 @@ void add_two_layers(Model& model, const ParameterList& w) {
   ASSERT_OK(model.materialize(1));
 }
 
-// One plan serves all iterations, so all show their storage alike.
+// One plan serves all iterations, so all entries have the same view.
 TEST(Bind, AListOfARepeatIsTransposedAsAWhole) {
   Model model;
   const ParameterList w = must(model.parameters("w.{}", 2, {3, 3}, Init::zeros()));
@@ -181,7 +181,7 @@ TEST(DeepCopy, SharesNoBody) {
   EXPECT_EQ(g.nodes[1].repeat->body->nodes.size(), 3u);
 }
 
-// The backward part follows the forward one; each use of a tie contributes to the one gradient row.
+// The backward pass follows the forward pass. Each use of a tie adds to the same gradient row.
 TEST(Gradient, ContributesOncePerUse) {
   const test::Seed s = test::lm32();
   Graph g = bound(s.model, {});

@@ -1,5 +1,5 @@
-// The rows that are gathered from a short table and multiplied: where the table is multiplied
-// instead, and where it is not.
+// Gathered rows of a short table that are multiplied: when the table is multiplied instead, and
+// when not.
 #include "api/internals.h"
 #include "graph/bind.h"
 #include "graph/counted.h"
@@ -14,8 +14,8 @@ using test::must;
 
 constexpr int64_t kRows = 5, kWidth = 3, kUnits = 4;
 
-// A graph of ids [seq, 2] under construction, with the rows x of the table "t" [5, 3] that they
-// choose.
+// A graph under construction with ids [seq, 2] and the rows x that they select from the table "t"
+// [5, 3].
 struct Short {
   explicit Short(bool counted = false) {
     EXPECT_OK(model.dim("seq", {.dynamic = counted}));
@@ -33,7 +33,7 @@ struct Short {
   Value t, ids, x;
 };
 
-// Operators with the shapes of what they give, in a graph of 2 `seq` ids.
+// The operators with their output shapes, in a graph with 2 `seq` ids.
 std::string nodes_of(const Graph& g) {
   std::string out;
   for (const graph::Node& n : g.nodes) {
@@ -48,7 +48,7 @@ Graph bound(const Short& s, int64_t seq, std::optional<DType> compute = {}) {
   return must(graph::bind(state.graphs[0], state, dims, compute));
 }
 
-// With as many ids as it takes, unless `seq` says how many pairs of them.
+// Uses enough ids for the rewrite, or `seq` pairs of ids.
 template <class Build>
 std::string rewritten(const Build& build, int64_t seq = kRows) {
   Short s;
@@ -147,7 +147,7 @@ TEST(Tables, StayWhereTheirRowsAreNotWhatIsMultiplied) {
             "nothing");
 }
 
-// A product of them would round sums that are not rounded otherwise.
+// A 16-bit product would round sums that are otherwise not rounded.
 TEST(Tables, StayInSixteenBits) {
   Short s;
   s.g.output("y", linear(s));
@@ -171,7 +171,7 @@ TEST(Tables, OfCodesStayAndSoDoThoseOfWeightsThatAreCodes) {
   }
 }
 
-// The product would be one of what was written.
+// The product would use the written values.
 TEST(Tables, ThatAreWrittenMeanwhileStay) {
   for (const bool meanwhile : {true, false}) {
     Short s;

@@ -1,4 +1,4 @@
-// Who writes a state, and who may read it where.
+// Writers of states, and where readers are allowed.
 #include "graph/updates.h"
 
 #include "api/internals.h"
@@ -12,8 +12,8 @@ using test::must;
 
 const std::vector<Attribute> kFirstAxis = {{"axis", 0}};
 
-// A model with the states "a" and "b" [4, 2], the weight "w" and the entry point that `build` makes
-// of them and of x [1, 2].
+// A model with the states "a" and "b" [4, 2] and the weight "w". `build` makes an entry point of
+// them and of x [1, 2].
 struct States {
   Model model;
   Parameter a = must(model.parameter("a", {4, 2}, Init::zeros(), StorageRole::kv_cache));
@@ -84,7 +84,7 @@ TEST(Updates, AStorageThatIsTrainedHasNone) {
   ASSERT_OK(s.model.freeze("w"));
   ASSERT_OK(s.build([&](GraphBuilder& g, Value x) { return write(g, g.parameter(s.w), x); }));
   EXPECT_EQ(s.written(), std::vector<uint32_t>{2});
-  // The flag may change: a plan looks again.
+  // The flag may change: a plan checks again.
   ASSERT_OK(s.model.freeze("w", false));
   EXPECT_EQ(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {})
                 .status()
@@ -134,7 +134,7 @@ TEST(Updates, AReaderOfTheParameterStandsInFrontOfTheWriter) {
     write(g, a, x);
     return a;
   });
-  // A view is read where its readers are.
+  // A view is read at its readers.
   expect_refused(s, message("node 2 (ReduceSum)", 1), [&](GraphBuilder& g, Value x) {
     const Value a = g.parameter(s.a);
     const Value flat = g.op("Reshape", {a}, {{"dims", {8}}});
@@ -175,8 +175,7 @@ TEST(Updates, TiesDecide) {
   EXPECT_OK(graph::bind(g, *Internals::state(s.model), {}).status());
 }
 
-// A Repeat of two iterations that writes a list and adds up what is there, before and behind the
-// write.
+// A Repeat of two iterations that writes a list and sums its entries before and after the write.
 Status build_repeat(Model& model, const ParameterList& states, bool reads_behind) {
   GraphBuilder g(model, "g");
   const Value x = g.input("x", DType::f32, {1, 2});
@@ -219,7 +218,7 @@ TEST(Updates, ABodyReadsBeforeItWrites) {
             "storage 0 through \"k.0\"; what was written is the output of that node.");
 }
 
-// Another iteration has written it, or has not: a body does not say which.
+// A body does not show whether another iteration has written the entry.
 TEST(Updates, ABodyReadsNoEntryOfAnotherIteration) {
   Model model;
   const ParameterList own =
@@ -249,7 +248,7 @@ std::string first_line(const Status& status) {
   return status.message().substr(0, status.message().find('\n'));
 }
 
-// Rows of the last axis have scales of their own, and are written as wholes.
+// Rows of the last axis have separate scales and are written as a whole.
 TEST(Updates, CodesTakeRows) {
   States s;
   ASSERT_OK(s.build([&](GraphBuilder& g, Value x) {
@@ -288,7 +287,8 @@ TEST(Updates, CodesAreNotWrittenAlongTheirRows) {
             "axis -1 scale f32, which takes no such rows.");
 }
 
-// What is read behind the writer is the state, and stays codes as long as its rows do.
+// A value that is read after the writer is the state, and stays quantized while its rows are
+// intact.
 TEST(Updates, CodesGoOnlyWhereTheyAreRead) {
   const auto reads = [](const std::function<Value(GraphBuilder&, Value)>& read) {
     States s;

@@ -1,5 +1,6 @@
-// One query and keys or values that are bytes with a scale for each row: the output by its formula
-// over what they stand for, whether none, one or both are codes; and nothing behind them is read.
+// Attention for a single query with 8-bit keys or values and a scale per row. The output equals the
+// formula over the dequantized values, with quantized keys, values or both. Nothing outside of the
+// operands is read.
 #include <cmath>
 #include <random>
 
@@ -12,7 +13,7 @@ namespace {
 constexpr size_t kHeads = 3;
 constexpr size_t kKeys = 131;
 
-// Rows of codes, and of what they stand for.
+// Quantized rows, and their dequantized values.
 class CodedRows {
  public:
   CodedRows(size_t dim, uint32_t seed)

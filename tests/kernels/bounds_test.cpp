@@ -1,5 +1,5 @@
-// No kernel of the CPU touches what lies behind its operands, on any instruction set that this
-// machine has: it may be another thread's, or nobody's.
+// No CPU kernel touches memory outside of its operands, on every instruction set of this machine.
+// That memory may belong to another thread, or be unmapped.
 #include "compute/attention.h"
 #include "compute/convert.h"
 #include "compute/convolution.h"
@@ -30,7 +30,7 @@ class Bounds : public OnInstructionSet {
   Threads threads_{1};
 };
 
-constexpr size_t kLongest = 67;  // past four vectors of every set
+constexpr size_t kLongest = 67;  // more than four vectors of every set
 
 TEST_P(Bounds, OfElements) {
   for (size_t n = 1; n <= kLongest; ++n) {
@@ -71,7 +71,7 @@ TEST_P(Bounds, OfOptimizers) {
   }
 }
 
-// f(T{}) for the dtypes that a kernel has.
+// Calls f(T{}) for the dtypes of a kernel.
 template <class F>
 void each_type(const F& f) {
   f(float{});
@@ -192,7 +192,7 @@ TEST_P(Bounds, OfProducts) {
   }
 }
 
-// Panels are as wide as the tile that suits a product.
+// Panels are as wide as the tile of the product.
 TEST_P(Bounds, OfTheScratchOfProducts) {
   for (const GemmLayout layout : {GemmLayout::nn, GemmLayout::nt, GemmLayout::tn}) {
     for (const size_t m : {7, 16, 67}) {
@@ -220,7 +220,7 @@ WindowAxis axis_of(int64_t in, int64_t window, int64_t stride) {
   return a;
 }
 
-// Depthwise, pointwise and of groups; the scratch ends where nobody may write, too.
+// Depthwise, pointwise and grouped convolutions. The scratch memory ends at a protected page, too.
 TEST_P(Bounds, OfConvolutions) {
   const auto count = [](int64_t n) { return static_cast<size_t>(n); };
   for (const auto& [groups, inputs, outputs, window, stride] :

@@ -1,5 +1,6 @@
-// Products of a row with codes are those of what the codes stand for, for every way in which blocks
-// lie, on any instruction set, with and without integers; and nothing behind the codes is touched.
+// Products of a row with quantized weights equal those with the dequantized weights, for every
+// block layout and instruction set, with and without integer instructions. Nothing outside of the
+// weights is touched.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -22,7 +23,7 @@ struct Form {
   bool zero_points;
   bool by_row;
   DType scale_type;
-  bool with_scale = false;  // each block begins with its scale
+  bool with_scale = false;  // each block starts with its scale
 };
 constexpr Form kForms[] = {
     {"int8 by row", 8, 0, false, true, DType::f32},
@@ -37,8 +38,8 @@ constexpr Form kForms[] = {
     {"q4_0", 4, 16, false, false, DType::f16, true},
 };
 
-// n rows of k codes with powers of two as scales: sums of small whole numbers are exact in any
-// order.
+// n rows of k quantized values with powers of two as scales: sums of small integers are exact in
+// any order.
 class Matrix {
  public:
   Matrix(const Form& form, size_t n, size_t k) : values_(n * k), n_(n), k_(k) {
@@ -74,7 +75,7 @@ class Matrix {
   size_t rows() const { return n_; }
   size_t columns() const { return k_; }
 
-  // f(codes) with codes, scales and zero points that end where nobody may read.
+  // Calls f(codes) with quantized values, scales and zero points that end at a protected page.
   template <class F>
   void with_codes(const F& f) const {
     EdgeOf<std::byte> codes(codes_.size()), scales(scales_.size()), zeros(zeros_.size());
@@ -143,7 +144,7 @@ class CodeProducts : public OnInstructionSet {
     OnInstructionSet::TearDown();
   }
 
-  // f(matrix) of each form, with integers, where there are such, and without.
+  // Calls f(matrix) for each form, with integer instructions if they exist, and without.
   template <class F>
   void each(size_t n, size_t k, const F& f) {
     for (const Form& form : kForms) {
@@ -157,8 +158,8 @@ class CodeProducts : public OnInstructionSet {
   }
 };
 
-// Whole numbers below 2^8, fewer of many columns, have no rounding in them, whatever the order: a
-// wrong digit, code, zero or scale shows.
+// Integers below 2^8, fewer for many columns, are exact in any order, so any wrong digit, quantized
+// value, zero point or scale is visible.
 TEST_P(CodeProducts, ExactOfWholeNumbers) {
   for (const size_t n : {1, 4, 6, 17, 70}) {
     for (const size_t k : {32, 64, 96, 160, 256, 288, 2080}) {
@@ -185,8 +186,7 @@ TEST_P(CodeProducts, ExactOfWholeNumbers) {
   }
 }
 
-// Each number is off by at most 2^-20 of the largest of its block, and what was bf16 by at most
-// 2^-14.
+// Each input has an error of at most 2^-20 of the largest value of its block, and 2^-14 for bf16.
 TEST_P(CodeProducts, WithinTheRoundingOfABlock) {
   constexpr size_t n = 5, k = 256;
   for (const int exponent : {-140, -120, -30, 0, 60, 112}) {
@@ -203,7 +203,7 @@ TEST_P(CodeProducts, WithinTheRoundingOfABlock) {
       for (size_t j = 0; j < n; ++j) {
         double sum = 0, bound = 0;
         for (size_t block = 0; block < k; block += kBlock) {
-          double largest = 0x1p-106;  // smaller numbers are off as those are
+          double largest = 0x1p-106;  // smaller values have the same absolute error
           for (size_t i = block; i < block + kBlock; ++i) {
             largest = std::max<double>(largest, std::fabs(a[i]));
           }

@@ -1,5 +1,5 @@
-// Vectors of f16 and bf16 are converted as single elements are, on any instruction set, and nothing
-// behind them is touched.
+// Conversions of f16 and bf16 vectors equal those of single elements, on every instruction set, and
+// touch nothing outside of the vectors.
 #include "compute/convert.h"
 
 #include <cmath>
@@ -23,7 +23,7 @@ void expect_as_single_elements() {
   for (size_t i = 0; i < all.size(); ++i) {
     ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(to_f32(all[i]))) << i;
   }
-  // Each, the middle to the next one, and what is just beside it.
+  // Each value, the middle to the next value, and the values beside the middle.
   std::vector<float> numbers;
   for (size_t i = 0; i + 1 < all.size(); ++i) {
     const float middle = wide[i] / 2 + wide[i + 1] / 2;

@@ -1,5 +1,5 @@
-// What the tests of CPU kernels share: memory that ends where nobody may read, and every
-// instruction set of this machine.
+// Helpers for tests of CPU kernels: memory that ends at a protected page, and every instruction set
+// of this machine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-// targets.h comes before any header of Highway.
+// targets.h must precede all headers of Highway.
 #include "compute/targets.h"
 #include "hwy/targets.h"
 
 namespace bowline::detail::cpu {
 
-// `n` numbers that end where a page begins that nobody may read or write.
+// `n` elements that end at a page without read and write access.
 template <class T>
 class EdgeOf {
  public:
@@ -50,13 +50,13 @@ inline std::vector<int64_t> instruction_sets() {
   return sets;
 }
 
-// A test that runs on one of them.
+// A test that runs on one instruction set.
 class OnInstructionSet : public testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override { use(GetParam()); }
   void TearDown() override { use(0); }
 
-  // 0: what the machine has.
+  // 0: the best set of the machine.
   static void use(int64_t set) {
     hwy::SetSupportedTargetsForTest(set);
     hwy::GetChosenTarget().DeInit();

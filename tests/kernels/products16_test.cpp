@@ -1,5 +1,6 @@
-// Products of 16-bit operands are those of their numbers, in every layout and at every edge, on any
-// instruction set, with and without the instruction for bf16; and nothing behind them is touched.
+// Products of 16-bit operands equal those of their f32 values, in every layout and at every edge,
+// on every instruction set, with and without the bf16 instruction. Nothing outside of the operands
+// is touched.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -11,7 +12,7 @@
 namespace bowline::detail::cpu {
 namespace {
 
-constexpr size_t kGap = 3;  // elements between the rows of operands that have some
+constexpr size_t kGap = 3;  // elements between the rows of operands with gaps
 
 template <class T>
 std::vector<T> random_numbers(size_t n, uint32_t seed) {
@@ -55,7 +56,7 @@ class Problem {
     };
   }
 
-  // Operands end where nobody may read; what lies between the rows of C stays.
+  // Operands end at a protected page. Memory between the rows of C stays unchanged.
   std::vector<T> run(Threads& threads, bool with_bias) const {
     EdgeOf<T> edge_a(a.size()), edge_b(b.size()), edge_c(c_elements, kMark), edge_bias(bias.size());
     std::copy(a.begin(), a.end(), static_cast<T*>(edge_a));
@@ -68,8 +69,8 @@ class Problem {
     return {c, c + c_elements};
   }
 
-  // Sums of `z.k` products of numbers below 4, in f32, are off by less than k^2 roundings of 16;
-  // the result by half a unit more.
+  // An f32 sum of `z.k` products of values below 4 has an error of less than k^2 roundings of 16.
+  // The result adds half a unit in the last place.
   void expect(const std::vector<T>& c, bool with_bias) const {
     const double unit = std::is_same_v<T, bf16> ? 0x1p-8 : 0x1p-11;
     for (size_t i = 0; i < shape.m; ++i) {
@@ -134,7 +135,7 @@ class Products16 : public OnInstructionSet {
   }
 };
 
-// Around the edges of tiles, of vectors and of words.
+// Around the edges of tiles, vectors and words.
 TEST_P(Products16, AtEveryEdge) {
   each_way([] {
     for (const size_t m : {1, 2, 6, 7, 13}) {
@@ -194,8 +195,8 @@ TEST_P(Products16, HaveTheSameBitsWithAnyThreads) {
   });
 }
 
-// Infinity times a denormal is infinity, also where the instruction takes the denormal for 0; what
-// is small otherwise is at most 0.
+// Infinity times a denormal is infinity, even if the instruction flushes the denormal to 0. Other
+// small products are at most 0.
 TEST_P(Products16, OfInfinitiesAndDenormals) {
   each_way([] {
     const float infinity = std::numeric_limits<float>::infinity();
@@ -233,7 +234,7 @@ TEST_P(Products16, KeepNaN) {
   });
 }
 
-// The instruction is for AVX-512 alone, so that a set that is asked for stays that set.
+// The instruction exists only for AVX-512. A requested instruction set must be used as requested.
 TEST_P(Products16, AreThoseOfTheSet) {
   if (GetParam() != HWY_AVX3) {
     EXPECT_FALSE(bf16_products());

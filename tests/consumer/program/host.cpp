@@ -1,5 +1,5 @@
-// Loads a plugin, calls it and lets it go, twice. Then neither its file nor one whose name has a
-// further argument in it is mapped.
+// Loads a plugin, calls it and unloads it, twice. Then neither its file nor any further file
+// argument is mapped.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -1,5 +1,4 @@
-// A consumer that calls its own things as the library calls its rooms, after `using namespace
-// bowline`.
+// A consumer whose names equal those of library rooms, after `using namespace bowline`.
 #include <bowline.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// A plugin that has the library inside, or with it: opens a device, computes, and lets go of
+// A plugin that links the library, statically or shared: opens a device, computes and releases
 // everything.
 #include <bowline.h>
 

@@ -1,4 +1,4 @@
-// A consumer outside the tree: trains a tied model, saves it, loads it, and finds the tie again.
+// A consumer outside of the tree: trains a tied model, saves and loads it, and finds the tie again.
 #include <bowline.h>
 
 #include <cstdio>
@@ -83,7 +83,7 @@ static Status learn(const char* path) {
 }
 
 int main(int, char** argv) {
-  // Exceptions and run-time types of the consumer work beside the library, which has none.
+  // Exceptions and RTTI of the consumer work, although the library is built without them.
   try {
     throw 1;
   } catch (int) {

@@ -1,4 +1,4 @@
-// A consumer of bowline::text outside the tree: a tokenizer from a file of its own.
+// A consumer of bowline::text outside of the tree, with its own tokenizer file.
 #include <bowline_text.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Prints what the CUDA backend says of the cuBLASLt that it finds.
+// Prints the CUDA backend's description of the cuBLASLt that it finds.
 #include <cstdio>
 
 #include "blas.h"

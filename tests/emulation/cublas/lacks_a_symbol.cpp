@@ -1,4 +1,4 @@
-// A libcublasLt with little in it.
+// A libcublasLt that lacks most functions.
 #include <cstddef>
 
 extern "C" size_t cublasLtGetVersion() { return 990000; }

@@ -1,4 +1,4 @@
-// A libcublasLt of version 11.9.0, whatever its file is called.
+// A libcublasLt of version 11.9.0 under any file name.
 #include <cstddef>
 
 extern "C" {
