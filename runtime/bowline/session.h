@@ -27,12 +27,12 @@ namespace bowline {
 /// Memory of a Session or Trainer, in bytes.
 struct MemoryReport {
   uint64_t storage_bytes = 0;      ///< Weights, moments and gradients.
-  uint64_t copy_bytes = 0;         ///< Copies of weights in another dtype or format.
-  uint64_t arena_bytes = 0;        ///< Activations, temporary values and hoisted values.
+  uint64_t copy_bytes = 0;         ///< Copies of weights in another dtype or layout.
+  uint64_t arena_bytes = 0;        ///< Activations, and values that are kept between runs.
   uint64_t io_bytes = 0;           ///< Inputs, outputs and per-step scalars.
   uint64_t backend_bytes = 0;      ///< Tables of the backend.
   uint64_t staging_bytes = 0;      ///< Staging buffers of the device.
-  uint64_t predicted_bytes = 0;    ///< The sum: the peak memory on the device.
+  uint64_t predicted_bytes = 0;    ///< The sum of the above: the peak memory on the device.
   uint64_t lower_bound_bytes = 0;  ///< Lower bound of arena_bytes: the most bytes in use at once.
 };
 
@@ -41,7 +41,7 @@ struct Counters {
   uint64_t plan_builds = 0;  ///< Plans that were made.
   uint64_t recordings = 0;   ///< Plans that were recorded by the backend.
   uint64_t submits = 0;      ///< Submissions to the device.
-  uint64_t refreshes = 0;    ///< Copies of weights and hoisted values that were renewed.
+  uint64_t refreshes = 0;    ///< Copies and kept values that were renewed after a write.
   uint64_t transfers = 0;    ///< Transfers of replicas and shards between devices.
   uint64_t hook_fires = 0;   ///< Calls of a GradientHook.
   /// Kernels, library calls, copies and fills in one run or one training step. 0: the backend does
