@@ -31,8 +31,8 @@ std::string escaped_lines(std::string_view text);
 // double quotes and escaped if it is empty, or has a space, comma, colon, quote, backslash or
 // character that escaped() changes.
 std::string listed_name(std::string_view name);
-// Returns the length in bytes of the UTF-8 sequence at the start of a text that is not empty, or 0
-// if the sequence is not well-formed.
+// Returns the length in bytes of the UTF-8 sequence at the start of a text. Returns 0 if the
+// sequence is not well-formed. The text must not be empty.
 size_t utf8_length(std::string_view text);
 
 // Counter-based random numbers: the bits depend on (key, counter) alone, on every device alike.

@@ -108,8 +108,8 @@ class Tokenizer {
   ///
   /// Errors:
   /// - bad_argument: the text has 4 GiB or more; max_tokens is too small for the special tokens.
-  /// - bad_file: a regular expression of the tokenizer exceeds its limits on this text; the
-  ///   vocabulary has no token for a part of the text, and none for unknown text.
+  /// - bad_file: a regular expression of the tokenizer exceeds its limits on this text.
+  /// - bad_file: the vocabulary has no token for a part of the text, and none for unknown text.
   Result<Encoding> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   /// Converts tokens to text. Bytes that are not UTF-8 become U+FFFD. Unknown ids are ignored.
