@@ -132,6 +132,7 @@ struct OutputInfo {
 
 /// An input or output of a node.
 struct NodeValueInfo {
+  /// Where the value comes from.
   enum class Kind : uint8_t { input, parameter, result };
   Kind kind = Kind::result;
   /// Number of the value. Nodes of one graph or body use the same number for the same value.
@@ -270,6 +271,7 @@ struct TableEntryInfo {
 
 /// A record of a program: a node, or the start or end of a Repeat.
 struct RecordInfo {
+  /// What the record does.
   enum class Kind : uint8_t { op, repeat_begin, repeat_end };
   Kind kind = Kind::op;
   std::string op;    ///< The operator, for example "LayerNorm".

@@ -43,6 +43,7 @@ struct Internals;  // gives the library access to private members
 
 /// Initial values of a storage.
 struct Init {
+  /// The distribution.
   enum class Kind : uint8_t { zeros, ones, normal, uniform };
   Kind kind = Kind::zeros;
   float scale = 0;

@@ -1,4 +1,5 @@
-// Optimizers and learning rate schedules.
+/// \file
+/// Optimizers and learning rate schedules.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,15 @@
 
 namespace bowline {
 
-// The comment of an option names the optimizers that read it; the others ignore it. operators.md
-// says what each optimizer computes. Checkpoints hold the moments in the order of the operator's
-// inputs.
+/// An optimizer and its settings.
+///
+/// The comment of a setting names the optimizers that read it; the others ignore it. operators.md
+/// says what each optimizer computes. Checkpoints hold the moments in the order of the operator's
+/// inputs.
 struct Optimizer {
+  /// The algorithm.
   enum class Kind : uint8_t { adamw, sgd, adagrad, rmsprop, lion, adafactor };
-  // With the defaults of PyTorch; of Lion with those of its authors.
+  /// Returns the optimizer with the defaults of PyTorch, or of its authors (Lion).
   static Optimizer of(Kind kind);
 
   Kind kind = Kind::adamw;
@@ -34,12 +38,14 @@ struct Optimizer {
   float eps2 = 1e-3f;             // Adafactor: least scale of a weight
   float update_clip = 1;          // Adafactor: largest root mean square of an update
 };
-// "adamw", "sgd", ...
+/// Returns "adamw", "sgd", ...
 std::string_view name_of(Optimizer::Kind kind);
-// Of all kinds, in their order.
+/// Returns the names of all optimizers.
 std::span<const std::string_view> optimizer_names();
 
+/// A learning rate schedule.
 struct Schedule {
+  /// How the rate falls after the warmup.
   enum class Kind : uint8_t { constant, linear, cosine };
   Kind kind = Kind::constant;
   float learning_rate = 1e-3f;
@@ -48,7 +54,7 @@ struct Schedule {
   uint64_t total_steps = 0;  // 0: not known, allowed for constant only
 };
 
-// The rate of 1-based step `step`.
+/// Returns the learning rate of a step. The first step is 1.
 float learning_rate_at(const Schedule& schedule, uint64_t step);
 
 }  // namespace bowline

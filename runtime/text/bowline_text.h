@@ -77,6 +77,7 @@ class Decoder {
 /// A Tokenizer is immutable. Copies share its data. Threads: any thread.
 class Tokenizer {
  public:
+  /// The options of encode().
   using Options = EncodeOptions;
   // There is no move, since there is no empty tokenizer.
   Tokenizer(const Tokenizer&) = default;
@@ -124,6 +125,7 @@ class Tokenizer {
   std::optional<int32_t> token_to_id(std::string_view token) const;
   /// Returns the token of an id as the vocabulary spells it. It is empty if there is none.
   std::string id_to_token(int32_t id) const;
+  /// Returns true if the id is a special token, such as the end of a text.
   bool is_special(int32_t id) const;
   /// Returns "byte-level BPE", "BPE", "WordPiece", "Unigram" or "bytes".
   std::string_view kind() const;
