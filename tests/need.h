@@ -1,5 +1,5 @@
-// What a test needs and a machine may lack. A test says so and is skipped; where BOWLINE_STRICT is
-// 1 it fails.
+// Requirements of a test that a machine may not meet. The test is then skipped with a reason. With
+// BOWLINE_STRICT=1 it fails.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ inline bool strict() {
   return value != nullptr && std::strcmp(value, "1") == 0;
 }
 
-// Backends that need no hardware, so that each machine can be told to have them; by
-// tests/CMakeLists.txt.
+// Backends that need no hardware. tests/CMakeLists.txt lists the backends that this machine must
+// have.
 inline bool is_expected(const DeviceInfo& d) {
   std::istringstream names(BOWLINE_TESTED_BACKENDS);
   const std::string backend = d.name.substr(0, d.name.find(':'));
@@ -31,13 +31,13 @@ inline bool is_expected(const DeviceInfo& d) {
   return false;
 }
 
-// Asked once: it loads drivers.
+// Lists the devices once per process, because listing loads the drivers.
 inline const std::vector<DeviceInfo>& listed_devices() {
   static const std::vector<DeviceInfo> devices = Device::list();
   return devices;
 }
 
-// Why `name` cannot be used here; empty if it can.
+// Returns the reason why `name` cannot be used here, or an empty text if it can.
 inline std::string why_missing(const std::string& name) {
   for (const DeviceInfo& d : listed_devices()) {
     if (d.name == name) {
@@ -49,7 +49,8 @@ inline std::string why_missing(const std::string& name) {
 
 }  // namespace bowline::test
 
-// In a test or its SetUp: goes on if the text is empty. It says what is missing.
+// For a test or its SetUp. Continues if `text` is empty. Otherwise `text` is the reason for the
+// skip.
 #define BOWLINE_NEED(text)                                    \
   if (const std::string missing = (text); !missing.empty()) { \
     if (::bowline::test::strict()) {                          \

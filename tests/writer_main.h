@@ -1,4 +1,4 @@
-// The main of a program that writes a model for tests: PROGRAM FILE [name=value ...].
+// main() of a program that writes a model for tests: PROGRAM FILE [name=value ...].
 #pragma once
 
 #include <cstdio>
@@ -7,12 +7,11 @@
 
 #include "bowline.h"
 
-// What stands behind the program's name: "FILE [layers=2] [dtype=bf16]". There are no other
-// options.
+// The complete arguments of the program, for example "FILE [layers=2] [dtype=bf16]".
 extern const char* const kArguments;
 
 using Options = std::map<std::string, std::string>;
-// Saves the program's model in this file.
+// Saves the model of the program in this file.
 bowline::Status write_model(const std::string& path, const Options& options);
 
 inline bool is_option(const std::string& word) {

@@ -1,5 +1,5 @@
-// What hostile files write into the attributes of every operator that there is, or will be: made
-// from the fields of the schema.
+// Writes hostile values into the attributes of every operator. The cases are generated from the
+// fields of the schema, so that they cover future operators, too.
 #include "core/attributes.h"
 
 #include <cmath>
@@ -19,11 +19,12 @@ Status verify(Sample sample) {
   return model::VerifiedFile::verify(model::MappedFile::from_bytes(sample.bytes(), "f")).status();
 }
 
-// Nodes of the sample that take any attributes as far as the verifier of the tables knows.
+// Returns a node whose attributes can be exchanged: the verifier of the tables accepts the node
+// with the attributes of any operator.
 file::NodeT& node_of(Sample& sample) { return *sample.model.graphs[0]->nodes[3]; }
 
-// Writes one value into field `index` that no operator may get; false where any is legal, or the
-// table has no such field.
+// Writes one value that no operator may get into field `index`. Returns false if every value of the
+// field is legal, or if the table has no field `index`.
 class Damage {
  public:
   Damage(int index, int variant) : index_(index), variant_(variant) {}
@@ -115,7 +116,7 @@ TEST(HostileAttributes, EveryFieldOfEveryOperatorIsHeldToItsKind) {
   EXPECT_GE(tried, 30) << "fields of attribute tables, in two variants";
 }
 
-// Writes another value than the default into the field that asks for a feature.
+// Writes a value other than the default into the field that requires a feature.
 class AskFor {
  public:
   explicit AskFor(std::string_view feature) : feature_(feature) {}
@@ -140,7 +141,7 @@ class AskFor {
   bool is_demanded_ = false;
 };
 
-// Of a field that came before features, files do not all name it.
+// Fields that are older than features do not name their feature in every file.
 TEST(HostileAttributes, AFieldOfAFeatureStandsInFilesThatNameIt) {
   size_t tried = 0, lenient = 0;
   for (const std::string_view feature : kAttributeFeatures) {
@@ -175,7 +176,7 @@ TEST(HostileAttributes, AFieldOfAFeatureStandsInFilesThatNameIt) {
   EXPECT_EQ(lenient, 2u) << "CrossEntropy with label_smoothing, Rope with factor";
 }
 
-// One value of each kind that a caller may give.
+// One value of each kind that a caller can give.
 const Attribute::Value kKinds[] = {int64_t{1},
                                    0.5,
                                    std::string("x"),
@@ -183,7 +184,7 @@ const Attribute::Value kKinds[] = {int64_t{1},
                                    std::vector<double>{0.5},
                                    std::vector<std::string>{"x"}};
 
-// Which of kKinds a field takes.
+// The kinds of kKinds that a field accepts.
 struct Takes {
   std::string_view name;
   std::vector<size_t> kinds;
@@ -198,7 +199,7 @@ struct Kinds {
   }
   static std::vector<size_t> kinds_of(bool*) { return {0}; }
   static std::vector<size_t> kinds_of(float*) { return {0, 1}; }
-  static std::vector<size_t> kinds_of(int64_t*) { return {0, 2}; }  // or the name of a dim
+  static std::vector<size_t> kinds_of(int64_t*) { return {0, 2}; }  // or the name of a dimension
   static std::vector<size_t> kinds_of(std::string*) { return {2}; }
   static std::vector<size_t> kinds_of(std::vector<float>*) { return {3, 4}; }
   static std::vector<size_t> kinds_of(std::vector<std::string>*) { return {5}; }

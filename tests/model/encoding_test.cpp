@@ -1,5 +1,6 @@
-// A storage that is stored as int8: kept by open and save, read as numbers, and refused by name
-// where it does not fit.
+// A storage that is stored as int8: save() and Model::open() keep the encoding, reads return
+// dequantized values, and a caller that needs a plain storage gets an error that names the
+// parameter.
 #include "core/encoding.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ namespace {
 const Encoding kInt8{find_encoding_form("int8"), 2, -1, DType::f16, true};
 const std::vector<float> kNumbers[] = {{1, 2, -3, 4}, {50, -6, 0.7f, 8}};
 
-// Rows 1 and 2, the list of the Repeat, as codes.
+// Rows 1 and 2 are the parameter list of the Repeat. Both are quantized.
 Sample encoded_sample() {
   Sample s = make_sample();
   for (const size_t row : {size_t{1}, size_t{2}}) {
@@ -27,11 +28,11 @@ Sample encoded_sample() {
     s.model.storages[row]->trainable = false;
     const file::RangeT& numbers = *s.model.storages[row]->range;
     std::fill_n(s.data.begin() + static_cast<std::ptrdiff_t>(numbers.offset), numbers.length,
-                std::byte{0});  // no range names them any more
+                std::byte{0});  // no range covers these bytes now
     s.model.storages[row]->range = s.add_range(codes);
   }
   s.model.training.reset();
-  // Without the moment, which no plain model keeps.
+  // Removes the moment, because a model without training data has no moments.
   const file::RangeT& moment = *s.model.storages[3]->range;
   std::fill_n(s.data.begin() + static_cast<std::ptrdiff_t>(moment.offset), moment.length,
               std::byte{0});
@@ -66,7 +67,7 @@ void expect_numbers(const Model& m) {
 TEST_F(Encoded, IsDescribedByItsEncoding) {
   const ModelInfo info = must(model_->describe());
   EXPECT_EQ(info.storages[1].encoding, "int8 block 2 axis -1 scale f16");
-  EXPECT_EQ(info.storages[1].bytes, 8u);  // four codes, two scales
+  EXPECT_EQ(info.storages[1].bytes, 8u);  // four quantized values, two scales
   EXPECT_EQ(must(model_->storage_bytes(1)).size(), 8u);
   EXPECT_EQ(info.storages[0].encoding, "plain");
   EXPECT_NE(model_->storages().find("int8 block 2 axis -1 scale f16 frozen"), std::string::npos);
@@ -91,10 +92,10 @@ TEST_F(Encoded, IsKeptByMovesSavesAndClones) {
   EXPECT_EQ(read.storages(), listing);
 }
 
-// Codes into a model of the same encodings, and into one of plain storages, which takes the
-// encodings over.
+// Loads quantized values into a model with the same encodings, and into a model with plain
+// storages. The plain storages adopt the encodings.
 TEST_F(Encoded, IsLoaded) {
-  // The same file with other numbers: those of row 1 twice.
+  // The same file with other values: rows 1 and 2 both hold the values of row 1.
   Sample s = encoded_sample();
   const file::RangeT first = *s.model.storages[1]->range;
   const file::RangeT second = *s.model.storages[2]->range;
@@ -119,7 +120,7 @@ TEST_F(Encoded, IsLoaded) {
   const auto load = [&](LoadMode mode) {
     return model.load(path_, {.mode = mode, .partial = true})
         .status()
-        .message();  // one has no bytes in the file
+        .message();  // a storage without bytes in the file needs `partial`
   };
   EXPECT_NE(load(LoadMode::copy)
                 .find("Parameter \"l0\" is stored as plain here and as int8 block 2 "
@@ -136,7 +137,8 @@ TEST_F(Encoded, IsLoaded) {
   expect_numbers(model);
 }
 
-// MatMul reads its right side in codes, a parameter of each iteration; other operators do not.
+// MatMul reads a quantized right operand, here a parameter of each iteration. Other operators do
+// not.
 TEST_F(Encoded, RunsWhereItsReadersTakeCodes) {
   const Device cpu = must(Device::open("cpu"));
   ASSERT_OK(model_->materialize(1));

@@ -1,4 +1,4 @@
-// The n-th file operation fails, n = 1, 2, ... until a save, an open or a load is clean.
+// Lets the n-th file operation fail, n = 1, 2, ..., until a save, an open or a load succeeds.
 #include "api/internals.h"
 #include "faults/faulty_files.h"
 #include "graph/load.h"
@@ -17,7 +17,7 @@ using test::read_file;
 
 std::string listings(const Model& m) { return m.parameters() + m.storages() + m.ties(); }
 
-// Returns the operations of a clean save.
+// Returns the number of operations of a save without faults.
 int fail_each_operation_of_a_save(int error, bool short_write, bool must_succeed) {
   const Folder folder;
   const std::string path = folder / "model";
@@ -60,8 +60,8 @@ TEST(FileFaults, SaveSurvivesAFullDiskAndInputOutputErrors) {
 }
 
 TEST(FileFaults, ShortWritesAndInterruptsGoOn) {
-  // A write that is cut or interrupted is continued; of other operations these faults are errors
-  // like any.
+  // save() continues after a short or interrupted write. For all other operations the same faults
+  // are errors.
   FaultyFiles files;
   const Folder folder;
   Model model = make_tied_model();
@@ -82,8 +82,8 @@ TEST(FileFaults, ShortWritesAndInterruptsGoOn) {
   EXPECT_GE(continued, 12);
 }
 
-// What a power failure leaves is decided by the order: bytes that are not on the disk when the name
-// changes may be lost with it.
+// The order of the operations decides which bytes survive a power failure. Bytes that are not on
+// the disk when the name changes can be lost.
 TEST(FileFaults, TheBytesAreOnTheDiskBeforeTheName) {
   class Ordered : public model::FileSystem {
    public:
@@ -99,7 +99,7 @@ TEST(FileFaults, TheBytesAreOnTheDiskBeforeTheName) {
       note('r');
       return FileSystem::rename(from, to);
     }
-    std::string order;  // of writes, syncs and renames, each once however often in a row
+    std::string order;  // writes, syncs and renames; a run of equal operations is one letter
 
    private:
     void note(char what) {
@@ -156,7 +156,7 @@ TEST(FileFaults, OpenAndLoadFailWithoutATrace) {
   }
 }
 
-// Damaged weight bytes are found when they are read: nothing of them gets into a live model.
+// The reader finds damaged weight bytes when it reads them, and copies none of them into the model.
 TEST(FileFaults, ALoadOfDamagedBytesChangesNothing) {
   const Folder folder;
   Model saved = make_tied_model();

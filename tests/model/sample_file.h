@@ -1,4 +1,4 @@
-// A small valid model file as a tree that tests change before they turn it into bytes.
+// A small valid model file as a tree. Tests change the tree before they write it as bytes.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::unique_ptr<file::NodeT> make_node(const char* name, std::vector<uint32_t> i
   return node;
 }
 
-// Entry `index` of an attribute is the value of a dim.
+// Sets entry `index` of an attribute to the value of a dimension.
 inline void name_size(file::NodeT& node, const char* attribute, uint32_t index, const char* dim) {
   node.attribute_dims.push_back(std::make_unique<file::AttributeDimT>());
   file::AttributeDimT& named = *node.attribute_dims.back();
@@ -55,7 +55,7 @@ inline std::unique_ptr<file::OutputT> make_output(const char* name, uint32_t val
   return output;
 }
 
-// The tables of the sample, with the ranges and the bytes that they name.
+// The tables of the sample, with the ranges and the bytes that the tables refer to.
 struct Sample {
   file::ModelT model;
   Bytes data;
@@ -87,7 +87,8 @@ struct Sample {
     model.parameters.push_back(std::move(parameter));
   }
 
-  // Header, tables, data and trailer as the tree says, right or wrong.
+  // Returns header, tables, data and trailer as the tree describes them, even if the result is
+  // invalid.
   Bytes bytes() const {
     flatbuffers::FlatBufferBuilder builder;
     file::FinishModelBuffer(builder, file::Model::Pack(builder, &model));
@@ -107,7 +108,7 @@ struct Sample {
     return out;
   }
 
-  // Writes a trailer that fits the bytes.
+  // Writes a trailer that matches the bytes.
   static void seal(Bytes& bytes) {
     const size_t end = bytes.size() - model::kTrailerBytes;
     model::StreamHash hash;
@@ -119,9 +120,9 @@ struct Sample {
   }
 };
 
-// Rows 0 E [3,2] with a moment (3), 1 and 2 [2,2], 4 empty, 5 [4] without bytes.
-// Parameters emb, head (tied), emb_t (transposed view), l0, l1, bias. Graphs forward, with a
-// Repeat, and its body.
+// Storages: 0 is E [3,2] with a moment (storage 3), 1 and 2 are [2,2], 4 is empty, and 5 is [4]
+// without bytes. Parameters: emb, head (tied), emb_t (a transposed view), l0, l1 and bias. Graphs:
+// forward with a Repeat, and the body of the Repeat.
 Sample make_sample();
 
 inline Result<std::shared_ptr<const model::VerifiedFile>> verify(Bytes bytes) {

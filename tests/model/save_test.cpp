@@ -1,4 +1,4 @@
-// Models to files and back.
+// Saves models to files and opens them again.
 #include "graph/save.h"
 
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ uint64_t payload_bytes(const std::string& path) {
   return sum;
 }
 
-// The tied model with values, saved.
+// Saves the tied model with values.
 Model save_tied_model(const std::string& path) {
   Model model = make_tied_model();
   EXPECT_TRUE(model.materialize(1).ok());
@@ -45,7 +45,7 @@ TEST(Save, ALoadedModelThatIsSavedUnchangedGivesTheSameBytes) {
   EXPECT_EQ(read_file(folder / "a"), read_file(folder / "b"));
   EXPECT_EQ(loaded.value().ties(), model.ties());
   EXPECT_EQ(loaded.value().parameters(), model.parameters());
-  // From a device too, and over the file that it was loaded from.
+  // Also saves from a device, over the file that the model was loaded from.
   const auto device = Device::open("cpu");
   ASSERT_TRUE(device.ok()) << device.status().message();
   ASSERT_TRUE(loaded.value().to(device.value()).ok());
@@ -70,7 +70,7 @@ TEST(Save, KeepsTheDimsThatAttributesName) {
   EXPECT_EQ(attributes_text(Op::Slice, nodes.at(1).attributes), "axis=1 start=0 length=a");
 }
 
-// Whether a file of this name is mapped into this process.
+// Returns true if this process maps a file with this name.
 bool is_mapped(const std::string& path) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -83,7 +83,7 @@ bool is_mapped(const std::string& path) {
 
 using Features = std::vector<std::string>;
 
-// What the file of a model lists, which is opened again.
+// Saves the model, opens the file again and returns the features that the file lists.
 Features features_of(const Model& model, const std::string& path) {
   EXPECT_TRUE(model.save(path).ok());
   const auto file = model::VerifiedFile::open(path);
@@ -97,14 +97,14 @@ Features features_of(const Model& model, const std::string& path) {
   return out;
 }
 
-// A reader that does not know them would compute something else. What an older one computes alike
-// needs none, whatever it skips.
+// A file lists a feature if an older reader, which ignores the attribute, would compute another
+// result. An attribute needs no feature if the older reader computes the same result.
 TEST(Save, NamesTheFeaturesThatAttributesNeed) {
   const auto features = [](const std::vector<Attribute>& attributes, const std::string& path) {
     Model model;
     GraphBuilder g(model, "f");
     const Value x = g.input("x", DType::f32, {1, 3, 1, 4});
-    Value y = x;  // in the body of a Repeat too
+    Value y = x;  // in the body of a Repeat, too
     y = g.repeat(2, {y}, [&](GraphBuilder& body, const std::vector<Value>& carried) {
            const Value v = carried[0];
            return std::vector{body.op("Attention", {v, v, v}, attributes)};
@@ -173,7 +173,7 @@ TEST(Save, TheSampleWithEverythingInItGivesTheSameBytes) {
   EXPECT_EQ(again.value().describe().value().metadata.at(0).second, "MIT");
 }
 
-// A skeleton has shapes and no bytes.
+// A skeleton has shapes, but no bytes.
 TEST(Save, AModelWithoutBytesIsASkeleton) {
   const Folder folder;
   ASSERT_TRUE(make_tied_model().save(folder / "skeleton").ok());
@@ -188,8 +188,8 @@ TEST(Save, AModelWithoutBytesIsASkeleton) {
   EXPECT_EQ(read_file(folder / "a"), read_file(folder / "b"));
 }
 
-// LM-file and UT-file: a tied weight is in the file once (nine of twelve exporters of tied ALBERT
-// and GPT models wrote a copy per use: onnxruntime#10340, safetensors#202).
+// A file holds a tied weight once. Nine of twelve exporters of tied ALBERT and GPT models wrote a
+// copy per use: onnxruntime#10340, safetensors#202.
 TEST(Save, ATiedWeightIsInTheFileOnce) {
   const Folder folder;
   Model lm;
@@ -216,7 +216,7 @@ TEST(Save, ATiedWeightIsInTheFileOnce) {
   EXPECT_EQ(std::filesystem::file_size(folder / "ut"), 4096u + 16384 + model::kTrailerBytes);
 }
 
-// The graph in the file grows by the entries of the parameter lists alone.
+// The graph in the file grows only by the entries of the parameter lists.
 TEST(Save, ARepeatDoesNotGrowWithItsCount) {
   const auto graph_bytes = [](int layers) {
     const Folder folder;

@@ -1,4 +1,5 @@
-// Weight bytes in a file beside the model: found beneath its folder, never through a link.
+// Weight bytes in a file beside the model. The reader accepts a path inside the folder of the model
+// and follows no links.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@ namespace {
 using test::Folder;
 using test::Sample;
 
-// The sample with row 1 in the sibling `path`.
+// Writes the sample with the bytes of row 1 in the sibling file `path`.
 void write_with_sibling(const Folder& folder, const std::string& path, uint64_t length) {
   Sample s = test::make_sample();
   s.model.siblings.push_back(std::make_unique<file::SiblingT>());
@@ -39,7 +40,7 @@ TEST(Siblings, AreReadFromTheFolderOfTheModel) {
   const int64_t shape[] = {2, 2};
   ASSERT_TRUE(model.value().get_value("l0", {"", DType::f32, shape, values.data()}).ok());
   EXPECT_EQ(values, (std::vector<float>{1, 2, 3, 4}));
-  // Saved, the model is one file.
+  // save() writes the model as one file.
   ASSERT_TRUE(model.value().save(folder / "whole").ok());
   std::filesystem::remove_all(folder / "weights");
   EXPECT_TRUE(Model::open(folder / "whole").ok());
@@ -60,8 +61,8 @@ TEST(Siblings, DamagedOnesAreRefused) {
   EXPECT_EQ(file.value()->verify_all().code(), Code::bad_file) << "its checksum is in the model";
 }
 
-// ONNX: CVE-2022-25882, CVE-2024-27318, CVE-2025-51480, CVE-2026-27489: external data outside, by
-// ".." and by links.
+// Reports for ONNX: CVE-2022-25882, CVE-2024-27318, CVE-2025-51480 and CVE-2026-27489. External
+// data lay outside of the folder by ".." and by links.
 TEST(Siblings, LinksAreNotFollowed) {
   const Folder folder, outside;
   test::write_file(outside / "secret", kWeights);

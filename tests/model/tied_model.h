@@ -1,4 +1,4 @@
-// A small tied language model, built as an app builds one.
+// A small tied language model that is built as an app builds it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ inline Model make_tied_model(const ModelSize& size = {}) {
   return model;
 }
 
-// A folder that goes with the test.
+// A temporary folder. The destructor deletes it.
 class Folder {
  public:
   Folder() {

@@ -35,7 +35,7 @@ TEST(Verify, LongerThanStatedIsRefused) {
   EXPECT_EQ(test::verify(std::move(bytes)).status().code(), Code::bad_file);
 }
 
-// Every flipped bit is refused at once, or found by verify_all().
+// open() refuses every flipped bit, or verify_all() finds it.
 TEST(Verify, EveryFlippedBitIsFound) {
   Bytes bytes = test::make_sample().bytes();
   size_t refused = 0;

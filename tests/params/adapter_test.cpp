@@ -1,4 +1,4 @@
-// Adapters as rows of the table: which views their parameters have, and failing devices.
+// Adapters in the table of parameters: the views of their parameters, and failing devices.
 #include "params/adapter.h"
 
 #include <gtest/gtest.h>
@@ -60,8 +60,8 @@ TEST(Adapter, MergingAddsItOnceAndRoundsOnce) {
   EXPECT_EQ(test::values_of(t, "head"), (Floats{1.5f, 3, 4.5f, 6, 7, 9}));
 }
 
-// Behind "!": of the rank that all values have, whatever that of the others is; a vector is one
-// row.
+// A "!" in the target makes the adapter of this parameter full rank, whatever `rank` is. A vector
+// counts as one row.
 TEST(Adapter, WholeChangesAreOfTheRankOfValuesAndOfBiasesToo) {
   Table t = make_table();
   AdapterOptions o;
@@ -141,7 +141,8 @@ TEST(Adapter, RemovingKeepsTheNumbersOfTheOthersApart) {
   EXPECT_TRUE(out.storages[5].empty);
 }
 
-// Each device call of a verb fails once: the table stays, and the code is that of the device.
+// Each device call of a verb fails once. The table does not change, and the verb returns the code
+// of the device.
 template <class Verb>
 int failing_calls(const Verb& verb) {
   for (int n = 1;; ++n) {

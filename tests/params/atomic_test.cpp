@@ -1,4 +1,5 @@
-// All or nothing: for every verb the n-th device call fails, n = 1, 2, ... until the verb is clean.
+// Verbs succeed completely or change nothing: for every verb the n-th device call fails, n = 1, 2,
+// ..., until the verb succeeds.
 #include <gtest/gtest.h>
 
 #include "params/table_fixture.h"
@@ -13,7 +14,7 @@ using test::make_table;
 using test::state_of;
 using Floats = std::vector<float>;
 
-// Returns how many calls the verb makes when nothing fails.
+// Returns the number of calls that the verb makes without failures.
 template <class Make, class Verb>
 int expect_all_or_nothing(const Make& make, const Verb& verb) {
   for (const Code code : {Code::out_of_memory, Code::device_lost}) {
@@ -132,7 +133,7 @@ TEST(AllOrNothing, Resize) {
   EXPECT_EQ(calls, 9) << "out, room, in for two storages and a moment";
 }
 
-// Storages one behind the other.
+// A format that stores rows one behind the other.
 std::shared_ptr<const WeightFormat> row_format() {
   WeightFormat row;
   row.name = "row";

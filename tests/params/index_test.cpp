@@ -1,5 +1,5 @@
-// What a table answers by storage and by owner is what a walk over its rows finds, whatever was
-// done to it; and verbs do not walk: they touch a few pages of a large table.
+// The index of a table by storage and by owner equals a walk over the rows after every verb. Verbs
+// do not walk over the rows: they touch only a few pages of a large table.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -123,7 +123,7 @@ TEST(Index, OfRowsInAnyOrderOfTheirOwners) {
   t.add({"w", 3, {}, {}});
   expect_index(t);
   EXPECT_EQ(t.owned(3, Role::moment, 0), 0u);
-  // A change of the owner, as a rollback may bring one.
+  // Changes the owner, as a rollback can do.
   Storage other = t.storages[0];
   other.owner = 1;
   t.put(0, other);
@@ -131,7 +131,7 @@ TEST(Index, OfRowsInAnyOrderOfTheirOwners) {
   EXPECT_EQ(t.owned(3, Role::moment, 0), std::nullopt);
   other.owner = 3;
   t.put(0, other);
-  t.shrink(3, 0);  // its owner leaves
+  t.shrink(3, 0);  // removes the owner
   EXPECT_EQ(sorted(t.owned(3)), Numbers());
   EXPECT_EQ(t.find("w"), std::nullopt);
 }
@@ -174,7 +174,8 @@ uint64_t referenced_pages() {
   return 0;
 }
 
-// Pages that the process touches while it calls; the kernel marks them.
+// Returns the number of pages that the process touches during the call. The kernel marks touched
+// pages.
 template <class Call>
 uint64_t pages_touched(const Call& call) {
   std::ofstream("/proc/self/clear_refs") << "1";
@@ -196,7 +197,8 @@ TEST(Index, AVerbTouchesAFewPagesOfALargeTable) {
   const uint64_t walk = pages_touched([&] { (void)t.list_parameters(); });
   BOWLINE_NEED(walk > kTable ? "" : "The kernel does not tell which pages are touched.");
   const uint64_t nothing = pages_touched([] {});
-  // Other work of the machine may make pages look touched: what walks touches them each time.
+  // Other processes can mark pages as touched. A verb that walks touches the pages in every call,
+  // so the smallest count decides.
   const auto expect_few = [&](const char* what, const auto& call) {
     uint64_t fewest = UINT64_MAX;
     for (int i = 1; i <= 8; ++i) {

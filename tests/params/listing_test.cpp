@@ -1,4 +1,4 @@
-// Listings of names that would break them.
+// Listings with names that would break the format without quoting.
 #include <gtest/gtest.h>
 
 #include "params/table_fixture.h"

@@ -1,4 +1,4 @@
-// load(): by parameter name, per storage.
+// load(): matches by parameter name, copies per storage.
 #include <gtest/gtest.h>
 
 #include "params/table_fixture.h"

@@ -1,4 +1,4 @@
-// Values that a storage gets from a source, and bytes that travel with a model.
+// Storages that read their values from a source, and bytes that are saved with a model.
 #include <cstring>
 
 #include "model/tied_model.h"
@@ -10,11 +10,11 @@ namespace {
 
 constexpr uint64_t kMostRun = uint64_t{8} << 20;
 
-// Numbers that follow from their place, and what was asked for.
+// A source of values that follow from their index. It records the requests.
 struct Asked {
   uint64_t calls = 0;
   uint64_t largest = 0;
-  uint64_t failing_call = 0;  // from 1 on; 0: none
+  uint64_t failing_call = 0;  // counts from 1; 0 means no failure
 
   ValueSource source() {
     return [this](uint64_t first, std::span<std::byte> out) -> Status {
@@ -45,7 +45,8 @@ std::string where_of(const Model& m, size_t tie) { return must(m.describe()).sto
 using Sources = OnDevice;
 BOWLINE_ON_ALL_DEVICES(Sources);
 
-// Every parameter of the tie shows them; what moves the storage takes them along.
+// Every parameter of the tie shows the values of the source. A verb that moves the storage keeps
+// them.
 TEST_P(Sources, AreReadByAllOfATie) {
   Asked asked;
   Model m = lookup_and_head({3, 2});
@@ -63,8 +64,8 @@ TEST_P(Sources, AreReadByAllOfATie) {
 }
 
 TEST(SavedSources, AreStreamed) {
-  const int64_t rows =
-      3 * static_cast<int64_t>(kMostRun) / 400 + 5;  // three runs, the last one odd
+  const int64_t rows = 3 * static_cast<int64_t>(kMostRun) / 400 +
+                       5;  // three blocks, the last block with an odd length
   Asked asked;
   Folder folder;
   Model m;
@@ -83,7 +84,7 @@ TEST(SavedSources, ThatFailLeaveTheFile) {
   const std::string path = folder / "m.bowline";
   Model m = lookup_and_head({3, 2}, {1, 2, 3, 4, 5, 6});
   ASSERT_OK(m.save(path));
-  for (const uint64_t call : {1, 2}) {  // for the checksum, and to be written
+  for (const uint64_t call : {1, 2}) {  // call 1 reads for the checksum, call 2 for the write
     Asked asked;
     asked.failing_call = call;
     ASSERT_OK(m.set_source("embed", asked.source()));
@@ -95,7 +96,7 @@ TEST(SavedSources, ThatFailLeaveTheFile) {
   }
 }
 
-// Codes of a file of another format are kept as they are.
+// The storage keeps the quantized weights of a file of another format unchanged.
 TEST_P(Sources, GiveCodes) {
   Model quantized = lookup_and_head({67, 96});
   ASSERT_EQ(must(quantize(quantized, "q8_0")).storages, 1u);
@@ -177,7 +178,7 @@ TEST(Assets, TravelWithTheModel) {
   check(read);
   ASSERT_OK(read.set_asset("labels", "text/csv", {}));
   EXPECT_EQ(read.asset("labels").status().message(), "The model has no asset \"labels\".");
-  ASSERT_OK(read.save(folder / "m.bowline"));  // over the file that the other one lies in
+  ASSERT_OK(read.save(folder / "m.bowline"));  // over the file of the other model
   EXPECT_EQ(must(must(Model::open(folder / "m.bowline")).describe()).assets.size(), 1u);
   EXPECT_EQ(m.set_asset("", "text/plain", text_bytes("x")).code(), Code::bad_argument);
   EXPECT_EQ(m.set_asset("x", "\xff", text_bytes("x")).code(), Code::bad_argument);

@@ -1,4 +1,4 @@
-// A small tied table, and what must not change when a verb fails.
+// A small tied table, and the state that a failed verb must not change.
 #pragma once
 
 #include <numeric>
@@ -22,8 +22,8 @@ inline Tensor tensor_of(std::vector<float>& values, const std::vector<int64_t>& 
   return {"", DType::f32, shape, values.data()};
 }
 
-// Rows 0 E [3,2] = 1..6 (emb, head, emb_t transposed, tail rows 1..3), 1 w [2,2] (w), 2 a moment of
-// E, 3 b [4] (b), 4 q [2,2] (q).
+// Storages: 0 is E [3,2] = 1..6 (parameters emb, head, emb_t transposed, and tail with rows 1..3),
+// 1 is w [2,2] (w), 2 is a moment of E, 3 is b [4] (b), and 4 is q [2,2] (q).
 inline params::Table make_table(const DevicePointer& device = nullptr) {
   params::Table t;
   t.set_device(device);
@@ -69,7 +69,7 @@ inline std::vector<float> values_of(const params::Table& t, std::string_view nam
   return status.ok() ? out : std::vector<float>{};
 }
 
-// Listings with versions and generations, and a hash of all bytes.
+// Returns the listings with versions and generations, and a hash of all bytes.
 inline std::string state_of(const params::Table& t) {
   std::string out = t.list_parameters() + t.list_storages() + t.list_ties();
   for (const params::Storage& s : t.storages) {

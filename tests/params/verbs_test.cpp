@@ -1,4 +1,4 @@
-// The verbs, on host memory and on devices that keep bytes in their own ways.
+// The verbs on host memory, and on devices with several memory layouts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -225,7 +225,7 @@ TEST_P(Verbs, ResizeKeepsRowsAndAddsNewOnes) {
   EXPECT_EQ(t.storages[2].bytes(), 8u);
 }
 
-// Rows of codes stay as they are, with their scales; new ones are zeros.
+// resize() keeps quantized rows and their scales. New rows are zeros.
 TEST_P(Verbs, ResizeAddsRowsToCodes) {
   Table t;
   t.set_device(device());
@@ -307,7 +307,7 @@ TEST_P(Verbs, MoveIsOneTransferPerStorageAndComesBackEqual) {
   const std::string ties = t.list_ties();
   const auto before = test::values_of(t, "emb_t");
   ASSERT_TRUE(params::move(t, d, 0).ok());
-  // A moment in host memory waits there for a trainer.
+  // A moment in host memory stays there until a trainer uses it.
   const bool with_moment = std::string_view(GetParam()) != "host";
   EXPECT_EQ(d->counters().allocations, with_moment ? 5u : 4u);
   EXPECT_EQ(d->counters().copies_in, with_moment ? 5u : 4u);

@@ -1,11 +1,12 @@
-// What a plan may cost: refused with the numbers, by the default budget or by that of the caller.
+// The budget of a plan. Session::create() refuses a plan beyond the default budget or the budget of
+// the caller, and the message gives the numbers.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
 namespace bowline::test {
 namespace {
 
-// x, `count` times through a body of `nodes` nodes.
+// Returns a model that applies a body of `nodes` nodes to x `count` times.
 Model looped(int count, int nodes) {
   Model m;
   GraphBuilder g(m, "loop");
@@ -30,7 +31,7 @@ Status create(int count, int nodes, const Budget& budget = Budget::of_plan()) {
 }
 
 TEST(Budget, CountsTheNodesOfAllIterations) {
-  // Each iteration counts the body and itself.
+  // Each iteration counts the nodes of the body and one for itself.
   Budget budget;
   budget.nodes = 100 * 11;
   EXPECT_OK(create(100, 10, budget));
@@ -51,7 +52,7 @@ TEST(Budget, CountsTheBytesOfTheArena) {
   ASSERT_OK(m.to(cpu));
   const MemoryReport memory = must(Session::create(m, cpu, "loop", {})).memory();
   Budget budget;
-  // The step words are no part of a plan.
+  // The per-step scalars are not a part of the plan.
   budget.bytes = memory.arena_bytes + 2 * 4032;
   EXPECT_OK(Session::create(m, cpu, "loop", {}, budget).status());
   --budget.bytes;

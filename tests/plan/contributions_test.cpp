@@ -1,4 +1,4 @@
-// Which contribution to a gradient is the first, by the order in which a device executes a Program.
+// Finds the first contribution to a gradient in the order in which a device executes a Program.
 #include <gtest/gtest.h>
 
 #include "plan/plan.h"
@@ -11,8 +11,8 @@ using device::Program;
 using device::Record;
 using device::TableEntry;
 
-// A record that contributes to the slots of `entries`, one per iteration; slot 0 stands for a
-// frozen one.
+// Adds a record that contributes to the slots of `entries`, one per iteration. Slot 0 stands for a
+// frozen parameter.
 void contribute(Program& program, Op op, const std::vector<uint32_t>& entries) {
   device::Table table;
   for (const uint32_t slot : entries) {
@@ -46,7 +46,7 @@ void end(Program& program) {
   program.records.push_back(r);
 }
 
-// `first` of all entries, a string of 0 and 1 per table.
+// Returns `first` of all entries as a string of 0 and 1 per table.
 std::vector<std::string> firsts(Program& program) {
   program.slots = 8;
   plan::mark_first_contributions(program);

@@ -1,4 +1,4 @@
-// Models with a counted dim "seq", and the same ones with a dim that is bound.
+// Models with a dynamic dimension "seq", and the same models with a bound dimension.
 #pragma once
 
 #include <limits>
@@ -13,7 +13,7 @@ constexpr int64_t kWidth = 8;
 
 using Ids = std::vector<int32_t>;
 
-// Small numbers that follow from a seed.
+// Random small numbers that follow from a seed.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : state_(seed * 2654435761u + 88172645463325252u) {}
@@ -52,7 +52,8 @@ inline Model with_seq(bool counted, int64_t min = 1) {
   return model;
 }
 
-// A table of which row 0 is NaN: ids of a run are others, but those behind a count are 0.
+// Returns a table with NaN in row 0. The ids of a run are not 0, but the ids behind the actual
+// length are 0.
 inline Parameter poisonous_table(Model& model) {
   return must(model.parameter("poison", {3, 4}, Init::uniform(1)));
 }
@@ -61,7 +62,7 @@ inline void poison(Model& model) {
   EXPECT_OK(set(model, "poison", {3, 4}, {nan, nan, nan, nan, 1, -0.5f, 0.25f, 0, 0.5f, 1, -1, 2}));
 }
 
-// Layers of a decoder over values [.., kWidth].
+// Decoder layers over values of shape [.., kWidth].
 class Decoder {
  public:
   explicit Decoder(Model& model) : model_(model) {
@@ -87,7 +88,7 @@ class Decoder {
   Value heads(GraphBuilder& g, Value x, const GraphDim& batch, const GraphDim& seq) {
     return g.op("Reshape", {x}, {{"dims", {batch, seq, 2, kWidth / 2}}});
   }
-  // From x and what attention gives on the heads of it.
+  // Computes the rest of the layer from x and the output of the attention heads.
   Value rest(GraphBuilder& g, Value x, Value attended, const GraphDim& batch, const GraphDim& seq) {
     const Value flat = g.op("Reshape", {attended}, {{"dims", {batch, seq, kWidth}}});
     x = g.op("Add", {x, linear(g, flat, "o")});
@@ -117,8 +118,8 @@ inline void add_prefill(Model& model, Decoder& d) {
   EXPECT_OK(g.finish());
 }
 
-// A token id [1, 1] at its position -> logits [1, 1, kClasses]; keys and values of earlier ones lie
-// in states, of which "kv_length" are there.
+// Token id [1, 1] at a position -> logits [1, 1, kClasses]. Keys and values of earlier tokens lie
+// in states, with "kv_length" valid rows.
 inline void add_decode(Model& model, Decoder& d) {
   EXPECT_OK(model.dim("kv_length", {.dynamic = true}));
   const Dims cache = {1, kCapacity, 2, kWidth / 2};

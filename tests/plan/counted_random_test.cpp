@@ -1,5 +1,5 @@
-// Random graphs with a counted dim against the same graphs bound to the length. What the rules
-// refuse is not run.
+// Compares random graphs with a dynamic dimension with the same graphs at a bound length. Graphs
+// that the rules refuse are not run.
 #include <cmath>
 
 #include "plan/counted_models.h"
@@ -8,8 +8,8 @@
 namespace bowline::test {
 namespace {
 
-constexpr int64_t kSeq = -1;        // in a symbolic shape
-constexpr uint64_t kGraphs = 1000;  // on the cpu; of them the others get
+constexpr int64_t kSeq = -1;        // the dynamic dimension in a symbolic shape
+constexpr uint64_t kGraphs = 1000;  // on the cpu; other devices get fewer
 constexpr uint64_t kFewGraphs = 40;
 constexpr int kOperators = 9;
 constexpr int64_t kMostElements = 3000;
@@ -18,12 +18,12 @@ using Symbols = std::vector<int64_t>;
 
 struct Step {
   std::string op;
-  std::vector<size_t> inputs;  // values by number
+  std::vector<size_t> inputs;  // indices of values
   std::vector<Attribute> attributes;
 };
 
-// What a graph is made of: input 0 is f32, input 1 ids, then parameters, then the outputs of the
-// steps.
+// The description of a random graph. Input 0 is f32 and input 1 holds ids. Then follow the
+// parameters, then the outputs of the steps.
 struct Recipe {
   std::vector<Symbols> shapes;
   std::vector<Symbols> parameters;
@@ -82,7 +82,7 @@ class Drawer {
     while (v == 1) {
       v = static_cast<size_t>(draw_.below(static_cast<int64_t>(recipe_.shapes.size())));
     }
-    // Mostly what was made last.
+    // Prefers the newest value.
     return draw_.below(3) > 0 && !recipe_.steps.empty() ? recipe_.shapes.size() - 1 : v;
   }
   size_t like(size_t v) {
@@ -94,18 +94,18 @@ class Drawer {
     }
     return draw_.of(same);
   }
-  // `out` by value: it may be the shape of a step, which moves.
+  // `out` is passed by value, because it can refer to a shape in `recipe_`, whose memory moves.
   size_t add(std::string op, Values inputs, Symbols out, std::vector<Attribute> attributes = {}) {
     recipe_.steps.push_back({std::move(op), std::move(inputs), std::move(attributes)});
     recipe_.shapes.push_back(
         elements(at_length(out, kCapacity)) > kMostElements || out.size() > 5 ? Symbols{} : out);
-    if (recipe_.shapes.back() != out) {  // too large: taken back
+    if (recipe_.shapes.back() != out) {  // removes a result that is too large
       recipe_.shapes.pop_back();
       recipe_.steps.pop_back();
     }
     return recipe_.shapes.size() - 1;
   }
-  // Parameters come before all steps, so they are numbered from the end.
+  // The number of parameters is not known before the end, so parameters have numbers of their own.
   static constexpr size_t kParameter = 1000;
   static constexpr size_t kPoison = 999;
   size_t parameter(const Symbols& p) {
@@ -114,7 +114,7 @@ class Drawer {
   }
 
   size_t norm(size_t v) { return add("RmsNorm", {v, parameter({shape(v).back()})}, shape(v)); }
-  // Behind a count x becomes NaN: there the ids are 0, and so is the row of the table.
+  // Makes x NaN behind the actual length: the ids are 0 there, and row 0 of the table is NaN.
   void poison() {
     Symbols rows = shape(0);
     for (int64_t& d : rows) {
@@ -212,7 +212,7 @@ class Drawer {
     }
     add("Transpose", {v}, out, {{"permutation", permutation}});
   }
-  // x x^T, x^T x, or a product with a value whose sizes fit.
+  // x x^T, x^T x, or a product with a value of matching sizes.
   void product(size_t v) {
     if (rank(v) < 2) {
       return;
@@ -240,7 +240,7 @@ class Drawer {
     keep ? void(out[static_cast<size_t>(axis)] = 1) : void(out.erase(out.begin() + axis));
     add(op, {v}, out, {{"axes", std::vector<GraphDim>{axis}}, {"keep_dims", keep}});
   }
-  // Adds an axis of 1, splits an even one, or merges two.
+  // Adds an axis of size 1, splits an axis of even size, or merges two axes.
   void reshape(size_t v, int64_t axis) {
     Symbols out = shape(v);
     auto& size = out[static_cast<size_t>(axis)];
@@ -289,7 +289,7 @@ class Drawer {
       }
     }
   }
-  // Rows of a table, as many as there are.
+  // Adds as many rows of a table as the run has.
   void positions(size_t v) {
     const Symbols s = shape(v);
     if (s.size() < 2 || s[s.size() - 2] != kSeq || s.back() == kSeq) {
@@ -401,7 +401,8 @@ std::string text_of(const Recipe& r) {
   return out;
 }
 
-// The largest element decides what rounding may change: sums and products carry it on.
+// The tolerance scales with the largest element, because sums and products spread its rounding
+// error.
 void expect_same(const Floats& got, const Floats& wanted, const std::string& where) {
   ASSERT_EQ(got.size(), wanted.size());
   float largest = 1;

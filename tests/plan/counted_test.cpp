@@ -1,4 +1,4 @@
-// Counted dims: one plan for every length, against plans that are bound to the length.
+// Dynamic dimensions: compares one plan for every length with plans that are bound to the length.
 #include "graph/op_table.h"
 #include "plan/counted_models.h"
 #include "ties/test_devices.h"
@@ -6,8 +6,8 @@
 namespace bowline::test {
 namespace {
 
-// Products choose their blocks by the number of rows, so sums of a few dozen terms may be rounded
-// in another order.
+// Matrix products choose their blocks by the number of rows. Sums of a few dozen terms can
+// therefore be rounded in another order.
 constexpr float kTolerance = 2e-5f;
 
 void expect_near(const Floats& got, const Floats& wanted, const std::string& where) {
@@ -19,8 +19,8 @@ void expect_near(const Floats& got, const Floats& wanted, const std::string& whe
   }
 }
 
-// Lengths 1 to the capacity in an order of their own, the capacity first: what it leaves is stale
-// for all others.
+// Returns the lengths 1 to the capacity in random order, but the capacity first. Its run leaves
+// stale data behind all shorter lengths.
 std::vector<int64_t> lengths(Draw& draw) {
   std::vector<int64_t> out;
   for (int64_t n = 1; n < kCapacity; ++n) {
@@ -33,7 +33,7 @@ std::vector<int64_t> lengths(Draw& draw) {
 
 class Counted : public OnDevice {
  protected:
-  // The model, with the dim counted or bound, on the device.
+  // Returns the model on the device, with a dynamic or a bound dimension.
   template <class Build>
   Model model(bool counted, Build build) {
     Model m = with_seq(counted);
@@ -45,7 +45,7 @@ class Counted : public OnDevice {
     EXPECT_OK(m.to(device_));
     return m;
   }
-  // One session serves all lengths; `run(session, n)` gives what an output holds.
+  // Runs one session with all lengths. `run(session, n)` returns the values of an output.
   template <class Build, class Run>
   void expect_one_plan(const char* entry, std::vector<BoundDim> dims, Build build, Run run) {
     const Model counted = model(true, build);
@@ -83,10 +83,10 @@ TEST_P(Counted, ADecoderHasOnePlanForEveryLength) {
   });
 }
 
-// With the input "ids" of a poisoned() graph, or without.
+// Runs a graph with the input "ids" of poisoned(), or without it.
 Floats run_rows(Session& s, int64_t n, int64_t batch, const Dims& y_shape, int64_t y_size,
                 bool poisoned = true) {
-  // A longer run has larger values.
+  // Longer runs get larger values, so that stale data of a longer run would change a maximum.
   Draw draw(static_cast<uint64_t>(n));
   Floats x = draw.floats(batch * n * 4, static_cast<float>(n));
   Ids ids = draw.ids(n, 2);
@@ -100,8 +100,8 @@ Floats run_rows(Session& s, int64_t n, int64_t batch, const Dims& y_shape, int64
   return y;
 }
 
-// x [batch, seq, 4] plus rows of a table by "ids": behind the count they are NaN, which nothing
-// that mixes rows may look at.
+// x [batch, seq, 4] plus rows of a table by "ids". Rows behind the actual length are NaN, so an
+// operator that mixes rows must not read them.
 Value poisoned(GraphBuilder& g, Model& m, Value x) {
   const Value ids = g.input("ids", DType::i32, {"seq"});
   return g.op("Add", {x, g.op("Embedding", {g.parameter(poisonous_table(m)), ids})});
@@ -124,7 +124,7 @@ TEST_P(Counted, WhatMixesRowsSeesNoneBehindTheCount) {
   });
 }
 
-// The largest, the smallest, where they are, products, and running sums that begin at the end.
+// Maximum, minimum, their indices, products, and cumulative sums from the end.
 TEST_P(Counted, WhatReducesRowsSeesNoneBehindTheCount) {
   const auto build = [](Model& m) {
     GraphBuilder g(m, "reduce");
@@ -146,7 +146,7 @@ TEST_P(Counted, WhatReducesRowsSeesNoneBehindTheCount) {
   });
 }
 
-// Rows by index, beside pads and copies of the other axes.
+// Gathers rows, and pads and copies along the other axes.
 TEST_P(Counted, WhatMovesRowsKeepsTheirCount) {
   const auto build = [](Model& m) {
     GraphBuilder g(m, "move");
@@ -164,7 +164,7 @@ TEST_P(Counted, WhatMovesRowsKeepsTheirCount) {
   });
 }
 
-// Nothing masks an input that is summed as it is: its tail is zero.
+// No operator masks an input that is summed directly: its tail is zero.
 TEST_P(Counted, ASumOfAnInputIsThatOfTheRun) {
   const auto build = [](Model& m) {
     GraphBuilder g(m, "sum");
@@ -177,7 +177,8 @@ TEST_P(Counted, ASumOfAnInputIsThatOfTheRun) {
   });
 }
 
-// The axis is not the first one: rows of the tensors of a run lie closer than those of the plan.
+// The dynamic axis is not the first axis. The rows of the tensors of a run therefore lie closer
+// together than the rows of the plan.
 TEST_P(Counted, OutputsHaveAsManyElementsAsTheRun) {
   const auto build = [](Model& m) {
     GraphBuilder g(m, "turn");
@@ -211,10 +212,10 @@ TEST_P(Counted, ALossIsTheMeanOfWhatIsThere) {
   });
 }
 
-// A counted dim inside a Repeat: its carried value keeps the count.
+// A dynamic dimension inside a Repeat. The carried value keeps its length.
 TEST_P(Counted, TheBodyOfARepeatIsCounted) {
   const auto build = [](Model& m) {
-    // Small weights: Softmax of large scores multiplies the roundings of the products.
+    // Weights are small, because Softmax amplifies the rounding errors of large scores.
     const ParameterList w = must(m.parameters("w.{}", 3, {4, 4}, Init::normal(0.25f)));
     GraphBuilder g(m, "layers");
     const Value x = poisoned(g, m, g.input("x", DType::f32, {2, "seq", 4}));
@@ -231,7 +232,7 @@ TEST_P(Counted, TheBodyOfARepeatIsCounted) {
   });
 }
 
-// Nothing outside of the body is counted.
+// Only the body uses the dynamic dimension.
 TEST_P(Counted, TheBodyOfARepeatMayNameADimAlone) {
   Model m = with_seq(true);
   const Parameter ones = must(m.parameter("ones", {kCapacity}, Init::ones()));
@@ -263,7 +264,7 @@ TEST_P(Counted, AGenerationIsThePrefillOfItsTokens) {
       must(Session::create(m, device_, "decode", std::vector<BoundDim>{{"kv_length", kCapacity}}));
   Session prefill = must(Session::create(m, device_, "prefill",
                                          std::vector<BoundDim>{{"batch", 1}, {"seq", kCapacity}}));
-  for (const uint64_t text : {1u, 2u}) {  // the second finds what the first one left
+  for (const uint64_t text : {1u, 2u}) {  // the second text finds the states of the first
     const Ids ids = Draw(text).ids(kCapacity, kClasses);
     const Floats all = logits(prefill, ids, 1);
     for (int64_t t = 0; t < kCapacity; ++t) {
@@ -281,7 +282,7 @@ TEST_P(Counted, AGenerationIsThePrefillOfItsTokens) {
   EXPECT_EQ(decode.counters().recordings, 1u);
 }
 
-// As many rows as are there go into a state: what lies behind them in the plan would not even fit.
+// A run writes only its actual rows into a state. All rows of the plan would not fit.
 TEST_P(Counted, RowsOfAStateAreThoseThatAreThere) {
   Model m = with_seq(true);
   const Parameter state =
@@ -311,7 +312,7 @@ TEST_P(Counted, RowsOfAStateAreThoseThatAreThere) {
 
 // ---------------------------------------------------------------------------------------- refusals
 
-// y = x + z of [2, seq, 4] and [seq, 4], with at least 2 of seq.
+// y = x + z with shapes [2, seq, 4] and [seq, 4]. seq is at least 2.
 class CountedRun : public testing::Test {
  protected:
   void SetUp() override {
@@ -413,7 +414,7 @@ TEST_F(CountedRun, TheListingNamesTheDims) {
             std::string::npos);
 }
 
-// The plan of a model without counted dims has no trace of them.
+// A declared dynamic dimension that no graph uses does not change the plan.
 TEST(CountedPlan, IsThatOfBoundDimsWithoutThem) {
   const Device cpu = open_test_device("cpu");
   std::string listings[2];
@@ -557,7 +558,7 @@ TEST(CountedRules, ADimIsDeclaredOnce) {
   EXPECT_EQ(refusal("d", {.min = 0}), "Dim \"d\" has the limits 0 to 2147483647.");
 }
 
-// A training binds them: batches have the size of the capacity.
+// A training binds dynamic dimensions: batches have the size of the capacity.
 TEST(CountedTraining, BindsCountedDims) {
   Model m = with_seq(true);
   const Parameter w = must(m.parameter("w", {4, 4}, Init::ones()));

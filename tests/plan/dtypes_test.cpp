@@ -1,5 +1,4 @@
-// Values that no operator computes: what is passed on keeps its bytes, of every dtype, on every
-// device.
+// Values that no operator changes keep their bytes, for every dtype and on every device.
 #include "core/dtype.h"
 #include "core/random.h"
 #include "ties/seed_models.h"
@@ -19,8 +18,8 @@ Bytes random_bytes(size_t count, uint32_t seed, bool is_bool) {
   return out;
 }
 
-// Two inputs go to outputs as they are and through a Repeat that swaps them three times. The
-// outputs lie one after the other in device memory: a copy that is too long or too short shows.
+// Two inputs are outputs, directly and through a Repeat that swaps them three times. The outputs
+// are adjacent in device memory, so that a copy of a wrong length shows.
 TEST_P(OnDevice, InputsPassToOutputsAndThroughARepeat) {
   for (int t = 0; t < kDTypes; ++t) {
     for (const int64_t elements : {7, 1031}) {
@@ -62,7 +61,8 @@ TEST_P(OnDevice, InputsPassToOutputsAndThroughARepeat) {
   }
 }
 
-// x [2,3] and w [3,2] of small integers, which 16 bits hold: relu(x w), summed over its rows.
+// x [2,3] and w [3,2] hold small integers, which 16 bits represent exactly: relu(x w), summed over
+// its rows.
 TEST_P(OnDevice, SixteenBitsComputeWhatTheyHold) {
   for (const char* type : {"f16", "bf16"}) {
     SCOPED_TRACE(format("{} on {}", type, GetParam()));

@@ -1,4 +1,5 @@
-// Plans that only run: fused ones compute what unfused ones do, and only where they may.
+// Fusion in plans for inference: a fused plan computes the same values as an unfused plan, and
+// fusion happens only where it is allowed.
 #include <functional>
 
 #include "ties/seed_models.h"
@@ -9,7 +10,7 @@ namespace {
 
 using AttributeList = std::vector<Attribute>;
 
-// A network under construction: parameters are named by the order of their layers.
+// A network under construction. Parameters have numbered names in the order of their layers.
 class Net {
  public:
   Net() : g(model, "forward") {}
@@ -25,7 +26,7 @@ class Net {
     return g.op("Conv", {x, weight(next("window"), shape), weight(next("bias"), {shape[0]})},
                 attributes);
   }
-  // With a momentum of 0 training leaves the running statistics.
+  // With a momentum of 0, training does not change the running statistics.
   Value norm(Value x, int64_t channels) {
     const StorageRole running = StorageRole::running_statistic;
     const Value scale = weight(next("scale"), {channels}, Init::uniform(2));
@@ -35,9 +36,10 @@ class Net {
     return g.op("BatchNorm", {x, scale, bias, mean, variance}, {{"momentum", 0}, {"eps", 1e-3}});
   }
   Value clip(Value x) { return g.op("Clip", {x}, {{"min", -0.5}, {"max", 2}}); }
-  // A word `training`, where no node of the case has it: a run that gives it is one without fusion.
+  // Adds the per-step scalar `training` to a case without BatchNorm. A run that sets it disables
+  // fusion.
   void trains() { g.output("trained", norm(weight(next("t"), {2, 1, 1}), 1)); }
-  // A convolution of size x size, its norm and its bounds.
+  // A convolution of size x size, its norm and its clip.
   Value layer(Value x, int64_t in, int64_t out, int64_t size = 1,
               const AttributeList& attributes = {}) {
     return clip(norm(conv(x, {out, in, size, size}, attributes), out));
@@ -59,9 +61,9 @@ class Net {
 struct Case {
   const char* name;
   Dims shape;
-  int fused;  // convolutions, where the device has the kernel
+  int fused;  // fused convolutions, if the device has the kernel
   std::function<void(Net&, Value)> build;
-  std::vector<StepScalar> steps = {};  // but for `training`
+  std::vector<StepScalar> steps = {};  // except `training`
 };
 
 const Case kCases[] = {
@@ -82,7 +84,7 @@ const Case kCases[] = {
        const Value b = n.channelwise(a, 20, 1);
        n.g.output("y", n.clip(n.g.op("Add", {n.norm(n.conv(b, {20, 20, 1, 1}), 20), a})));
      }},
-    // Both sides of the sum are convolutions: one of them takes the other.
+    // Both operands of the sum are convolutions. One of them takes the other as its addend.
     {"Shortcut",
      {1, 4, 6, 5},
      3,
@@ -92,7 +94,7 @@ const Case kCases[] = {
        const Value side = n.norm(n.conv(a, {7, 9, 1, 1}), 7);
        n.g.output("y", n.g.op("Relu", {n.g.op("Add", {main, side})}));
      }},
-    // An addend that no convolution makes stays a node of its own, as does one that is broadcast.
+    // A sum without a convolution as operand stays a node, and a broadcast sum, too.
     {"OtherSums",
      {1, 4, 6, 5},
      2,
@@ -141,7 +143,7 @@ const Case kCases[] = {
        n.trains();
        n.g.output("y", n.clip(n.conv(x, {3, 2, 1, 2, 1})));
      }},
-    // The norm of what has a bias stays a node of its own.
+    // A BatchNorm after a convolution with a bias stays a node.
     {"ConvWithBias",
      {1, 6, 5, 4},
      1,
@@ -157,7 +159,7 @@ const Case kCases[] = {
        const Value b = n.biased(a, {9, 1, 5, 5}, {{"groups", 9}, {"pads", {2, 2, 2, 2}}});
        n.g.output("y", n.g.op("Relu", {n.g.op("Add", {a, n.biased(b, {9, 9, 1, 1})})}));
      }},
-    // As norms are that were decomposed; what has another shape than a channel each stays.
+    // Decomposed norms: Mul and Add per channel. A Mul or Add with any other shape stays a node.
     {"ScaledAndShifted",
      {2, 3, 6, 5},
      6,
@@ -173,7 +175,8 @@ const Case kCases[] = {
        const Value e = n.g.op("Add", {by("Mul", n.conv(d, {5, 5, 1, 1}), {1, 1}), d});
        n.g.output("y", by("Add", by("Mul", n.conv(e, {3, 5, 1, 1}), {1, 1, 4, 1}), {1, 1, 1, 3}));
      }},
-    // Elements, pools, channels side by side, and channels that are scaled each.
+    // Elementwise operators, pools, concatenation along the channels, and scaling per channel keep
+    // the layout.
     {"ChannelsStayLast",
      {2, 3, 9, 8},
      4,
@@ -191,7 +194,8 @@ const Case kCases[] = {
            n.g.op("Concat", {e, n.g.op("Add", {d, n.weight("to", {1, 6, 1, 1})})}, {{"axis", -3}});
        n.g.output("y", n.biased(f, {2, 12, 1, 1}));
      }},
-    // What is not as large as the result decides nothing, and what another layout has is turned.
+    // An operand that is smaller than the result does not decide the layout. An operand in another
+    // layout is transposed.
     {"OtherLayouts",
      {1, 4, 3, 5},
      2,
@@ -202,7 +206,7 @@ const Case kCases[] = {
        const Value b = n.g.op("Sub", {a, n.biased(x, {4, 4, 1, 1})});
        n.g.output("y", n.g.op("Concat", {b, a}, {{"axis", 2}}));
      }},
-    // Two readers: of what was clipped, of what is clipped, of what is normalised.
+    // Two readers of the output of a clip, of its input, and of the input of a norm.
     {"ReadTwice",
      {1, 3, 5, 4},
      4,
@@ -232,7 +236,7 @@ const Case kCases[] = {
        const Value a = n.clip(n.norm(n.g.op("Conv", {x, n.g.parameter(w)}), 7));
        n.g.output("y", n.norm(n.g.op("Conv", {a, n.g.parameter(tied)}), 7));
      }},
-    // Each shape that shows the storage has a packed copy of its own.
+    // Each shape of a view of the storage has its own packed copy.
     {"ReshapedWindows",
      {1, 3, 5, 4},
      4,
@@ -247,7 +251,7 @@ const Case kCases[] = {
        const Value a = conv(n.layer(x, 3, 4), "wide", {6, 4, 1, 1});
        n.g.output("y", conv(conv(a, "narrow", {4, 6, 1, 1}), "high", {3, 4, 2, 1}));
      }},
-    // Rows of a storage are no copy of all of it: they are packed in every run.
+    // A view of some rows of a storage is packed in every run.
     {"PartOfAStorage",
      {1, 7, 5, 4},
      1,
@@ -309,7 +313,7 @@ const Case kCases[] = {
      }},
 };
 
-// Around convolutions whose users keep the channels last themselves.
+// Convolutions between operators that work on channels-last data.
 const Case kTurned[] = {
     {"Turned",
      {1, 6, 5, 7},
@@ -338,7 +342,7 @@ const Case kTurned[] = {
      }},
 };
 
-// Of the run and of what is hoisted out of it.
+// Counts the nodes of the run and the nodes that are hoisted out of the run.
 int nodes_of(const Session& session, const std::string& op) {
   const std::string listing = must(session.listing("forward")) + must(session.listing("build"));
   int count = 0;
@@ -350,7 +354,7 @@ int nodes_of(const Session& session, const std::string& op) {
 }
 int fused_convolutions(const Session& session) { return nodes_of(session, "FusedConv"); }
 
-// All outputs of a run, one after the other.
+// Returns all outputs of a run, one after the other.
 Floats run(Session& session, const Case& c, uint32_t training) {
   Floats x(static_cast<size_t>(Shape(c.shape).elements()));
   for (size_t i = 0; i < x.size(); ++i) {
@@ -409,7 +413,7 @@ TEST_P(Fusion, ComputesWhatUnfusedPlansDo) {
     EXPECT_EQ(fused_convolutions(plain), 0) << "statistics of the batch are wanted";
     expect_near(run(fused, c, 0), run(plain, c, 0));
     EXPECT_EQ(fused_convolutions(fused), fuses() ? c.fused : 0);
-    // What was packed is packed again.
+    // A changed weight is packed again.
     const ModelInfo info = must(model.describe());
     for (const ParameterInfo& p : info.parameters) {
       Floats changed = values(model, p.name);
@@ -423,7 +427,7 @@ TEST_P(Fusion, ComputesWhatUnfusedPlansDo) {
   }
 }
 
-// One for the input, one for the output, and those of the mean of each channel.
+// One transpose for the input, one for the output, and one for the mean of each channel.
 TEST_P(Fusion, TurnsNothingBetweenConvolutions) {
   const auto stays = std::ranges::find(kCases, std::string_view("ChannelsStayLast"), &Case::name);
   Model model = model_of(*stays);
@@ -432,8 +436,8 @@ TEST_P(Fusion, TurnsNothingBetweenConvolutions) {
   EXPECT_EQ(nodes_of(session, "Transpose"), fuses() ? 3 : 0);
 }
 
-// A transpose in front of a convolution, or behind it, and the one that the convolution wants are
-// one, or none.
+// A transpose before or after a convolution joins with the transpose of the convolution. One
+// transpose remains, or no transpose.
 TEST_P(Fusion, JoinsTransposes) {
   constexpr int kLeft[] = {0, 0, 2};
   for (size_t i = 0; i < std::size(kTurned); ++i) {
@@ -451,8 +455,8 @@ TEST_P(Fusion, JoinsTransposes) {
   }
 }
 
-// The gates of a weight in another order and back, in parts that overlap others, and what only
-// looks like it.
+// Slices that reorder the gates of a weight and restore the order, slices that overlap, and slices
+// that only look similar.
 TEST_P(Fusion, JoinsSlices) {
   const Case c{
       "Slices", {2, 12}, 0, [](Net& n, Value x) {
@@ -479,7 +483,7 @@ TEST_P(Fusion, JoinsSlices) {
   Session joined = must(Session::create(model, device_, "forward", {}));
   Session plain = must(Session::create(model, device_, "forward", {}));
   run(plain, c, 1);
-  // Of x and of w for `part`, and both of `other`.
+  // Two slices for `part`, of x and of w, and two for `other`.
   EXPECT_EQ(nodes_of(joined, "Slice"), 4);
   EXPECT_EQ(nodes_of(joined, "Concat"), 1);
   EXPECT_EQ(nodes_of(plain, "Concat"), 3);
@@ -499,7 +503,7 @@ TEST_P(Fusion, WritesNoStatistics) {
   }
 }
 
-// A bound behind a node that writes what the norm in front of it reads.
+// A clip behind a node that writes a value which the BatchNorm before the clip reads.
 TEST_P(Fusion, ReadsWhatWasThereBeforeAWrite) {
   const Case c{
       "Written",
@@ -530,7 +534,7 @@ TEST_P(Fusion, ReadsWhatWasThereBeforeAWrite) {
   expect_near(got, run(plain, c, 0));
 }
 
-// One plan more, for the rest of the session.
+// The session builds one more plan and uses it from then on.
 TEST_P(Fusion, EndsWithTheFirstRunThatTrains) {
   const Case& c = kCases[0];
   Model model = model_of(c);

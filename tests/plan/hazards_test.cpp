@@ -1,4 +1,4 @@
-// Levels: records that touch the same bytes, one of them writing, are on different ones.
+// Levels: two records are on different levels if they touch the same bytes and one of them writes.
 #include <gtest/gtest.h>
 
 #include "core/random.h"
@@ -11,8 +11,8 @@ using device::Operand;
 using device::Program;
 using device::Record;
 
-// Some bytes of a few slots, at one place or step by step of a Repeat, or a table of one or two
-// slots.
+// Returns some bytes of a few slots: at one place, at one place per step of a Repeat, or as a table
+// of one or two slots.
 Operand random_operand(Program& program, uint32_t seed, uint32_t number) {
   const RandomBlock r = philox({number, seed, 0, 0}, {4, 4});
   Operand o;
@@ -57,7 +57,7 @@ bool touches(const Program& p, const Operand& a, uint32_t slot, uint64_t byte) {
   return a.slot == slot && a.offset <= byte && byte < a.offset + bytes;
 }
 
-// Byte by byte.
+// Compares byte by byte.
 bool depends(const Program& p, const Record& a, const Record& b) {
   const auto any = [&](const std::vector<Operand>& of, uint32_t slot, uint64_t byte) {
     return std::ranges::any_of(of, [&](const Operand& o) { return touches(p, o, slot, byte); });
@@ -100,8 +100,8 @@ TEST(Levels, BeginWhereARecordDependsOnTheLevel) {
   EXPECT_GT(longest, 4);
 }
 
-// What a record writes into a step word is seen on the next level; records that write one word
-// share a level.
+// A record reads a per-step scalar on a later level than the record that writes it. Records that
+// write the same scalar share a level.
 TEST(Levels, FollowStepWords) {
   plan::StepLayout layout;
   Program program;

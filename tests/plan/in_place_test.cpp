@@ -1,5 +1,5 @@
-// A result may lie on an operand of its node, unless the node reads those bytes as something else,
-// too.
+// A result may use the memory of an operand, unless the node also reads these bytes as another
+// operand.
 #include <random>
 
 #include "ties/test_devices.h"
@@ -7,10 +7,11 @@
 namespace bowline::test {
 namespace {
 
-constexpr int64_t kUnits = 4;  // and steps: gates and weight have as many elements then
+constexpr int64_t kUnits =
+    4;  // also the number of steps, so that gates and weight have the same size
 
-// The hidden states of `op`, a cell with `parts` gates, whose gates and weight are the bytes of one
-// value, or equal ones of two.
+// Returns the hidden states of `op`, a cell with `parts` gates. Gates and weight are one value if
+// `shares`, otherwise two equal values.
 std::vector<float> states_of(const Device& device, const std::string& op, int64_t parts,
                              bool shares) {
   Model m;
@@ -51,7 +52,8 @@ std::vector<float> states_of(const Device& device, const std::string& op, int64_
   return out;
 }
 
-// Both write the gates where they read them, unless these are the weight, which every step reads.
+// Both operators write the gates in place, except where the gates are also the weight, which every
+// step reads.
 TEST_P(OnDevice, GatesThatAreTheWeightStay) {
   for (const auto& [op, parts] : {std::pair("Gru", 3), std::pair("Lstm", 4)}) {
     const std::vector<float> apart = states_of(device_, op, parts, false);

@@ -18,7 +18,7 @@ plan::MemoryItem random_item(const RandomBlock& r) {
   return item;
 }
 
-// Aligned, inside of the arena, and no two that live at one time overlap.
+// Expects that all items are aligned and inside the arena, and that no two live items overlap.
 void expect_apart(const std::vector<plan::MemoryItem>& items, uint64_t arena) {
   for (size_t i = 0; i < items.size(); ++i) {
     EXPECT_EQ(items[i].offset % 64, 0u);
@@ -46,8 +46,8 @@ TEST(Memory, ItemsThatLiveTogetherDoNotOverlap) {
   }
 }
 
-// They lie where they are given, and the others around them; before and after their time another
-// item may lie there.
+// Pinned items keep their offset, and other items lie around them. Another item can use the same
+// bytes before and after the lifetime of a pinned item.
 TEST(Memory, PinnedItemsStay) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     std::vector<plan::MemoryItem> items;
@@ -66,13 +66,13 @@ TEST(Memory, PinnedItemsStay) {
       EXPECT_TRUE(!items[i].pinned || items[i].offset == given[i].offset);
     }
   }
-  // One that begins when another has ended gets its place.
+  // An item that begins after another item has ended reuses its place.
   std::vector<plan::MemoryItem> items = {{64, 2, 3, 64, true}, {128, 0, 1, 0}};
   EXPECT_EQ(must(plan::place(items, 64)).bytes, 128u);
 }
 
-// More items than the orders in n squared take. Each lives some time and then gives its place to
-// others.
+// More items than the quadratic orders accept. Each item lives for some time, then its place is
+// free for other items.
 TEST(Memory, ManyItemsAreStillApart) {
   constexpr uint32_t kItems = 100'000;
   std::vector<plan::MemoryItem> items(kItems);
@@ -119,8 +119,8 @@ TEST(Memory, ASumThatDoesNotFitIsRefused) {
   }
 }
 
-// The arenas of a session and of a trainer of products with "embed" [512, 512] and with what `view`
-// shows of it.
+// Returns the arena sizes of a session and of a trainer. The graph multiplies by "embed" [512, 512]
+// through `view`.
 std::pair<uint64_t, uint64_t> arenas_of_products(const View& view) {
   Model model;
   const Parameter e = must(model.parameter("embed", {512, 512}, Init::normal(0.02f)));
@@ -142,7 +142,7 @@ std::pair<uint64_t, uint64_t> arenas_of_products(const View& view) {
   return {session.memory().arena_bytes, trainer.memory().arena_bytes};
 }
 
-// It is read as it lies: forward, backward and into its gradient.
+// Forward, backward and the gradient read the transposed parameter in place.
 TEST(Memory, ATransposedParameterHasNoCopyInTheArena) {
   View transposed;
   transposed.transpose = true;

@@ -1,5 +1,5 @@
-// A Repeat does not grow with its count: not the listing, not the Program, not the graph in the
-// file.
+// A Repeat does not grow with its count: the listing, the Program and the graph in the file stay
+// the same.
 #include <filesystem>
 #include <regex>
 
@@ -14,7 +14,7 @@
 namespace bowline::test {
 namespace {
 
-// The canonical text with every " N x " as " n x ".
+// Returns the canonical text with " n x " instead of every " N x ".
 std::string without_counts(const std::string& listing, int layers) {
   return std::regex_replace(listing, std::regex(" " + std::to_string(layers) + " x "), " n x ");
 }
@@ -75,7 +75,7 @@ TEST(Repeat, GraphsInTheFileHaveEqualSizes) {
 }
 
 TEST(Repeat, EqualsTheUnrolledGraph) {
-  // The same three layers as one Repeat and as three copies: same loss, same norm.
+  // Three layers as a Repeat and as three copies have the same loss and norm.
   const Device cpu = open_test_device("cpu");
   constexpr int kLayers = 3;
   constexpr int64_t kWidth = 6;

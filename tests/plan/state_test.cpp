@@ -1,4 +1,4 @@
-// States that a graph writes: on every device, in files, and what the host knows of them.
+// States that a graph writes: on every device, in files, and in the listings of the host.
 #include <fstream>
 
 #include "plan/listing.h"
@@ -10,7 +10,7 @@ namespace {
 
 const std::vector<Attribute> kFirstAxis = {{"axis", 0}};
 
-// Writes x [2, 2] into "cache" [6, 2]; "before" and "after" are what the cache holds.
+// Writes x [2, 2] into "cache" [6, 2]. "before" and "after" are the values of the cache.
 Model cache_model() {
   Model model;
   const Parameter cache =
@@ -105,7 +105,7 @@ TEST_P(State, NeedsAPosition) {
   EXPECT_EQ(s.counters().submits, 0u);
 }
 
-// A cache per layer, in a Repeat: x -> x + the sum of what its cache holds.
+// A cache per layer in a Repeat: x -> x + the sum of the values in its cache.
 Model layered_model() {
   Model model;
   const ParameterList caches =
@@ -148,7 +148,7 @@ TEST_P(State, OfALayerInARepeat) {
   }
 }
 
-// Rows [1, 5) of a storage of 6 are the state.
+// The state is the rows [1, 5) of a storage with 6 rows.
 TEST_P(State, IsAViewOfRows) {
   Model model;
   const Parameter all = must(model.parameter("all", {6, 2}, Init::ones(), StorageRole::kv_cache));
@@ -188,7 +188,7 @@ TEST_P(State, IsWhatCloneAndSaveSee) {
   EXPECT_EQ(values(copy, "cache"), now);
   Model opened = must(Model::open(path));
   EXPECT_EQ(values(opened, "cache"), now);
-  // The file runs, and goes on from there.
+  // The opened model continues with the saved state.
   ASSERT_OK(opened.to(device_));
   Session again = must(Session::create(opened, device_, "step", {}));
   ASSERT_OK(run(again, {9, 9, 9, 9}, 1, seen));
@@ -196,7 +196,7 @@ TEST_P(State, IsWhatCloneAndSaveSee) {
   std::remove(path.c_str());
 }
 
-// A value that is set between two runs is what the next one reads.
+// A run reads a value that the caller sets between two runs.
 TEST_P(State, IsSetBetweenRuns) {
   Model model = cache_model();
   ASSERT_OK(model.to(device_));
@@ -217,7 +217,7 @@ TEST(StateListing, NamesWhatANodeUpdates) {
   const std::string nodes = must(s.listing("forward"));
   EXPECT_NE(nodes.find("= WriteRows(@cache, in0) axis=0 updates @cache\n"), std::string::npos)
       << nodes;
-  // The reader, the writer and who reads what was written: each waits for the one before.
+  // The reader of the old value, the writer and the reader of the new value wait for each other.
   const std::string records = must(s.listing("build", true));
   const auto level = [&](const char* node) {
     const size_t at = records.find(node);

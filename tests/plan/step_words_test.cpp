@@ -1,4 +1,4 @@
-// Step words: where they lie, and what a run gives for them.
+// Per-step scalars: their layout, and the values that a run gives for them.
 #include "api/internals.h"
 #include "exec/step_values.h"
 #include "graph/op_table.h"
@@ -11,7 +11,7 @@ namespace {
 
 using plan::StepLayout;
 
-// Each at a multiple of its size, behind the head and the one before.
+// Expects that each scalar is aligned to its size and lies behind the head and the previous scalar.
 void expect_apart(const StepLayout& layout) {
   uint64_t end = sizeof(device::StepHead);
   for (const StepLayout::Place& p : layout.places()) {
@@ -40,7 +40,7 @@ TEST(StepLayout, HoldsAWordOfANameOnce) {
   EXPECT_EQ(adam_w[step::adam_w::learning_rate.index], sgd[step::sgd::learning_rate.index]);
   EXPECT_EQ(adam_w[step::adam_w::non_finite.index], sgd[step::sgd::non_finite.index]);
   EXPECT_NE(adam_w[step::adam_w::bias_correction1.index], sgd[step::sgd::first_update.index]);
-  // Clip writes what the optimizers read.
+  // ClipByGlobalNorm writes the scalar that the optimizers read.
   EXPECT_FALSE(layout.find("non_finite")->written);
   const std::vector<uint32_t> clip = layout.add(Op::ClipByGlobalNorm);
   EXPECT_EQ(clip[step::clip_by_global_norm::non_finite.index], sgd[step::sgd::non_finite.index]);
@@ -74,7 +74,7 @@ TEST(StepValues, AreDefaultsUntilGiven) {
   EXPECT_EQ(values.get<uint64_t>("seed"), 0u);
   EXPECT_EQ(values.head().accumulate, 0u);
   EXPECT_OK(values.give({"seed", 5}));
-  values.set("gradient_scale", 3.0f);  // of none of its operators
+  values.set("gradient_scale", 3.0f);  // no operator here has this scalar
   EXPECT_EQ(values.get<float>("gradient_scale"), 0);
 }
 
@@ -98,12 +98,12 @@ TEST(StepValues, RefuseNumbersThatAWordDoesNotHold) {
             "Per-step scalar \"seed\" is a u64, which does not hold 18446744073709551616.");
   EXPECT_NE(message({"learning_rate", 1e39}), "");
   EXPECT_NE(message({"learning_rate", std::nan("")}), "");
-  // What was refused was not given.
+  // A refused value does not count as given.
   EXPECT_EQ(message({"training", 1}), "");
   EXPECT_EQ(message({"training", 1}), "Per-step scalar \"training\" is given twice.");
 }
 
-// A trainer gives the learning rate; a run that gives none has no number for it.
+// A trainer gives the learning rate. A run without it fails, because the scalar has no default.
 TEST(StepValues, AWordWithoutADefaultMustBeGiven) {
   const Device cpu = open_test_device("cpu");
   Seed s = universal(50);
@@ -112,7 +112,7 @@ TEST(StepValues, AWordWithoutADefaultMustBeGiven) {
   TrainOptions options;
   train::add_rows(table, options.optimizer);
   StepLayout layout;
-  layout.add(Op::Dropout);  // another segment
+  layout.add(Op::Dropout);  // belongs to another segment
   const plan::Plan plan = must(plan::lower(must(train::update_graph(table, options)), "update",
                                            *Internals::open(cpu), layout));
   for (const device::Record& r : plan.program.records) {
@@ -144,7 +144,7 @@ Model dropout_model() {
   return m;
 }
 
-// Of the oracle: with a rate of 1/2 no result is rounded.
+// Computes Dropout with the oracle. With a rate of 1/2 no result is rounded.
 Floats dropped(const Floats& x, uint32_t training, uint64_t seed, uint32_t counter) {
   const Attributes attributes =
       must(attributes_from(Op::Dropout, std::vector<Attribute>{{"rate", 0.5}, {"stream", 3}}));
@@ -207,7 +207,7 @@ TEST_P(StepWords, ThatARunRefusesChangeNothing) {
   EXPECT_EQ(run(s, {{"training", 2.5}}).code(), Code::bad_argument);
   EXPECT_EQ(s.counters().submits, submits);
   EXPECT_EQ(y_, x_);
-  ASSERT_OK(run(s, {}));  // nothing is left of what was given
+  ASSERT_OK(run(s, {}));  // the refused values have no effect
   EXPECT_EQ(y_, x_);
 }
 

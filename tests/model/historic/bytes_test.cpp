@@ -1,4 +1,4 @@
-// Hostile bytes: header, trailer, ranges, and FlatBuffers that no builder makes.
+// Hostile bytes: header, trailer, ranges, and FlatBuffers that no builder writes.
 #include "model/historic/hostile.h"
 
 namespace bowline {
@@ -101,7 +101,7 @@ const Hostile kRanges[] = {
 
 TEST(Historic, Ranges) { test::expect_all_refused(kRanges); }
 
-// Puts `value` where a table holds a byte field.
+// Writes `value` into the byte field of a table.
 void put_field(Bytes& bytes, const flatbuffers::Table* table, flatbuffers::voffset_t field,
                uint8_t value) {
   const uint8_t* at = table->GetAddressOf(field);
@@ -117,7 +117,7 @@ const flatbuffers::Table* as_table(const T* table) {
   return reinterpret_cast<const flatbuffers::Table*>(table);
 }
 
-// FlatBuffers' own verifier accepts a union tag that it does not know.
+// The verifier of FlatBuffers accepts an unknown union tag.
 TEST(Historic, UnknownUnionTag) {
   Bytes bytes = test::make_sample().bytes();
   const auto* node = tables(bytes).graphs()->Get(0)->nodes()->Get(0);
@@ -125,7 +125,8 @@ TEST(Historic, UnknownUnionTag) {
   test::expect_refused("tag 200", test::open_as_app(bytes), "operator 200");
 }
 
-// The table of one operator under the tag of another: checked as what the tag says.
+// The table of one operator has the tag of another operator. The verifier checks the table as the
+// tag says.
 TEST(Historic, UnionTagOfAnotherOperator) {
   for (int tag = 1; tag <= 255; ++tag) {
     Bytes bytes = test::make_sample().bytes();
@@ -138,7 +139,8 @@ TEST(Historic, UnionTagOfAnotherOperator) {
   }
 }
 
-// FlatBuffers' own verifier accepts 64-bit numbers that lie on a multiple of 4. Found by fuzzing.
+// The verifier of FlatBuffers accepts 64-bit numbers at a multiple of 4 bytes. Fuzzing found this
+// case.
 TEST(Historic, UnalignedShape) {
   Bytes bytes = test::make_sample().bytes();
   const auto* row = as_table(tables(bytes).storages()->Get(1));
@@ -164,7 +166,7 @@ Status open_tables(flatbuffers::FlatBufferBuilder& b, flatbuffers::Offset<file::
   return test::open_as_app(Sample().assemble({b.GetBufferPointer(), b.GetSize()}));
 }
 
-// Many rows that point at one long text unpack to far more than the file has.
+// Many rows that share one long text unpack to far more bytes than the file has.
 TEST(Historic, SharedContentIsRefused) {
   flatbuffers::FlatBufferBuilder b;
   const auto text = b.CreateString(std::string(1 << 18, 'x'));
@@ -178,7 +180,7 @@ TEST(Historic, SharedContentIsRefused) {
   test::expect_refused("shared text", open_tables(b, m.Finish()), "share content");
 }
 
-// One table named a million times.
+// A million references to one table.
 TEST(Historic, TableBombIsRefused) {
   flatbuffers::FlatBufferBuilder b;
   const auto one = file::CreateMetadata(b, b.CreateString("key"));
@@ -194,7 +196,7 @@ TEST(Historic, AModelWithNothingInItIsLegal) {
   EXPECT_TRUE(open_tables(b, file::ModelBuilder(b).Finish()).ok());
 }
 
-// Every flipped bit of the tables: refused, or the model loads; never a crash.
+// Flips every bit of the tables. Each file is refused or loads, and no file crashes the reader.
 TEST(Historic, EveryFlippedBitOfTheTablesLoadsOrIsRefused) {
   Bytes bytes = test::make_sample().bytes();
   const size_t end = 64 + get<uint64_t>(bytes, 24);

@@ -18,7 +18,8 @@ void replace(file::NodeT& n, file::Op op, Attributes attributes) {
   n.op.value = new Attributes(std::move(attributes));
 }
 
-// An entry point whose node writes storage 5, and that does not say so.
+// Adds an entry point with a node that writes storage 5. The entry point does not declare the
+// write.
 void add_writer(Sample& s) {
   s.model.storages[5]->trainable = false;
   auto step = std::make_unique<file::GraphT>();
@@ -220,7 +221,7 @@ const Hostile kGraphs[] = {
 
 TEST(Historic, Graphs) { test::expect_all_refused(kGraphs); }
 
-// One level more is legal in the file; this library says that it does not run it.
+// The file format allows nested Repeats. This library refuses them as not supported.
 TEST(Historic, ARepeatInsideABodyIsNotSupported) {
   Sample s = test::make_sample();
   graph(s, 1).nodes[1] = test::make_node("", {2}, file::RepeatAttributesT(), file::Op::Repeat);

@@ -1,7 +1,7 @@
-// Crafted files: each changes one thing in the valid sample and must be refused with the right code
-// and place.
+// Hostile files. Each case changes one value of the valid sample. The reader must refuse the file
+// with the right code and location.
 //
-// The causes are those of published reports about other readers; `story` names one of them.
+// The cases come from published reports about other readers. `story` names the report.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,12 +13,13 @@ namespace bowline::test {
 
 struct Hostile {
   const char* name;
-  const char* story;  // the public report whose cause this is
-  const char* says;   // what the message must contain: what and where
+  const char* story;  // the public report of this cause
+  const char* says;   // a part that the message must contain: the cause and the location
   std::function<void(Sample&)> change;
 };
 
-// The whole way that an app takes: verify, then load with the inference of every operator.
+// Opens the bytes in the same way as an app: verify, then load with the shape inference of every
+// operator.
 inline Status open_as_app(Bytes bytes) {
   BOWLINE_TRY_ASSIGN(auto file, verify(std::move(bytes)));
   return graph::load_model(std::move(file)).status();
