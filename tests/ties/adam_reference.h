@@ -1,4 +1,4 @@
-// AdamW in double precision, for the numbers of small models.
+// AdamW in double precision. It computes the expected values of small models.
 #pragma once
 
 #include <cmath>
@@ -6,12 +6,12 @@
 
 namespace bowline::test {
 
-// The defaults of the optimizer, which are floats.
+// The defaults of the optimizer are floats.
 constexpr double kBeta1 = static_cast<double>(0.9f);
 constexpr double kBeta2 = static_cast<double>(0.999f);
 constexpr double kEps = static_cast<double>(1e-8f);
 
-// One storage: what all its uses share. Weights, moments and the number of updates.
+// The weights, moments and update count of one storage. All uses of the storage share them.
 struct AdamReference {
   std::vector<double> w;
   double learning_rate = 0.1;

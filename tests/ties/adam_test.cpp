@@ -1,6 +1,6 @@
-// The numbers of the seed models with Adam, which forgets the size of a gradient: one step gives
-// the same weights whether a tie is kept or lost. So these models have uses of opposite signs, or
-// several steps in which the share of each use changes.
+// Expected values of the seed models with Adam. Adam ignores the scale of a gradient, so that one
+// step gives the same weights with and without a tie. Therefore these models have uses of opposite
+// signs, or take several steps in which the share of each use changes.
 #include "ties/adam_reference.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
@@ -11,8 +11,8 @@ namespace {
 using AdamNumbers = OnDevice;
 BOWLINE_ON_ALL_DEVICES(AdamNumbers);
 
-// Roundings of five updates of f32 in m, v and w, each at most 10 of 2^-24 of its size (AdamW in
-// runtime/ops).
+// Rounding errors of five f32 updates in m, v and w. Each error is at most 10 * 2^-24 relative to
+// the value (AdamW in runtime/ops).
 constexpr double kTolerance = 5 * 10 * 0x1p-24;
 
 TrainOptions adam(float learning_rate = 0.1f) {
@@ -22,7 +22,7 @@ TrainOptions adam(float learning_rate = 0.1f) {
   return o;
 }
 
-// y = a * x + b * z, a tied to b, init 1, L = y; x and z change from step to step.
+// y = a * x + b * z, a tied to b, init 1, L = y. x and z change in every step.
 Model opposite_uses() {
   Model m;
   const Dims one = {1};
@@ -94,7 +94,7 @@ TEST_P(AdamNumbers, Scalar2NormReachesTheMoments) {
       1e-9);
 }
 
-// Gradients of LM32: L = E[2] . S with S the sum of all rows.
+// Gradients of LM32: L = E[2] . S. S is the sum of all rows.
 struct Lm32Gradients {
   std::vector<double> embedding = std::vector<double>(6), head = std::vector<double>(6);
 
@@ -151,7 +151,7 @@ TEST_P(AdamNumbers, Lm32Run) {
   }
 }
 
-// AE23: y = W x, L = u . y with u = W 1. The gradient is y 1^T of the decoder and u x^T of the
+// AE23: y = W x, L = u . y with u = W 1. The gradient is y 1^T from the decoder plus u x^T from the
 // encoder.
 TEST_P(AdamNumbers, Ae23Run) {
   Seed s = ae23();
@@ -192,8 +192,8 @@ TEST_P(AdamNumbers, Ae23Run) {
   }
 }
 
-// UT12: L = w^12. The 12 uses have equal shares, so that weights alone do not tell a lost one; the
-// norm does.
+// UT12: L = w^12. The 12 uses have equal shares, so that the weights do not show a lost use. The
+// norm shows it.
 TEST_P(AdamNumbers, Ut12) {
   Seed s = universal(12);
   ASSERT_OK(s.model.to(device_));
@@ -203,7 +203,7 @@ TEST_P(AdamNumbers, Ut12) {
     const double w = tied.w[0];
     tied.step({12 * std::pow(w, 11)});
     const StepReport r = step(t, s);
-    // The norm is a product of 12 roundings of w: its share in them is 11-fold.
+    // The norm is 12 w^11. A relative error of w therefore counts 11 times.
     expect_number(r.grad_norm, 12 * std::pow(w, 11),
                   {{std::pow(w, 11), "only the last use counts"},
                    {std::sqrt(12) * std::pow(w, 11), "counted as 12"}},

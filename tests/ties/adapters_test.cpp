@@ -31,7 +31,7 @@ Session session_of(Seed& s, const Device& device) {
   return must(Session::create(s.model, device, "loss", {}));
 }
 
-// Row `row` of what the adapter's target shows changes by (x, y).
+// Sets A and B of the adapter so that row `row` of its target changes by (x, y).
 void set_row(Model& model, const std::string& adapter, int row, float x, float y) {
   Floats b(3);
   b[static_cast<size_t>(row)] = 1;
@@ -39,7 +39,7 @@ void set_row(Model& model, const std::string& adapter, int row, float x, float y
   EXPECT_OK(set(model, adapter + ".lora_b", {3, 1}, b));
 }
 
-// LM32 with the change (1,1) of row 0 of the head.
+// LM32 with an adapter that adds (1,1) to row 0 of the head.
 Seed adapted_lm32(bool per_use) {
   Seed s = lm32();
   must(add_adapter(s.model, "ad", rank_one("head", per_use)));
@@ -119,7 +119,7 @@ constexpr double kScale = 1.5;  // alpha 3, rank 2
 
 using Numbers = std::vector<double>;
 
-// L of AE23 with W' = W + 1.5 B A for the encoder, the decoder or both.
+// Returns L of AE23 with W' = W + 1.5 B A in the encoder, in the decoder, or in both.
 double loss_of_ae23(const Numbers& a, const Numbers& b, bool encoder, bool decoder) {
   const double w[2][3] = {{1, 2, 3}, {4, 5, 6}}, x[3] = {1, 0, 0};
   const auto entry = [&](bool changed, int i, int j) {
@@ -155,8 +155,8 @@ Numbers slope(Numbers at, const std::function<double(const Numbers&)>& f) {
   return out;
 }
 
-// A transposed view of a changed storage sees the transposed change, and both uses give A and B a
-// gradient.
+// A transposed view of a changed storage has the transposed change, and both uses contribute to the
+// gradients of A and B.
 TEST_P(Adapters, TransposedViewsSeeTheChangeAndTrainIt) {
   const Numbers a = {0.5, -1, 0.25, 1, 0.75, -0.5}, b = {0.25, 1, -0.5, 0.75};
   for (const auto& [target, per_use] :
@@ -235,8 +235,8 @@ Seed three_layers() {
   return s;
 }
 
-// x = (1,1): layer 0 gives (3,7) and 2 more in its first row, layer 1 (7,5), layer 2 (7,10) and 12
-// more in its second.
+// x = (1,1). Layer 0 gives (3,7), and the adapter adds 2 to the first row. Layer 1 gives (7,5).
+// Layer 2 gives (7,10), and the adapter adds 12 to the second row.
 TEST_P(Adapters, OfSomeIterationsOfARepeat) {
   Seed s = three_layers();
   must(add_adapter(s.model, "ad", rank_one("layer.{0,2}.w")));
@@ -247,8 +247,8 @@ TEST_P(Adapters, OfSomeIterationsOfARepeat) {
   ASSERT_OK(s.model.to(device_));
   Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.125f)));
   expect_number(loss(t, s), 29, {{17, "no change"}, {22, "one of two"}});
-  // By hand: dL/dy2 = (1,1), through w2' = [[1,0],[1,3]]: dL/dx2 = (2,3), through w1: dL/dx1 =
-  // (3,2).
+  // By hand: dL/dy2 = (1,1), dL/dx2 = (2,3) through w2' = [[1,0],[1,3]], and dL/dx1 = (3,2) through
+  // w1.
   step(t, s);
   EXPECT_EQ(values(s.model, "layer.2.w.ad.lora_b"), Floats({-12 * 0.125f, 1 - 12 * 0.125f}));
   EXPECT_EQ(values(s.model, "layer.2.w.ad.lora_a"), Floats({1 - 7 * 0.125f, 1 - 5 * 0.125f}));
@@ -257,7 +257,7 @@ TEST_P(Adapters, OfSomeIterationsOfARepeat) {
   EXPECT_EQ(values(s.model, "layer.1.w"), Floats({0, 1, 1, 0}));
 }
 
-// Two rows of three numbers, and what a Linear of them reads: w of zeros, a bias of ones.
+// A Linear over two rows of three values, with weights of zeros and a bias of ones.
 struct WithBias {
   Seed s;
   Parameter w;
@@ -272,8 +272,8 @@ WithBias with_bias() {
   return {std::move(s), w, bias};
 }
 
-// Two rows of 1 and 3/2 * 2 (1,2,3,4). By hand: dL/db = (2,2,2,2), so that of B is 3/2 * 20, of A
-// 3/2 * 4 each.
+// Two rows of 1 + 3/2 * 2 (1,2,3,4). By hand: dL/db = (2,2,2,2), so the gradient of B is 3/2 * 20
+// and each gradient of A is 3/2 * 4.
 TEST_P(Adapters, ChangeABiasWholly) {
   auto [s, w, bias] = with_bias();
   GraphBuilder g(s.model, "loss");
@@ -299,7 +299,7 @@ TEST_P(Adapters, ChangeABiasWholly) {
   EXPECT_EQ(values(s.model, "bias"), Floats({0.34375f, -2.28125f, -4.90625f, -7.53125f}));
 }
 
-// The same formula as a graph: the same numbers, also after steps of Adam.
+// A graph with the same formula computes the same values, also after steps of Adam.
 TEST_P(Adapters, EqualTheGraphThatSaysThem) {
   const auto make = [](bool by_hand) {
     auto [s, w, bias] = with_bias();
@@ -464,7 +464,8 @@ TEST(AdapterErrors, AreNamed) {
   EXPECT_FALSE(set_adapter_weight(s.model, "ad", INFINITY).ok());
 }
 
-// A tie of which one parameter is read in another way can only be changed for one use.
+// If another node reads one parameter of a tie in a different way, an adapter can change only a
+// single use.
 TEST(AdapterErrors, AnotherReaderIsNamed) {
   Seed s = lm32();
   GraphBuilder g(s.model, "square");

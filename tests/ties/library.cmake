@@ -1,5 +1,5 @@
-# bowline_recipes: what a lost tie makes wrong, as small programs on any device, for the conformance
-# runner and the tests.
+# bowline_recipes: small programs whose result is wrong if a tie is lost. They run on any device,
+# for the conformance runner and the tests.
 set(ties_folder "${CMAKE_CURRENT_LIST_DIR}")
 file(GLOB recipe_sources CONFIGURE_DEPENDS "${ties_folder}/recipe.cpp" "${ties_folder}/recipes/*.cpp")
 add_library(bowline_recipes STATIC EXCLUDE_FROM_ALL ${recipe_sources})

@@ -1,5 +1,6 @@
-// Devices that keep the contract and no more: five prove that ties are neither pointers nor bytes
-// in some layout or dtype, one that a plan says what depends on what. Each wraps another device.
+// Devices that keep the contract, but promise nothing else. Five of them prove that ties depend on
+// neither pointers nor a layout or dtype. One proves that a plan declares all of its dependencies.
+// Each wraps another device.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace bowline::test {
 
-// Handles in a number space of their own, and nothing but copies in and out: what keeps sharing by
-// pointer, by object or by a copy of handles breaks here.
+// Handles have a number space of their own, and only copies in and out see the memory. Code that
+// shares by pointer, by object or by a copy of a handle fails here.
 class OpaqueDevice : public WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;
@@ -73,8 +74,8 @@ class OpaqueDevice : public WrappedDevice {
   uint64_t next_ = 0x9E3779B97F4A7C15ULL;
 };
 
-// A freed address is given to the next allocation that it can hold, at once and full of NaN; no
-// other address is ever seen twice. What remembers an address reads somebody else's bytes.
+// Reuses a freed address for the next allocation that fits, and fills the memory with NaN. It never
+// reuses any other address. Code that remembers an address reads the bytes of another allocation.
 class MovingDevice : public WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;
@@ -102,7 +103,7 @@ class MovingDevice : public WrappedDevice {
     if (it == live_.end()) {
       return;
     }
-    // What was freed holds nothing of use: a reader of a stale address notices.
+    // A reader of a stale address must notice, so freed memory holds NaN.
     if (it->second > 0 && !WrappedDevice::fill(buffer, 0, it->second, std::byte{0xFF}).ok()) {
       WrappedDevice::free(buffer);
     } else {
@@ -116,8 +117,8 @@ class MovingDevice : public WrappedDevice {
   std::multimap<uint64_t, device::Buffer> freed_;
 };
 
-// Remembers what it is asked to do, and does it when somebody waits or reads: a value that is
-// looked at too early, or a write that overtakes a run, is seen.
+// Queues its commands and executes them when a caller waits or reads. It reveals a value that is
+// read too early, and a write that overtakes a run.
 class LazyDevice : public WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;
@@ -191,9 +192,9 @@ class LazyDevice : public WrappedDevice {
   std::vector<std::function<Status()>> later_;
 };
 
-// Keeps every buffer in blocks, last to first, with padding between them. Only while it runs do the
-// bytes lie as the contract says; else what lies there is NaN. What takes the bytes of a device for
-// those of a parameter, or counts them, errs here.
+// Keeps every buffer in blocks, last to first, with padding between them. The bytes follow the
+// contract only during a run. Otherwise the memory holds NaN. Code fails here if it takes the bytes
+// of a device for those of a parameter, or counts them.
 class PackedDevice : public WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;
@@ -281,9 +282,9 @@ class PackedDevice : public WrappedDevice {
   std::map<uint64_t, Packed> packed_;
 };
 
-// Has kernels for bf16 and none for f32, but of what stays in f32: sums over many elements, with
-// what shares their gradients out, updates, losses. Plans read bf16 copies of f32 storages; what
-// takes those for the storages loses bits.
+// Has kernels for bf16, but f32 kernels only for operators that stay in f32: sums over many
+// elements and their gradients, updates, and losses. Plans read bf16 copies of f32 storages. Code
+// that takes the copies for the storages loses precision.
 class NarrowDevice : public WrappedDevice {
  public:
   explicit NarrowDevice(std::unique_ptr<device::Device> inner)
@@ -301,7 +302,7 @@ class NarrowDevice : public WrappedDevice {
   }
 
  private:
-  // It reads an f32 number that it could read in bf16, and makes another of it.
+  // Returns true if the node reads f32 values that it could read in bf16, and computes new values.
   static bool computes_in_f32(const device::NodeQuery& node) {
     const OpDef& def = op_def(node.op);
     const bool updates =
@@ -326,8 +327,8 @@ class NarrowDevice : public WrappedDevice {
   device::Capabilities capabilities_;
 };
 
-// Runs the records of each level last to first: they do not depend on each other. A record that
-// shares a level with one that it depends on reads what is not there yet.
+// Runs the records of each level in reverse order, because the records of a level do not depend on
+// each other. A record on the same level as its producer reads data that does not exist yet.
 class ReorderingDevice : public WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;

@@ -1,4 +1,4 @@
-// The hand-checkable models of structural weight sharing. A call that fails throws.
+// Small models with shared weights whose results can be checked by hand. A failed call throws.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline void require(bool holds, std::string_view what) {
 }
 
 inline void must(const Status& status) { require(status.ok(), status.message()); }
-// The value of a Result that is counted on.
+// Returns the value of a Result, or throws.
 template <class T>
 T must(Result<T> result) {
   must(result.status());
@@ -32,8 +32,8 @@ struct Wrong {
   const char* looks_like;
 };
 
-// What is wrong with a number that is not `right` within `tolerance`, relative above 1; a number
-// from the list of wrong ones is named. Empty: nothing.
+// Returns an empty text if `value` equals `right` within `tolerance` (relative above 1). Otherwise
+// returns the error, and names the fault if `value` is in the list of known wrong values.
 inline std::string wrong_number(double value, double right,
                                 std::initializer_list<Wrong> signatures = {},
                                 double tolerance = 1e-6) {
@@ -74,7 +74,7 @@ inline Status set(Model& model, std::string_view name, const Dims& shape, Floats
   return model.set_value(name, tensor("", shape, data));
 }
 
-// A model with the batch that it is trained on.
+// A model and its training batch.
 struct Seed {
   Model model;
   Dims shape;  // of the f32 input "x"
@@ -106,7 +106,8 @@ inline Seed scalar2(float x) {
   return s;
 }
 
-// E is embedding and head; one token; L = sum of logits. Its shapes alone.
+// The shapes of LM32 without values. E is embedding and head, the input is one token, L = sum of
+// logits.
 inline Seed lm32_skeleton() {
   Seed s;
   s.shape = {1};
@@ -131,7 +132,7 @@ inline Seed lm32() {
   return s;
 }
 
-// Of LM32.
+// Returns the logits of LM32.
 inline Floats logits_of(Session& session, Seed& s, int64_t vocabulary = 3) {
   Floats logits(static_cast<size_t>(vocabulary));
   const Tensor out[] = {tensor("logits", {1, vocabulary}, logits)};
@@ -166,7 +167,7 @@ inline Seed ae23() {
   return s;
 }
 
-// y = w^n x in a Repeat; the n names of w are one storage.
+// y = w^n x in a Repeat. The n names of w share one storage.
 inline Seed universal(int n, int64_t width = 1, float w = 1.1f) {
   Seed s;
   s.shape = {1, width};
@@ -242,7 +243,7 @@ inline Model tied_table(int64_t rows, int64_t width) {
   return m;
 }
 
-// Storages that are not empty.
+// Returns the storages of a role, without empty entries.
 inline std::vector<StorageInfo> storages_of(const Model& model, StorageRole role) {
   std::vector<StorageInfo> out;
   for (const StorageInfo& storage : must(model.describe()).storages) {
@@ -253,7 +254,7 @@ inline std::vector<StorageInfo> storages_of(const Model& model, StorageRole role
   return out;
 }
 
-// E is embedding and head: "forward" gives a row of it, and the logits of x.
+// E is embedding and head. "forward" returns a row of E and the logits of x.
 inline Model lookup_and_head(const Dims& shape, Floats numbers = {}) {
   Model m;
   const Parameter embedding = must(m.parameter("embed", shape, Init::normal(0.5f)));
@@ -276,7 +277,7 @@ struct RowAndLogits {
   Floats logits;
 };
 
-// Of such a model.
+// Runs a model of lookup_and_head().
 inline RowAndLogits run_lookup_and_head(const Model& model, const Device& device, int32_t id,
                                         Floats x) {
   const ModelInfo info = must(model.describe());
@@ -292,7 +293,7 @@ inline RowAndLogits run_lookup_and_head(const Model& model, const Device& device
   return out;
 }
 
-// The f32 row of a role that belongs to storage 0.
+// Returns the f32 row of a role that belongs to storage 0.
 inline Floats row_of(const Model& model, StorageRole role, uint32_t slot = 0) {
   for (const StorageInfo& row : storages_of(model, role)) {
     if (row.owner == 0 && row.slot == slot) {
@@ -307,7 +308,7 @@ inline Floats row_of(const Model& model, StorageRole role, uint32_t slot = 0) {
   return {};
 }
 
-// Payload bytes of the weights.
+// Returns the bytes of the weights.
 inline uint64_t weight_bytes(const Model& model) {
   uint64_t bytes = 0;
   for (const StorageInfo& storage : storages_of(model, StorageRole::weight)) {

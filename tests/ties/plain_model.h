@@ -1,5 +1,5 @@
-// A model without ties in its bones, to compare with: storages are lists of numbers, and every verb
-// does by hand what it says.
+// A reference model without shared storages. Its storages are lists of values, and every verb is
+// written out by hand.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ struct PlainStorage {
   Shape shape;
   std::vector<double> values;
   bool trainable = true;
-  bool encoded = false;  // the values are what the codes stand for
+  bool encoded = false;  // the values are the dequantized values
 };
 
 struct PlainParameter {
@@ -41,7 +41,7 @@ struct PlainModel {
   Shape shown(const PlainParameter& p) const {
     return view_shape(p.view, storages.at(p.storage).shape).value();
   }
-  // The element of the storage that element i of what a parameter shows is.
+  // Returns the storage index of each element that a parameter shows.
   std::vector<size_t> places(const PlainParameter& p) const {
     const Shape& whole = storages.at(p.storage).shape;
     const Shape shown = view_shape(p.view, whole).value();

@@ -1,5 +1,5 @@
-// Storages in 16 bits, plans that compute in 16 bits, masters and loss scales: the numbers of the
-// recipes, on every device.
+// Storages in 16 bits, plans that compute in 16 bits, masters and loss scales: the values of the
+// recipes on every device.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -14,7 +14,7 @@ std::string file_of(std::string_view stem) {
          test_name(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".bowline";
 }
 
-// Who writes a storage while it is trained means the values that it writes.
+// A write to a storage during training replaces the values of its master, too.
 TEST_P(Precision, AWrittenStorageGivesItsMasterNewValues) {
   Model m = theta_model();
   ASSERT_OK(m.to(device_));
@@ -31,8 +31,8 @@ TEST_P(Precision, AWrittenStorageGivesItsMasterNewValues) {
   EXPECT_NEAR(row_of(m, StorageRole::master)[0], 0.998, 1e-6);
 }
 
-// A snapshot or checkpoint of before the first step, and one of after a write, hold the masters
-// that the next step makes.
+// Snapshots and checkpoints contain the masters even before the next step creates them: before the
+// first step, and after a write.
 TEST_P(Precision, ASnapshotHoldsMastersThatNoStepMade) {
   const std::string path = file_of("unstepped");
   const int64_t one[] = {1};
@@ -61,7 +61,7 @@ TEST_P(Precision, ASnapshotHoldsMastersThatNoStepMade) {
   std::remove(path.c_str());
 }
 
-// Nor does a master outlive a write that no Trainer saw: of a frozen storage, and of a checkpoint
+// A write that no Trainer sees also replaces the master: to a frozen storage, and to a checkpoint
 // that was opened.
 TEST_P(Precision, AMasterGivesWayToAWrite) {
   const std::string path = file_of("written");
@@ -105,7 +105,8 @@ TEST_P(Precision, AnOverflowHalvesTheLossScaleAndSkipsTheStep) {
   TrainOptions o = plain_sgd(0.1f);
   o.precision.compute_dtype = DType::f16;
   o.precision.growth_interval = 2;
-  o.on_nonfinite = OnNonFinite::stop;  // what another scale mends is no reason to stop
+  o.on_nonfinite =
+      OnNonFinite::stop;  // a smaller scale removes the overflow, so training must not stop
   Trainer t = must(Trainer::create(s.model, device_, o));
   StepReport r = step(t, s);
   EXPECT_TRUE(r.skipped);
@@ -118,14 +119,14 @@ TEST_P(Precision, AnOverflowHalvesTheLossScaleAndSkipsTheStep) {
   expect_number(values(s.model, "a")[0], 0.4, {}, 1e-3);
   step(t, s);
   EXPECT_TRUE(step(t, s).skipped) << "the scale doubles after two steps, and overflows again";
-  // Gradients of numbers that are not finite themselves are no matter of scale.
+  // A smaller scale does not help if the values themselves are not finite.
   s.x[0] = INFINITY;
   const std::vector<Tensor> batch = s.batch();
   const std::span<const Tensor> batches[] = {batch};
   EXPECT_EQ(t.step(batches).status().code(), Code::non_finite);
 }
 
-// The scale and its count go on where a checkpoint left them.
+// A checkpoint keeps the scale and its step count.
 TEST_P(Precision, ACheckpointHoldsTheLossScale) {
   const std::string path = file_of("scale");
   Seed s = scalar2(3);
@@ -170,7 +171,7 @@ std::string listings(Trainer& t) {
          must(t.listing("update"));
 }
 
-// torch_xla#3718: a cast after the construction left casts behind in the graph.
+// torch_xla#3718: a cast after the construction left cast nodes in the graph.
 TEST_P(Precision, ACastModelIsTheModelThatIsBuiltInTheDtype) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const std::string path = file_of("cast");
@@ -207,7 +208,7 @@ uint64_t casts_in(const std::string& listing) {
   return count;
 }
 
-// The least number of casts for (storage, compute, gradient, master).
+// The smallest number of casts for each (storage, compute, gradient, master).
 TEST_P(Precision, ThereAreNoMoreCastsThanNeeded) {
   TrainOptions o = plain_sgd(0.1f);
   o.dims = {{"batch", 4}};
@@ -218,7 +219,7 @@ TEST_P(Precision, ThereAreNoMoreCastsThanNeeded) {
     EXPECT_EQ(casts_in(listings(t)), 0u) << "f32 throughout";
   }
   {
-    // The loss alone is f32: one cast on its way, and one of its gradient.
+    // Only the loss is f32: one cast to it, and one cast of its gradient.
     Model m = network(DType::bf16);
     ASSERT_OK(m.to(device_));
     Trainer t = must(Trainer::create(m, device_, o));
@@ -227,8 +228,8 @@ TEST_P(Precision, ThereAreNoMoreCastsThanNeeded) {
     EXPECT_EQ(casts_in(must(t.listing("update"))), 0u);
   }
   {
-    // Two inputs, and the squares in front of the mean; their gradient back. Storages have copies,
-    // no nodes; their gradients go into f32 rows as they are.
+    // Casts of two inputs, of the squares before the mean, and of their gradient. Storages need no
+    // nodes because they have copies. Their gradients are added to f32 rows without a cast.
     Model m = network(DType::f32);
     ASSERT_OK(m.to(device_));
     o.precision.compute_dtype = DType::bf16;
@@ -246,7 +247,7 @@ TEST_P(Precision, ThereAreNoMoreCastsThanNeeded) {
   }
 }
 
-// Training in 16 bits goes where training in f32 goes.
+// Training in 16 bits converges like training in f32.
 TEST_P(Precision, ShortNumbersLearnToo) {
   const auto losses = [&](DType storage, std::optional<DType> compute) {
     Model m = network(DType::f32);

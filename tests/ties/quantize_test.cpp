@@ -1,5 +1,5 @@
-// Quantized storages, on every device: a storage is encoded once, all of its parameters read the
-// same codes, and what stays trainable trains through them.
+// Quantized storages on every device. A storage is quantized once, all of its parameters read the
+// same quantized values, and the trainable storages train through them.
 #include "model/tied_model.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
@@ -12,8 +12,8 @@ BOWLINE_ON_ALL_DEVICES(Quantized);
 
 Model q8() { return lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f}); }
 
-// Every encoding: both uses give the numbers that get_value() says, through whatever kernel the
-// device has.
+// For every encoding, both uses read the values that get_value() returns, with any kernel of the
+// device.
 TEST_P(Quantized, BothUsesReadTheSameNumbers) {
   for (const char* encoding :
        {"int8", "int8 block row scale f16", "int8 block 32", "int8 block 32 with zero points",
@@ -37,7 +37,7 @@ TEST_P(Quantized, BothUsesReadTheSameNumbers) {
       }
     };
     check();
-    // Behind something else in an allocation.
+    // Behind other bytes in the allocation.
     WeightFormat behind;
     behind.name = "behind";
     behind.layout = [](std::span<const StorageInfo> group) {
@@ -46,7 +46,7 @@ TEST_P(Quantized, BothUsesReadTheSameNumbers) {
     ASSERT_OK(register_weight_format(m, std::move(behind)));
     ASSERT_EQ(must(set_weight_format(m, "behind")).ties.size(), 1u);
     check();
-    // In two storages.
+    // As two storages.
     EXPECT_EQ(must(m.untie_cost("head")), report.bytes_after);
     EXPECT_EQ(must(m.untie("head")), report.bytes_after);
     EXPECT_EQ(values(m, "head"), numbers);
@@ -55,7 +55,7 @@ TEST_P(Quantized, BothUsesReadTheSameNumbers) {
   }
 }
 
-// A view of rows takes their codes and scales with it.
+// A view of rows keeps their quantized values and scales.
 TEST_P(Quantized, AnUntiedPartHasTheSameNumbers) {
   for (const char* encoding :
        {"int8", "int8 with zero points", "int8 block row with zero points",
@@ -82,7 +82,7 @@ TEST_P(Quantized, AnUntiedPartHasTheSameNumbers) {
   }
 }
 
-// The head is shown transposed: MatMul reads the codes as they lie.
+// The head is a transposed view. MatMul reads the quantized values in place.
 TEST_P(Quantized, ATransposedViewReadsTheCodes) {
   Model m;
   const Parameter embedding = must(m.parameter("embed", Dims{5, 3}, Init::normal(0.5f)));
@@ -115,8 +115,8 @@ TEST_P(Quantized, ATransposedViewReadsTheCodes) {
   EXPECT_EQ(must(m.describe()).storages[0].copies.size(), 0u);
 }
 
-// A frozen base of codes between trained weights: the gradient flows through it, its bytes stay,
-// and the steps are those of the numbers that the codes stand for.
+// Frozen quantized weights between trained weights. The gradient flows through them, their bytes do
+// not change, and the steps equal those with the dequantized values.
 TEST_P(Quantized, TrainsWhatIsAroundIt) {
   const auto make = [] {
     Seed s;
@@ -165,7 +165,7 @@ TEST_P(Quantized, TrainsWhatIsAroundIt) {
   }
 }
 
-// Plans that compute in 16 bits read the same codes: no copy of them is made.
+// Plans that compute in 16 bits read the same quantized values without a copy.
 TEST_P(Quantized, IsReadByPlansIn16Bits) {
   Model m = lookup_and_head({67, 96});
   ASSERT_OK(quantize(m, "int8 block row"));
@@ -186,7 +186,8 @@ TEST_P(Quantized, IsReadByPlansIn16Bits) {
   EXPECT_EQ(must(m.describe()).storages[0].copies.size(), 0u);
 }
 
-// R50: what is reported is what the graph gets, and no code or scale is rounded again.
+// R50: reports show the values that the graph reads, and a cast rounds neither quantized values nor
+// scales again.
 TEST_P(Quantized, ACastKeepsTheCodes) {
   Model m = q8();
   ASSERT_OK(quantize(m, "int8"));
@@ -239,7 +240,7 @@ TEST(Quantize, SaysWhatItDoesNotKnow) {
   EXPECT_EQ(m.storages(), before);
 }
 
-// One use of a storage that takes no codes keeps all of it plain, and is named.
+// A storage stays plain if one of its uses cannot read quantized values. The report names the use.
 TEST(Quantize, IsForStoragesWhoseReadersAllTakeCodes) {
   Model m;
   const Parameter w = must(m.parameter("w", Dims{4, 4}, Init::normal(1)));
@@ -312,7 +313,7 @@ TEST(Quantize, KeepsWhatNoScaleHolds) {
   EXPECT_EQ(must(quantize(m, "int8")).storages, 1u) << "its scale is f32";
 }
 
-// All storages of the list of a Repeat have one encoding.
+// All storages in a list of a Repeat have one encoding.
 TEST(Quantize, OneStorageThatStaysKeepsItsList) {
   Model m;
   const ParameterList list = must(m.parameters("w{}", 3, Dims{32, 32}, Init::normal(0.1f)));

@@ -12,7 +12,7 @@ namespace bowline::test {
 
 Bench::Bench(Device on_a, Device on_b) : a(std::move(on_a)), b(std::move(on_b)) {
   if (Internals::open(b)->capabilities().compute) {
-    least_tolerance_ = 1.0 / 64;  // bf16 has 8 bits
+    least_tolerance_ = 1.0 / 64;  // bf16 has 8 significant bits
   }
 }
 

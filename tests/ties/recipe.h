@@ -1,7 +1,8 @@
-// Recipes: small programs that a lost, doubled or stale tie makes print a wrong number. Each stands
-// for public reports of it.
+// Recipes: small programs whose result is wrong if a tie is lost, doubled or stale. Each recipe
+// stands for public reports of such a fault.
 //
-// A recipe runs on two devices, A and B. A call that fails ends it; a number that is wrong is
+// A recipe runs on two devices, A and B. It ends at the first call that fails. It notes wrong
+// values and continues.
 // noted, and it goes on.
 #pragma once
 
@@ -19,28 +20,29 @@ class Bench {
 
   Device a;  // the CPU
   Device b;  // any
-  // B computes in 16 bits whatever the dtype of a model: numbers are compared no closer than that.
+  // Returns true if B computes in 16 bits for every dtype of the model. The tolerance of the
+  // comparisons is then at least that of 16 bits.
   bool rounds() const { return least_tolerance_ > 0; }
 
-  // As wrong_number().
+  // Compares like wrong_number().
   void number(std::string_view what, double got, double right,
               std::initializer_list<Wrong> signatures = {}, double tolerance = 1e-6);
   void numbers(std::string_view what, std::span<const float> got, std::span<const float> right,
                double tolerance = 1e-6);
-  // Bit by bit.
+  // Compares bit by bit.
   void same(std::string_view what, std::span<const float> got, std::span<const float> right);
   void same(std::string_view what, std::string_view got, std::string_view right);
   void count(std::string_view what, uint64_t got, uint64_t right);
   void at_most(std::string_view what, uint64_t got, uint64_t most);
   void holds(std::string_view what, bool it);
-  // A refusal that names all of `words`.
+  // Expects an error whose message contains all of `words`.
   void refused(std::string_view what, const Status& status, Code code,
                std::initializer_list<std::string_view> words = {});
 
-  // The path of a file that goes with the bench.
+  // Returns a path for a file. The destructor deletes the file.
   std::string file(std::string_view name);
 
-  // What is wrong, a line each; empty: nothing.
+  // Returns one line per problem, or an empty text.
   const std::string& problems() const { return problems_; }
 
  private:

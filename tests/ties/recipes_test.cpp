@@ -1,4 +1,4 @@
-// Every recipe on every device, and on the mocks. On a device under test alone: bowline conform
+// Runs every recipe on every device and on the mocks. To test one device, run bowline conform
 // --suite ties.
 #include "ties/recipe.h"
 #include "ties/test_devices.h"

@@ -1,4 +1,4 @@
-// Two parameters that show overlapping rows of one storage, run and trained: each row gets the
+// Two parameters show overlapping rows of one storage. Tests runs and training: each row gets the
 // gradients of the uses that show it.
 #include "ties/adam_reference.h"
 #include "ties/seed_models.h"
@@ -10,7 +10,7 @@ namespace {
 using Rows = OnDevice;
 BOWLINE_ON_ALL_DEVICES(Rows);
 
-constexpr size_t kWidth = 3;  // a row of 12 bytes: the second begins off any alignment
+constexpr size_t kWidth = 3;  // a row has 12 bytes, so the second row is not aligned
 const Floats kBegin = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 // top = rows 0 and 1, bottom = rows 1 and 2 of W; y = top x, z = bottom x, L = p . y + q . z.
@@ -51,7 +51,7 @@ struct RowBatch {
   std::vector<Tensor> tensors() {
     return {tensor("x", row, x), tensor("p", one, p), tensor("q", one, q)};
   }
-  // By element of W: row 0 is shown by `top` alone, row 2 by `bottom` alone.
+  // Indexed by element of W. Only `top` shows row 0, and only `bottom` shows row 2.
   std::vector<double> gradient() const {
     std::vector<double> out;
     for (const float share : {p[0], p[0] + q[0], q[0]}) {
@@ -75,7 +75,7 @@ TEST_P(Rows, RunInASession) {
     ASSERT_OK(session.run(b.tensors(), out));
     EXPECT_EQ(y, Floats({2, 8}));
     EXPECT_EQ(z, Floats({8, 14}));
-    // A write through one view is what the others read.
+    // Other views read what one view writes.
     ASSERT_OK(set(m, "top", {2, kWidth}, {0, 0, 0, 1, 1, 1}));
     ASSERT_OK(session.run(b.tensors(), out));
     EXPECT_EQ(y, Floats({0, 2}));
@@ -93,7 +93,7 @@ TEST_P(Rows, TrainWithSgd) {
     const std::span<const Tensor> batches[] = {batch};
     const StepReport r = must(t.step(batches));
     EXPECT_EQ(r.loss, 2 + 8 + 2 * (8 + 14));
-    // x times 1, 3 and 2: the root of 6 (1 + 9 + 4).
+    // x times 1, 3 and 2: the square root of 6 (1 + 9 + 4).
     expect_number(r.grad_norm, 9.16515139,
                   {{7.74596669, "a row of two uses takes one of them"}, {5.47722558, "untied"}});
     EXPECT_EQ(values(m, "whole"), Floats({0.875, 1.75, 3.125,  //
@@ -104,7 +104,8 @@ TEST_P(Rows, TrainWithSgd) {
   }
 }
 
-// The shares of the two uses change from step to step, or Adam would not tell one from the other.
+// The shares of the two uses change in every step. With constant shares Adam would not distinguish
+// them.
 TEST_P(Rows, TrainWithAdam) {
   Model m = overlapping(false);
   ASSERT_OK(m.to(device_));

@@ -1,4 +1,4 @@
-// The models for tests of GoogleTest.
+// The models of models.h for tests with GoogleTest.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Status status_of(Result<T> result) {
     EXPECT_TRUE(ok_status.ok()) << ok_status.message();                   \
   } while (false)
 
-// As wrong_number().
+// Expects like wrong_number().
 inline void expect_number(double value, double right, std::initializer_list<Wrong> signatures = {},
                           double tolerance = 1e-6) {
   const std::string wrong = wrong_number(value, right, signatures, tolerance);

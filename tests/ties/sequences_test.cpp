@@ -1,9 +1,9 @@
-// Random models with random ties, random sequences of verbs and training steps on random devices:
-// after each of them the partition and the values are those of a plain model that does the same by
-// hand.
+// Random models with random ties, and random sequences of verbs and training steps on random
+// devices. After each action, the ties and the values must equal those of a plain model that does
+// the same by hand.
 //
-// BOWLINE_SEQUENCES says how many (default 60), BOWLINE_SEQUENCE_SEED where they begin. A failure
-// names the seed and prints the shortest part of the sequence that still fails.
+// BOWLINE_SEQUENCES sets the number of sequences (default 60), BOWLINE_SEQUENCE_SEED the first
+// seed. A failure names the seed and prints the shortest part of the sequence that still fails.
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
@@ -19,7 +19,7 @@ namespace {
 
 using conformance::random::Dice;
 
-// One verb of a sequence: what it does follows from its seed and the model that it meets.
+// One verb of a sequence. Its arguments follow from its seed and the current model.
 struct Action {
   enum class Kind : uint8_t {
     tie,
@@ -27,7 +27,7 @@ struct Action {
     write,
     swap,
     assign,
-    round,  // to bf16 and back
+    round,  // cast to bf16 and back
     move,
     move_one,
     offload,
@@ -80,10 +80,10 @@ class Sequence {
 
   std::string devices() const { return places_[0].info().name + ", " + places_[1].info().name; }
 
-  // Throws what is wrong.
+  // Throws the first problem.
   void run(const Action& action) {
     Dice dice(action.seed);
-    // A Trainer refuses these.
+    // A Trainer refuses these verbs.
     if (action.kind >= Action::Kind::quantize && dice.chance(0.8)) {
       trainer_.reset();
     }
@@ -105,7 +105,7 @@ class Sequence {
   int adapted() const { return adapted_; }
 
  private:
-  // The loss is the sum of these, each times its weight.
+  // The loss is the weighted sum of the terms.
   struct Term {
     enum class Kind : uint8_t {
       product,    // sum(P * Q)
@@ -114,7 +114,7 @@ class Sequence {
       matmul,     // sum(MatMul(y, P))
     };
     Kind kind = Kind::product;
-    size_t p, q, weight;  // but for a product q is p
+    size_t p, q, weight;  // q equals p except for a product
   };
 
   struct Batch {
@@ -122,7 +122,7 @@ class Sequence {
     Floats x, y;  // [kXRows, columns_], [kYRows, rows_]
     std::vector<int32_t> ids;
   };
-  // The loss, the sum of the sizes of its terms, and the gradient of each storage.
+  // The loss, the sum of the absolute values of its terms, and the gradient of each storage.
   struct Outcome {
     double loss = 0;
     double size = 0;
@@ -138,7 +138,8 @@ class Sequence {
 
   // ------------------------------------------------------------------------------------- the model
 
-  // A storage with a parameter that shows all of it, of which [rows_, columns_] can be shown.
+  // Adds a storage with a parameter that shows all of it, and returns the index of the parameter.
+  // The storage has a view of shape [rows_, columns_].
   size_t new_storage() {
     const int64_t form = dice_.below(4);
     const Dims shapes[] = {
@@ -152,7 +153,7 @@ class Sequence {
     return plain_.parameters.size() - 1;
   }
 
-  // A view of a storage as [rows_, columns_], or none.
+  // Returns a random view of a storage as [rows_, columns_], if the storage has one.
   std::optional<View> view_of(const Shape& shape, bool may_transpose) {
     View view;
     if (shape.rank() == 1) {
@@ -183,8 +184,8 @@ class Sequence {
   }
 
   void build() {
-    // Codes are read where nothing else reads the storage, and want some elements: blocks of 32 fit
-    // some of these, or not.
+    // A storage can be quantized only if all of its readers accept an encoding. The sizes are large
+    // enough for blocks of 32 in some storages.
     reads_ = dice_.chance(0.6);
     const std::vector<std::pair<int64_t, int64_t>> small = {{1, 1},
                                                             {2, 3},
@@ -316,7 +317,7 @@ class Sequence {
       plain_.write(of, numbers);
     }
   }
-  // Numbers do not become codes.
+  // set_value() refuses quantized storages.
   bool set(const PlainParameter& of, std::span<const double> numbers) {
     Floats values(numbers.begin(), numbers.end());
     const Status s =
@@ -411,7 +412,8 @@ class Sequence {
     return {};
   }
 
-  // The values become those of the codes, which are near them, and stay so through every verb.
+  // The values become the dequantized values, which are close to the old values. All later verbs
+  // must keep them exactly.
   Status quantize(const std::string& pattern, Dice& dice) {
     const std::string encodings[] = {"int8",
                                      "int8 block row",
@@ -435,7 +437,7 @@ class Sequence {
       for (const double v : storage.values) {
         largest = std::max(largest, std::abs(v));
       }
-      // A step of the codes at most; more blocks, or a zero point, make it smaller.
+      // The largest quantization step. More blocks or zero points make the step smaller.
       const double step =
           largest / (encoding.find('8') == std::string::npos || encoding == "q4_0" ? 7 : 127);
       for (size_t i = 0; i < codes.size(); ++i) {
@@ -451,7 +453,8 @@ class Sequence {
     return {};
   }
 
-  // What an adapter changes of a storage [out, in]: the ties of A [rank, in] and B [out, rank].
+  // The change of a storage [out, in] by an adapter: the tie indices of A [rank, in] and B [out,
+  // rank].
   struct Change {
     uint32_t a, b;
   };
@@ -471,7 +474,8 @@ class Sequence {
     return out;
   }
 
-  // An adapter with numbers, one verb over it, what it makes of the loss, a step, and its end.
+  // Adds an adapter with values, applies one verb, checks the loss, takes a step, and merges or
+  // removes the adapter.
   Status adapt(const std::string& pattern, Dice& dice) {
     AdapterOptions options;
     options.rank = dice.between(1, 3);
@@ -514,7 +518,7 @@ class Sequence {
     return dice.chance(0.5) ? merge(changed, scale) : remove_adapter(model_, "ad");
   }
 
-  // W + scale * B A.
+  // Computes W + scale * B A.
   static void add_product(PlainStorage& w, double scale, const Floats& b, const Floats& a) {
     const auto out = static_cast<size_t>(w.shape[0]), in = static_cast<size_t>(w.shape[1]);
     const size_t rank = a.size() / in;
@@ -528,7 +532,7 @@ class Sequence {
     }
   }
 
-  // With G the gradient of W: B gets scale * G A^T, A gets scale * B^T G.
+  // Takes one step. G is the gradient of W: B gets scale * G A^T, and A gets scale * B^T G.
   void train_adapter(const std::map<size_t, Change>& changed, double scale, const Outcome& right,
                      Batch& batch) {
     constexpr double kRate = 0.125;
@@ -542,7 +546,7 @@ class Sequence {
     }
     must(trainer_->micro_step(tensors(batch)));
     if (batch.ids[0] == 0) {
-      trainer_.reset();  // or the adapter ends under it
+      trainer_.reset();  // otherwise the trainer is alive when the adapter ends
     }
     for (const auto& [number, change] : changed) {
       const PlainStorage& w = plain_.storages.at(number);
@@ -578,7 +582,7 @@ class Sequence {
     }
   }
 
-  // Into the storages, or refused and removed.
+  // Merges the adapter into the storages. If merging is refused, removes the adapter.
   Status merge(const std::map<size_t, Change>& changed, double scale) {
     PlainModel merged = plain_;
     bool has_codes = false;
@@ -631,7 +635,7 @@ class Sequence {
     return {};
   }
 
-  // Where everything lies on one device.
+  // The device that holds everything.
   const Device& home() const { return places_[home_]; }
   void gather(Dice& dice) {
     home_ = any(dice, 2);
@@ -654,8 +658,8 @@ class Sequence {
     must(shapes.load(path_));
     trainer_.reset();
     model_ = std::move(shapes);
-    // What no parameter shows is not in a load, unless it lies among codes: these are read with
-    // their scales, as a whole.
+    // load() skips elements that no parameter shows, except in quantized storages, which are read
+    // as a whole with their scales.
     std::map<size_t, std::set<size_t>> seen;
     for (const PlainParameter& p : plain_.parameters) {
       const std::vector<size_t> places = plain_.places(p);
@@ -669,7 +673,8 @@ class Sequence {
     return {};
   }
 
-  // A session reads on one device what lies on the other, or on both in parts.
+  // A session on one device reads storages of the other device, or storages that are split over
+  // both.
   Status serve(size_t p, Dice& dice) {
     must(model_.to(places_[0]));
     if (dice.chance(0.5)) {
@@ -699,7 +704,7 @@ class Sequence {
     model_ = std::move(copy);
     return {};
   }
-  // A write to what is cloned, which the clone does not see.
+  // Writes to the original model. The clone must not change.
   void write_only_model(size_t p, Dice& dice) {
     const PlainParameter& of = plain_.parameters[p];
     std::vector<double> numbers(plain_.places(of).size());
@@ -728,7 +733,7 @@ class Sequence {
     draw(out.x, kXRows * columns_);
     draw(out.y, kYRows * rows_);
     out.ids.resize(kIds);
-    const int64_t least = std::min(rows_, columns_);  // a swap may turn a table
+    const int64_t least = std::min(rows_, columns_);  // a swap can transpose a table
     std::ranges::generate(out.ids, [&] { return static_cast<int32_t>(dice.below(least)); });
     return out;
   }
@@ -751,8 +756,8 @@ class Sequence {
     return out;
   }
 
-  // What element [row, column] of the parameter of a term that reads it is multiplied by, and the
-  // sum of the sizes of what that is.
+  // Returns the factor of element [row, column] of the parameter in its term, and the sum of the
+  // absolute values in that factor.
   std::pair<double, double> factor(Term::Kind kind, int64_t row, int64_t column,
                                    const Batch& batch) const {
     double sum = 0, size = 0;
@@ -808,15 +813,16 @@ class Sequence {
     return out;
   }
 
-  // What is computed at home, as a sum of products of this size.
+  // Compares a sum that the home device computes. `size` is the sum of the absolute values of its
+  // products.
   void require_near(double got, double right, double size, const std::string& what) {
-    // Three factors and what they give are rounded to the 8 bits of bf16.
+    // Three factors and their product are rounded to the 8 bits of bf16.
     const bool is_narrow = Internals::open(home())->capabilities().compute.has_value();
     require(std::abs(got - right) <= (is_narrow ? 4.0 / 256 : 1e-5) * (size + 1e-3),
             format("{}: {} instead of {}", what, got, right));
   }
 
-  // Storages that no node reads are not trained, and a model needs one that is.
+  // Freezes the storages that no node reads. Returns true if a trainable storage is left.
   bool prepare_training() {
     std::set<size_t> used;
     for (const Term& term : terms_) {
@@ -897,7 +903,7 @@ class Sequence {
     return {};
   }
 
-  // What a training and two verbs did since the snapshot is undone.
+  // A rollback restores the state at the snapshot after a training step and two verbs.
   Status roll_back(size_t a, size_t b, Dice& dice) {
     BOWLINE_TRY(step(dice));
     if (!trainer_) {
@@ -921,7 +927,7 @@ class Sequence {
 
   // ------------------------------------------------------------------------------------ comparing
 
-  // Without what plans derive from storages, which a run may make.
+  // Omits the copies that plans derive from storages, because a run can create them.
   std::string listings() const {
     return model_.parameters() +
            std::regex_replace(model_.storages(), std::regex(", as [^\n]*"), "");
@@ -932,7 +938,7 @@ class Sequence {
     return info.parameters[static_cast<size_t>(user - plain_.parameters.begin())].tie;
   }
 
-  // The numbers of a storage, or those that its codes stand for.
+  // Returns the values of a storage, dequantized if necessary.
   Floats stored(uint32_t tie) const {
     const std::vector<std::byte> bytes = must(model_.storage_bytes(tie));
     const StorageInfo info = must(model_.describe()).storages.at(tie);
@@ -943,7 +949,7 @@ class Sequence {
     return out;
   }
 
-  // The partition, the views, the flags, and every bit.
+  // Compares the ties, the views, the flags, and every bit.
   void compare() const {
     const ModelInfo info = must(model_.describe());
     require(info.parameters.size() == plain_.parameters.size(), "The parameters are others.");
@@ -997,8 +1003,8 @@ std::vector<Action> draw_actions(uint64_t seed) {
   Dice dice(seed ^ 0x5DEECE66Dull);
   std::vector<Action> out(static_cast<size_t>(dice.between(5, 16)));
   for (Action& a : out) {
-    // Every third a step: what a verb did is seen in it. What only some of the models can do comes
-    // more often.
+    // Every third action is a step, because a step shows the effect of a verb. Verbs that only some
+    // of the models accept are more frequent.
     a.kind = dice.chance(0.33)   ? Action::Kind::step
              : dice.chance(0.15) ? Action::Kind::quantize
              : dice.chance(0.1)  ? Action::Kind::adapt
@@ -1012,7 +1018,7 @@ struct Tally {
   int done = 0, refused = 0, quantized = 0, adapted = 0;
 };
 
-// What is wrong, or nothing.
+// Returns the first problem, or an empty text.
 std::string run(uint64_t seed, std::span<const Action> actions, Tally* tally = nullptr) {
   try {
     Sequence sequence(seed);
@@ -1036,7 +1042,7 @@ std::string run(uint64_t seed, std::span<const Action> actions, Tally* tally = n
   return {};
 }
 
-// Without actions that the failure does not need.
+// Removes actions that the failure does not need.
 std::vector<Action> shrunk(uint64_t seed, std::vector<Action> actions) {
   for (size_t i = actions.size(); i-- > 0;) {
     std::vector<Action> fewer = actions;
@@ -1073,7 +1079,7 @@ TEST(Sequences, OfVerbsAndSteps) {
   RecordProperty("refused", tally.refused);
   RecordProperty("quantized", tally.quantized);
   RecordProperty("adapted", tally.adapted);
-  // A sequence of refusals proves nothing.
+  // A sequence of errors proves nothing.
   EXPECT_LT(tally.refused, tally.done / 2);
   EXPECT_GT(tally.quantized, 0);
   EXPECT_GT(tally.adapted, 0);

@@ -1,5 +1,5 @@
-// Storages in 16 bits take half the bytes of f32, to the byte: predicted by a plan, and counted
-// where memory is obtained.
+// Storages in 16 bits take exactly half the bytes of f32. A plan predicts the bytes, and the
+// allocator counts them.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 

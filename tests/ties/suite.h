@@ -1,4 +1,4 @@
-// The recipes (recipe.h) as those see them who only run them.
+// The interface of the recipes (recipe.h) for programs that only run them.
 #pragma once
 
 #include "bowline.h"
@@ -8,16 +8,16 @@ namespace bowline::test {
 class Bench;
 
 struct Recipe {
-  const char* id;      // "R1"; of a model without a report its name: "UT12"
+  const char* id;      // "R1", or the name of a model without a report: "UT12"
   const char* source;  // the public reports
-  const char* story;   // what went wrong there, in one line
+  const char* story;   // the fault in the report, in one line
   void (*run)(Bench& bench);
 };
 
-// By topic, all of them one after the other.
+// All recipes, grouped by topic.
 std::span<const std::span<const Recipe>> recipes();
 
-// What is wrong, or nothing. A problem says of what it may come.
+// Returns the problems, or an empty text. A problem names its possible causes.
 std::string run(const Recipe& recipe, const Device& a, const Device& b);
 
 }  // namespace bowline::test

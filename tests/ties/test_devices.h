@@ -1,4 +1,4 @@
-// The devices that ties and training are tested on: every one that computes, and the mocks that
+// The devices for tests of ties and training: every device that computes, and the mocks, which
 // prove that ties are not pointers.
 #pragma once
 
@@ -11,18 +11,18 @@
 
 namespace bowline::test {
 
-// "cpu", "vulkan:0", "cuda-emu:0", ... A device that is expected is named even where it is missing.
+// "cpu", "vulkan:0", "cuda-emu:0", ... Lists expected devices even if they are missing.
 inline std::vector<std::string> computing_device_names() {
   std::vector<std::string> out;
   for (const DeviceInfo& d : listed_devices()) {
-    if ((d.unusable.empty() || is_expected(d)) && d.name != "null") {  // it computes nothing
+    if ((d.unusable.empty() || is_expected(d)) && d.name != "null") {  // null computes nothing
       out.push_back(d.name);
     }
   }
   return out;
 }
 
-// The wrappers of cpu that ties are tested on.
+// The mocks of cpu for tests of ties.
 inline constexpr std::string_view kMocks[] = {"opaque", "moving", "lazy", "packed", "narrow"};
 inline bool is_mock(std::string_view name) {
   return std::ranges::find(kMocks, name) != std::end(kMocks);
@@ -35,12 +35,12 @@ inline std::vector<std::string> device_names() {
   return out;
 }
 
-// A wrapper needs the device that it wraps.
+// A mock needs the device that it wraps.
 inline std::string why_test_device_missing(const std::string& name) {
   return why_missing(is_mock(name) ? "cpu" : name);
 }
 
-// Those of `out` that are there, for a test on all of them at once.
+// Returns the devices of `out` that are usable, for a test on all of them at once.
 inline std::vector<std::string> usable(std::vector<std::string> out) {
   std::erase_if(out, [](const std::string& name) {
     const std::string missing = why_test_device_missing(name);
@@ -65,7 +65,7 @@ inline std::unique_ptr<device::Device> open_cpu(int threads = 1) {
   return nullptr;
 }
 
-// An OpenDevice around any device.
+// Wraps a device in an OpenDevice.
 inline Device wrap(std::string name, std::unique_ptr<device::Device> device,
                    uint64_t memory_budget = 0) {
   DeviceInfo info;
@@ -103,7 +103,7 @@ inline Device open_test_device(const std::string& name, int threads = 1,
   return std::move(device).value();
 }
 
-// A test name of a device name.
+// Returns a test name for a device name.
 inline std::string test_name(std::string name) {
   std::ranges::replace_if(
       name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');

@@ -1,5 +1,4 @@
-// Ties survive every verb, on every device: the listing of the partition stays, and so do the
-// numbers.
+// Every verb keeps the ties on every device: neither the listing of the ties nor the values change.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 

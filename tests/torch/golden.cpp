@@ -10,7 +10,7 @@
 namespace bowline::test {
 namespace {
 
-// Reads "(1,nan,-2.5)" or "[3,5]" from `at` on, which it moves behind it.
+// Reads "(1,nan,-2.5)" or "[3,5]" from `at` on, and moves `at` behind it.
 Numbers read_list(const std::string& text, size_t& at) {
   Numbers out;
   const char close = text[at] == '(' ? ')' : ']';

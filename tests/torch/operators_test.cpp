@@ -1,5 +1,5 @@
-// Operators and their gradients against PyTorch in double precision: the oracles to nearly all
-// digits of the file, the devices within the tolerance of the operator.
+// Compares operators and their gradients with PyTorch in double precision. The oracles agree to
+// nearly all digits of the file, and the devices agree within the tolerance of the operator.
 #include <cmath>
 #include <set>
 
@@ -18,16 +18,17 @@ using conformance::Bench;
 using conformance::Case;
 using conformance::Expected;
 
-// Of the numbers in the file, which have ten digits; and what double precision adds to that.
+// The rounding error of the ten digits in the file, plus the rounding error of double precision.
 constexpr double kDigits = 2e-9;
 
-// Where rounding errors are measured against nothing else, it is the number.
+// Returns the value to which a rounding error is relative: the output itself, or its magnitude if
+// the operator has one.
 double size_of_error(const Expected& e, size_t output, size_t i) {
   const std::vector<double>& magnitude = e.magnitude[output];
   return std::max(std::abs(e.outputs[output].values[i]), magnitude.empty() ? 0 : magnitude[i]);
 }
 
-// What is wrong with the first of the numbers that is, or nothing.
+// Returns the first wrong value, or an empty text.
 template <class Bound>
 std::string differs(std::span<const double> got, const Numbers& wanted, Bound&& bound) {
   if (got.size() != wanted.size()) {
@@ -66,7 +67,7 @@ std::string check_device(Bench& bench, const Case& c, std::span<const Array> inp
   if (const std::string reason = bench.query(c, inputs, e).reason; !reason.empty()) {
     return "the device cannot run it: " + reason;
   }
-  // Errors stay relative to what the oracle measures them against.
+  // Errors stay relative to the magnitude of the oracle.
   for (size_t o = 0; o < e.outputs.size(); ++o) {
     Expected whole = e;
     e.magnitude[o].resize(e.outputs[o].values.size());
@@ -82,8 +83,8 @@ std::string check_device(Bench& bench, const Case& c, std::span<const Array> inp
                        : observed.status().message();
 }
 
-// The gradient as the operator builds it. Each operator that it adds runs on the bench, or without
-// one as its oracle.
+// Computes the gradient as the operator builds it. Each operator of the gradient runs on the bench,
+// or as its oracle if there is no bench.
 class Backward {
  public:
   Backward(Bench* bench, const Case& c) : bench_(bench), case_(c) {}
@@ -121,8 +122,8 @@ class Backward {
     return std::move(e.outputs);
   }
 
-  // Relative to the largest number on the way: the roundings of all operators; oracles round no
-  // more than the attributes that a gradient makes, such as 1 / n.
+  // The bound is relative to the largest intermediate value and includes the rounding errors of all
+  // operators. Oracles round only the attributes that a gradient creates, such as 1 / n.
   double bound() const {
     const double roundings = std::ldexp(bench_ == nullptr ? operators_ : roundings_, -24);
     return (roundings + kDigits) * std::max(largest_, 1e-9);
@@ -136,7 +137,7 @@ class Backward {
   double largest_ = 0;
 };
 
-// Asks for the gradients that the file has.
+// Requests the gradients that the file contains.
 class AskedGradient : public conformance::OracleGradient {
  public:
   AskedGradient(const Case& c, std::span<const Array> inputs, const Expected& e,
@@ -227,8 +228,8 @@ TEST_P(TorchOperators, ComputeWhatPyTorchDoes) {
   }
 }
 
-// No gradient of an operator of files is missing, but of those that move bytes for Repeats and
-// states, and of random numbers.
+// The files contain every gradient of an operator, except those that move bytes for Repeats and
+// states, and those of random numbers.
 TEST(TorchFiles, HoldEveryGradient) {
   std::set<std::string> there;
   for (const char* file : kFiles) {

@@ -1,5 +1,5 @@
-// Optimizers over 100 steps and small models over 20, through the public header, against PyTorch in
-// double precision.
+// Compares optimizers over 100 steps and small models over 20 steps with PyTorch in double
+// precision. The tests use the public header.
 #include <cmath>
 
 #include "ties/seed_models.h"
@@ -31,7 +31,7 @@ TrainOptions options_of(const Section& s) {
   const auto kind = std::ranges::find(names, s.words.at(1)) - names.begin();
   Optimizer& a = o.optimizer;
   a = Optimizer::of(static_cast<Optimizer::Kind>(kind));
-  a.decay_all = true;  // PyTorch knows no ranks
+  a.decay_all = true;  // PyTorch has no rule by rank
   a.weight_decay = option(s, "weight_decay", 0);
   a.beta1 = option(s, "beta1", a.beta1);
   a.beta2 = option(s, "beta2", a.beta2);
@@ -70,7 +70,7 @@ Model linear_model(const Section& start) {
   return m;
 }
 
-// Of every step a rounding of the weight and some sixteen of the update, which is at most a few
+// Each step rounds the weight once and the update some sixteen times. An update is at most a few
 // learning rates long.
 double bound_of(size_t step, double largest, double learning_rate) {
   const auto steps = static_cast<double>(step);
@@ -128,7 +128,7 @@ TEST_P(TorchTraining, OptimizersGoOnAsInPyTorch) {
 
 using Parameters = std::map<std::string, Parameter>;
 
-// What the file gives numbers to, and is neither an input nor a result.
+// Declares the tensors of the file that are neither inputs nor results.
 Parameters declare(Model& m, const Section& golden) {
   Parameters out;
   for (const auto& [name, t] : golden.tensors) {
@@ -219,7 +219,7 @@ Trained convolutional(const Section& golden) {
   Parameters p = declare(out.model, golden);
   GraphBuilder g(out.model, "loss");
   const auto weight = [&](const std::string& name) { return g.parameter(p.at(name)); };
-  // The running statistics are updated; while training nothing reads them.
+  // Training updates the running statistics and does not read them.
   const auto norm = [&](Value v, const std::string& number) {
     const int64_t channels = golden.at("scale" + number).shape[0];
     const auto statistic = [&](const std::string& name, Init init) {
@@ -273,7 +273,7 @@ Trained recurrent(const Section& golden) {
   return out;
 }
 
-// Inputs of batch `number`.
+// The inputs of batch `number`.
 struct Batch {
   std::vector<std::vector<float>> floats;
   std::vector<std::vector<int32_t>> integers;
@@ -298,8 +298,8 @@ struct Batch {
 
 TEST_P(TorchTraining, SmallModelsLearnAsInPyTorch) {
   constexpr size_t kBatches = 4;
-  // Relative. A step adds the roundings of its sums, of some hundred terms at most, to those of the
-  // steps before.
+  // Relative bounds. A step adds the rounding errors of its sums, of at most some hundred terms, to
+  // those of the earlier steps.
   constexpr double kLossBound = 1e-5;
   constexpr double kNormBound = 1e-4;
   const std::vector<Section> sections = golden_sections("models.golden");

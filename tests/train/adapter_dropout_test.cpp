@@ -1,4 +1,4 @@
-// Dropout of adapters: on what the change is applied to, while training alone.
+// Dropout of adapters. It applies to the input of the change, and only during training.
 #include <filesystem>
 
 #include "ties/test_devices.h"
@@ -22,7 +22,7 @@ AdapterOptions options(float dropout) {
   return o;
 }
 
-// y = x w^T, whose sum is the loss.
+// y = x w^T. The loss is the sum of y.
 Model one_linear() {
   Model m;
   const Parameter w = must(m.parameter("w.q", {3, 4}, Init::normal(1)));
@@ -35,8 +35,8 @@ Model one_linear() {
   return m;
 }
 
-// The gradient of B is scale times the sum over rows of dropped(x) A^T, where element i of x is
-// kept as the head of the operator says.
+// The gradient of B is scale times the sum over the rows of dropped(x) A^T. The comment in the
+// header of the operator defines which elements of x are kept.
 TEST_P(AdapterDropout, IsThatOfTheOperatorOnTheInputOfTheChangeAlone) {
   Model m = one_linear();
   must(add_adapter(m, "ad", options(kRate)));
@@ -68,7 +68,7 @@ TEST_P(AdapterDropout, IsThatOfTheOperatorOnTheInputOfTheChangeAlone) {
   }
 }
 
-// The losses of so many steps, from a model as `begin` leaves it.
+// Returns the losses of `steps` steps. `begin` prepares the model.
 std::vector<float> losses(const Device& device, float dropout, uint64_t seed, uint32_t steps = 4) {
   TinyLm lm = tiny_lm(3, 0);
   must(add_adapter(lm.model, "ad", options(dropout)));
@@ -118,7 +118,7 @@ const SegmentInfo& segment_of(const PlanInfo& plan, std::string_view name) {
   return *std::ranges::find(plan.segments, name, &SegmentInfo::name);
 }
 
-// A plan that only runs is that of an adapter without dropout, until a run is told that it trains.
+// A plan for inference equals the plan of an adapter without dropout, until a run sets `training`.
 TEST_P(AdapterDropout, CostsNothingInPlansThatOnlyRun) {
   std::vector<std::vector<std::string>> runs, evaluations;
   for (const float rate : {0.0f, kRate}) {
@@ -160,7 +160,7 @@ TEST_P(AdapterDropout, IsThereInARunThatTrains) {
   EXPECT_EQ(s.counters().plan_builds, 2u);
 }
 
-// The words of the node are known, whatever they are.
+// A run accepts the per-step scalars of Dropout, whatever their values are.
 TEST_P(AdapterDropout, ItsWordsAreKnownInARun) {
   Model m = one_linear();
   must(add_adapter(m, "ad", options(kRate)));

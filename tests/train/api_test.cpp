@@ -1,4 +1,4 @@
-// What a caller asks of a Trainer besides steps: gradients, outputs, the learning rate, groups of
+// Functions of a Trainer besides steps: gradients, outputs, the learning rate, and groups of
 // parameters.
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ Floats gradient(const Trainer& t, std::string_view name, const Dims& shape) {
   return out;
 }
 
-// L = sum of transpose(W) W x: the gradient of both uses, straight and through the transposed view.
+// L = sum of transpose(W) W x: the gradient of both uses, of W and of its transposed view.
 TEST_P(Asked, AGradientThroughTheViewOfItsParameter) {
   Seed s = ae23();
   ASSERT_OK(s.model.to(device_));
@@ -46,7 +46,7 @@ TEST_P(Asked, AGradientThroughTheViewOfItsParameter) {
   EXPECT_NE(t.gradient("encoder", tensor("", straight, out)).message().find("no micro-batch"),
             std::string::npos);
   must(t.micro_step(s.batch()));
-  // y = (1, 4): as a decoder each row gets y; as an encoder the first column gets the row sums 6
+  // y = (1, 4). As a decoder, each row gets y. As an encoder, the first column gets the row sums 6
   // and 15.
   EXPECT_EQ(gradient(t, "encoder", straight), Floats({7, 1, 1, 19, 4, 4}));
   EXPECT_EQ(gradient(t, "decoder", turned), Floats({7, 19, 1, 4, 1, 4}));
@@ -96,7 +96,7 @@ TEST_P(Asked, GroupsScaleTheRateAndReplaceTheDecay) {
   for (size_t i = 0; i < begin.size(); ++i) {
     EXPECT_EQ(half[i] - begin[i], 0.5f * (whole[i] - begin[i]));
   }
-  // The decay of SGD joins the gradient: w - 0.5 (g + 0.25 w).
+  // The weight decay of SGD is added to the gradient: w - 0.5 (g + 0.25 w).
   const Floats undecayed = values(plain.model, "embed");
   const Floats embed = values(s.model, "embed");
   const Floats first = {1, 0, 0, 1, 1, 1};

@@ -1,4 +1,4 @@
-// A storage with several uses, at any iterations of Repeats and around them, trains as in the
+// A storage with several uses, inside Repeats at any iteration and outside, trains like in the
 // unrolled graph.
 #include <cmath>
 #include <map>
@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kFeatures = 3;
 
-// A use of a weight [3, 3]: `rows` shows rows [first_row, first_row + 3) of the storage of `of`.
+// A use of a weight [3, 3]. `rows` shows the rows [first_row, first_row + 3) of the storage of
+// `of`.
 struct Tie {
   std::string use;
   std::string of;
@@ -19,12 +20,12 @@ struct Tie {
 };
 
 // y = x before; 3 times y = tanh(y v_i) w_i; 2 times y = tanh(y z_i); y = y after; L = mean of y y.
-// Each use is a storage of its own but for the ties; what they tie to is declared first.
+// Each use has its own storage, except the ties. The storages of `of` are declared first.
 struct Uses {
   std::vector<std::string> names = {"before", "v.0", "v.1", "v.2", "w.0",
                                     "w.1",    "w.2", "z.0", "z.1", "after"};
   std::vector<Tie> ties;
-  int64_t rows = kFeatures;  // of the storages that others are tied to
+  int64_t rows = kFeatures;  // of the storages of `of`
 };
 
 struct Options {
@@ -101,13 +102,13 @@ Seed model_of(const Uses& uses, bool repeat) {
   return s;
 }
 
-// Losses and norms of three steps, and the weights after them.
+// Returns the losses and norms of three steps, and the weights after them.
 Floats trained(const Device& device, const Uses& uses, const Options& options) {
   Seed s = model_of(uses, options.repeat);
   EXPECT_OK(s.model.to(device));
   TrainOptions o = plain_sgd(0.1f);
   o.optimizer.kind = options.optimizer;
-  o.optimizer.eps = 1e-3f;  // no step of the size of the rate where a gradient is next to zero
+  o.optimizer.eps = 1e-3f;  // limits the step where a gradient is close to zero
   o.accumulation = options.accumulation;
   Trainer t = must(Trainer::create(s.model, device, o));
   Floats out;
@@ -181,7 +182,8 @@ TEST_P(Contributions, TwoListsOfOneRepeatAtDifferentIterations) {
   expect_number(values(s.model, "p.1")[0], 2.4, {{2.7, "one of two contributions is overwritten"}});
 }
 
-// loss = sum(x w) + sum(w): the product in 16 bits, the sum in f32. Both reach w.
+// loss = sum(x w) + sum(w). The product is computed in 16 bits, the sum in f32. Both contribute to
+// w.
 TEST_P(Contributions, ThroughACastAndBesideIt) {
   for (const char* type : {"f16", "bf16"}) {
     Seed s;
@@ -202,15 +204,15 @@ TEST_P(Contributions, ThroughACastAndBesideIt) {
     Trainer t = must(Trainer::create(s.model, device_, o));
     const StepReport r = step(t, s);
     expect_number(r.loss, 16);  // 2 * 5 + 6
-    // The columns of x add up to 5, 3 and -3; beside them 1.
+    // The column sums of x are 5, 3 and -3. The direct use adds 1.
     expect_number(r.grad_norm, std::sqrt(2. * (36 + 16 + 4)),
                   {{std::sqrt(6.), "what goes through the cast is missing"}});
     EXPECT_EQ(values(s.model, "w"), (Floats{-2, -2, -1, -1, 2, 2}));
   }
 }
 
-// loss = sum(w[1:] x b + floor(w[1:])): in 16 bits a part of a Split that nothing reads, a factor
-// that broadcasts, and steps.
+// loss = sum(w[1:] x b + floor(w[1:])). In 16 bits: an unused part of a Split, a broadcast factor,
+// and an operator without gradient.
 TEST_P(Contributions, OfPartsAndBroadcastsInSixteenBits) {
   for (const char* type : {"f16", "bf16"}) {
     Seed s;
@@ -241,9 +243,9 @@ TEST_P(Contributions, OfPartsAndBroadcastsInSixteenBits) {
   }
 }
 
-// Three times h = h w + low + n, n = n + n, low = the least of low, which has no gradient, lag =
-// last, last = h: h is reached by w, last after one iteration, lag after two, n and low never. x =
-// low = n = last = lag at the beginning.
+// Three iterations of h = h w + low + n, n = n + n, low = the minimum of low (without gradient),
+// lag = last, last = h. w reaches h at once, `last` after one iteration, `lag` after two, and n and
+// low never. In the beginning x = low = n = last = lag.
 TEST_P(Contributions, PassCarriedValuesThatNothingTrainedReaches) {
   Seed s;
   s.shape = {3};
@@ -273,7 +275,7 @@ TEST_P(Contributions, PassCarriedValuesThatNothingTrainedReaches) {
 }
 
 TEST_P(Contributions, AnyTwoUsesOfOneStorage) {
-  // Nine models of five ties, as in a tournament where each meets each once.
+  // Nine models with five ties each, like a tournament in which each pair meets once.
   const Uses all;
   const size_t n = all.names.size();
   for (size_t round = 0; round + 1 < n; ++round) {
@@ -306,7 +308,7 @@ TEST_P(Contributions, ManyUsesOfOneStorage) {
 }
 
 TEST_P(Contributions, PartsOfOneStorage) {
-  // Disjoint and overlapping rows of "whole" [8, 3], some of which nothing uses.
+  // Disjoint and overlapping rows of "whole" [8, 3]. Some rows have no use.
   const std::vector<Tie> cases[] = {
       {{"v.0", "whole", 0}, {"w.0", "whole", 3}},
       {{"w.0", "whole", 1}, {"v.1", "whole", 2}},
@@ -326,8 +328,8 @@ TEST_P(Contributions, PartsOfOneStorage) {
   }
 }
 
-// The use through a Reshape contributes last, though its product is the first that the backward
-// pass computes: of the sums of 2^25, -2^25 and 1 only (2^25 - 2^25) + 1 is 1.
+// The use through a Reshape contributes last, although the backward pass computes its product
+// first. Only the order (2^25 - 2^25) + 1 gives the sum 1.
 TEST_P(Contributions, AreAddedInTheOrderOfTheGraph) {
   Model m;
   const Dims shape = {1, 1};

@@ -1,5 +1,5 @@
-// What every device must bear besides the cases of the operators: storages above the 128 MiB that
-// many Vulkan drivers bind at most, a damaged pipeline cache, an entry point that returns the
+// Requirements of every device besides the operators: storages above 128 MiB, which many Vulkan
+// drivers cannot bind as one buffer, a damaged pipeline cache, and an entry point that returns the
 // result of a Repeat.
 #include <filesystem>
 #include <fstream>

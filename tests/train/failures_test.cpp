@@ -1,6 +1,6 @@
-// The n-th contract call of every call of a Trainer and a Session fails, n = 1, 2, ... until the
-// call is clean. What follows is what the header promises: all is as before, or state() says how to
-// go on; and then the run has the bits of one without failure.
+// Lets the n-th device call fail in every call of a Trainer and a Session, n = 1, 2, ..., until the
+// call succeeds. The header promises that a failed call changes nothing, or that state() says how
+// to continue. The continued run has the same bits as a run without failures.
 #include <unistd.h>
 
 #include <bit>
@@ -29,7 +29,7 @@ struct Setting {
   friend void PrintTo(const Setting& s, std::ostream* out) { *out << s.name; }
 };
 
-// One run: a model on a device that fails, what trains and runs it, and what it printed so far.
+// One run: a model on a faulty device, its Trainer and Session, and their results so far.
 struct World {
   explicit World(const Setting& s) : setting(s) {
     auto cpu = open_cpu();
@@ -49,10 +49,10 @@ struct World {
   TinyLm lm = setting.make();
   std::optional<Trainer> trainer;
   std::optional<Session> session;
-  uint32_t next = 0;      // number of the next batch
-  uint32_t snapshot = 0;  // `next` when it was taken
+  uint32_t next = 0;      // index of the next batch
+  uint32_t snapshot = 0;  // `next` at the time of the snapshot
   std::string path = folder() + "bowline_failures_" + std::to_string(getpid());
-  std::vector<uint32_t> seen;  // bits of the losses and norms of the finished steps, by step
+  std::vector<uint32_t> seen;  // bits of the loss and norm of each finished step
 
   TrainOptions options() const {
     TrainOptions o = adamw(lm);
@@ -60,11 +60,12 @@ struct World {
     setting.adjust(o);
     return o;
   }
-  // In memory where there is a place for it: thousands of checkpoints wait for no disk.
+  // Uses memory if possible, because the test writes thousands of checkpoints.
   static std::string folder() {
     return std::filesystem::is_directory("/dev/shm") ? "/dev/shm/" : testing::TempDir();
   }
-  // Weights, statistics, masters and moments by tie index: gradients mean nothing between steps.
+  // Returns weights, statistics, masters and moments by tie index. Gradients have no meaning
+  // between steps.
   std::map<uint32_t, std::vector<std::byte>> bytes() const {
     std::map<uint32_t, std::vector<std::byte>> out;
     for (const StorageInfo& s : must(lm.model.describe()).storages) {
@@ -74,8 +75,8 @@ struct World {
     }
     return out;
   }
-  // The same without masters that were not written yet: what holds what its storage does is made
-  // when it is needed.
+  // Returns bytes() without masters that no step has written. Such a master equals its storage and
+  // is made on demand.
   std::map<uint32_t, std::vector<std::byte>> held() const {
     auto out = bytes();
     for (const StorageInfo& s : must(lm.model.describe()).storages) {
@@ -85,8 +86,8 @@ struct World {
     }
     return out;
   }
-  // Both tables, without the versions of what a call may make again or put back: masters,
-  // statistics and copies.
+  // Returns both tables without the versions of derived storages, which a call can make again or
+  // restore: masters, statistics and copies.
   std::string listing() const {
     static const std::regex kMadeAgain(
         ", as [^\n]*|(master|running_statistic)[^\n]* version [0-9]+");
@@ -152,7 +153,7 @@ Status resume(World& w) {
   return {};
 }
 
-// The next call plans again.
+// The next call builds a new plan.
 Status freeze(World& w) { return w.lm.model.freeze("norm"); }
 
 struct Line {
@@ -193,7 +194,7 @@ struct Outcome {
 
 Outcome outcome_of(World& w) { return {w.bytes(), w.seen}; }
 
-// The storages of tiny_lm(1) in 16 bits, which the Trainer gives masters.
+// tiny_lm(1) with storages in 16 bits. The Trainer adds masters.
 template <DType dtype>
 TinyLm in_short() {
   TinyLm lm = tiny_lm(1);
@@ -201,7 +202,7 @@ TinyLm in_short() {
   return lm;
 }
 
-// The first steps overflow and are skipped; the scale falls, and grows again.
+// The first steps overflow and are skipped. The scale falls and grows again.
 void scaled(TrainOptions& o) {
   o.precision.initial_scale = 0x1p30f;
   o.precision.growth_interval = 1;
@@ -216,8 +217,8 @@ void optimized_by(TrainOptions& o) {
   }
 }
 
-// tokens -> rows -> BatchNorm -> logits, with running statistics of 16 channels; in 16 bits but for
-// them, if asked for.
+// tokens -> rows -> BatchNorm -> logits, with running statistics of 16 channels. `dtype` applies to
+// everything except the statistics.
 template <DType dtype>
 TinyLm normed() {
   constexpr int64_t kVocab = 29, kChannels = 16;
@@ -252,7 +253,8 @@ TinyLm normed() {
 }
 
 TinyLm of_four_layers() { return tiny_lm(4); }
-constexpr uint64_t kScarce = 340000;  // bytes: four layers compute some of their activations again
+constexpr uint64_t kScarce =
+    340000;  // bytes; enough for four layers only if some activations are recomputed
 
 class Failures : public testing::TestWithParam<Setting> {};
 INSTANTIATE_TEST_SUITE_P(
@@ -287,14 +289,14 @@ void run_lines(World& w, size_t begin, size_t end) {
   }
 }
 
-// Steps until `next` batches were shown.
+// Trains until `next` batches are used.
 void train_to(World& w, uint32_t next) {
   while (w.next < next) {
     ASSERT_OK(micro_step(w));
   }
 }
 
-// Does what state() says, up to the point where the failed call can be made again.
+// Follows state() until the failed call can be repeated.
 void recover(World& w) {
   const uint32_t reached = w.next;
   switch (w.trainer ? w.trainer->state() : TrainState::ready) {
@@ -317,7 +319,8 @@ void recover(World& w) {
   train_to(w, reached);
 }
 
-// Runs the script with a failure at call `n` of line `line`. False: the line has fewer calls.
+// Runs the script with a failure at call `n` of line `line`. Returns false if the line makes fewer
+// calls.
 bool run_with_failure(const Setting& setting, size_t line, int n, const Outcome& right) {
   World w(setting);
   run_lines(w, 0, line);
@@ -331,7 +334,7 @@ bool run_with_failure(const Setting& setting, size_t line, int n, const Outcome&
     EXPECT_OK(failed);
     return false;
   }
-  // A call may do without what failed.
+  // A call can succeed without the failed device call.
   if (!failed.ok()) {
     EXPECT_EQ(failed.code(), setting.code) << failed.message();
     if (w.trainer) {
@@ -367,7 +370,7 @@ TEST_P(Failures, TheRunGoesOnBitForBit) {
   }();
   ASSERT_FALSE(right.seen.empty());
   {
-    // The setting is what it says.
+    // Checks that the setting recomputes if and only if it has a budget.
     World w(setting);
     run_lines(w, 0, 2);
     EXPECT_EQ(must(w.trainer->describe()).recomputed_nodes > 0, setting.memory_budget > 0)

@@ -1,5 +1,5 @@
-// The n-th file operation fails, n = 1, 2, ... until a checkpoint is saved, or resumed, without a
-// failure.
+// Lets the n-th file operation fail, n = 1, 2, ..., until a checkpoint is saved or resumed without
+// a failure.
 #include "api/internals.h"
 #include "faults/faulty_files.h"
 #include "model/tied_model.h"

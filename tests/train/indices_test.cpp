@@ -1,5 +1,5 @@
-// Indices that lie outside, in every operator that reads some: the call fails with the index and
-// the node, nothing of the step is kept, and what follows is as if the batch had not been there.
+// Invalid indices in every operator that reads indices. The call fails with the index and the node,
+// the step keeps nothing, and later steps are not affected.
 #include <limits>
 
 #include "ties/seed_models.h"
@@ -11,12 +11,12 @@ namespace {
 
 constexpr int64_t kRows = 4, kColumns = 3;
 
-// What makes numbers of the weight, [4, 3], and of indices.
+// Reads values from the weight [4, 3] by index.
 struct Reader {
   const char* name;
   Dims indices;     // shape of the input
-  int32_t outside;  // the first that lies outside
-  bool from_end;    // -outside lies inside
+  int32_t outside;  // the first invalid index
+  bool from_end;    // -outside is a valid index
   Value (*read)(GraphBuilder& g, Value w, Value indices);
 };
 
@@ -67,7 +67,7 @@ const Reader kReaders[] = {
      [](GraphBuilder& g, Value w, Value i) {
        return g.named("read").op("Embedding", {w, i});
      }},
-    // Twice as many ids as rows: the table is multiplied before.
+    // Twice as many ids as rows, so that the plan multiplies the table first.
     {"Embedding",
      {2 * kRows},
      kRows,
@@ -149,7 +149,8 @@ struct Indexed {
 class Indices : public OnDevice {};
 BOWLINE_ON_ALL_DEVICES(Indices);
 
-// Two steps of two micro-batches; with `bad`, the second batch of the second step has it first.
+// Two steps of two micro-batches. If `bad` is given, it is the first index in the second batch of
+// the second step.
 void train(const Device& device, const Reader& reader, DType storage, std::optional<DType> compute,
            std::optional<int32_t> bad, std::vector<std::byte>& bytes) {
   Indexed m(reader, storage);

@@ -1,5 +1,5 @@
-// DeviceOptions::memory_budget: exactly enough works, one byte fewer is refused with the numbers,
-// before anything is allocated where that can be known, and changes nothing.
+// DeviceOptions::memory_budget: the exact size works. One byte less fails with the sizes in the
+// message, changes nothing, and if possible fails before the first allocation.
 #include <unistd.h>
 
 #include "faults/faulty_device.h"
@@ -25,7 +25,7 @@ class MemoryBudget : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Devices, MemoryBudget, testing::ValuesIn(names_with_null()),
                          [](const auto& p) { return test_name(p.param); });
 
-// What a refusal must leave as it was.
+// The state that a refused call must not change.
 struct StateBefore {
   StateBefore(const Device& device, const Model& model)
       : counters(device.counters()),
@@ -75,7 +75,7 @@ TEST_P(MemoryBudget, OfAModel) {
   const Device enough = open(whole);
   EXPECT_OK(lm.model.to(enough));
   EXPECT_EQ(enough.counters().live_bytes, whole);
-  // What is added later is refused too, and nothing is left of it.
+  // A later allocation is refused, too, and leaves nothing behind.
   const StateBefore full(enough, lm.model);
   expect_refused(lm.model.untie("head.weight").status(), whole, enough, lm.model, full);
   expect_refused(lm.model.clone().status(), whole, enough, lm.model, full);
@@ -84,7 +84,7 @@ TEST_P(MemoryBudget, OfAModel) {
 TEST_P(MemoryBudget, OfASession) {
   const MemoryReport m = session_memory(open());
   const uint64_t whole = m.predicted_bytes;
-  // What recordings hold is known last.
+  // The size of recordings is known last.
   for (const uint64_t budget : {whole - 1, whole - m.backend_bytes - 1}) {
     const Device little = open(budget);
     TinyLm lm = tiny_lm(2);
@@ -98,7 +98,7 @@ TEST_P(MemoryBudget, OfASession) {
   ASSERT_OK(lm.model.to(enough));
   Session s = must(Session::create(lm.model, enough, "loss", lm.dims()));
   EXPECT_EQ(enough.counters().live_bytes, whole);
-  // The new plan has the room of the old one.
+  // The new plan reuses the memory of the old plan.
   ASSERT_OK(lm.model.freeze("norm"));
   ASSERT_OK(s.run(lm.data(0), {}));
   EXPECT_EQ(s.counters().plan_builds, 2u);
@@ -122,8 +122,8 @@ TEST_P(MemoryBudget, OfATrainer) {
               std::string::npos)
         << refused.message();
   }
-  // A little less than all: something is computed again (recompute_test). What recordings hold is
-  // known last.
+  // A smaller budget makes the trainer recompute some activations (recompute_test). The size of
+  // recordings is known last.
   for (const uint64_t budget : {whole - m.backend_bytes - 1, whole - 1}) {
     SCOPED_TRACE(budget);
     const Device little = open(budget);
@@ -140,7 +140,7 @@ TEST_P(MemoryBudget, OfATrainer) {
   EXPECT_EQ(enough.counters().live_bytes, whole);
   if (computes()) {
     must(train_step(t, lm, 0));
-    // The plan with outputs comes on top.
+    // The plan with outputs needs additional memory.
     Floats logits(static_cast<size_t>(lm.batch * lm.seq * 29));
     const Dims shape = {lm.batch, lm.seq, 29};
     const Tensor out[] = {tensor("logits", shape, logits)};
@@ -151,8 +151,8 @@ TEST_P(MemoryBudget, OfATrainer) {
   EXPECT_EQ(enough.counters().peak_bytes, whole);
 }
 
-// Storages that are thawed get rows, which do not fit: the Trainer has no plan then, and goes on
-// when they are frozen again.
+// A thawed storage needs rows for its training state, which do not fit. The Trainer has no plan
+// until the storage is frozen again.
 TEST_P(MemoryBudget, OfATrainerThatPlansAgain) {
   const auto freeze = [](Model& model, bool frozen) {
     for (const char* name : {"layers.0.up", "layers.0.down", "layers.1.up", "layers.1.down"}) {
@@ -190,7 +190,7 @@ TEST_P(MemoryBudget, OfATrainerThatPlansAgain) {
   EXPECT_TRUE(bytes == right) << "the run goes on otherwise";
 }
 
-// Moments that a checkpoint brings, for a new Trainer and for one that resumes.
+// Moments from a checkpoint, for a new Trainer and for a Trainer that resumes.
 TEST_P(MemoryBudget, OfMomentsInAFile) {
   const std::string path =
       testing::TempDir() + format("bowline_budget_{}_{}", test_name(GetParam()), getpid());
@@ -223,7 +223,7 @@ TEST_P(MemoryBudget, OfMomentsInAFile) {
     EXPECT_EQ(t.steps(), 1u);
     EXPECT_EQ(enough.counters().live_bytes, whole.predicted_bytes);
   }
-  // Those of a storage that is frozen meanwhile come on top: two rows, and there is room for one.
+  // The file also has two moments of a storage that is frozen now. The budget has room for one row.
   const auto frozen = [&](const Device& device, TinyLm& other) {
     EXPECT_OK(other.model.to(device));
     EXPECT_OK(other.model.freeze_storage("head.weight"));
@@ -242,7 +242,7 @@ TEST_P(MemoryBudget, OfMomentsInAFile) {
   std::remove(path.c_str());
 }
 
-// What lies in parts on two devices is gathered where a session reads it.
+// A session gathers storages that are split over two devices.
 TEST_P(MemoryBudget, OfASessionThatGathersShards) {
   const Device first = open_test_device("cpu");
   const auto sharded = [&](const Device& device) {
@@ -266,7 +266,7 @@ TEST_P(MemoryBudget, OfASessionThatGathersShards) {
                  little, refused.model, before);
 }
 
-// The n-th call of a device that has exactly enough fails: what leaks is missed by the next one.
+// The n-th call of a device with the exact budget fails. A leak would make the next call fail.
 TEST(MemoryBudgetOfAFaultyDevice, IsWhatItWasAfterEachFailure) {
   const uint64_t whole = trainer_memory(open_test_device("cpu")).predicted_bytes;
   const auto fault = std::make_shared<Fault>();
@@ -303,7 +303,7 @@ TEST(MemoryBudgetOfAFaultyDevice, IsWhatItWasAfterEachFailure) {
   EXPECT_EQ(device.counters().live_bytes, model);
 }
 
-// A GPU of which 5 MiB are left.
+// A GPU with 5 MiB of free memory.
 class FullDevice : public HostDevice {
  public:
   Result<device::MemoryInfo> memory_info() override {

@@ -1,6 +1,6 @@
-// A step is the mean over all terms of its micro-batches, however they are split: labels that are
-// ignored, weights of classes, masks, smoothed and multiple labels, micro-batches without terms.
-// Compared with a formula in double precision.
+// The loss of a step is the mean over all terms of its micro-batches, for every split: ignored
+// labels, class weights, masks, smoothed and multiple labels, and micro-batches without terms. The
+// tests compare with a formula in double precision.
 #include <cmath>
 #include <filesystem>
 #include <random>
@@ -12,17 +12,18 @@
 namespace bowline::test::micro_batches {
 namespace {
 
-constexpr int kRows = 4, kFewRows = 3, kFeatures = 3, kClasses = 5;  // of a micro-batch
+constexpr int kRows = 4, kFewRows = 3, kFeatures = 3,
+              kClasses = 5;  // rows of a micro-batch, features, classes
 constexpr int32_t kIgnored = -100;
 constexpr float kRate = 0.5f;
 constexpr double kSmoothing = 0.1;
 
-// `penalty`: the mean of the squares of the weights stands in front of the loss of labels, which
-// decides alone what a micro-batch weighs. `in_a_repeat`: so it does where the first of two
-// iterations adds it and the second hands the sum on. `two_labels`: a loss of other labels is taken
-// off, of which other rows count. `stacked`: the mean of these two, as a stack. `activations`: the
-// mean of the squares of the logits is added, of all rows. `of_a_repeat`: so is that which a Repeat
-// hands out.
+// `penalty`: adds the mean of the squared weights to the loss of the labels. Only the loss of the
+// labels decides the weight of a micro-batch. `in_a_repeat`: the first of two iterations adds the
+// penalty, and the second passes the sum on. `two_labels`: subtracts a loss of other labels, for
+// which other rows count. `stacked`: the mean of these two losses as a stack. `activations`: adds
+// the mean of the squared logits of all rows. `of_a_repeat`: the same through the output of a
+// Repeat.
 enum class Kind {
   ignored,
   smoothed,
@@ -44,7 +45,7 @@ constexpr Kind kKinds[] = {
 
 const std::vector<float> kClassWeights = {1, 9, 0.25f, 3, 0};
 
-// What the means are multiplied with: of labels, of the other labels, of the squares of the logits.
+// The factors of the means: of the labels, of the other labels, and of the squared logits.
 struct Factors {
   double own = 1;
   double other = 0;
@@ -65,7 +66,7 @@ Factors factors_of(Kind kind) {
   }
 }
 int32_t ignored_label(Kind kind) {
-  // A number that an f32 does not hold.
+  // A value that f32 cannot represent.
   return kind == Kind::ignore_index_of_any_size ? -123456789 : kIgnored;
 }
 
@@ -102,7 +103,8 @@ struct Classifier {
       case Kind::class_weights: {
         const Parameter of_class = must(model.parameter("class weights", {kClasses}, Init::ones()));
         must(model.freeze("class weights"));
-        // Behind a factor and a shape of one element: the mean is still that of these weights.
+        // The mean passes a factor and a shape of one element. The weights still belong to this
+        // mean.
         const Value mean = g.op("NegativeLogLikelihood",
                                 {g.op("LogSoftmax", {logits}), labels, g.parameter(of_class)});
         return g.op("Neg", {g.op("Neg", {mean})});
@@ -191,8 +193,8 @@ struct MicroBatch {
   }
 };
 
-// The first `counted` rows have terms; of other labels all but the first, and the first if
-// `counted` is even.
+// The first `counted` rows have terms. For the other labels all rows except the first have terms,
+// and also the first if `counted` is even.
 MicroBatch random_batch(std::mt19937& random, Kind kind, int counted, int rows = kRows) {
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<int32_t> label(0, kClasses - 1);
@@ -247,7 +249,7 @@ struct Mean {
   }
 };
 
-// Of one row.
+// The term of one row.
 struct CrossEntropyTerm {
   double loss = 0;
   double slope[kClasses] = {};
@@ -266,7 +268,7 @@ struct CrossEntropyTerm {
   }
 };
 
-// One step of gradient descent on the sum of the means, each over all of its terms.
+// One step of gradient descent on the sum of the means. Each mean is over all of its terms.
 Expected reference(Kind kind, std::span<const MicroBatch> batches, std::span<const float> w) {
   Mean mean;
   Mean other;
@@ -343,8 +345,8 @@ class MicroBatches : public OnDevice {
     Expected expected;
     StepReport report;
   };
-  // A step on random micro-batches with so many rows that have terms. If there are more dims, every
-  // second one has few rows.
+  // Takes a step on random micro-batches. `counted` is the number of rows with terms for each. If
+  // `o` has more_dims, every second micro-batch has few rows.
   Stepped step(std::mt19937& random, Kind kind, Classifier& c, const TrainOptions& o,
                const std::vector<int>& counted) {
     Trainer t = must(Trainer::create(c.model, device_, o));
@@ -387,8 +389,8 @@ TEST_P(MicroBatches, AnySplitIsTheMeanOverAllTerms) {
   }
 }
 
-// Every n-th call of the device fails once inside a step that weighs its micro-batches first. What
-// is called again then gives the bits of a step without a failure.
+// The n-th call of the device fails inside a step that first computes the weights of its
+// micro-batches. The repeated call gives the bits of a step without failure.
 TEST(MicroBatchesThatFail, AStepThatIsCalledAgainGivesTheSameBits) {
   std::vector<float> right;
   int refused = 0;
@@ -415,7 +417,7 @@ TEST(MicroBatchesThatFail, AStepThatIsCalledAgainGivesTheSameBits) {
     fired = n == 0 || fault->fired() ? 1 : 0;
     fault->disarm();
     if (t.state() == TrainState::damaged) {
-      ++refused;  // nothing was kept to go back to
+      ++refused;  // no snapshot exists to restore
       continue;
     }
     if (t.state() == TrainState::gradients_lost) {
@@ -432,7 +434,7 @@ TEST(MicroBatchesThatFail, AStepThatIsCalledAgainGivesTheSameBits) {
   EXPECT_LT(refused, 3);
 }
 
-// What no batch decides, the number of elements, is not the same for all shapes.
+// A mean over all elements depends only on the shape. Here the micro-batches have different shapes.
 TEST_P(MicroBatches, OfOtherShapesCountTheirElements) {
   for (const Kind kind : kKinds) {
     SCOPED_TRACE(format("kind {}", static_cast<int>(kind)));
@@ -446,8 +448,8 @@ TEST_P(MicroBatches, OfOtherShapesCountTheirElements) {
   }
 }
 
-// In 16 bits, too: the sums that a loss is divided by stay f32. Without their weights the losses
-// are off by a tenth and more.
+// With 16 bits the sums that divide a loss stay f32. Without the weights the losses would be wrong
+// by a tenth or more.
 TEST_P(MicroBatches, SixteenBitsChangeNoWeight) {
   for (const Kind kind :
        {Kind::mask, Kind::class_weights, Kind::ignored, Kind::stacked, Kind::of_a_repeat}) {
@@ -463,7 +465,7 @@ TEST_P(MicroBatches, SixteenBitsChangeNoWeight) {
   }
 }
 
-// Means with sums of their own need the whole step before its first micro-batch runs.
+// Means with sums of their own need the whole step before the first micro-batch runs.
 TEST_P(MicroBatches, MeansOfOtherLabelsAreWeighedFirst) {
   std::mt19937 random(12);
   Classifier c(Kind::two_labels);
@@ -478,18 +480,18 @@ TEST_P(MicroBatches, MeansOfOtherLabelsAreWeighedFirst) {
   const Status unweighed = t.micro_step(first).status();
   EXPECT_EQ(unweighed.code(), Code::bad_argument);
   EXPECT_NE(unweighed.message().find("step()"), std::string::npos) << unweighed.message();
-  // The first call of a step that was given up is of no step.
+  // The first call belongs to no step, because the step was abandoned.
   for (const auto* batch : {&second, &first, &first, &second}) {
     ASSERT_OK(t.add_loss_weights(*batch));
   }
   EXPECT_EQ(t.micro_step(second).status().code(), Code::bad_argument);
   EXPECT_FALSE(must(t.micro_step(first)).has_value());
   expect_step(*must(t.micro_step(second)), c.model, expected);
-  // One step later nothing is known of the next.
+  // The weights hold for one step only.
   EXPECT_EQ(t.micro_step(first).status().code(), Code::bad_argument);
 }
 
-// A penalty has the same value in each micro-batch, unless Dropout changes it.
+// A penalty has the same value in each micro-batch, unless Dropout changes the value.
 TEST_P(MicroBatches, APenaltyNeedsNoWeightOfItsOwn) {
   for (const bool is_random : {false, true}) {
     Model model;
@@ -498,7 +500,7 @@ TEST_P(MicroBatches, APenaltyNeedsNoWeightOfItsOwn) {
     const Value x = g.input("x", DType::f32, {"batch", kFeatures});
     const Value labels = g.input("labels", DType::i32, {"batch"});
     const Value mean = g.op("CrossEntropy", {g.op("Linear", {x, g.parameter(w)}), labels});
-    // A value of the batch goes through the same Repeat.
+    // The same Repeat also carries a value of the batch.
     const Value handed_on =
         g.repeat(2, {g.parameter(w), x}, [&](GraphBuilder&, const std::vector<Value>& carried) {
           return std::vector{carried[0], carried[1]};
@@ -533,8 +535,8 @@ TEST_P(MicroBatches, MeansThatDifferInsideOfARepeatAreRefused) {
   EXPECT_NE(refused.message().find("Repeat"), std::string::npos) << refused.message();
 }
 
-// The gradient of a masked mean in f16 begins with the loss scale, not with the scale times the
-// number of its terms.
+// The gradient of a masked mean in f16 begins with the loss scale. Multiplied by the number of
+// terms, it would overflow.
 TEST(MicroBatchesInHalfPrecision, AMeanOfManyTermsSkipsNoStep) {
   constexpr int64_t kTerms = 64;
   for (const bool is_clipped : {false, true}) {
@@ -569,7 +571,7 @@ TEST(MicroBatchesInHalfPrecision, AMeanOfManyTermsSkipsNoStep) {
   }
 }
 
-// With a hook the update is submitted alone; what the hook sees is the mean, too.
+// With a hook, the update is a submission of its own. The hook also sees the mean over all terms.
 TEST_P(MicroBatches, AHookSeesTheMeanOverAllTerms) {
   std::mt19937 random(8);
   Classifier c(Kind::class_weights);
@@ -594,7 +596,7 @@ TEST_P(MicroBatches, AHookSeesTheMeanOverAllTerms) {
   }
 }
 
-// The weights of the micro-batches that ran are in the checkpoint.
+// A checkpoint contains the weights of the micro-batches that have run.
 TEST_P(MicroBatches, AStepGoesOnFromACheckpoint) {
   std::mt19937 random(9);
   std::vector<MicroBatch> batches;

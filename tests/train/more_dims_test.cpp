@@ -1,5 +1,5 @@
-// TrainOptions::more_dims: batches of several shapes in one training give the bits that trainings
-// with one shape each give.
+// TrainOptions::more_dims: one training with batches of several shapes gives the same bits as
+// trainings with one shape each.
 #include <filesystem>
 
 #include "ties/test_devices.h"
@@ -53,8 +53,8 @@ TEST_P(MoreDims, GiveTheBitsOfEach) {
   }
 }
 
-// Each step of the reference is made by a trainer of its shape alone, which goes on from the file
-// of the one before.
+// The reference uses a new trainer for each step. The trainer has only the shape of this step and
+// resumes from the file of the step before.
 TEST_P(MoreDims, MayChangeFromStepToStep) {
   TinyLm a = placed();
   Trainer several = must(Trainer::create(a.model, device_, both(a)));
@@ -79,7 +79,7 @@ TEST_P(MoreDims, MayChangeFromStepToStep) {
 }
 
 TEST_P(MoreDims, AddUpInOneStep) {
-  TinyLm lm = tiny_lm(3, 0.0f);  // without dropout losses are those of evaluate()
+  TinyLm lm = tiny_lm(3, 0.0f);  // without dropout the losses equal those of evaluate()
   ASSERT_OK(lm.model.to(device_));
   TrainOptions options = both(lm);
   options.accumulation = 2;
@@ -91,7 +91,7 @@ TEST_P(MoreDims, AddUpInOneStep) {
   const float second = must(t.evaluate(lm.data(1)));
   const StepReport report = must(t.micro_step(lm.data(1))).value();
   EXPECT_NE(first, second);
-  // The mean over all tokens, not that of the two means.
+  // The mean over all tokens, not the mean of the two means.
   EXPECT_EQ(report.loss, static_cast<float>((double{first} * kShort + double{second} * kLong) /
                                             (kShort + kLong)));
 }

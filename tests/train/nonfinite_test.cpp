@@ -1,5 +1,5 @@
-// Losses, norms and weights that are not finite: skipped, counted, named, rolled back; and options
-// that would make them.
+// Losses, norms and weights that are not finite: steps are skipped, counted, named and rolled back.
+// Options that would cause them are refused.
 #include <cmath>
 #include <limits>
 
@@ -15,7 +15,7 @@ BOWLINE_ON_ALL_DEVICES(NonFinite);
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// The loss is infinite where the label is 1, and the gradient is finite all the same.
+// The loss is infinite if the label is 1, but the gradient is always finite.
 Seed infinite_loss() {
   Seed s;
   s.shape = {1};
@@ -37,7 +37,7 @@ TEST_P(NonFinite, AnInfiniteLossIsSkippedThoughTheNormIsFinite) {
   TrainOptions o = plain_sgd(0.1f);
   o.accumulation = 2;
   Trainer t = must(Trainer::create(s.model, device_, o));
-  // The infinite one first: the last micro-batch alone would not show it.
+  // The infinite batch is first: the last micro-batch alone would not show it.
   must(t.micro_step(s.batch()));
   s.ids = {0};
   const StepReport r = *must(t.micro_step(s.batch()));
@@ -46,7 +46,7 @@ TEST_P(NonFinite, AnInfiniteLossIsSkippedThoughTheNormIsFinite) {
   EXPECT_TRUE(r.skipped);
   EXPECT_EQ(r.nonfinite_in_row, 1u);
   EXPECT_EQ(values(s.model, "w"), Floats({0, -kInfinity}));
-  // And the infinite one last.
+  // The infinite batch is last.
   must(t.micro_step(s.batch()));
   s.ids = {1};
   EXPECT_TRUE(must(t.micro_step(s.batch()))->skipped);
@@ -58,7 +58,7 @@ TEST_P(NonFinite, AnUpdateThatMakesInfiniteWeightsIsReported) {
     const auto kind = static_cast<Optimizer::Kind>(k);
     SCOPED_TRACE(std::string(name_of(kind)));
     if (kind == Optimizer::Kind::adagrad) {
-      continue;  // no step is longer than its rate
+      continue;  // no Adagrad step exceeds the learning rate
     }
     Seed s = scalar2(1);
     ASSERT_OK(s.model.to(device_));
@@ -119,7 +119,7 @@ TEST(NonFinite, StopNamesTheNodeOrTheParameter) {
   must(train_step(t, lm, 0, 2));
   must(t.micro_step(lm.data(2)));
   const Floats good = values(lm.model, "layers.1.up");
-  // Finite, but its products are not.
+  // A finite value with products that are infinite.
   Floats huge = good;
   std::ranges::fill(huge, 3e38f);
   ASSERT_OK(set(lm.model, "layers.1.up", {64, 16}, huge));
@@ -142,7 +142,7 @@ TEST(NonFinite, StopNamesTheNodeOrTheParameter) {
   EXPECT_EQ(t.steps(), 2u);
 }
 
-// What 16 bits do not hold: 300 * 300 in f16.
+// f16 cannot represent 300 * 300.
 TEST(NonFinite, StopNamesANodeOfSixteenBits) {
   const Device cpu = open_test_device("cpu");
   Model m;
@@ -209,7 +209,7 @@ TEST(NonFinite, StepsThatARollbackRepeatsEndNoRow) {
   EXPECT_EQ(must(two_steps(kInfinity))->nonfinite_in_row, 1u);
   EXPECT_EQ(must(two_steps(kInfinity))->nonfinite_in_row, 2u);
   EXPECT_EQ(two_steps(kInfinity).status().code(), Code::non_finite);
-  // Beyond the bad step the row is over.
+  // A good step ends the row of bad steps.
   must(two_steps(1));
   must(two_steps(1));
   s.x = {kInfinity};

@@ -1,5 +1,5 @@
-// What every optimizer has in common: it learns, and a checkpoint holds all that it needs to go on
-// bit for bit.
+// Properties of every optimizer: it reduces the loss, and a checkpoint contains all state to
+// continue bit for bit.
 #include <unistd.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ std::vector<Optimizer> optimizers() {
     out.push_back(Optimizer::of(static_cast<Optimizer::Kind>(i)));
     out.back().weight_decay = 0.01f;
   }
-  // With all lists that there are.
+  // RMSprop with all of its optional rows.
   Optimizer all = Optimizer::of(Optimizer::Kind::rmsprop);
   all.momentum = 0.5f;
   all.centered = true;

@@ -1,5 +1,5 @@
-// Plans without memory: a device that is opened for them says what the same device takes with
-// memory, of values that are there or not.
+// Planning without memory: a planning device reports the same memory as the real device, with and
+// without values.
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
 
@@ -15,8 +15,8 @@ class Planning : public OnDevice {
     return must(Device::open("planning:" + GetParam(), options));
   }
 
-  // What a training of these takes. Tables of a backend are not known where it has other memory
-  // than the host's.
+  // Compares the memory of two trainers. The backend tables are unknown if the device does not use
+  // host memory.
   void expect_same_memory(const Trainer& planned, const Trainer& real) const {
     const MemoryReport p = planned.memory(), r = real.memory();
     EXPECT_EQ(p.storage_bytes, r.storage_bytes);

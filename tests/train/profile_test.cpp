@@ -1,4 +1,5 @@
-// A profile asks the device for times; a run without one asks for none and reads no clock.
+// A profile requests times from the device. A run without a profile requests none and reads no
+// clock.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -56,7 +57,7 @@ TEST(Profile, NothingIsTimedWhereNoneIsAskedFor) {
     must(t.evaluate(lm.data(1)));
     ASSERT_OK(s.run(lm.data(2), {}));
   };
-  run_all();  // plans
+  run_all();  // builds the plans
   *asked = {};
   clock_reads = 0;
   run_all();
@@ -64,7 +65,7 @@ TEST(Profile, NothingIsTimedWhereNoneIsAskedFor) {
   EXPECT_EQ(asked->timestamps, 0u);
   EXPECT_EQ(clock_reads, 0u);
 
-  // Each of the two recordings of a step once, and the one of a session.
+  // Each of the two recordings of a step once, and the recording of a session once.
   EXPECT_GT(sum_of(must(t.profile(lm.data(3)))), 0);
   EXPECT_EQ(asked->timestamps, 2u);
   EXPECT_GT(clock_reads, 0u);
@@ -72,7 +73,7 @@ TEST(Profile, NothingIsTimedWhereNoneIsAskedFor) {
   EXPECT_EQ(asked->timestamps, 3u);
   EXPECT_EQ(asked->submits, 3u);
 
-  // And none after it.
+  // Runs after a profile do not read the clock.
   clock_reads = 0;
   run_all();
   EXPECT_EQ(asked->timestamps, 3u);
@@ -82,7 +83,7 @@ TEST(Profile, NothingIsTimedWhereNoneIsAskedFor) {
 }  // namespace
 }  // namespace bowline::test
 
-// Counts what libraries read of the clock.
+// Counts the reads of the clock by all libraries.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   ++bowline::test::clock_reads;
   return static_cast<int>(syscall(SYS_clock_gettime, clock, time));

@@ -1,5 +1,5 @@
-// A memory budget that is too short for all activations: some are computed again in the backward
-// part, with the same bits.
+// A memory budget that is too small for all activations. The backward part recomputes some of them,
+// with the same bits.
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
 
@@ -52,7 +52,7 @@ TEST_P(Recompute, GivesTheSameBitsInLessMemory) {
     SCOPED_TRACE(budget);
     const Result<Recomputed> less = train(open(budget), 4);
     if (!less.ok()) {
-      // Everything is tried first, and the bytes of that are said.
+      // The planner tries all choices and reports the size of the best.
       EXPECT_EQ(less.status().code(), Code::over_budget) << less.status().message();
       EXPECT_NE(less.status().message().find(format("its memory budget is {}.", budget)),
                 std::string::npos);
@@ -75,7 +75,7 @@ TEST_P(Recompute, GivesTheSameBitsInLessMemory) {
   EXPECT_LT(fewest, all.predicted * 9 / 10) << "hardly anything is saved";
 }
 
-// Layers that no Repeat holds: activations of 12 layers, of which a budget leaves room for some.
+// Layers without a Repeat. The budget has room for some of the activations of 12 layers.
 struct Unrolled {
   Model model;
   Floats x = Floats(1024 * 64);
@@ -134,8 +134,8 @@ TEST_P(Recompute, ALongChainOfLayersFitsInThreeFifths) {
   }
 }
 
-// The body of a Repeat reads quantized weights as they are in 16 bits too: no iteration keeps a
-// copy of them.
+// The body of a Repeat reads quantized weights directly, with 16 bits, too. No iteration keeps a
+// dequantized copy.
 TEST_P(Recompute, QuantizedWeightsOfARepeatAreNotKept) {
   const Device device = open();
   for (const char* encoding : {"int8", "int8 block row", "int8 block row with zero points",
@@ -144,7 +144,7 @@ TEST_P(Recompute, QuantizedWeightsOfARepeatAreNotKept) {
     for (const std::optional<DType> compute :
          {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)}) {
       SCOPED_TRACE(encoding);
-      TinyLm lm = tiny_lm(4, 0, 1, 32);  // blocks of GGUF have 32
+      TinyLm lm = tiny_lm(4, 0, 1, 32);  // blocks of GGUF have 32 elements
       ASSERT_GT(must(quantize(lm.model, encoding, "layers.*")).storages, 0u);
       must(add_adapter(lm.model, "lora", {.rank = 2, .target = "layers.*"}));
       ASSERT_OK(lm.model.to(device));

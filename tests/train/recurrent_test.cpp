@@ -1,5 +1,5 @@
-// Recurrent networks of several layers and directions, composed of nodes: numbers and gradients
-// against a plain program in double precision.
+// Recurrent networks of several layers and directions that are composed of nodes. The tests compare
+// values and gradients with a plain program in double precision.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -20,7 +20,7 @@ enum class Kind { lstm, gru, gru_reset_before };
 int64_t gates_of(Kind kind) { return kind == Kind::lstm ? 4 : 3; }
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// One direction of one layer; its parameters are called after it.
+// One direction of one layer. Its parameters use its name.
 struct Direction {
   std::string name;
   int64_t input = 0;
@@ -38,7 +38,7 @@ std::vector<Direction> directions() {
   return out;
 }
 
-// Parameters by name, as they are declared.
+// Parameters by name in the order of their declaration.
 std::vector<std::pair<std::string, Dims>> parameters_of(Kind kind) {
   std::vector<std::pair<std::string, Dims>> out;
   for (const Direction& d : directions()) {
@@ -55,7 +55,7 @@ std::vector<std::pair<std::string, Dims>> parameters_of(Kind kind) {
 
 using Weights = std::map<std::string, Numbers>;
 
-// y [T, B, H] of one direction; of an LSTM c holds the cells at the end.
+// Returns y [T, B, H] of one direction. For an LSTM, c receives the cells at the end.
 Numbers run_direction(Kind kind, const Direction& d, const Weights& w, const Numbers& x,
                       Numbers* c) {
   const auto in = static_cast<size_t>(d.input);
@@ -105,8 +105,8 @@ Numbers run_direction(Kind kind, const Direction& d, const Weights& w, const Num
   return y;
 }
 
-// The sum of the squares of all outputs of the last layer and, of an LSTM, of the cells at the end
-// of every direction.
+// Returns the sum of the squares of all outputs of the last layer and, for an LSTM, of the cells at
+// the end of every direction.
 double loss_of(Kind kind, const Weights& w, Numbers x) {
   const auto squares = [](const Numbers& v) {
     return std::inner_product(v.begin(), v.end(), v.begin(), 0.0);

@@ -1,4 +1,4 @@
-// Which checkpoints are resumed, and what is said of those that are not.
+// Checkpoints that can be resumed, and the messages for checkpoints that cannot.
 #include <unistd.h>
 
 #include <filesystem>
@@ -27,7 +27,7 @@ class Resume : public testing::Test {
   }
   ~Resume() override { std::filesystem::remove(path_); }
 
-  // What resuming the file says: "resumed", or the message after the name of the file.
+  // Returns "resumed", or the message after the name of the file.
   std::string resume(const TrainOptions& o, TinyLm& lm, const ResumeOptions& how = {}) {
     Trainer t = must(Trainer::create(lm.model, cpu_, o));
     const auto before = all_bytes(lm.model);
@@ -46,7 +46,7 @@ class Resume : public testing::Test {
   }
   std::string resume(const TrainOptions& o) { return resume(o, lm_); }
 
-  // Writes the file anew with another training state or other rows.
+  // Writes the file again with another training state or other rows.
   void rewrite(const std::function<void(model::TrainingState&, params::Table&)>& edit) {
     const auto saved = must(graph::load_model(path_));
     model::TrainingState t(*saved->training);
@@ -187,7 +187,7 @@ TEST_F(Resume, AnotherDeviceIsReported) {
   EXPECT_EQ(p.notes[0].substr(0, 35), "The checkpoint was written on cpu: ");
 }
 
-// Storages that were thawed or frozen since the last step, in the file and in the run.
+// Storages that the file or the run has thawed or frozen since the last step.
 TEST(ResumeRows, ThawedAndFrozenStorages) {
   const std::string path = testing::TempDir() + "bowline_thawed_" + std::to_string(getpid());
   const Device cpu = open_test_device("cpu");

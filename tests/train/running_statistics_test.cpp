@@ -1,5 +1,5 @@
-// Running statistics: what trains writes them, once per micro-batch; what fails, is skipped or only
-// looks leaves no trace in them.
+// Running statistics: a training run writes them once per micro-batch. Failed steps, skipped steps
+// and evaluations do not change them.
 #include <unistd.h>
 
 #include <cmath>
@@ -15,13 +15,14 @@ using RunningStatistics = OnDevice;
 BOWLINE_ON_ALL_DEVICES(RunningStatistics);
 
 struct Settings {
-  std::string dtype = "f32";  // of what BatchNorm normalises
-  float mean = 1;             // running, before
+  std::string dtype = "f32";  // the dtype of the input of BatchNorm
+  float mean = 1;             // the running mean before the test
   float variance = 90000;
-  bool affine = true;  // scale and bias are trained
+  bool affine = true;  // scale and bias are trainable
 };
 
-// loss = mean(y * y), y = BatchNorm(x + table[ids]) + head, of one channel; the table holds zeros.
+// loss = mean(y * y), y = BatchNorm(x + table[ids]) + head, with one channel. The table holds
+// zeros.
 struct Normed {
   explicit Normed(const Settings& settings = {}) {
     const auto one = [&](const char* name, StorageRole role = StorageRole::weight) {
@@ -57,7 +58,7 @@ struct Normed {
     EXPECT_OK(set(model, "variance", {1}, {settings.variance}));
   }
 
-  // Three numbers with the mean `mean` and the unbiased variance 90000.
+  // Three values with the mean `mean` and the unbiased variance 90000.
   static Floats around(float mean) { return {mean - 300, mean, mean + 300}; }
   std::vector<Tensor> batch(Floats numbers, int32_t id = 0) {
     x = std::move(numbers);
@@ -69,7 +70,7 @@ struct Normed {
   static TrainOptions options(int64_t n) {
     TrainOptions o = plain_sgd(0.001f);
     o.dims = {{"n", n}};
-    o.precision.loss_scale = 1;  // every step is applied, of f16 too
+    o.precision.loss_scale = 1;  // applies every step, with f16, too
     return o;
   }
 
@@ -78,8 +79,8 @@ struct Normed {
   std::vector<int32_t> ids;
 };
 
-// The running mean 1, the mean of the batch 1.001, in f32 whatever dtype is normalised: half
-// precision would stay at 1. The cpu takes a thousand steps.
+// The running mean is 1 and the mean of the batch 1.001. Statistics are f32 for every dtype of the
+// input: half precision would stay at 1. The cpu takes a thousand steps.
 TEST_P(RunningStatistics, MeetTheBatch) {
   const int steps = GetParam() == "cpu" ? 1000 : 20;
   Floats numbers(125, 1.0f);
@@ -93,7 +94,7 @@ TEST_P(RunningStatistics, MeetTheBatch) {
         must(t.micro_step(m.batch(numbers)));
       }
       EXPECT_NEAR(m.statistics()[0], 1.001 - 0.001 * std::pow(0.9, steps), 1e-6) << dtype;
-      // And looking changes nothing.
+      // An evaluation does not change the statistics.
       const Floats before = m.statistics();
       must(t.evaluate(m.batch(numbers)));
       EXPECT_EQ(m.statistics(), before) << dtype;
@@ -156,7 +157,7 @@ TEST_P(RunningStatistics, AStepThatIsNotAppliedLeavesNoTrace) {
         const auto r = t.micro_step(m.batch(numbers));
         if (policy == OnNonFinite::stop && i == bad) {
           EXPECT_EQ(r.status().code(), Code::non_finite);
-          // The statistics are not what is to blame.
+          // The message must not blame the statistics.
           EXPECT_EQ(r.status().message().find("\"mean\""), std::string::npos);
           break;
         }

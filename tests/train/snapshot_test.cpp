@@ -1,5 +1,5 @@
-// Snapshot and rollback bring back values, training state and partition, whatever was done in
-// between, in place where they can.
+// Snapshot and rollback restore values, training state and ties after any changes, in place where
+// possible.
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 namespace bowline::test {
 namespace {
 
-// The sample of the ties, untied, so that every verb has something to do.
+// LM32 with untied storages, so that every verb has an effect.
 Seed untied() {
   Seed s = lm32();
   EXPECT_OK(s.model.untie("head").status());
@@ -129,7 +129,7 @@ TEST(Rollback, NewParametersAreRefused) {
             "The snapshot has 2 parameters, the model 3: some were declared since.");
 }
 
-// Old and new blocks never lie side by side, and nothing is recorded again.
+// rollback() never allocates new blocks beside the old blocks, and records nothing again.
 TEST(Rollback, WritesInPlaceAsResumeDoes) {
   const std::string path = testing::TempDir() + "bowline_place_" + std::to_string(getpid());
   Device cpu = open_test_device("cpu");

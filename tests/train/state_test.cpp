@@ -1,5 +1,5 @@
-// Who owns the training state: one Trainer at a time, from a fresh start or from a checkpoint, and
-// what it leaves behind.
+// Ownership of the training state: one Trainer at a time, with a fresh start or a checkpoint, and
+// the rows that it leaves behind.
 #include <unistd.h>
 
 #include <filesystem>
@@ -38,7 +38,7 @@ TEST(Owner, ASecondTrainerIsRefusedAndAFreshOneInheritsNothing) {
       step(t, once);
     }
   }
-  // The rows are gone: what is left is the weight, whose values were written three times.
+  // The rows of the training are removed. The weight remains, with the values of three steps.
   EXPECT_EQ(must(once.model.describe()).storages.size(), 1u);
   Seed fresh = lm32();
   ASSERT_OK(set(fresh.model, "embed", {3, 2}, values(once.model, "embed")));
@@ -81,9 +81,9 @@ TEST(Owner, AnotherOptimizerBeginsWithItsOwnMoments) {
   EXPECT_EQ(values(a.model, "embed"), values(b.model, "embed"));
 }
 
-// A checkpoint opened as a model: a fresh start forgets what it holds, a continued one goes on with
-// it, a saved model and a clone have none of it, and its moments stay in the file until a Trainer
-// takes them.
+// A checkpoint that is opened as a model. A fresh start discards its training state, and a
+// continued start uses it. A saved model and a clone have no training state. The moments stay in
+// the file until a Trainer needs them.
 TEST(Owner, ACheckpointIsContinuedOnlyWhenAsked) {
   const std::string path = scratch("continued");
   const Device cpu = open_test_device("cpu");

@@ -1,4 +1,5 @@
-// One training step and many: counters, determinism, accumulation, clipping, failures, checkpoints.
+// One or many training steps: counters, determinism, accumulation, clipping, failures, and
+// checkpoints.
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -27,8 +28,8 @@ TEST_P(Training, LossFallsAndCountersStay) {
   EXPECT_EQ(d.allocations, 0u);
   EXPECT_EQ(d.records, 0u);
   EXPECT_EQ(d.submits, 99u);
-  // What the build listing shows: two inputs and the step words in, the loss and the step words
-  // out.
+  // As the build listing shows: two inputs and the per-step scalars in, the loss and the per-step
+  // scalars out.
   EXPECT_EQ(d.copies_in, 3u * 99u);
   EXPECT_EQ(d.copies_out, 2u * 99u);
   EXPECT_EQ(d.copies + d.fills, 0u);
@@ -84,7 +85,7 @@ TEST_P(Training, EveryBitOfTheSeedCounts) {
 }
 
 TEST_P(Training, AccumulationIsTheMeanOfTheBatches) {
-  // Two micro-batches against the mean of two losses, by the norm of the gradient.
+  // Two micro-batches equal the mean of two losses, by the norm of the gradient.
   TrainOptions o;
   TinyLm lm = tiny_lm(2, 0);
   ASSERT_OK(lm.model.to(device_));
@@ -184,7 +185,7 @@ TEST_P(Training, ANonFiniteStepIsSkippedAndReported) {
 }
 
 TEST_P(Training, ASkippedStepLeavesNoTrace) {
-  // Neither in the moments nor in their bias correction.
+  // A skipped step changes neither the moments nor their bias correction.
   const auto trained = [&](bool skips) {
     TinyLm lm = tiny_lm(2, 0);
     EXPECT_OK(lm.model.to(device_));
@@ -205,7 +206,7 @@ TEST_P(Training, ASkippedStepLeavesNoTrace) {
 }
 
 TEST_P(Training, ARefusedBatchLeavesNoTrace) {
-  // The step begins anew, with the masks that it began with.
+  // The step restarts with the same dropout masks.
   const auto trained = [&](bool refuses) {
     TinyLm lm = tiny_lm();
     EXPECT_OK(lm.model.to(device_));
@@ -258,7 +259,7 @@ TEST_P(Training, RollbackReturnsToTheSnapshot) {
 TEST_P(Training, ACheckpointContinuesBitForBit) {
   const std::string path = testing::TempDir() + test_name(GetParam()) + "_checkpoint.bowline";
   TrainOptions o;
-  // Whole, and interrupted inside an accumulation.
+  // Without and with an interruption inside an accumulation.
   const auto whole = [&] {
     TinyLm lm = tiny_lm();
     EXPECT_OK(lm.model.to(device_));
@@ -306,7 +307,8 @@ TEST_P(Training, ACheckpointOfAnotherModelIsRefused) {
   std::filesystem::remove(path);
 }
 
-// Codes are no numbers, and codes of another encoding are others.
+// A trainer cannot use the quantized values of another encoding, and a plain storage cannot use
+// any.
 TEST_P(Training, ACheckpointOfAnotherEncodingIsRefused) {
   const std::string path = testing::TempDir() + test_name(GetParam()) + "_encoding.bowline";
   const auto made = [&](const char* encoding) {

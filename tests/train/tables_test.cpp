@@ -1,5 +1,5 @@
-// Training with a short table, which is multiplied before rows are gathered from it, equals
-// training where a Reshape between the two prevents that.
+// Training with a short table. The plan multiplies the table before it gathers rows. The result
+// equals that of a training in which a Reshape prevents this.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
@@ -9,8 +9,7 @@ namespace {
 
 constexpr int64_t kRows = 5, kWidth = 16, kSteps = 6, kBatch = 3;
 
-// A model of ids under construction. Names of parameters, and what is between the rows and their
-// product.
+// A model of ids under construction. With `apart` a Reshape separates the rows and their product.
 struct Letters {
   explicit Letters(bool rows_apart) : apart(rows_apart) {}
 
@@ -32,7 +31,7 @@ struct Letters {
 struct Case {
   const char* name;
   Value (*logits)(Letters& l);  // [seq, 3, 5]
-  int gathered = 1;             // products of tables
+  int gathered = 1;             // gathers from products of a table
   const char* frozen = "";
   bool adapter = false;
 };
@@ -52,14 +51,14 @@ const Case kCases[] = {
        const Value x = l.rows(l.weight("t", {kRows, kWidth}));
        return l.g.op("MatMul", {x, l.weight("w", {kWidth, kRows})});
      }},
-    // The table is the weight of the head too.
+    // The table is also the weight of the head.
     {"Tie",
      [](Letters& l) {
        const Value t = l.weight("t", {kRows, kWidth});
        const Value y = l.g.op("Tanh", {l.product(l.rows(t), l.weight("w", {kWidth, kWidth}))});
        return l.product(y, t);
      }},
-    // The table times itself.
+    // The table is multiplied by itself.
     {"Square",
      [](Letters& l) {
        const Value t = l.weight("t", {kRows, kWidth});
@@ -84,7 +83,7 @@ const Case kCases[] = {
        return l.product(l.rows(l.weight("t", {kRows, kWidth})), l.weight("w", {kRows, kWidth}));
      },
      1, "w"},
-    // The first product of the adapter is one of the table too.
+    // The first product of the adapter also has the table as operand.
     {"Adapter",
      [](Letters& l) {
        return l.product(l.rows(l.weight("t", {kRows, kWidth})), l.weight("w", {kRows, kWidth}));
@@ -107,7 +106,7 @@ Model model_of(const Case& c, bool apart) {
   return std::move(l.model);
 }
 
-// Ids of which the last row of the table is none.
+// Ids that never select the last row of the table.
 struct Batch {
   explicit Batch(uint32_t number) : ids(kSteps * kBatch), labels(ids.size()) {
     for (uint32_t i = 0; i < ids.size(); ++i) {

@@ -1,4 +1,4 @@
-// A small tied language model: one Repeat, dropout, attention; everything that the sample has.
+// A small tied language model with a Repeat, dropout and attention, like the sample.
 #pragma once
 
 #include "core/random.h"
@@ -14,7 +14,7 @@ struct TinyLm {
   std::vector<int32_t> labels;
   Dims shape;
 
-  // Random tokens, a function of `number`.
+  // Returns random tokens that follow from `number`.
   std::vector<Tensor> data(uint32_t number) {
     const auto n = static_cast<size_t>(batch * seq);
     tokens.resize(n);
@@ -95,7 +95,7 @@ inline TrainOptions adamw(const TinyLm& lm) {
   return o;
 }
 
-// One step on batches `first`, first + 1, ... of the accumulation.
+// Takes one step on the batches `first`, first + 1, ... of the accumulation.
 inline Result<StepReport> train_step(Trainer& t, TinyLm& lm, uint32_t first,
                                      uint32_t accumulation = 1) {
   std::optional<StepReport> report;
@@ -109,7 +109,7 @@ inline Result<StepReport> train_step(Trainer& t, TinyLm& lm, uint32_t first,
   return *report;
 }
 
-// All bytes of the weights and optimizer rows, one after the other.
+// Returns all bytes of the weights and optimizer rows, one after the other.
 inline std::vector<std::byte> all_bytes(const Model& model) {
   std::vector<std::byte> out;
   for (const StorageInfo& s : must(model.describe()).storages) {

@@ -1,10 +1,11 @@
-// Adapters: what they change is said, and is merged only where that is right for every use.
+// Adapters: the report says which uses they change, and they are merged only if every use wants the
+// change.
 #include "ties/recipes/topics.h"
 
 namespace bowline::test {
 namespace {
 
-// LM32 with the change (1,1) of row 0 of the head, which is seen there alone or by every use.
+// LM32 with an adapter that adds (1,1) to row 0 of the head, for the head alone or for every use.
 Seed adapted(bool per_use, std::string_view target = "head", bool freeze_others = true) {
   Seed s = lm32();
   AdapterOptions o;
@@ -57,7 +58,7 @@ void of_the_storage(Bench& t) {
   t.same("the head", values(s.model, "head"), values(s.model, "embed"));
 }
 
-// The tied storage is trained itself, beside an adapter.
+// The tied storage is trained together with an adapter.
 void beside_whole_training(Bench& t) {
   Seed s = adapted(false, "embed", false);
   must(s.model.to(t.b));

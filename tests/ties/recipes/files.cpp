@@ -1,4 +1,4 @@
-// Files: one payload per storage, the partition in the tables.
+// Files: one payload per storage, and the ties in the tables.
 #include <filesystem>
 #include <fstream>
 
@@ -7,12 +7,12 @@
 namespace bowline::test {
 namespace {
 
-// The bytes of a file that hold no weights.
+// Returns the bytes of a file without the weights.
 uint64_t beside_the_weights(const std::string& path, const Model& model) {
   return std::filesystem::file_size(path) - weight_bytes(model);
 }
 
-// Names, shape and bytes of a storage.
+// Returns names, shape and bytes of a storage.
 std::string text_of_row(const Model& model, uint32_t tie) {
   const ModelInfo info = must(model.describe());
   std::string out = format("{} bytes of", info.storages.at(tie).bytes);
@@ -22,7 +22,7 @@ std::string text_of_row(const Model& model, uint32_t tie) {
   return out;
 }
 
-// Where E is written again in every way that a file can be loaded.
+// Expects that every way to load a file restores E.
 void loads(Bench& t) {
   const std::string both = t.file("both.bowline"), one = t.file("one.bowline");
   {
@@ -45,13 +45,13 @@ void loads(Bench& t) {
       t.same("ties", s.model.ties(), ties);
       t.same("embed", values(s.model, "embed"), Floats({4, 1, 2, 3, 5, 6}));
       t.same("head", values(s.model, "head"), Floats({4, 1, 2, 3, 5, 6}));
-      // The trainer is older than the load and sees the new values.
+      // The trainer was created before the load and reads the new values.
       t.number("the loss", loss(trainer, s), 4 * 5 + 1 * 6 + 2 * 5 + 3 * 6 + 25 + 36);
     }
   }
 }
 
-// Rows 0 and 1 are q, 2 and 3 k, 4 and 5 v.
+// Rows 0 and 1 are q, rows 2 and 3 are k, rows 4 and 5 are v.
 void fused_rows(Bench& t) {
   Model m;
   const Parameter qkv = must(m.parameter("qkv", {6, 2}, Init::zeros()));
@@ -74,7 +74,7 @@ void fused_rows(Bench& t) {
   t.count("payload bytes", weight_bytes(again), 48);
 }
 
-// Values of a file under other names, and what a hook makes of them.
+// Loads values under other names, and with a hook that changes them.
 void hooks_of_a_load(Bench& t) {
   const std::string path = t.file("other.bowline");
   {
@@ -135,7 +135,7 @@ void hooks_of_a_load(Bench& t) {
   }
 }
 
-// Shapes first; a hook stores what it loads in another encoding.
+// Creates the shapes first. A hook then stores the loaded values in another encoding.
 void quantize_on_load(Bench& t) {
   const std::string path = t.file("plain.bowline");
   must(lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f}).save(path));
@@ -176,7 +176,7 @@ void quantize_on_load(Bench& t) {
             {"\"int9\""});
 }
 
-// Replaces text in the tables of a file; both are of one length.
+// Replaces text in the tables of a file. Both texts have the same length.
 void edit(const std::string& path, std::string_view from, std::string_view to) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), {});
@@ -190,7 +190,7 @@ void edit(const std::string& path, std::string_view from, std::string_view to) {
   require(file.good(), "The file is written.");
 }
 
-// The metadata says nothing, or agrees: the partition is that of the table.
+// Loads files whose metadata is missing or agrees with the table. The ties follow the table.
 void agreeing_metadata(Bench& t) {
   const std::pair<const char*, const char*> entries[] = {
       {"license", "none"}, {"tie_word_embeddings", "true"}, {"tied_to.head", "embed"}};
@@ -206,7 +206,7 @@ void agreeing_metadata(Bench& t) {
     Trainer trainer = must(Trainer::create(s.model, t.b, plain_sgd(0.1f)));
     step(trainer, s);
     t.number("the loss after a step", loss(trainer, s), 2.1, {{2.72, "untied"}});
-    // What the table says of ties is written with it.
+    // save() writes the ties of the table.
     must(s.model.untie("head"));
     must(s.model.save(path));
     const Model untied = must(Model::open(path));
@@ -218,7 +218,8 @@ void agreeing_metadata(Bench& t) {
   }
 }
 
-// It contradicts the table: an error, unless the table is trusted.
+// Loads files whose metadata contradicts the table. load() fails unless the caller trusts the
+// table.
 void contradicting_metadata(Bench& t) {
   struct Case {
     bool tied;
@@ -262,7 +263,7 @@ void contradicting_metadata(Bench& t) {
   }
 }
 
-// Three planes of numbers that lie channels last: a view shows them as the model has them.
+// Three planes that are stored channels-last. A view shows them in the layout of the model.
 void channels_last(Bench& t) {
   Model m;
   const Parameter stored = must(m.parameter("stored", {2, 4, 3}, Init::zeros()));

@@ -1,4 +1,4 @@
-// Weight formats: how weights lie on a device is nobody else's matter.
+// Weight formats: only the device sees the layout of the weights.
 #include <set>
 
 #include "ties/recipes/topics.h"
@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t kInput = 10, kUnits = 20, kSteps = 3;
 
-// LSTM in 10 hidden 20 over 3 steps of one row, named as PyTorch names it; L = sum of h. `tied`:
-// b_hh has the storage of b_ih.
+// An LSTM with 10 inputs and 20 hidden units over 3 steps of one row, with the names of PyTorch. L
+// = sum of h. With `tied`, b_hh shares the storage of b_ih.
 Seed lstm(bool bias, bool tied = false) {
   Seed s;
   s.shape = {kSteps, 1, kInput};
@@ -38,7 +38,7 @@ Seed lstm(bool bias, bool tied = false) {
   return s;
 }
 
-// Allocations that hold weights.
+// Returns the number of allocations that hold weights.
 uint64_t blocks(const Model& m) {
   std::set<uint32_t> out;
   for (const StorageInfo& s : storages_of(m, StorageRole::weight)) {
@@ -56,7 +56,7 @@ Floats all_values(const Model& m) {
   return out;
 }
 
-// The gist's program: two listings, and training in between.
+// The program of the report: two listings, with training between them.
 void set_and_restore(Bench& t) {
   for (const bool bias : {true, false}) {
     Seed s = lstm(bias), plain = lstm(bias);
@@ -144,7 +144,7 @@ void edges(Bench& t) {
   t.count("blocks after a write", blocks(s.model), 1);
 }
 
-// A cast gives all members other bytes, and a move other places; the format is kept.
+// A cast changes the bytes of all members, and a move changes their place. Both keep the format.
 void kept_by_verbs(Bench& t) {
   Seed s = lstm(true);
   must(s.model.to(t.b));
@@ -241,7 +241,7 @@ constexpr Recipe kFormatsRecipes[] = {
        t.count("allocations of 64 steps", t.b.counters().allocations, 0);
        t.count("packs", s.model.counters().packs + s.model.counters().repacks, 1);
        t.count("plans", trainer.counters().plan_builds, 1);
-       // Training and serving share the block.
+       // Training and inference share the block.
        Floats served(1);
        const Tensor outputs[] = {tensor("loss", {}, served)};
        must(session.run(s.batch(), outputs));

@@ -4,7 +4,7 @@
 namespace bowline::test {
 namespace {
 
-// Nodes of the forward part and records of the plan for y = w^n x.
+// Returns the nodes of the forward part and the records of the plan for y = w^n x.
 std::pair<uint64_t, size_t> plan_of_universal(const Device& device, int n) {
   Seed s = universal(n);
   must(s.model.to(device));
@@ -46,7 +46,7 @@ void overrides(Bench& t) {
       must(session.run(inputs, outputs));
       t.same("the loss afterwards", sum, own);
     }
-    // Of a part: as a model in which it is written.
+    // An override of a part gives the same loss as a model with this part written.
     Model written = must(m.clone());
     Floats part(200, 0);
     must(set(written, "top", {10, 20}, part));
@@ -74,7 +74,7 @@ void overrides(Bench& t) {
   t.same("the weights after the step", values(m, "w"), right);
 }
 
-// The embedding's use of E is left out of the gradient.
+// The gradient excludes the use of E by the embedding.
 void one_use_stopped(Bench& t) {
   Seed s;
   s.shape = {1};
@@ -98,7 +98,7 @@ void one_use_stopped(Bench& t) {
            {{2.1, "both uses are trained"}, {2.88, "the other use is stopped"}});
 }
 
-// A hook on the gradients of LM32 that sees all of them, then halves them.
+// A hook sees all gradients of LM32 and halves them.
 void gradient_hooks(Bench& t) {
   for (const uint32_t accumulation : {1u, 2u}) {
     Seed s = lm32();
@@ -143,7 +143,7 @@ void gradient_hooks(Bench& t) {
   }
 }
 
-// What is called inside a step or a verb may not change what it works on.
+// A callback inside a step or a verb must not change the model.
 void called_inside(Bench& t) {
   Seed s = lm32();
   must(s.model.to(t.b));
@@ -201,12 +201,12 @@ void called_inside(Bench& t) {
   must(set_weight_format(s.model, "nosy"));
   must(set(s.model, "head", {3, 2}, {1, 0, 0, 1, 1, 1}));
   must(offload(s.model));
-  must(s.model.to(t.b));  // and laid out again
+  must(s.model.to(t.b));  // and is packed again
   t.count("calls of hooks and layouts", static_cast<uint64_t>(calls), 4);
   t.same("logits", logits_of(s, t.b), Floats({1, 1, 2}));
 }
 
-// Weight drop: the recurrent weight is what it was times a mask, which the graph says.
+// Weight drop: the recurrent weight is multiplied by a mask. The graph contains the product.
 void masked_weight(Bench& t) {
   constexpr int64_t kHidden = 4;
   Seed s;
@@ -252,7 +252,7 @@ void masked_weight(Bench& t) {
   }
 }
 
-// The scale of a norm, folded into the head: right for one use of two.
+// The scale of a norm is folded into the head. Only one of two uses may have the scale.
 void folded_scale(Bench& t) {
   Seed s = lm32();
   must(s.model.to(t.b));

@@ -1,4 +1,4 @@
-// The hand-checkable models themselves: every wrong number names the fault that gives it.
+// The models of models.h. Every known wrong value names the fault that causes it.
 #include "ties/recipes/topics.h"
 
 namespace bowline::test {
@@ -47,7 +47,7 @@ constexpr Recipe kModelsRecipes[] = {
          o.optimizer.decay_all = true;
          Trainer trainer = must(Trainer::create(s.model, t.b, o));
          step(trainer, s);
-         // L2 in SGD: 1 - 0.1 (2 + 0.1). Decoupled in AdamW: 0.99, then a step of 0.1.
+         // L2 in SGD: 1 - 0.1 (2 + 0.1). Decoupled decay in AdamW: 0.99, then a step of 0.1.
          t.number(name_of(kind), values(s.model, "a")[0],
                   kind == Optimizer::Kind::sgd ? 0.79 : 0.89,
                   {{0.78, "decayed twice"}, {0.8801, "decayed twice"}});

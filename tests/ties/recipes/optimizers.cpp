@@ -1,4 +1,4 @@
-// Optimizers: one state and one update per storage, whatever its names.
+// Optimizers: each storage has one state and one update, however many names it has.
 #include "ties/recipes/topics.h"
 
 namespace bowline::test {
@@ -111,7 +111,7 @@ constexpr Recipe kOptimizersRecipes[] = {
        Trainer trainer = must(Trainer::create(s.model, t.b, adam(0.1f)));
        step(trainer, s);
        t.count("moments", storages_of(s.model, StorageRole::moment).size(), 2);
-       // The first step of Adam is the sign of the gradient, which is positive throughout.
+       // The first step of Adam is the sign of the gradient. All gradients are positive here.
        t.numbers("W", values(s.model, "encoder"), Floats({.9f, 1.9f, 2.9f, 3.9f, 4.9f, 5.9f}));
      }},
     {"R40", "paiml/entrenar#314",

@@ -1,6 +1,6 @@
-// One small tied model that other systems were measured with: E [512, 64] is embedding and head,
-// one block (64 to 128, tanh, 128 to 64, residual) is used twice. Three storages, six names,
-// 196,608 bytes of weights once, 393,216 with copies.
+// A small tied model with which other systems were measured. E [512, 64] is embedding and head. One
+// block (64 to 128, tanh, 128 to 64, residual) is used twice. The model has three storages, six
+// names and 196,608 bytes of weights, or 393,216 bytes with copies.
 #include <filesystem>
 
 #include "ties/adam_reference.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kVocabulary = 512, kWidth = 64, kHidden = 128, kTokens = 8;
 constexpr uint64_t kBytesOnce = 196608, kHeader = 8192;
 
-// `tied`: as measured; else six storages, with equal values if `equal`.
+// With `tied` as measured. Otherwise six storages, with equal values if `equal`.
 Seed peers(bool tied, bool equal = true) {
   Seed s;
   s.shape = {static_cast<int64_t>(kTokens)};
@@ -68,7 +68,7 @@ Numbers linear(const Numbers& x, const Numbers& w, size_t rows, size_t n, size_t
   return y;
 }
 
-// Gradients of linear(): dx is returned, what w gets is added to dw.
+// Gradients of linear(). Returns dx and adds the gradient of the weight to dw.
 Numbers linear_gradient(const Numbers& x, const Numbers& w, const Numbers& dy, size_t rows,
                         size_t n, size_t m, Numbers& dw) {
   Numbers dx(rows * n);
@@ -83,7 +83,7 @@ Numbers linear_gradient(const Numbers& x, const Numbers& w, const Numbers& dy, s
   return dx;
 }
 
-// The model in double precision. Weights are those of f32 at first.
+// The model in double precision. The initial weights are those of f32.
 struct Reference {
   AdamReference e, up, down;
 
@@ -148,8 +148,8 @@ double largest_difference(const Floats& got, const Numbers& right) {
   return most;
 }
 
-// Three steps with SGD, and with Adam, from which a lost tie cannot hide: other systems are 1e-2 to
-// 2e-1 off then.
+// Three steps with SGD and with Adam. Adam reveals a lost tie: other systems are wrong by 1e-2 to
+// 2e-1.
 void train(Bench& t, bool adam_steps) {
   Seed s = peers(true);
   Reference right(s, 0.01);
@@ -170,8 +170,8 @@ void train(Bench& t, bool adam_steps) {
     t.same(format("{}: {} and {}", how, first, second), values(s.model, first),
            values(s.model, second));
     if (adam_steps && t.rounds()) {
-      continue;  // Adam takes a whole step along a gradient of whatever size, also where its sign
-                 // is a rounding error
+      continue;  // Adam takes a full step for any size of the gradient, even if the sign of the
+                 // gradient is a rounding error
     }
     const double off = largest_difference(values(s.model, first), of->w);
     t.number(format("{}: how far {} is from the double reference", how, first), off, 0, {}, 1e-5);
@@ -202,7 +202,7 @@ constexpr Recipe kPeersRecipes[] = {
      "lookup and head got codes of their own: the tied model was larger than the untied one",
      [](Bench& t) {
        Seed tied = peers(true), untied = peers(false, false);
-       // A byte per number, and an f32 scale per row.
+       // One byte per value, and an f32 scale per row.
        const uint64_t codes = kBytesOnce / 4 + (kVocabulary + kHidden + kWidth) * 4;
        for (Seed* s : {&tied, &untied}) {
          must(s->model.to(t.b));

@@ -1,11 +1,11 @@
-// Precision: dtypes are the storage's; masters, moments and statistics keep theirs.
+// Precision: a storage decides its dtype. Masters, moments and statistics keep their own dtypes.
 #include "core/float16.h"
 #include "ties/recipes/topics.h"
 
 namespace bowline::test {
 namespace {
 
-// Values of a bf16 parameter.
+// Returns the values of a bf16 parameter.
 Floats short_values(const Model& model, std::string_view name, size_t n) {
   std::vector<uint16_t> bits(n);
   must(model.get_value(name, {"", DType::bf16, {static_cast<int64_t>(n)}, bits.data()}));
@@ -22,7 +22,7 @@ uint32_t bits_of(float value) {
   return bits;
 }
 
-// y = x Wᵀ and L = sum(y), summed in bf16 or in f32.
+// y = x Wᵀ and L = sum(y). The sum is computed in bf16 or in f32.
 Model linear(DType dtype, bool wide_sum) {
   Model m;
   const Parameter w = must(m.parameter("w", {66, 44}, Init::ones(), StorageRole::weight, dtype));
@@ -41,8 +41,8 @@ std::string listings(Trainer& trainer) {
          must(trainer.listing("update"));
 }
 
-// Lines of a listing that compute in f32, but for the seed of the gradient and for what adds to the
-// row of the storage.
+// Returns the lines of a listing that compute in f32, except the seed of the gradient and the sum
+// into the row of the storage.
 std::string temporaries_in_f32(const std::string& listing) {
   std::string out;
   for (size_t at = listing.find("f32["); at != listing.npos; at = listing.find("f32[", at + 1)) {
@@ -54,7 +54,7 @@ std::string temporaries_in_f32(const std::string& listing) {
   return out;
 }
 
-// LIN.
+// LIN: a model that is cast equals a model that is built in the dtype.
 void cast_equals_built(Bench& t) {
   std::vector<uint16_t> ones(22 * 44, bf16_bits(1));
   const Tensor batch[] = {{"x", DType::bf16, {22, 44}, ones.data()}};
@@ -62,7 +62,7 @@ void cast_equals_built(Bench& t) {
   std::string listing_of_cast;
   TrainOptions o = plain_sgd(0);
   o.precision.compute_dtype =
-      DType::f32;  // as the operands are, also where a device has a choice of its own
+      DType::f32;  // the dtype of the operands, even if the device prefers another
   for (const bool built : {false, true}) {
     Model m = linear(built ? DType::bf16 : DType::f32, false);
     t.count("storages cast", must(m.cast(DType::bf16)).storages, built ? 0 : 1);
@@ -80,8 +80,8 @@ void cast_equals_built(Bench& t) {
     must(trainer.gradient("w", tensor("", {66, 44}, gradient)));
     t.same("the gradient", gradient, Floats(66 * 44, 22));
     const std::string backward = must(trainer.listing("backward"));
-    // The seed, its cast and reshape, the gradients of the sum and of the product; the last goes
-    // into the row.
+    // The seed, its cast and reshape, and the gradients of the sum and of the product. The last
+    // gradient is added to the row.
     t.at_most("nodes of the backward part",
               static_cast<uint64_t>(std::ranges::count(backward, '\n')), 6);
     t.same("temporaries in f32", temporaries_in_f32(backward), "");
@@ -96,7 +96,7 @@ void cast_equals_built(Bench& t) {
   t.number("the loss, summed in f32", must(trainer.step(batches)).loss, 63888, {}, 0);
 }
 
-// MASTER resume.
+// MASTER: resumes from the master of a checkpoint.
 void master_of_a_checkpoint(Bench& t) {
   const std::string path = t.file("master.bowline");
   {
@@ -121,7 +121,7 @@ void master_of_a_checkpoint(Bench& t) {
   }
 }
 
-// OPTSTATE: the number 1 + 2^-23 stands in the second moment of the checkpoint.
+// OPTSTATE: the second moment in the checkpoint holds 1 + 2^-23, which needs f32.
 void moments_of_short_storages(Bench& t) {
   const std::string path = t.file("moments.bowline");
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -141,7 +141,7 @@ void moments_of_short_storages(Bench& t) {
   }
 }
 
-// ACC.
+// ACC: sums the contributions of many uses.
 void contributions_of_many_uses(Bench& t) {
   Model m;
   const Parameter w = must(m.parameter("w", {1}, Init::ones(), StorageRole::weight, DType::bf16));
@@ -168,7 +168,7 @@ void contributions_of_many_uses(Bench& t) {
   t.number("the gradient", gradient[0], 2.0, {{1.0, "summed in bf16"}}, 0);
 }
 
-// CASTCACHE, written in every way that a storage can be.
+// CASTCACHE: writes the storage in every possible way.
 void working_copies(Bench& t) {
   const std::string path = t.file("w.bowline");
   Model m;
@@ -283,7 +283,7 @@ void floor_of_a_role(Bench& t) {
       Code::bad_argument);
 }
 
-// A storage that comes to lie where another one lay.
+// A storage gets the address of a freed storage.
 void address_used_again(Bench& t) {
   Seed s = lm32();
   must(s.model.to(t.b));

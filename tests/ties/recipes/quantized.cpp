@@ -1,4 +1,4 @@
-// Codes: a storage is encoded once, and every use reads the same codes.
+// Quantized weights: a storage is quantized once, and every use reads the same quantized values.
 #include <filesystem>
 
 #include "ties/recipes/topics.h"
@@ -6,8 +6,7 @@
 namespace bowline::test {
 namespace {
 
-// E of 16 or 32 columns whose numbers are exactly those of codes with a scale of 1: rising in row
-// 0, falling in row 1.
+// E with 16 or 32 columns of integers, which are exact with a scale of 1. Row 0 rises, row 1 falls.
 struct Ramp {
   const char* encoding;
   int64_t columns;
@@ -15,9 +14,9 @@ struct Ramp {
   std::vector<int> bytes;
 };
 const Ramp kRamps[] = {
-    // Neighbours share a byte, the first one in its low bits.
+    // Neighbouring elements share a byte, the first in the low bits.
     {"int4 block 16 with zero points", 16, 0, {0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE}},
-    // Elements i and i + 16 do, behind the scale.
+    // Elements i and i + 16 share a byte. The scale precedes them.
     {"q4_0", 32, -8, {0x00, 0x3C, 0x00, 0x11, 0x22, 0x33, 0x44, 0x55}},
 };
 
@@ -40,7 +39,7 @@ std::vector<int> first_bytes(const Model& model, size_t count) {
   return out;
 }
 
-// Lookup and head read the same numbers.
+// Expects that lookup and head read the same values.
 void reads(Bench& t, std::string_view when, const Model& model, const Device& device,
            const Ramp& ramp) {
   const Floats right = numbers_of(ramp);
@@ -73,7 +72,7 @@ void one_payload(Bench& t) {
   }
 }
 
-// Every verb that moves values takes the codes as they are.
+// Every verb that moves values keeps the quantized values.
 void moved_by_every_verb(Bench& t) {
   for (const Ramp& ramp : kRamps) {
     Model m = encoded(t, ramp);
@@ -99,14 +98,14 @@ void moved_by_every_verb(Bench& t) {
     reads(t, "of the file", opened, t.b, ramp);
     t.count("events", m.counters().quantized, 1);
     t.count("events the other way", m.counters().dequantized, 0);
-    // From codes to numbers to codes.
+    // Dequantizes and quantizes again.
     must(dequantize(m));
     must(quantize(m, ramp.encoding));
     reads(t, "after a way through numbers", m, t.b, ramp);
   }
 }
 
-// Scale 0.01; the second number of row 2 is rounded.
+// The scale is 0.01. The second value of row 2 is rounded.
 void q8(Bench& t) {
   Model m = lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f});
   must(m.to(t.b));
@@ -134,7 +133,7 @@ void q8(Bench& t) {
   t.count("events", m.counters().quantized, 1);
 }
 
-// Codes, scales and zero points leave a device together.
+// Quantized values, scales and zero points leave a device together.
 void nothing_stays_behind(Bench& t) {
   const uint64_t begin = t.a.counters().live_bytes;
   Model m = lookup_and_head({67, 64});
@@ -151,7 +150,7 @@ void nothing_stays_behind(Bench& t) {
          std::span(right).subspan(66 * 64, 64));
 }
 
-// What one consumer cannot read decides for all of them, and is said.
+// A consumer that cannot read the encoding decides for all consumers, and the report names it.
 void strictest_consumer(Bench& t) {
   Model m;
   const Parameter embedding = must(m.parameter("embed", {5, 32}, Init::normal(0.5f)));
@@ -230,7 +229,8 @@ void casts_keep_codes(Bench& t) {
   t.holds("0.5, 1 and -0.64 in bf16", logits == std::vector<uint16_t>({0x3F00, 0x3F80, 0xBF24}));
 }
 
-// No side, both in one encoding, both in two, one side; tied, and with storages of their own.
+// Cases: no operand quantized, both with one encoding, both with two encodings, one operand; with
+// tied and with separate storages.
 void partitions(Bench& t) {
   for (const bool is_tied : {true, false}) {
     const auto make = [&] {

@@ -1,4 +1,5 @@
-// One weight in several places: on two devices, in parts, behind two handles; and as shapes alone.
+// One weight in several places: on two devices, in parts, behind two handles, and as shapes without
+// values.
 #include "ties/recipes/topics.h"
 
 namespace bowline::test {
@@ -11,7 +12,8 @@ float run_loss(Session& session, Seed& s) {
   return sum[0];
 }
 
-// Rows of E on A and on B. Embedding and head stay one weight, which a session reads gathered.
+// The rows of E are on A and on B. Embedding and head stay one weight, and a session gathers its
+// rows.
 void split_by_rows(Bench& t) {
   Seed s = lm32();
   const std::string ties = s.model.ties();
@@ -36,7 +38,7 @@ void split_by_rows(Bench& t) {
   t.count("transfers after a write", session.counters().transfers, 2);
   must(set(s.model, "embed", {3, 2}, {1, 0, 0, 1, 1, 1}));
 
-  // Each verb that reads bytes.
+  // Every verb that reads bytes.
   const std::string path = t.file("split.bowline");
   must(s.model.save(path));
   const Model opened = must(Model::open(path));
@@ -66,7 +68,7 @@ void split_by_rows(Bench& t) {
   t.number("the loss after a step", loss(trainer, s), 2.1, {{2.72, "untied"}});
 }
 
-// Embedding and head in two groups of parameters, split one after the other.
+// Embedding and head are in two groups of parameters that are split one after the other.
 void two_groups(Bench& t) {
   Seed s = lm32();
   const Device both[] = {t.a, t.b};
@@ -83,7 +85,8 @@ void two_groups(Bench& t) {
   t.same("E in host memory", values(s.model, "head"), Floats({1, 0, 0, 1, 1, 1}));
 }
 
-// What cannot be cut lies whole on the first device; three rows on two, one row on one.
+// A storage that cannot be split is on the first device. Three rows are split over two devices, and
+// one row is on one device.
 void odd_sizes(Bench& t) {
   Model m;
   must(m.parameter("number", {}, Init::ones()));
@@ -108,7 +111,7 @@ void odd_sizes(Bench& t) {
     for (size_t i = 0; i < before.size(); ++i) {
       t.same(names[i], values(m, names[i]), before[i]);
     }
-    // Through a view over the cut.
+    // Through a view over the boundary.
     before[3] = Floats(8, gathered ? 1.0f : 2.0f);
     must(set(m, "last two", {2, 4}, before[3]));
     std::copy(before[3].begin(), before[3].end(), before[2].begin() + 4);
@@ -144,12 +147,12 @@ void two_places(Bench& t) {
   t.count("plans", on_b.counters().plan_builds, 1);
   must(set(s.model, "head", {3, 2}, {1, 0, 0, 1, 1, 1}));
 
-  // A training writes the home; what is served elsewhere follows.
+  // A training writes the home storage. The replicas for inference follow.
   Trainer trainer = must(Trainer::create(s.model, t.a, plain_sgd(0.1f)));
   step(trainer, s);
   t.number("the loss on A", loss(trainer, s), 2.1, {}, 1e-6);
   t.number("the loss that is served on B", run_loss(on_b, s), 2.1, {{4.0, "the replica is stale"}});
-  // Another shape: the replica is made anew.
+  // A cast changes the bytes, so the replica is made again.
   must(s.model.cast(DType::bf16, "embed"));
   must(s.model.cast(DType::f32, "embed"));
   t.number("the loss on B after two casts", run_loss(on_b, s), 2.1, {}, 1.0 / 64);
@@ -189,7 +192,7 @@ void second_handle(Bench& t) {
   t.holds("the partition is one", !must(other->same_storage("embed", "head")));
   t.same("logits after an untie", logits_of(second, s), Floats({4, 4, 8}));
   must(other->tie("embed", "head"));
-  // A training of one is a training of the other.
+  // Training through one handle also trains the other.
   Trainer trainer = must(Trainer::create(s.model, t.b, plain_sgd(0.1f)));
   t.refused("a second training", Trainer::create(*other, t.b, plain_sgd(0.1f)).status(),
             Code::bad_argument, {"busy"});
@@ -232,7 +235,8 @@ void shapes_alone(Bench& t) {
   }
 }
 
-// A working copy belongs to its storage, also where an untied one begins with the same generation.
+// A working copy belongs to its storage. An untied storage with the same generation must not use
+// it.
 void copies_of_an_untied_weight(Bench& t) {
   Model m;
   const Parameter w = must(m.parameter("w", {1}, Init::ones()));
@@ -241,7 +245,7 @@ void copies_of_an_untied_weight(Bench& t) {
   const Value x = g.input("x", DType::f32, {1});
   g.output("y", g.op("Add", {g.op("Mul", {g.parameter(w), x}), g.op("Mul", {g.parameter(v), x})}));
   must(g.finish());
-  must(m.to(t.b));  // so that the storage is as young as one that is untied
+  must(m.to(t.b));  // so that the storage is as new as an untied storage
   must(m.materialize(1));
   const BoundEntryPoint entry[] = {{"forward", {}, DType::bf16}};
   Session kept = must(Session::create(m, t.b, entry));

@@ -1,4 +1,4 @@
-// The topics of the recipes, a file each.
+// The topics of the recipes. Each topic has its own file.
 #pragma once
 
 #include "ties/recipe.h"

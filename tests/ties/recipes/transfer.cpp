@@ -7,7 +7,7 @@
 namespace bowline::test {
 namespace {
 
-// Layers without a bias, each as `widths` says; layer `tied` has the weight of layer 0.
+// Layers without bias and with the sizes in `widths`. Layer `tied` shares the weight of layer 0.
 Model stack(const std::vector<int64_t>& widths, size_t tied) {
   Model m;
   std::vector<Parameter> weights;
@@ -28,7 +28,7 @@ Model stack(const std::vector<int64_t>& widths, size_t tied) {
   return m;
 }
 
-// Elements of all storages of weights.
+// Returns the number of elements in all storages of weights.
 uint64_t stored_values(const Model& m) {
   uint64_t sum = 0;
   for (const StorageInfo& s : storages_of(m, StorageRole::weight)) {
@@ -45,7 +45,7 @@ float lm32_after_a_step(Seed& s, const Device& device) {
   return loss(trainer, s);
 }
 
-// The CPU, on which the n-th copy to it fails.
+// A CPU device on which the n-th copy to the device fails.
 class CopiesFail : public WrappedDevice {
  public:
   CopiesFail(std::unique_ptr<device::Device> inner, int nth)
@@ -71,7 +71,7 @@ Device with_failing_copy(int nth) {
   throw std::runtime_error("This build has no CPU.");
 }
 
-// The second of three storages does not arrive.
+// The copy of the second of three storages fails.
 void failed_move(Bench& t) {
   Seed s = lm32();
   must(s.model.parameter("second", {2}, Init::ones()));
