@@ -318,7 +318,7 @@ TEST(Tensors, OwnTheirShape) {
 
 TEST(ResultDeathTest, TheValueOfAFailureEndsWithItsMessage) {
   EXPECT_DEATH((void)Model::open("/nowhere.bowline").value(),
-               "value() was called on a failed Result: io_error: File \"/nowhere.bowline\" "
+               "value\\(\\) was called on a failed Result: io_error: File \"/nowhere.bowline\" "
                "cannot be opened");
 }
 

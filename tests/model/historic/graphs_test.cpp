@@ -215,7 +215,7 @@ const Hostile kGraphs[] = {
      }},
     {"body_names_parameters", "aliasing past the list", "names parameters",
      [](Sample& s) { graph(s, 1).parameters = {0}; }},
-    {"body_parameters_of_an_entry_point", "values without a source", "no body",
+    {"body_parameters_of_an_entry_point", "values without a source", "not a body",
      [](Sample& s) { graph(s).body_parameters = 4000000000; }},
 };
 
