@@ -107,7 +107,7 @@ class Import(harness.Case):
             self.onnx.write_bytes(model(*dims))
             self.expect(self.call("--shape", "x=2,3,5", "--force"), OK, "input x f32[2,3,5]")
             self.expect(self.call("--shape", "x=2,4,5", "--force"), BAD_FILE, "Shape [2,4,5] does not match")
-            self.expect(self.call("--force"), BAD_FILE, "dim 0", "--shape x=N,3,N")
+            self.expect(self.call("--force"), BAD_FILE, "Dim 0", "--shape x=N,3,N")
         self.expect(self.call("--shape", "z=2", "--force"), USAGE, 'no input "z"', "x")
         self.expect(self.call("--shape", "x=2,,5", "--force"), USAGE, "NAME=NUMBER,NUMBER")
         self.expect(self.call("--dim", "other=2", "--force"), USAGE, 'dim "other"', "size")

@@ -85,7 +85,7 @@ def public_headers():
 
 def names_of_header(header):
     """Returns the names that a public header declares in namespace bowline."""
-    text = re.sub(r"//[^\n]*|^#(?:[^\n]*\\\n)*[^\n]*", "", header.read_text(), flags=re.MULTILINE)
+    text = re.sub(r"//[^\n]*|^#(?:[^\n]*\\\n)*[^\n]*|= *{}", "", header.read_text(), flags=re.MULTILINE)
     names, depth, statement = set(), 0, ""
     for c in text.rpartition("namespace bowline {")[2]:
         depth += {"{": 1, "}": -1}.get(c, 0)

@@ -425,7 +425,7 @@ class Sequence {
                                      "q8_0",
                                      "q4_0"};
     const std::string& encoding = encodings[any(dice, std::size(encodings))];
-    BOWLINE_TRY(quantize(model_, encoding, pattern).status());
+    BOWLINE_TRY(bowline::quantize(model_, encoding, pattern).status());
     const ModelInfo info = must(model_.describe());
     for (auto& [number, storage] : plain_.storages) {
       const uint32_t tie = tie_of(info, number);
