@@ -108,7 +108,7 @@ TEST_F(Emulated, AFaultOfAKernelPoisonsTheDeviceAndNothingElse) {
   const std::vector<Tensor> batch = s.batch();
   const Result<float> first_loss = t.evaluate(batch);
   EXPECT_EQ(first_loss.status().code(), Code::device_poisoned);
-  EXPECT_NE(first_loss.status().message().find("start the process again"), std::string::npos)
+  EXPECT_NE(first_loss.status().message().find("restart the process"), std::string::npos)
       << first_loss.status().message();
   // Every later call fails at once with the same message: no kernel runs any more.
   const uint64_t submits = device.counters().submits;

@@ -4,6 +4,7 @@
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import page
 from run_page import follow
@@ -56,7 +57,11 @@ class Pages(unittest.TestCase):
 
     def test_skipped(self):
         self.assertEqual(self.follow(console("$ false", note="<!-- not run: It takes hours. -->")), 0)
-        self.assertEqual(self.follow(console("$ false", note="<!-- needs: no-such-program -->")), 0)
+        lacking = console("$ false", note="<!-- needs: no-such-program -->")
+        with unittest.mock.patch("run_page.STRICT", False):
+            self.assertEqual(self.follow(lacking), 0)
+        with unittest.mock.patch("run_page.STRICT", True):
+            self.refuse(lacking, "This machine lacks the program no-such-program")
         self.assertEqual(self.follow(console("$ true", note="<!-- needs: bash module:json -->")), 1)
 
     def test_bad_notation(self):

@@ -257,7 +257,7 @@ TEST(Ties, EqualTensorsThatNobodyTiesAreReportedAndTiedWhenAskedFor) {
       import_folder(folder.path(), {.ties = {{a, "model.layers.0.mlp.gate_proj.weight"}}}),
       Code::bad_argument, {"values differ"});
   expect_refused(import_folder(folder.path(), {.ties = {{a, "nothing"}}}), Code::bad_argument,
-                 {"nothing", "no tensor"});
+                 {"nothing", "not a tensor"});
 }
 
 TEST(Ties, TensorsOfTheSameBytesAreOne) {
