@@ -21,12 +21,12 @@ constexpr uint64_t kTailGuard = 4096;
 constexpr uint32_t kSentinel = 0x7FC1A5A5;  // a NaN
 constexpr uint32_t kSlots = 5;
 
-// The image of one slot: sentinels, with operands placed between them.
+// The image of one slot: sentinels, with the operands between them.
 class Image {
  public:
   explicit Image(uint64_t alignment) : alignment_(alignment) {}
 
-  // Room for `bytes` at an odd multiple of the alignment.
+  // Reserves `bytes` at an odd multiple of the alignment.
   uint64_t place(uint64_t bytes) {
     uint64_t at = round_up(bytes_.size() + kGuard, alignment_);
     at += at / alignment_ % 2 == 0 ? alignment_ : 0;
@@ -38,13 +38,13 @@ class Image {
     return std::span(bytes_).subspan(offset, bytes);
   }
   std::vector<std::byte>& bytes() { return bytes_; }
-  // These bytes may change.
+  // Allows these bytes to change.
   void release(uint64_t offset, uint64_t bytes) {
     if (bytes > 0) {
       free_.push_back({offset, bytes});
     }
   }
-  // The first byte that changed though it belongs to no output.
+  // Returns the first changed byte that belongs to no output.
   std::optional<uint64_t> first_change(std::span<const std::byte> now) const {
     std::vector<std::byte> expected = bytes_;
     for (const auto& [offset, bytes] : free_) {
@@ -68,8 +68,8 @@ class Image {
   std::vector<std::pair<uint64_t, uint64_t>> free_;
 };
 
-// The words of all operators, last ones first: no operator finds its own at the begin, or in its
-// order.
+// Returns a layout of the per-step scalars of all operators in reverse order. No operator finds its
+// scalars at the beginning or in its own order.
 plan::StepLayout layout_of_all() {
   plan::StepLayout layout;
   for (int i = kOps; i-- > 0;) {
@@ -84,14 +84,15 @@ exec::StepValues values_of(const Case& c, const plan::StepLayout& layout) {
   values.head().accumulate = c.step.facts.accumulate ? 1 : 0;
   values.head().accumulate_factor = c.step.facts.accumulate ? 1 : 0;
   for (const StepScalar& value : c.step.words) {
-    (void)values.give(value).ok();  // the oracle refused what is wrong
+    (void)values.give(value).ok();  // the oracle has refused invalid values
   }
   return values;
 }
 
 std::string count_name(size_t input) { return format("count of input {}", input); }
 
-// Where the counts of the inputs lie; 0 of one that has none.
+// Adds a count per dynamic input and returns the offsets. The offset of an input without count is
+// 0.
 std::vector<uint32_t> add_counts(std::span<const Array> inputs, plan::StepLayout& layout) {
   std::vector<uint32_t> out(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -103,18 +104,18 @@ std::vector<uint32_t> add_counts(std::span<const Array> inputs, plan::StepLayout
   return out;
 }
 
-// Where the parts of one operand lie: one, or the entries of a list; `copies` of them with a fixed
-// distance.
+// The place of an operand: one part, or a part per entry of a list. For a Repeat, the parts have
+// copies at a fixed distance.
 struct Placed {
   uint32_t slot = kArenaSlot;
   std::vector<std::pair<uint64_t, uint64_t>> parts;  // offset, elements
   uint64_t step_bytes = 0;
   bool as_table = false;
   DType dtype = DType::f32;
-  std::vector<CodePlace> codes;  // of codes: instead of the parts, for every copy
+  std::vector<CodePlace> codes;  // for quantized operands instead of the parts, one per copy
 };
 
-// A Program of one operator, with the memory that it is bound to.
+// A Program of one operator, and the memory that is bound to it.
 class Setup {
  public:
   Setup(const Case& c, std::span<const Array> inputs, const Expected& expected,
@@ -183,7 +184,7 @@ class Setup {
   const device::Program& program() const { return program_; }
   Image& image(size_t slot) { return images_[slot]; }
 
-  // Output i as it lies in `slots`; of a Repeat that of the last iteration.
+  // Returns output i from `slots`. In a Repeat, returns the output of the last iteration.
   std::vector<double> output(size_t i, std::span<const std::vector<std::byte>> slots) const {
     const Placed& p = outputs_[i];
     if (!p.codes.empty()) {
@@ -204,12 +205,12 @@ class Setup {
 
  private:
   uint32_t copies() const { return placement_.repeat == 0 ? 1 : placement_.repeat; }
-  // The copy that the iteration which runs last sees.
+  // Returns the index of the copy that the last iteration uses.
   uint32_t last_copy(bool as_table) const {
     return !placement_.reverse ? copies() - 1 : as_table ? 0 : 1;
   }
 
-  // Odd inputs lie in storages of their own slot, as weights do.
+  // Odd inputs are in separate slots, like weights.
   static uint32_t slot_for(size_t i) {
     return i % 2 == 0 ? kArenaSlot : kFirstStorageSlot + (i % 4) / 2;
   }
@@ -247,7 +248,7 @@ class Setup {
     p.dtype = dtype;
     const uint64_t size = size_of(dtype);
     for (const uint64_t n : elements) {
-      // Copies for the iterations of a Repeat follow each other at a multiple of the alignment.
+      // The copies for the iterations of a Repeat follow each other at a multiple of the alignment.
       p.step_bytes = copies() == 1 ? 0 : round_up(n * size + kGuard, alignment_);
       const uint64_t before = placement_.rows && slot != kArenaSlot ? size : 0;
       const uint64_t at = images_[slot].place(before + n * size + (copies() - 1) * p.step_bytes);
@@ -261,8 +262,8 @@ class Setup {
         def_.updates, [&](const InPlace& u) { return u.input == static_cast<int>(input); });
   }
 
-  // A storage of codes for every iteration, with a row in front of what the operand shows where it
-  // shows rows.
+  // Adds a quantized storage for every iteration. If the operand shows rows, the storage has one
+  // row before them.
   void add_codes(const Encoding& encoding, const Array& array) {
     const bool as_table = placement_.repeat != 0;
     const uint64_t before =
@@ -314,7 +315,7 @@ class Setup {
     } else {
       elements = {static_cast<uint64_t>(array.shape.elements())};
     }
-    // What a node alone updates is one storage; a gradient is an entry of a table everywhere.
+    // A value that only this node updates is one storage. A gradient is always an entry of a table.
     const bool in_table = placement_.repeat != 0 || def_.gradient_rows != GradientRows::none;
     const bool as_table = in.is_list || (is_updated(i) && in_table);
     Placed p = room_for(elements, as_table || is_updated(i) ? kFirstStorageSlot : slot_for(i),
@@ -322,7 +323,7 @@ class Setup {
     p.as_table = as_table;
     size_t from = 0;
     for (const auto& [offset, n] : p.parts) {
-      // The iteration that runs last sees the values of the case, the others see zeros.
+      // The last iteration uses the values of the case. The other iterations use zeros.
       const std::vector<double> zeros(n);
       for (uint32_t k = 0; k < copies(); ++k) {
         const std::span<const double> values = k == last_copy(as_table)
@@ -360,12 +361,12 @@ class Setup {
     outputs_.push_back(std::move(p));
   }
 
-  // Output i lies on input `input`.
+  // Places output i on input `input`.
   void share(size_t, size_t input, const Shape& shape, bool keep_shape) {
     Operand o = record_.inputs[input];
     o.shape = keep_shape ? o.shape : shape;
     release(inputs_[input]);
-    for (const CodePlace& at : inputs_[input].codes) {  // of codes that take rows
+    for (const CodePlace& at : inputs_[input].codes) {  // of quantized storages that take rows
       const CodeLayout l = *o.encoding.layout(o.shape);
       const auto rows = static_cast<uint64_t>(o.shape.rows());
       images_[o.slot].release(at.codes, rows * l.row_bytes);

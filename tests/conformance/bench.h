@@ -1,8 +1,7 @@
-// Bench: runs one operator on one device through the backend contract alone.
+// Bench: runs one operator on one device and uses only the backend contract.
 //
-// Every operand lies at an offset that is an odd multiple of the device's alignment, between
-// guards; bytes that are no output must be the same after the run. Outputs start as NaN. A view
-// operator is not run.
+// Every operand is at an odd multiple of the alignment of the device, between guards. Bytes that
+// belong to no output must not change. Outputs start as NaN. View operators are not run.
 #pragma once
 
 #include "conformance/evaluate.h"
@@ -10,27 +9,28 @@
 
 namespace bowline::conformance {
 
-// The number of the record, which the error word holds after an error.
+// The index of the record. The error word contains it after an error.
 constexpr uint32_t kBenchNode = 4711;
 
-// What came back.
+// The results of a run.
 struct Observed {
   std::vector<std::vector<double>> outputs;
   device::StepHead head;
-  std::vector<uint64_t> words;  // bits of the step words of the operator
+  std::vector<uint64_t> words;  // bits of the per-step scalars of the operator
 };
 
-// How the operator is placed and wrapped.
+// The placement of the operator and its operands.
 struct Placement {
   std::optional<InPlace> in_place;
-  // The operator runs inside a Repeat of this count, operands stepping through copies of
-  // themselves; 0: outside.
+  // If not 0, the operator runs inside a Repeat with this count, and its operands step through
+  // copies of themselves.
   uint32_t repeat = 0;
   bool reverse = false;  // the Repeat runs backwards, and the operands that step are shifted by one
-  // Operands in storages lie as rows from the middle do: at a multiple of their elements' size, not
-  // of the alignment.
+  // Places operands in storages like rows from the middle of a storage: aligned to the size of an
+  // element, not to the alignment of the device.
   bool rows = false;
-  // What output 0 held before: it is a gradient, written by the rule of AccumulateGrad.
+  // The old value of output 0. The output is then a gradient that the rule of AccumulateGrad
+  // writes.
   std::optional<std::vector<double>> gradient;
 };
 
@@ -40,9 +40,9 @@ class Bench {
 
   device::OpenDevice& device() const { return *device_; }
 
-  // What the device says about this case.
+  // Returns the answer of the device about this case.
   device::NodeAnswer query(const Case& c, std::span<const Array> inputs, const Expected& expected);
-  // Errors  those of the device; internal: bytes changed that belong to no output.
+  // Errors  the errors of the device; internal: bytes changed that belong to no output.
   Result<Observed> run(const Case& c, std::span<const Array> inputs, const Expected& expected,
                        const Placement& placement);
 

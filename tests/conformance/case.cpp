@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kValues[] = {"normal", "integers", "positive", "offset", "tiny",
                                         "large",  "zeros",    "special",  "nan"};
 
-// The variables at one point of the expansion.
+// The values of the variables at one point of the expansion.
 struct Scope {
   Numbers numbers;
   std::map<std::string, Shape, std::less<>> shapes;
@@ -40,7 +40,7 @@ Result<double> number(std::string_view text, const Scope& scope) {
   return static_cast<double>(whole);
 }
 
-// "[2,s,n+1]" or the name of a shape.
+// Reads "[2,s,n+1]" or the name of a shape.
 Result<Shape> shape_of(std::string_view text, const Scope& scope) {
   if (const auto it = scope.shapes.find(text); it != scope.shapes.end()) {
     return it->second;
@@ -201,7 +201,7 @@ Result<Attribute> attribute_of(const std::string& field, std::string_view text,
     return Attribute(field, inside(text));
   }
   const Result<double> value = number(text, scope);
-  // What is no number is the name of a value of an enum.
+  // A text that is not a number is the name of an enum value.
   return value.ok() ? Attribute(field, value.value()) : Attribute(field, text);
 }
 
@@ -250,7 +250,7 @@ class LineReader {
  private:
   Status define(std::string_view line);
   Result<Choice> choice(std::string_view text, bool ranges);
-  // Takes each alternative of choices[at] in turn, then goes on with the next one.
+  // Expands all combinations of choices[at] and the choices after it.
   Status expand(std::span<const Choice> choices, size_t at, std::vector<std::string>& taken,
                 const std::function<Status(std::span<const std::string>)>& leaf);
   Status expand_variables(size_t at, Scope scope, std::string label);

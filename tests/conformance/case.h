@@ -1,43 +1,49 @@
-// A case: one operator with its attributes, inputs and step words; and the text form of many
-// cases.
+// A case: one operator with its attributes, inputs and per-step scalars. This file also defines the
+// text form of cases.
 //
-// tests/ops/<op>.cases holds lines of this form; one line stands for every combination of its
-// alternatives:
+// A file tests/ops/<op>.cases contains lines of four columns. A line stands for every combination
+// of its alternatives:
 //
-//   n=1,5..8 s=[],[2,3] | [s,n] [n]{0..n-1,-100} | eps=1e-5,1e-3 axes=[0],[0,1] | values=normal,nan
-//   seeds=2 -> (1,2) variables           | inputs                 | attributes                   |
-//   options             expected numbers
+//   variables | inputs | attributes | options -> expected values
 //
-//   Variables    numbers, ranges a..b, shapes, the sets declared by `let name = ...`; later ones
-//   may use earlier ones.
-//                Where a number stands, so may an expression of variables with + - * / and
-//                parentheses.
-//   Inputs       [dims]          f32 of this shape; a shape variable stands for its dims
-//                [dims]@a@n      counted: axis a has n elements, and a float is NaN behind them
-//                ...{a..b,c}     i32 between a and b; with more items, each is drawn now and then
-//                ...:kind        f32 of another kind than the option `values`
-//                ...:dtype       of this dtype
-//                ...:codes       stored in the option `encoding`; the numbers are those that the
-//                    codes stand for
-//                ...=(1,nan,-2)  these values, last
-//                ([a],[b])       a list of storages of a and b elements
-//                =Op.k(0,1)      output k of the oracle of Op, with these attributes, on inputs 0
-//                and 1
-//   Attributes   by name; enum values by name; ['n',-1] in a target shape is the named dim n, bound
-//   to variable n. Options      dtype   of all inputs that the operator gives the choice
-//                values  normal, integers, positive, offset, tiny, large, zeros,
-//   special (NaN, infinities, signed zeros,
-//                        denormals), nan (the same without infinities)
-//                encoding  of the inputs with :codes, as parse_encoding() reads it with + for a
-//                    space
-//                seeds   so many draws of the values
-//                accumulate first error   what the step buffer and the table entries say
-//                    (OracleContext::Facts)
-//                learning_rate ...        any step word that the operator declares
-//   Expected     (numbers) per output or _; they come from elsewhere and check the oracle too.
-//   A line that starts with ! states that inference refuses it, and after -> with which sentence,
-//       without its
-//   full stop. # starts a comment.
+//   n=1,5..8 s=[],[2,3] | [s,n] [n]{0..n-1,-100} | eps=1e-5,1e-3 axes=[0],[0,1] |
+//       values=normal,nan seeds=2 -> (1,2)
+//
+//   (The example is one line in a file.)
+//
+//   Variables: numbers, ranges a..b, shapes, and sets from `let name = ...`. A variable may use
+//     earlier variables. An expression with + - * / and parentheses may replace a number.
+//
+//   Inputs:
+//     [dims]          f32 of this shape; a shape variable stands for its dimensions
+//     [dims]@a@n      dynamic: axis a has n elements, and floats behind them are NaN
+//     ...{a..b,c}     i32 between a and b; further items occur now and then
+//     ...:kind        f32 of another kind than the option `values`
+//     ...:dtype       a value of this dtype
+//     ...:codes       quantized with the option `encoding`; the values are the dequantized values
+//     ...=(1,nan,-2)  exactly these values; must be last
+//     ([a],[b])       a list of storages with a and b elements
+//     =Op.k(0,1)      output k of the oracle of Op with these attributes on inputs 0 and 1
+//
+//   Attributes: by name. Enum values are names. ['n',-1] in a target shape is the named dimension
+//     n, which is bound to variable n.
+//
+//   Options:
+//     dtype           of all inputs for which the operator allows a choice
+//     values          normal, integers, positive, offset, tiny, large, zeros, special (NaN,
+//                     infinities, signed zeros, denormals), nan (special without infinities)
+//     encoding        of the inputs with :codes, as parse_encoding() reads it, with + for a space
+//     seeds           the number of draws of the values
+//     accumulate first error
+//                     the flags of OracleContext::Facts
+//     learning_rate ...
+//                     any per-step scalar that the operator declares
+//
+//   Expected values: (values) or _ for each output. They have another source than the oracle, and
+//     they also check the oracle.
+//
+//   A line that starts with ! states that inference refuses the case. After -> it may give the
+//   sentence of the error without its full stop. # starts a comment.
 #pragma once
 
 #include <optional>
@@ -79,12 +85,12 @@ struct Input {
   std::vector<int64_t> others;
   std::vector<double> given;
   std::optional<Derived> derived;
-  int counted_axis = -1;  // of which `count` elements are there
+  int counted_axis = -1;  // the axis of which only `count` elements are valid
   int64_t count = 0;
 };
 
-// What a step says to an operator: facts of its record, and step words by their names. The others
-// have their defaults.
+// The facts of a record, and per-step scalars by name. The other per-step scalars have their
+// defaults.
 struct Step {
   OracleContext::Facts facts;
   std::vector<StepScalar> words;
@@ -96,18 +102,18 @@ struct Case {
   std::vector<Input> inputs;
   Values values = Values::normal;
   DType dtype = DType::f32;
-  Encoding encoding;  // of inputs that are codes
-  uint32_t draw = 0;  // which of the seeds
+  Encoding encoding;  // of quantized inputs
+  uint32_t draw = 0;  // index of the seed
   Step step;
   bool refused = false;
-  std::string refusal;        // the message, without its full stop
-  Status attributes_refused;  // where the attributes alone are refused
+  std::string refusal;        // the message without its full stop
+  Status attributes_refused;  // the error if the attributes alone are invalid
   std::vector<std::optional<std::vector<double>>> expected;
   std::string where;  // "add.cases:12"
   std::string text;   // "add.cases:12 n=7 [7] [7] eps=1e-05 values=normal"
 };
 
-// Errors  bad_argument: a line that does not have this form, with its number.
+// Errors  bad_argument: a malformed line; the message contains its number.
 Result<std::vector<Case>> parse_cases(Op op, std::string_view file, std::string_view text);
 
 }  // namespace bowline::conformance

@@ -26,8 +26,8 @@ double number_of(StepType type, uint64_t bits) {
                                : static_cast<double>(bits);
 }
 
-// An f32 that the operator writes is within its tolerance, a whole number is exact, and what it
-// does not write stays.
+// Compares the per-step scalars. A written f32 must be within its tolerance, a written integer must
+// be exact, and all others must not change.
 Verdict compare_words(const Case& c, const Expected& e, std::span<const uint64_t> got) {
   Verdict v;
   const std::vector<uint64_t> before = words_of(c.op, c.step).value();
@@ -76,8 +76,8 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// A number that f32 arithmetic has `error` at most away from `expected`, then rounded once to a
-// smaller float.
+// Compares a float that is smaller than f32. An f32 result may be off by `error`, and is then
+// rounded once.
 double units_of_narrow(DType dtype, double error, double expected, double got) {
   const double low = round_to(dtype, expected - error);
   const double high = round_to(dtype, expected + error);
@@ -108,7 +108,7 @@ double error_units(const Tolerance& tolerance, double magnitude, double expected
   if (dtype != DType::f32) {
     return units_of_narrow(dtype, bound, expected, got);
   }
-  // An exact operator gives the rounded oracle.
+  // An exact operator must return the rounded result of the oracle.
   const double error = bound == 0 ? std::abs(got - rounded) : std::abs(got - expected);
   return error == 0 ? 0 : bound == 0 ? kNever : error / bound;
 }
@@ -132,9 +132,10 @@ Verdict compare_output(const Expected& expected, const Expected* flushed, size_t
 
 namespace {
 
-// A state of codes that takes rows: each number is within half a step of its block, and a block
-// with one that is not finite is zeros. Rounding in f32 adds less than 1e-4 of a step, as the
-// largest code is 127 and a division on a GPU is 2.5 units off.
+// Compares a quantized state that takes rows. Each value must be within half a quantization step of
+// its block. A block with a value that is not finite must be zeros. Rounding in f32 adds less than
+// 1e-4 of a step, because the largest quantized value is 127 and a GPU division has an error of 2.5
+// units.
 Verdict compare_codes(const Array& expected, const Encoding& encoding,
                       std::span<const double> got) {
   constexpr double kHalf = 0.5 + 1e-4;

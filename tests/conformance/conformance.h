@@ -1,5 +1,5 @@
-// The conformance runner as bowline-conform sees it: every suite on a device, compared with the
-// oracles. The inside of the library stays behind this header, which includes bowline.h alone.
+// The conformance runner for bowline-conform: runs a suite on a device and compares it with the
+// oracles. This header includes only bowline.h and hides the internals of the library.
 #pragma once
 
 #include "bowline.h"
@@ -7,11 +7,11 @@
 namespace bowline::conformance {
 
 struct Options {
-  std::string filter = "*";  // of operator names, or of the names of tests
+  std::string filter = "*";  // of operator names or test names
   uint64_t seed = 0;
-  bool quick = false;     // every operator, fewer cases: at most 60 s per device
-  uint64_t models = 200;  // of suite random
-  bool oracles = false;   // the device runs the oracles, in more dtypes than any case asks for
+  bool quick = false;     // every operator with fewer cases: at most 60 s per device
+  uint64_t models = 200;  // for suite random
+  bool oracles = false;  // the device runs the oracles and supports more dtypes than the cases need
 };
 
 struct Failure {
@@ -22,10 +22,10 @@ struct Failure {
 struct Report {
   std::string suite;
   std::string device;
-  uint64_t cases = 0;  // run
+  uint64_t cases = 0;  // number of cases
   uint64_t passed = 0;
-  uint64_t never = 0;    // not run: a gap for ever
-  uint64_t not_yet = 0;  // run and failed, as stated
+  uint64_t never = 0;    // not run because of a permanent gap
+  uint64_t not_yet = 0;  // run and failed as declared
   double worst = 0;      // error in units of the tolerance
   std::string worst_where;
   std::vector<Failure> failures;
@@ -34,13 +34,13 @@ struct Report {
   bool ok() const { return failures.empty(); }
 };
 
-// "ops", "gradients", ...
+// Returns "ops", "gradients", ...
 std::vector<std::string_view> suites();
-// True if the suite asks the oracles alone, so that one run serves all devices.
+// Returns true if the suite uses only the oracles. One run then covers all devices.
 bool needs_no_device(std::string_view suite);
 
-// Errors  bad_argument: no such suite; a case file that cannot be read. Failures of cases are in
-// the report.
+// Errors  bad_argument: the suite does not exist, or a case file cannot be read. The report
+//         contains the failures of cases.
 Result<Report> run(std::string_view suite, const Device& device, const Options& options);
 
 }  // namespace bowline::conformance

@@ -9,7 +9,7 @@
 namespace bowline::conformance {
 namespace {
 
-// A rounding to f32 first could round twice.
+// Rounds directly, because rounding to f32 first would round twice.
 double to_bits(double x, int precision, int least, int most) {
   if (x == 0 || !std::isfinite(x)) {
     return x;
@@ -55,7 +55,7 @@ void store(std::span<const double> values, DType dtype, std::byte* to) {
     for (const double v : values) {
       T element;
       if constexpr (std::same_as<T, int64_t>) {
-        // The largest one becomes 2^63 as a double.
+        // As a double, the largest i64 is 2^63.
         element = v >= 0x1p63 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(v);
       } else if constexpr (std::is_arithmetic_v<T>) {
         element = static_cast<T>(v);

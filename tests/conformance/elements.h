@@ -1,4 +1,4 @@
-// Elements of every dtype as doubles, which hold all but the largest i64 exactly.
+// Elements of every dtype as doubles. Doubles represent all elements exactly except large i64.
 #pragma once
 
 #include <span>
@@ -8,13 +8,13 @@
 
 namespace bowline::conformance {
 
-// The nearest number that an element of this dtype can hold: to nearest even, a float that is too
-// large becomes infinite. Of integers x is one, in their range.
+// Returns the nearest number that an element of this dtype can represent. Ties round to even, and a
+// float that is too large becomes infinite. An integer x must be in the range of the dtype.
 double round_to(DType dtype, double x);
 
-// Unit roundoff of a float dtype; 0 of others.
+// Returns the unit roundoff of a float dtype, or 0 for other dtypes.
 double unit_roundoff(DType dtype);
-// Half of its smallest number.
+// Returns half of the smallest number of the dtype.
 double half_of_smallest(DType dtype);
 
 void store(std::span<const double> values, DType dtype, std::byte* to);

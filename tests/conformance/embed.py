@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Writes what the conformance runner needs of the source tree into one .cpp: the case files of all
-operators in the order of the op lists, and a header with the gaps of the backends that have a
-conformance.cpp."""
+"""Writes the parts of the source tree that the conformance runner needs into one .cpp: the case
+files of all operators in the order of the op lists. Also writes a header with the gaps of the
+backends that have a conformance.cpp."""
 
 import argparse
 import sys
 from pathlib import Path
 
-sys.dont_write_bytecode = True  # leaves nothing in the source tree
+sys.dont_write_bytecode = True  # leaves no files in the source tree
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/cmake"))
 from generate_ops import Lists, stem_of, write  # noqa: E402
 
 
 def literal(text):
-    """C++ string literals of a text, in pieces that every compiler takes."""
+    """Returns C++ string literals of a text, in parts that every compiler accepts."""
     lines = text.splitlines(keepends=True) or [""]
     return "\n".join('     R"cases(' + line.rstrip("\n") + '\n)cases"' for line in lines)
 

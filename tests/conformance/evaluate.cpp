@@ -34,7 +34,7 @@ class CaseInfer : public InferContext {
   Signature& out_;
 };
 
-// Numbers in [0, 1) and normal ones from the counter alone.
+// Uniform numbers in [0, 1) and normal numbers, which depend only on the counter.
 class Draws {
  public:
   Draws(uint64_t key, uint32_t stream)
@@ -109,7 +109,7 @@ std::vector<double> draw_indices(const Input& in, uint64_t key, uint32_t stream)
   return out;
 }
 
-// Of input `at`, from inputs that are drawn, wherever they stand, or derived in front of it.
+// Computes derived input `at`. Its inputs are drawn, or are derived inputs with a smaller index.
 Result<Array> derive(const Case& c, size_t at, const std::vector<Array>& inputs) {
   const Derived& from = *c.inputs[at].derived;
   std::vector<Array> taken;
@@ -128,8 +128,8 @@ Result<Array> derive(const Case& c, size_t at, const std::vector<Array>& inputs)
   return out;
 }
 
-// A drawn number as one that the dtype can hold: integers between -128 and 127, and not negative
-// without a sign.
+// Converts a random number to the dtype: integers are between -128 and 127, and unsigned integers
+// are not negative.
 double fit(DType dtype, double x) {
   if (is_float(dtype)) {
     return round_to(dtype, x);
@@ -140,8 +140,8 @@ double fit(DType dtype, double x) {
                                  : whole;
 }
 
-// The numbers that the codes of these stand for. Encoding those again gives the same ones, if need
-// be after a few times.
+// Replaces the values by their dequantized values. Quantizing these again gives the same values, if
+// necessary after a few rounds.
 Status encode(const Encoding& encoding, Array& a) {
   constexpr int kTimes = 16;
   BOWLINE_TRY(encoding.check(a.dtype, a.shape));
@@ -159,7 +159,7 @@ Status encode(const Encoding& encoding, Array& a) {
   return Status(Code::bad_argument, format("The numbers of {} do not settle.", encoding));
 }
 
-// What lies behind a count must not matter.
+// The elements behind a count must not affect the result.
 void hide_tail(Array& a) {
   if (a.counted_axis < 0 || !is_float(a.dtype)) {
     return;

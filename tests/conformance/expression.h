@@ -9,11 +9,11 @@ namespace bowline::conformance {
 
 using Numbers = std::map<std::string, int64_t, std::less<>>;
 
-// "2*n+1". Errors  bad_argument: a name that is not there, a division by zero, text that is left
-// over.
+// Evaluates "2*n+1".
+// Errors  bad_argument: an unknown name, a division by zero, or text behind the expression.
 Result<int64_t> evaluate(std::string_view text, const Numbers& numbers);
 
-// Parts between top-level separators; brackets of all kinds nest.
+// Splits at top-level separators. Brackets of all kinds nest.
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 

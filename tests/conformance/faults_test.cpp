@@ -1,4 +1,5 @@
-// Every operator with seeded faults: the cases must catch each of them, and nothing else.
+// Runs every operator with injected faults. The cases must detect each fault, and must report no
+// correct result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 
 namespace bowline {
 
-// How gtest shows it.
+// Prints the parameter of a test for gtest.
 static void PrintTo(Op op, std::ostream* out) { *out << name_of(op); }
 
 }  // namespace bowline
@@ -16,38 +17,38 @@ static void PrintTo(Op op, std::ostream* out) { *out << name_of(op); }
 namespace bowline::conformance {
 namespace {
 
-// Faults that change nothing that an operator promises, with the reason.
+// Faults that do not change a promised result, with the reason.
 struct Harmless {
   Op op;
   const char* fault;
 };
 constexpr Harmless kHarmless[] = {
-    {Op::Abs, "sign of input 0"},          // alike on both sides
-    {Op::Cos, "sign of input 0"},          // alike on both sides
-    {Op::Square, "sign of input 0"},       // alike on both sides
-    {Op::ErfGrad, "sign of input 0"},      // alike on both sides
-    {Op::SinGrad, "sign of input 0"},      // alike on both sides
-    {Op::SigmoidGrad, "sign of input 0"},  // alike on both sides
-    {Op::DivGradA, "sign of input 0"},     // its numbers do not matter
-    {Op::DivGradA, "no term of input 0"},  // its numbers do not matter
+    {Op::Abs, "sign of input 0"},          // the function is symmetric
+    {Op::Cos, "sign of input 0"},          // the function is symmetric
+    {Op::Square, "sign of input 0"},       // the function is symmetric
+    {Op::ErfGrad, "sign of input 0"},      // the function is symmetric
+    {Op::SinGrad, "sign of input 0"},      // the function is symmetric
+    {Op::SigmoidGrad, "sign of input 0"},  // the function is symmetric
+    {Op::DivGradA, "sign of input 0"},     // its values do not matter
+    {Op::DivGradA, "no term of input 0"},  // its values do not matter
     {Op::DivGradA, "last element missing of input 0"},
-    {Op::DivGradB, "sign of input 1"},                      // it is squared
-    {Op::ClipByGlobalNorm, "sign of input 0"},              // it is squared
-    {Op::ClipByGlobalNorm, "sign of input 1"},              // asked alone whether it is finite
-    {Op::ClipByGlobalNorm, "shift of output 0"},            // one element
-    {Op::CrossEntropy, "shift of output 0"},                // one element
-    {Op::Fill, "shift of output 0"},                        // all alike
-    {Op::LossScale, "shift of output 0"},                   // one element
-    {Op::NegativeLogLikelihoodGrad, "sign of input 0"},     // its numbers do not matter
-    {Op::NegativeLogLikelihoodGrad, "no term of input 0"},  // its numbers do not matter
+    {Op::DivGradB, "sign of input 1"},            // the operator squares it
+    {Op::ClipByGlobalNorm, "sign of input 0"},    // the operator squares it
+    {Op::ClipByGlobalNorm, "sign of input 1"},    // the operator only tests whether it is finite
+    {Op::ClipByGlobalNorm, "shift of output 0"},  // one element
+    {Op::CrossEntropy, "shift of output 0"},      // one element
+    {Op::Fill, "shift of output 0"},              // all elements are equal
+    {Op::LossScale, "shift of output 0"},         // one element
+    {Op::NegativeLogLikelihoodGrad, "sign of input 0"},     // its values do not matter
+    {Op::NegativeLogLikelihoodGrad, "no term of input 0"},  // its values do not matter
     {Op::NegativeLogLikelihoodGrad, "last element missing of input 0"},
-    {Op::RoundWeights, "sign of input 1"},     // it is written
-    {Op::RoundWeights, "no term of input 1"},  // it is written
+    {Op::RoundWeights, "sign of input 1"},     // the operator only writes it
+    {Op::RoundWeights, "no term of input 1"},  // the operator only writes it
     {Op::RoundWeights, "last element missing of input 1"},
-    {Op::FusedConv,
-     "step word training taken as 0"},  // nothing reads it: who makes the node holds that it is 0
+    {Op::FusedConv, "step word training taken as 0"},  // the operator does not read it, because the
+                                                       // planner guarantees that it is 0
     {Op::FusedConv, "step word training taken as 1"},
-    {Op::BatchNormGrad, "attributes ignored"},   // what they say is in the operand inverse
+    {Op::BatchNormGrad, "attributes ignored"},   // the operand `inverse` contains their effect
     {Op::Softmax, "attributes ignored"},         // only the last axis exists
     {Op::SoftmaxGrad, "attributes ignored"},     // only the last axis exists
     {Op::LogSoftmax, "attributes ignored"},      // only the last axis exists
@@ -72,7 +73,7 @@ Fault on_input(std::string name, size_t i, const std::function<double(double)>& 
   return f;
 }
 
-// A loop that ends too early.
+// A loop that ends one element too early.
 Fault without_last_element(size_t i) {
   Fault f;
   f.name = format("last element missing of input {}", i);
@@ -103,7 +104,7 @@ Fault on_fact(std::string name, const std::function<void(OracleContext::Facts&)>
   return f;
 }
 
-// The kernel takes a number of its own instead of the step word.
+// The kernel uses a fixed value instead of the per-step scalar.
 Fault on_word(const StepWordInfo& word, uint64_t bits) {
   Fault f;
   const double number = word.type == StepType::f32 ? static_cast<double>(step_number<float>(bits))
@@ -126,7 +127,7 @@ Fault without_word(const StepWordInfo& word, size_t i) {
 
 void add_input_faults(Op op, std::vector<Fault>& out) {
   const OpDef& def = op_def(op);
-  // One optional input is enough.
+  // Testing one optional input is sufficient.
   const int inputs = def.inputs + (def.optional_inputs > 0 ? 1 : 0);
   for (int i = 0; i < inputs; ++i) {
     const auto input = static_cast<size_t>(i);
@@ -145,7 +146,7 @@ void add_output_faults(Op op, std::vector<Fault>& out) {
     const auto output = static_cast<size_t>(i);
     const std::optional<DType> type = output_type(op_def(op).types, i, {});
     const bool is_truth = type == DType::boolean || std::string_view(op_def(op).types) == "T -> T";
-    const bool is_whole = type && !is_float(*type);  // such a factor is rounded away
+    const bool is_whole = type && !is_float(*type);  // rounding removes such a factor
     out.push_back(on_output("sign", output, [is_truth](std::vector<double>& v) {
       for (double& x : v) {
         x = is_truth ? 1 - x : -x;
@@ -171,7 +172,7 @@ void add_output_faults(Op op, std::vector<Fault>& out) {
   }
 }
 
-// A word that is not read is as good as its default, or as any number.
+// A kernel that ignores a per-step scalar could use its default or any other value.
 void add_step_faults(Op op, std::vector<Fault>& out) {
   const std::span<const StepWordInfo> words = step_words(op);
   for (size_t i = 0; i < words.size(); ++i) {
@@ -215,7 +216,7 @@ std::vector<Fault> faults_of(Op op) {
         c.attributes = defaults;
       }
     };
-    // Other shapes than the attributes ask for: what was not computed is zero.
+    // Without attributes the shapes differ. Elements that were not computed are zero.
     f.after = [](OracleCall& c) {
       for (Array& a : c.result.outputs) {
         a.values.resize(1 << 20);

@@ -1,19 +1,23 @@
-// What a backend cannot do, as data with reasons.
+// The cases that a backend does not support, as data with reasons.
 //
-// A backend with gaps has a file backends/<name>/conformance.cpp, which only the conformance runner
-// compiles (the backend's own list of sources leaves it out) and which defines
+// A backend with gaps has a file backends/<name>/conformance.cpp. Only the conformance runner
+// compiles it, so the source list of the backend does not contain it. The file defines
 //
 //   const bowline::conformance::Gaps& bowline::conformance::gaps_<name>() {
-//     static constexpr Gap never[] = {{"ops", "Fill", "values=nan", "The hardware has no NaN:
-//     <fact, link>."}}; static constexpr Gap not_yet[] = {{"ops", "Rope", "interleaved=true", "The
-//     kernel knows one layout."}}; static constexpr Gaps gaps{never, not_yet}; return gaps;
+//     static constexpr Gap never[] = {
+//         {"ops", "Fill", "values=nan", "The hardware has no NaN: <fact, link>."}};
+//     static constexpr Gap not_yet[] = {
+//         {"ops", "Rope", "interleaved=true", "The kernel supports one layout."}};
+//     static constexpr Gaps gaps{never, not_yet};
+//     return gaps;
 //   }
 //
-// A case of a `never` gap is not run. A case of a `not_yet` gap is run and must fail: a pass fails
-// the suite, so that the entry goes when the gap does. A backend without the file has no gaps.
+// The runner skips the cases of a `never` gap. It runs the cases of a `not_yet` gap, which must
+// fail: a case that passes fails the suite, so that the entry is removed with the gap. A backend
+// without the file has no gaps.
 //
-// A fused operator (OpDef::is_fused) whose kernel a device lacks needs no entry: its cases count as
-// `never`, as a plan there keeps the graph that it stands for.
+// A fused operator (OpDef::is_fused) without a kernel needs no entry. Its cases count as `never`,
+// because the plans of this device keep the unfused graph.
 #pragma once
 
 #include <span>
@@ -24,7 +28,7 @@ struct Gap {
   const char* suite;   // "ops", "*"
   const char* op;      // name of an operator, with * and ? as in a shell
   const char* detail;  // a part of the text of the case; "" for all cases of the operator
-  const char* reason;  // a sentence
+  const char* reason;  // one sentence
 };
 
 struct Gaps {

@@ -1,5 +1,5 @@
-// Gradients where a function has no slope, which differences cannot measure: what the operators
-// promise there, and which are refused.
+// Gradients where a function has no derivative, so that finite differences cannot measure them: the
+// values that operators promise, and the gradients that they refuse.
 #include <gtest/gtest.h>
 
 #include "conformance/oracle_gradient.h"
@@ -30,7 +30,7 @@ Result<std::vector<std::vector<double>>> gradients(Op op, const Attributes& attr
   return out;
 }
 
-// x [2,3] = (4, 9, 9), (9, 9, 9), reduced over the last axis.
+// x [2,3] = (4, 9, 9), (9, 9, 9). The last axis is reduced.
 TEST(GradientRules, EqualElementsShareThatOfAMaximum) {
   ReduceAttributesT t;
   t.axes = {1};
@@ -52,7 +52,7 @@ ScatterElementsAttributesT scatter(ScatterReduction reduction) {
   return t;
 }
 
-// Updates 0 and 2 name element 1, of which the last one is left; no update names element 2.
+// Updates 0 and 2 write element 1, and only update 2 remains. No update writes element 2.
 TEST(GradientRules, TheLastUpdateOfAnIndexHasTheGradient) {
   const std::vector<Array> inputs = {
       {Shape{3}, {1, 2, 3}}, {Shape{4}, {1, 0, -2, 0}, DType::i32}, {Shape{4}, {4, 5, 6, 7}}};

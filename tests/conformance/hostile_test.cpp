@@ -1,6 +1,6 @@
-// Attributes that the verifier of files lets through, with any number in them: inference refuses
-// them as a bad argument, or what it makes of them is inside the limits, and the kernels compute
-// what the oracle does in bounds.
+// Attributes with any values that the verifier of files accepts. Either inference refuses them with
+// bad_argument, or the shapes are inside the limits and the kernels equal the oracle without access
+// out of bounds.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -12,14 +12,14 @@
 namespace bowline::conformance {
 namespace {
 
-constexpr size_t kCases = 12;  // of an operator
+constexpr size_t kCases = 12;  // per operator
 constexpr int64_t kMostElements = 4096;
 constexpr uint64_t kMostBytes = uint64_t{1} << 26;  // of workspace
 constexpr int64_t kNumbers[] = {0, 1, 2, 3, -1, -2, 8, 65536, kMaxDim - 1, kMaxDim, -kMaxDim};
 constexpr float kReals[] = {0, 1, -1, 2, 1e-30f, 1e30f, -1e30f};
 
-// Writes number `variant` of those that a field may hold into field `field`, or into one entry of
-// its list; false after the last.
+// Writes value `variant` of a list of hostile values into field `field`, or into one entry of its
+// list. Returns false after the last value.
 class Write {
  public:
   Write(int field, size_t variant) : field_(field), variant_(variant) {}
@@ -33,7 +33,7 @@ class Write {
   }
   bool found() const { return field_ < 0; }
   bool done() const { return done_; }
-  // What was written is no whole number.
+  // True if the written value is not an integer.
   bool real() const { return real_; }
 
  private:
@@ -65,8 +65,8 @@ class Write {
     value = static_cast<V>(std::is_unsigned_v<V> && number < 0 ? kMaxDim : number);
     return true;
   }
-  // Every entry gets every number; then the list has one more, one less, and the most that there
-  // may be.
+  // Every entry gets every value. Then the list has one entry more, one entry less, and the largest
+  // possible number of entries.
   template <class V>
     requires std::is_arithmetic_v<V> bool
   write(const AttributeField& field, std::vector<V>& list) {
@@ -98,8 +98,8 @@ class Write {
   bool real_ = false;
 };
 
-// What is wrong with the case, or nothing. With a real number that nobody chooses (an eps of 1e30)
-// f32 need not meet the oracle.
+// Returns the problem of a case, or an empty text. With extreme real numbers (an eps of 1e30) an
+// f32 kernel need not equal the oracle.
 std::string check(Bench& bench, const Case& c, bool compared, int& ran) {
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
@@ -109,7 +109,7 @@ std::string check(Bench& bench, const Case& c, bool compared, int& ran) {
   }
   const Result<Signature> made = infer(c.op, c.attributes, shapes, dtypes);
   if (!made.ok()) {
-    // What is right and not there says so.
+    // Valid attributes that are not implemented have their own message.
     const bool said = made.status().message().find("is not implemented") != std::string::npos;
     const Code right = said ? Code::unsupported : Code::bad_argument;
     return made.status().code() == right ? "" : made.status().message();
@@ -166,8 +166,8 @@ TEST_P(HostileAttributes, AreRefusedOrComputed) {
       if (c.refused) {
         continue;
       }
-      // Numbers that belong together, such as a maximum and where it lies, do so with the
-      // attributes of the file.
+      // Given values that belong together, such as a maximum and its index, fit only the attributes
+      // of the file.
       const bool given =
           std::ranges::any_of(c.inputs, [](const Input& in) { return !in.given.empty(); });
       const Status all = with_attribute_table(op, [&]<class Table>(AttributeTable<Table>) {

@@ -1,5 +1,5 @@
-# bowline_conformance: the runner as a library, for bowline-conform and the tests. Included from the
-# top, so that bowline-conform finds it even where tests are not built.
+# bowline_conformance: the runner as a library for bowline-conform and the tests. The top-level
+# CMakeLists.txt includes this file, so that bowline-conform also builds without the tests.
 set(conformance_folder "${CMAKE_CURRENT_LIST_DIR}")
 set(conformance_generated "${PROJECT_BINARY_DIR}/conformance_tree")
 set(gap_files "")

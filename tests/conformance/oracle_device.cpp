@@ -136,7 +136,7 @@ class OracleDevice : public device::Device {
     return {o.shape, {numbers.begin(), numbers.end()}, o.dtype};
   }
 
-  // A state that takes rows.
+  // Writes rows into a quantized state.
   static void store_codes(OracleRecording& r, const Operand& o, uint32_t iteration,
                           std::span<const double> values) {
     const auto [slot, place] = place_of_codes(r, o, iteration);

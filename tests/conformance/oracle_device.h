@@ -1,5 +1,6 @@
-// A device that runs the oracles, rounded to f32, in host memory. Tests make it wrong on purpose:
-// it shows that the cases catch a wrong kernel, and it tests the runner without a backend.
+// A device that runs the oracles in host memory and rounds their results to f32. Tests inject
+// faults into it to show that the cases detect a wrong kernel. It also tests the runner without a
+// backend.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,7 @@
 
 namespace bowline::conformance {
 
-// What one operator sees and gives; a fault changes some of it.
+// The arguments and results of one operator. A fault changes some of them.
 struct OracleCall {
   Op op;
   Attributes attributes;
@@ -22,11 +23,11 @@ struct Fault {
   std::string name;
   std::function<void(OracleCall&)> before = [](OracleCall&) {};
   std::function<void(OracleCall&)> after = [](OracleCall&) {};
-  // (optional) writes one element past every output
+  // (optional) Writes one element behind every output.
   bool overruns = false;
 };
 
-// An open device with the name "oracles".
+// Opens a device with the name "oracles".
 std::shared_ptr<device::OpenDevice> open_oracle_device(Fault fault = {});
 
 }  // namespace bowline::conformance

@@ -1,4 +1,4 @@
-// The gradient of one operator, executed while it is built: what it adds runs at once, as oracles.
+// Executes the gradient of one operator while it is built: each operator runs at once, as oracle.
 #pragma once
 
 #include <deque>
@@ -15,8 +15,8 @@ class OracleGradient : public GradientContext {
   using Execute = std::function<Result<std::vector<Array>>(Op op, const Attributes& attributes,
                                                            std::span<const Array> inputs)>;
 
-  // `douts` holds the gradient of each output; one without values stands for an output that the
-  // loss does not reach.
+  // `douts` contains the gradient of each output. An entry without values is an output that the
+  // loss does not use.
   OracleGradient(const Attributes& attributes, std::span<const Array> inputs,
                  std::span<const Array> outputs, std::vector<Array> douts, Execute execute);
 
@@ -33,7 +33,7 @@ class OracleGradient : public GradientContext {
   GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override;
   Status din(int i, GradientValue gradient) override;
 
-  // Of input i, or none.
+  // Returns the gradient of input i, or std::nullopt.
   const std::optional<std::vector<double>>& gradient(size_t i) const { return gradients_[i]; }
 
  private:

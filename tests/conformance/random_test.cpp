@@ -1,5 +1,5 @@
-// Random models: that they are what the seed says, that devices which move things pass, that a
-// wrong kernel is found and the model that shows it is small.
+// Random models: the seed determines them, correct devices pass, and a faulty kernel is found with
+// a small model that shows the fault.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -43,7 +43,7 @@ TEST(Random, BoundsAreThoseOfTheOperators) {
       1, 0.1);
 }
 
-// What shrinks is what the predicate does not need.
+// Shrinking removes everything that the predicate does not need.
 TEST(Random, ShrinksToWhatFails) {
   const auto has_tanh_in_body = [](const random::Recipe& r) {
     return std::ranges::any_of(r.loss.nodes, [](const random::Node& n) {
@@ -64,7 +64,8 @@ TEST(Random, ShrinksToWhatFails) {
     EXPECT_TRUE(has_tanh_in_body(small));
     const std::string text = random::print_recipe(small, true);
     EXPECT_EQ(count(text, ".repeat("), count(text, ".repeat(1, ")) << text;
-    // A Repeat that is left has the Tanh, or a parameter, of which a model has one at least.
+    // A remaining Repeat contains the Tanh or a parameter, because a model needs at least one
+    // parameter.
     EXPECT_TRUE(std::ranges::all_of(small.loss.nodes, [](const random::Node& n) {
       return n.body.empty() || std::ranges::any_of(n.body[0].nodes, [](const random::Node& m) {
                return m.op == Op::Tanh || m.kind == random::Node::Kind::parameter;
@@ -86,7 +87,7 @@ void count_ops(const random::Graph& g, std::map<Op, int>& out) {
   }
 }
 
-// All that the cases offer, in models that can be used.
+// Usable models contain all patterns of the cases.
 TEST(Random, DrawsEveryOperator) {
   std::map<Op, int> wanted, used;
   for (const auto& of_one : random::patterns()) {
@@ -126,7 +127,7 @@ void each_attention(const random::Graph& g, const Visit& visit) {
   }
 }
 
-// What a node of attention is, in words.
+// Returns the kinds of an attention node as words.
 std::vector<std::string> kinds_of(const AttentionAttributes& t, const Shape& q, const Shape& k) {
   const auto window = static_cast<int64_t>(t.window());
   const std::string capped = t.softcap() != 0 ? ", capped" : "";
@@ -151,7 +152,7 @@ std::vector<std::string> kinds_of(const AttentionAttributes& t, const Shape& q, 
   return out;
 }
 
-// Models of use with attention whose attributes and keys are as wanted.
+// Returns usable models with an attention node that satisfies `wanted`.
 template <class Wanted>
 std::vector<random::Recipe> recipes_with_attention(size_t number, const Wanted& wanted) {
   std::vector<random::Recipe> out;
@@ -209,7 +210,7 @@ TEST(Random, DrawsEveryKindOfAttention) {
   }
 }
 
-// Attributes that one operator has not got right.
+// A fault in the attributes of one operator.
 Fault of_attention(Op op, void (*change)(AttentionAttributesT& t)) {
   Fault out;
   out.name = "attributes of attention";
@@ -258,7 +259,7 @@ TEST(Random, AWindowThatIsOneOffIsFound) {
   }
 }
 
-// Scores and their slopes are of the same cap: the gradient of another one is far off.
+// Forward and backward use the same cap. A different cap makes the gradient very wrong.
 TEST(Random, ACapThatIsLeftOutIsFound) {
   const auto recipes = recipes_with_attention(24, [](const AttentionAttributes& t, const Shape& k) {
     return t.softcap() != 0 && t.softcap() < 1 && t.window() != 1 && k[1] > 1;
@@ -297,8 +298,8 @@ std::string bits_of(const Result<random::Observation>& seen) {
   return out;
 }
 
-// In 16 bits too: what a plan computes again, where it puts things and in which order it runs what
-// is independent changes no bit.
+// Recomputation, placement in memory and the order of independent records do not change any bit,
+// with 16 bits, too.
 TEST(Random, PlansGiveTheSameBitsInAnyPrecision) {
   int less = 0, refused = 0;
   for (const random::Recipe& recipe : usable_recipes(60)) {
@@ -347,7 +348,8 @@ TEST(Random, TheOraclesPass) {
   EXPECT_TRUE(report.value().ok()) << report.value().failures[0].what;
 }
 
-// Gradients are overwritten instead of summed: the sum of two uses is enough to show it.
+// A kernel overwrites gradients instead of adding to them. A sum of two uses is sufficient to show
+// it.
 TEST(Random, AWrongKernelIsFoundAndTheModelIsSmall) {
   Fault fault;
   fault.name = "contributions overwrite";

@@ -82,7 +82,7 @@ void Run::one(std::string_view op, const std::string& where,
     return;
   }
   const Gap* gap = find_gap(gaps.not_yet, report.suite, op, where);
-  // The error of a case that is known to fail says nothing about the others.
+  // The error of a case that is known to fail must not count.
   const double worst = report.worst;
   std::string worst_where = report.worst_where;
   ++report.cases;
@@ -141,8 +141,8 @@ Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most) {
     return all;
   }
   std::vector<Case> out;
-  // What is refused, what has numbers, the first of every dtype, and that of every line that asks
-  // little of an oracle.
+  // Always takes cases with refusals or expected values, the first case of every dtype, and the
+  // first case of every line that is cheap for the oracle.
   std::vector<bool> fixed(all.size());
   uint32_t dtypes = 0;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -158,7 +158,7 @@ Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most) {
   size_t seen = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     const bool always = fixed[i];
-    // Evenly spread: the k-th of the others is taken where k * wanted / others steps.
+    // Spreads the rest evenly: takes the k-th case if k * wanted / others increases.
     const bool taken = always || (seen + 1) * wanted / others > seen * wanted / others;
     seen += always ? 0 : 1;
     if (taken) {

@@ -1,4 +1,4 @@
-// What the suites share.
+// Functions that the suites share.
 #pragma once
 
 #include <functional>
@@ -10,23 +10,23 @@
 
 namespace bowline::conformance {
 
-// As run() on a device, of one that is opened inside.
+// Like run() in conformance.h, for a device that is opened internally.
 Result<Report> run(std::string_view suite, const std::shared_ptr<device::OpenDevice>& device,
                    const Options& options);
 
-// The gaps of the backend of a device ("vulkan:0").
+// Returns the gaps of the backend of a device ("vulkan:0").
 const Gaps& gaps_of(std::string_view device);
 
-// The text of tests/ops/<stem>.cases by operator; embedded by the build.
+// The text of tests/ops/<stem>.cases by operator. The build embeds it.
 struct CaseText {
   const char* file;
   const char* text;
 };
 extern const CaseText kCaseTexts[kOps];
 
-// Cases of one operator in the order of the file. With `quick`, about `most` of them, spread over
-// the file. Always among them: the first of every dtype and small line, lines with expected
-// numbers, and rules of inference.
+// Returns the cases of one operator in the order of the file. With `quick`, returns about `most`
+// cases, spread over the file. They always include the first case of every dtype and of every small
+// line, lines with expected values, and rules of inference.
 Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most);
 
 // One run of a suite.
@@ -40,35 +40,35 @@ struct Run {
     report.failures.push_back({std::move(where), std::move(what)});
   }
   void note_error(double units, const std::string& where);
-  // Runs one case unless it is a gap. `check` returns what is wrong, or nothing.
+  // Runs one case unless it is a gap. `check` returns the problem or an empty text.
   void one(std::string_view op, const std::string& where,
            const std::function<std::string()>& check);
-  // Whether the device keeps the graph of which a rewrite would make the operator of these cases
-  // (OpDef::is_fused). Then they count as gaps for ever.
+  // Returns true if the device keeps the unfused graph instead of this operator (OpDef::is_fused).
+  // The cases then count as permanent gaps.
   bool keeps_unfused(std::span<const Case> cases);
 };
 
-// How far the outputs are from the oracle, in units of the tolerance, and what is wrong, if
-// anything.
+// The difference from the oracle in units of the tolerance, and the problem if there is one.
 struct Verdict {
   double units = 0;
   std::string problem;
 };
-// `flushed` is what the oracle gives where the device may take denormal inputs for zero, or null:
-// each element may be either.
+// Compares outputs. If the device flushes denormal inputs to zero, `flushed` is the oracle result
+// for flushed inputs, otherwise null. Each element may equal either result.
 Verdict compare(const Case& c, const Expected& expected, const Expected* flushed,
                 const Observed& observed);
 Verdict compare_output(const Expected& expected, const Expected* flushed, size_t output,
                        std::span<const double> got);
 
-// A bound on |got - expected| in units of the tolerance; infinite if one is NaN or infinite and the
-// other not the same. Of a float that is smaller than f32: infinite unless `got` is what rounding
-// some number within the tolerance of f32 gives. Integers are equal.
+// Returns a bound on |got - expected| in units of the tolerance. The bound is infinite if one value
+// is NaN or infinite and the other is not the same. For a float that is smaller than f32, the bound
+// is infinite unless `got` is the rounding of a number within the f32 tolerance. Integers must be
+// equal.
 double error_units(const Tolerance& tolerance, double magnitude, double expected, double got,
                    DType dtype = DType::f32);
 
-// A rule: the inference refuses what the line says, with the sentence that it says. What is wrong,
-// or nothing.
+// Checks a rule: inference must refuse the case with the sentence of the line. Returns the problem
+// or an empty text.
 std::string check_refused(const Case& c);
 
 Status run_ops(Run& run);

@@ -1,5 +1,5 @@
-// Suite determinism: the same inputs give the same bits, twice on one device, on it opened anew,
-// and with one and two threads.
+// Suite determinism: the same inputs give the same bits, in two runs on one device, on a new
+// device, and with one and two threads.
 #include <cstring>
 
 #include "conformance/suite.h"
@@ -56,7 +56,7 @@ std::string check(Run& run, std::span<Bench> benches, const Case& c) {
 
 Status run_determinism(Run& run) {
   std::vector<Bench> benches = {Bench(run.device)};
-  // Of all devices the CPU alone has threads; of another one the third would repeat the second.
+  // Only the CPU has threads. On another device the third run would repeat the second.
   const bool has_threads = run.device->info().name == "cpu";
   for (const int threads : {1, 2}) {
     DeviceOptions options;
@@ -64,7 +64,7 @@ Status run_determinism(Run& run) {
     if (threads > 1 && !has_threads) {
       break;
     }
-    // A device that the caller made, a mock, is not known by name.
+    // A device that the caller made, such as a mock, cannot be opened by name.
     if (auto other = device::open_device(run.device->info().name, options); other.ok()) {
       benches.emplace_back(std::move(other).value());
     }

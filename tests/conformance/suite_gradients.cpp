@@ -1,5 +1,5 @@
-// Suite gradients: the gradient of every operator, executed by oracles alone, against central
-// differences of the forward oracle in double precision.
+// Suite gradients: compares the gradient of every operator with central differences. Oracles
+// execute both in double precision.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -11,9 +11,10 @@ namespace bowline::conformance {
 namespace {
 
 constexpr size_t kQuickGradients = 24;
-constexpr int64_t kMostElements = 400;  // of all float inputs; each costs two runs of the oracle
+constexpr int64_t kMostElements =
+    400;  // of all float inputs; each element costs several runs of the oracle
 
-// sum of weights * output 0: the scalar whose slopes are measured.
+// sum of weights * output 0: the scalar whose derivatives are measured.
 Result<double> weighted(const Case& c, std::span<const Array> inputs,
                         std::span<const double> weights) {
   BOWLINE_TRY_ASSIGN(const Expected e,
@@ -25,9 +26,10 @@ Result<double> weighted(const Case& c, std::span<const Array> inputs,
   return sum;
 }
 
-// The slope of the scalar along element k of input i, from four points: the error falls with the
-// fourth power of h. None where the scalar bends or jumps between them: the slopes of the parts
-// between the points differ by more than a smooth function of slopes around `size` would let them.
+// Returns the derivative of the scalar by element k of input i, from four points. The error falls
+// with the fourth power of h. Returns std::nullopt if the scalar has a kink or jump between the
+// points: the slopes between neighbouring points then differ by more than those of a smooth
+// function with slopes of about `size`.
 Result<std::optional<double>> slope(const Case& c, std::vector<Array>& inputs,
                                     std::span<const double> weights, size_t i, size_t k,
                                     double size) {
@@ -52,7 +54,7 @@ Result<std::optional<double>> slope(const Case& c, std::vector<Array>& inputs,
   return std::optional((points[0] - 8 * points[1] + 8 * points[3] - points[4]) / (12 * h));
 }
 
-// Elements that were compared, and those where there is no slope.
+// The number of compared elements, and of elements without derivative.
 struct Tally {
   uint64_t compared = 0;
   uint64_t bends = 0;
@@ -76,11 +78,11 @@ std::string check(Run& run, const Case& c, Tally& tally) {
     return forward.status().message();
   }
   if (forward.value().outcome.undefined_outputs != 0) {
-    return "";  // a bad index: there is no loss to differentiate
+    return "";  // an index is invalid, so there is no loss
   }
   const Array& y = forward.value().outputs[0];
   if (!is_float(y.dtype)) {
-    return "";  // no gradient comes back from it
+    return "";  // the output has no gradient
   }
   const Array dout{y.shape, draw(Values::normal, y.values.size(), hash_of(c.text), 77), y.dtype};
   const auto execute = [&](Op op, const Attributes& attributes,
@@ -133,12 +135,13 @@ bool suits(const Case& c) {
       return false;
     }
     if (in.counted_axis >= 0) {
-      return false;  // a training has none
+      return false;  // a training has no counts
     }
     const DType dtype = in.dtype.value_or(c.dtype);
     const bool whole = in.is_index || !is_float(dtype);
     elements += whole ? 0 : in.shape.elements();
-    // Differences of oracles know no rounding: of the other dtypes they would say the same.
+    // Differences of oracles have no rounding errors, so the other dtypes would give the same
+    // result.
     if (!whole && dtype != DType::f32) {
       return false;
     }

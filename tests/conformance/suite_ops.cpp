@@ -1,4 +1,4 @@
-// Suite ops: every case of every operator on the device, against its oracle.
+// Suite ops: compares every case of every operator on the device with its oracle.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kQuickCases = 50;  // per operator
 constexpr uint32_t kRepeatCount = 3;
 
-// Numbers from elsewhere, against the oracle.
+// Compares the expected values of the file with the oracle.
 std::string check_given_numbers(const Case& c, const Expected& e) {
   for (size_t i = 0; i < c.expected.size(); ++i) {
     if (!c.expected[i]) {
@@ -38,8 +38,8 @@ std::string check_given_numbers(const Case& c, const Expected& e) {
   return "";
 }
 
-// Inputs of zeros, as the other iterations of a Repeat have them, are an error of their own: a
-// quotient by 0.
+// Returns true if inputs of zeros are an error, such as a quotient by 0. The other iterations of a
+// Repeat have such inputs.
 bool refuses_zeros(const Case& c, std::span<const Array> inputs) {
   std::vector<Array> zeros(inputs.begin(), inputs.end());
   for (Array& a : zeros) {
@@ -59,14 +59,14 @@ std::vector<Placement> placements(const Case& c, std::span<const Array> inputs, 
       out.emplace_back().in_place = p;
     }
   }
-  // Every fourth case also inside a Repeat, half of them backwards.
+  // Every fourth case also runs inside a Repeat, every second of these backwards.
   if (number % 4 == 0 && !op_def(c.op).takes_lists && e.outcome.bad_indices.empty() &&
       !inputs.empty() && !refuses_zeros(c, inputs)) {
     Placement& p = out.emplace_back();
     p.repeat = kRepeatCount;
     p.reverse = number % 8 == 4;
   }
-  // Every fourth with the weights as views of rows.
+  // Every fourth case also runs with the weights as views of rows.
   if (number % 4 == 2) {
     out.emplace_back().rows = true;
   }
@@ -81,7 +81,8 @@ std::string name_of(const Placement& p) {
                          : "";
 }
 
-// The inputs with zeros of their sign for denormals; nothing if there are none.
+// Returns the inputs with denormals replaced by zeros of the same sign, or std::nullopt if there
+// are none.
 std::optional<std::vector<Array>> without_denormals(std::span<const Array> inputs) {
   std::vector<Array> out(inputs.begin(), inputs.end());
   bool found = false;
@@ -96,7 +97,7 @@ std::optional<std::vector<Array>> without_denormals(std::span<const Array> input
   return found ? std::optional(std::move(out)) : std::nullopt;
 }
 
-// Output 0 as a gradient: overwritten, or added to what was there, as the entry and the step say.
+// Checks output 0 as a gradient: overwritten or added, as the entry and the step require.
 std::string check_gradient(Run& run, Bench& bench, const Case& c, std::span<const Array> inputs,
                            const Expected& expected) {
   const std::vector<double>& values = expected.outputs[0].values;
@@ -180,7 +181,8 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
              : "";
 }
 
-// What the device does in a dtype is what the cases ask for; the rest it refuses by name.
+// Checks that the device supports a dtype exactly where the cases use it, and otherwise refuses it
+// by name.
 std::string check_dtype(Run& run, Bench& bench, std::span<const Case> cases, const Case& like,
                         DType dtype) {
   Case c = like;

@@ -1,5 +1,5 @@
-// Suite optimizers: many steps of clip and update on the device, against the formulas in double
-// precision, written once more here. A step with an infinite gradient in the middle must change
+// Suite optimizers: compares many steps of clip and update on the device with an independent
+// implementation in double precision. A step with an infinite gradient in the middle must change
 // nothing.
 #include <cmath>
 #include <cstring>
@@ -139,10 +139,10 @@ Attributes attributes_of(const OptimizerRecipe& r) {
   }
 }
 
-// Rows of an entry of n elements, as a matrix.
+// Returns the rows of an entry with n elements as a matrix.
 uint64_t rows_of(uint64_t n) { return n % 7 == 0 && n > 0 ? 7 : n % 8 == 0 && n > 0 ? 8 : 1; }
 
-// The lists behind weights and gradients, and how many of them stand before the scale.
+// The sizes of the moment lists, and the number of lists that precede the scale.
 struct Moments {
   std::vector<std::vector<uint64_t>> sizes;
   size_t before_scale = 0;
@@ -173,7 +173,7 @@ Moments moments_of(const OptimizerRecipe& r) {
   }
 }
 
-// The state of the formulas: one number per element and what its roundings may add up to.
+// The state of the formulas: one value per element and the bound of its rounding errors.
 struct Reference {
   std::vector<double> w, m, v, b, travelled, m_size, b_size;
   int updates = 0;
@@ -184,7 +184,7 @@ struct Reference {
     }
   }
 
-  // Returns the norm.
+  // Takes a step and returns the norm.
   double step(const OptimizerRecipe& r, std::span<const double> gradients, double learning_rate) {
     double sum = 0;
     for (const double g : gradients) {
@@ -270,7 +270,7 @@ struct Reference {
     const double variance = r.centered ? std::max(v[i] - m[i] * m[i], 0.0) : v[i];
     const double shaken = r.centered ? v[i] + 2 * std::abs(m[i]) * m_size[i] : v[i];
     const double root = std::sqrt(variance) + rounded(r.eps);
-    // Of the root as far as eps lets it move.
+    // The share of the root that eps allows to move.
     const double share = variance > 0 ? std::sqrt(variance) / root * shaken / variance : 1;
     b[i] = momentum * b[i] + g / root;
     b_size[i] = momentum * b_size[i] + size / root * (1 + share);
@@ -287,15 +287,15 @@ struct Reference {
     m[i] = beta2 * m[i] + (1 - beta2) * g;
     m_size[i] = beta2 * m_size[i] + (1 - beta2) * std::abs(g);
     travelled[i] += learning_rate * (1 + std::abs(w[i]) * r.decay);
-    // Where it is smaller than its rounding errors, the sign is anybody's.
+    // If the direction is smaller than its rounding error, its sign is arbitrary.
     const double error =
         (16 + 4 * std::sqrt(static_cast<double>(w.size()))) * std::ldexp(size, -24);
     travelled[i] +=
         direction != 0 && std::abs(direction) < error ? std::ldexp(learning_rate, 22) : 0;
   }
 
-  // m holds the moments of rows, b those of columns, each from the first element of its entry on; v
-  // those of vectors.
+  // For matrices, m holds the moments of rows and b the moments of columns, from the first element
+  // of the entry on. For vectors, v holds the moments.
   void adafactor(const OptimizerRecipe& r, std::span<const double> gradients, double scale,
                  double learning_rate) {
     const double beta = std::pow(updates, rounded(r.beta2_decay));
@@ -339,7 +339,7 @@ struct Reference {
       for (size_t i = 0; i < n; ++i) {
         const double step = alpha * u[i] / denominator;
         w[first + i] = w[first + i] * (1 - learning_rate * rounded(r.decay)) - step;
-        // Sums under roots, as the tolerance of the operator counts them.
+        // The tolerance of the operator counts sums under square roots in the same way.
         travelled[first + i] += 4 * std::abs(step);
         travelled[first + i] += learning_rate * r.decay * std::abs(w[first + i]);
       }
@@ -348,7 +348,7 @@ struct Reference {
   }
 };
 
-// The lists on the device: slot 3 + k holds list k.
+// The lists on the device. Slot 3 + k holds list k.
 class Rig {
  public:
   explicit Rig(std::shared_ptr<device::OpenDevice> device) : device_(std::move(device)) {
@@ -393,7 +393,7 @@ class Rig {
     return allocate(arena);
   }
 
-  // Of weights or gradients.
+  // Writes a list of weights or gradients.
   Status write_list(size_t k, std::span<const double> values) {
     std::vector<std::byte> bytes(lists_[k].bytes);
     size_t from = 0;
@@ -421,7 +421,7 @@ class Rig {
     return out;
   }
 
-  // Of the layout of its records.
+  // Returns values for the layout of the records.
   exec::StepValues values() const { return exec::StepValues(layout_); }
   Status submit(exec::StepValues& step) {
     const device::Buffer buffer = blocks_[device::kStepSlot]->buffer();
@@ -549,8 +549,7 @@ Result<std::string> steps(Run& run, Rig& rig, const OptimizerRecipe& r) {
   }
   BOWLINE_TRY_ASSIGN(const std::vector<float> got, rig.read_list(0));
   for (size_t i = 0; i < n; ++i) {
-    // Roundings of w once per step, of the update about ten times, the scale with the error of its
-    // norm.
+    // One rounding of w per step, about ten of the update, and the error of the norm in the scale.
     const double bound = std::ldexp(
         4 * std::sqrt(kSteps) * largest[i] + (16 + 4 * std::sqrt(n)) * reference.travelled[i], -24);
     const double units = std::abs(static_cast<double>(got[i]) - reference.w[i]) / bound;

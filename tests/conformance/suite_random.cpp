@@ -1,7 +1,7 @@
-// Suite random: differential training. Random models are trained as they are drawn, with their
-// Repeats, and once more with the Repeats written out; losses, norms, weights, gradients, moments
-// and the outputs of a second entry point must be those of the oracles in double precision, within
-// what the operators promise (random/reference.h). A model that fails is shrunk and printed as C++.
+// Suite random: differential training. Each random model is trained with its Repeats and with
+// unrolled Repeats. Losses, norms, weights, gradients, moments and the outputs of a second entry
+// point must equal the oracles in double precision within the promised bounds (random/reference.h).
+// A failing model is shrunk and printed as C++.
 #include <cmath>
 
 #include "api/internals.h"
@@ -15,14 +15,14 @@ using random::Expectation;
 using random::Observation;
 using random::Recipe;
 
-constexpr int kDraws = 100;  // until a model is of use
+constexpr int kDraws = 100;  // until a model is usable
 constexpr int kShrinkTries = 1500;
-constexpr size_t kShrunk = 3;  // failures; the others are named only
+constexpr size_t kShrunk = 3;  // failures to shrink; further failures are only named
 constexpr uint64_t kSlopesEvery = 25;
 
 struct Found {
   bool refused = false;  // the library refused the model
-  std::string what;      // empty: nothing is wrong
+  std::string what;      // empty if nothing is wrong
   double units = 0;
 };
 
@@ -66,7 +66,8 @@ bool is_trained(const Recipe& recipe) {
   return !std::ranges::all_of(recipe.storages, &random::StorageRow::frozen);
 }
 
-// One form of one model on the device of the run; none if the model is of no use.
+// Compares one form of a model on the device of the run. Returns std::nullopt if the model is not
+// usable.
 std::optional<Found> examine(const Run& run, const Recipe& recipe, bool as_repeat) {
   const Result<Expectation> wanted = random::expect(recipe, as_repeat);
   if (!wanted.ok()) {
@@ -74,7 +75,7 @@ std::optional<Found> examine(const Run& run, const Recipe& recipe, bool as_repea
   }
   const Result<Observation> got =
       random::train_on(Internals::device(run.device), recipe, as_repeat);
-  // Means that differ inside of a Repeat are refused there; written out they are compared.
+  // The library refuses different means inside a Repeat. The unrolled form is compared.
   if (as_repeat && !wanted.value().has_one_weight && got.status().code() == Code::unsupported) {
     return {};
   }
@@ -115,7 +116,7 @@ std::string check(Run& run, const Recipe& recipe, const std::string& where) {
   return "";
 }
 
-// The central difference of the loss along `weight`, which is one of `weights`.
+// Returns the central difference of the loss by `weight`, an element of `weights`.
 double slope_along(const Recipe& recipe, const std::vector<std::vector<double>>& weights,
                    double& weight, double h) {
   const double w = weight;
@@ -127,7 +128,7 @@ double slope_along(const Recipe& recipe, const std::vector<std::vector<double>>&
   return (above.value().loss - below.value().loss) / (2 * h);
 }
 
-// The reference itself: its gradients against central differences of its loss.
+// Checks the reference itself: compares its gradients with central differences of its loss.
 std::string check_slopes(const Recipe& recipe) {
   std::vector<std::vector<double>> weights;
   for (const random::StorageRow& s : recipe.storages) {
@@ -150,8 +151,8 @@ std::string check_slopes(const Recipe& recipe) {
       const double h = 1e-5;
       double slope = slope_along(recipe, weights, weights[s][i], h);
       if (!is_right(slope)) {
-        // Of a loss that bends much (normalizations of a few elements, one after the other) the
-        // error is in the difference: Richardson's extrapolation has one of h^4 instead of h^2.
+        // If the loss is very nonlinear (nested normalizations of a few elements), the error is in
+        // the difference. Richardson extrapolation has an error of h^4 instead of h^2.
         slope = (16 * slope_along(recipe, weights, weights[s][i], h / 4) - slope) / 15;
       }
       if (!is_right(slope)) {
@@ -164,7 +165,7 @@ std::string check_slopes(const Recipe& recipe) {
   return "";
 }
 
-// The first usable model of this number.
+// Returns the first usable model of this number.
 std::optional<Recipe> usable(uint64_t seed, uint64_t number) {
   for (uint64_t draw = 0; draw < kDraws; ++draw) {
     Recipe recipe = random::draw_recipe(random::mixed(random::mixed(seed, number), draw));

@@ -1,4 +1,4 @@
-// Suite ties: the recipes of tests/ties on the device, with the CPU beside it.
+// Suite ties: runs the recipes of tests/ties on the device, with the CPU as second device.
 #include "api/internals.h"
 #include "bowline.h"
 #include "conformance/suite.h"

@@ -1,5 +1,5 @@
-// Suite trajectories: whole models, trained for some steps on the device and on the device of
-// oracles; losses and gradient norms must stay together.
+// Suite trajectories: trains whole models for some steps on the device and on the oracle device.
+// The losses and gradient norms must stay close.
 #include <cmath>
 
 #include "api/internals.h"
@@ -12,13 +12,13 @@ namespace bowline::conformance {
 namespace {
 
 constexpr int kTrajectorySteps = 20;
-// Relative; each step adds the roundings of the last one to the weights.
+// relative; each step adds the rounding errors of the last step to the weights
 constexpr double kLossBound = 3e-6;
 constexpr double kNormBound = 3e-5;
 
 using Dims = std::vector<int64_t>;
 
-// One batch: numbers for every input of the entry point.
+// One batch: values for every input of the entry point.
 struct Batch {
   std::vector<float> x;
   std::vector<int32_t> tokens, labels;
@@ -27,14 +27,14 @@ struct Batch {
 struct TrajectoryRecipe {
   std::string_view name;
   Result<Model> (*build)(uint64_t seed);
-  bool takes_tokens;  // else vectors
+  bool takes_tokens;  // otherwise vectors
   TrainOptions (*options)();
 };
 
 constexpr int64_t kRows = 6, kFeatures = 10, kClasses = 7;
 constexpr int64_t kVocabulary = 31, kChannels = 16, kHeads = 4, kLayers = 3, kBatch = 2, kSeq = 11;
 
-// Linear, LayerNorm, Tanh, Relu, Slice, Concat, Sub: the operators of small classifiers.
+// A small classifier with Linear, LayerNorm, Tanh, Relu, Slice, Concat and Sub.
 Result<Model> classifier(uint64_t seed) {
   Model m;
   const auto declare = [&](std::string_view name, const Dims& shape, Init init) {
@@ -64,7 +64,8 @@ Result<Model> classifier(uint64_t seed) {
   return m;
 }
 
-// A gated, grouped, tied decoder with dropout, its layers in a Repeat.
+// A decoder with gated layers, grouped attention, tied weights and dropout. Its layers are in a
+// Repeat.
 Result<Model> language_model(uint64_t seed) {
   Model m;
   const auto list = [&](std::string_view name, const Dims& shape, Init init) {
@@ -91,7 +92,7 @@ Result<Model> language_model(uint64_t seed) {
     const Value h = b.op("RmsNorm", {carried[0], b.parameter(norm1)});
     const Value qs = b.op("Reshape", {b.op("Linear", {h, b.parameter(q)})},
                           {{"dims", {"batch", "seq", kHeads, head_dim}}});
-    // Keys and values come from one projection.
+    // One projection computes keys and values.
     const Value both = b.op("Reshape", {b.op("Linear", {h, b.parameter(kv)})},
                             {{"dims", {"batch", "seq", kHeads, head_dim}}});
     const Value ks =

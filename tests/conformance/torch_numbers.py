@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints case lines with numbers made by PyTorch in double precision: a second opinion on the
+"""Prints case lines with values from PyTorch in double precision, as a second source besides the
 oracles.
 
-The lines stand in tests/ops/*.cases under "Numbers of PyTorch". Run again after a change of what an
-operator means."""
+The lines are in tests/ops/*.cases under "Numbers of PyTorch". Run the script again when the
+definition of an operator changes."""
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +34,7 @@ def line(op, inputs, attributes, outputs):
 
 
 def grads(f, inputs):
-    """Output, its random gradient, gradients of the inputs."""
+    """Returns the output, a random gradient of it, and the gradients of the inputs."""
     inputs = [t.clone().requires_grad_() for t in inputs]
     y = f(*inputs)
     dy = draw(*y.shape)
@@ -226,7 +226,7 @@ def gathers_and_pads():
 def recurrent():
     steps, batch, units = 3, 2, 2
     for gates, name, cell in ((4, "lstm", torch.nn.LSTMCell), (3, "gru", torch.nn.GRUCell)):
-        # The gates come as they are: the weight of the input is the identity.
+        # The gates pass unchanged, because the weight of the input is the identity.
         n = gates * units
         module = cell(n, units)
         x, w, h0, c0, bias = draw(steps, batch, n), draw(n, units), draw(batch, units), draw(batch, units), draw(units)

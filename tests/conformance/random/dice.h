@@ -1,4 +1,4 @@
-// Random choices from a seed alone.
+// Random choices that depend only on a seed.
 #pragma once
 
 #include <cmath>

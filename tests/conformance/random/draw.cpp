@@ -1,5 +1,5 @@
-// What a random model is drawn from: the makers of kMakers, and any operator as one of its cases
-// has it. All sizes are small, so that many models fit into a second.
+// Draws random models with the makers in kMakers, and with operators from their cases. All sizes
+// are small, so that many models run in a second.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -14,12 +14,12 @@ namespace {
 constexpr int64_t kMostElements = 48;
 constexpr int kMostRank = 4;
 
-// A graph under construction; a body knows the graph around it.
+// A graph under construction. A body knows its outer graph.
 struct Scope {
   Graph* graph = nullptr;
   Scope* outer = nullptr;
   uint32_t count = 1;
-  std::vector<Ref> floats;  // what an operator may read
+  std::vector<Ref> floats;  // the values that an operator may read
 };
 
 class Drawer {
@@ -108,7 +108,7 @@ Ref Drawer::append(Scope& s, Node node) {
   return {static_cast<uint32_t>(s.graph->nodes.size() - 1), 0};
 }
 
-// Adds an operator whose inference accepts the inputs, and whose result is small.
+// Adds an operator if inference accepts the inputs and the result is small.
 std::optional<Ref> Drawer::op(Scope& s, Op op, std::vector<Ref> inputs,
                               std::vector<Attribute> attributes) {
   std::vector<Shape> shapes;
@@ -140,7 +140,7 @@ std::optional<Ref> Drawer::op(Scope& s, Op op, std::vector<Ref> inputs,
   return out;
 }
 
-// An input of the entry point; a body captures it.
+// Returns an input of the entry point. A body captures it.
 Ref Drawer::input(Scope& s, const Shape& shape, int64_t classes) {
   Scope& top = s.outer != nullptr ? *s.outer : s;
   std::optional<Ref> found;
@@ -179,7 +179,7 @@ Ref Drawer::brought_in(Scope& s, Ref outer) {
   return append(s, std::move(node));
 }
 
-// A value that is read: mostly a late one, now and then one of the graph around the body.
+// Returns a value to read: mostly a new value, sometimes a value of the outer graph.
 Ref Drawer::any(Scope& s) {
   if (s.outer != nullptr && dice_.chance(0.12)) {
     const Ref r = brought_in(s, dice_.of(s.outer->floats));
@@ -216,7 +216,7 @@ uint32_t Drawer::add_parameter(uint32_t storage, View view) {
   return static_cast<uint32_t>(recipe_.parameters.size() - 1);
 }
 
-// A storage that some rows of show as `flat`, if there is one.
+// Returns a parameter that shows rows of an existing storage as `flat`, if possible.
 std::optional<uint32_t> Drawer::shared(const Shape& flat, bool transpose) {
   struct Fit {
     uint32_t storage;
@@ -243,10 +243,10 @@ std::optional<uint32_t> Drawer::shared(const Shape& flat, bool transpose) {
     if (!(shown == flat)) {
       v.shape.assign(flat.dims().begin(), flat.dims().end());
       if (v.shape.empty()) {
-        continue;  // an empty shape stands for no reshape
+        continue;  // an empty shape means no reshape
       }
     }
-    // Whole storages of the same shape are the usual tie.
+    // Prefers whole storages of the same shape, which are the usual tie.
     const int weight = v == View{} ? 3 : 1;
     for (int w = 0; w < weight; ++w) {
       fits.push_back({k, v});
@@ -256,7 +256,7 @@ std::optional<uint32_t> Drawer::shared(const Shape& flat, bool transpose) {
     return {};
   }
   const Fit& fit = dice_.of(fits);
-  // The name may be used twice as well.
+  // The same name may also be used twice.
   for (uint32_t p = 0; p < recipe_.parameters.size(); ++p) {
     const ParameterRow& row = recipe_.parameters[p];
     if (row.storage == fit.storage && row.view == fit.view && dice_.chance(0.4)) {
@@ -266,7 +266,7 @@ std::optional<uint32_t> Drawer::shared(const Shape& flat, bool transpose) {
   return add_parameter(fit.storage, fit.view);
 }
 
-// A storage of its own: as it is shown, flat, or with rows that nothing shows yet.
+// Adds a new storage: with the shape of the view, flat, or with extra rows.
 uint32_t Drawer::fresh(const Shape& flat, bool transpose, double size, double offset) {
   StorageRow row;
   View v;
@@ -293,7 +293,7 @@ uint32_t Drawer::fresh(const Shape& flat, bool transpose, double size, double of
   return add_parameter(static_cast<uint32_t>(recipe_.storages.size() - 1), std::move(v));
 }
 
-// A parameter that shows `shape`, transposed from its storage or not.
+// Returns a parameter of shape `shape`, optionally as a transposed view of its storage.
 std::optional<uint32_t> Drawer::item(const Shape& shape, bool transpose, double size,
                                      double offset) {
   Shape flat = shape;
@@ -329,15 +329,15 @@ std::optional<Ref> Drawer::parameter(Scope& s, const Shape& shape, double size, 
       return {};
     }
     node.parameters.push_back(*p);
-    // One after the other the verb would leave a list of which some are transposed, which it
-    // refuses.
+    // Model::tie() ties one item at a time. A list with only some transposed items is refused, so
+    // such lists are not tied by the verb.
     ParameterRow& row = recipe_.parameters[*p];
     row.by_verb = row.by_verb && (items == 1 || !transpose);
   }
   return append(s, std::move(node));
 }
 
-// A shape that broadcasts to `shape`.
+// Returns a shape that broadcasts to `shape`.
 Shape Drawer::broadcast_partner(const Shape& shape) {
   const int64_t dropped = dice_.chance(0.5) ? 0 : dice_.between(0, shape.rank());
   Shape out(shape.dims().subspan(static_cast<size_t>(dropped)));
@@ -380,12 +380,12 @@ bool Drawer::reshape(Scope& s) {
   const Ref x = any(s);
   const Shape shape = s.graph->shape(x);
   Shape to;
-  if (shape.rank() >= 2 && dice_.chance(0.5)) {  // joins two axes
+  if (shape.rank() >= 2 && dice_.chance(0.5)) {  // merges two axes
     const int at = static_cast<int>(dice_.below(shape.rank() - 1));
     for (int a = 0; a < shape.rank(); ++a) {
       a == at + 1 ? void(to[to.rank() - 1] *= shape[a]) : to.push_back(shape[a]);
     }
-  } else {  // splits one, or adds one of 1
+  } else {  // splits an axis or adds an axis of size 1
     const int at = shape.rank() == 0 ? 0 : static_cast<int>(dice_.below(shape.rank()));
     for (int a = 0; a < shape.rank(); ++a) {
       const int64_t part = a == at && shape[a] % 2 == 0 ? 2 : 1;
@@ -493,7 +493,7 @@ bool Drawer::mat_mul(Scope& s) {
             {{"transpose_a", transposed_x ? 1.0 : 0.0}, {"transpose_b", transposed_w ? 1.0 : 0.0}});
 }
 
-// A product of two values, as in attention written by hand.
+// A product of two values, as in attention that is written by hand.
 bool Drawer::product(Scope& s) {
   const auto x = of_rank(s, 2, 3);
   if (!x) {
@@ -534,8 +534,8 @@ bool Drawer::embedding(Scope& s) {
     return false;
   }
   const Shape shape = s.graph->shape(*x);
-  // As in front of a recurrent layer: with at most half as many rows as ids a training multiplies
-  // the table instead.
+  // As before a recurrent layer: if the table has at most half as many rows as there are ids,
+  // training multiplies the table instead of the rows.
   const bool multiplied = dice_.chance(0.5);
   const int64_t half = std::max<int64_t>(shape.elements() / shape.back() / 2, 1);
   const auto table = parameter(
@@ -582,7 +582,7 @@ bool Drawer::rope(Scope& s) {
                   {"position_offset", static_cast<double>(dice_.below(3))}});
 }
 
-// Heads of x [B, T, C], projected where x does not have as many elements.
+// Returns the heads of x [B, T, C], with a projection if the number of elements differs.
 std::optional<Ref> Drawer::heads_of(Scope& s, Ref x, int64_t heads, int64_t dim, double rotated) {
   const Shape shape = s.graph->shape(x);
   std::optional<Ref> out = x;
@@ -597,7 +597,7 @@ std::optional<Ref> Drawer::heads_of(Scope& s, Ref x, int64_t heads, int64_t dim,
                                                       : out;
 }
 
-// Keys or values as a cache has them, with `past` rows in front, or without the last -`past` rows.
+// Returns keys or values like a cache: with `past` rows in front, or without the last -`past` rows.
 std::optional<Ref> Drawer::with_past(Scope& s, Ref rows, int64_t past) {
   Shape shape = s.graph->shape(rows);
   if (past < 0) {
@@ -612,7 +612,8 @@ std::optional<Ref> Drawer::with_past(Scope& s, Ref rows, int64_t past) {
   return front ? op(s, Op::Concat, {*front, rows}, {{"axis", 1}}) : std::nullopt;
 }
 
-// A mask of scores [B, Hq, Tq, Tk], or none. No weight is behind one that is added.
+// Returns a mask of scores [B, Hq, Tq, Tk], or std::nullopt. An additive mask does not depend on
+// weights.
 std::optional<Ref> Drawer::mask(Scope& s, AttentionMask kind, const Shape& scores) {
   const int64_t batch = scores[0], queries = scores[2], keys = scores[3];
   switch (kind) {
@@ -630,7 +631,7 @@ std::optional<Ref> Drawer::mask(Scope& s, AttentionMask kind, const Shape& score
   }
 }
 
-// Attention of queries to keys with what is drawn of all that its attributes say.
+// Attention of queries to keys with random values for all attributes.
 std::optional<Ref> Drawer::attend(Scope& s, std::vector<Ref> parts) {
   static const std::vector<double> kCaps = {0.5, 2, 30};
   const Shape q = s.graph->shape(parts[0]);
@@ -705,7 +706,7 @@ bool Drawer::cross_entropy(Scope& s) {
   return op(s, Op::CrossEntropy, {*x, labels}, std::move(attributes)).has_value();
 }
 
-// The value with another shape: some of its elements, or all of them again and again.
+// Returns the value with another shape: a part of its elements, or repetitions of them.
 std::optional<Ref> Drawer::adapted(Scope& s, Ref value, const Shape& shape) {
   const Shape from = s.graph->shape(value);
   if (from == shape) {
@@ -726,7 +727,7 @@ std::optional<Ref> Drawer::adapted(Scope& s, Ref value, const Shape& shape) {
   return out ? op(s, Op::Reshape, {*out}, {{"dims", dims_of(shape)}}) : std::nullopt;
 }
 
-// Truth values that no weight decides.
+// Returns booleans that do not depend on weights.
 std::optional<Ref> Drawer::truth(Scope& s, const Shape& shape) {
   static const std::vector<Op> kOps = {Op::Less, Op::Greater, Op::LessOrEqual, Op::GreaterOrEqual};
   return op(s, dice_.of(kOps), {input(s, shape, 0), input(s, shape, 0)});
@@ -749,7 +750,7 @@ std::optional<Ref> Drawer::operand(Scope& s, const Shape& shape, bool plain, boo
   return out;
 }
 
-// An operator as one of its cases has it. What has no gradient reads no weights.
+// Adds an operator from one of its cases. Operators without gradient read no weights.
 bool Drawer::by_case(Scope& s) {
   const Pattern& p = dice_.of(dice_.of(patterns()));
   const bool positive = dice_.chance(0.4);
@@ -768,8 +769,8 @@ bool Drawer::by_case(Scope& s) {
   if (!out || s.graph->dtype(*out) == DType::f32) {
     return out.has_value();
   }
-  // Others choose between two values, or become floats; of 16 bits a reference in double precision
-  // says too little.
+  // Booleans choose between two values, and integers become floats. Results in 16 bits are dropped,
+  // because a reference in double precision proves too little for them.
   if (is_float(s.graph->dtype(*out))) {
     return false;
   }
@@ -802,8 +803,7 @@ std::set<Ref> read_in(const Graph& g) {
   return read;
 }
 
-// Results that nothing reads flow into the first carried value, so that their weights get
-// gradients.
+// Adds unused results to the first carried value, so that their weights get gradients.
 void Drawer::fold_unused(Scope& s, std::vector<Ref>& results) {
   std::set<Ref> read = read_in(*s.graph);
   read.insert(results.begin(), results.end());
@@ -843,7 +843,7 @@ void Drawer::fill_body(Scope& s, Node& node) {
     results.push_back(dice_.chance(0.7) ? fitting.back() : dice_.of(fitting));
   }
   fold_unused(inner, results);
-  if (dice_.chance(0.5)) {  // keeps sizes in bounds
+  if (dice_.chance(0.5)) {  // keeps the values small
     results[0] = op(inner, Op::Tanh, {results[0]}).value_or(results[0]);
   }
   node.body[0].outputs = std::move(results);
@@ -857,7 +857,7 @@ bool Drawer::repeat(Scope& s) {
     // One value may enter twice.
     node.inputs.push_back(!node.inputs.empty() && dice_.chance(0.2) ? node.inputs[0] : any(s));
   }
-  if (dice_.chance(0.1)) {  // a weight may enter as a carried value
+  if (dice_.chance(0.1)) {  // a weight may be a carried value
     if (const auto w = parameter(s, s.graph->shape(node.inputs[0]), 0.5)) {
       node.inputs[0] = *w;
     }
@@ -873,7 +873,7 @@ bool Drawer::repeat(Scope& s) {
   return true;
 }
 
-// The body of an earlier Repeat once more, on its results; some of its lists anew.
+// Repeats the body of an earlier Repeat on its results, with some lists reversed.
 bool Drawer::repeat_again(Scope& s) {
   const auto it = std::ranges::find(s.graph->nodes, Node::Kind::repeat, &Node::kind);
   if (it == s.graph->nodes.end()) {
@@ -896,7 +896,7 @@ bool Drawer::repeat_again(Scope& s) {
   return true;
 }
 
-// A term of the loss: a cross entropy, or a mean with random weights.
+// Returns a term of the loss: a cross entropy, or a mean with random weights.
 Ref Drawer::to_scalar(Scope& s, Ref value) {
   const Shape shape = s.graph->shape(value);
   if (shape.rank() == 0) {
@@ -954,7 +954,8 @@ void Drawer::draw_options() {
                                            Kind::sgd,     Kind::adagrad, Kind::rmsprop,
                                            Kind::rmsprop, Kind::lion,    Kind::adafactor};
   p.kind = dice_.of(kKinds);
-  // With a tiny eps a gradient that is zero but for rounding moves a weight by the whole rate.
+  // With a tiny eps, a gradient that is only a rounding error moves a weight by the full learning
+  // rate.
   p.eps = dice_.chance(0.9) || p.kind == Kind::adafactor ? 1e-3f : 1e-8f;
   p.beta2 = dice_.chance(0.5) ? 0.999f : 0.9f;
   p.momentum = (p.kind == Kind::sgd || p.kind == Kind::rmsprop) && dice_.chance(0.6) ? 0.9f : 0;

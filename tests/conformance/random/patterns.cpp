@@ -8,13 +8,13 @@
 namespace bowline::conformance::random {
 namespace {
 
-constexpr size_t kCases = 300;  // of an operator, of which those that fit are taken
+constexpr size_t kCases = 300;  // per operator; only those that fit are used
 constexpr int64_t kPatternElements = 48;
 constexpr int kPatternRank = 4;
-// Below this a normalization bends so much that first order is not enough.
+// With a smaller eps a normalization is too nonlinear for a first-order bound.
 constexpr double kLeastEps = 1e-2;
 
-// The attributes of a node as a caller of GraphBuilder writes them.
+// Converts attributes to the form that a caller of GraphBuilder writes.
 struct ToAttributes {
   std::vector<Attribute> made;
 
@@ -42,7 +42,7 @@ struct ToAttributes {
     } else if constexpr (std::is_floating_point_v<E>) {
       a.value = std::vector<double>(values.begin(), values.end());
     } else {
-      made.pop_back();  // no operator of a case has one
+      made.pop_back();  // no operator in a case has this attribute
     }
   }
 };

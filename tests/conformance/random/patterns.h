@@ -1,5 +1,5 @@
-// Operators as their cases have them, small enough for a random model: a new operator is among them
-// without an edit.
+// Operators from their cases that are small enough for a random model. A new operator takes part
+// without a change here.
 #pragma once
 
 #include "conformance/random/recipe.h"
@@ -10,7 +10,7 @@ struct Pattern {
   struct Operand {
     Shape shape;
     DType dtype = DType::f32;
-    int64_t classes = 0;  // of an index: it is below
+    int64_t classes = 0;  // an index is smaller than this
   };
   Op op = Op::Invalid;
   std::vector<Operand> operands;
@@ -18,7 +18,8 @@ struct Pattern {
   bool differentiable = false;
 };
 
-// By operator; none is empty. Of operators without state, whose result 0 is f32 or bool.
+// Patterns by operator, without empty entries. The operators have no state, and their result 0 is
+// f32 or bool.
 const std::vector<std::vector<Pattern>>& patterns();
 
 }  // namespace bowline::conformance::random

@@ -1,4 +1,4 @@
-// A recipe as C++ against bowline.h, to be pasted into a test.
+// Prints a recipe as C++ against bowline.h, for use in a test.
 #include <algorithm>
 
 #include "conformance/random/recipe.h"
@@ -29,7 +29,7 @@ std::string literal(double v) {
 
 std::string quoted(const std::string& text) { return format("\"{}\"", text); }
 
-// The value of an attribute.
+// Prints the value of an attribute.
 struct Literal {
   std::string operator()(int64_t v) const { return format("{}", v); }
   std::string operator()(double v) const {
@@ -269,7 +269,7 @@ class Printer {
     line("Trainer t = Trainer::create(m, device, o).value();");
   }
 
-  // One batch of an entry point, and what is done with it.
+  // Prints one batch of an entry point, and the call that uses it.
   void batch(const Graph& g, uint32_t number, const std::string& call) {
     std::string names;
     line("{");

@@ -78,7 +78,7 @@ Result<std::vector<size_t>> element_map(const StorageRow& storage, const Paramet
 
 namespace {
 
-// Marks the nodes that the outputs need, and drops the others.
+// Marks the nodes that the outputs need, and removes the others.
 void drop_dead(Graph& g, const Graph* outer, std::vector<char>* outer_read) {
   std::vector<char> read(g.nodes.size());
   for (const Ref r : g.outputs) {
@@ -138,7 +138,7 @@ void each_parameter(Graph& g, const Visit& visit) {
   }
 }
 
-// Drops the rows that no graph names any more; the numbers of the others change.
+// Removes rows that no graph refers to, and renumbers the others.
 template <class Row>
 std::vector<uint32_t> drop_rows(std::vector<Row>& rows, const std::vector<char>& used) {
   std::vector<uint32_t> now(rows.size());

@@ -1,5 +1,5 @@
-// A random training run as data: storages, parameters, two entry points, options and batches. It
-// can be drawn from a seed, built, evaluated, shrunk and printed.
+// A random training run as data: storages, parameters, two entry points, options and batches.
+// Functions draw it from a seed, build, evaluate, shrink and print it.
 #pragma once
 
 #include "bowline.h"
@@ -21,10 +21,10 @@ struct Node {
   enum class Kind : uint8_t {
     input,      // of the entry point: f32, or i32 below `classes`
     parameter,  // one, or in a body one per iteration
-    carried,    // of a body: carried value number `item`
-    capture,    // of a body: `outer` of the graph around it
+    carried,    // of a body: carried value `item`
+    capture,    // of a body: `outer` in the outer graph
     op,
-    repeat,  // `inputs` are the first carried values
+    repeat,  // `inputs` are the initial carried values
   };
   Kind kind = Kind::op;
   std::vector<Shape> shapes;  // of the outputs
@@ -38,16 +38,17 @@ struct Node {
   std::vector<Ref> inputs;
   std::vector<Attribute> attributes;
   uint32_t count = 1;
-  std::vector<Graph> body;  // of a Repeat: one
+  std::vector<Graph> body;  // one body if the node is a Repeat
 };
 
-// Outputs that others may read: what an operator keeps for its gradient has none itself.
+// Returns the number of outputs that other nodes may read. Outputs for the gradient of an operator
+// have no gradient themselves.
 inline size_t results_of(const Node& node) {
   return node.kind == Node::Kind::op && node.op != Op::Split ? 1 : node.shapes.size();
 }
 
 struct Graph {
-  std::vector<Node> nodes;  // in topological order; the carried values of a body come first
+  std::vector<Node> nodes;  // in topological order; in a body the carried values come first
   std::vector<Ref> outputs;
 
   const Shape& shape(Ref r) const { return nodes[r.node].shapes[r.output]; }
@@ -66,58 +67,61 @@ struct StorageRow {
 struct ParameterRow {
   uint32_t storage = 0;
   View view;
-  bool by_verb = false;  // declared alone, then tied by Model::tie()
+  bool by_verb = false;  // declared with its own storage, then tied by Model::tie()
 };
 
 struct Recipe {
   std::vector<StorageRow> storages;
   std::vector<ParameterRow> parameters;
-  Graph loss;   // one output, the scalar that is minimised
-  Graph probe;  // a second entry point on the same storages; empty: none
+  Graph loss;   // has one output, the scalar to minimize
+  Graph probe;  // a second entry point on the same storages, or empty
   TrainOptions options;
   uint32_t steps = 1;
   uint64_t seed = 0;  // of the batches
 };
 
-// The same seed gives the same model. It may be no good: see Reference.
+// Draws a model. The same seed gives the same model. Not every model is usable, see reference.h.
 Recipe draw_recipe(uint64_t seed);
 
-// A part of the seed of model `number`.
+// Derives the seed of model `number`.
 uint64_t mixed(uint64_t seed, uint64_t number);
 
-// The values of one input of a batch, exact in f32 or i32.
+// Returns the values of one input of a batch. They are exact in f32 or i32.
 std::vector<double> batch_values(const Recipe& recipe, const Node& input, uint32_t batch);
 
-// Names in the built model.
+// Return names in the built model.
 std::string parameter_name(size_t parameter);
 std::string storage_name(size_t storage);
-// The parameter that declares the storage, or none: then storage_name() does.
+// Returns the parameter that declares the storage. Without such a parameter storage_name() declares
+// it.
 std::optional<size_t> declaring_parameter(const Recipe& recipe, size_t storage);
 
-// The shapes of the moments of an optimizer, in the order in which its operator takes them.
+// Returns the shapes of the moments of an optimizer in the order of its operator.
 std::vector<Shape> moments_of(const Optimizer& optimizer, const Shape& weight);
 
-// Element i of a parameter is element element_map()[i] of its storage.
+// Returns a map: element i of the parameter is element map[i] of its storage.
 Result<std::vector<size_t>> element_map(const StorageRow& storage, const ParameterRow& parameter);
 
-// Infers all shapes again, drops what reaches no output, and what nothing uses.
-// Errors  bad_argument: it is no legal model.
+// Infers all shapes again, and removes nodes that no output needs and rows without use.
+// Errors  bad_argument: the model is invalid.
 Status tidy(Recipe& recipe);
 
-// C++ that declares, builds and trains the model; `as_repeat` as in train_on().
+// Returns C++ that declares, builds and trains the model. `as_repeat` is as in train_on().
 std::string print_recipe(const Recipe& recipe, bool as_repeat);
 
-// Numbers under one name: "loss of step 2", "values of p3".
+// Values with a name: "loss of step 2", "values of p3".
 struct Series {
   std::string name;
   std::vector<double> values;
 };
 using Observation = std::vector<Series>;
 
-// Trains on a device. `as_repeat`: as it is drawn; else each Repeat is written out.
+// Trains on a device. With `as_repeat` the model keeps its Repeats, otherwise each Repeat is
+// unrolled.
 Result<Observation> train_on(const Device& device, const Recipe& recipe, bool as_repeat);
 
-// Smaller and smaller models for which `fails` holds, at most `tries` asked; returns the last.
+// Shrinks the model as long as `fails` holds, with at most `tries` calls. Returns the smallest
+// model.
 Recipe shrink(const Recipe& recipe, const std::function<bool(const Recipe&)>& fails, int tries);
 
 }  // namespace bowline::conformance::random

@@ -15,7 +15,7 @@ using Weights = std::vector<std::vector<double>>;
 
 constexpr double kHuge = 1e4;
 
-// Runs operators, and in a lane moves what they give by their bounds.
+// Runs operators. A lane other than 0 moves the results within their bounds.
 class Machine {
  public:
   explicit Machine(int lane) : lane_(lane), dice_(mixed(0xA5, static_cast<uint64_t>(lane))) {}
@@ -36,7 +36,7 @@ class Machine {
         continue;
       }
       for (size_t i = 0; i < values.size(); ++i) {
-        // Statistics of rows of attention that see no key.
+        // Skips the statistics of attention rows without keys, which are infinite.
         if (op == Op::Attention && o == 1 && std::isinf(values[i])) {
           continue;
         }
@@ -57,7 +57,7 @@ class Machine {
     return value + bound * dice_.normal();
   }
 
-  // total += part, one rounding each.
+  // Adds `part` to `total` with one rounding per element.
   void add(std::vector<double>& total, std::span<const double> part) {
     for (size_t i = 0; i < part.size(); ++i) {
       const double size = std::abs(total[i]) + std::abs(part[i]);
@@ -81,7 +81,8 @@ class Machine {
   Dice dice_;
 };
 
-// The gradient of a line, of what trainable storages are behind: a rule may refuse others.
+// The gradient of a line for the inputs that depend on trainable storages. A rule may refuse the
+// others.
 class NeededGradient : public OracleGradient {
  public:
   NeededGradient(const Tape& tape, const Tape::Line& line, std::span<const Array> inputs,
@@ -98,13 +99,12 @@ class NeededGradient : public OracleGradient {
   const Tape::Line& line_;
 };
 
-// What the mean that a loss is was divided by.
+// The divisor of the mean in a loss.
 struct MeanWeight {
   double sum = 1;       // in this batch
-  double terms = 1;     // if every term counts with weight 1
-  bool counts = false;  // the batch decides the sum
-  // Of one that counts: whose labels and which of them are ignored, and the numbers that these sums
-  // are multiplied with.
+  double terms = 1;     // if every term has weight 1
+  bool counts = false;  // the batch determines the sum
+  // If `counts`: the labels and their ignored index, and the product of the constant factors.
   std::vector<std::pair<uint32_t, int32_t>> labels = {};
   double constant = 1;
 
@@ -113,7 +113,7 @@ struct MeanWeight {
   }
 };
 
-// A loss of which each mean that depends on the batch is multiplied with a factor of its own.
+// A loss in which each mean that depends on the batch has a factor of its own.
 struct FactoredTape {
   Tape tape;
   std::vector<uint32_t> means;  // values of the tape
@@ -125,7 +125,7 @@ class Pass {
   Pass(const Recipe& recipe, const Tape& tape, const Graph& graph, Machine& machine, Step step)
       : recipe_(recipe), tape_(tape), graph_(graph), machine_(machine), step_(step) {}
 
-  // The outputs of the tape.
+  // Computes the outputs of the tape.
   Result<std::vector<Array>> forward(const Weights& weights, uint32_t batch,
                                      std::span<const double> factors = {}) {
     values_.resize(tape_.values.size());
@@ -162,25 +162,26 @@ class Pass {
     return all(tape_.outputs);
   }
 
-  // After forward(). As TrainOptions::accumulation defines it; 1 for a loss that is no mean.
-  // Errors  unsupported: it is a mean of an operator that this function does not know.
+  // Call after forward(). Returns the weight as TrainOptions::accumulation defines it, or 1 if the
+  // loss is not a mean.
+  // Errors  unsupported: the loss is a mean of an operator that this function does not know.
   Result<MeanWeight> loss_weight() const {
     std::set<uint32_t> seen;
     BOWLINE_TRY_ASSIGN(const std::optional<MeanWeight> found, weight_of(tape_.outputs[0], seen));
     return found.value_or(MeanWeight());
   }
 
-  // The same of one of the means that the loss adds.
+  // Returns the weight of one of the means in the loss.
   Result<MeanWeight> weight_of_mean(uint32_t value) const {
     std::set<uint32_t> seen;
     BOWLINE_TRY_ASSIGN(const std::optional<MeanWeight> found, weight_of(value, seen));
     return found.value_or(MeanWeight());
   }
 
-  // After forward(). None: one weight suits all means.
+  // Call after forward(). Returns std::nullopt if one weight fits all means.
   Result<std::optional<FactoredTape>> factored() const {
     FactoredTape out;
-    std::vector<uint32_t> sums;  // a sum stands in front of what it adds
+    std::vector<uint32_t> sums;  // a sum precedes its summands
     BOWLINE_TRY(find_means(tape_.outputs[0], out.means, sums));
     std::vector<MeanWeight> weights;
     for (const uint32_t v : out.means) {
@@ -225,7 +226,8 @@ class Pass {
     return std::optional(std::move(out));
   }
 
-  // Adds to the gradients by storage, `seed` times those of the loss; `reached` says which got any.
+  // Adds `seed` times the gradients of the loss to `gradients`, by storage. Marks the storages with
+  // a contribution in `reached`.
   Status backward(Weights& gradients, std::vector<char>& reached, double seed = 1) {
     douts_.assign(values_.size(), {});
     douts_[tape_.outputs[0]] = {seed};
@@ -286,7 +288,7 @@ class Pass {
     return line_of(v) != nullptr && (values_[v].values.size() == 1 || is_stack(v));
   }
 
-  // The means that depend on the batch and that `v` adds, whatever other factors they have.
+  // Finds the means in the sum `v` that depend on the batch, with any other factors.
   Status find_means(uint32_t v, std::vector<uint32_t>& means, std::vector<uint32_t>& sums) const {
     const auto is_in = [&](const std::vector<uint32_t>& list) {
       return std::ranges::find(list, v) != list.end();
@@ -345,7 +347,7 @@ class Pass {
     return std::optional<MeanWeight>();
   }
 
-  // Of several means that are added the first one whose weights the batch decides, or else the
+  // For a sum of several means, returns the first whose weights depend on the batch, or else the
   // first.
   Result<std::optional<MeanWeight>> weight_of(uint32_t v, std::set<uint32_t>& seen) const {
     const Tape::Line* const line = line_of(v);
@@ -372,8 +374,8 @@ class Pass {
   Status line_backward(const Tape::Line& line) {
     const bool reached =
         std::ranges::any_of(line.outputs, [&](uint32_t v) { return !douts_[v].empty(); });
-    // The body of a Repeat is differentiated as a whole: a rule that refuses does so where nothing
-    // flows, too.
+    // The library differentiates the body of a Repeat as a whole. A rule that refuses does so even
+    // if no gradient flows.
     const bool refusable = reached || op_def(line.op).gradient != nullptr;
     if (!refusable || !tape_.values[line.outputs[0]].needed) {
       return {};
@@ -383,7 +385,7 @@ class Pass {
     for (const uint32_t v : line.outputs) {
       douts.push_back({values_[v].shape, douts_[v]});
     }
-    // Output 0 has a gradient always, others where the loss reaches them.
+    // Output 0 always has a gradient. The other outputs have one if the loss depends on them.
     douts[0].values.resize(values_[line.outputs[0]].values.size());
     NeededGradient context(tape_, line, all(line.inputs), all(line.outputs), std::move(douts),
                            [&](Op op, const Attributes& attributes, std::span<const Array> inputs) {
@@ -412,7 +414,7 @@ class Pass {
   Machine& machine_;
   Step step_;
   std::vector<Array> values_;
-  std::vector<char> of_batch_;  // the value depends on an input, or on the counter of the step
+  std::vector<char> of_batch_;  // the value depends on an input, or on a per-step scalar
   std::vector<std::vector<double>> douts_;
 };
 
@@ -530,8 +532,8 @@ class Run {
     out.push_back({format("norm of step {}", number + 1), {machine.norm}});
   }
 
-  // Each mean has its part of its sum over all micro-batches; the mean over the micro-batches takes
-  // their number back.
+  // Each mean gets its share of the sum over all micro-batches. The factor compensates for the mean
+  // over the micro-batches.
   Status factored_step(const FactoredTape& f, uint32_t number, Observation& out) {
     const uint32_t count = recipe_.options.accumulation;
     const uint32_t first = batch_;
@@ -626,13 +628,14 @@ class Run {
     return {};
   }
 
-  // A list of one storage.
+  // Returns a list with one storage.
   static Array entry(std::vector<double> values) {
     const auto n = static_cast<int64_t>(values.size());
     return {Shape{n}, std::move(values), DType::f32, -1, 0, {n}};
   }
 
-  // What an optimizer runs, and how many of its moments stand before the scale.
+  // The operator of an optimizer, and the number of moments that precede the scale among its
+  // inputs.
   struct Rule {
     Op op;
     Attributes attributes;
@@ -717,20 +720,20 @@ Status unusable(std::string_view why) { return Status(Code::unsupported, std::st
 double reach(double exact, std::span<const double> lanes) {
   double sum = 0;
   for (const double v : lanes) {
-    sum += v == exact ? 0 : (v - exact) * (v - exact);  // both may be infinite
+    sum += v == exact ? 0 : (v - exact) * (v - exact);  // both can be infinite
   }
   return kReach * std::sqrt(sum / kLanes);
 }
 
-// Where a result bends sharply or jumps (Relu at 0, Max where its operands meet, a rank of TopK, a
-// sign), a device may stand on the other side. So every operator is asked on both sides of what it
-// got, as far as a device may be away, in several directions: what is first order there moves by
-// opposite amounts, up to some curvature.
+// At a kink or a jump of a result (Relu at 0, Max of equal operands, a rank of TopK, a sign) a
+// device may compute the other side. Therefore every operator is evaluated on both sides of its
+// inputs, at the distance that a device may be off, in several directions. Where first order holds,
+// the result moves by opposite amounts, up to some curvature.
 constexpr int kDirections = 6;
-constexpr double kBend = 0.1;       // part of the movement
-constexpr double kCurvature = 1e2;  // of the square of the distance
+constexpr double kBend = 0.1;       // relative to the movement
+constexpr double kCurvature = 1e2;  // times the square of the distance
 
-// The result of a call whose inputs are moved by `part` of their distances.
+// Returns the result of a call with its inputs moved by `part` of their distances.
 Result<std::vector<Array>> moved_call(const Machine::Call& call,
                                       const std::vector<std::vector<double>>& distances,
                                       double part) {
@@ -753,7 +756,7 @@ bool is_straight(const std::vector<Array>& below, const std::vector<Array>& at,
       const double bend = std::abs(a + c - 2 * b);
       const double slack =
           is_float(at[o].dtype) ? kBend * std::abs(c - a) + kCurvature * farthest * farthest : 0;
-      // Infinite statistics of rows that see nothing stay what they are.
+      // Infinite statistics of rows without keys do not change.
       if (!(bend <= slack) && !(a == b && b == c)) {
         return false;
       }
@@ -762,7 +765,7 @@ bool is_straight(const std::vector<Array>& below, const std::vector<Array>& at,
   return true;
 }
 
-// `calls` are those of all lanes; the first is exact.
+// `calls` are the calls of all lanes. Lane 0 is exact.
 Status check_bends(const std::vector<std::vector<Machine::Call>>& calls) {
   Dice dice(1);
   for (size_t n = 0; n < calls[0].size(); ++n) {
@@ -801,7 +804,7 @@ Status check_bends(const std::vector<std::vector<Machine::Call>>& calls) {
 
 Result<Expectation> expect(const Recipe& recipe, bool as_repeat) {
   if (recipe.loss.shape(recipe.loss.outputs[0]).rank() != 0) {
-    return unusable("The loss is no scalar.");  // as shrinking may make it
+    return unusable("The loss is no scalar.");  // shrinking can cause this
   }
   if (std::ranges::all_of(recipe.storages, [](const StorageRow& s) { return s.frozen; })) {
     return unusable("No storage is trained.");

@@ -1,4 +1,5 @@
-// Smaller models: each change takes something away, and the greedy walk keeps what still fails.
+// Shrinks models: each change removes something, and the greedy search keeps models that still
+// fail.
 #include <algorithm>
 
 #include "conformance/random/recipe.h"
@@ -6,9 +7,9 @@
 namespace bowline::conformance::random {
 namespace {
 
-using Change = std::function<bool(Recipe&)>;  // false: it does not apply
+using Change = std::function<bool(Recipe&)>;  // returns false if it does not apply
 
-// Lets everything that reads `from` read `to`, which comes earlier.
+// Replaces all reads of `from` by reads of the earlier value `to`.
 void redirect(Graph& g, Ref from, Ref to) {
   const auto change = [&](Ref& r) { r = r == from ? to : r; };
   for (Node& node : g.nodes) {
@@ -24,8 +25,8 @@ void redirect(Graph& g, Ref from, Ref to) {
   std::ranges::for_each(g.outputs, change);
 }
 
-// A node goes: who reads its output reads an earlier value instead, of another shape if inference
-// agrees.
+// Removes a node. Its readers read an earlier value instead. The shape may differ if inference
+// accepts it.
 bool drop_node(Graph& g, uint32_t n, uint32_t candidate) {
   const Node& node = g.nodes[n];
   if (node.kind != Node::Kind::op || candidate >= n) {
@@ -39,7 +40,7 @@ bool drop_node(Graph& g, uint32_t n, uint32_t candidate) {
   return true;
 }
 
-// A node goes with all that stands before it alone: its result is an input.
+// Replaces a node by an input. Nodes that only this node needs are removed, too.
 bool make_input(Graph& g, uint32_t n) {
   Node& node = g.nodes[n];
   if (node.kind != Node::Kind::op || node.shapes.size() != 1 || g.dtype({n, 0}) != DType::f32) {
@@ -56,7 +57,7 @@ bool make_input(Graph& g, uint32_t n) {
   return true;
 }
 
-// A Repeat goes: its results are what it was given.
+// Replaces the results of a Repeat by its inputs.
 bool drop_repeat(Graph& g, uint32_t n) {
   if (g.nodes[n].kind != Node::Kind::repeat) {
     return false;
@@ -67,7 +68,7 @@ bool drop_repeat(Graph& g, uint32_t n) {
   return true;
 }
 
-// One carried value stays what it is.
+// Makes one carried value constant.
 bool pass_carried(Graph& g, uint32_t n, uint32_t c) {
   Node& node = g.nodes[n];
   if (node.kind != Node::Kind::repeat || c >= node.inputs.size()) {
@@ -85,7 +86,7 @@ bool pass_carried(Graph& g, uint32_t n, uint32_t c) {
   return true;
 }
 
-// A carried value that its iteration does not change becomes a capture.
+// Replaces a constant carried value by a capture.
 bool drop_carried(Graph& g, uint32_t n, uint32_t c) {
   Node& node = g.nodes[n];
   if (node.kind != Node::Kind::repeat || c >= node.inputs.size() || node.inputs.size() < 2) {
@@ -137,7 +138,7 @@ void each_list(Graph& g, const Visit& visit) {
   }
 }
 
-// A parameter that shows what parameter `p` shows, as a whole storage of its own.
+// Adds a parameter with a storage of its own that equals the view of parameter `p`.
 uint32_t add_own_storage(Recipe& recipe, uint32_t p) {
   const ParameterRow row = recipe.parameters[p];
   const StorageRow& from = recipe.storages[row.storage];
@@ -151,7 +152,7 @@ uint32_t add_own_storage(Recipe& recipe, uint32_t p) {
   return static_cast<uint32_t>(recipe.parameters.size() - 1);
 }
 
-// Use number `use` of a parameter is no tie and no view any more.
+// Gives the use with index `use` a parameter with its own storage and without a view.
 bool give_own_storage(Recipe& recipe, size_t use) {
   std::vector<uint32_t*> items;
   each_list(recipe.loss, [&](std::vector<uint32_t>& list) {
@@ -258,8 +259,8 @@ Recipe shrink(const Recipe& recipe, const std::function<bool(const Recipe&)>& fa
   Recipe best = recipe;
   for (bool again = true; again;) {
     again = false;
-    // A change that fails stays; those after it are tried on the smaller model as far as they
-    // apply.
+    // The list of changes is tried to the end, even after a change was accepted. Changes that no
+    // longer apply are skipped.
     std::vector<Change> changes = changes_of(best);
     for (size_t i = 0; i < changes.size() && tries > 0; ++i) {
       Recipe smaller = best;

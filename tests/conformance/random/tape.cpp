@@ -62,8 +62,8 @@ class Writer {
     return out;
   }
 
-  // The body of a Repeat is differentiated once: with respect to a carried value if any iteration
-  // needs that.
+  // The body of a Repeat is differentiated once, so a carried value needs a gradient if any
+  // iteration needs it.
   bool need_as_they_leave(const std::vector<uint32_t>& entering,
                           const std::vector<uint32_t>& leaving) {
     bool changed = false;

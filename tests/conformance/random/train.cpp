@@ -1,4 +1,4 @@
-// A recipe as a model of the library, trained on a device.
+// Builds a recipe as a model of the library and trains it on a device.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -15,7 +15,7 @@ Dims sizes_of(const Shape& s) { return {s.dims().begin(), s.dims().end()}; }
 
 std::string input_name(const Node& node) { return format("x{}", node.item); }
 
-// The parameter that stands for the whole storage.
+// Returns the name of a parameter that shows the whole storage.
 std::string whole_name(const Recipe& recipe, size_t storage) {
   const auto p = declaring_parameter(recipe, storage);
   return p ? parameter_name(*p) : storage_name(storage);
@@ -29,7 +29,7 @@ class Builder {
 
   using Values = std::vector<std::vector<Value>>;  // by node and output
 
-  // Nodes of `g` into `b`; in a body that is written out, `iteration` chooses the parameters.
+  // Adds the nodes of `g` to `b`. In an unrolled body, `iteration` selects the parameters.
   std::vector<Value> add(GraphBuilder& b, const Graph& g, const Values* outer,
                          const std::vector<Value>& carried, int iteration) {
     Values at(g.nodes.size());
@@ -108,7 +108,7 @@ class Builder {
   bool as_repeat_;
 };
 
-// Declares storages and parameters; those that a verb ties are of their own for now.
+// Declares storages and parameters. Parameters that a verb ties later have their own storage here.
 Result<std::vector<bowline::Parameter>> declare(Model& m, const Recipe& recipe) {
   std::vector<bowline::Parameter> whole;
   for (size_t s = 0; s < recipe.storages.size(); ++s) {
@@ -168,9 +168,9 @@ Status add_graph(Builder& builder, Model& m, const Graph& g, std::string_view na
   return b.finish();
 }
 
-// One batch of an entry point, with its bytes.
+// One batch of an entry point with its bytes.
 struct Batch {
-  std::vector<std::vector<int32_t>> words;  // f32 by its bits
+  std::vector<std::vector<int32_t>> words;  // f32 as bits
   std::vector<std::string> names;
   std::vector<Dims> dims;
   std::vector<Tensor> tensors;
