@@ -56,6 +56,7 @@ class Command(unittest.TestCase):
         verb = next(v for v in self.verbs if v.startswith("ins"))
         self.assertEqual({w for w in completed("bowline", "ins")}, {verb})
         self.assertEqual(completed("bowline", verb, "--dev"), {"--device"})
+        self.assertEqual(completed("bowline", "finetune", "--ext"), {"--extend"}, "a flag of the group Advanced")
 
     def test_notices(self):
         for name in ("command", "conform"):

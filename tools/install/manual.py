@@ -26,7 +26,7 @@ class Page:
     def __init__(self, run, words):
         self.words = words
         self.text = run([*words, "--help"])
-        rows = {"Subcommands:": [], "Options:": []}
+        rows = {"Subcommands:": [], "Options:": [], "Advanced:": []}
         title = ""
         for line in self.text.splitlines():
             if line.endswith(":") and not line.startswith(" "):
@@ -37,7 +37,7 @@ class Page:
                 rows[title] += found[1].split(",")
         if not rows["Options:"]:
             sys.exit(f"'{' '.join(['bowline', *words])} --help' lists no options; it prints: {self.text[:200]!r}")
-        self.flags = rows["Options:"]
+        self.flags = rows["Options:"] + rows["Advanced:"]
         self.below = [Page(run, [*words, verb]) for verb in rows["Subcommands:"] if verb != CONFORM]
 
     def all(self):
