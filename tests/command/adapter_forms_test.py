@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Adapters of other tools: import --base, export --adapter --to peft and gguf-lora, and merged into
-the model by --to hf and gguf.
+"""Tests adapters of other tools: import --base, export --adapter with --to peft and gguf-lora, and
+adapters that --to hf and gguf merge into the model.
 
-The models, the adapters and the logits are peft's (tests/peft/fixtures, made by
-make_peft_fixtures.py)."""
+peft wrote the models, the adapters and the logits (tests/peft/fixtures, by make_peft_fixtures.py).
+"""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ DATA = pathlib.Path(__file__).resolve().parents[1] / "peft/fixtures"
 IMPORTED = DATA.parents[1] / "import/fixtures"
 EXPECTED = json.loads((DATA / "expected.json").read_text())
 ADAPTERS = EXPECTED["adapters"]
-# Logits of about 1 that f32 sums make in another order.
+# Logits are about 1. f32 sums in another order differ by less.
 CLOSE = 2e-5
 
 
@@ -35,14 +35,14 @@ class AdapterForms(harness.Case):
         self.tokens.write_bytes(harness.npy("<i4", (2, 8), struct.pack("<16i", *EXPECTED["tokens"])))
 
     def imported_model(self, name, *texts):
-        """One of the fixtures, or of those of tests/import."""
+        """Imports a model from the fixtures of peft or of tests/import."""
         model, folder = self.shared / f"{name}.bowline", DATA / name
         if not model.exists():
             self.expect(run("import", folder if folder.exists() else IMPORTED / name, "--out", model), OK, *texts)
         return model
 
     def adapter(self, name):
-        """The model that an adapter of the fixtures is for, and the adapter as a file of
+        """Returns the base model of an adapter of the fixtures, and the adapter as a file of
         Bowline.
         """
         model, adapter = self.imported_model(ADAPTERS[name]["model"]), self.shared / f"{name}.adapter"
@@ -69,7 +69,7 @@ class AdapterForms(harness.Case):
     def nothing_is_left(self, *kept):
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), sorted(kept))
 
-    # What is wrong comes first.
+    # Invalid input.
 
     def test_what_is_no_adapter_of_the_base(self):
         llama, gpt2 = self.imported_model("llama"), self.imported_model("gpt2")
@@ -139,7 +139,7 @@ class AdapterForms(harness.Case):
         self.nothing_is_left("out")
 
     def test_a_head_that_an_adapter_cannot_say(self):
-        """Another model, saved modules besides the head, the scale 0, or only the head."""
+        """Another model, other saved modules than the head, a scale of 0, or only the head."""
         model, folder = self.classifier("bert_classes"), self.folder / "copy"
         shutil.copytree(DATA / "bert_head", folder)
         config = json.loads((folder / "adapter_config.json").read_text())
@@ -157,7 +157,7 @@ class AdapterForms(harness.Case):
         (folder / "adapter_config.json").write_text(json.dumps(config))
         self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "has no LoRA factors")
 
-    # What is right.
+    # Valid input.
 
     def test_an_adapter_of_peft_computes_what_peft_computes(self):
         for name, expected in ADAPTERS.items():
@@ -181,7 +181,7 @@ class AdapterForms(harness.Case):
 
     def test_weights_and_several_adapters_are_merged(self):
         model, adapter = self.adapter("llama_qv")
-        # Of another name: a model has one adapter of each.
+        # Has another name, because the adapters of a model must have different names.
         other = self.folder / "other.adapter"
         self.expect(run("import", DATA / "llama_tables", "--base", model, "--name", "tables", "--out", other), OK)
         on = [f"{adapter}=0.5", other]
@@ -218,7 +218,7 @@ class AdapterForms(harness.Case):
         self.assertGreater(difference(self.logits(model), with_adapter), 0.05)
 
     def head_adapter(self):
-        """A tied model, and an adapter of its head alone."""
+        """Returns a tied model and an adapter of its head only."""
         model, adapter = self.tied_base(), self.folder / "head.adapter"
         self.expect(run("import", self.write_adapter("lm_head", 64, 32), "--base", model, "--out", adapter), OK)
         return model, adapter
@@ -226,7 +226,7 @@ class AdapterForms(harness.Case):
     def test_a_change_that_peft_would_merge_twice_is_noted(self):
         model, adapter = self.tied_base(), self.folder / "both.adapter"
         data = self.folder / "digits.txt"
-        data.write_text("0 1 2 3 4 5 6 7 8 9 " * 20)  # the model has 64 tokens
+        data.write_text("0 1 2 3 4 5 6 7 8 9 " * 20)  # the vocabulary of the model has 64 tokens
         tables = "{model.embed_tokens,lm_head}.weight"
         self.expect(run("finetune", model, "--data", data, "--seq", 8, "--batch", 1, "--steps", 30, "--lora-rank", 2,
                         "--lora-target", tables, "--out", adapter), OK)
@@ -263,7 +263,7 @@ class AdapterForms(harness.Case):
         self.assertFalse(self.out.exists())
 
     def write_adapter(self, module, rows, columns):
-        """A folder as peft writes it, of rank 1."""
+        """Writes a folder of rank 1 like peft."""
         folder = self.folder / "peft"
         folder.mkdir(exist_ok=True)
         (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 1, "lora_alpha": 1}))
@@ -290,14 +290,14 @@ class AdapterForms(harness.Case):
                 self.assertEqual(config["fan_in_fan_out"], theirs["fan_in_fan_out"])
                 again = self.folder / "again.adapter"
                 self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK)
-                # lora_alpha is an f32
+                # lora_alpha is stored as f32
                 self.assertLess(difference(self.logits(model, again), self.logits(model, adapter)), 1e-6)
 
     def classifier(self, name):
         return self.imported_model(name, "task classify")
 
     def classes(self, model, tokens, *adapters):
-        """The logits of two texts of 8 tokens."""
+        """Returns the logits of two texts of 8 tokens."""
         path, file = self.folder / "logits.npy", self.folder / "tokens.npy"
         file.write_bytes(harness.npy("<i4", (2, 8), struct.pack("<16i", *tokens)))
         flags = [word for adapter in adapters for word in ("--adapter", adapter)]
@@ -307,8 +307,8 @@ class AdapterForms(harness.Case):
         return struct.unpack(f"<{len(numbers) // 4}f", numbers)
 
     def test_the_head_of_a_classifier_goes_along(self):
-        """peft keeps it whole, with its biases, and so has Bowline a change of it: read, written
-        with the same tensors, weighted, merged.
+        """peft stores the whole head with its biases. Bowline stores the change of the head.
+        Import, export with the same tensors, weights and merging must agree.
         """
         for name, expected in EXPECTED["classes"].items():
             with self.subTest(name):
@@ -331,7 +331,7 @@ class AdapterForms(harness.Case):
                 merged = self.folder / "merged"
                 self.expect(run("export", model, "--adapter", adapter, "--to", "hf", "--out", merged, "--force"), OK)
                 self.assertLess(difference(self.classes(self.imported(merged), expected["tokens"]), logits), CLOSE)
-                # The head's values lie half way then.
+                # The values of the head are then halfway between base and adapter.
                 self.expect(run("export", model, "--adapter", f"{adapter}=0.5", "--to", "peft", "--out", self.out, "--force"), OK)
                 half = read_safetensors(self.out / "adapter_model.safetensors")
                 self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK)
@@ -341,7 +341,7 @@ class AdapterForms(harness.Case):
                 self.assertEqual({tensor for tensor in same if "lora_" not in tensor}, self.unchanged(name))
 
     def unchanged(self, name):
-        """Tensors of the head that an adapter of the fixtures leaves as they are."""
+        """Returns the tensors of the head that an adapter of the fixtures does not change."""
         return set() if name.endswith("_bias") else {tensor for tensor in read_safetensors(DATA / name / "adapter_model.safetensors")
                                                      if "lora_" not in tensor and tensor.endswith(".bias")}
 

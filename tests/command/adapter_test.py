@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""finetune --lora-rank: the base stays, the file is small, a run that is resumed gives the same
-bits; eval --adapter.
+"""Tests finetune --lora-rank: the base does not change, the file is small, and a resumed run has
+the same bits. Also tests eval --adapter.
 """
 
 import json
@@ -50,20 +50,21 @@ class Adapter(harness.Case):
                     base, tuned = self.bits(*on), self.bits(*on, "--adapter", self.out)
                     self.assertLess(tuned, base)
                     self.assertEqual(self.bits(*on, "--adapter", f"{self.out}=0"), base, "weight 0 turns it off")
-                    # The codes under the trained adapter are those of the untrained model.
+                    # Training quantizes the base to the same values as 'bowline quantize'.
                     quantized = self.folder / "quantized.bowline"
                     self.expect(run("quantize", self.model, "--out", quantized, "--encoding", encoding, "--force"), OK)
                     self.assertEqual(self.bits("--device", device, model=quantized), base)
                     self.assertEqual(self.bits("--device", device, "--adapter", self.out, model=quantized), tuned)
-                    # The adapter names the encoding of its base: a plain base is quantized alike.
+                    # The adapter stores the encoding of its base, so a plain base is quantized in
+                    # the same way.
                     self.assertEqual(self.bits("--device", device, "--adapter", self.out), tuned)
                     done = run("eval", self.model, "--data", self.text, "--seq", 16, "--device", device, "--quantize", "q8_0",
                                "--adapter", self.out)
                     self.expect(done, FAILED, "is of the base", "digest")
 
     def test_merged_into_quantized_weights(self):
-        """Decoded, changed and, where the file has them quantized, quantized again; how much
-        survives is said.
+        """Export dequantizes the weights, changes them, and quantizes them again if the file has
+        them quantized. It reports which part of the change survives.
         """
         self.expect(self.train("--steps", 8, "--quantize", "int8 block row"), OK)
         base, tuned = self.bits("--quantize", "int8 block row"), self.bits("--adapter", self.out)

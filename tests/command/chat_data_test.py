@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Conversations in JSON lines: finetune and eval of a model that reads bytes, from a folder; the
-bad input first.
+"""Tests conversations in JSON lines: finetune and eval of a model that reads bytes, with data from
+a folder. Invalid input comes first.
 """
 
 import json
@@ -61,7 +61,7 @@ class Chat(harness.Case):
             self.refused(lines([{"messages": [user, answer | {key: value}]}]), f"train.jsonl:1: A message has the key \"{key}\"", "\"text\"")
         for key, value in (("tools", [{"name": "f"}]), ("system", "Be kind."), ("documents", ["d"]), ("text", "x y")):
             self.refused(lines([{"messages": [user, answer], key: value}]), f"train.jsonl:1: A row has the key \"{key}\"")
-        # Keys that say nothing, and those that no template reads.
+        # Keys without meaning, and keys that no template reads.
         row = {"id": 7, "source": "web", "tools": None, "messages": [user | {"name": ""}, answer | {"tool_calls": [], "weight": 1}]}
         (self.data / "train.jsonl").write_text(lines([row] * 20))
         self.expect(self.finetune("--steps", 1, "--out", self.folder / "out.bowline", "--dry-run"), OK)
@@ -85,8 +85,8 @@ class Chat(harness.Case):
         self.assertEqual(after["rows"], 12)
 
     def test_mask_prompt(self):
-        """Only the answers are counted: of "text" all of it, of a message the answer and what ends
-        it.
+        """Only answers count: the whole text of a "text" row, and in a conversation the answer and
+        its end marker.
         """
         (self.data / "valid.jsonl").write_text(lines([{"prompt": "abc", "completion": "xy"}]))
         whole, masked = self.evaluate(self.model), self.evaluate(self.model, "--mask-prompt")
@@ -137,10 +137,10 @@ MARKED = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.ro
 
 
 class Labels(harness.Case):
-    """--mask-prompt with a byte-level BPE: which tokens are labels."""
+    """Tests the labels of --mask-prompt with a byte-level BPE."""
 
     def imported(self, template):
-        """A model of random weights whose chat template this is."""
+        """Returns a model with random weights and this chat template."""
         folder, out = self.folder / "source", self.folder / "m.bowline"
         folder.mkdir(exist_ok=True)
         letters = [chr(b) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174 else None for b in range(256)]
@@ -184,15 +184,15 @@ class Labels(harness.Case):
             self.assertEqual(self.labels(model, row), labels, (template, row))
 
     def test_the_prompt_ends_with_a_thought(self):
-        """The answer has no thought block, the prompt of a generation an empty one, which is longer
-        than the answer.
+        """The answer has no thought block. The prompt for a generation has an empty one, which is
+        longer than the answer.
         """
         thought = CHATML.replace("assistant\n' }}{% endif", "assistant\n<think>\n\n</think>\n\n' }}{% endif")
         self.check(thought, [("abc", "xy", 4), ("abc", "xyxyxyxyxyxyxyxy", 18), ("yes", "yes", 5)])
 
     def test_a_token_over_the_border(self):
-        """" 42" is one token, though the prompt ends with its space; "answer" is one, though it
-        begins in the prompt.
+        """" 42" is one token, although the prompt ends with the space. "answer" is one token,
+        although it begins in the prompt.
         """
         spaced = ("{% for m in messages %}{{ 'Q: ' + m.content + '\n' if m.role == 'user' else 'A: ' + m.content + '<|im_end|>' }}"
                   "{% endfor %}{% if add_generation_prompt %}{{ 'A: ' }}{% endif %}")
@@ -201,9 +201,7 @@ class Labels(harness.Case):
         self.check(plain, [("zans", "wer", 1), ("z ", "yes", 1), ("z", " yes", 1), ("zans", "!", 1)])
 
     def test_marked_answers(self):
-        """Every answer that the template marks is learnt, and no more: not the newline behind
-        it.
-        """
+        """Training learns every answer that the template marks, but not the newline behind it."""
         model = self.imported(MARKED)
         turns = [("user", "abc"), ("assistant", "xy"), ("user", "d"), ("assistant", "answer 42")]
         row = {"messages": [{"role": role, "content": content} for role, content in turns]}

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Texts with labels: finetune, eval and predict of an encoder with a head, the bad input first."""
+"""Tests texts with labels: finetune, eval and predict of an encoder with a head. Invalid input
+comes first.
+"""
 
 import csv
 import json
@@ -55,7 +57,7 @@ class Classify(harness.Case):
         path.write_text(text)
         return path
 
-    # Bad input.
+    # Invalid input.
 
     def refused(self, name, text, *messages, code=BAD_FILE, more=()):
         done = self.finetune("--data", self.write(name, text), "--steps", 1, "--out", self.folder / "out.bowline", *more)
@@ -98,13 +100,13 @@ class Classify(harness.Case):
             done = self.finetune("--class-weights", self.write("w.json", text), "--steps", 0)
             self.expect(done, BAD_FILE, message)
 
-    # Good input.
+    # Valid input.
 
     def test_learns(self):
         out = self.folder / "out.bowline"
         done = self.finetune("--epochs", 6, "--out", out, "-o", "json")
         result = json.loads(self.expect(done, OK).stdout)
-        # 6 epochs of 216 rows, as every tenth is held out, in batches of 8
+        # 6 epochs of 216 rows in batches of 8; every tenth row is held out
         self.assertEqual(result["steps"], 162)
         self.assertLess(result["nats_per_text_after"], result["nats_per_text_before"] / 2)
         before, after = self.evaluate(self.model, "--data", self.test), self.evaluate(out, "--data", self.test)
@@ -134,7 +136,7 @@ class Classify(harness.Case):
         self.assertEqual(self.evaluate(self.model, "--data", lines, "--text-field", "body", "--label-field", "kind"), expected)
 
     def test_batch_does_not_matter(self):
-        """Padding and rows that are missing change nothing that is measured."""
+        """Padding and missing rows do not change the metrics."""
         a = self.evaluate(self.model, "--data", self.test, "--batch", 7)
         b = self.evaluate(self.model, "--data", self.test, "--batch", 60)
         self.assertAlmostEqual(a["nats_per_text"], b["nats_per_text"], places=6)
@@ -148,10 +150,10 @@ class Classify(harness.Case):
         self.assertIn("texts are cut at 3 tokens (--max-seq-length): 1 of 3 are longer", out)
 
     def test_an_epoch_shows_every_row_once(self):
-        """At the rate 0 the loss of a batch of one tells the row."""
+        """With a learning rate of 0, the loss of a batch of one identifies the row."""
         picked = random.Random(3)
         texts = set()
-        while len(texts) < 75:  # more than one part of batches, and no whole number of them
+        while len(texts) < 75:  # more than one block of batches, and no multiple of a block
             texts.add(" ".join(picked.choice(WORDS[picked.choice(LABELS)]) for _ in range(12)))
         rows = [(text, LABELS[i % 3]) for i, text in enumerate(sorted(texts))]
         data = self.folder / "rows.csv"
@@ -166,7 +168,7 @@ class Classify(harness.Case):
         self.assertEqual(sorted(losses[:75]), sorted(losses[75:]))
 
     def test_resume(self):
-        """Bit for bit, also within an epoch and an accumulation."""
+        """A resumed run has the same bits, also within an epoch and within an accumulation."""
         whole, parts = self.folder / "whole.bowline", self.folder / "parts.bowline"
         flags = ("--accumulate", 2, "--class-weights", "balanced", "--schedule", "constant")
         logs = [self.folder / name for name in ("whole.log", "parts.log")]
@@ -183,8 +185,8 @@ class Classify(harness.Case):
         self.expect(other, BAD_FILE, "belongs to a run with --class-weights balanced, now none")
 
     def test_freeze_and_head(self):
-        """Where all but the head is frozen and its rate is 0, nothing changes; with the head's own
-        rate it learns.
+        """If all parameters except the head are frozen and the learning rate of the head is 0,
+        nothing changes. With --head-learning-rate the head learns.
         """
         flags = ("--freeze", "embeddings.*", "--freeze", "encoder.*", "--epochs", 3)
         still = json.loads(self.expect(self.finetune(*flags, "--head-learning-rate", 0, "--weight-decay", 0, "--out",
@@ -195,13 +197,13 @@ class Classify(harness.Case):
         self.assertLess(moved["nats_per_text_after"], moved["nats_per_text_before"])
 
     def test_class_weights(self):
-        """Weights of 0 for two classes make every text one of the third."""
+        """With weights of 0 for two classes, the model predicts the third class for every text."""
         weights = self.write("w.json", '{"animals": 0, "colours": 1, "numbers": 0}')
         checkpoints = self.folder / "c"
         self.finetune("--steps", 150, "--class-weights", weights, "--checkpoint", checkpoints)
         result = self.evaluate(checkpoints / "step-00000150.bowline", "--data", self.test)
         self.assertEqual([row[0] + row[2] for row in result["confusion"]], [0, 0, 0])
-        # The numbers are those of the run, not the name of their file.
+        # The run compares the weights, not the name of their file.
         goes_on = ("--steps", 150, "--checkpoint", checkpoints, "--resume", "auto", "--dry-run", "--class-weights")
         shutil.copy(weights, self.folder / "same.json")
         self.expect(self.finetune(*goes_on, self.folder / "same.json"), OK)
@@ -209,8 +211,8 @@ class Classify(harness.Case):
         self.expect(self.finetune(*goes_on, weights), BAD_FILE, "animals=0 colours=1 numbers=0, now animals=0 colours=1 numbers=0.5")
 
     def test_sixteen_bits(self):
-        """A model whose weights, logits and targets are of 16 bits classifies and learns as one of
-        32 does.
+        """A model with weights, logits and targets in 16 bits classifies and learns like one in
+        f32.
         """
         rows = [(text, label) for text, label in make_rows(60, 4)]
         several = self.write("rows.jsonl", "".join(json.dumps({"text": text, "label": [label]}) + "\n" for text, label in rows))
@@ -236,8 +238,8 @@ class Classify(harness.Case):
         self.assertNotIn("confusion", after)
 
     def test_an_adapter_that_leaves_the_head(self):
-        """It is said, with a target that trains the head, too; that one says nothing and learns
-        more.
+        """A warning names a target that also trains the head. With this target there is no warning,
+        and the loss is smaller.
         """
         flags = ("--lora-rank", 2, "--steps", 20, "--force", "--out", self.folder / "a.bowline", "-o", "json")
         left = self.expect(self.finetune(*flags, "--lora-target", "encoder.{query,value}.weight"), OK)
@@ -253,8 +255,8 @@ class Classify(harness.Case):
         self.assertNotIn("leaves the head", self.expect(self.finetune(*flags), OK).stderr)
 
     def test_an_adapter_of_the_whole_head(self):
-        """Behind "!": of as high a rank as its values have, the bias too, which is trained; the
-        file computes what the run did.
+        """"!" in the target trains the weight with full rank, and also the bias. The file has the
+        same loss as the run.
         """
         adapter, nats = self.folder / "a.bowline", {}
         for head in ("classifier.weight", "!classifier.weight", "!classifier.*"):
@@ -287,7 +289,8 @@ class Classify(harness.Case):
             self.assertEqual(sorted(row["probabilities"]), LABELS)
             self.assertAlmostEqual(sum(row["probabilities"].values()), 1, 5)
             self.assertEqual(row["label"], max(row["probabilities"], key=row["probabilities"].get))
-        # The same texts from the command line, lines of a file and stdin, whatever runs at a time.
+        # The same texts from the command line, from the lines of a file, and from stdin, with any
+        # batch size.
         texts = [text for text, _ in rows[:5]]
         lines = "".join(text + "\n" for text in texts)
         for other in (self.predict(out, *texts), self.predict(out, "--file", self.write("lines.txt", lines)),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tools/compare_torch without PyTorch: wrong usage, what is missing; and compare_nets, its networks
-on Bowline's side.
+"""Tests tools/compare_torch without PyTorch: invalid usage and missing packages. Also tests
+compare_nets, which runs the networks with Bowline.
 """
 
 import array
@@ -21,7 +21,7 @@ NETS = os.environ["COMPARE_NETS"]
 
 
 def compare(*arguments, script=FOLDER / "compare_torch.py"):
-    # Without the packages that the user or the machine has: without PyTorch.
+    # Hides the installed packages of the user and the machine, so that PyTorch is missing.
     return run("-I", "-S", "-c", f"import runpy, sys; sys.path.insert(0, {str(FOLDER)!r}); sys.argv = sys.argv[1:]; "
                "runpy.run_path(sys.argv[0], run_name='__main__')", script, *arguments, program=sys.executable)
 
@@ -61,8 +61,7 @@ class CompareTorch(unittest.TestCase):
             self.expect(compare("--net", net), FAILED, "compare_torch: PyTorch is not installed", "pip install torch")
 
     def test_onnx_file(self):
-        """What is written for ONNX Runtime is a model that Bowline reads too, with the numbers that
-        stand in it.
+        """Bowline can read the model that the tool writes for ONNX Runtime, with the same values.
         """
         sys.path.insert(0, str(FOLDER))
         from onnx_file import OnnxFile
@@ -78,7 +77,7 @@ class CompareTorch(unittest.TestCase):
             if "This build has no reader of ONNX" in done.stderr:
                 harness.need(False, done.stderr)
             self.expect(done, OK)
-            # Bounds that are known numbers are those of Clip, which the convolution takes in.
+            # Constant bounds become a Clip, which is fused into the convolution.
             self.expect(run("inspect", folder / "m.bowline", "--listing", "forward", "--entry", "forward"), OK, "FusedConv(", "min=0 max=20")
             done = self.expect(run("run", folder / "m.bowline", "--input", "x=ones", "--device", "cpu"), OK)
             self.assertRegex(done.stdout, r"\b10\b")  # 1 + 2 + 3 + 4
@@ -137,7 +136,7 @@ class CompareNets(unittest.TestCase):
         self.assertEqual(logits[0].read_bytes(), logits[1].read_bytes())
 
     def test_both_sides_have_the_same_network(self):
-        """MobileNetV2 of nets.cpp, and of nets.py by way of its ONNX file, after a step that moves
+        """Compares MobileNetV2 of nets.cpp with the ONNX file of nets.py, after a step that changes
         every weight and statistic.
         """
         sys.path.insert(0, str(FOLDER))

@@ -1,5 +1,5 @@
-// Prints the parts of a page that a classifier has: of three classes, one with a hostile name, or
-// of many.
+// Prints the page elements of a classifier: for three classes with a hostile name, or for many
+// classes.
 #include <cstdio>
 
 #include "common/confusion.h"
@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
       many.labels.push_back("class " + std::to_string(i));
     }
     many.counts.assign(many.labels.size() * many.labels.size(), 0);
-    many.counts[59 * 60 + 57] = 4;  // the only mistakes
+    many.counts[59 * 60 + 57] = 4;  // all other predictions are right
     page = confusion_html(many);
   }
   return std::fwrite(page.data(), 1, page.size(), stdout) == page.size() ? 0 : 1;

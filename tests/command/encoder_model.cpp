@@ -1,6 +1,6 @@
-// Writes a small encoder that reads bytes and tells texts apart: attention over a text that is
-// padded on the right, of which the first row goes to a head of 3 classes. With several=true a text
-// may have several of them.
+// Writes a small encoder that reads bytes and classifies texts. It applies attention to a text that
+// is padded on the right. The first row is the input of a head with 3 classes. With several=true a
+// text can have several classes.
 #include "writer_main.h"
 
 using namespace bowline;
@@ -27,7 +27,7 @@ struct Encoder {
     return g.op("Reshape", {y}, {{"dims", {"batch", kWidth}}});
   }
 
-  // Of the mean, each text counts as much as its class weighs.
+  // The mean weights each text by the weight of its class.
   Value loss(GraphBuilder& g, Value logits) const {
     if (several) {
       const Value targets = g.input("targets", DType::f32, {"batch", kClasses});
@@ -35,7 +35,7 @@ struct Encoder {
     }
     const Value labels = g.input("labels", DType::i32, {"batch"});
     const Value terms = g.op("CrossEntropy", {logits, labels}, {{"reduction", "none"}});
-    // The terms are f32 in whatever dtype the weights of the model are.
+    // The terms are f32 for every dtype of the weights.
     const Value share =
         g.op("Cast", {g.op("Gather", {g.parameter(weights), labels})}, {{"to", "f32"}});
     const Value sum = g.op("ReduceSum", {g.op("Mul", {terms, share})});

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""bowline eval: the same loss as the held-out one of finetune, its perplexity, its flags."""
+"""Tests bowline eval: the same loss as the held-out loss of finetune, its perplexity, and its
+flags.
+"""
 
 import json
 import math

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bowline export: a checkpoint becomes a model of the same weights, or their bytes; inspect tells
-one from the other.
+"""Tests bowline export: a checkpoint becomes a model with the same weights, or files with their
+bytes. inspect distinguishes the two.
 """
 
 import json

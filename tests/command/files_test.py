@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Damaged model files and texts: always a sentence and the exit code 3, never a crash."""
+"""Damaged model files and texts give a message and the exit code 3, and never a crash."""
 
 import os
 import random
@@ -121,7 +121,7 @@ class Models(harness.Case):
                 self.refuse(bytes(changed))
 
     def test_damaged_weights_are_not_used(self):
-        # The last storage's bytes: structure is whole, the checksum is not.
+        # Changes bytes of the last storage: the structure is valid, but the checksum is not.
         changed = bytearray(self.model.read_bytes())
         changed[-64] ^= 0x10
         self.refuse(bytes(changed))

@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""A flag that has no effect on the given input is refused, in every verb but import, whose test is
-import_test.py.
-"""
+"""Every verb refuses a flag that has no effect on the given input. import_test.py covers import."""
 
 import json
 import os
@@ -15,7 +13,7 @@ from harness import FAILED, OK, USAGE, run
 
 IMPORTS = pathlib.Path(__file__).resolve().parents[1] / "import/fixtures"
 
-# Flags that always have an effect, say what the input is, or permit something that need not happen.
+# Flags that always have an effect, that describe the input, or that only allow something.
 ALWAYS = {
     "devices": "--all",
     "inspect": "--batch --seq --dim --html --listing",
@@ -42,7 +40,7 @@ ALWAYS = {
     "bench tokenize": "--text --runs",
 }
 COMMON = {"--help", "--format"}
-# Reasons that are known once the data or the model is read, or that name another flag or its value.
+# Reasons that depend on the data or the model, or that name another flag or its value.
 LATE = {"all rows of the data are texts", "--checkpoint, which is not given", "which does not have it", "give it"}
 OPTIMIZERS = {"--beta1": "adamw lion", "--beta2": "adamw lion", "--eps": "adamw rmsprop adagrad adafactor", "--momentum": "sgd rmsprop",
               "--alpha": "rmsprop", "--centered": "rmsprop", "--learning-rate-decay": "adagrad", "--beta2-decay": "adafactor",
@@ -80,7 +78,7 @@ class Flags(harness.Case):
             raise AssertionError(done.stderr)
 
     def cases(self):
-        """Calls, and the flags that have no effect on them, with a part of the reason."""
+        """Yields calls with flags that have no effect, and a part of the reason."""
         row = {"--max-seq-length": [8], "--pad-to-longest": [], "--mask-prompt": [], "--chat-format": ["chatml"],
                "--text-field": ["text"], "--label-field": ["label"], "--labels": [self.labels]}
         trained = {"--in-order": [], "--class-weights": ["none"]}
@@ -167,7 +165,7 @@ class Flags(harness.Case):
                     self.expect(done, FAILED if late else USAGE, *([] if reason in LATE else [flag]), reason)
 
     def test_the_same_calls_run_without_the_flag(self):
-        """What is refused is the flag."""
+        """Only the flag is the reason for the refusal."""
         seen = set()
         for call, flags, reason in self.cases():
             key = (str(call[0]), str(call[1]))

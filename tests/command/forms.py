@@ -1,4 +1,4 @@
-"""Readers of the forms that other tools have for a model: safetensors and GGUF."""
+"""Readers of model formats of other tools: safetensors and GGUF."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2), 2: (32, 18), 8: (32, 34)}
 
 
 def read_safetensors(path):
-    """dtype, shape and bytes of each tensor."""
+    """Returns dtype, shape and bytes of each tensor."""
     content = path.read_bytes()
     length = struct.unpack_from("<Q", content)[0]
     assert length % 8 == 0
@@ -28,7 +28,7 @@ def read_safetensors(path):
 
 
 class Gguf:
-    """Keys and values; type, shape (slowest dim first) and bytes of each tensor."""
+    """Keys and values, and type, shape (outermost dimension first) and bytes of each tensor."""
 
     def __init__(self, path):
         self.content, self.at = path.read_bytes(), 0
@@ -44,7 +44,7 @@ class Gguf:
             name = self.text()
             shape = [self.take("<Q") for _ in range(self.take("<I"))][::-1]
             placed.append((name, self.take("<I"), shape, self.take("<Q")))
-        self.listing = self.content[first:self.at]  # of the tensors
+        self.listing = self.content[first:self.at]  # the list of the tensors
         begin = (self.at + 31) // 32 * 32
         self.data = self.content[begin:]
         self.tensors = {}
@@ -56,16 +56,14 @@ class Gguf:
             self.tensors[name] = (kind, shape, self.content[begin + offset:begin + offset + count // elements])
 
     def with_keys(self, other, prefix):
-        """The bytes of a file that has the keys of another one that begin with `prefix`, instead of
-        its own.
-        """
+        """Returns the file with the keys that begin with `prefix` taken from another file."""
         entries = {key: entry for key, entry in self.entries.items() if not key.startswith(prefix)}
         entries |= {key: entry for key, entry in other.entries.items() if key.startswith(prefix)}
         head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(entries)) + b"".join(entries.values()) + self.listing
         return head + bytes(-len(head) % 32) + self.data
 
     def with_values(self, values):
-        """The bytes of a file with more keys: flags, whole numbers, reals and texts."""
+        """Returns the file with additional keys: bool, int, float or str."""
         def packed(value):
             if isinstance(value, str):
                 return struct.pack("<IQ", 8, len(value)) + value.encode()
@@ -75,7 +73,8 @@ class Gguf:
         return head + bytes(-len(head) % 32) + self.data
 
     def with_places(self, place_of):
-        """The bytes of a file whose tensors lie where the tensor of another name lies."""
+        """Returns the file with the offset of each tensor replaced by the offset of another tensor.
+        """
         listing, at = bytearray(self.listing), 0
         places, offsets = {}, {}
         for name in self.tensors:
@@ -108,7 +107,7 @@ class Gguf:
 
 
 def write_safetensors(path, tensors):
-    """Tensors of f32 by name: shape and numbers."""
+    """Writes f32 tensors by name, each as shape and values."""
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name, (shape, numbers) in tensors.items():
         begin = len(data)

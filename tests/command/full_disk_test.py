@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A disk that fills up at import and at export: a sentence, exit code 1, and nothing
-half-written.
+"""A disk that becomes full during import or export gives a message and the exit code 1, and leaves
+no incomplete file.
 """
 
 import json
@@ -32,7 +32,7 @@ class FullDisk(harness.AdapterCase):
         self.place.mkdir()
 
     def writers(self):
-        """What writes more than 8 KiB to the path behind it."""
+        """Returns commands that write more than 8 KiB to the path after --out."""
         out = self.place / "out"
         merged = ["--adapter", self.adapter, "--to"]
         return {
@@ -56,7 +56,7 @@ class FullDisk(harness.AdapterCase):
                 subprocess.run(["rm", "-r", out], check=True)
 
     def test_a_file_that_cannot_grow(self):
-        """At its begin, within what comes in front of the numbers, and within these."""
+        """Fails at the first byte, within the data before the weights, and within the weights."""
         for name, command in self.writers().items():
             for bytes_ in (0, 100, 2048):
                 with self.subTest(name, bytes=bytes_):
@@ -64,7 +64,8 @@ class FullDisk(harness.AdapterCase):
                     self.assertEqual(list(self.place.iterdir()), [])
 
     def test_finetune_names_the_file_that_it_would_write(self):
-        """Before it trains, and in the folder of the checkpoints the first one."""
+        """finetune fails before it trains. With a checkpoint folder it names the first checkpoint.
+        """
         train = ("--steps", 10, "--checkpoint", self.place)
         for flags, name in ((("--save-every", 4), "step-00000004.bowline"), ((), "step-00000010.bowline")):
             done = self.finetune(*train, *flags, preexec_fn=harness.short_files(2048))
@@ -87,8 +88,8 @@ class FullDisk(harness.AdapterCase):
                 with self.subTest(name):
                     self.expect(run(*command), FAILED, "are free in its folder")
                     self.assertEqual(list(self.place.iterdir()), [])
-            # Room that another process takes meanwhile cannot be counted before: the file that
-            # fills it stands for that.
+            # The check before the write cannot foresee that another process fills the disk. Here a
+            # file does so.
             (self.place / "other").write_bytes(bytes(8192))
             for name, command in self.writers().items():
                 with self.subTest(name, full=True):

@@ -1,4 +1,4 @@
-"""`bowline generate` and `bowline chat`, as a user at a terminal calls them."""
+"""Tests `bowline generate` and `bowline chat` like a user at a terminal."""
 
 import json
 import os
@@ -14,11 +14,11 @@ import harness
 from harness import BAD_FILE, BOWLINE, FAILED, INTERRUPTED, OK, PATIENCE, USAGE, run
 
 MAKE_DECODER = os.environ["MAKE_DECODER"]
-LONG = 100_000  # tokens: far more than a test waits for
+LONG = 100_000  # tokens; a test does not wait for so many
 
 
 class Terminal:
-    """A command whose terminal is this test."""
+    """Runs a command with this test as its terminal."""
 
     def __init__(self, *arguments):
         self.master, slave = pty.openpty()
@@ -28,7 +28,7 @@ class Terminal:
         self.seen = ""
 
     def read_until(self, text, timeout=60):
-        """Waits until `text` has come behind what was waited for before."""
+        """Waits until `text` appears after the last match."""
         end = time.monotonic() + timeout * PATIENCE
         while text not in self.seen:
             if time.monotonic() > end or not select.select([self.master], [], [], end - time.monotonic())[0]:
@@ -119,13 +119,13 @@ class BadInput(Case):
 
 class Generate(Case):
     def test_a_model_without_a_cache(self):
-        """A model with `forward` alone, as the demo tunes it: each token reads the whole text
-        again.
+        """A model that has only `forward`, like the model of the demo: each token reads the whole
+        text again.
         """
         done = self.expect(run("generate", self.model, "the rope", "-n", 70, "--device", "cpu", "-o", "json"), OK)
         answer = json.loads(done.stdout)
         self.assertEqual(answer["finish_reason"], "length")
-        # with the prompt more than the first plan takes
+        # with the prompt more tokens than the first plan can take
         self.assertEqual(len(answer["tokens"]), 70)
         text = b"the rope" + bytes(answer["tokens"][:-1])
         logits = self.folder / "logits.npy"
@@ -144,7 +144,7 @@ class Generate(Case):
         return f"@{path}"
 
     def test_a_rate_is_of_several_tokens(self):
-        """The time of one token is that of the start."""
+        """A single token gives no rate, because its time is the time of the start."""
         one = self.expect(self.generate("x", "-n", 1), OK)
         self.assertNotIn("tokens/s", one.stderr)
         answer = self.generate_json("x", "-n", 1)
@@ -287,7 +287,7 @@ class Chat(Case):
 
         answers = chat()
         self.assertEqual([(a["finish_reason"], len(a["tokens"])) for a in answers], [("length", 4)] * 2)
-        # the conversation so far
+        # the prompt contains the conversation
         self.assertLess(answers[0]["prompt_tokens"], answers[1]["prompt_tokens"])
         self.assertEqual([a["tokens"] for a in chat()], [a["tokens"] for a in answers])
 

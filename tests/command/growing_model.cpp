@@ -1,5 +1,5 @@
-// Writes a model with a counted dim "rows" and a state: y = tanh(x) for x [rows, 2], and "kept" is
-// a state of which a run writes the rows of x.
+// Writes a model with a dynamic dimension "rows" and a state: y = tanh(x) for x [rows, 2]. A run
+// writes the rows of x into the state "kept".
 #include "writer_main.h"
 
 using namespace bowline;

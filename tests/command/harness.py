@@ -1,4 +1,4 @@
-"""What the tests of the command share: a tiny model, a text, files of NumPy, and calls of the
+"""Shared by the tests of the command: a tiny model, a text, files of NumPy, and calls of the
 command.
 """
 
@@ -17,7 +17,7 @@ import unittest
 BOWLINE = os.environ["BOWLINE"]
 MAKE_MODEL = os.environ["MAKE_MODEL"]
 STRICT = os.environ.get("BOWLINE_STRICT") == "1"
-# A sanitizer makes everything several times slower, and takes address space without limit.
+# A sanitizer is several times slower and reserves address space without limit.
 SANITIZED = "BOWLINE_SANITIZE" in os.environ
 PATIENCE = 10 if SANITIZED else 1
 OK, FAILED, USAGE, BAD_FILE, BAD_DEVICE, RESTART, INTERRUPTED = 0, 1, 2, 3, 4, 75, 130
@@ -27,7 +27,7 @@ WORDS = "the a knot rope that holds under load is moved again and can be untied 
 
 
 def run(*arguments, program=BOWLINE, timeout=120, **options):
-    """Runs the command; returns the finished process with its text."""
+    """Runs the command and returns the finished process with its output as text."""
     options = {"capture_output": True, "text": True, **options}
     return subprocess.run([program, *map(str, arguments)], timeout=timeout * PATIENCE, **options)
 
@@ -37,8 +37,8 @@ def devices():
 
 
 def real_devices():
-    """Names of the devices that compute; under BOWLINE_STRICT the absence of a Vulkan device is a
-    failure.
+    """Returns the names of the devices that compute. With BOWLINE_STRICT, a missing Vulkan device
+    is a failure.
     """
     names = [d["name"] for d in devices() if d["usable"] and not d["for_tests"]]
     if STRICT and not any(name.startswith("vulkan") for name in names):
@@ -47,12 +47,12 @@ def real_devices():
 
 
 def vulkan_device():
-    """The first Vulkan device, or None."""
+    """Returns the first Vulkan device, or None."""
     return next((name for name in real_devices() if name.startswith("vulkan")), None)
 
 
 def need(found, sentence):
-    """Skips a test that lacks something; under BOWLINE_STRICT that is a failure."""
+    """Skips a test whose requirement is not met. With BOWLINE_STRICT the test fails."""
     if not found:
         raise AssertionError(sentence) if STRICT else unittest.SkipTest(sentence)
 
@@ -62,12 +62,12 @@ def need_tool(name):
 
 
 def short_files(bytes_):
-    """For preexec_fn: no file grows above so many bytes, as on a disk that is full."""
+    """Returns a preexec_fn that limits the size of files, like a full disk."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, bytes_))
 
 
 def npy(descr, shape, data, version=1, order=False, header=None):
-    """A file as NumPy writes it."""
+    """Returns a file as NumPy writes it."""
     text = header or f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape!r}, }}"
     begin = 10 if version == 1 else 12
     text = text.encode() + b" " * (-(begin + len(text) + 1) % 64) + b"\n"
@@ -75,7 +75,7 @@ def npy(descr, shape, data, version=1, order=False, header=None):
 
 
 def read_npy(path):
-    """dtype, shape and bytes of a file of version 1.0."""
+    """Returns dtype, shape and bytes of a file of version 1.0."""
     content = path.read_bytes()
     assert content[:8] == b"\x93NUMPY\x01\x00", content[:8]
     length = struct.unpack_from("<H", content, 8)[0]
@@ -91,7 +91,7 @@ def make_text(lines, seed=1):
 
 
 class Case(unittest.TestCase):
-    """Has a folder with tiny.bowline and text.txt."""
+    """A test with a folder that contains tiny.bowline and text.txt."""
 
     @classmethod
     def setUpClass(cls):
@@ -117,8 +117,7 @@ class Case(unittest.TestCase):
         return [*(word for flag, value in flags.items() if flag not in arguments for word in (flag, value)), *arguments]
 
     def start(self, *arguments):
-        """A running `bowline finetune` of the tiny model on the CPU; a test that fails leaves none
-        behind.
+        """Starts `bowline finetune` of the tiny model on the CPU. A failed test ends the process.
         """
         process = subprocess.Popen([BOWLINE, "finetune", self.model, *map(str, self.with_defaults(arguments))],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -132,8 +131,8 @@ class Case(unittest.TestCase):
         return process
 
     def expect(self, process, code, *texts):
-        """The exit code is `code`; a failure prints one message with all of the texts, and no
-        crash.
+        """Expects the exit code `code`. If it is an error, expects one message with all texts and
+        no crash.
         """
         output = process.stdout + process.stderr
         self.assertEqual(process.returncode, code, output)
@@ -146,7 +145,7 @@ class Case(unittest.TestCase):
 
 
 class AdapterCase(Case):
-    """Has base.bowline, a Llama, and adapter.bowline, which is for it."""
+    """A test with base.bowline, a Llama, and its adapter adapter.bowline."""
 
     @classmethod
     def setUpClass(cls):
@@ -159,5 +158,5 @@ class AdapterCase(Case):
 
     @classmethod
     def peft_folder(cls):
-        """What the adapter is made of."""
+        """Returns the folder of peft from which the adapter is imported."""
         return PEFT / "llama_qv"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Readers of text models account for every key: a value that is not the usual one changes the model
-or is refused, and a key that a table calls harmless changes no byte. The folders are those that
-transformers saved, with every key of their config class."""
+"""The readers of text models account for every key: an unusual value changes the model or is
+refused, and a key that a table calls harmless changes no byte. transformers saved the folders, with
+every key of their config classes.
+"""
 
 import json
 import pathlib
@@ -16,13 +17,13 @@ from harness import BAD_FILE, OK, run
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 FIXTURES, IMPORT = TESTS / "import/fixtures", TESTS.parent / "tools/import"
 HARMLESS = re.compile(r'\{"([^"]+)",\s*KeyUse::harmless\}')
-# What a folder of the architecture is that a key means something in.
+# Folders of each architecture in which the keys have a meaning.
 FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "qwen2": ["qwen2_window", "qwen2"],
            "qwen3": ["qwen3_window"], "gemma2": ["gemma2"], "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
            "distilbert": ["distilbert_classes"], "albert": ["albert_classes"]}
 FAMILIES = {"llama": "llama_family", "mistral": "llama_family", "qwen2": "llama_family", "qwen3": "llama_family", "gemma2": "llama_family",
             "bert": "bert_family", "roberta": "bert_family"}
-SIZE = 8192  # of config.json, so that models differ in its text alone
+SIZE = 8192  # of config.json, so that models differ only in its text
 ROWS = re.compile(r'\{"([^"]+)"(?:\}|,\s*KeyUse::(\w+))')
 ENCODERS = ("bert", "roberta", "distilbert", "albert")
 
@@ -35,7 +36,7 @@ def piece(name):
     return {"SpecialToken": {"id": name, "type_id": 0}}
 
 
-# What it does with case is not what TOKENIZER_CONFIG says.
+# Its handling of case differs from TOKENIZER_CONFIG.
 WORD_PIECES = {
     "version": "1.0", "truncation": None, "padding": None, "added_tokens": MARKS,
     "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": False},
@@ -47,7 +48,7 @@ WORD_PIECES = {
     "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
     "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
               "vocab": {p: i for i, p in enumerate(PIECES)}}}
-# As transformers 5 writes it, with the keys that older versions wrote.
+# As transformers 5 writes the file, plus the keys of older versions.
 TOKENIZER_CONFIG = {
     "tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True,
     "bos_token": "[CLS]", "eos_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]", "sep_token": "[SEP]", "cls_token": "[CLS]",
@@ -57,7 +58,7 @@ TOKENIZER_CONFIG = {
     "fix_mistral_regex": False, "padding_side": "right", "max_length": 16, "stride": 0, "truncation_strategy": "longest_first",
     "clean_up_tokenization_spaces": False, "clean_text": True, "never_split": None, "do_basic_tokenize": True, "legacy": False, "backend": "tokenizers",
     "is_local": True, "name_or_path": "x", "chat_template": "{{ messages }}"}
-# Bytes, with a space in front of a text where the tokenizer says so.
+# Bytes, with a space in front of the text if the tokenizer requires it.
 BYTE_PIECES = {
     "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "post_processor": None,
@@ -71,7 +72,7 @@ def harmless_keys(*files):
 
 
 def others(key, value):
-    """Values that are not the one that stands there."""
+    """Returns values that differ from the given value."""
     if "act" in key and isinstance(value, str):
         return ["relu" if value != "relu" else "gelu"]
     if isinstance(value, bool):
@@ -94,7 +95,7 @@ def others(key, value):
 
 
 def uses(file, table):
-    """The keys of a table in a file of C++, and what is done with each."""
+    """Returns the keys of a table in a C++ file, and the use of each key."""
     text = (IMPORT / file).read_text()
     begin = text.index(f"constexpr KeyRule {table}[]")
     return {key: use or "read" for key, use in ROWS.findall(text[begin:text.index("};", begin)])}
@@ -106,7 +107,9 @@ class ImportKeys(harness.Case):
         self.source, self.out, self.digests = self.folder / "source", self.folder / "m.bowline", None
 
     def imported(self, config, *flags):
-        """The bytes of the model without config.json and its digest; nothing: it was refused."""
+        """Returns the bytes of the model without config.json and its digest, or None if it is
+        refused.
+        """
         text = json.dumps(config, sort_keys=True)
         text += " " * (SIZE - len(text))
         (self.source / "config.json").write_text(text)
@@ -123,7 +126,7 @@ class ImportKeys(harness.Case):
         return bytes(content)
 
     def find_digests(self, config, *flags):
-        """Where a model changes with a key that is a note of its writer."""
+        """Finds the bytes of the model that change with a key that only is a note of its writer."""
         self.digests = None
         first, second = (self.imported(config | {"_note": n}, *flags) for n in range(2))
         self.digests = sorted({i // 8 * 8 for i, (a, b) in enumerate(zip(first, second)) if a != b})
@@ -169,8 +172,8 @@ class ImportKeys(harness.Case):
             self.assertEqual(self.imported(config | keys | {"_note": 3}), right, keys)
 
     def test_keys_that_are_not_known(self):
-        """Of an architecture that transformers has under another name, of quantized weights, of
-        attention that is not causal.
+        """Keys of an architecture that transformers has under another name, of quantized weights,
+        and of attention that is not causal.
         """
         for name, changes in (("llama", {"no_rope_layers": [1, 0]}), ("llama", {"is_causal": False}), ("llama", {"partial_rotary_factor": 0.5}),
                               ("llama", {"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor": 2.0,
@@ -195,8 +198,8 @@ class ImportKeys(harness.Case):
         return done.stdout, "refused" if done.returncode != OK else "same" if self.out.read_bytes() == right else "changed"
 
     def each_key(self, path, base, table, within=lambda value: value, known=()):
-        """Gives each key of a file another value. `within` makes the file of the object that has
-        the keys.
+        """Changes the value of each key in a file. `within` embeds the object with the keys into
+        the content of the file.
         """
         def write(value):
             path.parent.mkdir(exist_ok=True)
@@ -240,12 +243,12 @@ class ImportKeys(harness.Case):
         self.each_key(self.source / "sentence_bert_config.json", {key: None for key, use in table.items() if use == "fixed"} | base, table)
         modules = json.loads((self.source / "modules.json").read_text())
         for at, module in enumerate(modules):
-            # Normalize has no settings but the usual ones, wherever its folder is.
+            # Normalize has only default settings, in any folder.
             self.each_key(self.source / "modules.json", module, uses(reader, "kModuleKeys"),
                           lambda value, at=at: modules[:at] + [value] + modules[at + 1:], known=("path",) if at == 2 else ())
 
     def test_the_settings_of_an_older_sentence_transformer(self):
-        """The file of a RoBERTa has another name."""
+        """RoBERTa has another file name."""
         self.folder_of("bert_sentences")
         (self.source / "sentence_bert_config.json").rename(self.source / "sentence_roberta_config.json")
         (self.source / "sentence_roberta_config.json").write_text(json.dumps({"max_seq_length": 9}))
@@ -262,7 +265,7 @@ class ImportKeys(harness.Case):
         self.folder_of("bert_classes")
 
         def made(config, digests=()):
-            """The bytes of the model but for those of tokenizer_config.json, which it keeps."""
+            """Returns the bytes of the model without the text of tokenizer_config.json."""
             self.write_tokenizer(WORD_PIECES, {})
             text = json.dumps(config, sort_keys=True)
             text += " " * (SIZE - len(text))
@@ -341,12 +344,12 @@ class ImportKeys(harness.Case):
                 self.folder_of(name)
                 self.write_tokenizer(tokenizer, config)
                 self.expect(run("import", self.source, "--out", self.out, "--force"), BAD_FILE, f'"{next(iter(config))}"')
-        self.folder_of("llama")  # a decoder cuts nothing
+        self.folder_of("llama")  # a decoder does not truncate texts
         self.write_tokenizer(BYTE_PIECES, {"truncation_side": "left", "max_len": 7})
         self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
 
     def test_spaces_that_transformers_removes_from_text(self):
-        """A BPE keeps them in version 5 of transformers, unless a second key is true; an encoder
+        """With a BPE, transformers 5 keeps the spaces unless a second key is true. An encoder
         writes no text.
         """
         key, bpe_too = (f"clean_up_tokenization_spaces{end}" for end in ("", "_for_bpe_even_though_it_will_corrupt_output"))
@@ -362,7 +365,7 @@ class ImportKeys(harness.Case):
                 self.assertEqual(f'note: tokenizer_config.json has "{key}": true' in done.stdout, noted)
 
     def test_learned_positions_end_a_context(self):
-        """Those of GPT-2 do; rotations go on."""
+        """The learned positions of GPT-2 limit the context. Rotary positions do not."""
         for name in ("gpt2", "llama"):
             self.folder_of(name)
             self.write_tokenizer(BYTE_PIECES, {})
@@ -384,7 +387,9 @@ class ImportKeys(harness.Case):
         self.assertEqual((metadata["pad_token"], metadata["cls_token"]), ("<pad>", "<cls>"))
 
     def test_keys_of_generation_config(self):
-        """What generate and chat do not do by themselves is named, with the flag."""
+        """A note names the settings that generate and chat do not apply by themselves, and the
+        flag.
+        """
         self.folder_of("llama")
         path = self.source / "generation_config.json"
         text = (IMPORT / "huggingface/read.cpp").read_text()

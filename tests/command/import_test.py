@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""bowline import: what it says of a file that is none, and a model that runs afterwards."""
+"""Tests bowline import: the messages for files that are no models, and a model that runs after the
+import.
+"""
 
 import json
 import pathlib
@@ -14,7 +16,7 @@ from harness import BAD_FILE, OK, USAGE, run
 
 
 def field(number, content):
-    """A field of protobuf: text and messages as bytes, numbers as a varint."""
+    """Returns a field of protobuf: text and messages as bytes, numbers as a varint."""
     def varint(value):
         out = bytearray()
         while True:
@@ -34,7 +36,7 @@ def value_info(name, *dims):
 
 
 def relu(op="Relu", opset=13):
-    """y = relu(x), x of [batch, 3]."""
+    """Returns the model y = relu(x) with x of shape [batch, 3]."""
     node = field(1, "x") + field(2, "y") + field(4, op)
     graph = field(1, node) + field(11, value_info("x", "batch", 3)) + field(12, value_info("y", "batch", 3))
     return field(1, 8) + field(8, field(2, opset)) + field(7, graph)
@@ -65,7 +67,7 @@ class Import(harness.Case):
         self.expect(self.call("--shape", "x=2,3", "--batch-dim", "rows", "--force"), BAD_FILE, "No input has an axis for the batch")
         self.expect(self.call("--shape", "x=rows,3", "--force"), USAGE, "NAME=NUMBER,NUMBER")
         self.expect(self.call("--dim", "batch=2", "--batch-dim", "batch", "--force"), USAGE, "dynamic batch")
-        self.onnx.write_bytes(relu("Softmax"))  # of axis 1
+        self.onnx.write_bytes(relu("Softmax"))  # along axis 1
         self.expect(self.call("--batch-dim", "batch", "--force"), OK)
 
     def test_json(self):
@@ -95,9 +97,7 @@ class Import(harness.Case):
 
 
     def test_shapes_and_values_of_inputs(self):
-        """A dim without a name, one name for two sizes, and an input that always has the same
-        values.
-        """
+        """A dimension without a name, one name for two sizes, and an input with constant values."""
         def model(*dims):
             node = field(1, "x") + field(2, "y") + field(4, "Relu")
             graph = field(1, node) + field(11, value_info("x", *dims)) + field(12, value_info("y", *dims))
@@ -111,7 +111,7 @@ class Import(harness.Case):
         self.expect(self.call("--shape", "z=2", "--force"), USAGE, 'no input "z"', "x")
         self.expect(self.call("--shape", "x=2,,5", "--force"), USAGE, "NAME=NUMBER,NUMBER")
         self.expect(self.call("--dim", "other=2", "--force"), USAGE, 'dim "other"', "size")
-        # y = x + x with x always 3, which is no input any more.
+        # y = x + x, but x is always 3 and is no input of the model.
         node = field(1, "x") + field(1, "z") + field(2, "y") + field(4, "Add")
         graph = field(1, node) + b"".join(field(11, value_info(n, 2)) for n in "xz") + field(12, value_info("y", 2))
         self.onnx.write_bytes(field(1, 8) + field(8, field(2, 21)) + field(7, graph))
@@ -123,7 +123,9 @@ class Import(harness.Case):
         self.expect(self.call("--given", "q=1", "--force"), USAGE, 'no input "q"')
 
     def test_values_that_are_not_finite_are_noted(self):
-        """Of weights; infinities beside zeros are a mask, and one alone is a bound."""
+        """Notes weights that are not finite. Infinities beside zeros are a mask, and a single one
+        is a bound.
+        """
         nan, inf = float("nan"), float("inf")
         tensors = {"w": [1, nan, inf, 2], "mask": [0, -inf, -inf, 0], "bound": [inf], "fine": [1, 2, 3, 4]}
         nodes, last = b"", "x"
@@ -198,8 +200,8 @@ class ImportOfHuggingFace(harness.Case):
                     ':2: Label "admin" stands in line 1 already')
 
     def test_dropout_of_a_head(self):
-        """Of the embeddings, of a layer and of the head. RoBERTa has one in front of the projection
-        of its head, too.
+        """Dropout of the embeddings, of a layer and of the head. RoBERTa also has one before the
+        projection of its head.
         """
         for name, count in (("bert_classes", 1 + 2 + 1), ("distilbert_classes", 1 + 1 + 1), ("roberta_classes", 1 + 2 + 2)):
             with self.subTest(name):
@@ -224,8 +226,8 @@ class ImportOfHuggingFace(harness.Case):
                 self.expect(self.call("bert_classes", "--labels", labels, "--force"), code, message)
 
     def make_layers_equal(self, path):
-        """The second layer of a model gets the values of the first; its norms are ones, as they are
-        before a training.
+        """Copies the values of the first layer to the second. The norms are ones, as before a
+        training.
         """
         tensors = read_safetensors(path)
         for name in tensors:
@@ -236,7 +238,7 @@ class ImportOfHuggingFace(harness.Case):
         write_safetensors(path, {name: (shape, struct.unpack(f"<{len(data) // 4}f", data)) for name, (_, shape, data) in tensors.items()})
 
     def not_finite(self, *command):
-        """The note and the same in JSON, as (tensor, values, elements)."""
+        """Returns the note and its content in JSON as (tensor, values, elements)."""
         done = self.expect(run("import", *command, "--out", self.out, "--force"), OK)
         notes = [line for line in done.stdout.splitlines() if "Non-finite weights" in line]
         report = json.loads(self.expect(run("import", *command, "--out", self.out, "--force", "-o", "json"), OK).stdout)
@@ -262,7 +264,7 @@ class ImportOfHuggingFace(harness.Case):
         self.assertEqual(sorted(found), [(name, at + 1, len(tensors[name][1])) for at, name in enumerate(wrong)])
         self.assertRegex(note, r", \d values of 1 more tensors\.")
         self.assertEqual(sorted(self.not_finite(self.source, "--dtype", "bf16")[0]), sorted(found))
-        # Values that 16 bits do not hold.
+        # Values that f16 cannot represent.
         for name in wrong:
             tensors[name] = (tensors[name][0], [1.0] * len(tensors[name][1]))
         tensors[wrong[0]][1][3], tensors[wrong[0]][1][4] = 65504.0, -65536.0
@@ -273,7 +275,9 @@ class ImportOfHuggingFace(harness.Case):
         self.assertIn("--dtype bf16 or f32", note)
 
     def test_values_of_gguf_that_are_not_finite_are_noted(self):
-        """Of floats each value; of codes all of a block whose scale is not finite."""
+        """In a float tensor each value counts. In a quantized tensor all values of a block with
+        such a scale count.
+        """
         for form, wrong, per_block in (("f32", struct.pack("<f", float("-inf")), 1), ("f16", b"\0\x7e", 1), ("bf16", b"\x80\x7f", 1),
                                        ("q8_0", b"\0\x7c", 32), ("q4_0", b"\1\xfc", 32)):
             with self.subTest(form):
@@ -331,8 +335,7 @@ class ImportOfHuggingFace(harness.Case):
         self.assertEqual({len(names) for names in self.ties()}, {2})
 
     def test_links_lead_to_no_file_outside(self):
-        """A folder that was packed elsewhere must not make the reader open a file of this
-        machine.
+        """A folder from another machine must not make the reader open a file outside of the folder.
         """
         self.expect(self.call("bert_sentences"), OK)
         for name in ("config.json", "model.safetensors", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"):
@@ -369,7 +372,7 @@ class ImportOfHuggingFace(harness.Case):
                 self.expect(self.again(*flags), BAD_FILE, "score.weight", "bowline import ENCODER --task classify --labels FILE --out MODEL")
         self.expect(self.call("llama", "--force", "--task", "classify", "--labels", labels), BAD_FILE,
                     "cannot classify", "bowline import ENCODER --task classify --labels FILE --out MODEL")
-        # What the messages advise works.
+        # The command in the messages works.
         self.expect(run("import", FIXTURES / "bert", "--task", "classify", "--labels", labels, "--out", self.out, "--force"), OK)
         self.assertEqual(json.loads(run("inspect", self.out, "-o", "json").stdout)["metadata"]["task"], "classify")
 
@@ -378,13 +381,11 @@ class ImportOfHuggingFace(harness.Case):
         path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | keys))
 
     def again(self, *arguments):
-        """Imports the source as it is now."""
+        """Imports the current source."""
         return run("import", self.source, "--out", self.out, "--force", *arguments)
 
     def test_classes_of_any_number(self):
-        """The config says that a head judges each class alone; an export and its import keep
-        that.
-        """
+        """The config says that a head judges each class by itself. Export and import keep this."""
         self.expect(self.call("bert_classes"), OK)
         for _ in range(2):
             self.edit("config.json", problem_type="multi_label_classification")
@@ -400,7 +401,7 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(self.again("--task", "embed"), OK)
 
     def sentences(self):
-        """An encoder of sentence-transformers that knows four words."""
+        """Makes an encoder of sentence-transformers with a vocabulary of four words."""
         self.expect(self.call("bert_sentences"), OK)
         vocabulary = {"[UNK]": 0, "hallo": 1, "query": 2, "world": 3}
         self.edit("tokenizer.json", version="1.0", truncation=None, padding=None, added_tokens=[], normalizer=None,
@@ -435,7 +436,8 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(self.again(), BAD_FILE, "default_prompt_name", "answer")
 
     def test_caches_of_codes(self):
-        """They stay codes in the file and where tokens are made: 4 rows of one head of 8."""
+        """The KV cache stays quantized in the file and during generation: 4 rows of one head of 8.
+        """
         self.expect(self.call("llama3", "--kv-dtype", "int8"), OK)
         storages = json.loads(self.expect(run("inspect", self.out, "-o", "json"), OK).stdout)["storages"]
         caches = [s for s in storages if s["role"] == "kv_cache"]
@@ -461,7 +463,7 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(run("import", self.folder / "m.bin", "--out", self.out), BAD_FILE, "m.bin")
 
 
-# Each flag, with a value, and the kinds of input that it has an effect on.
+# Each flag with a value, and the kinds of input on which it has an effect.
 FLAGS = {
     "--entry": (["main"], "onnx"),
     "--dim": (["batch=2"], "onnx"),
@@ -483,7 +485,7 @@ FLAGS = {
     "--dropout": ([], "folder gguf skeleton"),
     "--seed": (["7"], "folder gguf"),
 }
-# They have an effect on all of them, or say what the input is.
+# Flags that have an effect on all kinds, or that describe the input.
 GENERAL = {"--help", "--out", "--force", "--format", "--base", "--skeleton"}
 
 
@@ -502,7 +504,7 @@ class Flags(harness.Case):
         for kind, arguments in self.inputs().items():
             for flag, (values, kinds) in FLAGS.items():
                 if flag == "--name" and kind != "adapter":
-                    continue  # it needs --base
+                    continue  # the flag needs --base
                 with self.subTest(kind=kind, flag=flag):
                     made = run("import", *arguments, "--out", self.folder / "out.bowline", "--force", flag, *values)
                     if kind in kinds.split():

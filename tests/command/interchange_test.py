@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bowline export --to hf and --to gguf: what an import took comes back, byte for byte; what cannot
-be written is refused, and nothing is left.
+"""Tests bowline export --to hf and --to gguf: the export of an imported model equals its source,
+byte for byte. An export that is not possible is refused and leaves no file.
 """
 
 import json
@@ -32,7 +32,7 @@ class Interchange(harness.Case):
         return run("export", model, "--to", to, "--out", self.out, *more, **options)
 
     def weights(self, model):
-        """The partition by names, and the bytes of each storage by its first name."""
+        """Returns the ties as tuples of names, with shape and bytes of each storage."""
         folder = self.folder / ("weights_" + model.name)
         self.expect(run("export", model, "--weights", folder, "--force"), OK)
         ties = {}
@@ -44,7 +44,7 @@ class Interchange(harness.Case):
     def nothing_is_left(self, *kept):
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), sorted(kept))
 
-    # What is wrong comes first.
+    # Invalid input.
 
     def test_flags(self):
         self.expect(run("export", self.model, "--to", "gguf"), USAGE, "--out")
@@ -117,11 +117,11 @@ class Interchange(harness.Case):
         self.assertNotIn("other", [p.name for p in self.out.iterdir()])
         self.nothing_is_left("out")
 
-    # What is right.
+    # Valid input.
 
     def test_logits_are_those_of_transformers(self):
-        """With the numbers that the file says. Models of 16 bits are widened: their graphs would
-        compute in 16 bits.
+        """The logits use the values of the file. Models with 16 bits are widened, because their
+        graphs would compute in 16 bits.
         """
         tokens, logits = self.folder / "tokens.npy", self.folder / "logits.npy"
         tokens.write_bytes(harness.npy("<i4", (2, 12), struct.pack("<24i", *(5 * i % 64 for i in range(24)))))
@@ -144,7 +144,7 @@ class Interchange(harness.Case):
             "file": str(model), "out": str(self.out), "to": "hf", "tensors": 20, "bytes": sum(len(t[2]) for t in tensors.values()),
             "notes": ["The tokenizer is one of GGUF, and is not written: Merge 0 (\"t h\") names a token that is not in the vocabulary."]})
         self.assertEqual(len(tensors), 20)
-        self.assertNotIn("lm_head.weight", tensors)  # config.json says that it is tied
+        self.assertNotIn("lm_head.weight", tensors)  # config.json says that the weight is tied
         self.assertEqual(tensors["model.layers.1.self_attn.k_proj.weight"][:2], ("F32", [16, 32]))
         config = json.loads((self.out / "config.json").read_text())
         self.assertEqual((config["architectures"], config["tie_word_embeddings"], config["torch_dtype"], config["vocab_size"]),

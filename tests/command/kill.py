@@ -1,9 +1,9 @@
-"""SIGKILL and resume: weights, optimizer state and loss log equal the uninterrupted run bit for
-bit.
+"""Tests SIGKILL and resume: weights, optimizer state and loss log equal those of an uninterrupted
+run, bit for bit.
 
-$BOWLINE_KILLS is the number of kills (5), $BOWLINE_KILL_SEED their seed (1). Moments: at a random
-time, at the n-th file operation (half of a write is done), and while a checkpoint from inside an
-accumulation is the newest one.
+$BOWLINE_KILLS is the number of kills (5), $BOWLINE_KILL_SEED their seed (1). The run is killed at a
+random time, at the n-th file operation (after half of a write), or while the newest checkpoint is
+from inside an accumulation.
 """
 
 import os
@@ -41,7 +41,7 @@ class Kill(harness.Case):
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def kill_at(self, moment, folder, pick, seconds):
-        """Starts a run and kills it; returns what happened, as text."""
+        """Starts a run, kills it, and returns a description."""
         if moment == "file":
             at = pick.randrange(1, 200)
             self.start(folder, LD_PRELOAD=os.environ["KILL_AT_LIBRARY"], KILL_AT=str(at)).wait(timeout=120)

@@ -1,6 +1,6 @@
-// Preloaded into the command: ends it with SIGKILL at its n-th file operation, n = $KILL_AT. The
-// operation is not done, but for a write, of which the first half is. A write to the file
-// $FAIL_WRITE fails, from its second on, as on a full disk.
+// A preloaded library that ends the command with SIGKILL at its n-th file operation, n = $KILL_AT.
+// The operation is not executed. Of a write, the first half is executed. All writes to the file
+// $FAIL_WRITE except the first fail, as on a full disk.
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>

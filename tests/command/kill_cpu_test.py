@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""SIGKILL and resume on the CPU."""
+"""Tests SIGKILL and resume on the CPU."""
 
 import unittest
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""SIGKILL and resume on a Vulkan device."""
+"""Tests SIGKILL and resume on a Vulkan device."""
 
 import sys
 import unittest

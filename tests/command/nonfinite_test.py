@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Steps that are not finite: skipped, stopped at, rolled back; no checkpoint that can be used is
-lost to one that cannot.
+"""Steps that are not finite are skipped, end the run, or are rolled back. A usable checkpoint is
+never replaced by an unusable one.
 """
 
 import array
@@ -16,7 +16,7 @@ STEPS = 30
 
 
 class Stumbling(harness.Case):
-    """The byte Z is once in the training text, and makes the step that sees it not finite."""
+    """The training text contains the byte Z once. The step that reads it is not finite."""
 
     @classmethod
     def setUpClass(cls):
@@ -41,7 +41,7 @@ class Stumbling(harness.Case):
         return [line.split("\t") for line in (self.folder / f"log{name}").read_text().splitlines()[1:]]
 
     def first_bad(self, *flags):
-        """The first step that is not finite, as a run that skips it tells."""
+        """Returns the first step that is not finite, according to a run that skips such steps."""
         self.expect(self.train(*flags, name="_skip"), OK)
         return next(int(line[0]) for line in self.lines("_skip") if line[-1] == "skipped")
 
@@ -56,7 +56,7 @@ class Stumbling(harness.Case):
         bad = [int(line[0]) for line in self.lines() if line[-1] == "skipped"]
         self.assertEqual([line[0] for line in self.lines()], [str(step) for step in range(1, STEPS + 1)])
         self.assertIn(f"step {bad[0]}/{STEPS}  loss nan", done.stdout)
-        # CLI11 writes a default behind "=" up to 2.3, then in brackets.
+        # CLI11 up to 2.3 writes a default after "=", later versions use brackets.
         self.assertRegex(run("finetune", "--help").stdout, r"--on-nonfinite TEXT:{skip,stop,rollback}(=skip| \[skip\])\s")
 
     def test_stop_names_the_place(self):
@@ -66,8 +66,8 @@ class Stumbling(harness.Case):
         self.assertFalse(self.out.exists())
         self.assertNotIn("skipped", done.stdout)
         self.assertEqual(len(self.lines()), bad - 1)
-        # How a run meets such a step is no part of what it is: it goes on as if it had skipped from
-        # the start.
+        # --on-nonfinite is not a part of the identity of a run. The run continues as if it had
+        # skipped from the beginning.
         self.expect(self.train("--resume", "auto"), OK, f"resumed at step {bad - 1}")
         self.same("", "_skip")
 
@@ -87,15 +87,15 @@ class Stumbling(harness.Case):
         self.assertLess(0, back, "the bad step comes before the first checkpoint: this test needs another seed")
         self.assertLess(back, bad - 1)
         done = self.expect(self.train(*flags), OK, f"(not finite: back to step {back})")
-        # The log is of the steps that led to the weights, and an evaluation after the checkpoint is
-        # made again.
+        # The log contains only the steps that led to the weights. Evaluations after the checkpoint
+        # are repeated.
         self.assertEqual([line[0] for line in self.lines()], [str(step) for step in range(1, STEPS + 1)])
         self.assertNotIn("skipped", done.stdout + self.log.read_text())
         self.assertNotEqual(self.lines()[bad - 1:], self.lines("_skip")[bad - 1:])
         evaluated = [int(step) for step in re.findall(r"held-out at step (\d+)", done.stdout)]
         self.assertEqual(sorted(set(evaluated)), list(range(3, STEPS + 1, 3)))
         self.assertEqual(evaluated.count((bad - 1) // 3 * 3), 2 if (bad - 1) // 3 * 3 > back else 1)
-        # The same bits as a run that was interrupted at that checkpoint.
+        # The bits equal those of a run that was interrupted at this checkpoint.
         self.expect(self.train(*flags, steps=back, name="_two"), OK)
         self.expect(self.train(*flags, "--resume", "auto", name="_two"), OK, f"resumed at step {back}")
         self.same("", "_two")
@@ -108,7 +108,7 @@ class Stumbling(harness.Case):
 
 
 class Ruined(harness.Case):
-    """Weight decay without measure: the weights grow until they are no numbers, and no loss says so
+    """Extreme weight decay: the weights grow until they are not finite, and no loss shows it
     before.
     """
 
@@ -121,7 +121,7 @@ class Ruined(harness.Case):
                              "--weight-decay", "1e6", "--out", self.folder / "out.bowline", *more)
 
     def not_finite(self, path):
-        """Number of weights that are no numbers."""
+        """Returns the number of weights that are not finite."""
         folder = self.folder / f"{path.parent.name}_{path.stem}"
         self.expect(run("export", path, "--weights", folder), OK)
         values = array.array("f", b"".join(file.read_bytes() for file in folder.glob("storage_*.bin")))

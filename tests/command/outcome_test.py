@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How a run may end: worse, not finite, out of patience, with the best step, on a device for tests;
-and going on from there.
+"""The outcomes of a run: worse, not finite, out of patience, with the best step, and on a device
+for tests. Also tests how each run continues.
 """
 
 import json
@@ -20,7 +20,7 @@ class Outcome(harness.Case):
         return self.finetune("--steps", steps, "--out", self.out, *more, **options)
 
     def loss_of(self, path):
-        """Held-out loss of a model, as a run of no steps tells it."""
+        """Returns the held-out loss of a model, from a run of zero steps."""
         done = run("finetune", path, "--data", self.text, "--batch", 2, "--seq", 16, "--device", "cpu", "--steps", 0, "-o",
                    "json")
         return json.loads(self.expect(done, OK).stdout)["bits_per_byte_before"]
@@ -48,7 +48,7 @@ class Outcome(harness.Case):
         self.assertEqual(self.out.read_bytes(), b"precious")
 
     def test_worse_names_the_best(self):
-        # The rate rises until the run diverges.
+        # The learning rate rises until the run diverges.
         done = self.train(120, "--learning-rate", "30", "--warmup", 1000, "--schedule", "constant", "--eval-every", 10,
                           "--checkpoint", self.checkpoints)
         self.expect(done, FAILED, "worse than before", f'The best is "{self.checkpoints / "best.bowline"}", of step ')
@@ -60,9 +60,10 @@ class Outcome(harness.Case):
         self.assertFalse(self.out.exists())
 
     def steps_to_a_worse_one(self, *flags):
-        """A number of steps after which the last evaluation is not the best one, but better than
-        the model before. Rounding decides which one, and so the instruction set: it is looked up,
-        and a shorter run of a constant rate repeats the longer one."""
+        """Returns a number of steps after which the last evaluation is better than the initial
+        model, but not the best. The number depends on rounding and thus on the instruction set, so
+        a longer run finds it. With a constant learning rate the shorter run repeats the longer one.
+        """
         done = self.expect(self.train(60, *flags), OK)
         losses = [(int(step), float(loss)) for step, loss in re.findall(r"held-out at step (\d+): (\S+)", done.stdout)]
         before = float(re.search(r"held-out before: (\S+)", done.stdout).group(1))
@@ -114,13 +115,12 @@ class Outcome(harness.Case):
         shown = [float(x) for x in re.findall(r"step \d/3  loss (\d+\.\d+) ", done.stdout)]
         for line, loss in zip(lines, shown, strict=True):
             self.assertAlmostEqual(float(line.split("\t")[1]), loss, places=4)
-            # A byte of 256 has about 8 bits before anything is learned; in nats that would be 5.5.
+            # Before training a byte has about 8 bits. In nats this would be 5.5.
             self.assertLess(abs(loss - before), 1)
             self.assertGreater(loss, 7)
 
     def test_defaults_are_those_of_inspect(self):
-        """Without flags the plan of a training is the one that inspect makes with the defaults of
-        the library.
+        """Without flags, a training has the same plan as inspect with the defaults of the library.
         """
         dims = ["--batch", 2, "--seq", 16]
         plan = json.loads(self.expect(run("inspect", self.model, "-o", "json", *dims, "--device", "cpu"), OK).stdout)
@@ -131,8 +131,8 @@ class Outcome(harness.Case):
             self.assertRegex(help_text, rf"--{flag} \w+:\S*(={value}| \[{value}\]) ")
 
     def test_a_memory_budget(self):
-        """What was predicted is enough; with a byte less something is computed again; what cannot
-        do is refused, and nothing is written.
+        """A budget of the predicted size is sufficient. With one byte less the run recomputes
+        activations. A budget that is too small is refused, and no file is written.
         """
         needed = json.loads(self.expect(self.train(1, "-o", "json"), OK).stdout)["predicted_bytes"]
         again = self.train(1, "--force", "--memory-budget", needed, "-o", "json")

@@ -1,4 +1,4 @@
-"""Reads the pages that the command writes, as a browser and as a user of their data would."""
+"""Reads the pages of the command like a browser, and their data like a user."""
 
 import json
 import re
@@ -8,7 +8,7 @@ URL = re.compile(r"""\b[a-z]+://|(?:src|href|action|data|srcset)\s*=\s*["'](?!#)
 
 
 class Page:
-    """A page is well-formed as XML too; a browser reads what is the same in both."""
+    """A page is also well-formed XML, which a browser reads in the same way as HTML."""
 
     def __init__(self, path):
         self.source = path.read_text(encoding="utf-8")
@@ -19,14 +19,14 @@ class Page:
         self.data = json.loads(data[0].text)
 
     def text(self):
-        """What a user reads: without the style and the data."""
+        """Returns the visible text without the style and the data."""
         return "".join(self.root.find("body/header").itertext()) + "".join(self.root.find("body/main").itertext())
 
     def refresh(self):
         return [m.get("content") for m in self.root.iter("meta") if m.get("http-equiv") == "refresh"]
 
     def problems(self):
-        """What a page must not have, as sentences."""
+        """Returns the errors of the page as sentences."""
         without_data = re.sub(r"<script type=.application/json.*?</script>", "", self.source, flags=re.DOTALL)
         found = [f"refers to something outside: {m[0]}" for m in URL.finditer(without_data)]
         found += [f"id {i} stands there twice" for i in set(self.ids) if self.ids.count(i) > 1]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Nothing of the user's is truncated, overwritten or deleted, nothing but a regular file is opened,
-and no work is lost.
+"""The command never truncates, overwrites or deletes a file of the user, opens only regular files,
+and loses no work.
 """
 
 import json
@@ -166,7 +166,7 @@ class Files(Place):
 
 
     def test_tables_and_json(self):
-        """They are trained on as plain text only if that is said."""
+        """finetune trains on tables and JSON as plain text only with --as-text."""
         table = "text,label\n" + '"a knot, a rope",knots\nhold,ropes\n' * 60
         for name, content, holds in (("rows.csv", table, "a table"), ("rows.txt", table, "a table"),
                                      ("rows.tsv", table.replace(",", "\t"), "a table"), ("tabs.txt", "id\ttext\n" + "1\ta knot\n" * 60, "a table"),
@@ -196,7 +196,7 @@ class Folders(Place):
         # The kernel has released the lock.
         self.expect(self.train(10**6, "--checkpoint", self.checkpoints, "--resume", "auto", "--dry-run"), OK)
         again = self.start("--checkpoint", self.checkpoints, "--resume", "auto", "--eval-batches", 1, "--log", self.log)
-        self.wait_for(self.log.exists)  # from here on a signal is answered with a checkpoint
+        self.wait_for(self.log.exists)  # from here on a signal leads to a checkpoint
         self.assertEqual((self.checkpoints / ".bowline-lock").read_text(), str(again.pid))
         again.send_signal(signal.SIGTERM)
         self.assertEqual(again.wait(60), INTERRUPTED)
@@ -257,7 +257,7 @@ class WaysOut(Place):
             folder = self.folder / f"c{number}"
             process = self.start("--valid", valid, "--eval-stride", 1, "--checkpoint", folder, "--eval-every", 3,
                                  "--resume", "auto", "--log", self.folder / f"log{number}")
-            # The first evaluation, before any step, takes seconds.
+            # The first evaluation before any step takes seconds.
             self.wait_for(lambda n=number: (self.folder / f"log{n}").exists())
             process.send_signal(number)
             _, errors = process.communicate(timeout=60)

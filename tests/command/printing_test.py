@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What is printed: nothing from a file or an argument acts on the terminal, and nothing that was
-not written counts as done.
+"""Tests the output: no text from a file or an argument controls the terminal, and failed writes are
+errors.
 """
 
 import json
@@ -12,7 +12,7 @@ import unittest
 import harness
 from harness import BAD_DEVICE, BAD_FILE, FAILED, OK, USAGE, run
 
-# C0 but newline, DEL, C1, bidirectional controls, characters without width.
+# C0 except newline, DEL, C1, bidirectional controls, and characters without width.
 UNSEEN = [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x200B, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 
 
@@ -24,11 +24,11 @@ class Printing(harness.Case):
         self.assertEqual(made.returncode, 0, made.stderr)
 
     def seen(self, *arguments, code=OK):
-        """What a call prints, which must hold nothing that acts or hides."""
+        """Returns the output of a call. It must not contain characters that control or hide."""
         done = run(*arguments, text=False)
         output = done.stdout + done.stderr
         self.assertEqual(done.returncode, code, output)
-        text = output.decode()  # a failure: bytes that are not UTF-8
+        text = output.decode()  # fails if the bytes are not UTF-8
         for point in UNSEEN:
             self.assertNotIn(chr(point), text, hex(point))
         return text
@@ -84,7 +84,7 @@ class Printing(harness.Case):
             self.assertEqual(done.stderr, "bowline: Standard output cannot be written: No space left on device.\n")
 
     def test_a_reader_that_leaves(self):
-        """`bowline ... | head` ends without a word, as other tools do."""
+        """`bowline ... | head` ends without a message, like other tools."""
         calls = (["devices"], ["inspect", self.model], ["inspect", self.model, "-o", "json"], ["verify", self.model],
                  ["--help"], ["--version"])
         for call in calls:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bowline profile: every node has a time, on every device that computes; the trace is what Chrome
-reads.
+"""Tests bowline profile: every node has a time on every device that computes, and Chrome can read
+the trace.
 """
 
 import json
@@ -46,7 +46,7 @@ class Profile(harness.Case):
         self.assertEqual(self.model.read_bytes(), before)
 
     def test_a_generating_model(self):
-        """A run writes the last rows of caches that are full."""
+        """A run writes the last rows of full caches."""
         lm = self.folder / "lm.bowline"
         self.expect(run(lm, "vocabulary=256", "context=64", program=MAKE_DECODER), OK)
         before = lm.read_bytes()
@@ -56,7 +56,7 @@ class Profile(harness.Case):
                            "-o", "json")
                 result = json.loads(self.expect(done, OK).stdout)
                 self.assertEqual(result["entry"], entry)
-                # Keys and values of each layer are one iteration of a Repeat.
+                # The keys and values of each layer belong to one iteration of a Repeat.
                 self.assertEqual([n["count"] for n in result["nodes"] if n["op"] == "WriteRows"], [3, 3])
                 self.assertIn("Attention", {n["op"] for n in result["nodes"]})
         self.assertEqual(lm.read_bytes(), before)
@@ -74,8 +74,8 @@ class Profile(harness.Case):
             self.assertNotIn("Cast", ops)
 
     def test_nearly_all_of_a_step_is_on_nodes(self):
-        """At least 95 percent, as README says: of the steps with clocks, so that a busy machine
-        slows both sides.
+        """The nodes take at least 95 percent of a step, as README says. Both times come from the
+        same steps with clocks, so that a busy machine slows both.
         """
         base = pathlib.Path(__file__).resolve().parents[2] / "samples" / "finetune_text" / "base.bowline"
         done = run("profile", base, "--train", "--batch", 8, "--seq", 256, "--steps", 3, "--device", "cpu", "-o", "json")

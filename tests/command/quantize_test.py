@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bowline quantize: weights become codes once per storage, the file shrinks by what the report
-says, and what runs and trains goes on.
+"""Tests bowline quantize: each storage is quantized once, the file shrinks by the size in the
+report, and the model still runs and trains.
 """
 
 import json
@@ -62,7 +62,7 @@ class Quantize(harness.Case):
         self.assertFalse(tuned.exists())
         done = run("finetune", self.out, *self.with_defaults([*train, "--lora-rank", 2]))
         self.assertRegex(self.expect(done, OK).stdout, r"(?m)^trains [\d,]+ of [\d,]+ values \(the adapter\)$")
-        # Decoded, the weights can be trained again.
+        # Dequantized weights can be trained again.
         self.expect(run("quantize", self.out, "--out", plain, "--encoding", "plain"), OK)
         self.assertEqual(self.inspect(plain)["sizes"]["trainable_elements"], self.inspect(self.model)["sizes"]["trainable_elements"])
         self.expect(run("finetune", plain, *self.with_defaults([*train, "--force"])), OK)
@@ -75,7 +75,7 @@ class Quantize(harness.Case):
         self.assertEqual(json.loads(plan.stdout)["trained_values"], sizes["trainable_elements"])
 
     def codes(self, path):
-        """The files of the storages that are codes."""
+        """Returns the files of the quantized storages."""
         listing = self.inspect(path)["storages"]
         return {f"storage_{s['tie']}.bin" for s in listing if s.get("encoding", "plain") != "plain"}
 

@@ -1,5 +1,5 @@
-// Preloaded into the command: a file system without renameat2(), as those of networks are. Of the
-// renames of the C library the $FAIL_RENAME-th fails, if that is set.
+// A preloaded library that imitates a file system without renameat2(), like network file systems.
+// If $FAIL_RENAME is set, the rename of the C library with this number fails.
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""export --force: what is there goes whole when all that replaces it is written, and stays as it
-was if that fails.
+"""Tests export --force: the old output is removed only when the complete new output is written. If
+the export fails, the old output does not change.
 """
 
 import os
@@ -9,7 +9,7 @@ import unittest
 import harness
 from harness import FAILED, OK, USAGE, run
 
-# Files of each form by their names; none: it is a file.
+# The files of each format by name. None means that the output is a single file.
 FORMS = {"hf": ["config.json", "model.safetensors"], "peft": ["adapter_config.json", "adapter_model.safetensors"], "gguf": None,
          "gguf-lora": None}
 WEIGHTS = {"hf": "model.safetensors", "peft": "adapter_model.safetensors"}
@@ -24,14 +24,14 @@ class Replace(harness.AdapterCase):
         return run("export", self.base, "--adapter", self.adapter, "--to", to, "--out", self.out, "--force", *more, **options)
 
     def content(self):
-        """Of what is at the path: the bytes of each file."""
+        """Returns the bytes of each file at the output path."""
         return {p.name: p.read_bytes() for p in self.out.iterdir()} if self.out.is_dir() else self.out.read_bytes()
 
     def nothing_else_is_left(self):
         self.assertEqual([p.name for p in self.folder.iterdir()], ["out"])
 
     def put(self, kind):
-        """A file, or what an export of this form left some time ago."""
+        """Creates a file, or an older export of this format."""
         if kind == "file":
             self.out.write_text("mine")
             return
@@ -58,8 +58,8 @@ class Replace(harness.AdapterCase):
                         self.clear()
 
     def test_where_the_file_system_has_no_such_rename(self):
-        """A new path; one that another has taken meanwhile; and what is there comes back where its
-        place cannot be taken.
+        """Covers a new path, a path that another process creates during the export, and an old
+        output that is restored because it cannot be replaced.
         """
         if harness.SANITIZED:
             self.skipTest("nothing is preloaded under a sanitizer")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Pages of HTML: that of a run says what its log says, no page needs or allows a network, and no
-name acts in one.
+"""Tests the HTML pages: the page of a run agrees with its log, no page needs or allows network
+access, and no name acts as code.
 """
 
 import json
@@ -17,7 +17,7 @@ from pages import Page
 
 
 def nine(value):
-    """As the log prints a number."""
+    """Rounds a number like the log."""
     return float("nan") if value is None else float(f"{value:.9g}")
 
 
@@ -39,7 +39,7 @@ class Report(harness.Case):
         return page
 
     def expect_log(self, page):
-        """Every step of the log, with its numbers."""
+        """Expects every step of the log with its values."""
         rows, series = self.rows(), page.data["series"]
         for column, name in ((1, "loss"), (2, "gradient_norm"), (3, "learning_rate")):
             self.assertEqual([(step, nine(value)) for step, value in series[name]], [(row[0], row[column]) for row in rows], name)
@@ -61,7 +61,7 @@ class Report(harness.Case):
         for words in ("step 70", "Gradient norm", "Learning rate", "Tokens per second", "Peak: ", "live bytes of the arena", "SHA-256", "XXH3",
                       f"of {data['steps']}", f"{series['loss'][-1][1]:.4f}"):
             self.assertIn(words, text)
-        # What a keyboard reaches: the last point of the loss, with its numbers.
+        # The keyboard reaches the last point of the loss with its values.
         stops = [g.get("aria-label") for g in page.root.iter("g") if g.get("tabindex") == "0"]
         self.assertTrue(any(s.startswith("step 70;") and f"{self.rows()[-1][1]:.4f}" in s for s in stops), stops)
 
@@ -108,7 +108,7 @@ class Report(harness.Case):
         page = self.read()
         self.expect_log(page)
         self.assertEqual([step for step, _ in page.data["series"]["held_out"]], [0, 10, 15])
-        # From an older checkpoint on: what came after it is made again.
+        # Resumes from an older checkpoint. The run repeats the steps after it.
         older = self.folder / "c" / "step-00000010.bowline"
         self.assertTrue(older.exists())
         self.expect(self.finetune("--steps", 12, "--schedule", "constant", "--out", self.folder / "third.bowline", "--report",
@@ -160,8 +160,8 @@ class Report(harness.Case):
         result, page = json.loads(self.expect(done, OK).stdout), self.read()
         self.assertEqual(page.data["bits_per_byte"], result["bits_per_byte"])
         losses = [value for _, value in page.data["series"]["loss"]]
-        # All batches but the last are full, so the mean lies between that of them and that with a
-        # whole last one.
+        # All batches except the last are full, so the mean of the batches is close to the mean of
+        # the rows.
         self.assertAlmostEqual(sum(losses) / len(losses), result["bits_per_byte"], places=2)
         self.assertIn(f"{result['bits_per_byte']:.4f}", page.text())
         self.assertIn("Peak: ", page.text())
@@ -171,7 +171,7 @@ class Report(harness.Case):
         page, info = self.read(), json.loads(run("inspect", self.model, "-o", "json").stdout)
         self.assertEqual(page.data["ties"], info["ties"])
         self.assertEqual(page.data["saved_bytes"], info["saved_bytes"])
-        # One node per tie, with all of its names; each storage once.
+        # One node per tie with all of its names, and each storage once.
         ties = [e for e in page.root.iter("div") if e.get("class") == "tie"]
         self.assertEqual(len(ties), len(info["ties"]))
         for tie, said in zip(ties, info["ties"]):
@@ -181,7 +181,7 @@ class Report(harness.Case):
                          sorted(p["name"] for p in info["parameters"]))
         for p in info["parameters"]:
             self.assertIn(p["name"], rows[f"s{p['tie']}"])
-        # The Repeat is one box around its body, and a node links to what it reads.
+        # The Repeat is one box around its body, and each node links to its inputs.
         repeats = [e for e in page.root.iter("li") if e.get("class") == "repeat"]
         self.assertEqual(len(repeats), len(info["entry_points"]))
         self.assertIn("Repeat 2 times", "".join(repeats[0].itertext()))
@@ -189,7 +189,8 @@ class Report(harness.Case):
         links = {a.get("href") for a in repeats[0].iter("a")}
         self.assertTrue(any(link.startswith("#s") for link in links), "parameters")
         self.assertTrue(any(a.get("href", "").startswith("#t") for a in page.root.iter("a")), "ties")
-        # What lives at the peak is the planner's own bound, where no two nodes run at a time.
+        # The live bytes at the peak equal the lower bound of the planner if no two nodes run
+        # concurrently.
         memory = page.data["memory"]
         self.assertEqual(sorted(memory), ["forward", "loss", "training"])
         for name in ("loss", "training"):
@@ -215,8 +216,8 @@ class Report(harness.Case):
         self.assertIn("Evaluation of <u>\\u{2066}.bowline", self.read().text())
 
     def test_a_classifier(self):
-        """The matrix of the page is that of the command, in training and in an evaluation, with the
-        surest mistakes.
+        """The page has the same confusion matrix as the command, in training and in evaluation, and
+        the most confident mistakes.
         """
         encoder, rows = self.folder / "encoder.bowline", self.folder / "rows.csv"
         self.assertEqual(run(encoder, program=os.environ["ENCODER_MODEL"]).returncode, 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checkpoints: resume equals no interruption; damaged and foreign ones; Ctrl-C once and twice; no
-space.
+"""Tests checkpoints: a resumed run equals an uninterrupted run. Also tests damaged and foreign
+checkpoints, Ctrl-C once and twice, and a full disk.
 """
 
 import json
@@ -28,7 +28,7 @@ class Resume(harness.Case):
                              self.log, "--out", self.out, "--eval-batches", 1, *more, **options)
 
     def start(self, *more):
-        """A run that would take minutes, once it has made a step."""
+        """Starts a run of several minutes, and returns after its first step."""
         begin = self.lines()
         process = super().start("--steps", 10**7, "--schedule", "constant", "--eval-batches", 1, "--checkpoint",
                                 self.checkpoints, "--log", self.log, "--out", self.out, *more)
@@ -39,7 +39,7 @@ class Resume(harness.Case):
         self.fail("no step was made in a minute")
 
     def lines(self):
-        """Steps in the log, after its header."""
+        """Returns the number of steps in the log."""
         return max(0, len(self.log.read_text().splitlines()) - 1) if self.log.exists() else 0
 
     def inspect(self, path):
@@ -117,8 +117,8 @@ class Resume(harness.Case):
         self.expect(self.finetune("--steps", 1, "--checkpoint", self.checkpoints, "--with-training-state"), USAGE, "--out")
 
     def test_output_of_a_run_that_begins_with_a_checkpoint(self):
-        """The moments that the file brings are not those of this run, and go neither into it nor
-        into its output.
+        """Moments in the input file belong to another run. They go neither into this run nor into
+        its output.
         """
         self.expect(self.train(3), OK)
         whole = self.checkpoints / "step-00000003.bowline"
@@ -247,8 +247,8 @@ class Resume(harness.Case):
 
 
 class TwoMeans(harness.Case):
-    """A loss that adds a mean over the labels that count and a mean over all of them: a step has to
-    know its sums first.
+    """The loss adds a mean over some labels and a mean over all labels. A step needs the sums of
+    both first.
     """
 
     @classmethod

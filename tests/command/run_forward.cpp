@@ -1,5 +1,5 @@
-// Runs the entry point "forward" of a model on raw tokens i32 [2, 16] with the public API; writes
-// the raw logits.
+// Runs the entry point "forward" of a model on raw i32 tokens [2, 16] with the public API, and
+// writes the raw logits.
 #include <cstdio>
 #include <fstream>
 #include <iterator>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bowline run: the bits of the API, the file format of NumPy, and what is refused."""
+"""Tests bowline run: the same bits as the API, the file format of NumPy, and errors."""
 
 import json
 import os
@@ -38,7 +38,8 @@ class Run(harness.Case):
         self.expect(self.call("--entry", "loss", "--input", f"tokens=@{self.x}", "--input", f"labels=@{labels}", "--output",
                               f"loss=@{loss}"), OK)
         row = struct.pack("<34i", *self.tokens[:16], 0, *self.tokens[16:], 0)
-        # bench reads rows of seq + 1: a label is the token after. The same labels, shifted by hand.
+        # bench reads rows of seq + 1 tokens, and a label is the next token. These are the same
+        # labels, shifted by hand.
         shifted = [*self.tokens[1:16], 0, *self.tokens[17:], 0]
         labels.write_bytes(npy("<i4", (2, 16), struct.pack("<32i", *shifted)))
         self.expect(self.call("--entry", "loss", "--input", f"tokens=@{self.x}", "--input", f"labels=@{labels}", "--output",
@@ -71,7 +72,7 @@ class Run(harness.Case):
         self.assertEqual(len(set(rows.values())), 4)
 
     def test_numbers_as_text(self):
-        """The same bits as with files of NumPy, into a file of text too."""
+        """Text input and output give the same bits as files of NumPy."""
         self.expect(self.call("--input", f"tokens=@{self.x}", "--output", f"logits=@{self.y}"), OK)
         values = struct.unpack("<8192f", read_npy(self.y)[2])
         rows = [self.tokens[:16], self.tokens[16:]]
@@ -84,8 +85,8 @@ class Run(harness.Case):
             self.assertEqual(struct.pack("<8192f", *(v for line in lines for v in line)), struct.pack("<8192f", *values))
 
     def test_words(self):
-        """The ids that the tokenizer of the model makes of them: of a model that reads bytes,
-        these.
+        """The tokenizer of the model converts words to ids. For a model that reads bytes the ids
+        are the bytes.
         """
         outs = []
         for what in ("text:a knot", ",".join(str(byte) for byte in b"a knot")):
@@ -121,7 +122,7 @@ class Run(harness.Case):
             descr, shape, data = read_npy(self.y)
             if descr == "<f4":
                 self.skipTest("The model gives f32.")
-            # As few digits as give the same number of f32 again.
+            # The shortest digits that represent the same f32.
             words = [float(word) for word in out.read_text().split()]
             self.assertEqual(list(struct.unpack(f"<{len(words)}f", struct.pack(f"<{len(words)}f", *words))), list(read(data)))
 
@@ -211,7 +212,7 @@ class Run(harness.Case):
         self.expect(run("inspect", model), OK, "dynamic     [rows]: --dim sets the maximum size")
         self.x.write_bytes(npy("<f4", (3, 2), struct.pack("<6f", *range(6))))
         counted = ["run", model, "--device", "cpu", "--input", f"x=@{self.x}", "--output", f"y=@{self.y}", "--force"]
-        for flags in (["--dim", "rows=8"], []):  # the capacity, or as many as the file has
+        for flags in (["--dim", "rows=8"], []):  # the maximum size, or the size of the input
             self.expect(run(*counted, *flags, "--step", "position=1"), OK, "y f32[3,2]")
             descr, shape, data = read_npy(self.y)
             self.assertEqual((descr, shape), ("<f4", (3, 2)))

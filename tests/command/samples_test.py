@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The samples, and the sentences of inspect and bench about a sample model."""
+"""Tests the samples, and the output of inspect and bench for a sample model."""
 
 import json
 import os

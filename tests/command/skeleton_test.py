@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Models of shapes alone: what they say is what the model with its values takes, and the largest
-one takes no memory.
+"""Tests models without values: their reports equal those of the model with values, and the largest
+model takes no memory.
 """
 
 import json
@@ -18,7 +18,7 @@ WAYS = {"full": [], "lora": ["--lora-rank", 8], "int8": ["--lora-rank", 8, "--qu
 
 class Skeleton(harness.Case):
     def make(self, shape, *flags):
-        """A folder of Hugging Face, and the model that it becomes."""
+        """Makes a folder of Hugging Face, and imports it as a model."""
         name = "-".join([shape, *(flag.strip("-") for flag in flags)])
         folder, model = self.folder / name, self.folder / f"{name}.bowline"
         subprocess.run([sys.executable, ROOT / "tools/scale/make_shape", shape, folder, *flags], check=True)

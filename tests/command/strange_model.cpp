@@ -1,5 +1,5 @@
-// Writes a small model whose names and metadata hold what must not reach a terminal or a browser as
-// it is.
+// Writes a small model whose names and metadata contain characters that must not reach a terminal
+// or a browser unchanged.
 #include "writer_main.h"
 
 using namespace bowline;
@@ -26,7 +26,7 @@ Status write_model(const std::string& path, const Options&) {
       !s.ok()) {
     return s;
   }
-  // Nor may it act in a browser.
+  // The name must not act in a browser.
   if (const auto c = model.parameter("<svg onload=\"alert('&amp;')\">", shape, Init::normal(1));
       !c.ok()) {
     return c.status();

@@ -1,5 +1,5 @@
-// Writes a model of byte pairs whose loss and gradient are finite, but for windows with the byte
-// 'Z'. With two_means=true the loss counts no label behind an 'e', and adds a mean over the logits
+// Writes a model of byte pairs. Its loss and gradient are finite except for windows with the byte
+// 'Z'. With two_means=true the loss ignores labels behind an 'e', and adds a mean over the logits
 // of all labels.
 #include <algorithm>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kBytes = 256;
 
-// The mean of the terms of which the token in front is no 'e'.
+// The mean of the terms whose previous token is not 'e'.
 Value mean_of_some(GraphBuilder& graph, Value logits, Value labels, Value tokens,
                    Parameter counts) {
   const Value terms = graph.op("CrossEntropy", {logits, labels}, {{"reduction", "none"}});
@@ -21,7 +21,7 @@ Value mean_of_some(GraphBuilder& graph, Value logits, Value labels, Value tokens
                           graph.op("ReduceSum", {counted})});
 }
 
-// `counts`: of the second loss, by token.
+// `counts` is the weight of the second loss by token.
 Status add_loss(Model& model, Parameter pairs, std::optional<Parameter> counts) {
   GraphBuilder graph(model, "loss");
   const Value tokens = graph.input("tokens", DType::i32, {"batch", "seq"});
@@ -54,7 +54,7 @@ Status write_model(const std::string& path, const Options& options) {
   BOWLINE_TRY(add_loss(model, pairs, counts));
   BOWLINE_TRY(model.materialize(1));
   std::vector<float> values(kBytes * kBytes);
-  std::fill_n(values.begin() + 'Z' * kBytes, kBytes, 3e38f);  // twice that is no f32
+  std::fill_n(values.begin() + 'Z' * kBytes, kBytes, 3e38f);  // twice this value exceeds f32
   BOWLINE_TRY(model.set_value("pairs", {"pairs", DType::f32, shape, values.data()}));
   if (counts) {
     const std::vector<int64_t> bytes = {kBytes};

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Event files of TensorBoard, read by a reader of their own: frames, checksums, steps and
+"""Reads the event files of TensorBoard with an independent reader: frames, checksums, steps and
 values.
 """
 
@@ -12,7 +12,7 @@ from harness import FAILED, OK
 
 
 def crc32c(data):
-    """Castagnoli's CRC-32, bit by bit."""
+    """Returns the CRC-32 of Castagnoli, bit by bit."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -27,7 +27,7 @@ def masked(data):
 
 
 def records(data):
-    """Of a TFRecord file; every checksum is right."""
+    """Yields the records of a TFRecord file and checks every checksum."""
     while data:
         (length,) = struct.unpack_from("<Q", data)
         assert struct.unpack_from("<I", data, 8)[0] == masked(data[:8]), "checksum of a length"
@@ -47,7 +47,7 @@ def varint(data, at):
 
 
 def fields(data):
-    """{number: value} of a protocol buffer."""
+    """Returns {number: value} of a protocol buffer."""
     out, at = {}, 0
     while at < len(data):
         key, at = varint(data, at)
@@ -74,7 +74,7 @@ class TensorBoard(harness.Case):
                              self.events, "--log", self.log, "--checkpoint", self.folder / "c", *more)
 
     def read(self, path):
-        """The first two events, and {tag: {step: value}} of the others."""
+        """Returns the first two events, and {tag: {step: value}} of the others."""
         first, start, *rest = [fields(r) for r in records(path.read_bytes())]
         points = {}
         for event in rest:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bowline tokenize and bench tokenize: pieces, ids and bytes of a text, and what is refused."""
+"""Tests bowline tokenize and bench tokenize: tokens, ids and bytes of a text, and errors."""
 
 import json
 import pathlib
@@ -29,7 +29,7 @@ class Tokenize(harness.Case):
         texts = self.folder / "texts"
         texts.write_bytes("the sea\n\n<s>\xff".encode("latin-1"))
         rows = [json.loads(r) for r in self.expect(run("tokenize", GPT2, "--file", texts, "--lines", "-o", "json"), OK).stdout.splitlines()]
-        # a special token is no text
+        # a special token has no text
         self.assertEqual([r["text"] for r in rows], ["the sea", "", "\ufffd"])
         self.assertEqual(rows[2]["pieces"][0], "<s>")
         self.assertEqual(rows[2]["offsets"], [[0, 3], [3, 4], [3, 4], [3, 4]])
@@ -55,7 +55,7 @@ class Tokenize(harness.Case):
         self.assertEqual(self.expect(run("tokenize", DATA / "smollm.gguf", "the sea"), OK).stdout, wanted)
         (self.folder / "tokenizer.json").write_bytes((DATA / "smollm.json").read_bytes())
         self.assertEqual(self.expect(run("tokenize", self.folder, "the sea"), OK).stdout, wanted)
-        # one of bytes
+        # a model that reads bytes
         rows = self.expect(run("tokenize", self.model, "the"), OK).stdout.splitlines()
         self.assertEqual([r.split()[0] for r in rows], ["116", "104", "101"])
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""A tokenizer goes along when a model is exported: tokenizer.json becomes keys of GGUF, and keys of
-GGUF become tokenizer.json. The ids are those of the package tokenizers (tests/text/data, made by
-tests/text/make_fixtures.py)."""
+"""Exports keep the tokenizer: tokenizer.json becomes keys of GGUF, and keys of GGUF become
+tokenizer.json. The ids are those of the package tokenizers (tests/text/data, by
+tests/text/make_fixtures.py).
+"""
 
 import base64
 import itertools
@@ -22,12 +23,12 @@ NFC_NOTE = "The tokenizer brings text into the form NFC; llama.cpp does not, and
 BYTES_NOTE = "Text without a token becomes bytes here; llama.cpp uses the unknown token."
 ROUNDED_NOTE = "The scores of tokens are rounded to f32."
 WHITE_SPACE_NOTE = "The tokenizer cuts text at any white space; readers of GGUF at spaces, and what its map of characters makes spaces of."
-# The tokenizer that a file of GGUF was made of, where its name is another one.
+# The source of a GGUF tokenizer, if its name differs.
 SOURCES = {"scores": "llama2"}
 
 
 def expected(name):
-    """The ids of the package for each text."""
+    """Returns the ids of the package for each text."""
     rows = (DATA / f"{name}.expected").read_text().splitlines()
     return [[int(piece.split(":")[0]) for piece in row.partition("|")[0].split()] for row in rows]
 
@@ -50,7 +51,7 @@ class TokenizerForms(harness.Case):
         return [rows[i] for i in self.used]
 
     def source(self, tokenizer=None, config=None):
-        """A folder of Hugging Face: a tiny Llama with room for any of the tokenizers."""
+        """Makes a folder of Hugging Face with a tiny Llama whose vocabulary fits all tokenizers."""
         folder = self.folder / "source"
         folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text(json.dumps({
@@ -74,7 +75,8 @@ class TokenizerForms(harness.Case):
         return model
 
     def of_gguf(self, name):
-        """A model with the tokenizer of a file of GGUF: a path, or a name in the data."""
+        """Returns a model with the tokenizer of a GGUF file, given as a path or a name in the data.
+        """
         self.expect(run("export", self.imported(self.source()), "--to", "gguf", "--out", self.out, "--force"), OK)
         path = self.folder / "spliced.gguf"
         path.write_bytes(Gguf(self.out).with_keys(Gguf(DATA / f"{name}.gguf" if isinstance(name, str) else name), "tokenizer."))
@@ -82,18 +84,18 @@ class TokenizerForms(harness.Case):
         return self.imported(path)
 
     def to_hugging_face(self, name):
-        """tokenizer.json, tokenizer_config.json and the notes of the export."""
+        """Returns tokenizer.json, tokenizer_config.json and the notes of the export."""
         done = self.expect(run("export", self.of_gguf(name), "--to", "hf", "--out", self.out, "--force", "-o", "json"), OK)
         return (*(json.loads((self.out / f"{file}.json").read_text()) for file in ("tokenizer", "tokenizer_config")),
                 json.loads(done.stdout)["notes"])
 
     def to_gguf(self, tokenizer, config=None):
-        """The file, and the notes of the export."""
+        """Returns the file and the notes of the export."""
         model, path = self.imported(self.source(tokenizer, config)), self.folder / "written.gguf"
         done = self.expect(run("export", model, "--to", "gguf", "--out", path, "--force", "-o", "json"), OK)
         return path, json.loads(done.stdout)["notes"]
 
-    # What cannot be written is said.
+    # Exports that are not possible give a note.
 
     def test_what_gguf_has_not(self):
         for name, sentence in (
@@ -128,7 +130,7 @@ class TokenizerForms(harness.Case):
                 self.assertIn("The file has no tokenizer: ", notes[0])
                 self.assertIn(sentence, notes[0])
 
-    # What can be written gives the same ids.
+    # Other exports give the same ids.
 
     def test_keys_of_gguf_become_a_tokenizer_of_hugging_face(self):
         for name in ("scores", "smollm", "llama3", "bert", "t5"):
@@ -150,7 +152,7 @@ class TokenizerForms(harness.Case):
                     self.assertEqual(metadata.get(key), pieces.get(keys.get(f"tokenizer.ggml.{part}_token_id")), key)
 
     def test_word_pieces_obey_their_normalizer(self):
-        """GGUF says by two keys what tokenizer.json says of BertNormalizer."""
+        """Two keys of GGUF contain the settings of BertNormalizer in tokenizer.json."""
         tokenizer = json.loads((DATA / "bert.json").read_text())
         path = self.folder / "keyed.gguf"
         for lowercase, strips in itertools.product((None, False, True), repeat=2):
@@ -167,11 +169,11 @@ class TokenizerForms(harness.Case):
                 self.assertEqual(self.ids(self.out / "tokenizer.json"), right)
 
     def expect_parts(self, ours, theirs, name):
-        """As the package writes them, which reads no part that lacks a setting."""
+        """The package rejects a part without a setting, so all settings must be there."""
         for part in ("normalizer", "pre_tokenizer", "decoder", "added_tokens"):
             self.assertEqual(ours[part], theirs[part], part)
-        # Merges follow from scores; GGUF cannot tell a piece "##\u2581" from an empty word, and has
-        # scores of f32.
+        # Merges follow from the scores. GGUF cannot distinguish the token "##\u2581" from an empty
+        # word, and its scores are f32.
         derived = {"scores": {"merges"}, "bert": {"vocab"}, "t5": {"vocab"}}.get(name, set())
         for key, value in theirs["model"].items():
             if key not in derived and value:
@@ -179,7 +181,7 @@ class TokenizerForms(harness.Case):
         around = theirs["post_processor"]
         if around is not None and around["type"] == "Sequence":
             around = around["processors"][-1]
-        # A second text of Llama is of type 1, as transformers has it; these were made with 0.
+        # In transformers the second text of a pair for Llama has type 1. The fixtures have type 0.
         same = lambda processor: json.loads(json.dumps(processor).replace('"type_id": 1', '"type_id": 0'))
         self.assertEqual(same(ours["post_processor"]), same(around))
 
@@ -200,14 +202,14 @@ class TokenizerForms(harness.Case):
         for key, value in (("model", "llama"), ("bos_token_id", 1), ("unknown_token_id", 0), ("add_bos_token", True),
                            ("add_space_prefix", True)):
             self.assertEqual(written[f"tokenizer.ggml.{key}"], value)
-        # In the order of the source, as far as merges need it.
+        # The order of the source, as far as the merges require it.
         merged = {a + b for a, b in tokenizer["model"]["merges"]}
         order = [[i for i in sorted(range(count), key=lambda i: -keys["tokenizer.ggml.scores"][i])
                   if source["tokenizer.ggml.tokens"][i] in merged] for keys in (written, source)]
         self.assertEqual(*order)
 
     def test_pieces_of_one_score(self):
-        """Their merges stand among each other, the longest first, as transformers orders them."""
+        """Merges of equal score are sorted by length, the longest first, like in transformers."""
         tokenizer, _, _ = self.to_hugging_face("scores")
         blocks = [list(block) for _, block in itertools.groupby(tokenizer["model"]["merges"], "".join)]
         for i in range(len(blocks) - 1):
@@ -243,7 +245,7 @@ class TokenizerForms(harness.Case):
                     self.assertEqual(a, b)
 
     def test_a_split_where_no_space_is_left(self):
-        """Gemma's: spaces are replaced first."""
+        """The tokenizer of Gemma replaces spaces before the split."""
         tokenizer, _, _ = self.to_hugging_face("scores")
         space = {"String": " "}
         changed = tokenizer | {"normalizer": {"type": "Replace", "pattern": space, "content": "\u2581"},
@@ -267,8 +269,8 @@ class TokenizerForms(harness.Case):
                 self.assertEqual(Gguf(path).keys["tokenizer.ggml.eos_token_id"], 1)
 
     def test_a_file_that_does_not_name_its_splitting(self):
-        """llama.cpp cuts it in a way of its own; here the tokenizer is refused until the name is
-        there.
+        """llama.cpp uses its own rules. Bowline refuses the tokenizer until the file names the
+        rules.
         """
         path, _ = self.to_gguf(json.loads((DATA / "llama3.json").read_text()))
         whole = Gguf(path)
@@ -281,8 +283,8 @@ class TokenizerForms(harness.Case):
         self.assertEqual(self.ids(self.imported(path)), self.expected("llama3"))
 
     def test_the_form_of_unicode_goes_by_the_name(self):
-        """Text in the form NFC alone is Qwen2's; the same words without it have another name, which
-        llama.cpp reads as it reads that one.
+        """Qwen2 normalizes text to NFC. Without NFC the same rules have another name, which
+        llama.cpp treats in the same way.
         """
         tokenizer = json.loads((DATA / "qwen.json").read_text())
         self.assertTrue(any(not unicodedata.is_normalized("NFC", TEXTS[at].decode(errors="replace")) for at in self.used))
@@ -303,7 +305,7 @@ class TokenizerForms(harness.Case):
         self.assertEqual(written, ["The file has no tokenizer: llama.cpp has no name for how it changes and splits text."])
 
     def unigram(self, normalizers=None, pre=None, **model):
-        """The tokenizer of T5, changed."""
+        """Returns the tokenizer of T5 with changes."""
         tokenizer = json.loads((DATA / "t5.json").read_text())
         steps = tokenizer["normalizer"]["normalizers"]
         changed = {"model": tokenizer["model"] | model}
@@ -314,7 +316,7 @@ class TokenizerForms(harness.Case):
         return tokenizer | changed
 
     def verses(self):
-        """2,000 lines of prose instead of the texts."""
+        """Replaces the texts by 2,000 lines of prose."""
         lines = [line.encode() for line in VERSES.read_text().splitlines() if line][:2000]
         self.assertEqual(len(lines), 2000)
         self.file.write_bytes(b"".join(line + b"\0" for line in lines))
@@ -370,7 +372,7 @@ class TokenizerForms(harness.Case):
                 self.file.write_bytes(texts)
 
     def test_the_map_of_unigram_comes_back(self):
-        """As letters of base64, whatever its length is divided by 3."""
+        """Base64 restores the map for every length modulo 3."""
         for more in range(3):
             tokenizer = self.unigram()
             step = tokenizer["normalizer"]["normalizers"][0]
@@ -380,8 +382,8 @@ class TokenizerForms(harness.Case):
             self.assertEqual(json.loads((self.out / "tokenizer.json").read_text())["normalizer"], tokenizer["normalizer"])
 
     def test_unused_pieces_of_unigram(self):
-        """The unknown piece goes by the least score of those that are used: "lm" and an unknown "x"
-        are more than "l" and "mx".
+        """The score of the unknown token depends on the smallest score of the used tokens: "lm" and
+        an unknown "x" have a higher score than "l" and "mx".
         """
         scores = {"<unk>": 0.0, "<s>": 0.0, "</s>": 0.0, "\u2581": -1.0, "l": -30.0, "lm": -1.0, "mx": -30.0}
         path, notes = self.to_gguf(self.unigram(vocab=[list(piece) for piece in scores.items()], byte_fallback=False))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mistyped verbs, flags, values and devices; --help of every verb; devices."""
+"""Tests mistyped verbs, flags, values and devices, --help of every verb, and devices."""
 
 import glob
 import json
@@ -30,7 +30,7 @@ class Usage(harness.Case):
         self.expect(run("devices", "-x"), USAGE, "'-x'")
 
     def test_shortened_flags(self):
-        """The first letters of the words of a flag, or its begin."""
+        """Suggests flags for the first letters of their words, or for their beginning."""
         train = ("finetune", self.model, "--data", self.text)
         self.expect(run(*train, "--lr", "1"), USAGE, "'--lr'", "Did you mean '--learning-rate' or '--lora-rank'?")
         self.expect(run(*train, "--accum", "2"), USAGE, "Did you mean '--accumulate'?")
@@ -43,8 +43,8 @@ class Usage(harness.Case):
         self.expect(run("bench", "matmul", "--layout", "xx"), USAGE, "xx")
 
     def test_numbers(self):
-        """A number is a whole word, finite and in range; the message is short, and nothing is
-        written.
+        """A number must be a complete word, finite and in range. The message is short, and no file
+        is written.
         """
         out = self.folder / "out.bowline"
         whole = ("-1", "", "1e3", "0x10", "1.5", "9223372036854775808", "1" * 400, " 1", "many")
@@ -64,7 +64,7 @@ class Usage(harness.Case):
         self.assertFalse(out.exists())
 
     def test_bytes(self):
-        """A number of bytes, or with a unit; what is too large for 64 bits is none."""
+        """Accepts a number of bytes with or without a unit, and refuses numbers beyond 64 bits."""
         words = ("0", "0MiB", "", "-1", "1.5GiB", "512MB", "512 MiB", "MiB", "1e9", "18446744073709551616", "16777216TiB", "many")
         verbs = (["finetune", self.model, "--data", self.text], ["eval", self.model, "--data", self.text], ["run", self.model],
                  ["profile", self.model], ["bench", "matmul"], ["bench", "train", self.model])
@@ -86,7 +86,7 @@ class Usage(harness.Case):
         self.expect(run("conform", "--device", "nosuch"), BAD_DEVICE, "nosuch")
 
     def test_a_device_that_is_not_there_has_a_way_out(self):
-        """Of every verb that takes a device."""
+        """Covers every verb that takes a device."""
         def verbs(*parent):
             listed = re.findall(r"^  ([a-z]+) ", self.expect(run(*parent, "--help"), OK).stdout, re.MULTILINE)
             return [(*parent, verb) for verb in listed if re.search(r"^  .*--device", run(*parent, verb, "--help").stdout, re.MULTILINE)]
@@ -118,7 +118,7 @@ class Usage(harness.Case):
             self.assertNotIn("Did you mean", done.stderr)
 
     def test_the_best_device_costs_what_it_is(self):
-        """Looking for a GPU loads no driver in software."""
+        """The search for a GPU does not load software drivers."""
         nodes = ("/dev/dri/renderD*", "/dev/nvidia*", "/dev/dxg*", "/dev/kgsl*", "/dev/mali*", "/dev/pvr*")
         if any(glob.glob(pattern) for pattern in nodes):
             self.skipTest("this machine may have a GPU")
@@ -147,7 +147,7 @@ class Usage(harness.Case):
         self.expect(run("help", "inspekt"), USAGE, "'inspekt'", "'inspect'")
 
     def verbs(self):
-        """Every verb that --help names, bench's two by themselves."""
+        """Returns every verb in --help, and the two verbs of bench."""
         text = run("--help").stdout
         names = re.findall(r"^  (\w+) ", text[text.index("Subcommands:"):text.index("Exit codes")], re.MULTILINE)
         self.assertGreater(len(names), 7)
@@ -159,8 +159,9 @@ class Usage(harness.Case):
             self.expect(run(*verb, "-o", "json", "--format", "json"), USAGE, "--format", verb[0])
 
     def test_o_is_the_form_or_the_file(self):
-        """-o before text and json is --format, and before anything else --out, where a verb has
-        that."""
+        """-o means --format before text and json. Otherwise it means --out, if the verb has this
+        flag.
+        """
         writers = {verb for verb in self.verbs() if " --out " in run(*verb, "--help").stdout}
         self.assertGreater(len(writers), 3)
         for verb in self.verbs():
@@ -180,7 +181,7 @@ class Usage(harness.Case):
             done = self.expect(run(verb, *call, "-o", out, "-o", "json"), OK)
             self.assertTrue(json.loads(done.stdout))
             self.assertTrue(out.is_file())
-            for form in ("text", "json"):  # --out names any file
+            for form in ("text", "json"):  # --out may name any file
                 self.expect(run(verb, *call, "--out", form, cwd=self.folder), OK)
                 self.assertTrue((self.folder / form).is_file())
                 (self.folder / form).unlink()
@@ -196,8 +197,8 @@ class Usage(harness.Case):
             self.assertEqual(done.stderr, "", call)
 
     def test_conform_is_another_program(self):
-        """It gets every word, also those that name a verb or a flag of the command, and it takes
-        the place of this process.
+        """The program gets every word, also names of verbs and flags of the command. It replaces
+        this process.
         """
         self.expect(run("conform", "--suite", "ops", "--device", "cpu", "--filter", "run"), FAILED, 'No case of the suites matches "run"')
         self.expect(run("conform", "-v"), USAGE, "Flag '-v' of 'bowline conform' is unknown.")
@@ -213,7 +214,7 @@ class Usage(harness.Case):
         self.assertEqual(process.wait(timeout=60 * harness.PATIENCE), -signal.SIGINT)
 
     def test_programs_that_write_a_model_for_tests(self):
-        """They write no file that is called as a flag is."""
+        """The programs never write a file with the name of a flag."""
         programs = [path for name, path in os.environ.items() if name in ("MAKE_DECODER", "MAKE_MODEL") or name.endswith("_MODEL")]
         self.assertGreater(len(programs), 5)
         for program in programs:
@@ -232,8 +233,8 @@ class Usage(harness.Case):
             self.expect(run("finetune", flag), USAGE, f"'{flag}' of 'bowline finetune' is unknown. 'bowline --version' prints the version.")
 
     def test_what_import_reads_is_no_model(self):
-        """Every verb that opens a model says what 'bowline import' makes of a folder, a GGUF file
-        and an ONNX file, or what it reads.
+        """Every verb that opens a model says that 'bowline import' converts a folder, a GGUF file
+        or an ONNX file, or names its own input.
         """
         folder = self.folder / "source"
         folder.mkdir()
@@ -269,8 +270,8 @@ class Usage(harness.Case):
         self.assertIn("null", self.expect(run("devices", "--all"), OK).stdout)
 
     def test_instruction_sets(self):
-        """BOWLINE_CPU_TARGET chooses the set of the CPU kernels; a wrong name is refused with the
-        names that there are.
+        """BOWLINE_CPU_TARGET selects the instruction set of the CPU kernels. An unknown name is
+        refused, and the message lists the valid names.
         """
         def cpu(name):
             shown = run("devices", "-o", "json", env={**os.environ, "BOWLINE_CPU_TARGET": name})

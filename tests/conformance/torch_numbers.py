@@ -2,8 +2,8 @@
 """Prints case lines with values from PyTorch in double precision, as a second source besides the
 oracles.
 
-The lines are in tests/ops/*.cases under "Numbers of PyTorch". Run the script again when the
-definition of an operator changes."""
+The lines are in tests/ops/*.cases under "Expected values from PyTorch". Run the script again when
+the definition of an operator changes."""
 
 import torch
 import torch.nn.functional as F
