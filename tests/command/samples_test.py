@@ -26,21 +26,20 @@ class Samples(harness.Case):
         data = pathlib.Path(__file__).resolve().parents[2] / "samples/data/digits.txt"
         lines = data.read_text().splitlines()
         self.assertEqual((len(lines), {len(line) for line in lines}), (1797, {65}))
-        for device in harness.real_devices():
-            done = run(data, device, program=os.environ["DIGITS"], timeout=300)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertRegex(done.stdout, f"^{device}: 3[56]\\d of 360 digits\n$")
+        # A software Vulkan device takes 100 times as long; the suites of bowline-conform cover it.
+        done = run(data, "cpu", program=os.environ["DIGITS"], timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"^cpu: 3[56]\d of 360 digits\n$")
 
     def test_lstm_text_learns_and_writes(self):
-        for device in harness.real_devices():
-            done = run(TEXT, device, program=os.environ["LSTM_TEXT"], timeout=600)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            *steps, line = done.stdout.splitlines()
-            losses = [float(re.fullmatch(rf"{device}: step \d+, loss (\d\.\d+)", step)[1]) for step in steps]
-            self.assertEqual(len(losses), 4, done.stdout)
-            self.assertLess(losses[-1], losses[0], done.stdout)
-            self.assertEqual(len(line), 72, done.stdout)
-            self.assertGreater(len(set(line)), 8, done.stdout)
+        done = run(TEXT, "cpu", program=os.environ["LSTM_TEXT"], timeout=600)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        *steps, line = done.stdout.splitlines()
+        losses = [float(re.fullmatch(r"cpu: step \d+, loss (\d\.\d+)", step)[1]) for step in steps]
+        self.assertEqual(len(losses), 4, done.stdout)
+        self.assertLess(losses[-1], losses[0], done.stdout)
+        self.assertEqual(len(line), 72, done.stdout)
+        self.assertGreater(len(set(line)), 8, done.stdout)
 
     def seed(self, name, *arguments):
         done = run(*arguments, program=pathlib.Path(os.environ["MLP"]).parent / name, timeout=300)
