@@ -433,7 +433,7 @@ def render(template, messages, add_generation_prompt, bos, eos):
     try:
         out, _ = chat.render_jinja_template([messages], chat_template=template, add_generation_prompt=add_generation_prompt, **special)
         return {"text": out[0]}
-    except Exception as error:  # of the template, or of Python in it
+    except Exception as error:  # from the template, or from Python code in it
         raised = type(error).__name__ == "TemplateError"
         return {"error": str(error) if raised else ""}
 

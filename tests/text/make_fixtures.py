@@ -3,15 +3,15 @@
 `tokenizers` in bulk.
 
   make_fixtures.py fixtures                  trains a small tokenizer of each kind and writes data/:
-                                             the files, the texts, what the package `tokenizers`
-                                             makes of them
+                                             the tokenizers, the texts, and the results of the
+                                             package `tokenizers`
   make_fixtures.py corpus                    writes the first inputs of
                                              tests/fuzz/tokenizer_fuzz.cpp
   make_fixtures.py bulk --bowline PROGRAM    10,000 lines in 16 scripts and 100,000 random byte
-                                             strings for each kind, and for the files given with
-                                             --file; exit code 1 if ids, offsets or texts differ
+                                             strings for each kind, and for the files of --file;
+                                             exit code 1 if ids, offsets or texts differ
 
-Needs the packages tokenizers and gguf. The texts are made here; the training also takes
+Needs the packages tokenizers and gguf. The script makes the texts. The training also reads
 samples/data/kjv.txt.
 """
 
@@ -52,7 +52,7 @@ WORDS = {
     "Georgian": "ქართული ენა გამარჯობა Ⴀ მსოფლიო",
     "Ethiopic": "አማርኛ ቋንቋ ሰላም ዓለም ፩፪፫",
 }
-# Code points that are easily taken wrong, and texts that look like pieces.
+# Code points that are often treated wrong, and texts that look like tokens.
 STRANGE = ("\t", "\n", "\r\n", "  ", "   ", "\u00a0", "\u2003", "\u3000", "\u200b", "\u200d", "\ufeff", "\x00", "\x07", "\x85", "\u2028",
            "é", "e\u0301", "e\u0323\u0301", "a\u0301\u0323", "\u1100\u1161\u11a8", "ﷺ", "½", "Ⅷ", "٣", "𝟘", "𝒜", "👍🏽", "👨‍👩‍👧", "🇩🇪",
            "\ufffd", "'", "'s", "'LL", "n't", " .", "$", "+", "^", "`", "|", "~", "¿", "—", "…", "\u0130", "ǅ", "ẞ", "ς", "<s>", "</s>",
@@ -61,7 +61,7 @@ RANGES = ((0x20, 0x250), (0x300, 0x3000), (0x3000, 0xD800), (0xE000, 0x10000), (
 
 
 def strange(random_):
-    """A code point of any kind that Unicode 3.2 has, so that tables of all ages know it."""
+    """Returns a random code point of Unicode 3.2, which tables of all ages contain."""
     while True:
         c = chr(random_.randrange(*random_.choice(RANGES)))
         if unicodedata.ucd_3_2_0.category(c) != "Cn":
@@ -69,7 +69,9 @@ def strange(random_):
 
 
 def line(random_):
-    """Words of a script or two, with marks, spaces and strange code points between them."""
+    """Returns words of one or two scripts, with punctuation, spaces and unusual code points between
+    them.
+    """
     scripts = random_.sample(list(WORDS), random_.choice([1, 1, 1, 2]))
     words = [w for s in scripts for w in WORDS[s].split()]
     out = []
@@ -88,7 +90,7 @@ def line(random_):
 
 
 def bytes_of_any_kind(random_):
-    """Random bytes, or text with some of them in it."""
+    """Returns random bytes, or text with some random bytes."""
     if random_.random() < 0.5:
         return bytes(random_.randrange(256) for _ in range(random_.randrange(0, 24)))
     text = bytearray(line(random_).encode()[: random_.randrange(1, 60)])
@@ -101,8 +103,7 @@ def verses():
     return KJV.read_text(encoding="utf-8").splitlines()
 
 
-# ------------------------------------------------------------------------------------------ the
-# kinds
+# -------------------------------------------------------------------------------------- tokenizers
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = LLAMA3.replace("{1,3}", "")
@@ -202,8 +203,8 @@ def bert_cased(lines):
 
 
 def charsmap(pairs):
-    """The `precompiled_charsmap` of SentencePiece for some texts: a double array over their bytes,
-    then the texts.
+    """Returns the `precompiled_charsmap` of SentencePiece for some texts: a double array over their
+    bytes, then the texts.
     """
     texts = b""
     trie = {}
@@ -213,7 +214,7 @@ def charsmap(pairs):
             node = node.setdefault(byte, {})
         node[None] = len(texts)
         texts += value.encode() + b"\0"
-    units = {0: [0, 0, False]}  # place: label, offset, has a leaf
+    units = {0: [0, 0, False]}  # position: label, offset, whether it has a leaf
     leaves = {}
     taken = {0}
 
@@ -249,7 +250,7 @@ def unigram_with(normalizer, byte_fallback=False):
     t.normalizer = normalizer
     t.pre_tokenizer = pre_tokenizers.Metaspace()
     specials = ["<unk>", "<s>", "</s>", *(BYTE_PIECES if byte_fallback else [])]
-    # The trainer keeps every code point: those of the words alone.
+    # The trainer keeps every code point, so it gets only the code points of the words.
     t.train_from_iterator([*verses()[::8], *WORDS.values()], trainers.UnigramTrainer(vocab_size=PIECES + 300 + len(specials), special_tokens=specials,
                                                                                      unk_token="<unk>", show_progress=False))
     j = json.loads(t.to_str())
@@ -271,7 +272,7 @@ def t5(_):
 
 
 def parts(lines):
-    """What the others do not have, one part beside the other."""
+    """Covers the parts that the other kinds do not have."""
     t = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>", continuing_subword_prefix="@@"))
     t.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip()])
     t.pre_tokenizer = pre_tokenizers.Sequence([
@@ -302,11 +303,11 @@ def trained(only=()):
             yield kind.__name__, kind(lines)
 
 
-# ------------------------------------------------------------------------------------- GGUF of them
+# -------------------------------------------------------------------------------------- GGUF files
 
 def scored(tokenizer):
-    """The scores of a vocabulary as SentencePiece has them, and the tokenizer whose merges follow
-    from these.
+    """Returns the scores of a vocabulary as SentencePiece stores them, and the tokenizer whose
+    merges follow from the scores.
     """
     model = json.loads(tokenizer.to_str())["model"]
     vocab = model["vocab"]
@@ -325,7 +326,7 @@ def write_gguf(path, tokenizer, model, pre=None, scores=None, **ids):
     pieces = [piece for piece, _ in vocab] if model == "t5" else sorted(vocab, key=vocab.get)
     special = {t["content"] for t in j["added_tokens"] if t["special"]}
     types = [3 if p in special else 6 if p in BYTE_PIECES and model in ("llama", "t5") else 1 for p in pieces]
-    if model == "bert":  # a word begins with a mark, and what goes on has none
+    if model == "bert":  # the first token of a word has a mark, the other tokens have none
         pieces = [p if p in special else p[2:] if p.startswith("##") else "▁" + p for p in pieces]
     w = gguf.GGUFWriter(str(path), "llama")
     w.add_tokenizer_model(model)
@@ -356,12 +357,11 @@ def write_ggufs(data, kinds):
     return {"scores": t}
 
 
-# ------------------------------------------------------------------------------------------ the
-# truth
+# --------------------------------------------------------------------------------- expected values
 
 def decoded(raw):
-    """Text of bytes with Python's replacement of what is not UTF-8, and where each code point
-    begins in the bytes.
+    """Returns the text with Python's replacement of invalid UTF-8, and the byte offset of each code
+    point.
     """
     broken = []
 
@@ -384,14 +384,13 @@ def decoded(raw):
 
 
 def truth(tokenizer, raw):
-    """Ids, offsets in bytes, and the decoded text."""
+    """Returns ids, offsets in bytes, and the decoded text."""
     text, begins = decoded(raw)
     e = tokenizer.encode(text)
     return e.ids, [[begins[a], begins[b]] for a, b in e.offsets], tokenizer.decode(e.ids)
 
 
-# ------------------------------------------------------------------------------------------ the
-# verbs
+# ---------------------------------------------------------------------------------------- commands
 
 def compact(tokenizer):
     return json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":"))
@@ -406,7 +405,7 @@ def fixture_texts():
     return texts + [v.encode() for v in verses()[::1000]]
 
 
-# Expressions that mean something else in PCRE2, and some of tokenizers.
+# Expressions that have another meaning in PCRE2, and expressions of tokenizers.
 EXPRESSIONS = [
     r"\w+", r"\w+|[^\w\s]+", r"\W", r"[\w]+", r"[^\w]", r"[\W\d]+", r"(?<!\w)\d+", r"\b", r"\B", r"\b\w", r"[[:word:]]+", r"[[:alpha:]]+", r"[[:alnum:]]+",
     r"[[:upper:]]+", r"[[:lower:]]+", r"[[:punct:]]+", r"[[:punct:]\s]+", r"[^[:alpha:]\s]+", r"[[:^alpha:]]+", r"[[:space:]]+", r"[[:digit:]]+", r"[]\s]+",
@@ -426,7 +425,9 @@ EXPRESSION_TEXTS = [
 
 
 def cuts(expression, text):
-    """[begin, end) of each piece in bytes, by the package; None: it refuses the expression."""
+    """Returns [begin, end) of each split in bytes from the package, or None if it refuses the
+    expression.
+    """
     try:
         split = pre_tokenizers.Split(Regex(expression), "isolated")
     except Exception:
@@ -438,7 +439,7 @@ def cuts(expression, text):
 
 
 def write_expressions():
-    """A line for each expression and text, both in hex, with the places of the pieces."""
+    """Writes a line for each expression and text, both in hex, with the offsets of the splits."""
     rows = []
     for expression in EXPRESSIONS:
         for text in EXPRESSION_TEXTS:
@@ -469,7 +470,7 @@ def write_fixtures():
 
 
 def write_corpus():
-    """Files of each kind with a few pieces."""
+    """Writes files of each kind with a few tokens."""
     folder = HERE.parent / "fuzz" / "corpus" / "tokenizer"
     folder.mkdir(parents=True, exist_ok=True)
     vocab = {p: i for i, p in enumerate(["<unk>", "a", "b", "ab", "▁", "▁ab", "é", "Ġ", "Ã", "©", "##b", "<0x61>", "<0xC3>", "<0xA9>", "c</w>"])}

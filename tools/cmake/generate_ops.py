@@ -56,7 +56,7 @@ def read_union(path, union):
     """Returns [(name, table, number)] of a union. The numbers must be 1..n in order."""
     body = re.search(r"union\s+" + union + r"\s*\{([^}]*)\}", strip_comments(path.read_text()))
     if not body:
-        fail(f"{path}: union {union} is not there.")
+        fail(f"{path}: union {union} is missing.")
     ops = []
     for entry in filter(None, (e.strip() for e in body.group(1).split(","))):
         m = re.fullmatch(r"(\w+)\s*:\s*(\w+)\s*=\s*(\d+)", entry)
@@ -295,7 +295,7 @@ def step_head_shader(program):
     head = re.search(r"struct StepHead \{([^}]*)\};", text)
     errors = re.search(r"enum class StepError : uint32_t \{([^}]*)\};", text)
     if not head or not errors:
-        fail(f"{program}: struct StepHead or enum StepError is not there.")
+        fail(f"{program}: struct StepHead or enum StepError is missing.")
     lines = [STEP_HEADER, "layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Step {"]
     types = {"uint32_t": "uint", "int32_t": "int", "float": "float"}
     for field in filter(None, (" ".join(f.split()) for f in head.group(1).split(";"))):
@@ -518,12 +518,12 @@ def main():
     op_files = []
     for name, table, _ in ops:
         if table not in tables:
-            fail(f"{name}: its attribute table {table} is not there.")
+            fail(f"{name}: its attribute table {table} is missing.")
         source = args.root / "runtime/ops" / (stem_of(derived.get(name, name)) + ".cpp")
         cases = args.root / "tests/ops" / (stem_of(name) + ".cases")
         for path in (source, cases):
             if not path.exists():
-                fail(f"{name} is in the op list, but {path.relative_to(args.root)} is not there.")
+                fail(f"{name} is in the op list, but {path.relative_to(args.root)} is missing.")
         if name not in derived:
             op_files.append(str(source))
     for path in sorted((args.root / "runtime/ops").glob("*.cpp")):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the man pages of the command and its completion for bash, from what its --help prints.
+"""Writes the man pages of the command and its bash completion from the output of --help.
 
 usage: manual.py --command FILE --conform FILE --version TEXT --man DIR --completion FILE
                  [--emulator COMMAND...]
        manual.py --conform FILE --version TEXT --man DIR [--emulator COMMAND...]
 
-The first writes bowline.1 and bowline-VERB.1 to --man, and every verb, every verb below it, and the
-flags of each to --completion. The verb conform is another program. It has a page of its own, which
-the second writes. Its flags are in --completion if it was built.
+The first form writes bowline.1 and bowline-VERB.1 to --man, and all verbs with their flags to
+--completion. The verb conform is another program with a page of its own, which the second form
+writes. If that program was built, --completion contains its flags.
 """
 
 import argparse
@@ -21,7 +21,7 @@ ROW = re.compile(r"^  (\S+(?:,-\S+)*)(?: |$)")
 
 
 class Page:
-    """What --help of the command, or of a verb, says."""
+    """The output of --help of the command or of a verb."""
 
     def __init__(self, run, words):
         self.words = words
@@ -45,9 +45,7 @@ class Page:
 
 
 def roff(text):
-    """Text as it is: a backslash, and a point or a quote that begins a line, mean something to
-    roff.
-    """
+    """Escapes a text for roff: backslashes, and a dot or quote at the start of a line."""
     return "\n".join(r"\&" + line if line[:1] in (".", "'") else line for line in text.replace("\\", r"\e").replace("-", r"\-").split("\n"))
 
 
@@ -64,7 +62,7 @@ def man_page(page, version):
 
 
 def completion(top):
-    """A case for each verb: what may stand behind it."""
+    """Returns the bash completion. Each verb has a case with the words that can follow it."""
     lines = ["# Completion of bash for bowline, made from its --help.", "_bowline() {",
              '  local word=${COMP_WORDS[COMP_CWORD]} verb="" verbs="" flags="" i', "  for ((i = 1; i < COMP_CWORD; ++i)); do",
              '    case "$verb ${COMP_WORDS[i]}" in']

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the notices of third parties: the licences of what is compiled into some objects, found by
-the headers that they include and by the static libraries among them. The compiler's own headers are
-left out: their licences ask nothing of a program.
+"""Writes the notices of third parties: the licences of the code that is compiled into some objects.
+
+The headers that the objects include and the static libraries among them determine the packages. The
+headers of the compiler are excluded, because their licences have no conditions for programs.
 
 usage: notices.py --build DIR --source DIR --objects FILE... --compiler FILE --out FILE
 
---objects lists an object or a static library per line. Licence texts are those that Debian's
-packages carry; of what comes from no package the path
-is given.
+Each line of --objects is an object or a static library. The licence texts come from the packages of
+Debian. For a file without package the output has its path.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def output(*command, text=""):
 
 
 def dependencies(build):
-    """{object: [files that it was made of]}"""
+    """Returns {object: [source files and headers]}."""
     if (build / ".ninja_deps").is_file():
         found, files = {}, []
         for line in output("ninja", "-C", str(build), "-t", "deps").splitlines():
@@ -38,7 +38,7 @@ def dependencies(build):
 
 
 def packages_of(paths):
-    """{package: [paths]}; under "" those of none."""
+    """Returns {package: [paths]}. The key "" has the paths without package."""
     found, left = {}, {str(p) for p in paths}
     for line in output("dpkg-query", "-S", *sorted(left)).splitlines() if left else []:
         names, _, path = line.rpartition(": ")
@@ -53,7 +53,7 @@ def packages_of(paths):
 def notice(package, common):
     version = output("dpkg-query", "-W", "-f", "${Version}", package)
     path = pathlib.Path("/usr/share/doc", package, "copyright")
-    text = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else f"{path} is not there."
+    text = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else f"{path} is missing."
     common.update(COMMON.findall(text))
     return f"{'=' * 100}\n{package} {version}\n{'=' * 100}\n\n{text}\n"
 
@@ -68,24 +68,24 @@ def main():
     args = parser.parse_args()
     build, source = args.build.resolve(), args.source.resolve()
     listed = [pathlib.Path(line.strip('"')) for f in args.objects for line in f.read_text().splitlines() if line]
-    # Precompiled headers lie beside the objects of a target.
+    # Precompiled headers are beside the objects of a target.
     places = {re.sub(r"\.dir/.*", ".dir/", str(p)) for p in listed}
     headers = set()
     for made, files in dependencies(build).items():
         if any(str(build / made).startswith(place) for place in places):
             headers.update((build / f).resolve() for f in files)
     if not headers:
-        sys.exit(f"{build} says of none of the {len(listed)} objects what they were made of: build them first.")
+        sys.exit(f"{build} has no dependencies of the {len(listed)} objects. Build them first.")
     outside = {h for h in headers if not h.is_relative_to(source) and not h.is_relative_to(build)}
     archives = {p for p in listed if p.suffix == ".a" and not p.resolve().is_relative_to(build)}
     system = {h for h in output(args.compiler, "-std=c++20", "-x", "c++", "-M", "-", text=SYSTEM).replace("\\\n", " ").split()[1:]}
     own = set(packages_of({pathlib.Path(h).resolve() for h in system if h.startswith("/")})) - {""}
     found = packages_of(outside | archives)
     common = set()
-    parts = ["This is what is compiled into Bowline beside its own code, with the licences that Debian's packages of it carry.\n"]
+    parts = ["Third-party code that is compiled into Bowline, with the licences from the packages of Debian.\n"]
     parts += [notice(package, common) for package in sorted(set(found) - own - {""})]
     unknown = {str(pathlib.Path(p).parent) if not p.endswith(".a") else p for p in found.get("", [])}
-    parts += [f"Of no package; see the licence that came with it: {p}\n" for p in sorted(unknown)]
+    parts += [f"Without package; see its own licence: {p}\n" for p in sorted(unknown)]
     for path in sorted(map(pathlib.Path, common)):
         if path.is_file():
             parts.append(f"{'=' * 100}\n{path.name}\n{'=' * 100}\n\n{path.read_text(encoding='utf-8', errors='replace')}")

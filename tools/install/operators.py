@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the operator reference, operators.md: what each operator of a model file computes, from
-the head of its file in runtime/ops, with the inputs that change at every step and the attributes of
-schemas/ops.fbs.
+"""Writes the operator reference, operators.md. It describes each operator of a model file with the
+comment of its file in runtime/ops, its per-step scalars, and its attributes from schemas/ops.fbs.
 
 usage: operators.py --root DIR --out FILE
 """

@@ -4,8 +4,8 @@
 usage: reference.py --doxygen FILE --root DIR --version TEXT --out DIR [--check]
 
 Prints every warning of Doxygen, and the types, functions and enums without a comment. Exit code 1
-if there are any. No comment is needed by fields, values of enums, constructors, operators, getters
-and the parts of macros: their names say enough, or the comment of their type does.
+if there are any. Fields, enum values, constructors, operators, getters and the internal parts of
+macros need no comment: their names or the comment of their type are sufficient.
 """
 
 import argparse
@@ -48,12 +48,14 @@ MAY_GO_WITHOUT = re.compile(
 
 
 def refused(warnings):
-    """The warnings that count, each once: a header that others include is read several times."""
+    """Returns the relevant warnings without duplicates. Doxygen reads a header several times if
+    others include it.
+    """
     return list(dict.fromkeys(w for w in warnings if w.strip() and not MAY_GO_WITHOUT.search(w)))
 
 
 def make(doxygen, headers, runtime, version, out):
-    """Writes the pages of these headers; returns the warnings that count."""
+    """Writes the pages of these headers and returns the relevant warnings."""
     out.mkdir(parents=True, exist_ok=True)
     main_page = out / "reference.md"
     main_page.write_text(MAIN_PAGE)
@@ -76,7 +78,7 @@ struct A {
 %s};
 }
 """
-FAULTS = {  # lines in the type, and what is said of them
+FAULTS = {  # lines of the type, and the expected warning
     "": None,
     "  int without(int c);\n": "Member without(int c) (function) of struct bowline::A is not documented.",
     "  struct B {\n    int c;\n  };\n": "Compound bowline::A::B is not documented.",
@@ -85,7 +87,7 @@ FAULTS = {  # lines in the type, and what is said of them
 
 
 def check_seeded(doxygen, folder):
-    """Yields what is said wrongly about headers with and without a fault."""
+    """Yields the wrong warnings for headers with and without a fault."""
     for number, (lines, expected) in enumerate(FAULTS.items()):
         place = folder / str(number)
         place.mkdir(parents=True, exist_ok=True)
@@ -93,7 +95,7 @@ def check_seeded(doxygen, folder):
         header.write_text(SEEDED % lines)
         got = make(doxygen, [header], place, "1", place)
         if len(got) != (expected is not None) or got and expected not in got[0]:
-            yield f"Of {lines!r} Doxygen says {got} instead of {expected!r}."
+            yield f"For {lines!r} Doxygen reports {got} instead of {expected!r}."
 
 
 def main():
