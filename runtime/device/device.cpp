@@ -259,7 +259,7 @@ Status OpenDevice::check_budget(uint64_t bytes) const {
   BOWLINE_REQUIRE_CODE(
       memory_budget_ == 0 || (held <= memory_budget_ && bytes <= memory_budget_ - held),
       Code::over_budget,
-      "{} bytes are asked of device {}, which holds {}; its memory budget is {}.", bytes,
+      "{} bytes do not fit on device {}, which holds {}; its memory budget is {}.", bytes,
       info_.name, held, memory_budget_);
   return {};
 }
@@ -267,8 +267,8 @@ Status OpenDevice::check_budget(uint64_t bytes) const {
 Status OpenDevice::check_block(uint64_t bytes) const {
   const uint64_t most = capabilities().max_buffer_bytes;
   BOWLINE_REQUIRE_CODE(most == 0 || bytes <= most, Code::out_of_memory,
-                       "A block of {} bytes is asked of device {}, whose largest has {}.", bytes,
-                       info_.name, most);
+                       "A block of {} bytes does not fit on device {}, whose largest has {}.",
+                       bytes, info_.name, most);
   return {};
 }
 
@@ -283,13 +283,13 @@ Status OpenDevice::require_room(const Demand& demand) {
   BOWLINE_TRY_ASSIGN(const MemoryInfo memory, device_->memory_info());
   if (capabilities().host_memory) {
     BOWLINE_REQUIRE_CODE(memory.total_bytes == 0 || demand.device_bytes <= memory.total_bytes,
-                         Code::out_of_memory, "{} bytes are asked of device {}, which has {}.",
+                         Code::out_of_memory, "{} bytes do not fit on device {}, which has {}.",
                          demand.device_bytes, info_.name, memory.total_bytes);
     return {};
   }
   BOWLINE_REQUIRE_CODE(memory.available_bytes == 0 || demand.device_bytes <= memory.available_bytes,
                        Code::out_of_memory,
-                       "{} bytes are asked of device {}, which has {} of {} left.",
+                       "{} bytes do not fit on device {}, which has {} of {} left.",
                        demand.device_bytes, info_.name, memory.available_bytes, memory.total_bytes);
   return {};
 }
@@ -303,7 +303,7 @@ Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
   BOWLINE_TRY_ASSIGN(const MemoryInfo memory, device_->memory_info());
   BOWLINE_REQUIRE_CODE(memory.total_bytes == 0 || bytes <= memory.available_bytes,
                        Code::out_of_memory,
-                       "{} bytes are asked of device {}, which has {} of {} left.", bytes,
+                       "{} bytes do not fit on device {}, which has {} of {} left.", bytes,
                        info_.name, memory.available_bytes, memory.total_bytes);
   return {};
 }

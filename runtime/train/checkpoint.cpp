@@ -242,8 +242,8 @@ Progress progress_of(const model::TrainingState& t, const device::OpenDevice& de
   const std::string here = device_text(device);
   if (const std::string_view there = value_of(t.versions, "device"); there != here) {
     out.notes.push_back(
-        format("The checkpoint was written on {}; the run goes on on {}, where other "
-               "bits may follow.",
+        format("The checkpoint was written on {}; the run continues on {}, which may "
+               "give other bits.",
                there, here));
   }
   return out;

@@ -201,7 +201,7 @@ class Interchange(harness.Case):
 
     def test_a_window_that_gguf_has_not_is_refused(self):
         for name in ("mistral_window", "qwen2_window", "qwen3_window"):
-            self.expect(self.export(self.imported(FIXTURES / name), "gguf"), FAILED, "a sliding window", "of GGUF has not")
+            self.expect(self.export(self.imported(FIXTURES / name), "gguf"), FAILED, "a sliding window", "of GGUF does not have")
         copy, model = self.folder / "copy", self.folder / "changed.bowline"
         shutil.copytree(FIXTURES / "mistral_window", copy)
         config = json.loads((copy / "config.json").read_text())

@@ -141,7 +141,7 @@ class Outcome(harness.Case):
         self.expect(self.train(1, "--memory-budget", needed - 1, "--dry-run"), OK, "are recomputed, to stay within it")
         little = needed * 2 // 3
         said = f"; its memory budget is {little}."
-        self.expect(self.train(1, "--memory-budget", little), FAILED, "bytes are asked of device cpu, which holds ", said)
+        self.expect(self.train(1, "--memory-budget", little), FAILED, "bytes do not fit on device cpu, which holds ", said)
         self.expect(self.train(1, "--memory-budget", little, "--dry-run"), FAILED, said)
         self.expect(self.train(1, "--memory-budget", "1KiB"), FAILED, "its memory budget is 1024.", "While making room for all storages")
         self.assertEqual([f.name for f in self.folder.iterdir()], [])
@@ -189,7 +189,7 @@ class GoingOn(harness.Case):
         self.expect(self.train(8, "--resume", "auto", "--extend"), OK, "resumed at step 5")
         self.assertNotEqual(self.out.read_bytes(), first)
         self.assertEqual(sorted(f.name for f in self.checkpoints.iterdir()), ["step-00000005.bowline", "step-00000008.bowline"])
-        done = self.expect(self.train(8, "--resume", "auto"), OK, "the run is finished; a larger --steps with --extend goes on")
+        done = self.expect(self.train(8, "--resume", "auto"), OK, "the run is finished; a larger --steps with --extend continues it")
         self.assertIn("resumed at step 8", done.stdout)
         self.expect(self.train(8, "--extend"), USAGE, "--resume")
 

@@ -243,7 +243,7 @@ class Folders(Place):
             self.assertEqual(process.returncode, INTERRUPTED, errors)
             step, path = re.search(r'Step (\d+) is in "([^"]+)"', errors).groups()
             self.expect(run("verify", path), OK)
-            self.assertIn(f"--checkpoint {pathlib.Path(path).parent} --resume auto goes on", errors)
+            self.assertIn(f"--checkpoint {pathlib.Path(path).parent} --resume auto continues the run", errors)
             self.assertEqual(int(step), len(log.read_text().splitlines()) - 1)
         folders = sorted(f.name for f in self.folder.iterdir() if f.is_dir())
         self.assertEqual(folders, ["out.bowline.checkpoint", "out.bowline.checkpoint.2", "out.bowline.checkpoint.3"])

@@ -423,7 +423,7 @@ class TokenizerForms(harness.Case):
 
     def test_added_tokens_with_rules_of_their_own(self):
         path, notes = self.to_gguf(json.loads((DATA / "gpt2.json").read_text()))
-        self.assertEqual(notes, ["The added token \"a word\" is found by rules of its own (single_word, lstrip or rstrip), which GGUF has not."])
+        self.assertEqual(notes, ["The added token \"a word\" is found by rules of its own (single_word, lstrip or rstrip), which GGUF does not have."])
         self.assertEqual(Gguf(path).keys["tokenizer.ggml.pre"], "gpt-2")
 
 

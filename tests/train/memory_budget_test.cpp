@@ -69,7 +69,7 @@ TEST_P(MemoryBudget, OfAModel) {
   const Status refused = lm.model.to(little);
   expect_refused(refused, whole - 1, little, lm.model, before);
   EXPECT_EQ(refused.message(),
-            format("{} bytes are asked of device {}, which holds {}; its memory budget is {}.\n"
+            format("{} bytes do not fit on device {}, which holds {}; its memory budget is {}.\n"
                    "- While making room for all storages.",
                    m.storage_bytes, GetParam(), m.staging_bytes, whole - 1));
   const Device enough = open(whole);
@@ -118,7 +118,7 @@ TEST_P(MemoryBudget, OfATrainer) {
     const Status refused = Trainer::create(lm.model, little, adamw(lm)).status();
     expect_refused(refused, model, little, lm.model, before);
     EXPECT_NE(refused.message().find(
-                  format("bytes are asked of device {}, which holds {}; ", GetParam(), model)),
+                  format("bytes do not fit on device {}, which holds {}; ", GetParam(), model)),
               std::string::npos)
         << refused.message();
   }
@@ -321,7 +321,7 @@ TEST(MemoryBudget, AModelThatTheDeviceCannotHoldIsNotBegun) {
   const Status s = m.to(device);
   EXPECT_EQ(s.code(), Code::out_of_memory);
   EXPECT_EQ(s.message(),
-            "6291456 bytes are asked of device full, which has 5242880 of 67108864 left.\n- While "
+            "6291456 bytes do not fit on device full, which has 5242880 of 67108864 left.\n- While "
             "making room for all storages.");
   EXPECT_EQ(device.counters().allocations, 0u);
   EXPECT_EQ(StateBefore(device, m).listings, before.listings);

@@ -79,7 +79,7 @@ std::string eval_page(const Evaluated& e) {
     page.add("loss", "Loss", losses_html(e));
   }
   if (e.measure.confusion) {
-    page.add("confusion", "What is taken for what", confusion_html(*e.measure.confusion));
+    page.add("confusion", "Confusion matrix", confusion_html(*e.measure.confusion));
     page.add("classes", "Classes", classes_html(*e.measure.confusion));
   }
   if (!e.measure.mistakes.empty()) {

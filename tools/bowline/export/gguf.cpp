@@ -102,8 +102,8 @@ class GgufExport {
     }
     const gguf::TensorType* const type = type_of_encoding(t.encoding);
     BOWLINE_REQUIRE(type != nullptr && t.whole && part.order != gguf::Order::transposed,
-                    "\"{}\" is stored as {}{}, which GGUF has not: --dtype says what its numbers "
-                    "become.",
+                    "\"{}\" is stored as {}{}, which GGUF does not have. Choose another "
+                    "dtype with --dtype.",
                     escaped(t.name), t.encoding,
                     part.order == gguf::Order::transposed ? " along its other axis" : "");
     part.codes = true;

@@ -68,7 +68,7 @@ Status check_window(const json& config, const Terms& terms) {
   const bool has_key =
       std::ranges::find(terms.keys, "sliding_window", &KeyTerm::hugging_face) != terms.keys.end();
   BOWLINE_REQUIRE(has_key || !hides || !flag_at(config, "use_sliding_window", is_mistral),
-                  "config.json has a sliding window ({}), which {} of GGUF has not.",
+                  "config.json has a sliding window ({}), which {} of GGUF does not have.",
                   sliding.dump(), terms.architecture);
   return {};
 }

@@ -430,7 +430,7 @@ void note_rules(const json& tokenizer, std::vector<std::string>& notes) {
   if (found != added.end()) {
     notes.push_back(fmt::format(
         "The added token {} is found by rules of its own (single_word, lstrip or rstrip), which "
-        "GGUF has not.",
+        "GGUF does not have.",
         listed_name(text_at(*found, "content"))));
   }
 }

@@ -37,11 +37,10 @@ uint64_t written_bytes(const ExportedTensor& tensor, std::optional<DType> dtype)
 Status check_encodings(const ExportedModel& model, std::optional<DType> dtype) {
   const auto encoded = std::ranges::find_if(
       model.tensors, [](const ExportedTensor& t) { return t.encoding != "plain"; });
-  BOWLINE_REQUIRE(
-      dtype || encoded == model.tensors.end(),
-      "\"{}\" is stored as {}, which safetensors has not: --dtype says what its numbers "
-      "become.",
-      encoded->name, encoded->encoding);
+  BOWLINE_REQUIRE(dtype || encoded == model.tensors.end(),
+                  "\"{}\" is stored as {}, which safetensors does not have. Choose another dtype "
+                  "with --dtype.",
+                  encoded->name, encoded->encoding);
   return {};
 }
 

@@ -38,7 +38,7 @@ int Run::finish(Status status) {
     const std::string how =
         store_.last().empty()
             ? ""
-            : fmt::format("\n- --checkpoint {} --resume auto goes on.", store_.folder());
+            : fmt::format("\n- --checkpoint {} --resume auto continues the run.", store_.folder());
     return fail(kInterrupted, end("interrupted", fmt::format("Interrupted after step {}. {}{}",
                                                              trainer_->steps(), kept, how)));
   }

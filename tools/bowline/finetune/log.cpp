@@ -83,7 +83,7 @@ Status LossLog::begin(const Place& place) {
     return go_back(place.step);
   }
   BOWLINE_REQUIRE(cut || place.force,
-                  "--log \"{}\" holds the steps of {} run. Choose another name{}, or begin it anew "
+                  "--log \"{}\" holds the steps of {} run. Choose another name{}, or replace it "
                   "with --force.",
                   path_, first == header ? "an earlier" : "another",
                   first == header ? ", continue that run (--resume)" : "");

@@ -180,11 +180,11 @@ std::string RunPage::html(const Now& now) const {
   Page page(fmt::format("Fine-tuning {}", file_name(d_.model)),
             "Training and held-out loss, speed and memory of one run of bowline finetune.");
   const bool running = state_ == "running";
-  page.set_state(state_,
-                 running ? fmt::format("This page loads itself anew every {} seconds. It was last "
-                                       "written {}.",
-                                       kRefreshSeconds, now_text())
-                         : sentence_);
+  page.set_state(state_, running
+                             ? fmt::format("This page reloads itself every {} seconds. It was last "
+                                           "written {}.",
+                                           kRefreshSeconds, now_text())
+                             : sentence_);
   if (running) {
     page.set_refresh(kRefreshSeconds);
   }
@@ -226,7 +226,7 @@ std::string RunPage::html(const Now& now) const {
       "<div class=\"pair\">\n" + plot_html(rate) + plot_html(norm) + plot_html(speed) + "</div>\n");
 
   if (measure_.confusion) {
-    page.add("confusion", "What is taken for what", confusion_html(*measure_.confusion));
+    page.add("confusion", "Confusion matrix", confusion_html(*measure_.confusion));
   }
   if (!measure_.mistakes.empty()) {
     page.add("mistakes", "The surest mistakes", examples_html(measure_.mistakes));

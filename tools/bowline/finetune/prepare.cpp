@@ -204,10 +204,10 @@ Status Run::resume_from(const std::string& path) {
           device, device_->info().name);
   }
   if (p.step == o_.steps) {
-    print(out_, "the run is finished; a larger --steps with --extend goes on\n");
+    print(out_, "the run is finished; a larger --steps with --extend continues it\n");
   }
   if (!held_.read_from(saved.config)) {
-    print(out_, "held-out losses are of another text or other windows: they begin anew\n");
+    print(out_, "the held-out data or its windows changed: held-out losses start again\n");
     held_ = HeldOut(task_->evaluation_key());
   }
   saved_config_ = std::move(saved.config);
