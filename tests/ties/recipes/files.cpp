@@ -308,7 +308,7 @@ constexpr Recipe kFilesRecipes[] = {
        t.same("ties of LM32", must(Model::open(small)).ties(), s.model.ties());
      }},
     {"R62", "pytorch#188346; TransformerLensOrg/TransformerLens#1725, #1637",
-     "load(assign) per name: the optimizer updated twice, or one of the names was stale",
+     "load(assign) per name: the optimizer updated a tie twice, or one of its names was stale",
      [](Bench& t) {
        loads(t);
        fused_rows(t);
@@ -340,20 +340,20 @@ constexpr Recipe kFilesRecipes[] = {
        t.same("nothing is loaded", values(tied.model, "head"), Floats({1, 0, 0, 1, 1, 1}));
      }},
     {"S10", "the recipe \"Extension points in nn.Module\", module_load",
-     "what is loaded under another name, or transformed on the way, lost its ties",
-     hooks_of_a_load},
+     "a load under another name or with a transformation lost the ties", hooks_of_a_load},
     {"R66", "huggingface/transformers PR#43429; vec2text/vec2text PR#94",
-     "the flag of a tie stood in another part of the config: a head of random numbers",
+     "the flag of a tie was in another part of the config: the head had random values",
      agreeing_metadata},
     {"R68", "vllm-project/vllm PR#51665; NVIDIA-NeMo/Automodel#2941",
-     "the config said tied, the file had a head of its own: it was thrown away",
+     "the config said tied, but the file had its own head: the loader dropped the head",
      contradicting_metadata},
     {"R74", "NVIDIA/physicsnemo PR#1614",
-     "bytes were sent in the order in which they lie: permuted weights", channels_last},
+     "bytes were sent in storage order instead of element order: permuted weights", channels_last},
     {"S12", "the recipe \"Extension points in nn.Module\", its quantization on load",
-     "what a load made of a weight was lost where the weight had shapes alone", quantize_on_load},
+     "a hook changed a weight during load, and the change was lost if the model had only shapes",
+     quantize_on_load},
     {"R67", "huggingface/transformers PR#43207, #1730, #35141",
-     "resize went per module: the head or its bias kept the old size, or was drawn anew",
+     "resize worked per module: the head or its bias kept the old size, or got new random values",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.to(t.b));
@@ -369,7 +369,7 @@ constexpr Recipe kFilesRecipes[] = {
        t.number("the loss after a step", loss(trainer, s), 2.1, {{2.72, "untied"}});
      }},
     {"R69", "NVIDIA-NeMo/Automodel PR#2511",
-     "a model that was said to be tied and was not lost its head in the file",
+     "a config said that a model is tied, but it was not: the file lost its head",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.to(t.b));
@@ -388,7 +388,7 @@ constexpr Recipe kFilesRecipes[] = {
        t.number("the loss of the file", loss(other, again), 2.72, {{2.1, "still tied"}});
      }},
     {"I32", "rows that no parameter uses any more",
-     "what was untied and tied again left holes, and numbers that moved told of another weight",
+     "untying and tying again left gaps, and shifted indices referred to other weights",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.parameter("last", {2}, Init::ones()));
@@ -413,7 +413,7 @@ constexpr Recipe kFilesRecipes[] = {
        t.same("logits", logits_of(again, t.b), Floats({1, 1, 2}));
      }},
     {"R73", "huggingface/transformers#12426",
-     "the head had the tied weight and the model did not, so that the loader missed a key",
+     "the head had the tied weight and the model did not, so the loader missed a key",
      [](Bench& t) {
        Seed s = lm32();
        const std::string path = t.file("lm32.bowline");
@@ -427,7 +427,7 @@ constexpr Recipe kFilesRecipes[] = {
        t.same("names", names, "embed\nhead\n");
      }},
     {"R76", "keras-team/keras-hub PR#1568",
-     "a tie was found by its place among the variables, and a new one came before it",
+     "a tie was found by its index in the variables, and a new variable shifted the index",
      [](Bench& t) {
        Seed s = lm32();
        const std::string path = t.file("grown.bowline");
@@ -471,7 +471,7 @@ constexpr Recipe kFilesRecipes[] = {
        t.at_most("bytes of eight sessions", t.b.counters().live_bytes - begin, 8 * 65536);
      }},
     {"R84", "alibaba/TinyNeuralNetwork#167; google-coral/edgetpu#463; Tencent/ncnn#3191, #235",
-     "a constant was made per use: a head on five maps wrote its weights five times",
+     "an export wrote a constant per use: a head on five maps wrote its weights five times",
      [](Bench& t) {
        Model m;
        const Parameter w = must(m.parameter("head.weight", {2, 1, 3, 3}, Init::normal(1)));
@@ -524,7 +524,8 @@ constexpr Recipe kFilesRecipes[] = {
        t.count("bytes of storages", session.memory().storage_bytes, 11 * 16);
      }},
     {"R91", "ggml-org/llama.cpp PR#5824, PR#12451, PR#12456, PR#13328",
-     "a tie was told by a key that is not there: code per architecture, and one model inverted",
+     "a missing key marked a tie: each architecture needed its own code, and one model was "
+     "inverted",
      [](Bench& t) {
        for (const bool head_first : {false, true}) {
          Model m;
@@ -551,7 +552,7 @@ constexpr Recipe kFilesRecipes[] = {
        logits_of(session, s);
      }},
     {"R94", "sksq96/pytorch-summary#37, #201; karpathy/llama2.c#378; pytorch/torchtitan PR#3225",
-     "parameters were counted once per use, or shared ones taken away twice",
+     "parameters were counted once per use, or shared parameters were subtracted twice",
      [](Bench& t) {
        Model m = tied_table(1000, 64);
        must(m.to(t.b));

@@ -199,7 +199,7 @@ void save_while_packed(Bench& t) {
 
 constexpr Recipe kFormatsRecipes[] = {
     {"G4", "the gist \"Weight format proposal\"; pytorch#914, PR#2179",
-     "a packed block was taken for the parameters: counted, decayed, with state for its padding",
+     "a packed block counted as a parameter: it was decayed, and its padding had optimizer state",
      set_and_restore},
     {"G14", "the gist \"Weight format proposal\"",
      "unknown formats, other devices, setting twice, ties in the block", edges},
@@ -248,8 +248,7 @@ constexpr Recipe kFormatsRecipes[] = {
        t.number("the loss that is served", served[0], loss(trainer, s), {}, 0);
      }},
     {"R102", "intel/intel-extension-for-pytorch#216, #356; bitsandbytes#2078, #1332",
-     "parameters showed the packed shape, were lost, or stayed behind when the model moved",
-     kept_by_verbs},
+     "parameters had the packed shape, were lost, or did not move with the model", kept_by_verbs},
     {"R104", "intel/intel-extension-for-pytorch#686",
      "packing copied the weights of a mapped file for each of its users",
      [](Bench& t) {

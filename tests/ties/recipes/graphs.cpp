@@ -286,7 +286,7 @@ constexpr Recipe kGraphsRecipes[] = {
                untied.memory().arena_bytes);
      }},
     {"R77", "pytorch#163303",
-     "an export of a model that reads its parameters through a list made constants of them",
+     "an export made constants of parameters that the model read through a list",
      [](Bench& t) {
        Seed s = universal(3);
        const std::string path = t.file("ut.bowline");
@@ -304,7 +304,7 @@ constexpr Recipe kGraphsRecipes[] = {
        t.number("y after a write", y[0], 8, {{1.331, "the write is lost"}});
      }},
     {"R78", "dmlc/gluon-nlp#1086, apache/mxnet#17184",
-     "a model that is tied inside could not share its weights with one for evaluation",
+     "a model with internal ties could not share its weights with a model for evaluation",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.to(t.b));
@@ -337,7 +337,7 @@ constexpr Recipe kGraphsRecipes[] = {
        }
      }},
     {"R112", "vllm#48941, #48312; sgl-project/sglang PR#27140; sparkinfer PR#147",
-     "weights were loaded again at new places, and the captured plan read the old ones",
+     "weights were loaded at new addresses, and the captured plan read the old addresses",
      [](Bench& t) {
        const std::string path = t.file("doubled.bowline");
        {
@@ -357,20 +357,20 @@ constexpr Recipe kGraphsRecipes[] = {
        }
      }},
     {"R82", "inisis/OnnxSlim#135; ModelCloud/GPTQModel PR#1550",
-     "a fold into the head was written in place, and the embedding had it too", folded_scale},
+     "a fold into the head changed the shared weight, so the embedding changed, too", folded_scale},
     {"R101", "pytorch#40193, #32346; salesforce/awd-lstm-lm#51",
-     "weights that follow from others were packed anew at every call, or not found", masked_weight},
+     "derived weights were packed again at every call, or not found", masked_weight},
     {"R118", "pytorch/functorch#446, #904; pytorch#86708",
      "an override by one name left another use with the old weight: 10.3369 instead of 0",
      overrides},
     {"I54", "one gradient per weight; hooks fire once, whatever its uses",
-     "a hook saw the part of each use, once per use", gradient_hooks},
+     "a hook got the gradient of each use, once per use", gradient_hooks},
     {"I14 inside", "verbs called from a callback",
      "a hook changed the weights that the step it was called in was about to write", called_inside},
     {"D7", "detach() of one of two uses",
-     "to freeze one use its weight was untied, or the whole weight was frozen", one_use_stopped},
+     "to freeze one use, a user had to untie the weight or freeze all of it", one_use_stopped},
     {"R122", "patrick-kidger/equinox#790",
-     "what wraps a shared weight was resolved in every step: 30 to 50 times slower",
+     "the wrapper of a shared weight was resolved in every step: 30 to 50 times slower",
      [](Bench& t) {
        const auto one = plan_of_universal(t.b, 1), two = plan_of_universal(t.b, 2);
        for (const int n : {4, 16}) {

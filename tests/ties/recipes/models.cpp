@@ -129,7 +129,8 @@ constexpr Recipe kModelsRecipes[] = {
          t.same("head", values(s.model, "head"), values(s.model, "embed"));
        }
      }},
-    {"AE23", "FluxML/Flux.jl#1504", "a transposed tie becomes a copy, encoder and decoder part",
+    {"AE23", "FluxML/Flux.jl#1504",
+     "a transposed tie becomes a copy, and encoder and decoder diverge",
      [](Bench& t) {
        Seed s = ae23();
        must(s.model.to(t.b));
@@ -147,7 +148,8 @@ constexpr Recipe kModelsRecipes[] = {
        t.number("the loss after a step", loss(trainer, s), 61.6176,
                 {{62.8998, "untied"}, {62.73, "the copy of the decoder is stale"}});
      }},
-    {"UT12", "patrick-kidger/equinox#790", "of twelve uses of a weight one counts, or each steps",
+    {"UT12", "patrick-kidger/equinox#790",
+     "a weight has twelve uses: only one use counts, or each use takes a step",
      [](Bench& t) {
        Seed s = universal(12);
        must(s.model.to(t.b));

@@ -93,7 +93,7 @@ constexpr Recipe kOptimizersRecipes[] = {
        t.count("bytes of moments", bytes, 2 * 256000);
      }},
     {"R37", "rwth-i6/returnn#1319, PR#1320",
-     "a weight of an embedding without decay and of a layer with decay landed in both groups",
+     "a weight was in both groups: its embedding without decay, its layer with decay",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.to(t.b));
@@ -115,7 +115,7 @@ constexpr Recipe kOptimizersRecipes[] = {
        t.numbers("W", values(s.model, "encoder"), Floats({.9f, 1.9f, 2.9f, 3.9f, 4.9f, 5.9f}));
      }},
     {"R40", "paiml/entrenar#314",
-     "one optimizer stepped the head on the GPU, another the embedding on the CPU: they part",
+     "one optimizer stepped the head on the GPU, another the embedding on the CPU: they diverged",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.to(t.a, "embed"));
@@ -128,7 +128,7 @@ constexpr Recipe kOptimizersRecipes[] = {
        t.count("first moments", storages_of(s.model, StorageRole::moment).size(), 2);
      }},
     {"R42", "NVIDIA/TransformerEngine PR#545",
-     "one use of a shared weight added to a gradient that nobody had set to zero",
+     "a use of a shared weight added to a gradient that was not set to zero",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.to(t.b));
@@ -144,7 +144,7 @@ constexpr Recipe kOptimizersRecipes[] = {
        }
      }},
     {"R121", "jax-ml/jax#9635, #12627; liesel-devs/liesel PR#272",
-     "a buffer that two names share was given away twice",
+     "a buffer with two names was donated twice",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.to(t.b));
@@ -155,7 +155,7 @@ constexpr Recipe kOptimizersRecipes[] = {
        t.number("the loss after a step", loss(trainer, s), 2.1, {{2.72, "untied"}});
      }},
     {"R124", "awslabs/sockeye PR#768; facebookarchive/caffe2#1891",
-     "a gradient of some rows and one of all rows could not be added",
+     "a sparse gradient and a dense gradient could not be added",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.to(t.b));

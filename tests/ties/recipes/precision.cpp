@@ -302,10 +302,10 @@ constexpr Recipe kPrecisionRecipes[] = {
     {"R43", "pytorch#43706; facebookresearch/fairscale#50; NVIDIA/Megatron-LM#1359",
      "f32 state of 16-bit parameters was restored through 16 bits", moments_of_short_storages},
     {"R44", "TensorAuto/OpenTau#185, #184",
-     "masters stood in no checkpoint and were rebuilt from bf16: 16 bits lost per resume",
+     "checkpoints had no masters, which were rebuilt from bf16: 16 bits lost per resume",
      master_of_a_checkpoint},
     {"R45", "areal-project/AReaL PR#1369",
-     "updates were made in bf16, and every one below half of its spacing was lost",
+     "updates were computed in bf16, and updates below half of its spacing were lost",
      [](Bench& t) {
        Model m = theta_model();
        must(m.to(t.b));
@@ -319,7 +319,7 @@ constexpr Recipe kPrecisionRecipes[] = {
      "data was cast after it was made, its metadata stayed f32: casts in every step",
      cast_equals_built},
     {"R51", "pytorch#65766, #112583, PR#113685, PR#165068",
-     "a cast that was cached without gradients was used with them, and the graph ended there",
+     "a cast that was cached without gradients was reused with gradients, which ended there",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.to(t.b));
@@ -336,10 +336,10 @@ constexpr Recipe kPrecisionRecipes[] = {
     {"R52", "NVIDIA/apex PR#132", "a cached cast did not see that the weight was written",
      working_copies},
     {"R53", "NVIDIA/TransformerEngine PR#1972; flashinfer-ai/flashinfer PR#4069",
-     "caches were keyed by address: never renewed, or hit by another tensor at the same place",
+     "caches used addresses as keys: they were never updated, or found another tensor",
      address_used_again},
     {"R55", "NVIDIA/apex PR#144",
-     "a cast of the model took the moments of BatchNorm there and back", floor_of_a_role},
+     "a cast of the model also cast the moments of BatchNorm, and rounded them", floor_of_a_role},
     {"R56 R54", "pytorch#70901, PR#126525; NVIDIA/apex#133, #122; fastai/fastai#507",
      "running statistics in half precision stood still; BatchNorm in half precision crashed",
      batch_norm},

@@ -285,22 +285,21 @@ void shrinks(Bench& t) {
 
 constexpr Recipe kQuantizedRecipes[] = {
     {"Q8", "measured: torchao, ONNX Runtime and MLX keep two int8 copies of a tied table",
-     "one use of a shared table was quantized, or each of them with codes of its own", q8},
+     "one use of a shared table was quantized, or each use had its own quantized values", q8},
     {"R50", "the recipe \"Extension points in nn.Module\", its quantized weight cast",
-     "a cast of a quantized weight changed what is reported, or rounded its scales",
+     "a cast of a quantized weight changed the reported values, or rounded its scales",
      casts_keep_codes},
     {"R89", "pytorch/executorch PR#18360",
      "lookup and head packed their nibbles in opposite orders: two copies, 125 MB", one_payload},
     {"R93", "ggml-org/llama.cpp PR#5944, PR#5650",
-     "the type of a shared table was chosen as if only one of its uses read it",
-     strictest_consumer},
+     "the type of a shared table fitted only one of its uses", strictest_consumer},
     {"R97", "tensorflow PR#19894; Samsung/ONE PR#4649; openvinotoolkit/nncf PR#2467",
-     "of two layers over one kernel one got the quantized kernel, or neither", two_consumers},
+     "two layers shared a weight: only one got the quantized kernel, or neither", two_consumers},
     {"R106", "bitsandbytes-foundation/bitsandbytes#1332, #1527",
-     "scales and tables stayed on the device that the model had left", nothing_stays_behind},
+     "scales and tables did not move with the model", nothing_stays_behind},
     {"R107", "bitsandbytes-foundation/bitsandbytes#2078",
-     "one of two ways to move a model took packed codes for plain numbers", moved_by_every_verb},
-    {"R108", "jllllll/bitsandbytes#2", "the bytes of packed codes were reported as the parameter",
+     "one of two ways to move a model treated quantized values as floats", moved_by_every_verb},
+    {"R108", "jllllll/bitsandbytes#2", "the parameter showed the bytes of its quantized values",
      [](Bench& t) {
        Model m = lookup_and_head({100, 100});
        must(quantize(m, "int4 block row"));
@@ -316,7 +315,7 @@ constexpr Recipe kQuantizedRecipes[] = {
     {"R117",
      "vllm-project/llm-compressor PR#2798, PR#2835; huggingface/transformers PR#37905; "
      "ml-explore/mlx-examples PR#566",
-     "a tie was a flag that was applied again after quantization: wrong where one side is encoded",
+     "a tie was a flag that was applied again after quantization, even with one side quantized",
      partitions},
 };
 

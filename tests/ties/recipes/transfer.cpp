@@ -97,7 +97,7 @@ constexpr Recipe kTransferRecipes[] = {
     {"T14", "a transfer fails",
      "half of a model had moved when a copy failed, and neither half could be used", failed_move},
     {"R1", "torch/nn#187, PR#303",
-     "a typecast made new tensors module by module, and a siamese network was untied",
+     "a cast made new tensors per module, and a siamese network was untied",
      [](Bench& t) {
        Seed s = scalar2(3);
        const std::string before = s.model.ties();
@@ -111,7 +111,7 @@ constexpr Recipe kTransferRecipes[] = {
        step(trainer, s);
        t.number("the loss after a step", loss(trainer, s), 2.4, {{4.2, "untied"}});
      }},
-    {"R2", "torch/nn#415", "some kinds of layers had a conversion of their own: 34 values, not 17",
+    {"R2", "torch/nn#415", "some layers had their own conversion: 34 values instead of 17",
      [](Bench& t) {
        Model m;
        const Parameter w = must(m.parameter("left.weight", {1, 1, 4, 4}, Init::normal(1)));
@@ -160,7 +160,7 @@ constexpr Recipe kTransferRecipes[] = {
        t.number("the loss on A", sum[0], 2.1, {{2.72, "untied"}});
      }},
     {"R5", "Lightning-AI/pytorch-lightning#2705, PR#5441",
-     "the documentation said to tie again after a move, nobody did: 960 values, not 640",
+     "the documentation required to tie again after a move, but no caller did: 960 values, not 640",
      [](Bench& t) {
        Model m = stack({32, 10, 32, 10}, 2);
        for (const Device& place : {t.a, t.b}) {
@@ -186,7 +186,7 @@ constexpr Recipe kTransferRecipes[] = {
        t.same("parameters", names, "shared 0\nencoder.embed 0\ndecoder.embed 0\nhead 0\n");
      }},
     {"R8", "the forum thread \"Weight sharing on cuda\"",
-     "mod.a = mod.b was kept by some devices, as a side effect, and lost by the others",
+     "some devices kept mod.a = mod.b as a side effect, and the others lost it",
      [](Bench& t) {
        Seed s = scalar2(3);
        must(s.model.parameter("equal", {1}, Init::ones()));
@@ -199,7 +199,7 @@ constexpr Recipe kTransferRecipes[] = {
        }
      }},
     {"R9", "huggingface/transformers PR#13030, huggingface/accelerate PR#138",
-     "each model was tied again by hand after a move, and the bias was forgotten",
+     "each model was tied again by hand after a move, but without the bias",
      [](Bench& t) {
        Model m = tied_table(3, 2);
        const Parameter bias = must(m.parameter("bias", {3}, Init::normal(1)));
@@ -222,7 +222,7 @@ constexpr Recipe kTransferRecipes[] = {
        t.number("the loss after a step", loss(trainer, s), 61.6176, {{62.8998, "untied"}});
      }},
     {"R11", "InfiniTensor/InfiniTrain#236",
-     "a cast to the dtype that it has made new tensors, a move made two: 1,024 values, not 512",
+     "a cast to the same dtype made new tensors, and a move made two: 1,024 values, not 512",
      [](Bench& t) {
        Model m = tied_table(32, 16);
        must(m.to(t.b));
@@ -245,7 +245,7 @@ constexpr Recipe kTransferRecipes[] = {
        t.number("the loss after a step", lm32_after_a_step(s, t.b), 2.1, {{2.72, "untied"}});
      }},
     {"R13", "huggingface/accelerate#3668, PR#2737",
-     "a hook made the parameter anew while the model had shapes alone",
+     "a hook made the parameter again while the model had only shapes",
      [](Bench& t) {
        Seed s = lm32_skeleton();
        const std::string before = s.model.ties();
@@ -256,7 +256,7 @@ constexpr Recipe kTransferRecipes[] = {
        t.count("storages", storages(s.model), 1);
      }},
     {"R15", "huggingface/accelerate#1197, PR#1204",
-     "loading into a model of shapes made tensors per name, the tie was gone",
+     "loading into a model of shapes made a tensor per name, and the tie was lost",
      [](Bench& t) {
        const std::string path = t.file("half.bowline");
        {
@@ -276,7 +276,7 @@ constexpr Recipe kTransferRecipes[] = {
        t.same("logits", logits_of(s, t.b), Floats({1, 1, 2}));
      }},
     {"R16", "huggingface/accelerate PR#2330",
-     "a tied weight was on each device once per name, and again in the forward pass",
+     "each device had a tied weight once per name, and again in the forward pass",
      [](Bench& t) {
        Seed s = lm32();
        must(s.model.tied_parameter("third", must(s.model.find("head"))));
@@ -292,7 +292,7 @@ constexpr Recipe kTransferRecipes[] = {
        t.count("bytes on B after the forward pass", t.b.counters().live_bytes, planned);
      }},
     {"R18", "huggingface/accelerate PR#4083",
-     "ties were found by address; what is offloaded has none, so that all loaded the same value",
+     "ties were found by address, but offloaded weights have no address: all loaded the same value",
      [](Bench& t) {
        Model m;
        const char* const names[] = {"one", "two", "three"};
@@ -322,7 +322,7 @@ constexpr Recipe kTransferRecipes[] = {
        t.same("three, written while it was away", values(m, "three"), Floats(4, 4));
      }},
     {"R19", "huggingface/accelerate#1510, PR#2324, PR#1241; huggingface/transformers PR#46625",
-     "a name that begins like another was taken for its tie; sizes were added once per name",
+     "a name with the same prefix counted as a tie, and sizes were added once per name",
      [](Bench& t) {
        Model m;
        const Parameter w = must(m.parameter("c.w", {4}, Init::ones()));
@@ -362,7 +362,7 @@ constexpr Recipe kTransferRecipes[] = {
        must(s.model.to(t.a));
        t.same("the second holder", logits_of(second, s), Floats({4, 4, 8}));
      }},
-    {"R29", "mlverse/torch#305", "one layer under two names was listed twice",
+    {"R29", "mlverse/torch#305", "a layer with two names was listed twice",
      [](Bench& t) {
        Model m;
        const Parameter w = must(m.parameter("x.weight", {2, 2}, Init::normal(1)));
