@@ -1,5 +1,4 @@
-// Reports out-of-range indices. Include it after step.glsl, or after a file with its own step
-// words.
+// Reports out-of-range indices. Include it after step.glsl or step_<stem>.glsl.
 
 // Reports an out-of-range index. The first node that reports is named, because gradient nodes read
 // the same indices again. The caller has already made the access harmless.
