@@ -16,7 +16,7 @@ Status unknown(std::string_view what, std::string_view name) {
 Status require_text(std::string_view of, const Value& v) {
   return v.kind == Kind::text
              ? Status()
-             : failure("\"" + std::string(of) + "\" stands behind " +
+             : failure("\"" + std::string(of) + "\" is applied to " +
                        std::string(described(v.kind)) + ", which is not supported.");
 }
 

@@ -584,7 +584,7 @@ Result<Value> Renderer::binary(const Expression& e, Scope* scope) {
     }
     return heap_.text(std::move(out));
   }
-  return failure("The operator " + quoted(e.text) + " stands between " +
+  return failure("The operator " + quoted(e.text) + " does not accept " +
                  std::string(described(a.kind)) + " and " + std::string(described(b.kind)) + ".");
 }
 

@@ -56,7 +56,7 @@ void run(const Device& device, bool bias) {
   std::printf("LSTM(10, 20)%s on %s\n", bias ? "" : " without bias", device.info().name.c_str());
   Model m = lstm(bias);
   must(m.to(device));
-  print("as it is", m);
+  print("without format", m);
   const FormatReport report = must(set_weight_format(m, "flat", "lstm.*"));
   print("set_weight_format", m);
   std::printf("  the block holds %llu values\n",
@@ -74,14 +74,14 @@ void run(const Device& device, bool bias) {
   std::printf("  100 steps and a save: packs %llu, repacks %llu, the live model is %s\n",
               static_cast<unsigned long long>(m.counters().packs),
               static_cast<unsigned long long>(m.counters().repacks),
-              m.storages() == before ? "where it was" : "elsewhere");
+              m.storages() == before ? "unchanged" : "changed");
   print("the file", must(Model::open(path)));
   std::filesystem::remove(path);
   const Floats learned = values(m, "lstm.weight_hh");
   must(restore_weight_format(m, "lstm.*"));
   print("restore_weight_format", m);
-  std::printf("  what was learned is %s\n",
-              values(m, "lstm.weight_hh") == learned ? "there, to the last bit" : "lost");
+  std::printf("  the trained values are %s\n",
+              values(m, "lstm.weight_hh") == learned ? "unchanged, bit for bit" : "lost");
 }
 
 int main(int argc, char** argv) {

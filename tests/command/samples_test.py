@@ -59,12 +59,12 @@ class Samples(harness.Case):
         for device in harness.real_devices():
             out = self.seed("weight_formats", device)
             for parameters, values in ((4, 2560), (2, 2400)):
-                for when, blocks in (("as it is", parameters), ("set_weight_format", 1), ("the file", parameters),
+                for when, blocks in (("without format", parameters), ("set_weight_format", 1), ("the file", parameters),
                                      ("restore_weight_format", parameters)):
                     self.assertIn(f"  {when:21} parameters() {parameters}, storages().blocks {blocks}, {values} values\n", out)
             self.assertEqual(out.count("  the block holds 2560 values\n"), 2, out)
-            self.assertEqual(out.count("packs 1, repacks 0, the live model is where it was\n"), 2, out)
-            self.assertEqual(out.count("what was learned is there, to the last bit\n"), 2, out)
+            self.assertEqual(out.count("packs 1, repacks 0, the live model is unchanged\n"), 2, out)
+            self.assertEqual(out.count("the trained values are unchanged, bit for bit\n"), 2, out)
 
     def test_seed_swap_and_load(self):
         for device in harness.real_devices():

@@ -75,7 +75,7 @@ def index(args):
               f"namespace {args.namespace} {{\n",
               "struct ShaderBinary {", "  const char* name;", "  const uint32_t* words;",
               "  size_t bytes;", "};\n",
-              "// One number per variant: a shader that is not there does not compile.",
+              "// The index of each variant. A name without shader does not compile.",
               "namespace shader {"]
     header += [f"inline constexpr uint32_t {name} = {i};" for i, name in enumerate(names)]
     header += ["}  // namespace shader\n", f"inline constexpr uint32_t kShaderCount = {len(names)};",

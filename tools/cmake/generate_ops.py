@@ -356,7 +356,7 @@ def ops_header(file_ops, internal_ops, enums):
               "}",
               "constexpr bool is_internal(Op op) { return static_cast<uint16_t>(op) > kInternalBase; }",
               "std::string_view name_of(Op op);",
-              "// Op::Invalid if there is none of this name.", "Op op_named(std::string_view name);",
+              "// Returns Op::Invalid if no operator has this name.", "Op op_named(std::string_view name);",
               "inline void append_text(std::string& out, Op op) { out += name_of(op); }\n"]
     for t in sorted(attribute_tables(file_ops + internal_ops)):
         lines += [f"using file::{t};", f"using file::{t}T;"]
@@ -376,13 +376,13 @@ def attribute_fields(ops, tables, enums):
         lines += ["template <>", f"struct EnumNames<file::{e}> {{",
                   f"  static constexpr std::array<std::string_view, {len(values)}> values = {{{names}}};", "};"]
     lines += ["\nstruct AttributeField {", "  std::string_view name;", "  size_t most;  // entries of a list",
-              "  std::string_view feature;  // that a file needs where the value is not `absent`; empty: none",
-              "  double absent;  // of a field of a feature: what a file without the field stands for",
-              "  bool is_demanded;  // a file that leaves out the feature is refused", "};"]
+              "  std::string_view feature;  // that a file must list unless the value is `absent`; empty if not needed",
+              "  double absent;  // the value of the field in a file without it, if it has a feature",
+              "  bool is_demanded;  // a file that uses the field without the feature is refused", "};"]
     features = sorted({field.feature for t in used for field in tables[t] if field.feature})
     lines += [f"inline constexpr std::array<std::string_view, {len(features)}> kAttributeFeatures = {{"
               + ", ".join(f'"{feature}"' for feature in features) + "};"]
-    lines += ["\n// visit(field, value) for every field, of a table or of its object; ends at the first that fails."]
+    lines += ["\n// Calls visit(field, value) for every field of a table or its object, up to the first error."]
     for t in sorted(used):
         fields = ", ".join(f'{{"{f.name}", {f.most}, "{f.feature}", {f.default if f.feature else 0}, '
                            f'{"true" if f.is_demanded else "false"}}}' for f in tables[t])

@@ -1,7 +1,7 @@
 # BOWLINE_QUICK_BUILD: a faster first build. Code that loops over elements (kernels, oracles) is
 # compiled as usual. All other code runs only once per model or step, so it is compiled with less
 # optimization. This halves the build time.
-option(BOWLINE_QUICK_BUILD "Compile with less optimization what does not loop over elements" OFF)
+option(BOWLINE_QUICK_BUILD "Compile code without loops over elements with less optimization" OFF)
 if(BOWLINE_QUICK_BUILD)
   set(bowline_hot_flags "$<$<CONFIG:Release>:-O3>" "$<$<CONFIG:RelWithDebInfo>:-O1>")
   string(APPEND CMAKE_CXX_FLAGS_RELEASE " -O1")

@@ -432,7 +432,7 @@ Result<Built> build_encoder(const Source& source, const BuildOptions& options,
   BOWLINE_TRY(Status(weights.status()));
   weights.drop("*position_ids", "positions are computed");
   for (const std::string_view pattern : form.other_heads) {
-    weights.drop(pattern, "the head of another task");
+    weights.drop(pattern, "it belongs to a head for another task");
   }
   weights.drop("classifier.*", "the task does not use it");
   weights.drop(std::string(form.projection.name) + ".*", "the task does not use it");
