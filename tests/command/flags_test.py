@@ -191,7 +191,7 @@ class Flags(harness.Case):
         for verb in self.verbs():
             with self.subTest(verb):
                 text = self.expect(run(*verb.split(), "--help"), OK).stdout
-                listed = set(re.findall(r"^  (?:-\w,)?(--[a-z0-9-]+)", text, re.MULTILINE))
+                listed = set(re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", text, re.MULTILINE))
                 known = set(ALWAYS[verb].split()) | idle.get(verb, set()) | COMMON
                 self.assertEqual(listed - known, set(), "flags that this test does not know")
                 self.assertEqual(known - listed - COMMON, set(), "flags that the verb does not have")

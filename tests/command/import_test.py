@@ -497,7 +497,7 @@ class Flags(harness.Case):
                 "skeleton": [FIXTURES / "llama", "--skeleton"], "adapter": [FIXTURES / "llama", "--base", self.folder / "m.bowline"]}
 
     def test_every_flag_is_known_here(self):
-        listed = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", self.expect(run("import", "--help"), OK).stdout, re.MULTILINE))
+        listed = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", self.expect(run("import", "--help"), OK).stdout, re.MULTILINE))
         self.assertEqual(listed, set(FLAGS) | GENERAL)
 
     def test_a_flag_without_effect_is_refused(self):

@@ -56,8 +56,7 @@ class Stumbling(harness.Case):
         bad = [int(line[0]) for line in self.lines() if line[-1] == "skipped"]
         self.assertEqual([line[0] for line in self.lines()], [str(step) for step in range(1, STEPS + 1)])
         self.assertIn(f"step {bad[0]}/{STEPS}  loss nan", done.stdout)
-        # CLI11 up to 2.3 writes a default after "=", later versions use brackets.
-        self.assertRegex(run("finetune", "--help").stdout, r"--on-nonfinite TEXT:{skip,stop,rollback}(=skip| \[skip\])\s")
+        self.assertRegex(run("finetune", "--help").stdout, r"--on-nonfinite .*skip\|stop\|rollback \[skip\]\n")
 
     def test_stop_names_the_place(self):
         bad = self.first_bad()

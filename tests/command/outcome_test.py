@@ -126,9 +126,9 @@ class Outcome(harness.Case):
         plan = json.loads(self.expect(run("inspect", self.model, "-o", "json", *dims, "--device", "cpu"), OK).stdout)
         summary = json.loads(self.expect(self.train(1, "-o", "json"), OK).stdout)
         self.assertEqual(plan["memory"]["training"]["predicted_bytes"], summary["predicted_bytes"])
-        help_text = " ".join(self.expect(run("finetune", "--help"), OK).stdout.split())
+        help_text = self.expect(run("finetune", "--help"), OK).stdout
         for flag, value in (("weight-decay", "0.01"), ("clip", "0"), ("learning-rate", "0.001"), ("seed", "0")):
-            self.assertRegex(help_text, rf"--{flag} \w+:\S*(={value}| \[{value}\]) ")
+            self.assertRegex(help_text, rf"--{flag} .*\[{value}\]\n")
 
     def test_a_memory_budget(self):
         """A budget of the predicted size is sufficient. With one byte less the run recomputes

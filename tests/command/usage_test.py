@@ -142,6 +142,8 @@ class Usage(harness.Case):
         for verb in self.verbs():
             text = self.expect(run(*verb, "--help"), OK).stdout
             self.assertIn("example: bowline " + verb[0], text)
+            flags = text[:text.index("example: ")].splitlines()
+            self.assertEqual([line for line in flags if len(line) > 80], [], "one line of 80 columns per flag")
             self.assertEqual(run("help", *verb).stdout, text)
         self.assertEqual(run("help").stdout, top.stdout)
         self.expect(run("help", "inspekt"), USAGE, "'inspekt'", "'inspect'")
@@ -155,7 +157,7 @@ class Usage(harness.Case):
 
     def test_every_verb_has_json(self):
         for verb in self.verbs():
-            self.assertRegex(run(*verb, "--help").stdout, r"--format .*\{text,json\}", verb)
+            self.assertRegex(run(*verb, "--help").stdout, r"--format text\|json", verb)
             self.expect(run(*verb, "-o", "json", "--format", "json"), USAGE, "--format", verb[0])
 
     def test_o_is_the_form_or_the_file(self):
@@ -168,7 +170,7 @@ class Usage(harness.Case):
             if verb not in writers:
                 self.expect(run(*verb, "-o", "file"), USAGE, "--format", "file")
                 continue
-            self.assertRegex(run(*verb, "--help").stdout, r"-o .*\n? +Short for --format before text and json, else for --out")
+            self.assertRegex(run(*verb, "--help").stdout, r"  -o TEXT +Short for --format text\|json, else for --out")
             self.expect(run(*verb, "-o", "a", "--out", "b"), USAGE, '-o "a" gives --out, which is given already.', f"bowline {verb[0]} --help")
             self.expect(run(*verb, "-o", "a", "-o", "b"), USAGE, '-o "b" gives --out, which is given already.')
             self.expect(run(*verb, "-o", "text", "-o", "json"), USAGE, '-o "json" gives --format, which is given already.')

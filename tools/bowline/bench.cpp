@@ -91,14 +91,14 @@ void add_matmul(CLI::App* bench, Context& context) {
   verb->add_option("--m", o->m, "Rows of the result")->check(size)->capture_default_str();
   verb->add_option("--n", o->n, "Columns of the result")->check(size)->capture_default_str();
   verb->add_option("--k", o->k, "Columns of a and rows of b")->check(size)->capture_default_str();
-  verb->add_option("--layout", o->layout, "nn: plain, nt: b is transposed, tn: a is transposed")
+  verb->add_option("--layout", o->layout, "nt: b transposed; tn: a transposed")
       ->check(CLI::IsMember({"nn", "nt", "tn"}))
       ->capture_default_str();
-  verb->add_option("--dtype", o->dtype, "Dtype of the three matrices")
+  verb->add_option("--dtype", o->dtype, "Dtype of the matrices")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
-  verb->add_option("--encoding", o->encoding,
-                   "Quantize b, such as int8 or int4 [default: not quantized]");
+  verb->add_option("--encoding", o->encoding, "Encoding of b, such as int8 [none]")
+      ->type_name("ENCODING");
   verb->add_option("--runs", o->runs, "Timed runs, after 3 runs to warm up")
       ->check(CLI::Range(7, 1000))
       ->capture_default_str();
@@ -124,20 +124,21 @@ void add_train(CLI::App* bench, Context& context) {
   add_device(verb, o->device);
   add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
-  add_compute(verb, o->compute, "Dtype of the computation");
+  add_compute(verb, o->compute);
   CLI::Option* rank =
-      verb->add_option("--lora-rank", o->lora_rank,
-                       "Train an adapter of this rank on every matrix [default: train the weights]")
+      verb->add_option("--lora-rank", o->lora_rank, "Train an adapter of this rank [no adapter]")
           ->check(CLI::Range(1, 1 << 12));
-  verb->add_option("--lora-target", o->lora_target, "Parameters that the adapter changes")
+  verb->add_option("--lora-target", o->lora_target, "Matrices that the adapter changes")
+      ->type_name("PATTERN")
       ->needs(rank)
       ->capture_default_str();
   add_quantize_flag(verb, o->encoding);
-  verb->add_option("--steps", o->steps, "Steps to run [default: until the median is steady]");
-  verb->add_option("--tokens", o->tokens,
-                   "File of i32 [steps, batch, seq + 1], little endian [default: random bytes]");
-  verb->add_option("--dump-losses", o->dump_losses, "Write the loss of each step to this file");
-  verb->add_option("--save-model", o->save_model, "Write the trained model to this file");
+  verb->add_option("--steps", o->steps, "Steps to run [until the median is steady]");
+  verb->add_option("--tokens", o->tokens, "File with i32 [steps, batch, seq + 1]")
+      ->type_name("FILE");
+  verb->add_option("--dump-losses", o->dump_losses, "Write the loss of each step")
+      ->type_name("FILE");
+  verb->add_option("--save-model", o->save_model, "Write the trained model")->type_name("FILE");
   verb->add_flag("--no-floor", o->no_floor, "Do not measure the lower limit of this machine");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return bench_train(*o); });
@@ -149,9 +150,10 @@ void add_bench_run(CLI::App* bench, Context& context) {
   auto o = std::make_shared<BenchRunOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
-  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [default: random:1]");
+  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [random:1]")
+      ->type_name("NAME=VALUE");
   add_dims(verb, o->dims);
-  add_compute(verb, o->compute, "Dtype of the computation");
+  add_compute(verb, o->compute);
   add_changes(verb, o->changes);
   verb->add_option("--runs", o->runs, "Timed runs, after 5 runs to warm up")
       ->check(CLI::Range(1, 1'000'000))
@@ -167,12 +169,11 @@ void add_decode(CLI::App* bench, Context& context) {
   CLI::App* verb = add_verb(*bench, "decode", "Times text generation",
                             "bowline bench decode lm.bowline --tokens 128 --device cpu -o json");
   auto o = std::make_shared<BenchDecodeOptions>();
-  verb->add_option("model", o->model, "Model file with the entry points 'prefill' and 'decode'")
-      ->required();
+  verb->add_option("model", o->model, "Model file of a language model")->required();
   verb->add_option("--prompt", o->prompt, "Tokens of the prompt")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  verb->add_option("--tokens", o->tokens, "Tokens to generate")
+  verb->add_option("--tokens", o->tokens, "Generated tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   add_changes(verb, o->changes);
@@ -189,7 +190,7 @@ void add_table(CLI::App* bench, Context& context) {
       add_verb(*bench, "table", "Times building, opening, planning, tying and saving a large model",
                "bowline bench table --parameters 100000");
   auto o = std::make_shared<BenchTableOptions>();
-  verb->add_option("--parameters", o->parameters, "Number of parameters, each with 4 values")
+  verb->add_option("--parameters", o->parameters, "Number of parameters, each of 4 values")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
   add_device(verb, o->device);
@@ -202,13 +203,13 @@ void add_ties(CLI::App* bench, Context& context) {
       add_verb(*bench, "ties", "Compares tied weights with the same model without ties",
                "bowline bench ties --repeats 16");
   auto o = std::make_shared<BenchTiesOptions>();
-  verb->add_option("--repeats", o->repeats, "Repeats of one block, all tied")
+  verb->add_option("--repeats", o->repeats, "Repeats of one block with tied weights")
       ->check(CLI::Range(2, 4096))
       ->capture_default_str();
   verb->add_option("--runs", o->runs, "Timed runs of each side; the median is shown")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
-  verb->add_option("--ties", o->ties, "Ties of the model that is opened and planned")
+  verb->add_option("--ties", o->ties, "Ties of the model that is planned")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   add_device(verb, o->device);
@@ -220,10 +221,11 @@ void add_bench_tokenize(CLI::App* bench, Context& context) {
   CLI::App* verb = add_verb(*bench, "tokenize", "Times encoding and decoding on one core",
                             "bowline bench tokenize tokenizer.json --text book.txt");
   auto o = std::make_shared<BenchTokenizeOptions>();
-  verb->add_option("tokenizer", o->tokenizer,
-                   "Model file, tokenizer.json, a folder with one, or GGUF file")
+  verb->add_option("tokenizer", o->tokenizer, "Model file, tokenizer.json or GGUF file")
       ->required();
-  verb->add_option("--text", o->text, "File with the text; - is standard input")->required();
+  verb->add_option("--text", o->text, "File with the text; - is standard input")
+      ->type_name("FILE")
+      ->required();
   verb->add_option("--runs", o->runs, "Timed runs, after one run to warm up")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
@@ -234,9 +236,9 @@ void add_bench_tokenize(CLI::App* bench, Context& context) {
 }  // namespace
 
 void add_bench(CLI::App& app, Context& context) {
-  CLI::App* bench = add_verb(
-      app, "bench", "Times products, runs, training steps, generation, large models and tokenizers",
-      "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
+  CLI::App* bench =
+      add_verb(app, "bench", "Measures speed: products, runs, training, generation, tokenizers",
+               "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
   bench->require_subcommand(1);
   add_matmul(bench, context);
   add_bench_run(bench, context);

@@ -162,10 +162,10 @@ void add_chat(CLI::App& app, Context& context) {
       "bowline chat lm.bowline --adapter adapter.bowline --system \"Be short.\" --temp 0.7");
   auto o = std::make_shared<ChatOptions>();
   add_generation(verb, o->of);
-  verb->add_option("--system", o->system, "System message, the first of the conversation");
-  verb->add_option("--chat-format", o->chat_format,
-                   "Name of the chat format [default: the template of the model]");
-  add_format(verb, o->format, "Output format; json prints one line per answer");
+  verb->add_option("--system", o->system, "First message of the conversation");
+  verb->add_option("--chat-format", o->chat_format, "Format of messages [the model's template]")
+      ->type_name("NAME");
+  add_format(verb, o->format, "Output format of an answer");
   on_run(verb, context, [o] { return run(*o); });
 }
 

@@ -6,6 +6,7 @@
 #include "common/build.h"
 #include "common/data_flags.h"
 #include "common/flags.h"
+#include "common/help.h"
 #include "common/memory_curve.h"
 #include "common/numbers.h"
 #include "common/page.h"
@@ -187,20 +188,20 @@ void add_eval(CLI::App& app, Context& context) {
       add_verb(app, "eval", "Evaluates a model: perplexity of text, or classification accuracy",
                "bowline eval tuned.bowline --data notes.txt");
   auto o = std::make_shared<EvalOptions>();
-  verb->add_option("model", o->model, "Model file with the entry point 'loss' (tokens, labels)")
-      ->required();
+  verb->add_option("model", o->model, "Model file with the entry point 'loss'")->required();
   add_data(verb, *o);
   add_windows(verb, *o);
   o->eval_stride = 0;
-  verb->add_option("--stride", o->eval_stride,
-                   "Plain text: tokens from window to window [default: --seq]")
+  verb->add_option("--stride", o->eval_stride, "Distance of the windows of a text [--seq]")
+      ->group(kAdvanced)
       ->check(whole_number(0, 1 << 20));
   o->uses.add({"--stride"}, kPlainText);
-  verb->add_option("--batches", o->eval_batches, "Most batches [default: 0, all data]")
+  verb->add_option("--batches", o->eval_batches, "Most batches [all of the data]")
+      ->group(kAdvanced)
       ->check(whole_number(0, kMostSteps));
-  verb->add_option("--report", o->report,
-                   "Write an HTML page with the results, memory, settings and hashes");
-  verb->add_flag("--force", o->force, "Replace an existing report");
+  verb->add_option("--report", o->report, "HTML page with the loss along the text")
+      ->type_name("FILE");
+  verb->add_flag("--force", o->force, "Replace an existing --report");
   add_changes(verb, o->changes);
   add_device(verb, o->device);
   add_threads(verb, o->threads);

@@ -458,32 +458,30 @@ void add_export(CLI::App& app, Context& context) {
                "bowline export lm.bowline --to gguf --encoding q8_0 --out lm.gguf");
   auto o = std::make_shared<ExportOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
-  CLI::Option* strip = verb->add_flag(
-      "--strip", o->strip, "Leave out optimizer state, gradients and the record of the run");
-  CLI::Option* out = verb->add_option("--out", o->out, "File or folder to write");
-  CLI::Option* to =
-      verb->add_option("--to", o->to,
-                       "Write for another tool; peft and gguf-lora write only the adapter")
-          ->check(CLI::IsMember(form_names()))
-          ->needs(out)
-          ->excludes(strip);
-  verb->add_option("--adapter", o->adapters,
-                   "FILE or FILE=WEIGHT: merge an adapter; may be given several times")
+  CLI::Option* strip =
+      verb->add_flag("--strip", o->strip, "Leave out moments, gradients and the record");
+  CLI::Option* out =
+      verb->add_option("--out", o->out, "File or folder to write")->type_name("FILE");
+  CLI::Option* to = verb->add_option("--to", o->to, "Format of another tool")
+                        ->check(CLI::IsMember(form_names()))
+                        ->needs(out)
+                        ->excludes(strip);
+  verb->add_option("--adapter", o->adapters, "Adapter to merge; several add up")
+      ->type_name("FILE[=WEIGHT]")
       ->needs(out);
-  verb->add_option("--untie", o->untied,
-                   "Parameter that gets a weight of its own; may be given several times")
+  verb->add_option("--untie", o->untied, "Give this parameter a weight of its own")
+      ->type_name("NAME")
       ->needs(out);
-  verb->add_option("--encoding", o->encoding, "Quantize the matrices of --to gguf")
+  verb->add_option("--encoding", o->encoding, "Quantize the matrices for --to gguf")
       ->check(CLI::IsMember({"q8_0", "q4_0"}))
       ->needs(to);
-  verb->add_option("--weights", o->weights,
-                   "Folder: write the bytes of each storage, and parameters.json")
+  verb->add_option("--weights", o->weights, "Write the bytes of each storage instead")
+      ->type_name("FOLDER")
       ->excludes(out)
       ->excludes(strip);
-  verb->add_option("--dtype", o->dtype,
-                   "Dtype of weights and float inputs; running statistics stay f32")
+  verb->add_option("--dtype", o->dtype, "Dtype of the written weights")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  verb->add_flag("--force", o->force, "Replace existing files");
+  verb->add_flag("--force", o->force, "Replace existing outputs");
   add_format(verb, o->format);
   o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });

@@ -3,6 +3,7 @@
 
 #include "common/data_flags.h"
 #include "common/flags.h"
+#include "common/help.h"
 #include "common/numbers.h"
 #include "finetune/run.h"
 #include "verb.h"
@@ -10,46 +11,38 @@
 namespace bowline::command {
 namespace {
 
-// The group of flags that few runs need.
-constexpr const char* kAdvanced = "Advanced";
-
 void add_files(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("model", o.model, "Model file with the entry point 'loss' (tokens, labels)")
-      ->required();
+  verb->add_option("model", o.model, "Model file with the entry point 'loss'")->required();
   add_data(verb, o);
-  verb->add_option("--valid", o.valid,
-                   "Held-out data [default: valid.jsonl, or a tenth of the data]");
-  verb->add_option("--out", o.out,
-                   "File for the tuned model; written only if it is no worse on held-out data");
-  verb->add_flag("--force", o.force, "Replace existing files of other runs");
+  verb->add_option("--valid", o.valid, "Held-out data [a tenth of --data]")->type_name("FILE");
+  verb->add_option("--out", o.out, "Tuned model, if it is no worse than before")->type_name("FILE");
+  verb->add_flag("--force", o.force, "Replace outputs of another run");
   verb->add_flag("--with-training-state", o.with_training_state,
-                 "Keep optimizer state and position in --out, as in a checkpoint")
+                 "Also write moments and position to --out")
       ->group(kAdvanced);
-  verb->add_option("--log", o.log,
-                   "Write step, loss, gradient norm and learning rate, one line per step");
-  verb->add_option("--tensorboard", o.tensorboard, "Folder for TensorBoard event files")
+  verb->add_option("--log", o.log, "Loss, gradient norm and learning rate per step")
+      ->type_name("FILE");
+  verb->add_option("--tensorboard", o.tensorboard, "Event files for TensorBoard")
+      ->type_name("FOLDER")
       ->group(kAdvanced);
-  verb->add_option("--report", o.report,
-                   "Write an HTML page with curves, memory, settings and hashes");
+  verb->add_option("--report", o.report, "HTML page that follows the run")->type_name("FILE");
 }
 
 void add_training(CLI::App* verb, FinetuneOptions& o) {
-  CLI::Option* steps = verb->add_option("--steps,--iters", o.steps, "Steps of the whole run")
-                           ->check(whole_number(0, kMostSteps))
-                           ->capture_default_str();
+  CLI::Option* steps =
+      verb->add_option("--steps,--iters", o.steps, "Training steps of the whole run")
+          ->check(whole_number(0, kMostSteps))
+          ->capture_default_str();
   verb->add_option("--epochs", o.epochs, "Passes over the data, instead of --steps")
       ->check(real_number(0, 1e6))
       ->excludes(steps);
   add_windows(verb, o);
-  verb->add_flag("--in-order", o.in_order,
-                 "Use the rows in the order of the file [default: shuffled by --seed]")
-      ->group(kAdvanced);
-  verb->add_option("--accumulate", o.accumulate,
-                   "Micro-batches per optimizer step (gradient accumulation)")
+  verb->add_flag("--in-order", o.in_order, "Keep the order of the rows")->group(kAdvanced);
+  verb->add_option("--accumulate", o.accumulate, "Micro-batches per step (gradient accumulation)")
       ->check(whole_number(1, 1 << 16))
       ->capture_default_str();
-  verb->add_option("--on-nonfinite", o.on_nonfinite,
-                   "Non-finite loss: skip the step, stop, or go back to the last checkpoint")
+  verb->add_option("--on-nonfinite", o.on_nonfinite, "If a loss is not finite")
+      ->type_name("NAME")
       ->check(CLI::IsMember(std::vector<std::string>(kOnNonFinite.begin(), kOnNonFinite.end())))
       ->capture_default_str()
       ->group(kAdvanced);
@@ -59,144 +52,144 @@ void add_training(CLI::App* verb, FinetuneOptions& o) {
 }
 
 void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--learning-rate", o.learning_rate, "Peak learning rate")
+  verb->add_option("--learning-rate", o.learning_rate, "Largest learning rate")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
   verb->add_option("--head-learning-rate", o.head_learning_rate,
-                   "Peak learning rate of classifier.* [default: --learning-rate]")
+                   "Learning rate of classifier.* [--learning-rate]")
       ->check(real_number(0, 1e6))
       ->group(kAdvanced);
-  verb->add_option("--freeze", o.freeze,
-                   "Pattern of parameters not to train, such as \"embeddings.*\"; several allowed")
+  verb->add_option("--freeze", o.freeze, "Do not train these parameters; any number")
+      ->type_name("PATTERN")
       ->allow_extra_args(false);
-  verb->add_option(
-      "--class-weights", o.class_weights,
-      "balanced, none, or a JSON file {label: weight} [default: weights of the model]");
-  verb->add_option("--warmup", o.warmup, "Warmup steps")
+  verb->add_option("--class-weights", o.class_weights,
+                   "balanced, none, or a JSON file [the model's]")
+      ->group(kAdvanced);
+  verb->add_option("--warmup", o.warmup, "Steps in which the learning rate rises")
       ->check(whole_number(0, kMostSteps))
       ->capture_default_str();
-  verb->add_option("--schedule", o.schedule, "Learning rate after the warmup")
+  verb->add_option("--schedule", o.schedule, "After the warmup")
+      ->type_name("NAME")
       ->check(CLI::IsMember({"constant", "linear", "cosine"}))
       ->capture_default_str();
   verb->add_option("--final-fraction", o.final_fraction,
-                   "Learning rate of the last step, as a fraction of the peak")
+                   "Share of the learning rate at the last step")
       ->check(real_number(0, 1))
       ->capture_default_str()
       ->group(kAdvanced);
-  verb->add_option("--optimizer", o.optimizer, "Optimizer")
+  verb->add_option("--optimizer", o.optimizer, "")
+      ->type_name("NAME")
       ->check(CLI::IsMember(
           std::vector<std::string>(optimizer_names().begin(), optimizer_names().end())))
       ->capture_default_str();
-  verb->add_option("--weight-decay", o.weight_decay,
-                   "Of matrices: decoupled with adamw, lion and adafactor, else L2")
+  verb->add_option("--weight-decay", o.weight_decay, "Weight decay of matrices")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  verb->add_option("--beta1", o.beta1, "Of adamw and lion (default: 0.9)")
+  verb->add_option("--beta1", o.beta1, "Of adamw and lion [0.9]")
+      ->group(kAdvanced)
       ->check(real_number_below(0, 1));
-  verb->add_option("--beta2", o.beta2, "Of adamw (default: 0.999) and lion (0.99)")
+  verb->add_option("--beta2", o.beta2, "Of adamw [0.999] and lion [0.99]")
+      ->group(kAdvanced)
       ->check(real_number_below(0, 1));
-  verb->add_option("--eps", o.eps,
-                   "Of adamw and rmsprop (default: 1e-8), adagrad (1e-10), adafactor (2^-23)")
+  verb->add_option("--eps", o.eps, "Of adamw, rmsprop, adagrad and adafactor")
+      ->group(kAdvanced)
       ->check(real_number(0, 1e6));
   verb->add_option("--momentum", o.momentum, "Of sgd and rmsprop")
+      ->group(kAdvanced)
       ->check(real_number_below(0, 1))
       ->capture_default_str();
-  verb->add_option("--alpha", o.alpha,
-                   "Of rmsprop: what stays of the mean of squares (default: 0.99)")
+  verb->add_option("--alpha", o.alpha, "Of rmsprop: decay of the mean square [0.99]")
+      ->group(kAdvanced)
       ->check(real_number_below(0, 1));
-  verb->add_flag("--centered", o.centered, "Of rmsprop: squares relative to the mean");
-  verb->add_option("--learning-rate-decay", o.learning_rate_decay, "Of adagrad (default: 0)")
+  verb->add_flag("--centered", o.centered, "Of rmsprop: subtract the mean gradient")
+      ->group(kAdvanced);
+  verb->add_option("--learning-rate-decay", o.learning_rate_decay, "Of adagrad [0]")
+      ->group(kAdvanced)
       ->check(real_number(0, 1e6));
-  verb->add_option("--beta2-decay", o.beta2_decay,
-                   "Of adafactor: power of the step that new squares weigh (default: -0.8)")
+  verb->add_option("--beta2-decay", o.beta2_decay, "Of adafactor: power of the step [-0.8]")
+      ->group(kAdvanced)
       ->check(real_number(-10, 0));
-  verb->add_option("--eps2", o.eps2, "Of adafactor: least scale of a weight (default: 1e-3)")
+  verb->add_option("--eps2", o.eps2, "Of adafactor: least scale of a weight [1e-3]")
+      ->group(kAdvanced)
       ->check(real_number(0, 1e6));
-  verb->add_option("--update-clip", o.update_clip,
-                   "Of adafactor: largest root mean square of an update (default: 1)")
+  verb->add_option("--update-clip", o.update_clip, "Of adafactor: largest RMS of an update [1]")
+      ->group(kAdvanced)
       ->check(real_number(0, 1e6));
-  verb->add_option("--clip", o.clip, "Largest gradient norm (global L2); 0 disables clipping")
+  verb->add_option("--clip", o.clip, "Largest norm of the gradient; 0: no limit")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  add_compute(verb, o.compute, "Dtype of the computation; weights and optimizer state keep theirs");
-  verb->add_option("--loss-scale", o.loss_scale,
-                   "Loss scale; 0: dynamic for f16, else 1 [default: 0]")
+  add_compute(verb, o.compute);
+  verb->add_option("--loss-scale", o.loss_scale, "Factor of the loss while training [automatic]")
       ->check(real_number(0, 1e9))
       ->group(kAdvanced);
 }
 
 void add_lora(CLI::App* verb, FinetuneOptions& o) {
   CLI::Option* rank =
-      verb->add_option("--lora-rank", o.lora_rank,
-                       "Train a LoRA adapter of this rank; --out then holds only the adapter")
+      verb->add_option("--lora-rank", o.lora_rank, "Train an adapter of this rank [no adapter]")
           ->check(whole_number(0, 1 << 16));
   CLI::Option* alpha =
-      verb->add_option("--lora-alpha", o.lora_alpha, "Adapter scale is alpha / rank")
+      verb->add_option("--lora-alpha", o.lora_alpha, "Scale of the adapter, times its rank")
+          ->group(kAdvanced)
           ->check(real_number(0, 1e6))
           ->needs(rank)
           ->capture_default_str();
-  verb->add_option("--lora-scale", o.lora_scale, "Adapter scale, instead of --lora-alpha")
+  verb->add_option("--lora-scale", o.lora_scale, "Scale of the adapter, instead of --lora-alpha")
       ->check(real_number(0, 1e6))
       ->needs(rank)
       ->excludes(alpha)
       ->group(kAdvanced);
-  verb->add_option("--lora-dropout", o.lora_dropout, "Dropout of the adapter's input")
+  verb->add_option("--lora-dropout", o.lora_dropout, "Dropout before the adapter")
       ->check(real_number_below(0, 1))
       ->needs(rank)
       ->capture_default_str()
       ->group(kAdvanced);
-  verb->add_option(
-          "--lora-target", o.lora_target,
-          "Pattern of matrices to adapt; after ! fully trained: \"{*.query.*,!classifier.*}\"")
+  verb->add_option("--lora-target", o.lora_target, "Matrices that the adapter changes")
+      ->group(kAdvanced)
+      ->type_name("PATTERN")
       ->needs(rank)
       ->capture_default_str();
   add_quantize_flag(verb, o.encoding);
 }
 
 void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--eval-every", o.eval_every,
-                   "Steps between evaluations on held-out data [default: before and after only]")
+  verb->add_option("--eval-every", o.eval_every, "Steps between evaluations [start and end only]")
       ->check(whole_number(0, kMostSteps));
-  verb->add_option("--eval-batches", o.eval_batches,
-                   "Most batches per evaluation [default: 0, all held-out data]")
+  verb->add_option("--eval-batches", o.eval_batches, "Most batches of an evaluation [all]")
       ->check(whole_number(0, kMostSteps))
       ->group(kAdvanced);
-  verb->add_option("--eval-stride", o.eval_stride,
-                   "Plain text: tokens from window to window in evaluations [default: --seq]")
+  verb->add_option("--eval-stride", o.eval_stride, "Distance of held-out windows of text [--seq]")
       ->check(whole_number(0, 1 << 20))
       ->group(kAdvanced);
-  verb->add_option("--keep", o.keep, "Which step --out holds: the last, or the best evaluated step")
+  verb->add_option("--keep", o.keep, "Step that --out holds")
       ->check(CLI::IsMember({"last", "best"}))
       ->capture_default_str();
-  verb->add_option("--patience", o.patience, "Stop after this many evaluations without improvement")
+  verb->add_option("--patience", o.patience, "Stop after N evaluations without improvement")
       ->check(whole_number(1, kMostSteps));
 }
 
 void add_checkpoints(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--checkpoint", o.checkpoint,
-                   "Folder for the checkpoints of this run; the last two are kept");
-  verb->add_option("--save-every", o.save_every,
-                   "Steps between checkpoints [default: only when the run ends]")
+  verb->add_option("--checkpoint", o.checkpoint, "Folder of the last two checkpoints")
+      ->type_name("FOLDER");
+  verb->add_option("--save-every", o.save_every, "Steps between checkpoints [end of the run only]")
       ->check(whole_number(0, kMostSteps));
-  verb->add_option("--save-every-batches", o.save_every_batches,
-                   "Batches between checkpoints, also within a step")
+  verb->add_option("--save-every-batches", o.save_every_batches, "Batches between checkpoints")
       ->check(whole_number(0, kMostSteps))
       ->group(kAdvanced);
-  verb->add_option("--resume", o.resume,
-                   "auto (newest intact checkpoint), none, or a checkpoint file")
+  verb->add_option("--resume", o.resume, "Continue from a checkpoint")
+      ->type_name("auto|none|FILE")
       ->capture_default_str();
-  verb->add_flag("--extend", o.extend, "Continue a finished run up to a larger --steps")
-      ->group(kAdvanced);
+  verb->add_flag("--extend", o.extend, "Continue a finished run to more --steps")->group(kAdvanced);
 }
 
 void add_rest(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--device", o.device, "Device of 'bowline devices', or gpu, or best")
+  verb->add_option("--device", o.device, "A name from 'bowline devices', or best")
+      ->type_name("NAME")
       ->capture_default_str();
   add_threads(verb, o.threads);
   add_memory_budget(verb, o.memory_budget);
-  verb->add_flag("--dry-run", o.dry_run,
-                 "Print the plan and the memory it needs, without allocating it");
-  add_format(verb, o.output, "Output format; json: summary on stdout, progress on stderr");
+  verb->add_flag("--dry-run", o.dry_run, "Print the plan and its memory, then stop");
+  add_format(verb, o.output, "Output format of the summary");
 }
 
 // Which kinds of data, and which optimizers, a flag has an effect on.

@@ -11,6 +11,7 @@
 #include "bowline_text.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
+#include "common/help.h"
 #include "common/pattern.h"
 #include "common/report.h"
 #include "common/require.h"
@@ -586,7 +587,7 @@ Result<int> run(const ImportFlags& o) {
 
 void add_import(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "import", "Converts a Hugging Face, GGUF or ONNX model (operator sets 1 to 28)",
+      add_verb(app, "import", "Converts a model from Hugging Face, GGUF, ONNX or PEFT",
                "bowline import smollm2/ --out lm.bowline\n"
                "bowline import minilm/ --task classify --labels labels.txt --out m.bowline\n"
                "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
@@ -595,10 +596,8 @@ void add_import(CLI::App& app, Context& context) {
                "bowline import model.onnx --batch-dim batch --out model.bowline\n"
                "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' --out ocr.bowline");
   auto o = std::make_shared<ImportFlags>();
-  verb->add_option("model", o->model,
-                   "Hugging Face folder (config.json, safetensors), GGUF file or ONNX file")
-      ->required();
-  verb->add_option("--out", o->out, "File to write")->required();
+  verb->add_option("model", o->model, "Hugging Face folder, GGUF file or ONNX file")->required();
+  verb->add_option("--out", o->out, "Model file to write")->type_name("FILE")->required();
   // Which kinds of input, and which tasks, a flag has an effect on.
   o->uses = o->task_uses = FlagUses(verb);
   const auto use = [&o](CLI::Option* option, unsigned kinds, unsigned tasks = kAnyTask) {
@@ -606,65 +605,75 @@ void add_import(CLI::App& app, Context& context) {
     o->task_uses.add(option, tasks);
     return option;
   };
-  use(verb->add_option("--entry", o->entry, "ONNX: name of the entry point for the graph"), kOnnx)
+  use(verb->add_option("--entry", o->entry, "ONNX: name of the entry point")->type_name("NAME"),
+      kOnnx)
       ->capture_default_str();
-  use(verb->add_option("--dim", o->dims, "ONNX: NAME=NUMBER: size of a named dimension"), kOnnx);
-  use(verb->add_option(
-          "--shape", o->shapes,
-          "ONNX: NAME=N,N,...: shape of an input; may contain the name of --batch-dim"),
+  use(verb->add_option("--dim", o->dims, "ONNX: size of a named dimension")->type_name("NAME=N"),
+      kOnnx);
+  use(verb->add_option("--shape", o->shapes, "ONNX: whole shape of an input")
+          ->type_name("NAME=N,N"),
       kOnnx);
   use(verb->add_option("--batch-dim", o->batch_dim,
-                       "ONNX: name for a dynamic batch: the first dimension where it is 1 or open"),
+                       "ONNX: name of the batch dimension, kept dynamic")
+          ->type_name("NAME"),
       kOnnx);
-  use(verb->add_option("--given", o->given, "ONNX: NAME=VALUE,...: constant values of an input"),
+  use(verb->add_option("--given", o->given, "ONNX: input that always has these values")
+          ->group(kAdvanced)
+          ->type_name("NAME=VALUE"),
       kOnnx);
-  use(verb->add_option("--trainable", o->trainable, "ONNX: pattern of constants to train"), kOnnx);
-  use(verb->add_option("--freeze", o->freeze, "ONNX: pattern of parameters not to train"), kOnnx);
-  CLI::Option* base = verb->add_option(
-      "--base", o->base, "Import an adapter (peft folder or GGUF file) for this base model");
+  use(verb->add_option("--trainable", o->trainable, "ONNX: train tensors that look constant")
+          ->group(kAdvanced)
+          ->type_name("PATTERN"),
+      kOnnx);
+  use(verb->add_option("--freeze", o->freeze, "ONNX: do not train these parameters")
+          ->type_name("PATTERN"),
+      kOnnx);
+  CLI::Option* base = verb->add_option("--base", o->base, "Import an adapter of this model file")
+                          ->type_name("FILE");
   o->name = "lora";
-  use(verb->add_option("--name", o->name, "Name of the adapter"), kAdapter)
+  use(verb->add_option("--name", o->name, "Name of the adapter")
+          ->group(kAdvanced)
+          ->type_name("NAME"),
+      kAdapter)
       ->needs(base)
       ->capture_default_str();
-  use(verb->add_option("--task", o->task,
-                       "What the model is for [default: as its architecture says]"),
-      kTextModels | kSkeleton)
+  use(verb->add_option("--task", o->task, "Use of the model"), kTextModels | kSkeleton)
       ->check(CLI::IsMember({"generate", "classify", "embed"}));
-  use(verb->add_option("--labels", o->labels,
-                       "File with one label per line; a missing head gets random values"),
+  use(verb->add_option("--labels", o->labels, "One label per line, in class order")
+          ->type_name("FILE"),
       kTextModels, kClassifies);
-  use(verb->add_option("--dtype", o->dtype, "Dtype of the weights [default: that of the source]"),
+  use(verb->add_option("--dtype", o->dtype, "Dtype of the weights [the source's]"),
       kTextModels | kSkeleton)
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  use(verb->add_option("--kv-dtype", o->kv_dtype,
-                       "Dtype of the KV cache; int8 has one scale per row of a head"),
+  use(verb->add_option("--kv-dtype", o->kv_dtype, "Dtype of the KV cache")->group(kAdvanced),
       kTextModels | kSkeleton, kGenerates)
       ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
-  use(verb->add_option("--pooling", o->pooling,
-                       "Pooling of an encoder [default: that of the source, else mean]"),
+  use(verb->add_option("--pooling", o->pooling, "Pooling of an encoder [the source's, or mean]")
+          ->group(kAdvanced),
       kTextModels, kClassifies | kEmbeds)
       ->check(CLI::IsMember({"mean", "cls", "max"}));
-  use(verb->add_option("--tie", o->ties,
-                       "Tie two tensors with equal values, though the source does not"),
+  use(verb->add_option("--tie", o->ties, "Tie two tensors of equal values")
+          ->group(kAdvanced)
+          ->type_name("A B"),
       kTextModels)
       ->type_size(2);
-  use(verb->add_flag("--tie-equal", o->tie_equal,
-                     "Tie all tensors with equal values, and equal layers"),
+  use(verb->add_flag("--tie-equal", o->tie_equal, "Tie all tensors of equal values, and layers")
+          ->group(kAdvanced),
       kTextModels | kOnnx);
-  use(verb->add_flag("--multi-label", o->multi_label, "A text may have several labels, or none"),
+  use(verb->add_flag("--multi-label", o->multi_label, "A text can have several labels"),
       kTextModels, kClassifies);
-  use(verb->add_option("--label-smoothing", o->label_smoothing,
-                       "Label smoothing of the classification loss"),
+  use(verb->add_option("--label-smoothing", o->label_smoothing, "Label smoothing of the loss")
+          ->group(kAdvanced),
       kTextModels, kClassifies)
       ->check(CLI::Range(0.0, 0.999));
-  use(verb->add_flag("--dropout", o->dropout,
-                     "Train with the dropout of the config, except on attention weights"),
+  use(verb->add_flag("--dropout", o->dropout, "Train with the dropout of the config")
+          ->group(kAdvanced),
       kTextModels | kSkeleton, kGenerates | kClassifies);
-  use(verb->add_option("--seed", o->seed, "Seed of values that the source lacks"), kTextModels,
-      kClassifies);
-  verb->add_flag("--skeleton", o->skeleton,
-                 "Only shapes, from config.json, for 'inspect' and 'finetune --dry-run'")
+  use(verb->add_option("--seed", o->seed, "Seed of weights that the source lacks")
+          ->group(kAdvanced),
+      kTextModels, kClassifies);
+  verb->add_flag("--skeleton", o->skeleton, "Shapes only, from the config of a decoder")
       ->excludes(base);
   verb->add_flag("--force", o->force, "Replace an existing file");
   add_format(verb, o->format);

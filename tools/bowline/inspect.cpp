@@ -314,20 +314,21 @@ void add_inspect(CLI::App& app, Context& context) {
       verb->add_flag("--parameters", o->parameters, "Print one line per parameter");
   CLI::Option* storages = verb->add_flag("--storages", o->storages, "Print one line per storage");
   CLI::Option* ties = verb->add_flag("--ties", o->ties, "Print the ties");
-  CLI::Option* html = verb->add_option(
-      "--html", o->html, "Write an HTML page with graph, parameters, ties and memory plan");
-  CLI::Option* listing = verb->add_option("--listing", o->listing, "Print a plan as numbered lines")
+  CLI::Option* html =
+      verb->add_option("--html", o->html, "Write a page with graph, ties and memory plan")
+          ->type_name("FILE");
+  CLI::Option* listing = verb->add_option("--listing", o->listing, "Print a plan")
                              ->check(CLI::IsMember({"build", "forward", "backward", "update"}))
                              ->excludes(parameters)
                              ->excludes(storages)
                              ->excludes(ties)
                              ->excludes(html);
-  verb->add_option("--entry", o->entry, "Entry point of --listing [default: training of 'loss']")
+  verb->add_option("--entry", o->entry, "Entry point of --listing [training of 'loss']")
+      ->type_name("NAME")
       ->needs(listing);
-  verb->add_flag("--columns", o->columns,
-                 "Add node names to --listing; with build also the records and their offsets")
+  verb->add_flag("--columns", o->columns, "Add node names and arena offsets to --listing")
       ->needs(listing);
-  verb->add_flag("--force", o->force, "Replace an existing HTML page")->needs(html);
+  verb->add_flag("--force", o->force, "Replace an existing --html")->needs(html);
   o->uses = FlagUses(verb);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return Inspection(*o).run(); });

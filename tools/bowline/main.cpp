@@ -1,5 +1,6 @@
 // bowline: runs, fine-tunes and checks models from the command line. One file per verb.
 #include "common/build.h"
+#include "common/help.h"
 #include "common/program.h"
 
 namespace bowline::command {
@@ -29,6 +30,7 @@ int run(std::vector<std::string> words) {
   }
   CLI::App app{"Runs, fine-tunes and checks neural networks; never loses a weight tie.", "bowline"};
   app.set_version_flag("-v,--version", "bowline " + build_text());
+  app.formatter(std::make_shared<HelpFormatter>());
   app.footer(kFooter);
   app.require_subcommand(1);
   Context context;

@@ -281,27 +281,26 @@ void add_predict(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "predict", "Predicts labels of texts, or computes embeddings",
                             "bowline predict tuned.bowline \"A library that draws maps\"");
   auto o = std::make_shared<PredictOptions>();
-  verb->add_option("model", o->model, "Model file with the entry point 'classify' or 'embed'")
-      ->required();
-  CLI::Option* texts =
-      verb->add_option("texts", o->texts, "Texts [default: the lines of standard input]");
-  verb->add_option("--file", o->file, "File with one text per line, or .csv, .tsv, .jsonl")
+  verb->add_option("model", o->model, "Model file that classifies or embeds texts")->required();
+  CLI::Option* texts = verb->add_option("texts", o->texts, "Texts [the lines of standard input]");
+  verb->add_option("--file", o->file, "Lines of a file, or rows of .csv, .tsv or .jsonl")
+      ->type_name("FILE")
       ->excludes(texts);
   verb->add_option("--text-field", o->text_field, "Column or field with the text")
+      ->type_name("NAME")
       ->capture_default_str();
   verb->add_flag("--embed", o->embed, "Compute embeddings instead of labels");
-  verb->add_option("--batch", o->batch, "Texts per run")
+  verb->add_option("--batch", o->batch, "Texts per batch")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--max-seq-length", o->max_seq_length,
-                   "Cut texts after this many tokens [default: limit of the model]")
+                   "Cut texts after so many tokens [model's most]")
       ->check(whole_number(1, 1 << 20));
   add_changes(verb, o->changes);
   add_device(verb, o->device);
   add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
-  add_format(verb, o->format,
-             "Output format; json prints one line per text, with all probabilities");
+  add_format(verb, o->format, "Output format; json has all probabilities");
   o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -288,24 +288,23 @@ void add_profile(CLI::App& app, Context& context) {
                "bowline profile base.bowline --train --batch 8 --seq 256 --device cpu "
                "--trace trace.json");
   auto o = std::make_shared<ProfileOptions>();
-  verb->add_option("model", o->model, "Model file (not changed)")->required();
+  verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
-  CLI::Option* train = verb->add_flag("--train", o->train,
-                                      "Profile a training step (AdamW) of --entry [default: loss]");
-  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [default: random:1]");
-  verb->add_option("--step", o->steps_given,
-                   "NAME=NUMBER: per-step scalar or dynamic dimension [default: a full cache]")
-      ->excludes(train);
+  CLI::Option* train = verb->add_flag("--train", o->train, "Profile a training step with AdamW");
+  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [random:1]")
+      ->type_name("NAME=VALUE");
+  verb->add_option("--step", o->steps_given, kStepHelp)->type_name("NAME=N")->excludes(train);
   add_dims(verb, o->dims);
-  add_compute(verb, o->compute, "Dtype of the computation");
+  add_compute(verb, o->compute);
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);
-  verb->add_option("--steps", o->steps, "Steps to measure, with and without clocks")
+  verb->add_option("--steps", o->steps, "Measured steps")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  CLI::Option* trace = verb->add_option("--trace", o->trace,
-                                        "Write a trace for chrome://tracing or ui.perfetto.dev");
-  verb->add_flag("--force", o->force, "Replace an existing trace")->needs(trace);
+  CLI::Option* trace =
+      verb->add_option("--trace", o->trace, "Times for chrome://tracing or ui.perfetto.dev")
+          ->type_name("FILE");
+  verb->add_flag("--force", o->force, "Replace an existing --trace")->needs(trace);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return Profiling(*o).run(); });
 }

@@ -83,13 +83,14 @@ void add_quantize(CLI::App& app, Context& context) {
                "zero points\" --pattern \"blocks.*\"");
   auto o = std::make_shared<QuantizeOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
-  verb->add_option("--out", o->out, "File to write, without training state")->required();
-  verb->add_option("--encoding", o->encoding,
-                   "int8, \"int8 block row\", int4, q8_0, q4_0, or plain to undo it")
+  verb->add_option("--out", o->out, "Model file to write")->type_name("FILE")->required();
+  verb->add_option("--encoding", o->encoding, "int8, int4, q8_0, q4_0 or plain")
+      ->type_name("ENCODING")
       ->required();
-  verb->add_option("--pattern", o->pattern, "Pattern of parameters to quantize")
+  verb->add_option("--pattern", o->pattern, "Only storages of these parameters")
+      ->type_name("PATTERN")
       ->capture_default_str();
-  verb->add_flag("--force", o->force, "Replace existing files");
+  verb->add_flag("--force", o->force, "Replace an existing file");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -215,16 +215,16 @@ void add_run(CLI::App& app, Context& context) {
   auto o = std::make_shared<RunOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
-  verb->add_option("--input", o->inputs, std::string(kInputHelp) + ", or text:WORDS");
-  CLI::Option* outputs =
-      verb->add_option("--output", o->outputs,
-                       "NAME=@file.npy or NAME=@file.txt; other outputs are only summarized");
-  verb->add_option("--step", o->steps, kStepHelp);
+  verb->add_option("--input", o->inputs, std::string(kInputHelp) + ", text:WORDS")
+      ->type_name("NAME=VALUE");
+  CLI::Option* outputs = verb->add_option("--output", o->outputs, "Write an output as .npy or .txt")
+                             ->type_name("NAME=@FILE");
+  verb->add_option("--step", o->steps, kStepHelp)->type_name("NAME=N");
   add_changes(verb, o->changes);
   add_dims(verb, o->dims);
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);
-  verb->add_flag("--force", o->force, "Replace existing output files")->needs(outputs);
+  verb->add_flag("--force", o->force, "Replace existing outputs")->needs(outputs);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });
 }

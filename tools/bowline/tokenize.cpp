@@ -98,18 +98,16 @@ void add_tokenize(CLI::App& app, Context& context) {
                             "bowline tokenize model.bowline \"A library that draws maps\"\n"
                             "bowline tokenize tokenizer.json --file texts.txt --lines -o json");
   auto o = std::make_shared<TokenizeOptions>();
-  verb->add_option("tokenizer", o->tokenizer,
-                   "Model file, tokenizer.json, a folder with one, or GGUF file")
+  verb->add_option("tokenizer", o->tokenizer, "Model file, tokenizer.json or GGUF file")
       ->required();
   CLI::Option* text = verb->add_option("text", o->text, "The text");
-  verb->add_option("--file", o->file, "File with the text; - is standard input");
-  CLI::Option* lines = verb->add_flag("--lines", o->lines, "Treat each line as a separate text");
-  verb->add_flag("--null", o->null, "As --lines, for texts that end with a NUL byte")
-      ->excludes(lines);
-  verb->add_flag("--no-special", o->no_special, "Do not add special tokens");
+  verb->add_option("--file", o->file, "File with the text; - is standard input")->type_name("FILE");
+  CLI::Option* lines = verb->add_flag("--lines", o->lines, "Each line is a text");
+  verb->add_flag("--null", o->null, "Each text ends with a NUL byte")->excludes(lines);
+  verb->add_flag("--no-special", o->no_special, "Add no special tokens around the text");
   verb->add_flag("--plain-special", o->plain_special,
-                 "Read special tokens in the text as plain text");
-  verb->add_option("--max-tokens", o->max_tokens, "Cut the text after this many tokens")
+                 "Read the text of special tokens as plain text");
+  verb->add_option("--max-tokens", o->max_tokens, "Cut the text after so many tokens")
       ->check(CLI::Range(1, 1 << 30));
   add_format(verb, o->format);
   on_run(verb, context, [o, text] {

@@ -172,7 +172,9 @@ void add_verify(CLI::App& app, Context& context) {
                "bowline verify base.bowline");
   auto o = std::make_shared<VerifyOptions>();
   verb->add_option("model", o->model, "Model file")->required();
-  verb->add_option("--device", o->device, "Device that runs the self tests")->capture_default_str();
+  verb->add_option("--device", o->device, "Device that runs the self tests")
+      ->type_name("NAME")
+      ->capture_default_str();
   add_format(verb, o->format);
   o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });

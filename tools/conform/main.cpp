@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/flag_uses.h"
+#include "common/help.h"
 #include "common/program.h"
 #include "common/require.h"
 #include "conformance/conformance.h"
@@ -131,17 +132,18 @@ void add_flags(CLI::App& app, Context& context) {
     known.emplace_back(s);
   }
   o->suites = known;
-  app.add_option("--suite", o->suites, "Suites to run [default: all]")
+  app.add_option("--suite", o->suites, "Suites, separated by commas [all]")
       ->check(CLI::IsMember(known))
       ->delimiter(',');
-  app.add_option("--device", o->devices,
-                 "Devices [default: every usable one that is not for tests]");
-  app.add_option("--filter", o->run.filter, "Pattern of operator names")->capture_default_str();
+  app.add_option("--device", o->devices, "Devices [all that are not for tests]")->type_name("NAME");
+  app.add_option("--filter", o->run.filter, "Operators that are compared")
+      ->type_name("PATTERN")
+      ->capture_default_str();
   app.add_option("--seed", o->run.seed, "Seed of the random values")->capture_default_str();
-  app.add_option("--models", o->models,
-                 fmt::format("Models of suite random [default: {}, with --quick {}]", o->run.models,
-                             kQuickModels));
-  app.add_flag("--quick", o->run.quick, "Every operator with fewer cases, at most 60 s per device");
+  app.add_option(
+      "--models", o->models,
+      fmt::format("Models of suite random [{}, with --quick {}]", o->run.models, kQuickModels));
+  app.add_flag("--quick", o->run.quick, "Fewer cases: at most 60 s per device");
   app.add_option("--failures", o->most_failures, "Most failures to print")->capture_default_str();
   add_format(&app, o->format);
   o->uses = FlagUses(&app);
@@ -154,6 +156,7 @@ void add_flags(CLI::App& app, Context& context) {
 int run(std::vector<std::string> words) {
   CLI::App app{"Compares devices with the reference implementations of the operators",
                "bowline conform"};
+  app.formatter(std::make_shared<HelpFormatter>());
   app.footer("example: bowline conform --suite ops --quick --device cpu --device vulkan:0");
   Context context;
   add_flags(app, context);

@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 CONFORM = "conform"
-ROW = re.compile(r"^  (\S+(?:,-\S+)*)(?: |$)")
+ROW = re.compile(r"^  ([^\s,]+(?:, -[^\s,]+)*)(?: |$)")
 
 
 class Page:
@@ -34,7 +34,7 @@ class Page:
             elif not line.strip():
                 title = ""
             elif title in rows and (found := ROW.match(line)):
-                rows[title] += found[1].split(",")
+                rows[title] += found[1].split(", ")
         if not rows["Options:"]:
             sys.exit(f"'{' '.join(['bowline', *words])} --help' lists no options; it prints: {self.text[:200]!r}")
         self.flags = rows["Options:"] + rows["Advanced:"]

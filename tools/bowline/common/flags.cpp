@@ -68,8 +68,8 @@ bool bound(std::span<const BoundDim> dims, const std::string& name) {
 
 }  // namespace
 
-CLI::Option* add_compute(CLI::App* verb, std::string& dtype, const std::string& help) {
-  return verb->add_option("--compute", dtype, help)
+CLI::Option* add_compute(CLI::App* verb, std::string& dtype) {
+  return verb->add_option("--compute", dtype, "Dtype of activations and products")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
 }
@@ -92,14 +92,14 @@ Result<BoundDim> parse_dim(const std::string& text) {
 }
 
 void add_device(CLI::App* verb, std::string& device) {
-  verb->add_option("--device", device, "Device of 'bowline devices', or gpu, or best")
+  verb->add_option("--device", device, "A name from 'bowline devices', gpu, or best")
+      ->type_name("NAME")
       ->capture_default_str();
 }
 
 void add_threads(CLI::App* verb, int& threads) {
-  CLI::Option* const flag =
-      verb->add_option("--threads", threads, "CPU threads [default: one per usable core]")
-          ->check(whole_number(0, 1024));
+  CLI::Option* const flag = verb->add_option("--threads", threads, "CPU threads [one per core]")
+                                ->check(whole_number(0, 1024));
   // "best" and "gpu" are known once they are opened; what cannot be opened is the verb's to say.
   verb->parse_complete_callback([verb, flag] {
     const auto name = verb->get_option("--device")->as<std::string>();
@@ -115,13 +115,12 @@ void add_threads(CLI::App* verb, int& threads) {
 }
 
 void add_memory_budget(CLI::App* verb, uint64_t& bytes) {
-  verb->add_option("--memory-budget", bytes,
-                   "Memory limit of the device, such as 512MiB [default: no limit]")
+  verb->add_option("--memory-budget", bytes, "Most memory on the device, as 512MiB [no limit]")
       ->transform(byte_count());
 }
 
 void add_entry(CLI::App* verb, std::string& entry) {
-  verb->add_option("--entry", entry, "Entry point [default: forward, or the only one]");
+  verb->add_option("--entry", entry, "Entry point [forward, or the only one]")->type_name("NAME");
 }
 
 const EntryPointInfo* find_entry_point(const ModelInfo& model, std::string_view name) {
@@ -146,14 +145,14 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
 }
 
 void add_quantize_flag(CLI::App* verb, std::string& encoding) {
-  verb->add_option("--quantize", encoding,
-                   "Quantize the weights first: int8, int4, q8_0, q4_0 (see 'bowline quantize')");
+  verb->add_option("--quantize", encoding, "Quantize the weights first, such as int8 or int4")
+      ->type_name("ENCODING");
 }
 
 void add_changes(CLI::App* verb, Changes& changes) {
   add_quantize_flag(verb, changes.encoding);
-  verb->add_option("--adapter", changes.adapters,
-                   "FILE or FILE=WEIGHT: add an adapter; may be given several times");
+  verb->add_option("--adapter", changes.adapters, "Adapter of this model; several add up")
+      ->type_name("FILE[=WEIGHT]");
 }
 
 Status quantize_all(Model& model, const std::string& encoding) {
@@ -239,7 +238,7 @@ Status require_entry_point(const Model& model, const std::string& path, const st
 }
 
 void add_dims(CLI::App* verb, DimFlags& flags) {
-  verb->add_option("--dim", flags.dims, "NAME=NUMBER: size of a named dimension");
+  verb->add_option("--dim", flags.dims, "Size of a dynamic dimension")->type_name("NAME=N");
   verb->add_option("--batch", flags.batch, "Short for --dim batch=N")->check(kDim);
   verb->add_option("--seq", flags.seq, "Short for --dim seq=N")->check(kDim);
 }

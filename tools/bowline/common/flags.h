@@ -20,7 +20,7 @@ void add_threads(CLI::App* verb, int& threads);
 void add_memory_budget(CLI::App* verb, uint64_t& bytes);
 
 // --compute: what operators compute in, as BoundEntryPoint::compute_dtype.
-CLI::Option* add_compute(CLI::App* verb, std::string& dtype, const std::string& help);
+CLI::Option* add_compute(CLI::App* verb, std::string& dtype);
 // None for f32.
 std::optional<DType> compute_of(std::string_view dtype);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "common/help.h"
 #include "common/interrupt.h"
 #include "common/numbers.h"
 #include "common/require.h"
@@ -78,44 +79,41 @@ std::string reason_to_end(const text::Generator& g, const GenerationFlags& flags
 }  // namespace
 
 void add_generation(CLI::App* verb, GenerationFlags& o) {
-  verb->add_option("model", o.model,
-                   "Model file with entry points 'prefill' and 'decode', or 'forward'")
-      ->required();
-  verb->add_option("-n,--max-tokens", o.max_tokens, "Most tokens to generate")
+  verb->add_option("model", o.model, "Model file of a language model")->required();
+  verb->add_option("-n,--max-tokens", o.max_tokens, "Most tokens of an answer")
       ->check(whole_number(1, INT32_MAX))
       ->capture_default_str();
-  verb->add_option(
-          "--ctx-size", o.context,
-          fmt::format("Most tokens of prompt and answer [default: of the model, at most {}]",
-                      kContext))
+  verb->add_option("--ctx-size", o.context,
+                   fmt::format("Most tokens of a text [the model's, at most {}]", kContext))
+      ->group(kAdvanced)
       ->check(whole_number(1, INT32_MAX));
-  verb->add_option("--temp", o.sampler.temperature, "Temperature; 0 takes the most probable token")
+  verb->add_option("--temp", o.sampler.temperature, "Temperature; 0 takes the likeliest token")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  verb->add_option("--top-k", o.sampler.top_k,
-                   "Sample from the K most probable tokens; 0: from all")
+  verb->add_option("--top-k", o.sampler.top_k, "Sample from the k likeliest tokens; 0: all")
       ->check(whole_number(0, INT32_MAX))
       ->capture_default_str();
-  verb->add_option("--top-p", o.sampler.top_p,
-                   "Sample from the fewest tokens with this total probability; 1: from all")
+  verb->add_option("--top-p", o.sampler.top_p, "Sample from tokens that have this probability")
       ->check(real_number(1e-9, 1))
       ->capture_default_str();
-  verb->add_option("--min-p", o.sampler.min_p,
-                   "Drop tokens below this fraction of the largest probability; 0: none")
+  verb->add_option("--min-p", o.sampler.min_p, "Least share of the largest probability")
+      ->group(kAdvanced)
       ->check(real_number(0, 1))
       ->capture_default_str();
   verb->add_option("--repetition-penalty,--repeat-penalty", o.sampler.repetition_penalty,
-                   "Penalty for tokens that occurred recently; 1 disables it")
+                   "Penalty for recent tokens; 1: none")
+      ->group(kAdvanced)
       ->check(real_number(1, 1e6))
       ->capture_default_str();
   verb->add_option("--repetition-context-size,--repeat-last-n", o.sampler.repetition_window,
-                   "Tokens that count as recent")
+                   "Number of recent tokens")
+      ->group(kAdvanced)
       ->check(whole_number(0, INT32_MAX))
       ->capture_default_str();
   verb->add_option("--seed", o.sampler.seed, "Seed of the sampling")
       ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
-  verb->add_option("--stop", o.stops, "Stop before this text; may be given several times");
+  verb->add_option("--stop", o.stops, "Text that ends an answer; any number of times");
   add_changes(verb, o.changes);
   add_device(verb, o.device);
   add_threads(verb, o.threads);

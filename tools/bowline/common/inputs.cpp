@@ -12,10 +12,9 @@
 
 namespace bowline::command {
 
-const char* const kInputHelp = "NAME=@file.npy, @file.txt, 1,2;3,4, zeros, ones or random:SEED";
+const char* const kInputHelp = "@x.npy, @x.txt, 1,2,3, zeros, ones";
 
-const char* const kStepHelp =
-    "NAME=NUMBER: per-step scalar (training=1 for Dropout) or dynamic dimension";
+const char* const kStepHelp = "Per-step scalar, or size of a dynamic dimension";
 
 namespace {
 

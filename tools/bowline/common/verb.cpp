@@ -25,8 +25,7 @@ void add_form_or_file(CLI::App* verb, CLI::Option* form, CLI::Option* out) {
     }
   };
   verb->add_option_function<std::vector<std::string>>(
-          "-o", give,
-          fmt::format("Short for --format before {}, else for --out", fmt::join(kForms, " and ")))
+          "-o", give, fmt::format("Short for --format {}, else for --out", fmt::join(kForms, "|")))
       ->allow_extra_args(false);
 }
 

@@ -1,0 +1,73 @@
+#include "common/help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace bowline::command {
+namespace {
+
+// The columns where the descriptions of flags and of verbs begin.
+constexpr size_t kDescription = 30;
+constexpr size_t kVerbs = 14;
+
+// The first short and the first long name: "-n, --max-tokens".
+std::string names(const CLI::Option& option) {
+  std::string out;
+  if (!option.get_snames().empty()) {
+    out = "-" + option.get_snames()[0];
+  }
+  if (!option.get_lnames().empty()) {
+    out += (out.empty() ? "--" : ", --") + option.get_lnames()[0];
+  }
+  return out;
+}
+
+// "a|b" of the type "TEXT:{a,b}", which is what CLI11 makes of a list of choices. Empty: any value.
+std::string choices(const std::string& type) {
+  const size_t begin = type.find('{');
+  const size_t end = type.find('}', std::min(begin, type.size()));
+  if (end == std::string::npos) {
+    return "";
+  }
+  std::string out = type.substr(begin + 1, end - begin - 1);
+  std::ranges::replace(out, ',', '|');
+  return out;
+}
+
+// The name of a value in place of the type and range that CLI11 prints: "N" for "INT:1..8".
+std::string value_name(const std::string& type) {
+  const std::string name = type.substr(0, type.find(':'));
+  return type.ends_with("BYTES")           ? "BYTES"
+         : name == "INT" || name == "UINT" ? "N"
+         : name == "FLOAT"                 ? "X"
+                                           : name;
+}
+
+}  // namespace
+
+HelpFormatter::HelpFormatter() { column_width(kVerbs); }
+
+std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
+  const std::string type = option->get_type_size() == 0 ? "" : option->get_type_name();
+  const bool is_missed = option->get_required() && !is_positional;
+  const std::string fallback = is_missed ? "required" : option->get_default_str();
+  std::string listed = choices(type);
+  std::string left = "  " + (is_positional ? option->get_name(true) : names(*option));
+  if (!is_positional && left.size() + 1 + listed.size() < kDescription && !listed.empty()) {
+    left += " " + std::exchange(listed, "");
+  } else if (!is_positional && !type.empty()) {
+    left += " " + value_name(type);
+  }
+  std::string right = option->get_description();
+  if (!listed.empty()) {
+    right += (right.empty() ? "" : ": ") + listed;
+  }
+  if (!fallback.empty()) {
+    right += fmt::format(" [{}]", fallback);
+  }
+  return fmt::format("{:<{}} {}\n", left, kDescription - 1, right);
+}
+
+}  // namespace bowline::command

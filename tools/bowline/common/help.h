@@ -1,0 +1,19 @@
+// The form of --help.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace bowline::command {
+
+// One line per flag: its name, its value, its description, and the default in brackets.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter();
+  std::string make_option(const CLI::Option* option, bool is_positional) const override;
+};
+
+// The group of flags that few runs need; --help lists it last.
+inline constexpr const char* kAdvanced = "Advanced";
+
+}  // namespace bowline::command
