@@ -43,15 +43,17 @@ std::string_view name_of(Optimizer::Kind kind);
 /// Returns the names of all optimizers.
 std::span<const std::string_view> optimizer_names();
 
-/// A learning rate schedule.
+/// A learning rate schedule: warmup, then constant or falling.
+///
+/// During the warmup, the rate rises linearly from 0 to `learning_rate`.
 struct Schedule {
-  /// How the rate falls after the warmup.
+  /// How the rate falls after the warmup: not at all, linearly, or as half a cosine wave.
   enum class Kind : uint8_t { constant, linear, cosine };
   Kind kind = Kind::constant;
   float learning_rate = 1e-3f;
-  float final_fraction = 0.1f;  // of the learning rate, at the last step
+  float final_fraction = 0.1f;  ///< The rate at the last step, as a fraction of `learning_rate`.
   uint64_t warmup_steps = 0;
-  uint64_t total_steps = 0;  // 0: not known, allowed for constant only
+  uint64_t total_steps = 0;  ///< Steps including the warmup. 0: unknown, allowed for constant only.
 };
 
 /// Returns the learning rate of a step. The first step is 1.
