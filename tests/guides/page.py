@@ -69,15 +69,6 @@ def read(text):
     return steps
 
 
-def save(step, folder, started):
-    """Writes a file of the page, or continues one whose name is in `started`."""
-    path = folder / step.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a" if step.name in started else "w") as file:
-        file.write(step.text)
-    started.add(step.name)
-
-
 def steps_of_block(number, language, block, notes):
     if "not run" in notes:
         return [Skipped(number, notes["not run"])]
