@@ -102,7 +102,7 @@ void quantize_on_load(const Device& device) {
   set(other, "fc.weight", {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f});
   must(other.save(path));
   Model m = tied_linear();
-  must(m.freeze_storage("weight"));  // codes are not trained
+  must(m.freeze_storage("weight"));  // quantized weights are not trained
   must(m.to(device));
   std::printf("   before: %s", m.ties().c_str());
   LoadOptions options;

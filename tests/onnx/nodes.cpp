@@ -125,7 +125,7 @@ Result<std::vector<Patch>> patches_of(const std::string& path) {
 // The tensors of a data set, by their names in the graph.
 struct Given {
   std::vector<std::string> names;
-  std::vector<Numbers> numbers;
+  std::vector<ConstantTensor> numbers;
 };
 
 Result<Given> tensors_of(const fs::path& set, const char* kind,
@@ -147,7 +147,7 @@ Result<Given> tensors_of(const fs::path& set, const char* kind,
 }
 
 // Returns an empty string if the tensors match.
-std::string difference(const Numbers& got, const Numbers& expected) {
+std::string difference(const ConstantTensor& got, const ConstantTensor& expected) {
   if (got.dtype != expected.dtype || got.shape != expected.shape) {
     return fmt::format("the result is {}{}, expected is {}{}", bowline::name_of(got.dtype),
                        shape_text(got.shape), bowline::name_of(expected.dtype),
@@ -175,7 +175,7 @@ Result<std::vector<BoundDim>> batch_of(const Imported& imported, const Given& in
     const auto named = std::ranges::find(input.dims, kBatchName, &GraphDim::name);
     const auto given = std::ranges::find(inputs.names, input.name);
     if (named != input.dims.end() && given != inputs.names.end()) {
-      const Numbers& n = inputs.numbers[static_cast<size_t>(given - inputs.names.begin())];
+      const ConstantTensor& n = inputs.numbers[static_cast<size_t>(given - inputs.names.begin())];
       out.assign(1, {kBatchName, n.shape[static_cast<size_t>(named - input.dims.begin())]});
     }
   }
@@ -183,7 +183,7 @@ Result<std::vector<BoundDim>> batch_of(const Imported& imported, const Given& in
 }
 
 // Removes the rows of -1 that NonMaxSuppression appends.
-void cut_padding(Numbers& n) {
+void cut_padding(ConstantTensor& n) {
   const size_t row = n.shape.size() == 2 ? static_cast<size_t>(n.shape[1]) : 0;
   const std::vector<int64_t> values = n.integers();
   while (row > 0 && n.shape[0] > 0 && values[(static_cast<size_t>(n.shape[0]) - 1) * row] == -1) {
@@ -209,19 +209,19 @@ Status run_set(const file::ModelProto& proto, const fs::path& test, const fs::pa
   std::vector<Tensor> in;
   for (size_t i = 0; i < inputs.names.size(); ++i) {
     if (std::ranges::find(imported.inputs, inputs.names[i]) != imported.inputs.end()) {
-      Numbers& n = inputs.numbers[i];
+      ConstantTensor& n = inputs.numbers[i];
       in.push_back({inputs.names[i], n.dtype, n.shape, n.bytes.data()});
     }
   }
   BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
-  std::vector<Numbers> got(expected.names.size());
+  std::vector<ConstantTensor> got(expected.names.size());
   std::vector<Tensor> out;
   for (size_t i = 0; i < got.size(); ++i) {
     const auto& places = plan.segments[0].outputs;
     const auto place = std::ranges::find(places, expected.names[i], &IoInfo::name);
     BOWLINE_REQUIRE_CODE(place != places.end(), Code::internal, "The graph has no output \"{}\".",
                          expected.names[i]);
-    Numbers& n = got[i];
+    ConstantTensor& n = got[i];
     n.dtype = place->dtype;
     n.shape.assign(place->shape.begin(), place->shape.end());
     // An element that is not written shows this pattern.

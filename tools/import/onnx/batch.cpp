@@ -468,7 +468,7 @@ bool has_marks(const Term& t) { return t.numbers() != nullptr && !t.numbers()->o
 
 // For operators that move elements: a result element is marked if it equals a marked element of an
 // input.
-std::vector<bool> marks_of_moved(const Terms& inputs, const Numbers& numbers) {
+std::vector<bool> marks_of_moved(const Terms& inputs, const ConstantTensor& numbers) {
   std::set<int64_t> sizes;
   for (const Term& t : inputs) {
     const std::vector<int64_t> values =
@@ -532,7 +532,7 @@ std::vector<bool> marks_of_each(const Batch& batch, std::string_view op, const T
 }  // namespace
 
 std::vector<bool> marks_of_batch(const Batch& batch, std::string_view op, const Terms& inputs,
-                                 const Numbers& numbers, const Dims& dims) {
+                                 const ConstantTensor& numbers, const Dims& dims) {
   if (std::ranges::none_of(inputs, has_marks)) {
     return {};
   }

@@ -37,6 +37,6 @@ Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row);
 // Returns which elements of the computed result `numbers` depend on the batch size, as flags per
 // element. Returns an empty vector if no element does.
 std::vector<bool> marks_of_batch(const Batch& batch, std::string_view op, const Terms& inputs,
-                                 const Numbers& numbers, const Dims& dims);
+                                 const ConstantTensor& numbers, const Dims& dims);
 
 }  // namespace bowline::onnx

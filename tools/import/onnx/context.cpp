@@ -33,7 +33,7 @@ Result<Term> Context::optional(size_t i) {
   return in(i);
 }
 
-Result<Numbers> Context::numbers(size_t i) {
+Result<ConstantTensor> Context::numbers(size_t i) {
   BOWLINE_TRY_ASSIGN(const Term term, in(i));
   BOWLINE_TRY(require_known(term, fmt::format("Input {}", i)));
   BOWLINE_TRY(m.check_sizes(*term.numbers()));
@@ -41,7 +41,7 @@ Result<Numbers> Context::numbers(size_t i) {
 }
 
 Result<std::vector<int64_t>> Context::integers(size_t i) {
-  BOWLINE_TRY_ASSIGN(const Numbers n, numbers(i));
+  BOWLINE_TRY_ASSIGN(const ConstantTensor n, numbers(i));
   BOWLINE_REQUIRE_CODE(!is_float(n.dtype), Code::bad_file,
                        "Input {} has dtype {}. The operator needs integers.", i,
                        bowline::name_of(n.dtype));
@@ -132,7 +132,7 @@ Result<std::vector<std::string>> Context::texts(std::string_view name) {
   return std::vector<std::string>(a->strings().begin(), a->strings().end());
 }
 
-Result<Numbers> Context::tensor(std::string_view name) {
+Result<ConstantTensor> Context::tensor(std::string_view name) {
   const file::AttributeProto* a = find(name);
   BOWLINE_TRY(of_kind(a != nullptr && a->has_t(), name, "tensor"));
   return numbers_of(a->t(), folder_);

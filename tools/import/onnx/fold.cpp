@@ -118,9 +118,9 @@ bool compared(std::string_view op, T a, T b) {
 
 // Returns the elements of `x` at these positions.
 Known taken(const Term& x, const Dims& dims, const std::vector<size_t>& places) {
-  const Numbers& from = *x.numbers();
+  const ConstantTensor& from = *x.numbers();
   const size_t width = size_of(from.dtype);
-  Numbers out;
+  ConstantTensor out;
   out.dtype = from.dtype;
   out.shape = dims;
   out.bytes.resize(places.size() * width);
@@ -144,7 +144,7 @@ Known unary(std::string_view op, const Term& x) {
     for (double& v : values) {
       v = op == "Floor" ? std::floor(v) : op == "Neg" ? -v : std::max(v, 0.0);
     }
-    return Numbers::of(x.dtype, x.dims, values);
+    return ConstantTensor::of(x.dtype, x.dims, values);
   }
   if (op != "Neg" && op != "Abs" && op != "Not") {
     return {};
@@ -154,7 +154,7 @@ Known unary(std::string_view op, const Term& x) {
     const int64_t negative = wrapped(0 - static_cast<uint64_t>(v));
     v = op == "Not" ? (v == 0 ? 1 : 0) : op == "Neg" || v < 0 ? negative : v;
   }
-  return Numbers::of(x.dtype, x.dims, values);
+  return ConstantTensor::of(x.dtype, x.dims, values);
 }
 
 Known binary(std::string_view op, const Term& a, const Term& b, const Dims& dims) {
@@ -175,7 +175,7 @@ Known binary(std::string_view op, const Term& a, const Term& b, const Dims& dims
       }
       out.push_back(static_cast<double>(*one));
     }
-    return Numbers::of(a.dtype, dims, out);
+    return ConstantTensor::of(a.dtype, dims, out);
   }
   if (is_float(a.dtype)) {
     return {};
@@ -190,7 +190,7 @@ Known binary(std::string_view op, const Term& a, const Term& b, const Dims& dims
     }
     out.push_back(*one);
   }
-  return Numbers::of(a.dtype, dims, out);
+  return ConstantTensor::of(a.dtype, dims, out);
 }
 
 Known compare(std::string_view op, const Term& a, const Term& b, const Dims& dims) {
@@ -204,7 +204,7 @@ Known compare(std::string_view op, const Term& a, const Term& b, const Dims& dim
   for (size_t i = 0; i < count_of(dims); ++i, at.next()) {
     out.push_back(compared(op, x[at.in(a.dims)], y[at.in(b.dims)]) ? 1 : 0);
   }
-  return Numbers::of(DType::boolean, dims, out);
+  return ConstantTensor::of(DType::boolean, dims, out);
 }
 
 Known where(const Term& condition, const Term& a, const Term& b, const Dims& dims) {
@@ -219,7 +219,7 @@ Known where(const Term& condition, const Term& a, const Term& b, const Dims& dim
   for (size_t i = 0; i < count_of(dims); ++i, at.next()) {
     out.push_back(c[at.in(condition.dims)] != 0 ? x[at.in(a.dims)] : y[at.in(b.dims)]);
   }
-  return Numbers::of(a.dtype, dims, out);
+  return ConstantTensor::of(a.dtype, dims, out);
 }
 
 // Only those casts that every device rounds in the same way: of floats, f32 to integers, to bool or
@@ -242,9 +242,9 @@ Known cast(const Term& x, DType dtype) {
         v = std::clamp(v, -2147483648.0, 2147483647.0);
       }
     }
-    return Numbers::of(dtype, x.dims, values);
+    return ConstantTensor::of(dtype, x.dims, values);
   }
-  return Numbers::of(dtype, x.dims, x.numbers()->integers());
+  return ConstantTensor::of(dtype, x.dims, x.numbers()->integers());
 }
 
 Known reshape(const Term& x, const Dims& dims) {
@@ -252,7 +252,7 @@ Known reshape(const Term& x, const Dims& dims) {
   if (x.numbers() == nullptr || (x.source->kept && !known(x))) {
     return {};
   }
-  Numbers out = *x.numbers();
+  ConstantTensor out = *x.numbers();
   out.shape = dims;
   return out;
 }
@@ -308,7 +308,7 @@ Known concat(const Terms& parts, int64_t axis, const Dims& dims) {
   for (size_t a = 0; a < static_cast<size_t>(axis); ++a) {
     rows *= static_cast<size_t>(dims[a]);
   }
-  Numbers out;
+  ConstantTensor out;
   out.dtype = parts[0].dtype;
   out.shape = dims;
   for (const Term& part : parts) {
@@ -373,7 +373,7 @@ Known reduce(std::string_view op, const Term& x, const std::vector<int64_t>& axe
   for (const int64_t v : x.numbers()->integers()) {
     out = product ? out * static_cast<uint64_t>(v) : out + static_cast<uint64_t>(v);
   }
-  return Numbers::of(x.dtype, dims, std::vector<int64_t>{wrapped(out)});
+  return ConstantTensor::of(x.dtype, dims, std::vector<int64_t>{wrapped(out)});
 }
 
 }  // namespace bowline::onnx::fold

@@ -10,7 +10,7 @@ namespace bowline::onnx::fold {
 
 // All functions return nothing if an operand is not known, has a dtype that is not computed here,
 // or is too large.
-using Known = std::optional<Numbers>;
+using Known = std::optional<ConstantTensor>;
 
 Known unary(std::string_view op, const Term& x);
 Known binary(std::string_view op, const Term& a, const Term& b, const Dims& dims);

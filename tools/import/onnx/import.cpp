@@ -180,7 +180,7 @@ class Reader {
     if (values.size() == 1 && elements != 1) {
       return maker_.filled(dtype, dims, values[0]);
     }
-    return maker_.constant(Numbers::of(dtype, dims, values));
+    return maker_.constant(ConstantTensor::of(dtype, dims, values));
   }
 
   Result<Term> input(const file::ValueInfoProto& info) {
@@ -189,7 +189,7 @@ class Reader {
     const auto& type = info.type().tensor_type();
     const auto given = options_.given.find(info.name());
     if (given != options_.given.end()) {
-      const Numbers& n = given->second;
+      const ConstantTensor& n = given->second;
       return maker_.input(info.name(), n.dtype, n.shape, n);
     }
     BOWLINE_TRY_ASSIGN(const DType dtype, dtype_of(type.elem_type()));

@@ -42,7 +42,7 @@ struct ImportOptions {
   std::map<std::string, std::vector<double>> fixed;
   // Values of inputs that are known when the model is read, by name. Shapes, axes and similar
   // arguments are computed from them. The inputs stay inputs.
-  std::map<std::string, Numbers> given;
+  std::map<std::string, ConstantTensor> given;
   // Returns whether the tensor of this name is trained although it looks like a constant: a scalar
   // or a mask. Empty: all of them stay constants.
   std::function<bool(const std::string&)> trains;
@@ -65,7 +65,7 @@ struct Imported {
 Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path);
 Result<std::shared_ptr<file::ModelProto>> parse_model(const std::string& bytes);
 // Reads a file with a single TensorProto. Returns its name and values. Errors  bad_file.
-Result<std::pair<std::string, Numbers>> read_tensor(const std::string& path);
+Result<std::pair<std::string, ConstantTensor>> read_tensor(const std::string& path);
 
 // Imports the graph of a parsed model. `folder` is the model file's folder, for external data.
 // Errors  bad_file: the file is wrong; the message names the node.

@@ -54,7 +54,7 @@ class Context {
   Result<Term> in(size_t i);
   // Returns a Term without a source if the input is missing.
   Result<Term> optional(size_t i);
-  Result<Numbers> numbers(size_t i);
+  Result<ConstantTensor> numbers(size_t i);
   Result<std::vector<int64_t>> integers(size_t i);
 
   bool has_attribute(std::string_view name) const;
@@ -65,7 +65,7 @@ class Context {
   Result<std::vector<int64_t>> list(std::string_view name);  // empty if the attribute is missing
   Result<std::vector<double>> reals(std::string_view name);
   Result<std::vector<std::string>> texts(std::string_view name);
-  Result<Numbers> tensor(std::string_view name);
+  Result<ConstantTensor> tensor(std::string_view name);
   // Accepts an attribute that does not change the result.
   void ignore(std::string_view name) { asked_.insert(std::string(name)); }
   // Returns input i if the node has it, else the attribute. Newer operator sets moved some lists

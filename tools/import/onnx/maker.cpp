@@ -64,7 +64,7 @@ Source& source_of(const Term& term) {
 }
 
 // True if an optimizer step cannot move a value: masks hold infinities or the largest floats.
-bool is_mask(const Numbers& numbers) {
+bool is_mask(const ConstantTensor& numbers) {
   constexpr float kMost = 1e30f;
   const auto far = [](float v) { return !(std::abs(v) < kMost); };
   if (numbers.dtype != DType::f32) {
@@ -115,7 +115,7 @@ void Maker::check(const Status& status) {
 void Maker::check_dims(const Dims& dims) { check(elements_of(dims).status()); }
 
 Term Maker::input(const std::string& name, DType dtype, const Dims& dims,
-                  std::optional<Numbers> given, std::optional<int64_t> batch_axis) {
+                  std::optional<ConstantTensor> given, std::optional<int64_t> batch_axis) {
   check_dims(dims);
   Term out{dtype, dims, std::make_shared<Source>()};
   out.source->input = true;
@@ -137,12 +137,12 @@ void Maker::count_computed(size_t elements) {
   }
 }
 
-Term Maker::constant(Numbers numbers) {
+Term Maker::constant(ConstantTensor numbers) {
   count_computed(numbers.elements());
   return stored(std::move(numbers));
 }
 
-Term Maker::weight(Numbers numbers, const std::string& name, int readers) {
+Term Maker::weight(ConstantTensor numbers, const std::string& name, int readers) {
   const bool trained = is_float(numbers.dtype) && ((!numbers.shape.empty() && !is_mask(numbers)) ||
                                                    (trains_ != nullptr && trains_(name)));
   Term out =
@@ -152,7 +152,7 @@ Term Maker::weight(Numbers numbers, const std::string& name, int readers) {
   return out;
 }
 
-Term Maker::stored(Numbers numbers, const std::string& name, StorageRole role) {
+Term Maker::stored(ConstantTensor numbers, const std::string& name, StorageRole role) {
   check_dims(numbers.shape);
   Term out{numbers.dtype, numbers.shape, std::make_shared<Source>()};
   out.source->name = name.empty() ? name_ : name;
@@ -167,11 +167,12 @@ Term Maker::filled(DType dtype, const Dims& dims, double value) {
   if (n > 64) {
     return expand(scalar(dtype, value), dims);
   }
-  return constant(Numbers::of(dtype, dims, std::vector<double>(static_cast<size_t>(n), value)));
+  return constant(
+      ConstantTensor::of(dtype, dims, std::vector<double>(static_cast<size_t>(n), value)));
 }
 
 Term Maker::integers(DType dtype, const Dims& dims, const std::vector<int64_t>& values) {
-  return constant(Numbers::of(dtype, dims, values));
+  return constant(ConstantTensor::of(dtype, dims, values));
 }
 
 Term Maker::count(DType dtype, int64_t n) {
@@ -197,11 +198,11 @@ std::string Maker::free_name(const std::string& wanted) {
 // Parameters are f32. Another dtype is cast from f32. Integers with too many bits for f32 are
 // stored as several parameters.
 bowline::Value Maker::parameter(Source& source) {
-  const Numbers& numbers = *source.numbers;
+  const ConstantTensor& numbers = *source.numbers;
   check(check_sizes(numbers));
   const auto add = [&](std::vector<double> values) {
     const std::string name = free_name(source.name);
-    Numbers stored = Numbers::of(DType::f32, numbers.shape, values);
+    ConstantTensor stored = ConstantTensor::of(DType::f32, numbers.shape, values);
     if (const uint64_t count = count_not_finite(values); count > 0) {
       not_finite_.push_back({name, count, values.size()});
     }
@@ -248,7 +249,7 @@ bowline::Value Maker::parameter(Source& source) {
     }
     Source factor;
     factor.name = source.name;
-    factor.numbers = Numbers::of(numbers.dtype, {}, std::vector<int64_t>{0x400000});
+    factor.numbers = ConstantTensor::of(numbers.dtype, {}, std::vector<int64_t>{0x400000});
     sum = graph_.op("Add", {graph_.op("Mul", {sum, parameter(factor)}), part});
   }
   return sum;
@@ -390,7 +391,7 @@ Term Maker::op(std::string_view op, const Terms& inputs, const std::vector<Attri
 }
 
 Term Maker::sizes(const Dims& dims, const std::vector<int64_t>& values) {
-  Numbers numbers = Numbers::of(DType::i64, dims, values);
+  ConstantTensor numbers = ConstantTensor::of(DType::i64, dims, values);
   if (follows_from_batch(values)) {
     for (const int64_t v : values) {
       numbers.of_batch.push_back(follows_from_batch({v}));
@@ -399,7 +400,7 @@ Term Maker::sizes(const Dims& dims, const std::vector<int64_t>& values) {
   return constant(std::move(numbers));
 }
 
-Status Maker::check_sizes(const Numbers& numbers) const {
+Status Maker::check_sizes(const ConstantTensor& numbers) const {
   if (numbers.of_batch.empty()) {
     return {};
   }
@@ -411,8 +412,9 @@ Status Maker::check_sizes(const Numbers& numbers) const {
   return {};
 }
 
-Term Maker::known_or(std::optional<Numbers> numbers, std::string_view op, const Terms& inputs,
-                     const std::vector<Attribute>& attributes, DType dtype, const Dims& dims) {
+Term Maker::known_or(std::optional<ConstantTensor> numbers, std::string_view op,
+                     const Terms& inputs, const std::vector<Attribute>& attributes, DType dtype,
+                     const Dims& dims) {
   check_dims(dims);
   bool given = false, kept = false;
   int depth = 0;

@@ -71,7 +71,7 @@ struct BatchAxis {
 
 // The origin of a value. Inputs and constants are added to the graph when a node first reads them.
 struct Source {
-  std::optional<Numbers> numbers;  // set if the values are known
+  std::optional<ConstantTensor> numbers;  // set if the values are known
   bool given =
       false;  // the values are known only because the caller gave them (ImportOptions::given)
   bool input = false;
@@ -96,7 +96,7 @@ struct Term {
   size_t rank() const { return dims.size(); }
   int64_t elements() const;
   // Null if the values are not known.
-  const Numbers* numbers() const {
+  const ConstantTensor* numbers() const {
     return source != nullptr && source->numbers ? &*source->numbers : nullptr;
   }
   // True if the values are known without values that the caller gave.
@@ -147,13 +147,13 @@ class Maker {
   const std::string& name() const { return name_; }
 
   // `batch_axis`: the axis of the dynamic batch.
-  Term input(const std::string& name, DType dtype, const Dims& dims, std::optional<Numbers> given,
-             std::optional<int64_t> batch_axis = {});
+  Term input(const std::string& name, DType dtype, const Dims& dims,
+             std::optional<ConstantTensor> given, std::optional<int64_t> batch_axis = {});
   // A tensor of the file.
-  Term stored(Numbers numbers, const std::string& name = "",
+  Term stored(ConstantTensor numbers, const std::string& name = "",
               StorageRole role = StorageRole::constant);
   // A constant that the importer computes. The total size of these constants is limited.
-  Term constant(Numbers numbers);
+  Term constant(ConstantTensor numbers);
   Term scalar(DType dtype, double value) { return filled(dtype, {}, value); }
   Term filled(DType dtype, const Dims& dims, double value);
   Term integers(DType dtype, const Dims& dims, const std::vector<int64_t>& values);
@@ -163,12 +163,12 @@ class Maker {
   // Checks integers that determine the graph. Each must be the same for every batch size, or a
   // multiple of the batch size.
   // Errors  unsupported.
-  Status check_sizes(const Numbers& numbers) const;
+  Status check_sizes(const ConstantTensor& numbers) const;
   // 0, 1, .. n - 1
   Term count(DType dtype, int64_t n);
   // A tensor of the file that stays a named parameter. It is trained if it has a float dtype, has
   // at least one axis and is not a mask.
-  Term weight(Numbers numbers, const std::string& name, int readers = 1);
+  Term weight(ConstantTensor numbers, const std::string& name, int readers = 1);
   // Returns `value` as a running statistic: a parameter without gradient. If other nodes read
   // `value` too, the statistic becomes a separate parameter with name `name`.
   Term statistic(const Term& value, const std::string& name);
@@ -248,7 +248,7 @@ class Maker {
   bowline::Value parameter(Source& source);
   // Returns the known values, or adds the operator if they are not known or were given by the
   // caller.
-  Term known_or(std::optional<Numbers> numbers, std::string_view op, const Terms& inputs,
+  Term known_or(std::optional<ConstantTensor> numbers, std::string_view op, const Terms& inputs,
                 const std::vector<Attribute>& attributes, DType dtype, const Dims& dims);
   static void check(const Status& status);
   static void check_dims(const Dims& dims);

@@ -256,7 +256,7 @@ Status NodeReader::initializers(const file::GraphProto& graph, Scope& scope) {
     }
     auto known = initializers_.find(&t);
     if (known == initializers_.end()) {
-      Result<Numbers> numbers = numbers_of(t, folder_);
+      Result<ConstantTensor> numbers = numbers_of(t, folder_);
       BOWLINE_TRY(Status(numbers.status())
                       .at(fmt::format("While reading initializer \"{}\".", escaped(t.name()))));
       known = initializers_

@@ -68,8 +68,8 @@ int64_t truncated(double x) {
   return std::isnan(x) ? 0 : static_cast<int64_t>(std::clamp(std::trunc(x), -kMost, kMost));
 }
 
-Numbers blank(DType dtype, std::vector<int64_t> shape, size_t elements) {
-  Numbers out;
+ConstantTensor blank(DType dtype, std::vector<int64_t> shape, size_t elements) {
+  ConstantTensor out;
   out.dtype = dtype;
   out.shape = std::move(shape);
   out.bytes.resize(elements * size_of(dtype));
@@ -118,7 +118,7 @@ void fill(std::span<std::byte> to, const void* from) {
 }
 
 // Reads the typed fields (one entry per element) of a tensor without raw bytes.
-Status from_fields(const file::TensorProto& t, Numbers& out) {
+Status from_fields(const file::TensorProto& t, ConstantTensor& out) {
   const size_t n = out.elements();
   const size_t width = size_of(out.dtype);
   const auto require = [&](int entries) -> Status {
@@ -146,8 +146,9 @@ Status from_fields(const file::TensorProto& t, Numbers& out) {
 
 }  // namespace
 
-Numbers Numbers::of(DType dtype, std::vector<int64_t> shape, const std::vector<int64_t>& values) {
-  Numbers out = blank(dtype, std::move(shape), values.size());
+ConstantTensor ConstantTensor::of(DType dtype, std::vector<int64_t> shape,
+                                  const std::vector<int64_t>& values) {
+  ConstantTensor out = blank(dtype, std::move(shape), values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     std::byte* const at = out.bytes.data() + i * size_of(dtype);
     onnx::is_float(dtype) ? store(dtype, static_cast<double>(values[i]), at)
@@ -156,8 +157,9 @@ Numbers Numbers::of(DType dtype, std::vector<int64_t> shape, const std::vector<i
   return out;
 }
 
-Numbers Numbers::of(DType dtype, std::vector<int64_t> shape, const std::vector<double>& values) {
-  Numbers out = blank(dtype, std::move(shape), values.size());
+ConstantTensor ConstantTensor::of(DType dtype, std::vector<int64_t> shape,
+                                  const std::vector<double>& values) {
+  ConstantTensor out = blank(dtype, std::move(shape), values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     std::byte* const at = out.bytes.data() + i * size_of(dtype);
     onnx::is_float(dtype) ? store(dtype, values[i], at) : store(dtype, truncated(values[i]), at);
@@ -165,7 +167,7 @@ Numbers Numbers::of(DType dtype, std::vector<int64_t> shape, const std::vector<d
   return out;
 }
 
-std::vector<int64_t> Numbers::integers() const {
+std::vector<int64_t> ConstantTensor::integers() const {
   std::vector<int64_t> out(elements());
   for (size_t i = 0; i < out.size(); ++i) {
     const std::byte* const at = bytes.data() + i * size_of(dtype);
@@ -174,7 +176,7 @@ std::vector<int64_t> Numbers::integers() const {
   return out;
 }
 
-std::vector<double> Numbers::reals() const {
+std::vector<double> ConstantTensor::reals() const {
   std::vector<double> out(elements());
   for (size_t i = 0; i < out.size(); ++i) {
     const std::byte* const at = bytes.data() + i * size_of(dtype);
@@ -214,13 +216,13 @@ Result<DType> dtype_of(int32_t onnx) {
   return static_cast<DType>(name.dtype);
 }
 
-Result<Numbers> numbers_of(const file::TensorProto& tensor, const std::string& folder) {
+Result<ConstantTensor> numbers_of(const file::TensorProto& tensor, const std::string& folder) {
   BOWLINE_TRY_ASSIGN(const DType dtype, dtype_of(tensor.data_type()));
   std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
   BOWLINE_TRY_ASSIGN(const int64_t elements, elements_of(shape));
   const auto bytes = static_cast<uint64_t>(elements) * size_of(dtype);
   if (tensor.data_location() == 1) {
-    Numbers out;
+    ConstantTensor out;
     out.dtype = dtype;
     out.shape = std::move(shape);
     BOWLINE_TRY_ASSIGN(out.bytes, external_bytes(tensor, folder, bytes));
@@ -236,7 +238,7 @@ Result<Numbers> numbers_of(const file::TensorProto& tensor, const std::string& f
   BOWLINE_REQUIRE_CODE(raw || entries >= elements, Code::bad_file,
                        "The tensor has {} values, but its shape {} needs {}.", entries,
                        shape_text(shape), elements);
-  Numbers out = blank(dtype, std::move(shape), static_cast<size_t>(elements));
+  ConstantTensor out = blank(dtype, std::move(shape), static_cast<size_t>(elements));
   if (!raw) {
     BOWLINE_TRY(from_fields(tensor, out));
     return out;

@@ -23,7 +23,7 @@ inline constexpr int64_t kMostElements = int64_t{1} << 40;
 inline constexpr size_t kMostRank = 8;
 
 // A tensor that owns its bytes.
-struct Numbers {
+struct ConstantTensor {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;
@@ -32,8 +32,10 @@ struct Numbers {
   std::vector<bool> of_batch;
 
   // Reals are rounded to the dtype. Integers keep their low bits.
-  static Numbers of(DType dtype, std::vector<int64_t> shape, const std::vector<int64_t>& values);
-  static Numbers of(DType dtype, std::vector<int64_t> shape, const std::vector<double>& values);
+  static ConstantTensor of(DType dtype, std::vector<int64_t> shape,
+                           const std::vector<int64_t>& values);
+  static ConstantTensor of(DType dtype, std::vector<int64_t> shape,
+                           const std::vector<double>& values);
 
   size_t elements() const { return bytes.size() / size_of(dtype); }
   // Elements of a float dtype are truncated towards zero and clamped to i64.
@@ -60,6 +62,6 @@ Result<DType> dtype_of(int32_t onnx);
 // Errors  bad_file: the bytes do not match the shape, or the external file is outside of the folder
 //         or too short.
 //         unsupported: as dtype_of().
-Result<Numbers> numbers_of(const file::TensorProto& tensor, const std::string& folder);
+Result<ConstantTensor> numbers_of(const file::TensorProto& tensor, const std::string& folder);
 
 }  // namespace bowline::onnx

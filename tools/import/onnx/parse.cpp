@@ -75,11 +75,11 @@ Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path) {
   return model;
 }
 
-Result<std::pair<std::string, Numbers>> read_tensor(const std::string& path) {
+Result<std::pair<std::string, ConstantTensor>> read_tensor(const std::string& path) {
   BOWLINE_TRY_ASSIGN(const std::string bytes, bytes_of(path));
   file::TensorProto tensor;
   BOWLINE_TRY(parse(bytes, tensor).at(while_reading(path)));
-  Result<Numbers> numbers = numbers_of(tensor, "");
+  Result<ConstantTensor> numbers = numbers_of(tensor, "");
   BOWLINE_TRY(Status(numbers.status()).at(while_reading(path)));
   return std::pair(tensor.name(), std::move(numbers).value());
 }

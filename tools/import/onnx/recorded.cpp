@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostPeriods = 64;
 constexpr size_t kMostSearched = size_t{1} << 25;
 
-bool is_one_number(const Numbers& numbers) {
+bool is_one_number(const ConstantTensor& numbers) {
   const size_t size = size_of(numbers.dtype);
   return numbers.bytes.size() <= size ||
          std::equal(numbers.bytes.begin() + static_cast<ptrdiff_t>(size), numbers.bytes.end(),
@@ -85,7 +85,7 @@ bowline::Value RecordedGraph::input(const std::string& name, DType dtype,
 }
 
 Result<bowline::Value> RecordedGraph::parameter(const std::string& name, StorageRole role,
-                                                Numbers numbers) {
+                                                ConstantTensor numbers) {
   BOWLINE_TRY_ASSIGN(const Parameter made,
                      model_.parameter(name, numbers.shape, Init::zeros(), role));
   const bowline::Value out = graph_.parameter(made);

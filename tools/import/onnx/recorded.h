@@ -31,7 +31,7 @@ struct RecordedInput {
 struct RecordedParameter {
   std::string name;
   StorageRole role = StorageRole::constant;
-  Numbers numbers;  // f32
+  ConstantTensor numbers;  // f32
 };
 struct RecordedNode {
   std::string op;
@@ -58,7 +58,8 @@ class RecordedGraph {
 
   bowline::Value input(const std::string& name, DType dtype, const std::vector<GraphDim>& dims);
   // Adds an f32 parameter. Errors  as Model::parameter().
-  Result<bowline::Value> parameter(const std::string& name, StorageRole role, Numbers numbers);
+  Result<bowline::Value> parameter(const std::string& name, StorageRole role,
+                                   ConstantTensor numbers);
   // Adds a node with name `name` and returns its first output.
   bowline::Value op(std::string_view op, const std::vector<bowline::Value>& inputs,
                     const std::vector<Attribute>& attributes = {}, const std::string& name = "");

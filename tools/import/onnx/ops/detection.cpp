@@ -54,7 +54,7 @@ Result<double> optional_number(Context& c, size_t input, double otherwise) {
   if (!c.has(input)) {
     return otherwise;
   }
-  BOWLINE_TRY_ASSIGN(const Numbers n, c.numbers(input));
+  BOWLINE_TRY_ASSIGN(const ConstantTensor n, c.numbers(input));
   BOWLINE_REQUIRE_CODE(n.elements() == 1, Code::bad_file, "Input {} has {} elements.", input,
                        n.elements());
   return n.reals()[0];
@@ -134,7 +134,7 @@ Status non_max_suppression(Context& c) {
   BOWLINE_REQUIRE_CODE(picks <= kMostPicks, Code::unsupported,
                        "Up to {} boxes of each class are more than {}.", picks, kMostPicks);
   if (picks == 0 || scores.elements() == 0) {
-    c.out(0, c.m.constant(Numbers::of(DType::i64, {0, 3}, std::vector<int64_t>())));
+    c.out(0, c.m.constant(ConstantTensor::of(DType::i64, {0, 3}, std::vector<int64_t>())));
     return {};
   }
   const Term shown = c.m.where(c.m.compare("Greater", scores, c.m.scalar(DType::f32, least)),

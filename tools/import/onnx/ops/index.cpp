@@ -8,7 +8,7 @@ namespace {
 
 // True if the indices select the only element of an axis, once.
 bool is_first(const Term& indices) {
-  const Numbers* const n = indices.numbers();
+  const ConstantTensor* const n = indices.numbers();
   return n != nullptr && n->elements() == 1 && (n->integers()[0] == 0 || n->integers()[0] == -1);
 }
 
@@ -153,7 +153,7 @@ Status scatter_nd(Context& c) {
 // gets no `on`.
 Status one_hot(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term indices, c.in(0));
-  BOWLINE_TRY_ASSIGN(const Numbers depth_numbers, c.numbers(1));
+  BOWLINE_TRY_ASSIGN(const ConstantTensor depth_numbers, c.numbers(1));
   BOWLINE_TRY_ASSIGN(const Term values, c.in(2));
   BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", -1));
   BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, indices.rank() + 1));
@@ -181,7 +181,7 @@ Status one_hot(Context& c) {
 // Returns [rank, count]: the positions of the non-zero elements. The count depends on the values,
 // so they must be known.
 Status non_zero(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Numbers x, c.numbers(0));
+  BOWLINE_TRY_ASSIGN(const ConstantTensor x, c.numbers(0));
   const std::vector<double> values = x.reals();
   std::vector<int64_t> places;
   for (size_t i = 0; i < values.size(); ++i) {

@@ -173,8 +173,8 @@ int64_t packed_at(const std::vector<std::byte>& bytes, size_t row, int64_t i, in
 // become an f32 parameter.
 Status matmul_nbits(Context& c) {
   BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
-  BOWLINE_TRY_ASSIGN(const Numbers values, c.numbers(1));
-  BOWLINE_TRY_ASSIGN(const Numbers scale_numbers, c.numbers(2));
+  BOWLINE_TRY_ASSIGN(const ConstantTensor values, c.numbers(1));
+  BOWLINE_TRY_ASSIGN(const ConstantTensor scale_numbers, c.numbers(2));
   BOWLINE_TRY_ASSIGN(const int64_t k, c.integer("K", 0));
   BOWLINE_TRY_ASSIGN(const int64_t n, c.integer("N", 0));
   BOWLINE_TRY_ASSIGN(const int64_t bits, c.integer("bits", 4));
@@ -198,7 +198,7 @@ Status matmul_nbits(Context& c) {
   const std::vector<double> scales = scale_numbers.reals();
   std::vector<double> zeros(scales.size(), static_cast<double>(int64_t{1} << (bits - 1)));
   if (c.has(3)) {
-    BOWLINE_TRY_ASSIGN(const Numbers given, c.numbers(3));
+    BOWLINE_TRY_ASSIGN(const ConstantTensor given, c.numbers(3));
     const int64_t zero_bytes = (blocks * bits + 7) / 8;
     const bool packed = given.dtype == DType::u8;
     const bool fits = packed ? static_cast<int64_t>(given.bytes.size()) == n * zero_bytes
@@ -220,7 +220,7 @@ Status matmul_nbits(Context& c) {
       weights.push_back((value - zeros[at]) * scales[at]);
     }
   }
-  const Term table = c.m.weight(Numbers::of(DType::f32, {n, k}, weights), c.node().input(1));
+  const Term table = c.m.weight(ConstantTensor::of(DType::f32, {n, k}, weights), c.node().input(1));
   BOWLINE_REQUIRE_CODE(a.rank() >= 1 && a.dims.back() == k, Code::bad_file,
                        "{} does not fit weights of {} rows of {}.", shape_text(a.dims), n, k);
   Dims dims = a.dims;

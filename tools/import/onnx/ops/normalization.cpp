@@ -264,7 +264,7 @@ Status lrn(Context& c) {
       band.push_back(near ? alpha / static_cast<double>(size) : 0);
     }
   }
-  const Term sums = c.m.constant(Numbers::of(x.dtype, {channels, channels}, band));
+  const Term sums = c.m.constant(ConstantTensor::of(x.dtype, {channels, channels}, band));
   const int64_t places = channels == 0 || x.dims[0] == 0 ? 0 : x.elements() / channels / x.dims[0];
   const Term squares = c.m.reshape(c.m.unary("Square", x), {x.dims[0], channels, places});
   const Term around = c.m.reshape(c.m.matmul(sums, squares), x.dims);

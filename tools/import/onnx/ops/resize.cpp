@@ -125,7 +125,8 @@ Result<Term> resized(Context& c, const Rules& r, const Term& x, int64_t a, const
   }
   std::vector<int64_t> last = all_axes(x.rank());
   std::swap(last[static_cast<size_t>(a)], last.back());
-  const Term matrix = c.m.constant(Numbers::of(x.dtype, {axis.in, axis.out}, weights_of(r, axis)));
+  const Term matrix =
+      c.m.constant(ConstantTensor::of(x.dtype, {axis.in, axis.out}, weights_of(r, axis)));
   const Term moved = c.m.transpose(x, last);
   const Term rows = c.m.reshape(moved, {x.elements() / axis.in, axis.in});
   Dims dims = moved.dims;
@@ -208,7 +209,7 @@ Result<std::vector<double>> optional_reals(Context& c, size_t i) {
   if (!c.has(i)) {
     return std::vector<double>();
   }
-  BOWLINE_TRY_ASSIGN(const Numbers n, c.numbers(i));
+  BOWLINE_TRY_ASSIGN(const ConstantTensor n, c.numbers(i));
   return n.reals();
 }
 

@@ -274,7 +274,7 @@ std::vector<Neighbour> samples_of(Context& c, const Term& begin, const Term& end
   for (size_t a = 1; a < dims.size(); ++a) {
     along[a] = dims[a];
   }
-  const Term part = c.m.constant(Numbers::of(DType::f32, along, parts));
+  const Term part = c.m.constant(ConstantTensor::of(DType::f32, along, parts));
   const Term x = c.m.add(c.m.reshape(begin, boxes), c.m.mul(c.m.reshape(length, boxes), part));
   const Term outside =
       either(c, c.m.compare("Less", x, c.m.scalar(DType::f32, -1)),
@@ -367,7 +367,7 @@ Status affine_grid(Context& c) {
     }
     base.push_back(1);
   }
-  const Term table = c.m.constant(Numbers::of(theta.dtype, {places, n + 1}, base));
+  const Term table = c.m.constant(ConstantTensor::of(theta.dtype, {places, n + 1}, base));
   Dims dims(size.begin() + 2, size.end());
   dims.insert(dims.begin(), size[0]);
   dims.push_back(n);

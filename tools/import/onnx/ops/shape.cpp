@@ -313,7 +313,7 @@ Status pad(Context& c) {
                          "The value of the pads has {} elements of {}.", unknown.elements(),
                          bowline::name_of(unknown.dtype));
     // The operator stores its value as f32, which cannot hold every integer.
-    const Numbers* const known = unknown.numbers();
+    const ConstantTensor* const known = unknown.numbers();
     const bool fits = known != nullptr && known->of_batch.empty() &&
                       (is_float(x.dtype) || std::abs(known->reals()[0]) <= 0x1p24);
     if (fits) {
@@ -452,29 +452,29 @@ Status space_to_depth(Context& c) {
 }
 
 // Returns the value of a Constant node.
-Result<Numbers> value_of_constant(Context& c) {
+Result<ConstantTensor> value_of_constant(Context& c) {
   if (c.has_attribute("value_float")) {
     BOWLINE_TRY_ASSIGN(const double value, c.real("value_float", 0));
-    return Numbers::of(DType::f32, {}, std::vector<double>{value});
+    return ConstantTensor::of(DType::f32, {}, std::vector<double>{value});
   }
   if (c.has_attribute("value_int")) {
     BOWLINE_TRY_ASSIGN(const int64_t value, c.integer("value_int", 0));
-    return Numbers::of(DType::i64, {}, std::vector<int64_t>{value});
+    return ConstantTensor::of(DType::i64, {}, std::vector<int64_t>{value});
   }
   if (c.has_attribute("value_floats")) {
     BOWLINE_TRY_ASSIGN(const std::vector<double> values, c.reals("value_floats"));
-    return Numbers::of(DType::f32, {static_cast<int64_t>(values.size())}, values);
+    return ConstantTensor::of(DType::f32, {static_cast<int64_t>(values.size())}, values);
   }
   if (c.has_attribute("value_ints")) {
     BOWLINE_TRY_ASSIGN(const std::vector<int64_t> values, c.list("value_ints"));
-    return Numbers::of(DType::i64, {static_cast<int64_t>(values.size())}, values);
+    return ConstantTensor::of(DType::i64, {static_cast<int64_t>(values.size())}, values);
   }
   return c.tensor("value");
 }
 
 // Floats with more than one element are weights: some exporters write all weights as constants.
 Status constant(Context& c) {
-  BOWLINE_TRY_ASSIGN(Numbers value, value_of_constant(c));
+  BOWLINE_TRY_ASSIGN(ConstantTensor value, value_of_constant(c));
   const bool weight = is_float(value.dtype) && value.elements() > 1 && c.outputs() > 0;
   c.out(0, weight ? c.m.weight(std::move(value), c.node().output(0), c.readers(0))
                   : c.m.stored(std::move(value)));
@@ -483,7 +483,7 @@ Status constant(Context& c) {
 
 Status constant_of_shape(Context& c) {
   BOWLINE_TRY_ASSIGN(const Dims dims, c.integers(0));
-  Numbers value = Numbers::of(DType::f32, {}, std::vector<double>{0});
+  ConstantTensor value = ConstantTensor::of(DType::f32, {}, std::vector<double>{0});
   if (c.has_attribute("value")) {
     BOWLINE_TRY_ASSIGN(value, c.tensor("value"));
     BOWLINE_REQUIRE_CODE(value.elements() == 1, Code::bad_file,
@@ -494,7 +494,7 @@ Status constant_of_shape(Context& c) {
   const Term one = c.m.constant(std::move(value));
   BOWLINE_TRY_ASSIGN(const int64_t elements, elements_of(dims));
   if (elements == 0) {
-    Numbers none;
+    ConstantTensor none;
     none.dtype = dtype;
     none.shape = dims;
     c.out(0, c.m.constant(std::move(none)));
@@ -531,7 +531,7 @@ Status range(Context& c) {
   DType dtype = DType::f32;
   c.ignore("stash_type");  // the values are computed in f64
   for (size_t i = 0; i < 3; ++i) {
-    BOWLINE_TRY_ASSIGN(const Numbers number, c.numbers(i));
+    BOWLINE_TRY_ASSIGN(const ConstantTensor number, c.numbers(i));
     BOWLINE_REQUIRE_CODE(number.elements() == 1, Code::bad_file, "Input {} has {} elements.", i,
                          number.elements());
     dtype = number.dtype;
@@ -549,12 +549,12 @@ Status range(Context& c) {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = begin + static_cast<double>(i) * step;
   }
-  c.out(0, c.m.constant(Numbers::of(dtype, {static_cast<int64_t>(values.size())}, values)));
+  c.out(0, c.m.constant(ConstantTensor::of(dtype, {static_cast<int64_t>(values.size())}, values)));
   return {};
 }
 
 // Mask of a matrix: row + k <= column.
-Result<Numbers> triangle(int64_t rows, int64_t columns, int64_t k, bool diagonal_only) {
+Result<ConstantTensor> triangle(int64_t rows, int64_t columns, int64_t k, bool diagonal_only) {
   BOWLINE_REQUIRE_CODE(rows * columns <= kMostComputed, Code::unsupported,
                        "A mask of {} by {} is too large.", rows, columns);
   std::vector<int64_t> values;
@@ -564,7 +564,7 @@ Result<Numbers> triangle(int64_t rows, int64_t columns, int64_t k, bool diagonal
       values.push_back((diagonal_only ? distance == k : distance >= k) ? 1 : 0);
     }
   }
-  return Numbers::of(DType::boolean, {rows, columns}, values);
+  return ConstantTensor::of(DType::boolean, {rows, columns}, values);
 }
 
 Status eye_like(Context& c) {
@@ -578,8 +578,8 @@ Status eye_like(Context& c) {
     BOWLINE_TRY_ASSIGN(dtype, dtype_of(static_cast<int32_t>(number)));
   }
   BOWLINE_REQUIRE_CODE(x.rank() == 2, Code::bad_file, "{} is not a matrix.", shape_text(x.dims));
-  BOWLINE_TRY_ASSIGN(const Numbers mask, triangle(x.dims[0], x.dims[1], k, true));
-  c.out(0, c.m.constant(Numbers::of(dtype, x.dims, mask.integers())));
+  BOWLINE_TRY_ASSIGN(const ConstantTensor mask, triangle(x.dims[0], x.dims[1], k, true));
+  c.out(0, c.m.constant(ConstantTensor::of(dtype, x.dims, mask.integers())));
   return {};
 }
 
@@ -599,7 +599,7 @@ Status trilu(Context& c) {
     return {};
   }
   const int64_t rows = x.dims[x.rank() - 2], columns = x.dims[x.rank() - 1];
-  BOWLINE_TRY_ASSIGN(Numbers mask, triangle(rows, columns, upper != 0 ? k : k + 1, false));
+  BOWLINE_TRY_ASSIGN(ConstantTensor mask, triangle(rows, columns, upper != 0 ? k : k + 1, false));
   const Term above = c.m.constant(std::move(mask));
   const Term zero = c.m.scalar(x.dtype, 0);
   c.out(0, upper != 0 ? c.m.where(above, x, zero) : c.m.where(above, zero, x));

@@ -30,7 +30,7 @@ Status window(Context& c) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;
     values.push_back((a - b * std::cos(angle) + third * std::cos(2 * angle)) / unit);
   }
-  c.out(0, c.m.constant(Numbers::of(dtype, {n}, values)));
+  c.out(0, c.m.constant(ConstantTensor::of(dtype, {n}, values)));
   return {};
 }
 
@@ -53,7 +53,7 @@ Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64
       }
     }
   }
-  return c.m.constant(Numbers::of(dtype, {length * parts, bins * 2}, values));
+  return c.m.constant(ConstantTensor::of(dtype, {length * parts, bins * 2}, values));
 }
 
 // Inverse transform matrix for half of the bins of a real signal, as complex pairs: [bins * 2,
@@ -73,7 +73,7 @@ Result<Term> real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
       }
     }
   }
-  return c.m.constant(Numbers::of(dtype, {bins * 2, length}, values));
+  return c.m.constant(ConstantTensor::of(dtype, {bins * 2, length}, values));
 }
 
 // Crops an axis to `length` elements or pads it with zeros at the end.

@@ -346,7 +346,7 @@ Status col_to_image(Context& c) {
   std::vector<Attribute> attributes = attributes_of(w);
   attributes.emplace_back("output_padding", graph_dims(more));
   attributes.emplace_back("groups", channels);
-  const Term filters = c.m.constant(Numbers::of(x.dtype, filter, ones));
+  const Term filters = c.m.constant(ConstantTensor::of(x.dtype, filter, ones));
   c.out(0, c.m.op("ConvTranspose", {c.m.reshape(x, in), filters}, attributes, x.dtype, dims));
   return {};
 }
