@@ -62,7 +62,6 @@ class Device {
   VkResult submit(const VkCommandBuffer* buffers, uint32_t count, uint64_t* value);
   // Waits until the timeline reaches `value`.
   VkResult wait(uint64_t value);
-  uint64_t last_submitted() const { return submitted_; }
   VkResult wait_all() { return wait(submitted_); }
 
  private:

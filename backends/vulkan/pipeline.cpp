@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "packed_shaders.h"
 #include "shader_code.h"
 #include "vulkan_shaders.h"
 #include "word_elements.h"
@@ -29,9 +30,7 @@ std::string cache_path(const std::string& folder, const PhysicalDevice& physical
   hash = hash_bytes(physical.pipeline_cache_uuid, VK_UUID_SIZE, hash);
   hash = hash_bytes(&physical.properties.driverVersion, sizeof(uint32_t), hash);
   hash = hash_bytes(&physical.subgroup_size, sizeof(uint32_t), hash);
-  for (uint32_t i = 0; i < kShaderCount; ++i) {
-    hash = hash_bytes(kShaders[i].words, kShaders[i].bytes, hash);
-  }
+  hash = hash_bytes(kPackedWords, kPackedBytes, hash);
   char name[48];
   std::snprintf(name, sizeof(name), "/vulkan-%016llx.cache", static_cast<unsigned long long>(hash));
   return folder + name;
@@ -123,12 +122,10 @@ VkResult Pipelines::open(const std::string& folder) {
 }
 
 VkResult Pipelines::module(const PipelineKey& key, VkShaderModule* module) const {
-  const ShaderBinary& shader = kShaders[key.shader];
   const PhysicalDevice& physical = device_->physical();
   const LackingAccess lacking{!physical.has_16bit_storage, !physical.has_8bit_storage};
   const std::vector<uint32_t> words = elements_in_words(
-      chosen_cases({shader.words, shader.bytes / sizeof(uint32_t)}, {key.constants, key.count}),
-      lacking);
+      chosen_cases(shader_module(key.shader), {key.constants, key.count}), lacking);
   VkShaderModuleCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   info.codeSize = words.size() * sizeof(uint32_t);

@@ -7,6 +7,7 @@
 #include "conformance/suite.h"
 #include "need.h"
 #include "open_device.h"
+#include "packed_shaders.h"
 #include "spirv.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
@@ -29,10 +30,6 @@ std::shared_ptr<device::OpenDevice> open_without(Hide hide) {
                                               must(OpenVulkan::open(0, options, hide)), 0);
 }
 
-std::span<const uint32_t> module_of(const ShaderBinary& shader) {
-  return {shader.words, shader.bytes / sizeof(uint32_t)};
-}
-
 std::set<uint32_t> capabilities_of(std::span<const uint32_t> module) {
   std::set<uint32_t> out;
   spirv::for_each_instruction(module, [&](spirv::Instruction i) {
@@ -49,8 +46,8 @@ TEST(VulkanShaders, NeedNoArithmeticOf16Bits) {
   enum : uint32_t { kShader = 1, kInt64 = 11, kAddresses = 5347 };
   constexpr uint32_t kFirstGroup = 61, kLastGroup = 68;  // GroupNonUniform and its parts
   std::set<uint32_t> seen;
-  for (const ShaderBinary& shader : std::span(kShaders, kShaderCount)) {
-    seen.merge(capabilities_of(module_of(shader)));
+  for (uint32_t i = 0; i < kShaderCount; ++i) {
+    seen.merge(capabilities_of(shader_module(i)));
   }
   EXPECT_TRUE(seen.contains(spirv::kStorageBuffer16BitAccess) && seen.contains(kShader))
       << "the modules are read";
@@ -73,8 +70,8 @@ bool is_valid(std::span<const uint32_t> module) {
 
 // The modules are valid and do not need the feature. Modules without small elements stay unchanged.
 TEST(VulkanShaders, InWordsNeedNoAccessToSmallerElements) {
-  for (const ShaderBinary& shader : std::span(kShaders, kShaderCount)) {
-    const std::span<const uint32_t> module = module_of(shader);
+  for (uint32_t i = 0; i < kShaderCount; ++i) {
+    const std::span<const uint32_t> module = shader_module(i);
     const std::set<uint32_t> needed = capabilities_of(module);
     const bool has_16 = needed.contains(spirv::kStorageBuffer16BitAccess);
     const bool has_8 = needed.contains(spirv::kStorageBuffer8BitAccess);
@@ -85,7 +82,7 @@ TEST(VulkanShaders, InWordsNeedNoAccessToSmallerElements) {
       EXPECT_EQ(left.contains(spirv::kStorageBuffer8BitAccess), has_8 && !lacks_8);
       EXPECT_EQ(std::ranges::equal(words, module), !(has_16 && lacks_16) && !(has_8 && lacks_8));
       if (has_16 >= lacks_16 && has_8 >= lacks_8) {  // each module once
-        EXPECT_TRUE(is_valid(words)) << shader.name;
+        EXPECT_TRUE(is_valid(words)) << kPackedShaders[i].name;
       }
     }
   }

@@ -12,6 +12,7 @@ import argparse
 import itertools
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 
@@ -67,29 +68,87 @@ def build(args):
         pathlib.Path(args.depfile).write_text(f"{output}: {source} {headers}\n")
 
 
+# Instructions of SPIR-V that carry only names and lines of the source.
+DEBUG = {2, 3, 4, 5, 6, 7, 8, 317, 330}
+LEAST_MATCH = 4
+
+
+def without_names(data):
+    """The words of a module, without debug instructions."""
+    words = struct.unpack(f"<{len(data) // 4}I", data)
+    out, at = list(words[:5]), 5
+    while at < len(words):
+        length, operation = words[at] >> 16, words[at] & 0xFFFF
+        if operation not in DEBUG:
+            out += words[at:at + length]
+        at += length
+    return out
+
+
+def number(out, value):
+    """LEB128: seven bits per byte, low ones first; the highest bit says that more follow."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def pack(words):
+    """Packs words as `backends/vulkan/packed_shaders.h` unpacks them.
+
+    Each step is a count of new words, these words, the length of a match, and how far back it
+    begins (Ziv and Lempel, "A Universal Algorithm for Sequential Data Compression", 1977).
+    """
+    out, last, at, new = bytearray(), {}, 0, 0
+    keys = list(zip(*(words[i:] for i in range(LEAST_MATCH))))
+    while at < len(words):
+        before = last.get(keys[at]) if at < len(keys) else None
+        if at < len(keys):
+            last[keys[at]] = at
+        if before is None:
+            at += 1
+            continue
+        end = at + LEAST_MATCH
+        while end < len(words) and words[end] == words[before + end - at]:
+            end += 1
+        step(out, words[new:at], end - at, at - before)
+        for i in range(at + 1, min(end, len(keys))):
+            last[keys[i]] = i
+        at = new = end
+    step(out, words[new:], 0, 0)
+    return out
+
+
+def step(out, new, length, distance):
+    number(out, len(new))
+    for word in new:
+        number(out, word)
+    number(out, length)
+    number(out, distance)
+
+
 def index(args):
     binaries = sorted(pathlib.Path(p) for p in args.files)
+    modules = [without_names(b.read_bytes()) for b in binaries]
     names = [b.stem for b in binaries]
     made = "// Made by tools/cmake/compile_shaders.py from the shaders of the build; do not edit.\n"
     header = [made, "#pragma once\n", "#include <cstddef>", "#include <cstdint>\n",
               f"namespace {args.namespace} {{\n",
-              "struct ShaderBinary {", "  const char* name;", "  const uint32_t* words;",
-              "  size_t bytes;", "};\n",
-              "// The index of each variant. A name without shader does not compile.",
+              "struct PackedShader {", "  const char* name;", "  size_t words;", "};\n",
+              "// One number per variant: a shader that is not there does not compile.",
               "namespace shader {"]
     header += [f"inline constexpr uint32_t {name} = {i};" for i, name in enumerate(names)]
+    packed = pack([word for module in modules for word in module])
     header += ["}  // namespace shader\n", f"inline constexpr uint32_t kShaderCount = {len(names)};",
-               "extern const ShaderBinary kShaders[];\n", f"}}  // namespace {args.namespace}", ""]
-    source = [made, f'#include "{pathlib.Path(args.output).name}.h"\n',
-              f"namespace {args.namespace} {{", "namespace {\n"]
-    for binary in binaries:
-        data = binary.read_bytes()
-        words = [f"0x{int.from_bytes(data[i:i + 4], 'little'):08x}" for i in range(0, len(data), 4)]
-        source.append(f"constexpr uint32_t words_{binary.stem}[] = {{")
-        source += ["    " + ", ".join(words[i:i + 8]) + "," for i in range(0, len(words), 8)]
-        source.append("};")
-    source += ["\n}  // namespace\n", "extern const ShaderBinary kShaders[] = {"]
-    source += [f'    {{"{n}", words_{n}, sizeof(words_{n})}},' for n in names]
+               f"inline constexpr size_t kPackedBytes = {len(packed)};",
+               "// The words of all modules in their order.",
+               "extern const PackedShader kPackedShaders[kShaderCount];",
+               "extern const uint8_t kPackedWords[kPackedBytes];\n", f"}}  // namespace {args.namespace}", ""]
+    source = [made, f'#include "{pathlib.Path(args.output).name}.h"\n', f"namespace {args.namespace} {{\n",
+              "extern const PackedShader kPackedShaders[kShaderCount] = {"]
+    source += [f'    {{"{name}", {len(module)}}},' for name, module in zip(names, modules)]
+    source += ["};\n", "extern const uint8_t kPackedWords[kPackedBytes] = {"]
+    source += ["    " + ",".join(map(str, packed[i:i + 32])) + "," for i in range(0, len(packed), 32)]
     source += ["};\n", f"}}  // namespace {args.namespace}", ""]
     for suffix, lines in ((".h", header), (".cpp", source)):
         path = pathlib.Path(args.output + suffix)
