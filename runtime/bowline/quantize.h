@@ -51,8 +51,7 @@ struct QuantizeReport {
 /// - The encoding does not fit its dtype or shape, or a view would split a block.
 /// - The storage would not become smaller.
 /// - A value would become infinite, or its error would be too large. The limit is half a
-/// quantization
-///   step (q4_0: one step), plus a small margin for 16-bit scales.
+///   quantization step (q4_0: one step), plus a small margin for 16-bit scales.
 /// - Another storage of the same ParameterList stays as it is.
 /// - The storage has the encoding already.
 ///
