@@ -829,7 +829,6 @@ Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
     if (!loop.length) {
       // Evaluates the condition for all remaining elements.
       std::vector<Value> left;
-      const bool had = loop.ahead.has_value();
       while (true) {
         BOWLINE_TRY_ASSIGN(const bool more, ahead(loop));
         if (!more) {
@@ -842,9 +841,6 @@ Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
       BOWLINE_TRY_ASSIGN(const Value rest, heap_.list(std::move(left)));
       loop.items = rest.list;
       loop.next = 0;
-      if (had) {
-        loop.ahead = (*loop.items)[loop.next++];
-      }
     }
     return Value::of(name == "length" ? *loop.length
                                       : *loop.length - loop.index0 - (name == "revindex" ? 0 : 1));
