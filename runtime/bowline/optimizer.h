@@ -3,45 +3,48 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 
 #pragma GCC visibility push(default)
 
 namespace bowline {
 
-/// An optimizer and its settings.
+/// An optimizer and its settings: `{"sgd", {{"momentum", 0.9f}, {"nesterov", 1}}}`.
 ///
-/// The comment of a setting names the optimizers that read it; the others ignore it. operators.md
-/// says what each optimizer computes. Checkpoints hold the moments in the order of the operator's
-/// inputs.
+/// optimizers() lists the names and settings. operators.md describes what each optimizer computes.
+/// Trainer::create() returns bad_argument for an unknown optimizer, an unknown setting, and a value
+/// outside its range.
 struct Optimizer {
-  /// The algorithm.
-  enum class Kind : uint8_t { adamw, sgd, adagrad, rmsprop, lion, adafactor };
-  /// Returns the optimizer with the defaults of PyTorch, or of its authors (Lion).
-  static Optimizer of(Kind kind);
-
-  Kind kind = Kind::adamw;
-  // Of storages with rank >= 2. Decoupled for AdamW, Lion and Adafactor, L2 for SGD, Adagrad and
-  // RMSprop.
-  float weight_decay = 0.01f;
-  float beta1 = 0.9f;      // AdamW, Lion
-  float beta2 = 0.999f;    // AdamW, Lion
-  float eps = 1e-8f;       // AdamW, Adagrad, RMSprop; Adafactor: of the second moments, 0: 2^-23
-  float momentum = 0;      // SGD, RMSprop
-  bool nesterov = false;   // SGD
-  bool decay_all = false;  // decay vectors and scalars too
-  float learning_rate_decay = 0;  // Adagrad
-  float alpha = 0.99f;            // RMSprop: what stays of the mean of squares
-  bool centered = false;          // RMSprop
-  float beta2_decay = -0.8f;      // Adafactor: the power of the step that the new squares weigh
-  float eps2 = 1e-3f;             // Adafactor: least scale of a weight
-  float update_clip = 1;          // Adafactor: largest root mean square of an update
+  std::string name = "adamw";
+  /// The settings that differ from their defaults. A flag is 0 or 1.
+  std::map<std::string, float, std::less<>> settings = {};
 };
-/// Returns "adamw", "sgd", ...
-std::string_view name_of(Optimizer::Kind kind);
-/// Returns the names of all optimizers.
-std::span<const std::string_view> optimizer_names();
+
+/// A setting of an optimizer: its default and its range.
+struct OptimizerSetting {
+  std::string_view name;
+  std::string_view description;
+  bool is_flag = false;  // the value is 0 or 1
+  float default_value = 0;
+  float least = 0;
+  float most = 0;
+  bool least_included = true;  // whether the range contains `least`
+  bool most_included = true;
+};
+
+/// An optimizer and its settings. Every optimizer has `weight_decay` and `decay_all`.
+struct OptimizerInfo {
+  std::string_view name;
+  std::string_view description;
+  std::span<const OptimizerSetting> settings;
+};
+
+/// Returns all optimizers in alphabetical order.
+std::span<const OptimizerInfo> optimizers();
 
 /// A learning rate schedule: warmup, then constant or falling.
 ///

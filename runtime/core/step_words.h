@@ -2,7 +2,7 @@
 // others.
 //
 // An op file declares them in its head, by name:
-//   //! step learning_rate: f32, first_update: u32 = 0     read; without a default a run must give
+//   //! step learning_rate: f32, update: u32 = 1     read; without a default a run must give
 //       one
 //   //! step writes weights_non_finite: u32 = 0            written; it starts as its default, or as
 //       0

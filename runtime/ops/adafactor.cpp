@@ -1,8 +1,8 @@
 // Adafactor: steps relative to second moments, which matrices keep as their rows and columns alone,
 // and to the size of the weight.
 //
-//   g = grad * scale,  rate = learning_rate * learning_rate_factor,  b = update^beta2_decay,  eps =
-//       eps1 or, if that is 0, 2^-23
+//   g = grad * scale,  rate = learning_rate * learning_rate_factor,  b = update^beta2_decay,
+//   eps = that attribute or, if it is 0, 2^-23
 //   rms(x) = sqrt(mean of x^2)
 //   alpha = max(eps2, rms(w)) * min(rate, 1 / sqrt(update))
 //   w = w * (1 - rate * weight_decay)
@@ -10,7 +10,7 @@
 //       g^2
 //                          v = r c / max(mean over R of r, eps)
 //   others:                v = (1 - b) v + b g^2
-//   u = g / sqrt(max(v, eps^2)),  w = w - alpha * u / max(1, rms(u) / d)
+//   u = g / sqrt(max(v, eps^2)),  w = w - alpha * u / max(1, rms(u) / update_clip)
 //
 // Operands  lists of storages: weights, grads; scale [1]; lists: v; or, of matrices, r and c, from
 //           whose sizes those of the matrices follow. Updates weights and the lists behind the
@@ -22,9 +22,6 @@
 // Source    Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost",
 //           2018, as torch.optim.Adafactor: decoupled weight decay, no first moment, the learning
 //           rate bounds the relative step.
-//! step learning_rate: f32, update: u32 = 1
-//! step non_finite: u32 = 0
-//! step writes weights_non_finite: u32 = 0
 #include <cmath>
 
 #include "ops/op.h"
@@ -93,7 +90,7 @@ std::vector<double> second_moments(const Entry& e, double b, double eps) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<AdafactorAttributes>();
   const double scale = c.in(2)[0], update = c.step(step::adafactor::update);
-  const double eps = t.eps1() == 0 ? std::ldexp(1.0, -23) : static_cast<double>(t.eps1());
+  const double eps = t.eps() == 0 ? std::ldexp(1.0, -23) : static_cast<double>(t.eps());
   const double learning_rate = c.step(step::adafactor::learning_rate);
   const double rate = learning_rate * t.learning_rate_factor();
   const double b = std::pow(update, static_cast<double>(t.beta2_decay()));
@@ -133,7 +130,7 @@ std::vector<double> second_moments(const Entry& e, double b, double eps) {
     for (size_t i = 0; i < u.size(); ++i) {
       u[i] = e.g[i] / std::sqrt(std::max(u[i], eps * eps));
     }
-    const double denominator = std::max(1.0, std::sqrt(mean_of_squares(u)) / t.d());
+    const double denominator = std::max(1.0, std::sqrt(mean_of_squares(u)) / t.update_clip());
     for (size_t i = 0; i < u.size(); ++i) {
       const double step = alpha * u[i] / denominator;
       magnitude[first + i] += std::abs(rate * t.weight_decay() * e.w[i]) + std::abs(step);

@@ -36,6 +36,7 @@ class InferContext {
   // Sets output i. Without `dtype`, OpDef::types decides its dtype.
   virtual Status out(int i, const Shape& shape, std::optional<DType> dtype = {}) = 0;
 
+  const Attributes& attributes() const { return *attributes_; }
   // Sizes given as dimension names are already replaced by values.
   template <class Table>
   const Table& attributes() const {

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "core/optimizers.h"
 #include "graph/infer.h"
 #include "params/home.h"
 #include "train/options.h"
@@ -85,82 +86,33 @@ struct Group {
   auto operator<=>(const Group&) const = default;
 };
 
-template <class Table>
-Table with_rule(const UpdateRule& rule) {
-  Table t;
-  t.weight_decay = rule.weight_decay;
-  t.learning_rate_factor = rule.learning_rate_factor;
-  return t;
-}
-
-// The operator with its attributes, and how many of the moments stand before the scale among its
-// operands.
-struct Update {
-  Op op;
-  Attributes attributes;
-  size_t before_scale = 0;
-};
-
-Update update_of(const Optimizer& o, const UpdateRule& rule) {
-  switch (o.kind) {
-    case Optimizer::Kind::adamw: {
-      auto a = with_rule<AdamWAttributesT>(rule);
-      a.beta1 = o.beta1;
-      a.beta2 = o.beta2;
-      a.eps = o.eps;
-      return {Op::AdamW, Attributes::of(a), 2};
+Result<Attributes> update_attributes(const OptimizerDef& def, const Optimizer& o,
+                                     const UpdateRule& rule) {
+  std::vector<Attribute> values = {{"weight_decay", rule.weight_decay},
+                                   {"learning_rate_factor", rule.learning_rate_factor}};
+  for (const auto& [name, value] : o.settings) {
+    if (name != "weight_decay" && name != "decay_all") {
+      values.emplace_back(name, value);
     }
-    case Optimizer::Kind::adagrad: {
-      auto a = with_rule<AdagradAttributesT>(rule);
-      a.learning_rate_decay = o.learning_rate_decay;
-      a.eps = o.eps;
-      return {Op::Adagrad, Attributes::of(a), 1};
-    }
-    case Optimizer::Kind::rmsprop: {
-      auto a = with_rule<RmsPropAttributesT>(rule);
-      a.alpha = o.alpha;
-      a.momentum = o.momentum;
-      a.centered = o.centered;
-      a.eps = o.eps;
-      return {Op::RmsProp, Attributes::of(a)};
-    }
-    case Optimizer::Kind::lion: {
-      auto a = with_rule<LionAttributesT>(rule);
-      a.beta1 = o.beta1;
-      a.beta2 = o.beta2;
-      return {Op::Lion, Attributes::of(a), 1};
-    }
-    case Optimizer::Kind::adafactor: {
-      auto a = with_rule<AdafactorAttributesT>(rule);
-      a.beta2_decay = o.beta2_decay;
-      a.eps1 = o.eps;
-      a.eps2 = o.eps2;
-      a.d = o.update_clip;
-      return {Op::Adafactor, Attributes::of(a)};
-    }
-    case Optimizer::Kind::sgd:
-      break;
   }
-  auto a = with_rule<SgdAttributesT>(rule);
-  a.momentum = o.momentum;
-  a.nesterov = o.nesterov;
-  return {Op::Sgd, Attributes::of(a)};
+  return attributes_from(def.op, values);
 }
 
 Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t> ties,
                  const Group& group, ValueId scale) {
-  const Update update = update_of(o, group.rule);
+  const OptimizerDef& def = *optimizer_named(o.name);
+  BOWLINE_TRY_ASSIGN(const Attributes attributes, update_attributes(def, o, group.rule));
   std::vector<ValueId> inputs;
   BOWLINE_TRY_ASSIGN(inputs.emplace_back(), group.has_masters
                                                 ? b.list("masters", ties, Role::master)
                                                 : b.list("weights", ties, {}));
   BOWLINE_TRY_ASSIGN(inputs.emplace_back(), b.list("gradients", ties, Role::gradient));
+  inputs.push_back(scale);
   for (uint32_t slot = 0; slot < group.moments; ++slot) {
     BOWLINE_TRY_ASSIGN(inputs.emplace_back(),
                        b.list(format("moments_{}", slot), ties, Role::moment, slot));
   }
-  inputs.insert(inputs.begin() + 2 + static_cast<std::ptrdiff_t>(update.before_scale), scale);
-  return b.add(update.op, update.attributes, std::move(inputs)).status();
+  return b.add(def.op, attributes, std::move(inputs)).status();
 }
 
 // The shape without one axis, counted from the end.
@@ -194,32 +146,18 @@ std::vector<uint32_t> trained(const params::Table& table) {
 bool has_master(const Storage& storage) { return storage.dtype != DType::f32; }
 
 std::vector<Moment> moments(const Optimizer& o, const Shape& weight) {
-  const Moment mean{weight};
-  const Moment squares{weight, true};
+  const OptimizerDef& def = *optimizer_named(o.name);
   std::vector<Moment> out;
-  switch (o.kind) {
-    case Optimizer::Kind::adamw:
-      return {mean, squares};
-    case Optimizer::Kind::adagrad:
-      return {squares};
-    case Optimizer::Kind::lion:
-      return {mean};
-    case Optimizer::Kind::adafactor:
-      if (weight.rank() < 2) {
-        return {squares};
-      }
-      return {{without(weight, 1), true}, {without(weight, 2), true}};
-    case Optimizer::Kind::rmsprop:
-      out.push_back(squares);
-      if (o.centered) {
-        out.push_back(mean);
-      }
-      break;
-    case Optimizer::Kind::sgd:
-      break;
-  }
-  if (o.momentum != 0) {
-    out.push_back(mean);
+  for (const OptimizerState& state : def.states) {
+    if (!state.needs.empty() && setting_of(def, o, state.needs) == 0) {
+      continue;
+    }
+    if (state.factored && weight.rank() >= 2) {
+      out.push_back({without(weight, 1), state.squares});
+      out.push_back({without(weight, 2), state.squares});
+    } else {
+      out.push_back({weight, state.squares});
+    }
   }
   return out;
 }

@@ -3,18 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/nearest.h"
+#include "core/optimizers.h"
 #include "core/pattern.h"
 #include "train/optimizer.h"
 
 namespace bowline::detail::train {
 namespace {
-
-Status check_range(std::string_view name, float value, float low, float end) {
-  BOWLINE_REQUIRE(std::isfinite(value), "{} is {}.", name, value);
-  BOWLINE_REQUIRE(value >= low && value < end, "{} is {}, outside [{}, {}).", name, value, low,
-                  end);
-  return {};
-}
 
 Status check_not_negative(std::string_view name, float value) {
   BOWLINE_REQUIRE(std::isfinite(value) && value >= 0, "{} is {}; it is a number from 0 on.", name,
@@ -22,42 +17,37 @@ Status check_not_negative(std::string_view name, float value) {
   return {};
 }
 
-constexpr std::string_view kOptimizers[] = {"adamw",   "sgd",  "adagrad",
-                                            "rmsprop", "lion", "adafactor"};
+// "[0, 1)".
+std::string range_text(const OptimizerSetting& s) {
+  return format("{}{}, {}{}", s.least_included ? "[" : "(", s.least, s.most,
+                s.most_included ? "]" : ")");
+}
 
-enum class Range : uint8_t { part, not_negative, positive, not_positive };
+bool is_inside(const OptimizerSetting& s, float value) {
+  return (s.least_included ? value >= s.least : value > s.least) &&
+         (s.most_included ? value <= s.most : value < s.most);
+}
 
-// An option of some optimizers.
-struct Number {
-  const char* name;
-  float Optimizer::*value;
-  Range range;
-};
-
-// What an optimizer looks at besides its flags and the decay of the weights.
-std::vector<Number> numbers_of(Optimizer::Kind kind) {
-  using O = Optimizer;
-  switch (kind) {
-    case O::Kind::adamw:
-      return {{"beta1", &O::beta1, Range::part},
-              {"beta2", &O::beta2, Range::part},
-              {"eps", &O::eps, Range::positive}};
-    case O::Kind::sgd:
-      return {{"momentum", &O::momentum, Range::part}};
-    case O::Kind::adagrad:
-      return {{"learning_rate_decay", &O::learning_rate_decay, Range::not_negative},
-              {"eps", &O::eps, Range::positive}};
-    case O::Kind::rmsprop:
-      return {{"alpha", &O::alpha, Range::part},
-              {"momentum", &O::momentum, Range::part},
-              {"eps", &O::eps, Range::positive}};
-    case O::Kind::lion:
-      return {{"beta1", &O::beta1, Range::part}, {"beta2", &O::beta2, Range::part}};
-    case O::Kind::adafactor:
-      return {{"beta2_decay", &O::beta2_decay, Range::not_positive},
-              {"eps", &O::eps, Range::not_negative},
-              {"eps2", &O::eps2, Range::not_negative},
-              {"update_clip", &O::update_clip, Range::positive}};
+Status check_optimizer(const Optimizer& o) {
+  std::vector<std::string_view> names;
+  for (const OptimizerInfo& info : optimizers()) {
+    names.push_back(info.name);
+  }
+  const OptimizerDef* const def = optimizer_named(o.name);
+  BOWLINE_REQUIRE(def != nullptr, "There is no optimizer \"{}\".{}", o.name,
+                  suggestion(o.name, names));
+  names.clear();
+  for (const OptimizerSetting& s : def->info.settings) {
+    names.push_back(s.name);
+  }
+  for (const auto& [name, value] : o.settings) {
+    const auto found = std::ranges::find(def->info.settings, name, &OptimizerSetting::name);
+    BOWLINE_REQUIRE(found != def->info.settings.end(), "The optimizer {} has no setting \"{}\".{}",
+                    o.name, name, suggestion(name, names));
+    BOWLINE_REQUIRE(is_inside(*found, value), "{} is {}, outside {}.", name, value,
+                    range_text(*found));
+    BOWLINE_REQUIRE(!found->is_flag || value == 0 || value == 1, "{} is {}; a flag is 0 or 1.",
+                    name, value);
   }
   return {};
 }
@@ -89,7 +79,6 @@ std::optional<size_t> group_of(std::string_view name, const std::vector<Paramete
 }  // namespace
 
 Status check_options(const TrainOptions& o) {
-  const Optimizer& a = o.optimizer;
   BOWLINE_REQUIRE(o.accumulation >= 1, "The accumulation is 0.");
   BOWLINE_TRY(check_not_negative("learning_rate", o.schedule.learning_rate));
   BOWLINE_TRY(check_not_negative("final_fraction", o.schedule.final_fraction));
@@ -97,29 +86,8 @@ Status check_options(const TrainOptions& o) {
                   "A {} schedule ends at its last step, and total_steps is 0. Set total_steps, or "
                   "choose a constant schedule.",
                   name_of(o.schedule.kind));
-  BOWLINE_TRY(check_not_negative("weight_decay", a.weight_decay));
   BOWLINE_TRY(check_not_negative("clip_norm", o.clip_norm));
-  BOWLINE_REQUIRE(static_cast<size_t>(a.kind) < std::size(kOptimizers), "There is no optimizer {}.",
-                  static_cast<int>(a.kind));
-  for (const Number& n : numbers_of(a.kind)) {
-    const float value = a.*n.value;
-    switch (n.range) {
-      case Range::part:
-        BOWLINE_TRY(check_range(n.name, value, 0, 1));
-        break;
-      case Range::not_negative:
-        BOWLINE_TRY(check_not_negative(n.name, value));
-        break;
-      case Range::positive:
-        BOWLINE_REQUIRE(std::isfinite(value) && value > 0, "{} is {}; it is a number above 0.",
-                        n.name, value);
-        break;
-      case Range::not_positive:
-        BOWLINE_REQUIRE(std::isfinite(value) && value <= 0, "{} is {}; it is a number up to 0.",
-                        n.name, value);
-        break;
-    }
-  }
+  BOWLINE_TRY(check_optimizer(o.optimizer));
   const TrainPrecision& precision = o.precision;
   BOWLINE_REQUIRE(!precision.compute_dtype || is_float(*precision.compute_dtype),
                   "A training computes in f32, f16 or bf16, not in {}.", *precision.compute_dtype);
@@ -150,18 +118,11 @@ std::string text_of(std::span<const BoundDim> dims) {
 }
 
 RunSettings run_settings(const TrainOptions& o) {
-  const Optimizer& a = o.optimizer;
-  RunSettings s = {{"optimizer", std::string(bowline::name_of(a.kind))},
-                   {"weight_decay", format("{}", a.weight_decay)},
-                   {"decay_all", format("{}", a.decay_all)}};
-  for (const Number& n : numbers_of(a.kind)) {
-    s.emplace_back(n.name, format("{}", a.*n.value));
-  }
-  if (a.kind == Optimizer::Kind::sgd) {
-    s.emplace_back("nesterov", format("{}", a.nesterov));
-  }
-  if (a.kind == Optimizer::Kind::rmsprop) {
-    s.emplace_back("centered", format("{}", a.centered));
+  RunSettings s = {{"optimizer", o.optimizer.name}};
+  const OptimizerDef& def = *optimizer_named(o.optimizer.name);
+  for (const OptimizerSetting& setting : def.info.settings) {
+    const float value = setting_of(def, o.optimizer, setting.name);
+    s.emplace_back(setting.name, setting.is_flag ? format("{}", value != 0) : format("{}", value));
   }
   s.emplace_back("schedule", name_of(o.schedule.kind));
   s.emplace_back("learning_rate", format("{}", o.schedule.learning_rate));
@@ -192,9 +153,11 @@ RunSettings run_settings(const TrainOptions& o) {
 }
 
 Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const TrainOptions& o) {
-  const Optimizer& a = o.optimizer;
+  const OptimizerDef& def = *optimizer_named(o.optimizer.name);
+  const bool decays =
+      table.storages[tie].shape.rank() >= 2 || setting_of(def, o.optimizer, "decay_all") != 0;
   UpdateRule rule;
-  rule.weight_decay = a.decay_all || table.storages[tie].shape.rank() >= 2 ? a.weight_decay : 0;
+  rule.weight_decay = decays ? setting_of(def, o.optimizer, "weight_decay") : 0;
   const params::ParameterRow* first = nullptr;
   std::optional<size_t> group;
   for (const uint32_t number : sorted(table.users(tie))) {
@@ -231,39 +194,3 @@ Status check_groups(const params::Table& table, const TrainOptions& options) {
 }
 
 }  // namespace bowline::detail::train
-
-namespace bowline {
-
-std::span<const std::string_view> optimizer_names() { return train::kOptimizers; }
-
-std::string_view name_of(Optimizer::Kind kind) {
-  return train::kOptimizers[static_cast<size_t>(kind)];
-}
-
-Optimizer Optimizer::of(Kind kind) {
-  Optimizer o;
-  o.kind = kind;
-  switch (kind) {
-    case Kind::adagrad:
-      o.eps = 1e-10f;
-      o.weight_decay = 0;
-      break;
-    case Kind::sgd:
-    case Kind::rmsprop:
-      o.weight_decay = 0;
-      break;
-    case Kind::lion:
-      o.beta2 = 0.99f;
-      o.weight_decay = 0;
-      break;
-    case Kind::adafactor:
-      o.eps = 0;
-      o.weight_decay = 0;
-      break;
-    case Kind::adamw:
-      break;
-  }
-  return o;
-}
-
-}  // namespace bowline

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/optimizers.h"
 #include "exec/override.h"
 #include "exec/profile.h"
 #include "model/checksum.h"
@@ -51,9 +52,6 @@ class AtTheEnd {
 
 void TrainerState::fill(exec::StepValues& values) const {
   const double t = static_cast<double>(state_.applied + 1);
-  const auto bias_correction = [&](float beta) {
-    return static_cast<float>(1 - std::pow(static_cast<double>(beta), t));
-  };
   // A loss of an earlier micro-batch that is not finite keeps the update from being applied, as the
   // last one does.
   const bool finite = std::ranges::all_of(state_.losses, [](float l) { return std::isfinite(l); });
@@ -71,9 +69,11 @@ void TrainerState::fill(exec::StepValues& values) const {
   const float loss_scale = state_.loss_scale.value_or(1);
   values.set("loss_scale", loss_scale);
   values.set("gradient_scale", gradient_scale(0));
-  values.set("bias_correction1", bias_correction(options_.optimizer.beta1));
-  values.set("bias_correction2", bias_correction(options_.optimizer.beta2));
-  values.set("first_update", state_.applied == 0 ? 1u : 0u);
+  const OptimizerDef& optimizer = *optimizer_named(options_.optimizer.name);
+  for (const OptimizerCorrection& c : optimizer.corrections) {
+    const auto beta = static_cast<double>(setting_of(optimizer, options_.optimizer, c.setting));
+    values.set(c.word, static_cast<float>(1 - std::pow(beta, t)));
+  }
   values.set("update", static_cast<uint32_t>(state_.applied + 1));
 }
 

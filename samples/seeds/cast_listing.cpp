@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   must(cast.to(device));
   must(built.to(device));
   TrainOptions options;
-  options.optimizer = Optimizer::of(Optimizer::Kind::sgd);
+  options.optimizer = {"sgd"};
   Trainer a = must(Trainer::create(cast, device, options));
   Trainer b = must(Trainer::create(built, device, options));
   int different = 0;

@@ -36,8 +36,7 @@ void run(const Device& device) {
   // Programs for other runtimes tie again after a move. Here it changes nothing.
   must(mod.tie("b", "a"));
   TrainOptions options;
-  options.optimizer = Optimizer::of(Optimizer::Kind::sgd);
-  options.optimizer.weight_decay = 0;
+  options.optimizer = {"sgd"};
   options.schedule.learning_rate = 0.1f;
   Trainer trainer = must(Trainer::create(mod, device, options));
   Floats x = {3}, gradient = {0};

@@ -42,8 +42,7 @@ void assign_under_an_optimizer(const Device& device) {
   Model m = linear();
   must(m.to(device));
   TrainOptions options;
-  options.optimizer = Optimizer::of(Optimizer::Kind::sgd);
-  options.optimizer.weight_decay = 0;
+  options.optimizer = {"sgd"};
   options.schedule.learning_rate = 0.1f;
   Trainer optimizer = must(Trainer::create(m, device, options));
   Floats twice = values(m, "weight"), ones = {1, 1};

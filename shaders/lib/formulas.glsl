@@ -55,6 +55,12 @@ F normal_cdf(F x, out F density) {
   return normal_cdf(x);
 }
 
+// Optimizers: one number of a step, of one precision, and globals with what the update reads.
+#define S A
+#define D A
+#define STEP(name) void begin_step()
+#define UPDATE(name) void apply()
+
 #define FORWARD(name) F name##_forward(F x, F p, F q)
 #define GRADIENT(name) F name##_gradient(F x, F dy, F p, F q)
 #define BINARY(name) F name##_binary(F a, F b)

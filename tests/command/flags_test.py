@@ -42,9 +42,6 @@ ALWAYS = {
 COMMON = {"--help", "--format"}
 # Reasons that depend on the data or the model, or that name another flag or its value.
 LATE = {"all rows of the data are texts", "--checkpoint, which is not given", "which does not have it", "give it"}
-OPTIMIZERS = {"--beta1": "adamw lion", "--beta2": "adamw lion", "--eps": "adamw rmsprop adagrad adafactor", "--momentum": "sgd rmsprop",
-              "--alpha": "rmsprop", "--centered": "rmsprop", "--learning-rate-decay": "adagrad", "--beta2-decay": "adafactor",
-              "--eps2": "adafactor", "--update-clip": "adafactor"}
 
 
 class Flags(harness.Case):
@@ -104,9 +101,9 @@ class Flags(harness.Case):
         out = ["--out", self.folder / "out.bowline"]
         yield [*chat, *out], {"--class-weights": ["none"]}, "on conversations"
         yield [*chat, *out, "--in-order"], {"--seed": [7]}, "the model has no dropout"
-        for name in "adamw sgd adagrad rmsprop lion adafactor".split():
-            idle = {flag: [] if flag == "--centered" else [-0.5 if flag == "--beta2-decay" else 0.5]
-                    for flag, kinds in OPTIMIZERS.items() if name not in kinds.split()}
+        names, flags = harness.optimizer_flags()
+        for name in names:
+            idle = {flag: value for flag, (of, value) in flags.items() if name not in of}
             yield [*text, *out, "--optimizer", name], idle, f"on {name}; it is for "
         yield [*text, *out, "--schedule", "constant"], {"--final-fraction": [0.5]}, "the rate never falls"
         lora = {"--lora-alpha": [1], "--lora-scale": [1], "--lora-dropout": [0.1], "--lora-target": ["*"]}

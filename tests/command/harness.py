@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import struct
@@ -49,6 +50,19 @@ def real_devices():
 def vulkan_device():
     """Returns the first Vulkan device, or None."""
     return next((name for name in real_devices() if name.startswith("vulkan")), None)
+
+
+def optimizer_flags():
+    """The names of the optimizers, and {flag: (names of those that have it, a value for it)}, from
+    the help of finetune.
+    """
+    text = run("finetune", "--help").stdout
+    names = re.search(r"--optimizer NAME +([\w|]+) \[", text)[1].split("|")
+    flags = {}
+    for flag, value, of, end in re.findall(r"^  (--[\w-]+)( X)? +Of (\w+(?:, \w+)*)(.*)$", text, re.M):
+        if set(of.split(", ")) <= set(names):
+            flags[flag] = of.split(", "), [-0.5 if "[-" in end else 0.25] if value else []
+    return names, flags
 
 
 def need(found, sentence):

@@ -60,16 +60,16 @@ class Resume(harness.Case):
         self.assertEqual(self.out.read_bytes(), weights)
 
     def test_every_optimizer_goes_on(self):
-        for flags in (["sgd", "--momentum", 0.5], ["adagrad", "--learning-rate-decay", 0.1, "--eps", 1e-8],
-                      ["rmsprop", "--alpha", 0.9, "--momentum", 0.5, "--centered"], ["lion", "--beta1", 0.8],
-                      ["adafactor", "--beta2-decay", -0.7, "--eps2", 0.01, "--update-clip", 2]):
-            with self.subTest(flags[0]):
-                optimizer = ["--optimizer", *flags]
+        names, flags = harness.optimizer_flags()
+        for name in names:
+            with self.subTest(name):
+                own = [word for flag, (of, value) in flags.items() if name in of for word in (flag, *value)]
+                optimizer = ["--optimizer", name, *own]
                 self.expect(self.train(3, *optimizer), OK)
                 log, weights = self.log.read_bytes(), self.out.read_bytes()
                 self.clear()
                 self.expect(self.train(2, *optimizer), OK)
-                refused = self.train(3, "--resume", "auto", "--optimizer", flags[0], "--force")
+                refused = self.train(3, "--resume", "auto", "--optimizer", name, "--force")
                 self.expect(refused, BAD_FILE, "belongs to a run with")
                 self.expect(self.train(3, *optimizer, "--resume", "auto", "--force"), OK, "resumed at step 2")
                 self.assertEqual(self.log.read_bytes(), log)

@@ -6,6 +6,7 @@
 
 #include "conformance/oracle_device.h"
 #include "conformance/suite.h"
+#include "core/optimizers.h"
 
 namespace bowline {
 
@@ -197,7 +198,7 @@ void add_step_faults(Op op, std::vector<Fault>& out) {
     out.push_back(
         on_fact("first ignored", [](OracleContext::Facts& f) { f.first_contribution = false; }));
   }
-  if (op == Op::Sgd || op == Op::AdamW) {
+  if (optimizer_of(op) != nullptr) {
     out.push_back(on_fact("error ignored", [](OracleContext::Facts& f) { f.error = false; }));
   }
 }

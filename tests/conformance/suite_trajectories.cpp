@@ -121,9 +121,7 @@ Result<Model> language_model(uint64_t seed) {
 TrainOptions sgd() {
   TrainOptions o;
   o.dims = {{"batch", kRows}};
-  o.optimizer.kind = Optimizer::Kind::sgd;
-  o.optimizer.momentum = 0.9f;
-  o.optimizer.nesterov = true;
+  o.optimizer = {"sgd", {{"momentum", 0.9f}, {"nesterov", 1}, {"weight_decay", 0.01f}}};
   o.schedule.learning_rate = 0.02f;
   return o;
 }

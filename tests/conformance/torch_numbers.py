@@ -168,7 +168,7 @@ def optimizers():
         state = {k: (v.clone() if torch.is_tensor(v) else v) for k, v in o.state[p].items()} if o.state[p] else None
         o.step()
     s = o.state[p]
-    print(f"adam_w: | ([3])={text(before)} ([3])={text(g2)} ([3])={text(state['exp_avg'])} ([3])={text(state['exp_avg_sq'])} [1]=(1) "
+    print(f"adam_w: | ([3])={text(before)} ([3])={text(g2)} [1]=(1) ([3])={text(state['exp_avg'])} ([3])={text(state['exp_avg_sq'])} "
           f"| beta1=0.5 beta2=0.75 eps=0.0625 weight_decay=0.25 | learning_rate=0.125 bias_correction1=0.75 "
           f"bias_correction2=0.4375 -> {text(p)} {text(s['exp_avg'])} {text(s['exp_avg_sq'])}")
     for nesterov in (False, True):
@@ -180,7 +180,7 @@ def optimizers():
             buffer = o.state[p]["momentum_buffer"].clone() if o.state[p] else None
             o.step()
         print(f"sgd: | ([3])={text(before)} ([3])={text(g2)} [1]=(1) ([3])={text(buffer)} | momentum=0.5 weight_decay=0.25 "
-              f"nesterov={'true' if nesterov else 'false'} | learning_rate=0.125 -> {text(p)} {text(o.state[p]['momentum_buffer'])}")
+              f"nesterov={'true' if nesterov else 'false'} | learning_rate=0.125 update=2 -> {text(p)} {text(o.state[p]['momentum_buffer'])}")
 
 
 def reductions():

@@ -170,7 +170,7 @@ TEST_P(DerivedCopies, FollowEveryWayOfWriting) {
   ASSERT_OK(m.to(device_));
 
   TrainOptions options;
-  options.optimizer = {.kind = Optimizer::Kind::sgd, .weight_decay = 0};
+  options.optimizer = {"sgd"};
   options.schedule.learning_rate = 0.25f;
   options.accumulation = 2;
   Trainer trainer = must(Trainer::create(m, device_, options));

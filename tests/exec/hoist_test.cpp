@@ -166,7 +166,7 @@ TEST_P(Hoisting, ReadsWhatAStepTrained) {
   ASSERT_OK(m.freeze("d"));
   ASSERT_OK(m.to(device_));
   TrainOptions options;
-  options.optimizer = {.kind = Optimizer::Kind::sgd, .weight_decay = 0};
+  options.optimizer = {"sgd"};
   options.schedule.learning_rate = 0.5f;
   Trainer trainer = must(Trainer::create(m, device_, options));
   Session s = must(Session::create(m, device_, "forward", {}));

@@ -183,7 +183,7 @@ void run(Model& model, const Device& device, const graph::Graph& generic, int64_
     options.loss = g.output_names[i];
     options.dims = dims;
     options.clip_norm = i == 0 ? 1.0f : 0.0f;
-    options.optimizer.kind = i == 0 ? Optimizer::Kind::adamw : Optimizer::Kind::sgd;
+    options.optimizer.name = i == 0 ? "adamw" : "sgd";
     train(model, device, options, inputs.views);
   }
 }

@@ -277,8 +277,7 @@ TEST_P(Encoders, AStepChangesSharedLayersAsPyTorchDoes) {
   const std::vector<int64_t>& tokens = expected("tokens").shape;
   TrainOptions options;
   options.dims = {{"batch", tokens[0]}, {"seq", tokens[1]}};
-  options.optimizer.kind = Optimizer::Kind::sgd;
-  options.optimizer.weight_decay = 0;
+  options.optimizer = {"sgd"};
   options.schedule.learning_rate = 0.25f;
   std::optional<Trainer> trainer;
   for (const auto& [key, right] : expected_) {

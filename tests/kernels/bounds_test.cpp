@@ -9,6 +9,7 @@
 #include "compute/recurrent.h"
 #include "compute/rope.h"
 #include "compute/row.h"
+#include "compute/update.h"
 #include "kernels/instruction_sets.h"
 
 namespace bowline::detail::cpu {
@@ -62,12 +63,25 @@ TEST_P(Bounds, OfElements) {
 }
 
 TEST_P(Bounds, OfOptimizers) {
-  for (size_t n = 1; n <= kLongest; ++n) {
-    Edge g(n), w(n), m(n), v(n);
-    EXPECT_TRUE(adamw(threads_, n, {}, g, w, m, v));
-    SgdStep s;
-    s.momentum = 0.9f;
-    EXPECT_TRUE(sgd(threads_, n, s, g, w, m));
+  std::array<uint32_t, kMostOptimizerWords> words;
+  words.fill(std::bit_cast<uint32_t>(0.5f));
+  for (const OptimizerDef& def : optimizer_defs()) {
+    std::vector<Attribute> values;
+    for (const OptimizerState& state : def.states) {
+      if (!state.needs.empty()) {
+        values.emplace_back(state.needs, state.needs == "momentum" ? 0.9 : 1.0);
+      }
+    }
+    const UpdateOperands operands =
+        update_operands(def.op, attributes_from(def.op, values).value());
+    for (size_t n = 1; n <= kLongest; ++n) {
+      Edge g(n), w(n), x(n), y(n), z(n);
+      States states = {x, y, z};
+      for (size_t s = 0; s < states.size(); ++s) {
+        states[s] = operands.states[s] ? states[s] : nullptr;
+      }
+      EXPECT_TRUE(update(threads_, {def.op, operands.numbers, words, 1}, n, g, w, states));
+    }
   }
 }
 

@@ -146,8 +146,7 @@ void train(const std::vector<Layer>& layers, bool tie_equal, Trained& out) {
     out.outputs.insert(out.outputs.end(), values.begin(), values.end());
   }
   TrainOptions options_of_step;
-  options_of_step.optimizer = Optimizer::of(Optimizer::Kind::sgd);
-  options_of_step.optimizer.weight_decay = 0;
+  options_of_step.optimizer = {"sgd"};
   options_of_step.schedule.learning_rate = 0.5f;
   options_of_step.clip_norm = 0;
   Result<Trainer> trainer = Trainer::create(model, device, options_of_step);

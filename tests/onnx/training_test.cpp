@@ -73,9 +73,7 @@ TEST_P(OnnxTraining, LossesAreThoseOfTorch) {
   const Device device = Device::open("cpu").value();
   ASSERT_TRUE(model.to(device).ok());
   TrainOptions train;
-  train.optimizer = Optimizer::of(Optimizer::Kind::sgd);
-  train.optimizer.momentum = 0.9f;
-  train.optimizer.weight_decay = 0;
+  train.optimizer = {"sgd", {{"momentum", 0.9f}}};
   train.schedule.learning_rate = 0.02f;
   Result<Trainer> trainer = Trainer::create(model, device, train);
   ASSERT_TRUE(trainer.ok()) << trainer.status().message();

@@ -256,7 +256,7 @@ TEST(Adapter, TwentyLossesAreThoseOfPeft) {
   TrainOptions options;
   options.dims = {{"batch", 2}, {"seq", 8}};
   options.schedule.learning_rate = 5e-3f;
-  options.optimizer.weight_decay = 0.01f;
+  options.optimizer.settings["weight_decay"] = 0.01f;
   Trainer trainer = must(Trainer::create(model, device, options));
   Batch batch;
   double first = 0;

@@ -137,7 +137,7 @@ std::pair<uint64_t, uint64_t> arenas_of_products(const View& view) {
   TrainOptions options;
   options.entry_point = "loss";
   options.loss = "loss";
-  options.optimizer.kind = Optimizer::Kind::sgd;
+  options.optimizer = {"sgd"};
   const Trainer trainer = must(Trainer::create(model, cpu, options));
   return {session.memory().arena_bytes, trainer.memory().arena_bytes};
 }

@@ -39,7 +39,7 @@ TEST(StepLayout, HoldsAWordOfANameOnce) {
   const std::vector<uint32_t> adam_w = layout.add(Op::AdamW);
   EXPECT_EQ(adam_w[step::adam_w::learning_rate.index], sgd[step::sgd::learning_rate.index]);
   EXPECT_EQ(adam_w[step::adam_w::non_finite.index], sgd[step::sgd::non_finite.index]);
-  EXPECT_NE(adam_w[step::adam_w::bias_correction1.index], sgd[step::sgd::first_update.index]);
+  EXPECT_NE(adam_w[step::adam_w::bias_correction1.index], sgd[step::sgd::update.index]);
   // ClipByGlobalNorm writes the scalar that the optimizers read.
   EXPECT_FALSE(layout.find("non_finite")->written);
   const std::vector<uint32_t> clip = layout.add(Op::ClipByGlobalNorm);

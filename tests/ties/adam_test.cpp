@@ -17,7 +17,7 @@ constexpr double kTolerance = 5 * 10 * 0x1p-24;
 
 TrainOptions adam(float learning_rate = 0.1f) {
   TrainOptions o;
-  o.optimizer.weight_decay = 0;
+  o.optimizer.settings["weight_decay"] = 0;
   o.schedule.learning_rate = learning_rate;
   return o;
 }

@@ -338,7 +338,7 @@ TEST_P(Adapters, EqualTheGraphThatSaysThem) {
   ASSERT_OK(hand.model.to(device_));
   ASSERT_OK(adapter.model.to(device_));
   TrainOptions o;
-  o.optimizer.weight_decay = 0;
+  o.optimizer.settings["weight_decay"] = 0;
   o.schedule.learning_rate = 0.1f;
   Trainer by_hand = must(Trainer::create(hand.model, device_, o));
   Trainer by_adapter = must(Trainer::create(adapter.model, device_, o));

@@ -195,8 +195,7 @@ inline Seed universal(int n, int64_t width = 1, float w = 1.1f) {
 
 inline TrainOptions plain_sgd(float learning_rate) {
   TrainOptions o;
-  o.optimizer.kind = Optimizer::Kind::sgd;
-  o.optimizer.weight_decay = 0;
+  o.optimizer = {"sgd"};
   o.schedule.learning_rate = learning_rate;
   return o;
 }
@@ -229,7 +228,7 @@ inline void run_steps(Trainer& trainer, int n) {
 
 inline TrainOptions adam(float learning_rate) {
   TrainOptions o;
-  o.optimizer.weight_decay = 0;
+  o.optimizer.settings["weight_decay"] = 0;
   o.schedule.learning_rate = learning_rate;
   return o;
 }

@@ -270,7 +270,7 @@ TEST(Quantize, DropsWhatBelongedToTheNumbers) {
   const Device cpu = open_test_device("cpu");
   ASSERT_OK(s.model.to(cpu));
   TrainOptions o = plain_sgd(0.1f);
-  o.optimizer.momentum = 0.9f;
+  o.optimizer.settings["momentum"] = 0.9f;
   {
     Trainer t = must(Trainer::create(s.model, cpu, o));
     step(t, s);

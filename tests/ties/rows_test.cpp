@@ -110,7 +110,7 @@ TEST_P(Rows, TrainWithAdam) {
   Model m = overlapping(false);
   ASSERT_OK(m.to(device_));
   TrainOptions o;
-  o.optimizer.weight_decay = 0;
+  o.optimizer.settings["weight_decay"] = 0;
   o.schedule.learning_rate = 0.125f;
   o.accumulation = 2;
   Trainer t = must(Trainer::create(m, device_, o));

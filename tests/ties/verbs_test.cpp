@@ -98,8 +98,8 @@ TEST_P(Verbs, FrozenIsAFlagOfTheStorage) {
 TEST_P(Verbs, AMoveInTheMiddleOfTraining) {
   const Device cpu = open_test_device("cpu");
   TrainOptions o;
-  o.optimizer.weight_decay = 0.1f;
-  o.optimizer.decay_all = true;
+  o.optimizer.settings["weight_decay"] = 0.1f;
+  o.optimizer.settings["decay_all"] = 1;
   o.schedule.learning_rate = 0.1f;
   const auto run = [&](std::vector<Device> places) {
     Seed s = lm32();

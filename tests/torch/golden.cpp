@@ -71,13 +71,14 @@ const GoldenTensor& GoldenSection::at(const std::string& name) const {
   return found == tensors.end() ? none : found->second;
 }
 
-double GoldenSection::option(const std::string& name, double none) const {
+std::map<std::string, double> GoldenSection::options() const {
+  std::map<std::string, double> out;
   for (const std::string& word : words) {
-    if (word.starts_with(name + "=")) {
-      return std::strtod(word.c_str() + name.size() + 1, nullptr);
+    if (const size_t equals = word.find('='); equals != word.npos) {
+      out[word.substr(0, equals)] = std::strtod(word.c_str() + equals + 1, nullptr);
     }
   }
-  return none;
+  return out;
 }
 
 std::vector<GoldenCase> golden_cases(const std::string& file) {

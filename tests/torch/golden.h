@@ -41,8 +41,8 @@ struct GoldenSection {
   std::map<std::string, GoldenTensor> tensors;
 
   const GoldenTensor& at(const std::string& name) const;
-  // Returns the value of "name=" in the words, or `none`.
-  double option(const std::string& name, double none) const;
+  // Returns the words "name=value".
+  std::map<std::string, double> options() const;
 };
 
 // Reads a file of the folder. A malformed line fails the test.

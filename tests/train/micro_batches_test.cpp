@@ -334,8 +334,7 @@ class MicroBatches : public OnDevice {
   static TrainOptions options(size_t micro_batches) {
     TrainOptions o;
     o.dims = {{"batch", kRows}};
-    o.optimizer = Optimizer::of(Optimizer::Kind::sgd);
-    o.optimizer.weight_decay = 0;
+    o.optimizer = {"sgd"};
     o.schedule = {.kind = Schedule::Kind::constant, .learning_rate = kRate};
     o.accumulation = static_cast<uint32_t>(micro_batches);
     return o;
@@ -558,7 +557,7 @@ TEST(MicroBatchesInHalfPrecision, AMeanOfManyTermsSkipsNoStep) {
     const Device cpu = open_test_device("cpu");
     ASSERT_OK(m.to(cpu));
     TrainOptions o;
-    o.optimizer = Optimizer::of(Optimizer::Kind::sgd);
+    o.optimizer = {"sgd"};
     o.accumulation = 2;
     Trainer t = must(Trainer::create(m, cpu, o));
     std::vector<float> x(kTerms, 0.5f), all(kTerms, 1);

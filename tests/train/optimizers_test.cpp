@@ -1,8 +1,13 @@
 // Properties of every optimizer: it reduces the loss, and a checkpoint contains all state to
 // continue bit for bit.
+#include "core/optimizers.h"
+
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
@@ -10,29 +15,37 @@
 namespace bowline::test {
 namespace {
 
-std::vector<Optimizer> optimizers() {
+bool is_flag(const OptimizerInfo& info, std::string_view setting) {
+  return std::ranges::find(info.settings, setting, &OptimizerSetting::name)->is_flag;
+}
+
+// Each with its defaults, and with all its states.
+std::vector<Optimizer> all_optimizers() {
   std::vector<Optimizer> out;
-  for (size_t i = 0; i < optimizer_names().size(); ++i) {
-    out.push_back(Optimizer::of(static_cast<Optimizer::Kind>(i)));
-    out.back().weight_decay = 0.01f;
+  for (const OptimizerDef& def : optimizer_defs()) {
+    Optimizer o = {std::string(def.info.name), {{"weight_decay", 0.01f}}};
+    out.push_back(o);
+    bool has_more = false;
+    for (const OptimizerState& state : def.states) {
+      has_more = has_more || !state.needs.empty();
+      if (!state.needs.empty()) {
+        o.settings[std::string(state.needs)] = is_flag(def.info, state.needs) ? 1.0f : 0.5f;
+      }
+    }
+    if (has_more) {
+      if (o.name == "rmsprop") {
+        o.settings["eps"] = 1e-2f;  // the variance begins with rounding errors
+      }
+      out.push_back(o);
+    }
   }
-  // RMSprop with all of its optional rows.
-  Optimizer all = Optimizer::of(Optimizer::Kind::rmsprop);
-  all.momentum = 0.5f;
-  all.centered = true;
-  all.eps = 1e-2f;
-  out.push_back(all);
-  Optimizer momentum = Optimizer::of(Optimizer::Kind::sgd);
-  momentum.momentum = 0.9f;
-  out.push_back(momentum);
   return out;
 }
 
 TrainOptions options_of(const TinyLm& lm, const Optimizer& optimizer) {
   TrainOptions o = adamw(lm);
   o.optimizer = optimizer;
-  const bool sgd = optimizer.kind == Optimizer::Kind::sgd;
-  o.schedule.learning_rate = sgd ? 0.3f : 3e-3f;
+  o.schedule.learning_rate = optimizer.name == "sgd" ? 0.3f : 3e-3f;
   return o;
 }
 
@@ -42,8 +55,8 @@ TEST_P(Optimizers, LearnAndGoOnFromACheckpoint) {
   constexpr uint32_t kSteps = 6, kSaved = 3;
   const std::string path = testing::TempDir() + "bowline_optimizers_" + test_name(GetParam()) +
                            "_" + std::to_string(getpid());
-  for (const Optimizer& optimizer : optimizers()) {
-    SCOPED_TRACE(std::string(name_of(optimizer.kind)));
+  for (const Optimizer& optimizer : all_optimizers()) {
+    SCOPED_TRACE(optimizer.name);
     TinyLm whole = tiny_lm(1, 0);
     ASSERT_OK(whole.model.to(device_));
     Trainer t = must(Trainer::create(whole.model, device_, options_of(whole, optimizer)));
@@ -68,9 +81,8 @@ TEST_P(Optimizers, LearnAndGoOnFromACheckpoint) {
 
     TinyLm other = tiny_lm(1, 0);
     ASSERT_OK(other.model.to(device_));
-    Optimizer another = Optimizer::of(
-        optimizer.kind == Optimizer::Kind::lion ? Optimizer::Kind::adagrad : Optimizer::Kind::lion);
-    another.weight_decay = 0.01f;
+    const Optimizer another = {optimizer.name == "adagrad" ? "adamw" : "adagrad",
+                               {{"weight_decay", 0.01f}}};
     Trainer v = must(Trainer::create(other.model, device_, options_of(other, another)));
     EXPECT_EQ(v.resume(path).status().code(), Code::bad_file);
     std::filesystem::remove(path);
@@ -79,30 +91,53 @@ TEST_P(Optimizers, LearnAndGoOnFromACheckpoint) {
 
 BOWLINE_ON_ALL_DEVICES(Optimizers);
 
-TEST(OptimizerOptions, AreLookedAtByThoseThatHaveThem) {
-  const Device cpu = open_test_device("cpu");
-  TinyLm lm = tiny_lm(1);
-  ASSERT_OK(lm.model.to(cpu));
-  const auto refused = [&](Optimizer::Kind kind, const auto& change) {
+class OptimizerSettings : public testing::Test {
+ protected:
+  std::string refusal(const Optimizer& optimizer) {
+    TinyLm lm = tiny_lm(1);
+    EXPECT_OK(lm.model.to(cpu_));
     TrainOptions o = adamw(lm);
-    o.optimizer = Optimizer::of(kind);
-    change(o.optimizer);
-    const Status status = Trainer::create(lm.model, cpu, o).status();
-    return status.ok() ? "" : status.message();
-  };
-  using K = Optimizer::Kind;
-  EXPECT_EQ(refused(K::lion, [](Optimizer& o) { o.beta2 = 1; }), "beta2 is 1, outside [0, 1).");
-  EXPECT_EQ(refused(K::rmsprop, [](Optimizer& o) { o.beta2 = 1; }), "");
-  EXPECT_EQ(refused(K::rmsprop, [](Optimizer& o) { o.alpha = -1; }),
-            "alpha is -1, outside [0, 1).");
-  EXPECT_EQ(refused(K::adagrad, [](Optimizer& o) { o.eps = 0; }),
-            "eps is 0; it is a number above 0.");
-  EXPECT_EQ(refused(K::adafactor, [](Optimizer& o) { o.eps = 0; }), "");
-  EXPECT_EQ(refused(K::adafactor, [](Optimizer& o) { o.beta2_decay = 0.5f; }),
-            "beta2_decay is 0.5; it is a number up to 0.");
-  EXPECT_EQ(refused(K::adagrad, [](Optimizer& o) { o.learning_rate_decay = -1; }),
-            "learning_rate_decay is -1; it is a number from 0 on.");
-  EXPECT_EQ(refused(static_cast<K>(9), [](Optimizer&) {}), "There is no optimizer 9.");
+    o.optimizer = optimizer;
+    const Status status = Trainer::create(lm.model, cpu_, o).status();
+    return status.ok() ? "" : std::string(status.message());
+  }
+
+  const Device cpu_ = open_test_device("cpu");
+};
+
+// Every setting outside of its range, and at what the range includes of its ends.
+TEST_F(OptimizerSettings, AreInsideTheirRanges) {
+  for (const OptimizerInfo& info : optimizers()) {
+    const auto at = [&](const OptimizerSetting& s, float value) {
+      return refusal({std::string(info.name), {{std::string(s.name), value}}});
+    };
+    for (const OptimizerSetting& s : info.settings) {
+      SCOPED_TRACE(std::string(info.name) + " " + std::string(s.name));
+      EXPECT_EQ(at(s, s.default_value), "");
+      if (std::isfinite(s.least)) {
+        EXPECT_EQ(at(s, s.least).empty(), s.least_included);
+        EXPECT_NE(at(s, s.least - 1), "");
+      }
+      if (std::isfinite(s.most)) {
+        EXPECT_EQ(at(s, s.most).empty(), s.most_included);
+        EXPECT_NE(at(s, s.most + 1), "");
+      }
+      EXPECT_NE(at(s, std::numeric_limits<float>::quiet_NaN()), "");
+      EXPECT_EQ(at(s, 0.5f).empty(), !s.is_flag && s.least <= 0.5f && s.most > 0.5f);
+    }
+  }
+}
+
+TEST_F(OptimizerSettings, ThatAnOptimizerDoesNotHaveAreRefused) {
+  EXPECT_EQ(refusal({"sgd", {{"beta2", 0.5f}}}),
+            "The optimizer sgd has no setting \"beta2\". There are \"weight_decay\", "
+            "\"decay_all\", \"momentum\" and \"nesterov\".");
+  EXPECT_EQ(refusal({"adam"}), "There is no optimizer \"adam\". Did you mean \"adamw\"?");
+  EXPECT_EQ(refusal({"rmsprop", {{"alpha", -1}}}), "alpha is -1, outside [0, 1).");
+  EXPECT_EQ(refusal({"adagrad", {{"eps", 0}}}), "eps is 0, outside (0, inf).");
+  EXPECT_EQ(refusal({"adafactor", {{"beta2_decay", 0.5f}}}),
+            "beta2_decay is 0.5, outside (-inf, 0].");
+  EXPECT_EQ(refusal({"sgd", {{"nesterov", 0.5f}}}), "nesterov is 0.5; a flag is 0 or 1.");
 }
 
 }  // namespace

@@ -75,9 +75,9 @@ TEST_F(Resume, AnotherRunIsRefusedByWhatDiffers) {
     change(o);
     return resume(o);
   };
-  EXPECT_EQ(with([](TrainOptions& o) { o.optimizer.beta2 = 0.99f; }),
+  EXPECT_EQ(with([](TrainOptions& o) { o.optimizer.settings["beta2"] = 0.99f; }),
             "it belongs to a run with another beta2: 0.999, now 0.99.");
-  EXPECT_EQ(with([](TrainOptions& o) { o.optimizer.eps = 1e-6f; }),
+  EXPECT_EQ(with([](TrainOptions& o) { o.optimizer.settings["eps"] = 1e-6f; }),
             "it belongs to a run with another eps: 1e-08, now 1e-06.");
   EXPECT_EQ(with([](TrainOptions& o) { o.schedule.learning_rate = 1; }),
             "it belongs to a run with another learning_rate: 0.003, now 1.");

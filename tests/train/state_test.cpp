@@ -16,7 +16,7 @@ std::string scratch(const char* name) {
 
 TrainOptions adam(float learning_rate) {
   TrainOptions o;
-  o.optimizer.weight_decay = 0;
+  o.optimizer.settings["weight_decay"] = 0;
   o.schedule.learning_rate = learning_rate;
   return o;
 }
@@ -71,7 +71,7 @@ TEST(Owner, AnotherOptimizerBeginsWithItsOwnMoments) {
   ASSERT_OK(set(b.model, "embed", {3, 2}, values(a.model, "embed")));
   ASSERT_OK(b.model.to(cpu));
   TrainOptions o = plain_sgd(0.01f);
-  o.optimizer.momentum = 0.9f;
+  o.optimizer.settings["momentum"] = 0.9f;
   Trainer t = must(Trainer::create(a.model, cpu, o));
   Trainer u = must(Trainer::create(b.model, cpu, o));
   for (int i = 0; i < 2; ++i) {
@@ -143,7 +143,7 @@ TEST(Owner, ACheckpointIsContinuedOnlyWhenAsked) {
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.status().message().find("holds no training state"), std::string::npos);
   TinyLm other = open();
-  o.optimizer.kind = Optimizer::Kind::sgd;
+  o.optimizer = {"sgd"};
   const std::string listing = other.model.storages();
   const auto sgd = Trainer::create(other.model, cpu, o);
   ASSERT_FALSE(sgd.ok());

@@ -400,7 +400,7 @@ TEST(Training, DropoutIsOffInEvaluation) {
   ASSERT_OK(lm.model.to(cpu));
   TrainOptions o = adamw(lm);
   o.schedule.learning_rate = 0;
-  o.optimizer.weight_decay = 0;
+  o.optimizer.settings["weight_decay"] = 0;
   Trainer t = must(Trainer::create(lm.model, cpu, o));
   const float off = must(t.evaluate(lm.data(0)));
   EXPECT_EQ(off, must(t.evaluate(lm.data(0))));

@@ -137,7 +137,7 @@ class Tables : public OnDevice {
     must(model.to(device_));
     TrainOptions o;
     o.dims = {{"seq", kSteps}};
-    o.optimizer = Optimizer::of(Optimizer::Kind::sgd);
+    o.optimizer = {"sgd"};
     o.schedule.learning_rate = 0.5f;
     return must(Trainer::create(model, device_, o));
   }

@@ -5,6 +5,7 @@
 #include "common/flags.h"
 #include "common/help.h"
 #include "common/numbers.h"
+#include "finetune/optimizer_flags.h"
 #include "finetune/run.h"
 #include "verb.h"
 
@@ -77,44 +78,10 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
       ->check(real_number(0, 1))
       ->capture_default_str()
       ->group(kAdvanced);
-  verb->add_option("--optimizer", o.optimizer, "")
-      ->type_name("NAME")
-      ->check(CLI::IsMember(
-          std::vector<std::string>(optimizer_names().begin(), optimizer_names().end())))
-      ->capture_default_str();
+  add_optimizer_flags(verb, o);
   verb->add_option("--weight-decay", o.weight_decay, "Weight decay of matrices")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  verb->add_option("--beta1", o.beta1, "Of adamw and lion [0.9]")
-      ->group(kAdvanced)
-      ->check(real_number_below(0, 1));
-  verb->add_option("--beta2", o.beta2, "Of adamw [0.999] and lion [0.99]")
-      ->group(kAdvanced)
-      ->check(real_number_below(0, 1));
-  verb->add_option("--eps", o.eps, "Of adamw, rmsprop, adagrad and adafactor")
-      ->group(kAdvanced)
-      ->check(real_number(0, 1e6));
-  verb->add_option("--momentum", o.momentum, "Of sgd and rmsprop")
-      ->group(kAdvanced)
-      ->check(real_number_below(0, 1))
-      ->capture_default_str();
-  verb->add_option("--alpha", o.alpha, "Of rmsprop: decay of the mean square [0.99]")
-      ->group(kAdvanced)
-      ->check(real_number_below(0, 1));
-  verb->add_flag("--centered", o.centered, "Of rmsprop: subtract the mean gradient")
-      ->group(kAdvanced);
-  verb->add_option("--learning-rate-decay", o.learning_rate_decay, "Of adagrad [0]")
-      ->group(kAdvanced)
-      ->check(real_number(0, 1e6));
-  verb->add_option("--beta2-decay", o.beta2_decay, "Of adafactor: power of the step [-0.8]")
-      ->group(kAdvanced)
-      ->check(real_number(-10, 0));
-  verb->add_option("--eps2", o.eps2, "Of adafactor: least scale of a weight [1e-3]")
-      ->group(kAdvanced)
-      ->check(real_number(0, 1e6));
-  verb->add_option("--update-clip", o.update_clip, "Of adafactor: largest RMS of an update [1]")
-      ->group(kAdvanced)
-      ->check(real_number(0, 1e6));
   verb->add_option("--clip", o.clip, "Largest norm of the gradient; 0: no limit")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
@@ -192,20 +159,11 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
   add_format(verb, o.output, "Output format of the summary");
 }
 
-// Which kinds of data, and which optimizers, a flag has an effect on.
-void add_uses(const CLI::App* verb, FinetuneOptions& o) {
+// Which kinds of data a flag has an effect on.
+void add_uses(FinetuneOptions& o) {
   o.uses.add({"--in-order"}, kConversations | kExamples);
   o.uses.add({"--class-weights"}, kExamples);
   o.uses.add({"--eval-stride"}, kPlainText);
-  using Kind = Optimizer::Kind;
-  const auto of = [](auto... kinds) { return (optimizer_bit(kinds) | ...); };
-  o.optimizer_uses = FlagUses(verb);
-  o.optimizer_uses.add({"--beta1", "--beta2"}, of(Kind::adamw, Kind::lion));
-  o.optimizer_uses.add({"--eps"}, of(Kind::adamw, Kind::rmsprop, Kind::adagrad, Kind::adafactor));
-  o.optimizer_uses.add({"--momentum"}, of(Kind::sgd, Kind::rmsprop));
-  o.optimizer_uses.add({"--alpha", "--centered"}, of(Kind::rmsprop));
-  o.optimizer_uses.add({"--learning-rate-decay"}, of(Kind::adagrad));
-  o.optimizer_uses.add({"--beta2-decay", "--eps2", "--update-clip"}, of(Kind::adafactor));
 }
 
 }  // namespace
@@ -223,7 +181,7 @@ void add_finetune(CLI::App& app, Context& context) {
   add_evaluation(verb, *options);
   add_checkpoints(verb, *options);
   add_rest(verb, *options);
-  add_uses(verb, *options);
+  add_uses(*options);
   on_run(verb, context, [options] { return finetune(*options); });
 }
 

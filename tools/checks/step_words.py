@@ -8,7 +8,7 @@ import tempfile
 
 sys.dont_write_bytecode = True  # leaves nothing in the source tree
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cmake"))
-from generate_ops import Lists, read_step_words, stem_of, step_head_shader  # noqa: E402
+from generate_ops import Lists, read_step_words, step_head_shader  # noqa: E402
 
 FORM = "is not of the form name: type = default, with type f32, u32, u64."
 HEADS = {  # the head of a.cpp, the head of b.cpp, the expected message
@@ -54,7 +54,7 @@ def check_heads():
 def main():
     root = pathlib.Path(__file__).resolve().parents[2]
     lists = Lists(root)
-    words = read_step_words({n: root / f"runtime/ops/{stem_of(n)}.cpp" for n, _, _ in lists.ops() if n not in lists.derived})
+    words = read_step_words(lists.op_files(root), lists.optimizers)
     names = {w.name for entries in words.values() for w in entries}
     head = step_head_shader(root / "runtime/device/program.h")
     wrong = [*check_heads(), *(f"The head of the step buffer has a {n}, which an operator declares too."

@@ -21,7 +21,8 @@
   generated/kernels_<backend>.cpp  with --kernels: a row per op and a column per dtype; null if no
                                    file has the kernel
 
-A contradiction between the lists and the files stops the configure step with a message.
+optimizers.py generates the code of optimizers. A contradiction between the lists and the files
+stops the configure step with a message.
 """
 
 import argparse
@@ -29,6 +30,9 @@ import re
 import sys
 import typing
 from pathlib import Path
+
+sys.dont_write_bytecode = True  # leaves nothing in the source tree
+import optimizers  # noqa: E402
 
 INTERNAL_BASE = 256
 # The forms of a formula, with their operands. A gradient form defines a separate operator.
@@ -80,11 +84,13 @@ class Field(typing.NamedTuple):
     is_demanded: bool  # a file without the feature is rejected
 
 
-def read_tables(paths):
-    """{table: [Field]} and {enum: [value names]}, whose numbers are 0, 1, ..."""
+def read_tables(paths, texts=()):
+    """{table: [Field]} and {enum: [value names]}, whose numbers are 0, 1, ..., of files and of
+    generated schemas.
+    """
     tables, enums = {}, {}
-    for path in paths:
-        text = strip_comments(path.read_text())
+    for path, text in [*((path, path.read_text()) for path in paths), *(("generated", text) for text in texts)]:
+        text = strip_comments(text)
         for name, body in re.findall(r"table\s+(\w+)\s*\{([^}]*)\}", text):
             fields = re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*([^;(]+?))?\s*(?:\((most|feature|later_feature):\s*\"(\w+)\"\))?\s*;", body)
             if len(fields) != body.count(";"):
@@ -253,13 +259,14 @@ class StepWord:
         return self.type if self.default is None else f"{self.type} = {self.default}"
 
 
-def read_step_words(files):
-    """Returns {operator: [StepWord]} of op files, given as {operator: path}. A name must have the
-    same type and default in all files.
+def read_step_words(files, optimizers=()):
+    """Returns {operator: [StepWord]} of op files, given as {operator: path}, and of optimizers. A
+    name must have the same type and default in all files.
     """
     words, known = {}, {}
-    for op, path in files.items():
-        for kind, entries in re.findall(r"^//! step( writes)? (.*)$", path.read_text(), re.M):
+    heads = {op: (path, path.read_text()) for op, path in files.items()}
+    for op, (path, text) in (heads | {o.op: (o.path, o.words()) for o in optimizers}).items():
+        for kind, entries in re.findall(r"^//! step( writes)? (.*)$", text, re.M):
             words.setdefault(op, []).extend(StepWord(path, e.strip(), bool(kind)) for e in entries.split(","))
         names = [w.name for w in words.get(op, [])]
         for w in words.get(op, []):
@@ -339,8 +346,8 @@ def attribute_tables(ops):
 
 def ops_header(file_ops, internal_ops, enums):
     lines = [HEADER, "#pragma once\n", "#include <string_view>\n", '#include "core/status.h"',
-             '#include "generated/internal_ops_generated.h"\n', "namespace bowline {\n",
-             "enum class Op : uint16_t {", "  Invalid = 0,"]
+             '#include "generated/internal_ops_generated.h"', '#include "generated/optimizers_generated.h"\n',
+             "namespace bowline {\n", "enum class Op : uint16_t {", "  Invalid = 0,"]
     lines += [f"  {n} = {k}," for n, _, k in file_ops]
     lines += [f"  {n} = {INTERNAL_BASE + k}," for n, _, k in internal_ops]
     lines += ["};\n", f"constexpr int kFileOps = {len(file_ops)};",
@@ -430,15 +437,16 @@ def op_table(ops, derived):
 DTYPES_HEAD = r"^//! %s(?:\(([\w, ]+)\))?%s$"
 
 
-def claims_of(path, stems, elementwise, dtypes):
+def claims_of(path, stems, families, dtypes):
     """Returns [(operator, dtype, symbol)] of a kernel file. The operator is its stem, or those of
-    `//! ops A B`, `//! ops(f16, bf16) A B` or `//! ops(any) A`. `//! elementwise` or `//!
-    elementwise(f16)` stand for the operators with formulas of these dtypes, which the argument
-    `elementwise` lists."""
+    `//! ops A B`, `//! ops(f16, bf16) A B` or `//! ops(any) A`. `//! elementwise`, `//!
+    elementwise(f16)` or `//! optimizers` stand for the operators with formulas of these dtypes,
+    which the argument `families` lists."""
     text = path.read_text()
     heads = re.findall(DTYPES_HEAD % ("ops", " (.*)"), text, re.M)
     found = [(types, names.split(), None) for types, names in heads]
-    found += [(types, list(elementwise), "elementwise") for types in re.findall(DTYPES_HEAD % ("elementwise", ""), text, re.M)]
+    found += [(types, list(members), family) for family, members in families.items()
+              for types in re.findall(DTYPES_HEAD % (family, ""), text, re.M)]
     if not found and path.stem in stems:
         found = [("", [stems[path.stem]], None)]
     for types, names, symbol in found:
@@ -447,20 +455,20 @@ def claims_of(path, stems, elementwise, dtypes):
             for t in columns:
                 if t not in dtypes:
                     fail(f"{path}: there is no dtype {t}.")
-                if symbol and t not in elementwise[name]:
+                if symbol and t not in families[symbol][name]:
                     continue
                 suffix = "" if types == "any" or t == "f32" else f"_{t}"
                 yield name, t, (symbol or stem_of(name)) + suffix
 
 
-def kernel_table(backend, folder, extra, ops, elementwise, dtypes):
+def kernel_table(backend, folder, extra, ops, families, dtypes):
     """Generates the table of kernels: a row per op, a column per dtype. Each file has the namespace
     <stem>_kernels, so local names may repeat between files."""
     claims = {}
     stems = {stem_of(n): n for n, _, _ in ops}
     names = {n for n, _, _ in ops}
     for path in sorted(p for f in [folder, *extra] for p in f.glob("*") if p.suffix in (".cpp", ".cu", ".comp")):
-        for name, dtype, symbol in claims_of(path, stems, elementwise, dtypes):
+        for name, dtype, symbol in claims_of(path, stems, families, dtypes):
             if name not in names:
                 fail(f"{path}: claims {name}, which is in no op list.")
             if (name, dtype) in claims:
@@ -487,13 +495,17 @@ def write(path, text):
 
 
 class Lists:
-    """The two op lists of a source tree, with the gradient operators that formulas define."""
+    """The two op lists of a source tree, with the operators of optimizers and the gradient
+    operators that formulas define.
+    """
 
     def __init__(self, root):
         schemas = root / "schemas"
         paths = [schemas / "ops.fbs", schemas / "internal_ops.fbs"]
         self.file_ops, self.internal_ops = read_union(paths[0], "Op"), read_union(paths[1], "InternalOp")
-        self.tables, self.enums = read_tables(paths)
+        self.optimizers = optimizers.read_optimizers(root, fail)
+        self.internal_ops += [(o.op, o.table, len(self.internal_ops) + 1 + i) for i, o in enumerate(self.optimizers)]
+        self.tables, self.enums = read_tables(paths, [optimizers.schema(self.optimizers)])
         self.dtypes = self.enums["DType"]
         self.formulas = [Formula(path, self.ops(), self.tables, self.enums)
                          for path in sorted((root / "runtime/ops/formulas").glob("*.h"))]
@@ -505,6 +517,11 @@ class Lists:
     def ops(self):
         return self.file_ops + self.internal_ops
 
+    def op_files(self, root):
+        """{operator: its file}, of those that have one."""
+        made = {*self.derived, *(o.op for o in optimizers.formulas_of(self.optimizers))}
+        return {n: root / f"runtime/ops/{stem_of(n)}.cpp" for n, _, _ in self.ops() if n not in made}
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -515,22 +532,18 @@ def main():
     lists = Lists(args.root)
     ops, tables, enums, formulas, derived = lists.ops(), lists.tables, lists.enums, lists.formulas, lists.derived
     elementwise = {f.op_of(form): f.dtypes(form) for f in formulas for form in f.forms}
-    op_files = []
+    families = {"elementwise": elementwise, "optimizers": {o.op: ["f32"] for o in optimizers.formulas_of(lists.optimizers)}}
+    files = lists.op_files(args.root)
     for name, table, _ in ops:
         if table not in tables:
             fail(f"{name}: its attribute table {table} is missing.")
-        source = args.root / "runtime/ops" / (stem_of(derived.get(name, name)) + ".cpp")
-        cases = args.root / "tests/ops" / (stem_of(name) + ".cases")
-        for path in (source, cases):
+        for path in filter(None, (files.get(name), args.root / f"tests/ops/{stem_of(name)}.cases")):
             if not path.exists():
                 fail(f"{name} is in the op list, but {path.relative_to(args.root)} is missing.")
-        if name not in derived:
-            op_files.append(str(source))
     for path in sorted((args.root / "runtime/ops").glob("*.cpp")):
-        if path.stem not in {stem_of(n) for n, _, _ in ops if n not in derived}:
+        if path not in files.values():
             fail(f"{path.relative_to(args.root)} belongs to no operator of the op lists.")
-    files = {n: args.root / f"runtime/ops/{stem_of(n)}.cpp" for n, _, _ in ops if n not in derived}
-    words = read_step_words(files)
+    words = read_step_words(files, lists.optimizers)
     for name in elementwise:
         if name in words:
             fail(f"{files[name]}: {name} has formulas, whose kernels read no per-step scalars.")
@@ -548,11 +561,12 @@ def main():
         write(generated / f"functions{suffix}.inc", functions_list(formulas, whole))
         write(generated / f"formulas{suffix}.inc", formulas_list(formulas, whole))
         write(generated / f"functions{suffix}.glsl", functions_shader(formulas, whole))
-    write(generated / "op_files.txt", "\n".join(op_files) + "\n")
+    write(generated / "op_files.txt", "\n".join(map(str, files.values())) + "\n")
+    optimizers.write_all(args.root, generated, write, fail)
     for spec in args.kernels:
         backend, folders = spec.split("=", 1)
         folder, *extra = [Path(f) for f in folders.split(";")]
-        write(generated / f"kernels_{backend}.cpp", kernel_table(backend, folder, extra, ops, elementwise, lists.dtypes))
+        write(generated / f"kernels_{backend}.cpp", kernel_table(backend, folder, extra, ops, families, lists.dtypes))
 
 
 if __name__ == "__main__":

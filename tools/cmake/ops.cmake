@@ -2,15 +2,27 @@
 find_program(BOWLINE_FLATC flatc REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(BOWLINE_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated_tree")
-set(BOWLINE_SCHEMAS ops internal_ops model)
+set(BOWLINE_SCHEMAS ops internal_ops model optimizers)
 
 # Runs at configure time. Runs again when a schema, an op file or its cases are added or removed, or
 # the head of an op file changes.
 function(bowline_generate_ops)
   set(out "${BOWLINE_GENERATED_DIR}/generated")
   file(MAKE_DIRECTORY "${out}")
+  set(formulas "${PROJECT_SOURCE_DIR}/runtime/ops/formulas")
+  file(GLOB watched CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp"
+    "${PROJECT_SOURCE_DIR}/tests/ops/*.cases" "${formulas}/*.h" "${formulas}/optimizers/*.h")
+  file(GLOB heads "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp" "${formulas}/*.h" "${formulas}/optimizers/*.h")
+  set(generator "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py")
+  set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${heads}
+    "${PROJECT_SOURCE_DIR}/runtime/device/program.h" "${generator}" "${PROJECT_SOURCE_DIR}/tools/cmake/optimizers.py")
+  execute_process(COMMAND "${Python3_EXECUTABLE}" "${generator}" --root "${PROJECT_SOURCE_DIR}"
+    --out "${BOWLINE_GENERATED_DIR}" COMMAND_ERROR_IS_FATAL ANY)
   foreach(name IN LISTS BOWLINE_SCHEMAS)
     set(schema "${PROJECT_SOURCE_DIR}/schemas/${name}.fbs")
+    if(NOT EXISTS "${schema}")
+      set(schema "${out}/${name}.fbs")
+    endif()
     set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
     set(header "${out}/${name}_generated.h")
     # Lists and texts of attributes are never null.
@@ -23,18 +35,8 @@ function(bowline_generate_ops)
         -o "${out}" "${schema}" COMMAND_ERROR_IS_FATAL ANY)
     endif()
   endforeach()
-  file(GLOB watched CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp"
-    "${PROJECT_SOURCE_DIR}/tests/ops/*.cases" "${PROJECT_SOURCE_DIR}/runtime/ops/formulas/*.h")
-  file(GLOB formulas "${PROJECT_SOURCE_DIR}/runtime/ops/formulas/*.h")
-  file(GLOB heads "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp")
-  set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${formulas} ${heads}
-    "${PROJECT_SOURCE_DIR}/runtime/device/program.h")
-  set(generator "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py")
-  set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${generator}")
-  execute_process(COMMAND "${Python3_EXECUTABLE}" "${generator}" --root "${PROJECT_SOURCE_DIR}"
-    --out "${BOWLINE_GENERATED_DIR}" COMMAND_ERROR_IS_FATAL ANY)
   file(STRINGS "${out}/op_files.txt" files)
-  set(BOWLINE_OP_FILES "${files}" PARENT_SCOPE)
+  set(BOWLINE_OP_FILES ${files} "${out}/optimizer_ops.cpp" PARENT_SCOPE)
 endfunction()
 
 # The kernel table of a backend, from the kernel files of its folders (see backends/README.md).

@@ -32,7 +32,7 @@ function(bowline_compile_shaders target)
   set(root ${BOWLINE_SHADER_ROOT})
   set(out ${CMAKE_CURRENT_BINARY_DIR}/shaders)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  file(GLOB sources CONFIGURE_DEPENDS ${root}/*.comp)
+  file(GLOB sources CONFIGURE_DEPENDS ${root}/*.comp ${BOWLINE_GENERATED_DIR}/generated/*.comp)
   file(GLOB headers CONFIGURE_DEPENDS ${root}/lib/*.glsl)
   # Finds the real interpreter: the wrapper of a version manager takes longer to start than a shader
   # to compile.

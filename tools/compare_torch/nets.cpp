@@ -94,10 +94,7 @@ class LstmNet : public Net {
   size_t words() const override { return static_cast<size_t>(batch_ * (seq_ + 1)); }
   std::vector<BoundDim> dims() const override { return {{"batch", batch_}, {"seq", seq_}}; }
   Optimizer optimizer() const override {
-    Optimizer adamw;
-    adamw.weight_decay = 0.1f;
-    adamw.beta2 = 0.95f;
-    return adamw;
+    return {"adamw", {{"weight_decay", 0.1f}, {"beta2", 0.95f}}};
   }
   TensorShape logits() const override { return {}; }
 
@@ -127,12 +124,7 @@ class MobileNet : public Net {
   }
   size_t words() const override { return static_cast<size_t>(batch_ * (3 * kSide * kSide + 1)); }
   std::vector<BoundDim> dims() const override { return {{"batch", batch_}}; }
-  Optimizer optimizer() const override {
-    Optimizer sgd = Optimizer::of(Optimizer::Kind::sgd);
-    sgd.weight_decay = 0;
-    sgd.momentum = 0.9f;
-    return sgd;
-  }
+  Optimizer optimizer() const override { return {"sgd", {{"momentum", 0.9f}}}; }
   TensorShape logits() const override { return {batch_, kClasses}; }
 
  private:

@@ -12,12 +12,20 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cmake"))
-from generate_ops import read_tables, read_union, stem_of  # noqa: E402
+from generate_ops import fail, read_tables, read_union, stem_of  # noqa: E402
+from optimizers import read_optimizers  # noqa: E402
 
 HEAD = """# Operators
 
 `GraphBuilder::op()` adds an operator by its name. An attribute that is left out has its default. A size (type `long`) can be the
 name of a dimension instead of a number. A run sets a per-step scalar with a `StepScalar` of its name.
+"""
+
+
+OPTIMIZERS = """# Optimizers
+
+`Optimizer` takes these by name, with the settings that are listed. A setting that is left out has its default. `scale` is the factor
+of gradient clipping and averaging, `learning_rate` that of the step and the parameter group, and `update` counts steps from 1.
 """
 
 
@@ -53,6 +61,21 @@ def section(root, name, table, tables, enums):
     return lines
 
 
+def optimizer_section(root, o):
+    """Of an optimizer without a formula, the head of its operator file says what it computes."""
+    text, _ = comment_of(o.path if o.has_formula else root / f"runtime/ops/{o.stem}.cpp")
+    lines = [f"## {o.name}", "", "```", text, "```", "", "| setting | range | default | |", "|---|---|---|---|"]
+    lines += [f"| `weight_decay` | [0, inf) | {o.default_decay} | {o.decay_text()} |",
+              "| `decay_all` | 0, 1 | 0 | decay vectors and scalars too |"]
+    for row in o.order:
+        if row[0] in o.flags:
+            lines.append(f"| `{row[0]}` | 0, 1 | 0 | {row[1]} |")
+        else:
+            name, default, begin, low, high, end, text = row
+            lines.append(f"| `{name}` | {begin}{low}, {high}{end} | {default} | {text} |")
+    return [*lines, ""]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=pathlib.Path, required=True)
@@ -63,6 +86,9 @@ def main():
     lines = [HEAD]
     for name, table, _ in sorted(read_union(schema, "Op")):
         lines += section(args.root, name, table, tables, enums)
+    lines.append(OPTIMIZERS)
+    for o in read_optimizers(args.root, fail):
+        lines += optimizer_section(args.root, o)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text("\n".join(lines), encoding="utf-8")
 

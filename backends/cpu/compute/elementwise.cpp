@@ -2,7 +2,6 @@
 #include "compute/elementwise.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 #include "compute/targets.h"
@@ -25,17 +24,6 @@ namespace {
 // Elements per task. It is also the unit of the sum of squares, so it decides the order of that
 // sum.
 constexpr size_t kBlock = 8192;
-
-struct AdamWFactors {
-  float decay;
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float inverse_root_correction2;
-  float eps;
-  float step_size;
-  float grad_scale;
-};
 
 }  // namespace
 }  // namespace bowline::detail::cpu
@@ -125,57 +113,6 @@ void add_scaled_block(size_t n, float factor, const float* x, float* y) {
   });
 }
 
-// The update blocks return 0 times the sum of the new weights: NaN if one is not finite.
-float adamw_block(size_t n, const AdamWFactors& f, const float* g, float* w, float* m, float* v) {
-  const FloatTag d;
-  const FloatVector decay = hn::Set(d, f.decay);
-  const FloatVector one_minus_beta1 = hn::Set(d, f.one_minus_beta1);
-  const FloatVector beta2 = hn::Set(d, f.beta2);
-  const FloatVector one_minus_beta2 = hn::Set(d, f.one_minus_beta2);
-  const FloatVector inverse_root = hn::Set(d, f.inverse_root_correction2);
-  const FloatVector eps = hn::Set(d, f.eps);
-  const FloatVector step_size = hn::Set(d, f.step_size);
-  const FloatVector grad_scale = hn::Set(d, f.grad_scale);
-  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    const FloatVector gi = hn::Mul(part.load(g + i), grad_scale);
-    const FloatVector m0 = part.load(m + i);
-    const FloatVector mi = hn::MulAdd(one_minus_beta1, hn::Sub(gi, m0), m0);
-    const FloatVector vi =
-        hn::MulAdd(hn::Mul(one_minus_beta2, gi), gi, hn::Mul(beta2, part.load(v + i)));
-    const FloatVector root = hn::MulAdd(hn::Sqrt(vi), inverse_root, eps);
-    const FloatVector decayed = hn::Mul(part.load(w + i), decay);
-    const FloatVector wi = hn::NegMulAdd(step_size, hn::Div(mi, root), decayed);
-    part.store(wi, w + i);
-    part.store(mi, m + i);
-    part.store(vi, v + i);
-    return hn::Mul(wi, hn::Zero(FloatTag()));
-  });
-}
-
-float sgd_block(size_t n, const SgdStep& s, const float* g, float* w, float* b) {
-  const FloatTag d;
-  const FloatVector rate = hn::Set(d, s.learning_rate);
-  const FloatVector momentum = hn::Set(d, s.momentum);
-  const FloatVector decay = hn::Set(d, s.weight_decay);
-  const FloatVector grad_scale = hn::Set(d, s.grad_scale);
-  const bool has_momentum = s.momentum != 0;
-  const bool first = s.first;
-  const bool nesterov = s.nesterov;
-  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    const FloatVector wi = part.load(w + i);
-    const FloatVector gi = hn::MulAdd(decay, wi, hn::Mul(part.load(g + i), grad_scale));
-    FloatVector direction = gi;
-    if (has_momentum) {
-      const FloatVector bi = first ? gi : hn::MulAdd(momentum, part.load(b + i), gi);
-      part.store(bi, b + i);
-      direction = nesterov ? hn::MulAdd(momentum, bi, gi) : bi;
-    }
-    const FloatVector next = hn::NegMulAdd(rate, direction, wi);
-    part.store(next, w + i);
-    return hn::Mul(next, hn::Zero(FloatTag()));
-  });
-}
-
 double sum_of_squares_block(size_t n, const float* x) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
@@ -206,8 +143,6 @@ namespace {
 
 HWY_EXPORT(function_block);
 HWY_EXPORT(add_scaled_block);
-HWY_EXPORT(adamw_block);
-HWY_EXPORT(sgd_block);
 HWY_EXPORT(sum_of_squares_block);
 
 constexpr size_t blocks_of(size_t n) { return (n + kBlock - 1) / kBlock; }
@@ -255,38 +190,6 @@ void add_bias(Threads& threads, size_t rows, size_t n, const float* x, const flo
       ({Function::add_binary}, n, {{x + row * n}, {bias}}, y + row * n);
     }
   });
-}
-
-bool adamw(Threads& threads, size_t n, const AdamWStep& step, const float* g, float* w, float* m,
-           float* v) {
-  const AdamWFactors factors{
-      .decay = static_cast<float>(1 - step.learning_rate * step.weight_decay),
-      .one_minus_beta1 = static_cast<float>(1 - step.beta1),
-      .beta2 = static_cast<float>(step.beta2),
-      .one_minus_beta2 = static_cast<float>(1 - step.beta2),
-      .inverse_root_correction2 = static_cast<float>(1 / std::sqrt(step.bias_correction2)),
-      .eps = static_cast<float>(step.eps),
-      .step_size = static_cast<float>(step.learning_rate / step.bias_correction1),
-      .grad_scale = step.grad_scale,
-  };
-  std::atomic<bool> finite = true;
-  for_blocks(threads, n, [=, &factors, &finite](size_t i, size_t size) {
-    if (HWY_DYNAMIC_DISPATCH(adamw_block)(size, factors, g + i, w + i, m + i, v + i) != 0) {
-      finite = false;
-    }
-  });
-  return finite;
-}
-
-bool sgd(Threads& threads, size_t n, const SgdStep& step, const float* g, float* w, float* b) {
-  std::atomic<bool> finite = true;
-  for_blocks(threads, n, [=, &step, &finite](size_t i, size_t size) {
-    float* const momenta = b == nullptr ? nullptr : b + i;
-    if (HWY_DYNAMIC_DISPATCH(sgd_block)(size, step, g + i, w + i, momenta) != 0) {
-      finite = false;
-    }
-  });
-  return finite;
 }
 
 size_t sum_of_squares_scratch_bytes(size_t n) { return blocks_of(n) * sizeof(double); }

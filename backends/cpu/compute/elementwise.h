@@ -1,4 +1,4 @@
-// Operators on f32 arrays element by element, optimizers and the sum of squares.
+// Operators on f32 arrays element by element, and the sum of squares.
 //
 // Shapes    arrays of n contiguous elements; outputs may lie exactly on an input of the same size.
 // Numerics  NaN and infinities propagate; denormals are kept. The bits do not depend on the number
@@ -46,45 +46,6 @@ void add_scaled(Threads& threads, size_t n, float factor, const float* x, float*
 
 // y [rows, n] = x [rows, n] + bias [n]
 void add_bias(Threads& threads, size_t rows, size_t n, const float* x, const float* bias, float* y);
-
-// AdamW on one array: g is first multiplied by grad_scale (clipping, averaging), then
-//
-//   w = w - learning_rate * weight_decay * w
-//   m = m + (1 - beta1) (g - m)
-//   v = beta2 v + (1 - beta2) g^2
-//   w = w - learning_rate / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + eps)
-//
-// Returns whether every new w is finite.
-// Source   Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, algorithm 2.
-struct AdamWStep {
-  double learning_rate = 0;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double bias_correction1 = 1;  // 1 - beta1^t
-  double bias_correction2 = 1;  // 1 - beta2^t
-  float grad_scale = 1;
-};
-bool adamw(Threads& threads, size_t n, const AdamWStep& step, const float* g, float* w, float* m,
-           float* v);
-
-// SGD on one array, with g multiplied by grad_scale first:
-//
-//   g = g + weight_decay * w
-//   b = momentum * b + g     (b = g at the first step)
-//   w = w - learning_rate * (nesterov ? g + momentum * b : b)
-//
-// Without momentum, b is not used and may be null. Returns whether every new w is finite.
-struct SgdStep {
-  float learning_rate = 0;
-  float momentum = 0;
-  float weight_decay = 0;
-  float grad_scale = 1;
-  bool nesterov = false;
-  bool first = false;
-};
-bool sgd(Threads& threads, size_t n, const SgdStep& step, const float* g, float* w, float* b);
 
 // Sum of x^2 in f64, over blocks of a fixed size in ascending order.
 size_t sum_of_squares_scratch_bytes(size_t n);

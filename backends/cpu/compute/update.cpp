@@ -1,11 +1,12 @@
 // See update.h.
 #include "compute/update.h"
 
-#include <algorithm>
-#include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
 
-#include "compute/elementwise.h"
 #include "compute/targets.h"
 
 // Highway wants this order.
@@ -14,90 +15,91 @@
 #define HWY_TARGET_INCLUDE "compute/update.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "compute/formulas-inl.h"
 #include "compute/vector-inl.h"
 // clang-format on
+
+#ifndef BOWLINE_CPU_UPDATE_ONCE
+#define BOWLINE_CPU_UPDATE_ONCE
+namespace bowline::detail::cpu {
+
+// Holds any formula as bytes: they are made once per array, and every instruction set has a type of
+// its own.
+struct FormulaBytes {
+  alignas(8) std::byte bytes[128];
+  float grad_scale;
+};
+
+}  // namespace bowline::detail::cpu
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
+namespace formulas {
 
-// The blocks return 0 times the sum of the new weights: NaN if one is not finite.
-float adagrad_block(size_t n, const AdagradStep& s, const float* g, float* w, float* sums) {
-  const FloatTag d;
-  const FloatVector rate = hn::Set(d, s.learning_rate);
-  const FloatVector eps = hn::Set(d, s.eps);
-  const FloatVector decay = hn::Set(d, s.weight_decay);
-  const FloatVector scale = hn::Set(d, s.grad_scale);
+using S = float;
+using D = double;
+HWY_INLINE double sqrt_of(double x) { return std::sqrt(x); }
+
+#define BOWLINE_FORMULA HWY_INLINE
+#define BOWLINE_UPDATE HWY_INLINE
+#include "generated/optimizer_formulas.inc"
+#undef BOWLINE_FORMULA
+#undef BOWLINE_UPDATE
+
+}  // namespace formulas
+
+using formulas::F;
+
+template <class Formula, size_t s>
+HWY_INLINE bool is_there(const float* state) {
+  return s < Formula::kStates && ((Formula::kOptional >> s & 1) == 0 || state != nullptr);
+}
+template <class Formula, size_t s, class Part>
+HWY_INLINE F load_state(const Part& part, const float* state, size_t i) {
+  return is_there<Formula, s>(state) ? F(part.load(state + i)) : F(0.0f);
+}
+template <class Formula, size_t s, class Part>
+HWY_INLINE void store_state(const Part& part, F value, float* state, size_t i) {
+  if (is_there<Formula, s>(state)) {
+    part.store(value.v, state + i);
+  }
+}
+
+// Returns 0 times the sum of the new weights: NaN if one is not finite. No array: each state is a
+// register.
+template <class Formula>
+HWY_INLINE float update_block(const FormulaBytes& from, size_t n, const float* g, float* w,
+                              const States& states) {
+  static_assert(std::tuple_size_v<States> == 3);
+  Formula formula;
+  std::memcpy(&formula, from.bytes, sizeof(formula));
+  const F scale = from.grad_scale;
+  float* const s0 = states[0];
+  float* const s1 = states[1];
+  float* const s2 = states[2];
   return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    const FloatVector wi = part.load(w + i);
-    const FloatVector gi = hn::MulAdd(decay, wi, hn::Mul(part.load(g + i), scale));
-    const FloatVector si = hn::MulAdd(gi, gi, part.load(sums + i));
-    const FloatVector step = hn::Div(gi, hn::Add(hn::Sqrt(si), eps));
-    const FloatVector next = hn::NegMulAdd(rate, step, wi);
-    part.store(si, sums + i);
-    part.store(next, w + i);
-    return hn::Mul(next, hn::Zero(FloatTag()));
+    F wi = part.load(w + i);
+    const F gi = F(part.load(g + i)) * scale;
+    F x0 = load_state<Formula, 0>(part, s0, i);
+    F x1 = load_state<Formula, 1>(part, s1, i);
+    F x2 = load_state<Formula, 2>(part, s2, i);
+    formula.apply_to(wi, gi, x0, x1, x2);
+    store_state<Formula, 0>(part, x0, s0, i);
+    store_state<Formula, 1>(part, x1, s1, i);
+    store_state<Formula, 2>(part, x2, s2, i);
+    part.store(wi.v, w + i);
+    return hn::Mul(wi.v, hn::Zero(FloatTag()));
   });
 }
 
-float rms_prop_block(size_t n, const RmsPropStep& s, const float* g, float* w, float* v,
-                     float* mean, float* b) {
-  const FloatTag d;
-  const FloatVector rate = hn::Set(d, s.learning_rate);
-  const FloatVector alpha = hn::Set(d, s.alpha);
-  const FloatVector rest = hn::Set(d, s.one_minus_alpha);
-  const FloatVector momentum = hn::Set(d, s.momentum);
-  const FloatVector eps = hn::Set(d, s.eps);
-  const FloatVector decay = hn::Set(d, s.weight_decay);
-  const FloatVector scale = hn::Set(d, s.grad_scale);
-  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    const FloatVector wi = part.load(w + i);
-    const FloatVector gi = hn::MulAdd(decay, wi, hn::Mul(part.load(g + i), scale));
-    const FloatVector vi = hn::MulAdd(hn::Mul(rest, gi), gi, hn::Mul(alpha, part.load(v + i)));
-    part.store(vi, v + i);
-    FloatVector variance = vi;
-    if (mean != nullptr) {
-      const FloatVector mi = hn::MulAdd(rest, gi, hn::Mul(alpha, part.load(mean + i)));
-      part.store(mi, mean + i);
-      const FloatVector left = hn::NegMulAdd(mi, mi, vi);
-      variance = hn::IfThenElse(hn::Lt(left, hn::Zero(FloatTag())), hn::Zero(FloatTag()), left);
-    }
-    FloatVector step = hn::Div(gi, hn::Add(hn::Sqrt(variance), eps));
-    if (b != nullptr) {
-      step = hn::MulAdd(momentum, part.load(b + i), step);
-      part.store(step, b + i);
-    }
-    const FloatVector next = hn::NegMulAdd(rate, step, wi);
-    part.store(next, w + i);
-    return hn::Mul(next, hn::Zero(FloatTag()));
-  });
-}
-
-float lion_block(size_t n, const LionStep& s, const float* g, float* w, float* m) {
-  const FloatTag d;
-  const FloatVector rate = hn::Set(d, s.learning_rate);
-  const FloatVector keep = hn::Set(d, s.keep);
-  const FloatVector beta1 = hn::Set(d, s.beta1);
-  const FloatVector rest1 = hn::Set(d, s.one_minus_beta1);
-  const FloatVector beta2 = hn::Set(d, s.beta2);
-  const FloatVector rest2 = hn::Set(d, s.one_minus_beta2);
-  const FloatVector scale = hn::Set(d, s.grad_scale);
-  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    const FloatVector gi = hn::Mul(part.load(g + i), scale);
-    const FloatVector mi = part.load(m + i);
-    const FloatVector direction = hn::MulAdd(rest1, gi, hn::Mul(beta1, mi));
-    const FloatVector zero = hn::Zero(FloatTag());
-    // A direction that is not a number stays one.
-    const FloatVector size =
-        hn::IfThenElse(hn::IsNaN(direction), direction, hn::Set(FloatTag(), 1.0f));
-    const FloatVector sign =
-        hn::IfThenElse(hn::Eq(direction, zero), zero, hn::CopySign(size, direction));
-    const FloatVector next = hn::NegMulAdd(rate, sign, hn::Mul(part.load(w + i), keep));
-    part.store(hn::MulAdd(rest2, gi, hn::Mul(beta2, mi)), m + i);
-    part.store(next, w + i);
-    return hn::Mul(next, zero);
-  });
-}
+#define BOWLINE_OPTIMIZER(Name, stem)                                              \
+  float stem##_block(const FormulaBytes& from, size_t n, const float* g, float* w, \
+                     const States& states) {                                       \
+    return update_block<formulas::Name>(from, n, g, w, states);                    \
+  }
+#include "generated/optimizers.inc"
 
 }  // namespace HWY_NAMESPACE
 }  // namespace bowline::detail::cpu
@@ -107,136 +109,68 @@ HWY_AFTER_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace {
 
-HWY_EXPORT(adagrad_block);
-HWY_EXPORT(rms_prop_block);
-HWY_EXPORT(lion_block);
+#define BOWLINE_OPTIMIZER(Name, stem) HWY_EXPORT(stem##_block);
+#include "generated/optimizers.inc"
 
-constexpr size_t kBlock = 8192;
+// The formulas over single numbers. Their arithmetic rounds like that of all computers: no
+// instruction set with products that are not rounded is asked for here.
+namespace once {
 
-// Whether block(first, size), which is 0 where all is finite, is so for all blocks of 0 .. n - 1.
-template <class F>
-bool all_finite(Threads& threads, size_t n, F&& block) {
-  std::atomic<bool> finite = true;
-  threads.parallel_for((n + kBlock - 1) / kBlock, [&](size_t task, size_t) {
-    const size_t first = task * kBlock;
-    if (block(first, std::min(kBlock, n - first)) != 0) {
-      finite = false;
-    }
-  });
-  return finite;
+using S = float;
+using D = double;
+double sqrt_of(double x) { return std::sqrt(x); }
+
+#define BOWLINE_FORMULA
+#define BOWLINE_UPDATE template <class F>
+#include "generated/optimizer_formulas.inc"
+#undef BOWLINE_FORMULA
+#undef BOWLINE_UPDATE
+
+}  // namespace once
+
+struct Reading {
+  const Update& from;
+
+  float number(size_t i) const { return from.numbers[i]; }
+  bool flag(size_t i) const { return from.numbers[i] != 0; }
+  float f32(size_t i) const { return std::bit_cast<float>(from.words[i]); }
+  float u32(size_t i) const { return static_cast<float>(from.words[i]); }
+};
+
+template <class Formula>
+FormulaBytes bytes_of(const Update& from) {
+  static_assert(sizeof(Formula) <= sizeof(FormulaBytes::bytes) &&
+                std::is_trivially_copyable_v<Formula>);
+  const Formula formula(Reading{from});
+  FormulaBytes out;
+  std::memcpy(out.bytes, &formula, sizeof(formula));
+  out.grad_scale = from.grad_scale;
+  return out;
 }
-
-float* at(float* list, size_t i) { return list == nullptr ? nullptr : list + i; }
-
-double square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
 
 }  // namespace
 
-bool adagrad(Threads& threads, size_t n, const AdagradStep& step, const float* g, float* w,
-             float* s) {
-  return all_finite(threads, n, [=, &step](size_t i, size_t size) {
-    return HWY_DYNAMIC_DISPATCH(adagrad_block)(size, step, g + i, w + i, s + i);
-  });
-}
-
-bool rms_prop(Threads& threads, size_t n, const RmsPropStep& step, const float* g, float* w,
-              float* v, float* mean, float* b) {
-  return all_finite(threads, n, [=, &step](size_t i, size_t size) {
-    return HWY_DYNAMIC_DISPATCH(rms_prop_block)(size, step, g + i, w + i, v + i, at(mean, i),
-                                                at(b, i));
-  });
-}
-
-bool lion(Threads& threads, size_t n, const LionStep& step, const float* g, float* w, float* m) {
-  return all_finite(threads, n, [=, &step](size_t i, size_t size) {
-    return HWY_DYNAMIC_DISPATCH(lion_block)(size, step, g + i, w + i, m + i);
-  });
-}
-
-// The update of all elements lies in the scratch before w is changed: its size is not known
-// earlier.
-size_t adafactor_scratch_bytes(size_t n) {
-  return n * sizeof(float) + 64 + sum_of_squares_scratch_bytes(n);
-}
-
-bool adafactor(Threads& threads, const AdafactorShape& shape, const AdafactorStep& step,
-               const float* g, float* w, float* row, float* column, void* scratch) {
-  const size_t batch = shape.batch;
-  const size_t rows = shape.rows;
-  const size_t columns = shape.columns;
-  const size_t n = batch * rows * columns;
-  auto* const sums = static_cast<std::byte*>(scratch);
-  auto* const u = reinterpret_cast<float*>(sums + (sum_of_squares_scratch_bytes(n) + 63) / 64 * 64);
-  const auto rms = [&](const float* x) {
-    return std::sqrt(sum_of_squares(threads, n, x, sums) / static_cast<double>(n));
-  };
-  const double scale = static_cast<double>(step.grad_scale);
-  const double alpha = std::max(step.eps2, rms(w)) * std::min(step.learning_rate, step.least_rate);
-  const double keep = 1 - step.beta;
-  const double least = step.eps * step.eps;
-  const auto mixed = [&](float before, double squares, size_t count) {
-    return static_cast<float>(keep * static_cast<double>(before) +
-                              step.beta * squares * scale * scale / static_cast<double>(count));
-  };
-  if (column == nullptr) {
-    for (size_t i = 0; i < n; ++i) {
-      row[i] = mixed(row[i], square(g[i]), 1);
-      u[i] = static_cast<float>(static_cast<double>(g[i]) * scale /
-                                std::sqrt(std::max(static_cast<double>(row[i]), least)));
-    }
-  } else {
-    threads.parallel_for(batch * rows, [&](size_t r, size_t) {
-      double sum = 0;
-      for (size_t c = 0; c < columns; ++c) {
-        sum += square(g[r * columns + c]);
+bool update(Threads& threads, const Update& call, size_t n, const float* g, float* w,
+            const States& states) {
+  const auto run = [&](const FormulaBytes& formula, auto block) {
+    return all_finite(threads, n, [&](size_t first, size_t size) {
+      States from = states;
+      for (float*& state : from) {
+        state = state == nullptr ? nullptr : state + first;
       }
-      row[r] = mixed(row[r], sum, columns);
+      return block(formula, size, g + first, w + first, from);
     });
-    constexpr size_t kColumns = 64;  // of a task
-    const size_t tasks = (columns + kColumns - 1) / kColumns;
-    threads.parallel_for(batch * tasks, [&](size_t task, size_t) {
-      const size_t b = task / tasks;
-      const size_t first = task % tasks * kColumns;
-      const size_t count = std::min(kColumns, columns - first);
-      double part[kColumns] = {};
-      for (size_t r = 0; r < rows; ++r) {
-        const float* const from = g + (b * rows + r) * columns + first;
-        for (size_t c = 0; c < count; ++c) {
-          part[c] += square(from[c]);
-        }
-      }
-      for (size_t c = 0; c < count; ++c) {
-        float& to = column[b * columns + first + c];
-        to = mixed(to, part[c], rows);
-      }
+  };
+  switch (call.op) {
+#define BOWLINE_OPTIMIZER(Name, stem)                                     \
+  case Op::Name:                                                          \
+    return run(bytes_of<once::Name>(call), [](const auto&... arguments) { \
+      return HWY_DYNAMIC_DISPATCH(stem##_block)(arguments...);            \
     });
-    for (size_t b = 0; b < batch; ++b) {
-      double sum = 0;
-      for (size_t r = 0; r < rows; ++r) {
-        sum += static_cast<double>(row[b * rows + r]);
-      }
-      const double mean = std::max(sum / static_cast<double>(rows), step.eps);
-      threads.parallel_for(rows, [&](size_t r, size_t) {
-        const size_t first = (b * rows + r) * columns;
-        const double factor = static_cast<double>(row[b * rows + r]) / mean;
-        for (size_t c = 0; c < columns; ++c) {
-          const double v = factor * static_cast<double>(column[b * columns + c]);
-          u[first + c] = static_cast<float>(static_cast<double>(g[first + c]) * scale /
-                                            std::sqrt(std::max(v, least)));
-        }
-      });
-    }
+#include "generated/optimizers.inc"
+    default:
+      return true;
   }
-  const auto factor = static_cast<float>(alpha / std::max(1.0, rms(u) / step.d));
-  const auto decay = static_cast<float>(1 - step.learning_rate * step.weight_decay);
-  return all_finite(threads, n, [=](size_t first, size_t size) {
-    float finite = 0;
-    for (size_t i = first; i < first + size; ++i) {
-      w[i] = w[i] * decay - factor * u[i];
-      finite += w[i] * 0.0f;
-    }
-    return finite;
-  });
 }
 
 }  // namespace bowline::detail::cpu

@@ -1,69 +1,45 @@
-// Optimizers on one f32 array, beside AdamW and SGD of elementwise.h. The gradient is first
-// multiplied by grad_scale; what each computes stands at its operator (runtime/ops). All return
-// whether every new w is finite.
+// Updates of optimizers with a formula (runtime/ops/formulas/optimizers) on one f32 array.
 //
 // Threads   use the pool for larger arrays; the bits do not depend on the number of threads;
 //           nothing is allocated.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstddef>
+#include <span>
 
+#include "core/optimizers.h"
 #include "threads.h"
 
 namespace bowline::detail::cpu {
 
-struct AdagradStep {
-  float learning_rate = 0;  // of this update
-  float eps = 0;
-  float weight_decay = 0;
-  float grad_scale = 1;
+// What is the same for all arrays of a node.
+struct Update {
+  Op op;
+  std::span<const float> numbers;   // UpdateOperands::numbers
+  std::span<const uint32_t> words;  // the step words that the operator reads, as bits
+  float grad_scale;                 // what the gradient is multiplied by first
 };
-bool adagrad(Threads& threads, size_t n, const AdagradStep& step, const float* g, float* w,
-             float* s);
 
-// `mean` is null if not centered, `b` without momentum.
-struct RmsPropStep {
-  float learning_rate = 0;
-  float alpha = 0;
-  float one_minus_alpha = 0;
-  float momentum = 0;
-  float eps = 0;
-  float weight_decay = 0;
-  float grad_scale = 1;
-};
-bool rms_prop(Threads& threads, size_t n, const RmsPropStep& step, const float* g, float* w,
-              float* v, float* mean, float* b);
+// A missing state is null. Returns whether every new w is finite.
+using States = std::array<float*, kMostOptimizerStates>;
+bool update(Threads& threads, const Update& call, size_t n, const float* g, float* w,
+            const States& states);
 
-struct LionStep {
-  float learning_rate = 0;
-  float keep = 1;  // 1 - learning_rate * weight_decay
-  float beta1 = 0;
-  float one_minus_beta1 = 0;
-  float beta2 = 0;
-  float one_minus_beta2 = 0;
-  float grad_scale = 1;
-};
-bool lion(Threads& threads, size_t n, const LionStep& step, const float* g, float* w, float* m);
-
-// `batch` matrices [rows, columns] side by side, with `row` [batch, rows] and `column` [batch,
-// columns]; of a vector `row` is all of v, `column` is null, and rows is 1.
-struct AdafactorShape {
-  size_t batch = 1;
-  size_t rows = 1;
-  size_t columns = 0;
-};
-struct AdafactorStep {
-  double learning_rate = 0;
-  double least_rate = 0;  // 1 / sqrt(update)
-  double beta = 0;        // what the new squares weigh
-  double eps = 0;
-  double eps2 = 0;
-  double d = 1;
-  double weight_decay = 0;
-  float grad_scale = 1;
-};
-bool adafactor(Threads& threads, const AdafactorShape& shape, const AdafactorStep& step,
-               const float* g, float* w, float* row, float* column, void* scratch);
-size_t adafactor_scratch_bytes(size_t n);
+// Whether block(first, size), which is 0 where all is finite, is so for all blocks of 0 .. n - 1.
+template <class F>
+bool all_finite(Threads& threads, size_t n, F&& block) {
+  constexpr size_t kBlock = 8192;
+  std::atomic<bool> finite = true;
+  threads.parallel_for((n + kBlock - 1) / kBlock, [&](size_t task, size_t) {
+    const size_t first = task * kBlock;
+    if (block(first, std::min(kBlock, n - first)) != 0) {
+      finite = false;
+    }
+  });
+  return finite;
+}
 
 }  // namespace bowline::detail::cpu

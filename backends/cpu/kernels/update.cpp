@@ -1,4 +1,5 @@
-//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW Adagrad RmsProp Lion Adafactor LossScale
+//! optimizers
+//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm LossScale
 //! ops(f16, bf16) AccumulateGrad RoundWeights
 // Gradients of storages and optimizers. List operands hold one entry per storage.
 #include "compute/update.h"
@@ -99,155 +100,28 @@ void run_clip(const Launch& l) {
       static_cast<float>(scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0));
 }
 
-void run_sgd(const Launch& l) {
-  if (l.head.error != 0 || l.step(step::sgd::non_finite) != 0) {
+void run_update(const Launch& l) {
+  const Op op = l.record.op;
+  const auto last = static_cast<uint32_t>(step_words(op).size() - 1);
+  const StepWord<uint32_t> non_finite{last - 1};
+  const StepWord<uint32_t> weights_non_finite{last};
+  if (l.head.error != 0 || l.step(non_finite) != 0) {
     return;
   }
-  const auto& t = l.attributes<SgdAttributes>();
-  SgdStep step;
-  step.learning_rate = l.step(step::sgd::learning_rate) * t.learning_rate_factor();
-  step.momentum = t.momentum();
-  step.weight_decay = t.weight_decay();
-  step.grad_scale = *l.in[2].f32();
-  step.nesterov = t.nesterov();
-  step.first = l.step(step::sgd::first_update) != 0;
+  const UpdateOperands operands = update_operands(op, l.record.attributes);
+  std::array<uint32_t, kMostOptimizerWords> words;
+  for (uint32_t i = 0; i < last; ++i) {
+    words[i] = l.step(StepWord<uint32_t>{i});
+  }
+  const Update call{op, operands.numbers, words, *l.in[kUpdateScale].f32()};
   for (size_t i = 0; i < l.in[0].list.size(); ++i) {
     const ListItem& w = l.in[0].list[i];
-    if (!sgd(l.threads, w.elements, step, l.in[1].list[i].data, w.data,
-             l.has_input(3) ? l.in[3].list[i].data : nullptr)) {
-      l.step(step::sgd::weights_non_finite) = 1;
+    States states = {};
+    for (size_t s = 0; s < states.size(); ++s) {
+      states[s] = operands.states[s] ? l.in[*operands.states[s]].list[i].data : nullptr;
     }
-  }
-}
-
-void run_adamw(const Launch& l) {
-  if (l.head.error != 0 || l.step(step::adam_w::non_finite) != 0) {
-    return;
-  }
-  const auto& t = l.attributes<AdamWAttributes>();
-  AdamWStep step;
-  step.learning_rate =
-      static_cast<double>(l.step(step::adam_w::learning_rate) * t.learning_rate_factor());
-  step.beta1 = static_cast<double>(t.beta1());
-  step.beta2 = static_cast<double>(t.beta2());
-  step.eps = static_cast<double>(t.eps());
-  step.weight_decay = static_cast<double>(t.weight_decay());
-  step.bias_correction1 = static_cast<double>(l.step(step::adam_w::bias_correction1));
-  step.bias_correction2 = static_cast<double>(l.step(step::adam_w::bias_correction2));
-  step.grad_scale = *l.in[4].f32();
-  for (size_t i = 0; i < l.in[0].list.size(); ++i) {
-    const ListItem& w = l.in[0].list[i];
-    if (!adamw(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[2].list[i].data,
-               l.in[3].list[i].data)) {
-      l.step(step::adam_w::weights_non_finite) = 1;
-    }
-  }
-}
-
-void run_adagrad(const Launch& l) {
-  if (l.head.error != 0 || l.step(step::adagrad::non_finite) != 0) {
-    return;
-  }
-  const auto& t = l.attributes<AdagradAttributes>();
-  const auto before = static_cast<float>(l.step(step::adagrad::update) - 1);
-  AdagradStep step;
-  step.learning_rate = l.step(step::adagrad::learning_rate) * t.learning_rate_factor() /
-                       (1 + before * t.learning_rate_decay());
-  step.eps = t.eps();
-  step.weight_decay = t.weight_decay();
-  step.grad_scale = *l.in[3].f32();
-  for (size_t i = 0; i < l.in[0].list.size(); ++i) {
-    const ListItem& w = l.in[0].list[i];
-    if (!adagrad(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[2].list[i].data)) {
-      l.step(step::adagrad::weights_non_finite) = 1;
-    }
-  }
-}
-
-void run_rms_prop(const Launch& l) {
-  if (l.head.error != 0 || l.step(step::rms_prop::non_finite) != 0) {
-    return;
-  }
-  const auto& t = l.attributes<RmsPropAttributes>();
-  RmsPropStep step;
-  step.learning_rate = l.step(step::rms_prop::learning_rate) * t.learning_rate_factor();
-  step.alpha = t.alpha();
-  step.one_minus_alpha = static_cast<float>(1 - static_cast<double>(t.alpha()));
-  step.momentum = t.momentum();
-  step.eps = t.eps();
-  step.weight_decay = t.weight_decay();
-  step.grad_scale = *l.in[2].f32();
-  const size_t momenta = t.centered() ? 5 : 4;
-  for (size_t i = 0; i < l.in[0].list.size(); ++i) {
-    const ListItem& w = l.in[0].list[i];
-    float* const mean = t.centered() ? l.in[4].list[i].data : nullptr;
-    float* const b = t.momentum() != 0 ? l.in[momenta].list[i].data : nullptr;
-    if (!rms_prop(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[3].list[i].data,
-                  mean, b)) {
-      l.step(step::rms_prop::weights_non_finite) = 1;
-    }
-  }
-}
-
-void run_lion(const Launch& l) {
-  if (l.head.error != 0 || l.step(step::lion::non_finite) != 0) {
-    return;
-  }
-  const auto& t = l.attributes<LionAttributes>();
-  LionStep step;
-  step.learning_rate = l.step(step::lion::learning_rate) * t.learning_rate_factor();
-  step.keep = 1 - step.learning_rate * t.weight_decay();
-  step.beta1 = t.beta1();
-  step.one_minus_beta1 = static_cast<float>(1 - static_cast<double>(t.beta1()));
-  step.beta2 = t.beta2();
-  step.one_minus_beta2 = static_cast<float>(1 - static_cast<double>(t.beta2()));
-  step.grad_scale = *l.in[3].f32();
-  for (size_t i = 0; i < l.in[0].list.size(); ++i) {
-    const ListItem& w = l.in[0].list[i];
-    if (!lion(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[2].list[i].data)) {
-      l.step(step::lion::weights_non_finite) = 1;
-    }
-  }
-}
-
-// The largest entry of a list has as many elements as its operand.
-uint64_t adafactor_workspace(const device::NodeQuery& node, const Threads&) {
-  return adafactor_scratch_bytes(static_cast<size_t>(node.inputs[0].shape.elements()));
-}
-
-void run_adafactor(const Launch& l) {
-  if (l.head.error != 0 || l.step(step::adafactor::non_finite) != 0) {
-    return;
-  }
-  const auto& t = l.attributes<AdafactorAttributes>();
-  const auto update = static_cast<double>(l.step(step::adafactor::update));
-  AdafactorStep step;
-  step.learning_rate = static_cast<double>(l.step(step::adafactor::learning_rate)) *
-                       static_cast<double>(t.learning_rate_factor());
-  step.least_rate = 1 / std::sqrt(update);
-  step.beta = std::pow(update, static_cast<double>(t.beta2_decay()));
-  step.eps = t.eps1() == 0 ? 0x1p-23 : static_cast<double>(t.eps1());
-  step.eps2 = static_cast<double>(t.eps2());
-  step.d = static_cast<double>(t.d());
-  step.weight_decay = static_cast<double>(t.weight_decay());
-  step.grad_scale = *l.in[2].f32();
-  for (size_t i = 0; i < l.in[0].list.size(); ++i) {
-    const ListItem& w = l.in[0].list[i];
-    if (w.elements == 0) {
-      continue;
-    }
-    const ListItem& row = l.in[3].list[i];
-    AdafactorShape shape{1, 1, w.elements};
-    float* column = nullptr;
-    if (l.has_input(4)) {
-      column = l.in[4].list[i].data;
-      shape.batch = row.elements * l.in[4].list[i].elements / w.elements;
-      shape.rows = row.elements / shape.batch;
-      shape.columns = l.in[4].list[i].elements / shape.batch;
-    }
-    if (!adafactor(l.threads, shape, step, l.in[1].list[i].data, w.data, row.data, column,
-                   l.workspace)) {
-      l.step(step::adafactor::weights_non_finite) = 1;
+    if (!update(l.threads, call, w.elements, l.in[1].list[i].data, w.data, states)) {
+      l.step(weights_non_finite) = 1;
     }
   }
 }
@@ -255,18 +129,12 @@ void run_adafactor(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_zero_grad, kernel_accumulate_grad, kernel_clip_by_global_norm,
-    kernel_sgd, kernel_adam_w, kernel_adagrad, kernel_rms_prop, kernel_lion, kernel_adafactor,
-    kernel_loss_scale, kernel_accumulate_grad_f16, kernel_accumulate_grad_bf16,
+    kernel_optimizers, kernel_loss_scale, kernel_accumulate_grad_f16, kernel_accumulate_grad_bf16,
     kernel_round_weights_f16, kernel_round_weights_bf16;
 const Kernel kernel_zero_grad{.run = run_zero};
 const Kernel kernel_accumulate_grad{.run = run_accumulate};
 const Kernel kernel_clip_by_global_norm{.run = run_clip, .workspace = clip_workspace};
-const Kernel kernel_sgd{.run = run_sgd};
-const Kernel kernel_adam_w{.run = run_adamw};
-const Kernel kernel_adagrad{.run = run_adagrad};
-const Kernel kernel_rms_prop{.run = run_rms_prop};
-const Kernel kernel_lion{.run = run_lion};
-const Kernel kernel_adafactor{.run = run_adafactor, .workspace = adafactor_workspace};
+const Kernel kernel_optimizers{.run = run_update};
 const Kernel kernel_loss_scale{.run = run_loss_scale};
 const Kernel kernel_accumulate_grad_f16{.run = run_accumulate_narrow<f16>};
 const Kernel kernel_accumulate_grad_bf16{.run = run_accumulate_narrow<bf16>};

@@ -7,6 +7,7 @@
 #include "conformance/random/dice.h"
 #include "conformance/random/patterns.h"
 #include "core/checked.h"
+#include "core/optimizers.h"
 
 namespace bowline::conformance::random {
 namespace {
@@ -946,22 +947,24 @@ void Drawer::draw_options() {
   o.seed = dice_.bits();
   o.clip_norm = dice_.chance(0.4) ? 0.5f : 0;
   o.schedule.learning_rate = dice_.of(kRates);
-  Optimizer& p = o.optimizer;
-  p.weight_decay = dice_.chance(0.5) ? 0.1f : 0;
-  p.decay_all = dice_.chance(0.3);
-  using Kind = Optimizer::Kind;
-  static const std::vector<Kind> kKinds = {Kind::adamw,   Kind::adamw,   Kind::sgd,
-                                           Kind::sgd,     Kind::adagrad, Kind::rmsprop,
-                                           Kind::rmsprop, Kind::lion,    Kind::adafactor};
-  p.kind = dice_.of(kKinds);
-  // With a tiny eps, a gradient that is only a rounding error moves a weight by the full learning
-  // rate.
-  p.eps = dice_.chance(0.9) || p.kind == Kind::adafactor ? 1e-3f : 1e-8f;
-  p.beta2 = dice_.chance(0.5) ? 0.999f : 0.9f;
-  p.momentum = (p.kind == Kind::sgd || p.kind == Kind::rmsprop) && dice_.chance(0.6) ? 0.9f : 0;
-  p.nesterov = p.kind == Kind::sgd && p.momentum != 0 && dice_.chance(0.5);
-  p.centered = p.kind == Kind::rmsprop && dice_.chance(0.5);
-  p.learning_rate_decay = p.kind == Kind::adagrad && dice_.chance(0.5) ? 0.25f : 0;
+  const OptimizerInfo& info =
+      optimizers()[static_cast<size_t>(dice_.below(static_cast<int64_t>(optimizers().size())))];
+  o.optimizer.name = info.name;
+  for (const OptimizerSetting& s : info.settings) {
+    const bool bounded = std::isfinite(s.least) && std::isfinite(s.most);
+    const float other = s.is_flag                  ? 1
+                        : s.name == "weight_decay" ? 0.1f
+                        : bounded                  ? 0.9f
+                        : std::isfinite(s.least)   ? 0.25f
+                                                   : -0.5f;
+    // With a tiny eps, a gradient that is only a rounding error moves a weight by the full
+    // learning rate.
+    if (s.name == "eps") {
+      o.optimizer.settings.emplace(s.name, dice_.chance(0.9) ? 1e-3f : 1e-8f);
+    } else if (dice_.chance(0.5)) {
+      o.optimizer.settings.emplace(s.name, other);
+    }
+  }
   recipe_.steps = static_cast<uint32_t>(dice_.between(1, 3));
 }
 

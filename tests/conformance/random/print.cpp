@@ -239,28 +239,12 @@ class Printer {
 
   void options() {
     const TrainOptions& o = recipe_.options;
-    const Optimizer& p = o.optimizer;
-    const auto number = [&](const char* name, float Optimizer::*member) {
-      if (p.*member != Optimizer().*member) {
-        line(format("o.optimizer.{} = {};", name, literal(static_cast<double>(p.*member))));
-      }
-    };
-    const auto truth = [&](const char* name, bool Optimizer::*member) {
-      if (p.*member) {
-        line(format("o.optimizer.{} = true;", name));
-      }
-    };
     line("EXPECT_OK(m.to(device));");
     line("TrainOptions o;");
-    line(format("o.optimizer.kind = Optimizer::Kind::{};", name_of(p.kind)));
-    number("weight_decay", &Optimizer::weight_decay);
-    number("eps", &Optimizer::eps);
-    number("beta2", &Optimizer::beta2);
-    number("momentum", &Optimizer::momentum);
-    number("learning_rate_decay", &Optimizer::learning_rate_decay);
-    truth("nesterov", &Optimizer::nesterov);
-    truth("decay_all", &Optimizer::decay_all);
-    truth("centered", &Optimizer::centered);
+    line(format("o.optimizer.name = \"{}\";", o.optimizer.name));
+    for (const auto& [name, value] : o.optimizer.settings) {
+      line(format("o.optimizer.settings[\"{}\"] = {};", name, literal(static_cast<double>(value))));
+    }
     line(format("o.schedule.learning_rate = {};",
                 literal(static_cast<double>(o.schedule.learning_rate))));
     line(format("o.clip_norm = {};", literal(static_cast<double>(o.clip_norm))));

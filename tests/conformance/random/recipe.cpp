@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "conformance/random/dice.h"
+#include "core/optimizers.h"
 
 namespace bowline::conformance::random {
 
@@ -34,27 +35,22 @@ std::optional<size_t> declaring_parameter(const Recipe& recipe, size_t storage) 
 }
 
 std::vector<Shape> moments_of(const Optimizer& optimizer, const Shape& weight) {
-  const auto times = [&](int n) { return std::vector<Shape>(static_cast<size_t>(n), weight); };
-  const int momentum = optimizer.momentum != 0 ? 1 : 0;
-  switch (optimizer.kind) {
-    case Optimizer::Kind::adamw:
-      return times(2);
-    case Optimizer::Kind::sgd:
-      return times(momentum);
-    case Optimizer::Kind::rmsprop:
-      return times(1 + (optimizer.centered ? 1 : 0) + momentum);
-    case Optimizer::Kind::adafactor: {
-      if (weight.rank() < 2) {
-        return times(1);
-      }
-      const auto dims = weight.dims();
-      Shape columns(dims.first(dims.size() - 2));
-      columns.push_back(dims.back());
-      return {Shape(dims.first(dims.size() - 1)), columns};
+  const OptimizerDef& def = *optimizer_named(optimizer.name);
+  std::vector<Shape> out;
+  for (const OptimizerState& state : def.states) {
+    if (!state.needs.empty() && setting_of(def, optimizer, state.needs) == 0) {
+      continue;
     }
-    default:
-      return times(1);
+    if (!state.factored || weight.rank() < 2) {
+      out.push_back(weight);
+      continue;
+    }
+    const auto dims = weight.dims();
+    Shape columns(dims.first(dims.size() - 2));
+    columns.push_back(dims.back());
+    out.insert(out.end(), {Shape(dims.first(dims.size() - 1)), columns});
   }
+  return out;
 }
 
 Result<std::vector<size_t>> element_map(const StorageRow& storage, const ParameterRow& parameter) {

@@ -7,6 +7,7 @@
 
 #include "conformance/oracle_gradient.h"
 #include "conformance/random/dice.h"
+#include "core/optimizers.h"
 
 namespace bowline::conformance::random {
 namespace {
@@ -602,15 +603,14 @@ class Run {
     const TrainOptions& o = recipe_.options;
     Step s = step();
     ++updates_;
-    const auto bias = [&](float beta) {
-      return as_float(1 - std::pow(static_cast<double>(beta), static_cast<double>(updates_)));
-    };
     s.words = {{"learning_rate", o.schedule.learning_rate},
                {"gradient_scale", as_float(gradient_scale)},
-               {"first_update", updates_ == 1 ? 1 : 0},
-               {"update", updates_},
-               {"bias_correction1", bias(o.optimizer.beta1)},
-               {"bias_correction2", bias(o.optimizer.beta2)}};
+               {"update", updates_}};
+    const OptimizerDef& def = *optimizer_named(o.optimizer.name);
+    for (const OptimizerCorrection& c : def.corrections) {
+      const auto beta = static_cast<double>(setting_of(def, o.optimizer, c.setting));
+      s.words.emplace_back(c.word, as_float(1 - std::pow(beta, static_cast<double>(updates_))));
+    }
     Array all{Shape{}, {}};
     for (size_t k = 0; k < gradients_.size(); ++k) {
       all.values.insert(all.values.end(), gradients_[k].begin(), gradients_[k].end());
@@ -634,71 +634,23 @@ class Run {
     return {Shape{n}, std::move(values), DType::f32, -1, 0, {n}};
   }
 
-  // The operator of an optimizer, and the number of moments that precede the scale among its
-  // inputs.
-  struct Rule {
-    Op op;
-    Attributes attributes;
-    size_t before_scale = 0;
-  };
-  static Rule rule_of(const Optimizer& p, float decay) {
-    const auto with_decay = [&]<class T>(T a) {
-      a.weight_decay = decay;
-      return a;
-    };
-    switch (p.kind) {
-      case Optimizer::Kind::adamw: {
-        auto a = with_decay(AdamWAttributesT());
-        a.beta1 = p.beta1;
-        a.beta2 = p.beta2;
-        a.eps = p.eps;
-        return {Op::AdamW, Attributes::of(a), 2};
-      }
-      case Optimizer::Kind::sgd: {
-        auto a = with_decay(SgdAttributesT());
-        a.momentum = p.momentum;
-        a.nesterov = p.nesterov;
-        return {Op::Sgd, Attributes::of(a)};
-      }
-      case Optimizer::Kind::adagrad: {
-        auto a = with_decay(AdagradAttributesT());
-        a.learning_rate_decay = p.learning_rate_decay;
-        a.eps = p.eps;
-        return {Op::Adagrad, Attributes::of(a), 1};
-      }
-      case Optimizer::Kind::rmsprop: {
-        auto a = with_decay(RmsPropAttributesT());
-        a.alpha = p.alpha;
-        a.momentum = p.momentum;
-        a.centered = p.centered;
-        a.eps = p.eps;
-        return {Op::RmsProp, Attributes::of(a)};
-      }
-      case Optimizer::Kind::lion: {
-        auto a = with_decay(LionAttributesT());
-        a.beta1 = p.beta1;
-        a.beta2 = p.beta2;
-        return {Op::Lion, Attributes::of(a), 1};
-      }
-      case Optimizer::Kind::adafactor:
-        break;
-    }
-    auto a = with_decay(AdafactorAttributesT());
-    a.beta2_decay = p.beta2_decay;
-    a.eps1 = p.eps;
-    a.eps2 = p.eps2;
-    a.d = p.update_clip;
-    return {Op::Adafactor, Attributes::of(a)};
-  }
-
   Status update_storage(size_t k, const Array& scale, const Step& s) {
     const Optimizer& p = recipe_.options.optimizer;
-    const bool decays = p.decay_all || recipe_.storages[k].shape.rank() >= 2;
-    const Rule rule = rule_of(p, decays ? p.weight_decay : 0);
-    std::vector<Array> in = {entry(weights_[k]), entry(gradients_[k])};
+    const OptimizerDef& def = *optimizer_named(p.name);
+    const bool decays =
+        setting_of(def, p, "decay_all") != 0 || recipe_.storages[k].shape.rank() >= 2;
+    std::vector<Attribute> values;
+    for (const auto& [name, value] : p.settings) {
+      if (name != "decay_all") {
+        values.emplace_back(name, value);
+      }
+    }
+    // The last value of an attribute counts.
+    values.emplace_back("weight_decay", decays ? setting_of(def, p, "weight_decay") : 0.0f);
+    BOWLINE_TRY_ASSIGN(const Attributes attributes, attributes_from(def.op, values));
+    std::vector<Array> in = {entry(weights_[k]), entry(gradients_[k]), scale};
     in.insert(in.end(), moments_[k].begin(), moments_[k].end());
-    in.insert(in.begin() + 2 + static_cast<std::ptrdiff_t>(rule.before_scale), scale);
-    BOWLINE_TRY_ASSIGN(std::vector<Array> made, machine.run(rule.op, rule.attributes, in, s));
+    BOWLINE_TRY_ASSIGN(std::vector<Array> made, machine.run(def.op, attributes, in, s));
     weights_[k] = std::move(made[0].values);
     for (size_t m = 0; m < moments_[k].size(); ++m) {
       moments_[k][m] = entry(std::move(made[m + 1].values));

@@ -208,11 +208,11 @@ Change set_to(T TrainOptions::*member, T value) {
   };
 }
 
-template <class T>
-Change set_to(T Optimizer::*member, T value) {
+Change set_optimizer(const Optimizer& optimizer) {
   return [=](Recipe& r) {
-    const bool changes = r.options.optimizer.*member != value;
-    r.options.optimizer.*member = value;
+    Optimizer& own = r.options.optimizer;
+    const bool changes = own.name != optimizer.name || own.settings != optimizer.settings;
+    own = optimizer;
     return changes;
   };
 }
@@ -229,14 +229,13 @@ std::vector<Change> changes_of(const Recipe& recipe) {
       set_to(&TrainOptions::accumulation, uint32_t{1}),
       set_to(&TrainOptions::clip_norm, 0.0f),
       set_to(&TrainOptions::seed, uint64_t{0}),
-      set_to(&Optimizer::kind, Optimizer::Kind::sgd),
-      set_to(&Optimizer::nesterov, false),
-      set_to(&Optimizer::momentum, 0.0f),
-      set_to(&Optimizer::weight_decay, 0.0f),
-      set_to(&Optimizer::decay_all, false),
-      set_to(&Optimizer::centered, false),
-      set_to(&Optimizer::learning_rate_decay, 0.0f),
+      set_optimizer({"sgd"}),
   };
+  for (const auto& setting : recipe.options.optimizer.settings) {
+    Optimizer without = recipe.options.optimizer;
+    without.settings.erase(setting.first);
+    out.push_back(set_optimizer(without));
+  }
   add_graph_changes(recipe, out);
   for (size_t s = 0; s < recipe.storages.size(); ++s) {
     out.push_back([s](Recipe& r) { return std::exchange(r.storages[s].frozen, false); });

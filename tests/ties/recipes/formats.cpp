@@ -73,8 +73,8 @@ void set_and_restore(Bench& t) {
             parameters + 1);
     t.count("values", weight_bytes(s.model) / 4, numbers);
     TrainOptions o = adam(0.01f);
-    o.optimizer.weight_decay = 0.1f;
-    o.optimizer.decay_all = true;
+    o.optimizer.settings["weight_decay"] = 0.1f;
+    o.optimizer.settings["decay_all"] = 1;
     Trainer packed = must(Trainer::create(s.model, t.b, o));
     Trainer other = must(Trainer::create(plain.model, t.b, o));
     for (int i = 0; i < 3; ++i) {

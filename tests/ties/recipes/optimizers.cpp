@@ -37,18 +37,17 @@ constexpr Recipe kOptimizersRecipes[] = {
     {"R31", "pytorch#7844, #69214, PR#3056; pytorch-lightning PR#554; mlverse/torch#683",
      "an optimizer that was made before the move kept its state on the CPU",
      [](Bench& t) {
-       for (const Optimizer::Kind kind :
-            {Optimizer::Kind::adagrad, Optimizer::Kind::adamw, Optimizer::Kind::sgd}) {
+       for (const Optimizer& optimizer :
+            {Optimizer{"adagrad"}, adam(0.1f).optimizer, Optimizer{"sgd", {{"momentum", 0.9f}}}}) {
          TrainOptions o = adam(0.1f);
-         o.optimizer.kind = kind;
-         o.optimizer.momentum = kind == Optimizer::Kind::sgd ? 0.9f : 0.0f;
+         o.optimizer = optimizer;
          Seed before = lm32(), after = lm32();
          must(before.model.to(t.a));
          Trainer first = must(Trainer::create(before.model, t.a, o));
          must(before.model.to(t.b));
          must(after.model.to(t.b));
          Trainer second = must(Trainer::create(after.model, t.b, o));
-         t.same(name_of(kind), embed_after_steps(before, first, 3),
+         t.same(optimizer.name, embed_after_steps(before, first, 3),
                 embed_after_steps(after, second, 3));
        }
      }},

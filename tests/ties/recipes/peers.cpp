@@ -155,7 +155,6 @@ void train(Bench& t, bool adam_steps) {
   Reference right(s, 0.01);
   must(s.model.to(t.b));
   TrainOptions o = adam_steps ? adam(0.01f) : plain_sgd(0.01f);
-  o.optimizer.eps = 1e-8f;
   right.e.learning_rate = right.up.learning_rate = right.down.learning_rate =
       static_cast<double>(o.schedule.learning_rate);
   Trainer trainer = must(Trainer::create(s.model, t.b, o));

@@ -82,8 +82,7 @@ struct MeasuredSteps {
 TrainOptions train_options(const BenchTrainOptions& o) {
   TrainOptions t;
   t.dims = {{"batch", o.batch}, {"seq", o.seq}};
-  t.optimizer.weight_decay = 0.1f;
-  t.optimizer.beta2 = 0.95f;
+  t.optimizer.settings = {{"weight_decay", 0.1f}, {"beta2", 0.95f}};
   t.schedule.learning_rate = 1e-3f;
   t.precision.compute_dtype = compute_of(o.compute);
   return t;

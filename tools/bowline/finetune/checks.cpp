@@ -7,6 +7,7 @@
 
 #include "common/files.h"
 #include "common/require.h"
+#include "finetune/optimizer_flags.h"
 
 namespace bowline::command {
 namespace {
@@ -49,12 +50,7 @@ Status check_places(const FinetuneOptions& o) {
 
 // Flags that other flags leave without effect.
 Status check_uses(const FinetuneOptions& o) {
-  std::vector<InputKind> optimizers;
-  for (const std::string_view name : optimizer_names()) {
-    optimizers.push_back({1u << optimizers.size(), name});
-  }
-  const auto kind = std::ranges::find(optimizers, o.optimizer, &InputKind::name);
-  BOWLINE_TRY(o.optimizer_uses.check(kind->bit, optimizers));
+  BOWLINE_TRY(check_optimizer_flags(o));
   BOWLINE_TRY(o.uses.check("--final-fraction", o.schedule != "constant",
                            "with --schedule constant the rate never falls"));
   for (const char* flag : {"--lora-alpha", "--lora-scale", "--lora-dropout", "--lora-target"}) {

@@ -13,9 +13,6 @@ namespace bowline::command {
 
 constexpr std::array kOnNonFinite = {"skip", "stop", "rollback"};  // by OnNonFinite
 
-// A bit for FlagUses.
-constexpr unsigned optimizer_bit(Optimizer::Kind kind) { return 1u << static_cast<unsigned>(kind); }
-
 // What the library has a default for has the same one here.
 struct FinetuneOptions : DataOptions {
   std::string model;
@@ -27,7 +24,7 @@ struct FinetuneOptions : DataOptions {
   std::string resume = "none";
   std::string device = "best";
   std::string schedule = "cosine";  // the number of steps is known here
-  std::string optimizer = "adamw";
+  std::string optimizer = Optimizer{}.name;
   std::string keep = "last";
   std::string on_nonfinite = kOnNonFinite[static_cast<size_t>(TrainOptions{}.on_nonfinite)];
   std::string output = "text";
@@ -42,18 +39,9 @@ struct FinetuneOptions : DataOptions {
   float learning_rate = Schedule{}.learning_rate;
   float head_learning_rate = -1;  // below 0: the learning rate
   float final_fraction = Schedule{}.final_fraction;
-  float weight_decay = Optimizer{}.weight_decay;
-  float momentum = Optimizer{}.momentum;
-  // None: what Optimizer::of() says.
-  std::optional<float> beta1;
-  std::optional<float> beta2;
-  std::optional<float> eps;
-  std::optional<float> alpha;
-  std::optional<float> learning_rate_decay;
-  std::optional<float> beta2_decay;
-  std::optional<float> eps2;
-  std::optional<float> update_clip;
-  bool centered = false;
+  float weight_decay = 0.01f;
+  // The other settings of the optimizer, as far as they are given.
+  decltype(Optimizer::settings) settings;
   std::vector<std::string> freeze;  // patterns over parameters
   // 0: the weights themselves are trained.
   int64_t lora_rank = 0;

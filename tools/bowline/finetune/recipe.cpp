@@ -8,6 +8,7 @@
 #include "common/flags.h"
 #include "common/hash.h"
 #include "common/require.h"
+#include "finetune/optimizer_flags.h"
 
 namespace bowline::command {
 namespace {
@@ -15,35 +16,27 @@ namespace {
 constexpr std::string_view kSteps = "steps";
 constexpr std::string_view kData = "data";
 
-// The flags of an optimizer that have no default of their own.
-struct OptionalNumber {
-  const char* flag;
-  std::optional<float> FinetuneOptions::*given;
-  float Optimizer::*value;
-};
-using Flags = FinetuneOptions;
-constexpr OptionalNumber kOptional[] = {
-    {"beta1", &Flags::beta1, &Optimizer::beta1},
-    {"beta2", &Flags::beta2, &Optimizer::beta2},
-    {"eps", &Flags::eps, &Optimizer::eps},
-    {"alpha", &Flags::alpha, &Optimizer::alpha},
-    {"learning-rate-decay", &Flags::learning_rate_decay, &Optimizer::learning_rate_decay},
-    {"beta2-decay", &Flags::beta2_decay, &Optimizer::beta2_decay},
-    {"eps2", &Flags::eps2, &Optimizer::eps2},
-    {"update-clip", &Flags::update_clip, &Optimizer::update_clip},
-};
-
 Optimizer optimizer(const FinetuneOptions& o) {
-  const auto names = optimizer_names();
-  Optimizer out = Optimizer::of(
-      static_cast<Optimizer::Kind>(std::ranges::find(names, o.optimizer) - names.begin()));
-  out.weight_decay = o.weight_decay;
-  out.momentum = o.momentum;
-  out.centered = o.centered;
-  for (const OptionalNumber& n : kOptional) {
-    out.*n.value = (o.*n.given).value_or(out.*n.value);
-  }
+  Optimizer out{o.optimizer, o.settings};
+  out.settings["weight_decay"] = o.weight_decay;
   return out;
+}
+
+// Null: the optimizer does not have it.
+const OptimizerSetting* find_setting_of(const FinetuneOptions& o, std::string_view name) {
+  const std::span<const OptimizerSetting> all =
+      std::ranges::find(optimizers(), o.optimizer, &OptimizerInfo::name)->settings;
+  const auto found = std::ranges::find(all, name, &OptimizerSetting::name);
+  return found == all.end() ? nullptr : &*found;
+}
+
+// The value of a setting, or `none` if the optimizer does not have it.
+float value_of(const FinetuneOptions& o, std::string_view name, float none) {
+  const auto given = o.settings.find(name);
+  const OptimizerSetting* const setting = find_setting_of(o, name);
+  return given != o.settings.end() ? given->second
+         : setting != nullptr      ? setting->default_value
+                                   : none;
 }
 
 float lora_alpha(const FinetuneOptions& o) {
@@ -107,18 +100,18 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
                        {"schedule", o.schedule},
                        {"optimizer", o.optimizer},
                        {"weight-decay", fmt::format("{:.9g}", o.weight_decay)},
-                       {"beta2", fmt::format("{:.9g}", optimizer(o).beta2)},
-                       {"momentum", fmt::format("{:.9g}", o.momentum)},
+                       // Checkpoints name these two for every optimizer.
+                       {"beta2", fmt::format("{:.9g}", value_of(o, "beta2", 0.999f))},
+                       {"momentum", fmt::format("{:.9g}", value_of(o, "momentum", 0))},
                        {"clip", fmt::format("{:.9g}", o.clip)},
                        {std::string(kData), task.training_data()}};
   c.insert(c.end(), rest.begin(), rest.end());
-  for (const OptionalNumber& n : kOptional) {
-    if (o.*n.given && n.flag != std::string_view("beta2")) {
-      c.emplace_back(n.flag, fmt::format("{:.9g}", *(o.*n.given)));
+  for (const auto& [name, value] : o.settings) {
+    if (name != "beta2" && name != "momentum") {
+      c.emplace_back(optimizer_flag(name), find_setting_of(o, name)->is_flag
+                                               ? std::string()
+                                               : fmt::format("{:.9g}", value));
     }
-  }
-  if (o.centered) {
-    c.emplace_back("centered", "");
   }
   if (o.schedule != "constant") {
     c.emplace_back("final-fraction", fmt::format("{:.9g}", o.final_fraction));

@@ -1,0 +1,242 @@
+// Adafactor: sums over rows, columns and whole weights, storage after storage.
+#include <algorithm>
+
+#include "device/rows.cuh"
+#include "device/update.cuh"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::adafactor_kernels {
+namespace {
+
+using device::StepHead;
+
+constexpr unsigned kThreads = kRowThreads;
+
+// The step words.
+struct UpdateWords {
+  const float* learning_rate;
+  const uint32_t* update;
+  const uint32_t* non_finite;
+  uint32_t* weights_non_finite;
+};
+
+// One storage of Adafactor: `batch` matrices [rows, columns], or a vector, whose v is `row`.
+struct Factored {
+  float* w;
+  const float* g;
+  float* row;
+  float* column;  // null: a vector
+  uint64_t batch, rows, columns;
+  float* parts_of_w;  // partial sums of squares, `parts` of each
+  float* parts_of_u;
+  float* means;  // of the rows of each matrix
+  unsigned parts;
+
+  __device__ uint64_t size() const { return batch * rows * columns; }
+};
+
+struct AdafactorNumbers {
+  float beta2_decay;
+  float eps1;
+  float eps2;
+  float d;
+  float weight_decay;
+  float rate_factor;
+};
+
+__device__ float new_weight(const UpdateWords& words, const AdafactorNumbers& a) {
+  return powf(static_cast<float>(*words.update), a.beta2_decay);
+}
+
+// The row moments, a team each; of a vector its moments, a thread each.
+__global__ void adafactor_rows_kernel(Factored f, const float* scale_at, const StepHead* head,
+                                      UpdateWords words, AdafactorNumbers a) {
+  if (halted(head, words.non_finite)) {
+    return;
+  }
+  const float scale = *scale_at;
+  const float b = new_weight(words, a);
+  if (f.column == nullptr) {
+    const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+    if (i < f.size()) {
+      const float g = f.g[i] * scale;
+      f.row[i] = (1 - b) * f.row[i] + b * (g * g);
+    }
+    return;
+  }
+  const uint64_t row = team_row<kLanes>();
+  if (row >= f.batch * f.rows) {
+    return;
+  }
+  float sum = 0;
+  for (uint64_t c = team_lane<kLanes>(); c < f.columns; c += kLanes) {
+    const float g = f.g[row * f.columns + c] * scale;
+    sum += g * g;
+  }
+  sum = team_sum<kLanes>(sum);
+  if (team_lane<kLanes>() == 0) {
+    f.row[row] = (1 - b) * f.row[row] + b * (sum / static_cast<float>(f.columns));
+  }
+}
+
+// The column moments: `blocks` blocks for each matrix.
+__global__ void adafactor_columns_kernel(Factored f, const float* scale_at, const StepHead* head,
+                                         UpdateWords words, AdafactorNumbers a, unsigned width,
+                                         unsigned blocks) {
+  if (halted(head, words.non_finite)) {
+    return;
+  }
+  const float scale = *scale_at;
+  const float b = new_weight(words, a);
+  const uint64_t matrix = blockIdx.x / blocks;
+  const uint64_t column = uint64_t{blockIdx.x % blocks} * width + threadIdx.x % width;
+  const bool mine = column < f.columns;
+  const float* const from = f.g + matrix * f.rows * f.columns + (mine ? column : 0);
+  const float sum = column_sum(width, 0, mine ? f.rows : 0, [&](uint64_t r) {
+    const float g = from[r * f.columns] * scale;
+    return g * g;
+  });
+  if (mine && threadIdx.x < width) {
+    float& to = f.column[matrix * f.columns + column];
+    to = (1 - b) * to + b * (sum / static_cast<float>(f.rows));
+  }
+}
+
+// The first `parts` blocks add squares of w, the others the rows of a matrix each.
+__global__ void adafactor_means_kernel(Factored f) {
+  float sum = 0;
+  if (blockIdx.x < f.parts) {
+    for (uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x; i < f.size();
+         i += uint64_t{f.parts} * kThreads) {
+      sum += f.w[i] * f.w[i];
+    }
+    sum = team_sum<kThreads>(sum);
+    if (threadIdx.x == 0) {
+      f.parts_of_w[blockIdx.x] = sum;
+    }
+    return;
+  }
+  const uint64_t matrix = blockIdx.x - f.parts;
+  for (uint64_t r = threadIdx.x; r < f.rows; r += kThreads) {
+    sum += f.row[matrix * f.rows + r];
+  }
+  sum = team_sum<kThreads>(sum);
+  if (threadIdx.x == 0) {
+    f.means[matrix] = sum / static_cast<float>(f.rows);
+  }
+}
+
+// u of one element.
+__device__ float adafactor_step(const Factored& f, uint64_t i, float scale, float eps) {
+  float v = 0;
+  if (f.column == nullptr) {
+    v = f.row[i];
+  } else {
+    const uint64_t row = i / f.columns;
+    const uint64_t matrix = row / f.rows;
+    v = f.row[row] / fmaxf(f.means[matrix], eps) * f.column[matrix * f.columns + i % f.columns];
+  }
+  return f.g[i] * scale / sqrtf(fmaxf(v, eps * eps));
+}
+
+__global__ void adafactor_size_kernel(Factored f, const float* scale_at, AdafactorNumbers a) {
+  const float scale = *scale_at;
+  float sum = 0;
+  for (uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x; i < f.size();
+       i += uint64_t{f.parts} * kThreads) {
+    const float u = adafactor_step(f, i, scale, a.eps1);
+    sum += u * u;
+  }
+  sum = team_sum<kThreads>(sum);
+  if (threadIdx.x == 0) {
+    f.parts_of_u[blockIdx.x] = sum;
+  }
+}
+
+__global__ void adafactor_apply_kernel(Factored f, const float* scale_at, const StepHead* head,
+                                       UpdateWords words, AdafactorNumbers a) {
+  if (halted(head, words.non_finite)) {
+    return;
+  }
+  const auto rms = [&](const float* parts) {
+    const float sum = team_sum<kThreads>(threadIdx.x < f.parts ? parts[threadIdx.x] : 0.0f);
+    return sqrtf(sum / static_cast<float>(f.size()));
+  };
+  const float scale = *scale_at;
+  const float rate = *words.learning_rate * a.rate_factor;
+  const float least = 1 / sqrtf(static_cast<float>(*words.update));
+  const float alpha = fmaxf(a.eps2, rms(f.parts_of_w)) * fminf(rate, least);
+  const float factor = alpha / fmaxf(1.0f, rms(f.parts_of_u) / a.d);
+  const float keep = 1 - rate * a.weight_decay;
+  const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < f.size()) {
+    f.w[i] = f.w[i] * keep - factor * adafactor_step(f, i, scale, a.eps1);
+    report(f.w[i] - f.w[i] == 0, words.weights_non_finite);
+  }
+}
+
+constexpr uint64_t kMostParts = kThreads;
+
+// There are no more matrices than elements, and no entry has more of those than the operand.
+uint64_t adafactor_workspace(const NodeView& node) {
+  return (2 * kMostParts + static_cast<uint64_t>(node.in(0).elements())) * sizeof(float);
+}
+
+// Storage after storage, each with as many launches as its form asks for.
+void adafactor(Launch& l) {
+  namespace word = step::adafactor;
+  const auto& t = l.attributes<AdafactorAttributes>();
+  const UpdateWords words = {.learning_rate = l.step(word::learning_rate),
+                             .update = l.step(word::update),
+                             .non_finite = l.step(word::non_finite),
+                             .weights_non_finite = l.step(word::weights_non_finite)};
+  const AdafactorNumbers a = {.beta2_decay = t.beta2_decay(),
+                              .eps1 = t.eps() == 0 ? 0x1p-23f : t.eps(),
+                              .eps2 = t.eps2(),
+                              .d = t.update_clip(),
+                              .weight_decay = t.weight_decay(),
+                              .rate_factor = t.learning_rate_factor()};
+  const bool matrices = l.has_input(4);
+  const float* const scale = l.in(2);
+  const std::vector<ListEntry> weights = l.in_entries(0);
+  const std::vector<ListEntry> grads = l.in_entries(1);
+  const std::vector<ListEntry> rows = l.in_entries(3);
+  const std::vector<ListEntry> columns = matrices ? l.in_entries(4) : rows;
+  for (size_t e = 0; e < weights.size(); ++e) {
+    const uint64_t n = weights[e].elements;
+    if (n == 0) {
+      continue;
+    }
+    Factored f = {weights[e].data, grads[e].data, rows[e].data, nullptr, 1, 1, n, {}, {}, {}, 1};
+    if (matrices) {
+      f.column = columns[e].data;
+      f.batch = rows[e].elements * columns[e].elements / n;
+      f.rows = rows[e].elements / f.batch;
+      f.columns = columns[e].elements / f.batch;
+    }
+    f.parts = static_cast<unsigned>(std::clamp<uint64_t>(n / kChunk, 1, kMostParts));
+    f.parts_of_w = l.workspace();
+    f.parts_of_u = f.parts_of_w + kMostParts;
+    f.means = f.parts_of_u + kMostParts;
+    l.launch("adafactor rows", adafactor_rows_kernel,
+             matrices ? blocks_for(f.batch * f.rows, kThreads / kLanes) : blocks_for(n, kThreads),
+             kThreads, f, scale, l.head(), words, a);
+    if (matrices) {
+      const unsigned width = column_width(f.columns, kLanes);
+      const unsigned blocks = blocks_for(f.columns, width);
+      l.launch("adafactor columns", adafactor_columns_kernel,
+               static_cast<unsigned>(f.batch) * blocks, kThreads, f, scale, l.head(), words, a,
+               width, blocks);
+    }
+    l.launch("adafactor means", adafactor_means_kernel,
+             dim3(f.parts + static_cast<unsigned>(matrices ? f.batch : 0)), kThreads, f);
+    l.launch("adafactor size", adafactor_size_kernel, f.parts, kThreads, f, scale, a);
+    l.launch("adafactor", adafactor_apply_kernel, blocks_for(n, kThreads), kThreads, f, scale,
+             l.head(), words, a);
+  }
+}
+
+}  // namespace
+
+BOWLINE_CUDA_KERNEL(adafactor, .run = adafactor, .workspace = adafactor_workspace);
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::adafactor_kernels

@@ -1,0 +1,22 @@
+// The update of an optimizer with a formula (generated/update_<stem>.comp): one workgroup per chunk
+// of a storage, all storages in one dispatch. Nothing happens after an error.
+void main() {
+  const uint number = group_index();
+  if (number >= p.count || p.step.error != 0 || step_non_finite != 0) {
+    return;
+  }
+  Chunk chunk = p.chunks.v[clamp_index(number, p.count)];
+  const A scale = p.scale.v[0];
+  read_numbers();
+  for (uint i = gl_LocalInvocationID.x; i < chunk.count; i += gl_WorkGroupSize.x) {
+    w = chunk.w.v[i];
+    g = chunk.g.v[i] * scale;
+    load_states(chunk, i);
+    apply();
+    store_states(chunk, i);
+    chunk.w.v[i] = w;
+    if (isnan(w) || isinf(w)) {
+      set_step_weights_non_finite(1);
+    }
+  }
+}
