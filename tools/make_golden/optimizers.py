@@ -9,6 +9,23 @@ STEPS = 100
 KEPT = (1, 2, 10, 100)
 
 
+class Lion(torch.optim.Optimizer):
+    """Lion, which PyTorch lacks: Chen et al., 2023, algorithm 2."""
+
+    def __init__(self, params, lr, betas, weight_decay):
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                b1, b2 = group["betas"]
+                direction = (b1 * m + (1 - b1) * p.grad).sign()
+                p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * direction)
+                m.mul_(b2).add_(p.grad, alpha=1 - b2)
+
+
 # name, options of Bowline, and the PyTorch optimizer with the same options
 def recipes():
     lr, decay, clip = f32(0.01), f32(0.1), f32(2.5)
@@ -28,6 +45,7 @@ def recipes():
          lambda p: O.RMSprop(p, lr, alpha, f32(1e-3), decay, momentum, True)),
         ("adafactor", {"beta2_decay": f32(-0.8), "eps": f32(1e-7), "eps2": f32(1e-3), "update_clip": 1, "weight_decay": decay}, clip,
          lambda p: O.Adafactor(p, lr, f32(-0.8), (f32(1e-7), f32(1e-3)), 1.0, decay)),
+        ("lion", {"beta1": b1, "beta2": b2, "weight_decay": decay}, clip, lambda p: Lion(p, lr, (b1, b2), decay)),
     ]
 
 
