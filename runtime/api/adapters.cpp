@@ -55,8 +55,8 @@ std::optional<std::string> encoding_of_base(const params::Table& table) {
 Status remove_adapter(ModelState& state, std::string_view name, const params::Table& from) {
   std::vector<uint32_t> numbers;
   BOWLINE_TRY_ASSIGN(params::Table table, params::without_adapter(from, name, state.busy, numbers));
-  std::vector<graph::Graph> graphs;
-  for (const graph::Graph& g : state.graphs) {
+  std::vector<graph::GenericGraph> graphs;
+  for (const graph::GenericGraph& g : state.graphs) {
     graphs.push_back(graph::deep_copy(g));
     graph::renumber_parameters(graphs.back(), numbers);
   }

@@ -11,14 +11,14 @@
 
 namespace bowline {
 
-using graph::Graph;
-using graph::Node;
-using graph::ValueInfo;
+using graph::GenericGraph;
+using graph::GenericNode;
+using graph::GenericValue;
 using graph::ValueKind;
 
 struct GraphBuilder::State {
   std::weak_ptr<graph::ModelState> owner;
-  Graph graph;
+  GenericGraph graph;
   State* parent = nullptr;      // of a body: the graph around it
   std::vector<Value> captured;  // of a body: values of the parent, in order of the invariant inputs
   uint32_t carried = 0;
@@ -32,8 +32,8 @@ struct GraphBuilder::State {
 
   Value value(graph::ValueId v) const { return {v, id}; }
   bool owns(Value v) const { return v.graph == id && v.index < graph.values.size(); }
-  Value add_value(ValueInfo info) { return value(graph.add_value(std::move(info))); }
-  Value add_input(ValueInfo info);
+  Value add_value(GenericValue info) { return value(graph.add_value(std::move(info))); }
+  Value add_input(GenericValue info);
 
   // Each does what the call of the builder does. They know of no earlier error.
   Result<Value> input(graph::ModelState& model, std::string_view name, DType dtype,
@@ -60,8 +60,8 @@ struct GraphBuilder::State {
   }
 
  private:
-  std::vector<Value> add_outputs(Node& node, int outputs);
-  Status add_node(const graph::ModelState& model, Node node);
+  std::vector<Value> add_outputs(GenericNode& node, int outputs);
+  Status add_node(const graph::ModelState& model, GenericNode node);
   Status leave(const std::vector<Value>& leaving);
 };
 
@@ -149,10 +149,10 @@ auto attempt(State* state, F&& call) -> std::invoke_result_t<F, State&, graph::M
 
 }  // namespace
 
-std::vector<Value> GraphBuilder::State::add_outputs(Node& node, int outputs) {
+std::vector<Value> GraphBuilder::State::add_outputs(GenericNode& node, int outputs) {
   std::vector<Value> out;
   for (int i = 0; i < outputs; ++i) {
-    ValueInfo info;
+    GenericValue info;
     info.node = static_cast<uint32_t>(graph.nodes.size());
     info.output = static_cast<uint32_t>(i);
     out.push_back(add_value(std::move(info)));
@@ -161,14 +161,14 @@ std::vector<Value> GraphBuilder::State::add_outputs(Node& node, int outputs) {
   return out;
 }
 
-Status GraphBuilder::State::add_node(const graph::ModelState& model, Node node) {
+Status GraphBuilder::State::add_node(const graph::ModelState& model, GenericNode node) {
   node.name = std::exchange(next_name, {});
   BOWLINE_TRY(check_optional_name(node.name, "The node"));
   graph.nodes.push_back(std::move(node));
   return infer_node(graph, graph.nodes.size() - 1, graph::probe_dims(model.dims));
 }
 
-Value GraphBuilder::State::add_input(ValueInfo info) {
+Value GraphBuilder::State::add_input(GenericValue info) {
   info.kind = ValueKind::input;
   graph.inputs.push_back(graph.add_value(std::move(info)));
   return value(graph.inputs.back());
@@ -183,7 +183,7 @@ Result<Value> GraphBuilder::State::input(graph::ModelState& model, std::string_v
   for (const GraphDim& d : shape) {
     BOWLINE_TRY(d.name.empty() ? Status() : declare_dim(model, d.name));
   }
-  ValueInfo info;
+  GenericValue info;
   info.dtype = dtype;
   info.name = name;
   info.dims = shape;
@@ -197,7 +197,7 @@ Result<Value> GraphBuilder::State::parameter(const graph::ModelState& model,
   BOWLINE_REQUIRE(list.items.size() == expected || (parent != nullptr && list.items.size() == 1),
                   "The list has {} parameters, the Repeat {} iterations.", list.items.size(),
                   expected);
-  ValueInfo info;
+  GenericValue info;
   info.kind = ValueKind::parameter;
   for (size_t i = 0; i < expected; ++i) {
     const Parameter p = list.items[list.items.size() == 1 ? 0 : i];
@@ -217,7 +217,7 @@ Result<Value> GraphBuilder::State::capture(Value outer) {
     }
   }
   captured.push_back(outer);
-  ValueInfo info = parent->graph[outer.index];
+  GenericValue info = parent->graph[outer.index];
   info.parameters.clear();
   return add_input(std::move(info));
 }
@@ -228,7 +228,7 @@ Result<std::vector<Value>> GraphBuilder::State::op(graph::ModelState& model, Op 
                                                    const std::vector<Attribute>& attributes) {
   BOWLINE_REQUIRE(is_of_models(op), "There is no operator \"{}\" for models.{}", name,
                   suggestion(name, operators_of_models()));
-  Node node;
+  GenericNode node;
   node.op = op;
   for (const Value v : inputs) {
     BOWLINE_REQUIRE(owns(v), "An input of {} is not a value of this graph{}.", name,
@@ -276,14 +276,14 @@ Result<std::vector<Value>> GraphBuilder::State::repeat(const graph::ModelState& 
   inner.id = next_graph_id();
   inner.carried = static_cast<uint32_t>(values.size());
   inner.count = iterations;
-  Node node;
+  GenericNode node;
   node.op = op_with<&OpDef::is_repeat>();
-  node.repeat = std::make_shared<graph::RepeatInfo>();
+  node.repeat = std::make_shared<graph::GenericRepeat>();
   std::vector<Value> entering;
   for (const Value v : values) {
     BOWLINE_REQUIRE(owns(v), "A carried value of a Repeat is not a value of this graph.");
     node.inputs.push_back(v.index);
-    ValueInfo info = graph[v.index];
+    GenericValue info = graph[v.index];
     info.parameters.clear();
     entering.push_back(inner.add_input(std::move(info)));
   }
@@ -297,7 +297,7 @@ Result<std::vector<Value>> GraphBuilder::State::repeat(const graph::ModelState& 
   node.attributes = Attributes::of(attributes);
   node.repeat->count = attributes.count;
   node.repeat->carried = inner.carried;
-  node.repeat->body = std::make_shared<Graph>(std::move(inner.graph));
+  node.repeat->body = std::make_shared<GenericGraph>(std::move(inner.graph));
   std::vector<Value> out = add_outputs(node, static_cast<int>(values.size()));
   BOWLINE_TRY(add_node(model, std::move(node)));
   return out;

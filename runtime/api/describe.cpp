@@ -7,20 +7,20 @@
 namespace bowline::detail::api {
 namespace {
 
-using graph::Graph;
-using graph::Node;
+using graph::GenericGraph;
+using graph::GenericNode;
 using graph::ValueId;
 
-NodeValueInfo describe_value(const Graph& g, ValueId v) {
+NodeValueInfo describe_value(const GenericGraph& g, ValueId v) {
   using Kind = NodeValueInfo::Kind;
-  const graph::ValueInfo& value = g[v];
+  const graph::GenericValue& value = g[v];
   const Kind kind = value.kind == graph::ValueKind::input       ? Kind::input
                     : value.kind == graph::ValueKind::parameter ? Kind::parameter
                                                                 : Kind::result;
   return {kind, v, value.dtype, value.parameters};
 }
 
-NodeInfo describe(const Graph& g, const Node& node) {
+NodeInfo describe(const GenericGraph& g, const GenericNode& node) {
   NodeInfo out;
   out.op = format("{}", node.op);
   out.name = node.name;
@@ -34,32 +34,32 @@ NodeInfo describe(const Graph& g, const Node& node) {
     out.attributes = attributes_list(node.op, node.attributes);
     return out;
   }
-  const Graph& body = *node.repeat->body;
+  const GenericGraph& body = *node.repeat->body;
   out.count = node.repeat->count;
   out.body_inputs = body.inputs;
   out.body_outputs = body.outputs;
-  for (const Node& inner : body.nodes) {
+  for (const GenericNode& inner : body.nodes) {
     out.body.push_back(describe(body, inner));
   }
   return out;
 }
 
-bool has_named_size(const Graph& g) {
-  return std::ranges::any_of(g.nodes, [](const Node& node) {
+bool has_named_size(const GenericGraph& g) {
+  return std::ranges::any_of(g.nodes, [](const GenericNode& node) {
     return node.repeat ? has_named_size(*node.repeat->body) : !node.attributes.dims().empty();
   });
 }
 
 // Its shapes are those of probe values for the dims otherwise.
-bool has_fixed_shapes(const Graph& g) {
+bool has_fixed_shapes(const GenericGraph& g) {
   return !has_named_size(g) && std::ranges::all_of(g.inputs, [&](ValueId v) {
     return std::ranges::all_of(g[v].dims, [](const GraphDim& d) { return d.name.empty(); });
   });
 }
 
 // The storages of parameters that an operator says it updates.
-void add_updates(const Graph& g, const params::Table& table, std::set<uint32_t>& ties) {
-  for (const Node& node : g.nodes) {
+void add_updates(const GenericGraph& g, const params::Table& table, std::set<uint32_t>& ties) {
+  for (const GenericNode& node : g.nodes) {
     if (node.repeat) {
       add_updates(*node.repeat->body, table, ties);
       continue;
@@ -75,7 +75,7 @@ void add_updates(const Graph& g, const params::Table& table, std::set<uint32_t>&
   }
 }
 
-EntryPointInfo describe(const Graph& g, const params::Table& table) {
+EntryPointInfo describe(const GenericGraph& g, const params::Table& table) {
   EntryPointInfo out;
   out.name = g.name;
   for (const ValueId v : g.inputs) {
@@ -83,7 +83,7 @@ EntryPointInfo describe(const Graph& g, const params::Table& table) {
   }
   const bool fixed = has_fixed_shapes(g);
   for (size_t i = 0; i < g.outputs.size(); ++i) {
-    const graph::ValueInfo& value = g[g.outputs[i]];
+    const graph::GenericValue& value = g[g.outputs[i]];
     OutputInfo& info = out.outputs.emplace_back();
     info.name = g.output_names[i];
     info.dtype = value.dtype;
@@ -96,7 +96,7 @@ EntryPointInfo describe(const Graph& g, const params::Table& table) {
   std::set<uint32_t> ties;
   add_updates(g, table, ties);
   out.updates.assign(ties.begin(), ties.end());
-  for (const Node& node : g.nodes) {
+  for (const GenericNode& node : g.nodes) {
     out.nodes.push_back(describe(g, node));
   }
   return out;
@@ -135,7 +135,7 @@ ModelInfo describe(const graph::ModelState& state) {
   out.storages = params::describe_storages(state.table);
   out.ties = params::describe_ties(state.table);
   out.dims = state.dims;
-  for (const Graph& g : state.graphs) {
+  for (const GenericGraph& g : state.graphs) {
     out.entry_points.push_back(describe(g, state.table));
   }
   out.metadata = state.metadata;

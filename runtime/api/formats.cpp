@@ -40,9 +40,10 @@ Result<FormatReport> set_format(ModelState& state, std::string_view name,
                      params::chosen(state.table, pattern));
   std::vector<uint32_t> ties;
   std::ranges::transform(storages, std::back_inserter(ties), &params::Chosen::tie);
-  const bool fits = ops.empty() || std::ranges::any_of(state.graphs, [&](const graph::Graph& g) {
-                      return graph::reads(state.table, g, ops, ties);
-                    });
+  const bool fits =
+      ops.empty() || std::ranges::any_of(state.graphs, [&](const graph::GenericGraph& g) {
+        return graph::reads(state.table, g, ops, ties);
+      });
   BOWLINE_REQUIRE(fits, "The weight format \"{}\" is for {}, and none reads a parameter of \"{}\".",
                   name, listed(ops), pattern);
   const int busy = state.busy;

@@ -45,7 +45,7 @@ Status require_one_orientation(const ModelState& state, const params::Pair& pair
   if (transpose == parameters[pair.second].view.transpose) {
     return {};
   }
-  for (const graph::Graph& g : state.graphs) {
+  for (const graph::GenericGraph& g : state.graphs) {
     BOWLINE_TRY(graph::check_orientation(g, state.table, pair.second, transpose)
                     .at(format("While tying \"{}\" to \"{}\".", parameters[pair.second].name,
                                parameters[pair.first].name)));
@@ -75,7 +75,7 @@ std::shared_ptr<ModelState> with_table(const ModelState& state, params::Table ta
   auto out = std::make_shared<ModelState>();
   out->table = std::move(table);
   out->formats = state.formats;
-  for (const graph::Graph& g : state.graphs) {
+  for (const graph::GenericGraph& g : state.graphs) {
     out->graphs.push_back(graph::deep_copy(g));
   }
   out->dims = state.dims;

@@ -35,7 +35,8 @@ auto reshaping(graph::ModelState& state, std::string_view name, std::optional<DT
   if (!result.ok()) {
     return result;
   }
-  BOWLINE_TRY_ASSIGN(std::vector<graph::Graph> graphs, graph::inferred(state, table, inputs));
+  BOWLINE_TRY_ASSIGN(std::vector<graph::GenericGraph> graphs,
+                     graph::inferred(state, table, inputs));
   state.table = std::move(table);
   state.graphs = std::move(graphs);
   return result;

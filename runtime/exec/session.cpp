@@ -78,10 +78,10 @@ void SessionState::leave_device() {
   device_.reset();
 }
 
-Result<std::vector<graph::Graph>> SessionState::bind(std::optional<DType> compute) const {
-  std::vector<graph::Graph> bound;
+Result<std::vector<graph::BoundGraph>> SessionState::bind(std::optional<DType> compute) const {
+  std::vector<graph::BoundGraph> bound;
   for (const BoundEntryPoint& entry : entry_points_) {
-    const graph::Graph* generic = model_->find_graph(entry.name);
+    const graph::GenericGraph* generic = model_->find_graph(entry.name);
     BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry.name);
     BOWLINE_TRY_ASSIGN(bound.emplace_back(),
                        graph::bind(*generic, *model_, entry.dims, entry.compute_dtype, compute));
@@ -92,9 +92,9 @@ Result<std::vector<graph::Graph>> SessionState::bind(std::optional<DType> comput
 }
 
 Result<std::vector<SessionState::Planned>> SessionState::plan(
-    std::vector<graph::Graph> bound, const device::OpenDevice& device) const {
+    std::vector<graph::BoundGraph> bound, const device::OpenDevice& device) const {
   std::vector<Planned> planned;
-  for (graph::Graph& graph : bound) {
+  for (graph::BoundGraph& graph : bound) {
     Planned& p = planned.emplace_back();
     p.bound = std::move(graph);
     if (may_fuse_) {
@@ -211,9 +211,9 @@ Status SessionState::prepare(const std::optional<std::shared_ptr<device::OpenDev
   if (!entries_.empty() && generations_.match(table)) {
     return {};
   }
-  BOWLINE_TRY_ASSIGN(std::vector<graph::Graph> bound, bind({}));
+  BOWLINE_TRY_ASSIGN(std::vector<graph::BoundGraph> bound, bind({}));
   std::set<uint32_t> read;
-  for (const graph::Graph& graph : bound) {
+  for (const graph::BoundGraph& graph : bound) {
     const std::vector<uint32_t> ties = graph::storages_of(graph);
     read.insert(ties.begin(), ties.end());
   }

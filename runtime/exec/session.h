@@ -36,26 +36,26 @@ class SessionState final : public graph::User {
   // An entry point with its dims.
   struct Entry {
     const BoundEntryPoint* of;
-    graph::Graph bound;
+    graph::BoundGraph bound;
     StepValues steps;
     Segment forward;
-    graph::Graph apart;  // the nodes hoisted out of `bound`
+    graph::BoundGraph apart;  // the nodes hoisted out of `bound`
     std::optional<Hoisted> hoisted;
   };
   // An entry as it is planned, before anything of it lies on the device.
   struct Planned {
-    graph::Graph bound;
+    graph::BoundGraph bound;
     plan::Plan plan;
     plan::StepLayout layout;
     bool fused = false;
     // What follows from parameters alone. `hoisted` is a plan if anything does.
-    graph::Graph apart;
+    graph::BoundGraph apart;
     std::optional<plan::Plan> hoisted;
   };
 
   // `compute`: of entry points that do not say it.
-  Result<std::vector<graph::Graph>> bind(std::optional<DType> compute) const;
-  Result<std::vector<Planned>> plan(std::vector<graph::Graph> bound,
+  Result<std::vector<graph::BoundGraph>> bind(std::optional<DType> compute) const;
+  Result<std::vector<Planned>> plan(std::vector<graph::BoundGraph> bound,
                                     const device::OpenDevice& device) const;
   Status lower(Planned& planned, const device::OpenDevice& device) const;
   // Returns the same plans with hoisting. It hoists all values that depend only on parameters, or

@@ -26,21 +26,7 @@ Shape swapped(Shape shape) {
   return shape;
 }
 
-// Returns whether the graph reads the transpose of what the storage holds.
-Result<bool> bind_parameter(ValueInfo& info, const params::Table& table) {
-  BOWLINE_TRY(set_parameters(info, table));
-  for (const uint32_t p : info.parameters) {
-    info.uses.push_back(use_of(table, p));
-    info.uses.back().elements = static_cast<uint64_t>(info.shape.elements());
-  }
-  const bool transpose = table.parameters[info.parameters[0]].view.transpose;
-  if (transpose) {
-    info.shape = swapped(info.shape);
-  }
-  return transpose;
-}
-
-Node transpose_of(Graph& graph, ValueId v) {
+BoundNode transpose_of(BoundGraph& graph, ValueId v) {
   const int rank = graph[v].shape.rank();
   TransposeAttributesT t;
   for (int a = 0; a < rank; ++a) {
@@ -48,7 +34,7 @@ Node transpose_of(Graph& graph, ValueId v) {
   }
   std::swap(t.permutation[static_cast<size_t>(rank - 1)],
             t.permutation[static_cast<size_t>(rank - 2)]);
-  Node node;
+  BoundNode node;
   node.op = op_with<&OpDef::is_transpose>();
   node.attributes = Attributes::of(t);
   node.name = graph[v].name + ".view";
@@ -61,11 +47,11 @@ Node transpose_of(Graph& graph, ValueId v) {
 // can, else copied by a node, that of a parameter in front of all others.
 class TransposedParameters {
  public:
-  TransposedParameters(Graph& graph, std::vector<bool> transposed)
+  TransposedParameters(BoundGraph& graph, std::vector<bool> transposed)
       : graph_(graph), transposed_(std::move(transposed)) {}
 
   void rewrite() {
-    for (Node& node : graph_.nodes) {
+    for (BoundNode& node : graph_.nodes) {
       add(std::move(node));
     }
     for (ValueId& v : graph_.outputs) {
@@ -84,14 +70,14 @@ class TransposedParameters {
     const auto [it, is_new] = made_.try_emplace(v, kNoValue);
     if (is_new) {
       // That of a result follows it.
-      std::vector<Node>& to = graph_[v].kind == ValueKind::parameter ? copies_ : nodes_;
+      std::vector<BoundNode>& to = graph_[v].kind == ValueKind::parameter ? copies_ : nodes_;
       to.push_back(transpose_of(graph_, v));
       it->second = to.back().outputs[0];
     }
     return it->second;
   }
 
-  void add(Node node) {
+  void add(BoundNode node) {
     ValueId addend = kNoValue;
     // What works element by element keeps the order of its input, so that a storage and its copy
     // are transposed alike.
@@ -120,7 +106,7 @@ class TransposedParameters {
       nodes_.push_back(std::move(node));
       return;
     }
-    Node sum;
+    BoundNode sum;
     sum.op = op_with<&OpDef::is_sum>();
     sum.attributes = Attributes::of(NoAttributesT{});
     sum.name = node.name;
@@ -131,7 +117,7 @@ class TransposedParameters {
     nodes_.push_back(std::move(sum));
   }
 
-  TransposedInput read_as_it_lies(const Node& node, size_t i) const {
+  TransposedInput read_as_it_lies(const BoundNode& node, size_t i) const {
     const auto rule = op_def(node.op).with_transposed;
     if (rule == nullptr) {
       return {};
@@ -146,30 +132,12 @@ class TransposedParameters {
     return t;
   }
 
-  Graph& graph_;
+  BoundGraph& graph_;
   std::vector<bool> transposed_;  // by value
   std::map<ValueId, ValueId> made_;
-  std::vector<Node> copies_;
-  std::vector<Node> nodes_;
+  std::vector<BoundNode> copies_;
+  std::vector<BoundNode> nodes_;
 };
-
-Status bind_parameters(Graph& graph, const params::Table& table) {
-  std::vector<bool> transposed(graph.values.size());
-  for (ValueId v = 0; v < graph.values.size(); ++v) {
-    if (graph[v].kind == ValueKind::parameter) {
-      BOWLINE_TRY_ASSIGN(transposed[v], bind_parameter(graph[v], table));
-    }
-  }
-  for (Node& node : graph.nodes) {
-    if (node.repeat) {
-      BOWLINE_TRY(bind_parameters(*node.repeat->body, table));
-    }
-  }
-  if (std::ranges::find(transposed, true) != transposed.end()) {
-    TransposedParameters(graph, std::move(transposed)).rewrite();
-  }
-  return {};
-}
 
 Status check_dims(const std::vector<NamedDim>& limits, Dims dims) {
   for (const BoundDim& d : dims) {
@@ -181,49 +149,86 @@ Status check_dims(const std::vector<NamedDim>& limits, Dims dims) {
   return {};
 }
 
-}  // namespace
+// Binds the sizes and parameters of one graph whose nodes are all there.
+class Binder {
+ public:
+  Binder(const GenericGraph& from, const ModelState& model, Dims dims)
+      : from_(from), model_(model), dims_(dims) {}
 
-Graph deep_copy(const Graph& graph) {
-  Graph out = graph;
-  for (Node& node : out.nodes) {
-    if (node.repeat) {
-      node.repeat = std::make_shared<RepeatInfo>(*node.repeat);
-      node.repeat->body = std::make_shared<Graph>(deep_copy(*node.repeat->body));
+  Result<BoundGraph> run() {
+    out_.name = from_.name;
+    out_.inputs = from_.inputs;
+    out_.outputs = from_.outputs;
+    out_.output_names = from_.output_names;
+    for (const GenericValue& value : from_.values) {
+      BOWLINE_TRY(add_value(value));
     }
+    for (size_t n = 0; n < from_.nodes.size(); ++n) {
+      BOWLINE_TRY(add_node(n));
+    }
+    if (std::ranges::find(transposed_, true) != transposed_.end()) {
+      TransposedParameters(out_, std::move(transposed_)).rewrite();
+    }
+    return std::move(out_);
   }
-  return out;
-}
 
-namespace {
+ private:
+  Status add_value(const GenericValue& from) {
+    GenericValue shown = from;
+    BOWLINE_TRY(set_parameters(shown, model_.table));
+    BoundValue value{shown, {}, {}, {}};
+    bool transpose = false;
+    for (const uint32_t p : shown.parameters) {
+      value.uses.push_back(use_of(model_.table, p));
+      value.uses.back().elements = static_cast<uint64_t>(shown.shape.elements());
+      transpose = model_.table.parameters[p].view.transpose;
+    }
+    // Until an operator reads the transpose, the value has the shape of the storage.
+    value.shape = transpose ? swapped(shown.shape) : shown.shape;
+    transposed_.push_back(transpose);
+    out_.add_value(std::move(value));
+    return {};
+  }
 
-Status bind_attributes(Graph& graph, const ModelState& model, Dims dims) {
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    Node& node = graph.nodes[n];
-    std::ranges::copy_if(node.attributes.dims(), std::back_inserter(node.counted_sizes),
-                         [&](const AttributeDim& size) {
-                           const auto dim =
-                               std::ranges::find(model.dims, size.dim, &NamedDim::name);
-                           return dim != model.dims.end() && dim->dynamic;
-                         });
-    Result<Attributes> bound = attributes_bound(node.op, node.attributes, dims);
-    BOWLINE_TRY(Status(bound.status()).at(format("While binding {}.", describe(graph, n))));
+  bool is_counted(const AttributeDim& size) const {
+    const auto dim = std::ranges::find(model_.dims, size.dim, &NamedDim::name);
+    return dim != model_.dims.end() && dim->dynamic;
+  }
+
+  Status add_node(size_t n) {
+    const GenericNode& from = from_.nodes[n];
+    BoundNode node;
+    node.op = from.op;
+    node.inputs = from.inputs;
+    node.outputs = from.outputs;
+    node.name = from.name;
+    std::ranges::copy_if(from.attributes.dims(), std::back_inserter(node.counted_sizes),
+                         [&](const AttributeDim& size) { return is_counted(size); });
+    Result<Attributes> bound = attributes_bound(from.op, from.attributes, dims_);
+    BOWLINE_TRY(Status(bound.status()).at(format("While binding {}.", describe(from_, n))));
     node.attributes = std::move(bound).value();
-    if (node.repeat) {
-      BOWLINE_TRY(bind_attributes(*node.repeat->body, model, dims));
+    if (from.repeat) {
+      const GenericRepeat& repeat = *from.repeat;
+      BOWLINE_TRY_ASSIGN(BoundGraph body, Binder(*repeat.body, model_, dims_).run());
+      node.repeat = std::make_shared<BoundRepeat>(
+          BoundRepeat{std::make_shared<BoundGraph>(std::move(body)), repeat.count, repeat.carried});
     }
+    out_.nodes.push_back(std::move(node));
+    return {};
   }
-  return {};
-}
 
-}  // namespace
+  const GenericGraph& from_;
+  const ModelState& model_;
+  Dims dims_;
+  BoundGraph out_;
+  std::vector<bool> transposed_;  // by value
+};
 
-namespace {
-
-Status refresh_parameters(Graph& graph, const params::Table& table) {
-  for (ValueInfo& info : graph.values) {
+Status refresh_parameters(GenericGraph& graph, const params::Table& table) {
+  for (GenericValue& info : graph.values) {
     BOWLINE_TRY(set_parameters(info, table));
   }
-  for (Node& node : graph.nodes) {
+  for (GenericNode& node : graph.nodes) {
     if (node.repeat) {
       BOWLINE_TRY(refresh_parameters(*node.repeat->body, table));
     }
@@ -233,25 +238,24 @@ Status refresh_parameters(Graph& graph, const params::Table& table) {
 
 }  // namespace
 
-Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims,
-                   std::optional<DType> asked, std::optional<DType> of_device) {
+Result<BoundGraph> bind(const GenericGraph& generic, const ModelState& model, Dims dims,
+                        std::optional<DType> asked, std::optional<DType> of_device) {
   const std::optional<DType> compute = asked ? asked : of_device;
   BOWLINE_TRY(check_dims(model.dims, dims));
   BOWLINE_TRY(written_storages(generic, model.table).status());
-  Graph graph = deep_copy(generic);
+  GenericGraph graph = deep_copy(generic);
   for (const ValueId v : graph.inputs) {
     BOWLINE_TRY_ASSIGN(graph[v].shape, bind_shape(graph[v].dims, dims));
   }
-  BOWLINE_TRY(bind_attributes(graph, model, dims));
   BOWLINE_TRY(add_adapters(graph, model.table));
   if (compute && *compute != DType::f32) {
     BOWLINE_TRY(refresh_parameters(graph, model.table));
     BOWLINE_TRY(infer(graph, dims));
     BOWLINE_TRY(compute_in(graph, *compute, dims, !of_device));
   }
-  BOWLINE_TRY(bind_parameters(graph, model.table));
-  BOWLINE_TRY(infer(graph, dims));
-  return graph;
+  BOWLINE_TRY_ASSIGN(BoundGraph bound, Binder(graph, model, dims).run());
+  BOWLINE_TRY(infer(bound));
+  return bound;
 }
 
 namespace {
@@ -268,7 +272,7 @@ Status check_alike(const params::ParameterRow& row, bool transpose,
 
 }  // namespace
 
-Status set_parameters(ValueInfo& info, const params::Table& table) {
+Status set_parameters(GenericValue& info, const params::Table& table) {
   for (size_t i = 0; i < info.parameters.size(); ++i) {
     const params::ParameterRow& row = table.parameters[info.parameters[i]];
     const params::Storage& storage = table.storages[row.tie];
@@ -292,9 +296,9 @@ Status set_parameters(ValueInfo& info, const params::Table& table) {
   return {};
 }
 
-Status check_orientation(const Graph& graph, const params::Table& table, uint32_t parameter,
+Status check_orientation(const GenericGraph& graph, const params::Table& table, uint32_t parameter,
                          bool transpose) {
-  for (const ValueInfo& info : graph.values) {
+  for (const GenericValue& info : graph.values) {
     if (std::ranges::find(info.parameters, parameter) == info.parameters.end()) {
       continue;
     }
@@ -304,7 +308,7 @@ Status check_orientation(const Graph& graph, const params::Table& table, uint32_
       }
     }
   }
-  for (const Node& node : graph.nodes) {
+  for (const GenericNode& node : graph.nodes) {
     if (node.repeat) {
       BOWLINE_TRY(check_orientation(*node.repeat->body, table, parameter, transpose));
     }
@@ -312,11 +316,11 @@ Status check_orientation(const Graph& graph, const params::Table& table, uint32_
   return {};
 }
 
-Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table& table,
-                                    std::optional<DType> inputs) {
+Result<std::vector<GenericGraph>> inferred(const ModelState& model, const params::Table& table,
+                                           std::optional<DType> inputs) {
   const std::vector<BoundDim> probes = probe_dims(model.dims);
-  std::vector<Graph> out;
-  for (const Graph& graph : model.graphs) {
+  std::vector<GenericGraph> out;
+  for (const GenericGraph& graph : model.graphs) {
     out.push_back(deep_copy(graph));
     for (const ValueId v : out.back().inputs) {
       DType& dtype = out.back()[v].dtype;
@@ -326,7 +330,7 @@ Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table
       BOWLINE_TRY(refresh_parameters(out.back(), table));
       BOWLINE_TRY(written_storages(out.back(), table).status());
       BOWLINE_TRY(infer(out.back(), probes));
-      Graph adapted = deep_copy(out.back());
+      GenericGraph adapted = deep_copy(out.back());
       BOWLINE_TRY(add_adapters(adapted, table));
       BOWLINE_TRY(refresh_parameters(adapted, table));
       return infer(adapted, probes);

@@ -16,7 +16,7 @@ struct Mask {
 // One node under its rule. The masks that it asks for are collected.
 class NodeCounts : public CountedContext {
  public:
-  NodeCounts(Graph& graph, Node& node, std::span<const CountedDim> dims)
+  NodeCounts(BoundGraph& graph, BoundNode& node, std::span<const CountedDim> dims)
       : CountedContext(node.attributes),
         graph_(graph),
         node_(node),
@@ -44,7 +44,7 @@ class NodeCounts : public CountedContext {
     return kNone;
   }
   void count(int o, int axis, int dim) override {
-    ValueInfo& value = graph_[node_.outputs[static_cast<size_t>(o)]];
+    BoundValue& value = graph_[node_.outputs[static_cast<size_t>(o)]];
     if (dim != kNone && value.counted.empty()) {
       value.counted.assign(static_cast<size_t>(value.shape.rank()), kNone);
     }
@@ -91,20 +91,20 @@ class NodeCounts : public CountedContext {
   std::span<const Mask> masks() const { return masks_; }
 
  private:
-  const ValueInfo& value(int i) const { return graph_[node_.inputs[static_cast<size_t>(i)]]; }
+  const BoundValue& value(int i) const { return graph_[node_.inputs[static_cast<size_t>(i)]]; }
 
-  Graph& graph_;
-  Node& node_;
+  BoundGraph& graph_;
+  BoundNode& node_;
   std::span<const CountedDim> dims_;
   std::vector<bool> asked_;
   std::vector<Mask> masks_;
 };
 
 // A Repeat also where its body alone names a counted dim.
-bool is_counted(const Graph& graph, const Node& node) {
+bool is_counted(const BoundGraph& graph, const BoundNode& node) {
   return !node.counted_sizes.empty() ||
          std::ranges::any_of(node.inputs, [&](ValueId v) { return !graph[v].counted.empty(); }) ||
-         (node.repeat && std::ranges::any_of(node.repeat->body->nodes, [&](const Node& inner) {
+         (node.repeat && std::ranges::any_of(node.repeat->body->nodes, [&](const BoundNode& inner) {
             return is_counted(*node.repeat->body, inner);
           }));
 }
@@ -112,12 +112,12 @@ bool is_counted(const Graph& graph, const Node& node) {
 // One graph; its inputs are marked. `zero_tails`: behind a count its inputs are zero.
 class Counting {
  public:
-  Counting(Graph& graph, std::span<const CountedDim> dims, bool zero_tails)
+  Counting(BoundGraph& graph, std::span<const CountedDim> dims, bool zero_tails)
       : graph_(graph), dims_(dims), zero_tails_(zero_tails) {}
 
   Status run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      Node node = graph_.nodes[n];
+      BoundNode node = graph_.nodes[n];
       if (is_counted(graph_, node)) {
         BOWLINE_TRY((node.repeat ? count_repeat(node) : count_node(node))
                         .at(format("While counting the axes of {}.", describe(graph_, n))));
@@ -130,7 +130,7 @@ class Counting {
   }
 
  private:
-  Status count_node(Node& node) {
+  Status count_node(BoundNode& node) {
     NodeCounts counts(graph_, node, dims_);
     BOWLINE_TRY(counts.run(op_def(node.op)));
     for (const Mask& mask : counts.masks()) {
@@ -140,8 +140,8 @@ class Counting {
     return {};
   }
 
-  Status count_repeat(Node& node) {
-    Graph& body = *node.repeat->body;
+  Status count_repeat(BoundNode& node) {
+    BoundGraph& body = *node.repeat->body;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       body[body.inputs[i]].counted = graph_[node.inputs[i]].counted;
     }
@@ -169,13 +169,13 @@ class Counting {
     MaskTailAttributesT attributes;
     attributes.axis = mask.axis;
     attributes.fill = mask.fill;
-    Node node;
+    BoundNode node;
     node.op = op_with<&OpDef::masks_tail>();
     node.attributes = Attributes::of(attributes);
     node.name = name.empty() ? "" : name + ".tail";
     node.inputs = {v};
     node.read_counts = {{0, mask.axis, graph_[v].counted[static_cast<size_t>(mask.axis)]}};
-    ValueInfo info;
+    BoundValue info;
     info.dtype = graph_[v].dtype;
     info.shape = graph_[v].shape;
     info.counted = graph_[v].counted;
@@ -185,15 +185,15 @@ class Counting {
     return known->second;
   }
 
-  Graph& graph_;
+  BoundGraph& graph_;
   std::span<const CountedDim> dims_;
   bool zero_tails_;
-  std::vector<Node> nodes_;
+  std::vector<BoundNode> nodes_;
   std::map<std::tuple<ValueId, int, float>, ValueId> masked_;
 };
 
-bool names(const Graph& graph, const std::string& dim) {
-  const auto of_node = [&](const Node& node) {
+bool names(const BoundGraph& graph, const std::string& dim) {
+  const auto of_node = [&](const BoundNode& node) {
     return std::ranges::find(node.counted_sizes, dim, &AttributeDim::dim) !=
                node.counted_sizes.end() ||
            (node.repeat && names(*node.repeat->body, dim));
@@ -206,7 +206,7 @@ bool names(const Graph& graph, const std::string& dim) {
          std::ranges::any_of(graph.nodes, of_node);
 }
 
-void mark_input(ValueInfo& input, std::span<const CountedDim> dims) {
+void mark_input(BoundValue& input, std::span<const CountedDim> dims) {
   std::vector<int> counted;
   for (const GraphDim& d : input.dims) {
     const auto at = std::ranges::find(dims, d.name, &CountedDim::name);
@@ -219,7 +219,7 @@ void mark_input(ValueInfo& input, std::span<const CountedDim> dims) {
 
 }  // namespace
 
-Status count(Graph& graph, const std::vector<NamedDim>& dims, Dims capacities) {
+Status count(BoundGraph& graph, const std::vector<NamedDim>& dims, Dims capacities) {
   for (const NamedDim& dim : dims) {
     const auto bound = std::ranges::find(capacities, dim.name, &BoundDim::name);
     if (dim.dynamic && bound != capacities.end() && names(graph, dim.name)) {

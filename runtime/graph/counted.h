@@ -17,6 +17,6 @@ namespace bowline::detail::graph {
 // Without counted dims nothing changes.
 // Errors  unsupported: an operator cannot take a counted axis, or has no rule for it; the node, the
 //         axis and the dim are named.
-Status count(Graph& graph, const std::vector<NamedDim>& dims, Dims capacities);
+Status count(BoundGraph& graph, const std::vector<NamedDim>& dims, Dims capacities);
 
 }  // namespace bowline::detail::graph

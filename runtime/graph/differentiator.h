@@ -14,7 +14,7 @@ inline Attributes no_attributes() { return Attributes::of(NoAttributesT{}); }
 class Differentiator {
  public:
   // `path`: of the Repeats around the graph. `kept` grows by what could be run again.
-  Differentiator(Graph& graph, const GradientOptions& options, std::vector<uint32_t> path,
+  Differentiator(BoundGraph& graph, const GradientOptions& options, std::vector<uint32_t> path,
                  uint64_t iterations, std::map<ForwardNode, Kept>& kept)
       : graph_(graph),
         options_(options),
@@ -28,7 +28,7 @@ class Differentiator {
   void find_needed(const Marks& inputs) { needed_ = reached(graph_, inputs); }
   bool needed(ValueId v) const { return v < needed_.size() && needed_[v]; }
   // The inputs of the body of a Repeat of this graph that need a gradient, in some iteration.
-  Marks needed_inputs(const Node& repeat) const { return reached_inputs(repeat, needed_); }
+  Marks needed_inputs(const BoundNode& repeat) const { return reached_inputs(repeat, needed_); }
 
   Status contribute(ValueId v, ValueId gradient);
   // Walks nodes [0, count) backwards.
@@ -52,9 +52,9 @@ class Differentiator {
   Result<ValueId> scaled(ValueId v, double factor);
   // Whether a node of the forward part `whole` runs again in the backward one, instead of what it
   // gives being kept.
-  bool runs_again(const Graph& whole, uint32_t node) const;
+  bool runs_again(const BoundGraph& whole, uint32_t node) const;
   // The backward part reads `v`, which a node of the forward part gives.
-  void note_kept(const Graph& whole, ValueId v);
+  void note_kept(const BoundGraph& whole, ValueId v);
   const std::vector<uint32_t>& path() const { return path_; }
   uint64_t iterations() const { return iterations_; }
   std::map<ForwardNode, Kept>& kept() { return kept_; }
@@ -64,13 +64,13 @@ class Differentiator {
 
  private:
   Status walk_node(size_t node);
-  Marks reached(const Graph& graph, const Marks& inputs) const;
-  Marks reached_inputs(const Node& repeat, const Marks& around) const;
-  bool has_trainable(const ValueInfo& info) const;
+  Marks reached(const BoundGraph& graph, const Marks& inputs) const;
+  Marks reached_inputs(const BoundNode& repeat, const Marks& around) const;
+  bool has_trainable(const BoundValue& info) const;
   ValueId before_cast(ValueId v) const;
-  ValueId gradient_list(const ValueInfo& parameter);
+  ValueId gradient_list(const BoundValue& parameter);
 
-  Graph& graph_;
+  BoundGraph& graph_;
   const GradientOptions& options_;
   std::vector<ValueId> gradients_;
   Marks needed_;
@@ -81,7 +81,7 @@ class Differentiator {
 
 // Appends the gradient of a Repeat: a Repeat that runs backwards, over values that the forward one
 // then keeps.
-Status walk_repeat(Differentiator& outer, Graph& graph, size_t index,
+Status walk_repeat(Differentiator& outer, BoundGraph& graph, size_t index,
                    const GradientOptions& options);
 
 }  // namespace bowline::detail::graph

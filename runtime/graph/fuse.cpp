@@ -2,12 +2,12 @@
 
 namespace bowline::detail::graph {
 
-Result<bool> fuse(Graph& graph, const device::OpenDevice& device) {
+Result<bool> fuse(BoundGraph& graph, const device::OpenDevice& device) {
   const bool dropped = drop_what_trains(graph);
   const bool joined = join_slices(graph), gated = join_gates(graph);
   BOWLINE_TRY_ASSIGN(bool any, fuse_convolutions(graph, device));
   any = any || dropped || joined || gated;
-  for (Node& node : graph.nodes) {
+  for (BoundNode& node : graph.nodes) {
     if (node.repeat) {
       BOWLINE_TRY_ASSIGN(const bool inside, fuse(*node.repeat->body, device));
       any = any || inside;

@@ -10,7 +10,8 @@ namespace {
 
 class NodeGradient : public GradientContext {
  public:
-  NodeGradient(Differentiator& d, Graph& graph, const Node& node, std::vector<ValueId> douts)
+  NodeGradient(Differentiator& d, BoundGraph& graph, const BoundNode& node,
+               std::vector<ValueId> douts)
       : GradientContext(node.attributes),
         d_(d),
         graph_(graph),
@@ -52,22 +53,22 @@ class NodeGradient : public GradientContext {
 
  private:
   Differentiator& d_;
-  Graph& graph_;
-  const Node& node_;
+  BoundGraph& graph_;
+  const BoundNode& node_;
   std::vector<ValueId> douts_;
   Status status_;
 };
 
 }  // namespace
 
-bool Differentiator::has_trainable(const ValueInfo& info) const {
+bool Differentiator::has_trainable(const BoundValue& info) const {
   return info.kind == ValueKind::parameter &&
          std::ranges::any_of(info.uses, [&](const StorageUse& u) {
            return u.tie < options_.rows.size() && options_.rows[u.tie].has_value();
          });
 }
 
-Marks Differentiator::reached(const Graph& graph, const Marks& inputs) const {
+Marks Differentiator::reached(const BoundGraph& graph, const Marks& inputs) const {
   Marks marks(graph.values.size(), 0);
   for (size_t v = 0; v < marks.size(); ++v) {
     marks[v] = has_trainable(graph.values[v]);
@@ -75,9 +76,9 @@ Marks Differentiator::reached(const Graph& graph, const Marks& inputs) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     marks[graph.inputs[i]] = inputs[i];
   }
-  for (const Node& node : graph.nodes) {
+  for (const BoundNode& node : graph.nodes) {
     if (node.repeat) {
-      const Graph& body = *node.repeat->body;
+      const BoundGraph& body = *node.repeat->body;
       const Marks inside = reached(body, reached_inputs(node, marks));
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         marks[node.outputs[i]] = inside[body.outputs[i]];
@@ -94,8 +95,8 @@ Marks Differentiator::reached(const Graph& graph, const Marks& inputs) const {
 }
 
 // A value that is reached when it leaves an iteration is reached when it enters the next one.
-Marks Differentiator::reached_inputs(const Node& repeat, const Marks& around) const {
-  const RepeatInfo& info = *repeat.repeat;
+Marks Differentiator::reached_inputs(const BoundNode& repeat, const Marks& around) const {
+  const BoundRepeat& info = *repeat.repeat;
   Marks inputs;
   for (const ValueId v : repeat.inputs) {
     inputs.push_back(around[v]);
@@ -116,14 +117,14 @@ Marks Differentiator::reached_inputs(const Node& repeat, const Marks& around) co
 Result<std::vector<ValueId>> Differentiator::append(Op op, std::vector<ValueId> inputs,
                                                     const Attributes& attributes,
                                                     std::string name) {
-  Node node;
+  BoundNode node;
   node.op = op;
   node.attributes = attributes;
   node.inputs = std::move(inputs);
   node.name = std::move(name);
   const uint32_t index = static_cast<uint32_t>(graph_.nodes.size());
   for (int i = 0; i < outputs_of(op_def(op), node.attributes, node.inputs.size()); ++i) {
-    ValueInfo info;
+    BoundValue info;
     info.node = index;
     info.output = static_cast<uint32_t>(i);
     node.outputs.push_back(graph_.add_value(std::move(info)));
@@ -137,22 +138,22 @@ Result<std::vector<ValueId>> Differentiator::append(Op op, std::vector<ValueId> 
 namespace {
 
 // One that can be run twice.
-bool is_repeatable(const Node& node) {
+bool is_repeatable(const BoundNode& node) {
   return !node.repeat && op_def(node.op).updates[0].output < 0;
 }
 
 }  // namespace
 
-bool Differentiator::runs_again(const Graph& whole, uint32_t node) const {
-  const Node& n = whole.nodes[node];
+bool Differentiator::runs_again(const BoundGraph& whole, uint32_t node) const {
+  const BoundNode& n = whole.nodes[node];
   if (options_.again == nullptr || options_.again->empty() || !is_repeatable(n)) {
     return false;
   }
   return op_def(n.op).is_view || options_.again->contains({path_, n.outputs[0]});
 }
 
-void Differentiator::note_kept(const Graph& whole, ValueId v) {
-  const Node& n = whole.nodes[whole[v].node];
+void Differentiator::note_kept(const BoundGraph& whole, ValueId v) {
+  const BoundNode& n = whole.nodes[whole[v].node];
   if (is_repeatable(n) && !op_def(n.op).is_view) {
     Kept& kept = kept_[{path_, n.outputs[0]}];
     kept.bytes +=
@@ -192,8 +193,8 @@ Result<ValueId> Differentiator::gradient_or_zero(ValueId v) {
 }
 
 // The list of gradient rows beside a list of weights.
-ValueId Differentiator::gradient_list(const ValueInfo& parameter) {
-  ValueInfo list;
+ValueId Differentiator::gradient_list(const BoundValue& parameter) {
+  BoundValue list;
   list.kind = ValueKind::parameter;
   list.shape = parameter.shape;
   list.name = parameter.name + ".grad";
@@ -223,7 +224,7 @@ Status Differentiator::contribute(ValueId v, ValueId gradient) {
       return {};
     }
     gradient = before_cast(gradient);
-    const ValueInfo parameter = graph_[v];
+    const BoundValue parameter = graph_[v];
     const ValueId list = gradient_list(parameter);
     return append(Op::AccumulateGrad, {list, gradient}, no_attributes(), parameter.name + ".grad")
         .status();
@@ -242,7 +243,7 @@ Status Differentiator::contribute(ValueId v, ValueId gradient) {
 
 Status Differentiator::walk(size_t count) {
   for (size_t i = count; i-- > 0;) {
-    const Node& node = graph_.nodes[i];
+    const BoundNode& node = graph_.nodes[i];
     const bool reached =
         std::ranges::any_of(node.outputs, [&](ValueId v) { return gradient(v) != kNoValue; });
     const bool wanted = std::ranges::any_of(node.outputs, [&](ValueId v) { return needed(v); });
@@ -255,7 +256,7 @@ Status Differentiator::walk(size_t count) {
 }
 
 Status Differentiator::walk_node(size_t index) {
-  const Node node = graph_.nodes[index];
+  const BoundNode node = graph_.nodes[index];
   const OpDef& def = op_def(node.op);
   BOWLINE_REQUIRE(def.gradient != nullptr,
                   "A trainable storage is behind {}, and the operator {} has no gradient.",
@@ -273,7 +274,7 @@ bool Differentiator::from_batch(ValueId v) const {
   std::vector<ValueId> open = {v};
   std::set<ValueId> seen = {v};
   while (!open.empty()) {
-    const ValueInfo& info = graph_[open.back()];
+    const BoundValue& info = graph_[open.back()];
     open.pop_back();
     if (info.kind == ValueKind::input) {
       return true;
@@ -303,9 +304,9 @@ namespace {
 
 // Number of elements that the scalar `v` sums. `v` may be the (clipped) divisor of a masked mean. 1
 // if `v` is not a sum.
-double summed_elements(const Graph& graph, ValueId v) {
+double summed_elements(const BoundGraph& graph, ValueId v) {
   while (graph[v].kind == ValueKind::result && !graph.nodes[graph[v].node].repeat) {
-    const Node& node = graph.nodes[graph[v].node];
+    const BoundNode& node = graph.nodes[graph[v].node];
     if (node.inputs.empty() || graph[v].shape.elements() != 1) {
       break;
     }
@@ -350,9 +351,9 @@ Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
 namespace {
 
 // Gradient rows of which some contribution covers only a part.
-std::vector<uint32_t> partly_covered(const Graph& graph, const GradientOptions& options) {
+std::vector<uint32_t> partly_covered(const BoundGraph& graph, const GradientOptions& options) {
   std::vector<uint32_t> rows;
-  for (const Node& node : graph.nodes) {
+  for (const BoundNode& node : graph.nodes) {
     if (op_def(node.op).gradient_rows == GradientRows::added) {
       for (const StorageUse& u : graph[node.inputs[0]].uses) {
         if (u.elements != 0 && u.elements != options.elements[u.tie]) {
@@ -370,22 +371,22 @@ std::vector<uint32_t> partly_covered(const Graph& graph, const GradientOptions& 
 }
 
 // These rows start a step as zeros, so that every contribution may add.
-Status zero_partly_covered(Graph& graph, size_t position, const GradientOptions& options) {
+Status zero_partly_covered(BoundGraph& graph, size_t position, const GradientOptions& options) {
   const std::vector<uint32_t> rows = partly_covered(graph, options);
   if (rows.empty()) {
     return {};
   }
-  ValueInfo list;
+  BoundValue list;
   list.kind = ValueKind::parameter;
   list.name = "partly used gradients";
   for (const uint32_t row : rows) {
     list.uses.push_back({row, 0, options.elements[row]});
   }
-  Node node;
+  BoundNode node;
   node.op = Op::ZeroGrad;
   node.attributes = no_attributes();
   node.inputs = {graph.add_value(list)};
-  node.outputs = {graph.add_value(ValueInfo{})};
+  node.outputs = {graph.add_value(BoundValue{})};
   graph.nodes.insert(graph.nodes.begin() + static_cast<std::ptrdiff_t>(position), std::move(node));
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     for (const ValueId v : graph.nodes[n].outputs) {
@@ -403,14 +404,15 @@ namespace {
 // kept for it.
 class RunAgain {
  public:
-  RunAgain(Graph& graph, size_t begin, Differentiator& d) : graph_(graph), begin_(begin), d_(d) {}
+  RunAgain(BoundGraph& graph, size_t begin, Differentiator& d)
+      : graph_(graph), begin_(begin), d_(d) {}
 
   void rewrite() {
-    std::vector<Node> backward(
+    std::vector<BoundNode> backward(
         std::make_move_iterator(graph_.nodes.begin() + static_cast<std::ptrdiff_t>(begin_)),
         std::make_move_iterator(graph_.nodes.end()));
     graph_.nodes.resize(begin_);
-    for (Node& node : backward) {
+    for (BoundNode& node : backward) {
       for (ValueId& v : node.inputs) {
         v = read(v);
       }
@@ -433,7 +435,7 @@ class RunAgain {
       d_.note_kept(graph_, v);
       return made_[v] = v;
     }
-    Node copy = graph_.nodes[maker];
+    BoundNode copy = graph_.nodes[maker];
     for (ValueId& in : copy.inputs) {
       in = read(in);
     }
@@ -447,7 +449,7 @@ class RunAgain {
     return made_[v];
   }
 
-  Graph& graph_;
+  BoundGraph& graph_;
   size_t begin_;
   Differentiator& d_;
   std::map<ValueId, ValueId> made_;
@@ -455,7 +457,8 @@ class RunAgain {
 
 }  // namespace
 
-Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOptions& options) {
+Result<TrainingGraph> differentiate(BoundGraph graph, ValueId loss,
+                                    const GradientOptions& options) {
   BOWLINE_REQUIRE(graph[loss].dtype == DType::f32 && graph[loss].shape.rank() == 0,
                   "The loss is {}{}, not an f32 scalar.", graph[loss].dtype, graph[loss].shape);
   TrainingGraph out;
@@ -467,7 +470,7 @@ Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOpt
   BOWLINE_TRY(d.contribute(loss, seed));
   BOWLINE_TRY(d.walk(forward));
   prune(graph);
-  for (const Node& n : graph.nodes) {
+  for (const BoundNode& n : graph.nodes) {
     if (n.op == Op::LossScale) {
       break;
     }

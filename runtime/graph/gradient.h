@@ -45,7 +45,7 @@ struct Kept {
 };
 
 struct TrainingGraph {
-  Graph graph;  // forward and backward nodes; the outputs are those of the forward graph
+  BoundGraph graph;  // forward and backward nodes; the outputs are those of the forward graph
   // The graph has one more output behind those, f32 []: the w of GradientOptions::weighs_loss.
   bool has_loss_weight = false;
   double loss_terms = 1;             // w if every term counts with weight 1
@@ -58,6 +58,6 @@ struct TrainingGraph {
 // `loss` is a scalar f32 output of the graph.
 // Errors  bad_argument: the loss is not a scalar; a path to a trainable storage goes through an
 // operator without a gradient (the node is named).
-Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOptions& options);
+Result<TrainingGraph> differentiate(BoundGraph graph, ValueId loss, const GradientOptions& options);
 
 }  // namespace bowline::detail::graph

@@ -12,14 +12,14 @@ namespace {
 
 // What the backward body of a Repeat needs of the forward one, and how it gets it.
 struct SplitBody {
-  Graph backward;
+  BoundGraph backward;
   std::vector<ValueId> kept;         // values of the forward body that are stacked
   std::vector<uint32_t> invariants;  // positions of node inputs that the backward body reads
 };
 
 class BodySplitter {
  public:
-  BodySplitter(const Graph& whole, size_t forward_nodes, uint32_t carried, size_t inputs,
+  BodySplitter(const BoundGraph& whole, size_t forward_nodes, uint32_t carried, size_t inputs,
                Differentiator& d)
       : whole_(whole),
         d_(d),
@@ -79,7 +79,7 @@ class BodySplitter {
       return;
     }
     seen_[v] = 1;
-    const ValueInfo& info = whole_[v];
+    const BoundValue& info = whole_[v];
     if (info.kind == ValueKind::parameter) {
       map_[v] = out_.backward.add_value(info);
     } else if (info.kind == ValueKind::input) {
@@ -98,11 +98,11 @@ class BodySplitter {
   // the quantized values themselves, in every body: to keep it would be to copy the weights of all
   // iterations.
   bool is_form_of_parameter(ValueId v) const {
-    const ValueInfo& info = whole_[v];
+    const BoundValue& info = whole_[v];
     if (info.kind != ValueKind::result) {
       return info.kind == ValueKind::parameter;
     }
-    const Node& n = whole_.nodes[info.node];
+    const BoundNode& n = whole_.nodes[info.node];
     const OpDef& def = op_def(n.op);
     return (def.derived_copy != DerivedCopy::none || def.is_view) &&
            is_form_of_parameter(n.inputs[0]);
@@ -119,13 +119,13 @@ class BodySplitter {
     }
   }
 
-  void copy_node(const Node& node) {
-    Node copy = node;
+  void copy_node(const BoundNode& node) {
+    BoundNode copy = node;
     for (ValueId& v : copy.inputs) {
       v = map_[v];
     }
     for (ValueId& v : copy.outputs) {
-      ValueInfo info = whole_[v];
+      BoundValue info = whole_[v];
       info.node = static_cast<uint32_t>(out_.backward.nodes.size());
       map_[v] = out_.backward.add_value(std::move(info));
       v = map_[v];
@@ -133,7 +133,7 @@ class BodySplitter {
     out_.backward.nodes.push_back(std::move(copy));
   }
 
-  const Graph& whole_;
+  const BoundGraph& whole_;
   Differentiator& d_;
   size_t forward_nodes_;
   uint32_t carried_;
@@ -148,7 +148,8 @@ class BodySplitter {
 
 class RepeatGradient {
  public:
-  RepeatGradient(Differentiator& outer, Graph& graph, size_t index, const GradientOptions& options)
+  RepeatGradient(Differentiator& outer, BoundGraph& graph, size_t index,
+                 const GradientOptions& options)
       : outer_(outer),
         graph_(graph),
         index_(index),
@@ -179,7 +180,7 @@ class RepeatGradient {
     return path;
   }
 
-  ValueId add_input(ValueInfo info) {
+  ValueId add_input(BoundValue info) {
     info.kind = ValueKind::input;
     info.name.clear();
     return whole_.add_value(std::move(info));
@@ -225,7 +226,7 @@ class RepeatGradient {
     prune(whole_);
     whole_.outputs = forward_outputs;
     forward_nodes_ = static_cast<size_t>(std::ranges::count_if(
-        whole_.nodes, [&](const Node& n) { return n.outputs[0] < forward_values_; }));
+        whole_.nodes, [&](const BoundNode& n) { return n.outputs[0] < forward_values_; }));
     BodySplitter splitter(whole_, forward_nodes_, carried_, node_.inputs.size(), inner_);
     for (const std::vector<ValueId>* inputs : {&incoming_, &sums_}) {
       for (const ValueId v : *inputs) {
@@ -237,12 +238,12 @@ class RepeatGradient {
 
   // The forward Repeat keeps what the backward one reads.
   void keep(const std::vector<ValueId>& kept) {
-    auto body = std::make_shared<Graph>(whole_);
+    auto body = std::make_shared<BoundGraph>(whole_);
     body->nodes.resize(forward_nodes_);
     body->outputs.resize(carried_);
     for (const ValueId v : kept) {
       body->outputs.push_back(v);
-      ValueInfo info;
+      BoundValue info;
       info.dtype = whole_[v].dtype;
       info.name = whole_[v].name;
       info.node = static_cast<uint32_t>(index_);
@@ -264,7 +265,7 @@ class RepeatGradient {
       BOWLINE_TRY_ASSIGN(inputs.emplace_back(), outer_.gradient_or_zero(node_.outputs[i]));
     }
     for (const size_t i : summed_) {
-      const ValueInfo& like = graph_[node_.inputs[i]];
+      const BoundValue& like = graph_[node_.inputs[i]];
       BOWLINE_TRY_ASSIGN(inputs.emplace_back(), outer_.filled(0, like.shape, like.dtype));
     }
     for (const uint32_t position : split.invariants) {
@@ -275,12 +276,12 @@ class RepeatGradient {
   }
 
   Status append(const SplitBody& split) {
-    Node node;
+    BoundNode node;
     node.op = node_.op;
     node.attributes = node_.attributes;
     node.name = node_.name.empty() ? "" : node_.name + ".grad";
-    node.repeat = std::make_shared<RepeatInfo>();
-    node.repeat->body = std::make_shared<Graph>(split.backward);
+    node.repeat = std::make_shared<BoundRepeat>();
+    node.repeat->body = std::make_shared<BoundGraph>(split.backward);
     node.repeat->count = forward_.count;
     node.repeat->carried = static_cast<uint32_t>(through_.size() + sums_.size());
     node.repeat->stacked_inputs = static_cast<uint32_t>(stacked_.size());
@@ -288,7 +289,7 @@ class RepeatGradient {
     BOWLINE_TRY_ASSIGN(node.inputs, backward_inputs(split));
     const auto index = static_cast<uint32_t>(graph_.nodes.size());
     for (uint32_t i = 0; i < node.repeat->carried; ++i) {
-      ValueInfo info;
+      BoundValue info;
       info.node = index;
       info.output = i;
       results_.push_back(graph_.add_value(std::move(info)));
@@ -311,12 +312,12 @@ class RepeatGradient {
   }
 
   Differentiator& outer_;
-  Graph& graph_;
+  BoundGraph& graph_;
   size_t index_;
-  const Node node_;  // a copy: nodes are appended meanwhile
-  RepeatInfo& forward_;
+  const BoundNode node_;  // a copy: nodes are appended meanwhile
+  BoundRepeat& forward_;
   uint32_t carried_;
-  Graph whole_;  // forward and backward nodes of one iteration
+  BoundGraph whole_;  // forward and backward nodes of one iteration
   size_t forward_values_;
   size_t forward_nodes_ = 0;
   Differentiator inner_;
@@ -331,7 +332,7 @@ class RepeatGradient {
 
 }  // namespace
 
-Status walk_repeat(Differentiator& outer, Graph& graph, size_t index,
+Status walk_repeat(Differentiator& outer, BoundGraph& graph, size_t index,
                    const GradientOptions& options) {
   return RepeatGradient(outer, graph, index, options).run();
 }

@@ -1,9 +1,10 @@
 // Graph: values and nodes in memory.
 //
-// One form serves twice. The *generic* graph of a model has named dims and names parameters; shapes
-// are those of probe values for the dims. The *bound* graph that a plan is made of has the real
-// dims, and its parameter values name storages (graph/bind.h). Gradients and optimizers exist in
-// bound graphs only.
+// A GenericGraph is an entry point of a model. It has named dims, and its parameter values name
+// parameters of the model. Its shapes are those of probe values for the dims. bind() (graph/bind.h)
+// makes a BoundGraph of it, the graph that a plan is made of. A BoundGraph has the real dims, and
+// its parameter values name storages. Gradients, optimizers and internal operators exist in bound
+// graphs only.
 #pragma once
 
 #include <memory>
@@ -28,7 +29,7 @@ struct StorageUse {
   bool operator==(const StorageUse&) const = default;
 };
 
-// A counted dim of a bound graph.
+// A counted dim.
 struct CountedDim {
   std::string name;
   int64_t min = 1;
@@ -45,34 +46,40 @@ struct ReadCount {
 
 enum class ValueKind : uint8_t { input, parameter, result };
 
-struct ValueInfo {
+struct ValueBase {
   ValueKind kind = ValueKind::result;
   DType dtype = DType::f32;
-  Encoding encoding;  // parameter of a bound graph
+  Encoding encoding;  // parameter
   Shape shape;
   std::string name;
-  std::vector<GraphDim> dims;  // input of a generic graph
-  // parameter: one item; in the body of a Repeat one per iteration; of an optimizer node any
-  // number.
-  std::vector<uint32_t> parameters;  // generic: numbers of parameters of the model
-  std::vector<StorageUse> uses;      // bound
-  // bound: what is read are not the storages but their derived copies of this form; of the dtype of
-  // the value.
-  std::shared_ptr<const params::Form> form;
+  std::vector<GraphDim> dims;  // input: as declared, names or sizes
   uint32_t node = UINT32_MAX;  // result: the node that makes it ...
   uint32_t output = 0;         // ... as this output
-  // Bound: for each axis the counted dim of the graph that counts it, or kNotCounted. Empty: of
-  // none.
-  std::vector<int> counted;
 };
 
-struct Graph;
+struct GenericValue : ValueBase {
+  // Parameter: its number in the model. In the body of a Repeat one number per iteration.
+  std::vector<uint32_t> parameters;
+};
+
+struct BoundValue : ValueBase {
+  // Parameter: one item; in the body of a Repeat one per iteration; of an optimizer node any
+  // number.
+  std::vector<StorageUse> uses;
+  // Readers do not read the storages but their derived copies in this form, which have the dtype of
+  // the value.
+  std::shared_ptr<const params::Form> form;
+  // For each axis the counted dim of the graph that counts it, or kNotCounted. Empty: no axis is
+  // counted.
+  std::vector<int> counted;
+};
 
 // Runs a body `count` times. Inputs of the node, in order: carried values, invariant values, and
 // values stacked along a first axis of `count`, of which iteration i sees slice i. Outputs: carried
 // values after the last iteration, then stacked results. The body has the same inputs and outputs,
 // per iteration.
-struct RepeatInfo {
+template <class Graph>
+struct Repeat {
   std::shared_ptr<Graph> body;
   uint32_t count = 1;
   uint32_t carried = 0;
@@ -80,15 +87,26 @@ struct RepeatInfo {
   bool reverse = false;  // from iteration count - 1 down to 0
 };
 
-struct Node {
+template <class Graph>
+struct NodeBase {
   Op op = Op::Invalid;
   Attributes attributes;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::string name;
-  std::shared_ptr<RepeatInfo> repeat;  // (optional) the operator is_repeat
-  // Bound: which sizes among the attributes are capacities of counted dims, and what the kernel
-  // reads.
+  std::shared_ptr<Repeat<Graph>> repeat;  // (optional) the operator is_repeat
+};
+
+struct GenericGraph;
+struct BoundGraph;
+using GenericRepeat = Repeat<GenericGraph>;
+using BoundRepeat = Repeat<BoundGraph>;
+
+struct GenericNode : NodeBase<GenericGraph> {};
+
+struct BoundNode : NodeBase<BoundGraph> {
+  // The sizes among the attributes that are capacities of counted dims, and the counts that the
+  // kernel reads.
   std::vector<AttributeDim> counted_sizes;
   std::vector<ReadCount> read_counts;
 };
@@ -102,39 +120,55 @@ struct HeldValues {
   uint64_t bytes = 0;  // size of the held values of all plans of the session
 };
 
-struct Graph {
+template <class ValueType, class NodeType>
+struct GraphBase {
+  using Value = ValueType;
+  using Node = NodeType;
+
   std::string name;
-  std::vector<ValueInfo> values;
+  std::vector<Value> values;
   std::vector<Node> nodes;  // in topological order
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::vector<std::string> output_names;
-  std::vector<CountedDim> counted;  // bound; a body has those of the graph around it
-  HeldValues held;                  // bound
 
-  ValueId add_value(ValueInfo info) {
+  ValueId add_value(Value info) {
     values.push_back(std::move(info));
     return static_cast<ValueId>(values.size() - 1);
   }
-  ValueInfo& operator[](ValueId v) { return values[v]; }
-  const ValueInfo& operator[](ValueId v) const { return values[v]; }
+  Value& operator[](ValueId v) { return values[v]; }
+  const Value& operator[](ValueId v) const { return values[v]; }
 };
 
+struct GenericGraph : GraphBase<GenericValue, GenericNode> {};
+
+struct BoundGraph : GraphBase<BoundValue, BoundNode> {
+  std::vector<CountedDim> counted;  // a body has those of the graph around it
+  HeldValues held;
+};
+
+// The templates below are defined for both kinds of graph.
+
 // 'node 17 "ln_f" (LayerNorm)'
+template <class Graph>
 std::string describe(const Graph& graph, size_t node);
 
-// Whether the node, or one of its body, writes a storage that it reads.
-bool writes_storage(const Node& node);
-
-// Ascending tie indices of the storages that the nodes of a bound graph read or write, those of
-// bodies too.
-std::vector<uint32_t> storages_of(const Graph& graph);
+// A copy that shares nothing: bodies too.
+template <class Graph>
+Graph deep_copy(const Graph& graph);
 
 // After nodes were added, dropped or moved: results name the nodes that make them. Bodies stay as
 // they are.
+template <class Graph>
 void renumber(Graph& graph);
 
+// Whether the node, or one of its body, writes a storage that it reads.
+bool writes_storage(const BoundNode& node);
+
+// Ascending tie indices of the storages that the nodes read or write, those of bodies too.
+std::vector<uint32_t> storages_of(const BoundGraph& graph);
+
 // Drops nodes that neither reach an output nor write a storage, and values nobody uses.
-void prune(Graph& graph);
+void prune(BoundGraph& graph);
 
 }  // namespace bowline::detail::graph

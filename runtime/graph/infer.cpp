@@ -3,9 +3,11 @@
 namespace bowline::detail::graph {
 namespace {
 
+template <class Graph>
 class NodeInfer : public InferContext {
  public:
-  NodeInfer(Graph& graph, const Node& node, const Attributes& bound, std::span<const DType> dtypes)
+  NodeInfer(Graph& graph, const typename Graph::Node& node, const Attributes& bound,
+            std::span<const DType> dtypes)
       : InferContext(bound), graph_(graph), node_(node), dtypes_(dtypes) {}
 
   int inputs() const override { return static_cast<int>(node_.inputs.size()); }
@@ -14,23 +16,24 @@ class NodeInfer : public InferContext {
   Status out(int i, const Shape& shape, std::optional<DType> type) override {
     // The checked form holds the limits of rank, dims and elements.
     BOWLINE_TRY_ASSIGN(const Shape checked, Shape::checked(shape.dims()));
-    ValueInfo& v = graph_[node_.outputs[static_cast<size_t>(i)]];
+    ValueBase& v = graph_[node_.outputs[static_cast<size_t>(i)]];
     v.shape = checked;
     v.dtype = type ? *type : output_type(op_def(node_.op).types, i, dtypes_).value();
     return {};
   }
 
  private:
-  const ValueInfo& value(int i) const { return graph_[node_.inputs[static_cast<size_t>(i)]]; }
+  const ValueBase& value(int i) const { return graph_[node_.inputs[static_cast<size_t>(i)]]; }
   Graph& graph_;
-  const Node& node_;
+  const typename Graph::Node& node_;
   std::span<const DType> dtypes_;
 };
 
 Shape slice_of(const Shape& stacked) { return Shape(stacked.dims().subspan(1)); }
 
-Status infer_repeat(Graph& graph, const Node& node, Dims bound) {
-  const RepeatInfo& repeat = *node.repeat;
+template <class Graph>
+Status infer_repeat(Graph& graph, const typename Graph::Node& node, Dims bound) {
+  const Repeat<Graph>& repeat = *node.repeat;
   Graph& body = *repeat.body;
   BOWLINE_REQUIRE(repeat.count >= 1, "The Repeat has a count of 0.");
   BOWLINE_REQUIRE(body.inputs.size() == node.inputs.size(),
@@ -41,18 +44,18 @@ Status infer_repeat(Graph& graph, const Node& node, Dims bound) {
                   body.outputs.size(), node.outputs.size(), repeat.carried);
   const size_t first_stacked = node.inputs.size() - repeat.stacked_inputs;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const ValueInfo& outer = graph[node.inputs[i]];
-    ValueInfo& inner = body[body.inputs[i]];
+    const ValueBase& outer = graph[node.inputs[i]];
+    ValueBase& inner = body[body.inputs[i]];
     inner.dtype = outer.dtype;
     inner.shape = i < first_stacked ? outer.shape : slice_of(outer.shape);
   }
   BOWLINE_TRY(infer(body, bound));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    const ValueInfo& inner = body[body.outputs[i]];
-    ValueInfo& outer = graph[node.outputs[i]];
+    const ValueBase& inner = body[body.outputs[i]];
+    ValueBase& outer = graph[node.outputs[i]];
     outer.dtype = inner.dtype;
     if (i < repeat.carried) {
-      const ValueInfo& first = body[body.inputs[i]];
+      const ValueBase& first = body[body.inputs[i]];
       BOWLINE_REQUIRE(first.shape == inner.shape && first.dtype == inner.dtype,
                       "Carried value {} enters as {}{} and leaves as {}{}.", i, first.dtype,
                       first.shape, inner.dtype, inner.shape);
@@ -70,7 +73,8 @@ Status infer_repeat(Graph& graph, const Node& node, Dims bound) {
   return {};
 }
 
-Status infer_op(Graph& graph, const Node& node, Dims bound) {
+template <class Graph>
+Status infer_op(Graph& graph, const typename Graph::Node& node, Dims bound) {
   const OpDef& def = op_def(node.op);
   if (def.is_repeat) {
     return infer_repeat(graph, node, bound);
@@ -103,17 +107,24 @@ Result<Shape> bind_shape(const std::vector<GraphDim>& dims, Dims bound) {
   return Shape::checked(out);
 }
 
+template <class Graph>
 Status infer_node(Graph& graph, size_t node, Dims bound) {
   // Node and value lists may move while a body is inferred; a copy of the node is cheap.
-  const Node copy = graph.nodes[node];
+  const auto copy = graph.nodes[node];
   return infer_op(graph, copy, bound).at(format("While checking {}.", describe(graph, node)));
 }
 
+template <class Graph>
 Status infer(Graph& graph, Dims bound) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     BOWLINE_TRY(infer_node(graph, i, bound));
   }
   return {};
 }
+
+template Status infer_node(GenericGraph& graph, size_t node, Dims bound);
+template Status infer_node(BoundGraph& graph, size_t node, Dims bound);
+template Status infer(GenericGraph& graph, Dims bound);
+template Status infer(BoundGraph& graph, Dims bound);
 
 }  // namespace bowline::detail::graph

@@ -12,7 +12,7 @@ namespace {
 // What a row or a node takes in memory, with its blocks of the allocator.
 constexpr uint64_t kStorageBytes = sizeof(params::Storage) + sizeof(model::FileRange) + 64;
 constexpr uint64_t kParameterBytes = 2 * sizeof(params::ParameterRow) + 128;
-constexpr uint64_t kNodeBytes = 2 * sizeof(Node) + 256;
+constexpr uint64_t kNodeBytes = 2 * sizeof(GenericNode) + 256;
 
 // Builds one graph of a file that was verified: every number in it is in range.
 class GraphReader {
@@ -21,7 +21,7 @@ class GraphReader {
               const model::GraphTable& from)
       : model_(model), table_(table), probes_(probes), meter_(meter), from_(from) {}
 
-  Result<Graph> read_entry_point() {
+  Result<GenericGraph> read_entry_point() {
     for (uint32_t i = 0; i < from_.inputs(); ++i) {
       BOWLINE_TRY(add_input(from_.input(i)));
     }
@@ -38,9 +38,9 @@ class GraphReader {
   }
 
   // Shapes follow when the Repeat is inferred.
-  Result<Graph> read_body(std::span<const std::span<const uint32_t>> lists) {
+  Result<GenericGraph> read_body(std::span<const std::span<const uint32_t>> lists) {
     for (uint32_t i = 0; i < from_.inputs(); ++i) {
-      ValueInfo info;
+      GenericValue info;
       info.kind = ValueKind::input;
       info.name = from_.input(i).name;
       graph_.inputs.push_back(graph_.add_value(std::move(info)));
@@ -62,7 +62,7 @@ class GraphReader {
 
  private:
   Status add_input(const model::InputEntry& from) {
-    ValueInfo info;
+    GenericValue info;
     info.kind = ValueKind::input;
     info.name = from.name;
     info.dtype = from.dtype;
@@ -76,7 +76,7 @@ class GraphReader {
   }
 
   Status add_parameter(std::span<const uint32_t> list) {
-    ValueInfo info;
+    GenericValue info;
     info.kind = ValueKind::parameter;
     info.parameters.assign(list.begin(), list.end());
     BOWLINE_TRY(set_parameters(info, table_));
@@ -86,17 +86,17 @@ class GraphReader {
   }
 
   // Lists and names that a value copies. The vectors grow by doubling.
-  Status spend(const ValueInfo& info) {
-    return meter_.spend(2 * (sizeof(ValueInfo) + info.name.size() +
+  Status spend(const GenericValue& info) {
+    return meter_.spend(2 * (sizeof(GenericValue) + info.name.size() +
                              info.dims.size() * sizeof(GraphDim) +
                              info.parameters.size() * sizeof(uint32_t)));
   }
 
   Status add_node(const model::NodeEntry& from) {
-    BOWLINE_TRY(meter_.spend(kNodeBytes + 2 * from.outputs * sizeof(ValueInfo) +
+    BOWLINE_TRY(meter_.spend(kNodeBytes + 2 * from.outputs * sizeof(GenericValue) +
                                  2 * from.inputs.size() * sizeof(ValueId),
                              1));
-    Node node;
+    GenericNode node;
     node.op = from.op;
     node.name = from.name;
     node.inputs = from.inputs;
@@ -112,7 +112,7 @@ class GraphReader {
                       index, node.op, from.outputs, outputs);
     }
     for (uint32_t i = 0; i < from.outputs; ++i) {
-      ValueInfo info;
+      GenericValue info;
       info.node = index;
       info.output = i;
       node.outputs.push_back(graph_.add_value(std::move(info)));
@@ -121,17 +121,17 @@ class GraphReader {
     return {};
   }
 
-  Status add_body(const model::RepeatEntry& from, Node& node) {
+  Status add_body(const model::RepeatEntry& from, GenericNode& node) {
     RepeatAttributesT attributes;
     attributes.count = from.count;
     attributes.carried = from.carried;
     node.attributes = Attributes::of(attributes);
-    node.repeat = std::make_shared<RepeatInfo>();
+    node.repeat = std::make_shared<GenericRepeat>();
     node.repeat->count = from.count;
     node.repeat->carried = from.carried;
     GraphReader reader(model_, table_, probes_, meter_, model_.graph(from.body));
-    BOWLINE_TRY_ASSIGN(Graph body, reader.read_body(from.parameters));
-    node.repeat->body = std::make_shared<Graph>(std::move(body));
+    BOWLINE_TRY_ASSIGN(GenericGraph body, reader.read_body(from.parameters));
+    node.repeat->body = std::make_shared<GenericGraph>(std::move(body));
     return {};
   }
 
@@ -166,7 +166,7 @@ class GraphReader {
   Dims probes_;
   Meter& meter_;
   model::GraphTable from_;
-  Graph graph_;
+  GenericGraph graph_;
 };
 
 Status read_graphs(ModelState& state, const model::Tables& model, Meter& meter) {
@@ -177,7 +177,8 @@ Status read_graphs(ModelState& state, const model::Tables& model, Meter& meter) 
     if (from.is_body()) {
       continue;
     }
-    Result<Graph> graph = GraphReader(model, state.table, probes, meter, from).read_entry_point();
+    Result<GenericGraph> graph =
+        GraphReader(model, state.table, probes, meter, from).read_entry_point();
     BOWLINE_TRY(
         std::move(graph).status().at(format("While loading graph {} \"{}\".", i, from.name())));
     state.graphs.push_back(std::move(graph).value());

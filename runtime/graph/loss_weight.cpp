@@ -23,7 +23,7 @@ struct ValuePlace {
 // values it knows the shape.
 class MeanContext : public GradientContext {
  public:
-  MeanContext(Differentiator& d, Graph& outer, const Graph& graph, const Node& node,
+  MeanContext(Differentiator& d, BoundGraph& outer, const BoundGraph& graph, const BoundNode& node,
               std::vector<std::optional<ValueId>> inputs)
       : GradientContext(node.attributes),
         d_(d),
@@ -68,14 +68,14 @@ class MeanContext : public GradientContext {
   // From here on an index is that of a value of `graph_`.
   static constexpr ValueId kInside = ValueId{1} << 31;
 
-  const ValueInfo& info(GradientValue v) const {
+  const BoundValue& info(GradientValue v) const {
     return v.index >= kInside ? graph_[v.index - kInside] : outer_[v.index];
   }
 
   Differentiator& d_;
-  Graph& outer_;
-  const Graph& graph_;
-  const Node& node_;
+  BoundGraph& outer_;
+  const BoundGraph& graph_;
+  const BoundNode& node_;
   std::vector<std::optional<ValueId>> inputs_;
   Status status_;
   bool reads_inside_ = false;
@@ -83,7 +83,7 @@ class MeanContext : public GradientContext {
 
 class WeightFinder {
  public:
-  WeightFinder(Differentiator& d, Graph& outer) : d_(d), outer_(outer) {}
+  WeightFinder(Differentiator& d, BoundGraph& outer) : d_(d), outer_(outer) {}
 
   // A term that the loss adds, and depends on the batch.
   struct Term {
@@ -96,7 +96,7 @@ class WeightFinder {
     if (!is_one_of_operator(p) || steps_ > kMostSteps || !seen_.insert(p).second) {
       return std::optional<LossWeight>();
     }
-    const Node node = maker_of(p);
+    const BoundNode node = maker_of(p);
     std::optional<LossWeight> kept;
     for (size_t i = 0; i < node.inputs.size() && !(kept && kept->sum.valid()); ++i) {
       if (keeps(node, i, p)) {
@@ -153,42 +153,42 @@ class WeightFinder {
   static constexpr size_t kMostSteps = 1024;
   static constexpr size_t kMostPlaces = 1 << 16;
 
-  const Graph& graph_of(std::span<const Iteration> iterations) const {
-    const Graph* graph = &outer_;
+  const BoundGraph& graph_of(std::span<const Iteration> iterations) const {
+    const BoundGraph* graph = &outer_;
     for (const Iteration& f : iterations) {
       graph = graph->nodes[f.node].repeat->body.get();
     }
     return *graph;
   }
 
-  const Node& maker_of(const ValuePlace& p) const {
-    const Graph& graph = graph_of(p.iterations);
+  const BoundNode& maker_of(const ValuePlace& p) const {
+    const BoundGraph& graph = graph_of(p.iterations);
     return graph.nodes[graph[p.value].node];
   }
 
   // One number, or several that are stacked.
   bool is_one_of_operator(const ValuePlace& p) const {
-    const Graph& graph = graph_of(p.iterations);
+    const BoundGraph& graph = graph_of(p.iterations);
     return is_made_by_operator(graph, graph[p.value]) &&
            (graph[p.value].shape.elements() == 1 || is_stack(p));
   }
 
   // Such as the losses of several heads.
   bool is_stack(const ValuePlace& p) const {
-    const Graph& graph = graph_of(p.iterations);
+    const BoundGraph& graph = graph_of(p.iterations);
     return is_made_by_operator(graph, graph[p.value]) &&
            op_def(maker_of(p).op).loss_terms == LossTerms::stack &&
            std::ranges::all_of(maker_of(p).inputs,
                                [&](ValueId v) { return graph[v].shape.elements() == 1; });
   }
-  bool is_total_of_stack(const Node& node, const ValuePlace& p) const {
+  bool is_total_of_stack(const BoundNode& node, const ValuePlace& p) const {
     return op_def(node.op).loss_terms == LossTerms::total &&
            is_stack({node.inputs[0], p.iterations});
   }
 
   // Whether the output of `node`, which makes the value at `p`, is a mean with the weights of input
   // `i`.
-  bool keeps(const Node& node, size_t i, const ValuePlace& p) const {
+  bool keeps(const BoundNode& node, size_t i, const ValuePlace& p) const {
     return (op_def(node.op).keeps_loss_weight >> i & 1) != 0 || is_stack(p) ||
            is_total_of_stack(node, p);
   }
@@ -206,7 +206,7 @@ class WeightFinder {
     if (!is_one_of_operator(p)) {
       return std::vector<size_t>();
     }
-    const Node node = maker_of(p);
+    const BoundNode node = maker_of(p);
     BOWLINE_TRY_ASSIGN(const auto own, own_weight(node, p));
     if (own) {
       return std::vector<size_t>();
@@ -232,8 +232,8 @@ class WeightFinder {
       open.pop_back();
       while (step(at)) {
       }
-      const Graph& graph = graph_of(at.iterations);
-      const ValueInfo& info = graph[at.value];
+      const BoundGraph& graph = graph_of(at.iterations);
+      const BoundValue& info = graph[at.value];
       if (info.kind == ValueKind::parameter) {
         continue;
       }
@@ -252,7 +252,7 @@ class WeightFinder {
     return false;
   }
 
-  static bool is_made_by_operator(const Graph& graph, const ValueInfo& info) {
+  static bool is_made_by_operator(const BoundGraph& graph, const BoundValue& info) {
     return info.kind == ValueKind::result && !graph.nodes[info.node].repeat;
   }
 
@@ -265,13 +265,13 @@ class WeightFinder {
   // From what leaves or enters an iteration to the same value where it comes from. False: it is
   // made here.
   bool step(ValuePlace& p) const {
-    const Graph& graph = graph_of(p.iterations);
-    const ValueInfo& info = graph[p.value];
+    const BoundGraph& graph = graph_of(p.iterations);
+    const BoundValue& info = graph[p.value];
     if (is_made_by_operator(graph, info)) {
       return false;
     }
     if (info.kind == ValueKind::result) {
-      const RepeatInfo& repeat = *graph.nodes[info.node].repeat;
+      const BoundRepeat& repeat = *graph.nodes[info.node].repeat;
       if (info.output >= repeat.carried) {
         return false;
       }
@@ -285,7 +285,7 @@ class WeightFinder {
     const auto input =
         static_cast<size_t>(std::ranges::find(graph.inputs, p.value) - graph.inputs.begin());
     Iteration& last = p.iterations.back();
-    const Node& node =
+    const BoundNode& node =
         graph_of(std::span(p.iterations).first(p.iterations.size() - 1)).nodes[last.node];
     if (input < node.repeat->carried && last.number > 0) {
       p.value = graph.outputs[input];
@@ -301,7 +301,7 @@ class WeightFinder {
   }
 
   // Of the operator `node`, whose output is at `p`.
-  Result<std::optional<LossWeight>> own_weight(const Node& node, const ValuePlace& p) {
+  Result<std::optional<LossWeight>> own_weight(const BoundNode& node, const ValuePlace& p) {
     const OpDef& def = op_def(node.op);
     if (def.loss_weight == nullptr || is_total_of_stack(node, p)) {
       return std::optional<LossWeight>();
@@ -336,7 +336,7 @@ class WeightFinder {
   }
 
   Differentiator& d_;
-  Graph& outer_;
+  BoundGraph& outer_;
   std::set<ValuePlace> seen_;
   size_t steps_ = 0;
   std::vector<Term> terms_;
@@ -344,7 +344,7 @@ class WeightFinder {
 };
 
 // Whether two values are the same numbers: they are computed in the same way from the same values.
-bool is_same(const Graph& graph, ValueId a, ValueId b) {
+bool is_same(const BoundGraph& graph, ValueId a, ValueId b) {
   std::vector<std::pair<ValueId, ValueId>> open = {{a, b}};
   std::set<std::pair<ValueId, ValueId>> seen;
   while (!open.empty()) {
@@ -353,8 +353,8 @@ bool is_same(const Graph& graph, ValueId a, ValueId b) {
     if (left == right || !seen.insert({left, right}).second) {
       continue;
     }
-    const ValueInfo& l = graph[left];
-    const ValueInfo& r = graph[right];
+    const BoundValue& l = graph[left];
+    const BoundValue& r = graph[right];
     if (l.kind == ValueKind::parameter && r.kind == ValueKind::parameter && l.uses == r.uses &&
         l.shape == r.shape) {
       continue;
@@ -362,8 +362,8 @@ bool is_same(const Graph& graph, ValueId a, ValueId b) {
     if (l.kind != ValueKind::result || r.kind != ValueKind::result || l.output != r.output) {
       return false;
     }
-    const Node& n = graph.nodes[l.node];
-    const Node& m = graph.nodes[r.node];
+    const BoundNode& n = graph.nodes[l.node];
+    const BoundNode& m = graph.nodes[r.node];
     const bool alike = n.op == m.op && !n.repeat && op_def(n.op).updates[0].output < 0 &&
                        n.inputs.size() == m.inputs.size() &&
                        attributes_text(n.op, n.attributes) == attributes_text(m.op, m.attributes);
@@ -379,15 +379,15 @@ bool is_same(const Graph& graph, ValueId a, ValueId b) {
 
 }  // namespace
 
-Result<std::optional<LossWeight>> loss_weight(Differentiator& d, Graph& graph, ValueId loss) {
+Result<std::optional<LossWeight>> loss_weight(Differentiator& d, BoundGraph& graph, ValueId loss) {
   return WeightFinder(d, graph).of({loss, {}});
 }
 
 std::string factor_name(size_t mean) { return format("factor of mean {}", mean); }
 
-Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const GradientOptions& options,
-                                   bool one_shape) {
-  Graph g = deep_copy(graph);
+Result<FactoredLoss> factored_loss(const BoundGraph& graph, ValueId loss,
+                                   const GradientOptions& options, bool one_shape) {
+  BoundGraph g = deep_copy(graph);
   std::map<ForwardNode, Kept> kept;
   Differentiator d(g, options, {}, 1, kept);
   d.find_needed({});
@@ -436,7 +436,7 @@ Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const Gradi
   prune(out.weights);
   std::map<ValueId, ValueId> factored;
   for (size_t i = 0; i < terms.size(); ++i) {
-    ValueInfo info;
+    BoundValue info;
     info.kind = ValueKind::input;
     info.name = factor_name(i);
     ValueId factor = g.add_value(std::move(info));
@@ -454,7 +454,7 @@ Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const Gradi
   std::vector<ValueId> order(finder.sums().begin(), finder.sums().end());
   std::ranges::sort(order, {}, [&](ValueId v) { return g[v].node; });
   for (const ValueId v : order) {
-    const Node node = g.nodes[g[v].node];
+    const BoundNode node = g.nodes[g[v].node];
     std::vector<ValueId> inputs = node.inputs;
     for (ValueId& in : inputs) {
       const auto it = factored.find(in);

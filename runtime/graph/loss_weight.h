@@ -9,7 +9,7 @@ namespace bowline::detail::graph {
 // if no operator on the way to `loss` says its weight. Nodes that compute the sum are appended. If
 // the loss adds several means, it is that of the first mean whose weights depend on the batch, or
 // else that of the first mean. A Repeat is treated as if its iterations were written out.
-Result<std::optional<LossWeight>> loss_weight(Differentiator& d, Graph& graph, ValueId loss);
+Result<std::optional<LossWeight>> loss_weight(Differentiator& d, BoundGraph& graph, ValueId loss);
 
 // One of the means that a loss adds: what it is divided by.
 struct LossMean {
@@ -25,11 +25,11 @@ struct FactoredLoss {
   // The outputs are the loss alone: the sum of all means, each times its factor. The factors are
   // inputs behind those of the batch, f32 [], with the names factor_name(0), factor_name(1), ... in
   // the order of `means`.
-  Graph graph;
+  BoundGraph graph;
   ValueId loss = kNoValue;
   // From the inputs of the batch to the sums of the weights of the counted means, in the order of
   // `means`, f32 [] each.
-  Graph weights;
+  BoundGraph weights;
   std::vector<LossMean> means;
 };
 
@@ -39,7 +39,7 @@ std::string factor_name(size_t mean);
 // batch is then the same fraction of its sum in every micro-batch. A product of means counts as one
 // mean. A term without a divisor has the same weight in every micro-batch.
 // Errors  unsupported: one result of a Repeat adds means with different divisors.
-Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const GradientOptions& options,
-                                   bool one_shape);
+Result<FactoredLoss> factored_loss(const BoundGraph& graph, ValueId loss,
+                                   const GradientOptions& options, bool one_shape);
 
 }  // namespace bowline::detail::graph

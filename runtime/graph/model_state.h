@@ -31,7 +31,7 @@ class User {
 struct ModelState {
   uint64_t id = next_id();  // of the handles of its parameters
   params::Table table;
-  std::vector<Graph> graphs;  // entry points; Repeat bodies hang on their nodes
+  std::vector<GenericGraph> graphs;  // entry points; Repeat bodies hang on their nodes
   std::vector<NamedDim> dims;
 
   std::vector<std::shared_ptr<const WeightFormat>> formats = {
@@ -60,8 +60,8 @@ struct ModelState {
   // The numbers of parameters change: handles are not valid any more.
   void renumbered() { id = next_id(); }
 
-  const Graph* find_graph(std::string_view name) const {
-    for (const Graph& g : graphs) {
+  const GenericGraph* find_graph(std::string_view name) const {
+    for (const GenericGraph& g : graphs) {
       if (g.name == name) {
         return &g;
       }

@@ -9,15 +9,16 @@ namespace {
 
 constexpr bool is_short(DType t) { return t == DType::f16 || t == DType::bf16; }
 
+template <class Graph>
 Result<ValueId> append_cast(Graph& graph, ValueId v, DType dtype, Dims dims) {
   CastAttributesT to;
   to.to = static_cast<file::DType>(dtype);
-  Node node;
+  typename Graph::Node node;
   node.op = Op::Cast;
   node.attributes = Attributes::of(to);
   node.name = graph[v].name.empty() ? "" : format("{}.{}", graph[v].name, dtype);
   node.inputs = {v};
-  ValueInfo info;
+  typename Graph::Value info;
   info.node = static_cast<uint32_t>(graph.nodes.size());
   node.outputs = {graph.add_value(std::move(info))};
   const ValueId out = node.outputs[0];
@@ -28,14 +29,14 @@ Result<ValueId> append_cast(Graph& graph, ValueId v, DType dtype, Dims dims) {
 
 class Rewriter {
  public:
-  Rewriter(Graph& graph, DType compute, Dims dims, bool has_f32)
+  Rewriter(GenericGraph& graph, DType compute, Dims dims, bool has_f32)
       : graph_(graph), compute_(compute), dims_(dims), has_f32_(has_f32) {}
 
   // The outputs get these dtypes.
   Status rewrite(const std::vector<DType>& outputs) {
-    std::vector<Node> old = std::move(graph_.nodes);
+    std::vector<GenericNode> old = std::move(graph_.nodes);
     graph_.nodes.clear();
-    for (Node& node : old) {
+    for (GenericNode& node : old) {
       BOWLINE_TRY(add(std::move(node)));
     }
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
@@ -59,11 +60,11 @@ class Rewriter {
   }
 
   // What the operands of the node that have the choice become.
-  DType wanted(const Node& node) const {
+  DType wanted(const GenericNode& node) const {
     const OpDef& def = op_def(node.op);
     for (const InPlace& pair : def.updates) {
       if (pair.input >= 0 && has_choice(def, static_cast<size_t>(pair.input))) {
-        const ValueInfo& state = graph_[node.inputs[static_cast<size_t>(pair.input)]];
+        const GenericValue& state = graph_[node.inputs[static_cast<size_t>(pair.input)]];
         return state.encoding.is_plain() ? state.dtype : compute_;  // codes stand for any float
       }
     }
@@ -94,7 +95,7 @@ class Rewriter {
     return def.stays_f32 || compares ? DType::f32 : compute_;
   }
 
-  Status add(Node node) {
+  Status add(GenericNode node) {
     if (node.repeat) {
       return add_repeat(std::move(node));
     }
@@ -113,9 +114,9 @@ class Rewriter {
   }
 
   // Carried numbers are of the compute dtype, inside and outside.
-  Status add_repeat(Node node) {
-    const RepeatInfo& repeat = *node.repeat;
-    Graph& body = *repeat.body;
+  Status add_repeat(GenericNode node) {
+    const GenericRepeat& repeat = *node.repeat;
+    GenericGraph& body = *repeat.body;
     std::vector<DType> outputs;
     for (size_t i = 0; i < body.outputs.size(); ++i) {
       const DType dtype = body[body.outputs[i]].dtype;
@@ -144,7 +145,7 @@ class Rewriter {
     return it->second;
   }
 
-  Graph& graph_;
+  GenericGraph& graph_;
   DType compute_;
   Dims dims_;
   bool has_f32_;
@@ -153,7 +154,7 @@ class Rewriter {
 
 }  // namespace
 
-Status compute_in(Graph& graph, DType compute, Dims dims, bool has_f32) {
+Status compute_in(GenericGraph& graph, DType compute, Dims dims, bool has_f32) {
   BOWLINE_REQUIRE(is_short(compute), "A plan computes in f16 or bf16 besides f32, not in {}.",
                   compute);
   std::vector<DType> outputs;
@@ -163,7 +164,7 @@ Status compute_in(Graph& graph, DType compute, Dims dims, bool has_f32) {
   return Rewriter(graph, compute, dims, has_f32).rewrite(outputs);
 }
 
-Result<ValueId> in_f32(Graph& graph, ValueId value) {
+Result<ValueId> in_f32(BoundGraph& graph, ValueId value) {
   return is_short(graph[value].dtype) ? append_cast(graph, value, DType::f32, {}) : value;
 }
 

@@ -12,9 +12,9 @@ namespace bowline::detail::graph {
 // and after. `has_f32`: the device has every kernel in f32. Then an operator on single numbers, one
 // of which is in f32, such as the quotient of two sums, also stays in f32.
 // Source  Micikevicius et al., "Mixed Precision Training", 2018.
-Status compute_in(Graph& graph, DType compute, Dims dims, bool has_f32);
+Status compute_in(GenericGraph& graph, DType compute, Dims dims, bool has_f32);
 
 // `value` in f32, by a Cast behind all nodes unless it is that.
-Result<ValueId> in_f32(Graph& graph, ValueId value);
+Result<ValueId> in_f32(BoundGraph& graph, ValueId value);
 
 }  // namespace bowline::detail::graph

@@ -9,10 +9,10 @@ class Readers {
  public:
   explicit Readers(const ModelState& model) : model_(model) {}
 
-  void add(const Graph& graph, std::string_view entry) {
+  void add(const GenericGraph& graph, std::string_view entry) {
     const std::vector<ValueId> shown = shown_by(graph);
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      const Node& node = graph.nodes[n];
+      const GenericNode& node = graph.nodes[n];
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const bool shows = i == 0 && shown[node.outputs[0]] != node.outputs[0];
         if (!shows && !takes_codes(graph, node, i)) {
@@ -35,12 +35,12 @@ class Readers {
  private:
   // The state that a value is behind its writer, with its rows as they were: the parameter. Other
   // values are themselves.
-  static std::vector<ValueId> shown_by(const Graph& graph) {
+  static std::vector<ValueId> shown_by(const GenericGraph& graph) {
     std::vector<ValueId> shown(graph.values.size());
     for (ValueId v = 0; v < shown.size(); ++v) {
       shown[v] = v;
     }
-    for (const Node& node : graph.nodes) {
+    for (const GenericNode& node : graph.nodes) {
       const OpDef& def = op_def(node.op);
       const ValueId in = node.inputs.empty() ? kNoValue : node.inputs[0];
       if (may_write_codes(def) ||
@@ -51,7 +51,7 @@ class Readers {
     return shown;
   }
 
-  static bool keeps_rows(const Graph& graph, const Node& node, const OpDef& def) {
+  static bool keeps_rows(const GenericGraph& graph, const GenericNode& node, const OpDef& def) {
     const Shape& from = graph[node.inputs[0]].shape;
     const Shape& to = graph[node.outputs[0]].shape;
     const bool is_view =
@@ -61,9 +61,9 @@ class Readers {
 
   // A transposed view is read by the operator that reads it as it lies; where there is none, by a
   // copy.
-  bool takes_codes(const Graph& graph, const Node& node, size_t i) const {
+  bool takes_codes(const GenericGraph& graph, const GenericNode& node, size_t i) const {
     const OpDef* def = &op_def(node.op);
-    const ValueInfo& value = graph[node.inputs[i]];
+    const GenericValue& value = graph[node.inputs[i]];
     if (value.kind == ValueKind::parameter &&
         model_.table.parameters[value.parameters[0]].view.transpose) {
       if (def->with_transposed == nullptr) {
@@ -81,7 +81,7 @@ class Readers {
     return (def->encoded_inputs >> i & 1) != 0;
   }
 
-  void note(const Graph& graph, ValueId v, const std::string& why) {
+  void note(const GenericGraph& graph, ValueId v, const std::string& why) {
     for (const uint32_t p : graph[v].parameters) {
       found.try_emplace(model_.table.parameters[p].tie, why);
     }
@@ -90,9 +90,9 @@ class Readers {
   const ModelState& model_;
 };
 
-void add_lists(const Graph& graph, const params::Table& table,
+void add_lists(const GenericGraph& graph, const params::Table& table,
                std::vector<std::vector<uint32_t>>& out) {
-  for (const ValueInfo& value : graph.values) {
+  for (const GenericValue& value : graph.values) {
     if (value.parameters.size() > 1) {
       std::vector<uint32_t>& ties = out.emplace_back();
       for (const uint32_t p : value.parameters) {
@@ -100,7 +100,7 @@ void add_lists(const Graph& graph, const params::Table& table,
       }
     }
   }
-  for (const Node& node : graph.nodes) {
+  for (const GenericNode& node : graph.nodes) {
     if (node.repeat) {
       add_lists(*node.repeat->body, table, out);
     }
@@ -111,7 +111,7 @@ void add_lists(const Graph& graph, const params::Table& table,
 
 std::vector<std::vector<uint32_t>> ties_of_lists(const ModelState& model) {
   std::vector<std::vector<uint32_t>> out;
-  for (const Graph& graph : model.graphs) {
+  for (const GenericGraph& graph : model.graphs) {
     add_lists(graph, model.table, out);
   }
   return out;
@@ -119,13 +119,13 @@ std::vector<std::vector<uint32_t>> ties_of_lists(const ModelState& model) {
 
 std::map<uint32_t, std::string> plain_readers(const ModelState& model) {
   Readers readers(model);
-  for (const Graph& graph : model.graphs) {
+  for (const GenericGraph& graph : model.graphs) {
     readers.add(graph, graph.name);
   }
   return std::move(readers.found);
 }
 
-bool reads(const params::Table& table, const Graph& g, std::span<const std::string> ops,
+bool reads(const params::Table& table, const GenericGraph& g, std::span<const std::string> ops,
            std::span<const uint32_t> ties) {
   const auto shows_one = [&](uint32_t p) {
     return std::ranges::find(ties, table.parameters[p].tie) != ties.end();
@@ -135,7 +135,7 @@ bool reads(const params::Table& table, const Graph& g, std::span<const std::stri
     fixed[v] = !g.values[v].parameters.empty();
     ours[v] = std::ranges::any_of(g.values[v].parameters, shows_one);
   }
-  for (const Node& node : g.nodes) {
+  for (const GenericNode& node : g.nodes) {
     if (node.repeat) {
       if (reads(table, *node.repeat->body, ops, ties)) {
         return true;

@@ -16,7 +16,7 @@ std::vector<std::vector<uint32_t>> ties_of_lists(const ModelState& model);
 
 // Whether one of these operators reads a parameter of these storages, or a value that the graph
 // computes from them alone, such as a weight times a mask.
-bool reads(const params::Table& table, const Graph& g, std::span<const std::string> ops,
+bool reads(const params::Table& table, const GenericGraph& g, std::span<const std::string> ops,
            std::span<const uint32_t> ties);
 
 }  // namespace bowline::detail::graph

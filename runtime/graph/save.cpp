@@ -17,7 +17,7 @@ constexpr uint32_t kNoNumber = UINT32_MAX;
 // graph.
 class GraphWriter {
  public:
-  GraphWriter(std::vector<model::GraphEntry>& graphs, const Graph& from)
+  GraphWriter(std::vector<model::GraphEntry>& graphs, const GenericGraph& from)
       : graphs_(graphs), from_(from) {}
 
   Status write(bool body) {
@@ -39,9 +39,9 @@ class GraphWriter {
   }
 
   // The parameter lists of a body, in the order of their values.
-  static std::vector<std::span<const uint32_t>> lists_of(const Graph& body) {
+  static std::vector<std::span<const uint32_t>> lists_of(const GenericGraph& body) {
     std::vector<std::span<const uint32_t>> out;
-    for (const ValueInfo& v : body.values) {
+    for (const GenericValue& v : body.values) {
       if (v.kind == ValueKind::parameter) {
         out.emplace_back(v.parameters);
       }
@@ -79,7 +79,7 @@ class GraphWriter {
     }
   }
 
-  Status add_node(const Node& node) {
+  Status add_node(const GenericNode& node) {
     BOWLINE_REQUIRE_CODE(!is_internal(node.op), Code::internal,
                          "The operator is not one of files.");
     model::NodeEntry out;
@@ -107,7 +107,7 @@ class GraphWriter {
   }
 
   std::vector<model::GraphEntry>& graphs_;
-  const Graph& from_;
+  const GenericGraph& from_;
   size_t index_ = 0;
   std::vector<uint32_t> number_;
   uint32_t next_ = 0;
@@ -132,7 +132,8 @@ bool is_unchanged(const params::Table& table) {
                              [](const params::Storage& s) { return s.empty || s.version <= 1; });
 }
 
-Status write_entry_point(model::Description& out, const Graph& g, const params::Table& table) {
+Status write_entry_point(model::Description& out, const GenericGraph& g,
+                         const params::Table& table) {
   const size_t index = out.graphs.size();
   BOWLINE_TRY(GraphWriter(out.graphs, g).write(false));
   BOWLINE_TRY_ASSIGN(out.graphs[index].updates, written_storages(g, table));
@@ -144,7 +145,7 @@ Result<model::Description> describe(const ModelState& state, const model::Traini
   model::Description out;
   out.dims = state.dims;
   params::describe_table(state.table, kept_rows(state.table, training), out);
-  for (const Graph& g : state.graphs) {
+  for (const GenericGraph& g : state.graphs) {
     BOWLINE_TRY(
         write_entry_point(out, g, state.table).at(format("While writing graph \"{}\".", g.name)));
   }

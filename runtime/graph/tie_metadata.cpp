@@ -16,8 +16,8 @@ struct Uses {
   std::set<uint32_t> looked_up, multiplied;
 };
 
-void add_uses(const Graph& graph, const params::Table& table, Uses& out) {
-  for (const Node& node : graph.nodes) {
+void add_uses(const GenericGraph& graph, const params::Table& table, Uses& out) {
+  for (const GenericNode& node : graph.nodes) {
     if (node.repeat) {
       add_uses(*node.repeat->body, table, out);
       continue;
@@ -39,7 +39,7 @@ void add_uses(const Graph& graph, const params::Table& table, Uses& out) {
 // Whether an embedding and a head share a storage; nothing where the model has not both.
 std::optional<bool> ties_word_embeddings(const ModelState& model) {
   Uses uses;
-  for (const Graph& graph : model.graphs) {
+  for (const GenericGraph& graph : model.graphs) {
     add_uses(graph, model.table, uses);
   }
   if (uses.looked_up.empty() || uses.multiplied.empty()) {

@@ -21,12 +21,12 @@ struct Write {
 
 class Updates {
  public:
-  Updates(const Graph& graph, const params::Table& table) : graph_(graph), table_(table) {}
+  Updates(const GenericGraph& graph, const params::Table& table) : graph_(graph), table_(table) {}
 
   Result<std::vector<uint32_t>> find() {
-    BOWLINE_TRY(each_graph([&](const Graph& g, Place at) { return find_writes(g, at); }));
+    BOWLINE_TRY(each_graph([&](const GenericGraph& g, Place at) { return find_writes(g, at); }));
     if (!writes_.empty()) {
-      BOWLINE_TRY(each_graph([&](const Graph& g, Place at) { return check_reads(g, at); }));
+      BOWLINE_TRY(each_graph([&](const GenericGraph& g, Place at) { return check_reads(g, at); }));
     }
     std::vector<uint32_t> out;
     for (const auto& [tie, write] : writes_) {
@@ -50,15 +50,15 @@ class Updates {
 
   static void set_node(Place& at, uint32_t n) { (at.in_body ? at.inner : at.outer) = n; }
 
-  std::string name_of(const Graph& g, const Place& at) const {
+  std::string name_of(const GenericGraph& g, const Place& at) const {
     return at.in_body
                ? format("{} in the body of {}", describe(g, at.inner), describe(graph_, at.outer))
                : describe(g, at.outer);
   }
 
-  Status find_writes(const Graph& g, Place at) {
+  Status find_writes(const GenericGraph& g, Place at) {
     for (uint32_t n = 0; n < g.nodes.size(); ++n) {
-      const Node& node = g.nodes[n];
+      const GenericNode& node = g.nodes[n];
       const OpDef& def = op_def(node.op);
       set_node(at, n);
       for (size_t o = 0; o < node.outputs.size(); ++o) {
@@ -72,7 +72,7 @@ class Updates {
   }
 
   // As numbers, or as codes that take what the node writes.
-  static bool can_write(const Node& node, const params::ParameterRow& row,
+  static bool can_write(const GenericNode& node, const params::ParameterRow& row,
                         const params::Storage& storage) {
     const OpDef& def = op_def(node.op);
     return storage.encoding.is_plain() || (may_write_codes(def) && row.view.shape.empty() &&
@@ -80,9 +80,9 @@ class Updates {
                                            storage.encoding.takes_rows(storage.shape));
   }
 
-  Status add_writes(const Graph& g, const Node& writer, int input, const std::string& node,
-                    Place at) {
-    const ValueInfo& state = g[writer.inputs[static_cast<size_t>(input)]];
+  Status add_writes(const GenericGraph& g, const GenericNode& writer, int input,
+                    const std::string& node, Place at) {
+    const GenericValue& state = g[writer.inputs[static_cast<size_t>(input)]];
     BOWLINE_REQUIRE(state.kind == ValueKind::parameter,
                     "Input {} of {}, which writes it, is not a parameter.", input, node);
     for (uint32_t i = 0; i < state.parameters.size(); ++i) {
@@ -111,12 +111,12 @@ class Updates {
   }
 
   // Views of a parameter are read where their readers are.
-  static std::vector<ValueId> shown_by(const Graph& g) {
+  static std::vector<ValueId> shown_by(const GenericGraph& g) {
     std::vector<ValueId> shown(g.values.size());
     for (ValueId v = 0; v < shown.size(); ++v) {
       shown[v] = v;
     }
-    for (const Node& node : g.nodes) {
+    for (const GenericNode& node : g.nodes) {
       if (op_def(node.op).is_view) {
         shown[node.outputs[0]] = shown[node.inputs[0]];
       }
@@ -124,10 +124,10 @@ class Updates {
     return shown;
   }
 
-  Status check_reads(const Graph& g, Place at) const {
+  Status check_reads(const GenericGraph& g, Place at) const {
     const std::vector<ValueId> shown = shown_by(g);
     for (uint32_t n = 0; n < g.nodes.size(); ++n) {
-      const Node& node = g.nodes[n];
+      const GenericNode& node = g.nodes[n];
       const OpDef& def = op_def(node.op);
       set_node(at, n);
       for (size_t i = 0; i < node.inputs.size() && !def.is_view; ++i) {
@@ -149,7 +149,7 @@ class Updates {
   }
 
   template <class Name>
-  Status check_read(const ValueInfo& value, Place at, const Name& reader) const {
+  Status check_read(const GenericValue& value, Place at, const Name& reader) const {
     if (value.kind != ValueKind::parameter) {
       return {};
     }
@@ -175,14 +175,15 @@ class Updates {
            read.iteration == write.iteration;
   }
 
-  const Graph& graph_;
+  const GenericGraph& graph_;
   const params::Table& table_;
   std::map<uint32_t, Write> writes_;  // by tie
 };
 
 }  // namespace
 
-Result<std::vector<uint32_t>> written_storages(const Graph& graph, const params::Table& table) {
+Result<std::vector<uint32_t>> written_storages(const GenericGraph& graph,
+                                               const params::Table& table) {
   return Updates(graph, table).find();
 }
 

@@ -13,6 +13,7 @@ namespace bowline::detail::graph {
 // Errors  bad_argument: what is written is no parameter, or a transpose, trainable, or codes that
 //         take no rows of the node (OpDef::writes_rows); two nodes, or two iterations, write one
 //         storage; a parameter of it is read behind the node that writes it.
-Result<std::vector<uint32_t>> written_storages(const Graph& graph, const params::Table& table);
+Result<std::vector<uint32_t>> written_storages(const GenericGraph& graph,
+                                               const params::Table& table);
 
 }  // namespace bowline::detail::graph

@@ -5,37 +5,37 @@ namespace bowline::detail::plan {
 
 using device::Operand;
 using device::Record;
-using graph::Graph;
-using graph::Node;
+using graph::BoundGraph;
+using graph::BoundNode;
+using graph::BoundValue;
 using graph::StorageUse;
-using graph::ValueInfo;
 using graph::ValueKind;
 
 namespace {
 
-bool shows_all(const ValueInfo& v, const params::Table& table) {
+bool shows_all(const BoundValue& v, const params::Table& table) {
   return std::ranges::all_of(v.uses, [&](const StorageUse& use) {
     return std::cmp_equal(use.elements, table.storages[use.tie].shape.elements());
   });
 }
 
 // Codes stand for numbers of any float dtype: those of another one need no copy.
-bool reads_the_codes(const ValueInfo& from, const ValueInfo& result) {
+bool reads_the_codes(const BoundValue& from, const BoundValue& result) {
   return !from.encoding.is_plain() && is_float(result.dtype) && from.shape == result.shape;
 }
 
 // The result of the node becomes a parameter of that form. False: the node stays.
-bool derive(Graph& graph, const Node& node, const params::Table& table) {
+bool derive(BoundGraph& graph, const BoundNode& node, const params::Table& table) {
   const DerivedCopy kind = op_def(node.op).derived_copy;
   if (kind == DerivedCopy::none) {
     return false;
   }
-  const ValueInfo& from = graph[node.inputs[0]];
+  const BoundValue& from = graph[node.inputs[0]];
   if (from.kind != ValueKind::parameter || from.form != nullptr) {
     return false;
   }
-  ValueInfo copy = from;
-  ValueInfo& result = graph[node.outputs[0]];
+  BoundValue copy = from;
+  BoundValue& result = graph[node.outputs[0]];
   copy.dtype = result.dtype;
   if (kind == DerivedCopy::by_element && reads_the_codes(from, result)) {
     result = std::move(copy);
@@ -57,11 +57,11 @@ bool derive(Graph& graph, const Node& node, const params::Table& table) {
 
 }  // namespace
 
-size_t derive_copies(Graph& graph, const params::Table& table, size_t boundary) {
-  std::vector<Node> left;
+size_t derive_copies(BoundGraph& graph, const params::Table& table, size_t boundary) {
+  std::vector<BoundNode> left;
   size_t left_of_first = 0;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    Node& node = graph.nodes[n];
+    BoundNode& node = graph.nodes[n];
     if (node.repeat) {
       derive_copies(*node.repeat->body, table);
     }

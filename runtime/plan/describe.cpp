@@ -153,13 +153,13 @@ SegmentInfo describe(const Plan& plan) {
   return out;
 }
 
-std::vector<RepeatListInfo> describe_repeat_lists(const graph::Graph& graph) {
+std::vector<RepeatListInfo> describe_repeat_lists(const graph::BoundGraph& graph) {
   std::vector<RepeatListInfo> out;
-  for (const graph::Node& node : graph.nodes) {
+  for (const graph::BoundNode& node : graph.nodes) {
     if (!node.repeat) {
       continue;
     }
-    for (const graph::ValueInfo& info : node.repeat->body->values) {
+    for (const graph::BoundValue& info : node.repeat->body->values) {
       if (info.kind == graph::ValueKind::parameter) {
         RepeatListInfo& list = out.emplace_back();
         list.name = info.name;

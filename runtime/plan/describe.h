@@ -10,6 +10,6 @@ namespace bowline::detail::plan {
 SegmentInfo describe(const Plan& plan);
 
 // The parameters of the bodies of Repeats of a bound graph.
-std::vector<RepeatListInfo> describe_repeat_lists(const graph::Graph& graph);
+std::vector<RepeatListInfo> describe_repeat_lists(const graph::BoundGraph& graph);
 
 }  // namespace bowline::detail::plan

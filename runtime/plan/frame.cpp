@@ -3,10 +3,10 @@
 namespace bowline::detail::plan {
 namespace {
 
-using graph::Graph;
-using graph::Node;
+using graph::BoundGraph;
+using graph::BoundNode;
+using graph::BoundValue;
 using graph::ValueId;
-using graph::ValueInfo;
 using graph::ValueKind;
 
 struct Roots {
@@ -15,14 +15,14 @@ struct Roots {
 };
 
 // Follows views (Reshape), and states that were written, back to the values whose bytes they are.
-Roots roots_of(const Graph& g) {
+Roots roots_of(const BoundGraph& g) {
   Roots roots{std::vector<ValueId>(g.values.size()), std::vector<bool>(g.nodes.size())};
   std::vector<bool> written(g.values.size());  // a state behind its writer
   for (ValueId v = 0; v < roots.of.size(); ++v) {
     roots.of[v] = v;
   }
   for (uint32_t n = 0; n < g.nodes.size(); ++n) {
-    const Node& node = g.nodes[n];
+    const BoundNode& node = g.nodes[n];
     const OpDef& def = op_def(node.op);
     roots.is_view[n] = def.is_view || (def.is_front != nullptr && written[node.inputs[0]] &&
                                        def.is_front(node.attributes, g[node.inputs[0]].shape));
@@ -39,7 +39,7 @@ Roots roots_of(const Graph& g) {
 }
 
 // Lets every output be a result of its own: others are copied by a node at the end.
-void separate_outputs(Graph& g, const std::set<size_t>& keep) {
+void separate_outputs(BoundGraph& g, const std::set<size_t>& keep) {
   const std::vector<ValueId> roots = roots_of(g).of;
   std::set<ValueId> taken;
   for (size_t i = 0; i < g.outputs.size(); ++i) {
@@ -48,15 +48,14 @@ void separate_outputs(Graph& g, const std::set<size_t>& keep) {
     if (keep.contains(i) || (own && taken.insert(root).second)) {
       continue;
     }
-    Node copy;
+    BoundNode copy;
     copy.op = op_with<&OpDef::is_copy>();
     copy.attributes = Attributes::of(NoAttributesT{});
     copy.inputs = {g.outputs[i]};
-    ValueInfo info = g[g.outputs[i]];
+    BoundValue info = g[g.outputs[i]];
     info.kind = ValueKind::result;
     info.node = static_cast<uint32_t>(g.nodes.size());
     info.output = 0;
-    info.parameters.clear();
     info.uses.clear();
     g.outputs[i] = g.add_value(std::move(info));
     copy.outputs = {g.outputs[i]};
@@ -66,7 +65,7 @@ void separate_outputs(Graph& g, const std::set<size_t>& keep) {
 
 }  // namespace
 
-Frame::Frame(Graph& g, Frame* around, const std::set<size_t>& keep) : graph(g), outer(around) {
+Frame::Frame(BoundGraph& g, Frame* around, const std::set<size_t>& keep) : graph(g), outer(around) {
   separate_outputs(graph, keep);
   Roots roots = roots_of(graph);
   roots_ = std::move(roots.of);
@@ -86,7 +85,7 @@ void Frame::find_uses() {
   is_output_.assign(graph.values.size(), false);
   barriers_.assign(graph.nodes.size() + 1, 0);
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
+    const BoundNode& node = graph.nodes[n];
     const bool barrier = node.repeat || op_def(node.op).gradient_rows == GradientRows::added;
     barriers_[n + 1] = barriers_[n] + (barrier ? 1 : 0);
     for (const ValueId v : node.inputs) {

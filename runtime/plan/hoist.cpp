@@ -9,16 +9,16 @@
 
 namespace bowline::detail::plan {
 
-using graph::Graph;
-using graph::Node;
+using graph::BoundGraph;
+using graph::BoundNode;
+using graph::BoundValue;
 using graph::ValueId;
-using graph::ValueInfo;
 using graph::ValueKind;
 
 namespace {
 
-void add_written(const Graph& g, std::set<uint32_t>& ties) {
-  for (const Node& node : g.nodes) {
+void add_written(const BoundGraph& g, std::set<uint32_t>& ties) {
+  for (const BoundNode& node : g.nodes) {
     if (node.repeat) {
       add_written(*node.repeat->body, ties);
     }
@@ -38,7 +38,7 @@ bool changes_seldom(params::Role role) {
 
 // True if the node is deterministic and cannot fail. Integers may be out-of-range indices or zero
 // divisors, which the run that meets them must report.
-bool is_steady(const Graph& g, const Node& node) {
+bool is_steady(const BoundGraph& g, const BoundNode& node) {
   const OpDef& def = op_def(node.op);
   const auto is_right = [&](ValueId v) {
     return g[v].counted.empty() && (is_float(g[v].dtype) || g[v].dtype == DType::boolean);
@@ -50,7 +50,7 @@ bool is_steady(const Graph& g, const Node& node) {
 }
 
 // By value: whether it follows from parameters alone.
-std::vector<bool> steady_values(const Graph& g, const params::Table& table) {
+std::vector<bool> steady_values(const BoundGraph& g, const params::Table& table) {
   std::set<uint32_t> written;
   add_written(g, written);
   std::vector<bool> out(g.values.size());
@@ -60,7 +60,7 @@ std::vector<bool> steady_values(const Graph& g, const params::Table& table) {
                return !written.contains(use.tie) && changes_seldom(table.storages[use.tie].role);
              });
   }
-  for (const Node& node : g.nodes) {
+  for (const BoundNode& node : g.nodes) {
     if (is_steady(g, node) && std::ranges::all_of(node.inputs, [&](ValueId v) { return out[v]; })) {
       for (const ValueId v : node.outputs) {
         out[v] = true;
@@ -71,10 +71,10 @@ std::vector<bool> steady_values(const Graph& g, const params::Table& table) {
 }
 
 // By value: through views, the one whose bytes it is.
-std::vector<ValueId> viewed_values(const Graph& g) {
+std::vector<ValueId> viewed_values(const BoundGraph& g) {
   std::vector<ValueId> out(g.values.size());
   std::iota(out.begin(), out.end(), ValueId{0});
-  for (const Node& node : g.nodes) {
+  for (const BoundNode& node : g.nodes) {
     if (op_def(node.op).is_view) {
       out[node.outputs[0]] = out[node.inputs[0]];
     }
@@ -84,11 +84,11 @@ std::vector<ValueId> viewed_values(const Graph& g) {
 
 }  // namespace
 
-std::vector<ValueId> hoistable(const Graph& g, const params::Table& table) {
+std::vector<ValueId> hoistable(const BoundGraph& g, const params::Table& table) {
   const std::vector<bool> steady = steady_values(g, table);
   const std::vector<ValueId> roots = viewed_values(g);
   std::set<ValueId> found;
-  for (const Node& node : g.nodes) {
+  for (const BoundNode& node : g.nodes) {
     if (!node.outputs.empty() && steady[node.outputs[0]]) {
       continue;
     }
@@ -101,14 +101,14 @@ std::vector<ValueId> hoistable(const Graph& g, const params::Table& table) {
   return {found.begin(), found.end()};
 }
 
-Graph hoist(Graph& graph, std::span<const ValueId> values) {
-  Graph made = graph::deep_copy(graph);
+BoundGraph hoist(BoundGraph& graph, std::span<const ValueId> values) {
+  BoundGraph made = graph::deep_copy(graph);
   std::vector<bool> used(made.values.size());
   for (const ValueId v : values) {
     used[v] = true;
   }
-  std::vector<Node> nodes;
-  for (Node& node : std::views::reverse(made.nodes)) {
+  std::vector<BoundNode> nodes;
+  for (BoundNode& node : std::views::reverse(made.nodes)) {
     if (std::ranges::any_of(node.outputs, [&](ValueId v) { return used[v]; })) {
       for (const ValueId v : node.inputs) {
         used[v] = true;
@@ -128,7 +128,7 @@ Graph hoist(Graph& graph, std::span<const ValueId> values) {
 
   std::map<ValueId, ValueId> instead;
   for (const ValueId v : values) {
-    ValueInfo info = graph[v];
+    BoundValue info = graph[v];
     info.kind = ValueKind::input;
     info.node = UINT32_MAX;
     graph.held.values.push_back(graph.add_value(std::move(info)));
@@ -140,7 +140,7 @@ Graph hoist(Graph& graph, std::span<const ValueId> values) {
       v = found == instead.end() ? v : found->second;
     }
   };
-  for (Node& node : graph.nodes) {
+  for (BoundNode& node : graph.nodes) {
     replace(node.inputs);
   }
   replace(graph.outputs);
@@ -148,7 +148,7 @@ Graph hoist(Graph& graph, std::span<const ValueId> values) {
   return made;
 }
 
-uint64_t hold(Graph& makes, Graph& reads, uint64_t begin, uint64_t alignment) {
+uint64_t hold(BoundGraph& makes, BoundGraph& reads, uint64_t begin, uint64_t alignment) {
   makes.held.offsets.clear();
   for (const ValueId v : makes.held.values) {
     makes.held.offsets.push_back(begin);
@@ -158,7 +158,8 @@ uint64_t hold(Graph& makes, Graph& reads, uint64_t begin, uint64_t alignment) {
   return begin;
 }
 
-std::vector<ValueId> smallest(const Graph& graph, std::vector<ValueId> values, uint64_t bytes) {
+std::vector<ValueId> smallest(const BoundGraph& graph, std::vector<ValueId> values,
+                              uint64_t bytes) {
   std::ranges::stable_sort(values, {}, [&](ValueId v) { return bytes_of(graph[v]); });
   size_t n = 0;
   for (; n < values.size() && bytes_of(graph[values[n]]) <= bytes; ++n) {

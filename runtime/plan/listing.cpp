@@ -5,14 +5,14 @@
 namespace bowline::detail::plan {
 namespace {
 
-using graph::Graph;
-using graph::Node;
+using graph::BoundGraph;
+using graph::BoundNode;
+using graph::BoundValue;
 using graph::ValueId;
-using graph::ValueInfo;
 using graph::ValueKind;
 
 // "@w", and "@w:bf16" of a derived copy.
-std::string parameter_name(const ValueInfo& v) {
+std::string parameter_name(const BoundValue& v) {
   return format("@{}{}", v.name.empty() ? "list" : listed_name(v.name),
                 v.form == nullptr ? "" : format(":{}", v.dtype));
 }
@@ -20,7 +20,7 @@ std::string parameter_name(const ValueInfo& v) {
 class Lister {
  public:
   // `dims`: the counted ones.
-  Lister(const Graph& graph, std::span<const graph::CountedDim> dims, std::string indent,
+  Lister(const BoundGraph& graph, std::span<const graph::CountedDim> dims, std::string indent,
          ListingColumns columns, std::string& out)
       : graph_(graph),
         dims_(dims),
@@ -29,7 +29,7 @@ class Lister {
         out_(out),
         numbers_(graph.values.size(), 0) {
     uint32_t next = 1;
-    for (const Node& node : graph.nodes) {
+    for (const BoundNode& node : graph.nodes) {
       for (const ValueId v : node.outputs) {
         numbers_[v] = next++;
       }
@@ -47,7 +47,7 @@ class Lister {
 
  private:
   std::string name(ValueId v) const {
-    const ValueInfo& info = graph_[v];
+    const BoundValue& info = graph_[v];
     if (info.kind == ValueKind::parameter) {
       return parameter_name(info);
     }
@@ -70,7 +70,7 @@ class Lister {
   }
 
   // "[1,seq<=16]": of a counted axis the dim and its capacity.
-  std::string shape_text(const ValueInfo& v) const {
+  std::string shape_text(const BoundValue& v) const {
     if (v.counted.empty()) {
       return format("{}", v.shape);
     }
@@ -87,7 +87,7 @@ class Lister {
   }
 
   // The storage that the node writes. Lists and gradients have no name here.
-  std::string updates(const Node& node) const {
+  std::string updates(const BoundNode& node) const {
     const OpDef& def = op_def(node.op);
     if (def.takes_lists || def.gradient_rows != GradientRows::none) {
       return "";
@@ -103,10 +103,10 @@ class Lister {
   }
 
   void print_node(size_t n) {
-    const Node& node = graph_.nodes[n];
+    const BoundNode& node = graph_.nodes[n];
     out_ += format("{}{}: {}", indent_, n, names(node.outputs));
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const ValueInfo& v = graph_[node.outputs[i]];
+      const BoundValue& v = graph_[node.outputs[i]];
       const bool stacked = node.repeat && i >= node.repeat->carried;
       out_ += stacked ? format(" {} x {}{}", node.repeat->count, v.dtype,
                                Shape(v.shape.dims().subspan(1)))
@@ -125,14 +125,14 @@ class Lister {
     }
     out_ += '\n';
     if (node.repeat) {
-      const Graph& body = *node.repeat->body;
+      const BoundGraph& body = *node.repeat->body;
       Lister inner(body, dims_, indent_ + "  ", columns_, out_);
       inner.print(0, body.nodes.size());
       out_ += format("{}  yields {}\n", indent_, inner.names(body.outputs));
     }
   }
 
-  const Graph& graph_;
+  const BoundGraph& graph_;
   std::span<const graph::CountedDim> dims_;
   std::string indent_;
   ListingColumns columns_;
@@ -143,7 +143,7 @@ class Lister {
 
 }  // namespace
 
-std::string list_nodes(const Graph& graph, size_t begin, size_t end, ListingColumns columns) {
+std::string list_nodes(const BoundGraph& graph, size_t begin, size_t end, ListingColumns columns) {
   std::string out;
   Lister(graph, graph.counted, "", columns, out).print(begin, end);
   return out;

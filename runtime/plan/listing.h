@@ -13,7 +13,7 @@ struct ListingColumns {
 // Lines of nodes [begin, end). Results are numbered in the order of the nodes over the whole graph,
 // and anew in a body. A Repeat prints its body once, indented; parameters print by name, inputs by
 // position.
-std::string list_nodes(const graph::Graph& graph, size_t begin, size_t end,
+std::string list_nodes(const graph::BoundGraph& graph, size_t begin, size_t end,
                        ListingColumns columns = {});
 
 // Lists what the device is given: one line per record with its level and where its operands lie.

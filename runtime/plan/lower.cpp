@@ -5,24 +5,24 @@ namespace bowline::detail::plan {
 
 using device::Operand;
 using device::Record;
-using graph::Graph;
-using graph::Node;
+using graph::BoundGraph;
+using graph::BoundNode;
+using graph::BoundValue;
 using graph::StorageUse;
 using graph::ValueId;
-using graph::ValueInfo;
 using graph::ValueKind;
 
 namespace {
 
 // In the storage, or in its copy of another form.
-CodePlace place_of(const ValueInfo& v, const StorageUse& use) {
+CodePlace place_of(const BoundValue& v, const StorageUse& use) {
   return v.encoding.is_plain() ? CodePlace{use.first_element * size_of(v.dtype), 0, 0} : use.place;
 }
 
 // Whether each input of the node that has the bytes of input `pair.input` could lie under the
 // output, too: the weight of a Gru that is a view of its gates is read again after gates are
 // written.
-bool reads_in_step(const Frame& f, const Node& node, const InPlace& pair) {
+bool reads_in_step(const Frame& f, const BoundNode& node, const InPlace& pair) {
   const ValueId in = f.root(node.inputs[static_cast<size_t>(pair.input)]);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const auto is_it = [&](const InPlace& p) {
@@ -61,7 +61,7 @@ uint32_t Lowering::slot_of(uint32_t tie, const std::shared_ptr<const params::For
   return slot;
 }
 
-uint32_t Lowering::table_of(const ValueInfo& v) {
+uint32_t Lowering::table_of(const BoundValue& v) {
   device::Table table;
   for (const StorageUse& use : v.uses) {
     const CodePlace at = place_of(v, use);
@@ -86,7 +86,7 @@ Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position) {
   const Location& at = f.location(v);
   Operand out = at.place;
   out.dtype = f.graph[v].dtype;
-  if (const ValueInfo& root = f.graph[f.root(v)]; root.kind == ValueKind::parameter) {
+  if (const BoundValue& root = f.graph[f.root(v)]; root.kind == ValueKind::parameter) {
     out.encoding = root.encoding;
   }
   out.shape = f.graph[v].shape;
@@ -98,7 +98,7 @@ Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position) {
 
 // A kernel finds the scales of codes by the rows of the last axis that they were encoded in.
 Status Lowering::require_whole_rows(Frame& f, uint32_t n, ValueId v, const Operand& o) {
-  const ValueInfo& root = f.graph[f.root(v)];
+  const BoundValue& root = f.graph[f.root(v)];
   const Shape& encoded = root.kind == ValueKind::parameter ? root.shape : f.location(v).place.shape;
   const bool keeps_rows = o.shape == encoded || (o.shape.rank() > 0 && encoded.rank() > 0 &&
                                                  o.shape.back() == encoded.back());
@@ -110,7 +110,7 @@ Status Lowering::require_whole_rows(Frame& f, uint32_t n, ValueId v, const Opera
 }
 
 // `o` at the storages of a parameter: in a body, and for lists and gradients, through a table.
-Operand Lowering::parameter_operand(const Frame& f, const Node& node, const ValueInfo& v,
+Operand Lowering::parameter_operand(const Frame& f, const BoundNode& node, const BoundValue& v,
                                     Operand o) {
   const OpDef& def = op_def(node.op);
   const bool list = def.takes_lists;
@@ -137,8 +137,8 @@ Operand Lowering::parameter_operand(const Frame& f, const Node& node, const Valu
 // Locations of the outputs of node n that have none yet: on an input that ends here if the operator
 // allows it, else an item of their own.
 void Lowering::choose_result_locations(Frame& f, uint32_t n) {
-  const Graph& g = f.graph;
-  const Node& node = g.nodes[n];
+  const BoundGraph& g = f.graph;
+  const BoundNode& node = g.nodes[n];
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const ValueId out = node.outputs[o];
     Location& at = f.location(out);
@@ -178,8 +178,8 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
 // and its kernel can, that is written into the gradient at once. Nothing may be accumulated between
 // the two, so that the order of the sums stays.
 bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
-  const Graph& g = f.graph;
-  const Node& node = g.nodes[n];
+  const BoundGraph& g = f.graph;
+  const BoundNode& node = g.nodes[n];
   const ValueId value = f.root(node.inputs[1]);
   if (g[value].kind != ValueKind::result || g.nodes[g[value].node].repeat ||
       g[value].dtype != g[f.root(node.inputs[0])].dtype) {
@@ -196,7 +196,7 @@ bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   }
   Record& record = plan_.program.records[index];
   f.item(item).bytes = 0;
-  const ValueInfo& gradient = g[f.root(node.inputs[0])];
+  const BoundValue& gradient = g[f.root(node.inputs[0])];
   // An operand with a table awaits no placement.
   Operand& o = record.outputs[output];
   o = Operand{.dtype = o.dtype, .encoding = {}, .shape = o.shape, .table = table_of(gradient)};
@@ -205,7 +205,7 @@ bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   return true;
 }
 
-void Lowering::note_written(const ValueInfo& storages) {
+void Lowering::note_written(const BoundValue& storages) {
   for (const StorageUse& u : storages.uses) {
     if (u.elements != 0) {
       plan_.written.push_back(u.tie);
@@ -226,7 +226,7 @@ void Lowering::note_steps(const Record& record) {
 }
 
 Status Lowering::lower_node(Frame& f, uint32_t n) {
-  const Node& node = f.graph.nodes[n];
+  const BoundNode& node = f.graph.nodes[n];
   BOWLINE_TRY(spend_time());
   f.record_of[n] = plan_.program.records.size();
   const OpDef& def = op_def(node.op);
@@ -238,8 +238,8 @@ Status Lowering::lower_node(Frame& f, uint32_t n) {
 }
 
 Status Lowering::lower_operator(Frame& f, uint32_t n) {
-  const Graph& g = f.graph;
-  const Node& node = g.nodes[n];
+  const BoundGraph& g = f.graph;
+  const BoundNode& node = g.nodes[n];
   const OpDef& def = op_def(node.op);
   const size_t index = plan_.program.records.size();
   Record record;
@@ -249,7 +249,7 @@ Status Lowering::lower_operator(Frame& f, uint32_t n) {
   int position = 0;
   for (const ValueId v : node.inputs) {
     Operand o = operand(f, v, index, position++);
-    const ValueInfo& info = g[f.root(v)];
+    const BoundValue& info = g[f.root(v)];
     BOWLINE_TRY(require_whole_rows(f, n, v, o));
     record.inputs.push_back(info.kind == ValueKind::parameter ? parameter_operand(f, node, info, o)
                                                               : o);
@@ -312,8 +312,8 @@ void Lowering::resolve(Frame& f) {
 }
 
 // What one run executes: the nodes of a Repeat once per iteration.
-Status Lowering::spend_nodes(const Graph& g) {
-  for (const Node& node : g.nodes) {
+Status Lowering::spend_nodes(const BoundGraph& g) {
+  for (const BoundNode& node : g.nodes) {
     uint64_t nodes = 1;
     if (node.repeat &&
         !checked_mul(uint64_t{node.repeat->count}, node.repeat->body->nodes.size() + 1, nodes)) {
@@ -331,7 +331,7 @@ Status Lowering::spend_time() {
 }
 
 Result<IoRange> Lowering::add_io(Frame& f, ValueId v, const std::string& name) {
-  const ValueInfo& info = f.graph[v];
+  const BoundValue& info = f.graph[v];
   IoRange range{name, info.dtype, info.shape, plan_.io_bytes, info.counted};
   Location& at = f.location(v);
   at.place = Operand{};
@@ -379,7 +379,7 @@ void Lowering::pin(Frame& f, uint32_t item, uint64_t offset) {
   f.item(item).pinned = true;
 }
 
-Status Lowering::add_counts(const Graph& g) {
+Status Lowering::add_counts(const BoundGraph& g) {
   plan_.counted = g.counted;
   for (const graph::CountedDim& dim : g.counted) {
     BOWLINE_TRY_ASSIGN(plan_.counts.emplace_back(), steps_.add_count(dim.name, dim.capacity));
@@ -387,7 +387,7 @@ Status Lowering::add_counts(const Graph& g) {
   return {};
 }
 
-Status Lowering::run(Graph& g) {
+Status Lowering::run(BoundGraph& g) {
   BOWLINE_TRY(spend_nodes(g));
   BOWLINE_TRY(add_counts(g));
   Frame f(g, nullptr, {});
@@ -412,7 +412,7 @@ Status Lowering::run(Graph& g) {
   return {};
 }
 
-Result<Plan> lower(Graph graph, std::string name, const device::OpenDevice& device,
+Result<Plan> lower(BoundGraph graph, std::string name, const device::OpenDevice& device,
                    StepLayout& steps, const Budget& budget) {
   Plan plan;
   plan.name = std::move(name);

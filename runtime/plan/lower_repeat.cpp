@@ -9,19 +9,19 @@ namespace bowline::detail::plan {
 
 using device::Operand;
 using device::Record;
-using graph::Graph;
-using graph::Node;
-using graph::RepeatInfo;
+using graph::BoundGraph;
+using graph::BoundNode;
+using graph::BoundRepeat;
+using graph::BoundValue;
 using graph::ValueId;
-using graph::ValueInfo;
 using graph::ValueKind;
 
 namespace {
 
 // Which carried inputs of the body are kept as they are: stacked outputs whose root is that input.
 // Input -> output position.
-std::map<ValueId, size_t> kept_inputs(const RepeatInfo& repeat) {
-  const Graph& body = *repeat.body;
+std::map<ValueId, size_t> kept_inputs(const BoundRepeat& repeat) {
+  const BoundGraph& body = *repeat.body;
   const std::set<ValueId> carried(body.inputs.begin(), body.inputs.begin() + repeat.carried);
   std::map<ValueId, size_t> kept;
   for (size_t o = repeat.carried; o < body.outputs.size(); ++o) {
@@ -49,11 +49,11 @@ Result<uint64_t> region_bytes(uint64_t step, uint64_t slots) {
 // The initial value of carried value c comes into its region. `alone`: no other input of the Repeat
 // is the same value.
 Status Lowering::enter(Frame& f, uint32_t n, uint32_t c, uint32_t region, bool alone) {
-  const Graph& g = f.graph;
-  const Node& node = g.nodes[n];
+  const BoundGraph& g = f.graph;
+  const BoundNode& node = g.nodes[n];
   const ValueId init = node.inputs[c];
   const ValueId root = f.root(init);
-  const ValueInfo& value = (*node.repeat->body)[node.repeat->body->inputs[c]];
+  const BoundValue& value = (*node.repeat->body)[node.repeat->body->inputs[c]];
   const Location& from = f.location(init);
   const uint32_t item = f.item_of(from.item);
   // It is made there, if it is a plain result that nothing else reads.
@@ -82,9 +82,9 @@ Status Lowering::enter(Frame& f, uint32_t n, uint32_t c, uint32_t region, bool a
 
 Status Lowering::place_carried(Frame& f, Frame& inner, uint32_t n,
                                const std::map<ValueId, size_t>& kept) {
-  const Node& node = f.graph.nodes[n];
-  const RepeatInfo& repeat = *node.repeat;
-  const Graph& body = inner.graph;
+  const BoundNode& node = f.graph.nodes[n];
+  const BoundRepeat& repeat = *node.repeat;
+  const BoundGraph& body = inner.graph;
   const uint32_t count = repeat.count;
   std::map<ValueId, uint32_t> entering;  // root -> inputs
   for (const ValueId v : node.inputs) {
@@ -133,9 +133,9 @@ Status Lowering::place_carried(Frame& f, Frame& inner, uint32_t n,
 }
 
 // Invariant and stacked inputs lie where they lie outside.
-void Lowering::place_inputs(Frame& f, Frame& inner, const Node& node) {
+void Lowering::place_inputs(Frame& f, Frame& inner, const BoundNode& node) {
   for (size_t i = node.repeat->carried; i < node.inputs.size(); ++i) {
-    const ValueInfo& outer = f.graph[f.root(node.inputs[i])];
+    const BoundValue& outer = f.graph[f.root(node.inputs[i])];
     Location& in = inner.location(inner.graph.inputs[i]);
     in = f.location(node.inputs[i]);
     if (outer.kind == ValueKind::parameter) {
@@ -148,8 +148,8 @@ void Lowering::place_inputs(Frame& f, Frame& inner, const Node& node) {
 
 Status Lowering::place_stacked(Frame& f, Frame& inner, uint32_t n,
                                const std::set<size_t>& kept_outputs) {
-  const Node& node = f.graph.nodes[n];
-  const Graph& body = inner.graph;
+  const BoundNode& node = f.graph.nodes[n];
+  const BoundGraph& body = inner.graph;
   const uint32_t count = node.repeat->count;
   for (size_t o = node.repeat->carried; o < body.outputs.size(); ++o) {
     if (kept_outputs.contains(o)) {
@@ -169,7 +169,7 @@ Status Lowering::place_stacked(Frame& f, Frame& inner, uint32_t n,
 
 // The items of the body become one of the frame around it.
 Status Lowering::lower_body(Frame& f, Frame& inner, uint32_t n) {
-  const RepeatInfo& repeat = *f.graph.nodes[n].repeat;
+  const BoundRepeat& repeat = *f.graph.nodes[n].repeat;
   Record begin;
   begin.kind = Record::Kind::repeat_begin;
   begin.count = repeat.count;
@@ -195,7 +195,7 @@ Status Lowering::lower_body(Frame& f, Frame& inner, uint32_t n) {
 }
 
 Status Lowering::lower_repeat(Frame& f, uint32_t n) {
-  const Node& node = f.graph.nodes[n];
+  const BoundNode& node = f.graph.nodes[n];
   const std::map<ValueId, size_t> kept = kept_inputs(*node.repeat);
   std::set<size_t> kept_outputs;
   for (const auto& [value, output] : kept) {

@@ -13,7 +13,7 @@ namespace bowline::detail::plan {
 constexpr uint32_t kNoItem = UINT32_MAX;
 constexpr uint32_t kNoSlot = UINT32_MAX;
 
-inline uint64_t bytes_of(const graph::ValueInfo& v) {
+inline uint64_t bytes_of(const graph::BoundValue& v) {
   return static_cast<uint64_t>(v.shape.elements()) * size_of(v.dtype);
 }
 
@@ -39,7 +39,7 @@ class Frame {
  public:
   // Outputs in `keep` may be inputs (carried values that are kept); other outputs become results of
   // their own.
-  Frame(graph::Graph& g, Frame* around, const std::set<size_t>& keep);
+  Frame(graph::BoundGraph& g, Frame* around, const std::set<size_t>& keep);
 
   graph::ValueId root(graph::ValueId v) const { return roots_[v]; }
   Location& location(graph::ValueId v) { return locations_[roots_[v]]; }
@@ -66,7 +66,7 @@ class Frame {
   // How many of nodes [0, n) are Repeats or add to gradients.
   uint32_t barriers_before(uint32_t n) const { return barriers_[n]; }
 
-  graph::Graph& graph;
+  graph::BoundGraph& graph;
   Frame* const outer;
   std::vector<size_t> record_of;  // by node
   std::vector<Pending> pending;
@@ -99,12 +99,12 @@ class Lowering {
         meter_(budget),
         alignment_(device.capabilities().alignment) {}
 
-  Status run(graph::Graph& g);
+  Status run(graph::BoundGraph& g);
 
  private:
-  Status spend_nodes(const graph::Graph& g);
+  Status spend_nodes(const graph::BoundGraph& g);
   Status spend_time();
-  Status add_counts(const graph::Graph& g);
+  Status add_counts(const graph::BoundGraph& g);
   Result<IoRange> add_io(Frame& f, graph::ValueId v, const std::string& name);
   static void find_held(Frame& f);
   void place_made(Frame& f);
@@ -117,11 +117,11 @@ class Lowering {
   device::Operand operand(Frame& f, graph::ValueId v, size_t record, int position);
   static Status require_whole_rows(Frame& f, uint32_t n, graph::ValueId v,
                                    const device::Operand& o);
-  device::Operand parameter_operand(const Frame& f, const graph::Node& node,
-                                    const graph::ValueInfo& v, device::Operand o);
-  uint32_t table_of(const graph::ValueInfo& v);
+  device::Operand parameter_operand(const Frame& f, const graph::BoundNode& node,
+                                    const graph::BoundValue& v, device::Operand o);
+  uint32_t table_of(const graph::BoundValue& v);
   uint32_t slot_of(uint32_t tie, const std::shared_ptr<const params::Form>& form);
-  void note_written(const graph::ValueInfo& storages);
+  void note_written(const graph::BoundValue& storages);
   void note_steps(const device::Record& record);
   // Every record comes through here, those that no node of the graph stands for too. `n`: the
   // position at which it runs.
@@ -134,7 +134,7 @@ class Lowering {
   Status enter(Frame& f, uint32_t n, uint32_t c, uint32_t region, bool alone);
   Status place_carried(Frame& f, Frame& inner, uint32_t n,
                        const std::map<graph::ValueId, size_t>& kept);
-  void place_inputs(Frame& f, Frame& inner, const graph::Node& node);
+  void place_inputs(Frame& f, Frame& inner, const graph::BoundNode& node);
   Status place_stacked(Frame& f, Frame& inner, uint32_t n, const std::set<size_t>& kept_outputs);
   Status lower_body(Frame& f, Frame& inner, uint32_t n);
 

@@ -61,7 +61,7 @@ struct Plan {
 // tables.
 // Errors  unsupported: a node that the device cannot run (node and reason). over_budget: more
 //         nodes, seconds or bytes than the budget.
-Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevice& device,
+Result<Plan> lower(graph::BoundGraph graph, std::string name, const device::OpenDevice& device,
                    StepLayout& steps, const Budget& budget = Budget::of_plan());
 
 // The plan that makes a derived copy: one record, from slot kFirstStorageSlot to the next one; it
@@ -73,23 +73,24 @@ Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
 // Nodes that only make another form of a storage (OpDef::derived_copy) leave the graph: who reads
 // their result reads the derived copy. Of a parameter that shows but a part of its storage they
 // stay. Returns how many of the first `boundary` nodes are left.
-size_t derive_copies(graph::Graph& graph, const params::Table& table, size_t boundary = 0);
+size_t derive_copies(graph::BoundGraph& graph, const params::Table& table, size_t boundary = 0);
 
 // Values that depend only on parameters and are read by a node that depends on more. Left out are
 // parameters that the graph writes, states, and integers (they may be out-of-range indices). For a
 // view, the list has the value whose bytes the view shows.
-std::vector<graph::ValueId> hoistable(const graph::Graph& graph, const params::Table& table);
+std::vector<graph::ValueId> hoistable(const graph::BoundGraph& graph, const params::Table& table);
 
 // The smallest ones of these values that have at most so many bytes together.
-std::vector<graph::ValueId> smallest(const graph::Graph& graph, std::vector<graph::ValueId> values,
-                                     uint64_t bytes);
+std::vector<graph::ValueId> smallest(const graph::BoundGraph& graph,
+                                     std::vector<graph::ValueId> values, uint64_t bytes);
 
 // Moves the nodes that make `values` out of `graph` and returns a graph of these nodes. `graph`
 // then reads `values` as held values.
-graph::Graph hoist(graph::Graph& graph, std::span<const graph::ValueId> values);
+graph::BoundGraph hoist(graph::BoundGraph& graph, std::span<const graph::ValueId> values);
 
 // Places the held values of the two graphs from `begin` on. Returns where they end.
-uint64_t hold(graph::Graph& makes, graph::Graph& reads, uint64_t begin, uint64_t alignment);
+uint64_t hold(graph::BoundGraph& makes, graph::BoundGraph& reads, uint64_t begin,
+              uint64_t alignment);
 
 // Sets TableEntry::first of gradients: the contribution to a storage that is executed first
 // overwrites, unless it was started as zeros before. A storage of which some contribution covers

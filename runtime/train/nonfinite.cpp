@@ -9,16 +9,16 @@
 namespace bowline::detail::train {
 namespace {
 
-using graph::Graph;
-using graph::Node;
+using graph::BoundGraph;
+using graph::BoundNode;
+using graph::BoundValue;
 using graph::ValueId;
-using graph::ValueInfo;
 using graph::ValueKind;
 
 // A graph with a node per iteration of every Repeat, each with a name that says where it was.
 class Unrolled {
  public:
-  explicit Unrolled(const Graph& from) : from_(from) {
+  explicit Unrolled(const BoundGraph& from) : from_(from) {
     graph.name = from.name;
     std::vector<ValueId> to(from.values.size());
     for (ValueId v = 0; v < from.values.size(); ++v) {
@@ -38,17 +38,17 @@ class Unrolled {
     }
   }
 
-  Graph graph;
+  BoundGraph graph;
 
  private:
-  void add_node(const Graph& from, size_t n, std::string name, std::vector<ValueId>& to) {
-    Node node = from.nodes[n];
+  void add_node(const BoundGraph& from, size_t n, std::string name, std::vector<ValueId>& to) {
+    BoundNode node = from.nodes[n];
     node.name = std::move(name);
     for (ValueId& v : node.inputs) {
       v = to[v];
     }
     for (ValueId& v : node.outputs) {
-      ValueInfo info = from[v];
+      BoundValue info = from[v];
       info.node = static_cast<uint32_t>(graph.nodes.size());
       to[v] = graph.add_value(std::move(info));
       v = to[v];
@@ -57,8 +57,8 @@ class Unrolled {
   }
 
   void add_repeat(size_t n, std::vector<ValueId>& to) {
-    const Node& node = from_.nodes[n];
-    const Graph& body = *node.repeat->body;
+    const BoundNode& node = from_.nodes[n];
+    const BoundGraph& body = *node.repeat->body;
     std::vector<ValueId> in;
     for (const ValueId v : node.inputs) {
       in.push_back(to[v]);
@@ -70,7 +70,7 @@ class Unrolled {
       }
       for (ValueId v = 0; v < body.values.size(); ++v) {
         if (body[v].kind == ValueKind::parameter) {
-          ValueInfo info = body[v];
+          BoundValue info = body[v];
           info.uses = {info.uses[i]};
           inner[v] = graph.add_value(std::move(info));
         }
@@ -90,7 +90,7 @@ class Unrolled {
     }
   }
 
-  const Graph& from_;
+  const BoundGraph& from_;
 };
 
 }  // namespace
@@ -180,8 +180,8 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
 Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const {
   BOWLINE_TRY_ASSIGN(const BoundLoss bound,
                      bound_loss(sets_of_dims(options_)[set_], device_->capabilities().compute));
-  Graph all = std::move(Unrolled(bound.graph).graph);
-  for (const Node& node : all.nodes) {
+  BoundGraph all = std::move(Unrolled(bound.graph).graph);
+  for (const BoundNode& node : all.nodes) {
     for (const ValueId v : node.outputs) {
       all.outputs.push_back(v);
       all.output_names.push_back(node.name);

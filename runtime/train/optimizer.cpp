@@ -10,11 +10,11 @@
 namespace bowline::detail::train {
 namespace {
 
-using graph::Graph;
-using graph::Node;
+using Graph = graph::BoundGraph;
+using Node = graph::BoundNode;
 using graph::StorageUse;
 using graph::ValueId;
-using graph::ValueInfo;
+using ValueInfo = graph::BoundValue;
 using params::Role;
 using params::Storage;
 

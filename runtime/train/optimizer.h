@@ -35,6 +35,6 @@ Status place_waiting(params::Table& table);
 // The update segment: clip, then one optimizer node per group of equal rules. Its size does not
 // depend on the number of storages. Its input is the loss, for a look whether it is finite. No
 // outputs: norm and flags go into the step words.
-Result<graph::Graph> update_graph(const params::Table& table, const TrainOptions& options);
+Result<graph::BoundGraph> update_graph(const params::Table& table, const TrainOptions& options);
 
 }  // namespace bowline::detail::train

@@ -13,10 +13,10 @@
 namespace bowline::detail::train {
 namespace {
 
-using graph::Graph;
+using graph::BoundGraph;
 using graph::ValueId;
 
-Result<ValueId> output_named(const Graph& g, std::string_view name) {
+Result<ValueId> output_named(const BoundGraph& g, std::string_view name) {
   for (size_t i = 0; i < g.outputs.size(); ++i) {
     if (g.output_names[i] == name) {
       return g.outputs[i];
@@ -25,7 +25,7 @@ Result<ValueId> output_named(const Graph& g, std::string_view name) {
   return Status(Code::bad_argument, format("Graph \"{}\" has no output \"{}\".", g.name, name));
 }
 
-void keep_output(Graph& g, ValueId value, const std::string& name) {
+void keep_output(BoundGraph& g, ValueId value, const std::string& name) {
   g.outputs = {value};
   g.output_names = {name};
 }
@@ -41,16 +41,17 @@ void read_loss_at(plan::Plan& update, uint64_t offset) {
   }
 }
 
-bool has_f16(const Graph& g) {
+bool has_f16(const BoundGraph& g) {
   return std::ranges::any_of(g.values,
-                             [](const graph::ValueInfo& v) { return v.dtype == DType::f16; }) ||
-         std::ranges::any_of(
-             g.nodes, [](const graph::Node& n) { return n.repeat && has_f16(*n.repeat->body); });
+                             [](const graph::BoundValue& v) { return v.dtype == DType::f16; }) ||
+         std::ranges::any_of(g.nodes, [](const graph::BoundNode& n) {
+           return n.repeat && has_f16(*n.repeat->body);
+         });
 }
 
 // Marks the owners of the gradient rows that the graph writes.
-void mark_written(const Graph& g, const params::Table& table, std::vector<char>& written) {
-  for (const graph::Node& node : g.nodes) {
+void mark_written(const BoundGraph& g, const params::Table& table, std::vector<char>& written) {
+  for (const graph::BoundNode& node : g.nodes) {
     if (op_def(node.op).gradient_rows == GradientRows::added) {
       for (const graph::StorageUse& u : g[node.inputs[0]].uses) {
         if (u.elements != 0) {
@@ -66,7 +67,7 @@ void mark_written(const Graph& g, const params::Table& table, std::vector<char>&
 
 }  // namespace
 
-Status TrainerState::check_gradients(const Graph& graph, const params::Table& table) const {
+Status TrainerState::check_gradients(const BoundGraph& graph, const params::Table& table) const {
   std::vector<char> written(table.storages.size());
   mark_written(graph, table, written);
   for (const uint32_t tie : trained(table)) {
@@ -86,7 +87,7 @@ Status TrainerState::check_gradients(const Graph& graph, const params::Table& ta
 
 Result<TrainerState::BoundLoss> TrainerState::bound_loss(std::span<const BoundDim> dims,
                                                          std::optional<DType> compute) const {
-  const Graph* generic = model_->find_graph(options_.entry_point);
+  const graph::GenericGraph* generic = model_->find_graph(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
   BOWLINE_TRY_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
   BOWLINE_TRY(check_states(*generic, states));
@@ -333,13 +334,13 @@ Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> 
                                                      const graph::GradientOptions& options) const {
   Plans p;
   plan::StepLayout layout;  // one for all: the update reads what the accumulate segment wrote
-  const auto lower = [&](const Graph& g, const char* name) {
+  const auto lower = [&](const BoundGraph& g, const char* name) {
     return plan::lower(g, name, device, layout, options_.budget);
   };
   BOWLINE_TRY_ASSIGN(std::vector<graph::FactoredLoss> factored, factored_losses(bound, options));
   for (const BoundLoss& b : bound) {
     PlannedSet& set = p.sets.emplace_back();
-    Graph evaluated = graph::deep_copy(b.graph);
+    BoundGraph evaluated = graph::deep_copy(b.graph);
     graph::GradientOptions weighted = options;
     weighted.weighs_loss = options_.accumulation > 1 && factored.empty();
     weighted.weight_unit = p.sets.size() == 1 ? 0 : p.weight_unit;
@@ -525,7 +526,7 @@ Result<std::string> TrainerState::listing(std::string_view part, bool columns) c
   const std::vector<std::vector<BoundDim>> dims = sets_of_dims(options_);
   std::string out;
   for (size_t i = 0; i < sets_.size(); ++i) {
-    const Graph& g = sets_[i].training.graph;
+    const BoundGraph& g = sets_[i].training.graph;
     const size_t begin = sets_[i].training.backward_begin;
     out += heading(dims, i) + (part == "forward"
                                    ? plan::list_nodes(g, 0, begin, {columns})

@@ -9,7 +9,7 @@
 
 namespace bowline::detail::train {
 
-Status TrainerState::check_states(const graph::Graph& graph,
+Status TrainerState::check_states(const graph::GenericGraph& graph,
                                   std::span<const uint32_t> states) const {
   for (const uint32_t tie : states) {
     const params::Storage& state = model_->table.storages[tie];

@@ -113,7 +113,7 @@ class TrainerState final : public graph::User {
   Status plan(params::Table staged, std::optional<const device::OpenDevice*> wanted = {});
   // The loss of one set of dims, up to which the forward part goes.
   struct BoundLoss {
-    graph::Graph graph;
+    graph::BoundGraph graph;
     graph::ValueId loss = 0;
   };
   // What plan() makes before anything of it lies on the device.
@@ -128,7 +128,7 @@ class TrainerState final : public graph::User {
   };
   struct Plans {
     std::vector<PlannedSet> sets;  // by set of dims
-    graph::Graph update_graph;
+    graph::BoundGraph update_graph;
     double weight_unit = 1;
     std::optional<exec::StepValues> steps;
     exec::Workspace::Sizes sizes;
@@ -202,7 +202,7 @@ class TrainerState final : public graph::User {
   // states are as it found them. Where these cannot be written the fault is `damaged`.
   Status forget_accumulation();
   // Errors  unsupported: one of these storages, which the graph writes, is no running statistic.
-  Status check_states(const graph::Graph& graph, std::span<const uint32_t> states) const;
+  Status check_states(const graph::GenericGraph& graph, std::span<const uint32_t> states) const;
   static std::vector<State> states_of(const plan::Plan& plan, const params::Table& table);
   // Before the first micro-batch of a step, and before the next one after what is kept was lost.
   Status keep_states();
@@ -228,7 +228,7 @@ class TrainerState final : public graph::User {
   Status write_rows(const params::Table& saved, bool pending);
 
   // Every trainable storage has a contribution to its gradient.
-  Status check_gradients(const graph::Graph& graph, const params::Table& table) const;
+  Status check_gradients(const graph::BoundGraph& graph, const params::Table& table) const;
   // What the next micro-batch is submitted with, by the names that operators declare.
   void fill(exec::StepValues& values) const;
   // Output 0 of the accumulate and evaluate segments, the loss, or output 1 of accumulate, its
@@ -260,7 +260,7 @@ class TrainerState final : public graph::User {
 
   std::shared_ptr<device::OpenDevice> device_;  // of the plans
   exec::Generations generations_;
-  graph::Graph update_graph_;
+  graph::BoundGraph update_graph_;
   exec::Workspace workspace_;
   std::vector<Set> sets_;  // by set of dims; empty: there are no plans
   size_t set_ = 0;         // that of the last micro-batch

@@ -253,13 +253,13 @@ TEST(DerivedCopiesOfAGraph, LeaveResultsThatNameTheirNodes) {
   g.output("y", full(g, g.op("MatMul", {y.at(0), last})));
   ASSERT_OK(g.finish());
   const graph::ModelState& state = *Internals::state(m);
-  graph::Graph bound = must(graph::bind(state.graphs[0], state, {}));
+  graph::BoundGraph bound = must(graph::bind(state.graphs[0], state, {}));
   const size_t before = bound.nodes.size();
   EXPECT_EQ(plan::derive_copies(bound, state.table, before), before - 1);
   EXPECT_EQ(bound.nodes.size(), before - 1);
-  const graph::Graph& body = *bound.nodes[1].repeat->body;
+  const graph::BoundGraph& body = *bound.nodes[1].repeat->body;
   EXPECT_EQ(body.nodes.size(), 2u);
-  for (const graph::Graph* graph : {static_cast<const graph::Graph*>(&bound), &body}) {
+  for (const graph::BoundGraph* graph : {static_cast<const graph::BoundGraph*>(&bound), &body}) {
     for (uint32_t n = 0; n < graph->nodes.size(); ++n) {
       EXPECT_EQ((*graph)[graph->nodes[n].outputs[0]].node, n);
     }

@@ -477,11 +477,11 @@ TEST(HoistingOfAGraph, TakesRootsOfViewsAndNoParameters) {
   g.output("alone", g.op("Cos", {g.parameter(b)}));
   ASSERT_OK(g.finish());
   const graph::ModelState& state = *Internals::state(m);
-  graph::Graph bound = must(graph::bind(state.graphs[0], state, {}));
+  graph::BoundGraph bound = must(graph::bind(state.graphs[0], state, {}));
   const std::vector<graph::ValueId> found = plan::hoistable(bound, state.table);
   ASSERT_EQ(found.size(), 1u) << "what only an output reads is computed by the run";
   EXPECT_EQ(op_def(bound.nodes[bound[found[0]].node].op).name, std::string_view("Sin"));
-  const graph::Graph made = plan::hoist(bound, found);
+  const graph::BoundGraph made = plan::hoist(bound, found);
   ASSERT_EQ(made.nodes.size(), 1u);
   EXPECT_EQ(bound.nodes.size(), 6u);
   EXPECT_EQ(made.held.values, found);

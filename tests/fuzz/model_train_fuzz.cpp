@@ -71,12 +71,12 @@ struct Tensors {
   std::vector<Tensor> views;
 
   // Small values, so that indices are inside some tables and outside of others.
-  Tensors(const graph::Graph& g, std::span<const graph::ValueId> values,
+  Tensors(const graph::BoundGraph& g, std::span<const graph::ValueId> values,
           std::span<const std::string> names) {
     bytes.reserve(values.size());
     shapes.reserve(values.size());
     for (size_t i = 0; i < values.size(); ++i) {
-      const graph::ValueInfo& v = g[values[i]];
+      const graph::BoundValue& v = g[values[i]];
       std::vector<std::byte>& b =
           bytes.emplace_back(static_cast<size_t>(v.shape.elements()) * size_of(v.dtype));
       for (size_t k = 0; k < b.size(); k += 4) {
@@ -90,7 +90,7 @@ struct Tensors {
 };
 
 // True if the graph is small enough to run with these dims.
-bool is_small(const graph::Graph& g, std::span<const BoundDim> dims) {
+bool is_small(const graph::BoundGraph& g, std::span<const BoundDim> dims) {
   int64_t sum = 0, longest = 1;
   for (const auto* values : {&g.inputs, &g.outputs}) {
     for (const graph::ValueId v : *values) {
@@ -106,9 +106,9 @@ bool is_small(const graph::Graph& g, std::span<const BoundDim> dims) {
   return sum <= kElements && longest <= kWork / std::max<int64_t>(sum, 1);
 }
 
-uint64_t iterations(const graph::Graph& g) {
+uint64_t iterations(const graph::GenericGraph& g) {
   uint64_t sum = 0;
-  for (const graph::Node& node : g.nodes) {
+  for (const graph::GenericNode& node : g.nodes) {
     sum += node.repeat ? node.repeat->count : 0;
   }
   return sum;
@@ -131,7 +131,7 @@ void train(Model& model, const Device& device, const TrainOptions& options,
 
 // Runs with about half of every dynamic dimension, and a value for every per-step scalar that needs
 // one.
-void run_counted(const Model& model, Session& session, const graph::Graph& generic,
+void run_counted(const Model& model, Session& session, const graph::GenericGraph& generic,
                  std::vector<BoundDim> dims) {
   const graph::ModelState& state = *Internals::state(model);
   const auto plan = session.describe();
@@ -151,14 +151,14 @@ void run_counted(const Model& model, Session& session, const graph::Graph& gener
   }
   const auto bound = graph::bind(generic, state, dims);
   if (succeeded(bound.status()) && is_small(bound.value(), dims)) {
-    const graph::Graph& g = bound.value();
+    const graph::BoundGraph& g = bound.value();
     const Tensors inputs(g, g.inputs, {});
     const Tensors outputs(g, g.outputs, g.output_names);
     (void)succeeded(session.run(inputs.views, outputs.views, steps));
   }
 }
 
-void run(Model& model, const Device& device, const graph::Graph& generic, int64_t dim) {
+void run(Model& model, const Device& device, const graph::GenericGraph& generic, int64_t dim) {
   std::vector<BoundDim> dims;
   for (const graph::NamedDim& d : Internals::state(model)->dims) {
     dims.push_back({d.name, std::clamp(dim, d.min, d.max)});
@@ -168,7 +168,7 @@ void run(Model& model, const Device& device, const graph::Graph& generic, int64_
       iterations(generic) > kIterations) {
     return;
   }
-  const graph::Graph& g = bound.value();
+  const graph::BoundGraph& g = bound.value();
   const Tensors inputs(g, g.inputs, {});
   const Tensors outputs(g, g.outputs, g.output_names);
   auto session = Session::create(model, device, generic.name, dims);
@@ -218,7 +218,7 @@ void use(const std::shared_ptr<const model::VerifiedFile>& file, const char* dev
   }
   read_values(model);
   // The graphs are those of the model: training adds rows, not graphs.
-  for (const graph::Graph& g : Internals::state(model)->graphs) {
+  for (const graph::GenericGraph& g : Internals::state(model)->graphs) {
     run(model, device, g, dim);
   }
 }

@@ -10,13 +10,15 @@
 namespace bowline {
 namespace {
 
-using graph::Graph;
+using graph::BoundGraph;
+using graph::GenericGraph;
 using graph::ValueKind;
 using test::must;
 
+template <class Graph>
 std::string ops_of(const Graph& g) {
   std::string out;
-  for (const graph::Node& node : g.nodes) {
+  for (const auto& node : g.nodes) {
     out += format("{} ", node.op);
     if (node.repeat) {
       out += "( " + ops_of(*node.repeat->body) + ") ";
@@ -25,13 +27,13 @@ std::string ops_of(const Graph& g) {
   return out;
 }
 
-Graph bound(const Model& model, const std::vector<BoundDim>& dims) {
+BoundGraph bound(const Model& model, const std::vector<BoundDim>& dims) {
   return must(graph::bind(Internals::state(model)->graphs[0], *Internals::state(model), dims));
 }
 
 TEST(Bind, GivesInputsTheirDims) {
   const Model model = test::make_tied_model();
-  const Graph g = bound(model, {{"batch", 4}, {"seq", 6}});
+  const BoundGraph g = bound(model, {{"batch", 4}, {"seq", 6}});
   EXPECT_EQ(format("{}", g[g.inputs[0]].shape), "[4,6]");
   EXPECT_EQ(format("{}", g[g.outputs[0]].shape), "[4,6,11]");
   EXPECT_EQ(ops_of(g), "Embedding Repeat ( Linear Gelu Add ) RmsNorm Linear ");
@@ -39,7 +41,7 @@ TEST(Bind, GivesInputsTheirDims) {
 
 TEST(Bind, RefusesDims) {
   const Model model = test::make_tied_model();
-  const Graph& g = Internals::state(model)->graphs[0];
+  const GenericGraph& g = Internals::state(model)->graphs[0];
   const auto refusal = [&](const std::vector<BoundDim>& dims) {
     return graph::bind(g, *Internals::state(model), dims).status().message();
   };
@@ -52,15 +54,15 @@ TEST(Bind, RefusesDims) {
 
 TEST(Bind, NamesStoragesOfTiesAndIterations) {
   const Model model = test::make_tied_model();
-  const Graph g = bound(model, {{"batch", 1}, {"seq", 1}});
+  const BoundGraph g = bound(model, {{"batch", 1}, {"seq", 1}});
   std::vector<uint32_t> of_graph;
-  for (const graph::ValueInfo& v : g.values) {
+  for (const graph::BoundValue& v : g.values) {
     if (v.kind == ValueKind::parameter) {
       of_graph.push_back(v.uses.at(0).tie);
     }
   }
   EXPECT_EQ(of_graph, (std::vector<uint32_t>{0, 1, 0})) << "emb, norm, head";
-  for (const graph::ValueInfo& v : g.nodes[1].repeat->body->values) {
+  for (const graph::BoundValue& v : g.nodes[1].repeat->body->values) {
     if (v.kind == ValueKind::parameter) {
       ASSERT_EQ(v.uses.size(), 2u);
       EXPECT_EQ(v.uses[0].tie + 1, v.uses[1].tie) << "one storage per iteration";
@@ -76,7 +78,7 @@ TEST(Bind, ReadsATransposedParameterAsItLies) {
 // A model with the [3, 3] storage "w", its transpose "t" and the bias "b". `build` makes a graph of
 // them and of x [2, 3].
 template <class Build>
-Graph with_transpose(Build build) {
+BoundGraph with_transpose(Build build) {
   Model model;
   const Parameter w = must(model.parameter("w", {3, 3}, Init::zeros()));
   View transposed;
@@ -91,25 +93,25 @@ Graph with_transpose(Build build) {
 }
 
 TEST(Bind, ATransposeIsANodeOnlyWhereAnOperatorNeedsItsBytes) {
-  const Graph biased = with_transpose([](GraphBuilder& g, Value x, Value t, Value b) {
+  const BoundGraph biased = with_transpose([](GraphBuilder& g, Value x, Value t, Value b) {
     return g.op("Linear", {x, t, b});
   });
   EXPECT_EQ(ops_of(biased), "MatMul Add ");
   EXPECT_EQ(biased[biased.outputs[0]].node, 1u);
-  const Graph both = with_transpose([](GraphBuilder& g, Value, Value t, Value b) {
+  const BoundGraph both = with_transpose([](GraphBuilder& g, Value, Value t, Value b) {
     return g.op("Linear", {t, t, b});
   });
   EXPECT_EQ(ops_of(both), "MatMul Add ");
-  const Graph as_bytes = with_transpose([](GraphBuilder& g, Value x, Value t, Value) {
+  const BoundGraph as_bytes = with_transpose([](GraphBuilder& g, Value x, Value t, Value) {
     return g.op("Add", {g.op("MatMul", {x, t}), g.op("Slice", {t}, {{"axis", 0}, {"length", 2}})});
   });
   EXPECT_EQ(ops_of(as_bytes), "Transpose MatMul Slice Add ");
-  const Graph row = with_transpose([](GraphBuilder& g, Value x, Value t, Value b) {
+  const BoundGraph row = with_transpose([](GraphBuilder& g, Value x, Value t, Value b) {
     const Value first = g.op("ReduceSum", {x}, {{"axes", std::vector<GraphDim>{0}}});
     return g.op("Linear", {first, t, b});
   });
   EXPECT_EQ(ops_of(row), "Transpose ReduceSum Linear ") << "a MatMul takes no vector";
-  const Graph output = with_transpose([](GraphBuilder&, Value, Value t, Value) { return t; });
+  const BoundGraph output = with_transpose([](GraphBuilder&, Value, Value t, Value) { return t; });
   EXPECT_EQ(ops_of(output), "Transpose ");
 }
 
@@ -166,7 +168,7 @@ TEST(Prune, DropsWhatReachesNoOutput) {
   g.op("Gelu", {g.op("Relu", {y})});
   g.output("y", g.op("Silu", {y}));
   ASSERT_OK(g.finish());
-  Graph out = bound(model, {});
+  BoundGraph out = bound(model, {});
   EXPECT_EQ(ops_of(out), "Tanh Relu Gelu Silu ");
   graph::prune(out);
   EXPECT_EQ(ops_of(out), "Tanh Silu ");
@@ -175,8 +177,8 @@ TEST(Prune, DropsWhatReachesNoOutput) {
 
 TEST(DeepCopy, SharesNoBody) {
   const Model model = test::make_tied_model();
-  const Graph& g = Internals::state(model)->graphs[0];
-  Graph copy = graph::deep_copy(g);
+  const GenericGraph& g = Internals::state(model)->graphs[0];
+  GenericGraph copy = graph::deep_copy(g);
   copy.nodes[1].repeat->body->nodes.clear();
   EXPECT_EQ(g.nodes[1].repeat->body->nodes.size(), 3u);
 }
@@ -184,7 +186,7 @@ TEST(DeepCopy, SharesNoBody) {
 // The backward pass follows the forward pass. Each use of a tie adds to the same gradient row.
 TEST(Gradient, ContributesOncePerUse) {
   const test::Seed s = test::lm32();
-  Graph g = bound(s.model, {});
+  BoundGraph g = bound(s.model, {});
   g.outputs.resize(1);
   g.output_names.resize(1);
   const std::vector<graph::GradientRow> rows = {1, std::nullopt};
@@ -194,7 +196,7 @@ TEST(Gradient, ContributesOncePerUse) {
   const graph::TrainingGraph t = must(graph::differentiate(std::move(g), loss, {rows, elements}));
   EXPECT_EQ(t.backward_begin, forward);
   size_t contributions = 0;
-  for (const graph::Node& node : t.graph.nodes) {
+  for (const graph::BoundNode& node : t.graph.nodes) {
     contributions += node.op == Op::AccumulateGrad ? 1 : 0;
   }
   EXPECT_EQ(contributions, 2u) << ops_of(t.graph);
@@ -202,7 +204,7 @@ TEST(Gradient, ContributesOncePerUse) {
 
 TEST(Gradient, NeedsAScalarLoss) {
   const test::Seed s = test::lm32();
-  Graph g = bound(s.model, {});
+  BoundGraph g = bound(s.model, {});
   const std::vector<graph::GradientRow> rows = {1, std::nullopt};
   const std::vector<uint64_t> elements = {6, 6};
   const graph::ValueId logits = g.outputs[1];
@@ -215,8 +217,8 @@ TEST(SaveAndLoad, KeepTheGraph) {
   const Model model = test::make_tied_model();
   ASSERT_OK(model.save(folder / "m"));
   const Model opened = must(Model::open(folder / "m"));
-  const Graph& a = Internals::state(model)->graphs[0];
-  const Graph& b = Internals::state(opened)->graphs[0];
+  const GenericGraph& a = Internals::state(model)->graphs[0];
+  const GenericGraph& b = Internals::state(opened)->graphs[0];
   EXPECT_EQ(ops_of(a), ops_of(b));
   EXPECT_EQ(a.output_names, b.output_names);
   for (size_t i = 0; i < a.outputs.size(); ++i) {

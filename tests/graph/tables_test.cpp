@@ -9,7 +9,7 @@
 namespace bowline {
 namespace {
 
-using graph::Graph;
+using graph::BoundGraph;
 using test::must;
 
 constexpr int64_t kRows = 5, kWidth = 3, kUnits = 4;
@@ -34,15 +34,15 @@ struct Short {
 };
 
 // The operators with their output shapes, in a graph with 2 `seq` ids.
-std::string nodes_of(const Graph& g) {
+std::string nodes_of(const BoundGraph& g) {
   std::string out;
-  for (const graph::Node& n : g.nodes) {
+  for (const graph::BoundNode& n : g.nodes) {
     out += format("{}{} ", n.op, g[n.outputs[0]].shape);
   }
   return out;
 }
 
-Graph bound(const Short& s, int64_t seq, std::optional<DType> compute = {}) {
+BoundGraph bound(const Short& s, int64_t seq, std::optional<DType> compute = {}) {
   const graph::ModelState& state = *Internals::state(s.model);
   const BoundDim dims[] = {{"seq", seq}};
   return must(graph::bind(state.graphs[0], state, dims, compute));
@@ -54,7 +54,7 @@ std::string rewritten(const Build& build, int64_t seq = kRows) {
   Short s;
   s.g.output("y", build(s));
   EXPECT_OK(s.g.finish());
-  Graph graph = bound(s, seq);
+  BoundGraph graph = bound(s, seq);
   const std::string before = nodes_of(graph);
   const bool any = graph::multiply_tables(graph);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -117,7 +117,7 @@ TEST(Tables, KeepTheNameOfTheNodeThatGathers) {
   Short s;
   s.g.output("y", s.g.named("first").op("Linear", {s.x, s.w()}));
   ASSERT_OK(s.g.finish());
-  Graph graph = bound(s, kRows);
+  BoundGraph graph = bound(s, kRows);
   ASSERT_TRUE(graph::multiply_tables(graph));
   EXPECT_EQ(graph::describe(graph, 0), "node 0 \"first\" (Linear)");
   EXPECT_EQ(graph::describe(graph, 1), "node 1 \"letters\" (Embedding)");
@@ -152,7 +152,7 @@ TEST(Tables, StayInSixteenBits) {
   Short s;
   s.g.output("y", linear(s));
   ASSERT_OK(s.g.finish());
-  Graph graph = bound(s, kRows, DType::bf16);
+  BoundGraph graph = bound(s, kRows, DType::bf16);
   EXPECT_FALSE(graph::multiply_tables(graph));
   EXPECT_NE(nodes_of(graph).find("Linear[5,2,4]"), std::string::npos) << nodes_of(graph);
 }
@@ -166,7 +166,7 @@ TEST(Tables, OfCodesStayAndSoDoThoseOfWeightsThatAreCodes) {
     if (std::string_view(name) != "nothing") {
       ASSERT_OK(quantize(s.model, "int8 block row", name).status());
     }
-    Graph graph = bound(s, kRows);
+    BoundGraph graph = bound(s, kRows);
     EXPECT_EQ(graph::multiply_tables(graph), std::string_view(name) == "nothing") << name;
   }
 }
@@ -190,7 +190,7 @@ TEST(Tables, ThatAreWrittenMeanwhileStay) {
       write();
     }
     ASSERT_OK(s.g.finish());
-    Graph graph = bound(s, kRows);
+    BoundGraph graph = bound(s, kRows);
     EXPECT_EQ(graph::multiply_tables(graph), !meanwhile) << nodes_of(graph);
   }
 }
@@ -201,7 +201,7 @@ TEST(Tables, OfCountedIdsStay) {
     Short s(counted);
     s.g.output("y", linear(s));
     ASSERT_OK(s.g.finish());
-    Graph graph = bound(s, kRows);
+    BoundGraph graph = bound(s, kRows);
     const BoundDim dims[] = {{"seq", kRows}};
     ASSERT_OK(graph::count(graph, Internals::state(s.model)->dims, dims));
     EXPECT_EQ(graph::multiply_tables(graph), !counted);

@@ -162,7 +162,7 @@ TEST(Updates, TiesDecide) {
     const Value written = write(g, g.parameter(s.a), x);
     return g.op("Add", {total(g, written), total(g, g.parameter(c))});
   }));
-  const graph::Graph& g = Internals::state(s.model)->graphs[0];
+  const graph::GenericGraph& g = Internals::state(s.model)->graphs[0];
   EXPECT_OK(graph::bind(g, *Internals::state(s.model), {}).status());
   ASSERT_OK(s.model.tie("a", "c"));
   const Status refused = graph::bind(g, *Internals::state(s.model), {}).status();
@@ -332,7 +332,7 @@ TEST(Updates, AWriterIsKeptThoughNobodyReadsIt) {
     write(g, g.parameter(s.a), x);
     return total(g, x);
   }));
-  graph::Graph g =
+  graph::BoundGraph g =
       must(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {}));
   graph::prune(g);
   EXPECT_EQ(g.nodes.size(), 2u);

@@ -31,14 +31,14 @@ std::optional<size_t> bias_input(Op op) {
   return op == Op::Linear ? std::optional<size_t>(2) : std::nullopt;
 }
 
-void read(const Graph& graph, ValueId v, Reading as, std::vector<Reading>& out) {
+void read(const GenericGraph& graph, ValueId v, Reading as, std::vector<Reading>& out) {
   for (const uint32_t p : graph[v].parameters) {
     out[p] = out[p] == Reading::none || out[p] == as ? as : Reading::other;
   }
 }
 
-void add_readings(const Graph& graph, std::vector<Reading>& out) {
-  for (const Node& node : graph.nodes) {
+void add_readings(const GenericGraph& graph, std::vector<Reading>& out) {
+  for (const GenericNode& node : graph.nodes) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       read(graph, node.inputs[i],
            matrix_input(node.op) == i ? Reading::matrix
@@ -71,12 +71,12 @@ constexpr uint32_t kFirstStream = uint32_t{1} << 31;
 class Adapting {
  public:
   // `stream`: that of the next dropout.
-  Adapting(Graph& graph, const params::Table& table, std::span<const std::string> adapters,
+  Adapting(GenericGraph& graph, const params::Table& table, std::span<const std::string> adapters,
            uint32_t& stream)
       : graph_(graph), table_(table), adapters_(adapters), stream_(stream) {}
 
   Status rewrite() {
-    std::vector<Node> before = std::move(graph_.nodes);
+    std::vector<GenericNode> before = std::move(graph_.nodes);
     for (size_t n = 0; n < before.size(); ++n) {
       if (before[n].repeat) {
         BOWLINE_TRY(Adapting(*before[n].repeat->body, table_, adapters_, stream_).rewrite());
@@ -94,7 +94,7 @@ class Adapting {
   }
 
  private:
-  Status add(Node node) {
+  Status add(GenericNode node) {
     const std::optional<size_t> matrix = matrix_input(node.op);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (bias_input(node.op) == i) {
@@ -108,7 +108,7 @@ class Adapting {
       return {};
     }
     BOWLINE_TRY_ASSIGN(const std::vector<Change> changes, changes_of(node.inputs[*matrix]));
-    const Node base = node;
+    const GenericNode base = node;
     if (!changes.empty()) {
       node.outputs[0] = graph_.add_value({});  // the last sum takes its place
     }
@@ -142,7 +142,7 @@ class Adapting {
   }
 
   // What the node would make of u v instead of its matrix, times the scale.
-  ValueId product(const Node& of, const Change& c) {
+  ValueId product(const GenericNode& of, const Change& c) {
     const auto step = [&](Op op, std::vector<ValueId> inputs, const Attributes& attributes) {
       return this->step(c, op, std::move(inputs), attributes);
     };
@@ -173,7 +173,7 @@ class Adapting {
 
   ValueId append(const Change& of, Op op, std::vector<ValueId> inputs, const Attributes& attributes,
                  ValueId output) {
-    Node node;
+    GenericNode node;
     node.op = op;
     node.attributes = attributes;
     node.inputs = std::move(inputs);
@@ -244,14 +244,14 @@ class Adapting {
       return at->second;
     }
     const params::ParameterRow& first = table_.parameters[parameters[0]];
-    ValueInfo info;
+    GenericValue info;
     info.kind = ValueKind::parameter;
     info.parameters = std::move(parameters);
     ValueId value = graph_.add_value(std::move(info));
     if (table_.storages[first.tie].dtype != dtype) {
       CastAttributesT to;
       to.to = static_cast<file::DType>(dtype);
-      Node cast;
+      GenericNode cast;
       cast.op = Op::Cast;
       cast.attributes = Attributes::of(to);
       cast.inputs = {value};
@@ -263,27 +263,27 @@ class Adapting {
     return at->second = value;
   }
 
-  Graph& graph_;
+  GenericGraph& graph_;
   const params::Table& table_;
   std::span<const std::string> adapters_;
   uint32_t& stream_;
   std::map<ValueId, std::vector<Change>> changes_;
   std::map<std::pair<std::vector<uint32_t>, DType>, ValueId> values_;
-  std::vector<Node> casts_;
-  std::vector<Node> nodes_;
+  std::vector<GenericNode> casts_;
+  std::vector<GenericNode> nodes_;
 };
 
 }  // namespace
 
-std::vector<Reading> readings(std::span<const Graph> graphs, const params::Table& table) {
+std::vector<Reading> readings(std::span<const GenericGraph> graphs, const params::Table& table) {
   std::vector<Reading> out(table.parameters.size(), Reading::none);
-  for (const Graph& graph : graphs) {
+  for (const GenericGraph& graph : graphs) {
     add_readings(graph, out);
   }
   return out;
 }
 
-Status add_adapters(Graph& graph, const params::Table& table) {
+Status add_adapters(GenericGraph& graph, const params::Table& table) {
   const std::vector<std::string> adapters = params::adapter_names(table);
   if (adapters.empty()) {
     return {};
@@ -292,13 +292,13 @@ Status add_adapters(Graph& graph, const params::Table& table) {
   return Adapting(graph, table, adapters, stream).rewrite();
 }
 
-void renumber_parameters(Graph& graph, std::span<const uint32_t> numbers) {
-  for (ValueInfo& info : graph.values) {
+void renumber_parameters(GenericGraph& graph, std::span<const uint32_t> numbers) {
+  for (GenericValue& info : graph.values) {
     for (uint32_t& p : info.parameters) {
       p = numbers[p];
     }
   }
-  for (Node& node : graph.nodes) {
+  for (GenericNode& node : graph.nodes) {
     if (node.repeat) {
       renumber_parameters(*node.repeat->body, numbers);
     }

@@ -48,7 +48,7 @@ bool is_elementwise(Op op) {
 
 class Convolutions {
  public:
-  Convolutions(Graph& graph, const device::OpenDevice& device)
+  Convolutions(BoundGraph& graph, const device::OpenDevice& device)
       : graph_(graph), device_(device), readers_(graph.values.size()) {}
 
   Result<bool> rewrite() {
@@ -83,7 +83,7 @@ class Convolutions {
   // The node that alone reads a value.
   uint32_t reader_of(ValueId v) const { return readers_[v].size() == 1 ? readers_[v][0] : kNoNode; }
   bool is(uint32_t node, Op op) const { return node != kNoNode && graph_.nodes[node].op == op; }
-  bool are_plain(const Node& node) const {
+  bool are_plain(const BoundNode& node) const {
     return std::ranges::all_of(node.inputs, [&](ValueId v) {
       return graph_[v].dtype == DType::f32 && graph_[v].encoding.is_plain() &&
              graph_[v].counted.empty();
@@ -92,7 +92,7 @@ class Convolutions {
 
   // Without a conv if none begins at this node.
   Chain chain_from(uint32_t n) const {
-    const Node& conv = graph_.nodes[n];
+    const BoundNode& conv = graph_.nodes[n];
     if (conv.op != Op::Conv || !are_plain(conv) || !has_form(conv)) {
       return {};
     }
@@ -108,7 +108,7 @@ class Convolutions {
 
   // That of FusedConv: one or two spatial axes, one group or as many as channels; a weight that can
   // be packed once.
-  bool has_form(const Node& conv) const {
+  bool has_form(const BoundNode& conv) const {
     if (graph_[conv.inputs[0]].shape.rank() > 4 ||
         graph_[conv.inputs[1]].kind != ValueKind::parameter) {
       return false;
@@ -118,7 +118,7 @@ class Convolutions {
     return groups == 1 || (weight[1] == 1 && weight[0] == groups);
   }
 
-  bool only_normalises(const Node& norm, const Node& conv) const {
+  bool only_normalises(const BoundNode& norm, const BoundNode& conv) const {
     return norm.inputs[0] == conv.outputs[0] && are_plain(norm) &&
            std::ranges::all_of(std::span(norm.outputs).subspan(1),
                                [&](ValueId v) { return readers_[v].empty(); });
@@ -132,7 +132,7 @@ class Convolutions {
     const ValueId normed = graph_.nodes[chain.last()].outputs[0];
     uint32_t next = reader_of(normed);
     if (is(next, Op::Add) && nothing_is_written(chain.conv, next)) {
-      const Node& sum = graph_.nodes[next];
+      const BoundNode& sum = graph_.nodes[next];
       const ValueId other = sum.inputs[sum.inputs[0] == normed ? 1 : 0];
       if (results_.contains(other) && graph_[other].shape == graph_[normed].shape) {
         chain.sum = next;
@@ -152,7 +152,7 @@ class Convolutions {
     if (!is(next, op) || !are_plain(graph_.nodes[next]) || !nothing_is_written(chain.conv, next)) {
       return;
     }
-    const Node& found = graph_.nodes[next];
+    const BoundNode& found = graph_.nodes[next];
     const ValueId other = found.inputs[found.inputs[0] == x ? 1 : 0];
     const Shape& shape = graph_[x].shape;
     const Shape& y = graph_[found.outputs[0]].shape;
@@ -171,8 +171,8 @@ class Convolutions {
   // What is read by a node is the same behind another one. A BatchNorm leaves its statistics as
   // they are.
   bool nothing_is_written(uint32_t from, uint32_t to) const {
-    const std::vector<Node>& nodes = old_.empty() ? graph_.nodes : old_;
-    return std::none_of(nodes.begin() + from, nodes.begin() + to, [](const Node& n) {
+    const std::vector<BoundNode>& nodes = old_.empty() ? graph_.nodes : old_;
+    return std::none_of(nodes.begin() + from, nodes.begin() + to, [](const BoundNode& n) {
       return n.op != Op::BatchNorm && (n.repeat || op_def(n.op).updates[0].output >= 0);
     });
   }
@@ -182,7 +182,7 @@ class Convolutions {
       return device::Operand{.dtype = DType::f32, .encoding = {}, .shape = shape};
     };
     const auto last = [&](ValueId v) { return operand(channels_last(graph_[v].shape)); };
-    const Node& conv = graph_.nodes[chain.conv];
+    const BoundNode& conv = graph_.nodes[chain.conv];
     const Shape& weight = graph_[conv.inputs[1]].shape;
     const device::Operand packed = operand(packed_shape(weight)), y = last(conv.outputs[0]);
     std::vector<device::Operand> inputs = {last(conv.inputs[0]), packed};
@@ -220,7 +220,7 @@ class Convolutions {
   }
 
   // A node as it was.
-  const Node& node(uint32_t n) const { return old_.empty() ? graph_.nodes[n] : old_[n]; }
+  const BoundNode& node(uint32_t n) const { return old_.empty() ? graph_.nodes[n] : old_[n]; }
 
   Status make_nodes() {
     std::swap(old_, graph_.nodes);
@@ -240,7 +240,7 @@ class Convolutions {
   }
 
   Status make(const Chain& chain) {
-    const Node& conv = node(chain.conv);
+    const BoundNode& conv = node(chain.conv);
     BOWLINE_TRY_ASSIGN(const ValueId x, want_last(conv.inputs[0]));
     BOWLINE_TRY_ASSIGN(const ValueId weight, want_packed(conv.inputs[1]));
     std::vector<ValueId> inputs = {x, weight};
@@ -260,10 +260,10 @@ class Convolutions {
   // Scale, bias, mean and variance of a norm, or a bias.
   Result<std::vector<ValueId>> want_channels(const Chain& chain) {
     if (chain.norm != kNoNode) {
-      const Node& norm = node(chain.norm);
+      const BoundNode& norm = node(chain.norm);
       return std::vector<ValueId>{norm.inputs.begin() + 1, norm.inputs.end()};
     }
-    const Node& conv = node(chain.conv);
+    const BoundNode& conv = node(chain.conv);
     const int64_t channels = graph_[conv.inputs[1]].shape[0];
     const Attributes none = Attributes::of(NoAttributesT{});
     ValueId bias = conv.inputs.size() > 2 ? conv.inputs[2] : kNoValue;
@@ -314,7 +314,7 @@ class Convolutions {
     return at->second;
   }
 
-  Status keep(const Node& node) {
+  Status keep(const BoundNode& node) {
     if (node.op == Op::Transpose && only_last_.contains(node.inputs[0])) {
       const std::vector<int32_t> first = first_axes(graph_[node.inputs[0]].shape);
       std::vector<int32_t> axes = axes_of(node);
@@ -330,7 +330,7 @@ class Convolutions {
 
   // Whether the channels stay last through a node: one that works on elements, puts channels side
   // by side, or pools.
-  bool keeps_last(const Node& node) const {
+  bool keeps_last(const BoundNode& node) const {
     const Shape& y = graph_[node.outputs[0]].shape;
     const auto is_one = [&](ValueId v) { return graph_[v].shape.elements() == 1; };
     const auto fits = [&](ValueId v) {
@@ -346,13 +346,13 @@ class Convolutions {
            are_plain(node) && node.outputs.size() == 1 && made_last_.contains(largest);
   }
   // Of two spatial axes: with the channels last these are the first two of three, of one channel.
-  bool is_pool(const Node& node) const {
+  bool is_pool(const BoundNode& node) const {
     return (node.op == Op::MaxPool || node.op == Op::AveragePool) &&
            graph_[node.outputs[0]].shape.rank() == 4;
   }
 
   // Of one sample, whose means and largest elements are those of columns.
-  bool is_reduced(const Node& node) const {
+  bool is_reduced(const BoundNode& node) const {
     const Shape& x = graph_[node.inputs[0]].shape;
     if ((node.op == Op::ReduceMean || node.op == Op::ReduceMax) && x.rank() > 2) {
       const auto& t = node.attributes.as<ReduceAttributes>();
@@ -365,14 +365,14 @@ class Convolutions {
   }
 
   // Of two spatial axes that are one, or the other way.
-  bool drops_ones(const Node& node) const {
+  bool drops_ones(const BoundNode& node) const {
     const Shape& x = graph_[node.inputs[0]].shape;
     const Shape& y = graph_[node.outputs[0]].shape;
     return node.op == Op::Reshape && x.rank() + y.rank() == 3 + 4 && x[0] == y[0] && x[1] == y[1] &&
            (x.rank() == 4 ? x[2] == 1 || x[3] == 1 : y[2] == 1 || y[3] == 1);
   }
 
-  Status make_last(const Node& node) {
+  Status make_last(const BoundNode& node) {
     std::vector<ValueId> inputs;
     for (const ValueId v : node.inputs) {
       if (graph_[v].shape.elements() == 1) {
@@ -407,7 +407,7 @@ class Convolutions {
     return {};
   }
 
-  Result<ValueId> pool_last(const Node& node, ValueId x) {
+  Result<ValueId> pool_last(const BoundNode& node, ValueId x) {
     const auto& pool = node.attributes.as<PoolAttributes>();
     PoolAttributesT t;
     const auto sizes = [](const flatbuffers::Vector<int64_t>& given, int64_t otherwise) {
@@ -442,7 +442,7 @@ class Convolutions {
       std::vector<int32_t> axes =
           graph_[v].shape.rank() == 3 ? std::vector{0, 2, 1} : std::vector{0, 2, 3, 1};
       ValueId from = v;
-      if (const Node* const turned = transpose_of(v)) {
+      if (const BoundNode* const turned = transpose_of(v)) {
         const std::vector<int32_t> before = axes_of(*turned);
         std::ranges::transform(axes, axes.begin(), [&](int32_t a) { return before[to_index(a)]; });
         from = turned->inputs[0];
@@ -454,14 +454,14 @@ class Convolutions {
   }
 
   // The Transpose that made v, if what it read is still there.
-  const Node* transpose_of(ValueId v) const {
+  const BoundNode* transpose_of(ValueId v) const {
     const uint32_t n = graph_[v].node;
     const bool is_one = n < now_ && old_[n].op == Op::Transpose && old_[n].outputs[0] == v;
     return is_one && nothing_is_written(n, now_) ? &old_[n] : nullptr;
   }
 
   static size_t to_index(int32_t axis) { return static_cast<size_t>(axis); }
-  static std::vector<int32_t> axes_of(const Node& transpose) {
+  static std::vector<int32_t> axes_of(const BoundNode& transpose) {
     const auto& axes = *transpose.attributes.as<TransposeAttributes>().permutation();
     return {axes.begin(), axes.end()};
   }
@@ -508,7 +508,7 @@ class Convolutions {
   // A node that makes a new value, or `out`.
   Result<ValueId> add(Op op, Attributes attributes, std::vector<ValueId> inputs, std::string name,
                       ValueId out = kNoValue) {
-    Node made;
+    BoundNode made;
     made.op = op;
     made.attributes = std::move(attributes);
     made.inputs = std::move(inputs);
@@ -519,10 +519,10 @@ class Convolutions {
     return graph_.nodes.back().outputs[0];
   }
 
-  Graph& graph_;
+  BoundGraph& graph_;
   const device::OpenDevice& device_;
   std::vector<std::vector<uint32_t>> readers_;  // nodes by value, kNoNode of an output
-  std::vector<Node> old_;                       // while they are made anew
+  std::vector<BoundNode> old_;                  // while they are made anew
   uint32_t now_ = 0;                            // the one of them that is
   std::map<uint32_t, Chain> chains_;            // by their last nodes
   std::set<uint32_t> parts_;
@@ -536,7 +536,7 @@ class Convolutions {
 
 }  // namespace
 
-Result<bool> fuse_convolutions(Graph& graph, const device::OpenDevice& device) {
+Result<bool> fuse_convolutions(BoundGraph& graph, const device::OpenDevice& device) {
   return Convolutions(graph, device).rewrite();
 }
 

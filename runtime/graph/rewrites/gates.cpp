@@ -3,9 +3,9 @@
 
 namespace bowline::detail::graph {
 
-bool join_gates(Graph& graph) {
+bool join_gates(BoundGraph& graph) {
   std::vector<uint32_t> reads(graph.values.size());
-  for (const Node& node : graph.nodes) {
+  for (const BoundNode& node : graph.nodes) {
     for (const ValueId v : node.inputs) {
       ++reads[v];
     }
@@ -14,14 +14,14 @@ bool join_gates(Graph& graph) {
     ++reads[v];
   }
   bool any = false;
-  for (Node& node : graph.nodes) {
+  for (BoundNode& node : graph.nodes) {
     for (size_t i = 0; node.op == Op::Mul && i < 2; ++i) {
       const ValueId x = node.inputs[i], gate = node.inputs[1 - i];
-      const ValueInfo& from = graph[gate];
+      const BoundValue& from = graph[gate];
       if (from.kind != ValueKind::result || reads[gate] != 1) {
         continue;
       }
-      const Node& maker = graph.nodes[from.node];
+      const BoundNode& maker = graph.nodes[from.node];
       if (maker.op == Op::Sigmoid && maker.inputs[0] == x) {
         node.op = Op::Silu;
         node.attributes = Attributes::of(NoAttributesT{});

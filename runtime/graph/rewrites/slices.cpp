@@ -30,17 +30,17 @@ struct Pieces {
 
 class Slices {
  public:
-  explicit Slices(Graph& graph) : graph_(graph), same_(graph.values.size()) {
+  explicit Slices(BoundGraph& graph) : graph_(graph), same_(graph.values.size()) {
     std::iota(same_.begin(), same_.end(), ValueId{0});
   }
 
   bool rewrite() {
-    if (std::ranges::any_of(graph_.nodes, [](const Node& n) {
+    if (std::ranges::any_of(graph_.nodes, [](const BoundNode& n) {
           return n.repeat || (n.op != Op::BatchNorm && op_def(n.op).updates[0].output >= 0);
         })) {
       return false;
     }
-    for (Node& node : graph_.nodes) {
+    for (BoundNode& node : graph_.nodes) {
       for (ValueId& v : node.inputs) {
         v = same_[v];
       }
@@ -55,7 +55,7 @@ class Slices {
   }
 
  private:
-  bool is_plain(const Node& node) const {
+  bool is_plain(const BoundNode& node) const {
     const auto plain = [&](ValueId v) {
       return graph_[v].encoding.is_plain() && graph_[v].counted.empty();
     };
@@ -63,7 +63,7 @@ class Slices {
            std::ranges::find(graph_.outputs, node.outputs[0]) == graph_.outputs.end();
   }
 
-  void note(Node& node) {
+  void note(BoundNode& node) {
     const ValueId y = node.outputs[0];
     if (node.op == Op::Reshape) {
       const auto at = reshaped_.find(node.inputs[0]);
@@ -86,7 +86,7 @@ class Slices {
                : Pieces{axis, {{v, 0, graph_[v].shape[axis]}}};
   }
 
-  Pieces sliced(const Node& node) const {
+  Pieces sliced(const BoundNode& node) const {
     const auto& t = node.attributes.as<SliceAttributes>();
     const int axis = positive_axis(t.axis(), graph_[node.inputs[0]].shape.rank());
     int64_t skip = t.start(), left = graph_[node.outputs[0]].shape[axis];
@@ -100,7 +100,7 @@ class Slices {
     return out;
   }
 
-  Pieces joined(const Node& node) const {
+  Pieces joined(const BoundNode& node) const {
     const int axis = positive_axis(node.attributes.as<ConcatAttributes>().axis(),
                                    graph_[node.outputs[0]].shape.rank());
     Pieces out{axis, {}};
@@ -113,7 +113,7 @@ class Slices {
   }
 
   // The node gives this piece alone.
-  void take(Node& node, int axis, const Piece& p) {
+  void take(BoundNode& node, int axis, const Piece& p) {
     if (p.length == graph_[p.source].shape[axis]) {
       return replace(node.outputs[0], p.source);
     }
@@ -132,7 +132,7 @@ class Slices {
     same_[v] = by;
   }
 
-  Graph& graph_;
+  BoundGraph& graph_;
   std::vector<ValueId> same_;
   std::map<ValueId, ValueId> reshaped_;  // to the value that is reshaped
   std::map<ValueId, Pieces> pieces_;     // of results of Slice and Concat
@@ -141,6 +141,6 @@ class Slices {
 
 }  // namespace
 
-bool join_slices(Graph& graph) { return Slices(graph).rewrite(); }
+bool join_slices(BoundGraph& graph) { return Slices(graph).rewrite(); }
 
 }  // namespace bowline::detail::graph

@@ -10,12 +10,12 @@ namespace {
 // multiplied once, however many ids name it, and so is its gradient.
 class Tables {
  public:
-  explicit Tables(Graph& graph) : graph_(graph) {}
+  explicit Tables(BoundGraph& graph) : graph_(graph) {}
 
   bool rewrite() {
-    std::vector<Node> before = std::move(graph_.nodes);
+    std::vector<BoundNode> before = std::move(graph_.nodes);
     graph_.nodes.clear();
-    for (Node& node : before) {
+    for (BoundNode& node : before) {
       if (pays(node)) {
         multiply(node);
       }
@@ -30,11 +30,11 @@ class Tables {
 
  private:
   struct Gathered {
-    Node node;          // an Embedding
+    BoundNode node;     // an Embedding
     size_t writes = 0;  // nodes in front of it that write a storage
   };
 
-  void add(Node node) {
+  void add(BoundNode node) {
     writes_ += writes_storage(node) ? 1 : 0;
     if (node.op == Op::Embedding) {
       gathered_[node.outputs[0]] = {node, writes_};
@@ -45,19 +45,19 @@ class Tables {
   // In 16 bits the gradients that are summed per row would be rounded once more. A product with
   // quantized weights may depend on the number of rows.
   bool is_plain(ValueId v) const {
-    const ValueInfo& info = graph_[v];
+    const BoundValue& info = graph_[v];
     return info.encoding.is_plain() && info.counted.empty() &&
            (info.dtype == DType::f32 || !is_float(info.dtype));
   }
 
-  static bool multiplies_rows(const Node& node) {
+  static bool multiplies_rows(const BoundNode& node) {
     return node.op == Op::Linear ||
            (node.op == Op::MatMul && !node.attributes.as<file::MatMulAttributes>().transpose_a());
   }
 
   // True if there are at least twice as many ids as rows. A smaller saving can be lost, because
   // wider rows are gathered and summed.
-  bool pays(const Node& node) const {
+  bool pays(const BoundNode& node) const {
     if (!multiplies_rows(node) || graph_[node.inputs[1]].shape.rank() != 2) {
       return false;
     }
@@ -72,10 +72,10 @@ class Tables {
   }
 
   // Leaves the Embedding in the place of `node`, behind the product.
-  void multiply(Node& node) {
-    Node gather = gathered_.at(node.inputs[0]).node;
+  void multiply(BoundNode& node) {
+    BoundNode gather = gathered_.at(node.inputs[0]).node;
     const ValueId table = gather.inputs[0], y = node.outputs[0];
-    ValueInfo product;
+    BoundValue product;
     product.dtype = graph_[y].dtype;
     product.shape = {graph_[table].shape[0], graph_[y].shape.back()};
     gather.inputs[0] = graph_.add_value(std::move(product));
@@ -87,7 +87,7 @@ class Tables {
     any_ = true;
   }
 
-  Graph& graph_;
+  BoundGraph& graph_;
   std::map<ValueId, Gathered> gathered_;  // by what they give
   size_t writes_ = 0;
   bool any_ = false;
@@ -95,6 +95,6 @@ class Tables {
 
 }  // namespace
 
-bool multiply_tables(Graph& graph) { return Tables(graph).rewrite(); }
+bool multiply_tables(BoundGraph& graph) { return Tables(graph).rewrite(); }
 
 }  // namespace bowline::detail::graph

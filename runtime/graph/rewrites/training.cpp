@@ -4,12 +4,12 @@
 
 namespace bowline::detail::graph {
 
-bool drop_what_trains(Graph& graph) {
+bool drop_what_trains(BoundGraph& graph) {
   std::vector<ValueId> same(graph.values.size());
   std::iota(same.begin(), same.end(), ValueId{0});
-  std::vector<Node> kept;
+  std::vector<BoundNode> kept;
   bool any = false;
-  for (Node& node : graph.nodes) {
+  for (BoundNode& node : graph.nodes) {
     for (ValueId& v : node.inputs) {
       v = same[v];
     }
