@@ -19,9 +19,7 @@ elementwise::Point slope(double x, const Attributes&) {
 
 }  // namespace
 
-extern const OpDef op_abs, op_abs_grad;
-const OpDef op_abs =
-    elementwise::definition<value, Op::AbsGrad>("Abs", elementwise::exactly, "N -> N");
-const OpDef op_abs_grad = elementwise::gradient_definition<slope>("AbsGrad", elementwise::exactly);
+extern const OpDef op_abs = elementwise::definition<value, Op::AbsGrad>("Abs", exactly, "N -> N");
+extern const OpDef op_abs_grad = elementwise::gradient_definition<slope>("AbsGrad", exactly);
 
 }  // namespace bowline::detail::abs_op

@@ -27,12 +27,9 @@ Status infer(InferContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
-
 }  // namespace
 
-extern const OpDef op_accumulate_grad;
-const OpDef op_accumulate_grad{
+extern const OpDef op_accumulate_grad{
     .name = "AccumulateGrad",
     .inputs = 2,
     .gradient_rows = GradientRows::added,
@@ -40,7 +37,7 @@ const OpDef op_accumulate_grad{
     .updates = {{0, 0}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = roundings<1>,
 };
 
 }  // namespace bowline::detail::accumulate_grad_op

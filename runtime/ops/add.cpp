@@ -18,13 +18,10 @@ Status gradient(GradientContext& c) {
 
 elementwise::Point value(double a, double b) { return {a + b, std::abs(a + b)}; }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
-
 }  // namespace
 
-extern const OpDef op_add;
-const OpDef op_add = [] {
-  OpDef def = elementwise::binary_definition<value>("Add", tolerance, gradient, "N -> N");
+extern const OpDef op_add = [] {
+  OpDef def = elementwise::binary_definition<value>("Add", roundings<1>, gradient, "N -> N");
   def.is_sum = true;
   def.keeps_loss_weight = 0b11;
   def.loss_terms = LossTerms::sum;

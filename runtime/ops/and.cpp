@@ -15,8 +15,7 @@ elementwise::Point value(double a, double b) { return {a != 0 && b != 0 ? 1.0 : 
 
 }  // namespace
 
-extern const OpDef op_and;
-const OpDef op_and =
-    elementwise::binary_definition<value>("And", elementwise::exactly, nullptr, "T -> T");
+extern const OpDef op_and =
+    elementwise::binary_definition<value>("And", exactly, nullptr, "T -> T");
 
 }  // namespace bowline::detail::and_op

@@ -11,7 +11,6 @@
 
 namespace bowline::detail::arg_max_op {
 
-extern const OpDef op_arg_max;
-const OpDef op_arg_max = extreme::position<true>("ArgMax");
+extern const OpDef op_arg_max = extreme::position<true>("ArgMax");
 
 }  // namespace bowline::detail::arg_max_op

@@ -11,7 +11,6 @@
 
 namespace bowline::detail::arg_min_op {
 
-extern const OpDef op_arg_min;
-const OpDef op_arg_min = extreme::position<false>("ArgMin");
+extern const OpDef op_arg_min = extreme::position<false>("ArgMin");
 
 }  // namespace bowline::detail::arg_min_op

@@ -166,8 +166,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_attention;
-const OpDef op_attention{
+extern const OpDef op_attention{
     .name = "Attention",
     .inputs = 3,
     .optional_inputs = 1,

@@ -116,8 +116,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_attention_grad;
-const OpDef op_attention_grad{
+extern const OpDef op_attention_grad{
     .name = "AttentionGrad",
     .inputs = 6,
     .optional_inputs = 1,

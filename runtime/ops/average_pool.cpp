@@ -68,8 +68,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_average_pool;
-const OpDef op_average_pool{
+extern const OpDef op_average_pool{
     .name = "AveragePool",
     .infer = infer,
     .counted = counted_axes,

@@ -48,8 +48,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_average_pool_grad;
-const OpDef op_average_pool_grad{
+extern const OpDef op_average_pool_grad{
     .name = "AveragePoolGrad",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),

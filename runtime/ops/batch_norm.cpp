@@ -118,8 +118,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_batch_norm;
-const OpDef op_batch_norm{
+extern const OpDef op_batch_norm{
     .name = "BatchNorm",
     .inputs = 5,
     .outputs = 5,

@@ -82,8 +82,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_batch_norm_grad;
-const OpDef op_batch_norm_grad{
+extern const OpDef op_batch_norm_grad{
     .name = "BatchNormGrad",
     .inputs = 5,
     .outputs = 3,

@@ -49,8 +49,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_binary_cross_entropy;
-const OpDef op_binary_cross_entropy = losses::definition<value, Table>(
+extern const OpDef op_binary_cross_entropy = losses::definition<value, Table>(
     "BinaryCrossEntropy", losses::infer<Table>, gradient, tolerance);
 
 }  // namespace bowline::detail::binary_cross_entropy_op

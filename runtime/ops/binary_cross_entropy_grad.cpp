@@ -22,8 +22,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(9); }
 
 }  // namespace
 
-extern const OpDef op_binary_cross_entropy_grad;
-const OpDef op_binary_cross_entropy_grad =
+extern const OpDef op_binary_cross_entropy_grad =
     losses::gradient_definition<slope, LossAttributes>("BinaryCrossEntropyGrad", tolerance);
 
 }  // namespace bowline::detail::binary_cross_entropy_grad_op

@@ -27,18 +27,15 @@ Status gradient(GradientContext& c) { return c.din(0, summed_to(c, c.dout(0), c.
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_broadcast_to;
-const OpDef op_broadcast_to{
+extern const OpDef op_broadcast_to{
     .name = "BroadcastTo",
     .types = "A -> A",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::broadcast_to_op

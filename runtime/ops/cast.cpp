@@ -38,12 +38,9 @@ Status gradient(GradientContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_cast;
-const OpDef op_cast{
+extern const OpDef op_cast{
     .name = "Cast",
     .derived_copy = DerivedCopy::by_element,
     .types = "A -> B",
@@ -52,7 +49,7 @@ const OpDef op_cast{
     .gradient = gradient,
     .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::cast_op

@@ -30,13 +30,12 @@ elementwise::Point slope(double x, const Attributes& a) {
 
 }  // namespace
 
-extern const OpDef op_clip, op_clip_grad;
-const OpDef op_clip = [] {
-  OpDef def = elementwise::definition<value, Op::ClipGrad>("Clip", elementwise::exactly);
+extern const OpDef op_clip = [] {
+  OpDef def = elementwise::definition<value, Op::ClipGrad>("Clip", exactly);
   def.infer = infer;
   return def;
 }();
-const OpDef op_clip_grad =
-    elementwise::gradient_definition<slope, true>("ClipGrad", elementwise::exactly);
+extern const OpDef op_clip_grad =
+    elementwise::gradient_definition<slope, true>("ClipGrad", exactly);
 
 }  // namespace bowline::detail::clip_op

@@ -53,8 +53,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_clip_by_global_norm;
-const OpDef op_clip_by_global_norm{
+extern const OpDef op_clip_by_global_norm{
     .name = "ClipByGlobalNorm",
     .optional_inputs = 1,
     .takes_lists = true,

@@ -79,12 +79,9 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_concat;
-const OpDef op_concat{
+extern const OpDef op_concat{
     .name = "Concat",
     .variadic = true,
     .types = "A -> A",
@@ -93,7 +90,7 @@ const OpDef op_concat{
     .gradient = gradient,
     .loss_terms = LossTerms::stack,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::concat_op

@@ -75,8 +75,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_conv;
-const OpDef op_conv{
+extern const OpDef op_conv{
     .name = "Conv",
     .inputs = 2,
     .optional_inputs = 1,

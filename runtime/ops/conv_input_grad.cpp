@@ -43,8 +43,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_conv_input_grad;
-const OpDef op_conv_input_grad{
+extern const OpDef op_conv_input_grad{
     .name = "ConvInputGrad",
     .inputs = 2,
     .infer = infer,

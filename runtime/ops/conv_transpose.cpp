@@ -116,8 +116,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_conv_transpose;
-const OpDef op_conv_transpose{
+extern const OpDef op_conv_transpose{
     .name = "ConvTranspose",
     .inputs = 2,
     .optional_inputs = 1,

@@ -45,8 +45,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_conv_weight_grad;
-const OpDef op_conv_weight_grad{
+extern const OpDef op_conv_weight_grad{
     .name = "ConvWeightGrad",
     .inputs = 2,
     .infer = infer,

@@ -19,12 +19,9 @@ Status gradient(GradientContext& c) { return c.din(0, c.dout(0)); }
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_copy;
-const OpDef op_copy{
+extern const OpDef op_copy{
     .name = "Copy",
     .is_copy = true,
     .types = "A -> A",
@@ -32,7 +29,7 @@ const OpDef op_copy{
     .gradient = gradient,
     .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::copy_op

@@ -24,8 +24,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
 
 }  // namespace
 
-extern const OpDef op_cos, op_cos_grad;
-const OpDef op_cos = elementwise::definition<value, Op::CosGrad>("Cos", tolerance);
-const OpDef op_cos_grad = elementwise::gradient_definition<slope>("CosGrad", tolerance);
+extern const OpDef op_cos = elementwise::definition<value, Op::CosGrad>("Cos", tolerance);
+extern const OpDef op_cos_grad = elementwise::gradient_definition<slope>("CosGrad", tolerance);
 
 }  // namespace bowline::detail::cos_op

@@ -99,8 +99,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_cross_entropy;
-const OpDef op_cross_entropy{
+extern const OpDef op_cross_entropy{
     .name = "CrossEntropy",
     .inputs = 2,
     .outputs = 2,

@@ -69,8 +69,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace
 
-extern const OpDef op_cross_entropy_grad;
-const OpDef op_cross_entropy_grad{
+extern const OpDef op_cross_entropy_grad{
     .name = "CrossEntropyGrad",
     .inputs = 4,
     .types = "F, i32, f32, f32 -> F",

@@ -74,8 +74,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_cum_sum;
-const OpDef op_cum_sum{
+extern const OpDef op_cum_sum{
     .name = "CumSum",
     .types = "N -> N",
     .infer = infer,

@@ -70,17 +70,16 @@ std::optional<LossWeight> loss_weight(GradientContext& c) {
 
 }  // namespace
 
-extern const OpDef op_div, op_div_grad_a, op_div_grad_b;
-const OpDef op_div = [] {
+extern const OpDef op_div = [] {
   OpDef def =
       definition(elementwise::binary_definition<value>("Div", tolerance, gradient, "N -> N"));
   def.loss_weight = loss_weight;
   def.keeps_loss_weight = 0b1;
   return def;
 }();
-const OpDef op_div_grad_a =
+extern const OpDef op_div_grad_a =
     elementwise::binary_gradient_definition<slope_a>("DivGradA", gradient_tolerance);
-const OpDef op_div_grad_b =
+extern const OpDef op_div_grad_b =
     elementwise::binary_gradient_definition<slope_b>("DivGradB", gradient_tolerance);
 
 }  // namespace bowline::detail::div_op

@@ -51,8 +51,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(3); }
 
 }  // namespace
 
-extern const OpDef op_dropout;
-const OpDef op_dropout{
+extern const OpDef op_dropout{
     .name = "Dropout",
     .in_place = {{0, 0}},
     .only_trains = true,

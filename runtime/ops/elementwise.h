@@ -171,8 +171,6 @@ constexpr OpDef binary_gradient_definition(const char* name,
           .tolerance = tolerance};
 }
 
-inline Tolerance exactly(ToleranceContext&) { return Tolerance::exact(); }
-
 // y = comparison of a and b, which have the same dtype and broadcast. Comparisons have no gradient.
 template <Surface f>
 constexpr OpDef comparison(const char* name, const char* types) {

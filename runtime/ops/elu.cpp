@@ -28,8 +28,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
 
 }  // namespace
 
-extern const OpDef op_elu, op_elu_grad;
-const OpDef op_elu = elementwise::definition<value, Op::EluGrad>("Elu", tolerance);
-const OpDef op_elu_grad = elementwise::gradient_definition<slope>("EluGrad", tolerance);
+extern const OpDef op_elu = elementwise::definition<value, Op::EluGrad>("Elu", tolerance);
+extern const OpDef op_elu_grad = elementwise::gradient_definition<slope>("EluGrad", tolerance);
 
 }  // namespace bowline::detail::elu_op

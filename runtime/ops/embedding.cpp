@@ -50,12 +50,9 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_embedding;
-const OpDef op_embedding{
+extern const OpDef op_embedding{
     .name = "Embedding",
     .inputs = 2,
     .types = "F, i32 -> F",
@@ -64,7 +61,7 @@ const OpDef op_embedding{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::embedding_op

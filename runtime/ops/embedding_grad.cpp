@@ -45,8 +45,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_embedding_grad;
-const OpDef op_embedding_grad{
+extern const OpDef op_embedding_grad{
     .name = "EmbeddingGrad",
     .inputs = 2,
     .types = "i32, F -> F",

@@ -15,7 +15,6 @@ elementwise::Point value(double a, double b) { return {a == b ? 1.0 : 0.0, 0}; }
 
 }  // namespace
 
-extern const OpDef op_equal;
-const OpDef op_equal = elementwise::comparison<value>("Equal", "A -> bool");
+extern const OpDef op_equal = elementwise::comparison<value>("Equal", "A -> bool");
 
 }  // namespace bowline::detail::equal_op

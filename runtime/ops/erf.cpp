@@ -29,8 +29,8 @@ Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings
 
 }  // namespace
 
-extern const OpDef op_erf, op_erf_grad;
-const OpDef op_erf = elementwise::definition<value, Op::ErfGrad>("Erf", tolerance);
-const OpDef op_erf_grad = elementwise::gradient_definition<slope>("ErfGrad", gradient_tolerance);
+extern const OpDef op_erf = elementwise::definition<value, Op::ErfGrad>("Erf", tolerance);
+extern const OpDef op_erf_grad =
+    elementwise::gradient_definition<slope>("ErfGrad", gradient_tolerance);
 
 }  // namespace bowline::detail::erf_op

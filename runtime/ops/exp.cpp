@@ -22,8 +22,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
 
 }  // namespace
 
-extern const OpDef op_exp;
-const OpDef op_exp =
+extern const OpDef op_exp =
     elementwise::in_f32(elementwise::definition<value>("Exp", tolerance, gradient));
 
 }  // namespace bowline::detail::exp_op

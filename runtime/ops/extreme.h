@@ -82,8 +82,6 @@ void oracle(const OracleContext& c) {
   }
 }
 
-inline Tolerance exactly(ToleranceContext&) { return Tolerance::exact(); }
-
 template <bool kLargest>
 constexpr OpDef reduction(const char* name) {
   return {.name = name,

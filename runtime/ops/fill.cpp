@@ -25,19 +25,16 @@ Status gradient(GradientContext&) { return {}; }
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_fill;
-const OpDef op_fill{
+extern const OpDef op_fill{
     .name = "Fill",
     .inputs = 0,
     .types = "-> A",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::fill_op

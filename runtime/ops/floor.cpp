@@ -16,7 +16,6 @@ constexpr auto gradient = elementwise::zero_gradient;
 
 }  // namespace
 
-extern const OpDef op_floor;
-const OpDef op_floor = elementwise::definition<value>("Floor", elementwise::exactly, gradient);
+extern const OpDef op_floor = elementwise::definition<value>("Floor", exactly, gradient);
 
 }  // namespace bowline::detail::floor_op

@@ -130,8 +130,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_fused_conv;
-const OpDef op_fused_conv{
+extern const OpDef op_fused_conv{
     .name = "FusedConv",
     .inputs = 3,
     .optional_inputs = 4,

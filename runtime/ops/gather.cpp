@@ -95,12 +95,9 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_gather;
-const OpDef op_gather{
+extern const OpDef op_gather{
     .name = "Gather",
     .inputs = 2,
     .types = "A, i32 -> A",
@@ -108,7 +105,7 @@ const OpDef op_gather{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::gather_op

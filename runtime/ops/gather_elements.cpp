@@ -60,12 +60,9 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_gather_elements;
-const OpDef op_gather_elements{
+extern const OpDef op_gather_elements{
     .name = "GatherElements",
     .inputs = 2,
     .types = "A, i32 -> A",
@@ -73,7 +70,7 @@ const OpDef op_gather_elements{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::gather_elements_op

@@ -46,8 +46,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(12); }
 
 }  // namespace
 
-extern const OpDef op_gelu, op_gelu_grad;
-const OpDef op_gelu = elementwise::definition<value, Op::GeluGrad>("Gelu", tolerance);
-const OpDef op_gelu_grad = elementwise::gradient_definition<slope>("GeluGrad", tolerance);
+extern const OpDef op_gelu = elementwise::definition<value, Op::GeluGrad>("Gelu", tolerance);
+extern const OpDef op_gelu_grad = elementwise::gradient_definition<slope>("GeluGrad", tolerance);
 
 }  // namespace bowline::detail::gelu_op

@@ -58,8 +58,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_global_average_pool;
-const OpDef op_global_average_pool{
+extern const OpDef op_global_average_pool{
     .name = "GlobalAveragePool",
     .infer = infer,
     .counted = counted_axes,

@@ -15,7 +15,6 @@ elementwise::Point value(double a, double b) { return {a > b ? 1.0 : 0.0, 0}; }
 
 }  // namespace
 
-extern const OpDef op_greater;
-const OpDef op_greater = elementwise::comparison<value>("Greater", "N -> bool");
+extern const OpDef op_greater = elementwise::comparison<value>("Greater", "N -> bool");
 
 }  // namespace bowline::detail::greater_op

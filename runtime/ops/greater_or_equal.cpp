@@ -15,7 +15,7 @@ elementwise::Point value(double a, double b) { return {a >= b ? 1.0 : 0.0, 0}; }
 
 }  // namespace
 
-extern const OpDef op_greater_or_equal;
-const OpDef op_greater_or_equal = elementwise::comparison<value>("GreaterOrEqual", "N -> bool");
+extern const OpDef op_greater_or_equal =
+    elementwise::comparison<value>("GreaterOrEqual", "N -> bool");
 
 }  // namespace bowline::detail::greater_or_equal_op

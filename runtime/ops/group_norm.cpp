@@ -42,8 +42,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_group_norm;
-const OpDef op_group_norm{
+extern const OpDef op_group_norm{
     .name = "GroupNorm",
     .inputs = 3,
     .infer = infer,

@@ -73,8 +73,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_group_norm_grad;
-const OpDef op_group_norm_grad{
+extern const OpDef op_group_norm_grad{
     .name = "GroupNormGrad",
     .inputs = 3,
     .outputs = 3,

@@ -128,8 +128,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1
 
 }  // namespace
 
-extern const OpDef op_gru;
-const OpDef op_gru{
+extern const OpDef op_gru{
     .name = "Gru",
     .inputs = 3,
     .optional_inputs = 1,

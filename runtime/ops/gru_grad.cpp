@@ -100,8 +100,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(2
 
 }  // namespace
 
-extern const OpDef op_gru_grad;
-const OpDef op_gru_grad{
+extern const OpDef op_gru_grad{
     .name = "GruGrad",
     .inputs = 6,
     .outputs = 3,

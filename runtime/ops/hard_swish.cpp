@@ -29,10 +29,9 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
 
 }  // namespace
 
-extern const OpDef op_hard_swish, op_hard_swish_grad;
-const OpDef op_hard_swish =
+extern const OpDef op_hard_swish =
     elementwise::definition<value, Op::HardSwishGrad>("HardSwish", tolerance);
-const OpDef op_hard_swish_grad =
+extern const OpDef op_hard_swish_grad =
     elementwise::gradient_definition<slope, true>("HardSwishGrad", tolerance);
 
 }  // namespace bowline::detail::hard_swish_op

@@ -37,8 +37,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_huber;
-const OpDef op_huber = losses::definition<value, Table>(
+extern const OpDef op_huber = losses::definition<value, Table>(
     "Huber", infer, losses::gradient_of_difference<Op::HuberGrad>, tolerance);
 
 }  // namespace bowline::detail::huber_op

@@ -18,12 +18,9 @@ namespace {
   return {y, std::abs(y)};
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
-
 }  // namespace
 
-extern const OpDef op_huber_grad;
-const OpDef op_huber_grad =
-    losses::gradient_definition<slope, HuberAttributes>("HuberGrad", tolerance);
+extern const OpDef op_huber_grad =
+    losses::gradient_definition<slope, HuberAttributes>("HuberGrad", roundings<4>);
 
 }  // namespace bowline::detail::huber_grad_op

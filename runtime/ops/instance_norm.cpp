@@ -39,8 +39,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_instance_norm;
-const OpDef op_instance_norm{
+extern const OpDef op_instance_norm{
     .name = "InstanceNorm",
     .inputs = 3,
     .infer = infer,

@@ -72,8 +72,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_layer_norm;
-const OpDef op_layer_norm{
+extern const OpDef op_layer_norm{
     .name = "LayerNorm",
     .inputs = 3,
     .infer = infer,

@@ -96,8 +96,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_layer_norm_grad;
-const OpDef op_layer_norm_grad{
+extern const OpDef op_layer_norm_grad{
     .name = "LayerNormGrad",
     .inputs = 3,
     .outputs = 3,

@@ -27,10 +27,9 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
 
 }  // namespace
 
-extern const OpDef op_leaky_relu, op_leaky_relu_grad;
-const OpDef op_leaky_relu =
+extern const OpDef op_leaky_relu =
     elementwise::definition<value, Op::LeakyReluGrad>("LeakyRelu", tolerance);
-const OpDef op_leaky_relu_grad =
+extern const OpDef op_leaky_relu_grad =
     elementwise::gradient_definition<slope>("LeakyReluGrad", tolerance);
 
 }  // namespace bowline::detail::leaky_relu_op

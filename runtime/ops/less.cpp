@@ -15,7 +15,6 @@ elementwise::Point value(double a, double b) { return {a < b ? 1.0 : 0.0, 0}; }
 
 }  // namespace
 
-extern const OpDef op_less;
-const OpDef op_less = elementwise::comparison<value>("Less", "N -> bool");
+extern const OpDef op_less = elementwise::comparison<value>("Less", "N -> bool");
 
 }  // namespace bowline::detail::less_op

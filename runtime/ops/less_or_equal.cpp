@@ -15,7 +15,6 @@ elementwise::Point value(double a, double b) { return {a <= b ? 1.0 : 0.0, 0}; }
 
 }  // namespace
 
-extern const OpDef op_less_or_equal;
-const OpDef op_less_or_equal = elementwise::comparison<value>("LessOrEqual", "N -> bool");
+extern const OpDef op_less_or_equal = elementwise::comparison<value>("LessOrEqual", "N -> bool");
 
 }  // namespace bowline::detail::less_or_equal_op

@@ -82,8 +82,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_linear;
-const OpDef op_linear{
+extern const OpDef op_linear{
     .name = "Linear",
     .inputs = 2,
     .optional_inputs = 1,

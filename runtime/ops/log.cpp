@@ -23,8 +23,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
 
 }  // namespace
 
-extern const OpDef op_log;
-const OpDef op_log =
+extern const OpDef op_log =
     elementwise::in_f32(elementwise::definition<value>("Log", tolerance, gradient));
 
 }  // namespace bowline::detail::log_op

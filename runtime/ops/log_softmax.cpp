@@ -59,8 +59,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_log_softmax;
-const OpDef op_log_softmax{
+extern const OpDef op_log_softmax{
     .name = "LogSoftmax",
     .infer = infer,
     .counted = counted_axes,

@@ -47,8 +47,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_log_softmax_grad;
-const OpDef op_log_softmax_grad{
+extern const OpDef op_log_softmax_grad{
     .name = "LogSoftmaxGrad",
     .inputs = 2,
     .infer = infer,

@@ -19,18 +19,15 @@ Status infer(InferContext& c) { return c.out(0, Shape{}); }
   c.out(0)[0] = c.step(step::loss_scale::loss_scale);
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_loss_scale;
-const OpDef op_loss_scale{
+extern const OpDef op_loss_scale{
     .name = "LossScale",
     .inputs = 0,
     .types = "-> f32",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::loss_scale_op

@@ -104,8 +104,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1
 
 }  // namespace
 
-extern const OpDef op_lstm;
-const OpDef op_lstm{
+extern const OpDef op_lstm{
     .name = "Lstm",
     .inputs = 4,
     .outputs = 3,

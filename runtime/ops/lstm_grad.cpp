@@ -92,8 +92,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1
 
 }  // namespace
 
-extern const OpDef op_lstm_grad;
-const OpDef op_lstm_grad{
+extern const OpDef op_lstm_grad{
     .name = "LstmGrad",
     .inputs = 5,
     .optional_inputs = 1,

@@ -33,12 +33,9 @@ Status infer(InferContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_mask_tail;
-const OpDef op_mask_tail{
+extern const OpDef op_mask_tail{
     .name = "MaskTail",
     .types = "A -> A",
     .in_place = {{0, 0}},
@@ -46,7 +43,7 @@ const OpDef op_mask_tail{
     .masks_tail = true,
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::mask_tail_op

@@ -137,8 +137,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_mat_mul;
-const OpDef op_mat_mul{
+extern const OpDef op_mat_mul{
     .name = "MatMul",
     .inputs = 2,
     .costly = true,

@@ -23,12 +23,11 @@ constexpr auto gradient = elementwise::binary_gradient<Op::MaxGradA, Op::MaxGrad
 
 }  // namespace
 
-extern const OpDef op_max, op_max_grad_a, op_max_grad_b;
-const OpDef op_max =
-    elementwise::binary_definition<value>("Max", elementwise::exactly, gradient, "N -> N");
-const OpDef op_max_grad_a =
-    elementwise::binary_gradient_definition<slope_a, true>("MaxGradA", elementwise::exactly);
-const OpDef op_max_grad_b =
-    elementwise::binary_gradient_definition<slope_b, true>("MaxGradB", elementwise::exactly);
+extern const OpDef op_max =
+    elementwise::binary_definition<value>("Max", exactly, gradient, "N -> N");
+extern const OpDef op_max_grad_a =
+    elementwise::binary_gradient_definition<slope_a, true>("MaxGradA", exactly);
+extern const OpDef op_max_grad_b =
+    elementwise::binary_gradient_definition<slope_b, true>("MaxGradB", exactly);
 
 }  // namespace bowline::detail::max_op

@@ -47,18 +47,15 @@ Status counted_axes(CountedContext& c) { return counted_in_front_of(2, c); }
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_max_pool;
-const OpDef op_max_pool{
+extern const OpDef op_max_pool{
     .name = "MaxPool",
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::max_pool_op

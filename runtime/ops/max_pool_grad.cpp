@@ -54,8 +54,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_max_pool_grad;
-const OpDef op_max_pool_grad{
+extern const OpDef op_max_pool_grad{
     .name = "MaxPoolGrad",
     .inputs = 3,
     .infer = infer,

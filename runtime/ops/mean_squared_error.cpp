@@ -25,8 +25,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_mean_squared_error;
-const OpDef op_mean_squared_error = losses::definition<value, Table>(
+extern const OpDef op_mean_squared_error = losses::definition<value, Table>(
     "MeanSquaredError", losses::infer<Table>,
     losses::gradient_of_difference<Op::MeanSquaredErrorGrad>, tolerance);
 

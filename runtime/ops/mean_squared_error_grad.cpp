@@ -15,12 +15,9 @@ namespace {
   return {2 * (x - t), 2 * std::abs(x - t)};
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
-
 }  // namespace
 
-extern const OpDef op_mean_squared_error_grad;
-const OpDef op_mean_squared_error_grad =
-    losses::gradient_definition<slope, LossAttributes>("MeanSquaredErrorGrad", tolerance);
+extern const OpDef op_mean_squared_error_grad =
+    losses::gradient_definition<slope, LossAttributes>("MeanSquaredErrorGrad", roundings<4>);
 
 }  // namespace bowline::detail::mean_squared_error_grad_op

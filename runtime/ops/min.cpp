@@ -23,12 +23,11 @@ constexpr auto gradient = elementwise::binary_gradient<Op::MinGradA, Op::MinGrad
 
 }  // namespace
 
-extern const OpDef op_min, op_min_grad_a, op_min_grad_b;
-const OpDef op_min =
-    elementwise::binary_definition<value>("Min", elementwise::exactly, gradient, "N -> N");
-const OpDef op_min_grad_a =
-    elementwise::binary_gradient_definition<slope_a, true>("MinGradA", elementwise::exactly);
-const OpDef op_min_grad_b =
-    elementwise::binary_gradient_definition<slope_b, true>("MinGradB", elementwise::exactly);
+extern const OpDef op_min =
+    elementwise::binary_definition<value>("Min", exactly, gradient, "N -> N");
+extern const OpDef op_min_grad_a =
+    elementwise::binary_gradient_definition<slope_a, true>("MinGradA", exactly);
+extern const OpDef op_min_grad_b =
+    elementwise::binary_gradient_definition<slope_b, true>("MinGradB", exactly);
 
 }  // namespace bowline::detail::min_op

@@ -23,13 +23,10 @@ Status gradient(GradientContext& c) {
 
 elementwise::Point value(double a, double b) { return {a * b, std::abs(a * b)}; }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
-
 }  // namespace
 
-extern const OpDef op_mul;
-const OpDef op_mul = [] {
-  OpDef def = elementwise::binary_definition<value>("Mul", tolerance, gradient, "N -> N");
+extern const OpDef op_mul = [] {
+  OpDef def = elementwise::binary_definition<value>("Mul", roundings<1>, gradient, "N -> N");
   def.keeps_loss_weight = 0b11;
   return def;
 }();

@@ -16,9 +16,8 @@ Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::Neg, {c.dout(0)
 
 }  // namespace
 
-extern const OpDef op_neg;
-const OpDef op_neg = [] {
-  OpDef def = elementwise::definition<value>("Neg", elementwise::exactly, gradient, "N -> N");
+extern const OpDef op_neg = [] {
+  OpDef def = elementwise::definition<value>("Neg", exactly, gradient, "N -> N");
   def.keeps_loss_weight = 0b1;
   return def;
 }();

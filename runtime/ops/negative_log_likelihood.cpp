@@ -85,8 +85,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_negative_log_likelihood;
-const OpDef op_negative_log_likelihood{
+extern const OpDef op_negative_log_likelihood{
     .name = "NegativeLogLikelihood",
     .inputs = 2,
     .optional_inputs = 1,

@@ -62,8 +62,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1
 
 }  // namespace
 
-extern const OpDef op_negative_log_likelihood_grad;
-const OpDef op_negative_log_likelihood_grad{
+extern const OpDef op_negative_log_likelihood_grad{
     .name = "NegativeLogLikelihoodGrad",
     .inputs = 3,
     .optional_inputs = 1,

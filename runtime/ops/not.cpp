@@ -14,7 +14,6 @@ elementwise::Point value(double x, const Attributes&) { return {x != 0 ? 0.0 : 1
 
 }  // namespace
 
-extern const OpDef op_not;
-const OpDef op_not = elementwise::definition<value>("Not", elementwise::exactly, nullptr, "T -> T");
+extern const OpDef op_not = elementwise::definition<value>("Not", exactly, nullptr, "T -> T");
 
 }  // namespace bowline::detail::not_op

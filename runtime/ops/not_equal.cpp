@@ -15,7 +15,6 @@ elementwise::Point value(double a, double b) { return {a != b ? 1.0 : 0.0, 0}; }
 
 }  // namespace
 
-extern const OpDef op_not_equal;
-const OpDef op_not_equal = elementwise::comparison<value>("NotEqual", "A -> bool");
+extern const OpDef op_not_equal = elementwise::comparison<value>("NotEqual", "A -> bool");
 
 }  // namespace bowline::detail::not_equal_op

@@ -55,18 +55,15 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_one_hot;
-const OpDef op_one_hot{
+extern const OpDef op_one_hot{
     .name = "OneHot",
     .types = "i32 -> A",
     .infer = infer,
     .counted = counted_axes,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::one_hot_op

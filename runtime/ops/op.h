@@ -263,6 +263,13 @@ class ToleranceContext {
   std::span<const OracleContext::Array> in_;
 };
 
+// The tolerances of operators for which they are constant, for OpDef::tolerance.
+inline Tolerance exactly(ToleranceContext&) { return Tolerance::exact(); }
+template <int n>
+Tolerance roundings(ToleranceContext&) {
+  return Tolerance::of_roundings(n);
+}
+
 // Output `output` may overwrite input `input`: each thread reads an element before it writes the
 // element.
 struct InPlace {

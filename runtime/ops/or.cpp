@@ -15,8 +15,6 @@ elementwise::Point value(double a, double b) { return {a != 0 || b != 0 ? 1.0 : 
 
 }  // namespace
 
-extern const OpDef op_or;
-const OpDef op_or =
-    elementwise::binary_definition<value>("Or", elementwise::exactly, nullptr, "T -> T");
+extern const OpDef op_or = elementwise::binary_definition<value>("Or", exactly, nullptr, "T -> T");
 
 }  // namespace bowline::detail::or_op

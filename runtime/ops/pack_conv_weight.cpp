@@ -32,19 +32,16 @@ Status infer(InferContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_pack_conv_weight;
-const OpDef op_pack_conv_weight{
+extern const OpDef op_pack_conv_weight{
     .name = "PackConvWeight",
     .is_fused = true,
     .derived_copy = DerivedCopy::packed,
     .types = "f32 -> f32",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::pack_conv_weight_op

@@ -56,8 +56,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_pad_grad;
-const OpDef op_pad_grad{
+extern const OpDef op_pad_grad{
     .name = "PadGrad",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),

@@ -46,12 +46,11 @@ constexpr auto gradient = elementwise::binary_gradient<Op::PowGradA, Op::PowGrad
 
 }  // namespace
 
-extern const OpDef op_pow, op_pow_grad_a, op_pow_grad_b;
-const OpDef op_pow = elementwise::in_f32(
+extern const OpDef op_pow = elementwise::in_f32(
     elementwise::binary_definition<value>("Pow", tolerance, gradient, "F -> F"));
-const OpDef op_pow_grad_a =
+extern const OpDef op_pow_grad_a =
     elementwise::binary_gradient_definition<slope_a, true>("PowGradA", gradient_tolerance);
-const OpDef op_pow_grad_b =
+extern const OpDef op_pow_grad_b =
     elementwise::binary_gradient_definition<slope_b, true>("PowGradB", gradient_tolerance);
 
 }  // namespace bowline::detail::pow_op

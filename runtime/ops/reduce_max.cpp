@@ -13,7 +13,6 @@
 
 namespace bowline::detail::reduce_max_op {
 
-extern const OpDef op_reduce_max;
-const OpDef op_reduce_max = extreme::reduction<true>("ReduceMax");
+extern const OpDef op_reduce_max = extreme::reduction<true>("ReduceMax");
 
 }  // namespace bowline::detail::reduce_max_op

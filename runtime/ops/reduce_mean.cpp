@@ -66,8 +66,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_reduce_mean;
-const OpDef op_reduce_mean{
+extern const OpDef op_reduce_mean{
     .name = "ReduceMean",
     .stays_f32 = true,
     .infer = infer,

@@ -13,7 +13,6 @@
 
 namespace bowline::detail::reduce_min_op {
 
-extern const OpDef op_reduce_min;
-const OpDef op_reduce_min = extreme::reduction<false>("ReduceMin");
+extern const OpDef op_reduce_min = extreme::reduction<false>("ReduceMin");
 
 }  // namespace bowline::detail::reduce_min_op

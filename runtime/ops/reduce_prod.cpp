@@ -51,8 +51,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_reduce_prod;
-const OpDef op_reduce_prod{
+extern const OpDef op_reduce_prod{
     .name = "ReduceProd",
     .types = "N -> N",
     .infer = infer,

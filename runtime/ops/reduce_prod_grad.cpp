@@ -48,8 +48,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_reduce_prod_grad;
-const OpDef op_reduce_prod_grad{
+extern const OpDef op_reduce_prod_grad{
     .name = "ReduceProdGrad",
     .inputs = 2,
     .infer = infer,

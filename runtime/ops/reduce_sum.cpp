@@ -52,8 +52,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_reduce_sum;
-const OpDef op_reduce_sum{
+extern const OpDef op_reduce_sum{
     .name = "ReduceSum",
     .stays_f32 = true,
     .types = "N -> N",

@@ -16,9 +16,8 @@ elementwise::Point slope(double x, const Attributes&) { return {x > 0 ? 1.0 : 0.
 
 }  // namespace
 
-extern const OpDef op_relu, op_relu_grad;
-const OpDef op_relu = elementwise::definition<value, Op::ReluGrad>("Relu", elementwise::exactly);
-const OpDef op_relu_grad =
-    elementwise::gradient_definition<slope, true>("ReluGrad", elementwise::exactly);
+extern const OpDef op_relu = elementwise::definition<value, Op::ReluGrad>("Relu", exactly);
+extern const OpDef op_relu_grad =
+    elementwise::gradient_definition<slope, true>("ReluGrad", exactly);
 
 }  // namespace bowline::detail::relu_op

@@ -30,8 +30,7 @@ Status infer(InferContext& c) {
 
 }  // namespace
 
-extern const OpDef op_repeat;
-const OpDef op_repeat{
+extern const OpDef op_repeat{
     .name = "Repeat",
     .inputs = 0,
     .is_repeat = true,

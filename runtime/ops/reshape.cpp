@@ -89,12 +89,9 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_reshape;
-const OpDef op_reshape{
+extern const OpDef op_reshape{
     .name = "Reshape",
     .is_view = true,
     .types = "A -> A",
@@ -103,7 +100,7 @@ const OpDef op_reshape{
     .gradient = gradient,
     .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::reshape_op

@@ -55,8 +55,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_rms_norm;
-const OpDef op_rms_norm{
+extern const OpDef op_rms_norm{
     .name = "RmsNorm",
     .inputs = 2,
     .infer = infer,

@@ -56,8 +56,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_rms_norm_grad;
-const OpDef op_rms_norm_grad{
+extern const OpDef op_rms_norm_grad{
     .name = "RmsNormGrad",
     .inputs = 3,
     .outputs = 2,

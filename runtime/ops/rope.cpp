@@ -152,8 +152,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace
 
-extern const OpDef op_rope;
-const OpDef op_rope{
+extern const OpDef op_rope{
     .name = "Rope",
     .optional_inputs = 1,
     .types = "F, i32 -> F",

@@ -16,7 +16,6 @@ constexpr auto gradient = elementwise::zero_gradient;
 
 }  // namespace
 
-extern const OpDef op_round;
-const OpDef op_round = elementwise::definition<value>("Round", elementwise::exactly, gradient);
+extern const OpDef op_round = elementwise::definition<value>("Round", exactly, gradient);
 
 }  // namespace bowline::detail::round_op

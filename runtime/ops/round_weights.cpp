@@ -21,12 +21,9 @@ Status infer(InferContext& c) { return c.out(0, c.in(1)); }
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_round_weights;
-const OpDef op_round_weights{
+extern const OpDef op_round_weights{
     .name = "RoundWeights",
     .inputs = 2,
     .takes_lists = true,
@@ -35,7 +32,7 @@ const OpDef op_round_weights{
     .updates = {{0, 1}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::round_weights_op

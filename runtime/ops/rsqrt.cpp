@@ -29,9 +29,8 @@ Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings
 
 }  // namespace
 
-extern const OpDef op_rsqrt, op_rsqrt_grad;
-const OpDef op_rsqrt = elementwise::definition<value, Op::RsqrtGrad>("Rsqrt", tolerance);
-const OpDef op_rsqrt_grad =
+extern const OpDef op_rsqrt = elementwise::definition<value, Op::RsqrtGrad>("Rsqrt", tolerance);
+extern const OpDef op_rsqrt_grad =
     elementwise::gradient_definition<slope>("RsqrtGrad", gradient_tolerance);
 
 }  // namespace bowline::detail::rsqrt_op

@@ -22,18 +22,15 @@ Status gradient(GradientContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
-
 }  // namespace
 
-extern const OpDef op_scale;
-const OpDef op_scale{
+extern const OpDef op_scale{
     .name = "Scale",
     .infer = infer,
     .gradient = gradient,
     .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = roundings<1>,
 };
 
 }  // namespace bowline::detail::scale_op

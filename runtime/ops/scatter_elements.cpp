@@ -167,8 +167,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_scatter_elements;
-const OpDef op_scatter_elements{
+extern const OpDef op_scatter_elements{
     .name = "ScatterElements",
     .inputs = 3,
     .types = "A, i32, A -> A",

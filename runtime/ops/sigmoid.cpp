@@ -30,8 +30,9 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace
 
-extern const OpDef op_sigmoid, op_sigmoid_grad;
-const OpDef op_sigmoid = elementwise::definition<value, Op::SigmoidGrad>("Sigmoid", tolerance);
-const OpDef op_sigmoid_grad = elementwise::gradient_definition<slope>("SigmoidGrad", tolerance);
+extern const OpDef op_sigmoid =
+    elementwise::definition<value, Op::SigmoidGrad>("Sigmoid", tolerance);
+extern const OpDef op_sigmoid_grad =
+    elementwise::gradient_definition<slope>("SigmoidGrad", tolerance);
 
 }  // namespace bowline::detail::sigmoid_op

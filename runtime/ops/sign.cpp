@@ -16,8 +16,6 @@ constexpr auto gradient = elementwise::zero_gradient;
 
 }  // namespace
 
-extern const OpDef op_sign;
-const OpDef op_sign =
-    elementwise::definition<value>("Sign", elementwise::exactly, gradient, "N -> N");
+extern const OpDef op_sign = elementwise::definition<value>("Sign", exactly, gradient, "N -> N");
 
 }  // namespace bowline::detail::sign_op

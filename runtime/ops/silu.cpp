@@ -25,12 +25,9 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s * (1 + x * (1 - s)), s * (1 + std::abs(x)) * cost(x)};
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
 }  // namespace
 
-extern const OpDef op_silu, op_silu_grad;
-const OpDef op_silu = elementwise::definition<value, Op::SiluGrad>("Silu", tolerance);
-const OpDef op_silu_grad = elementwise::gradient_definition<slope>("SiluGrad", tolerance);
+extern const OpDef op_silu = elementwise::definition<value, Op::SiluGrad>("Silu", roundings<8>);
+extern const OpDef op_silu_grad = elementwise::gradient_definition<slope>("SiluGrad", roundings<8>);
 
 }  // namespace bowline::detail::silu_op

@@ -24,8 +24,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
 
 }  // namespace
 
-extern const OpDef op_sin, op_sin_grad;
-const OpDef op_sin = elementwise::definition<value, Op::SinGrad>("Sin", tolerance);
-const OpDef op_sin_grad = elementwise::gradient_definition<slope>("SinGrad", tolerance);
+extern const OpDef op_sin = elementwise::definition<value, Op::SinGrad>("Sin", tolerance);
+extern const OpDef op_sin_grad = elementwise::gradient_definition<slope>("SinGrad", tolerance);
 
 }  // namespace bowline::detail::sin_op

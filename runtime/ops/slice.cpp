@@ -70,12 +70,9 @@ bool is_front(const Attributes& attributes, const Shape& x) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_slice;
-const OpDef op_slice{
+extern const OpDef op_slice{
     .name = "Slice",
     .is_front = is_front,
     .types = "A -> A",
@@ -83,7 +80,7 @@ const OpDef op_slice{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::slice_op

@@ -35,16 +35,13 @@ Status infer(InferContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_slice_grad;
-const OpDef op_slice_grad{
+extern const OpDef op_slice_grad{
     .name = "SliceGrad",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::slice_grad_op

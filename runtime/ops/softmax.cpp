@@ -60,8 +60,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_softmax;
-const OpDef op_softmax{
+extern const OpDef op_softmax{
     .name = "Softmax",
     .infer = infer,
     .counted = counted_axes,

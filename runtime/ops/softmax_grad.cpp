@@ -46,8 +46,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 
 }  // namespace
 
-extern const OpDef op_softmax_grad;
-const OpDef op_softmax_grad{
+extern const OpDef op_softmax_grad{
     .name = "SoftmaxGrad",
     .inputs = 2,
     .infer = infer,

@@ -30,8 +30,9 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace
 
-extern const OpDef op_softplus, op_softplus_grad;
-const OpDef op_softplus = elementwise::definition<value, Op::SoftplusGrad>("Softplus", tolerance);
-const OpDef op_softplus_grad = elementwise::gradient_definition<slope>("SoftplusGrad", tolerance);
+extern const OpDef op_softplus =
+    elementwise::definition<value, Op::SoftplusGrad>("Softplus", tolerance);
+extern const OpDef op_softplus_grad =
+    elementwise::gradient_definition<slope>("SoftplusGrad", tolerance);
 
 }  // namespace bowline::detail::softplus_op

@@ -76,12 +76,9 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_split;
-const OpDef op_split{
+extern const OpDef op_split{
     .name = "Split",
     .count_outputs = count_outputs,
     .types = "A -> A",
@@ -89,7 +86,7 @@ const OpDef op_split{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::split_op

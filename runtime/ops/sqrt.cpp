@@ -30,8 +30,8 @@ Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings
 
 }  // namespace
 
-extern const OpDef op_sqrt, op_sqrt_grad;
-const OpDef op_sqrt = elementwise::definition<value, Op::SqrtGrad>("Sqrt", tolerance);
-const OpDef op_sqrt_grad = elementwise::gradient_definition<slope>("SqrtGrad", gradient_tolerance);
+extern const OpDef op_sqrt = elementwise::definition<value, Op::SqrtGrad>("Sqrt", tolerance);
+extern const OpDef op_sqrt_grad =
+    elementwise::gradient_definition<slope>("SqrtGrad", gradient_tolerance);
 
 }  // namespace bowline::detail::sqrt_op

@@ -19,9 +19,9 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(2); }
 
 }  // namespace
 
-extern const OpDef op_square, op_square_grad;
-const OpDef op_square =
+extern const OpDef op_square =
     elementwise::definition<value, Op::SquareGrad>("Square", tolerance, "N -> N");
-const OpDef op_square_grad = elementwise::gradient_definition<slope>("SquareGrad", tolerance);
+extern const OpDef op_square_grad =
+    elementwise::gradient_definition<slope>("SquareGrad", tolerance);
 
 }  // namespace bowline::detail::square_op

@@ -21,12 +21,9 @@ Status infer(InferContext& c) { return c.out(0, c.in(0)); }
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_stop_gradient;
-const OpDef op_stop_gradient{
+extern const OpDef op_stop_gradient{
     .name = "StopGradient",
     .is_view = true,
     .stops_gradient = true,
@@ -34,7 +31,7 @@ const OpDef op_stop_gradient{
     .infer = infer,
     .counted = counted::elementwise,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::stop_gradient_op

@@ -24,13 +24,10 @@ Status gradient(GradientContext& c) {
 
 elementwise::Point value(double a, double b) { return {a - b, std::abs(a - b)}; }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
-
 }  // namespace
 
-extern const OpDef op_sub;
-const OpDef op_sub = [] {
-  OpDef def = elementwise::binary_definition<value>("Sub", tolerance, gradient, "N -> N");
+extern const OpDef op_sub = [] {
+  OpDef def = elementwise::binary_definition<value>("Sub", roundings<1>, gradient, "N -> N");
   def.keeps_loss_weight = 0b11;
   def.loss_terms = LossTerms::sum;
   return def;

@@ -46,8 +46,7 @@ Tolerance tolerance(ToleranceContext& c) {
 
 }  // namespace
 
-extern const OpDef op_sum_to;
-const OpDef op_sum_to{
+extern const OpDef op_sum_to{
     .name = "SumTo",
     .infer = infer,
     .gradient = gradient,

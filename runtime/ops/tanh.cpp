@@ -30,19 +30,16 @@ Status gradient(GradientContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
 }  // namespace
 
-extern const OpDef op_tanh;
-const OpDef op_tanh{
+extern const OpDef op_tanh{
     .name = "Tanh",
     .in_place = {{0, 0}},
     .infer = infer,
     .counted = counted::elementwise,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = roundings<8>,
 };
 
 }  // namespace bowline::detail::tanh_op

@@ -75,8 +75,7 @@ Status counted_axes(CountedContext& c) {
 
 }  // namespace
 
-extern const OpDef op_top_k;
-const OpDef op_top_k{
+extern const OpDef op_top_k{
     .name = "TopK",
     .outputs = 2,
     .types = "N -> N, i32",
@@ -84,7 +83,7 @@ const OpDef op_top_k{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = extreme::exactly,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::top_k_op

@@ -66,12 +66,9 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_transpose;
-const OpDef op_transpose{
+extern const OpDef op_transpose{
     .name = "Transpose",
     .is_transpose = true,
     .types = "A -> A",
@@ -79,7 +76,7 @@ const OpDef op_transpose{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::transpose_op

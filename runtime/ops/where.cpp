@@ -42,8 +42,7 @@ Status gradient(GradientContext& c) {
 
 }  // namespace
 
-extern const OpDef op_where;
-const OpDef op_where{
+extern const OpDef op_where{
     .name = "Where",
     .inputs = 3,
     .types = "bool, A, A -> A",
@@ -51,7 +50,7 @@ const OpDef op_where{
     .counted = counted::broadcast_all,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = elementwise::exactly,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::where_op

@@ -90,12 +90,9 @@ bool writes_rows(const Attributes& attributes, const Shape& state) {
   return axis != -1 && axis != state.rank() - 1;
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_write_rows;
-const OpDef op_write_rows{
+extern const OpDef op_write_rows{
     .name = "WriteRows",
     .inputs = 2,
     .types = "F, F -> F",
@@ -105,7 +102,7 @@ const OpDef op_write_rows{
     .infer = infer,
     .counted = counted_axes,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
     .writes_rows = writes_rows,
 };
 

@@ -17,12 +17,9 @@ Status infer(InferContext& c) { return c.out(0, c.in(0)); }
   }
 }
 
-Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
-
 }  // namespace
 
-extern const OpDef op_zero_grad;
-const OpDef op_zero_grad{
+extern const OpDef op_zero_grad{
     .name = "ZeroGrad",
     .gradient_rows = GradientRows::zeroed,
     .takes_lists = true,
@@ -30,7 +27,7 @@ const OpDef op_zero_grad{
     .updates = {{0, 0}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::zero_grad_op
