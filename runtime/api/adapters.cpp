@@ -54,14 +54,15 @@ std::optional<std::string> encoding_of_base(const params::Table& table) {
 // Nothing fails once the table is there.
 Status remove_adapter(ModelState& state, std::string_view name, const params::Table& from) {
   std::vector<uint32_t> numbers;
-  BOWLINE_TRY_ASSIGN(params::Table table, params::without_adapter(from, name, state.busy, numbers));
+  BOWLINE_TRY_ASSIGN(params::Table table,
+                     params::without_adapter(from, name, state.users.busy(), numbers));
   std::vector<graph::GenericGraph> graphs;
-  for (const graph::GenericGraph& g : state.graphs) {
+  for (const graph::GenericGraph& g : state.entry_points.graphs) {
     graphs.push_back(graph::deep_copy(g));
     graph::renumber_parameters(graphs.back(), numbers);
   }
   state.table = std::move(table);
-  state.graphs = std::move(graphs);
+  state.entry_points.graphs = std::move(graphs);
   state.renumbered();
   return {};
 }
@@ -69,7 +70,7 @@ Status remove_adapter(ModelState& state, std::string_view name, const params::Ta
 Status merge_adapter(ModelState& state, std::string_view name) {
   BOWLINE_TRY(require_no_accumulation(state, "merge_adapter()"));
   params::Table table = state.table;
-  BOWLINE_TRY(params::merge_adapter(table, name, state.busy));
+  BOWLINE_TRY(params::merge_adapter(table, name, state.users.busy()));
   return remove_adapter(state, name, table);
 }
 
@@ -78,10 +79,11 @@ Status save_adapter(const ModelState& state, std::string_view name, const std::s
   BOWLINE_TRY_ASSIGN(alone.table, params::adapter_alone(state.table, name));
   BOWLINE_TRY_ASSIGN(std::vector<uint8_t> digest, params::digest(state.table));
   const auto named =
-      std::ranges::find(state.metadata, "name", [](const auto& m) { return m.first; });
-  alone.base = BaseInfo{std::move(digest), named == state.metadata.end() ? "base" : named->second};
+      std::ranges::find(state.extras.metadata, "name", [](const auto& m) { return m.first; });
+  alone.extras.base =
+      BaseInfo{std::move(digest), named == state.extras.metadata.end() ? "base" : named->second};
   if (std::optional<std::string> encoding = encoding_of_base(state.table)) {
-    alone.metadata.emplace_back(kBaseEncoding, std::move(*encoding));
+    alone.extras.metadata.emplace_back(kBaseEncoding, std::move(*encoding));
   }
   return graph::save_model(alone, path, nullptr);
 }
@@ -108,7 +110,7 @@ Result<std::string> load_adapter(ModelState& state, const std::string& path,
   }
   const params::Table source = params::read_table(tables);
   return reshaping(state, "load_adapter()", {}, [&](params::Table& table) {
-    return params::install_adapter(table, source, name, state.busy);
+    return params::install_adapter(table, source, name, state.users.busy());
   });
 }
 
@@ -118,7 +120,8 @@ Result<AdapterReport> add_adapter(Model& model, std::string_view name,
                                   const AdapterOptions& options) {
   return guarded(Internals::state(model), "model", [&](ModelState& s) {
     return reshaping(s, "add_adapter()", {}, [&](params::Table& table) {
-      return params::add_adapter(table, name, options, graph::readings(s.graphs, table), s.busy);
+      return params::add_adapter(table, name, options,
+                                 graph::readings(s.entry_points.graphs, table), s.users.busy());
     });
   });
 }
@@ -130,7 +133,7 @@ std::vector<std::string> adapters(const Model& model) {
 
 Status set_adapter_weight(Model& model, std::string_view name, float weight) {
   return guarded(Internals::state(model), "model", [&](ModelState& s) {
-    return params::set_adapter_weight(s.table, name, weight, s.busy);
+    return params::set_adapter_weight(s.table, name, weight, s.users.busy());
   });
 }
 

@@ -74,11 +74,11 @@ uint32_t next_graph_id() {
 
 // Registers the name of a dim, so that it can be bound.
 Status declare_dim(graph::ModelState& model, const std::string& name) {
-  if (std::ranges::find(model.dims, name, &graph::NamedDim::name) == model.dims.end()) {
+  if (model.entry_points.find_dim(name) == nullptr) {
     BOWLINE_TRY(check_name(name, "A dim"));
     graph::NamedDim dim;
     dim.name = name;
-    model.dims.push_back(std::move(dim));
+    model.entry_points.dims.push_back(std::move(dim));
   }
   return {};
 }
@@ -92,7 +92,8 @@ Status check_new_name(std::unordered_set<std::string>& names, std::string_view n
 }
 
 Status check_free(const graph::ModelState& model, std::string_view graph) {
-  BOWLINE_REQUIRE(model.find_graph(graph) == nullptr, "There is a graph \"{}\" already.", graph);
+  BOWLINE_REQUIRE(model.entry_points.find(graph) == nullptr, "There is a graph \"{}\" already.",
+                  graph);
   return {};
 }
 
@@ -165,7 +166,7 @@ Status GraphBuilder::State::add_node(const graph::ModelState& model, GenericNode
   node.name = std::exchange(next_name, {});
   BOWLINE_TRY(check_optional_name(node.name, "The node"));
   graph.nodes.push_back(std::move(node));
-  return infer_node(graph, graph.nodes.size() - 1, graph::probe_dims(model.dims));
+  return infer_node(graph, graph.nodes.size() - 1, model.entry_points.probes());
 }
 
 Value GraphBuilder::State::add_input(GenericValue info) {
@@ -187,7 +188,7 @@ Result<Value> GraphBuilder::State::input(graph::ModelState& model, std::string_v
   info.dtype = dtype;
   info.name = name;
   info.dims = shape;
-  BOWLINE_TRY_ASSIGN(info.shape, graph::bind_shape(shape, graph::probe_dims(model.dims)));
+  BOWLINE_TRY_ASSIGN(info.shape, graph::bind_shape(shape, model.entry_points.probes()));
   return add_input(std::move(info));
 }
 
@@ -319,8 +320,8 @@ Status GraphBuilder::State::finish(graph::ModelState& model) {
   // Another builder may have taken the name meanwhile.
   BOWLINE_TRY(check_free(model, graph.name));
   Status finished(Code::bad_argument, "The graph is finished already.");
-  params::reserve_more(model.graphs, 1);
-  model.graphs.push_back(std::move(graph));
+  params::reserve_more(model.entry_points.graphs, 1);
+  model.entry_points.graphs.push_back(std::move(graph));
   status = std::move(finished);
   return {};
 }

@@ -134,21 +134,21 @@ ModelInfo describe(const graph::ModelState& state) {
   out.parameters = params::describe_parameters(state.table);
   out.storages = params::describe_storages(state.table);
   out.ties = params::describe_ties(state.table);
-  out.dims = state.dims;
-  for (const GenericGraph& g : state.graphs) {
+  out.dims = state.entry_points.dims;
+  for (const GenericGraph& g : state.entry_points.graphs) {
     out.entry_points.push_back(describe(g, state.table));
   }
-  out.metadata = state.metadata;
-  for (const model::Asset& a : state.assets) {
+  out.metadata = state.extras.metadata;
+  for (const model::Asset& a : state.extras.assets) {
     out.assets.push_back({a.name, a.media_type, a.range->length});
   }
-  for (const model::SelfTest& t : state.self_tests) {
+  for (const model::SelfTest& t : state.extras.self_tests) {
     out.self_tests.push_back(
         {t.graph, describe(t.inputs), describe(t.outputs), t.relative_tolerance});
   }
-  out.base = state.base;
-  if (state.training) {
-    out.training = describe(*state.training);
+  out.base = state.extras.base;
+  if (state.extras.training) {
+    out.training = describe(*state.extras.training);
   }
   return out;
 }

@@ -21,9 +21,9 @@ std::string listed(std::span<const std::string> names) {
   return out;
 }
 
-std::string known(const std::vector<std::shared_ptr<const WeightFormat>>& formats) {
+std::string known(const graph::WeightFormats& formats) {
   std::string out;
-  for (const auto& f : formats) {
+  for (const auto& f : formats.all()) {
     out += format("{}\"{}\"", out.empty() ? "" : ", ", f->name);
   }
   return out;
@@ -31,22 +31,22 @@ std::string known(const std::vector<std::shared_ptr<const WeightFormat>>& format
 
 Result<FormatReport> set_format(ModelState& state, std::string_view name,
                                 std::string_view pattern) {
-  const auto found = std::ranges::find(state.formats, name, [](const auto& f) { return f->name; });
-  BOWLINE_REQUIRE(found != state.formats.end(), "There is no weight format \"{}\"; there are {}.",
-                  name, known(state.formats));
-  const std::shared_ptr<const WeightFormat> kind = *found;
+  const std::shared_ptr<const WeightFormat> kind = state.formats.find(name);
+  BOWLINE_REQUIRE(kind != nullptr, "There is no weight format \"{}\"; there are {}.", name,
+                  known(state.formats));
   const std::vector<std::string>& ops = kind->ops;
   BOWLINE_TRY_ASSIGN(const std::vector<params::Chosen> storages,
                      params::chosen(state.table, pattern));
   std::vector<uint32_t> ties;
   std::ranges::transform(storages, std::back_inserter(ties), &params::Chosen::tie);
   const bool fits =
-      ops.empty() || std::ranges::any_of(state.graphs, [&](const graph::GenericGraph& g) {
+      ops.empty() ||
+      std::ranges::any_of(state.entry_points.graphs, [&](const graph::GenericGraph& g) {
         return graph::reads(state.table, g, ops, ties);
       });
   BOWLINE_REQUIRE(fits, "The weight format \"{}\" is for {}, and none reads a parameter of \"{}\".",
                   name, listed(ops), pattern);
-  const int busy = state.busy;
+  const int busy = state.users.busy();
   const graph::Running held(state);  // nor may a layout
   return params::set_format(state.table, kind, pattern, busy);
 }
@@ -54,11 +54,7 @@ Result<FormatReport> set_format(ModelState& state, std::string_view name,
 Status register_format(ModelState& state, WeightFormat kind) {
   BOWLINE_TRY(check_name(kind.name, "A weight format"));
   BOWLINE_REQUIRE(kind.layout != nullptr, "The weight format \"{}\" has no layout.", kind.name);
-  const bool taken =
-      std::ranges::any_of(state.formats, [&](const auto& f) { return f->name == kind.name; });
-  BOWLINE_REQUIRE(!taken, "There is a weight format \"{}\" already.", kind.name);
-  state.formats.push_back(std::make_shared<const WeightFormat>(std::move(kind)));
-  return {};
+  return state.formats.add(std::move(kind));
 }
 
 }  // namespace
@@ -70,8 +66,9 @@ Result<FormatReport> set_weight_format(Model& model, std::string_view name,
 }
 
 Result<uint32_t> restore_weight_format(Model& model, std::string_view pattern) {
-  return guarded(Internals::state(model), "model",
-                 [&](ModelState& s) { return params::restore_format(s.table, pattern, s.busy); });
+  return guarded(Internals::state(model), "model", [&](ModelState& s) {
+    return params::restore_format(s.table, pattern, s.users.busy());
+  });
 }
 
 Status register_weight_format(Model& model, WeightFormat kind) {
@@ -82,7 +79,7 @@ Status register_weight_format(Model& model, WeightFormat kind) {
 std::vector<FormatInfo> weight_formats(const Model& model) {
   return guarded(Internals::state(model), "model", [](const ModelState& s) {
     std::vector<FormatInfo> out;
-    for (const auto& f : s.formats) {
+    for (const auto& f : s.formats.all()) {
       out.push_back({f->name, f->ops, f->device, f->about});
     }
     return out;

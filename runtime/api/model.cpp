@@ -45,7 +45,7 @@ Status require_one_orientation(const ModelState& state, const params::Pair& pair
   if (transpose == parameters[pair.second].view.transpose) {
     return {};
   }
-  for (const graph::GenericGraph& g : state.graphs) {
+  for (const graph::GenericGraph& g : state.entry_points.graphs) {
     BOWLINE_TRY(graph::check_orientation(g, state.table, pair.second, transpose)
                     .at(format("While tying \"{}\" to \"{}\".", parameters[pair.second].name,
                                parameters[pair.first].name)));
@@ -58,15 +58,15 @@ Result<TieReport> tie(ModelState& state, std::span<const params::Pair> pairs) {
   for (const params::Pair& pair : pairs) {
     BOWLINE_TRY(require_one_orientation(state, pair));
   }
-  return params::tie(state.table, pairs, state.busy);
+  return params::tie(state.table, pairs, state.users.busy());
 }
 
 Status drop_training_state(ModelState& state) {
-  BOWLINE_REQUIRE(state.trainer == nullptr,
+  BOWLINE_REQUIRE(state.users.trainer() == nullptr,
                   "The model is busy: a Trainer lives, and its training state goes with it.");
-  BOWLINE_TRY(params::require_idle(state.busy, "drop_training_state()"));
+  BOWLINE_TRY(params::require_idle(state.users.busy(), "drop_training_state()"));
   params::drop_training(state.table);
-  state.training.reset();
+  state.extras.training.reset();
   return {};
 }
 
@@ -75,14 +75,12 @@ std::shared_ptr<ModelState> with_table(const ModelState& state, params::Table ta
   auto out = std::make_shared<ModelState>();
   out->table = std::move(table);
   out->formats = state.formats;
-  for (const graph::GenericGraph& g : state.graphs) {
-    out->graphs.push_back(graph::deep_copy(g));
+  out->entry_points.dims = state.entry_points.dims;
+  for (const graph::GenericGraph& g : state.entry_points.graphs) {
+    out->entry_points.graphs.push_back(graph::deep_copy(g));
   }
-  out->dims = state.dims;
-  out->assets = state.assets;
-  out->metadata = state.metadata;
-  out->self_tests = state.self_tests;
-  out->base = state.base;
+  out->extras = state.extras;
+  out->extras.training.reset();
   return out;
 }
 
@@ -107,7 +105,7 @@ Result<LoadReport> load(ModelState& state, const std::string& path, const LoadOp
     BOWLINE_TRY_ASSIGN(source, params::substituted(state.table, source, options));
   }
   const auto into = [&](params::Table& table) {
-    return params::load(table, source, options.mode, options.partial, state.busy);
+    return params::load(table, source, options.mode, options.partial, state.users.busy());
   };
   return options.mode == LoadMode::copy ? into(state.table) : reshaping(state, "load()", {}, into);
 }
@@ -126,14 +124,14 @@ Status assign(ModelState& state, std::string_view name, const Tensor& value) {
   params::Table source;
   source.add({std::string(name), 0, {}, {}}, std::move(row));
   return reshaping(state, "assign()", {}, [&](params::Table& table) {
-    return params::load(table, source, LoadMode::assign, true, state.busy).status();
+    return params::load(table, source, LoadMode::assign, true, state.users.busy()).status();
   });
 }
 
 Result<CastReport> cast(ModelState& state, DType to, std::string_view pattern) {
   return reshaping(
       state, "cast()", pattern == "*" ? std::optional(to) : std::nullopt,
-      [&](params::Table& table) { return params::cast(table, to, pattern, state.busy); });
+      [&](params::Table& table) { return params::cast(table, to, pattern, state.users.busy()); });
 }
 
 // Codes are shown to the graphs first: what reads the storage must take them.
@@ -143,7 +141,7 @@ Status set_source(ModelState& state, std::string_view name, ValueSource source,
   BOWLINE_TRY_ASSIGN(const uint32_t index, state.table.require(name));
   const uint32_t tie = state.table.parameters[index].tie;
   if (encoding.is_plain() && state.table.storages[tie].encoding.is_plain()) {
-    return params::set_source(state.table, name, std::move(source), encoding, state.busy);
+    return params::set_source(state.table, name, std::move(source), encoding, state.users.busy());
   }
   BOWLINE_TRY(require_no_trainer(state, "set_source()"));
   const std::map<uint32_t, std::string> plain = graph::plain_readers(state);
@@ -151,7 +149,7 @@ Status set_source(ModelState& state, std::string_view name, ValueSource source,
   BOWLINE_REQUIRE(encoding.is_plain() || reader == plain.end(), "\"{}\" cannot be {}: it {}.", name,
                   encoding, reader->second);
   return reshaping(state, "set_source()", {}, [&](params::Table& table) {
-    return params::set_source(table, name, std::move(source), encoding, state.busy);
+    return params::set_source(table, name, std::move(source), encoding, state.users.busy());
   });
 }
 
@@ -163,10 +161,10 @@ Status set_asset(ModelState& state, std::string_view name, std::string_view medi
   if (!bytes.empty()) {
     asset.range = model::in_memory({bytes.begin(), bytes.end()}, format("asset {}", name));
   }
-  params::reserve_more(state.assets, 1);
-  std::erase_if(state.assets, [&](const model::Asset& a) { return a.name == name; });
+  params::reserve_more(state.extras.assets, 1);
+  std::erase_if(state.extras.assets, [&](const model::Asset& a) { return a.name == name; });
   if (!bytes.empty()) {
-    state.assets.push_back(std::move(asset));
+    state.extras.assets.push_back(std::move(asset));
   }
   return {};
 }
@@ -175,10 +173,10 @@ Status set_metadata(ModelState& state, std::string_view key, std::string_view va
   BOWLINE_TRY(check_name(key, "A metadata entry"));
   BOWLINE_TRY(check_text(value, format("The metadata \"{}\"", key)));
   Settings::value_type entry(key, value);
-  params::reserve_more(state.metadata, 1);
-  std::erase_if(state.metadata, [&](const auto& m) { return m.first == key; });
+  params::reserve_more(state.extras.metadata, 1);
+  std::erase_if(state.extras.metadata, [&](const auto& m) { return m.first == key; });
   if (!value.empty()) {
-    state.metadata.push_back(std::move(entry));
+    state.extras.metadata.push_back(std::move(entry));
   }
   return {};
 }
@@ -198,9 +196,10 @@ Result<std::vector<std::vector<std::byte>>> values_of(
 }
 
 Result<SelfTestValues> self_test(const ModelState& state, size_t number) {
-  BOWLINE_REQUIRE(number < state.self_tests.size(), "There is no self test {}; the model has {}.",
-                  number, state.self_tests.size());
-  const model::SelfTest& test = state.self_tests[number];
+  BOWLINE_REQUIRE(number < state.extras.self_tests.size(),
+                  "There is no self test {}; the model has {}.", number,
+                  state.extras.self_tests.size());
+  const model::SelfTest& test = state.extras.self_tests[number];
   SelfTestValues out;
   BOWLINE_TRY_ASSIGN(out.inputs, values_of(test.inputs));
   BOWLINE_TRY_ASSIGN(out.outputs, values_of(test.outputs));
@@ -208,8 +207,8 @@ Result<SelfTestValues> self_test(const ModelState& state, size_t number) {
 }
 
 Result<std::vector<std::byte>> asset(const ModelState& state, std::string_view name) {
-  const auto found = std::ranges::find(state.assets, name, &model::Asset::name);
-  BOWLINE_REQUIRE(found != state.assets.end(), "The model has no asset \"{}\".", name);
+  const auto found = std::ranges::find(state.extras.assets, name, &model::Asset::name);
+  BOWLINE_REQUIRE(found != state.extras.assets.end(), "The model has no asset \"{}\".", name);
   return copy_of(*found->range);
 }
 
@@ -266,9 +265,9 @@ Result<SelfTestValues> Model::self_test(size_t number) const {
 Result<Parameter> Model::parameter(std::string_view name, const TensorShape& shape, Init init,
                                    StorageRole role, DType dtype) {
   return guarded(state_, "model", [&](ModelState& s) -> Result<Parameter> {
-    BOWLINE_TRY_ASSIGN(const uint32_t index,
-                       params::add_parameter(s.table, name, dtype, shape, init, s.busy, role));
-    return Parameter{index, s.id};
+    BOWLINE_TRY_ASSIGN(const uint32_t index, params::add_parameter(s.table, name, dtype, shape,
+                                                                   init, s.users.busy(), role));
+    return s.handle_of(index);
   });
 }
 
@@ -277,8 +276,8 @@ Result<Parameter> Model::tied_parameter(std::string_view name, Parameter other,
   return guarded(state_, "model", [&](ModelState& s) -> Result<Parameter> {
     BOWLINE_TRY_ASSIGN(const uint32_t of, s.number_of(other));
     BOWLINE_TRY_ASSIGN(const uint32_t index,
-                       params::add_tied_parameter(s.table, name, of, view, s.busy));
-    return Parameter{index, s.id};
+                       params::add_tied_parameter(s.table, name, of, view, s.users.busy()));
+    return s.handle_of(index);
   });
 }
 
@@ -289,10 +288,10 @@ Result<ParameterList> Model::parameters(std::string_view name, int count, const 
     Declaring declaring(s.table);
     ParameterList list;
     for (int i = 0; i < count; ++i) {
-      BOWLINE_TRY_ASSIGN(
-          const uint32_t index,
-          params::add_parameter(s.table, format(name, i), dtype, shape, init, s.busy, role));
-      list.items.push_back({index, s.id});
+      BOWLINE_TRY_ASSIGN(const uint32_t index,
+                         params::add_parameter(s.table, format(name, i), dtype, shape, init,
+                                               s.users.busy(), role));
+      list.items.push_back(s.handle_of(index));
     }
     declaring.done();
     return list;
@@ -302,7 +301,7 @@ Result<ParameterList> Model::parameters(std::string_view name, int count, const 
 Result<Parameter> Model::find(std::string_view name) const {
   return guarded(state_, "model", [&](const ModelState& s) -> Result<Parameter> {
     BOWLINE_TRY_ASSIGN(const uint32_t index, s.table.require(name));
-    return Parameter{index, s.id};
+    return s.handle_of(index);
   });
 }
 
@@ -311,9 +310,9 @@ Status Model::dim(std::string_view name, const DimLimits& limits) {
     BOWLINE_TRY(check_name(name, "A dim"));
     BOWLINE_TRY(check_limits(name, limits.min, limits.max));
     const graph::NamedDim dim{std::string(name), limits.min, limits.max, limits.dynamic};
-    const auto found = std::ranges::find(s.dims, name, &graph::NamedDim::name);
-    if (found == s.dims.end()) {
-      s.dims.push_back(dim);
+    const graph::NamedDim* const found = s.entry_points.find_dim(name);
+    if (found == nullptr) {
+      s.entry_points.dims.push_back(dim);
       return {};
     }
     BOWLINE_REQUIRE(*found == dim,
@@ -324,8 +323,8 @@ Status Model::dim(std::string_view name, const DimLimits& limits) {
 }
 
 Status Model::materialize(uint64_t seed) {
-  return changing(state_,
-                  [&](ModelState& s) { return params::materialize(s.table, seed, s.busy); });
+  return changing(
+      state_, [&](ModelState& s) { return params::materialize(s.table, seed, s.users.busy()); });
 }
 
 Result<TieReport> Model::tie(std::string_view a, std::string_view b,
@@ -348,7 +347,7 @@ Result<TieReport> Model::tie_numbered(std::string_view pattern) {
 Result<uint64_t> Model::untie(std::string_view name) {
   return changing(state_, [&](ModelState& s) -> Result<uint64_t> {
     BOWLINE_TRY(require_no_accumulation(s, "untie()"));
-    return params::untie(s.table, name, s.busy);
+    return params::untie(s.table, name, s.users.busy());
   });
 }
 
@@ -358,8 +357,9 @@ Result<uint64_t> Model::untie_cost(std::string_view name) const {
 }
 
 Status Model::set_value(std::string_view name, const Tensor& value) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return params::set_value(s.table, name, value, s.busy); });
+  return guarded(state_, "model", [&](ModelState& s) {
+    return params::set_value(s.table, name, value, s.users.busy());
+  });
 }
 
 Status Model::set_source(std::string_view name, ValueSource source, std::string_view encoding) {
@@ -374,8 +374,9 @@ Status Model::assign(std::string_view name, const Tensor& value) {
 
 Status Model::swap(std::string_view a, std::string_view b) {
   return changing(state_, [&](ModelState& s) {
-    return reshaping(s, "swap()", {},
-                     [&](params::Table& table) { return params::swap(table, a, b, s.busy); });
+    return reshaping(s, "swap()", {}, [&](params::Table& table) {
+      return params::swap(table, a, b, s.users.busy());
+    });
   });
 }
 
@@ -383,7 +384,7 @@ Result<ResizeReport> Model::resize(std::string_view pattern, int64_t rows, Init 
                                    uint64_t seed) {
   return changing(state_, [&](ModelState& s) {
     return reshaping(s, "resize()", {}, [&](params::Table& table) {
-      return params::resize(table, pattern, rows, init, seed, s.busy);
+      return params::resize(table, pattern, rows, init, seed, s.users.busy());
     });
   });
 }
@@ -396,14 +397,14 @@ Status Model::get_value(std::string_view name, const Tensor& out) const {
 Status Model::freeze(std::string_view name, bool frozen) {
   return guarded(state_, "model", [&](ModelState& s) -> Status {
     BOWLINE_TRY(require_no_accumulation(s, frozen ? "freeze()" : "thaw()"));
-    return params::freeze(s.table, name, frozen, false, s.busy);
+    return params::freeze(s.table, name, frozen, false, s.users.busy());
   });
 }
 
 Status Model::freeze_storage(std::string_view name, bool frozen) {
   return guarded(state_, "model", [&](ModelState& s) -> Status {
     BOWLINE_TRY(require_no_accumulation(s, frozen ? "freeze()" : "thaw()"));
-    return params::freeze(s.table, name, frozen, true, s.busy);
+    return params::freeze(s.table, name, frozen, true, s.users.busy());
   });
 }
 
@@ -431,7 +432,7 @@ Result<Model> Model::clone() const {
 Result<Model> Model::skeleton() const {
   return guarded(state_, "model", [](const ModelState& s) -> Result<Model> {
     std::shared_ptr<ModelState> state = with_table(s, params::skeleton(s.table));
-    state->self_tests.clear();  // of values that are not there
+    state->extras.self_tests.clear();  // of values that are not there
     return Model(std::move(state));
   });
 }
@@ -477,8 +478,8 @@ Status Model::set_asset(std::string_view name, std::string_view media_type,
 
 std::string Model::metadata(std::string_view key) const {
   return guarded(state_, "model", [&](const ModelState& s) -> std::string {
-    const auto found = std::ranges::find(s.metadata, key, &Settings::value_type::first);
-    return found == s.metadata.end() ? std::string() : found->second;
+    const auto found = std::ranges::find(s.extras.metadata, key, &Settings::value_type::first);
+    return found == s.extras.metadata.end() ? std::string() : found->second;
   });
 }
 

@@ -15,13 +15,11 @@ using graph::ModelState;
 // Moves all storages, or those that a pattern names; null: to host memory.
 Status move(ModelState& state, const std::shared_ptr<device::OpenDevice>& device,
             std::optional<std::string_view> pattern) {
-  BOWLINE_TRY_ASSIGN(const bool moved, pattern
-                                           ? params::move(state.table, device, *pattern, state.busy)
-                                           : params::move(state.table, device, state.busy));
+  BOWLINE_TRY_ASSIGN(const bool moved,
+                     pattern ? params::move(state.table, device, *pattern, state.users.busy())
+                             : params::move(state.table, device, state.users.busy()));
   if (moved) {
-    for (graph::User* user : state.users) {
-      user->leave_device();
-    }
+    state.users.leave_device();
   }
   return {};
 }
@@ -54,7 +52,7 @@ Status offload(Model& model, std::string_view pattern) {
 Result<PlacementReport> replicate(Model& model, const Device& device, std::string_view pattern) {
   return guarded(Internals::state(model), "model", [&](ModelState& s) -> Result<PlacementReport> {
     BOWLINE_TRY_ASSIGN(const auto opened, opened_of(device));
-    return params::replicate(s.table, opened, pattern, s.busy);
+    return params::replicate(s.table, opened, pattern, s.users.busy());
   });
 }
 
@@ -66,10 +64,8 @@ Result<PlacementReport> shard(Model& model, std::span<const Device> devices,
       BOWLINE_TRY_ASSIGN(opened.emplace_back(), opened_of(device));
     }
     BOWLINE_TRY_ASSIGN(const PlacementReport report,
-                       params::shard(s.table, opened, pattern, s.busy));
-    for (graph::User* user : s.users) {
-      user->leave_device();
-    }
+                       params::shard(s.table, opened, pattern, s.users.busy()));
+    s.users.leave_device();
     return report;
   });
 }

@@ -17,7 +17,7 @@ Result<QuantizeReport> quantize(Model& model, std::string_view encoding, std::st
     const std::map<uint32_t, std::string> plain = graph::plain_readers(s);
     const std::vector<std::vector<uint32_t>> alike = graph::ties_of_lists(s);
     return reshaping(s, "quantize()", {}, [&](params::Table& table) {
-      return params::quantize(table, parsed, pattern, plain, alike, s.busy);
+      return params::quantize(table, parsed, pattern, plain, alike, s.users.busy());
     });
   });
 }
@@ -27,7 +27,7 @@ Result<QuantizeReport> dequantize(Model& model, std::string_view pattern, DType 
     BOWLINE_TRY(require_no_trainer(s, "dequantize()"));
     const std::vector<std::vector<uint32_t>> alike = graph::ties_of_lists(s);
     return reshaping(s, "dequantize()", {}, [&](params::Table& table) {
-      return params::dequantize(table, to, pattern, alike, s.busy);
+      return params::dequantize(table, to, pattern, alike, s.users.busy());
     });
   });
 }

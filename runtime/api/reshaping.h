@@ -10,7 +10,7 @@ namespace bowline {
 // The gradients of an unfinished step belong to the partition, shapes and flags that they were made
 // with.
 inline Status require_no_accumulation(const graph::ModelState& model, std::string_view verb) {
-  BOWLINE_REQUIRE(model.trainer == nullptr || !model.trainer->accumulates(),
+  BOWLINE_REQUIRE(model.users.trainer() == nullptr || !model.users.trainer()->accumulates(),
                   "The model is busy: an accumulation is open, and {} would change what its "
                   "gradients belong to. Finish the step, or call Trainer::restart_step().",
                   verb);
@@ -19,7 +19,7 @@ inline Status require_no_accumulation(const graph::ModelState& model, std::strin
 
 // A Trainer has gradients and moments of plain values.
 inline Status require_no_trainer(const graph::ModelState& model, std::string_view verb) {
-  BOWLINE_REQUIRE(model.trainer == nullptr,
+  BOWLINE_REQUIRE(model.users.trainer() == nullptr,
                   "The model is busy: a Trainer lives, and {} would change what it trains.", verb);
   return {};
 }
@@ -38,7 +38,7 @@ auto reshaping(graph::ModelState& state, std::string_view name, std::optional<DT
   BOWLINE_TRY_ASSIGN(std::vector<graph::GenericGraph> graphs,
                      graph::inferred(state, table, inputs));
   state.table = std::move(table);
-  state.graphs = std::move(graphs);
+  state.entry_points.graphs = std::move(graphs);
   return result;
 }
 

@@ -67,10 +67,10 @@ Status check_distinct(std::span<const BoundEntryPoint> entry_points,
 SessionState::SessionState(std::shared_ptr<graph::ModelState> model,
                            std::vector<BoundEntryPoint> entry_points, const Budget& budget)
     : model_(std::move(model)), entry_points_(std::move(entry_points)), budget_(budget) {
-  model_->users.push_back(this);
+  model_->users.add(*this);
 }
 
-SessionState::~SessionState() { std::erase(model_->users, this); }
+SessionState::~SessionState() { model_->users.remove(*this); }
 
 void SessionState::leave_device() {
   entries_.clear();
@@ -81,12 +81,12 @@ void SessionState::leave_device() {
 Result<std::vector<graph::BoundGraph>> SessionState::bind(std::optional<DType> compute) const {
   std::vector<graph::BoundGraph> bound;
   for (const BoundEntryPoint& entry : entry_points_) {
-    const graph::GenericGraph* generic = model_->find_graph(entry.name);
+    const graph::GenericGraph* generic = model_->entry_points.find(entry.name);
     BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry.name);
     BOWLINE_TRY_ASSIGN(bound.emplace_back(),
                        graph::bind(*generic, *model_, entry.dims, entry.compute_dtype, compute));
     prune(bound.back());
-    BOWLINE_TRY(graph::count(bound.back(), model_->dims, entry.dims));
+    BOWLINE_TRY(graph::count(bound.back(), model_->entry_points.dims, entry.dims));
   }
   return bound;
 }

@@ -191,8 +191,8 @@ class Binder {
   }
 
   bool is_counted(const AttributeDim& size) const {
-    const auto dim = std::ranges::find(model_.dims, size.dim, &NamedDim::name);
-    return dim != model_.dims.end() && dim->dynamic;
+    const NamedDim* const dim = model_.entry_points.find_dim(size.dim);
+    return dim != nullptr && dim->dynamic;
   }
 
   Status add_node(size_t n) {
@@ -241,7 +241,7 @@ Status refresh_parameters(GenericGraph& graph, const params::Table& table) {
 Result<BoundGraph> bind(const GenericGraph& generic, const ModelState& model, Dims dims,
                         std::optional<DType> asked, std::optional<DType> of_device) {
   const std::optional<DType> compute = asked ? asked : of_device;
-  BOWLINE_TRY(check_dims(model.dims, dims));
+  BOWLINE_TRY(check_dims(model.entry_points.dims, dims));
   BOWLINE_TRY(written_storages(generic, model.table).status());
   GenericGraph graph = deep_copy(generic);
   for (const ValueId v : graph.inputs) {
@@ -318,9 +318,9 @@ Status check_orientation(const GenericGraph& graph, const params::Table& table, 
 
 Result<std::vector<GenericGraph>> inferred(const ModelState& model, const params::Table& table,
                                            std::optional<DType> inputs) {
-  const std::vector<BoundDim> probes = probe_dims(model.dims);
+  const std::vector<BoundDim> probes = model.entry_points.probes();
   std::vector<GenericGraph> out;
-  for (const GenericGraph& graph : model.graphs) {
+  for (const GenericGraph& graph : model.entry_points.graphs) {
     out.push_back(deep_copy(graph));
     for (const ValueId v : out.back().inputs) {
       DType& dtype = out.back()[v].dtype;
@@ -340,7 +340,7 @@ Result<std::vector<GenericGraph>> inferred(const ModelState& model, const params
   return out;
 }
 
-std::vector<BoundDim> probe_dims(const std::vector<NamedDim>& dims) {
+std::vector<BoundDim> EntryPoints::probes() const {
   constexpr int64_t kPrimes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53};
   std::vector<BoundDim> out;
   for (size_t i = 0; i < dims.size(); ++i) {

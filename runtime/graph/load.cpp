@@ -170,8 +170,8 @@ class GraphReader {
 };
 
 Status read_graphs(ModelState& state, const model::Tables& model, Meter& meter) {
-  state.dims = model.dims();
-  const std::vector<BoundDim> probes = probe_dims(state.dims);
+  state.entry_points.dims = model.dims();
+  const std::vector<BoundDim> probes = state.entry_points.probes();
   for (uint32_t i = 0; i < model.graphs(); ++i) {
     const model::GraphTable from = model.graph(i);
     if (from.is_body()) {
@@ -181,7 +181,7 @@ Status read_graphs(ModelState& state, const model::Tables& model, Meter& meter) 
         GraphReader(model, state.table, probes, meter, from).read_entry_point();
     BOWLINE_TRY(
         std::move(graph).status().at(format("While loading graph {} \"{}\".", i, from.name())));
-    state.graphs.push_back(std::move(graph).value());
+    state.entry_points.graphs.push_back(std::move(graph).value());
   }
   return {};
 }
@@ -204,11 +204,11 @@ Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::Veri
     return read_graphs(*state, model, meter);
   };
   BOWLINE_TRY(as_file_error(read()).at(format("While loading \"{}\".", file->path())));
-  state->assets = model.assets();
-  state->metadata = model.metadata();
-  state->self_tests = model.self_tests();
-  state->base = model.base();
-  state->training = model.training();
+  state->extras.assets = model.assets();
+  state->extras.metadata = model.metadata();
+  state->extras.self_tests = model.self_tests();
+  state->extras.base = model.base();
+  state->extras.training = model.training();
   return state;
 }
 

@@ -111,7 +111,7 @@ void add_lists(const GenericGraph& graph, const params::Table& table,
 
 std::vector<std::vector<uint32_t>> ties_of_lists(const ModelState& model) {
   std::vector<std::vector<uint32_t>> out;
-  for (const GenericGraph& graph : model.graphs) {
+  for (const GenericGraph& graph : model.entry_points.graphs) {
     add_lists(graph, model.table, out);
   }
   return out;
@@ -119,7 +119,7 @@ std::vector<std::vector<uint32_t>> ties_of_lists(const ModelState& model) {
 
 std::map<uint32_t, std::string> plain_readers(const ModelState& model) {
   Readers readers(model);
-  for (const GenericGraph& graph : model.graphs) {
+  for (const GenericGraph& graph : model.entry_points.graphs) {
     readers.add(graph, graph.name);
   }
   return std::move(readers.found);

@@ -143,18 +143,18 @@ Status write_entry_point(model::Description& out, const GenericGraph& g,
 // It refers to the state.
 Result<model::Description> describe(const ModelState& state, const model::TrainingState* training) {
   model::Description out;
-  out.dims = state.dims;
+  out.dims = state.entry_points.dims;
   params::describe_table(state.table, kept_rows(state.table, training), out);
-  for (const GenericGraph& g : state.graphs) {
+  for (const GenericGraph& g : state.entry_points.graphs) {
     BOWLINE_TRY(
         write_entry_point(out, g, state.table).at(format("While writing graph \"{}\".", g.name)));
   }
   out.metadata = true_metadata(state);
-  out.assets = state.assets;
+  out.assets = state.extras.assets;
   if (is_unchanged(state.table)) {
-    out.self_tests = state.self_tests;
+    out.self_tests = state.extras.self_tests;
   }
-  out.base = state.base ? &*state.base : nullptr;
+  out.base = state.extras.base ? &*state.extras.base : nullptr;
   out.training = training;
   return out;
 }

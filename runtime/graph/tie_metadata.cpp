@@ -39,7 +39,7 @@ void add_uses(const GenericGraph& graph, const params::Table& table, Uses& out) 
 // Whether an embedding and a head share a storage; nothing where the model has not both.
 std::optional<bool> ties_word_embeddings(const ModelState& model) {
   Uses uses;
-  for (const GenericGraph& graph : model.graphs) {
+  for (const GenericGraph& graph : model.entry_points.graphs) {
     add_uses(graph, model.table, uses);
   }
   if (uses.looked_up.empty() || uses.multiplied.empty()) {
@@ -81,7 +81,7 @@ std::string contradiction(const ModelState& model, std::optional<bool> tied,
 
 Status check_tie_metadata(const ModelState& model) {
   const std::optional<bool> tied = ties_word_embeddings(model);
-  for (const Settings::value_type& entry : model.metadata) {
+  for (const Settings::value_type& entry : model.extras.metadata) {
     const std::string why = contradiction(model, tied, entry);
     if (!why.empty()) {
       return Status(Code::bad_file,
@@ -96,7 +96,7 @@ Status check_tie_metadata(const ModelState& model) {
 Settings true_metadata(const ModelState& model) {
   const std::optional<bool> tied = ties_word_embeddings(model);
   Settings out;
-  for (const Settings::value_type& entry : model.metadata) {
+  for (const Settings::value_type& entry : model.extras.metadata) {
     if (contradiction(model, tied, entry).empty()) {
       out.push_back(entry);
     } else if (entry.first == kTieWordEmbeddings) {

@@ -208,11 +208,11 @@ TrainerState::Position TrainerState::position_of(const model::TrainingState& t) 
 }
 
 Status TrainerState::adopt(Table& staged, Position& position) const {
-  BOWLINE_REQUIRE(model_->training.has_value(),
+  BOWLINE_REQUIRE(model_->extras.training.has_value(),
                   "The model holds no training state to continue: it was not opened from a "
                   "checkpoint, or a Trainer has begun since.");
   const auto refuse = [](Status s) { return std::move(s).at("While continuing its training."); };
-  BOWLINE_TRY(refuse(check_record(*model_->training, false, false)));
+  BOWLINE_TRY(refuse(check_record(*model_->extras.training, false, false)));
   BOWLINE_TRY(refuse(check_rows(staged, options_.optimizer, false)));
   // Its moments wait in their file until all plans are made.
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
@@ -221,7 +221,7 @@ Status TrainerState::adopt(Table& staged, Position& position) const {
       staged.make_empty(tie);
     }
   }
-  position = position_of(*model_->training);
+  position = position_of(*model_->extras.training);
   position.counter -= position.micro_step;
   position.micro_step = 0;
   position.losses.clear();
@@ -253,12 +253,12 @@ Progress progress_of(const model::TrainingState& t, const device::OpenDevice& de
 
 Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptions& options,
                                       model::FileSystem& files) {
-  BOWLINE_TRY(params::require_idle(model_->busy, "resume()"));
+  BOWLINE_TRY(params::require_idle(model_->users.busy(), "resume()"));
   BOWLINE_TRY_ASSIGN(const auto verified, model::VerifiedFile::open(path, files));
   // Nothing is used before every checksum matched.
   BOWLINE_TRY(verified->verify_all());
   BOWLINE_TRY_ASSIGN(const auto saved, graph::load_model(verified));
-  const std::optional<model::TrainingState>& t = saved->training;
+  const std::optional<model::TrainingState>& t = saved->extras.training;
   const auto check = [&]() -> Status {
     BOWLINE_REQUIRE(t.has_value(), "it is a model without a training state.");
     BOWLINE_TRY(check_parameters(saved->table, model_->table));

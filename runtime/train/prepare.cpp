@@ -87,7 +87,7 @@ Status TrainerState::check_gradients(const BoundGraph& graph, const params::Tabl
 
 Result<TrainerState::BoundLoss> TrainerState::bound_loss(std::span<const BoundDim> dims,
                                                          std::optional<DType> compute) const {
-  const graph::GenericGraph* generic = model_->find_graph(options_.entry_point);
+  const graph::GenericGraph* generic = model_->entry_points.find(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
   BOWLINE_TRY_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
   BOWLINE_TRY(check_states(*generic, states));

@@ -74,7 +74,7 @@ Status TrainerState::snapshot() {
 }
 
 Status TrainerState::rollback() {
-  BOWLINE_TRY(params::require_idle(model_->busy, "rollback()"));
+  BOWLINE_TRY(params::require_idle(model_->users.busy(), "rollback()"));
   return restore();
 }
 

@@ -10,19 +10,18 @@ namespace bowline::detail::train {
 
 TrainerState::TrainerState(std::shared_ptr<graph::ModelState> model, TrainOptions options)
     : model_(std::move(model)), options_(std::move(options)) {
-  model_->users.push_back(this);
+  model_->users.add(*this);
 }
 
 TrainerState::~TrainerState() {
-  std::erase(model_->users, this);
-  if (model_->trainer == this) {
-    model_->trainer = nullptr;
+  if (model_->users.trainer() == this) {
     params::drop_training(model_->table);
   }
+  model_->users.remove(*this);
 }
 
 Status TrainerState::start(const device::OpenDevice* device) {
-  BOWLINE_REQUIRE(model_->trainer == nullptr,
+  BOWLINE_REQUIRE(model_->users.trainer() == nullptr,
                   "The model is busy: another Trainer trains it, and a model has one at a time.");
   BOWLINE_TRY(check_options(options_));
   BOWLINE_TRY(check_groups(model_->table, options_));
@@ -42,8 +41,8 @@ Status TrainerState::start(const device::OpenDevice* device) {
   }
   state_ = std::move(position);
   BOWLINE_TRY(plan(std::move(staged), device));
-  model_->training.reset();
-  model_->trainer = this;
+  model_->extras.training.reset();
+  model_->users.set_trainer(*this);
   return {};
 }
 

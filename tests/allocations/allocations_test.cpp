@@ -89,7 +89,7 @@ std::string bits_of(const Model& model) {
       out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
   }
-  for (const graph::GenericGraph& g : Internals::state(model)->graphs) {
+  for (const graph::GenericGraph& g : Internals::state(model)->entry_points.graphs) {
     out += g.name;
   }
   return out;

@@ -253,7 +253,7 @@ TEST(DerivedCopiesOfAGraph, LeaveResultsThatNameTheirNodes) {
   g.output("y", full(g, g.op("MatMul", {y.at(0), last})));
   ASSERT_OK(g.finish());
   const graph::ModelState& state = *Internals::state(m);
-  graph::BoundGraph bound = must(graph::bind(state.graphs[0], state, {}));
+  graph::BoundGraph bound = must(graph::bind(state.entry_points.graphs[0], state, {}));
   const size_t before = bound.nodes.size();
   EXPECT_EQ(plan::derive_copies(bound, state.table, before), before - 1);
   EXPECT_EQ(bound.nodes.size(), before - 1);

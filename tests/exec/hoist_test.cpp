@@ -477,7 +477,7 @@ TEST(HoistingOfAGraph, TakesRootsOfViewsAndNoParameters) {
   g.output("alone", g.op("Cos", {g.parameter(b)}));
   ASSERT_OK(g.finish());
   const graph::ModelState& state = *Internals::state(m);
-  graph::BoundGraph bound = must(graph::bind(state.graphs[0], state, {}));
+  graph::BoundGraph bound = must(graph::bind(state.entry_points.graphs[0], state, {}));
   const std::vector<graph::ValueId> found = plan::hoistable(bound, state.table);
   ASSERT_EQ(found.size(), 1u) << "what only an output reads is computed by the run";
   EXPECT_EQ(op_def(bound.nodes[bound[found[0]].node].op).name, std::string_view("Sin"));

@@ -160,7 +160,7 @@ void run_counted(const Model& model, Session& session, const graph::GenericGraph
 
 void run(Model& model, const Device& device, const graph::GenericGraph& generic, int64_t dim) {
   std::vector<BoundDim> dims;
-  for (const graph::NamedDim& d : Internals::state(model)->dims) {
+  for (const graph::NamedDim& d : Internals::state(model)->entry_points.dims) {
     dims.push_back({d.name, std::clamp(dim, d.min, d.max)});
   }
   const auto bound = graph::bind(generic, *Internals::state(model), dims);
@@ -218,7 +218,7 @@ void use(const std::shared_ptr<const model::VerifiedFile>& file, const char* dev
   }
   read_values(model);
   // The graphs are those of the model: training adds rows, not graphs.
-  for (const graph::GenericGraph& g : Internals::state(model)->graphs) {
+  for (const graph::GenericGraph& g : Internals::state(model)->entry_points.graphs) {
     run(model, device, g, dim);
   }
 }

@@ -271,7 +271,7 @@ TEST(Closure, SaveCommitsNothingThatWouldNotOpen) {
   Model model = test::make_tied_model();
   ASSERT_OK(model.save(folder / "m"));
   const std::string before = read_file(folder / "m");
-  Internals::state(model)->graphs[0].output_names[0] = "a\nb";
+  Internals::state(model)->entry_points.graphs[0].output_names[0] = "a\nb";
   const Status status = model.save(folder / "m");
   EXPECT_EQ(status.code(), Code::bad_argument);
   EXPECT_EQ(status.message().substr(0, status.message().find('\n')),

@@ -28,7 +28,8 @@ std::string ops_of(const Graph& g) {
 }
 
 BoundGraph bound(const Model& model, const std::vector<BoundDim>& dims) {
-  return must(graph::bind(Internals::state(model)->graphs[0], *Internals::state(model), dims));
+  return must(
+      graph::bind(Internals::state(model)->entry_points.graphs[0], *Internals::state(model), dims));
 }
 
 TEST(Bind, GivesInputsTheirDims) {
@@ -41,7 +42,7 @@ TEST(Bind, GivesInputsTheirDims) {
 
 TEST(Bind, RefusesDims) {
   const Model model = test::make_tied_model();
-  const GenericGraph& g = Internals::state(model)->graphs[0];
+  const GenericGraph& g = Internals::state(model)->entry_points.graphs[0];
   const auto refusal = [&](const std::vector<BoundDim>& dims) {
     return graph::bind(g, *Internals::state(model), dims).status().message();
   };
@@ -177,7 +178,7 @@ TEST(Prune, DropsWhatReachesNoOutput) {
 
 TEST(DeepCopy, SharesNoBody) {
   const Model model = test::make_tied_model();
-  const GenericGraph& g = Internals::state(model)->graphs[0];
+  const GenericGraph& g = Internals::state(model)->entry_points.graphs[0];
   GenericGraph copy = graph::deep_copy(g);
   copy.nodes[1].repeat->body->nodes.clear();
   EXPECT_EQ(g.nodes[1].repeat->body->nodes.size(), 3u);
@@ -217,8 +218,8 @@ TEST(SaveAndLoad, KeepTheGraph) {
   const Model model = test::make_tied_model();
   ASSERT_OK(model.save(folder / "m"));
   const Model opened = must(Model::open(folder / "m"));
-  const GenericGraph& a = Internals::state(model)->graphs[0];
-  const GenericGraph& b = Internals::state(opened)->graphs[0];
+  const GenericGraph& a = Internals::state(model)->entry_points.graphs[0];
+  const GenericGraph& b = Internals::state(opened)->entry_points.graphs[0];
   EXPECT_EQ(ops_of(a), ops_of(b));
   EXPECT_EQ(a.output_names, b.output_names);
   for (size_t i = 0; i < a.outputs.size(); ++i) {

@@ -45,7 +45,7 @@ std::string nodes_of(const BoundGraph& g) {
 BoundGraph bound(const Short& s, int64_t seq, std::optional<DType> compute = {}) {
   const graph::ModelState& state = *Internals::state(s.model);
   const BoundDim dims[] = {{"seq", seq}};
-  return must(graph::bind(state.graphs[0], state, dims, compute));
+  return must(graph::bind(state.entry_points.graphs[0], state, dims, compute));
 }
 
 // Uses enough ids for the rewrite, or `seq` pairs of ids.
@@ -203,7 +203,7 @@ TEST(Tables, OfCountedIdsStay) {
     ASSERT_OK(s.g.finish());
     BoundGraph graph = bound(s, kRows);
     const BoundDim dims[] = {{"seq", kRows}};
-    ASSERT_OK(graph::count(graph, Internals::state(s.model)->dims, dims));
+    ASSERT_OK(graph::count(graph, Internals::state(s.model)->entry_points.dims, dims));
     EXPECT_EQ(graph::multiply_tables(graph), !counted);
   }
 }

@@ -28,7 +28,7 @@ struct States {
     return g.finish();
   }
   std::vector<uint32_t> written() const {
-    return must(graph::written_storages(Internals::state(model)->graphs.at(0),
+    return must(graph::written_storages(Internals::state(model)->entry_points.graphs.at(0),
                                         Internals::state(model)->table));
   }
 };
@@ -58,7 +58,7 @@ void expect_refused(States& s, const std::string& message, Build make) {
   const Status refused = s.build(make);
   EXPECT_EQ(refused.code(), Code::bad_argument);
   EXPECT_EQ(refused.message(), message);
-  EXPECT_TRUE(Internals::state(s.model)->graphs.empty());
+  EXPECT_TRUE(Internals::state(s.model)->entry_points.graphs.empty());
 }
 
 TEST(Updates, AStorageHasOneWriter) {
@@ -86,10 +86,11 @@ TEST(Updates, AStorageThatIsTrainedHasNone) {
   EXPECT_EQ(s.written(), std::vector<uint32_t>{2});
   // The flag may change: a plan checks again.
   ASSERT_OK(s.model.freeze("w", false));
-  EXPECT_EQ(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {})
-                .status()
-                .message(),
-            message);
+  EXPECT_EQ(
+      graph::bind(Internals::state(s.model)->entry_points.graphs[0], *Internals::state(s.model), {})
+          .status()
+          .message(),
+      message);
 }
 
 TEST(Updates, AStateIsNeverThawed) {
@@ -162,7 +163,7 @@ TEST(Updates, TiesDecide) {
     const Value written = write(g, g.parameter(s.a), x);
     return g.op("Add", {total(g, written), total(g, g.parameter(c))});
   }));
-  const graph::GenericGraph& g = Internals::state(s.model)->graphs[0];
+  const graph::GenericGraph& g = Internals::state(s.model)->entry_points.graphs[0];
   EXPECT_OK(graph::bind(g, *Internals::state(s.model), {}).status());
   ASSERT_OK(s.model.tie("a", "c"));
   const Status refused = graph::bind(g, *Internals::state(s.model), {}).status();
@@ -196,12 +197,12 @@ TEST(Updates, AnIterationWritesItsEntryOfAList) {
   const ParameterList own =
       must(model.parameters("k.{}", 2, {4, 2}, Init::zeros(), StorageRole::kv_cache));
   ASSERT_OK(build_repeat(model, own, false));
-  EXPECT_EQ(must(graph::written_storages(Internals::state(model)->graphs[0],
+  EXPECT_EQ(must(graph::written_storages(Internals::state(model)->entry_points.graphs[0],
                                          Internals::state(model)->table)),
             (std::vector<uint32_t>{0, 1}));
   ASSERT_OK(model.tie("k.0", "k.1"));
   EXPECT_EQ(
-      graph::bind(Internals::state(model)->graphs[0], *Internals::state(model), {})
+      graph::bind(Internals::state(model)->entry_points.graphs[0], *Internals::state(model), {})
           .status()
           .message(),
       "Storage 0 has two writers: node 1 (WriteRows) in the body of node 0 (Repeat) through "
@@ -332,8 +333,8 @@ TEST(Updates, AWriterIsKeptThoughNobodyReadsIt) {
     write(g, g.parameter(s.a), x);
     return total(g, x);
   }));
-  graph::BoundGraph g =
-      must(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {}));
+  graph::BoundGraph g = must(graph::bind(Internals::state(s.model)->entry_points.graphs[0],
+                                         *Internals::state(s.model), {}));
   graph::prune(g);
   EXPECT_EQ(g.nodes.size(), 2u);
 }

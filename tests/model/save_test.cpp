@@ -65,7 +65,7 @@ TEST(Save, KeepsTheDimsThatAttributesName) {
   ASSERT_EQ(model.save(folder / "a").message(), "");
   const auto opened = Model::open(folder / "a");
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  const auto& nodes = Internals::state(opened.value())->graphs.at(0).nodes;
+  const auto& nodes = Internals::state(opened.value())->entry_points.graphs.at(0).nodes;
   EXPECT_EQ(attributes_text(Op::Reshape, nodes.at(0).attributes), "dims=[1,a,b]");
   EXPECT_EQ(attributes_text(Op::Slice, nodes.at(1).attributes), "axis=1 start=0 length=a");
 }

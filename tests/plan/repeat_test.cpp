@@ -44,7 +44,8 @@ TEST(Repeat, ProgramsHaveEqualSizes) {
     ASSERT_OK(lm.model.to(cpu));
     const graph::ModelState& state = *Internals::state(lm.model);
     const std::vector<BoundDim> dims = lm.dims();
-    const graph::BoundGraph bound = must(graph::bind(*state.find_graph("loss"), state, dims));
+    const graph::BoundGraph bound =
+        must(graph::bind(*state.entry_points.find("loss"), state, dims));
     plan::StepLayout layout;
     const plan::Plan plan = must(plan::lower(bound, "forward", *Internals::open(cpu), layout));
     sizes.emplace_back(plan.program.records.size(), plan.program.tables.size());

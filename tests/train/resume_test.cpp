@@ -49,7 +49,7 @@ class Resume : public testing::Test {
   // Writes the file again with another training state or other rows.
   void rewrite(const std::function<void(model::TrainingState&, params::Table&)>& edit) {
     const auto saved = must(graph::load_model(path_));
-    model::TrainingState t(*saved->training);
+    model::TrainingState t(*saved->extras.training);
     edit(t, saved->table);
     EXPECT_OK(graph::save_model(*saved, path_, &t));
   }
