@@ -377,6 +377,61 @@ bool is_same(const BoundGraph& graph, ValueId a, ValueId b) {
   return true;
 }
 
+using Term = WeightFinder::Term;
+
+LossWeight weight_of(const Term& term) { return term.weight.value_or(LossWeight()); }
+
+// The graph up to the divisors that a batch decides.
+BoundGraph weights_graph(const BoundGraph& graph, std::span<const Term> terms) {
+  BoundGraph out = deep_copy(graph);
+  out.outputs.clear();
+  out.output_names.clear();
+  for (const Term& t : terms) {
+    if (weight_of(t).sum.valid()) {
+      out.output_names.push_back(format("weight {}", out.outputs.size()));
+      out.outputs.push_back(weight_of(t).sum.index);
+    }
+  }
+  prune(out);
+  return out;
+}
+
+// Multiplies term `number`, which is `value`, with an input of its own.
+Result<ValueId> with_factor(Differentiator& d, BoundGraph& graph, ValueId value, size_t number) {
+  BoundValue info;
+  info.kind = ValueKind::input;
+  info.name = factor_name(number);
+  ValueId factor = graph.add_value(std::move(info));
+  graph.inputs.push_back(factor);
+  if (const DType dtype = graph[value].dtype; dtype != DType::f32) {
+    CastAttributesT to;
+    to.to = static_cast<file::DType>(dtype);
+    BOWLINE_TRY_ASSIGN(const auto cast, d.append(Op::Cast, {factor}, Attributes::of(to), ""));
+    factor = cast[0];
+  }
+  BOWLINE_TRY_ASSIGN(const auto product, d.append(Op::Mul, {value, factor}, no_attributes(), ""));
+  return product[0];
+}
+
+// Appends the sums again, over the values in `factored`, which they join.
+Status add_sums(Differentiator& d, const BoundGraph& graph, const std::set<ValueId>& sums,
+                std::map<ValueId, ValueId>& factored) {
+  std::vector<ValueId> order(sums.begin(), sums.end());
+  std::ranges::sort(order, {}, [&](ValueId v) { return graph[v].node; });
+  for (const ValueId v : order) {
+    const BoundNode node = graph.nodes[graph[v].node];
+    std::vector<ValueId> inputs = node.inputs;
+    for (ValueId& in : inputs) {
+      const auto it = factored.find(in);
+      in = it == factored.end() ? in : it->second;
+    }
+    BOWLINE_TRY_ASSIGN(const auto sum,
+                       d.append(node.op, std::move(inputs), node.attributes, node.name));
+    factored[v] = sum[0];
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::optional<LossWeight>> loss_weight(Differentiator& d, BoundGraph& graph, ValueId loss) {
@@ -393,10 +448,8 @@ Result<FactoredLoss> factored_loss(const BoundGraph& graph, ValueId loss,
   d.find_needed({});
   WeightFinder finder(d, g);
   BOWLINE_TRY(finder.find_terms(loss));
-  using Term = WeightFinder::Term;
   const auto divide_alike = [&](const Term& a, const Term& b) {
-    const LossWeight l = a.weight.value_or(LossWeight());
-    const LossWeight r = b.weight.value_or(LossWeight());
+    const LossWeight l = weight_of(a), r = weight_of(b);
     return l.sum.valid() && r.sum.valid()
                ? is_same(g, l.sum.index, r.sum.index)
                : l.sum.valid() == r.sum.valid() && (one_shape || l.terms == r.terms);
@@ -419,51 +472,15 @@ Result<FactoredLoss> factored_loss(const BoundGraph& graph, ValueId loss,
   if (terms.empty()) {
     return out;
   }
-  std::vector<ValueId> sums;
-  for (const WeightFinder::Term& t : terms) {
-    const LossWeight weight = t.weight.value_or(LossWeight());
-    out.means.push_back({weight.sum.valid(), weight.terms});
-    if (weight.sum.valid()) {
-      sums.push_back(weight.sum.index);
-    }
+  for (const Term& t : terms) {
+    out.means.push_back({weight_of(t).sum.valid(), weight_of(t).terms});
   }
-  out.weights = deep_copy(g);
-  out.weights.outputs = sums;
-  out.weights.output_names.clear();
-  for (size_t i = 0; i < sums.size(); ++i) {
-    out.weights.output_names.push_back(format("weight {}", i));
-  }
-  prune(out.weights);
+  out.weights = weights_graph(g, terms);
   std::map<ValueId, ValueId> factored;
   for (size_t i = 0; i < terms.size(); ++i) {
-    BoundValue info;
-    info.kind = ValueKind::input;
-    info.name = factor_name(i);
-    ValueId factor = g.add_value(std::move(info));
-    g.inputs.push_back(factor);
-    if (const DType dtype = g[terms[i].value].dtype; dtype != DType::f32) {
-      CastAttributesT to;
-      to.to = static_cast<file::DType>(dtype);
-      BOWLINE_TRY_ASSIGN(const auto cast, d.append(Op::Cast, {factor}, Attributes::of(to), ""));
-      factor = cast[0];
-    }
-    BOWLINE_TRY_ASSIGN(const auto product,
-                       d.append(Op::Mul, {terms[i].value, factor}, no_attributes(), ""));
-    factored[terms[i].value] = product[0];
+    BOWLINE_TRY_ASSIGN(factored[terms[i].value], with_factor(d, g, terms[i].value, i));
   }
-  std::vector<ValueId> order(finder.sums().begin(), finder.sums().end());
-  std::ranges::sort(order, {}, [&](ValueId v) { return g[v].node; });
-  for (const ValueId v : order) {
-    const BoundNode node = g.nodes[g[v].node];
-    std::vector<ValueId> inputs = node.inputs;
-    for (ValueId& in : inputs) {
-      const auto it = factored.find(in);
-      in = it == factored.end() ? in : it->second;
-    }
-    BOWLINE_TRY_ASSIGN(const auto sum,
-                       d.append(node.op, std::move(inputs), node.attributes, node.name));
-    factored[v] = sum[0];
-  }
+  BOWLINE_TRY(add_sums(d, g, finder.sums(), factored));
   out.loss = factored.at(loss);
   g.outputs = {out.loss};
   prune(g);
