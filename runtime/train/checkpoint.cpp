@@ -143,7 +143,7 @@ Status check_counterparts(const Table& saved, const Table& live) {
 
 Status TrainerState::save(const std::string& path, const Progress& data, model::FileSystem& files) {
   BOWLINE_TRY(require_state("save()"));
-  BOWLINE_TRY(fill_masters());
+  BOWLINE_TRY(masters_.fill(model_->table));
   model::TrainingState t;
   t.step = state_.step;
   t.applied_steps = state_.applied;
@@ -155,7 +155,7 @@ Status TrainerState::save(const std::string& path, const Progress& data, model::
   t.rng_counter = state_.counter;
   t.loss_log = state_.losses;
   t.loss_weights = state_.weights;
-  BOWLINE_TRY_ASSIGN(t.plan_hash, graph_hash());
+  BOWLINE_TRY_ASSIGN(t.plan_hash, Planner(*model_, options_).graph_hash());
   t.run = run_settings(options_);
   t.learning_rate = state_.rate;
   t.loss_scale = state_.loss_scale.value_or(1);
@@ -263,7 +263,7 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
     BOWLINE_REQUIRE(t.has_value(), "it is a model without a training state.");
     BOWLINE_TRY(check_parameters(saved->table, model_->table));
     BOWLINE_TRY(check_record(*t, true, options.extend));
-    BOWLINE_TRY_ASSIGN(const uint64_t hash, graph_hash());
+    BOWLINE_TRY_ASSIGN(const uint64_t hash, Planner(*model_, options_).graph_hash());
     BOWLINE_REQUIRE(t->plan_hash == hash,
                     "its graph differs from that of \"{}\": another operator, attribute (heads, "
                     "dropout, ...), shape or order.",
@@ -283,11 +283,11 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   BOWLINE_TRY(prepare());
   BOWLINE_TRY(write_rows(saved->table, t->micro_step > 0));
   // A file of before the weights added the gradients of micro-batches as they were.
-  position.weights.resize(position.losses.size(), weight_unit_);
+  position.weights.resize(position.losses.size(), prepared_.weight_unit);
   // Nothing fails any more.
   state_ = std::move(position);
   gradients_known_ = state_.micro_step > 0;
-  states_kept_ = false;
+  states_.forget();
   fault_ = TrainState::ready;
   return out;
 }
@@ -303,7 +303,7 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
   }
   device::Demand demand;
   add_waiting(staged, demand);
-  BOWLINE_TRY(device_->require_room(demand).at("While making room for moments."));
+  BOWLINE_TRY(prepared_.device->require_room(demand).at("While making room for moments."));
   BOWLINE_TRY(place_waiting(staged));
   std::vector<std::byte> scratch;
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
@@ -321,7 +321,7 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
     staged.wrote(tie);
     fault_ = TrainState::damaged;
   }
-  note_masters(saved, staged);
+  masters_.agree(saved, staged);
   model_->table = std::move(staged);
   return {};
 }

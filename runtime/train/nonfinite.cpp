@@ -93,71 +93,8 @@ class Unrolled {
   const BoundGraph& from_;
 };
 
-}  // namespace
-
-Result<std::optional<StepReport>> TrainerState::conclude(StepReport report) {
-  if (!report.skipped && !report.weights_non_finite) {
-    // Steps that a rollback made go again end no row: they would lead to the same bad one for ever.
-    nonfinite_in_row_ = report.step > rolled_back_from_ ? 0 : nonfinite_in_row_;
-    report.nonfinite_steps = nonfinite_steps_;
-    return std::optional(report);
-  }
-  report.nonfinite_in_row = ++nonfinite_in_row_;
-  report.nonfinite_steps = ++nonfinite_steps_;
-  const std::string what =
-      format("Step {}: the loss is {}, the gradient norm {}{}.", report.step, report.loss,
-             report.grad_norm,
-             report.weights_non_finite ? ", and the update made weights that are not finite"
-                                       : "; the update was not applied");
-  if (report.weights_non_finite && options_.on_nonfinite == OnNonFinite::stop) {
-    BOWLINE_TRY_ASSIGN(const std::string name, find_parameter(false));
-    return Status(Code::non_finite, format("{} The first is parameter \"{}\".", what, name));
-  }
-  if (options_.on_nonfinite == OnNonFinite::rollback) {
-    BOWLINE_REQUIRE_CODE(snapshot_.has_value(), Code::non_finite,
-                         "{} There is no snapshot to roll back to.", what);
-    BOWLINE_TRY(restore().at(what));
-    report.rolled_back = true;
-    rolled_back_from_ = report.step;
-  }
-  BOWLINE_REQUIRE_CODE(
-      options_.max_nonfinite_in_row == 0 || nonfinite_in_row_ < options_.max_nonfinite_in_row,
-      Code::non_finite, "{} It is number {} in a row.", what, nonfinite_in_row_);
-  return std::optional(report);
-}
-
-Status TrainerState::stop(std::span<const Tensor> batch, float loss, float norm) {
-  BOWLINE_TRY(put_back_states());
-  const std::string where = find_non_finite(batch);
-  const std::string what = std::isfinite(loss) ? format("the gradient norm is {}", norm)
-                                               : format("the loss is {}", loss);
-  BOWLINE_TRY(forget_accumulation());
-  return Status(Code::non_finite, format("Step {}: {}; the update was not applied. {}",
-                                         state_.step + 1, what, where));
-}
-
-// A slow look, of help as far as it goes: a failure on the way is told instead.
-std::string TrainerState::find_non_finite(std::span<const Tensor> batch) const {
-  const Result<std::string> weight = find_parameter(false);
-  if (weight.ok() && !weight.value().empty()) {
-    return format("Parameter \"{}\" has a value that is not finite.", weight.value());
-  }
-  std::string out;
-  const Result<std::string> node = find_node(batch);
-  if (!node.ok()) {
-    out = format("Which node is not known: {} ", node.status().message());
-  } else if (!node.value().empty()) {
-    out = format("The first non-finite value comes from {}. ", node.value());
-  }
-  const Result<std::string> gradient = find_parameter(true);
-  if (gradient.ok() && !gradient.value().empty()) {
-    out += format("The gradient of parameter \"{}\" is not finite.", gradient.value());
-  }
-  return out;
-}
-
-Result<std::string> TrainerState::find_parameter(bool gradients) const {
-  const params::Table& table = model_->table;
+// The first trainable parameter with a value, or a gradient, that is not finite; empty: none.
+Result<std::string> find_parameter(const params::Table& table, bool gradients) {
   for (const params::ParameterRow& p : table.parameters) {
     std::optional<uint32_t> row = p.tie;
     if (gradients) {
@@ -177,10 +114,11 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
 }
 
 // Runs the forward part once more, with every value as an output.
-Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const {
-  BOWLINE_TRY_ASSIGN(const BoundLoss bound,
-                     bound_loss(sets_of_dims(options_)[set_], device_->capabilities().compute));
-  BoundGraph all = std::move(Unrolled(bound.graph).graph);
+Result<std::string> find_node(const BoundGraph& forward, std::span<const Tensor> batch,
+                              params::Table& table,
+                              const std::shared_ptr<device::OpenDevice>& device,
+                              const Planner::Fill& fill) {
+  BoundGraph all = std::move(Unrolled(forward).graph);
   for (const BoundNode& node : all.nodes) {
     for (const ValueId v : node.outputs) {
       all.outputs.push_back(v);
@@ -188,24 +126,92 @@ Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const
     }
   }
   plan::StepLayout layout;
-  BOWLINE_TRY_ASSIGN(plan::Plan plan, plan::lower(std::move(all), "search", *device_, layout));
+  BOWLINE_TRY_ASSIGN(plan::Plan plan, plan::lower(std::move(all), "search", *device, layout));
   exec::Workspace::Sizes sizes;
   sizes.cover(plan, layout);
-  BOWLINE_TRY_ASSIGN(const exec::Workspace workspace, exec::Workspace::allocate(device_, sizes));
+  BOWLINE_TRY_ASSIGN(const exec::Workspace workspace, exec::Workspace::allocate(device, sizes));
   exec::StepValues steps(std::move(layout));
   fill(steps);
   BOWLINE_TRY_ASSIGN(const exec::Segment segment,
-                     exec::Segment::record(std::move(plan), model_->table, device_, workspace));
-  BOWLINE_TRY(
-      exec::run(*device_, workspace, segment, nullptr, model_->table, batch, steps).status());
+                     exec::Segment::record(std::move(plan), table, device, workspace));
+  BOWLINE_TRY(exec::run(*device, workspace, segment, nullptr, table, batch, steps).status());
   for (const plan::IoRange& range : segment.plan().outputs) {
     std::vector<std::byte> bytes(range.bytes());
-    BOWLINE_TRY(device_->copy_out(bytes, workspace.io->buffer(), range.offset));
+    BOWLINE_TRY(device->copy_out(bytes, workspace.io->buffer(), range.offset));
     if (!params::all_finite(bytes, range.dtype)) {
       return range.name;
     }
   }
   return std::string();
+}
+
+}  // namespace
+
+Result<std::optional<StepReport>> TrainerState::conclude(StepReport report) {
+  if (!report.skipped && !report.weights_non_finite) {
+    // Steps that a rollback made go again end no row: they would lead to the same bad one for ever.
+    nonfinite_.in_row = report.step > nonfinite_.rolled_back_from ? 0 : nonfinite_.in_row;
+    report.nonfinite_steps = nonfinite_.steps;
+    return std::optional(report);
+  }
+  report.nonfinite_in_row = ++nonfinite_.in_row;
+  report.nonfinite_steps = ++nonfinite_.steps;
+  const std::string what =
+      format("Step {}: the loss is {}, the gradient norm {}{}.", report.step, report.loss,
+             report.grad_norm,
+             report.weights_non_finite ? ", and the update made weights that are not finite"
+                                       : "; the update was not applied");
+  if (report.weights_non_finite && options_.on_nonfinite == OnNonFinite::stop) {
+    BOWLINE_TRY_ASSIGN(const std::string name, find_parameter(model_->table, false));
+    return Status(Code::non_finite, format("{} The first is parameter \"{}\".", what, name));
+  }
+  if (options_.on_nonfinite == OnNonFinite::rollback) {
+    BOWLINE_REQUIRE_CODE(snapshot_.has_value(), Code::non_finite,
+                         "{} There is no snapshot to roll back to.", what);
+    BOWLINE_TRY(restore().at(what));
+    report.rolled_back = true;
+    nonfinite_.rolled_back_from = report.step;
+  }
+  BOWLINE_REQUIRE_CODE(
+      options_.max_nonfinite_in_row == 0 || nonfinite_.in_row < options_.max_nonfinite_in_row,
+      Code::non_finite, "{} It is number {} in a row.", what, nonfinite_.in_row);
+  return std::optional(report);
+}
+
+Status TrainerState::stop(std::span<const Tensor> batch, float loss, float norm) {
+  BOWLINE_TRY(put_back_states());
+  const std::string where = find_non_finite(batch);
+  const std::string what = std::isfinite(loss) ? format("the gradient norm is {}", norm)
+                                               : format("the loss is {}", loss);
+  BOWLINE_TRY(forget_accumulation());
+  return Status(Code::non_finite, format("Step {}: {}; the update was not applied. {}",
+                                         state_.step + 1, what, where));
+}
+
+// A slow look, of help as far as it goes: a failure on the way is told instead.
+std::string TrainerState::find_non_finite(std::span<const Tensor> batch) const {
+  const Result<std::string> weight = find_parameter(model_->table, false);
+  if (weight.ok() && !weight.value().empty()) {
+    return format("Parameter \"{}\" has a value that is not finite.", weight.value());
+  }
+  std::string out;
+  const std::vector<BoundDim> dims = sets_of_dims(options_)[set_];
+  const Result<BoundLoss> bound =
+      Planner(*model_, options_).bound_loss(dims, prepared_.device->capabilities().compute);
+  const Result<std::string> node =
+      bound.ok() ? find_node(bound.value().graph, batch, model_->table, prepared_.device,
+                             [this](exec::StepValues& values) { fill(values); })
+                 : Result<std::string>(bound.status());
+  if (!node.ok()) {
+    out = format("Which node is not known: {} ", node.status().message());
+  } else if (!node.value().empty()) {
+    out = format("The first non-finite value comes from {}. ", node.value());
+  }
+  const Result<std::string> gradient = find_parameter(model_->table, true);
+  if (gradient.ok() && !gradient.value().empty()) {
+    out += format("The gradient of parameter \"{}\" is not finite.", gradient.value());
+  }
+  return out;
 }
 
 }  // namespace bowline::detail::train

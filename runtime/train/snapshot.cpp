@@ -56,7 +56,7 @@ void take_parameters(Table& table, const Table& then) {
 
 Status TrainerState::snapshot() {
   BOWLINE_TRY(require_state("snapshot()"));
-  BOWLINE_TRY(fill_masters());
+  BOWLINE_TRY(masters_.fill(model_->table));
   Snapshot s;
   s.position = state_;
   s.layout = model_->table;
@@ -109,12 +109,12 @@ Status TrainerState::restore() {
       }
     }
   }
-  note_masters(then, staged);
+  masters_.agree(then, staged);
   model_->table = std::move(staged);
   state_ = snapshot_->position;
   gradient_loss_scale_ = state_.loss_scale.value_or(1);
   gradients_known_ = state_.micro_step > 0;
-  states_kept_ = false;
+  states_.forget();
   unread_.reset();
   fault_ = TrainState::ready;
   return {};

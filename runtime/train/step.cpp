@@ -79,7 +79,7 @@ void TrainerState::fill(exec::StepValues& values) const {
 
 float TrainerState::gradient_scale(double more) const {
   const double sum = std::accumulate(state_.weights.begin(), state_.weights.end(), more);
-  const double share = sum == 0 ? 1.0 / options_.accumulation : weight_unit_ / sum;
+  const double share = sum == 0 ? 1.0 / options_.accumulation : prepared_.weight_unit / sum;
   return static_cast<float>(share) / state_.loss_scale.value_or(1);
 }
 
@@ -89,6 +89,14 @@ Status TrainerState::forget_accumulation() {
   state_.losses.clear();
   state_.weights.clear();
   return put_back_states();
+}
+
+Status TrainerState::put_back_states() {
+  Status written = states_.put_back(model_->table);
+  if (!written.ok()) {
+    fault_ = TrainState::damaged;
+  }
+  return written;
 }
 
 StepReport TrainerState::finish_step() {
@@ -102,11 +110,11 @@ StepReport TrainerState::finish_step() {
     sum += state_.weights[i];
   }
   report.loss = static_cast<float>(sum == 0 ? 0 : terms / sum);
-  report.grad_norm = steps_->get<float>("grad_norm");
-  report.learning_rate = steps_->get<float>("learning_rate");
+  report.grad_norm = prepared_.steps->get<float>("grad_norm");
+  report.learning_rate = prepared_.steps->get<float>("learning_rate");
   report.loss_scale = state_.loss_scale.value_or(1);
-  report.skipped = steps_->get<uint32_t>("non_finite") != 0;
-  report.weights_non_finite = steps_->get<uint32_t>("weights_non_finite") != 0;
+  report.skipped = prepared_.steps->get<uint32_t>("non_finite") != 0;
+  report.weights_non_finite = prepared_.steps->get<uint32_t>("weights_non_finite") != 0;
   state_.applied += report.skipped ? 0 : 1;
   state_.micro_step = 0;
   state_.losses.clear();
@@ -116,14 +124,15 @@ StepReport TrainerState::finish_step() {
 }
 
 bool TrainerState::overflows() const {
-  return dynamic_scale_ && state_.loss_scale > 1.0f && steps_->get<uint32_t>("non_finite") != 0 &&
+  return prepared_.dynamic_scale && state_.loss_scale > 1.0f &&
+         prepared_.steps->get<uint32_t>("non_finite") != 0 &&
          std::ranges::all_of(state_.losses, [](float l) { return std::isfinite(l); });
 }
 
 // Source: as LossScale; the factors are those of PyTorch's GradScaler.
 void TrainerState::adapt_loss_scale(bool overflow) {
   constexpr float kMost = 0x1p24f;
-  if (!dynamic_scale_) {
+  if (!prepared_.dynamic_scale) {
     return;
   }
   const float scale = *state_.loss_scale;
@@ -134,21 +143,6 @@ void TrainerState::adapt_loss_scale(bool overflow) {
     state_.loss_scale = std::min(scale * 2, kMost);
     state_.good_steps = 0;
   }
-}
-
-Result<float> TrainerState::read_output(const plan::Plan& plan, size_t number) const {
-  float value = 0;
-  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&value, 1)),
-                                workspace_.io->buffer(), plan.outputs[number].offset));
-  return value;
-}
-
-Result<double> TrainerState::read_weight(const Set& set) const {
-  if (!set.training.has_loss_weight) {
-    return set.training.loss_terms;
-  }
-  BOWLINE_TRY_ASSIGN(const float weight, read_output(set.accumulate.plan(), 1));
-  return static_cast<double>(weight);
 }
 
 Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tensor> batch,
@@ -166,15 +160,15 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     return Status(Code::cancelled,
                   "The step was cancelled before it was submitted; the weights are as before.");
   }
-  BOWLINE_TRY_ASSIGN(set_, set_for(batch));
-  const Set& set = sets_[set_];
+  BOWLINE_TRY_ASSIGN(set_, prepared_.set_for(batch, options_));
+  const Prepared::Set& set = prepared_.sets[set_];
   BOWLINE_TRY_ASSIGN(std::vector<float> factors, mean_factors(batch));
   BOWLINE_REQUIRE(
       factors.empty() || overrides.empty(),
       "micro_step() cannot use overrides here: the loss adds means with different "
       "divisors, and add_loss_weights() does not see overrides. Omit the overrides, or train with "
       "an accumulation of 1.");
-  BOWLINE_TRY(keep_states());
+  BOWLINE_TRY(states_.keep(model_->table, state_.micro_step > 0));
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   params::reserve_more(state_.weights, 1);
   if (next_hook_) {
@@ -186,9 +180,10 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   params::Table seen;  // what the overrides make of the table
   if (!overrides.empty()) {
     const plan::Plan& plan = set.accumulate.plan();
-    BOWLINE_TRY_ASSIGN(seen, exec::overridden(model_->table, overrides, plan.written, device_));
+    BOWLINE_TRY_ASSIGN(seen,
+                       exec::overridden(model_->table, overrides, plan.written, prepared_.device));
     BOWLINE_TRY_ASSIGN(exec::Segment segment,
-                       exec::Segment::record(plan, seen, device_, workspace_));
+                       exec::Segment::record(plan, seen, prepared_.device, prepared_.workspace));
     overridden_.emplace(std::move(segment));
     ++counters_.recordings;
   }
@@ -198,10 +193,10 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     submission.add(set.update);
   }
   BOWLINE_TRY(write_batch(set, batch, factors));
-  fill(*steps_);
-  steps_->set("gradient_scale", gradient_scale(set.training.loss_terms));
-  BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
-  if (Status s = submission.submit(*device_); !s.ok()) {
+  fill(*prepared_.steps);
+  prepared_.steps->set("gradient_scale", gradient_scale(set.training.loss_terms));
+  BOWLINE_TRY(exec::write_steps(*prepared_.device, prepared_.workspace, *prepared_.steps));
+  if (Status s = submission.submit(*prepared_.device); !s.ok()) {
     look_after_failed_submit(last && !alone);
     return s;
   }
@@ -209,7 +204,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     BOWLINE_TRY(update_alone());
   }
   ++counters_.submits;
-  counters_.launches = launches_of(set);
+  counters_.launches = prepared_.launches_of(set_, options_);
   counters_.refreshes += submission.refreshed().copies;
   unread_.emplace(Unread{last, 0});
   const AtTheEnd remember_what_is_unread([&] {
@@ -222,11 +217,12 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   return read_back(batch);
 }
 
-Status TrainerState::write_batch(const Set& set, std::span<const Tensor> batch,
+Status TrainerState::write_batch(const Prepared::Set& set, std::span<const Tensor> batch,
                                  std::span<float> factors) {
   const plan::Plan& plan = set.accumulate.plan();
   if (factors.empty()) {
-    return exec::write_inputs(*device_, workspace_, plan, batch, *steps_);
+    return exec::write_inputs(*prepared_.device, prepared_.workspace, plan, batch,
+                              *prepared_.steps);
   }
   std::vector<std::string> names;
   for (size_t i = 0; i < factors.size(); ++i) {
@@ -236,7 +232,7 @@ Status TrainerState::write_batch(const Set& set, std::span<const Tensor> batch,
   for (size_t i = 0; i < factors.size(); ++i) {
     all.push_back({names[i], DType::f32, {}, &factors[i]});
   }
-  return exec::write_inputs(*device_, workspace_, plan, all, *steps_);
+  return exec::write_inputs(*prepared_.device, prepared_.workspace, plan, all, *prepared_.steps);
 }
 
 Status TrainerState::add_loss_weights(std::span<const Tensor> batch) {
@@ -246,14 +242,14 @@ Status TrainerState::add_loss_weights(std::span<const Tensor> batch) {
   if (!needs_loss_weights()) {
     return {};
   }
-  BOWLINE_TRY_ASSIGN(const size_t number, set_for(batch));
-  const Set& set = sets_[number];
+  BOWLINE_TRY_ASSIGN(const size_t number, prepared_.set_for(batch, options_));
+  const Prepared::Set& set = prepared_.sets[number];
   Weighed found{hash_of(batch), {}};
   if (set.weigh) {
-    steps_->reset();
-    BOWLINE_TRY_ASSIGN(
-        const exec::Refreshed refreshed,
-        exec::run(*device_, workspace_, *set.weigh, nullptr, model_->table, batch, *steps_));
+    prepared_.steps->reset();
+    BOWLINE_TRY_ASSIGN(const exec::Refreshed refreshed,
+                       exec::run(*prepared_.device, prepared_.workspace, *set.weigh, nullptr,
+                                 model_->table, batch, *prepared_.steps));
     ++counters_.submits;
     counters_.refreshes += refreshed.copies;
     // An index outside of its range is an error of the micro-batch itself, which names the node
@@ -263,7 +259,7 @@ Status TrainerState::add_loss_weights(std::span<const Tensor> batch) {
   for (const graph::LossMean& mean : set.means) {
     double weight = mean.terms;
     if (mean.counted) {
-      BOWLINE_TRY_ASSIGN(const float sum, read_output(set.weigh->plan(), counted++));
+      BOWLINE_TRY_ASSIGN(const float sum, prepared_.read_output(set.weigh->plan(), counted++));
       weight = static_cast<double>(sum);
     }
     found.weights.push_back(weight);
@@ -319,16 +315,16 @@ Result<std::vector<float>> TrainerState::mean_factors(std::span<const Tensor> ba
 
 Status TrainerState::update_alone() {
   const auto before = [&]() -> Status {
-    BOWLINE_TRY(device_->wait());
-    BOWLINE_TRY(exec::read_steps(*device_, workspace_, *steps_));
-    BOWLINE_TRY_ASSIGN(const double weight, read_weight(sets_[set_]));
-    steps_->set("gradient_scale", gradient_scale(weight));
-    BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
+    BOWLINE_TRY(prepared_.device->wait());
+    BOWLINE_TRY(exec::read_steps(*prepared_.device, prepared_.workspace, *prepared_.steps));
+    BOWLINE_TRY_ASSIGN(const double weight, prepared_.read_weight(prepared_.sets[set_]));
+    prepared_.steps->set("gradient_scale", gradient_scale(weight));
+    BOWLINE_TRY(exec::write_steps(*prepared_.device, prepared_.workspace, *prepared_.steps));
     const params::Table& table = model_->table;
     for (uint32_t tie = 0; hook_ != nullptr && tie < table.storages.size(); ++tie) {
       const auto row = table.owned(tie, params::Role::gradient, 0);
       // After a bad index the gradients mean nothing, and the update does nothing.
-      if (row && !table.storages[*row].empty && steps_->head().error == 0) {
+      if (row && !table.storages[*row].empty && prepared_.steps->head().error == 0) {
         BOWLINE_TRY(call_hook(tie, *row));
       }
     }
@@ -339,8 +335,8 @@ Status TrainerState::update_alone() {
     return s;
   }
   exec::Submission update(model_->table);
-  update.add(sets_[set_].update);
-  if (Status s = update.submit(*device_); !s.ok()) {
+  update.add(prepared_.sets[set_].update);
+  if (Status s = update.submit(*prepared_.device); !s.ok()) {
     look_after_failed_submit(true);
     return s;
   }
@@ -363,7 +359,7 @@ Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
   BOWLINE_TRY_ASSIGN(std::vector<std::byte> bytes, params::read_bytes(storage));
   std::vector<float> gradient(bytes.size() / sizeof(float));
   // The row is the sum over the terms of all micro-batches, times the loss scale.
-  const auto share = steps_->get<float>("gradient_scale");
+  const auto share = prepared_.steps->get<float>("gradient_scale");
   std::memcpy(gradient.data(), bytes.data(), bytes.size());
   for (float& g : gradient) {
     g *= share;
@@ -389,30 +385,30 @@ Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
 }
 
 Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor> batch) {
-  const plan::Plan& plan = sets_[set_].accumulate.plan();
-  BOWLINE_TRY(device_->wait());
-  BOWLINE_TRY(exec::read_steps(*device_, workspace_, *steps_));
-  if (Status s = exec::check_error(steps_->head(), plan); !s.ok()) {
+  const plan::Plan& plan = prepared_.sets[set_].accumulate.plan();
+  BOWLINE_TRY(prepared_.device->wait());
+  BOWLINE_TRY(exec::read_steps(*prepared_.device, prepared_.workspace, *prepared_.steps));
+  if (Status s = exec::check_error(prepared_.steps->head(), plan); !s.ok()) {
     // The gradients hold a bad batch: the step begins anew. The update did nothing.
     unread_.reset();
     exec::bump_versions(model_->table, plan);
     const Status put_back = forget_accumulation();
     return put_back.ok() ? std::move(s) : std::move(s).at(put_back.message());
   }
-  BOWLINE_TRY_ASSIGN(const float loss, read_output(plan, 0));
-  BOWLINE_TRY_ASSIGN(const double weight, read_weight(sets_[set_]));
+  BOWLINE_TRY_ASSIGN(const float loss, prepared_.read_output(plan, 0));
+  BOWLINE_TRY_ASSIGN(const double weight, prepared_.read_weight(prepared_.sets[set_]));
   const bool last = unread_->last;
   unread_.reset();
   exec::bump_versions(model_->table, plan);
   gradients_known_ = true;
   gradient_loss_scale_ = state_.loss_scale.value_or(1);
-  const bool skipped = steps_->get<uint32_t>("non_finite") != 0;
+  const bool skipped = prepared_.steps->get<uint32_t>("non_finite") != 0;
   state_.losses.push_back(loss);
   state_.weights.push_back(weight);
   const bool overflow = last && overflows();
   const bool bad = !std::isfinite(loss) || (last && skipped && !overflow);
   if (bad && options_.on_nonfinite == OnNonFinite::stop) {
-    return stop(batch, loss, steps_->get<float>("grad_norm"));
+    return stop(batch, loss, prepared_.steps->get<float>("grad_norm"));
   }
   ++state_.counter;
   ++state_.micro_step;
@@ -422,12 +418,8 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   if (skipped) {
     BOWLINE_TRY(put_back_states());
   } else {
-    exec::bump_versions(model_->table, sets_[set_].update.plan());
-    for (uint32_t tie = 0; tie < masters_.size(); ++tie) {
-      if (masters_[tie]) {
-        masters_[tie] = model_->table.storages[tie].version;
-      }
-    }
+    exec::bump_versions(model_->table, prepared_.sets[set_].update.plan());
+    masters_.updated(model_->table);
   }
   const StepReport report = finish_step();
   adapt_loss_scale(overflow);
@@ -439,11 +431,11 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
 // it writes first.
 void TrainerState::look_after_failed_submit(bool last) {
   if (last) {
-    Status read = device_->wait();
+    Status read = prepared_.device->wait();
     if (read.ok()) {
-      read = exec::read_steps(*device_, workspace_, *steps_);
+      read = exec::read_steps(*prepared_.device, prepared_.workspace, *prepared_.steps);
     }
-    if (!read.ok() || steps_->get<float>("grad_norm") != kNoNorm) {
+    if (!read.ok() || prepared_.steps->get<float>("grad_norm") != kNoNorm) {
       fault_ = TrainState::damaged;
       return;
     }
@@ -483,11 +475,11 @@ Status TrainerState::restart_step() {
 Result<std::vector<NodeTime>> TrainerState::profile(std::span<const Tensor> batch) {
   BOWLINE_TRY(require_state("profile()"));
   BOWLINE_TRY(prepare());
-  BOWLINE_TRY_ASSIGN(const exec::Clock clock, exec::Clock::start(device_));
+  BOWLINE_TRY_ASSIGN(const exec::Clock clock, exec::Clock::start(prepared_.device));
   BOWLINE_TRY(micro_step(batch).status());
   std::vector<NodeTime> times;
-  clock.add(sets_[set_].accumulate, times);
-  clock.add(sets_[set_].update, times);
+  clock.add(prepared_.sets[set_].accumulate, times);
+  clock.add(prepared_.sets[set_].update, times);
   return times;
 }
 
@@ -495,17 +487,17 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   const graph::Running running(*model_);
   BOWLINE_TRY(require_state("evaluate()", true));
   BOWLINE_TRY(prepare());
-  BOWLINE_TRY_ASSIGN(const size_t number, set_for(batch));
-  const exec::Segment& segment = sets_[number].evaluate;
+  BOWLINE_TRY_ASSIGN(const size_t number, prepared_.set_for(batch, options_));
+  const exec::Segment& segment = prepared_.sets[number].evaluate;
   const plan::Plan& plan = segment.plan();
-  steps_->reset();
-  BOWLINE_TRY_ASSIGN(
-      const exec::Refreshed refreshed,
-      exec::run(*device_, workspace_, segment, nullptr, model_->table, batch, *steps_));
+  prepared_.steps->reset();
+  BOWLINE_TRY_ASSIGN(const exec::Refreshed refreshed,
+                     exec::run(*prepared_.device, prepared_.workspace, segment, nullptr,
+                               model_->table, batch, *prepared_.steps));
   ++counters_.submits;
   counters_.refreshes += refreshed.copies;
-  BOWLINE_TRY(exec::check_error(steps_->head(), plan));
-  return read_output(plan, 0);
+  BOWLINE_TRY(exec::check_error(prepared_.steps->head(), plan));
+  return prepared_.read_output(plan, 0);
 }
 
 Result<float> TrainerState::evaluate(std::span<const Tensor> batch,

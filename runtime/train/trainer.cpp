@@ -3,7 +3,9 @@
 
 #include <cmath>
 
+#include "graph/fuse.h"
 #include "params/verbs.h"
+#include "train/optimizer.h"
 #include "train/options.h"
 
 namespace bowline::detail::train {
@@ -32,13 +34,8 @@ Status TrainerState::start(const device::OpenDevice* device) {
   } else {
     params::drop_training(staged);
   }
-  note_masters(staged, staged);
-  // Reading a file gives version 1: what was written since means its own values.
-  for (uint32_t tie = 0; tie < masters_.size(); ++tie) {
-    if (staged.storages[tie].version > 1) {
-      masters_[tie].reset();
-    }
-  }
+  masters_.agree(staged, staged);
+  masters_.forget_written(staged);
   state_ = std::move(position);
   BOWLINE_TRY(plan(std::move(staged), device));
   model_->extras.training.reset();
@@ -46,11 +43,82 @@ Status TrainerState::start(const device::OpenDevice* device) {
   return {};
 }
 
+Status TrainerState::prepare() {
+  if (!prepared_.match(model_->table)) {
+    BOWLINE_TRY(plan(model_->table));
+  }
+  return masters_.fill(model_->table);
+}
+
+const std::shared_ptr<device::OpenDevice>& TrainerState::home() const {
+  const std::vector<uint32_t> ties = trained(model_->table);
+  return ties.empty() ? model_->table.device()
+                      : model_->table.storages[ties[0]].home.block->device_handle();
+}
+
+Status TrainerState::plan(params::Table staged, std::optional<const device::OpenDevice*> wanted) {
+  const Planner planner(*model_, options_, [this](exec::StepValues& values) { fill(values); });
+  BOWLINE_REQUIRE(!trained(staged).empty(), "The model has no trainable storage.");
+  BOWLINE_TRY_ASSIGN(std::vector<BoundLoss> bound, planner.bound_losses({}));
+  BOWLINE_TRY_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
+                     exec::device_of(staged, graph::storages_of(bound[0].graph)));
+  if (wanted) {
+    BOWLINE_TRY(exec::require_on_device(device.get(), *wanted));
+  }
+  BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
+  if (const std::optional<DType> compute = device->capabilities().compute) {
+    BOWLINE_TRY_ASSIGN(bound, planner.bound_losses(compute));
+  }
+  // Only shapes decide this, so the memory budget does not change the training results.
+  for (BoundLoss& b : bound) {
+    graph::multiply_tables(b.graph);
+  }
+  add_rows(staged, options_.optimizer);
+  // The old plans are of a table that is no more. They go first, so that two arenas never live
+  // together.
+  prepared_.drop();
+  BOWLINE_TRY_ASSIGN(Prepared fresh, train::prepare(planner, bound, staged, device));
+  RunningStates states(fresh.sets[0].accumulate.plan(), staged);
+  // From here on nothing fails.
+  prepared_ = std::move(fresh);
+  states_ = std::move(states);
+  model_->table = std::move(staged);
+  set_ = 0;
+  if (!state_.loss_scale) {
+    state_.loss_scale = prepared_.dynamic_scale              ? options_.precision.initial_scale
+                        : options_.precision.loss_scale != 0 ? options_.precision.loss_scale
+                                                             : 1;
+  }
+  counters_.plan_builds += prepared_.sets.size();
+  counters_.recordings += 3 * prepared_.sets.size();
+  counters_.launches = prepared_.launches_of(0, options_);
+  return {};
+}
+
+MemoryReport TrainerState::memory() const {
+  MemoryReport m;
+  prepared_.add_to(m);
+  if (outputs_) {
+    const MemoryReport more = outputs_->memory();
+    m.arena_bytes += more.arena_bytes;
+    m.io_bytes += more.io_bytes;
+    m.backend_bytes += more.backend_bytes;
+  }
+  exec::complete(m, model_->table, prepared_.device ? prepared_.device.get() : home().get());
+  return m;
+}
+
+Result<std::string> TrainerState::listing(std::string_view part, bool columns) const {
+  return prepared_.listing(part, columns, options_);
+}
+
+Result<PlanInfo> TrainerState::describe() const { return prepared_.describe(options_); }
+
 // What is not read back yet lies on the old device, and stays until it is read.
 void TrainerState::leave_device() {
   if (!unread_) {
-    drop_plans();
-    device_.reset();
+    prepared_.drop();
+    prepared_.device.reset();
   }
 }
 

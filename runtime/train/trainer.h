@@ -5,8 +5,9 @@
 #include <atomic>
 
 #include "exec/session.h"
-#include "graph/gradient.h"
-#include "graph/loss_weight.h"
+#include "train/masters.h"
+#include "train/prepared.h"
+#include "train/states.h"
 
 namespace bowline::detail::train {
 
@@ -39,7 +40,9 @@ class TrainerState final : public graph::User {
   // Errors  bad_argument: the hook runs.
   Status require_no_hook() const;
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
-  bool needs_loss_weights() const { return !sets_.empty() && !sets_[0].means.empty(); }
+  bool needs_loss_weights() const {
+    return !prepared_.sets.empty() && !prepared_.sets[0].means.empty();
+  }
   Status add_loss_weights(std::span<const Tensor> batch);
   // All micro-batches of a step.
   Status weigh_all(std::span<const std::span<const Tensor>> batches);
@@ -93,12 +96,6 @@ class TrainerState final : public graph::User {
     std::vector<double> weights;  // by mean of the loss
   };
 
-  // A storage that the accumulate segment writes besides gradients, as it was when the step began.
-  struct State {
-    uint32_t tie = 0;
-    std::vector<std::byte> bytes;
-  };
-
   struct Snapshot {
     Position position;
     params::Table layout;                       // without bytes
@@ -111,70 +108,6 @@ class TrainerState final : public graph::User {
   // bad_argument: the model does not lie
   // on `wanted`.
   Status plan(params::Table staged, std::optional<const device::OpenDevice*> wanted = {});
-  // The loss of one set of dims, up to which the forward part goes.
-  struct BoundLoss {
-    graph::BoundGraph graph;
-    graph::ValueId loss = 0;
-  };
-  // What plan() makes before anything of it lies on the device.
-  struct PlannedSet {
-    graph::TrainingGraph training;
-    plan::Plan accumulate;
-    plan::Plan update;  // reads the loss where accumulate leaves it
-    plan::Plan evaluate;
-    // Set if the loss has a factor per mean: computes their divisors for one batch.
-    std::optional<plan::Plan> weigh;
-    std::vector<graph::LossMean> means;
-  };
-  struct Plans {
-    std::vector<PlannedSet> sets;  // by set of dims
-    graph::BoundGraph update_graph;
-    double weight_unit = 1;
-    std::optional<exec::StepValues> steps;
-    exec::Workspace::Sizes sizes;
-    bool dynamic_scale = false;
-
-    std::vector<const plan::Plan*> all() const;
-  };
-  // The same on the device.
-  struct Set {
-    graph::TrainingGraph training;
-    exec::Segment accumulate;
-    exec::Segment update;
-    exec::Segment evaluate;
-    std::optional<exec::Segment> weigh;
-    std::vector<graph::LossMean> means;
-  };
-  Result<std::vector<graph::FactoredLoss>> factored_losses(
-      std::span<const BoundLoss> bound, const graph::GradientOptions& options) const;
-  Result<Plans> make_plans(std::span<const BoundLoss> bound, const params::Table& staged,
-                           const device::OpenDevice& device,
-                           const graph::GradientOptions& options) const;
-  // Errors  bad_argument: two sets of dims take inputs of the same shapes.
-  Status check_distinct(const Plans& p) const;
-  static Status require_room(const Plans& p, const params::Table& staged,
-                             device::OpenDevice& device);
-  template <class Make>
-  static Result<size_t> how_many_again(std::span<const graph::ForwardNode> order,
-                                       std::span<const size_t> tries, const params::Table& staged,
-                                       device::OpenDevice& device, const Make& make, Status whole);
-  // Lays them out on the device and commits them with the table.
-  Status record(Plans p, params::Table& staged, const std::shared_ptr<device::OpenDevice>& device);
-  // The forward part up to the loss. It computes in the dtype of the options, or else in `compute`.
-  Result<BoundLoss> bound_loss(std::span<const BoundDim> dims, std::optional<DType> compute) const;
-  // Of every set of dims.
-  Result<std::vector<BoundLoss>> bound_losses(std::optional<DType> compute) const;
-  // What the model computes and with which parameters; equal for equal runs.
-  Result<uint64_t> graph_hash() const;
-  void drop_plans();
-  // The number of the set of dims that a batch is of. Errors  bad_argument: of none.
-  Result<size_t> set_for(std::span<const Tensor> batch) const;
-  uint64_t launches_of(const Set& set) const;
-  // Masters of storages that were written by something else than an update; whoever keeps or reads
-  // masters asks for it first.
-  Status fill_masters();
-  // The masters that `holder` has agree with their storages as `live` has them.
-  void note_masters(const params::Table& holder, const params::Table& live);
   // The gradients of the step overflow, and a smaller loss scale may help.
   bool overflows() const;
   void adapt_loss_scale(bool overflow);
@@ -193,7 +126,8 @@ class TrainerState final : public graph::User {
   // The update in a submission of its own, after the accumulate segment: the hook sees the
   // gradients, or the weight of the last micro-batch has to be known.
   Status update_alone();
-  Status write_batch(const Set& set, std::span<const Tensor> batch, std::span<float> factors);
+  Status write_batch(const Prepared::Set& set, std::span<const Tensor> batch,
+                     std::span<float> factors);
   Status call_hook(uint32_t tie, uint32_t row);
   // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a
   // failure changes nothing: it can be called again.
@@ -201,11 +135,6 @@ class TrainerState final : public graph::User {
   // The step begins anew: what its micro-batches added is overwritten by the next one, and the
   // states are as it found them. Where these cannot be written the fault is `damaged`.
   Status forget_accumulation();
-  // Errors  unsupported: one of these storages, which the graph writes, is no running statistic.
-  Status check_states(const graph::GenericGraph& graph, std::span<const uint32_t> states) const;
-  static std::vector<State> states_of(const plan::Plan& plan, const params::Table& table);
-  // Before the first micro-batch of a step, and before the next one after what is kept was lost.
-  Status keep_states();
   // Where they cannot be written the fault is `damaged`.
   Status put_back_states();
   StepReport finish_step();
@@ -214,10 +143,6 @@ class TrainerState final : public graph::User {
   // OnNonFinite::stop: the step begins anew; says what was not finite first.
   Status stop(std::span<const Tensor> batch, float loss, float norm);
   std::string find_non_finite(std::span<const Tensor> batch) const;
-  Result<std::string> find_node(std::span<const Tensor> batch) const;
-  // The first trainable parameter with a value, or a gradient, that is not finite; empty: none.
-  Result<std::string> find_parameter(bool gradients) const;
-
   // Puts back what the snapshot has.
   Status restore();
   // Takes moments and position of the record that the model was opened with.
@@ -227,19 +152,11 @@ class TrainerState final : public graph::User {
   Position position_of(const model::TrainingState& t) const;
   Status write_rows(const params::Table& saved, bool pending);
 
-  // Every trainable storage has a contribution to its gradient.
-  Status check_gradients(const graph::BoundGraph& graph, const params::Table& table) const;
   // What the next micro-batch is submitted with, by the names that operators declare.
   void fill(exec::StepValues& values) const;
-  // Output 0 of the accumulate and evaluate segments, the loss, or output 1 of accumulate, its
-  // weight.
-  Result<float> read_output(const plan::Plan& plan, size_t number) const;
-  // The sum of the weights of the terms of the micro-batch that ran last.
-  Result<double> read_weight(const Set& set) const;
   // What the gradient rows are multiplied with, if the weights of the losses and `more` are those
   // of the whole step.
   float gradient_scale(double more) const;
-  Result<std::string> plan_text(bool columns) const;
 
   std::shared_ptr<graph::ModelState> model_;
   TrainOptions options_;
@@ -249,33 +166,27 @@ class TrainerState final : public graph::User {
   TrainState fault_ = TrainState::ready;  // what a failed submission, rollback or resume left
   bool gradients_known_ = false;          // the rows hold those of the last micro-batches ...
   float gradient_loss_scale_ = 1;         // ... times this
-  bool dynamic_scale_ = false;
-  double weight_unit_ = 1;  // GradientOptions::weight_unit of the plans
-  std::vector<std::optional<uint64_t>>
-      masters_;  // by tie: the version of the storage that its master holds
-  uint32_t nonfinite_in_row_ = 0;
-  uint64_t nonfinite_steps_ = 0;
-  uint64_t rolled_back_from_ = 0;  // the step that OnNonFinite::rollback undid last
+  // Steps that were not finite.
+  struct NonFinite {
+    uint32_t in_row = 0;
+    uint64_t steps = 0;
+    uint64_t rolled_back_from = 0;  // the step that OnNonFinite::rollback undid last
+  } nonfinite_;
   std::atomic<bool> cancelled_ = false;
 
-  std::shared_ptr<device::OpenDevice> device_;  // of the plans
-  exec::Generations generations_;
-  graph::BoundGraph update_graph_;
-  exec::Workspace workspace_;
-  std::vector<Set> sets_;  // by set of dims; empty: there are no plans
-  size_t set_ = 0;         // that of the last micro-batch
+  Prepared prepared_;
+  Masters masters_;
+  RunningStates states_;  // of the plans
+  size_t set_ = 0;        // that of the last micro-batch
   // Its accumulate, with overrides, until it was read back.
   std::optional<exec::Segment> overridden_;
   GradientHook hook_;
   bool hook_runs_ = false;
   std::optional<GradientHook> next_hook_;  // that was set while it ran
-  std::optional<exec::StepValues> steps_;  // of the plans; after a submission, what came back
   std::unique_ptr<exec::SessionState>
       outputs_;  // for evaluate() with outputs, from its first use on
   Counters counters_;
   std::optional<Snapshot> snapshot_;
-  std::vector<State> states_;  // of the plans
-  bool states_kept_ = false;   // they are those of the begin of the unfinished step
 };
 
 }  // namespace bowline::detail::train
