@@ -133,7 +133,8 @@ void add_flags(CLI::App& app, Context& context) {
   }
   o->suites = known;
   app.add_option("--suite", o->suites, "Suites, separated by commas [all]")
-      ->check(CLI::IsMember(known))
+      ->type_name("NAME")
+      ->check(CLI::IsMember(known).description(""))
       ->delimiter(',');
   app.add_option("--device", o->devices, "Devices [all that are not for tests]")->type_name("NAME");
   app.add_option("--filter", o->run.filter, "Operators that are compared")
@@ -157,7 +158,10 @@ int run(std::vector<std::string> words) {
   CLI::App app{"Compares devices with the reference implementations of the operators",
                "bowline conform"};
   app.formatter(std::make_shared<HelpFormatter>());
-  app.footer("example: bowline conform --suite ops --quick --device cpu --device vulkan:0");
+  app.footer(
+      fmt::format("suites: {}\nexample: bowline conform --suite ops --quick --device cpu "
+                  "--device vulkan:0",
+                  fmt::join(conformance::suites(), ", ")));
   Context context;
   add_flags(app, context);
   return run_arguments(app, context, std::move(words));
