@@ -29,8 +29,6 @@ struct DeviceOptions {
   /// The limit covers weights, activations, inputs, outputs and the buffers of the backend. A call
   /// that would exceed it returns over_budget.
   uint64_t memory_budget = 0;
-  /// Vulkan, for tests: copies through staging buffers even if the host can access device memory.
-  bool stage_copies = false;
 };
 
 /// A device of this machine.

@@ -330,7 +330,7 @@ TEST(MemoryBudget, AModelThatTheDeviceCannotHoldIsNotBegun) {
 TEST(MemoryBudget, OfWhatADeviceHoldsForCopies) {
   BOWLINE_NEED(why_missing("vulkan:0"));
   DeviceOptions options;
-  options.stage_copies = true;
+  setenv("BOWLINE_VULKAN_STAGE_COPIES", "1", 1);
   options.memory_budget = 4 << 20;
   EXPECT_OK(Device::open("vulkan:0", options).status());
   --options.memory_budget;
@@ -338,6 +338,7 @@ TEST(MemoryBudget, OfWhatADeviceHoldsForCopies) {
   EXPECT_EQ(s.code(), Code::over_budget);
   EXPECT_EQ(s.message(),
             "Device vulkan:0 holds 4194304 bytes for copies; its memory budget is 4194303.");
+  unsetenv("BOWLINE_VULKAN_STAGE_COPIES");
 }
 
 }  // namespace
