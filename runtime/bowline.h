@@ -67,7 +67,6 @@
 #pragma once
 
 #include "bowline/adapters.h"
-#include "bowline/base.h"
 #include "bowline/describe.h"
 #include "bowline/device.h"
 #include "bowline/files.h"

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <thread>
 
+#include "base/checked.h"
 #include "compute/targets.h"
-#include "core/checked.h"
 #include "kernel.h"
 
 namespace bowline::detail::cpu {

@@ -5,8 +5,8 @@
 
 #include <array>
 
+#include "base/checked.h"
 #include "compute/convert.h"
-#include "core/checked.h"
 #include "kernel.h"
 
 namespace bowline::detail::cpu {

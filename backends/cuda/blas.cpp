@@ -8,7 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "core/format.h"
+#include "base/format.h"
 #endif
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {

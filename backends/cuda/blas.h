@@ -6,7 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 #include "platform.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {

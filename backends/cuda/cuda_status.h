@@ -1,7 +1,8 @@
 // Converts errors of the CUDA runtime to a Status.
 #pragma once
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 #include "platform.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {

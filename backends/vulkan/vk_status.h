@@ -3,7 +3,8 @@
 
 #include <vulkan/vulkan_core.h>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 
 namespace bowline::detail::vulkan {
 

@@ -5,8 +5,8 @@
 
 #include <vector>
 
+#include "base/checked.h"
 #include "convert.h"
-#include "core/checked.h"
 #include "kernel.h"
 
 namespace bowline::detail::vulkan {

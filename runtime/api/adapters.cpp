@@ -3,7 +3,8 @@
 
 #include "api/internals.h"
 #include "api/reshaping.h"
-#include "core/boundary.h"
+#include "base/boundary.h"
+#include "bowline.h"
 #include "graph/adapters.h"
 #include "graph/load.h"
 #include "graph/save.h"

@@ -3,8 +3,9 @@
 #include <unordered_set>
 
 #include "api/internals.h"
-#include "core/boundary.h"
-#include "core/nearest.h"
+#include "base/boundary.h"
+#include "base/nearest.h"
+#include "bowline.h"
 #include "core/rules.h"
 #include "graph/bind.h"
 #include "graph/updates.h"

@@ -1,7 +1,8 @@
 // The members of bowline::Device.
 #include "device/device.h"
 
-#include "core/boundary.h"
+#include "base/boundary.h"
+#include "bowline.h"
 
 namespace bowline {
 

@@ -2,7 +2,8 @@
 #include "bowline/formats.h"
 
 #include "api/internals.h"
-#include "core/boundary.h"
+#include "base/boundary.h"
+#include "bowline.h"
 #include "core/rules.h"
 #include "graph/readers.h"
 #include "params/chosen.h"

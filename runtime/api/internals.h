@@ -2,8 +2,8 @@
 // program uses describe().
 #pragma once
 
+#include "base/detail.h"
 #include "bowline.h"
-#include "core/detail.h"
 
 namespace bowline {
 

@@ -2,7 +2,8 @@
 #include "api/describe.h"
 #include "api/internals.h"
 #include "api/reshaping.h"
-#include "core/boundary.h"
+#include "base/boundary.h"
+#include "bowline.h"
 #include "core/rules.h"
 #include "graph/bind.h"
 #include "graph/load.h"
@@ -238,7 +239,7 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
 Status Model::verify(const std::string& path, const OpenOptions& options) {
   return guarded([&]() -> Status {
     BOWLINE_TRY_ASSIGN(const auto file,
-                       model::VerifiedFile::open(path, model::real_file_system(), options));
+                       model::VerifiedFile::open(path, real_file_system(), options));
     return file->verify_all();
   });
 }

@@ -1,5 +1,5 @@
+#include "base/detail.h"
 #include "bowline.h"
-#include "core/detail.h"
 #include "model/layout.h"
 
 namespace bowline {

@@ -1,6 +1,6 @@
 // Reports as text.
+#include "base/format.h"
 #include "bowline/quantize.h"
-#include "core/format.h"
 
 namespace bowline {
 namespace {

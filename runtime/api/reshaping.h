@@ -1,7 +1,8 @@
 // What verbs of a Model ask first, and the frame of those that change what graphs read.
 #pragma once
 
-#include "core/boundary.h"
+#include "base/boundary.h"
+#include "bowline.h"
 #include "graph/bind.h"
 #include "graph/model_state.h"
 

@@ -2,7 +2,8 @@
 #include "train/trainer.h"
 
 #include "api/internals.h"
-#include "core/boundary.h"
+#include "base/boundary.h"
+#include "bowline.h"
 
 namespace bowline {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/nearest.h"
+#include "base/nearest.h"
 #include "core/rules.h"
 #include "generated/attribute_fields.h"
 

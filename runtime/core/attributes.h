@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "bowline.h"
 #include "generated/ops.h"
 
 namespace bowline {

@@ -1,6 +1,6 @@
 #include "core/budget.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 namespace bowline {
 namespace {

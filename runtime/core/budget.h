@@ -3,7 +3,8 @@
 
 #include <chrono>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 
 namespace bowline {
 

@@ -3,8 +3,8 @@
 
 #include <concepts>
 
+#include "base/float16.h"
 #include "core/dtype.h"
-#include "core/float16.h"
 
 namespace bowline {
 

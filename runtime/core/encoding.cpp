@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/checked.h"
 #include "core/encoding_check.h"
 #include "core/encoding_forms.h"
 

@@ -1,6 +1,6 @@
 #include "core/encoding_forms.h"
 
-#include "core/float16.h"
+#include "base/float16.h"
 
 namespace bowline {
 namespace {

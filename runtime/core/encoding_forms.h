@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/checked.h"
+#include "base/checked.h"
+#include "base/float16.h"
 #include "core/encoding.h"
-#include "core/float16.h"
 #include "core/strides.h"
 
 namespace bowline {

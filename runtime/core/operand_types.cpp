@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 
 namespace bowline {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "base/utf8.h"
 #include "core/shape.h"
-#include "core/utf8.h"
 
 namespace bowline {
 

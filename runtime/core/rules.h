@@ -4,7 +4,8 @@
 
 #include <string_view>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 
 namespace bowline {
 

@@ -6,7 +6,8 @@
 #include <cassert>
 #include <initializer_list>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 
 namespace bowline {
 

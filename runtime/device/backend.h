@@ -29,7 +29,8 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 #include "device/program.h"
 
 namespace bowline::detail::device {

@@ -1,7 +1,8 @@
 #include "device/device.h"
 
-#include "core/boundary.h"
-#include "core/checked.h"
+#include "base/boundary.h"
+#include "base/checked.h"
+#include "bowline.h"
 #include "device/planning.h"
 
 namespace bowline::detail::device {

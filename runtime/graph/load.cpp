@@ -213,7 +213,7 @@ Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::Veri
 }
 
 Result<std::shared_ptr<ModelState>> load_model(const std::string& path, const OpenOptions& options,
-                                               model::FileSystem& files) {
+                                               FileSystem& files) {
   BOWLINE_TRY_ASSIGN(auto file, model::VerifiedFile::open(path, files, options));
   BOWLINE_TRY_ASSIGN(auto state, load_model(std::move(file)));
   if (!options.ignore_tie_metadata) {

@@ -9,9 +9,9 @@ namespace bowline::detail::graph {
 
 // Errors  io_error: the file cannot be read. bad_file: what and where. unsupported: a Repeat in the
 // body of another. over_budget: it costs more than the options allow.
-Result<std::shared_ptr<ModelState>> load_model(
-    const std::string& path, const OpenOptions& options = {},
-    model::FileSystem& files = model::real_file_system());
+Result<std::shared_ptr<ModelState>> load_model(const std::string& path,
+                                               const OpenOptions& options = {},
+                                               FileSystem& files = real_file_system());
 
 // As load_model(), of a file that is verified already.
 Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::VerifiedFile> file);

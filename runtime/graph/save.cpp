@@ -162,7 +162,7 @@ Result<model::Description> describe(const ModelState& state, const model::Traini
 }  // namespace
 
 Status save_model(const ModelState& state, const std::string& path,
-                  const model::TrainingState* training, model::FileSystem& files) {
+                  const model::TrainingState* training, FileSystem& files) {
   BOWLINE_TRY_ASSIGN(const model::Description model, describe(state, training));
   const auto accepted = [](std::shared_ptr<const model::VerifiedFile> file) {
     return load_model(std::move(file)).status();

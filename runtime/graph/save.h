@@ -13,7 +13,6 @@ namespace bowline::detail::graph {
 //         device that the
 // storages lie on.
 Status save_model(const ModelState& state, const std::string& path,
-                  const model::TrainingState* training,
-                  model::FileSystem& files = model::real_file_system());
+                  const model::TrainingState* training, FileSystem& files = real_file_system());
 
 }  // namespace bowline::detail::graph

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/utf8.h"
+#include "base/utf8.h"
 
 namespace bowline::detail::model {
 namespace {

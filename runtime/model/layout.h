@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 namespace bowline::detail::model {
 

@@ -4,21 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 
 #include "model/checksum.h"
 
 namespace bowline::detail::model {
-
-std::string error_text(int error) { return std::generic_category().message(error); }
-
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) {
-    return ".";
-  }
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
 
 namespace {
 

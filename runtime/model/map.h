@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
-#include "model/file_system.h"
+#include "base/atomic_file.h"
+#include "base/status.h"
+#include "bowline.h"
 
 namespace bowline::detail::model {
 
@@ -77,11 +78,5 @@ struct FileRange {
 
 // A range of bytes that lie in memory; `name` is used in messages.
 std::shared_ptr<const FileRange> in_memory(std::vector<std::byte> bytes, std::string name);
-
-// The folder of a path, "." if it names none.
-std::string folder_of(const std::string& path);
-
-// The text of errno.
-std::string error_text(int error);
 
 }  // namespace bowline::detail::model

@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/checked.h"
+#include "base/checked.h"
 #include "core/encoding.h"
 #include "core/rules.h"
 #include "core/view.h"

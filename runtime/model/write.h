@@ -4,9 +4,9 @@
 #include <functional>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "generated/model_generated.h"
 #include "model/assemble.h"
-#include "model/atomic_file.h"
 #include "model/layout.h"
 
 namespace bowline::detail::model {

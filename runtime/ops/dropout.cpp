@@ -9,9 +9,9 @@
 //           stored. A dropped NaN becomes 0.
 // Gradient  Dropout of dy with the same attributes.
 // In place  on x.
-// Source    Srivastava et al., "Dropout", 2014. philox: core/random.h.
+// Source    Srivastava et al., "Dropout", 2014. philox: base/random.h.
 //! step training: u32 = 0, seed: u64 = 0, counter: u32 = 0
-#include "core/random.h"
+#include "base/random.h"
 #include "ops/counted.h"
 #include "ops/op.h"
 

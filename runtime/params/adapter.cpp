@@ -5,7 +5,8 @@
 #include <map>
 #include <set>
 
-#include "core/pattern.h"
+#include "base/pattern.h"
+#include "bowline.h"
 #include "core/rules.h"
 #include "params/home.h"
 #include "params/stage.h"

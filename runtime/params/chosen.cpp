@@ -2,7 +2,8 @@
 
 #include <map>
 
-#include "core/pattern.h"
+#include "base/pattern.h"
+#include "bowline.h"
 
 namespace bowline::detail::params {
 
@@ -10,7 +11,7 @@ Result<std::vector<Chosen>> chosen(const Table& table, std::string_view pattern)
   BOWLINE_TRY_ASSIGN(const std::vector<std::string> patterns, alternatives(pattern));
   std::map<uint32_t, std::string_view> found;
   for (const ParameterRow& p : table.parameters) {
-    if (std::ranges::any_of(patterns, [&](const std::string& o) { return matches(o, p.name); })) {
+    if (matches_any(patterns, p.name)) {
       found.try_emplace(p.tie, p.name);
     }
   }

@@ -10,7 +10,7 @@ struct Chosen {
   std::string_view name;  // of the first parameter with a match
 };
 
-// The storages of the parameters that match `pattern` (core/pattern.h, with alternatives),
+// The storages of the parameters that match `pattern` (base/pattern.h, with alternatives),
 // ascending.
 // Errors  bad_argument: there are none, or the pattern is none.
 Result<std::vector<Chosen>> chosen(const Table& table, std::string_view pattern);

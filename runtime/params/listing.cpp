@@ -1,4 +1,5 @@
 // The listings of a table: a line per item of its description.
+#include "base/escape.h"
 #include "params/describe.h"
 
 namespace bowline::detail::params {

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <numbers>
 
-#include "core/random.h"
+#include "base/random.h"
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"

@@ -2,7 +2,8 @@
 #include <map>
 #include <set>
 
-#include "core/pattern.h"
+#include "base/pattern.h"
+#include "bowline.h"
 #include "params/stage.h"
 #include "params/verbs.h"
 

@@ -1,7 +1,8 @@
 #include "params/weight_format.h"
 
-#include "core/checked.h"
-#include "core/pattern.h"
+#include "base/checked.h"
+#include "base/pattern.h"
+#include "bowline.h"
 #include "params/chosen.h"
 #include "params/describe.h"
 #include "params/home.h"

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <ranges>
 
-#include "core/checked.h"
+#include "base/checked.h"
 #include "graph/bind.h"
 #include "plan/lowering.h"
 

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "base/escape.h"
+
 namespace bowline::detail::plan {
 namespace {
 

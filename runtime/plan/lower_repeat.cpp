@@ -2,7 +2,7 @@
 // there), a begin, the records of the body and an end. A carried value has a region of two slots
 // that the iterations use in turn, or of count + 1 slots where its values are kept for the backward
 // pass.
-#include "core/checked.h"
+#include "base/checked.h"
 #include "plan/lowering.h"
 
 namespace bowline::detail::plan {

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 namespace bowline::detail::plan {
 namespace {

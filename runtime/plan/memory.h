@@ -8,7 +8,8 @@
 #include <cstdint>
 #include <span>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 
 namespace bowline::detail::plan {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 namespace bowline::detail::plan {
 

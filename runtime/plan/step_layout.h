@@ -4,7 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 #include "device/program.h"
 
 namespace bowline::detail::plan {

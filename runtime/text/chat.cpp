@@ -1,4 +1,6 @@
 // ChatTemplate: a template that is parsed once.
+#include "base/escape.h"
+#include "base/utf8.h"
 #include "text/chat_formats.h"
 #include "text/chat_template.h"
 

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/escape.h"
 #include "text/chat_render.h"
 #include "text/chat_strings.h"
 

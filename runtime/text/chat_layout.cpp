@@ -5,6 +5,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "base/escape.h"
 #include "text/chat_render.h"
 #include "text/unicode.h"
 

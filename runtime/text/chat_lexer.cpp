@@ -1,6 +1,8 @@
 // Converts a template to tokens, and removes the white space that tags trim.
 #include <charconv>
 
+#include "base/escape.h"
+#include "base/utf8.h"
 #include "text/chat_strings.h"
 #include "text/chat_template.h"
 

@@ -1,4 +1,6 @@
 // Converts tokens to a tree, by the grammar of Jinja2.
+#include "base/escape.h"
+#include "base/utf8.h"
 #include "text/chat_template.h"
 
 namespace bowline::text::chat {

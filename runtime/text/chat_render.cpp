@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/escape.h"
 #include "text/chat_loop.h"
 #include "text/chat_strings.h"
 

@@ -1,5 +1,7 @@
 #include "text/chat_strings.h"
 
+#include "base/escape.h"
+
 namespace bowline::text::chat {
 namespace {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/boundary.h"
 #include "text/byte_level.h"
-#include "text/require.h"
 #include "text/unicode.h"
 
 namespace bowline::text {
@@ -304,7 +304,7 @@ DecodeStepMaker decode_replace(Pattern pattern, std::string content) {
     BOWLINE_TRY(pattern.find(piece, ranges));
     std::string out;
     for (const Range& r : ranges) {
-      BOWLINE_TEXT_REQUIRE(out.size() <= std::max(piece.size(), kMostGrown), Code::bad_file,
+      BOWLINE_REQUIRE_CODE(out.size() <= std::max(piece.size(), kMostGrown), Code::bad_file,
                            "A decoder makes more than {} bytes of {}.", out.size(), piece.size());
       if (r.match) {
         out += content;

@@ -4,8 +4,9 @@
 #include <cmath>
 #include <string>
 
+#include "base/boundary.h"
+#include "base/escape.h"
 #include "bowline_text.h"
-#include "text/require.h"
 #include "text/sampler.h"
 
 namespace bowline::text {
@@ -19,7 +20,7 @@ constexpr int64_t kFirstTokens = 64;
 constexpr int64_t kUsualContext = 1024;
 
 #define BOWLINE_REFUSE_UNLESS(condition, ...) \
-  BOWLINE_TEXT_REQUIRE(condition, Code::bad_argument, __VA_ARGS__)
+  BOWLINE_REQUIRE_CODE(condition, Code::bad_argument, __VA_ARGS__)
 
 // Parses the whole text as a number >= 0.
 std::optional<int64_t> parsed(std::string_view text) {
@@ -36,7 +37,7 @@ Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
   for (size_t at = 0; at < all.size();) {
     const size_t end = std::min(all.find(',', at), all.size());
     const std::optional<int64_t> id = parsed(std::string_view(all).substr(at, end - at));
-    BOWLINE_TEXT_REQUIRE(id && *id <= INT32_MAX, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(id && *id <= INT32_MAX, Code::bad_file,
                          "Metadata eos_token_ids (\"{}\") is not a list of ids.", escaped(all));
     ids.push_back(static_cast<int32_t>(*id));
     at = end + 1;
@@ -47,7 +48,7 @@ Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
 Result<int64_t> context_of(const Model& model) {
   const std::string text = model.metadata("context_length");
   const std::optional<int64_t> length = parsed(text);
-  BOWLINE_TEXT_REQUIRE(length && *length >= 1, text.empty() ? Code::bad_argument : Code::bad_file,
+  BOWLINE_REQUIRE_CODE(length && *length >= 1, text.empty() ? Code::bad_argument : Code::bad_file,
                        "The model has no maximum text length: metadata context_length is \"{}\".",
                        escaped(text));
   return *length;
@@ -57,7 +58,7 @@ Result<int64_t> context_of(const Model& model) {
 Status check_positions(const Model& model, int64_t context) {
   const std::string text = model.metadata("position_rows");
   const std::optional<int64_t> rows = parsed(text);
-  BOWLINE_TEXT_REQUIRE(text.empty() || rows, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(text.empty() || rows, Code::bad_file,
                        "Metadata position_rows is \"{}\", not an integer. Import the model again.",
                        escaped(text));
   BOWLINE_REFUSE_UNLESS(!rows || context <= *rows,
@@ -156,7 +157,7 @@ class GeneratorState {
     BOWLINE_TRY_ASSIGN(const std::vector<BoundEntryPoint> plans, plans_of(options, context));
     BOWLINE_TRY(model.resize(kCache, std::max(context, kLeastRows))
                     .status()
-                    .at(sentence("While resizing the cache to {} tokens.", context)));
+                    .at(format("While resizing the cache to {} tokens.", context)));
     BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, plans));
     BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
     std::unique_ptr<GeneratorState> state(new GeneratorState(std::move(session)));
@@ -189,7 +190,7 @@ class GeneratorState {
                           "The text has {} tokens, and {} more do not fit in the context ({}).",
                           text.size(), ids.size(), context);
     for (size_t i = 0; i < ids.size(); ++i) {
-      BOWLINE_TEXT_REQUIRE(ids[i] >= 0 && ids[i] < vocabulary_, Code::index_out_of_range,
+      BOWLINE_REQUIRE_CODE(ids[i] >= 0 && ids[i] < vocabulary_, Code::index_out_of_range,
                            "Token {} ({}) is outside of the vocabulary ({}).", i, ids[i],
                            vocabulary_);
     }
@@ -215,7 +216,7 @@ class GeneratorState {
       BOWLINE_TRY(decode(true));
       id = drawn();
     }
-    BOWLINE_TEXT_REQUIRE(std::isfinite(lse_) && id, Code::non_finite,
+    BOWLINE_REQUIRE_CODE(std::isfinite(lse_) && id, Code::non_finite,
                          "The logits after token {} are not finite: the log of the sum of their "
                          "exponentials is {}.",
                          text.size() - 1, std::to_string(lse_));

@@ -6,8 +6,9 @@
 #include <array>
 #include <cstring>
 
+#include "base/boundary.h"
+#include "base/utf8.h"
 #include "text/byte_level.h"
-#include "text/require.h"
 
 namespace bowline::text {
 namespace {
@@ -118,8 +119,8 @@ std::vector<Change> recomposed(const std::vector<Change>& in) {
 }
 
 Status too_long(const AlignedText& t) {
-  return Status(Code::bad_file, sentence("A normalizer makes more than {} bytes out of {}.", t.most,
-                                         t.text.size()));
+  return Status(Code::bad_file,
+                format("A normalizer makes more than {} bytes out of {}.", t.most, t.text.size()));
 }
 
 Status rewrite(AlignedText& t, const std::vector<Change>& changes) {
@@ -204,11 +205,11 @@ bool is_space_of_nmt(char32_t c) {
 class CharsMap {
  public:
   static Result<std::shared_ptr<const CharsMap>> read(std::string_view bytes) {
-    BOWLINE_TEXT_REQUIRE(bytes.size() >= 4, Code::bad_file, "The character map has {} bytes.",
+    BOWLINE_REQUIRE_CODE(bytes.size() >= 4, Code::bad_file, "The character map has {} bytes.",
                          bytes.size());
     uint32_t size = 0;
     std::memcpy(&size, bytes.data(), 4);
-    BOWLINE_TEXT_REQUIRE(size % 4 == 0 && size <= bytes.size() - 4, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(size % 4 == 0 && size <= bytes.size() - 4, Code::bad_file,
                          "The trie of the character map has {} bytes, more than the map ({}).",
                          size, bytes.size());
     auto map = std::make_shared<CharsMap>();
@@ -217,7 +218,7 @@ class CharsMap {
       std::memcpy(map->units_.data(), bytes.data() + 4, size);
     }
     map->texts_ = bytes.substr(4 + size_t{size});
-    BOWLINE_TEXT_REQUIRE(utf8_only(map->texts_), Code::bad_file,
+    BOWLINE_REQUIRE_CODE(utf8_only(map->texts_), Code::bad_file,
                          "The texts of the character map are not UTF-8.");
     return std::shared_ptr<const CharsMap>(std::move(map));
   }

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "text/require.h"
+#include "base/boundary.h"
 
 namespace bowline::text {
 namespace {

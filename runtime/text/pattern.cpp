@@ -4,8 +4,9 @@
 
 #include <array>
 
+#include "base/boundary.h"
+#include "base/escape.h"
 #include "text/oniguruma.h"
-#include "text/require.h"
 #include "text/unicode.h"
 
 namespace bowline::text {
@@ -207,7 +208,7 @@ Result<int> search(const Compiled& code, const Match& m, std::string_view text, 
     // another search used a few.
     dear -= found == PCRE2_ERROR_MATCHLIMIT ? dear : std::min<uint64_t>(dear, limit / 64 + kCheap);
   }
-  BOWLINE_TEXT_REQUIRE(
+  BOWLINE_REQUIRE_CODE(
       found >= PCRE2_ERROR_NOMATCH, bowline::Code::bad_file,
       "A regular expression of the tokenizer exceeds its limits at byte {} of {}: {}.", at,
       text.size(), error_text(found));
@@ -218,7 +219,7 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
   Match m;
   m.data = pcre2_match_data_create_from_pattern(code.code, nullptr);
   m.context = pcre2_match_context_create(nullptr);
-  BOWLINE_TEXT_REQUIRE(m.data != nullptr && m.context != nullptr, bowline::Code::out_of_memory,
+  BOWLINE_REQUIRE_CODE(m.data != nullptr && m.context != nullptr, bowline::Code::out_of_memory,
                        "Out of memory.");
   pcre2_set_depth_limit(m.context, 100'000);
   pcre2_set_heap_limit(m.context, 64 << 10);  // KiB
@@ -326,7 +327,7 @@ Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) 
           });
     }
   }
-  BOWLINE_TEXT_REQUIRE(expression.size() <= kLongestExpression, bowline::Code::bad_file,
+  BOWLINE_REQUIRE_CODE(expression.size() <= kLongestExpression, bowline::Code::bad_file,
                        "A regular expression has {} bytes, more than {}.", expression.size(),
                        kLongestExpression);
   const auto code = std::make_shared<Compiled>();
@@ -337,7 +338,7 @@ Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) 
   code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                              &error, &place, nullptr);
-  BOWLINE_TEXT_REQUIRE(code->code != nullptr, bowline::Code::bad_file,
+  BOWLINE_REQUIRE_CODE(code->code != nullptr, bowline::Code::bad_file,
                        "The regular expression \"{}\" does not compile: {} (byte {}).",
                        escaped(expression.substr(0, 200)), error_text(error), place);
   return Pattern([code](std::string_view text, std::vector<Range>& out) {

@@ -17,7 +17,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "text/require.h"
+#include "base/boundary.h"
+#include "base/random.h"
 
 namespace bowline::text {
 namespace {
@@ -186,17 +187,17 @@ std::optional<std::vector<Candidate>> remaining(const SamplerOptions& options, c
 Status check(const SamplerOptions& o) {
   const auto text = [](float x) { return std::to_string(x); };
   constexpr Code kBad = Code::bad_argument;
-  BOWLINE_TEXT_REQUIRE(o.temperature >= 0 && std::isfinite(o.temperature), kBad,
+  BOWLINE_REQUIRE_CODE(o.temperature >= 0 && std::isfinite(o.temperature), kBad,
                        "The temperature ({}) is not a finite number >= 0.", text(o.temperature));
-  BOWLINE_TEXT_REQUIRE(o.top_k >= 0, kBad, "top_k ({}) is negative.", o.top_k);
-  BOWLINE_TEXT_REQUIRE(o.top_p > 0 && o.top_p <= 1, kBad,
+  BOWLINE_REQUIRE_CODE(o.top_k >= 0, kBad, "top_k ({}) is negative.", o.top_k);
+  BOWLINE_REQUIRE_CODE(o.top_p > 0 && o.top_p <= 1, kBad,
                        "top_p ({}) is not above 0 and at most 1.", text(o.top_p));
-  BOWLINE_TEXT_REQUIRE(o.min_p >= 0 && o.min_p <= 1, kBad, "min_p ({}) is not between 0 and 1.",
+  BOWLINE_REQUIRE_CODE(o.min_p >= 0 && o.min_p <= 1, kBad, "min_p ({}) is not between 0 and 1.",
                        text(o.min_p));
-  BOWLINE_TEXT_REQUIRE(o.repetition_penalty >= 1 && std::isfinite(o.repetition_penalty), kBad,
+  BOWLINE_REQUIRE_CODE(o.repetition_penalty >= 1 && std::isfinite(o.repetition_penalty), kBad,
                        "The repetition penalty ({}) is not a finite number >= 1.",
                        text(o.repetition_penalty));
-  BOWLINE_TEXT_REQUIRE(o.repetition_window >= 0, kBad, "The repetition window ({}) is negative.",
+  BOWLINE_REQUIRE_CODE(o.repetition_window >= 0, kBad, "The repetition window ({}) is negative.",
                        o.repetition_window);
   return {};
 }

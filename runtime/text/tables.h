@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/require.h"
+#include "base/boundary.h"
 
 namespace bowline::text {
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/escape.h"
 #include "bowline_text.h"
 #include "text/byte_level.h"
 #include "text/tokenizer_data.h"
@@ -75,7 +76,7 @@ Status post_process(const TokenizerData& data, std::string_view source,
     }
   }
   if (options.max_tokens > 0) {
-    BOWLINE_TEXT_REQUIRE(added <= options.max_tokens, Code::bad_argument,
+    BOWLINE_REQUIRE_CODE(added <= options.max_tokens, Code::bad_argument,
                          "max_tokens is {}, but the tokenizer adds {} special tokens.",
                          options.max_tokens, added);
     entries.resize(std::min(entries.size(), options.max_tokens - added));
@@ -102,7 +103,7 @@ Status post_process(const TokenizerData& data, std::string_view source,
 Status normalize(const TokenizerData& data, AlignedText& t) {
   for (const Normalizer& n : data.normalizers) {
     BOWLINE_TRY(n(t));
-    BOWLINE_TEXT_REQUIRE(t.text.size() <= t.most, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(t.text.size() <= t.most, Code::bad_file,
                          "The normalizers turn a part of the text into more than {} bytes.",
                          t.most);
   }
@@ -129,7 +130,7 @@ Status tokenize(const TokenizerData& data, const Pieces& pieces, std::vector<Ent
       out.push_back({p.id, pieces.source(p.begin, p.end), false, pieces.text(p)});
       continue;
     }
-    BOWLINE_TEXT_REQUIRE(p.end - p.begin < kLongestText, Code::bad_argument,
+    BOWLINE_REQUIRE_CODE(p.end - p.begin < kLongestText, Code::bad_argument,
                          "A word of the text has {} bytes.", p.end - p.begin);
     tokens.clear();
     BOWLINE_TRY(std::visit([&](const auto& m) { return m.encode(pieces.text(p), scratch, tokens); },
@@ -157,7 +158,7 @@ Encoding encoding_of(const std::vector<Entry>& entries) {
 
 Result<Encoding> encode_text(const TokenizerData& data, std::string_view text,
                              const EncodeOptions& options) {
-  BOWLINE_TEXT_REQUIRE(text.size() < kLongestText, Code::bad_argument,
+  BOWLINE_REQUIRE_CODE(text.size() < kLongestText, Code::bad_argument,
                        "The text has {} bytes, more than {}.", text.size(), kLongestText - 1);
   std::vector<Entry> entries;
   if (std::holds_alternative<Bytes>(data.model)) {  // accepts any bytes and has no other steps
@@ -199,7 +200,7 @@ Status add_tokens(TokenizerData& data, std::vector<AddedToken> tokens) {
       continue;
     }
     const auto there = data.vocabulary.find(token.content);
-    BOWLINE_TEXT_REQUIRE(
+    BOWLINE_REQUIRE_CODE(
         !there || *there == token.id, Code::bad_file,
         "The added token \"{}\" has id {}, but the vocabulary has this text as token {}.",
         escaped(std::string_view(token.content).substr(0, 100)), token.id, *there);
@@ -219,7 +220,7 @@ Result<Tokenizer> Tokenizer::from(const Model& model) {
     }
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     const auto asset = std::ranges::find(info.assets, "tokenizer", &AssetInfo::name);
-    BOWLINE_TEXT_REQUIRE(asset != info.assets.end(), Code::bad_argument,
+    BOWLINE_REQUIRE_CODE(asset != info.assets.end(), Code::bad_argument,
                          "The model has no tokenizer: neither an asset \"tokenizer\" nor the "
                          "metadata tokenizer = bytes.");
     BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
@@ -238,8 +239,8 @@ Result<Tokenizer> Tokenizer::from_bytes(std::string_view media_type,
       BOWLINE_TRY_ASSIGN(SharedData data, read_gguf(bytes));
       return Tokenizer(std::move(data));
     }
-    return Status(Code::unsupported, sentence("A tokenizer of media type \"{}\" is not supported.",
-                                              escaped(media_type)));
+    return Status(Code::unsupported, format("A tokenizer of media type \"{}\" is not supported.",
+                                            escaped(media_type)));
   });
 }
 
@@ -281,7 +282,7 @@ Decoder& Decoder::operator=(Decoder&&) noexcept = default;
 
 Result<std::string> Decoder::next(int32_t id) {
   return guarded([&]() -> Result<std::string> {
-    BOWLINE_TEXT_REQUIRE(state_ != nullptr, Code::bad_argument,
+    BOWLINE_REQUIRE_CODE(state_ != nullptr, Code::bad_argument,
                          "The decoder is empty: it was moved from.");
     std::string out;
     const TokenizerData& data = *state_->data;

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 
+#include "base/escape.h"
+#include "base/utf8.h"
 #include "text/tokenizer_data.h"
 
 namespace bowline::text {
@@ -54,7 +56,7 @@ class Reader {
   std::string_view from(size_t begin) const { return bytes_.substr(begin, at_ - begin); }
 
   Status skip(uint64_t n) {
-    BOWLINE_TEXT_REQUIRE(n <= bytes_.size() - at_, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(n <= bytes_.size() - at_, Code::bad_file,
                          "The file ends at byte {}, inside of {} bytes at byte {}.", bytes_.size(),
                          n, at_);
     at_ += n;
@@ -79,10 +81,10 @@ class Reader {
 };
 
 Status skip_values(Reader& r, uint32_t type, uint64_t count, int depth) {
-  BOWLINE_TEXT_REQUIRE(type < kTypes && depth < kMostArrays, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(type < kTypes && depth < kMostArrays, Code::bad_file,
                        "A value at byte {} has the invalid type {}.", r.at(), type);
   if (const size_t size = size_of_type(type)) {
-    BOWLINE_TEXT_REQUIRE(count <= UINT64_MAX / size, Code::bad_file, "An array has {} elements.",
+    BOWLINE_REQUIRE_CODE(count <= UINT64_MAX / size, Code::bad_file, "An array has {} elements.",
                          count);
     return r.skip(count * size);
   }
@@ -103,13 +105,13 @@ using Values = std::map<std::string, MetadataValue, std::less<>>;
 Result<Values> read_values(std::string_view bytes) {
   Reader r(bytes);
   BOWLINE_TRY_ASSIGN(const uint32_t magic, r.number<uint32_t>());
-  BOWLINE_TEXT_REQUIRE(magic == 0x46554747, Code::bad_file, "The tokenizer is not a GGUF file.");
+  BOWLINE_REQUIRE_CODE(magic == 0x46554747, Code::bad_file, "The tokenizer is not a GGUF file.");
   BOWLINE_TRY_ASSIGN(const uint32_t version, r.number<uint32_t>());
-  BOWLINE_TEXT_REQUIRE(version == 2 || version == 3, Code::unsupported,
+  BOWLINE_REQUIRE_CODE(version == 2 || version == 3, Code::unsupported,
                        "Version {} of GGUF is not supported. Supported: 2 and 3.", version);
   BOWLINE_TRY(r.skip(8));  // the number of tensors
   BOWLINE_TRY_ASSIGN(const uint64_t keys, r.number<uint64_t>());
-  BOWLINE_TEXT_REQUIRE(keys <= kMostKeys, Code::bad_file, "The file has {} keys, more than {}.",
+  BOWLINE_REQUIRE_CODE(keys <= kMostKeys, Code::bad_file, "The file has {} keys, more than {}.",
                        keys, kMostKeys);
   Values out;
   for (uint64_t i = 0; i < keys; ++i) {
@@ -125,7 +127,7 @@ Result<Values> read_values(std::string_view bytes) {
     BOWLINE_TRY(skip_values(r, v.type, v.count, 0));
     v.bytes = r.from(begin);
     if (key.starts_with("tokenizer.")) {
-      BOWLINE_TEXT_REQUIRE(out.emplace(key, v).second, Code::bad_file,
+      BOWLINE_REQUIRE_CODE(out.emplace(key, v).second, Code::bad_file,
                            "The key \"{}\" occurs twice.", escaped(key.substr(0, 100)));
     }
   }
@@ -174,14 +176,14 @@ bool is_utf8(std::string_view text) {
 
 Result<std::vector<std::string_view>> texts_of(const Values& values, std::string_view key) {
   const MetadataValue* v = find(values, key, true);
-  BOWLINE_TEXT_REQUIRE(v != nullptr && v->type == string, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(v != nullptr && v->type == string, Code::bad_file,
                        "The file has no list of texts \"{}\".", key);
   std::vector<std::string_view> out;
   out.reserve(v->count);  // at most an eighth of the bytes
   Reader r(v->bytes);
   for (uint64_t i = 0; i < v->count; ++i) {
     BOWLINE_TRY_ASSIGN(const std::string_view text, r.text());
-    BOWLINE_TEXT_REQUIRE(is_utf8(text), Code::bad_file, "Text {} of \"{}\" is not UTF-8.", i, key);
+    BOWLINE_REQUIRE_CODE(is_utf8(text), Code::bad_file, "Text {} of \"{}\" is not UTF-8.", i, key);
     out.push_back(text);
   }
   return out;
@@ -196,7 +198,7 @@ Result<std::vector<T>> numbers_of(const Values& values, std::string_view key, si
     return std::vector<T>();
   }
   const bool fits = std::is_same_v<T, float> ? v->type == f32 : v->type == i32 || v->type == u32;
-  BOWLINE_TEXT_REQUIRE(fits && v->count == count, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(fits && v->count == count, Code::bad_file,
                        "\"{}\" has {} values of type {}, but there are {} tokens.", key, v->count,
                        v->type, count);
   std::vector<T> out(count);
@@ -229,7 +231,7 @@ struct File {
     if (!id) {
       return -1;
     }
-    BOWLINE_TEXT_REQUIRE(*id >= 0 && static_cast<uint64_t>(*id) < pieces.size(), Code::bad_file,
+    BOWLINE_REQUIRE_CODE(*id >= 0 && static_cast<uint64_t>(*id) < pieces.size(), Code::bad_file,
                          "\"{}\" is {}, which is out of range for {} tokens.", key, *id,
                          pieces.size());
     return static_cast<int32_t>(*id);
@@ -264,13 +266,13 @@ Status surround(const File& file, TokenizerData& data, std::string_view first, b
   PostProcessor::Surround around;
   if (flag_of(file.values, "tokenizer.ggml.add_bos_token", adds_first)) {
     BOWLINE_TRY_ASSIGN(const int32_t id, file.id_of(first));
-    BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(id >= 0, Code::bad_file,
                          "Each text starts with a token, but the file has no \"{}\".", first);
     around.before = {id};
   }
   if (flag_of(file.values, "tokenizer.ggml.add_eos_token", adds_last)) {
     BOWLINE_TRY_ASSIGN(const int32_t id, file.id_of(last));
-    BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(id >= 0, Code::bad_file,
                          "Each text ends with a token, but the file has no \"{}\".", last);
     around.behind = {id};
   }
@@ -305,13 +307,13 @@ constexpr Lists kWords[] = {{"gpt-2", 0},
 Status read_byte_level(const File& file, TokenizerData& data) {
   const std::string_view pre = text_of(file.values, "tokenizer.ggml.pre");
   // llama.cpp warns and uses a pre-tokenizer that no model was trained with.
-  BOWLINE_TEXT_REQUIRE(
+  BOWLINE_REQUIRE_CODE(
       !pre.empty(), Code::unsupported,
       "The file has no \"tokenizer.ggml.pre\", so the pre-tokenizer is unknown. Write a copy with "
       "the name, for example for Llama 3: gguf-new-metadata --pre-tokenizer llama-bpe OLD.gguf "
       "NEW.gguf (Python package gguf). Other names: \"gpt-2\", \"qwen2\", \"smollm\".");
   const auto words = std::ranges::find(kWords, pre, &Lists::pre);
-  BOWLINE_TEXT_REQUIRE(words != std::end(kWords), Code::unsupported,
+  BOWLINE_REQUIRE_CODE(words != std::end(kWords), Code::unsupported,
                        "The pre-tokenizer \"{}\" of the file is not supported.",
                        escaped(pre.substr(0, 100)));
   if (words->nfc) {
@@ -336,7 +338,7 @@ Status read_byte_level(const File& file, TokenizerData& data) {
     std::string joined(merge);
     joined.erase(std::min(space, joined.size()), 1);
     const auto merged = data.vocabulary.find(joined);
-    BOWLINE_TEXT_REQUIRE(left && right && merged, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(left && right && merged, Code::bad_file,
                          "Merge {} (\"{}\") names a token that is not in the vocabulary.",
                          rules.size(), escaped(merge.substr(0, 100)));
     rules.push_back({*left, *right, *merged, static_cast<uint32_t>(rules.size())});
@@ -362,7 +364,7 @@ Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
   };
   std::vector<float> order;
   for (const float score : scores) {
-    BOWLINE_TEXT_REQUIRE(std::isfinite(score), Code::bad_file, "A score is not finite.");
+    BOWLINE_REQUIRE_CODE(std::isfinite(score), Code::bad_file, "A score is not finite.");
     order.push_back(score);
   }
   std::ranges::sort(order, std::greater<>());
@@ -374,7 +376,7 @@ Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
     if (!is_text(id) || piece.empty()) {
       continue;
     }
-    BOWLINE_TEXT_REQUIRE(piece.size() <= kLongestMerged, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(piece.size() <= kLongestMerged, Code::bad_file,
                          "Token {} has {} bytes, more than {}.", id, piece.size(), kLongestMerged);
     const auto rank = static_cast<uint32_t>(
         std::ranges::lower_bound(order, scores[i], std::greater<>()) - order.begin());
@@ -392,7 +394,7 @@ Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
 Result<std::vector<float>> scores_of(const File& file) {
   BOWLINE_TRY_ASSIGN(std::vector<float> scores,
                      numbers_of<float>(file.values, "tokenizer.ggml.scores", file.pieces.size()));
-  BOWLINE_TEXT_REQUIRE(!scores.empty(), Code::bad_file,
+  BOWLINE_REQUIRE_CODE(!scores.empty(), Code::bad_file,
                        "The file has no \"tokenizer.ggml.scores\".");
   return scores;
 }
@@ -428,7 +430,7 @@ Status read_llama(const File& file, TokenizerData& data) {
 Result<std::string_view> charsmap_of(const Values& values) {
   constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
   const MetadataValue* v = find(values, kKey, true);
-  BOWLINE_TEXT_REQUIRE(v == nullptr || v->type == u8 || v->type == i8, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(v == nullptr || v->type == u8 || v->type == i8, Code::bad_file,
                        "\"{}\" is not an array of bytes.", kKey);
   return v == nullptr ? std::string_view() : v->bytes;
 }
@@ -536,7 +538,7 @@ Result<SharedData> read_gguf(std::span<const std::byte> bytes) {
   } else {
     return Status(
         Code::unsupported,
-        sentence(
+        format(
             "The tokenizer \"{}\" of the file is not supported. Supported: gpt2, llama, t5, bert.",
             escaped(model.substr(0, 100))));
   }

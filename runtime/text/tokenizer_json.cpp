@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/escape.h"
 #include "text/tokenizer_data.h"
 
 namespace bowline::text {
@@ -29,10 +30,10 @@ std::optional<Element> find(const Object& o, std::string_view key) {
 }
 
 Status missing(std::string_view key) {
-  return Status(Code::bad_file, sentence("\"{}\" is missing.", key));
+  return Status(Code::bad_file, format("\"{}\" is missing.", key));
 }
 Status wrong(std::string_view key, std::string_view what) {
-  return Status(Code::bad_file, sentence("\"{}\" is not {}.", key, what));
+  return Status(Code::bad_file, format("\"{}\" is not {}.", key, what));
 }
 
 // Read typed values. `otherwise` is the default if the key is absent or null; without a default
@@ -69,7 +70,7 @@ Result<int64_t> number_at(const Object& o, std::string_view key,
 Result<size_t> count_at(const Object& o, std::string_view key,
                         std::optional<int64_t> otherwise = {}) {
   BOWLINE_TRY_ASSIGN(const int64_t n, number_at(o, key, otherwise));
-  BOWLINE_TEXT_REQUIRE(n <= kMostCount, Code::bad_file, "\"{}\" is {}, more than {}.", key, n,
+  BOWLINE_REQUIRE_CODE(n <= kMostCount, Code::bad_file, "\"{}\" is {}, more than {}.", key, n,
                        kMostCount);
   return static_cast<size_t>(n);
 }
@@ -92,14 +93,14 @@ Result<Array> array_at(const Object& o, std::string_view key) {
 
 Status unknown(std::string_view what, std::string_view type) {
   return Status(Code::unsupported,
-                sentence("The {} \"{}\" is not supported.", what, short_name(type)));
+                format("The {} \"{}\" is not supported.", what, short_name(type)));
 }
 
 // Calls read(type, object) for a step, or for each step of a Sequence. `list`: the key of these
 // steps.
 template <class F>
 Status for_steps(const Element& step, std::string_view list, int depth, F&& read) {
-  BOWLINE_TEXT_REQUIRE(depth < kMostNesting, Code::bad_file, "Sequences are nested deeper than {}.",
+  BOWLINE_REQUIRE_CODE(depth < kMostNesting, Code::bad_file, "Sequences are nested deeper than {}.",
                        kMostNesting);
   Object o;
   if (step.get(o) != simdjson::SUCCESS) {
@@ -131,7 +132,7 @@ Result<Pattern> pattern_at(const Object& o) {
 Result<std::string> letter_at(const Object& o, std::string_view key,
                               std::optional<std::string_view> otherwise = {}) {
   BOWLINE_TRY_ASSIGN(const std::string_view text, text_at(o, key, otherwise));
-  BOWLINE_TEXT_REQUIRE(count_of(text) == 1, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(count_of(text) == 1, Code::bad_file,
                        "\"{}\" is \"{}\", which is not one code point.", key, short_name(text));
   return std::string(text);
 }
@@ -151,7 +152,7 @@ Result<std::string> from_base64(std::string_view text) {
                       : c == '+'             ? 62
                       : c == '/'             ? 63
                                              : -1;
-    BOWLINE_TEXT_REQUIRE(digit >= 0, Code::bad_file, "The character map is not base64.");
+    BOWLINE_REQUIRE_CODE(digit >= 0, Code::bad_file, "The character map is not base64.");
     bits = bits << 6 | static_cast<uint32_t>(digit);
     count += 6;
     if (count >= 8) {
@@ -318,7 +319,7 @@ Status read_pre_tokenizer(std::string_view type, const Object& o, PreTokenizers&
   }
   if (type == "FixedLength") {
     BOWLINE_TRY_ASSIGN(const size_t length, count_at(o, "length", 5));
-    BOWLINE_TEXT_REQUIRE(length > 0, Code::bad_file, "\"length\" is 0.");
+    BOWLINE_REQUIRE_CODE(length > 0, Code::bad_file, "\"length\" is 0.");
     out.push_back(fixed_length(length));
     return {};
   }
@@ -339,7 +340,7 @@ Status read_pieces(const Object& model, Vocabulary& out) {
   out.expect(vocab.size());
   for (const auto& [piece, value] : vocab) {
     int64_t id = 0;
-    BOWLINE_TEXT_REQUIRE(value.get(id) == simdjson::SUCCESS, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(value.get(id) == simdjson::SUCCESS, Code::bad_file,
                          "The id of token \"{}\" is not an integer.", short_name(piece));
     BOWLINE_TRY(out.add(piece, id));
   }
@@ -351,7 +352,7 @@ Status read_merge(const Element& merge, std::string_view& left, std::string_view
   std::string_view both;
   if (merge.get(both) == simdjson::SUCCESS) {
     const size_t space = both.find(' ');
-    BOWLINE_TEXT_REQUIRE(
+    BOWLINE_REQUIRE_CODE(
         space != std::string_view::npos && both.find(' ', space + 1) == std::string_view::npos,
         Code::bad_file, "The merge \"{}\" is not two tokens.", short_name(both));
     left = both.substr(0, space);
@@ -362,7 +363,7 @@ Status read_merge(const Element& merge, std::string_view& left, std::string_view
   const bool fine = merge.get(pair) == simdjson::SUCCESS && pair.size() == 2 &&
                     pair.at(0).get(left) == simdjson::SUCCESS &&
                     pair.at(1).get(right) == simdjson::SUCCESS;
-  BOWLINE_TEXT_REQUIRE(fine, Code::bad_file, "A merge is not two tokens.");
+  BOWLINE_REQUIRE_CODE(fine, Code::bad_file, "A merge is not two tokens.");
   return {};
 }
 
@@ -381,7 +382,7 @@ Result<std::vector<Bpe::Rule>> read_merges(const Object& model, const Vocabulary
         std::min(right.size(), right.starts_with(options.prefix) ? options.prefix.size() : 0));
     const auto id = [&](std::string_view piece) -> Result<int32_t> {
       const auto found = v.find(piece);
-      BOWLINE_TEXT_REQUIRE(
+      BOWLINE_REQUIRE_CODE(
           found.has_value(), Code::bad_file,
           "Merge {} (\"{}\" and \"{}\") names \"{}\", which is not in the vocabulary.", out.size(),
           short_name(left), short_name(right), short_name(piece));
@@ -408,13 +409,13 @@ Status read_bpe(const Object& model, bool byte_level, TokenizerData& data) {
   BOWLINE_TRY_ASSIGN(o.prefix, text_at(model, "continuing_subword_prefix", ""));
   BOWLINE_TRY_ASSIGN(o.suffix, text_at(model, "end_of_word_suffix", ""));
   const bool has_ends = !o.prefix.empty() || !o.suffix.empty();
-  BOWLINE_TEXT_REQUIRE(!has_ends || (!o.ignore_merges && !o.byte_fallback), Code::unsupported,
+  BOWLINE_REQUIRE_CODE(!has_ends || (!o.ignore_merges && !o.byte_fallback), Code::unsupported,
                        "A BPE with continuing_subword_prefix or end_of_word_suffix and with {} is "
                        "not supported.",
                        o.ignore_merges ? "ignore_merges" : "byte_fallback");
   double dropout = 0;
   if (const auto value = find(model, "dropout")) {
-    BOWLINE_TEXT_REQUIRE(
+    BOWLINE_REQUIRE_CODE(
         value->get(dropout) == simdjson::SUCCESS && dropout == 0, Code::unsupported,
         "\"dropout\" of merges is not 0, which makes tokens random. It is not supported.");
   }
@@ -444,7 +445,7 @@ Status read_unigram(const Object& model, TokenizerData& data) {
     Array pair;
     std::string_view piece;
     double score = 0;
-    BOWLINE_TEXT_REQUIRE(entry.get(pair) == simdjson::SUCCESS && pair.size() == 2 &&
+    BOWLINE_REQUIRE_CODE(entry.get(pair) == simdjson::SUCCESS && pair.size() == 2 &&
                              pair.at(0).get(piece) == simdjson::SUCCESS &&
                              pair.at(1).get(score) == simdjson::SUCCESS,
                          Code::bad_file, "Entry {} of \"vocab\" is not a token and its score.",
@@ -509,7 +510,7 @@ Status add_special(const Object& known, std::string_view name, std::vector<int32
   BOWLINE_TRY_ASSIGN(const Array ids, array_at(token, "ids"));
   for (const Element& value : ids) {
     int64_t id = -1;
-    BOWLINE_TEXT_REQUIRE(value.get(id) == simdjson::SUCCESS && id >= 0 && id <= INT32_MAX,
+    BOWLINE_REQUIRE_CODE(value.get(id) == simdjson::SUCCESS && id >= 0 && id <= INT32_MAX,
                          Code::bad_file, "An id of the special token \"{}\" is not valid.",
                          short_name(name));
     out.push_back(static_cast<int32_t>(id));
@@ -524,12 +525,12 @@ Result<PostProcessor> read_template(const Object& o) {
   bool behind = false;
   for (const Element& value : single) {
     Object part;
-    BOWLINE_TEXT_REQUIRE(value.get(part) == simdjson::SUCCESS, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(value.get(part) == simdjson::SUCCESS, Code::bad_file,
                          "A part of the template is not an object.");
     if (find(part, "Sequence")) {
       BOWLINE_TRY_ASSIGN(const Object sequence, object_at(part, "Sequence"));
       BOWLINE_TRY_ASSIGN(const std::string_view id, text_at(sequence, "id"));
-      BOWLINE_TEXT_REQUIRE(id == "A" && !behind, Code::unsupported,
+      BOWLINE_REQUIRE_CODE(id == "A" && !behind, Code::unsupported,
                            "The template does not have the text \"A\" exactly once.");
       behind = true;
       continue;
@@ -539,7 +540,7 @@ Result<PostProcessor> read_template(const Object& o) {
     BOWLINE_TRY_ASSIGN(const Object known, object_at(o, "special_tokens"));
     BOWLINE_TRY(add_special(known, name, behind ? out.behind : out.before));
   }
-  BOWLINE_TEXT_REQUIRE(behind, Code::unsupported,
+  BOWLINE_REQUIRE_CODE(behind, Code::unsupported,
                        "The template does not have the text \"A\" exactly once.");
   return PostProcessor{std::move(out)};
 }
@@ -554,7 +555,7 @@ bool is_template(const PostProcessor& p) {
 Result<int32_t> pair_at(const Object& o, std::string_view key) {
   BOWLINE_TRY_ASSIGN(const Array pair, array_at(o, key));
   int64_t id = -1;
-  BOWLINE_TEXT_REQUIRE(
+  BOWLINE_REQUIRE_CODE(
       pair.size() == 2 && pair.at(1).get(id) == simdjson::SUCCESS && id >= 0 && id <= INT32_MAX,
       Code::bad_file, "\"{}\" is not a token and its id.", key);
   return static_cast<int32_t>(id);
@@ -566,7 +567,7 @@ Status read_post_processor(std::string_view type, const Object& o,
   // loses tokens or fails.
   const bool is_around =
       type == "TemplateProcessing" || type == "BertProcessing" || type == "RobertaProcessing";
-  BOWLINE_TEXT_REQUIRE(!is_around || std::ranges::none_of(out, is_template), Code::unsupported,
+  BOWLINE_REQUIRE_CODE(!is_around || std::ranges::none_of(out, is_template), Code::unsupported,
                        "The post-processor {} follows a TemplateProcessing that adds tokens. Let "
                        "one TemplateProcessing add all of them.",
                        type);
@@ -653,13 +654,13 @@ Result<std::vector<AddedToken>> read_added(const Object& root) {
   BOWLINE_TRY_ASSIGN(const Array tokens, array_at(root, "added_tokens"));
   for (const Element& value : tokens) {
     Object o;
-    BOWLINE_TEXT_REQUIRE(value.get(o) == simdjson::SUCCESS, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(value.get(o) == simdjson::SUCCESS, Code::bad_file,
                          "An added token is not an object.");
     AddedToken token;
     BOWLINE_TRY_ASSIGN(const std::string_view content, text_at(o, "content"));
     token.content = content;
     BOWLINE_TRY_ASSIGN(const int64_t id, number_at(o, "id"));
-    BOWLINE_TEXT_REQUIRE(id <= INT32_MAX, Code::bad_file, "The added token \"{}\" has id {}.",
+    BOWLINE_REQUIRE_CODE(id <= INT32_MAX, Code::bad_file, "The added token \"{}\" has id {}.",
                          short_name(content), id);
     token.id = static_cast<int32_t>(id);
     BOWLINE_TRY_ASSIGN(token.special, flag_at(o, "special", false));
@@ -733,7 +734,7 @@ Status read_steps(const Object& root, TokenizerData& data) {
   }
   const size_t most = std::max({data.normalizers.size(), data.pre_tokenizers.size(),
                                 data.post_processors.size(), data.decoders.size()});
-  BOWLINE_TEXT_REQUIRE(most <= kMostSteps, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(most <= kMostSteps, Code::bad_file,
                        "A sequence of the tokenizer has {} steps, more than {}.", most, kMostSteps);
   return {};
 }
@@ -741,16 +742,16 @@ Status read_steps(const Object& root, TokenizerData& data) {
 }  // namespace
 
 Result<SharedData> read_json(std::span<const std::byte> bytes) {
-  BOWLINE_TEXT_REQUIRE(bytes.size() <= kMostBytes, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(bytes.size() <= kMostBytes, Code::bad_file,
                        "The tokenizer has {} bytes, more than {}.", bytes.size(), kMostBytes);
   simdjson::dom::parser parser;
   Element document;
   const auto error =
       parser.parse(reinterpret_cast<const char*>(bytes.data()), bytes.size()).get(document);
-  BOWLINE_TEXT_REQUIRE(error == simdjson::SUCCESS, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(error == simdjson::SUCCESS, Code::bad_file,
                        "The tokenizer is not valid JSON: {}", simdjson::error_message(error));
   Object root;
-  BOWLINE_TEXT_REQUIRE(document.get(root) == simdjson::SUCCESS, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(document.get(root) == simdjson::SUCCESS, Code::bad_file,
                        "The tokenizer is not a JSON object.");
   auto data = std::make_shared<TokenizerData>();
   BOWLINE_TRY(read_steps(root, *data));

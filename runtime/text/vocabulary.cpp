@@ -1,5 +1,7 @@
 #include "text/vocabulary.h"
 
+#include "base/escape.h"
+
 namespace bowline::text {
 namespace {
 
@@ -10,26 +12,25 @@ constexpr size_t kLongestPiece = 1 << 16;
 
 Status Vocabulary::add(std::string_view piece, int64_t id) {
   const std::string name = escaped(piece.substr(0, 100));
-  BOWLINE_TEXT_REQUIRE(id >= 0 && id < kMostIds, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(id >= 0 && id < kMostIds, Code::bad_file,
                        "Token \"{}\" has id {}, which is outside of 0 to {}.", name, id,
                        kMostIds - 1);
-  BOWLINE_TEXT_REQUIRE(piece.size() <= kLongestPiece, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(piece.size() <= kLongestPiece, Code::bad_file,
                        "Token \"{}...\" has {} bytes, more than {}.", name, piece.size(),
                        kLongestPiece);
   const auto number = static_cast<size_t>(id);
-  BOWLINE_TEXT_REQUIRE(number < most_ids_, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(number < most_ids_, Code::bad_file,
                        "Token \"{}\" has id {}, far beyond the number of tokens.", name, id);
   if (number >= pieces_.size()) {
     pieces_.resize(number + 1);
   }
-  BOWLINE_TEXT_REQUIRE(!pieces_[number].there, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(!pieces_[number].there, Code::bad_file,
                        "Id {} belongs to two tokens: \"{}\" and \"{}\".", id,
                        escaped(this->piece(static_cast<int32_t>(id)).substr(0, 100)), name);
   if (const auto other = ids_.insert(piece, static_cast<int32_t>(id))) {
-    BOWLINE_TEXT_REQUIRE(*other >= 0, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(*other >= 0, Code::bad_file,
                          "The tokens of the vocabulary have too many hash collisions.");
-    return Status(Code::bad_file,
-                  sentence("Token \"{}\" has two ids, {} and {}.", name, *other, id));
+    return Status(Code::bad_file, format("Token \"{}\" has two ids, {} and {}.", name, *other, id));
   }
   pieces_[number] = {bytes_.size(), static_cast<uint32_t>(piece.size()), true};
   bytes_ += piece;

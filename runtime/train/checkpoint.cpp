@@ -141,7 +141,7 @@ Status check_counterparts(const Table& saved, const Table& live) {
 
 }  // namespace
 
-Status TrainerState::save(const std::string& path, const Progress& data, model::FileSystem& files) {
+Status TrainerState::save(const std::string& path, const Progress& data, FileSystem& files) {
   BOWLINE_TRY(require_state("save()"));
   BOWLINE_TRY(masters_.fill(model_->table));
   model::TrainingState t;
@@ -252,7 +252,7 @@ Progress progress_of(const model::TrainingState& t, const device::OpenDevice& de
 }  // namespace
 
 Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptions& options,
-                                      model::FileSystem& files) {
+                                      FileSystem& files) {
   BOWLINE_TRY(params::require_idle(model_->users.busy(), "resume()"));
   BOWLINE_TRY_ASSIGN(const auto verified, model::VerifiedFile::open(path, files));
   // Nothing is used before every checksum matched.

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/nearest.h"
+#include "base/nearest.h"
+#include "base/pattern.h"
+#include "bowline.h"
 #include "core/optimizers.h"
-#include "core/pattern.h"
 #include "train/optimizer.h"
 
 namespace bowline::detail::train {
@@ -69,7 +70,8 @@ std::string groups_text(const std::vector<ParameterGroup>& groups) {
 // The number of the first group of a name.
 std::optional<size_t> group_of(std::string_view name, const std::vector<ParameterGroup>& groups) {
   for (size_t i = 0; i < groups.size(); ++i) {
-    if (matches(groups[i].pattern, name)) {
+    const Result<std::vector<std::string>> patterns = alternatives(groups[i].pattern);
+    if (patterns.ok() && matches_any(patterns.value(), name)) {
       return i;
     }
   }
@@ -184,8 +186,9 @@ Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const Train
 Status check_groups(const params::Table& table, const TrainOptions& options) {
   const std::vector<uint32_t> ties = trained(table);
   for (const ParameterGroup& g : options.groups) {
+    BOWLINE_TRY_ASSIGN(const std::vector<std::string> patterns, alternatives(g.pattern));
     const bool used = std::ranges::any_of(table.parameters, [&](const params::ParameterRow& p) {
-      return matches(g.pattern, p.name) && std::ranges::binary_search(ties, p.tie);
+      return matches_any(patterns, p.name) && std::ranges::binary_search(ties, p.tie);
     });
     BOWLINE_REQUIRE(used, "The pattern \"{}\" of a group matches no trainable parameter.",
                     g.pattern);

@@ -1,5 +1,6 @@
 #include "train/prepared.h"
 
+#include "base/escape.h"
 #include "plan/describe.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"

@@ -54,9 +54,9 @@ class TrainerState final : public graph::User {
   Status rollback();
   void cancel() { cancelled_ = true; }
   Status save(const std::string& path, const Progress& data,
-              model::FileSystem& files = model::real_file_system());
+              FileSystem& files = real_file_system());
   Result<Progress> resume(const std::string& path, const ResumeOptions& options,
-                          model::FileSystem& files = model::real_file_system());
+                          FileSystem& files = real_file_system());
 
   void leave_device() override;
   bool accumulates() const override { return state_.micro_step > 0 || unread_.has_value(); }

@@ -1,4 +1,4 @@
-// Philox4x32-10, with the same bits as runtime/core/random.h.
+// Philox4x32-10, with the same bits as runtime/base/random.h.
 uvec4 philox(uvec4 counter, uvec2 key) {
   for (int round = 0; round < 10; ++round) {
     uint high0;

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "api/internals.h"
-#include "core/random.h"
+#include "base/random.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
 

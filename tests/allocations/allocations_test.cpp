@@ -6,7 +6,8 @@
 #include <regex>
 
 #include "api/internals.h"
-#include "core/boundary.h"
+#include "base/boundary.h"
+#include "bowline.h"
 #include "failing_new.h"
 #include "model/tied_model.h"
 #include "threads.h"

@@ -1,6 +1,7 @@
 // Files that a program writes with the functions of the library.
 #include <gtest/gtest.h>
 
+#include "base/atomic_file.h"
 #include "model/tied_model.h"
 #include "need.h"
 

@@ -188,7 +188,7 @@ class Classify(harness.Case):
         """If all parameters except the head are frozen and the learning rate of the head is 0,
         nothing changes. With --head-learning-rate the head learns.
         """
-        flags = ("--freeze", "embeddings.*", "--freeze", "encoder.*", "--epochs", 3)
+        flags = ("--freeze", "{embeddings,encoder}.*", "--epochs", 3)
         still = json.loads(self.expect(self.finetune(*flags, "--head-learning-rate", 0, "--weight-decay", 0, "--out",
                                                      self.folder / "a.bowline", "-o", "json"), OK).stdout)
         self.assertEqual(still["nats_per_text_after"], still["nats_per_text_before"])

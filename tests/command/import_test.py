@@ -153,7 +153,9 @@ class Import(harness.Case):
         self.expect(self.call("--freeze", "body.*", "--force"), OK, "3 of 6 values are trained")
         frozen = self.expect(run("inspect", self.out, "--parameters"), OK, "body.w", "head.w").stdout.splitlines()
         self.assertEqual(["frozen" in line for line in sorted(frozen)], [True, False])
+        self.expect(self.call("--freeze", "{nose,body}.*", "--force"), OK, "3 of 6 values are trained")
         self.expect(self.call("--freeze", "nose.*", "--force"), USAGE, "--freeze", "matches no parameter")
+        self.expect(self.call("--freeze", "{nose", "--force"), USAGE, "has a brace without a partner")
         self.expect(self.call("--trainable", "nose.*", "--force"), USAGE, "--trainable", "matches no parameter")
 
     def test_a_model_of_bowline_is_not_imported_again(self):

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "base/checked.h"
 #include "conformance/elements.h"
-#include "core/checked.h"
 #include "core/code_rows.h"
 #include "exec/step_values.h"
 

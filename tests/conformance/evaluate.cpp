@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/random.h"
 #include "conformance/elements.h"
-#include "core/random.h"
 #include "exec/step_values.h"
 
 namespace bowline::conformance {

@@ -3,10 +3,11 @@
 
 #include <functional>
 
+#include "base/pattern.h"
+#include "bowline.h"
 #include "conformance/bench.h"
 #include "conformance/conformance.h"
 #include "conformance/gaps.h"
-#include "core/pattern.h"
 
 namespace bowline::conformance {
 

@@ -6,9 +6,9 @@
 #include <limits>
 #include <numeric>
 
+#include "base/checked.h"
 #include "conformance/evaluate.h"
 #include "conformance/suite.h"
-#include "core/checked.h"
 #include "core/optimizers.h"
 #include "exec/step_values.h"
 #include "ops/optimizer_reference.h"

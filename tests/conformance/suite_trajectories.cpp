@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "api/internals.h"
+#include "base/random.h"
 #include "bowline.h"
 #include "conformance/oracle_device.h"
 #include "conformance/suite.h"
-#include "core/random.h"
 
 namespace bowline::conformance {
 namespace {

@@ -1,5 +1,5 @@
 // Checked arithmetic with untrusted values, at its limits.
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,10 @@
 
 #include <cmath>
 
+#include "base/random.h"
+#include "base/status.h"
+#include "bowline.h"
 #include "core/encoding_check.h"
-#include "core/random.h"
-#include "core/status.h"
 
 namespace bowline {
 namespace {

@@ -1,4 +1,6 @@
 // Escaping of untrusted text for display.
+#include "base/escape.h"
+
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,5 +1,5 @@
 // f16 and bf16: every pattern, and every boundary between two neighbours.
-#include "core/float16.h"
+#include "base/float16.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 #include "graph/op_table.h"
 
 namespace bowline {

@@ -1,7 +1,9 @@
 // Name patterns: alternatives and numbers.
-#include "core/pattern.h"
+#include "base/pattern.h"
 
 #include <gtest/gtest.h>
+
+#include "bowline.h"
 
 namespace bowline {
 namespace {
@@ -24,6 +26,16 @@ TEST(Patterns, AlternativesStandForEveryChoice) {
     EXPECT_EQ(alternatives(wrong).status().message(),
               format("The pattern \"{}\" has a brace without a partner.", wrong));
   }
+}
+
+TEST(Patterns, ANameMatchesOneOfTheAlternatives) {
+  const auto matches = [](std::string_view pattern, std::string_view name) {
+    return matches_any(alternatives(pattern).value(), name);
+  };
+  EXPECT_TRUE(matches("*.{q,v}.w?", "a.v.w1"));
+  EXPECT_TRUE(matches("kn?t", "kn\u00f6t"));  // "?" is a character, not a byte
+  EXPECT_FALSE(matches("*.{q,v}.w?", "a.k.w1"));
+  EXPECT_FALSE(matches("{a,b}", "c"));
 }
 
 std::string number(std::string_view pattern, std::string_view name) {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "model/file_system.h"
+#include "base/file_system.h"
 
 namespace bowline::test {
 
-class FaultyFiles : public model::FileSystem {
+class FaultyFiles : public FileSystem {
  public:
   // Operation number `n` fails with `error`, once. EINTR and short writes apply only to writes.
   void arm(int n, int error, bool short_write = false) {

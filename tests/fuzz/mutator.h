@@ -5,7 +5,8 @@
 
 #include <random>
 
-#include "core/status.h"
+#include "base/status.h"
+#include "bowline.h"
 #include "fuzz/frame.h"
 
 namespace bowline::test {

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/utf8.h"
+
 namespace {
 
 using namespace bowline;

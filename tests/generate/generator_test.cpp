@@ -1,6 +1,7 @@
 // Generation with a cache, compared with the whole text through `forward`.
 #include <thread>
 
+#include "base/random.h"
 #include "bowline_text.h"
 #include "generate/decoder_model.h"
 #include "ties/seed_models.h"

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <set>
 
+#include "base/random.h"
+
 namespace bowline::text {
 namespace {
 

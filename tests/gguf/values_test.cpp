@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "common/float16.h"
+#include "base/float16.h"
 #include "crafted.h"
 #include "gguf/read.h"
 
@@ -139,25 +139,25 @@ TEST(GgufValues, VectorsTakeTheDtypeOfMatricesThatHoldThem) {
 TEST(GgufValues, NumbersOf16Bits) {
   for (uint32_t bits = 0; bits <= UINT16_MAX; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
-    const float wide = numbers::f32_of_f16(half);
+    const float wide = to_f32(f16{half});
     if (!std::isnan(wide)) {
-      ASSERT_EQ(numbers::f16_of_f32(wide), half);
+      ASSERT_EQ(from_f32<f16>(wide).bits, half);
     } else {
-      ASSERT_TRUE(std::isnan(numbers::f32_of_f16(numbers::f16_of_f32(wide))));
+      ASSERT_TRUE(std::isnan(to_f32(f16{from_f32<f16>(wide).bits})));
     }
-    const float b = numbers::f32_of_bf16(half);
+    const float b = to_f32(bf16{half});
     if (!std::isnan(b)) {
-      ASSERT_EQ(numbers::bf16_of_f32(b), half);
+      ASSERT_EQ(from_f32<bf16>(b).bits, half);
     }
   }
-  EXPECT_EQ(numbers::f16_of_f32(65519.0f), 0x7BFF);
-  EXPECT_EQ(numbers::f16_of_f32(65520.0f), 0x7C00);
-  EXPECT_EQ(numbers::f16_of_f32(1 + 0x1p-11f), 0x3C00);  // ties to even
-  EXPECT_EQ(numbers::f16_of_f32(1 + 0x3p-11f), 0x3C02);
-  EXPECT_EQ(numbers::f16_of_f32(0x1p-25f), 0x0000);
-  EXPECT_EQ(numbers::f16_of_f32(0x1.8p-25f), 0x0001);
-  EXPECT_EQ(numbers::bf16_of_f32(1 + 0x1p-8f), 0x3F80);
-  EXPECT_EQ(numbers::bf16_of_f32(1 + 0x3p-8f), 0x3F82);
+  EXPECT_EQ(from_f32<f16>(65519.0f).bits, 0x7BFF);
+  EXPECT_EQ(from_f32<f16>(65520.0f).bits, 0x7C00);
+  EXPECT_EQ(from_f32<f16>(1 + 0x1p-11f).bits, 0x3C00);  // ties to even
+  EXPECT_EQ(from_f32<f16>(1 + 0x3p-11f).bits, 0x3C02);
+  EXPECT_EQ(from_f32<f16>(0x1p-25f).bits, 0x0000);
+  EXPECT_EQ(from_f32<f16>(0x1.8p-25f).bits, 0x0001);
+  EXPECT_EQ(from_f32<bf16>(1 + 0x1p-8f).bits, 0x3F80);
+  EXPECT_EQ(from_f32<bf16>(1 + 0x3p-8f).bits, 0x3F82);
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <limits>
 #include <random>
 
+#include "base/float16.h"
 #include "compute/gemm.h"
 #include "compute/integer_dots.h"
-#include "core/float16.h"
 #include "kernels/instruction_sets.h"
 
 namespace bowline::detail::cpu {

@@ -85,7 +85,7 @@ TEST(FileFaults, ShortWritesAndInterruptsGoOn) {
 // The order of the operations decides which bytes survive a power failure. Bytes that are not on
 // the disk when the name changes can be lost.
 TEST(FileFaults, TheBytesAreOnTheDiskBeforeTheName) {
-  class Ordered : public model::FileSystem {
+  class Ordered : public FileSystem {
    public:
     ssize_t write(int fd, const void* data, size_t size) override {
       note('w');
@@ -116,7 +116,7 @@ TEST(FileFaults, TheBytesAreOnTheDiskBeforeTheName) {
 }
 
 TEST(FileFaults, TooLittleSpaceIsSaidBeforeAnythingIsWritten) {
-  class SmallDisk : public model::FileSystem {
+  class SmallDisk : public FileSystem {
    public:
     int free_bytes(int, uint64_t& out) override {
       out = 1000;

@@ -87,12 +87,12 @@ TEST(Siblings, TheWayForOldKernelsFollowsNoLinksEither) {
   std::filesystem::create_directory_symlink(outside / ".", folder / "a/out");
   const int fd = open((folder / ".").c_str(), O_RDONLY | O_DIRECTORY);
   ASSERT_GE(fd, 0);
-  const int part = model::FileSystem::open_in_steps(fd, "a/b/part");
+  const int part = FileSystem::open_in_steps(fd, "a/b/part");
   EXPECT_GE(part, 0);
   close(part);
-  EXPECT_LT(model::FileSystem::open_in_steps(fd, "link"), 0);
-  EXPECT_LT(model::FileSystem::open_in_steps(fd, "a/out/secret"), 0);
-  EXPECT_LT(model::FileSystem::open_in_steps(fd, "a/nothing/part"), 0);
+  EXPECT_LT(FileSystem::open_in_steps(fd, "link"), 0);
+  EXPECT_LT(FileSystem::open_in_steps(fd, "a/out/secret"), 0);
+  EXPECT_LT(FileSystem::open_in_steps(fd, "a/nothing/part"), 0);
   close(fd);
 }
 

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/format.h"
 #include "bowline.h"
-#include "core/format.h"
 
 namespace bowline::test {
 

@@ -14,6 +14,8 @@
 // data.
 //
 // exit codes: 0 success, 1 failure, 2 wrong usage, 77 a folder is missing (1 with BOWLINE_STRICT=1)
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -23,7 +25,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/require.h"
+#include "base/status.h"
+#include "bowline.h"
 #include "onnx.pb.h"
 #include "onnx/import.h"
 

@@ -1,6 +1,6 @@
 // Values that no operator changes keep their bytes, for every dtype and on every device.
+#include "base/random.h"
 #include "core/dtype.h"
-#include "core/random.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 

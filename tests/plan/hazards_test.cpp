@@ -1,7 +1,7 @@
 // Levels: two records are on different levels if they touch the same bytes and one of them writes.
 #include <gtest/gtest.h>
 
-#include "core/random.h"
+#include "base/random.h"
 #include "plan/plan.h"
 
 namespace bowline::test {

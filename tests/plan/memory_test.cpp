@@ -4,7 +4,7 @@
 #include <map>
 #include <numeric>
 
-#include "core/random.h"
+#include "base/random.h"
 #include "ties/seed_models.h"
 
 namespace bowline::test {

@@ -8,6 +8,8 @@
 #include <iterator>
 #include <random>
 
+#include "base/escape.h"
+#include "base/utf8.h"
 #include "bowline_text.h"
 #include "text/pattern.h"
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/float16.h"
+#include "base/format.h"
 #include "bowline.h"
-#include "core/float16.h"
-#include "core/format.h"
 #include "core/shape.h"
 
 namespace bowline::test {

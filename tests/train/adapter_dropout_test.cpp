@@ -1,6 +1,7 @@
 // Dropout of adapters. It applies to the input of the change, and only during training.
 #include <filesystem>
 
+#include "base/random.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
 

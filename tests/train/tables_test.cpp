@@ -1,5 +1,6 @@
 // Training with a short table. The plan multiplies the table before it gathers rows. The result
 // equals that of a training in which a Reshape prevents this.
+#include "base/random.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"

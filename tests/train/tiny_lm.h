@@ -1,7 +1,7 @@
 // A small tied language model with a Repeat, dropout and attention, like the sample.
 #pragma once
 
-#include "core/random.h"
+#include "base/random.h"
 #include "ties/seed_models.h"
 
 namespace bowline::test {

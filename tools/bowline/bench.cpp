@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "bench/decode.h"
 #include "bench/floor.h"
 #include "bench/run.h"
@@ -13,7 +14,6 @@
 #include "common/flags.h"
 #include "common/inputs.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

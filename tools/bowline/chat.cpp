@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/status.h"
 #include "common/generation.h"
 #include "common/interrupt.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

@@ -1,8 +1,12 @@
 // bowline eval: how well a model predicts a text, or tells texts apart.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/escape.h"
+#include "base/status.h"
 #include "common/build.h"
 #include "common/data_flags.h"
 #include "common/flags.h"
@@ -11,7 +15,6 @@
 #include "common/numbers.h"
 #include "common/page.h"
 #include "common/print.h"
-#include "common/require.h"
 #include "common/sha256.h"
 #include "common/trained_model.h"
 #include "eval/page.h"

@@ -1,15 +1,17 @@
 // bowline export: a model without what a training left in it, as a model file or as the bytes of
 // its storages, in the dtype that is asked for; or in the form of the tools that it came from.
+#include <fmt/format.h>
+
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/status.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "export/adapter.h"
 #include "export/gguf.h"
 #include "export/huggingface.h"

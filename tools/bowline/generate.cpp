@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "common/files.h"
 #include "common/generation.h"
 #include "common/interrupt.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

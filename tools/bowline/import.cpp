@@ -1,6 +1,8 @@
 // bowline import: a model of another format as a model file.
 #include "onnx/import.h"
 
+#include <fmt/format.h>
+
 #include <cctype>
 #include <charconv>
 #include <fstream>
@@ -8,13 +10,14 @@
 #include <nlohmann/json.hpp>
 
 #include "architectures/architecture.h"
+#include "base/escape.h"
+#include "base/pattern.h"
+#include "base/status.h"
 #include "bowline_text.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/help.h"
-#include "common/pattern.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "common/text.h"
 #include "common/trained_values.h"
 #include "data/examples.h"
@@ -196,9 +199,12 @@ Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
     options.fixed.insert(std::move(values));
   }
   if (!o.trainable.empty()) {
-    options.trains = [&o](const std::string& name) {
-      return std::ranges::any_of(o.trainable, [&](const auto& p) { return matches(p, name); });
-    };
+    std::vector<std::string> patterns;
+    for (const std::string& pattern : o.trainable) {
+      BOWLINE_TRY_ASSIGN(const std::vector<std::string> some, alternatives(pattern));
+      patterns.insert(patterns.end(), some.begin(), some.end());
+    }
+    options.trains = [patterns](const std::string& name) { return matches_any(patterns, name); };
   }
   return options;
 }
@@ -207,23 +213,26 @@ Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
 // nothing that trains.
 Status choose_trained(Model& model, const ImportFlags& o) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
-  const auto matched = [&](const std::string& flag, const std::string& pattern) -> Status {
-    const bool any = std::ranges::any_of(info.parameters, [&](const ParameterInfo& p) {
-      return p.trainable && matches(pattern, p.name);
-    });
-    BOWLINE_REQUIRE(any, "{} \"{}\" matches no parameter that can be trained.", flag,
+  using Names = std::vector<std::string>;
+  const auto matched = [&](const std::string& flag, const std::string& pattern) -> Result<Names> {
+    BOWLINE_TRY_ASSIGN(const Names patterns, alternatives(pattern));
+    Names names;
+    for (const ParameterInfo& p : info.parameters) {
+      if (p.trainable && matches_any(patterns, p.name)) {
+        names.push_back(p.name);
+      }
+    }
+    BOWLINE_REQUIRE(!names.empty(), "{} \"{}\" matches no parameter that can be trained.", flag,
                     escaped(pattern));
-    return {};
+    return names;
   };
   for (const std::string& pattern : o.trainable) {
-    BOWLINE_TRY(matched("--trainable", pattern));
+    BOWLINE_TRY(matched("--trainable", pattern).status());
   }
   for (const std::string& pattern : o.freeze) {
-    BOWLINE_TRY(matched("--freeze", pattern));
-    for (const ParameterInfo& p : info.parameters) {
-      if (p.trainable && matches(pattern, p.name)) {
-        BOWLINE_TRY(model.freeze(p.name));
-      }
+    BOWLINE_TRY_ASSIGN(const Names names, matched("--freeze", pattern));
+    for (const std::string& name : names) {
+      BOWLINE_TRY(model.freeze(name));
     }
   }
   return {};

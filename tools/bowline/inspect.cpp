@@ -1,13 +1,16 @@
 // bowline inspect: what is in a model file, who is tied to whom, and the memory that it takes.
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/escape.h"
+#include "base/status.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/page.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "inspect/describe.h"
 #include "inspect/page.h"
 #include "verb.h"

@@ -1,15 +1,17 @@
 // bowline predict: the labels of texts, or their embeddings.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "common/files.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/float_values.h"
 #include "common/numbers.h"
 #include "common/print.h"
-#include "common/require.h"
 #include "common/text.h"
 #include "common/trained_model.h"
 #include "data/examples.h"

@@ -1,12 +1,15 @@
 // bowline profile: where the time of a run or of a training step goes, node by node.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/escape.h"
+#include "base/status.h"
 #include "common/flags.h"
 #include "common/inputs.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

@@ -2,9 +2,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "common/flags.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

@@ -7,10 +7,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/escape.h"
+#include "base/status.h"
 #include "bowline_text.h"
 #include "common/flags.h"
 #include "common/inputs.h"
-#include "common/require.h"
 #include "common/text_array.h"
 #include "common/tokenizers.h"
 #include "verb.h"

@@ -1,11 +1,13 @@
 // bowline tokenize: the pieces that a tokenizer makes of text, with their ids and the bytes that
 // they stand for.
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "bowline_text.h"
 #include "common/flags.h"
-#include "common/require.h"
 #include "common/tokenizers.h"
 #include "verb.h"
 

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/status.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

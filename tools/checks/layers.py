@@ -2,15 +2,17 @@
 """Checks that every #include points down, as the layer map of runtime/README.md says.
 
   tools/ samples/ tests/ -> api -> train -> exec -> plan -> graph -> ops
-                            -> params -> model -> device -> core
+                            -> params -> model -> device -> core -> base
   backends/*             -> device/backend.h and what lies below it
-  text                   -> the public headers (bowline.h, bowline/) alone
+  text                   -> the public headers (bowline.h, bowline/) and base
+  base                   -> bowline/status.h
 
-Programs (tools/bowline, samples) and the readers of tools/import include only the public headers
-and bowline_text.h of the library. tools/conform also includes the header of the conformance runner,
-which includes only public headers. The FlatBuffers tables of a model file stay in runtime/model.
-Elsewhere in runtime/ no file includes their generated header, directly or indirectly, and no file
-names its types, except the attribute tables of operators.
+The programs and readers in tools/ include only the public headers, bowline_text.h and base/ of the
+library. tools/conform also includes the header of the conformance runner, which includes only
+public headers. Samples do not include base/, since they are programs outside the tree. The
+FlatBuffers tables of a model file stay in runtime/model. Elsewhere in runtime/ no file includes
+their generated header, directly or indirectly, and no file names its types, except the attribute
+tables of operators.
 
 Prints a sentence per wrong include; exit code 1 if there is any. --self-test: finds seeded
 violations.
@@ -22,9 +24,10 @@ import sys
 import tempfile
 
 # from bottom to top
-ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]
+ROOMS = ["base", "core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]
 # Visible in every room: the public types, and the files that the build generates from the schemas.
 PUBLIC = re.compile(r"bowline\.h$|bowline/\w+\.h$")
+STATUS = "bowline/status.h"
 TEXT = "bowline_text.h"  # of the second target, runtime/text, which is a program to the library
 GENERATED = re.compile(r"generated/")
 # Every backend compiles these files.
@@ -54,20 +57,22 @@ def check_runtime(root):
         for quote, include in includes(path):
             if quote == "<" and GPU_HEADERS.search(include):
                 yield f"runtime/{name} includes {include}: runtime/ knows no GPU header."
+            if room == "base" and PUBLIC.match(include) and include != STATUS:
+                yield f"runtime/{name} includes {include}: of the public headers base/ sees {STATUS} alone."
             if quote == "<" or PUBLIC.match(include) or GENERATED.match(include):
                 continue
             target = room_of(include)
             if name.startswith("text/"):
-                if include != TEXT and not include.startswith("text/"):
-                    yield f"runtime/{name} includes {include}: text/ sees the public headers and its own files alone."
+                if include != TEXT and not include.startswith(("text/", "base/")):
+                    yield f"runtime/{name} includes {include}: text/ sees the public headers, base/ and its own files alone."
             elif PUBLIC.match(name):
                 yield f"runtime/{name} includes {include}: a public header includes only standard and public headers."
             elif include.startswith("backends/"):
                 yield f"runtime/{name} includes {include}: runtime/ knows no backend."
             elif room and target and ROOMS.index(target) > ROOMS.index(room):
                 yield f"runtime/{name} includes {include}: {target}/ lies above {room}/."
-            elif room == "ops" and target not in ("core", "ops"):
-                yield f"runtime/{name} includes {include}: an op file includes ops/ and core/."
+            elif room == "ops" and target not in ("base", "core", "ops"):
+                yield f"runtime/{name} includes {include}: an op file includes ops/, core/ and base/."
 
 
 def check_backends(root):
@@ -93,7 +98,7 @@ def check_programs(root):
     """A program includes its own headers, the public ones, and headers from outside the tree."""
     runner = "conformance/conformance.h"
     # A program may include headers of the folders that it is built with.
-    beside = {"tools/bowline": [root / "tools/import"], "tools/import": [root / "tools/bowline"], "samples": [],
+    beside = {"tools/bowline": [root / "tools/import"], "tools/import": [], "samples": [],
               "tools/conform": [root / "tools/bowline"]}
     for folder in beside:
         for path in files_of(root / folder):
@@ -102,10 +107,12 @@ def check_programs(root):
                 own = any((place / include).exists() for place in (path.parent, root / folder, *beside[folder]))
                 # tools/cmake/commit.cmake, tools/import/CMakeLists.txt
                 generated = include in ("commit.h", "onnx.pb.h")
-                allowed = own or generated or PUBLIC.match(include) or include == TEXT or (include == runner and folder == "tools/conform")
+                base = include.startswith("base/") and folder != "samples"
+                conform = include == runner and folder == "tools/conform"
+                allowed = own or generated or base or conform or PUBLIC.match(include) or include == TEXT
                 library = any((place / include).exists() for place in (root / "runtime", root / "tests", root))
                 if (quote == '"' or library or GENERATED.match(include)) and not allowed:
-                    yield f"{name} includes {include}: a program includes the public headers alone."
+                    yield f"{name} includes {include}: a program includes the public headers and base/ alone."
     for quote, include in includes(root / "tests" / runner) if (root / "tests" / runner).exists() else []:
         if quote == '"' and not PUBLIC.match(include):
             yield f"tests/{runner} includes {include}: programs see it, so it includes the public headers alone."
@@ -156,28 +163,31 @@ SEEDED = {
     "runtime/graph/load.h": '#include "model/verify.h"\n',
     "runtime/params/file.cpp": "file::ParameterList* fine; file::StorageT wrong;  // file::RangeT\n",
     "runtime/exec/session.cpp": '#include "train/trainer.h"\n',
-    "runtime/text/bpe.cpp": '#include "text/bpe.h"\n#include "bowline_text.h"\n#include "core/utf8.h"\n',
+    "runtime/text/bpe.cpp": '#include "text/bpe.h"\n#include "bowline_text.h"\n#include "core/shape.h"\n',
     "runtime/train/trainer.h": "",
     "runtime/bowline/model.h": '#include "bowline/status.h"\n#include "core/shape.h"\n',
+    "runtime/base/status.h": '#include "bowline/status.h"\n#include "bowline/model.h"\n',
     "runtime/core/status.h": "",
-    "tools/bowline/run.cpp": '#include "core/status.h"\n#include "verb.h"\n#include "bowline.h"\n#include "bowline/model.h"\n#include "conformance/conformance.h"\n',
+    "tools/bowline/run.cpp": '#include "core/status.h"\n#include "base/status.h"\n#include "verb.h"\n#include "bowline.h"\n#include "bowline/model.h"\n#include "conformance/conformance.h"\n',
     "tools/bowline/verb.h": "#include <vector>\n",
     "tools/import/onnx/import.h": '#include "bowline.h"\n#include "verb.h"\n',
     "tools/import/onnx/lower.cpp": '#include "onnx/import.h"\n#include "onnx.pb.h"\n#include "graph/load.h"\n',
     "tools/conform/main.cpp": '#include "conformance/conformance.h"\n#include "verb.h"\n',
-    "samples/mlp/mlp.cpp": '#include <core/status.h>\n',
+    "samples/mlp/mlp.cpp": '#include <base/status.h>\n',
     "tests/conformance/conformance.h": '#include "conformance/gaps.h"\n',
     "schemas/ops.fbs": "table ParameterList { parameters: [uint]; }\n",
     "backends/cpu/backend.cpp": '#include "graph/load.h"\n',
 }
 EXPECTED = [
+    "runtime/base/status.h includes bowline/model.h",
     "runtime/exec/session.cpp includes train/trainer.h",
-    "runtime/text/bpe.cpp includes core/utf8.h",
+    "runtime/text/bpe.cpp includes core/shape.h",
     "runtime/bowline/model.h includes core/shape.h",
     "backends/cpu/backend.cpp includes graph/load.h",
     "tools/bowline/run.cpp includes core/status.h",
     "tools/bowline/run.cpp includes conformance/conformance.h",
-    "samples/mlp/mlp.cpp includes core/status.h",
+    "samples/mlp/mlp.cpp includes base/status.h",
+    "tools/import/onnx/import.h includes verb.h",
     "tools/import/onnx/lower.cpp includes graph/load.h",
     "tests/conformance/conformance.h includes conformance/gaps.h",
     "runtime/graph/load.cpp includes graph/load.h -> model/verify.h -> generated/model_generated.h",

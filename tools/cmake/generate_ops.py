@@ -345,7 +345,7 @@ def attribute_tables(ops):
 
 
 def ops_header(file_ops, internal_ops, enums):
-    lines = [HEADER, "#pragma once\n", "#include <string_view>\n", '#include "core/status.h"',
+    lines = [HEADER, "#pragma once\n", "#include <string_view>\n", '#include "base/status.h"',
              '#include "generated/internal_ops_generated.h"', '#include "generated/optimizers_generated.h"\n',
              "namespace bowline {\n", "enum class Op : uint16_t {", "  Invalid = 0,"]
     lines += [f"  {n} = {k}," for n, _, k in file_ops]

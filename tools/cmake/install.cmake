@@ -111,7 +111,7 @@ else()
 endif()
 " @ONLY)
   write_basic_package_version_file("${made}/bowlineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-  bowline_list_objects("${made}/objects" bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text)
+  bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text)
   bowline_install_run(${component} operators.py "${excluded}" --root "${PROJECT_SOURCE_DIR}" --out "${made}/operators.md")
   bowline_install_run(${component} notices.py "${excluded}" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
     --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices.txt")
@@ -149,7 +149,7 @@ endfunction()
 # Installs the command: the program, its man pages and bash completion, and its third-party notices.
 function(bowline_install_command)
   set(made "${PROJECT_BINARY_DIR}/package/command")
-  bowline_list_objects("${made}/objects" bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_command
+  bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_command
     bowline_program bowline_text bowline_import bowline_gguf bowline_onnx bowline_data)
   bowline_install_run(bowline_command manual.py "" --command "$<TARGET_FILE:bowline_command>" --version "${PROJECT_VERSION}"
     --man "${made}/man" --completion "${made}/completion/bowline" --conform "$<TARGET_FILE:bowline_conform>" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
@@ -165,7 +165,7 @@ endfunction()
 # Installs bowline-conform, which `bowline conform` starts.
 function(bowline_install_conform)
   set(made "${PROJECT_BINARY_DIR}/package/conform")
-  bowline_list_objects("${made}/objects" bowline_runtime bowline_ops_oracles ${BOWLINE_CHECKED_BACKEND_OBJECTS}
+  bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops_oracles ${BOWLINE_CHECKED_BACKEND_OBJECTS}
     bowline_conformance bowline_recipes bowline_conform bowline_program)
   bowline_install_run(bowline_conform manual.py "" --conform "$<TARGET_FILE:bowline_conform>" --version "${PROJECT_VERSION}"
     --man "${made}/man" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})

@@ -15,7 +15,7 @@ endif()
 # Adds the library `target` (STATIC or SHARED) from the objects of the runtime, the operators and
 # the backends.
 function(bowline_add_library target type)
-  set(parts bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS})
+  set(parts bowline_runtime bowline_ops bowline_base ${BOWLINE_BACKEND_OBJECTS})
   set(archives "")
   set(names "")
   foreach(link IN LISTS BOWLINE_BACKEND_LINKS)

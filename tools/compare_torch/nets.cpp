@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/escape.h"
 #include "bowline.h"
 
 namespace bowline {

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/status.h"
 #include "common/flag_uses.h"
 #include "common/help.h"
 #include "common/program.h"
-#include "common/require.h"
 #include "conformance/conformance.h"
 #include "verb.h"
 

@@ -34,8 +34,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/float16.h"
 #include "compute/codes.h"
-#include "core/float16.h"
 #include "threads.h"
 
 namespace bowline::detail::cpu {

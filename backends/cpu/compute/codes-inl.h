@@ -10,8 +10,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/float16.h"
 #include "compute/codes.h"
-#include "core/float16.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,7 +37,7 @@ struct Step {
   }
 };
 
-// Like to_f32() of core/float16.h, with branches only for infinities and NaN.
+// Like to_f32() of base/float16.h, with branches only for infinities and NaN.
 HWY_INLINE float load_f16(const std::byte* from) {
   uint16_t bits;
   std::memcpy(&bits, from, sizeof(bits));

@@ -1,9 +1,9 @@
-// Converts f16 and bf16 arrays from and to f32, with the rounding of core/float16.h.
+// Converts f16 and bf16 arrays from and to f32, with the rounding of base/float16.h.
 #pragma once
 
 #include <cstddef>
 
-#include "core/float16.h"
+#include "base/float16.h"
 #include "threads.h"
 
 namespace bowline::detail::cpu {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checked.h"
 #include "compute/convolution.h"
 #include "compute/targets.h"
-#include "core/checked.h"
 #include "hwy/cache_control.h"
 
 // Highway wants this order.

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/checked.h"
 #include "compute/gemm_grid.h"
 #include "compute/integer_dots.h"
 #include "compute/targets.h"
-#include "core/checked.h"
 
 // Highway wants this order.
 // clang-format off

@@ -6,10 +6,10 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/checked.h"
 #include "compute/convert.h"
 #include "compute/gemm16_blocks.h"
 #include "compute/targets.h"
-#include "core/checked.h"
 
 // Highway wants this order.
 // clang-format off

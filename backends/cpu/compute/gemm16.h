@@ -13,8 +13,8 @@
 // Threads   uses the pool; one caller at a time. Operands must not overlap C; nothing is allocated.
 #pragma once
 
+#include "base/float16.h"
 #include "compute/gemm.h"
-#include "core/float16.h"
 
 namespace bowline::detail::cpu {
 

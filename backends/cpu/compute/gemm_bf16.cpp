@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/float16.h"
 #include "compute/x86.h"
-#include "core/float16.h"
 
 #define BOWLINE_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 

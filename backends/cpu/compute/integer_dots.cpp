@@ -40,8 +40,8 @@ void allow_integer_dots(bool allow) { allowed = allow; }
 #include <cstdint>
 #include <cstring>
 
+#include "base/float16.h"
 #include "compute/x86.h"
-#include "core/float16.h"
 
 #define BOWLINE_VNNI \
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")))

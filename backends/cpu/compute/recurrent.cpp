@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "compute/targets.h"
-#include "core/checked.h"
 
 // Highway wants this order.
 // clang-format off

@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/float16.h"
+#include "base/float16.h"
 #include "threads.h"
 
 namespace bowline::detail::cpu {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/float16.h"
+#include "base/float16.h"
 #include "threads.h"
 
 namespace bowline::detail::cpu {

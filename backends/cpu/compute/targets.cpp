@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/format.h"
+#include "base/format.h"
 
 // targets.h comes before any Highway header.
 #include "hwy/targets.h"

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/float16.h"
+#include "base/float16.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using FloatTag = hn::ScalableTag<float>;
 using FloatVector = hn::Vec<FloatTag>;
 
-// Converts f16 and bf16 in vectors, with the steps of core/float16.h.
+// Converts f16 and bf16 in vectors, with the steps of base/float16.h.
 using WordTag = hn::Rebind<uint32_t, FloatTag>;
 using Words = hn::Vec<WordTag>;
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/checked.h"
 #include "compute/convert.h"
-#include "core/checked.h"
 #include "core/element_types.h"
 #include "core/strides.h"
 #include "kernel.h"

@@ -4,9 +4,9 @@
 // caller discards the step. Logits that are not f32 are converted into the workspace.
 #include <algorithm>
 
+#include "base/checked.h"
 #include "compute/convert.h"
 #include "compute/row.h"
-#include "core/checked.h"
 #include "core/element_types.h"
 #include "kernel.h"
 

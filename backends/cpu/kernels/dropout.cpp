@@ -3,8 +3,8 @@
 // at least the threshold, else 0. Without training, y = x.
 #include <cstring>
 
-#include "core/float16.h"
-#include "core/random.h"
+#include "base/float16.h"
+#include "base/random.h"
 #include "kernel.h"
 
 namespace bowline::detail::cpu::dropout_kernels {

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <optional>
 
+#include "base/float16.h"
 #include "core/element_types.h"
-#include "core/float16.h"
 #include "reduction.h"
 #include "rows.h"
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "core/checked.h"
+#include "base/checked.h"
 #include "device/storage.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {

@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "core/format.h"
+#include "base/format.h"
 #include "emu/shared.h"
 
 #if defined(__SANITIZE_ADDRESS__)

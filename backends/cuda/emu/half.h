@@ -2,7 +2,7 @@
 // from f32, with rounding to nearest even. All devices compute in f32.
 #pragma once
 
-#include "core/float16.h"
+#include "base/float16.h"
 
 namespace bowline::detail::cuda_emu {
 

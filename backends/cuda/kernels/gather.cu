@@ -1,7 +1,7 @@
 //! ops(any) Gather GatherElements OneHot ScatterElements
 // Elements along an axis selected by indices, and the reverse. Negative indices count from the end.
+#include "base/float16.h"
 #include "core/element_types.h"
-#include "core/float16.h"
 #include "device/indices.cuh"
 #include "device/loops.cuh"
 #include "device/numbers.cuh"

@@ -1,7 +1,7 @@
 //! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
 // Operators that only move elements.
+#include "base/float16.h"
 #include "core/element_types.h"
-#include "core/float16.h"
 #include "device/codes.cuh"
 #include "device/loops.cuh"
 #include "device/rows.cuh"

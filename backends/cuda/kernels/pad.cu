@@ -1,8 +1,8 @@
 //! ops(any) Pad Tile
 //! ops(f32, f16, bf16) PadGrad
 // Pads with elements of the tensor or with a constant. Tile pads with wrap.
+#include "base/float16.h"
 #include "core/element_types.h"
-#include "core/float16.h"
 #include "core/padding.h"
 #include "device/elements.cuh"
 #include "device/storage.cuh"

@@ -3,7 +3,7 @@
 // between steps are f32, in the workspace.
 #include <algorithm>
 
-#include "core/checked.h"
+#include "base/checked.h"
 #include "device/math.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"

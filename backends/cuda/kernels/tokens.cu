@@ -2,7 +2,7 @@
 // Table rows selected by id, their gradient in a fixed order, and dropout.
 #include <algorithm>
 
-#include "core/random.h"
+#include "base/random.h"
 #include "device/codes.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
@@ -147,7 +147,7 @@ struct Words {
   uint32_t at[4];
 };
 
-// core/random.h: Philox4x32-10.
+// base/random.h: Philox4x32-10.
 __device__ Words philox_words(uint32_t block, uint32_t stream, uint32_t iteration, uint32_t counter,
                               uint32_t key0, uint32_t key1) {
   Words c = {{block, stream, iteration, counter}};

@@ -2,8 +2,8 @@
 // Elements along an axis selected by indices, and the reverse. Negative indices count from the end.
 #include <algorithm>
 
+#include "base/float16.h"
 #include "convert.h"
-#include "core/float16.h"
 #include "index.h"
 #include "kernel.h"
 

@@ -2,7 +2,7 @@
 // Strided copies: operators that only move elements.
 #include <algorithm>
 
-#include "core/float16.h"
+#include "base/float16.h"
 #include "index.h"
 #include "kernel.h"
 

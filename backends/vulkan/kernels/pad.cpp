@@ -1,7 +1,7 @@
 //! ops(any) Pad Tile
 //! ops(f32, f16, bf16) PadGrad
 // Pads with elements of the tensor or with a constant. Tile pads with wrap.
-#include "core/float16.h"
+#include "base/float16.h"
 #include "core/padding.h"
 #include "index.h"
 #include "kernel.h"

@@ -3,8 +3,8 @@
 // between steps are f32, in the workspace.
 #include <algorithm>
 
+#include "base/checked.h"
 #include "convert.h"
-#include "core/checked.h"
 #include "kernel.h"
 
 namespace bowline::detail::vulkan::recurrent_kernels {

@@ -2,7 +2,7 @@
 // Table rows selected by id, their gradient in a fixed order, and dropout.
 #include <algorithm>
 
-#include "core/random.h"
+#include "base/random.h"
 #include "wide.h"
 
 namespace bowline::detail::vulkan::tokens_kernels {

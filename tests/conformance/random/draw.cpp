@@ -4,9 +4,9 @@
 #include <optional>
 #include <set>
 
+#include "base/checked.h"
 #include "conformance/random/dice.h"
 #include "conformance/random/patterns.h"
-#include "core/checked.h"
 #include "core/optimizers.h"
 
 namespace bowline::conformance::random {

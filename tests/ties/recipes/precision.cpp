@@ -1,5 +1,5 @@
 // Precision: a storage decides its dtype. Masters, moments and statistics keep their own dtypes.
-#include "core/float16.h"
+#include "base/float16.h"
 #include "ties/recipes/topics.h"
 
 namespace bowline::test {

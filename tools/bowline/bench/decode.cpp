@@ -5,10 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/random.h"
+#include "base/status.h"
 #include "bench/floor.h"
 #include "bowline_text.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

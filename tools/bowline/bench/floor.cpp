@@ -6,8 +6,8 @@
 #include <chrono>
 #include <numeric>
 
+#include "base/status.h"
 #include "common/report.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -2,10 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/escape.h"
+#include "base/status.h"
 #include "bench/floor.h"
 #include "common/inputs.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

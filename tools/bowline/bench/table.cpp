@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/status.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "common/temporary_folder.h"
 #include "verb.h"
 

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "common/temporary_folder.h"
 #include "verb.h"
 

@@ -4,8 +4,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "bowline_text.h"
-#include "common/require.h"
 #include "common/tokenizers.h"
 #include "verb.h"
 

@@ -9,11 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/random.h"
+#include "base/status.h"
 #include "bench/floor.h"
 #include "common/files.h"
 #include "common/flags.h"
 #include "common/report.h"
-#include "common/require.h"
 #include "common/text.h"
 #include "verb.h"
 

@@ -8,9 +8,10 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/atomic_file.h"
+#include "base/status.h"
 #include "common/files.h"
 #include "common/hash.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/utf8.h"
 #include "bowline.h"
 #include "common/html.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/require.h"
+#include "base/status.h"
 
 namespace bowline::command {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/require.h"
+#include "base/status.h"
 
 namespace bowline::command {
 namespace {

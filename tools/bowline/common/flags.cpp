@@ -8,9 +8,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/escape.h"
+#include "base/status.h"
 #include "common/files.h"
 #include "common/numbers.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/float16.h"
 #include "common/flags.h"
-#include "common/float16.h"
 
 namespace bowline::command {
 
@@ -27,7 +27,7 @@ std::vector<float> FloatValues::get() const {
     }
     uint16_t half = 0;
     std::memcpy(&half, bytes_.data() + i * sizeof(half), sizeof(half));
-    out[i] = dtype_ == DType::f16 ? numbers::f32_of_f16(half) : numbers::f32_of_bf16(half);
+    out[i] = dtype_ == DType::f16 ? to_f32(f16{half}) : to_f32(bf16{half});
   }
   return out;
 }
@@ -39,7 +39,7 @@ void FloatValues::set(std::span<const float> values) {
       continue;
     }
     const uint16_t half =
-        dtype_ == DType::f16 ? numbers::f16_of_f32(values[i]) : numbers::bf16_of_f32(values[i]);
+        dtype_ == DType::f16 ? from_f32<f16>(values[i]).bits : from_f32<bf16>(values[i]).bits;
     std::memcpy(bytes_.data() + i * sizeof(half), &half, sizeof(half));
   }
 }

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/require.h"
+#include "base/status.h"
 
 namespace bowline::command {
 namespace {

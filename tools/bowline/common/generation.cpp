@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/status.h"
 #include "common/help.h"
 #include "common/interrupt.h"
 #include "common/numbers.h"
-#include "common/require.h"
 #include "common/tokenizers.h"
 #include "verb.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/escape.h"
 #include "bowline.h"
 
 namespace bowline::command {

@@ -6,8 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "common/float16.h"
-#include "common/require.h"
+#include "base/float16.h"
+#include "base/random.h"
+#include "base/status.h"
 #include "common/text_array.h"
 
 namespace bowline::command {
@@ -28,9 +29,9 @@ void set(Array& array, size_t i, float real, int integer) {
     case DType::f32:
       return store(array, i, real);
     case DType::f16:
-      return store(array, i, numbers::f16_of_f32(real));
+      return store(array, i, from_f32<f16>(real).bits);
     case DType::bf16:
-      return store(array, i, numbers::bf16_of_f32(real));
+      return store(array, i, from_f32<bf16>(real).bits);
     case DType::i8:
     case DType::u8:
       return store(array, i, static_cast<uint8_t>(integer));

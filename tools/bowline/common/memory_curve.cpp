@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/utf8.h"
 #include "common/page.h"
 #include "common/plot.h"
 #include "common/report.h"

@@ -1,13 +1,14 @@
 #include "common/npy.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 
+#include "base/status.h"
 #include "common/files.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

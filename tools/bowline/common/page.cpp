@@ -6,10 +6,11 @@
 #include <ctime>
 #include <filesystem>
 
+#include "base/atomic_file.h"
+#include "base/status.h"
 #include "common/build.h"
 #include "common/files.h"
 #include "common/page_style.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -1,11 +1,14 @@
 #include "common/print.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "base/escape.h"
 
 namespace bowline::command {
 namespace {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/escape.h"
 #include "bowline.h"
 
 namespace bowline::command {

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/status.h"
 #include "common/arguments.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "common/require.h"
+#include "base/status.h"
 
 namespace bowline::command {
 

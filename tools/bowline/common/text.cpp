@@ -8,9 +8,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/random.h"
+#include "base/status.h"
+#include "base/utf8.h"
 #include "common/files.h"
 #include "common/interrupt.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/float16.h"
+#include "base/status.h"
 #include "common/files.h"
-#include "common/float16.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {
@@ -133,9 +133,9 @@ std::string number_text(const Array& array, size_t i) {
     case DType::f32:
       return fmt::format("{}", load<float>(array, i));
     case DType::f16:
-      return fmt::format("{}", numbers::f32_of_f16(load<uint16_t>(array, i)));
+      return fmt::format("{}", to_f32(f16{load<uint16_t>(array, i)}));
     case DType::bf16:
-      return fmt::format("{}", numbers::f32_of_bf16(load<uint16_t>(array, i)));
+      return fmt::format("{}", to_f32(bf16{load<uint16_t>(array, i)}));
     case DType::i8:
       return fmt::format("{}", int{load<int8_t>(array, i)});
     case DType::u8:

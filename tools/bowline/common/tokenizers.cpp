@@ -1,14 +1,15 @@
 #include "common/tokenizers.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
+#include "base/status.h"
 #include "common/files.h"
 #include "common/flags.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

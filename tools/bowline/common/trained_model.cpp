@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/status.h"
 #include "common/flags.h"
 #include "common/float_values.h"
-#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

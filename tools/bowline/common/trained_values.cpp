@@ -4,9 +4,9 @@
 #include <numeric>
 #include <set>
 
+#include "base/status.h"
 #include "common/float_values.h"
 #include "common/html.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -1,9 +1,12 @@
 #include "data/chats.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "data/json_lines.h"
 
 namespace bowline::command {
@@ -52,7 +55,7 @@ Result<Message> message_of(const Row& row, const nlohmann::json& of) {
   BOWLINE_TRY_ASSIGN(m.role, text_of(row, of, "role"));
   BOWLINE_REQUIRE_CODE(std::ranges::find(kRoles, m.role) != kRoles.end(), Code::bad_file,
                        "{}:{}: A message has the unknown role \"{}\"; there are {}.", row.name,
-                       row.line, m.role, fmt::join(kRoles, ", "));
+                       row.line, m.role, fmt::format("{}", fmt::join(kRoles, ", ")));
   for (const auto& [key, value] : of.items()) {
     if (key != "role" && key != "content" && !says_nothing(key, value)) {
       return refuse(row, "message", key);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "data/byte_order_mark.h"
 
 namespace bowline::command {

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "data/byte_order_mark.h"
 #include "data/csv.h"
 #include "data/json_lines.h"

@@ -1,8 +1,10 @@
 #include "data/json_lines.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "data/byte_order_mark.h"
 
 namespace bowline::command {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "export/output.h"
 #include "peft/adapter.h"
 #include "peft/gguf_adapter.h"

@@ -4,7 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "export/gguf_metadata.h"
 #include "export/output.h"
 #include "gguf/values.h"

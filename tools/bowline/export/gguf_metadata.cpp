@@ -1,10 +1,13 @@
 #include "export/gguf_metadata.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "export/tensors.h"
 #include "gguf/metadata.h"
 

@@ -1,11 +1,14 @@
 // A tokenizer as keys of GGUF. Of tokenizer.json two kinds of BPE are converted: over bytes, whose
 // splitting of text has a name in llama.cpp, and over letters with pieces for bytes, whose merges
 // are scores there; and Unigram, whose map of characters and spaces have keys.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "export/base64.h"
 #include "export/gguf_metadata.h"
 #include "export/scores.h"

@@ -1,9 +1,12 @@
 #include "export/huggingface.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/escape.h"
+#include "base/status.h"
 #include "bowline_text.h"
-#include "common/require.h"
 #include "export/json_tokenizer.h"
 #include "export/output.h"
 #include "source/numbers.h"

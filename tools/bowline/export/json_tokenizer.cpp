@@ -1,10 +1,13 @@
 #include "export/json_tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "export/base64.h"
 #include "export/scores.h"
 #include "export/splitting.h"

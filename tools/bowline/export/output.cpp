@@ -1,6 +1,7 @@
 #include "export/output.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -11,7 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "common/require.h"
+#include "base/status.h"
 
 namespace bowline::command {
 namespace {

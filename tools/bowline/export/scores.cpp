@@ -1,10 +1,13 @@
 #include "export/scores.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 
 namespace bowline::command {
 namespace {

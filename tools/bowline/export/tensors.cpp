@@ -1,11 +1,15 @@
 #include "export/tensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "common/float16.h"
-#include "common/require.h"
+#include "base/bytes.h"
+#include "base/escape.h"
+#include "base/float16.h"
+#include "base/status.h"
 #include "source/json.h"
 #include "source/numbers.h"
 
@@ -34,9 +38,9 @@ void for_numbers(std::span<const std::byte> bytes, DType dtype, const Put& put) 
   const size_t size = size_of(dtype);
   for (size_t i = 0; i < bytes.size() / size; ++i) {
     const std::byte* const at = bytes.data() + i * size;
-    put(i, dtype == DType::f32   ? numbers::load<float>(at)
-           : dtype == DType::f16 ? numbers::f32_of_f16(numbers::load<uint16_t>(at))
-                                 : numbers::f32_of_bf16(numbers::load<uint16_t>(at)));
+    put(i, dtype == DType::f32   ? load<float>(at)
+           : dtype == DType::f16 ? to_f32(f16{load<uint16_t>(at)})
+                                 : to_f32(bf16{load<uint16_t>(at)}));
   }
 }
 
@@ -46,7 +50,7 @@ std::vector<std::byte> converted(std::vector<std::byte> bytes, DType from, DType
   }
   std::vector<std::byte> out(bytes.size() / size_of(from) * size_of(to));
   for_numbers(bytes, from, [&](size_t i, float x) {
-    const uint16_t half = to == DType::f16 ? numbers::f16_of_f32(x) : numbers::bf16_of_f32(x);
+    const uint16_t half = to == DType::f16 ? from_f32<f16>(x).bits : from_f32<bf16>(x).bits;
     if (to == DType::f32) {
       std::memcpy(out.data() + i * sizeof(x), &x, sizeof(x));
     } else {
@@ -63,8 +67,8 @@ Status check_range(std::span<const std::byte> bytes, const ExportedTensor& tenso
   }
   std::optional<float> lost;
   for_numbers(bytes, tensor.dtype, [&](size_t, float x) {
-    const float kept = to == DType::f16 ? numbers::f32_of_f16(numbers::f16_of_f32(x))
-                                        : numbers::f32_of_bf16(numbers::bf16_of_f32(x));
+    const float kept = to == DType::f16 ? to_f32(f16{from_f32<f16>(x).bits})
+                                        : to_f32(bf16{from_f32<bf16>(x).bits});
     if (std::isfinite(x) && !std::isfinite(kept)) {
       lost = x;
     }

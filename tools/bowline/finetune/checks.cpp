@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "common/files.h"
-#include "common/require.h"
 #include "finetune/optimizer_flags.h"
 
 namespace bowline::command {

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/status.h"
 #include "common/files.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -10,7 +10,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "common/require.h"
+#include "base/status.h"
 
 namespace bowline::command {
 namespace {

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/status.h"
 #include "common/html.h"
 #include "common/plot.h"
 #include "common/report.h"
-#include "common/require.h"
 
 namespace bowline::command {
 namespace {

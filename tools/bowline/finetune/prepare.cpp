@@ -2,12 +2,12 @@
 
 #include <charconv>
 
+#include "base/pattern.h"
+#include "base/status.h"
 #include "common/build.h"
 #include "common/flags.h"
 #include "common/memory_curve.h"
-#include "common/pattern.h"
 #include "common/print.h"
-#include "common/require.h"
 #include "common/sha256.h"
 #include "common/trained_model.h"
 #include "finetune/run_state.h"
@@ -28,9 +28,10 @@ std::string shortest(const std::string& text) {
 Status freeze(Model& model, const std::vector<std::string>& patterns) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   for (const std::string& pattern : patterns) {
+    BOWLINE_TRY_ASSIGN(const std::vector<std::string> names, alternatives(pattern));
     bool found = false;
     for (const ParameterInfo& parameter : info.parameters) {
-      if (matches(pattern, parameter.name)) {
+      if (matches_any(names, parameter.name)) {
         found = true;
         BOWLINE_TRY(parameter.trainable ? model.freeze_storage(parameter.name) : Status());
       }
@@ -39,23 +40,6 @@ Status freeze(Model& model, const std::vector<std::string>& patterns) {
                     pattern);
   }
   return {};
-}
-
-// "a.{q,v}.b" as "a.q.b" and "a.v.b": patterns have no braces within braces.
-std::vector<std::string> alternatives_of(const std::string& pattern) {
-  const size_t begin = pattern.find('{'), end = pattern.find('}');
-  if (begin == std::string::npos || end == std::string::npos || end < begin) {
-    return {pattern};
-  }
-  std::vector<std::string> out;
-  for (size_t at = begin + 1; at <= end;) {
-    const size_t next = std::min(pattern.find(',', at), end);
-    const std::vector<std::string> more = alternatives_of(
-        pattern.substr(0, begin) + pattern.substr(at, next - at) + pattern.substr(end + 1));
-    out.insert(out.end(), more.begin(), more.end());
-    at = next + 1;
-  }
-  return out;
 }
 
 // A node draws random values.
@@ -145,11 +129,12 @@ Status Run::warn_of_the_head(const AdapterReport& report) const {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
   if (std::ranges::any_of(info.parameters, is_head, &ParameterInfo::name) &&
       std::ranges::none_of(report.targets, is_head)) {
+    BOWLINE_TRY_ASSIGN(const std::vector<std::string> targets, alternatives(o_.lora_target));
     print(
         stderr,
         "bowline: --lora-target \"{}\" does not train the classification head, which is random if "
         "it is new.\n- --lora-target \"{{{},classifier.*}}\" trains it, too.\n",
-        o_.lora_target, fmt::join(alternatives_of(o_.lora_target), ","));
+        o_.lora_target, fmt::join(targets, ","));
   }
   return {};
 }

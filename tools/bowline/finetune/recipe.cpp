@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/status.h"
 #include "common/flags.h"
 #include "common/hash.h"
-#include "common/require.h"
 #include "finetune/optimizer_flags.h"
 
 namespace bowline::command {

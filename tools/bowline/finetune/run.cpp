@@ -3,8 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/status.h"
 #include "common/print.h"
-#include "common/require.h"
 #include "finetune/checks.h"
 #include "finetune/run_state.h"
 #include "verb.h"

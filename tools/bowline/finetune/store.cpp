@@ -7,8 +7,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/atomic_file.h"
+#include "base/status.h"
 #include "common/files.h"
-#include "common/require.h"
 #include "common/trained_values.h"
 #include "finetune/recipe.h"
 

@@ -2,8 +2,9 @@
 
 #include <filesystem>
 
+#include "base/escape.h"
+#include "base/status.h"
 #include "common/flags.h"
-#include "common/require.h"
 #include "peft/adapter.h"
 #include "peft/gguf_adapter.h"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "common/sha256.h"
 #include "common/trained_values.h"
 

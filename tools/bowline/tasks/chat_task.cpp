@@ -3,15 +3,17 @@
 // Source  mlx_lm (mlx_lm/tuner/datasets.py), for what a row may hold. Hugging Face transformers
 //         (apply_chat_template with return_assistant_tokens_mask), for the tokens of marked
 //         answers.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
 
+#include "base/status.h"
 #include "bowline_text.h"
 #include "common/hash.h"
 #include "common/interrupt.h"
-#include "common/require.h"
 #include "common/text.h"
 #include "common/tokenizers.h"
 #include "data/chats.h"

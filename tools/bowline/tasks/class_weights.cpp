@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "common/text.h"
 
 namespace bowline::command {

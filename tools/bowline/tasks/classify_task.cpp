@@ -1,11 +1,13 @@
 // Texts with labels: rows of CSV, TSV or JSON lines.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
+#include "base/status.h"
 #include "common/float_values.h"
 #include "common/hash.h"
 #include "common/interrupt.h"
-#include "common/require.h"
 #include "common/text.h"
 #include "tasks/class_weights.h"
 #include "tasks/labels.h"

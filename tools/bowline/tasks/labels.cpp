@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "data/examples.h"
 
 namespace bowline::command {

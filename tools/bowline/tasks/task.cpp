@@ -4,7 +4,7 @@
 #include <array>
 #include <filesystem>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "tasks/tokenize.h"
 
 namespace bowline::command {

@@ -1,8 +1,10 @@
 // Plain text: windows of its bytes, or of its tokens.
+#include <fmt/format.h>
+
 #include <cmath>
 
+#include "base/status.h"
 #include "common/hash.h"
-#include "common/require.h"
 #include "common/text.h"
 #include "tasks/task.h"
 #include "tasks/tokenize.h"

@@ -3,8 +3,8 @@
 #include <charconv>
 #include <memory>
 
+#include "base/status.h"
 #include "bowline_text.h"
-#include "common/require.h"
 #include "common/tokenizers.h"
 
 namespace bowline::command {

@@ -2,8 +2,10 @@
 // hidden rows.
 //
 // Source  transformers, models/albert/modeling_albert.py.
+#include <fmt/format.h>
+
+#include "base/status.h"
 #include "blocks/encoder.h"
-#include "common/require.h"
 
 namespace bowline::import {
 namespace {

@@ -1,8 +1,8 @@
 // DistilBERT: a BERT without token types.
 //
 // Source  transformers, models/distilbert/modeling_distilbert.py.
+#include "base/status.h"
 #include "blocks/encoder.h"
-#include "common/require.h"
 
 namespace bowline::import {
 namespace {

@@ -4,8 +4,8 @@
 // Source  transformers, models/gemma2/modeling_gemma2.py; Gemma Team, "Gemma 2", 2024, section 2.
 #include <cmath>
 
+#include "base/status.h"
 #include "blocks/llama_family.h"
-#include "common/require.h"
 
 namespace bowline::import {
 namespace {

@@ -2,8 +2,10 @@
 // values. Weights are [in, out].
 //
 // Source  transformers, models/gpt2/modeling_gpt2.py.
+#include <fmt/format.h>
+
+#include "base/status.h"
 #include "blocks/decoder.h"
-#include "common/require.h"
 #include "source/json.h"
 
 namespace bowline::import {

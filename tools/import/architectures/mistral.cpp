@@ -3,8 +3,8 @@
 // Source  transformers, models/mistral/modeling_mistral.py.
 #include <algorithm>
 
+#include "base/status.h"
 #include "blocks/llama_family.h"
-#include "common/require.h"
 
 namespace bowline::import {
 namespace {

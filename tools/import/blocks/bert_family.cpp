@@ -1,6 +1,7 @@
 #include "blocks/bert_family.h"
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 
 namespace bowline::import {
 

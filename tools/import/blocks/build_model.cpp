@@ -1,7 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "architectures/architecture.h"
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "source/json.h"
 
 namespace bowline::import {

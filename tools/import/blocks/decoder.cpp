@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 
 namespace bowline::import {
 namespace {
@@ -251,9 +252,10 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
       head == source.tensors.end() ? "" : listed_name(head->name));
   const Task task = options.task.value_or(Task::generate);
   BOWLINE_REQUIRE_CODE(task == Task::generate, Code::unsupported,
-                       "A decoder generates text and cannot {0}. Import an encoder: bowline "
-                       "import ENCODER --task {0}{1} --out MODEL.",
-                       name_of(task), task == Task::classify ? " --labels FILE" : "");
+                       "A decoder generates text and cannot {}. Import an encoder: bowline "
+                       "import ENCODER --task {}{} --out MODEL.",
+                       name_of(task), name_of(task),
+                       task == Task::classify ? " --labels FILE" : "");
   Built out;
   Weights weights(source, options, out.model);
   BOWLINE_TRY_ASSIGN(const DecoderParts parts, declare(weights));

@@ -1,10 +1,13 @@
 #include "blocks/encoder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
+#include "base/escape.h"
+#include "base/status.h"
 #include "blocks/pooling.h"
-#include "common/require.h"
 
 namespace bowline::import {
 namespace {

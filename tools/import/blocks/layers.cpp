@@ -1,8 +1,11 @@
 #include "blocks/layers.h"
 
+#include <fmt/format.h>
+
 #include <map>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 
 namespace bowline::import {
 

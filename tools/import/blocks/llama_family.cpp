@@ -1,8 +1,11 @@
 #include "blocks/llama_family.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 
 namespace bowline::import {
 namespace {

@@ -1,11 +1,15 @@
 #include "blocks/weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/pattern.h"
+#include "base/status.h"
 #include "source/json.h"
 #include "source/numbers.h"
 
@@ -76,23 +80,6 @@ LayerName layer_name(const std::string& name) {
     }
   }
   return {};
-}
-
-// "*" stands for any characters.
-bool matches(std::string_view pattern, std::string_view text) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) {
-    return pattern == text;
-  }
-  if (!text.starts_with(pattern.substr(0, star))) {
-    return false;
-  }
-  for (size_t i = star; i <= text.size(); ++i) {
-    if (matches(pattern.substr(star + 1), text.substr(i))) {
-      return true;
-    }
-  }
-  return false;
 }
 
 // The float dtype with the most elements.

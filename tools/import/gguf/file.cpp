@@ -1,6 +1,7 @@
 #include "gguf/file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,8 +12,11 @@
 #include <cstring>
 #include <numeric>
 
-#include "common/float16.h"
-#include "common/require.h"
+#include "base/bytes.h"
+#include "base/escape.h"
+#include "base/float16.h"
+#include "base/status.h"
+#include "base/utf8.h"
 
 namespace bowline::gguf {
 namespace {
@@ -44,7 +48,7 @@ class Reader {
   template <class T>
   Result<T> number() {
     BOWLINE_TRY_ASSIGN(const std::span<const std::byte> from, take(sizeof(T)));
-    return numbers::load<T>(from.data());
+    return load<T>(from.data());
   }
   Result<std::span<const std::byte>> sized() {
     BOWLINE_TRY_ASSIGN(const uint64_t length, number<uint64_t>());
@@ -278,7 +282,7 @@ Status map_file(const std::string& path, Mapping& out) {
 
 template <class T>
 std::optional<T> as(const Value& v, uint64_t i) {
-  return numbers::load<T>(v.bytes.data() + i * sizeof(T));
+  return load<T>(v.bytes.data() + i * sizeof(T));
 }
 
 }  // namespace
@@ -332,7 +336,7 @@ std::optional<int64_t> Value::integer(uint64_t i) const {
     case ValueType::i32:
       return as<int32_t>(*this, i);
     case ValueType::u64: {
-      const auto value = numbers::load<uint64_t>(bytes.data() + i * 8);
+      const auto value = load<uint64_t>(bytes.data() + i * 8);
       return value <= INT64_MAX ? std::optional(static_cast<int64_t>(value)) : std::nullopt;
     }
     case ValueType::i64:

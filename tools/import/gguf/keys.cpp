@@ -5,10 +5,12 @@
 //         that an architecture reads.
 #include "gguf/keys.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "source/keys.h"
 
 namespace bowline::gguf {

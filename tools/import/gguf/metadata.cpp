@@ -8,8 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "common/float16.h"
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/float16.h"
+#include "base/status.h"
 
 namespace bowline::gguf {
 namespace {

@@ -1,12 +1,14 @@
 #include "gguf/read.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cstring>
 #include <map>
 
-#include "common/float16.h"
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/float16.h"
+#include "base/status.h"
 #include "gguf/keys.h"
 #include "gguf/metadata.h"
 #include "gguf/terms.h"
@@ -84,10 +86,10 @@ std::optional<DType> short_dtype(const File& file) {
 }
 
 uint16_t shortened(float x, DType to) {
-  return to == DType::f16 ? numbers::f16_of_f32(x) : numbers::bf16_of_f32(x);
+  return to == DType::f16 ? from_f32<f16>(x).bits : from_f32<bf16>(x).bits;
 }
 float widened(uint16_t x, DType from) {
-  return from == DType::f16 ? numbers::f32_of_f16(x) : numbers::f32_of_bf16(x);
+  return from == DType::f16 ? to_f32(f16{x}) : to_f32(bf16{x});
 }
 
 // True if the dtype `to` represents all values of the f32 tensor exactly.

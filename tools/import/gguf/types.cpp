@@ -5,30 +5,29 @@
 #include <algorithm>
 #include <array>
 
-#include "common/float16.h"
+#include "base/bytes.h"
+#include "base/float16.h"
 
 namespace bowline::gguf {
 namespace {
 
 // This file is compiled without fused multiply-add: products are rounded before sums, as in ggml.
 
-float scale(const std::byte* from) { return numbers::f32_of_f16(numbers::load<uint16_t>(from)); }
+float scale(const std::byte* from) { return to_f32(f16{load<uint16_t>(from)}); }
 int byte_at(const std::byte* from, int i) { return static_cast<int>(from[i]); }
 
 // Bit i as the fifth bit of a quantized value.
 int high_bit(uint32_t bits, int i) { return static_cast<int>(bits >> i & 1) << 4; }
 
-void decode_f32(const std::byte* from, float* to) { *to = numbers::load<float>(from); }
+void decode_f32(const std::byte* from, float* to) { *to = load<float>(from); }
 void decode_f16(const std::byte* from, float* to) { *to = scale(from); }
-void decode_bf16(const std::byte* from, float* to) {
-  *to = numbers::f32_of_bf16(numbers::load<uint16_t>(from));
-}
+void decode_bf16(const std::byte* from, float* to) { *to = to_f32(bf16{load<uint16_t>(from)}); }
 
 // d (f16), 32 values q (i8): x = d * q
 void decode_q8_0(const std::byte* from, float* to) {
   const float d = scale(from);
   for (int i = 0; i < 32; ++i) {
-    to[i] = d * static_cast<float>(numbers::load<int8_t>(from + 2 + i));
+    to[i] = d * static_cast<float>(load<int8_t>(from + 2 + i));
   }
 }
 
@@ -56,7 +55,7 @@ void decode_q4_1(const std::byte* from, float* to) {
 // d (f16), 32 high bits, then the low bits as in Q4_0: x = d * (q - 16)
 void decode_q5_0(const std::byte* from, float* to) {
   const float d = scale(from);
-  const auto high = numbers::load<uint32_t>(from + 2);
+  const auto high = load<uint32_t>(from + 2);
   for (int i = 0; i < 16; ++i) {
     const int low = byte_at(from, 6 + i);
     to[i] = d * static_cast<float>(((low & 15) | high_bit(high, i)) - 16);
@@ -68,7 +67,7 @@ void decode_q5_0(const std::byte* from, float* to) {
 void decode_q5_1(const std::byte* from, float* to) {
   const float d = scale(from);
   const float m = scale(from + 2);
-  const auto high = numbers::load<uint32_t>(from + 4);
+  const auto high = load<uint32_t>(from + 4);
   for (int i = 0; i < 16; ++i) {
     const int low = byte_at(from, 8 + i);
     to[i] = d * static_cast<float>((low & 15) | high_bit(high, i)) + m;
@@ -135,7 +134,7 @@ void decode_q6_k(const std::byte* from, float* to) {
     const int at = i % 32;
     const int low = byte_at(from, half * 64 + part % 2 * 32 + at) >> (part / 2 * 4) & 15;
     const int high = byte_at(from, 128 + half * 32 + at) >> (part * 2) & 3;
-    const float step = d * static_cast<float>(numbers::load<int8_t>(from + 192 + i / 16));
+    const float step = d * static_cast<float>(load<int8_t>(from + 192 + i / 16));
     to[i] = step * static_cast<float>((low | high << 4) - 32);
   }
 }

@@ -4,7 +4,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 
 namespace bowline::gguf {
 namespace {

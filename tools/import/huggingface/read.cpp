@@ -1,10 +1,13 @@
 #include "huggingface/read.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "huggingface/safetensors.h"
 #include "huggingface/tokenizer_config.h"
 #include "source/file.h"

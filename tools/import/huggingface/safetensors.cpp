@@ -1,10 +1,13 @@
 #include "huggingface/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "source/json.h"
 
 namespace bowline::huggingface {

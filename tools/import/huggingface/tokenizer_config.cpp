@@ -2,10 +2,13 @@
 //         models/*/tokenization_*.py, of versions 4 and 5.
 #include "huggingface/tokenizer_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "source/json.h"
 #include "source/keys.h"
 #include "source/special_tokens.h"

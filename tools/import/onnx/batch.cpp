@@ -1,10 +1,12 @@
 #include "onnx/batch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
 
-#include "common/require.h"
+#include "base/status.h"
 
 namespace bowline::onnx {
 namespace {

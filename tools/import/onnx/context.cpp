@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <numeric>
 
+#include "base/escape.h"
 #include "onnx.pb.h"
 #include "onnx/lowering.h"
 

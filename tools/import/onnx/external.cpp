@@ -1,12 +1,14 @@
 #include "onnx/external.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <charconv>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "onnx.pb.h"
 
 namespace bowline::onnx {

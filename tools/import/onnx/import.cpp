@@ -2,11 +2,14 @@
 // node.
 #include "onnx/import.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <set>
 
+#include "base/escape.h"
 #include "onnx.pb.h"
 #include "onnx/nodes.h"
 

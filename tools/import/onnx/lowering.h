@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "onnx/maker.h"
 
 namespace bowline::onnx {

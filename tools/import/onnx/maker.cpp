@@ -1,12 +1,14 @@
 #include "onnx/maker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "onnx/batch.h"
 #include "onnx/fold.h"
 

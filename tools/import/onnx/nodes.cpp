@@ -1,6 +1,10 @@
 #include "onnx/nodes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "base/escape.h"
 
 namespace bowline::onnx {
 namespace {

@@ -1,28 +1,28 @@
 #include "onnx/numbers.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "common/float16.h"
-#include "common/require.h"
+#include "base/bytes.h"
+#include "base/float16.h"
+#include "base/status.h"
 #include "onnx.pb.h"
 #include "onnx/external.h"
 
 namespace bowline::onnx {
 namespace {
 
-using numbers::load;
-
 double real_at(DType t, const std::byte* at) {
   switch (t) {
     case DType::f32:
       return static_cast<double>(load<float>(at));
     case DType::f16:
-      return static_cast<double>(numbers::f32_of_f16(load<uint16_t>(at)));
+      return static_cast<double>(to_f32(f16{load<uint16_t>(at)}));
     case DType::bf16:
-      return static_cast<double>(numbers::f32_of_bf16(load<uint16_t>(at)));
+      return static_cast<double>(to_f32(bf16{load<uint16_t>(at)}));
     default:
       return 0;
   }
@@ -58,7 +58,7 @@ void store(DType t, double value, std::byte* at) {
   if (t == DType::f32) {
     std::memcpy(at, &x, sizeof x);
   } else {
-    const uint16_t bits = t == DType::f16 ? numbers::f16_of_f32(x) : numbers::bf16_of_f32(x);
+    const uint16_t bits = t == DType::f16 ? from_f32<f16>(x).bits : from_f32<bf16>(x).bits;
     std::memcpy(at, &bits, sizeof bits);
   }
 }

@@ -1,11 +1,13 @@
 // Parses a ModelProto and checks the model as a whole.
+#include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "onnx.pb.h"
 #include "onnx/import.h"
 

@@ -1,12 +1,13 @@
 #include "onnx/recorded.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 #include <unordered_map>
 
-#include "common/require.h"
+#include "base/status.h"
 
 namespace bowline::onnx {
 namespace {

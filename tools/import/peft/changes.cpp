@@ -1,12 +1,16 @@
 #include "peft/changes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
 
-#include "common/float16.h"
-#include "common/require.h"
+#include "base/bytes.h"
+#include "base/escape.h"
+#include "base/float16.h"
+#include "base/status.h"
 #include "source/finite.h"
 
 namespace bowline::peft {
@@ -16,9 +20,9 @@ std::vector<float> floats_of(DType dtype, std::span<const std::byte> bytes) {
   std::vector<float> out;
   for (size_t at = 0; at < bytes.size(); at += size) {
     const std::byte* const from = bytes.data() + at;
-    out.push_back(dtype == DType::f32   ? numbers::load<float>(from)
-                  : dtype == DType::f16 ? numbers::f32_of_f16(numbers::load<uint16_t>(from))
-                                        : numbers::f32_of_bf16(numbers::load<uint16_t>(from)));
+    out.push_back(dtype == DType::f32   ? load<float>(from)
+                  : dtype == DType::f16 ? to_f32(f16{load<uint16_t>(from)})
+                                        : to_f32(bf16{load<uint16_t>(from)}));
   }
   return out;
 }

@@ -1,12 +1,15 @@
 #include "peft/gguf_adapter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "gguf/file.h"
 #include "gguf/terms.h"
 #include "gguf/values.h"

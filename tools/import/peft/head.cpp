@@ -1,8 +1,11 @@
 #include "peft/head.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 
 namespace bowline::peft {
 namespace {
@@ -105,7 +108,7 @@ Result<std::optional<Change>> head_change(const Model& model, const import::Sour
   BOWLINE_REQUIRE_CODE(p != info.parameters.end() && TensorShape(tensor.shape) == p->shape,
                        Code::bad_file,
                        "The model has no head with a {} [{}]: the adapter is for another model.",
-                       listed_name(tensor.name), fmt::join(tensor.shape, ", "));
+                       listed_name(tensor.name), fmt::format("{}", fmt::join(tensor.shape, ", ")));
   const DType t = tensor.dtype;
   BOWLINE_REQUIRE_CODE(t == DType::f32 || t == DType::f16 || t == DType::bf16, Code::unsupported,
                        "The tensor {} is {}, not a float dtype.", listed_name(tensor.name),

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 #include "huggingface/safetensors.h"
 #include "peft/adapter.h"
 #include "peft/changes.h"
@@ -230,7 +233,7 @@ Status check_base(const Model& model, const ParameterInfo& target, const SourceT
       same_form && theirs == ours, Code::unsupported,
       "The adapter contains a \"{}\" that differs from the model's ({}, [{}]), which is "
       "not supported.",
-      target.name, name_of(base->dtype), fmt::join(base->shape, ", "));
+      target.name, name_of(base->dtype), fmt::format("{}", fmt::join(base->shape, ", ")));
   return {};
 }
 

@@ -1,10 +1,12 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "common/require.h"
+#include "base/status.h"
 #include "peft/adapter.h"
 #include "peft/changes.h"
 #include "peft/head.h"

@@ -1,11 +1,14 @@
 #include "source/finite.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <mutex>
+
+#include "base/escape.h"
 
 namespace bowline::import {
 namespace {

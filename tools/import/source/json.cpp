@@ -1,9 +1,13 @@
 #include "source/json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
+#include "base/utf8.h"
 
 namespace bowline::import {
 namespace {

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "common/require.h"
+#include "base/escape.h"
+#include "base/status.h"
 
 namespace bowline::import {
 

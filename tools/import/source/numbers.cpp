@@ -3,18 +3,19 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/float16.h"
-#include "common/require.h"
+#include "base/bytes.h"
+#include "base/float16.h"
+#include "base/status.h"
 
 namespace bowline::import {
 namespace {
 
 float number_at(const std::byte* from, DType dtype) {
   if (dtype == DType::f32) {
-    return numbers::load<float>(from);
+    return load<float>(from);
   }
-  const auto half = numbers::load<uint16_t>(from);
-  return dtype == DType::f16 ? numbers::f32_of_f16(half) : numbers::f32_of_bf16(half);
+  const auto half = load<uint16_t>(from);
+  return dtype == DType::f16 ? to_f32(f16{half}) : to_f32(bf16{half});
 }
 
 void put_number(float f, std::byte* to, DType dtype) {
@@ -22,7 +23,7 @@ void put_number(float f, std::byte* to, DType dtype) {
     std::memcpy(to, &f, sizeof f);
     return;
   }
-  const uint16_t h = dtype == DType::f16 ? numbers::f16_of_f32(f) : numbers::bf16_of_f32(f);
+  const uint16_t h = dtype == DType::f16 ? from_f32<f16>(f).bits : from_f32<bf16>(f).bits;
   std::memcpy(to, &h, sizeof h);
 }
 

@@ -1,7 +1,10 @@
 // Non-maximum suppression.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
+#include "base/escape.h"
 #include "onnx.pb.h"
 #include "onnx/lowering.h"
 

@@ -7,6 +7,7 @@
 // Source  ONNX operators, Einsum; numpy.einsum.
 #include <algorithm>
 
+#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {

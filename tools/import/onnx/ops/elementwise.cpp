@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {

@@ -1,6 +1,7 @@
 // Operators that select elements by index.
 #include <algorithm>
 
+#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {

@@ -1,4 +1,5 @@
 // Classification losses. The class axis is axis 1.
+#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {

@@ -1,7 +1,10 @@
 // Operators that change shape, order or position of elements, and operators that read shapes.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
+#include "base/escape.h"
 #include "onnx.pb.h"
 #include "onnx/lowering.h"
 

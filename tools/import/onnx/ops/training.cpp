@@ -5,6 +5,7 @@
 //         version 1.
 #include <algorithm>
 
+#include "base/escape.h"
 #include "onnx.pb.h"
 #include "onnx/lowering.h"
 

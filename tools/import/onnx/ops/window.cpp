@@ -1,6 +1,7 @@
 // Operators that slide a window over the spatial axes: convolutions and pooling.
 #include <algorithm>
 
+#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {

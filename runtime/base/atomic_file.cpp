@@ -1,12 +1,14 @@
-#include "model/atomic_file.h"
+#include "base/atomic_file.h"
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <system_error>
 
-#include "model/map.h"
+#include "base/boundary.h"
 
-namespace bowline::detail::model {
+namespace bowline {
 namespace {
 
 // A name that nobody gives to a file of his own: "folder/out" is written as
@@ -20,7 +22,17 @@ std::string temporary_of(const std::string& path) {
 
 }  // namespace
 
-std::string AtomicFile::target_of(const std::string& temporary) {
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) {
+    return ".";
+  }
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string target_of_temporary(const std::string& temporary) {
   const size_t name = temporary.rfind('/') + 1;
   if (temporary.size() < name + 1 + kSuffix.size() || temporary[name] != '.' ||
       !temporary.ends_with(kSuffix)) {
@@ -150,4 +162,8 @@ Status AtomicFile::commit() {
   return status;
 }
 
-}  // namespace bowline::detail::model
+Status probe_file(const std::string& path, uint64_t bytes) {
+  return guarded([&] { return AtomicFile::create(path, bytes, real_file_system()).status(); });
+}
+
+}  // namespace bowline

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "core/status.h"
+#include "base/status.h"
 
 namespace bowline {
 

@@ -1,5 +1,9 @@
-// Text that is shown to people: escaped(), listed_name().
-#include "core/utf8.h"
+#include "base/escape.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/utf8.h"
 
 namespace bowline {
 namespace {

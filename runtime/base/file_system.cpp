@@ -1,4 +1,4 @@
-#include "model/file_system.h"
+#include "base/file_system.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -16,7 +16,7 @@
 #include <linux/openat2.h>
 #endif
 
-namespace bowline::detail::model {
+namespace bowline {
 namespace {
 
 constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
@@ -102,4 +102,4 @@ FileSystem& real_file_system() {
   return system;
 }
 
-}  // namespace bowline::detail::model
+}  // namespace bowline

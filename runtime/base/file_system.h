@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace bowline::detail::model {
+namespace bowline {
 
 class FileSystem {
  public:
@@ -41,4 +41,4 @@ class FileSystem {
 // The system itself.
 FileSystem& real_file_system();
 
-}  // namespace bowline::detail::model
+}  // namespace bowline

@@ -5,10 +5,10 @@
 #include <span>
 #include <string>
 
-#include "core/status.h"
-#include "model/file_system.h"
+#include "base/file_system.h"
+#include "base/status.h"
 
-namespace bowline::detail::model {
+namespace bowline {
 
 // Writes a temporary file in the folder of `path`; commit() puts it in its place. A writer that
 // ends without commit removes it; one that a killed process left is reused by the next. One writer
@@ -23,9 +23,6 @@ class AtomicFile {
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
-
-  // The path that a temporary file of this name becomes, or empty if it is none.
-  static std::string target_of(const std::string& temporary);
 
   Status write(std::span<const std::byte> bytes);
   // What is written lies here until the commit.
@@ -45,4 +42,18 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-}  // namespace bowline::detail::model
+// Whether a file of so many bytes could be written at `path` now. Nothing is left behind. Errors as
+// AtomicFile::create().
+Status probe_file(const std::string& path, uint64_t bytes);
+
+// The path that a temporary file was to become, which a killed process left; empty: `temporary` is
+// no name of a temporary file.
+std::string target_of_temporary(const std::string& temporary);
+
+// The folder of a path, "." if it names none.
+std::string folder_of(const std::string& path);
+
+// The text of errno.
+std::string error_text(int error);
+
+}  // namespace bowline

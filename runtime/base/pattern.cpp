@@ -1,4 +1,4 @@
-#include "core/pattern.h"
+#include "base/pattern.h"
 
 #include <algorithm>
 
@@ -72,6 +72,10 @@ std::optional<Digits> number_in(std::string_view pattern, std::string_view name)
       return digits;
     }
   }
+}
+
+bool matches_any(std::span<const std::string> alternatives, std::string_view name) {
+  return std::ranges::any_of(alternatives, [&](const std::string& a) { return matches(a, name); });
 }
 
 bool matches(std::string_view pattern, std::string_view name) {

@@ -5,9 +5,9 @@
 // Status::at().
 #pragma once
 
-#include "bowline.h"
-#include "core/detail.h"
-#include "core/format.h"
+#include "base/detail.h"
+#include "base/format.h"
+#include "bowline/status.h"
 
 // A false condition returns bad_argument with the sentence; while a file is loaded the caller turns
 // it into bad_file.
