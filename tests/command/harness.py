@@ -59,7 +59,7 @@ def optimizer_flags():
     text = run("finetune", "--help").stdout
     names = re.search(r"--optimizer NAME +([\w|]+) \[", text)[1].split("|")
     flags = {}
-    for flag, value, of, end in re.findall(r"^  (--[\w-]+)( X)? +Of (\w+(?:, \w+)*)(.*)$", text, re.M):
+    for flag, value, of, end in re.findall(r"^  (--[\w-]+)( X)? +For (\w+(?:, \w+)*)(.*)$", text, re.M):
         if set(of.split(", ")) <= set(names):
             flags[flag] = of.split(", "), [-0.5 if "[-" in end else 0.25] if value else []
     return names, flags

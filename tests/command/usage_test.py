@@ -170,7 +170,7 @@ class Usage(harness.Case):
             if verb not in writers:
                 self.expect(run(*verb, "-o", "file"), USAGE, "--format", "file")
                 continue
-            self.assertRegex(run(*verb, "--help").stdout, r"  -o TEXT +Short for --format text\|json, else for --out")
+            self.assertRegex(run(*verb, "--help").stdout, r"  -o TEXT +-o text\|json sets --format; -o PATH sets --out")
             self.expect(run(*verb, "-o", "a", "--out", "b"), USAGE, '-o "a" gives --out, which is given already.', f"bowline {verb[0]} --help")
             self.expect(run(*verb, "-o", "a", "-o", "b"), USAGE, '-o "b" gives --out, which is given already.')
             self.expect(run(*verb, "-o", "text", "-o", "json"), USAGE, '-o "json" gives --format, which is given already.')

@@ -125,10 +125,10 @@ void add_train(CLI::App* bench, Context& context) {
   add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
   add_compute(verb, o->compute);
-  CLI::Option* rank =
-      verb->add_option("--lora-rank", o->lora_rank, "Train an adapter of this rank [no adapter]")
-          ->check(CLI::Range(1, 1 << 12));
-  verb->add_option("--lora-target", o->lora_target, "Matrices that the adapter changes")
+  CLI::Option* rank = verb->add_option("--lora-rank", o->lora_rank,
+                                       "Train a LoRA adapter of this rank [no adapter]")
+                          ->check(CLI::Range(1, 1 << 12));
+  verb->add_option("--lora-target", o->lora_target, "Weight matrices that get an adapter")
       ->type_name("PATTERN")
       ->needs(rank)
       ->capture_default_str();
@@ -166,7 +166,7 @@ void add_bench_run(CLI::App* bench, Context& context) {
 }
 
 void add_decode(CLI::App* bench, Context& context) {
-  CLI::App* verb = add_verb(*bench, "decode", "Times text generation",
+  CLI::App* verb = add_verb(*bench, "decode", "Times text generation, in tokens per second",
                             "bowline bench decode lm.bowline --tokens 128 --device cpu -o json");
   auto o = std::make_shared<BenchDecodeOptions>();
   verb->add_option("model", o->model, "Model file of a language model")->required();
@@ -187,7 +187,7 @@ void add_decode(CLI::App* bench, Context& context) {
 
 void add_table(CLI::App* bench, Context& context) {
   CLI::App* verb =
-      add_verb(*bench, "table", "Times building, opening, planning, tying and saving a large model",
+      add_verb(*bench, "table", "Times opening, planning and saving a model with many parameters",
                "bowline bench table --parameters 100000");
   auto o = std::make_shared<BenchTableOptions>();
   verb->add_option("--parameters", o->parameters, "Number of parameters, each of 4 values")
@@ -199,9 +199,8 @@ void add_table(CLI::App* bench, Context& context) {
 }
 
 void add_ties(CLI::App* bench, Context& context) {
-  CLI::App* verb =
-      add_verb(*bench, "ties", "Compares tied weights with the same model without ties",
-               "bowline bench ties --repeats 16");
+  CLI::App* verb = add_verb(*bench, "ties", "Compares the speed with and without tied weights",
+                            "bowline bench ties --repeats 16");
   auto o = std::make_shared<BenchTiesOptions>();
   verb->add_option("--repeats", o->repeats, "Repeats of one block with tied weights")
       ->check(CLI::Range(2, 4096))
@@ -237,7 +236,7 @@ void add_bench_tokenize(CLI::App* bench, Context& context) {
 
 void add_bench(CLI::App& app, Context& context) {
   CLI::App* bench =
-      add_verb(app, "bench", "Measures speed: products, runs, training, generation, tokenizers",
+      add_verb(app, "bench", "Measures the speed of operators, models, training and tokenizers",
                "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
   bench->require_subcommand(1);
   add_matmul(bench, context);

@@ -158,12 +158,12 @@ Result<int> run(const ChatOptions& o) {
 
 void add_chat(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(
-      app, "chat", "Chats with a model",
+      app, "chat", "Chats with a language model",
       "bowline chat lm.bowline --adapter adapter.bowline --system \"Be short.\" --temp 0.7");
   auto o = std::make_shared<ChatOptions>();
   add_generation(verb, o->of);
-  verb->add_option("--system", o->system, "First message of the conversation");
-  verb->add_option("--chat-format", o->chat_format, "Format of messages [the model's template]")
+  verb->add_option("--system", o->system, "System message");
+  verb->add_option("--chat-format", o->chat_format, "Chat template, such as chatml [the model's]")
       ->type_name("NAME");
   add_format(verb, o->format, "Output format of an answer");
   on_run(verb, context, [o] { return run(*o); });

@@ -59,7 +59,7 @@ void add_devices(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "devices", "Lists all devices, and why a device cannot be used",
                             "bowline devices -o json");
   auto o = std::make_shared<DevicesOptions>();
-  verb->add_flag("--all", o->all, "Also list the devices for tests");
+  verb->add_flag("--all", o->all, "Also list devices that exist only for tests");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return list(*o); });
 }

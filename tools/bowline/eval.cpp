@@ -195,14 +195,14 @@ void add_eval(CLI::App& app, Context& context) {
   add_data(verb, *o);
   add_windows(verb, *o);
   o->eval_stride = 0;
-  verb->add_option("--stride", o->eval_stride, "Distance of the windows of a text [--seq]")
+  verb->add_option("--stride", o->eval_stride, "Step from one window to the next [--seq]")
       ->group(kAdvanced)
       ->check(whole_number(0, 1 << 20));
   o->uses.add({"--stride"}, kPlainText);
-  verb->add_option("--batches", o->eval_batches, "Most batches [all of the data]")
+  verb->add_option("--batches", o->eval_batches, "Evaluate at most this many batches [all]")
       ->group(kAdvanced)
       ->check(whole_number(0, kMostSteps));
-  verb->add_option("--report", o->report, "HTML page with the loss along the text")
+  verb->add_option("--report", o->report, "HTML page with the loss of each batch")
       ->type_name("FILE");
   verb->add_flag("--force", o->force, "Replace an existing --report");
   add_changes(verb, o->changes);

@@ -452,7 +452,7 @@ Result<int> run(const ExportOptions& o) {
 
 void add_export(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "export", "Writes a model for use: without training state, or for other tools",
+      add_verb(app, "export", "Writes a model without training state, or for other tools",
                "bowline export run/step-00000300.bowline --strip --out tuned.bowline\n"
                "bowline export lm.bowline --adapter a.bowline --out merged.bowline\n"
                "bowline export lm.bowline --adapter a.bowline --to hf --out lm/\n"
@@ -461,27 +461,27 @@ void add_export(CLI::App& app, Context& context) {
   auto o = std::make_shared<ExportOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   CLI::Option* strip =
-      verb->add_flag("--strip", o->strip, "Leave out moments, gradients and the record");
+      verb->add_flag("--strip", o->strip, "Leave out optimizer state, gradients and progress");
   CLI::Option* out =
       verb->add_option("--out", o->out, "File or folder to write")->type_name("FILE");
-  CLI::Option* to = verb->add_option("--to", o->to, "Format of another tool")
+  CLI::Option* to = verb->add_option("--to", o->to, "Hugging Face, GGUF, or an adapter for either")
                         ->check(CLI::IsMember(form_names()))
                         ->needs(out)
                         ->excludes(strip);
-  verb->add_option("--adapter", o->adapters, "Adapter to merge; several add up")
+  verb->add_option("--adapter", o->adapters, "LoRA adapter to merge or convert; repeatable")
       ->type_name("FILE[=WEIGHT]")
       ->needs(out);
-  verb->add_option("--untie", o->untied, "Give this parameter a weight of its own")
+  verb->add_option("--untie", o->untied, "Give this tied parameter a copy of its weight")
       ->type_name("NAME")
       ->needs(out);
   verb->add_option("--encoding", o->encoding, "Quantize the matrices for --to gguf")
       ->check(CLI::IsMember({"q8_0", "q4_0"}))
       ->needs(to);
-  verb->add_option("--weights", o->weights, "Write the bytes of each storage instead")
+  verb->add_option("--weights", o->weights, "Write raw weight files and parameters.json")
       ->type_name("FOLDER")
       ->excludes(out)
       ->excludes(strip);
-  verb->add_option("--dtype", o->dtype, "Dtype of the written weights")
+  verb->add_option("--dtype", o->dtype, "Dtype of the written weights [the model's]")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
   verb->add_flag("--force", o->force, "Replace existing outputs");
   add_format(verb, o->format);

@@ -16,87 +16,89 @@ void add_files(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("model", o.model, "Model file with the entry point 'loss'")->required();
   add_data(verb, o);
   verb->add_option("--valid", o.valid, "Held-out data [a tenth of --data]")->type_name("FILE");
-  verb->add_option("--out", o.out, "Tuned model, if it is no worse than before")->type_name("FILE");
-  verb->add_flag("--force", o.force, "Replace outputs of another run");
+  verb->add_option("--out", o.out, "Output model or adapter, if the loss is not worse")
+      ->type_name("FILE");
+  verb->add_flag("--force", o.force, "Replace existing --out, --log and --report files");
   verb->add_flag("--with-training-state", o.with_training_state,
-                 "Also write moments and position to --out")
+                 "Also write optimizer state and progress to --out")
       ->group(kAdvanced);
   verb->add_option("--log", o.log, "Loss, gradient norm and learning rate per step")
       ->type_name("FILE");
   verb->add_option("--tensorboard", o.tensorboard, "Event files for TensorBoard")
       ->type_name("FOLDER")
       ->group(kAdvanced);
-  verb->add_option("--report", o.report, "HTML page that follows the run")->type_name("FILE");
+  verb->add_option("--report", o.report, "HTML page with the progress of the run")
+      ->type_name("FILE");
 }
 
 void add_training(CLI::App* verb, FinetuneOptions& o) {
   CLI::Option* steps =
-      verb->add_option("--steps,--iters", o.steps, "Training steps of the whole run")
+      verb->add_option("--steps,--iters", o.steps, "Total optimizer steps, resumed ones included")
           ->check(whole_number(0, kMostSteps))
           ->capture_default_str();
   verb->add_option("--epochs", o.epochs, "Passes over the data, instead of --steps")
       ->check(real_number(0, 1e6))
       ->excludes(steps);
   add_windows(verb, o);
-  verb->add_flag("--in-order", o.in_order, "Keep the order of the rows")->group(kAdvanced);
+  verb->add_flag("--in-order", o.in_order, "Do not shuffle the rows")->group(kAdvanced);
   verb->add_option("--accumulate", o.accumulate, "Micro-batches per step (gradient accumulation)")
       ->check(whole_number(1, 1 << 16))
       ->capture_default_str();
-  verb->add_option("--on-nonfinite", o.on_nonfinite, "If a loss is not finite")
+  verb->add_option("--on-nonfinite", o.on_nonfinite, "On NaN or infinity")
       ->type_name("NAME")
       ->check(CLI::IsMember(std::vector<std::string>(kOnNonFinite.begin(), kOnNonFinite.end())))
       ->capture_default_str()
       ->group(kAdvanced);
-  verb->add_option("--seed", o.seed, "Seed of the order of the data and of dropout")
+  verb->add_option("--seed", o.seed, "Random seed of data order, dropout and adapter")
       ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
 }
 
 void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--learning-rate", o.learning_rate, "Largest learning rate")
+  verb->add_option("--learning-rate", o.learning_rate, "Peak learning rate")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
   verb->add_option("--head-learning-rate", o.head_learning_rate,
-                   "Learning rate of classifier.* [--learning-rate]")
+                   "Learning rate of the classifier [--learning-rate]")
       ->check(real_number(0, 1e6))
       ->group(kAdvanced);
-  verb->add_option("--freeze", o.freeze, "Do not train these parameters; any number")
+  verb->add_option("--freeze", o.freeze, "Do not train these parameters; repeatable")
       ->type_name("PATTERN")
       ->allow_extra_args(false);
   verb->add_option("--class-weights", o.class_weights,
-                   "balanced, none, or a JSON file [the model's]")
+                   "Loss weights: balanced, none, FILE [the model's]")
       ->group(kAdvanced);
-  verb->add_option("--warmup", o.warmup, "Steps in which the learning rate rises")
+  verb->add_option("--warmup", o.warmup, "Steps of linear warmup of the learning rate")
       ->check(whole_number(0, kMostSteps))
       ->capture_default_str();
-  verb->add_option("--schedule", o.schedule, "After the warmup")
+  verb->add_option("--schedule", o.schedule, "Learning rate")
       ->type_name("NAME")
       ->check(CLI::IsMember({"constant", "linear", "cosine"}))
       ->capture_default_str();
   verb->add_option("--final-fraction", o.final_fraction,
-                   "Share of the learning rate at the last step")
+                   "Final learning rate, relative to the peak")
       ->check(real_number(0, 1))
       ->capture_default_str()
       ->group(kAdvanced);
   add_optimizer_flags(verb, o);
-  verb->add_option("--weight-decay", o.weight_decay, "Weight decay of matrices")
+  verb->add_option("--weight-decay", o.weight_decay, "Weight decay of matrices; vectors have none")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  verb->add_option("--clip", o.clip, "Largest norm of the gradient; 0: no limit")
+  verb->add_option("--clip", o.clip, "Maximum gradient norm; 0: no clipping")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
   add_compute(verb, o.compute);
-  verb->add_option("--loss-scale", o.loss_scale, "Factor of the loss while training [automatic]")
+  verb->add_option("--loss-scale", o.loss_scale, "Loss scale for mixed precision [automatic]")
       ->check(real_number(0, 1e9))
       ->group(kAdvanced);
 }
 
 void add_lora(CLI::App* verb, FinetuneOptions& o) {
   CLI::Option* rank =
-      verb->add_option("--lora-rank", o.lora_rank, "Train an adapter of this rank [no adapter]")
+      verb->add_option("--lora-rank", o.lora_rank, "Train a LoRA adapter of this rank [no adapter]")
           ->check(whole_number(0, 1 << 16));
   CLI::Option* alpha =
-      verb->add_option("--lora-alpha", o.lora_alpha, "Scale of the adapter, times its rank")
+      verb->add_option("--lora-alpha", o.lora_alpha, "LoRA alpha: the scale is alpha / rank")
           ->group(kAdvanced)
           ->check(real_number(0, 1e6))
           ->needs(rank)
@@ -106,12 +108,12 @@ void add_lora(CLI::App* verb, FinetuneOptions& o) {
       ->needs(rank)
       ->excludes(alpha)
       ->group(kAdvanced);
-  verb->add_option("--lora-dropout", o.lora_dropout, "Dropout before the adapter")
+  verb->add_option("--lora-dropout", o.lora_dropout, "Dropout probability of the adapter input")
       ->check(real_number_below(0, 1))
       ->needs(rank)
       ->capture_default_str()
       ->group(kAdvanced);
-  verb->add_option("--lora-target", o.lora_target, "Matrices that the adapter changes")
+  verb->add_option("--lora-target", o.lora_target, "Weight matrices that get an adapter")
       ->group(kAdvanced)
       ->type_name("PATTERN")
       ->needs(rank)
@@ -122,13 +124,15 @@ void add_lora(CLI::App* verb, FinetuneOptions& o) {
 void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--eval-every", o.eval_every, "Steps between evaluations [start and end only]")
       ->check(whole_number(0, kMostSteps));
-  verb->add_option("--eval-batches", o.eval_batches, "Most batches of an evaluation [all]")
+  verb->add_option("--eval-batches", o.eval_batches,
+                   "Maximum number of batches per evaluation [all]")
       ->check(whole_number(0, kMostSteps))
       ->group(kAdvanced);
-  verb->add_option("--eval-stride", o.eval_stride, "Distance of held-out windows of text [--seq]")
+  verb->add_option("--eval-stride", o.eval_stride,
+                   "Step from one held-out window to the next [--seq]")
       ->check(whole_number(0, 1 << 20))
       ->group(kAdvanced);
-  verb->add_option("--keep", o.keep, "Step that --out holds")
+  verb->add_option("--keep", o.keep, "Step whose weights --out gets")
       ->check(CLI::IsMember({"last", "best"}))
       ->capture_default_str();
   verb->add_option("--patience", o.patience, "Stop after N evaluations without improvement")
@@ -136,26 +140,28 @@ void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
 }
 
 void add_checkpoints(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--checkpoint", o.checkpoint, "Folder of the last two checkpoints")
+  verb->add_option("--checkpoint", o.checkpoint, "Write checkpoints here and keep the last two")
       ->type_name("FOLDER");
   verb->add_option("--save-every", o.save_every, "Steps between checkpoints [end of the run only]")
       ->check(whole_number(0, kMostSteps));
-  verb->add_option("--save-every-batches", o.save_every_batches, "Batches between checkpoints")
+  verb->add_option("--save-every-batches", o.save_every_batches,
+                   "Micro-batches between checkpoints")
       ->check(whole_number(0, kMostSteps))
       ->group(kAdvanced);
-  verb->add_option("--resume", o.resume, "Continue from a checkpoint")
+  verb->add_option("--resume", o.resume, "Continue a run; auto: the newest checkpoint")
       ->type_name("auto|none|FILE")
       ->capture_default_str();
-  verb->add_flag("--extend", o.extend, "Continue a finished run to more --steps")->group(kAdvanced);
+  verb->add_flag("--extend", o.extend, "Allow --steps to differ from the resumed run")
+      ->group(kAdvanced);
 }
 
 void add_rest(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--device", o.device, "A name from 'bowline devices', or best")
+  verb->add_option("--device", o.device, "Device name, gpu, or best (GPU, else CPU)")
       ->type_name("NAME")
       ->capture_default_str();
   add_threads(verb, o.threads);
   add_memory_budget(verb, o.memory_budget);
-  verb->add_flag("--dry-run", o.dry_run, "Print the plan and its memory, then stop");
+  verb->add_flag("--dry-run", o.dry_run, "Print the plan and its memory; do not train");
   add_format(verb, o.output, "Output format of the summary");
 }
 

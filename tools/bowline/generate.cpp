@@ -56,7 +56,7 @@ void add_generate(CLI::App& app, Context& context) {
                             "--temp 0.8 --top-p 0.95");
   auto o = std::make_shared<GenerateOptions>();
   add_generation(verb, o->of);
-  verb->add_option("prompt", o->prompt, "Start of the text; - or none: standard input");
+  verb->add_option("prompt", o->prompt, "Prompt; without it or with -, standard input");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -619,26 +619,26 @@ void add_import(CLI::App& app, Context& context) {
       ->capture_default_str();
   use(verb->add_option("--dim", o->dims, "ONNX: size of a named dimension")->type_name("NAME=N"),
       kOnnx);
-  use(verb->add_option("--shape", o->shapes, "ONNX: whole shape of an input")
-          ->type_name("NAME=N,N"),
+  use(verb->add_option("--shape", o->shapes, "ONNX: shape of an input")->type_name("NAME=N,N"),
       kOnnx);
-  use(verb->add_option("--batch-dim", o->batch_dim,
-                       "ONNX: name of the batch dimension, kept dynamic")
+  use(verb->add_option("--batch-dim", o->batch_dim, "ONNX: keep the batch dynamic, under this name")
           ->type_name("NAME"),
       kOnnx);
-  use(verb->add_option("--given", o->given, "ONNX: input that always has these values")
+  use(verb->add_option("--given", o->given, "ONNX: replace an input by constant values")
           ->group(kAdvanced)
           ->type_name("NAME=VALUE"),
       kOnnx);
-  use(verb->add_option("--trainable", o->trainable, "ONNX: train tensors that look constant")
+  use(verb->add_option("--trainable", o->trainable,
+                       "ONNX: train tensors that are taken as constants")
           ->group(kAdvanced)
           ->type_name("PATTERN"),
       kOnnx);
   use(verb->add_option("--freeze", o->freeze, "ONNX: do not train these parameters")
           ->type_name("PATTERN"),
       kOnnx);
-  CLI::Option* base = verb->add_option("--base", o->base, "Import an adapter of this model file")
-                          ->type_name("FILE");
+  CLI::Option* base =
+      verb->add_option("--base", o->base, "Import a LoRA adapter for this model file")
+          ->type_name("FILE");
   o->name = "lora";
   use(verb->add_option("--name", o->name, "Name of the adapter")
           ->group(kAdvanced)
@@ -646,7 +646,7 @@ void add_import(CLI::App& app, Context& context) {
       kAdapter)
       ->needs(base)
       ->capture_default_str();
-  use(verb->add_option("--task", o->task, "Use of the model"), kTextModels | kSkeleton)
+  use(verb->add_option("--task", o->task, "Task of the model"), kTextModels | kSkeleton)
       ->check(CLI::IsMember({"generate", "classify", "embed"}));
   use(verb->add_option("--labels", o->labels, "One label per line, in class order")
           ->type_name("FILE"),
@@ -662,27 +662,27 @@ void add_import(CLI::App& app, Context& context) {
           ->group(kAdvanced),
       kTextModels, kClassifies | kEmbeds)
       ->check(CLI::IsMember({"mean", "cls", "max"}));
-  use(verb->add_option("--tie", o->ties, "Tie two tensors of equal values")
+  use(verb->add_option("--tie", o->ties, "Tie tensors A and B, whose values are equal")
           ->group(kAdvanced)
           ->type_name("A B"),
       kTextModels)
       ->type_size(2);
-  use(verb->add_flag("--tie-equal", o->tie_equal, "Tie all tensors of equal values, and layers")
+  use(verb->add_flag("--tie-equal", o->tie_equal, "Tie equal tensors, and merge equal layers")
           ->group(kAdvanced),
       kTextModels | kOnnx);
-  use(verb->add_flag("--multi-label", o->multi_label, "A text can have several labels"),
-      kTextModels, kClassifies);
-  use(verb->add_option("--label-smoothing", o->label_smoothing, "Label smoothing of the loss")
+  use(verb->add_flag("--multi-label", o->multi_label, "Allow several labels per text"), kTextModels,
+      kClassifies);
+  use(verb->add_option("--label-smoothing", o->label_smoothing, "Label smoothing of the loss [0]")
           ->group(kAdvanced),
       kTextModels, kClassifies)
       ->check(CLI::Range(0.0, 0.999));
-  use(verb->add_flag("--dropout", o->dropout, "Train with the dropout of the config")
+  use(verb->add_flag("--dropout", o->dropout, "Train with the dropout rates of the config")
           ->group(kAdvanced),
       kTextModels | kSkeleton, kGenerates | kClassifies);
-  use(verb->add_option("--seed", o->seed, "Seed of weights that the source lacks")
+  use(verb->add_option("--seed", o->seed, "Random seed of weights that the source lacks [0]")
           ->group(kAdvanced),
       kTextModels, kClassifies);
-  verb->add_flag("--skeleton", o->skeleton, "Shapes only, from the config of a decoder")
+  verb->add_flag("--skeleton", o->skeleton, "Import only the shapes, from config.json")
       ->excludes(base);
   verb->add_flag("--force", o->force, "Replace an existing file");
   add_format(verb, o->format);

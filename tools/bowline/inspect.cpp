@@ -307,7 +307,7 @@ class Inspection {
 
 void add_inspect(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "inspect", "Shows sizes, ties, entry points and memory of a model file",
+      add_verb(app, "inspect", "Shows sizes, tied weights, entry points and memory of a model file",
                "bowline inspect base.bowline --batch 8 --seq 256");
   auto o = std::make_shared<InspectOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
@@ -316,9 +316,9 @@ void add_inspect(CLI::App& app, Context& context) {
   CLI::Option* parameters =
       verb->add_flag("--parameters", o->parameters, "Print one line per parameter");
   CLI::Option* storages = verb->add_flag("--storages", o->storages, "Print one line per storage");
-  CLI::Option* ties = verb->add_flag("--ties", o->ties, "Print the ties");
+  CLI::Option* ties = verb->add_flag("--ties", o->ties, "Print which parameters share a weight");
   CLI::Option* html =
-      verb->add_option("--html", o->html, "Write a page with graph, ties and memory plan")
+      verb->add_option("--html", o->html, "HTML page with graph, ties and memory plan")
           ->type_name("FILE");
   CLI::Option* listing = verb->add_option("--listing", o->listing, "Print a plan")
                              ->check(CLI::IsMember({"build", "forward", "backward", "update"}))
@@ -326,7 +326,7 @@ void add_inspect(CLI::App& app, Context& context) {
                              ->excludes(storages)
                              ->excludes(ties)
                              ->excludes(html);
-  verb->add_option("--entry", o->entry, "Entry point of --listing [training of 'loss']")
+  verb->add_option("--entry", o->entry, "Entry point of --listing [loss, with training]")
       ->type_name("NAME")
       ->needs(listing);
   verb->add_flag("--columns", o->columns, "Add node names and arena offsets to --listing")

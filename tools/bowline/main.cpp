@@ -14,8 +14,8 @@ constexpr const char* kFooter = R"(Exit codes
   2    wrong usage: an unknown verb, flag or value
   3    a file cannot be read, is damaged, or is of the wrong kind
   4    a device is unknown, or cannot be used
-  75   the device is lost: run the same command again (finetune: with --resume auto)
-  130  interrupted by Ctrl-C, SIGTERM or SIGHUP; finetune first writes a checkpoint
+  75   the device was lost: run the command again, finetune with --resume auto
+  130  interrupted by a signal, such as Ctrl-C; finetune wrote a checkpoint
 
 `bowline help VERB`, or `bowline VERB --help`, shows the flags of a verb and an example.)";
 
@@ -28,7 +28,7 @@ int run(std::vector<std::string> words) {
     words.erase(words.begin());
     return fail(start_beside("bowline-conform", std::move(words)));
   }
-  CLI::App app{"Runs, fine-tunes and checks neural networks; never loses a weight tie.", "bowline"};
+  CLI::App app{"Runs, fine-tunes and checks neural networks on CPUs and GPUs.", "bowline"};
   app.set_version_flag("-v,--version", "bowline " + build_text());
   app.formatter(std::make_shared<HelpFormatter>());
   app.footer(kFooter);

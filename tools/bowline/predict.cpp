@@ -285,7 +285,7 @@ void add_predict(CLI::App& app, Context& context) {
   auto o = std::make_shared<PredictOptions>();
   verb->add_option("model", o->model, "Model file that classifies or embeds texts")->required();
   CLI::Option* texts = verb->add_option("texts", o->texts, "Texts [the lines of standard input]");
-  verb->add_option("--file", o->file, "Lines of a file, or rows of .csv, .tsv or .jsonl")
+  verb->add_option("--file", o->file, "Read lines, or rows of .csv, .tsv or .jsonl")
       ->type_name("FILE")
       ->excludes(texts);
   verb->add_option("--text-field", o->text_field, "Column or field with the text")
@@ -296,7 +296,7 @@ void add_predict(CLI::App& app, Context& context) {
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--max-seq-length", o->max_seq_length,
-                   "Cut texts after so many tokens [model's most]")
+                   "Cut texts to this many tokens [the model's limit]")
       ->check(whole_number(1, 1 << 20));
   add_changes(verb, o->changes);
   add_device(verb, o->device);

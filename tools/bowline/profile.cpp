@@ -301,11 +301,11 @@ void add_profile(CLI::App& app, Context& context) {
   add_compute(verb, o->compute);
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);
-  verb->add_option("--steps", o->steps, "Measured steps")
+  verb->add_option("--steps", o->steps, "Number of measured steps")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   CLI::Option* trace =
-      verb->add_option("--trace", o->trace, "Times for chrome://tracing or ui.perfetto.dev")
+      verb->add_option("--trace", o->trace, "Timeline for chrome://tracing or ui.perfetto.dev")
           ->type_name("FILE");
   verb->add_flag("--force", o->force, "Replace an existing --trace")->needs(trace);
   add_format(verb, o->format);

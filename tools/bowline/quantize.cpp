@@ -84,10 +84,10 @@ void add_quantize(CLI::App& app, Context& context) {
   auto o = std::make_shared<QuantizeOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   verb->add_option("--out", o->out, "Model file to write")->type_name("FILE")->required();
-  verb->add_option("--encoding", o->encoding, "int8, int4, q8_0, q4_0 or plain")
+  verb->add_option("--encoding", o->encoding, "int8, int4, q8_0, q4_0, or plain (f32)")
       ->type_name("ENCODING")
       ->required();
-  verb->add_option("--pattern", o->pattern, "Only storages of these parameters")
+  verb->add_option("--pattern", o->pattern, "Change only parameters with these names")
       ->type_name("PATTERN")
       ->capture_default_str();
   verb->add_flag("--force", o->force, "Replace an existing file");

@@ -211,15 +211,16 @@ Result<int> run(const RunOptions& o) {
 
 void add_run(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "run", "Runs an entry point once, with NumPy files or values as text",
+      add_verb(app, "run", "Runs an entry point, on inputs from files or the command line",
                "bowline run base.bowline --input tokens=@x.npy --output logits=@y.npy");
   auto o = std::make_shared<RunOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
-  verb->add_option("--input", o->inputs, std::string(kInputHelp) + ", text:WORDS")
+  verb->add_option("--input", o->inputs, std::string(kInputHelp) + ", text:Hi")
       ->type_name("NAME=VALUE");
-  CLI::Option* outputs = verb->add_option("--output", o->outputs, "Write an output as .npy or .txt")
-                             ->type_name("NAME=@FILE");
+  CLI::Option* outputs =
+      verb->add_option("--output", o->outputs, "Write this output to a .npy or .txt file")
+          ->type_name("NAME=@FILE");
   verb->add_option("--step", o->steps, kStepHelp)->type_name("NAME=N");
   add_changes(verb, o->changes);
   add_dims(verb, o->dims);

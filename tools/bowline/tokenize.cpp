@@ -102,14 +102,16 @@ void add_tokenize(CLI::App& app, Context& context) {
   auto o = std::make_shared<TokenizeOptions>();
   verb->add_option("tokenizer", o->tokenizer, "Model file, tokenizer.json or GGUF file")
       ->required();
-  CLI::Option* text = verb->add_option("text", o->text, "The text");
-  verb->add_option("--file", o->file, "File with the text; - is standard input")->type_name("FILE");
-  CLI::Option* lines = verb->add_flag("--lines", o->lines, "Each line is a text");
-  verb->add_flag("--null", o->null, "Each text ends with a NUL byte")->excludes(lines);
+  CLI::Option* text = verb->add_option("text", o->text, "Text to tokenize");
+  verb->add_option("--file", o->file, "Read the text from a file; - is standard input")
+      ->type_name("FILE");
+  CLI::Option* lines = verb->add_flag("--lines", o->lines, "Tokenize each line on its own");
+  verb->add_flag("--null", o->null, "Tokenize each NUL-terminated text on its own")
+      ->excludes(lines);
   verb->add_flag("--no-special", o->no_special, "Add no special tokens around the text");
   verb->add_flag("--plain-special", o->plain_special,
-                 "Read the text of special tokens as plain text");
-  verb->add_option("--max-tokens", o->max_tokens, "Cut the text after so many tokens")
+                 "Treat special tokens in the text as plain text");
+  verb->add_option("--max-tokens", o->max_tokens, "Truncate to this many tokens [no limit]")
       ->check(CLI::Range(1, 1 << 30));
   add_format(verb, o->format);
   on_run(verb, context, [o, text] {

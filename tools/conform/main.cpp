@@ -132,20 +132,22 @@ void add_flags(CLI::App& app, Context& context) {
     known.emplace_back(s);
   }
   o->suites = known;
-  app.add_option("--suite", o->suites, "Suites, separated by commas [all]")
+  app.add_option("--suite", o->suites, "Suites to run, separated by commas [all]")
       ->type_name("NAME")
       ->check(CLI::IsMember(known).description(""))
       ->delimiter(',');
-  app.add_option("--device", o->devices, "Devices [all that are not for tests]")->type_name("NAME");
-  app.add_option("--filter", o->run.filter, "Operators that are compared")
+  app.add_option("--device", o->devices, "Devices to check; repeatable [all usable ones]")
+      ->type_name("NAME");
+  app.add_option("--filter", o->run.filter, "Operators to compare")
       ->type_name("PATTERN")
       ->capture_default_str();
   app.add_option("--seed", o->run.seed, "Seed of the random values")->capture_default_str();
   app.add_option(
       "--models", o->models,
-      fmt::format("Models of suite random [{}, with --quick {}]", o->run.models, kQuickModels));
+      fmt::format("Models in suite random [{}; with --quick {}]", o->run.models, kQuickModels));
   app.add_flag("--quick", o->run.quick, "Fewer cases: at most 60 s per device");
-  app.add_option("--failures", o->most_failures, "Most failures to print")->capture_default_str();
+  app.add_option("--failures", o->most_failures, "Maximum number of failures to print")
+      ->capture_default_str();
   add_format(&app, o->format);
   o->uses = FlagUses(&app);
   on_run(&app, context, [o] {

@@ -12,12 +12,13 @@ void add_data(CLI::App* verb, DataOptions& o) {
   verb->add_flag("--as-text", o.as_text, "Read JSON lines and tables as plain text")
       ->group(kAdvanced);
   verb->add_option("--max-seq-length", o.max_seq_length,
-                   "Cut rows after so many tokens [the model's most]")
+                   "Cut rows to this many tokens [the model's limit]")
       ->check(whole_number(1, 1 << 20));
-  verb->add_flag("--pad-to-longest", o.pad_to_longest, "Pad all rows to the longest one")
+  verb->add_flag("--pad-to-longest", o.pad_to_longest,
+                 "Pad every batch to the longest row of the data")
       ->group(kAdvanced);
-  verb->add_flag("--mask-prompt", o.mask_prompt, "Learn only the answers of conversations");
-  verb->add_option("--chat-format", o.chat_format, "Format of messages [the model's template]")
+  verb->add_flag("--mask-prompt", o.mask_prompt, "Count only answers of conversations in the loss");
+  verb->add_option("--chat-format", o.chat_format, "Chat template, such as chatml [the model's]")
       ->type_name("NAME");
   verb->add_option("--text-field", o.fields.text, "Column or field with the text [text]")
       ->type_name("NAME");
@@ -33,10 +34,10 @@ void add_data(CLI::App* verb, DataOptions& o) {
 }
 
 void add_windows(CLI::App* verb, DataOptions& o) {
-  verb->add_option("--batch", o.batch, "Windows or rows per batch")
+  verb->add_option("--batch", o.batch, "Rows of data, or windows of text, per batch")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
-  verb->add_option("--seq", o.seq, "Bytes or tokens per window of text")
+  verb->add_option("--seq", o.seq, "Tokens per window; bytes without a tokenizer")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   o.uses.add({"--seq"}, kPlainText);

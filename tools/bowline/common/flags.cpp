@@ -70,7 +70,7 @@ bool bound(std::span<const BoundDim> dims, const std::string& name) {
 }  // namespace
 
 CLI::Option* add_compute(CLI::App* verb, std::string& dtype) {
-  return verb->add_option("--compute", dtype, "Dtype of activations and products")
+  return verb->add_option("--compute", dtype, "Dtype that the operators compute in")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
 }
@@ -93,7 +93,7 @@ Result<BoundDim> parse_dim(const std::string& text) {
 }
 
 void add_device(CLI::App* verb, std::string& device) {
-  verb->add_option("--device", device, "A name from 'bowline devices', gpu, or best")
+  verb->add_option("--device", device, "Device name, gpu, or best (GPU, else CPU)")
       ->type_name("NAME")
       ->capture_default_str();
 }
@@ -116,7 +116,7 @@ void add_threads(CLI::App* verb, int& threads) {
 }
 
 void add_memory_budget(CLI::App* verb, uint64_t& bytes) {
-  verb->add_option("--memory-budget", bytes, "Most memory on the device, as 512MiB [no limit]")
+  verb->add_option("--memory-budget", bytes, "Limit of device memory, such as 512MiB [no limit]")
       ->transform(byte_count());
 }
 
@@ -146,13 +146,13 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
 }
 
 void add_quantize_flag(CLI::App* verb, std::string& encoding) {
-  verb->add_option("--quantize", encoding, "Quantize the weights first, such as int8 or int4")
+  verb->add_option("--quantize", encoding, "Quantize the loaded weights: int8, int4, ...")
       ->type_name("ENCODING");
 }
 
 void add_changes(CLI::App* verb, Changes& changes) {
   add_quantize_flag(verb, changes.encoding);
-  verb->add_option("--adapter", changes.adapters, "Adapter of this model; several add up")
+  verb->add_option("--adapter", changes.adapters, "LoRA adapter and its weight [1]; repeatable")
       ->type_name("FILE[=WEIGHT]");
 }
 

@@ -80,40 +80,40 @@ std::string reason_to_end(const text::Generator& g, const GenerationFlags& flags
 
 void add_generation(CLI::App* verb, GenerationFlags& o) {
   verb->add_option("model", o.model, "Model file of a language model")->required();
-  verb->add_option("-n,--max-tokens", o.max_tokens, "Most tokens of an answer")
+  verb->add_option("-n,--max-tokens", o.max_tokens, "Maximum number of new tokens")
       ->check(whole_number(1, INT32_MAX))
       ->capture_default_str();
   verb->add_option("--ctx-size", o.context,
-                   fmt::format("Most tokens of a text [the model's, at most {}]", kContext))
+                   fmt::format("Context length in tokens [the model's, max. {}]", kContext))
       ->group(kAdvanced)
       ->check(whole_number(1, INT32_MAX));
-  verb->add_option("--temp", o.sampler.temperature, "Temperature; 0 takes the likeliest token")
+  verb->add_option("--temp", o.sampler.temperature, "Sampling temperature; 0: most probable token")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  verb->add_option("--top-k", o.sampler.top_k, "Sample from the k likeliest tokens; 0: all")
+  verb->add_option("--top-k", o.sampler.top_k, "Sample from the N most probable tokens; 0: all")
       ->check(whole_number(0, INT32_MAX))
       ->capture_default_str();
-  verb->add_option("--top-p", o.sampler.top_p, "Sample from tokens that have this probability")
+  verb->add_option("--top-p", o.sampler.top_p, "Nucleus sampling: probability mass to keep")
       ->check(real_number(1e-9, 1))
       ->capture_default_str();
-  verb->add_option("--min-p", o.sampler.min_p, "Least share of the largest probability")
+  verb->add_option("--min-p", o.sampler.min_p, "Minimum probability, relative to the largest")
       ->group(kAdvanced)
       ->check(real_number(0, 1))
       ->capture_default_str();
   verb->add_option("--repetition-penalty,--repeat-penalty", o.sampler.repetition_penalty,
-                   "Penalty for recent tokens; 1: none")
+                   "Penalty factor for recent tokens; 1: none")
       ->group(kAdvanced)
       ->check(real_number(1, 1e6))
       ->capture_default_str();
   verb->add_option("--repetition-context-size,--repeat-last-n", o.sampler.repetition_window,
-                   "Number of recent tokens")
+                   "Number of tokens that the penalty covers")
       ->group(kAdvanced)
       ->check(whole_number(0, INT32_MAX))
       ->capture_default_str();
-  verb->add_option("--seed", o.sampler.seed, "Seed of the sampling")
+  verb->add_option("--seed", o.sampler.seed, "Random seed of sampling")
       ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
-  verb->add_option("--stop", o.stops, "Text that ends an answer; any number of times");
+  verb->add_option("--stop", o.stops, "End the answer at this text; repeatable");
   add_changes(verb, o.changes);
   add_device(verb, o.device);
   add_threads(verb, o.threads);

@@ -13,7 +13,7 @@
 
 namespace bowline::command {
 
-const char* const kInputHelp = "@x.npy, @x.txt, 1,2,3, zeros, ones";
+const char* const kInputHelp = "Value: @x.npy, @x.txt, 1,2, zeros, ones";
 
 const char* const kStepHelp = "Per-step scalar, or size of a dynamic dimension";
 

@@ -43,7 +43,7 @@ std::map<std::string_view, std::vector<Having>> all_settings() {
   return out;
 }
 
-// "Of rmsprop, sgd: share of the last step [0]". The description is left out if the line has no
+// "For rmsprop, sgd: momentum factor [0]". The description is left out if the line has no
 // room for it, the default if the defaults differ. operators.md lists both.
 std::string help_of(const std::vector<Having>& having) {
   constexpr size_t kWidth = 50;
@@ -54,7 +54,7 @@ std::string help_of(const std::vector<Having>& having) {
     defaults.insert(h.setting->default_value);
   }
   const OptimizerSetting& first = *having[0].setting;
-  const std::string owners = fmt::format("Of {}", fmt::join(names, ", "));
+  const std::string owners = fmt::format("For {}", fmt::join(names, ", "));
   const std::string ending =
       first.is_flag || defaults.size() > 1 ? "" : fmt::format(" [{:g}]", first.default_value);
   const std::string whole = fmt::format("{}: {}{}", owners, first.description, ending);

@@ -8,7 +8,7 @@
 //           torch.optim.Adagrad: s begins at 0.
 //! decay l2 = 0
 //! number learning_rate_decay = 0 in [0, inf): decay of the learning rate
-//! number eps = 1e-10 in (0, inf): keeps the root of the squares above 0
+//! number eps = 1e-10 in (0, inf): avoids a division by 0
 //! state s of squares
 //! step update: u32 = 1
 

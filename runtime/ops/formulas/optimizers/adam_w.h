@@ -7,9 +7,9 @@
 //
 // Source    Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019, algorithm 2.
 //! decay decoupled = 0.01
-//! number beta1 = 0.9 in [0, 1): decay of the first mean
-//! number beta2 = 0.999 in [0, 1): decay of the second mean
-//! number eps = 1e-8 in (0, inf): keeps the root of the squares above 0
+//! number beta1 = 0.9 in [0, 1): decay of the first moment
+//! number beta2 = 0.999 in [0, 1): decay of the second moment
+//! number eps = 1e-8 in (0, inf): avoids a division by 0
 //! state m
 //! state v of squares
 //! step bias_correction1: f32 = 1, bias_correction2: f32 = 1

@@ -8,8 +8,8 @@
 //           sign may be any.
 // Source    Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023, algorithm 2.
 //! decay decoupled = 0
-//! number beta1 = 0.9 in [0, 1): decay of the first mean
-//! number beta2 = 0.99 in [0, 1): decay of the second mean
+//! number beta1 = 0.9 in [0, 1): weight of the momentum in an update
+//! number beta2 = 0.99 in [0, 1): decay rate of the momentum
 //! state m
 
 S keep;

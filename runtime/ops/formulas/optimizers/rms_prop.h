@@ -11,10 +11,10 @@
 //           Recurrent Neural Networks", 2013, for the centered form; as torch.optim.RMSprop: eps
 //           is outside of the root. Where rounding makes v - m^2 negative PyTorch returns NaN.
 //! decay l2 = 0
-//! number alpha = 0.99 in [0, 1): decay of the mean square
-//! number momentum = 0 in [0, 1): share of the last step
-//! number eps = 1e-8 in (0, inf): keeps the root of the squares above 0
-//! flag centered: subtract the mean gradient
+//! number alpha = 0.99 in [0, 1): decay rate of the mean square
+//! number momentum = 0 in [0, 1): momentum factor
+//! number eps = 1e-8 in (0, inf): avoids a division by 0
+//! flag centered: divide by the standard deviation
 //! state v of squares
 //! state m if centered
 //! state b if momentum

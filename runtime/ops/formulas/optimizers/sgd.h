@@ -7,8 +7,8 @@
 // Source    Sutskever et al., "On the importance of initialization and momentum in deep learning",
 //           2013, in the form of PyTorch, where the learning rate stays outside of the buffer.
 //! decay l2 = 0
-//! number momentum = 0 in [0, 1): share of the last step
-//! flag nesterov: look ahead along the momentum
+//! number momentum = 0 in [0, 1): momentum factor
+//! flag nesterov: use Nesterov momentum
 //! state b if momentum
 //! step update: u32 = 1
 
