@@ -74,7 +74,7 @@ class AdapterForms(harness.Case):
     def test_what_is_no_adapter_of_the_base(self):
         llama, gpt2 = self.imported_model("llama"), self.imported_model("gpt2")
         for source, base, code, *texts in (
-                (DATA / "llama", llama, BAD_FILE, "holds no adapter of peft", "adapter_config.json"),
+                (DATA / "llama", llama, BAD_FILE, "is not a PEFT adapter", "adapter_config.json"),
                 (DATA / "llama_qv", gpt2, BAD_FILE, "the adapter is for another model"),
                 (DATA / "expected.json", llama, BAD_FILE, "expected.json"),
                 (self.folder / "none", llama, BAD_FILE, "none"),
@@ -131,7 +131,7 @@ class AdapterForms(harness.Case):
             self.nothing_is_left()
         self.expect(self.export(model, "peft", "--encoding", "q8_0"), USAGE, "--encoding")
         self.out.write_text("mine")
-        self.expect(self.export(model, "gguf-lora", "--adapter", adapter), USAGE, "is there already", "--force")
+        self.expect(self.export(model, "gguf-lora", "--adapter", adapter), USAGE, "exists already", "--force")
         self.assertEqual(self.out.read_text(), "mine")
         self.expect(self.export(self.imported_model("gpt2"), "peft", "--adapter", other, "--force"), FAILED, "is of the base", "digest")
         self.assertEqual(self.out.read_text(), "mine")
@@ -236,7 +236,7 @@ class AdapterForms(harness.Case):
         model, adapter = self.head_adapter()
         for to in ("hf", "gguf"):
             self.expect(self.export(model, to, "--adapter", adapter), FAILED, "lm_head.weight", "which shares its storage",
-                        "- --untie PARAMETER writes one as a weight of its own; --to peft and gguf-lora write the adapter beside the model.")
+                        "- --untie PARAMETER gives a tied parameter its own weight. --to peft and --to gguf-lora write the adapter without the model.")
             self.assertFalse(self.out.exists())
         self.expect(self.export(model, "peft", "--adapter", adapter), OK)
 
@@ -258,7 +258,7 @@ class AdapterForms(harness.Case):
         self.out = self.folder / "out"
         self.expect(self.export(model, "peft", "--adapter", adapter, "--untie", "lm_head.weight"), USAGE, "--untie")
         self.expect(run("export", model, "--strip", "--out", self.out, "--untie", "lm_head.weight"), USAGE, "--untie")
-        for name, text in (("model.norm.weight", "shares its storage with none"), ("head", "\"head\"")):
+        for name, text in (("model.norm.weight", "is not tied to another parameter"), ("head", "\"head\"")):
             self.expect(self.export(model, "hf", "--untie", name), FAILED, text)
         self.assertFalse(self.out.exists())
 

@@ -47,13 +47,13 @@ class Chat(harness.Case):
         self.assertFalse((self.folder / "out.bowline").exists())
 
     def test_bad_rows(self):
-        self.refused('{"text": "x"}\n{"text": "y"\n', "train.jsonl:2:13: The line is broken JSON from here on: it ends")
+        self.refused('{"text": "x"}\n{"text": "y"\n', "train.jsonl:2:13: The line is not valid JSON from here on: it ends")
         self.refused('{"messages": [{"role": "robot", "content": "x"}]}\n', "train.jsonl:1: A message has the unknown role \"robot\"")
         self.refused('{"question": "x"}\n', "train.jsonl:1: The row has neither \"messages\"")
         self.refused('{"prompt": ["x"], "completion": "y"}\n', "train.jsonl:1: Field \"prompt\" is array. It must be text")
         self.refused('{"messages": [{"role": "user"}]}\n', "train.jsonl:1: There is no field \"content\"")
         self.refused("", "train.jsonl")
-        self.refused("once upon a time\n", "train.jsonl:1:1: The line is broken JSON")
+        self.refused("once upon a time\n", "train.jsonl:1:1: The line is not valid JSON")
 
     def test_what_would_change_the_training_is_not_ignored(self):
         user, answer = {"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}

@@ -67,14 +67,14 @@ class Classify(harness.Case):
     def test_bad_rows(self):
         self.refused("a.csv", "text,label\nx,animals\ny\n", "a.csv:3: The row has 1 fields, the header 2.")
         self.refused("b.csv", "text,label\nx,animals\ny,plants\nz,colours\nz,numbers\n",
-                     "has 4 labels, and the head of the model 3 classes")
+                     "has 4 labels, but the classification head of the model has 3 classes")
         self.refused("c.csv", "text,label\n", "holds no rows")
-        self.refused("d.csv", "".join(["text,label\n"] + ["x,animals\n"] * 20), "has the label \"animals\": there is nothing to tell")
+        self.refused("d.csv", "".join(["text,label\n"] + ["x,animals\n"] * 20), "has the label \"animals\". Training needs at least two labels")
         self.refused("e.csv", "text,label\n\"x,animals\n", "e.csv:2: A quote is opened")
-        self.refused("f.jsonl", '{"text": "x", "label": "a"}\n{"text": }\n', "f.jsonl:2:10: The line is broken JSON")
+        self.refused("f.jsonl", '{"text": "x", "label": "a"}\n{"text": }\n', "f.jsonl:2:10: The line is not valid JSON")
         self.refused("g.csv", "body,label\nx,a\n", "no column \"text\" (--text-field); there are \"body\", \"label\"")
         self.refused("k.csv", "text,label,label\nx,animals,colours\ny,numbers,numbers\n", "k.csv:1: There are several columns \"label\"")
-        self.refused("h.txt", "x\n", "is named neither .csv, .tsv, .jsonl nor .ndjson")
+        self.refused("h.txt", "x\n", "must end in .csv, .tsv, .jsonl or .ndjson")
         self.refused("i.csv", "text,label\nx\0,a\n", "i.csv:2:2: There is a NUL byte")
         self.refused("j.csv", "text,label\n,animals\nx,colours\ny,numbers\n", "j.csv:2: The text is empty")
 
@@ -82,7 +82,7 @@ class Classify(harness.Case):
         labels = self.write("labels.txt", "animals\ncolours\nnumbers\n")
         self.refused("a.csv", "text,label\nx,animals\ny,plants\nz,colours\n", "a.csv:3: The model has no label \"plants\"; it has",
                      more=("--labels", labels))
-        self.refused("a.csv", "text,label\nx,animals\ny,colours\nz,numbers\n", "labels.txt:2: Label \"a\" stands in line 1 already",
+        self.refused("a.csv", "text,label\nx,animals\ny,colours\nz,numbers\n", "labels.txt:2: Label \"a\" is already in line 1",
                      more=("--labels", self.write("labels.txt", "a\na\n")))
 
     def test_flags_of_others(self):
@@ -94,7 +94,7 @@ class Classify(harness.Case):
 
     def test_bad_class_weights(self):
         for text, message in (("[1]", "holds no JSON object"), ('{"animals": 1}', 'no number for the label "colours"'),
-                              ('{"animals": 1, "colours": -1, "numbers": 1}', "is finite and not below 0"),
+                              ('{"animals": 1, "colours": -1, "numbers": 1}', "must be finite and at least 0"),
                               ('{"animals": 1, "colours": 1, "numbers": 1, "more": 1}', "has 4 labels, the model 3"),
                               ('{"animals": 1, "colours": 1, "animals": 2, "numbers": 1}', "has a label twice")):
             done = self.finetune("--class-weights", self.write("w.json", text), "--steps", 0)
@@ -310,7 +310,7 @@ class Classify(harness.Case):
         self.assertEqual(self.predict(self.model, input=""), [])
         for name in ("rows.CSV", "rows.json", "rows.JSONL", "rows.parquet"):
             self.expect(run("predict", self.model, "--file", self.write(name, "text,label\nthe cat,0\n"), "--device", "cpu"), FAILED,
-                        name, "in small letters")
+                        name, "in lower case")
 
     def test_memory(self):
         done = self.finetune("--steps", 2, "--out", self.folder / "out.bowline", "-o", "json")

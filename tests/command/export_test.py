@@ -85,7 +85,7 @@ class Export(harness.Case):
         folder = self.folder / "weights"
         folder.mkdir()
         (folder / "parameters.json").write_text("mine")
-        self.expect(run("export", self.model, "--weights", folder), USAGE, "is there already", "--force")
+        self.expect(run("export", self.model, "--weights", folder), USAGE, "exists already", "--force")
         self.assertEqual([(f.name, f.read_text()) for f in folder.iterdir()], [("parameters.json", "mine")])
         self.expect(run("export", self.model, "--weights", folder, "--strip", "--out", self.out), USAGE, "--weights")
         self.expect(run("export", self.model, "--weights", folder, "--force"), OK)

@@ -41,7 +41,7 @@ ALWAYS = {
 }
 COMMON = {"--help", "--format"}
 # Reasons that depend on the data or the model, or that name another flag or its value.
-LATE = {"all rows of the data are texts", "--checkpoint, which is not given", "which does not have it", "give it"}
+LATE = {"all rows of the data are texts", "--checkpoint, which is not given", "which does not have it", "Add --lora-rank"}
 
 
 class Flags(harness.Case):
@@ -114,12 +114,12 @@ class Flags(harness.Case):
         yield [*text, *out], {"--save-every": [1], "--save-every-batches": [1]}, "--checkpoint, which is not given"
         yield [*text, *out], {"--extend": []}, "give --resume"
         yield [*text, *out], {"--keep": ["best"], "--patience": [1]}, "give --eval-every"
-        yield [*text, *out], {"--quantize": ["int8"]}, "give it"
+        yield [*text, *out], {"--quantize": ["int8"]}, "Add --lora-rank"
         yield ["eval", self.model, "--data", self.text], {"--force": []}, "--report is not given"
         yield ["predict", self.encoder, "a text"], {"--text-field": ["text"]}, "are not rows of"
         yield ["predict", self.encoder, "a text", *null], device, "on device null"
         for verb in (["generate", self.lm, "a"], ["chat", self.lm]):
-            yield verb, {"--top-k": [5], "--top-p": [0.5], "--min-p": [0.1], "--seed": [3]}, "with --temp 0 nothing is drawn"
+            yield verb, {"--top-k": [5], "--top-p": [0.5], "--min-p": [0.1], "--seed": [3]}, "--temp 0 always takes the most probable token"
             yield verb, {"--repetition-context-size": [9]}, "no token is penalized"
             yield [*verb, *null], device, "on device null"
         yield ["chat", self.mute], {"--system": ["Be short."]}, "has no system message"
@@ -143,7 +143,7 @@ class Flags(harness.Case):
         for verb in (["run"], ["profile"], ["bench", "run"]):
             yield [*verb, self.lm, "--entry", "forward", "--device", "cpu"], {"--dim": ["kv_length=8"]}, "which does not have it"
         yield ["bench", "train", self.model, "--batch", 2, "--seq", 8], {"--lora-target": ["*"]}, "requires --lora-rank"
-        yield ["bench", "train", self.model, "--batch", 2, "--seq", 8], {"--quantize": ["int8"]}, "give it"
+        yield ["bench", "train", self.model, "--batch", 2, "--seq", 8], {"--quantize": ["int8"]}, "Add --lora-rank"
         yield ["bench", "train", self.model, "--batch", 2, "--seq", 8, *null], device, "on device null"
         yield ["bench", "run", self.model, "--batch", 2, "--seq", 8, *null], device, "on device null"
         yield ["bench", "decode", self.lm, *null], device, "on device null"

@@ -160,7 +160,7 @@ class Import(harness.Case):
 
     def test_a_model_of_bowline_is_not_imported_again(self):
         self.expect(self.call("--dim", "batch=2"), OK)
-        self.expect(run("import", self.out, "--out", self.folder / "again.bowline"), BAD_FILE, "a model of Bowline already",
+        self.expect(run("import", self.out, "--out", self.folder / "again.bowline"), BAD_FILE, "already a Bowline model file",
                     "bowline inspect")
 
 
@@ -199,7 +199,7 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(made, OK, "task classify", "The head of 2 classes is new", "pooling = mean")
         (self.folder / "labels.txt").write_text("admin\nadmin\n")
         self.expect(self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--force"), BAD_FILE,
-                    ':2: Label "admin" stands in line 1 already')
+                    ':2: Label "admin" is already in line 1')
 
     def test_dropout_of_a_head(self):
         """Dropout of the embeddings, of a layer and of the head. RoBERTa also has one before the

@@ -64,7 +64,7 @@ class Interchange(harness.Case):
         model = self.imported("llama_q8_0.gguf")
         for to in ("hf", "gguf"):
             self.out.write_text("mine")
-            self.expect(self.export(model, to), USAGE, "is there already", "--force")
+            self.expect(self.export(model, to), USAGE, "exists already", "--force")
             self.assertEqual(self.out.read_text(), "mine")
             self.expect(self.export(model, to, "--force", *(["--dtype", "f32"] if to == "hf" else [])), OK)
             self.assertEqual(self.out.is_dir(), to == "hf")
@@ -100,7 +100,7 @@ class Interchange(harness.Case):
         self.nothing_is_left("gguf", "hf", "int8.bowline")
 
     def test_an_architecture_without_a_form_is_refused(self):
-        self.expect(self.export(self.imported("names_bert.gguf"), "gguf"), FAILED, "bert", "not written as GGUF")
+        self.expect(self.export(self.imported("names_bert.gguf"), "gguf"), FAILED, "bert", "cannot be exported to GGUF")
         self.nothing_is_left()
 
     def test_folders_that_cannot_be_written(self):
@@ -193,7 +193,7 @@ class Interchange(harness.Case):
         for key, value in (("query_pre_attn_scalar", 5), ("layer_types", ["full_attention"] * 4), ("hidden_activation", "silu")):
             (copy / "config.json").write_text(json.dumps(config | {key: value}))
             self.expect(run("import", copy, "--out", self.folder / "changed.bowline", "--force"), OK)
-            self.expect(self.export(self.folder / "changed.bowline", "gguf"), FAILED, f"\"{key}\"", "gemma2 of GGUF says no other")
+            self.expect(self.export(self.folder / "changed.bowline", "gguf"), FAILED, f"\"{key}\"", "GGUF architecture gemma2 allows only")
         (copy / "config.json").write_text(json.dumps(config | {"final_logit_softcapping": None}))
         self.expect(run("import", copy, "--out", self.folder / "changed.bowline", "--force"), OK)
         self.expect(self.export(self.folder / "changed.bowline", "gguf"), FAILED, "no \"final_logit_softcapping\"")
@@ -201,7 +201,7 @@ class Interchange(harness.Case):
 
     def test_a_window_that_gguf_has_not_is_refused(self):
         for name in ("mistral_window", "qwen2_window", "qwen3_window"):
-            self.expect(self.export(self.imported(FIXTURES / name), "gguf"), FAILED, "a sliding window", "of GGUF does not have")
+            self.expect(self.export(self.imported(FIXTURES / name), "gguf"), FAILED, "a sliding window", "which the GGUF architecture")
         copy, model = self.folder / "copy", self.folder / "changed.bowline"
         shutil.copytree(FIXTURES / "mistral_window", copy)
         config = json.loads((copy / "config.json").read_text())

@@ -196,7 +196,7 @@ class GoingOn(harness.Case):
     def test_extend_before_the_end(self):
         self.expect(self.train(6, "--save-every", 4), OK)
         (self.checkpoints / "step-00000006.bowline").unlink()
-        self.expect(self.train(9, "--resume", "auto"), FAILED, "is of step 4 of a run of 6 steps, now 9", "another curve",
+        self.expect(self.train(9, "--resume", "auto"), FAILED, "is of step 4 of a run of 6 steps, now 9", "schedule would change",
                     "--extend")
         self.expect(self.train(9, "--resume", "auto", "--extend", "--force"), OK, "resumed at step 4")
 
@@ -206,7 +206,7 @@ class GoingOn(harness.Case):
         content = bytearray(newest.read_bytes())
         content[len(content) // 2] ^= 1
         newest.write_bytes(content)
-        done = self.expect(self.train(8, "--resume", "auto"), BAD_FILE, "is passed over", "do not match the hash")
+        done = self.expect(self.train(8, "--resume", "auto"), BAD_FILE, "is skipped", "do not match the hash")
         self.assertNotIn("--extend", done.stderr)
 
     def test_fewer_steps_than_made(self):
@@ -220,7 +220,7 @@ class GoingOn(harness.Case):
         self.expect(self.train(3, *flags), OK)
         self.expect(self.train(6, "--resume", "auto", *flags), OK)
         self.out.write_bytes(self.model.read_bytes())
-        self.expect(self.train(8, "--resume", "auto", *flags), FAILED, "is there already", "--force")
+        self.expect(self.train(8, "--resume", "auto", *flags), FAILED, "exists already", "--force")
         self.assertEqual(self.out.read_bytes(), self.model.read_bytes())
 
     def test_another_text(self):
@@ -229,7 +229,7 @@ class GoingOn(harness.Case):
         other.write_text(harness.make_text(60, seed=9))
         done = run("finetune", self.model, "--data", other, "--batch", 2, "--seq", 16, "--device", "cpu", "--steps", 5, "--out",
                    self.out, "--checkpoint", self.checkpoints, "--resume", "auto")
-        self.expect(done, BAD_FILE, "belongs to a run on another text", "Give the text of that run")
+        self.expect(done, BAD_FILE, "belongs to a run on other data", "Use the data of that run")
 
     def test_another_device_is_said(self):
         device = harness.vulkan_device()
@@ -237,7 +237,7 @@ class GoingOn(harness.Case):
             self.skipTest("no Vulkan device is usable here")
         self.expect(self.train(2, "--schedule", "constant"), OK)
         self.expect(self.train(3, "--schedule", "constant", "--resume", "auto", "--device", device), OK,
-                    f"the run was on device cpu and is on {device} now")
+                    f"the run was on device cpu and continues on {device}")
 
 
 if __name__ == "__main__":

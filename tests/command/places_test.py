@@ -48,7 +48,7 @@ class Files(Place):
         for content in (b"dear diary\n", b"1\t5.5\t1\t0.001\n", b"#\n", b"\n", self.model.read_bytes()):
             mine.write_bytes(content)
             for flags in ([], ["--force"], ["--checkpoint", self.checkpoints, "--resume", "auto"]):
-                self.expect(self.train(2, "--log", mine, *flags), FAILED, "did not write", "Nothing of it is changed")
+                self.expect(self.train(2, "--log", mine, *flags), FAILED, "did not write", "It is not changed")
                 self.assertEqual(mine.read_bytes(), content)
         self.assertFalse(self.out.exists())
 
@@ -65,7 +65,7 @@ class Files(Place):
 
     def test_existing_output(self):
         self.out.write_bytes(b"mine")
-        self.expect(self.train(2), FAILED, "is there already", "--force")
+        self.expect(self.train(2), FAILED, "exists already", "--force")
         self.assertEqual(self.out.read_bytes(), b"mine")
         self.expect(self.train(2, "--force"), OK)
         self.expect(run("verify", self.out), OK)
@@ -190,7 +190,7 @@ class Folders(Place):
         first = self.start("--checkpoint", self.checkpoints, "--save-every", 1, "--eval-batches", 1)
         self.wait_for(lambda: list(self.checkpoints.glob("step-*")))
         second = self.train(2, "--checkpoint", self.checkpoints, "--resume", "auto")
-        self.expect(second, FAILED, f"Another run writes to folder \"{self.checkpoints}\" now: process {first.pid}.")
+        self.expect(second, FAILED, f"Another run is writing to folder \"{self.checkpoints}\": process {first.pid}.")
         first.send_signal(signal.SIGKILL)
         first.communicate()
         # The kernel has released the lock.
@@ -230,7 +230,7 @@ class Folders(Place):
         self.out.unlink()
         damaged = self.checkpoints / "step-00000006.bowline"
         damaged.write_bytes(damaged.read_bytes()[:-40])
-        self.expect(self.train(5, "--checkpoint", self.checkpoints, "--save-every", 1, "--resume", "auto"), OK, "passed over")
+        self.expect(self.train(5, "--checkpoint", self.checkpoints, "--save-every", 1, "--resume", "auto"), OK, "is skipped")
         self.assertEqual(self.names(), ["step-00000004.bowline", "step-00000005.bowline", "step-00000006.bowline"])
 
     def test_three_interrupted_runs(self):
@@ -299,7 +299,7 @@ class WaysOut(Place):
         self.out.write_bytes(b"mine")
         _, errors = process.communicate(timeout=120)
         self.assertEqual(process.returncode, FAILED, errors)
-        self.assertIn("is there already", errors)
+        self.assertIn("exists already", errors)
         self.assertEqual(self.out.read_bytes(), b"mine")
         self.assertIn("step-00003000.bowline", self.names())
 

@@ -112,7 +112,7 @@ class Replace(harness.AdapterCase):
         self.put("peft")
         before = self.content()
         done = run("export", self.base, "--adapter", self.adapter, "--to", "peft", "--out", self.out)
-        self.expect(done, USAGE, "is there already", "--force")
+        self.expect(done, USAGE, "exists already", "--force")
         self.assertEqual(self.content(), before)
 
 

@@ -119,7 +119,7 @@ class Report(harness.Case):
     def test_no_file_is_replaced_unasked(self):
         self.page.write_text("mine")
         for more in ([], ["--checkpoint", self.folder / "c", "--resume", "auto"]):
-            self.expect(self.train(1, *more), FAILED, "page.html\" is there already; --force replaces it.")
+            self.expect(self.train(1, *more), FAILED, "page.html\" exists already; --force replaces it.")
             self.assertEqual(self.page.read_text(), "mine")
         self.expect(self.train(1, "--force"), OK)
         self.read()
@@ -127,7 +127,7 @@ class Report(harness.Case):
                  ("inspect", self.model, "--html", self.page))
         for call in calls:
             self.page.write_text("mine")
-            self.expect(run(*call), FAILED, "page.html\" is there already; --force replaces it.")
+            self.expect(run(*call), FAILED, "page.html\" exists already; --force replaces it.")
             self.assertEqual(self.page.read_text(), "mine")
             self.expect(run(*call, "--force"), OK)
             self.read()

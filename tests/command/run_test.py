@@ -151,7 +151,7 @@ class Run(harness.Case):
             "too large": npy("<i4", (2**62, 2**62), self.data),
             "not a tuple of at most 8 sizes": npy("<i4", (-2, 16), self.data),
             "records": npy("", (), b"", header="{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (), }"),
-            "unknown or there twice": npy("", (), b"", header="{'descr': '<i4', 'descr': '<i4', 'shape': (), }"),
+            "unknown or appears twice": npy("", (), b"", header="{'descr': '<i4', 'descr': '<i4', 'shape': (), }"),
             "is missing": npy("", (), b"", header="{'descr': '<i4', 'shape': (), }"),
             "is missing at": npy("", (), b"", header="{'descr': '<i4' 'shape': (), }"),
             "neither True nor False": npy("<i4", (2, 16), self.data, order=1),
@@ -173,9 +173,9 @@ class Run(harness.Case):
         tokens = ("--input", f"tokens=@{self.x}")
         for call, text in (
                 ((), "Input \"tokens\" of entry point \"forward\" is not given."),
-                (("--input", "tokens=zeros"), "\"batch\" is not bound"),
-                (("--input", "tokens=some", "--batch", 1, "--seq", 1), "is neither @file.npy, zeros, ones or random:SEED"),
-                (("--input", "tokens=random:", "--batch", 1, "--seq", 1), "is neither"),
+                (("--input", "tokens=zeros"), "\"batch\" is unknown"),
+                (("--input", "tokens=some", "--batch", 1, "--seq", 1), "is not an input value. Use @file.npy, @file.txt, zeros, ones, random:SEED"),
+                (("--input", "tokens=random:", "--batch", 1, "--seq", 1), "is not an input value"),
                 (("--input", "token=zeros"), "has no input \"token\"; it has tokens."),
                 (("--input", "tokens"), "is not of the form NAME=VALUE"),
                 ((*tokens, *tokens), "is given twice"),

@@ -121,7 +121,7 @@ class TensorBoard(harness.Case):
 
     def test_a_folder_that_cannot_be_made(self):
         self.events.write_text("mine")
-        self.expect(self.train(2), FAILED, "events", "cannot be made")
+        self.expect(self.train(2), FAILED, "events", "cannot be created")
         self.assertEqual(self.events.read_text(), "mine")
 
 

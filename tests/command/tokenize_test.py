@@ -60,8 +60,8 @@ class Tokenize(harness.Case):
         self.assertEqual([r.split()[0] for r in rows], ["116", "104", "101"])
 
     def test_wrong_usage(self):
-        self.expect(run("tokenize", GPT2), USAGE, "Give TEXT or --file, one of them.")
-        self.expect(run("tokenize", GPT2, "a", "--file", self.text), USAGE, "Give TEXT or --file, one of them.")
+        self.expect(run("tokenize", GPT2), USAGE, "Give either TEXT or --file.")
+        self.expect(run("tokenize", GPT2, "a", "--file", self.text), USAGE, "Give either TEXT or --file.")
         self.expect(run("tokenize", GPT2, "a", "--lines", "--null"), USAGE)
         self.expect(run("tokenize", BERT, "a", "--max-tokens", 1), FAILED, "max_tokens is 1, but the tokenizer adds 2 special tokens")
 

@@ -99,10 +99,10 @@ class TokenizerForms(harness.Case):
 
     def test_what_gguf_has_not(self):
         for name, sentence in (
-                ("unigram", "GGUF has no keys for how it changes and splits text"), ("bert", "it is WordPiece, and BPE and Unigram are written"),
+                ("unigram", "GGUF has no keys for how it changes and splits text"), ("bert", "it is WordPiece, and only BPE and Unigram can be written"),
                 ("word_level", "it is WordLevel"), ("o200k", "llama.cpp has no name for how it changes and splits text"),
                 ("parts", "llama.cpp has no name for how it changes and splits text"), ("roberta", "GGUF has no keys for what it puts around a text"),
-                ("llama2", "GGUF has scores for merges, and these are none of scores: ")):
+                ("llama2", "GGUF stores scores instead of merges, and no scores are equivalent to these merges: ")):
             with self.subTest(name):
                 path, notes = self.to_gguf(json.loads((DATA / f"{name}.json").read_text()))
                 self.assertEqual(len(notes), 1)
@@ -423,7 +423,7 @@ class TokenizerForms(harness.Case):
 
     def test_added_tokens_with_rules_of_their_own(self):
         path, notes = self.to_gguf(json.loads((DATA / "gpt2.json").read_text()))
-        self.assertEqual(notes, ["The added token \"a word\" is found by rules of its own (single_word, lstrip or rstrip), which GGUF does not have."])
+        self.assertEqual(notes, ["The added token \"a word\" has its own matching rules (single_word, lstrip or rstrip), which GGUF does not have."])
         self.assertEqual(Gguf(path).keys["tokenizer.ggml.pre"], "gpt-2")
 
 

@@ -171,9 +171,9 @@ class Usage(harness.Case):
                 self.expect(run(*verb, "-o", "file"), USAGE, "--format", "file")
                 continue
             self.assertRegex(run(*verb, "--help").stdout, r"  -o TEXT +-o text\|json sets --format; -o PATH sets --out")
-            self.expect(run(*verb, "-o", "a", "--out", "b"), USAGE, '-o "a" gives --out, which is given already.', f"bowline {verb[0]} --help")
-            self.expect(run(*verb, "-o", "a", "-o", "b"), USAGE, '-o "b" gives --out, which is given already.')
-            self.expect(run(*verb, "-o", "text", "-o", "json"), USAGE, '-o "json" gives --format, which is given already.')
+            self.expect(run(*verb, "-o", "a", "--out", "b"), USAGE, '-o "a" sets --out, which is set already.', f"bowline {verb[0]} --help")
+            self.expect(run(*verb, "-o", "a", "-o", "b"), USAGE, '-o "b" sets --out, which is set already.')
+            self.expect(run(*verb, "-o", "text", "-o", "json"), USAGE, '-o "json" sets --format, which is set already.')
 
     def test_o_of_what_is_written(self):
         for number, (verb, *call) in enumerate((("export", self.model, "--strip"), ("quantize", self.model, "--encoding", "int8"),
@@ -252,8 +252,8 @@ class Usage(harness.Case):
                 with self.subTest(call=call[0], path=path.name):
                     done = self.expect(run(*call), harness.BAD_FILE)
                     other = path.name == "other.bin"
-                    self.assertIn("'bowline import' makes Bowline files of models of Hugging Face, GGUF and ONNX." if other else
-                                  f"'bowline import {path} --out MODEL.bowline' makes a model file of it.", done.stderr)
+                    self.assertIn("'bowline import' converts models from Hugging Face, GGUF and ONNX to Bowline files." if other else
+                                  f"'bowline import {path} --out MODEL.bowline' converts it to a model file.", done.stderr)
         done = run("eval", self.model, "--data", self.text, "--adapter", folder)
         self.assertNotEqual(done.returncode, OK)
         self.assertIn(f"'bowline import {folder} --base MODEL --out ADAPTER.bowline'", done.stderr)

@@ -147,7 +147,7 @@ Result<int> run(const ChatOptions& o) {
                                                     ? text::ChatTemplate::from(of->model)
                                                     : text::ChatTemplate::named(o.chat_format));
   if (const Status s = o.of.uses.check("--system", takes_system(format, of->model),
-                                       "the format of the conversation has no system message");
+                                       "the chat template has no system message");
       !s.ok()) {
     return fail_flags(s);
   }

@@ -133,8 +133,8 @@ Status cast(Model& model, const std::string& name) {
   Result<CastReport> cast = model.cast(dtype);
   if (!cast.ok()) {
     return std::move(cast).status().at(
-        fmt::format("The model computes some values in f32. If it was imported, import its source "
-                    "again with --dtype {}: that adds the casts that it needs.",
+        fmt::format("Some operators of the model compute in f32. If it was imported, import its "
+                    "source again with --dtype {}, which adds the casts.",
                     name));
   }
   const CastReport& report = cast.value();
@@ -149,7 +149,8 @@ Status cast(Model& model, const std::string& name) {
 Status untie_all(Model& model, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     BOWLINE_TRY_ASSIGN(const uint64_t bytes, model.untie(name));
-    BOWLINE_REQUIRE(bytes != 0, "--untie names \"{}\", which shares its storage with none.", name);
+    BOWLINE_REQUIRE(bytes != 0, "--untie names \"{}\", which is not tied to another parameter.",
+                    name);
   }
   return {};
 }
@@ -186,9 +187,8 @@ class Merging {
     BOWLINE_TRY_ASSIGN(const std::vector<float> base, sampled());
     for (const std::string& name : adapters(model_)) {
       BOWLINE_TRY(merge_adapter(model_, name)
-                      .at("--untie PARAMETER writes one as a weight of its own; --to peft and "
-                          "gguf-lora write the "
-                          "adapter beside the model."));
+                      .at("--untie PARAMETER gives a tied parameter its own weight. --to peft and "
+                          "--to gguf-lora write the adapter without the model."));
     }
     BOWLINE_TRY_ASSIGN(const std::vector<float> merged, sampled());
     BOWLINE_TRY(restore());
@@ -330,8 +330,8 @@ class Merging {
         "The adapter was merged into quantized weights, which were decoded for it and written as "
         "{}: {:.0f} percent of its change survives.{}",
         fmt::join(written_as_, ", "), percent,
-        percent < kMostIsLost ? " --dtype f32 or f16 keeps more; --to peft and gguf-lora keep all, "
-                                "beside the quantized model."
+        percent < kMostIsLost ? " --dtype f32 or f16 keeps more of it. --to peft and --to "
+                                "gguf-lora keep all of it in a separate adapter."
                               : "");
   }
 
@@ -417,14 +417,12 @@ Result<int> run(const ExportOptions& o) {
   const bool storages = !o.weights.empty();
   if (!storages && o.out.empty()) {
     return fail(kUsage,
-                "What is written? --out FILE with --strip, --dtype or --adapter, --out PATH with "
-                "--to, or --weights FOLDER.");
+                "No output is given. Use --out FILE with --strip, --dtype or --adapter; --out PATH "
+                "with --to; or --weights FOLDER.");
   }
   if (!storages && !o.strip && o.dtype.empty() && o.to.empty() && o.adapters.empty()) {
-    return fail(
-        kUsage,
-        "--out needs --strip, which says that what a training left is not written, --dtype, "
-        "--adapter or --to.");
+    return fail(kUsage,
+                "--out needs --strip (leave out the training state), --dtype, --adapter or --to.");
   }
   if (!o.encoding.empty() && o.to != "gguf") {
     return fail(kUsage, "--encoding is for --to gguf: safetensors has no quantized weights.");

@@ -191,7 +191,7 @@ Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
     const bool legal = std::ranges::all_of(shape.second, [&](int64_t d) {
       return d > 0 || (d == onnx::kBatch && !o.batch_dim.empty());
     });
-    BOWLINE_REQUIRE(legal, "--shape \"{}\" has a dim below 1.", escaped(flag));
+    BOWLINE_REQUIRE(legal, "--shape \"{}\" has a dimension below 1.", escaped(flag));
     options.shapes.insert(std::move(shape));
   }
   for (const std::string& flag : o.given) {
@@ -258,8 +258,9 @@ Result<int> import_onnx(const ImportFlags& o) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, imported.model.describe());
   BOWLINE_TRY(imported.model.save(o.out));
   if (!imported.not_finite.empty()) {
-    imported.notes.push_back(import::note_of(imported.not_finite) +
-                             " They are not trained, as masks are; --trainable trains them.");
+    imported.notes.push_back(
+        import::note_of(imported.not_finite) +
+        " They are treated as masks and not trained. --trainable trains them.");
   }
   const EntryPointInfo& entry = info.entry_points[0];
   if (o.format == "json") {
@@ -383,8 +384,7 @@ void print_report(const ImportFlags& o, const Source& source, const Built& built
   print("{}: {} from {}, task {}, {}\n", o.out, built.model.metadata("architecture"), source.format,
         std::string(name_of(built.task)), bytes_text(bytes));
   if (o.skeleton) {
-    print("  a skeleton: {} parameters of these bytes, and none has values\n",
-          info.parameters.size());
+    print("  a skeleton: {} parameters of this size, without values\n", info.parameters.size());
   } else {
     print("  {} tensors: {} taken, {} tied, {} dropped\n", built.tensors.size(),
           uses[TensorReport::Use::taken], uses[TensorReport::Use::tied],
@@ -558,15 +558,16 @@ Result<int> run(const ImportFlags& o) {
   if (begins_with(o.model, "BOWLINE1")) {
     return fail(
         kBadFile,
-        fmt::format("\"{0}\" is a model of Bowline already. 'bowline inspect {0}' shows what "
-                    "it holds.",
-                    escaped(o.model)));
+        fmt::format(
+            "\"{0}\" is already a Bowline model file. 'bowline inspect {0}' shows its content.",
+            escaped(o.model)));
   }
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(o.model, error);
   if (o.skeleton && !is_folder) {
-    return fail(kUsage, fmt::format("--skeleton reads the config of a folder, which \"{}\" is not.",
-                                    escaped(o.model)));
+    return fail(kUsage,
+                fmt::format("--skeleton reads config.json in a folder, but \"{}\" is not a folder.",
+                            escaped(o.model)));
   }
   const Kind kind = !o.base.empty()                ? kAdapter
                     : o.skeleton                   ? kSkeleton

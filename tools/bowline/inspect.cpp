@@ -147,14 +147,13 @@ class Inspection {
       BOWLINE_TRY(o_.uses.check(flag, o_.format != "json", "-o json holds all rows"));
     }
     const bool plans = !dims_.empty() || !o_.listing.empty();
-    BOWLINE_TRY(
-        o_.uses.check("--device", plans,
-                      "nothing is planned. --dim, --batch or --seq ask for the memory plan, "
-                      "--listing for a plan"));
+    BOWLINE_TRY(o_.uses.check("--device", plans,
+                              "nothing is planned. Add --dim, --batch or --seq for the memory "
+                              "plan, or --listing for the nodes"));
     const std::string missing = missing_dims(info_, dims_);
     BOWLINE_REQUIRE(!plans || missing.empty(),
-                    "A plan needs all named dims of the model. {} not given: give each with --dim "
-                    "name=number, --batch or --seq.",
+                    "A plan needs the size of each named dimension, but {} not given. Use --dim "
+                    "NAME=N, --batch or --seq.",
                     missing + (missing.find(',') == std::string::npos ? " is" : " are"));
     return {};
   }

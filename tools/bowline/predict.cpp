@@ -77,10 +77,11 @@ Result<std::vector<std::string>> texts_of(const PredictOptions& o) {
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     constexpr std::string_view kTables[] = {".csv",  ".tsv",     ".jsonl", ".ndjson",
                                             ".json", ".parquet", ".xlsx"};
-    BOWLINE_REQUIRE(std::ranges::find(kTables, extension) == std::end(kTables),
-                    "The lines of \"{}\" are no texts. Rows are read of files named .csv, .tsv, "
-                    ".jsonl or .ndjson, in small letters; other files have a text in each line.",
-                    o.file);
+    BOWLINE_REQUIRE(
+        std::ranges::find(kTables, extension) == std::end(kTables),
+        "The format of \"{}\" is not supported. Rows are read from names that end in .csv, .tsv, "
+        ".jsonl or .ndjson, in lower case. Other files have one text per line.",
+        o.file);
   }
   BOWLINE_TRY_ASSIGN(const std::string bytes, read_text(o.file, true));
   if (!holds_examples(o.file)) {
@@ -108,7 +109,7 @@ class Predictor {
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     BOWLINE_REQUIRE_CODE(find_entry_point(info, entry) != nullptr, Code::bad_file,
                          "Model \"{}\" has no entry point \"{}\"{}.", o.model, entry,
-                         p.embed_ ? "" : ": it tells no texts apart");
+                         p.embed_ ? "" : ": it is not a classifier");
     BOWLINE_TRY_ASSIGN(p.encode_, encoder_of(model));
     p.limit_ = length_limit(model, o.max_seq_length, kMostTokens);
     p.padding_ = padding_of(model);

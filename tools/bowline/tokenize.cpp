@@ -73,7 +73,7 @@ Status show(const text::Tokenizer& tokenizer, std::string_view text, const Token
 
 Result<int> tokenize(const TokenizeOptions& o) {
   if (o.has_text == !o.file.empty()) {
-    return fail(kUsage, "Give TEXT or --file, one of them.");
+    return fail(kUsage, "Give either TEXT or --file.");
   }
   BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, open_tokenizer(o.tokenizer));
   std::string all = o.text;

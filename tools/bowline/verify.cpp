@@ -105,7 +105,7 @@ Status run_self_test(const std::string& path, const Model& model, const ModelInf
   const std::string& name = test.entry_point;
   const EntryPointInfo* entry = find_entry_point(info, name);
   BOWLINE_REQUIRE_CODE(entry != nullptr, Code::bad_file,
-                       "A self test is of entry point \"{}\", which the model does not have.",
+                       "A self test needs entry point \"{}\", which the model does not have.",
                        name);
   BOWLINE_TRY_ASSIGN(SelfTestValues bytes, model.self_test(number));
   std::vector<Values> inputs = values_of(test.inputs, std::move(bytes.inputs));

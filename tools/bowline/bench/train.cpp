@@ -33,9 +33,9 @@ constexpr uint64_t kStreamBytes =
 constexpr const char* kAdapter = "bench";
 
 Status add_adapter(const BenchTrainOptions& o, Model& model) {
-  BOWLINE_REQUIRE(
-      o.encoding.empty() || o.lora_rank != 0,
-      "--quantize freezes the weights, which --lora-rank trains an adapter over: give it.");
+  BOWLINE_REQUIRE(o.encoding.empty() || o.lora_rank != 0,
+                  "--quantize freezes the weights, so only an adapter can be trained. Add "
+                  "--lora-rank, such as --lora-rank 8.");
   if (o.lora_rank == 0) {
     return {};
   }

@@ -124,7 +124,7 @@ std::string weights_hash(const std::string& path) {
 Result<CheckpointFolder> CheckpointFolder::open(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.", path,
+  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be created: {}.", path,
                        error.message());
   BOWLINE_TRY_ASSIGN(FolderLock lock, FolderLock::take(path));
   remove_leftovers(path);

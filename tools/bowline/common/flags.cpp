@@ -139,7 +139,7 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
     names += (names.empty() ? "" : ", ") + other.name;
   }
   BOWLINE_REQUIRE(entry != nullptr || !name.empty(),
-                  "The model has the entry points {}: say which.", names);
+                  "The model has several entry points: {}. Choose one with --entry NAME.", names);
   BOWLINE_REQUIRE(entry != nullptr, "The model has no entry point \"{}\"; it has {}.", name,
                   names.empty() ? "none" : names);
   return *entry;
@@ -161,7 +161,7 @@ Status quantize_all(Model& model, const std::string& encoding) {
     return {};
   }
   BOWLINE_TRY_ASSIGN(const QuantizeReport report, quantize(model, encoding));
-  BOWLINE_REQUIRE(report.storages > 0, "--quantize {} finds no weight that can be quantized:\n{}",
+  BOWLINE_REQUIRE(report.storages > 0, "--quantize {} cannot quantize any weight of the model:\n{}",
                   encoding, report.text());
   return {};
 }
@@ -202,7 +202,8 @@ Result<std::string> load_for_base(Model& model, const std::string& path) {
   }
   BOWLINE_TRY_ASSIGN(std::string loaded, load_adapter(model, path));
   print(stderr,
-        "bowline: The adapter {} was trained over weights in {}: the model is quantized so.\n",
+        "bowline: The adapter {} was trained with {} weights. The model is now quantized in the "
+        "same way.\n",
         escaped(path), encoding);
   return loaded;
 }
@@ -222,7 +223,7 @@ Status change(Model& model, const Changes& changes) {
     const std::string path = weighted ? flag.substr(0, equals) : flag;
     for (const std::string& other : loaded) {
       BOWLINE_REQUIRE(!same_place(path, other),
-                      "--adapter names \"{}\" twice. FILE=2 gives it twice the weight.", path);
+                      "--adapter names \"{}\" twice. To double its weight, write FILE=2.", path);
     }
     loaded.push_back(path);
     BOWLINE_TRY_ASSIGN(const std::string name, load_for_base(model, path));
@@ -282,13 +283,14 @@ std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims)
 Status with_import(Status status, const std::string& path, const std::string& more) {
   if (importable(path)) {
     return std::move(status).at(
-        fmt::format("'bowline import {}{}' makes a model file of it.", escaped(path), more));
+        fmt::format("'bowline import {}{}' converts it to a model file.", escaped(path), more));
   }
   std::error_code error;
   const bool is_read = std::filesystem::is_regular_file(path, error) && std::ifstream(path).good();
   return is_read && !begins_with(path, "BOWLINE1")
              ? std::move(status).at(
-                   "'bowline import' makes Bowline files of models of Hugging Face, GGUF and ONNX.")
+                   "'bowline import' converts models from Hugging Face, GGUF and ONNX to Bowline "
+                   "files.")
              : status;
 }
 
@@ -302,7 +304,7 @@ Result<Model> open_model(const std::string& path) {
 Status check_new(const std::string& path, bool force) {
   std::error_code error;
   BOWLINE_REQUIRE(force || !std::filesystem::exists(path, error),
-                  "\"{}\" is there already; --force replaces it.", path);
+                  "\"{}\" exists already; --force replaces it.", path);
   return {};
 }
 

@@ -53,7 +53,7 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
         return failed("flock");
       }
       return Status(Code::io_error,
-                    fmt::format("Another run writes to folder \"{}\" now: process {}.", folder,
+                    fmt::format("Another run is writing to folder \"{}\": process {}.", folder,
                                 owner_of(file.get())));
     }
     if (!is_named(file.get(), path)) {

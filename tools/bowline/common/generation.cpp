@@ -123,9 +123,9 @@ void add_generation(CLI::App* verb, GenerationFlags& o) {
 
 Status check_sampling(const GenerationFlags& o) {
   for (const char* flag : {"--top-k", "--top-p", "--min-p", "--seed"}) {
-    BOWLINE_TRY(o.uses.check(flag, o.sampler.temperature != 0,
-                             "with --temp 0 nothing is drawn, and each token is the most probable "
-                             "one. Give a --temp above 0"));
+    BOWLINE_TRY(
+        o.uses.check(flag, o.sampler.temperature != 0,
+                     "--temp 0 always takes the most probable token. Give a --temp above 0"));
   }
   return o.uses.check("--repetition-context-size", o.sampler.repetition_penalty != 1,
                       "with --repetition-penalty 1 no token is penalized");
@@ -171,9 +171,10 @@ Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<co
                       const std::function<void(std::string_view)>& show) {
   text::Generator& g = *of.generator;
   BOWLINE_REQUIRE(!prompt.empty(), "The prompt has no tokens.");
-  BOWLINE_REQUIRE(std::cmp_less_equal(prompt.size(), g.context()),
-                  "The prompt has {} tokens, more than the context ({}).", prompt.size(),
-                  g.context());
+  BOWLINE_REQUIRE(
+      std::cmp_less_equal(prompt.size(), g.context()),
+      "The prompt has {} tokens, more than the context ({}). Shorten it, or raise --ctx-size.",
+      prompt.size(), g.context());
   Answer out;
   out.prompt = prompt.size();
   text::Decoder decoder = of.tokenizer.stream();

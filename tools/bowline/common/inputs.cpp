@@ -62,7 +62,8 @@ Status fill(Array& array, const std::string& what) {
                       std::from_chars(what.data() + kRandom.size(), end, seed).ptr == end &&
                       what.size() > kRandom.size();
   BOWLINE_REQUIRE(random,
-                  "\"{}\" is neither @file.npy, zeros, ones or random:SEED, nor a list of values.",
+                  "\"{}\" is not an input value. Use @file.npy, @file.txt, zeros, ones, "
+                  "random:SEED, or a list such as 1,2,3.",
                   what);
   for (size_t i = 0; i < elements; ++i) {
     const RandomBlock draw =
@@ -147,7 +148,8 @@ Result<std::vector<int64_t>> shape_of(const InputInfo& input, std::span<const Bo
   std::vector<int64_t> shape;
   for (const GraphDim& dim : input.dims) {
     const auto bound = std::ranges::find(dims, dim.name, &BoundDim::name);
-    BOWLINE_REQUIRE(dim.name.empty() || bound != dims.end(), "Dim \"{}\" is not bound.", dim.name);
+    BOWLINE_REQUIRE(dim.name.empty() || bound != dims.end(),
+                    "The size of dimension \"{}\" is unknown. Set it with --dim NAME=N.", dim.name);
     shape.push_back(dim.name.empty() ? dim.value : bound->value);
   }
   return shape;
@@ -173,8 +175,9 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
   for (const InputInfo& input : entry.inputs) {
     Array array;
     std::string& what = given.try_emplace(input.name, otherwise).first->second;
-    BOWLINE_REQUIRE(!what.empty(), "Input \"{}\" of entry point \"{}\" is not given.", input.name,
-                    entry.name);
+    BOWLINE_REQUIRE(!what.empty(),
+                    "Input \"{}\" of entry point \"{}\" is not given. Add --input NAME=VALUE.",
+                    input.name, entry.name);
     BOWLINE_TRY_ASSIGN(const bool is_read, read(input, what, inputs.dims, array));
     read_already.push_back(is_read);
     if (is_read) {

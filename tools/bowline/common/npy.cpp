@@ -49,7 +49,7 @@ class HeaderParser {
     BOWLINE_REQUIRE_CODE(has_descr_ && has_order_ && has_shape_, Code::bad_file,
                          "One of 'descr', 'fortran_order' and 'shape' is missing.");
     BOWLINE_REQUIRE_CODE(!fortran_ || header_.shape.size() < 2, Code::bad_file,
-                         "The array is in Fortran order; numpy.ascontiguousarray turns it.");
+                         "The array is in Fortran order; numpy.ascontiguousarray converts it.");
     return header_;
   }
 
@@ -70,7 +70,7 @@ class HeaderParser {
       has_shape_ = true;
       return shape();
     }
-    return Status(Code::bad_file, fmt::format("Key '{}' is unknown or there twice.", key));
+    return Status(Code::bad_file, fmt::format("Key '{}' is unknown or appears twice.", key));
   }
 
   Status descriptor() {

@@ -111,7 +111,7 @@ Status write_page(const std::string& path, const std::string& html) {
 Status check_page(const std::string& flag, const std::string& path, bool force) {
   std::error_code error;
   BOWLINE_REQUIRE(force || !std::filesystem::exists(std::filesystem::symlink_status(path, error)),
-                  "{} \"{}\" is there already; --force replaces it.", flag, path);
+                  "{} \"{}\" exists already; --force replaces it.", flag, path);
   return probe_file(path, kProbeBytes);
 }
 

@@ -96,9 +96,10 @@ Result<std::vector<int64_t>> shape_of(const Rows& rows, const std::string& where
                                       std::vector<int64_t> shape) {
   const size_t rank = shape.size();
   const auto no_fit = [&] {
-    return Status(Code::bad_file,
-                  fmt::format("{} has {} rows of {} numbers, which are no array of rank {}.", where,
-                              rows.count, rows.columns, rank));
+    return Status(
+        Code::bad_file,
+        fmt::format("{} has {} rows of {} numbers, which cannot form an array of rank {}.", where,
+                    rows.count, rows.columns, rank));
   };
   if (rank == 0) {
     return rows.count == 1 && rows.columns == 1 ? Result(shape) : no_fit();
@@ -109,8 +110,10 @@ Result<std::vector<int64_t>> shape_of(const Rows& rows, const std::string& where
   }
   int64_t between = 1;
   for (size_t axis = 1; axis + 1 < rank; ++axis) {
-    BOWLINE_REQUIRE_CODE(shape[axis] > 0, Code::bad_argument,
-                         "{} does not say how long axis {} is: give its dim.", where, axis);
+    BOWLINE_REQUIRE_CODE(
+        shape[axis] > 0, Code::bad_argument,
+        "{} does not determine the size of axis {}. Set its dimension with --dim NAME=N.", where,
+        axis);
     between = shape[axis] > rows.count ? rows.count + 1 : between * shape[axis];
     if (between > rows.count) {
       return no_fit();
@@ -154,7 +157,7 @@ std::string number_text(const Array& array, size_t i) {
 Result<Array> parse_text_array(std::string_view text, const std::string& where,
                                const TextShape& shape) {
   BOWLINE_REQUIRE_CODE(shape.dtype != DType::f16 && shape.dtype != DType::bf16, Code::unsupported,
-                       "{}: numbers of {} are read from .npy files alone.", where,
+                       "{}: Values of dtype {} can be read only from .npy files.", where,
                        name_of(shape.dtype));
   BOWLINE_TRY_ASSIGN(Rows rows, read_rows(text, where, shape.dtype));
   Array array;

@@ -18,9 +18,8 @@ struct Need {
 };
 
 constexpr std::string_view kTrained =
-    "This verb takes text models that 'bowline import' made of Hugging Face or GGUF files. A "
-    "program "
-    "can train any model with bowline::Trainer.";
+    "The command trains and evaluates text models that 'bowline import' converted from Hugging "
+    "Face or GGUF. Other models can be trained in C++ with bowline::Trainer.";
 
 Status check_entry(const ModelInfo& info, const std::string& path, const std::string& name,
                    std::span<const Need> needs) {
@@ -73,8 +72,10 @@ Result<Model> open_trained_model(const std::string& path) {
 
 Result<Device> open_computing_device(const std::string& name, int threads, uint64_t memory_budget) {
   BOWLINE_TRY_ASSIGN(Device device, open_device(name, threads, memory_budget));
-  BOWLINE_REQUIRE_CODE(device.info().computes, Code::unsupported,
-                       "Device {} computes nothing: its numbers mean nothing.", device.info().name);
+  BOWLINE_REQUIRE_CODE(
+      device.info().computes, Code::unsupported,
+      "Device {} computes nothing, so its results have no meaning. 'bowline devices' lists others.",
+      device.info().name);
   return device;
 }
 

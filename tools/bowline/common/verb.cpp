@@ -17,7 +17,7 @@ void add_form_or_file(CLI::App* verb, CLI::Option* form, CLI::Option* out) {
     for (const std::string& value : values) {
       CLI::Option* const of = std::ranges::count(kForms, value) != 0 ? form : out;
       if (of->count() != 0) {
-        throw CLI::ValidationError(fmt::format("-o \"{}\" gives {}, which is given already.", value,
+        throw CLI::ValidationError(fmt::format("-o \"{}\" sets {}, which is set already.", value,
                                                of->get_name(false, true)));
       }
       of->add_result(value);

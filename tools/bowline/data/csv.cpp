@@ -63,10 +63,10 @@ Result<std::vector<CsvRow>> read_csv(std::string_view text, const std::string& n
     const size_t rows = r.rows.size();
     const size_t parsed = csv_parse(&r.parser, line.data(), line.size(), take_field, take_row, &r);
     BOWLINE_REQUIRE_CODE(csv_error(&r.parser) != CSV_ENOMEM, Code::out_of_memory,
-                         "{}:{}: There is no memory for a field.", name, r.line);
+                         "{}:{}: Out of memory while reading a field.", name, r.line);
     BOWLINE_REQUIRE_CODE(parsed == line.size(), Code::bad_file,
-                         "{}:{}: A quote stands where none may be: a field with quotes begins and "
-                         "ends with one, and those inside are doubled.",
+                         "{}:{}: A quote is in the wrong place. A quoted field starts and ends "
+                         "with a quote; quotes inside it are doubled.",
                          name, r.line);
     const bool blank = line.find_first_not_of("\r\n") == std::string_view::npos;
     begun = r.rows.size() == rows && (begun || !blank);

@@ -82,8 +82,8 @@ Result<std::string> label_text(const nlohmann::json& value, const std::string& f
   }
   BOWLINE_REQUIRE_CODE(
       value.is_number_integer() || value.is_boolean(), Code::bad_file,
-      "{}:{}: Field \"{}\" holds a label that is {}: it is text or a whole number.", name, line,
-      field, value.type_name());
+      "{}:{}: Field \"{}\" holds a label that is {}. A label must be text or a whole number.", name,
+      line, field, value.type_name());
   return value.dump();
 }
 
@@ -100,8 +100,8 @@ Result<std::vector<std::string>> labels_in(const nlohmann::json& row, const Exam
     return out;
   }
   BOWLINE_REQUIRE_CODE(found->is_array(), Code::bad_file,
-                       "{}:{}: Field \"{}\" is {}: the model gives several labels, so it is an "
-                       "array of them.",
+                       "{}:{}: Field \"{}\" is {}. This model has several labels per text: write "
+                       "an array of labels.",
                        name, line, fields.label, found->type_name());
   for (const nlohmann::json& value : *found) {
     BOWLINE_TRY_ASSIGN(std::string label, label_text(value, fields.label, name, line));
@@ -136,10 +136,9 @@ bool holds_examples(const std::string& name) {
 
 Result<std::vector<Example>> read_examples(std::string_view bytes, const std::string& name,
                                            const ExampleFields& fields) {
-  BOWLINE_REQUIRE_CODE(holds_examples(name), Code::bad_file,
-                       "\"{}\" is named neither .csv, .tsv, .jsonl nor .ndjson: what its rows are "
-                       "is not known.",
-                       name);
+  BOWLINE_REQUIRE_CODE(
+      holds_examples(name), Code::bad_file,
+      "The format of \"{}\" is unknown. Its name must end in .csv, .tsv, .jsonl or .ndjson.", name);
   BOWLINE_TRY_ASSIGN(std::vector<Example> out, is_json_lines(name)
                                                    ? from_json_lines(bytes, name, fields)
                                                    : from_csv(bytes, name, fields));
@@ -166,15 +165,15 @@ Result<std::vector<std::string>> read_labels(std::string_view bytes, const std::
     if (label.ends_with('\r')) {
       label.remove_suffix(1);
     }
-    BOWLINE_REQUIRE_CODE(!label.empty(), Code::bad_file, "{}:{}: The line is empty: it is a label.",
-                         what, line);
+    BOWLINE_REQUIRE_CODE(!label.empty(), Code::bad_file,
+                         "{}:{}: The line is empty. Each line must hold a label.", what, line);
     out.emplace_back(label);
   }
   std::map<std::string_view, size_t> first;
   for (size_t i = 0; i < out.size(); ++i) {
     const auto [at, fresh] = first.emplace(out[i], i + 1);
-    BOWLINE_REQUIRE_CODE(fresh, Code::bad_file, "{}:{}: Label \"{}\" stands in line {} already.",
-                         what, i + 1, out[i], at->second);
+    BOWLINE_REQUIRE_CODE(fresh, Code::bad_file, "{}:{}: Label \"{}\" is already in line {}.", what,
+                         i + 1, out[i], at->second);
   }
   BOWLINE_REQUIRE_CODE(!out.empty(), Code::bad_file, "{} holds no labels.", what);
   return out;

@@ -24,7 +24,7 @@ Result<nlohmann::json> parse(std::string_view line, const std::string& name, siz
     // The byte counts from 1 on, and is the last one that was read.
     const size_t byte = error.byte == 0 ? 0 : error.byte - 1;
     return Status(Code::bad_file,
-                  fmt::format("{}:{}:{}: The line is broken JSON from here on{}.", name, number,
+                  fmt::format("{}:{}:{}: The line is not valid JSON from here on{}.", name, number,
                               column_of(line, byte), byte >= line.size() ? ": it ends" : ""));
   } catch (const nlohmann::json::exception& error) {
     return Status(Code::bad_file,

@@ -59,7 +59,7 @@ class GgufExport {
     const std::string type = text_at(out_.config, "model_type");
     terms_ = gguf::find_terms(type == "mistral" ? "llama" : type);  // one and the same in GGUF
     BOWLINE_REQUIRE(terms_ != nullptr && !terms_->head.empty(),
-                    "The architecture {} is not written as GGUF.", listed_name(type));
+                    "The architecture {} cannot be exported to GGUF.", listed_name(type));
     return {};
   }
 
@@ -73,11 +73,11 @@ class GgufExport {
       if (named.order == gguf::Order::key_heads) {
         part.heads = integer_at(out_.config, "num_key_value_heads", part.heads);
       }
-      BOWLINE_REQUIRE(!tensor.shape.empty() && part.heads > 0 &&
-                          part.heads <= tensor.shape[0] / 2 &&
-                          tensor.shape[0] % (2 * part.heads) == 0,
-                      "The rows of \"{}\" are not {} heads of an even number.",
-                      escaped(tensor.name), part.heads);
+      BOWLINE_REQUIRE(
+          !tensor.shape.empty() && part.heads > 0 && part.heads <= tensor.shape[0] / 2 &&
+              tensor.shape[0] % (2 * part.heads) == 0,
+          "The rows of \"{}\" cannot be split into {} heads with an even number of rows.",
+          escaped(tensor.name), part.heads);
     }
     BOWLINE_TRY_ASSIGN(const gguf::TensorType* const type, choose_type(part));
     gguf::WrittenTensor& w = written_.emplace_back();

@@ -27,8 +27,9 @@ const json& setting(const json& config, std::string_view name) {
 
 Status add_whole(std::string_view key, const json& value, std::string_view name, Metadata& to) {
   const bool fits = value.is_number_integer() && value >= 0 && value <= UINT32_MAX;
-  BOWLINE_REQUIRE(fits, "\"{}\" of config.json is {}, no whole number for the key \"{}\".", name,
-                  escaped(value.dump()), key);
+  BOWLINE_REQUIRE(fits,
+                  "\"{}\" in config.json is {}, but the GGUF key \"{}\" needs a whole number.",
+                  name, escaped(value.dump()), key);
   to.number(key, value.get<uint32_t>());
   return {};
 }
@@ -47,7 +48,8 @@ Status add_key(const json& config, const Terms& terms, const KeyTerm& term, Meta
   if (term.kind == KeyTerm::Kind::whole) {
     return add_whole(key, value, term.hugging_face, to);
   }
-  BOWLINE_REQUIRE(value.is_number(), "\"{}\" of config.json is {}, no number for the key \"{}\".",
+  BOWLINE_REQUIRE(value.is_number(),
+                  "\"{}\" in config.json is {}, but the GGUF key \"{}\" needs a number.",
                   term.hugging_face, escaped(value.dump()), key);
   to.number(key, value.get<float>());
   return {};
@@ -70,9 +72,10 @@ Status check_window(const json& config, const Terms& terms) {
       !sliding.is_null() && sliding < integer_at(config, "max_position_embeddings", INT64_MAX);
   const bool has_key =
       std::ranges::find(terms.keys, "sliding_window", &KeyTerm::hugging_face) != terms.keys.end();
-  BOWLINE_REQUIRE(has_key || !hides || !flag_at(config, "use_sliding_window", is_mistral),
-                  "config.json has a sliding window ({}), which {} of GGUF does not have.",
-                  sliding.dump(), terms.architecture);
+  BOWLINE_REQUIRE(
+      has_key || !hides || !flag_at(config, "use_sliding_window", is_mistral),
+      "config.json has a sliding window ({}), which the GGUF architecture {} does not have.",
+      sliding.dump(), terms.architecture);
   return {};
 }
 
@@ -82,7 +85,7 @@ Status check_implied(json config, const Terms& terms) {
     const json& said = value_at(config, term.hugging_face);
     const json implied = term.of(config);
     BOWLINE_REQUIRE(said.is_null() || said == implied,
-                    "\"{}\" of config.json is {}; {} of GGUF says no other than {}.",
+                    "\"{}\" in config.json is {}, but the GGUF architecture {} allows only {}.",
                     term.hugging_face, escaped(said.dump()), terms.architecture, implied.dump());
   }
   return {};
@@ -97,7 +100,7 @@ Result<json> scaling_of(const json& config) {
       continue;
     }
     BOWLINE_REQUIRE(type == "linear" || type == "llama3" || type == "yarn",
-                    "The scaling of RoPE \"{}\" has no key of GGUF.", escaped(type));
+                    "GGUF has no key for the RoPE scaling \"{}\".", escaped(type));
     out["rope_type"] = type;
     return out;
   }
@@ -112,7 +115,7 @@ Status add_scaling(const json& config, const Terms& terms, Metadata& to) {
   const std::string prefix = fmt::format("{}.rope.scaling.", terms.architecture);
   to.text(prefix + "type", scaling["rope_type"].get<std::string>());
   BOWLINE_REQUIRE(value_at(scaling, "factor").is_number(),
-                  "The scaling of RoPE of config.json has no factor.");
+                  "The RoPE scaling in config.json has no factor.");
   to.number(prefix + "factor", scaling["factor"].get<float>());
   const auto context = scaling.find("original_max_position_embeddings");
   return context == scaling.end() ? Status()
@@ -153,7 +156,7 @@ Result<std::vector<float>> rope_divisors(const json& config) {
   for (const char* const key :
        {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
     BOWLINE_REQUIRE(value_at(scaling, key).is_number(),
-                    "The scaling of RoPE of config.json has no number \"{}\".", key);
+                    "The RoPE scaling in config.json has no number \"{}\".", key);
   }
   const json base = setting(config, "rope_theta");
   return gguf::llama3_divisors(scaling, base.is_number() ? base.get<double>() : 10000.0,

@@ -295,8 +295,9 @@ Result<Missing> add_scored(const json& tokenizer, Vocabulary& pieces, std::span<
   }
   const Scores scores = scores_of(from, merges);
   if (!scores.missing.empty()) {
-    return Missing(fmt::format("GGUF has scores for merges, and these are none of scores: {}",
-                               scores.missing));
+    return Missing(fmt::format(
+        "GGUF stores scores instead of merges, and no scores are equivalent to these merges: {}",
+        scores.missing));
   }
   to.text("tokenizer.ggml.model", "llama");
   to.text("tokenizer.ggml.pre", "default");
@@ -431,10 +432,10 @@ void note_rules(const json& tokenizer, std::vector<std::string>& notes) {
            flag_at(token, "rstrip", false);
   });
   if (found != added.end()) {
-    notes.push_back(fmt::format(
-        "The added token {} is found by rules of its own (single_word, lstrip or rstrip), which "
-        "GGUF does not have.",
-        listed_name(text_at(*found, "content"))));
+    notes.push_back(
+        fmt::format("The added token {} has its own matching rules (single_word, lstrip or "
+                    "rstrip), which GGUF does not have.",
+                    listed_name(text_at(*found, "content"))));
   }
 }
 
@@ -443,7 +444,8 @@ Result<Missing> add_json(const Model& model, const json& tokenizer, int64_t voca
   const json& of = value_at(tokenizer, "model");
   const std::string type = text_at(of, "type");
   if (type != "BPE" && type != "Unigram") {
-    return Missing(fmt::format("it is {}, and BPE and Unigram are written", listed_name(type)));
+    return Missing(
+        fmt::format("it is {}, and only BPE and Unigram can be written", listed_name(type)));
   }
   const Surround around = surround_of(tokenizer);
   if (!around.known) {

@@ -42,10 +42,10 @@ Status check_replaced(const std::string& path, std::string_view weights, bool re
   if (!fs::exists(there)) {
     return {};
   }
-  BOWLINE_REQUIRE(replace, "\"{}\" is there already; --force replaces it.", path);
+  BOWLINE_REQUIRE(replace, "\"{}\" exists already; --force replaces it.", path);
   BOWLINE_REQUIRE(
       fs::is_regular_file(there) || (fs::is_directory(there) && is_export(path, weights)),
-      "\"{}\" is not replaced: it is neither a file nor a folder of files with a {} and no other "
+      "\"{}\" is not replaced: --force replaces only a file, or a folder that has {} and no other "
       "weights.",
       path, weights);
   return {};
@@ -148,7 +148,8 @@ Result<Output> Output::begin(const std::string& given, std::string_view weights,
                                : given;
   BOWLINE_TRY(check_replaced(path, weights, replace));
   const std::string name = fs::path(path).filename().string();
-  BOWLINE_REQUIRE(!name.empty() && name != "." && name != "..", "\"{}\" names nothing new.", given);
+  BOWLINE_REQUIRE(!name.empty() && name != "." && name != "..",
+                  "\"{}\" does not end with the name of a file or folder to write.", given);
   const std::string folder = parent_of(path) + "/." + name + ".bowline_export";
   const auto failed = [&](std::string_view what) {
     return Status(Code::io_error, fmt::format("\"{}\" cannot be written: {} \"{}\" fails: {}.",
@@ -162,7 +163,7 @@ Result<Output> Output::begin(const std::string& given, std::string_view weights,
     return failed("opening the folder");
   }
   BOWLINE_REQUIRE_CODE(flock(lock.get(), LOCK_EX | LOCK_NB) == 0, Code::io_error,
-                       "\"{}\" cannot be written: another process writes it now.", path);
+                       "\"{}\" cannot be written: another process is writing it.", path);
   Output out(path, folder, replace, std::move(lock));
   if (!remove_content(folder)) {
     return failed("emptying the folder");

@@ -23,10 +23,9 @@ constexpr std::string_view kTables[] = {"model.embed_tokens.weight", "transforme
 
 Result<json> config_of(const Model& model) {
   BOWLINE_TRY_ASSIGN(const std::optional<std::string> text, text_asset(model, "config.json"));
-  BOWLINE_REQUIRE(
-      text.has_value(),
-      "The model has no asset \"config.json\", which tells other tools what it is: only "
-      "models that 'bowline import' made of such ones go back to them.");
+  BOWLINE_REQUIRE(text.has_value(),
+                  "The model has no asset \"config.json\", which other tools need. Only models "
+                  "that 'bowline import' made from Hugging Face or GGUF have it.");
   BOWLINE_TRY_ASSIGN(json config, import::parse_json("The asset \"config.json\"", *text));
   BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file,
                        "The asset \"config.json\" is not a JSON object.");
@@ -73,7 +72,7 @@ Status check_range(std::span<const std::byte> bytes, const ExportedTensor& tenso
       lost = x;
     }
   });
-  BOWLINE_REQUIRE(!lost, "\"{}\" has the value {}, which is infinite in {}: --dtype {} holds it.",
+  BOWLINE_REQUIRE(!lost, "\"{}\" has the value {}, which overflows {}. Use --dtype {}.",
                   tensor.parameter, lost.value_or(0), name_of(to),
                   to == DType::f16 ? "bf16" : "f32");
   return {};
@@ -155,8 +154,8 @@ Result<ExportedModel> exported(const Model& model) {
   BOWLINE_TRY_ASSIGN(out.config, config_of(model));
   const std::vector<std::string> adapters = bowline::adapters(model);
   BOWLINE_REQUIRE(adapters.empty(),
-                  "The model has the adapter \"{}\", which its form has no place for: it is merged "
-                  "where --adapter names its file.",
+                  "The model has the adapter \"{}\", which the format cannot store. To merge it, "
+                  "give its file with --adapter.",
                   adapters.empty() ? "" : adapters[0]);
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const ParameterInfo* table = nullptr;

@@ -17,7 +17,7 @@ Status check_folder(const char* flag, const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   BOWLINE_REQUIRE(path.empty() || folder.empty() || std::filesystem::is_directory(folder, error),
-                  "The folder of {} \"{}\" is not there.", flag, path);
+                  "The folder of {} \"{}\" does not exist. Create it first.", flag, path);
   return {};
 }
 
@@ -67,7 +67,7 @@ Status check_uses(const FinetuneOptions& o) {
 
 Status check_options(const FinetuneOptions& o) {
   BOWLINE_REQUIRE(!o.out.empty() || o.dry_run || o.steps == 0 || !o.checkpoint.empty(),
-                  "Nothing of the run would be kept: neither --out nor --checkpoint is given.");
+                  "The run would write no weights. Give --out FILE or --checkpoint FOLDER.");
   BOWLINE_REQUIRE(o.resume != "auto" || !o.checkpoint.empty(),
                   "--resume auto looks in --checkpoint, which is not given.");
   BOWLINE_REQUIRE((o.save_every == 0 && o.save_every_batches == 0) || !o.checkpoint.empty(),
@@ -81,9 +81,9 @@ Status check_options(const FinetuneOptions& o) {
                   "--with-training-state belongs to --out, which is not given.");
   BOWLINE_REQUIRE(o.lora_rank == 0 || !o.with_training_state,
                   "--with-training-state writes a whole model, --lora-rank an adapter alone.");
-  BOWLINE_REQUIRE(
-      o.encoding.empty() || o.lora_rank != 0,
-      "--quantize freezes the weights, which --lora-rank trains an adapter over: give it.");
+  BOWLINE_REQUIRE(o.encoding.empty() || o.lora_rank != 0,
+                  "--quantize freezes the weights, so only an adapter can be trained. Add "
+                  "--lora-rank, such as --lora-rank 8.");
   BOWLINE_TRY(check_uses(o));
   BOWLINE_REQUIRE(o.eval_stride <= o.seq, "--eval-stride {} is above --seq {}.", o.eval_stride,
                   o.seq);

@@ -88,7 +88,7 @@ std::string file_name() {
 Result<EventFile> EventFile::create(const std::string& folder, uint64_t step) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.", folder,
+  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be created: {}.", folder,
                        error.message());
   EventFile events;
   events.path_ = folder + "/" + file_name();

@@ -65,7 +65,7 @@ Result<LossLog> LossLog::open(const Place& place) {
   log.path_ = place.path;
   BOWLINE_TRY_ASSIGN(log.file_, open_regular("Log", place.path, O_RDWR | O_CREAT, 0666));
   BOWLINE_REQUIRE_CODE(flock(log.file_.get(), LOCK_EX | LOCK_NB) == 0, Code::io_error,
-                       "Log \"{}\" is written by another run now.", place.path);
+                       "Another run is writing the log \"{}\".", place.path);
   BOWLINE_TRY(log.begin(place));
   return log;
 }
@@ -75,10 +75,10 @@ Status LossLog::begin(const Place& place) {
   BOWLINE_TRY_ASSIGN(const std::string first, read_begin(file_.get(), header.size()));
   const bool cut = first.empty() || (first.size() < header.size() && first.starts_with(kMark) &&
                                      header.starts_with(first));
-  BOWLINE_REQUIRE(cut || first.starts_with(kMark),
-                  "--log \"{}\" is a file that finetune did not write. Nothing of it is changed: "
-                  "choose another name.",
-                  path_);
+  BOWLINE_REQUIRE(
+      cut || first.starts_with(kMark),
+      "--log \"{}\" exists, and finetune did not write it. It is not changed. Choose another name.",
+      path_);
   if (first == header && place.resumed) {
     return go_back(place.step);
   }

@@ -77,7 +77,7 @@ Status RunPage::read(const Place& place) {
     return found == object.end() ? none : *found;
   };
   BOWLINE_REQUIRE(of(data, "page") == kKind && of(data, "run") == run_,
-                  "Page \"{}\" is of another run.", place.path);
+                  "Page \"{}\" belongs to another run.", place.path);
   const json& all = of(data, "series");
   const bool whole = loss_.read(of(all, "loss"), place.step) &&
                      held_out_.read(of(all, "held_out"), place.step) &&

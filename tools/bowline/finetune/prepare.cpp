@@ -164,7 +164,7 @@ Status Run::resume_auto() {
     if (is_whole(file.path)) {
       return failed;  // not damaged, but of another run
     }
-    print(stderr, "bowline: {}\n- It is passed over.\n", Lines{failed.message()});
+    print(stderr, "bowline: {}\n- This checkpoint is skipped.\n", Lines{failed.message()});
   }
   return std::move(failed).at("None of the checkpoints can be used.");
 }
@@ -185,7 +185,7 @@ Status Run::resume_from(const std::string& path) {
   print(out_, "resumed at step {} from {}\n", p.step, path);
   const std::string device = find_setting(saved.config, kDevice).value_or(device_->info().name);
   if (device != device_->info().name) {
-    print(out_, "the run was on device {} and is on {} now: from here on the bits may differ\n",
+    print(out_, "the run was on device {} and continues on {}: results may differ by rounding\n",
           device, device_->info().name);
   }
   if (p.step == o_.steps) {

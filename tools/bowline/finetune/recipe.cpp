@@ -180,17 +180,17 @@ Status check_same_run(const std::string& path, const Config& saved, const Config
   const auto require_same = [&](const std::string& key, const std::optional<std::string>& before,
                                 const std::optional<std::string>& now) -> Status {
     BOWLINE_REQUIRE_CODE(key == kSteps || before == now, Code::bad_file,
-                         "Checkpoint \"{}\" belongs to a run {}. Give the same, or begin a new run "
-                         "in another folder.",
+                         "Checkpoint \"{}\" belongs to a run {}. Use the same settings, or start a "
+                         "new run in another folder.",
                          path, difference(key, before, now));
     return {};
   };
   for (const auto& [key, value] : config) {
     const std::optional<std::string> before = find_setting(saved, key);
     BOWLINE_REQUIRE_CODE(key != kData || before == value, Code::bad_file,
-                         "Checkpoint \"{}\" belongs to a run on another text: its training part "
-                         "has {}, that of --data {}. Give the text of that run; or begin a new run "
-                         "in another folder, with the checkpoint as its model.",
+                         "Checkpoint \"{}\" belongs to a run on other data: its training part has "
+                         "{}, and --data has {}. Use the data of that run, or start a new run in "
+                         "another folder with the checkpoint as its model.",
                          path, before.value_or("not known"), value);
     BOWLINE_TRY(require_same(key, before, value));
   }
@@ -220,14 +220,14 @@ Status explain_steps(const std::string& path, const SavedRun& saved, const Finet
     return {};
   }
   BOWLINE_REQUIRE(*total != std::to_string(saved.step),
-                  "The run of checkpoint \"{}\" is finished: it has made its {} steps. To go on to "
-                  "step {}, add --extend.",
+                  "The run of checkpoint \"{}\" is finished: it has made its {} steps. To continue "
+                  "to step {}, add --extend.",
                   path, saved.step, now);
-  return Status(Code::bad_argument,
-                fmt::format("Checkpoint \"{}\" is of step {} of a run of {} steps, now {}: the "
-                            "learning rate would follow another curve. To change the number of "
-                            "steps, add --extend.",
-                            path, saved.step, *total, now));
+  return Status(
+      Code::bad_argument,
+      fmt::format("Checkpoint \"{}\" is of step {} of a run of {} steps, now {}: the learning rate "
+                  "schedule would change. To change the number of steps, add --extend.",
+                  path, saved.step, *total, now));
 }
 
 }  // namespace bowline::command

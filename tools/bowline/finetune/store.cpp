@@ -87,8 +87,7 @@ void Store::append_to(Config& config) const {
 
 Status Store::check_out() const {
   BOWLINE_REQUIRE(replace_out_ || !is_there(o_.out),
-                  "--out \"{}\" is there already. --force replaces it, if the run ends well.",
-                  o_.out);
+                  "--out \"{}\" exists already. --force replaces it if the run succeeds.", o_.out);
   return {};
 }
 

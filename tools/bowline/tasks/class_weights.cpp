@@ -26,11 +26,10 @@ Result<std::vector<float>> from_file(const std::string& path, std::span<const st
     BOWLINE_REQUIRE_CODE(at != object.end() && at->is_number(), Code::bad_file,
                          "--class-weights \"{}\" has no number for the label \"{}\".", path, label);
     out.push_back(at->get<float>());
-    BOWLINE_REQUIRE_CODE(
-        std::isfinite(out.back()) && out.back() >= 0, Code::bad_file,
-        "--class-weights \"{}\" has {} for the label \"{}\": a weight is finite and "
-        "not below 0.",
-        path, out.back(), label);
+    BOWLINE_REQUIRE_CODE(std::isfinite(out.back()) && out.back() >= 0, Code::bad_file,
+                         "--class-weights \"{}\" has {} for the label \"{}\". A weight must be "
+                         "finite and at least 0.",
+                         path, out.back(), label);
   }
   BOWLINE_REQUIRE_CODE(object.size() == labels.size(), Code::bad_file,
                        "--class-weights \"{}\" has {} labels, the model {}.", path, object.size(),

@@ -232,15 +232,15 @@ Result<std::vector<std::string>> choose_labels(const Model& model, const DataOpt
     labels = std::move(of_rows);
   }
   for (const std::string& label : labels) {
-    BOWLINE_REQUIRE_CODE(!label.empty() && label.find_first_of("\r\n") == std::string::npos,
-                         Code::bad_file, "\"{}\" has the label \"{}\": one is a line of text.",
-                         o.data, label);
+    BOWLINE_REQUIRE_CODE(
+        !label.empty() && label.find_first_of("\r\n") == std::string::npos, Code::bad_file,
+        "\"{}\" has the label \"{}\". A label must be one line of text.", o.data, label);
   }
   BOWLINE_TRY_ASSIGN(const int64_t classes, classes_of(model));
-  BOWLINE_REQUIRE_CODE(static_cast<int64_t>(labels.size()) == classes, Code::bad_file,
-                       "{} \"{}\" has {} labels, and the head of the model {} classes.",
-                       of_data ? "The data" : "File", of_data ? o.data : o.labels, labels.size(),
-                       classes);
+  BOWLINE_REQUIRE_CODE(
+      static_cast<int64_t>(labels.size()) == classes, Code::bad_file,
+      "{} \"{}\" has {} labels, but the classification head of the model has {} classes.",
+      of_data ? "The data" : "File", of_data ? o.data : o.labels, labels.size(), classes);
   return labels;
 }
 
@@ -282,9 +282,10 @@ Result<File> read_file(const std::string& path, const ExampleFields& fields) {
 
 Status check_labels(std::span<const Example> examples, const std::string& file, bool several) {
   const std::vector<std::string> seen = labels_of(examples);
-  BOWLINE_REQUIRE_CODE(seen.size() != 1 || several, Code::bad_file,
-                       "Every row of \"{}\" has the label \"{}\": there is nothing to tell apart.",
-                       file, seen.empty() ? "" : seen[0]);
+  BOWLINE_REQUIRE_CODE(
+      seen.size() != 1 || several, Code::bad_file,
+      "Every row of \"{}\" has the label \"{}\". Training needs at least two labels.", file,
+      seen.empty() ? "" : seen[0]);
   return {};
 }
 

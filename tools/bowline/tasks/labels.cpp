@@ -17,8 +17,8 @@ Result<int64_t> classes_of(const Model& model) {
     }
   }
   return Status(Code::bad_file,
-                "The model has neither class_weights nor classifier.bias: how many classes there "
-                "are is not known.");
+                "The model has neither class_weights nor classifier.bias, so its number of classes "
+                "is unknown.");
 }
 
 Result<std::vector<std::string>> labels_in(const Model& model) {

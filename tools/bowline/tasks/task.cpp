@@ -47,8 +47,8 @@ Result<std::unique_ptr<Task>> make_task(const Model& model, const std::string& p
                                         const DataOptions& o, Purpose purpose) {
   const std::string task = model.metadata("task");
   BOWLINE_REQUIRE_CODE(task.empty() || task == "generate" || task == "classify", Code::bad_file,
-                       "Model \"{}\" is for the task \"{}\": there is no data to train it on or to "
-                       "evaluate it by.",
+                       "Model \"{}\" is for the task \"{}\". Only models for the tasks generate "
+                       "and classify can be trained or evaluated.",
                        path, task);
   switch (kind_of(model, o)) {
     case kExamples:

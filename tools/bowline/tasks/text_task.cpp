@@ -149,15 +149,18 @@ Result<std::unique_ptr<Task>> make_text_task(const Model& model, const DataOptio
   const size_t train_size = train.units().size();
   const size_t held_out_size = held_out.units().size();
   if (purpose == Purpose::evaluation) {
-    BOWLINE_REQUIRE_CODE(held_out_size >= 2, Code::bad_file, "Text \"{}\" has {} {}.", o.data,
+    BOWLINE_REQUIRE_CODE(held_out_size >= 2, Code::bad_file,
+                         "Text \"{}\" has {} {}, and an evaluation needs 2 or more.", o.data,
                          held_out_size, units);
   } else {
     BOWLINE_REQUIRE_CODE(Windows::fits(train_size, o.seq), Code::bad_file,
-                         "The training part of text \"{}\" has {} {}; a window has {}.", o.data,
-                         train_size, units, o.seq + 1);
-    BOWLINE_REQUIRE_CODE(held_out_size >= 2, Code::bad_file,
-                         "The held-out part of text \"{}\" has {} {}.",
-                         o.valid.empty() ? o.data : o.valid, held_out_size, units);
+                         "The training part of text \"{}\" has {} {}, but a window needs {}. Use "
+                         "more text or a smaller --seq.",
+                         o.data, train_size, units, o.seq + 1);
+    BOWLINE_REQUIRE_CODE(
+        held_out_size >= 2, Code::bad_file,
+        "The held-out part of text \"{}\" has {} {}, and an evaluation needs 2 or more.",
+        o.valid.empty() ? o.data : o.valid, held_out_size, units);
   }
   return std::unique_ptr<Task>(
       std::make_unique<TextTask>(o, std::move(train), std::move(held_out)));
