@@ -1,10 +1,7 @@
-// Losses, norms and weights that are not finite: what a step does then, and where they come from.
-#include <algorithm>
-#include <cmath>
+#include "train/nonfinite.h"
 
+#include "exec/segment.h"
 #include "params/home.h"
-#include "train/options.h"
-#include "train/trainer.h"
 
 namespace bowline::detail::train {
 namespace {
@@ -147,67 +144,55 @@ Result<std::string> find_node(const BoundGraph& forward, std::span<const Tensor>
 
 }  // namespace
 
-Result<std::optional<StepReport>> TrainerState::conclude(StepReport report) {
+Result<StepReport> NonFinitePolicy::conclude(StepReport report, const params::Table& table,
+                                             const std::function<Status()>& roll_back) {
   if (!report.skipped && !report.weights_non_finite) {
-    // Steps that a rollback made go again end no row: they would lead to the same bad one for ever.
-    nonfinite_.in_row = report.step > nonfinite_.rolled_back_from ? 0 : nonfinite_.in_row;
-    report.nonfinite_steps = nonfinite_.steps;
-    return std::optional(report);
+    // Steps that a rollback repeats do not end a row. Else the same bad step could follow forever.
+    in_row_ = report.step > rolled_back_from_ ? 0 : in_row_;
+    report.nonfinite_steps = steps_;
+    return report;
   }
-  report.nonfinite_in_row = ++nonfinite_.in_row;
-  report.nonfinite_steps = ++nonfinite_.steps;
+  report.nonfinite_in_row = ++in_row_;
+  report.nonfinite_steps = ++steps_;
   const std::string what =
       format("Step {}: the loss is {}, the gradient norm {}{}.", report.step, report.loss,
              report.grad_norm,
              report.weights_non_finite ? ", and the update made weights that are not finite"
                                        : "; the update was not applied");
-  if (report.weights_non_finite && options_.on_nonfinite == OnNonFinite::stop) {
-    BOWLINE_TRY_ASSIGN(const std::string name, find_parameter(model_->table, false));
+  if (report.weights_non_finite && stops()) {
+    BOWLINE_TRY_ASSIGN(const std::string name, find_parameter(table, false));
     return Status(Code::non_finite, format("{} The first is parameter \"{}\".", what, name));
   }
-  if (options_.on_nonfinite == OnNonFinite::rollback) {
-    BOWLINE_REQUIRE_CODE(snapshot_.has_value(), Code::non_finite,
-                         "{} There is no snapshot to roll back to.", what);
-    BOWLINE_TRY(restore().at(what));
+  if (reaction_ == OnNonFinite::rollback) {
+    BOWLINE_REQUIRE_CODE(roll_back, Code::non_finite, "{} There is no snapshot to roll back to.",
+                         what);
+    BOWLINE_TRY(roll_back().at(what));
     report.rolled_back = true;
-    nonfinite_.rolled_back_from = report.step;
+    rolled_back_from_ = report.step;
   }
-  BOWLINE_REQUIRE_CODE(
-      options_.max_nonfinite_in_row == 0 || nonfinite_.in_row < options_.max_nonfinite_in_row,
-      Code::non_finite, "{} It is number {} in a row.", what, nonfinite_.in_row);
-  return std::optional(report);
+  BOWLINE_REQUIRE_CODE(max_in_row_ == 0 || in_row_ < max_in_row_, Code::non_finite,
+                       "{} It is number {} in a row.", what, in_row_);
+  return report;
 }
 
-Status TrainerState::stop(std::span<const Tensor> batch, float loss, float norm) {
-  BOWLINE_TRY(put_back_states());
-  const std::string where = find_non_finite(batch);
-  const std::string what = std::isfinite(loss) ? format("the gradient norm is {}", norm)
-                                               : format("the loss is {}", loss);
-  BOWLINE_TRY(forget_accumulation());
-  return Status(Code::non_finite, format("Step {}: {}; the update was not applied. {}",
-                                         state_.step + 1, what, where));
-}
-
-// A slow look, of help as far as it goes: a failure on the way is told instead.
-std::string TrainerState::find_non_finite(std::span<const Tensor> batch) const {
-  const Result<std::string> weight = find_parameter(model_->table, false);
+std::string describe_non_finite(const Result<BoundLoss>& loss, std::span<const Tensor> batch,
+                                params::Table& table,
+                                const std::shared_ptr<device::OpenDevice>& device,
+                                const Planner::Fill& fill) {
+  const Result<std::string> weight = find_parameter(table, false);
   if (weight.ok() && !weight.value().empty()) {
     return format("Parameter \"{}\" has a value that is not finite.", weight.value());
   }
   std::string out;
-  const std::vector<BoundDim> dims = sets_of_dims(options_)[set_];
-  const Result<BoundLoss> bound =
-      Planner(*model_, options_).bound_loss(dims, prepared_.device->capabilities().compute);
-  const Result<std::string> node =
-      bound.ok() ? find_node(bound.value().graph, batch, model_->table, prepared_.device,
-                             [this](exec::StepValues& values) { fill(values); })
-                 : Result<std::string>(bound.status());
+  const Result<std::string> node = loss.ok()
+                                       ? find_node(loss.value().graph, batch, table, device, fill)
+                                       : Result<std::string>(loss.status());
   if (!node.ok()) {
     out = format("Which node is not known: {} ", node.status().message());
   } else if (!node.value().empty()) {
     out = format("The first non-finite value comes from {}. ", node.value());
   }
-  const Result<std::string> gradient = find_parameter(model_->table, true);
+  const Result<std::string> gradient = find_parameter(table, true);
   if (gradient.ok() && !gradient.value().empty()) {
     out += format("The gradient of parameter \"{}\" is not finite.", gradient.value());
   }

@@ -18,8 +18,6 @@ using ValueInfo = graph::BoundValue;
 using params::Role;
 using params::Storage;
 
-constexpr uint32_t kGradientSlots = 1;
-
 class UpdateBuilder {
  public:
   explicit UpdateBuilder(const params::Table& table) : table_(table) { graph_.name = "update"; }
@@ -178,9 +176,7 @@ void add_row(params::Table& table, uint32_t owner, Role role, uint32_t slot, con
 
 void add_rows(params::Table& table, const Optimizer& optimizer) {
   for (const uint32_t tie : trained(table)) {
-    for (uint32_t slot = 0; slot < kGradientSlots; ++slot) {
-      add_row(table, tie, Role::gradient, slot, table.storages[tie].shape);
-    }
+    add_row(table, tie, Role::gradient, 0, table.storages[tie].shape);
     uint32_t slot = 0;
     for (const Moment& moment : moments(optimizer, table.storages[tie].shape)) {
       add_row(table, tie, Role::moment, slot++, moment.shape);

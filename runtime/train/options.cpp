@@ -7,7 +7,6 @@
 #include "base/pattern.h"
 #include "bowline.h"
 #include "core/optimizers.h"
-#include "train/optimizer.h"
 
 namespace bowline::detail::train {
 namespace {
@@ -183,12 +182,12 @@ Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const Train
   return rule;
 }
 
-Status check_groups(const params::Table& table, const TrainOptions& options) {
-  const std::vector<uint32_t> ties = trained(table);
+Status check_groups(const params::Table& table, std::span<const uint32_t> trained,
+                    const TrainOptions& options) {
   for (const ParameterGroup& g : options.groups) {
     BOWLINE_TRY_ASSIGN(const std::vector<std::string> patterns, alternatives(g.pattern));
     const bool used = std::ranges::any_of(table.parameters, [&](const params::ParameterRow& p) {
-      return matches_any(patterns, p.name) && std::ranges::binary_search(ties, p.tie);
+      return matches_any(patterns, p.name) && std::ranges::binary_search(trained, p.tie);
     });
     BOWLINE_REQUIRE(used, "The pattern \"{}\" of a group matches no trainable parameter.",
                     g.pattern);

@@ -26,7 +26,9 @@ struct UpdateRule {
 };
 // Errors  bad_argument: two of its parameters are in different groups; both are named.
 Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const TrainOptions& options);
-// Errors  bad_argument: a pattern matches no parameter of a trainable storage.
-Status check_groups(const params::Table& table, const TrainOptions& options);
+// Checks that each group has a parameter. `trained` lists the trained tie indices, ascending.
+// Errors  bad_argument: a pattern matches no parameter of these storages.
+Status check_groups(const params::Table& table, std::span<const uint32_t> trained,
+                    const TrainOptions& options);
 
 }  // namespace bowline::detail::train

@@ -407,8 +407,8 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   state_.weights.push_back(weight);
   const bool overflow = last && overflows();
   const bool bad = !std::isfinite(loss) || (last && skipped && !overflow);
-  if (bad && options_.on_nonfinite == OnNonFinite::stop) {
-    return stop(batch, loss, prepared_.steps->get<float>("grad_norm"));
+  if (bad && nonfinite_.stops()) {
+    return non_finite_error(batch, loss, prepared_.steps->get<float>("grad_norm"));
   }
   ++state_.counter;
   ++state_.micro_step;
@@ -423,7 +423,28 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   }
   const StepReport report = finish_step();
   adapt_loss_scale(overflow);
-  return overflow ? std::optional(report) : conclude(report);
+  if (overflow) {
+    return std::optional(report);
+  }
+  std::function<Status()> roll_back;
+  if (snapshot_) {
+    roll_back = [this] { return restore(); };
+  }
+  BOWLINE_TRY_ASSIGN(StepReport concluded, nonfinite_.conclude(report, model_->table, roll_back));
+  return std::optional(concluded);
+}
+
+Status TrainerState::non_finite_error(std::span<const Tensor> batch, float loss, float norm) {
+  BOWLINE_TRY(put_back_states());
+  const std::vector<BoundDim> dims = sets_of_dims(options_)[set_];
+  const std::string where = describe_non_finite(
+      Planner(*model_, options_).bound_loss(dims, prepared_.device->capabilities().compute), batch,
+      model_->table, prepared_.device, [this](exec::StepValues& values) { fill(values); });
+  const std::string what = std::isfinite(loss) ? format("the gradient norm is {}", norm)
+                                               : format("the loss is {}", loss);
+  BOWLINE_TRY(forget_accumulation());
+  return Status(Code::non_finite, format("Step {}: {}; the update was not applied. {}",
+                                         state_.step + 1, what, where));
 }
 
 // A submission of several pieces may have run some of them. What the accumulate segment left is

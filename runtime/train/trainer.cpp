@@ -11,7 +11,7 @@
 namespace bowline::detail::train {
 
 TrainerState::TrainerState(std::shared_ptr<graph::ModelState> model, TrainOptions options)
-    : model_(std::move(model)), options_(std::move(options)) {
+    : model_(std::move(model)), options_(std::move(options)), nonfinite_(options_) {
   model_->users.add(*this);
 }
 
@@ -26,7 +26,7 @@ Status TrainerState::start(const device::OpenDevice* device) {
   BOWLINE_REQUIRE(model_->users.trainer() == nullptr,
                   "The model is busy: another Trainer trains it, and a model has one at a time.");
   BOWLINE_TRY(check_options(options_));
-  BOWLINE_TRY(check_groups(model_->table, options_));
+  BOWLINE_TRY(check_groups(model_->table, trained(model_->table), options_));
   params::Table staged = model_->table;
   Position position;
   if (options_.start == TrainStart::from_checkpoint) {

@@ -6,6 +6,7 @@
 
 #include "exec/session.h"
 #include "train/masters.h"
+#include "train/nonfinite.h"
 #include "train/prepared.h"
 #include "train/states.h"
 
@@ -138,11 +139,8 @@ class TrainerState final : public graph::User {
   // Where they cannot be written the fault is `damaged`.
   Status put_back_states();
   StepReport finish_step();
-  // Counts what is not finite and does what OnNonFinite says.
-  Result<std::optional<StepReport>> conclude(StepReport report);
-  // OnNonFinite::stop: the step begins anew; says what was not finite first.
-  Status stop(std::span<const Tensor> batch, float loss, float norm);
-  std::string find_non_finite(std::span<const Tensor> batch) const;
+  // The error of a step that cannot be applied under OnNonFinite::stop. Discards the step.
+  Status non_finite_error(std::span<const Tensor> batch, float loss, float norm);
   // Puts back what the snapshot has.
   Status restore();
   // Takes moments and position of the record that the model was opened with.
@@ -166,12 +164,7 @@ class TrainerState final : public graph::User {
   TrainState fault_ = TrainState::ready;  // what a failed submission, rollback or resume left
   bool gradients_known_ = false;          // the rows hold those of the last micro-batches ...
   float gradient_loss_scale_ = 1;         // ... times this
-  // Steps that were not finite.
-  struct NonFinite {
-    uint32_t in_row = 0;
-    uint64_t steps = 0;
-    uint64_t rolled_back_from = 0;  // the step that OnNonFinite::rollback undid last
-  } nonfinite_;
+  NonFinitePolicy nonfinite_;
   std::atomic<bool> cancelled_ = false;
 
   Prepared prepared_;
