@@ -98,7 +98,9 @@ Status check_free(const graph::ModelState& model, std::string_view graph) {
   return {};
 }
 
-bool is_of_models(Op op) { return op != Op::Invalid && !is_internal(op) && !op_def(op).is_repeat; }
+bool is_of_models(Op op) {
+  return op != Op::Invalid && !is_internal(op) && op_def(op).role != OpRole::repeat;
+}
 
 std::vector<std::string_view> operators_of_models() {
   std::vector<std::string_view> names;
@@ -279,7 +281,7 @@ Result<std::vector<Value>> GraphBuilder::State::repeat(const graph::ModelState& 
   inner.carried = static_cast<uint32_t>(values.size());
   inner.count = iterations;
   GenericNode node;
-  node.op = op_with<&OpDef::is_repeat>();
+  node.op = op_with(OpRole::repeat);
   node.repeat = std::make_shared<graph::GenericRepeat>();
   std::vector<Value> entering;
   for (const Value v : values) {

@@ -35,7 +35,7 @@ BoundNode transpose_of(BoundGraph& graph, ValueId v) {
   std::swap(t.permutation[static_cast<size_t>(rank - 1)],
             t.permutation[static_cast<size_t>(rank - 2)]);
   BoundNode node;
-  node.op = op_with<&OpDef::is_transpose>();
+  node.op = op_with(OpRole::transpose);
   node.attributes = Attributes::of(t);
   node.name = graph[v].name + ".view";
   node.inputs = {v};
@@ -107,7 +107,7 @@ class TransposedParameters {
       return;
     }
     BoundNode sum;
-    sum.op = op_with<&OpDef::is_sum>();
+    sum.op = op_with(OpRole::sum);
     sum.attributes = Attributes::of(NoAttributesT{});
     sum.name = node.name;
     sum.outputs = node.outputs;

@@ -170,7 +170,7 @@ class Counting {
     attributes.axis = mask.axis;
     attributes.fill = mask.fill;
     BoundNode node;
-    node.op = op_with<&OpDef::masks_tail>();
+    node.op = op_with(OpRole::mask_tail);
     node.attributes = Attributes::of(attributes);
     node.name = name.empty() ? "" : name + ".tail";
     node.inputs = {v};

@@ -94,7 +94,7 @@ struct NodeBase {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::string name;
-  std::shared_ptr<Repeat<Graph>> repeat;  // (optional) the operator is_repeat
+  std::shared_ptr<Repeat<Graph>> repeat;  // (optional) the operator has OpRole::repeat
 };
 
 struct GenericGraph;

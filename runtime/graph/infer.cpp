@@ -76,7 +76,7 @@ Status infer_repeat(Graph& graph, const typename Graph::Node& node, Dims bound) 
 template <class Graph>
 Status infer_op(Graph& graph, const typename Graph::Node& node, Dims bound) {
   const OpDef& def = op_def(node.op);
-  if (def.is_repeat) {
+  if (def.role == OpRole::repeat) {
     return infer_repeat(graph, node, bound);
   }
   BOWLINE_TRY(check_inputs(def, node.inputs.size()));

@@ -7,11 +7,10 @@ namespace bowline {
 
 const OpDef& op_def(Op op);
 
-// The operator with a property that one has: op_with<&OpDef::is_copy>().
-template <bool OpDef::*property>
-Op op_with() {
+// The operator with a role.
+inline Op op_with(OpRole role) {
   int i = 0;
-  while (!(op_def(op_at(i)).*property)) {
+  while (op_def(op_at(i)).role != role) {
     ++i;
   }
   return op_at(i);

@@ -22,7 +22,7 @@ elementwise::Point value(double a, double b) { return {a + b, std::abs(a + b)}; 
 
 extern const OpDef op_add = [] {
   OpDef def = elementwise::binary_definition<value>("Add", roundings<1>, gradient, "N -> N");
-  def.is_sum = true;
+  def.role = OpRole::sum;
   def.keeps_loss_weight = 0b11;
   def.loss_terms = LossTerms::sum;
   return def;

@@ -35,7 +35,6 @@ extern const OpDef op_broadcast_to{
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::broadcast_to_op

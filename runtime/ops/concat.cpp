@@ -90,7 +90,6 @@ extern const OpDef op_concat{
     .gradient = gradient,
     .loss_terms = LossTerms::stack,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::concat_op

@@ -23,13 +23,12 @@ Status gradient(GradientContext& c) { return c.din(0, c.dout(0)); }
 
 extern const OpDef op_copy{
     .name = "Copy",
-    .is_copy = true,
+    .role = OpRole::copy,
     .types = "A -> A",
     .infer = infer,
     .gradient = gradient,
     .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::copy_op

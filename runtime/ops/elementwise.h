@@ -179,8 +179,7 @@ constexpr OpDef comparison(const char* name, const char* types) {
           .types = types,
           .infer = infer_binary,
           .counted = counted::broadcast,
-          .oracle = BOWLINE_ORACLE(binary_oracle<f>),
-          .tolerance = exactly};
+          .oracle = BOWLINE_ORACLE(binary_oracle<f>)};
 }
 
 // Gradient of a function whose slope is 0 wherever the slope exists.

@@ -61,7 +61,6 @@ extern const OpDef op_embedding{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::embedding_op

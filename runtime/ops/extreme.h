@@ -89,8 +89,7 @@ constexpr OpDef reduction(const char* name) {
           .infer = infer,
           .counted = counted_axes<kLargest>,
           .gradient = gradient,
-          .oracle = BOWLINE_ORACLE(oracle<kLargest>),
-          .tolerance = exactly};
+          .oracle = BOWLINE_ORACLE(oracle<kLargest>)};
 }
 
 inline Status infer_index(InferContext& c) {
@@ -155,8 +154,7 @@ constexpr OpDef position(const char* name) {
           .types = "N -> i32",
           .infer = infer_index,
           .counted = counted_index<kLargest>,
-          .oracle = BOWLINE_ORACLE(index_oracle<kLargest>),
-          .tolerance = exactly};
+          .oracle = BOWLINE_ORACLE(index_oracle<kLargest>)};
 }
 
 }  // namespace bowline::detail::extreme

@@ -34,7 +34,6 @@ extern const OpDef op_fill{
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::fill_op

@@ -70,7 +70,6 @@ extern const OpDef op_gather_elements{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::gather_elements_op

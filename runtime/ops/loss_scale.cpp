@@ -27,7 +27,6 @@ extern const OpDef op_loss_scale{
     .types = "-> f32",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::loss_scale_op

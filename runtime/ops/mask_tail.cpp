@@ -37,13 +37,12 @@ Status infer(InferContext& c) {
 
 extern const OpDef op_mask_tail{
     .name = "MaskTail",
+    .role = OpRole::mask_tail,
     .types = "A -> A",
     .in_place = {{0, 0}},
     .reads_counts = true,
-    .masks_tail = true,
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::mask_tail_op

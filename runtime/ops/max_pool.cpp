@@ -55,7 +55,6 @@ extern const OpDef op_max_pool{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::max_pool_op

@@ -63,7 +63,6 @@ extern const OpDef op_one_hot{
     .infer = infer,
     .counted = counted_axes,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::one_hot_op

@@ -303,6 +303,11 @@ enum class LossTerms : uint8_t {
 // zeros.
 enum class GradientRows : uint8_t { none, added, zeroed };
 
+// What the library adds nodes of this operator for, by itself: a copy, the sum of two values of the
+// same shape, a transpose, a loop, or zeros behind the current size of a dynamic axis. One operator
+// has each role (op_with()).
+enum class OpRole : uint8_t { none, copy, sum, transpose, repeat, mask_tail };
+
 struct OpDef {
   const char* name = "";
   int inputs = 1;
@@ -320,12 +325,7 @@ struct OpDef {
   bool (*is_front)(const Attributes& attributes, const Shape& in) = nullptr;
   // (optional) Outputs pass no gradient to inputs. Other uses of the inputs may train them.
   bool stops_gradient = false;
-  // (optional) Nodes that the library adds by itself, found by op_with(): a copy, the sum of two
-  // values of the same shape, a transpose, and the loop.
-  bool is_copy = false;
-  bool is_sum = false;
-  bool is_transpose = false;
-  bool is_repeat = false;
+  OpRole role = OpRole::none;
   // (optional) Only a rewrite creates it, for devices that have its kernel (graph/fuse.h). Other
   // devices keep the original nodes.
   bool is_fused = false;
@@ -351,8 +351,6 @@ struct OpDef {
   // (optional) The kernel stops at the current sizes for which `counted` asked
   // (device::Operand::counted_axis).
   bool reads_counts = false;
-  // (optional) True for MaskTail, found by op_with().
-  bool masks_tail = false;
   // (optional) Of an operator with one input and one output, which are equal while the per-step
   // scalar `training` is 0. Inference plans leave the node out (graph/fuse.h).
   bool only_trains = false;
@@ -374,7 +372,7 @@ struct OpDef {
   uint32_t keeps_loss_weight = 0;
   LossTerms loss_terms = LossTerms::one;
   void (*oracle)(const OracleContext& c) = nullptr;
-  Tolerance (*tolerance)(ToleranceContext& c) = nullptr;
+  Tolerance (*tolerance)(ToleranceContext& c) = exactly;
   // For an operator whose input 0 is a state that may be quantized (updates, encoded_inputs):
   // whether it writes whole rows of the last axis, as quantized storages need
   // (Encoding::takes_rows).

@@ -41,7 +41,6 @@ extern const OpDef op_pack_conv_weight{
     .types = "f32 -> f32",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::pack_conv_weight_op

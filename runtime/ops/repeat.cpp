@@ -33,7 +33,7 @@ Status infer(InferContext& c) {
 extern const OpDef op_repeat{
     .name = "Repeat",
     .inputs = 0,
-    .is_repeat = true,
+    .role = OpRole::repeat,
     .infer = infer,
 };
 

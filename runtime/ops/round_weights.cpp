@@ -32,7 +32,6 @@ extern const OpDef op_round_weights{
     .updates = {{0, 1}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::round_weights_op

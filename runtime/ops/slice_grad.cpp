@@ -41,7 +41,6 @@ extern const OpDef op_slice_grad{
     .name = "SliceGrad",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::slice_grad_op

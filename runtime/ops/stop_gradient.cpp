@@ -31,7 +31,6 @@ extern const OpDef op_stop_gradient{
     .infer = infer,
     .counted = counted::elementwise,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::stop_gradient_op

@@ -83,7 +83,6 @@ extern const OpDef op_top_k{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::top_k_op

@@ -70,13 +70,12 @@ Status counted_axes(CountedContext& c) {
 
 extern const OpDef op_transpose{
     .name = "Transpose",
-    .is_transpose = true,
+    .role = OpRole::transpose,
     .types = "A -> A",
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::transpose_op

@@ -50,7 +50,6 @@ extern const OpDef op_where{
     .counted = counted::broadcast_all,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::where_op

@@ -102,7 +102,6 @@ extern const OpDef op_write_rows{
     .infer = infer,
     .counted = counted_axes,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
     .writes_rows = writes_rows,
 };
 

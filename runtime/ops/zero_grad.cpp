@@ -27,7 +27,6 @@ extern const OpDef op_zero_grad{
     .updates = {{0, 0}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = exactly,
 };
 
 }  // namespace bowline::detail::zero_grad_op

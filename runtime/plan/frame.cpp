@@ -49,7 +49,7 @@ void separate_outputs(BoundGraph& g, const std::set<size_t>& keep) {
       continue;
     }
     BoundNode copy;
-    copy.op = op_with<&OpDef::is_copy>();
+    copy.op = op_with(OpRole::copy);
     copy.attributes = Attributes::of(NoAttributesT{});
     copy.inputs = {g.outputs[i]};
     BoundValue info = g[g.outputs[i]];

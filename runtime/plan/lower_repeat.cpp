@@ -65,7 +65,7 @@ Status Lowering::enter(Frame& f, uint32_t n, uint32_t c, uint32_t region, bool a
   }
   const size_t index = plan_.program.records.size();
   Record copy;
-  copy.op = op_with<&OpDef::is_copy>();
+  copy.op = op_with(OpRole::copy);
   copy.attributes = Attributes::of(NoAttributesT{});
   Operand source = operand(f, init, index, 0);
   if (g[root].kind == ValueKind::parameter) {

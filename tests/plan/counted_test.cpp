@@ -520,7 +520,8 @@ TEST(CountedRules, AreThereForEveryOperatorOfAFile) {
   for (int i = 0; i < kOps; ++i) {
     const Op op = op_at(i);
     const OpDef& def = op_def(op);
-    EXPECT_TRUE(is_internal(op) || def.is_repeat || def.counted != nullptr) << def.name;
+    EXPECT_TRUE(is_internal(op) || def.role == OpRole::repeat || def.counted != nullptr)
+        << def.name;
   }
 }
 

@@ -88,7 +88,7 @@ std::vector<std::vector<Pattern>> make_patterns() {
   std::vector<std::vector<Pattern>> out;
   for (int i = 0; i < kFileOps; ++i) {
     const OpDef& def = op_def(op_at(i));
-    if (def.takes_lists || def.is_repeat || def.updates[0].output >= 0) {
+    if (def.takes_lists || def.role == OpRole::repeat || def.updates[0].output >= 0) {
       continue;
     }
     const auto cases = cases_of(op_at(i), {.quick = true}, kCases);
