@@ -527,7 +527,8 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch,
   if (!outputs_) {
     std::vector<BoundEntryPoint> entry_points;
     for (std::vector<BoundDim>& dims : sets_of_dims(options_)) {
-      entry_points.push_back({options_.entry_point, std::move(dims)});
+      entry_points.push_back(
+          {options_.entry_point, std::move(dims), options_.precision.compute_dtype});
     }
     outputs_ =
         std::make_unique<exec::SessionState>(model_, std::move(entry_points), options_.budget);

@@ -72,6 +72,19 @@ TEST_P(Asked, EvaluateWritesOutputs) {
   EXPECT_EQ(t.evaluate(s.batch(), unknown).status().code(), Code::bad_argument);
 }
 
+TEST_P(Asked, EvaluateWithOutputsComputesInTheSameDtype) {
+  const auto loss_in = [&](std::optional<DType> compute, bool with_outputs) {
+    TinyLm lm = tiny_lm(2, 0.0f);
+    EXPECT_OK(lm.model.to(device_));
+    TrainOptions o = adamw(lm);
+    o.precision.compute_dtype = compute;
+    Trainer t = must(Trainer::create(lm.model, device_, o));
+    return must(with_outputs ? t.evaluate(lm.data(1), {}) : t.evaluate(lm.data(1)));
+  };
+  EXPECT_EQ(loss_in(DType::bf16, true), loss_in(DType::bf16, false));
+  EXPECT_NE(loss_in(DType::bf16, true), loss_in({}, true));
+}
+
 TEST_P(Asked, GroupsScaleTheRateAndReplaceTheDecay) {
   const auto make = [] {
     Seed s = lm32();
