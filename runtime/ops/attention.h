@@ -9,7 +9,19 @@
 
 namespace bowline::detail::attention {
 
-inline Status check_scores(const InferContext& c) {
+// Checks q, k and v (inputs 0, 1 and 2), and the attributes of the scores.
+inline Status check_operands(const InferContext& c) {
+  const Shape& q = c.in(0);
+  const Shape& k = c.in(1);
+  for (const int i : {0, 1, 2}) {
+    BOWLINE_REQUIRE(c.in(i).rank() == 4, "Input {} has rank {}, not 4.", i, c.in(i).rank());
+  }
+  BOWLINE_REQUIRE(c.in(2) == k, "Shape of v ({}) is not the shape of k ({}).", c.in(2), k);
+  BOWLINE_REQUIRE(q[0] == k[0] && q[3] == k[3], "Batch or head size of q ({}) differs from k ({}).",
+                  q, k);
+  BOWLINE_REQUIRE(q[3] >= 1 && k[2] >= 1 && q[2] % k[2] == 0,
+                  "{} query heads are not a multiple of {} key heads, or the heads are empty.",
+                  q[2], k[2]);
   const auto& t = c.attributes<AttentionAttributes>();
   constexpr float kMostSoftcap = 1e6f;
   BOWLINE_REQUIRE(t.softcap() >= 0 && t.softcap() <= kMostSoftcap,

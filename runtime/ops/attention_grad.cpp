@@ -25,23 +25,14 @@ namespace bowline::detail::attention_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
+  BOWLINE_TRY(attention::check_operands(c));
   const Shape& q = c.in(0);
   const Shape& k = c.in(1);
-  for (const int i : {0, 1, 2}) {
-    BOWLINE_REQUIRE(c.in(i).rank() == 4, "Input {} has rank {}, not 4.", i, c.in(i).rank());
-  }
-  BOWLINE_REQUIRE(c.in(2) == k, "Shape of v ({}) is not the shape of k ({}).", c.in(2), k);
-  BOWLINE_REQUIRE(q[0] == k[0] && q[3] == k[3], "Batch or head size of q ({}) differs from k ({}).",
-                  q, k);
-  BOWLINE_REQUIRE(q[3] >= 1 && k[2] >= 1 && q[2] % k[2] == 0,
-                  "{} query heads are not a multiple of {} key heads, or the heads are empty.",
-                  q[2], k[2]);
   BOWLINE_REQUIRE(c.in(3) == q && c.in(5) == q,
                   "Shapes of out ({}) and dout ({}) are not the shape of q ({}).", c.in(3), c.in(5),
                   q);
   const Shape lse{q[0], q[2], q[1]};
   BOWLINE_REQUIRE(c.in(4) == lse, "Shape of lse ({}) is not {}.", c.in(4), lse);
-  BOWLINE_TRY(attention::check_scores(c));
   BOWLINE_TRY(attention::check_mask(c, 6));
   BOWLINE_TRY(c.out(0, q));
   BOWLINE_TRY(c.out(1, k));

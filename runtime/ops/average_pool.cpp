@@ -59,11 +59,7 @@ Status counted_axes(CountedContext& c) { return counted_in_front_of(2, c); }
 
 // A sum over the window, then a division, or a product with a rounded reciprocal.
 Tolerance tolerance(ToleranceContext& c) {
-  int64_t window = 1;
-  for (const int64_t size : pool_window(c.attributes<PoolAttributes>())) {
-    window *= size;
-  }
-  return Tolerance::of_reduction(window, 2);
+  return Tolerance::of_reduction(window_elements(c.attributes<PoolAttributes>()), 2);
 }
 
 }  // namespace

@@ -39,11 +39,7 @@ Status infer(InferContext& c) {
 
 // Each term is divided. An element is in at most as many windows as a window has elements.
 Tolerance tolerance(ToleranceContext& c) {
-  int64_t window = 1;
-  for (const int64_t size : pool_window(c.attributes<AveragePoolGradAttributes>())) {
-    window *= size;
-  }
-  return Tolerance::of_reduction(window, 2);
+  return Tolerance::of_reduction(window_elements(c.attributes<AveragePoolGradAttributes>()), 2);
 }
 
 }  // namespace

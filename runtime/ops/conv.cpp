@@ -25,14 +25,10 @@ Status infer(InferContext& c) {
   const auto& t = c.attributes<ConvAttributes>();
   const Shape& x = c.in(0);
   const Shape& weight = c.in(1);
-  BOWLINE_REQUIRE(weight.rank() >= 3, "The weight ({}) has rank {}, below 3.", weight,
-                  weight.rank());
+  BOWLINE_TRY(check_weight(weight));
   BOWLINE_TRY_ASSIGN(const Shape y, slid_over(t, x, spatial_dims(weight), weight[0]));
   BOWLINE_TRY(check_channels(x[1], weight[0], weight, t.groups()));
-  if (c.inputs() > 2) {
-    BOWLINE_REQUIRE(c.in(2) == Shape{weight[0]}, "Shape of the bias ({}) is not [{}].", c.in(2),
-                    weight[0]);
-  }
+  BOWLINE_TRY(check_bias(c, weight[0]));
   return c.out(0, y);
 }
 

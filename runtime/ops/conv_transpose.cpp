@@ -25,8 +25,7 @@ Status infer(InferContext& c) {
   const auto& t = c.attributes<ConvTransposeAttributes>();
   const Shape& x = c.in(0);
   const Shape& weight = c.in(1);
-  BOWLINE_REQUIRE(weight.rank() >= 3, "The weight ({}) has rank {}, below 3.", weight,
-                  weight.rank());
+  BOWLINE_TRY(check_weight(weight));
   BOWLINE_TRY(check_windows(t, x, spatial_dims(weight)));
   const int spatial = x.rank() - 2;
   BOWLINE_TRY(check_sizes("output paddings", *t.output_padding(), static_cast<size_t>(spatial), 0));
@@ -52,9 +51,7 @@ Status infer(InferContext& c) {
                     size, padded);
     y.push_back(size);
   }
-  if (c.inputs() > 2) {
-    BOWLINE_REQUIRE(c.in(2) == Shape{y[1]}, "Shape of the bias ({}) is not [{}].", c.in(2), y[1]);
-  }
+  BOWLINE_TRY(check_bias(c, y[1]));
   return c.out(0, y);
 }
 

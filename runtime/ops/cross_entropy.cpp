@@ -27,13 +27,7 @@ namespace bowline::detail::cross_entropy_op {
 namespace {
 
 Status infer(InferContext& c) {
-  const Shape& logits = c.in(0);
-  BOWLINE_REQUIRE(logits.rank() >= 1, "The logits have rank 0.");
-  BOWLINE_REQUIRE(logits.back() >= 1, "The logits {} have no classes.", logits);
-  const Shape rows(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
-  BOWLINE_REQUIRE(c.in(1) == rows,
-                  "Shape of labels ({}) is not the shape of the rows of the logits ({}).", c.in(1),
-                  rows);
+  BOWLINE_TRY_ASSIGN(const Shape rows, losses::rows_of_classes(c, "logits", "labels"));
   const auto& t = c.attributes<CrossEntropyAttributes>();
   BOWLINE_TRY(losses::check_smoothing(t.label_smoothing()));
   BOWLINE_TRY(c.out(0, losses::reduced(t.reduction(), rows)));

@@ -40,13 +40,7 @@ Status infer(InferContext& c) {
   const auto units = static_cast<size_t>(layer.hidden);
   const auto& t = c.attributes<GruAttributes>();
   const std::span<const double> w = c.in(2);
-  const std::span<double> sizes[3] = {c.zero_magnitude(0), c.zero_magnitude(1),
-                                      c.zero_magnitude(2)};
-  const auto write = [&](int output, size_t at, const Number& x) {
-    c.out(output)[at] = x.value;
-    sizes[output][at] = x.size;
-    return x;
-  };
+  const Writer write(c);
   for (size_t b = 0; b < batch; ++b) {
     std::vector<Number> dh(units);
     for (size_t s = steps; s-- > 0;) {

@@ -9,6 +9,19 @@
 
 namespace bowline::detail::losses {
 
+// Checks that the labels, input 1, have one class for each row of input 0. Returns the shape of the
+// labels. `x` and `labels` name the inputs in messages.
+inline Result<Shape> rows_of_classes(const InferContext& c, std::string_view x,
+                                     std::string_view labels) {
+  const Shape& classes = c.in(0);
+  BOWLINE_REQUIRE(classes.rank() >= 1, "The {} have rank 0.", x);
+  BOWLINE_REQUIRE(classes.back() >= 1, "The {} {} have no classes.", x, classes);
+  const Shape rows(classes.dims().first(static_cast<size_t>(classes.rank() - 1)));
+  BOWLINE_REQUIRE(c.in(1) == rows, "Shape of {} ({}) is not the shape of the rows of the {} ({}).",
+                  labels, c.in(1), x, rows);
+  return rows;
+}
+
 // The shape of a loss and of its gradient. `terms` is the shape of the unreduced terms.
 inline Shape reduced(Reduction reduction, const Shape& terms) {
   return reduction == Reduction::none ? terms : Shape{};

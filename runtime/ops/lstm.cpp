@@ -66,13 +66,7 @@ Status counted_axes(CountedContext& c) {
   const auto steps = static_cast<size_t>(layer.steps);
   const auto batch = static_cast<size_t>(layer.batch);
   const auto units = static_cast<size_t>(layer.hidden);
-  const std::span<double> sizes[3] = {c.zero_magnitude(0), c.zero_magnitude(1),
-                                      c.zero_magnitude(2)};
-  const auto write = [&](int output, size_t at, const Number& x) {
-    c.out(output)[at] = x.value;
-    sizes[output][at] = x.size;
-    return x;
-  };
+  const Writer write(c);
   for (size_t b = 0; b < batch; ++b) {
     std::vector<Number> h, cell;
     for (size_t j = 0; j < units; ++j) {

@@ -40,12 +40,7 @@ Status infer(InferContext& c) {
   const auto batch = static_cast<size_t>(layer.batch);
   const auto units = static_cast<size_t>(layer.hidden);
   const bool reverse = c.attributes<LstmAttributes>().reverse();
-  const std::span<double> sizes[3] = {c.zero_magnitude(0), c.zero_magnitude(1),
-                                      c.zero_magnitude(2)};
-  const auto write = [&](int output, size_t at, const Number& x) {
-    c.out(output)[at] = x.value;
-    sizes[output][at] = x.size;
-  };
+  const Writer write(c);
   for (size_t b = 0; b < batch; ++b) {
     std::vector<Number> dc(units), dgates;  // of the following step; the last step has none
     const auto dh_of = [&](size_t j, const Number& dy) {

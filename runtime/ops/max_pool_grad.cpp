@@ -45,11 +45,7 @@ Status infer(InferContext& c) {
 
 // An element is in at most as many windows as a window has elements.
 Tolerance tolerance(ToleranceContext& c) {
-  int64_t window = 1;
-  for (const int64_t size : pool_window(c.attributes<PoolAttributes>())) {
-    window *= size;
-  }
-  return Tolerance::of_reduction(window, 0);
+  return Tolerance::of_reduction(window_elements(c.attributes<PoolAttributes>()), 0);
 }
 
 }  // namespace

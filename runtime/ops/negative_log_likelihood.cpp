@@ -21,17 +21,10 @@ namespace {
 using Table = NegativeLogLikelihoodAttributes;
 
 Status infer(InferContext& c) {
-  const Shape& x = c.in(0);
-  BOWLINE_REQUIRE(x.rank() >= 1, "The log-probabilities have rank 0.");
-  BOWLINE_REQUIRE(x.back() >= 1, "The log-probabilities {} have no classes.", x);
-  const Shape rows(x.dims().first(static_cast<size_t>(x.rank() - 1)));
-  BOWLINE_REQUIRE(
-      c.in(1) == rows,
-      "Shape of target ({}) is not the shape of the rows of the log-probabilities ({}).", c.in(1),
-      rows);
-  BOWLINE_REQUIRE(c.inputs() == 2 || c.in(2) == Shape{x.back()},
-                  "Shape of weight ({}) is not the shape of the classes ([{}]).", c.in(2),
-                  x.back());
+  BOWLINE_TRY_ASSIGN(const Shape rows, losses::rows_of_classes(c, "log-probabilities", "target"));
+  const int64_t classes = c.in(0).back();
+  BOWLINE_REQUIRE(c.inputs() == 2 || c.in(2) == Shape{classes},
+                  "Shape of weight ({}) is not the shape of the classes ([{}]).", c.in(2), classes);
   return c.out(0, losses::reduced(c.attributes<Table>().reduction(), rows));
 }
 

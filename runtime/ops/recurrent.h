@@ -111,6 +111,23 @@ inline Number tanh(const Number& x) {
 inline Number sigmoid_slope(const Number& y) { return y * rest(y); }
 inline Number tanh_slope(const Number& y) { return rest(y * y); }
 
+// Writes elements of the three outputs with their magnitudes.
+class Writer {
+ public:
+  explicit Writer(const OracleContext& c)
+      : c_(c), sizes_{c.zero_magnitude(0), c.zero_magnitude(1), c.zero_magnitude(2)} {}
+  // Returns x.
+  const Number& operator()(int output, size_t at, const Number& x) const {
+    c_.out(output)[at] = x.value;
+    sizes_[output][at] = x.size;
+    return x;
+  }
+
+ private:
+  const OracleContext& c_;
+  std::span<double> sizes_[3];
+};
+
 // Adds to `sum` the dot product of x with the elements at, at + step, ... of w.
 inline Number dot(Number sum, std::span<const double> w, size_t at, size_t step,
                   std::span<const Number> x) {

@@ -87,6 +87,16 @@ Result<Shape> pooled(const Table& t, const Shape& x) {
   return y;
 }
 
+// The number of elements of the window of a pool.
+template <class Table>
+int64_t window_elements(const Table& t) {
+  int64_t n = 1;
+  for (const int64_t size : pool_window(t)) {
+    n *= size;
+  }
+  return n;
+}
+
 // Checks the channels of x and y against the weight [outputs, inputs / groups, window...].
 inline Status check_channels(int64_t inputs, int64_t outputs, const Shape& weight, int64_t groups) {
   BOWLINE_REQUIRE(groups >= 1, "There are {} groups.", groups);
@@ -95,6 +105,19 @@ inline Status check_channels(int64_t inputs, int64_t outputs, const Shape& weigh
   BOWLINE_REQUIRE(weight[0] == outputs && weight[1] == inputs / groups,
                   "The weight {} does not fit {} and {} channels in {} groups.", weight, inputs,
                   outputs, groups);
+  return {};
+}
+
+inline Status check_weight(const Shape& weight) {
+  BOWLINE_REQUIRE(weight.rank() >= 3, "The weight ({}) has rank {}, below 3.", weight,
+                  weight.rank());
+  return {};
+}
+
+// Checks the optional bias, input 2 of a convolution.
+inline Status check_bias(const InferContext& c, int64_t channels) {
+  BOWLINE_REQUIRE(c.inputs() <= 2 || c.in(2) == Shape{channels},
+                  "Shape of the bias ({}) is not [{}].", c.in(2), channels);
   return {};
 }
 
