@@ -71,7 +71,7 @@ Result<int> matmul(const MatmulOptions& o) {
                               {"floor_bandwidth", machine.bandwidth},
                               {"peak_rss_bytes", peak_resident_bytes()}};
     print_json(j);
-    return static_cast<int>(kOk);
+    return kOk;
   }
   print("matmul {} {} m {} n {} k {} on {}\n", o.layout, o.dtype, o.m, o.n, o.k,
         device.info().name);
@@ -79,7 +79,7 @@ Result<int> matmul(const MatmulOptions& o) {
         flops / seconds / 1e9);
   print("floor   {:.3f} ms, {:.1f} percent of it reached\n", 1e3 * floor, 100 * floor / seconds);
   print("        {}\n", machine.source);
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 void add_matmul(CLI::App* bench, Context& context) {

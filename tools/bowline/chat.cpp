@@ -47,7 +47,7 @@ class Chat {
         BOWLINE_TRY(take_turn(line));
       }
     }
-    return static_cast<int>(kOk);
+    return kOk;
   }
 
  private:
@@ -138,19 +138,14 @@ bool takes_system(const text::ChatTemplate& format, const Model& model) {
 }
 
 Result<int> run(const ChatOptions& o) {
-  if (const Status s = check_sampling(o.of); !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(check_sampling(o.of));
   watch_interrupts();
   BOWLINE_TRY_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
   BOWLINE_TRY_ASSIGN(text::ChatTemplate format, o.chat_format.empty()
                                                     ? text::ChatTemplate::from(of->model)
                                                     : text::ChatTemplate::named(o.chat_format));
-  if (const Status s = o.of.uses.check("--system", takes_system(format, of->model),
-                                       "the chat template has no system message");
-      !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(o.of.uses.check("--system", takes_system(format, of->model),
+                                    "the chat template has no system message"));
   return Chat(o, *of, std::move(format)).run();
 }
 

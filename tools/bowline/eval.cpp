@@ -149,18 +149,13 @@ void print_measure_json(const Measure& m, const Task& task, const Device& device
 }
 
 Result<int> run(const EvalOptions& o) {
-  if (const Status s = o.uses.check("--force", !o.report.empty(), "--report is not given");
-      !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(o.uses.check("--force", !o.report.empty(), "--report is not given"));
   Evaluated page;
   if (!o.report.empty()) {
     BOWLINE_TRY(check_page("--report", o.report, o.force));
   }
   BOWLINE_TRY_ASSIGN(Model model, open_trained_model(o.model));
-  if (const Status s = check_data_flags(model, o); !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(check_data_flags(model, o));
   BOWLINE_TRY_ASSIGN(const std::unique_ptr<Task> task,
                      make_task(model, o.model, o, Purpose::evaluation));
   BOWLINE_TRY_ASSIGN(const Device device,
@@ -181,7 +176,7 @@ Result<int> run(const EvalOptions& o) {
   }
   BOWLINE_REQUIRE_CODE(std::isfinite(m.loss), Code::non_finite,
                        "The loss of model \"{}\" on text \"{}\" is not finite.", o.model, o.data);
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace

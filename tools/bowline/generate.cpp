@@ -19,9 +19,7 @@ struct GenerateOptions {
 };
 
 Result<int> run(const GenerateOptions& o) {
-  if (const Status s = check_sampling(o.of); !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(check_sampling(o.of));
   watch_interrupts();
   BOWLINE_TRY_ASSIGN(const std::string prompt,
                      o.prompt == "-" ? read_stdin() : Result<std::string>(o.prompt));
@@ -45,7 +43,7 @@ Result<int> run(const GenerateOptions& o) {
       print_rates(a);
     }
   }
-  return static_cast<int>(a.finish_reason == "interrupted" ? kInterrupted : kOk);
+  return a.finish_reason == "interrupted" ? kInterrupted : kOk;
 }
 
 }  // namespace

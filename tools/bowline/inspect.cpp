@@ -11,6 +11,7 @@
 #include "common/flags.h"
 #include "common/page.h"
 #include "common/report.h"
+#include "common/strings.h"
 #include "inspect/describe.h"
 #include "inspect/page.h"
 #include "verb.h"
@@ -41,12 +42,10 @@ struct InspectOptions {
 };
 
 std::string join(const json& items) {
-  std::string out;
-  for (const json& item : items) {
-    out += (out.empty() ? "" : ", ") +
-           (item.is_string() ? listed_name(item.get<std::string>()) : item.dump());
-  }
-  return "[" + out + "]";
+  const auto text = [](const json& item) {
+    return item.is_string() ? listed_name(item.get<std::string>()) : item.dump();
+  };
+  return "[" + joined(items, text) + "]";
 }
 
 uint64_t number(const json& all, const char* key) { return all.at(key).get<uint64_t>(); }
@@ -74,15 +73,13 @@ class Inspection {
       return fail_flags(dims.status());
     }
     dims_ = std::move(dims).value();
-    if (const Status s = check_uses(); !s.ok()) {
-      return fail_flags(s);
-    }
+    BOWLINE_TRY_FLAGS(check_uses());
     if (!o_.listing.empty()) {
       BOWLINE_TRY(print_listing());
     } else {
       BOWLINE_TRY(print_description());
     }
-    return static_cast<int>(kOk);
+    return kOk;
   }
 
  private:
@@ -242,12 +239,10 @@ class Inspection {
       if (++shown > kMostRows) {
         break;
       }
-      std::string inputs;
-      for (const json& i : e["inputs"]) {
-        inputs += fmt::format("{}{} {}{}", inputs.empty() ? "" : ", ",
-                              listed_name(i["name"].get<std::string>()),
-                              i["dtype"].get<std::string>(), join(i["shape"]));
-      }
+      const std::string inputs = joined(e["inputs"], [](const json& i) {
+        return fmt::format("{} {}{}", listed_name(i["name"].get<std::string>()),
+                           i["dtype"].get<std::string>(), join(i["shape"]));
+      });
       print("  {}({}) -> {}, {} nodes\n", listed_name(e["name"].get<std::string>()), inputs,
             join(e["outputs"]), number(e, "nodes"));
     }

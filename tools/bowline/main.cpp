@@ -43,7 +43,5 @@ int run(std::vector<std::string> words) {
 }  // namespace bowline::command
 
 int main(int argc, char** argv) {
-  return bowline::command::run_program([&] {
-    return bowline::command::run({argv + 1, argv + argc});
-  });
+  return bowline::command::run_program(argc, argv, bowline::command::run);
 }

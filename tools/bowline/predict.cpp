@@ -12,6 +12,7 @@
 #include "common/float_values.h"
 #include "common/numbers.h"
 #include "common/print.h"
+#include "common/strings.h"
 #include "common/text.h"
 #include "common/trained_model.h"
 #include "data/examples.h"
@@ -243,26 +244,22 @@ void print_plain(const nlohmann::json& row) {
           fmt::format("{:.6g}", fmt::join(row["embedding"].get<std::vector<float>>(), " ")));
     return;
   }
-  std::string labels;
   const nlohmann::json given =
       row.contains("labels") ? row["labels"] : nlohmann::json::array({row["label"]});
-  for (const nlohmann::json& label : given) {
-    labels += fmt::format("{}{} {:.4f}", labels.empty() ? "" : ", ", label.get<std::string>(),
-                          row["probabilities"][label.get<std::string>()].get<double>());
-  }
+  const std::string labels = joined(given, [&](const nlohmann::json& label) {
+    const auto name = label.get<std::string>();
+    return fmt::format("{} {:.4f}", name, row["probabilities"][name].get<double>());
+  });
   print("{}\n", labels.empty() ? "no label" : labels);
 }
 
 Result<int> run(const PredictOptions& o) {
-  if (const Status s = o.uses.check("--text-field", holds_examples(o.file),
-                                    "the texts are not rows of a .csv, .tsv or .jsonl --file");
-      !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(o.uses.check("--text-field", holds_examples(o.file),
+                                 "the texts are not rows of a .csv, .tsv or .jsonl --file"));
   BOWLINE_TRY_ASSIGN(Predictor predictor, Predictor::create(o));
   BOWLINE_TRY_ASSIGN(const std::vector<std::string> texts, texts_of(o));
   if (texts.empty()) {
-    return static_cast<int>(kOk);
+    return kOk;
   }
   BOWLINE_TRY_ASSIGN(const Device device,
                      open_computing_device(o.device, o.threads, o.memory_budget));
@@ -275,7 +272,7 @@ Result<int> run(const PredictOptions& o) {
     const nlohmann::json row = predictor.json_of(texts[i], values[i]);
     (o.format == "json" ? print_json_line : print_plain)(row);
   }
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ class Profiling {
       BOWLINE_TRY(write_trace(o_.trace, m));
     }
     print_result(device.info().name, m);
-    return static_cast<int>(kOk);
+    return kOk;
   }
 
  private:

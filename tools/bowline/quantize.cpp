@@ -60,9 +60,7 @@ void print_report(const QuantizeOptions& o, const QuantizeReport& report) {
 }
 
 Result<int> run(const QuantizeOptions& o) {
-  if (const Status s = check_new(o.out, o.force); !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(check_new(o.out, o.force));
   BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
   const Result<QuantizeReport> report = apply(o, model);
   if (!report.ok()) {
@@ -70,7 +68,7 @@ Result<int> run(const QuantizeOptions& o) {
   }
   BOWLINE_TRY(model.save(o.out));  // without the training
   print_report(o, report.value());
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace

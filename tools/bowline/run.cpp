@@ -204,7 +204,7 @@ Result<int> run(const RunOptions& o) {
   if (o.format == "json") {
     print_json({{"device", device.info().name}, {"entry", entry}, {"outputs", rows}});
   }
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ Result<int> tokenize(const TokenizeOptions& o) {
   }
   if (!o.lines && !o.null) {
     BOWLINE_TRY(show(tokenizer, all, o));
-    return static_cast<int>(kOk);
+    return kOk;
   }
   const char separator = o.null ? '\0' : '\n';
   for (size_t at = 0; at < all.size();) {
@@ -90,7 +90,7 @@ Result<int> tokenize(const TokenizeOptions& o) {
     BOWLINE_TRY(show(tokenizer, std::string_view(all).substr(at, end - at), o));
     at = end + 1;
   }
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace

@@ -12,15 +12,13 @@
 namespace bowline::command {
 
 // The exit codes, documented in --help and in README.md.
-enum Exit : int {
-  kOk = 0,
-  kFailed = 1,         // the work failed
-  kUsage = 2,          // an unknown verb, flag or value
-  kBadFile = 3,        // a file that cannot be read or is damaged
-  kBadDevice = 4,      // a device that is unknown or unusable
-  kRestart = 75,       // the device is lost: start the command again
-  kInterrupted = 130,  // Ctrl-C
-};
+inline constexpr int kOk = 0;
+inline constexpr int kFailed = 1;         // the work failed
+inline constexpr int kUsage = 2;          // an unknown verb, flag or value
+inline constexpr int kBadFile = 3;        // a file that cannot be read or is damaged
+inline constexpr int kBadDevice = 4;      // a device that is unknown or unusable
+inline constexpr int kRestart = 75;       // the device is lost: start the command again
+inline constexpr int kInterrupted = 130;  // Ctrl-C
 
 // Filled while the arguments are parsed; main() calls `run` afterwards.
 struct Context {
@@ -45,6 +43,13 @@ int fail(int code, const std::string& message);
 int fail(const Status& status);
 // The same, where a bad argument is a wrong flag.
 int fail_flags(const Status& status);
+// Returns fail_flags() from the calling function if the status is a failure.
+#define BOWLINE_TRY_FLAGS(call)                                                  \
+  do {                                                                           \
+    if (const ::bowline::Status bowline_status = (call); !bowline_status.ok()) { \
+      return ::bowline::command::fail_flags(bowline_status);                     \
+    }                                                                            \
+  } while (false)
 int exit_code(Code code);
 
 // Opens a device; an unknown name gets the nearest known one as a suggestion.

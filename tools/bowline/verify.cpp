@@ -139,10 +139,7 @@ Result<int> run(const VerifyOptions& o) {
   BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   const size_t count = info.self_tests.size();
-  if (const Status s = o.uses.check("--device", count > 0, "the model has no self tests to run");
-      !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(o.uses.check("--device", count > 0, "the model has no self tests to run"));
   if (count > 0) {
     BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
     BOWLINE_TRY(model.to(device));
@@ -161,7 +158,7 @@ Result<int> run(const VerifyOptions& o) {
     print("{}: structure, checksums of {} storages, {} graphs and {} self tests are right\n",
           o.model, storages, graphs, count);
   }
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace

@@ -94,9 +94,7 @@ bool run_one(const ConformOptions& o, std::string_view suite, const Device& devi
 }
 
 Result<int> run(const ConformOptions& o) {
-  if (const Status s = check_uses(o); !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(check_uses(o));
   nlohmann::json rows = nlohmann::json::array();
   bool ok = true;
   uint64_t cases = 0;
@@ -173,7 +171,5 @@ int run(std::vector<std::string> words) {
 }  // namespace bowline::command
 
 int main(int argc, char** argv) {
-  return bowline::command::run_program([&] {
-    return bowline::command::run({argv + 1, argv + argc});
-  });
+  return bowline::command::run_program(argc, argv, bowline::command::run);
 }

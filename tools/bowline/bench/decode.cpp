@@ -150,7 +150,7 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
                 {"predicted_bytes", g.memory().predicted_bytes},
                 {"counted_bytes", counted},
                 {"peak_rss_bytes", resident}});
-    return static_cast<int>(kOk);
+    return kOk;
   }
   print("decode  {} tokens behind {} on {}: {:.1f} tokens/s, {:.3f} ms each (median {:.3f})\n", n,
         o.prompt, device.info().name, 1 / m.mean(0, n), 1e3 * m.mean(0, n), 1e3 * m.median);
@@ -165,7 +165,7 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
     print("floor   {:.3f} ms, {:.1f} percent of it reached\n        {}\n", 1e3 * floor,
           100 * floor / m.median, machine.source);
   }
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace bowline::command

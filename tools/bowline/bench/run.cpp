@@ -38,14 +38,14 @@ Result<int> bench_run(const BenchRunOptions& o) {
                 {"time_ms", 1e3 * seconds},
                 {"counted_bytes", device.counters().peak_bytes},
                 {"peak_rss_bytes", peak_resident_bytes()}});
-    return static_cast<int>(kOk);
+    return kOk;
   }
   print("run of {}, computed in {}, on {}\n", listed_name(entry.name), o.compute,
         device.info().name);
   print("time    {:.3f} ms, median of {} ({:.1f} runs/s)\n", 1e3 * seconds, o.runs, 1 / seconds);
   print("memory  {} counted on the device, {} peak resident\n",
         bytes_text(device.counters().peak_bytes), bytes_text(peak_resident_bytes()));
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace bowline::command

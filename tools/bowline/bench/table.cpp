@@ -118,13 +118,13 @@ Result<int> bench_table(const BenchTableOptions& o) {
                 {"parameters", o.parameters},
                 {"time_ms", rows},
                 {"peak_rss_bytes", peak_resident_bytes()}});
-    return static_cast<int>(kOk);
+    return kOk;
   }
   print("table of {} parameters, on {}\n", o.parameters, device.info().name);
   for (const Timed& t : times) {
     print("{:<14} {:>10.3f} ms, {:.3f} us each\n", t.what, t.ms, 1e3 * t.ms / o.parameters);
   }
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace bowline::command

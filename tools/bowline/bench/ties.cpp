@@ -170,14 +170,14 @@ Result<int> bench_ties(const BenchTiesOptions& o) {
     }
     print_json(
         {{"device", device.info().name}, {"repeats", o.repeats}, {"ties", o.ties}, {"times", out}});
-    return static_cast<int>(kOk);
+    return kOk;
   }
   print("{} repeats with nested ties beside one weight that all name; {} ties beside none; on {}\n",
         o.repeats, o.ties, device.info().name);
   for (const Comparison& r : rows) {
     print("{:<14} {:>9.3f} ms, {:>9.3f} ms: {:.3f}\n", r.what, r.tied_ms, r.plain_ms, r.ratio());
   }
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace bowline::command

@@ -53,12 +53,12 @@ Result<int> bench_tokenize(const BenchTokenizeOptions& o) {
                 {"runs", o.runs},
                 {"encode_mb_per_s", megabytes / encode},
                 {"decode_mb_per_s", megabytes / decode}});
-    return static_cast<int>(kOk);
+    return kOk;
   }
   print("{}: {} bytes, {} tokens; on one core, median of {} runs\n", std::string(tokenizer.kind()),
         text.size(), ids.size(), o.runs);
   print("encode  {:.1f} MB/s\ndecode  {:.1f} MB/s\n", megabytes / encode, megabytes / decode);
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace bowline::command

@@ -219,7 +219,7 @@ Result<int> run(const BenchTrainOptions& o) {
   const double tokens = 1e3 * static_cast<double>(o.batch * o.seq) / ms;
   if (o.format == "json") {
     print_json(json_of(o, device, m, ms, tokens, machine, work, floor_ms));
-    return static_cast<int>(kOk);
+    return kOk;
   }
   print("training step, batch {} x {}, computed in {}, on {}\n", o.batch, o.seq, o.compute,
         device.info().name);
@@ -234,7 +234,7 @@ Result<int> run(const BenchTrainOptions& o) {
   print("memory  {} predicted, {} counted on the device, {} peak resident\n",
         bytes_text(m.memory.predicted_bytes), bytes_text(m.counted_bytes),
         bytes_text(peak_resident_bytes()));
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace

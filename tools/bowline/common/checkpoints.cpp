@@ -5,13 +5,13 @@
 #include <sys/file.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "base/atomic_file.h"
 #include "base/status.h"
 #include "common/files.h"
 #include "common/hash.h"
+#include "common/strings.h"
 
 namespace bowline::command {
 namespace {
@@ -22,13 +22,6 @@ constexpr size_t kKept = 2;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".bowline";
 
-std::optional<uint64_t> number(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
-                                                                  : std::nullopt;
-}
-
 std::optional<CheckpointFile> parsed(const fs::path& path) {
   const std::string name = path.filename().string();
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
@@ -38,9 +31,9 @@ std::optional<CheckpointFile> parsed(const fs::path& path) {
   const std::string middle =
       name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
   const size_t dot = middle.find('.');
-  const std::optional<uint64_t> step = number(middle.substr(0, dot));
+  const std::optional<uint64_t> step = number_in<uint64_t>(middle.substr(0, dot));
   const std::optional<uint64_t> micro =
-      dot == std::string::npos ? 0 : number(middle.substr(dot + 1));
+      dot == std::string::npos ? 0 : number_in<uint64_t>(middle.substr(dot + 1));
   if (!step || !micro) {
     return {};
   }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -110,6 +111,12 @@ Result<std::string> read_stdin() {
     BOWLINE_REQUIRE(text.size() <= kMostStdin, "Standard input has more than {} bytes.",
                     kMostStdin);
   }
+}
+
+bool begins_with(const std::string& path, std::string_view magic) {
+  std::string begin(magic.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin == magic;
 }
 
 bool same_place(const std::string& a, const std::string& b) {

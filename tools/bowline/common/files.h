@@ -42,6 +42,9 @@ Status read_regular(std::string_view what, const std::string& path, uint64_t mos
 // more.
 Result<std::string> read_stdin();
 
+// The first bytes of the file are `magic`.
+bool begins_with(const std::string& path, std::string_view magic);
+
 // Both paths lead to the same file, or would when the file is made. An empty path leads nowhere.
 bool same_place(const std::string& a, const std::string& b);
 

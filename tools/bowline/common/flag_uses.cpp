@@ -1,20 +1,18 @@
 #include "common/flag_uses.h"
 
+#include <ranges>
 #include <string>
 
 #include "base/status.h"
+#include "common/strings.h"
 
 namespace bowline::command {
 namespace {
 
 std::string names_of(unsigned kinds, std::span<const InputKind> names) {
-  std::string out;
-  for (const InputKind& kind : names) {
-    if ((kinds & kind.bit) != 0) {
-      out += (out.empty() ? "" : ", ") + std::string(kind.name);
-    }
-  }
-  return out;
+  return joined(
+      names | std::views::filter([&](const InputKind& kind) { return (kinds & kind.bit) != 0; }),
+      &InputKind::name);
 }
 
 }  // namespace

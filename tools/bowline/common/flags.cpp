@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <ranges>
 
 #include "base/escape.h"
 #include "base/status.h"
 #include "common/files.h"
 #include "common/numbers.h"
+#include "common/strings.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -23,13 +24,13 @@ constexpr std::string_view kCpu = "cpu";
 // The nearest dim of the model, or all of them.
 std::string known_dims(const std::string& name, const ModelInfo& model) {
   std::vector<std::string> names;
-  std::string all;
   for (const DimInfo& d : model.dims) {
     names.push_back(d.name);
-    all += (all.empty() ? "" : ", ") + d.name;
   }
   const std::string close = nearest(name, names);
-  return names.empty() ? "it has none" : close.empty() ? "it has " + all : "did you mean " + close;
+  return names.empty()   ? "it has none"
+         : close.empty() ? "it has " + joined(names)
+                         : "did you mean " + close;
 }
 
 // Attributes that name a dim hold its name as a word.
@@ -48,12 +49,6 @@ bool has_dim(const EntryPointInfo& entry, const std::string& dim) {
     return std::ranges::find(input.dims, dim, &GraphDim::name) != input.dims.end();
   });
   return of_input || !entry.updates.empty() || names_dim(entry.nodes, dim);
-}
-
-bool begins_with(const std::string& path, std::string_view magic) {
-  std::string begin(magic.size(), '\0');
-  std::ifstream file(path, std::ios::binary);
-  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin == magic;
 }
 
 // A folder or a file that 'bowline import' reads.
@@ -83,13 +78,10 @@ std::optional<DType> compute_of(std::string_view dtype) {
 
 Result<BoundDim> parse_dim(const std::string& text) {
   const size_t equals = std::min(text.find('='), text.size());
-  BoundDim dim{text.substr(0, equals), 0};
-  const char* const end = text.data() + text.size();
-  const char* const begin = equals == text.size() ? end : text.data() + equals + 1;
-  const auto [stop, error] = std::from_chars(begin, end, dim.value);
-  BOWLINE_REQUIRE(error == std::errc() && stop == end && !dim.name.empty() && dim.value > 0,
-                  "--dim \"{}\" is not of the form name=number.", text);
-  return dim;
+  const auto value = number_in<int64_t>(text.substr(std::min(equals + 1, text.size())));
+  BOWLINE_REQUIRE(value && *value > 0 && equals > 0, "--dim \"{}\" is not of the form name=number.",
+                  text);
+  return BoundDim{text.substr(0, equals), *value};
 }
 
 void add_device(CLI::App* verb, std::string& device) {
@@ -134,10 +126,7 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
   if (entry == nullptr && name.empty() && model.entry_points.size() == 1) {
     entry = &model.entry_points[0];
   }
-  std::string names;
-  for (const EntryPointInfo& other : model.entry_points) {
-    names += (names.empty() ? "" : ", ") + other.name;
-  }
+  const std::string names = joined(model.entry_points, &EntryPointInfo::name);
   BOWLINE_REQUIRE(entry != nullptr || !name.empty(),
                   "The model has several entry points: {}. Choose one with --entry NAME.", names);
   BOWLINE_REQUIRE(entry != nullptr, "The model has no entry point \"{}\"; it has {}.", name,
@@ -215,19 +204,16 @@ Status change(Model& model, const Changes& changes) {
   std::vector<std::string> loaded;
   for (const std::string& flag : changes.adapters) {
     const size_t equals = flag.rfind('=');
-    float weight = 1;
-    const char* const end = flag.data() + flag.size();
-    const char* const begin = equals == std::string::npos ? end : flag.data() + equals + 1;
-    const auto [stop, error] = std::from_chars(begin, end, weight);
-    const bool weighted = begin != end && error == std::errc() && stop == end;
-    const std::string path = weighted ? flag.substr(0, equals) : flag;
+    const std::optional<float> weight =
+        equals == std::string::npos ? std::nullopt : number_in<float>(flag.substr(equals + 1));
+    const std::string path = weight ? flag.substr(0, equals) : flag;
     for (const std::string& other : loaded) {
       BOWLINE_REQUIRE(!same_place(path, other),
                       "--adapter names \"{}\" twice. To double its weight, write FILE=2.", path);
     }
     loaded.push_back(path);
     BOWLINE_TRY_ASSIGN(const std::string name, load_for_base(model, path));
-    BOWLINE_TRY(weighted ? set_adapter_weight(model, name, weight) : Status());
+    BOWLINE_TRY(weight ? set_adapter_weight(model, name, *weight) : Status());
   }
   return {};
 }
@@ -271,13 +257,9 @@ Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& mo
 }
 
 std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims) {
-  std::string names;
-  for (const DimInfo& d : model.dims) {
-    if (!bound(dims, d.name)) {
-      names += (names.empty() ? "" : ", ") + d.name;
-    }
-  }
-  return names;
+  return joined(
+      model.dims | std::views::filter([&](const DimInfo& d) { return !bound(dims, d.name); }),
+      &DimInfo::name);
 }
 
 Status with_import(Status status, const std::string& path, const std::string& more) {

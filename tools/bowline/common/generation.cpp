@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/status.h"
 #include "common/help.h"
 #include "common/interrupt.h"
 #include "common/numbers.h"
+#include "common/strings.h"
 #include "common/tokenizers.h"
 #include "verb.h"
 
@@ -33,10 +33,8 @@ int64_t usual_context(const Model& model) {
 
 // Rotary positions work beyond context_length, but the model was not trained there.
 void note_context(const Model& model, int64_t context) {
-  const std::string text = model.metadata("context_length");
-  int64_t made_for = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), made_for);
-  if (error == std::errc() && end == text.data() + text.size() && context > made_for) {
+  const auto length = number_in<int64_t>(model.metadata("context_length"));
+  if (const int64_t made_for = length.value_or(context); context > made_for) {
     print(stderr,
           "bowline: --ctx-size {} exceeds the context_length of the model ({}). Text after the "
           "first {} tokens may make no sense. Use --ctx-size {} or less.\n",

@@ -1,7 +1,6 @@
 #include "common/inputs.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "base/float16.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "common/strings.h"
 #include "common/text_array.h"
 
 namespace bowline::command {
@@ -56,31 +56,21 @@ Status fill(Array& array, const std::string& what) {
     return {};
   }
   constexpr std::string_view kRandom = "random:";
-  uint64_t seed = 0;
-  const char* const end = what.data() + what.size();
-  const bool random = what.starts_with(kRandom) &&
-                      std::from_chars(what.data() + kRandom.size(), end, seed).ptr == end &&
-                      what.size() > kRandom.size();
-  BOWLINE_REQUIRE(random,
+  const auto seed = what.starts_with(kRandom)
+                        ? number_in<uint64_t>(std::string_view(what).substr(kRandom.size()))
+                        : std::nullopt;
+  BOWLINE_REQUIRE(seed,
                   "\"{}\" is not an input value. Use @file.npy, @file.txt, zeros, ones, "
                   "random:SEED, or a list such as 1,2,3.",
                   what);
   for (size_t i = 0; i < elements; ++i) {
     const RandomBlock draw =
         philox({static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0},
-               {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+               {static_cast<uint32_t>(*seed), static_cast<uint32_t>(*seed >> 32)});
     const int k = static_cast<int>(draw[0] >> 24);  // 0..255
     set(array, i, static_cast<float>(k - 128) / 128, static_cast<int>(draw[1] >> 25));
   }
   return {};
-}
-
-std::string input_names(const EntryPointInfo& entry) {
-  std::string names;
-  for (const InputInfo& input : entry.inputs) {
-    names += (names.empty() ? "" : ", ") + input.name;
-  }
-  return names;
 }
 
 // By name what each input gets.
@@ -95,7 +85,7 @@ Result<std::map<std::string, std::string>> parse(const EntryPointInfo& entry,
     const bool known =
         std::ranges::find(entry.inputs, name, &InputInfo::name) != entry.inputs.end();
     BOWLINE_REQUIRE(known, "Entry point \"{}\" has no input \"{}\"; it has {}.", entry.name, name,
-                    input_names(entry));
+                    joined(entry.inputs, &InputInfo::name));
     BOWLINE_REQUIRE(given.emplace(name, flag.substr(equals + 1)).second,
                     "Input \"{}\" is given twice.", name);
   }
@@ -209,18 +199,13 @@ Result<std::vector<StepScalar>> steps_of(const std::vector<std::string>& flags) 
   for (const std::string& flag : flags) {
     const size_t equals = flag.find('=');
     const std::string_view name = std::string_view(flag).substr(0, equals);
-    const char* const end = flag.data() + flag.size();
-    const char* const begin = equals == std::string::npos ? end : flag.data() + equals + 1;
-    const auto read = [&](auto& number) {
-      const auto [stop, error] = std::from_chars(begin, end, number);
-      return error == std::errc() && stop == end;
-    };
-    uint64_t whole = 0;
-    double real = 0;
-    const bool is_whole = read(whole);
-    BOWLINE_REQUIRE(!name.empty() && (is_whole || read(real)),
+    const std::string_view text =
+        std::string_view(flag).substr(std::min(equals, flag.size() - 1) + 1);
+    const auto whole = number_in<uint64_t>(text);
+    const auto real = number_in<double>(text);
+    BOWLINE_REQUIRE(!name.empty() && (whole || real),
                     "--step \"{}\" is not of the form NAME=NUMBER.", flag);
-    out.push_back(is_whole ? StepScalar(name, whole) : StepScalar(name, real));
+    out.push_back(whole ? StepScalar(name, *whole) : StepScalar(name, *real));
   }
   return out;
 }

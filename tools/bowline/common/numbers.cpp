@@ -3,20 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+
+#include "common/strings.h"
 
 namespace bowline::command {
 namespace {
 
 constexpr size_t kShown = 40;
-
-template <class T>
-bool read_number(const std::string& word, T& value) {
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, value);
-  return error == std::errc() && stop == end;
-}
 
 std::string refusal(const std::string& word, std::string_view kind, const std::string& range) {
   return fmt::format("\"{}\" is not a {} number {}", word.substr(0, kShown), kind, range);
@@ -27,10 +21,10 @@ CLI::Validator real(double least, double most, bool closed) {
                                    : fmt::format("from {:g} on and below {:g}", least, most);
   return CLI::Validator(
       [=](std::string& word) {
-        double value = 0;
-        const bool fits = read_number(word, value) && value >= least &&
-                          (value < most || (closed && value == most)) &&
-                          (closed || static_cast<float>(value) < static_cast<float>(most));
+        const auto value = number_in<double>(word);
+        const bool fits = value && *value >= least &&
+                          (*value < most || (closed && *value == most)) &&
+                          (closed || static_cast<float>(*value) < static_cast<float>(most));
         return fits ? std::string() : refusal(word, "finite", range);
       },
       fmt::format("{:g}..{}{:g}", least, closed ? "" : "<", most));
@@ -43,8 +37,8 @@ CLI::Validator whole_number(uint64_t least, uint64_t most) {
                                                : fmt::format("from {} to {}", least, most);
   return CLI::Validator(
       [=](std::string& word) {
-        uint64_t value = 0;
-        const bool fits = read_number(word, value) && value >= least && value <= most;
+        const auto value = number_in<uint64_t>(word);
+        const bool fits = value && *value >= least && *value <= most;
         return fits ? std::string() : refusal(word, "whole", range);
       },
       most >= kMostSteps ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most));
@@ -56,10 +50,9 @@ CLI::Validator byte_count() {
         constexpr std::string_view units[] = {"", "KiB", "MiB", "GiB", "TiB"};
         const size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
         const auto* const unit = std::ranges::find(units, std::string_view(word).substr(digits));
-        uint64_t count = 0;
+        const uint64_t count = number_in<uint64_t>(word.substr(0, digits)).value_or(0);
         const uint64_t factor = uint64_t{1} << (10 * (unit - std::begin(units)));
-        if (unit == std::end(units) || !read_number(word.substr(0, digits), count) || count == 0 ||
-            count > UINT64_MAX / factor) {
+        if (unit == std::end(units) || count == 0 || count > UINT64_MAX / factor) {
           return fmt::format("\"{}\" is not a number of bytes above 0, such as 1000000 or 512MiB",
                              word.substr(0, kShown));
         }

@@ -14,24 +14,18 @@
 #include "common/arguments.h"
 
 namespace bowline::command {
-namespace {
 
-int run_guarded(const std::function<int()>& program) {
-  try {
-    return program();
-  } catch (const std::exception& error) {
-    return fail(kFailed, fmt::format("Unexpected failure: {}.", error.what()));
-  }
-}
-
-}  // namespace
-
-int run_program(const std::function<int()>& program) {
+int run_program(int argc, char** argv, int (*program)(std::vector<std::string> words)) {
   // A reader that leaves early (| head) is no reason to die half way through a checkpoint.
   std::signal(SIGPIPE, SIG_IGN);
   // A file size limit fails the write, which says so.
   std::signal(SIGXFSZ, SIG_IGN);
-  const int code = run_guarded(program);
+  int code = kFailed;
+  try {
+    code = program({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    fail(kFailed, fmt::format("Unexpected failure: {}.", error.what()));
+  }
   // A verb is not done when its output did not arrive, unless the reader wanted no more.
   std::string why;
   if (printed(why) || code != kOk) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,8 +9,9 @@
 
 namespace bowline::command {
 
-// Runs the program; its exit code. A thrown exception and lost output are failures.
-int run_program(const std::function<int()>& program);
+// Runs the program with the words of the command line; its exit code. A thrown exception and lost
+// output are failures.
+int run_program(int argc, char** argv, int (*program)(std::vector<std::string> words));
 
 // Parses the arguments and runs what they ask for; the exit code.
 int run_arguments(CLI::App& app, Context& context, std::vector<std::string> words);

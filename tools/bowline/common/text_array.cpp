@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstring>
 
 #include "base/float16.h"
 #include "base/status.h"
 #include "common/files.h"
+#include "common/strings.h"
 
 namespace bowline::command {
 namespace {
@@ -16,15 +16,12 @@ constexpr uint64_t kMostArrayBytes = uint64_t{1} << 30;
 
 template <class T>
 bool append(std::string_view word, std::vector<std::byte>& bytes) {
-  T value{};
-  const char* const end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, value);
-  if (error != std::errc() || stop != end) {
-    return false;
+  const auto value = number_in<T>(word);
+  if (value) {
+    const auto raw = std::as_bytes(std::span(&*value, 1));
+    bytes.insert(bytes.end(), raw.begin(), raw.end());
   }
-  const auto raw = std::as_bytes(std::span(&value, 1));
-  bytes.insert(bytes.end(), raw.begin(), raw.end());
-  return true;
+  return value.has_value();
 }
 
 // False: it is no number of the dtype.

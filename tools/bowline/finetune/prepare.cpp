@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "base/pattern.h"
 #include "base/status.h"
 #include "common/build.h"
@@ -9,6 +7,7 @@
 #include "common/memory_curve.h"
 #include "common/print.h"
 #include "common/sha256.h"
+#include "common/strings.h"
 #include "common/trained_model.h"
 #include "finetune/run_state.h"
 
@@ -17,11 +16,9 @@ namespace {
 
 // As few digits of a float as stand for it: settings have nine.
 std::string shortest(const std::string& text) {
-  float value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto value = number_in<float>(text);
   const bool fraction = text.find_first_of(".e") != std::string::npos;
-  return fraction && error == std::errc() && stop == end ? fmt::format("{}", value) : text;
+  return fraction && value ? fmt::format("{}", *value) : text;
 }
 
 // Errors  bad_argument: a pattern matches nothing.

@@ -9,6 +9,7 @@
 #include "common/html.h"
 #include "common/npy.h"
 #include "common/page.h"
+#include "common/strings.h"
 
 namespace bowline::command {
 namespace {
@@ -16,11 +17,10 @@ namespace {
 constexpr size_t kMostCharacters = 160;  // of the attributes of a node
 
 std::string shape_of(const std::vector<GraphDim>& dims) {
-  std::string out;
-  for (const GraphDim& d : dims) {
-    out += (out.empty() ? "" : ",") + (d.name.empty() ? std::to_string(d.value) : d.name);
-  }
-  return "[" + out + "]";
+  const auto text = [](const GraphDim& d) {
+    return d.name.empty() ? std::to_string(d.value) : d.name;
+  };
+  return "[" + joined(dims, text, ",") + "]";
 }
 
 std::string shortened(const std::string& text) {
@@ -90,10 +90,8 @@ class EntryPointGraph {
   }
 
   static std::string head(const NodeInfo& node, const std::string& number) {
-    std::string attributes;
-    for (const auto& [name, value] : node.attributes) {
-      attributes += fmt::format("{}{}={}", attributes.empty() ? "" : " ", name, value);
-    }
+    const std::string attributes = joined(
+        node.attributes, [](const auto& a) { return a.first + "=" + a.second; }, " ");
     return fmt::format(
         "<span class=\"label\">{}</span> <span class=\"op\">{}</span>{} <span "
         "class=\"label\">{}</span>",
@@ -102,11 +100,8 @@ class EntryPointGraph {
   }
 
   std::string reads(const std::vector<NodeValueInfo>& inputs, const Names& names) const {
-    std::string out;
-    for (const NodeValueInfo& v : inputs) {
-      out += (out.empty() ? "" : ", ") +
-             (v.kind == NodeValueInfo::Kind::parameter ? parameter(v) : name_in(names, v.value));
-    }
+    const std::string out =
+        joined(inputs, [&](const NodeValueInfo& v) { return source(v, names); });
     return out.empty()
                ? ""
                : fmt::format(
@@ -126,8 +121,7 @@ class EntryPointGraph {
     for (size_t i = 0; i < node.body_inputs.size() && i < node.inputs.size(); ++i) {
       const NodeValueInfo& outer = node.inputs[i];
       inner[node.body_inputs[i]] =
-          (outer.kind == NodeValueInfo::Kind::parameter ? parameter(outer)
-                                                        : name_in(names, outer.value)) +
+          source(outer, names) +
           (i < node.body_outputs.size() ? ", later the iteration before" : "");
     }
     std::string out = fmt::format(
@@ -142,6 +136,10 @@ class EntryPointGraph {
           name_in(inner, value));
     }
     return out + "</ol></li>\n";
+  }
+
+  std::string source(const NodeValueInfo& v, const Names& names) const {
+    return v.kind == NodeValueInfo::Kind::parameter ? parameter(v) : name_in(names, v.value);
   }
 
   // One parameter, or that of each iteration: their pattern.

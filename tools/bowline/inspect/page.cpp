@@ -11,6 +11,7 @@
 #include "common/npy.h"
 #include "common/page.h"
 #include "common/report.h"
+#include "common/strings.h"
 #include "common/trained_values.h"
 #include "inspect/graph_page.h"
 
@@ -151,10 +152,8 @@ class Parameters {
     out += "<tbody>\n";
     for (const uint32_t tie : ties) {
       const StorageInfo& s = info_.storages[tie];
-      std::string names;
-      for (const ParameterInfo* p : names_[tie]) {
-        names += (names.empty() ? "" : "<br/>") + code_html(p->name);
-      }
+      const std::string names = joined(
+          names_[tie], [](const ParameterInfo* p) { return code_html(p->name); }, "<br/>");
       const std::string tied =
           names_[tie].size() < 2
               ? ""
@@ -245,14 +244,6 @@ std::string operand_text(const OperandInfo& o) {
                                                           : "");
 }
 
-std::string operands_text(const std::vector<OperandInfo>& operands) {
-  std::string out;
-  for (const OperandInfo& o : operands) {
-    out += (out.empty() ? "" : ", ") + operand_text(o);
-  }
-  return out;
-}
-
 // The records with their shapes.
 std::string records_html(const SegmentInfo& segment) {
   Table t;
@@ -267,8 +258,8 @@ std::string records_html(const SegmentInfo& segment) {
       break;
     }
     if (r.kind == RecordInfo::Kind::op) {
-      t.rows.push_back(
-          {std::to_string(++number), r.node, operands_text(r.inputs), operands_text(r.outputs)});
+      t.rows.push_back({std::to_string(++number), r.node, joined(r.inputs, operand_text),
+                        joined(r.outputs, operand_text)});
     } else {
       const bool begins = r.kind == RecordInfo::Kind::repeat_begin;
       t.rows.push_back(
@@ -286,18 +277,12 @@ std::vector<std::string_view> segments_of(const PlannedRun& run) {
 
 std::string runs_html(const InspectedModel& m) {
   if (m.runs.empty()) {
-    std::string names;
-    for (const DimInfo& d : m.info.dims) {
-      names += (names.empty() ? "" : ", ") + d.name;
-    }
     return paragraph_html(fmt::format(
         "The memory depends on the dims {}: give each with --dim name=number, --batch or --seq.",
-        names));
+        joined(m.info.dims, &DimInfo::name)));
   }
-  std::string dims;
-  for (const BoundDim& d : m.dims) {
-    dims += fmt::format("{}{} = {}", dims.empty() ? "" : ", ", d.name, d.value);
-  }
+  const std::string dims =
+      joined(m.dims, [](const BoundDim& d) { return fmt::format("{} = {}", d.name, d.value); });
   std::string out = paragraph_html(
       fmt::format("Planned on {}{}{}.", m.device, dims.empty() ? "" : " with ", dims));
   size_t number = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/strings.h"
 #include "tasks/labels.h"
 
 namespace bowline::command {
@@ -12,11 +13,8 @@ constexpr size_t kMostMistakes = 20;
 
 // The label of one class, or those of several.
 std::string text_of(std::span<const int32_t> classes, std::span<const std::string> labels) {
-  std::string out;
-  for (const int32_t c : classes) {
-    out += (out.empty() ? "" : "|") + labels[static_cast<size_t>(c)];
-  }
-  return out;
+  return joined(
+      classes, [&](int32_t c) { return labels[static_cast<size_t>(c)]; }, "|");
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+// Small helpers for text: numbers in it, and lists as text.
+#pragma once
+
+#include <charconv>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace bowline::command {
+
+// The number that the whole text is. Empty: the text is anything else, or T cannot hold the number.
+template <class T>
+std::optional<T> number_in(std::string_view text) {
+  T out{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, out);
+  return error == std::errc() && stop == end ? std::optional(out) : std::nullopt;
+}
+
+// "a, b": `text` gives the text of an item.
+template <class Range, class Text = std::identity>
+std::string joined(Range&& items, Text text = {}, std::string_view between = ", ") {
+  std::string out;
+  bool first = true;
+  for (const auto& item : items) {
+    out += first ? "" : between;
+    out += std::invoke(text, item);
+    first = false;
+  }
+  return out;
+}
+
+}  // namespace bowline::command

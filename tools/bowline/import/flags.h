@@ -1,0 +1,70 @@
+// What the parts of `bowline import` share: its flags, and one function for each source of models.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "architectures/architecture.h"
+#include "common/flag_uses.h"
+
+namespace bowline::command {
+
+// Tasks as bits.
+constexpr unsigned bit_of(import::Task task) { return 1u << static_cast<unsigned>(task); }
+constexpr unsigned kGenerates = bit_of(import::Task::generate);
+constexpr unsigned kClassifies = bit_of(import::Task::classify);
+constexpr unsigned kEmbeds = bit_of(import::Task::embed);
+inline constexpr InputKind kTasks[] = {
+    {kGenerates, "a model for the task generate"},
+    {kClassifies, "a model for the task classify"},
+    {kEmbeds, "a model for the task embed"},
+};
+
+struct ImportFlags {
+  std::string model;
+  std::string out;
+  std::string format = "text";
+  bool force = false;
+  // Of ONNX.
+  std::string entry = "forward";
+  std::vector<std::string> dims;
+  std::vector<std::string> shapes;
+  std::string batch_dim;
+  std::vector<std::string> given;
+  std::vector<std::string> trainable;
+  std::vector<std::string> freeze;
+  // Of adapters.
+  std::string base;
+  std::string name;
+  // Of text models.
+  std::string task;
+  std::string labels;
+  std::string dtype;
+  std::string kv_dtype = "f32";
+  std::string pooling;
+  std::vector<std::string> ties;
+  bool tie_equal = false;
+  bool multi_label = false;
+  double label_smoothing = 0;
+  bool dropout = false;
+  uint64_t seed = 0;
+  bool skeleton = false;
+  FlagUses uses;       // which flags are for which Kind
+  FlagUses task_uses;  // and for which tasks
+};
+
+// Each writes --out and prints a report.
+Status import_onnx(const ImportFlags& flags);
+Status import_text_model(const ImportFlags& flags, const import::Source& source);
+Status import_adapter(const ImportFlags& flags);
+
+// Prints the report of a text model, as text or JSON.
+void print_report(const ImportFlags& flags, const import::Source& source,
+                  const import::Built& built, const ModelInfo& info);
+
+// Parts of the reports in JSON.
+nlohmann::json described(const EntryPointInfo& entry);
+nlohmann::json described(const std::vector<import::NotFinite>& tensors);
+
+}  // namespace bowline::command
