@@ -220,7 +220,7 @@ class GoingOn(harness.Case):
         self.expect(self.train(3, *flags), OK)
         self.expect(self.train(6, "--resume", "auto", *flags), OK)
         self.out.write_bytes(self.model.read_bytes())
-        self.expect(self.train(8, "--resume", "auto", *flags), FAILED, "exists already", "--force")
+        self.expect(self.train(8, "--resume", "auto", *flags), USAGE, "exists already", "--force")
         self.assertEqual(self.out.read_bytes(), self.model.read_bytes())
 
     def test_another_text(self):

@@ -48,7 +48,7 @@ class Files(Place):
         for content in (b"dear diary\n", b"1\t5.5\t1\t0.001\n", b"#\n", b"\n", self.model.read_bytes()):
             mine.write_bytes(content)
             for flags in ([], ["--force"], ["--checkpoint", self.checkpoints, "--resume", "auto"]):
-                self.expect(self.train(2, "--log", mine, *flags), FAILED, "did not write", "It is not changed")
+                self.expect(self.train(2, "--log", mine, *flags), USAGE, "did not write", "It is not changed")
                 self.assertEqual(mine.read_bytes(), content)
         self.assertFalse(self.out.exists())
 
@@ -57,15 +57,15 @@ class Files(Place):
         first = self.log.read_text()
         self.assertEqual(len(first.splitlines()), 4)
         other = self.folder / "other.bowline"
-        self.expect(self.train(2, "--log", self.log, "--out", other), FAILED, "steps of an earlier run", "--force")
-        self.expect(self.train(2, "--log", self.log, "--out", other, "--seed", 7), FAILED, "steps of another run", "--force")
+        self.expect(self.train(2, "--log", self.log, "--out", other), USAGE, "steps of an earlier run", "--force")
+        self.expect(self.train(2, "--log", self.log, "--out", other, "--seed", 7), USAGE, "steps of another run", "--force")
         self.assertEqual(self.log.read_text(), first)
         self.expect(self.train(2, "--log", self.log, "--out", other, "--force"), OK)
         self.assertEqual(self.log.read_text().splitlines(), first.splitlines()[:3])
 
     def test_existing_output(self):
         self.out.write_bytes(b"mine")
-        self.expect(self.train(2), FAILED, "exists already", "--force")
+        self.expect(self.train(2), USAGE, "exists already", "--force")
         self.assertEqual(self.out.read_bytes(), b"mine")
         self.expect(self.train(2, "--force"), OK)
         self.expect(run("verify", self.out), OK)
@@ -114,8 +114,8 @@ class Files(Place):
             self.expect(run("eval", self.model, "--data", place, timeout=20), BAD_FILE, f"is {kind}, not a regular file")
             self.expect(run("bench", "train", self.model, "--tokens", place, "--no-floor", "--device", "cpu", timeout=20), BAD_FILE,
                         f"is {kind}, not a regular file")
-            for force in ([], ["--force"]):
-                self.expect(self.train(2, "--out", place, *force, timeout=20), FAILED)
+            for force, code in ([], USAGE), (["--force"], FAILED):
+                self.expect(self.train(2, "--out", place, *force, timeout=20), code)
         temporary = self.folder / ".out.bowline.bowline-write"
         os.mkfifo(temporary)
         self.expect(self.train(2, timeout=20), FAILED, "out.bowline")

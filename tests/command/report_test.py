@@ -101,7 +101,7 @@ class Report(harness.Case):
         first, lines = self.page.read_bytes(), self.log.read_bytes()
         (self.folder / "out.bowline").unlink()
         self.log.unlink()
-        self.expect(self.train(10), FAILED, "page.html", "--force")
+        self.expect(self.train(10), USAGE, "page.html", "--force")
         self.assertEqual(self.page.read_bytes(), first)
         self.log.write_bytes(lines)
         self.expect(self.train(15, *checkpoint, "--resume", "auto", "--extend", "--eval-every", 5), OK)
@@ -119,7 +119,7 @@ class Report(harness.Case):
     def test_no_file_is_replaced_unasked(self):
         self.page.write_text("mine")
         for more in ([], ["--checkpoint", self.folder / "c", "--resume", "auto"]):
-            self.expect(self.train(1, *more), FAILED, "page.html\" exists already; --force replaces it.")
+            self.expect(self.train(1, *more), USAGE, "page.html\" exists already; --force replaces it.")
             self.assertEqual(self.page.read_text(), "mine")
         self.expect(self.train(1, "--force"), OK)
         self.read()
@@ -127,7 +127,7 @@ class Report(harness.Case):
                  ("inspect", self.model, "--html", self.page))
         for call in calls:
             self.page.write_text("mine")
-            self.expect(run(*call), FAILED, "page.html\" exists already; --force replaces it.")
+            self.expect(run(*call), USAGE, "page.html\" exists already; --force replaces it.")
             self.assertEqual(self.page.read_text(), "mine")
             self.expect(run(*call, "--force"), OK)
             self.read()

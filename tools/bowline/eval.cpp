@@ -152,7 +152,7 @@ Result<int> run(const EvalOptions& o) {
   BOWLINE_TRY_FLAGS(o.uses.check("--force", !o.report.empty(), "--report is not given"));
   Evaluated page;
   if (!o.report.empty()) {
-    BOWLINE_TRY(check_page("--report", o.report, o.force));
+    BOWLINE_TRY_FLAGS(check_page("--report", o.report, o.force));
   }
   BOWLINE_TRY_ASSIGN(Model model, open_trained_model(o.model));
   BOWLINE_TRY_FLAGS(check_data_flags(model, o));

@@ -62,7 +62,7 @@ class Inspection {
 
   Result<int> run() {
     if (!o_.html.empty()) {
-      BOWLINE_TRY(check_page("--html", o_.html, o_.force));
+      BOWLINE_TRY_FLAGS(check_page("--html", o_.html, o_.force));
     }
     BOWLINE_TRY_ASSIGN(Model model, open_model(o_.model));
     // Planning a training adds rows: these are of the file.

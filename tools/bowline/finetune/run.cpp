@@ -25,9 +25,7 @@ int Run::run() {
   if (const Status s = open_model(); !s.ok()) {
     return fail(s);
   }
-  if (const Status s = check_flags(); !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(check_flags());
   if (const Status s = prepare(); !s.ok()) {
     return fail(s);
   }
@@ -36,9 +34,7 @@ int Run::run() {
     return kOk;
   }
   defer_interrupts();
-  if (const Status s = open_outputs(); !s.ok()) {
-    return fail(s);
-  }
+  BOWLINE_TRY_FLAGS(open_outputs());
   return finish(work());
 }
 
