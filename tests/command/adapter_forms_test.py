@@ -17,6 +17,7 @@ from harness import BAD_FILE, FAILED, OK, USAGE, run
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "peft/fixtures"
 IMPORTED = DATA.parents[1] / "import/fixtures"
+GGUF = DATA.parents[1] / "gguf/data"
 EXPECTED = json.loads((DATA / "expected.json").read_text())
 ADAPTERS = EXPECTED["adapters"]
 # Logits are about 1. f32 sums in another order differ by less.
@@ -56,12 +57,11 @@ class AdapterForms(harness.Case):
         return model
 
     def logits(self, model, *adapters):
-        path = self.folder / "logits.npy"
+        path = self.folder / "logits.txt"  # holds any dtype
         flags = [word for adapter in adapters for word in ("--adapter", adapter)]
         self.expect(run("run", model, "--device", "cpu", "--entry", "forward", "--input", f"tokens=@{self.tokens}",
                         "--output", f"logits=@{path}", "--force", *flags), OK)
-        numbers = harness.read_npy(path)[2]
-        return struct.unpack(f"<{len(numbers) // 4}f", numbers)
+        return [float(number) for number in path.read_text().split()]
 
     def export(self, model, to, *more):
         return run("export", model, "--to", to, "--out", self.out, *more)
@@ -201,6 +201,24 @@ class AdapterForms(harness.Case):
         halves = self.logits(self.imported(self.out))
         self.assertLess(difference(halves, self.logits(model, adapter)), 0.01)
         self.assertNotEqual(halves, self.logits(model, adapter))
+
+    def test_the_dtype_of_a_merge_into_a_quantized_model(self):
+        model, adapter = self.folder / "q8.bowline", self.folder / "q8.adapter"
+        self.expect(run("import", GGUF / "llama_q8_0.gguf", "--out", model), OK)
+        self.expect(run("import", self.write_adapter("model.layers.0.self_attn.q_proj", 32, 32), "--base", model, "--out", adapter), OK)
+        expected = self.logits(model, adapter)
+        self.assertGreater(difference(self.logits(model), expected), 0.05)
+        for dtype, close in (("f32", CLOSE), ("f16", 0.03), ("bf16", 0.1)):
+            for to in (["--to", "hf"], ["--to", "gguf"], []):
+                with self.subTest(dtype=dtype, to=to):
+                    self.out = self.folder / "".join([dtype, *to])
+                    done = run("export", model, *to, "--adapter", adapter, "--dtype", dtype, "--out", self.out)
+                    self.expect(done, OK, f"written as {dtype}: 100 percent of its change survives.")
+                    merged = self.imported(self.out) if to else self.out
+                    info = json.loads(run("inspect", merged, "-o", "json").stdout)
+                    matrices = {s["dtype"] for s in info["storages"] if len(s.get("shape", [])) == 2 and s["role"] == "weight"}
+                    self.assertEqual(matrices, {dtype})
+                    self.assertLess(difference(self.logits(merged), expected), close)
 
     def tied_base(self):
         model = self.folder / "tied.bowline"

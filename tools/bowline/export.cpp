@@ -2,7 +2,6 @@
 // its storages, in the dtype that is asked for; or in the form of the tools that it came from.
 #include <fmt/format.h>
 
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -184,15 +183,15 @@ class Merging {
     for (const auto& [pattern, group] : groups_) {
       BOWLINE_TRY(dequantize(model_, braced(group.names), DType::f32).status());
     }
-    BOWLINE_TRY_ASSIGN(const std::vector<float> base, sampled());
+    BOWLINE_TRY_ASSIGN(const std::vector<float> base, sampled(DType::f32));
     for (const std::string& name : adapters(model_)) {
       BOWLINE_TRY(merge_adapter(model_, name)
                       .at("--untie PARAMETER gives a tied parameter its own weight. --to peft and "
                           "--to gguf-lora write the adapter without the model."));
     }
-    BOWLINE_TRY_ASSIGN(const std::vector<float> merged, sampled());
+    BOWLINE_TRY_ASSIGN(const std::vector<float> merged, sampled(DType::f32));
     BOWLINE_TRY(restore());
-    BOWLINE_TRY_ASSIGN(const std::vector<float> written, sampled());
+    BOWLINE_TRY_ASSIGN(const std::vector<float> written, sampled(dtype_of(o_.dtype)));
     if (groups_.empty()) {
       return notes_;
     }
@@ -255,10 +254,12 @@ class Merging {
     }
   }
 
+  // With --dtype the decoded weights stay in f32. All weights are cast together later, because
+  // operators require equal dtypes of their inputs.
   Status restore() {
     for (const auto& [key, group] : groups_) {
       const std::string names = braced(group.names);
-      if (group.dtype != DType::f32) {
+      if (group.dtype != DType::f32 && o_.dtype.empty()) {
         BOWLINE_TRY(model_.cast(group.dtype, names).status());
       }
       if (!group.again) {
@@ -290,7 +291,8 @@ class Merging {
   // Of each weight that is changed at most this many values, spread evenly.
   static constexpr size_t kSample = 65536;
 
-  Result<std::vector<float>> sampled() const {
+  // `rounded`: the values are rounded to this dtype.
+  Result<std::vector<float>> sampled(DType rounded) const {
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model_.describe());
     std::vector<float> out;
     for (const ParameterInfo& p : info.parameters) {
@@ -301,13 +303,10 @@ class Merging {
       tensor.parameter = p.name;
       tensor.dtype = p.dtype;
       tensor.shape.assign(p.shape.begin(), p.shape.end());
-      BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes,
-                         numbers_of(model_, tensor, DType::f32));
-      const size_t values = bytes.size() / sizeof(float);
-      const size_t step = values / kSample + 1;
-      for (size_t i = 0; i < values; i += step) {
-        float& x = out.emplace_back();
-        std::memcpy(&x, bytes.data() + i * sizeof(float), sizeof(x));
+      BOWLINE_TRY_ASSIGN(const std::vector<float> values, floats_of(model_, tensor, rounded));
+      const size_t step = values.size() / kSample + 1;
+      for (size_t i = 0; i < values.size(); i += step) {
+        out.push_back(values[i]);
       }
     }
     return out;
@@ -433,17 +432,12 @@ Result<int> run(const ExportOptions& o) {
   if (!o.untied.empty() && o.to.empty() && o.adapters.empty()) {
     return fail(kUsage, "--untie is for --to hf and gguf, and for a merged --adapter.");
   }
-  if (const Status s = o.uses.check("--dtype", !is_adapter_form(o.to),
-                                    "an adapter is written in the dtype of its factors");
-      !s.ok()) {
-    return fail_flags(s);
-  }
-  if (const Status s = check_new(storages ? o.weights : o.out, o.force); !s.ok()) {
-    return fail_flags(s);
-  }
+  BOWLINE_TRY_FLAGS(o.uses.check("--dtype", !is_adapter_form(o.to),
+                                 "an adapter is written in the dtype of its factors"));
+  BOWLINE_TRY_FLAGS(check_new(storages ? o.weights : o.out, o.force));
   BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
   BOWLINE_TRY(export_as_asked(o, model));
-  return static_cast<int>(kOk);
+  return kOk;
 }
 
 }  // namespace

@@ -203,6 +203,14 @@ Result<std::vector<std::byte>> numbers_of(const Model& model, const ExportedTens
   return converted(std::move(bytes), tensor.dtype, dtype);
 }
 
+Result<std::vector<float>> floats_of(const Model& model, const ExportedTensor& tensor,
+                                     DType dtype) {
+  BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, numbers_of(model, tensor, dtype));
+  std::vector<float> out;
+  for_numbers(bytes, dtype, [&](size_t, float x) { out.push_back(x); });
+  return out;
+}
+
 std::string_view torch_name_of(DType dtype) {
   return dtype == DType::f16 ? "float16" : dtype == DType::bf16 ? "bfloat16" : "float32";
 }

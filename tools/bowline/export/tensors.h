@@ -48,6 +48,8 @@ Result<std::string> media_type_of(const Model& model, std::string_view name);
 // of Model::get_value().
 Result<std::vector<std::byte>> numbers_of(const Model& model, const ExportedTensor& tensor,
                                           DType dtype);
+// The values of a float tensor, rounded to a float dtype. Errors  those of numbers_of().
+Result<std::vector<float>> floats_of(const Model& model, const ExportedTensor& tensor, DType dtype);
 // "bfloat16"
 std::string_view torch_name_of(DType dtype);
 
