@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
-#include <numeric>
+#include <algorithm>
+#include <ranges>
 
 #include "base/escape.h"
 #include "onnx.pb.h"
@@ -23,132 +24,105 @@ Context::Context(Maker& maker, const file::NodeProto& node, int version, std::st
       outputs_(static_cast<size_t>(node.output_size())),
       set_(outputs_.size()) {}
 
-Result<Term> Context::in(size_t i) {
-  BOWLINE_REQUIRE_CODE(has(i), Code::bad_file, "Input {} is missing.", i);
+const std::string& Context::op() const { return node_.op_type(); }
+
+Term Context::in(size_t i) {
+  require(has(i), "Input {} is missing.", i);
   read_[i] = true;
   return inputs_[i];
 }
 
-Result<Term> Context::optional(size_t i) {
-  if (!has(i)) {
-    return Term();
-  }
-  return in(i);
-}
+Term Context::optional(size_t i) { return has(i) ? in(i) : Term(); }
 
-Result<ConstantTensor> Context::numbers(size_t i) {
-  BOWLINE_TRY_ASSIGN(const Term term, in(i));
-  BOWLINE_TRY(require_known(term, fmt::format("Input {}", i)));
-  BOWLINE_TRY(m.check_sizes(*term.numbers()));
+ConstantTensor Context::numbers(size_t i) {
+  const Term term = in(i);
+  require_known(term, fmt::format("Input {}", i));
+  m.check_sizes(*term.numbers());
   return *term.numbers();
 }
 
-Result<std::vector<int64_t>> Context::integers(size_t i) {
-  BOWLINE_TRY_ASSIGN(const ConstantTensor n, numbers(i));
-  BOWLINE_REQUIRE_CODE(!is_float(n.dtype), Code::bad_file,
-                       "Input {} has dtype {}. The operator needs integers.", i,
-                       bowline::name_of(n.dtype));
+std::vector<int64_t> Context::integers(size_t i) {
+  const ConstantTensor n = numbers(i);
+  require(!is_float(n.dtype), "Input {} has dtype {}. The operator needs integers.", i, n.dtype);
   return n.integers();
 }
 
-const file::AttributeProto* Context::find(std::string_view name) {
-  asked_.insert(std::string(name));
-  for (const file::AttributeProto& a : node_.attribute()) {
-    if (a.name() == name) {
-      return &a;
-    }
-  }
-  return nullptr;
+int64_t Context::single(size_t i, std::string_view what) {
+  const std::vector<int64_t> values = integers(i);
+  require(values.size() == 1, "Input {} has {} elements, not 1.", what, values.size());
+  return values[0];
 }
 
 bool Context::has_attribute(std::string_view name) const {
-  for (const file::AttributeProto& a : node_.attribute()) {
-    if (a.name() == name) {
-      return true;
-    }
+  return std::ranges::find(node_.attribute(), name, &Attribute::name) != node_.attribute().end();
+}
+
+// `is_right`: whether the attribute has the wanted type, which `kind` names in the message.
+const Context::Attribute* Context::find(std::string_view name, std::string_view kind,
+                                        bool (*is_right)(const Attribute&)) {
+  asked_.insert(std::string(name));
+  const auto found = std::ranges::find(node_.attribute(), name, &Attribute::name);
+  if (found == node_.attribute().end()) {
+    return nullptr;
   }
-  return false;
+  require(is_right(*found), "Attribute \"{}\" is not of type {}.", name, kind);
+  return &*found;
 }
 
-namespace {
-
-Status of_kind(bool right, std::string_view name, std::string_view kind) {
-  BOWLINE_REQUIRE_CODE(right, Code::bad_file, "Attribute \"{}\" is not of type {}.", name, kind);
-  return {};
+int64_t Context::integer(std::string_view name, int64_t otherwise) {
+  const auto* const a = find(name, "integer", [](const Attribute& x) { return x.has_i(); });
+  return a == nullptr ? otherwise : a->i();
 }
 
-}  // namespace
-
-Result<int64_t> Context::integer(std::string_view name, int64_t otherwise) {
-  const file::AttributeProto* a = find(name);
-  if (a == nullptr) {
-    return otherwise;
-  }
-  BOWLINE_TRY(of_kind(a->has_i(), name, "integer"));
-  return a->i();
+double Context::real(std::string_view name, double otherwise) {
+  const auto* const a = find(name, "number", [](const Attribute& x) { return x.has_f(); });
+  return a == nullptr ? otherwise : static_cast<double>(a->f());
 }
 
-Result<double> Context::real(std::string_view name, double otherwise) {
-  const file::AttributeProto* a = find(name);
-  if (a == nullptr) {
-    return otherwise;
-  }
-  BOWLINE_TRY(of_kind(a->has_f(), name, "number"));
-  return static_cast<double>(a->f());
+std::string Context::text(std::string_view name, const std::string& otherwise) {
+  const auto* const a = find(name, "text", [](const Attribute& x) { return x.has_s(); });
+  return a == nullptr ? otherwise : a->s();
 }
 
-Result<std::string> Context::text(std::string_view name, const std::string& otherwise) {
-  const file::AttributeProto* a = find(name);
-  if (a == nullptr) {
-    return otherwise;
-  }
-  BOWLINE_TRY(of_kind(a->has_s(), name, "text"));
-  return a->s();
+std::vector<int64_t> Context::list(std::string_view name) {
+  const auto* const a = find(name, "list of integers", [](const Attribute& x) {
+    return !x.has_i() && !x.has_f() && !x.has_s() && x.floats_size() == 0;
+  });
+  return a == nullptr ? std::vector<int64_t>() : std::vector(a->ints().begin(), a->ints().end());
 }
 
-Result<std::vector<int64_t>> Context::list(std::string_view name) {
-  const file::AttributeProto* a = find(name);
-  if (a == nullptr) {
-    return std::vector<int64_t>();
-  }
-  BOWLINE_TRY(of_kind(!a->has_i() && !a->has_f() && !a->has_s() && a->floats_size() == 0, name,
-                      "list of integers"));
-  return std::vector<int64_t>(a->ints().begin(), a->ints().end());
+std::vector<double> Context::reals(std::string_view name) {
+  const auto* const a = find(name, "list of floats", [](const Attribute& x) {
+    return !x.has_i() && !x.has_f() && !x.has_s() && x.ints_size() == 0;
+  });
+  return a == nullptr ? std::vector<double>()
+                      : std::vector<double>(a->floats().begin(), a->floats().end());
 }
 
-Result<std::vector<double>> Context::reals(std::string_view name) {
-  const file::AttributeProto* a = find(name);
-  if (a == nullptr) {
-    return std::vector<double>();
-  }
-  BOWLINE_TRY(of_kind(!a->has_i() && !a->has_f() && !a->has_s() && a->ints_size() == 0, name,
-                      "list of floats"));
-  return std::vector<double>(a->floats().begin(), a->floats().end());
+std::vector<std::string> Context::texts(std::string_view name) {
+  const auto* const a = find(name, "list of strings", [](const Attribute& x) {
+    return x.ints_size() == 0 && x.floats_size() == 0;
+  });
+  return a == nullptr ? std::vector<std::string>()
+                      : std::vector(a->strings().begin(), a->strings().end());
 }
 
-Result<std::vector<std::string>> Context::texts(std::string_view name) {
-  const file::AttributeProto* a = find(name);
-  if (a == nullptr) {
-    return std::vector<std::string>();
-  }
-  BOWLINE_TRY(of_kind(a->ints_size() == 0 && a->floats_size() == 0, name, "list of strings"));
-  return std::vector<std::string>(a->strings().begin(), a->strings().end());
+ConstantTensor Context::tensor(std::string_view name) {
+  const auto* const a = find(name, "tensor", [](const Attribute& x) { return x.has_t(); });
+  require(a != nullptr, "Attribute \"{}\" is not of type {}.", name, "tensor");
+  return required(numbers_of(a->t(), folder_));
 }
 
-Result<ConstantTensor> Context::tensor(std::string_view name) {
-  const file::AttributeProto* a = find(name);
-  BOWLINE_TRY(of_kind(a != nullptr && a->has_t(), name, "tensor"));
-  return numbers_of(a->t(), folder_);
+DType Context::dtype(std::string_view name, DType otherwise) {
+  const int64_t number = integer(name, 0);
+  require(number >= 0 && number < 100, "Attribute {} is {}, which is not a dtype of ONNX.", name,
+          number);
+  return number == 0 ? otherwise : required(dtype_of(static_cast<int32_t>(number)));
 }
 
-Result<std::vector<int64_t>> Context::list_or_input(std::string_view name, size_t i) {
-  if (!has(i)) {
-    return list(name);
-  }
-  return integers(i);
+std::vector<int64_t> Context::list_or_input(std::string_view name, size_t i) {
+  return has(i) ? integers(i) : list(name);
 }
-
-size_t Context::outputs() const { return outputs_.size(); }
 
 void Context::out(size_t i, const Term& value) {
   if (i < outputs_.size()) {
@@ -157,72 +131,85 @@ void Context::out(size_t i, const Term& value) {
   }
 }
 
-Status Context::leftovers() const {
-  for (const file::AttributeProto& a : node_.attribute()) {
-    BOWLINE_REQUIRE_CODE(asked_.contains(a.name()), Code::unsupported,
-                         "Attribute \"{}\" is not supported for this operator.", escaped(a.name()));
-    BOWLINE_REQUIRE_CODE(a.ref_attr_name().empty(), Code::unsupported,
-                         "Attribute \"{}\" refers to an attribute of a function.",
-                         escaped(a.name()));
+void Context::check_leftovers() const {
+  for (const Attribute& a : node_.attribute()) {
+    support(asked_.contains(a.name()), "Attribute \"{}\" is not supported for this operator.",
+            escaped(a.name()));
+    support(a.ref_attr_name().empty(), "Attribute \"{}\" refers to an attribute of a function.",
+            escaped(a.name()));
   }
   for (size_t i = 0; i < read_.size(); ++i) {
-    BOWLINE_REQUIRE_CODE(read_[i] || !present_[i], Code::unsupported,
-                         "Input {} is not supported for this operator.", i);
+    support(read_[i] || !present_[i], "Input {} is not supported for this operator.", i);
   }
   for (size_t i = 0; i < set_.size(); ++i) {
-    BOWLINE_REQUIRE_CODE(set_[i] || !wants(i), Code::unsupported,
-                         "Output {} is not supported for this operator.", i);
+    support(set_[i] || !wants(i), "Output {} is not supported for this operator.", i);
   }
-  return {};
 }
 
-Status require_known(const Term& term, std::string_view what) {
-  BOWLINE_REQUIRE_CODE(term.numbers() != nullptr, Code::unsupported,
-                       "{} is not known when the model is read: it depends on the values of an "
-                       "input. If that input is always the same, say so with --given NAME=VALUE.",
-                       what);
-  return {};
+const Lowering& find_lowering(std::string_view domain, std::string_view op) {
+  for (const std::span<const Lowering> group : groups_of_lowerings()) {
+    for (const Lowering& lowering : group) {
+      for (const auto name : std::views::split(lowering.ops, ' ')) {
+        if (lowering.domain == domain && std::ranges::equal(name, op)) {
+          return lowering;
+        }
+      }
+    }
+  }
+  const std::string of =
+      domain.empty() ? "" : fmt::format(" of the domain \"{}\"", escaped(domain));
+  throw Refused{Status(Code::unsupported,
+                       fmt::format("Operator \"{}\"{} is not supported.", escaped(op), of))};
 }
 
-Term in_f32(Context& c, const Term& x) { return is_float(x.dtype) ? c.m.cast(x, DType::f32) : x; }
+void require_known(const Term& term, std::string_view what) {
+  support(term.numbers() != nullptr,
+          "{} is not known when the model is read: it depends on the values of an "
+          "input. If that input is always the same, say so with --given NAME=VALUE.",
+          what);
+}
 
-Status require_small(std::string_view what, const std::vector<int64_t>& values) {
+Term in_f32(const Term& x) { return is_float(x.dtype) ? cast(x, DType::f32) : x; }
+
+Term channels_last(Context& c, const Term& x) {
+  std::vector<int64_t> order = all_axes(x.rank());
+  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  return c.m.transpose(x, order);
+}
+
+Term channels_second(Context& c, const Term& x) {
+  std::vector<int64_t> order = all_axes(x.rank());
+  std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  return c.m.transpose(x, order);
+}
+
+void require_small(std::string_view what, const std::vector<int64_t>& values) {
   for (const int64_t v : values) {
-    BOWLINE_REQUIRE_CODE(v >= INT32_MIN && v <= INT32_MAX, Code::bad_file,
-                         "{} has the value {}, which does not fit in 32 bits.", what, v);
+    require(v >= INT32_MIN && v <= INT32_MAX, "{} has the value {}, which does not fit in 32 bits.",
+            what, v);
   }
-  return {};
-}
-
-std::vector<int64_t> all_axes(size_t rank) {
-  std::vector<int64_t> axes(rank);
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
 }
 
 // An index beyond i32 must stay out of range, so it must not wrap around.
-static Term narrowed(Context& c, Term indices) {
+static Term narrowed(Term indices) {
   if (indices.dtype == DType::i64) {
-    indices = c.m.binary("Max", indices, c.m.scalar(DType::i64, INT32_MIN));
-    indices = c.m.binary("Min", indices, c.m.scalar(DType::i64, INT32_MAX));
+    indices = max(indices, INT32_MIN);
+    indices = min(indices, INT32_MAX);
   }
-  return c.m.cast(indices, DType::i32);
+  return cast(indices, DType::i32);
 }
 
-Term i32_indices(Context& c, const Term& indices, int64_t size) {
-  return indices.constant() ? positive_indices(c, indices, size) : narrowed(c, indices);
+Term i32_indices(const Term& indices, int64_t size) {
+  return indices.constant() ? positive_indices(indices, size) : narrowed(indices);
 }
 
-Term positive_indices(Context& c, const Term& indices, int64_t size) {
-  if (size < 0 || size > INT32_MAX) {
-    return c.m.fail(
-        Status(Code::unsupported,
-               fmt::format("An axis of {} elements is too long for i32 indices.", size)));
-  }
-  const Term i = indices.dtype == DType::i32 && indices.constant() ? indices : narrowed(c, indices);
-  const Term zero = c.m.scalar(DType::i32, 0);
-  const Term wrapped = c.m.add(i, static_cast<double>(size));
-  return c.m.where(c.m.compare("Less", i, zero), wrapped, i);
+Term positive_indices(const Term& indices, int64_t size) {
+  support(size >= 0 && size <= INT32_MAX, "An axis of {} elements is too long for i32 indices.",
+          size);
+  const Term i = indices.dtype == DType::i32 && indices.constant() ? indices : narrowed(indices);
+  const Term zero = scalar_like(i, 0);
+  const Term wrapped = i + size;
+  return where(i < zero, wrapped, i);
 }
 
 }  // namespace bowline::onnx

@@ -1,7 +1,9 @@
 #include "onnx/fold.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <concepts>
+#include <span>
 
 namespace bowline::onnx::fold {
 namespace {
@@ -15,118 +17,111 @@ bool small(const Dims& dims) {
   return n.ok() && n.value() <= kMost;
 }
 
-// Visits the elements of `dims` in row-major order.
-struct Walk {
-  explicit Walk(const Dims& d) : dims(d), at(d.size(), 0) {}
-  void next() {
-    for (size_t a = dims.size(); a-- > 0;) {
-      if (++at[a] < dims[a]) {
-        return;
-      }
+// Position in an operand of shape `own` that broadcasts, of the element at a position of the
+// result.
+size_t place_in(const Dims& own, std::span<const int64_t> position) {
+  int64_t place = 0;
+  for (size_t a = 0; a < own.size(); ++a) {
+    const int64_t i = position[position.size() - own.size() + a];
+    place = place * own[a] + (own[a] == 1 ? 0 : i);
+  }
+  return static_cast<size_t>(place);
+}
+
+// Calls `visit` with the position of each element of `dims`, in row-major order.
+template <class Visit>
+void walk(const Dims& dims, const Visit& visit) {
+  Dims at(dims.size(), 0);
+  for (int64_t left = dims.product(); left > 0; --left) {
+    visit(at);
+    for (size_t a = dims.size(); a-- > 0 && ++at[a] == dims[a];) {
       at[a] = 0;
     }
   }
-  // Position of the current element in an operand of shape `other` that broadcasts to `dims`.
-  size_t in(const Dims& other) const {
-    int64_t place = 0;
-    for (size_t a = 0; a < other.size(); ++a) {
-      const int64_t i = at[at.size() - other.size() + a];
-      place = place * other[a] + (other[a] == 1 ? 0 : i);
-    }
-    return static_cast<size_t>(place);
-  }
-  const Dims& dims;
-  Dims at;
+}
+
+// An operator of integers. Empty if the result is undefined.
+struct OfIntegers {
+  std::string_view op;
+  std::optional<int64_t> (*of)(int64_t a, int64_t b);
+};
+using Bits = uint64_t;  // in which results wrap around
+constexpr OfIntegers kOfIntegers[] = {
+    {"Add", [](int64_t a, int64_t b) { return std::optional<int64_t>(Bits(a) + Bits(b)); }},
+    {"Sub", [](int64_t a, int64_t b) { return std::optional<int64_t>(Bits(a) - Bits(b)); }},
+    {"Mul", [](int64_t a, int64_t b) { return std::optional<int64_t>(Bits(a) * Bits(b)); }},
+    {"Div",
+     [](int64_t a, int64_t b) {
+       const bool defined = b != 0 && !(a == INT64_MIN && b == -1);
+       return defined ? std::optional(a / b) : std::nullopt;
+     }},
+    {"Max", [](int64_t a, int64_t b) { return std::optional(std::max(a, b)); }},
+    {"Min", [](int64_t a, int64_t b) { return std::optional(std::min(a, b)); }},
+    {"And", [](int64_t a, int64_t b) { return std::optional<int64_t>(a != 0 && b != 0); }},
+    {"Or", [](int64_t a, int64_t b) { return std::optional<int64_t>(a != 0 || b != 0); }},
+    {"Equal", [](int64_t a, int64_t b) { return std::optional<int64_t>(a == b); }},
+    {"NotEqual", [](int64_t a, int64_t b) { return std::optional<int64_t>(a != b); }},
+    {"Less", [](int64_t a, int64_t b) { return std::optional<int64_t>(a < b); }},
+    {"LessOrEqual", [](int64_t a, int64_t b) { return std::optional<int64_t>(a <= b); }},
+    {"Greater", [](int64_t a, int64_t b) { return std::optional<int64_t>(a > b); }},
+    {"GreaterOrEqual", [](int64_t a, int64_t b) { return std::optional<int64_t>(a >= b); }},
 };
 
-size_t count_of(const Dims& dims) {
-  int64_t n = 1;
-  for (const int64_t d : dims) {
-    n *= d;
-  }
-  return static_cast<size_t>(n);
+std::optional<double> of_floats(std::string_view op, double x, double y) {
+  const auto a = static_cast<float>(x), b = static_cast<float>(y);
+  return op == "Add"   ? std::optional<double>(a + b)
+         : op == "Sub" ? std::optional<double>(a - b)
+         : op == "Mul" ? std::optional<double>(a * b)
+         : op == "Div" ? std::optional<double>(a / b)
+                       : std::nullopt;
 }
 
-int64_t wrapped(uint64_t bits) { return static_cast<int64_t>(bits); }
-
-// Empty if the result is undefined, for example a division by zero.
-std::optional<int64_t> of_integers(std::string_view op, int64_t a, int64_t b) {
-  const auto x = static_cast<uint64_t>(a);
-  const auto y = static_cast<uint64_t>(b);
-  if (op == "Add") {
-    return wrapped(x + y);
+// Computes each element with `of` from the elements of the operands, which broadcast to `dims`.
+template <class T, class Of>
+Known of_each(DType dtype, const Dims& dims, const Terms& operands, const Of& of) {
+  std::vector<std::vector<T>> from;
+  for (const Term& t : operands) {
+    if constexpr (std::same_as<T, double>) {
+      from.push_back(t.numbers()->reals());
+    } else {
+      from.push_back(t.numbers()->integers());
+    }
   }
-  if (op == "Sub") {
-    return wrapped(x - y);
-  }
-  if (op == "Mul") {
-    return wrapped(x * y);
-  }
-  if (op == "Max") {
-    return std::max(a, b);
-  }
-  if (op == "Min") {
-    return std::min(a, b);
-  }
-  if (op == "And") {
-    return a != 0 && b != 0 ? 1 : 0;
-  }
-  if (op == "Or") {
-    return a != 0 || b != 0 ? 1 : 0;
-  }
-  if (op == "Div" && b != 0 && !(a == INT64_MIN && b == -1)) {
-    return a / b;
-  }
-  return std::nullopt;
+  bool defined = true;
+  std::vector<T> out, elements(operands.size());
+  walk(dims, [&](const Dims& at) {
+    for (size_t k = 0; k < operands.size(); ++k) {
+      elements[k] = from[k][place_in(operands[k].dims, at)];
+    }
+    const std::optional<T> element = of(elements);
+    defined = defined && element;
+    out.push_back(element.value_or(0));
+  });
+  return defined ? Known(ConstantTensor::of(dtype, dims, out)) : std::nullopt;
 }
 
-std::optional<float> of_floats(std::string_view op, float a, float b) {
-  if (op == "Add") {
-    return a + b;
+Known of_integers(std::string_view op, const Term& a, const Term& b, DType dtype,
+                  const Dims& dims) {
+  const auto* const found = std::ranges::find(kOfIntegers, op, &OfIntegers::op);
+  if (found == std::end(kOfIntegers)) {
+    return {};
   }
-  if (op == "Sub") {
-    return a - b;
-  }
-  if (op == "Mul") {
-    return a * b;
-  }
-  if (op == "Div") {
-    return a / b;
-  }
-  return std::nullopt;
+  return of_each<int64_t>(dtype, dims, {a, b},
+                          [&](const std::vector<int64_t>& v) { return found->of(v[0], v[1]); });
 }
 
-template <class T>
-bool compared(std::string_view op, T a, T b) {
-  if (op == "Equal") {
-    return a == b;
-  }
-  if (op == "NotEqual") {
-    return a != b;
-  }
-  if (op == "Less") {
-    return a < b;
-  }
-  if (op == "LessOrEqual") {
-    return a <= b;
-  }
-  if (op == "Greater") {
-    return a > b;
-  }
-  return a >= b;
-}
-
-// Returns the elements of `x` at these positions.
-Known taken(const Term& x, const Dims& dims, const std::vector<size_t>& places) {
+// Moves elements: `place` returns the position in `x` of the element at a position of the result.
+template <class Place>
+Known taken(const Term& x, const Dims& dims, const Place& place) {
   const ConstantTensor& from = *x.numbers();
-  const size_t width = size_of(from.dtype);
+  const auto width = static_cast<std::ptrdiff_t>(size_of(from.dtype));
   ConstantTensor out;
   out.dtype = from.dtype;
   out.shape = dims;
-  out.bytes.resize(places.size() * width);
-  for (size_t i = 0; i < places.size(); ++i) {
-    std::memcpy(out.bytes.data() + i * width, from.bytes.data() + places[i] * width, width);
-  }
+  walk(dims, [&](const Dims& at) {
+    const auto begin = from.bytes.begin() + static_cast<std::ptrdiff_t>(place(at)) * width;
+    out.bytes.insert(out.bytes.end(), begin, begin + width);
+  });
   return out;
 }
 
@@ -151,7 +146,7 @@ Known unary(std::string_view op, const Term& x) {
   }
   std::vector<int64_t> values = x.numbers()->integers();
   for (int64_t& v : values) {
-    const int64_t negative = wrapped(0 - static_cast<uint64_t>(v));
+    const auto negative = static_cast<int64_t>(0 - Bits(v));
     v = op == "Not" ? (v == 0 ? 1 : 0) : op == "Neg" || v < 0 ? negative : v;
   }
   return ConstantTensor::of(x.dtype, x.dims, values);
@@ -161,65 +156,25 @@ Known binary(std::string_view op, const Term& a, const Term& b, const Dims& dims
   if (!known(a) || !known(b) || !small(dims)) {
     return {};
   }
-  const size_t n = count_of(dims);
-  Walk at(dims);
   if (a.dtype == DType::f32) {
-    const std::vector<double> x = a.numbers()->reals();
-    const std::vector<double> y = b.numbers()->reals();
-    std::vector<double> out;
-    for (size_t i = 0; i < n; ++i, at.next()) {
-      const auto one =
-          of_floats(op, static_cast<float>(x[at.in(a.dims)]), static_cast<float>(y[at.in(b.dims)]));
-      if (!one) {
-        return {};
-      }
-      out.push_back(static_cast<double>(*one));
-    }
-    return ConstantTensor::of(a.dtype, dims, out);
+    return of_each<double>(a.dtype, dims, {a, b},
+                           [&](const std::vector<double>& v) { return of_floats(op, v[0], v[1]); });
   }
-  if (is_float(a.dtype)) {
-    return {};
-  }
-  const std::vector<int64_t> x = a.numbers()->integers();
-  const std::vector<int64_t> y = b.numbers()->integers();
-  std::vector<int64_t> out;
-  for (size_t i = 0; i < n; ++i, at.next()) {
-    const auto one = of_integers(op, x[at.in(a.dims)], y[at.in(b.dims)]);
-    if (!one) {
-      return {};
-    }
-    out.push_back(*one);
-  }
-  return ConstantTensor::of(a.dtype, dims, out);
+  return is_float(a.dtype) ? Known() : of_integers(op, a, b, a.dtype, dims);
 }
 
 Known compare(std::string_view op, const Term& a, const Term& b, const Dims& dims) {
-  if (!whole(a) || !whole(b) || !small(dims)) {
-    return {};
-  }
-  const std::vector<int64_t> x = a.numbers()->integers();
-  const std::vector<int64_t> y = b.numbers()->integers();
-  std::vector<int64_t> out;
-  Walk at(dims);
-  for (size_t i = 0; i < count_of(dims); ++i, at.next()) {
-    out.push_back(compared(op, x[at.in(a.dims)], y[at.in(b.dims)]) ? 1 : 0);
-  }
-  return ConstantTensor::of(DType::boolean, dims, out);
+  return whole(a) && whole(b) && small(dims) ? of_integers(op, a, b, DType::boolean, dims)
+                                             : Known();
 }
 
 Known where(const Term& condition, const Term& a, const Term& b, const Dims& dims) {
   if (!whole(condition) || !whole(a) || !whole(b) || !small(dims)) {
     return {};
   }
-  const std::vector<int64_t> c = condition.numbers()->integers();
-  const std::vector<int64_t> x = a.numbers()->integers();
-  const std::vector<int64_t> y = b.numbers()->integers();
-  std::vector<int64_t> out;
-  Walk at(dims);
-  for (size_t i = 0; i < count_of(dims); ++i, at.next()) {
-    out.push_back(c[at.in(condition.dims)] != 0 ? x[at.in(a.dims)] : y[at.in(b.dims)]);
-  }
-  return ConstantTensor::of(a.dtype, dims, out);
+  return of_each<int64_t>(a.dtype, dims, {condition, a, b}, [](const std::vector<int64_t>& v) {
+    return std::optional(v[0] != 0 ? v[1] : v[2]);
+  });
 }
 
 // Only those casts that every device rounds in the same way: of floats, f32 to integers, to bool or
@@ -257,65 +212,37 @@ Known reshape(const Term& x, const Dims& dims) {
   return out;
 }
 
-Known transpose(const Term& x, const std::vector<int64_t>& permutation) {
+Known transpose(const Term& x, const std::vector<int64_t>& permutation, const Dims& dims) {
   if (!known(x)) {
     return {};
   }
-  Dims dims;
-  for (const int64_t from : permutation) {
-    dims.push_back(x.dims[static_cast<size_t>(from)]);
-  }
-  std::vector<size_t> places;
-  Walk at(dims);
   Dims source(dims.size());
-  for (size_t i = 0; i < count_of(dims); ++i, at.next()) {
-    for (size_t a = 0; a < dims.size(); ++a) {
-      source[static_cast<size_t>(permutation[a])] = at.at[a];
+  return taken(x, dims, [&](const Dims& at) {
+    for (size_t a = 0; a < at.size(); ++a) {
+      source[permutation[a]] = at[a];
     }
-    int64_t place = 0;
-    for (size_t a = 0; a < dims.size(); ++a) {
-      place = place * x.dims[a] + source[a];
-    }
-    places.push_back(static_cast<size_t>(place));
-  }
-  return taken(x, dims, places);
+    return place_in(x.dims, source);
+  });
 }
 
-Known slice(const Term& x, int64_t axis, int64_t start, int64_t length) {
+Known slice(const Term& x, int64_t axis, int64_t start, const Dims& dims) {
   if (!known(x)) {
     return {};
   }
-  Dims dims = x.dims;
-  dims[static_cast<size_t>(axis)] = length;
-  std::vector<size_t> places;
-  Walk at(dims);
-  for (size_t i = 0; i < count_of(dims); ++i, at.next()) {
-    int64_t place = 0;
-    for (size_t a = 0; a < dims.size(); ++a) {
-      const int64_t shift = a == static_cast<size_t>(axis) ? start : 0;
-      place = place * x.dims[a] + at.at[a] + shift;
-    }
-    places.push_back(static_cast<size_t>(place));
-  }
-  return taken(x, dims, places);
+  return taken(x, dims, [&](Dims at) {
+    at[axis] += start;
+    return place_in(x.dims, at);
+  });
 }
 
 Known concat(const Terms& parts, int64_t axis, const Dims& dims) {
-  if (!small(dims)) {
+  if (!small(dims) || !std::ranges::all_of(parts, known)) {
     return {};
   }
-  size_t rows = 1;  // product of the axes before `axis`
-  for (size_t a = 0; a < static_cast<size_t>(axis); ++a) {
-    rows *= static_cast<size_t>(dims[a]);
-  }
+  const auto rows = static_cast<size_t>(dims.part(0, static_cast<size_t>(axis)).product());
   ConstantTensor out;
   out.dtype = parts[0].dtype;
   out.shape = dims;
-  for (const Term& part : parts) {
-    if (!known(part)) {
-      return {};
-    }
-  }
   for (size_t row = 0; row < rows; ++row) {
     for (const Term& part : parts) {
       const std::vector<std::byte>& from = part.numbers()->bytes;
@@ -331,12 +258,7 @@ Known expand(const Term& x, const Dims& dims) {
   if (!known(x) || !small(dims)) {
     return {};
   }
-  std::vector<size_t> places;
-  Walk at(dims);
-  for (size_t i = 0; i < count_of(dims); ++i, at.next()) {
-    places.push_back(at.in(x.dims));
-  }
-  return taken(x, dims, places);
+  return taken(x, dims, [&](const Dims& at) { return place_in(x.dims, at); });
 }
 
 Known gather(const Term& x, const Term& indices, int64_t axis, const Dims& dims) {
@@ -344,22 +266,16 @@ Known gather(const Term& x, const Term& indices, int64_t axis, const Dims& dims)
     return {};
   }
   const std::vector<int64_t> chosen = indices.numbers()->integers();
-  const auto a = static_cast<size_t>(axis);
-  const int64_t size = x.dims[a];
-  const size_t rows = count_of(Dims(x.dims.begin(), x.dims.begin() + axis));
-  const size_t inner = count_of(Dims(x.dims.begin() + axis + 1, x.dims.end()));
-  std::vector<size_t> places;
-  for (size_t row = 0; row < rows; ++row) {
-    for (const int64_t i : chosen) {
-      if (i < 0 || i >= size) {
-        return {};
-      }
-      for (size_t j = 0; j < inner; ++j) {
-        places.push_back((row * static_cast<size_t>(size) + static_cast<size_t>(i)) * inner + j);
-      }
-    }
+  if (std::ranges::any_of(chosen, [&](int64_t i) { return i < 0 || i >= x.dims[axis]; })) {
+    return {};
   }
-  return taken(x, dims, places);
+  return taken(x, dims, [&](const Dims& at) {
+    const auto begin = at.begin() + axis, end = begin + static_cast<std::ptrdiff_t>(indices.rank());
+    Dims source(at.begin(), begin);
+    source.push_back(chosen[place_in(indices.dims, {begin, end})]);
+    source.insert(source.end(), end, at.end());
+    return place_in(x.dims, source);
+  });
 }
 
 Known reduce(std::string_view op, const Term& x, const std::vector<int64_t>& axes,
@@ -373,7 +289,7 @@ Known reduce(std::string_view op, const Term& x, const std::vector<int64_t>& axe
   for (const int64_t v : x.numbers()->integers()) {
     out = product ? out * static_cast<uint64_t>(v) : out + static_cast<uint64_t>(v);
   }
-  return ConstantTensor::of(x.dtype, dims, std::vector<int64_t>{wrapped(out)});
+  return ConstantTensor::of(x.dtype, dims, std::vector<int64_t>{static_cast<int64_t>(out)});
 }
 
 }  // namespace bowline::onnx::fold

@@ -18,8 +18,8 @@ Known compare(std::string_view op, const Term& a, const Term& b, const Dims& dim
 Known where(const Term& condition, const Term& a, const Term& b, const Dims& dims);
 Known cast(const Term& x, DType dtype);
 Known reshape(const Term& x, const Dims& dims);
-Known transpose(const Term& x, const std::vector<int64_t>& permutation);
-Known slice(const Term& x, int64_t axis, int64_t start, int64_t length);
+Known transpose(const Term& x, const std::vector<int64_t>& permutation, const Dims& dims);
+Known slice(const Term& x, int64_t axis, int64_t start, const Dims& dims);
 Known concat(const Terms& parts, int64_t axis, const Dims& dims);
 Known expand(const Term& x, const Dims& dims);
 Known gather(const Term& x, const Term& indices, int64_t axis, const Dims& dims);

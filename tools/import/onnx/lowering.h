@@ -2,8 +2,10 @@
 //
 // Each file of ops/ has the lowerings of a group of ONNX operators and defines
 //   std::span<const Lowering> lowerings_of_<file>()
-// The build finds this function. A node is rejected if its lowering does not ask for an attribute
-// or an input of the node, or does not set a wanted output. So nothing is dropped silently.
+// The build finds this function. A lowering returns output 0 of its node and sets any other output
+// with out(). A failure throws Refused. A node is also rejected if its lowering does not ask for an
+// attribute or an input of the node, or does not set a wanted output. So nothing is dropped
+// silently.
 #pragma once
 
 #include <set>
@@ -49,30 +51,36 @@ class Context {
 
   size_t inputs() const { return inputs_.size(); }
   bool has(size_t i) const { return i < present_.size() && present_[i]; }
-  // Errors  bad_file: the input is missing. numbers(), integers(): unsupported: the values are not
-  // known.
-  Result<Term> in(size_t i);
-  // Returns a Term without a source if the input is missing.
-  Result<Term> optional(size_t i);
-  Result<ConstantTensor> numbers(size_t i);
-  Result<std::vector<int64_t>> integers(size_t i);
+  // Refuse a missing input. numbers(), integers(), single(): also values that are not known.
+  Term in(size_t i);
+  // Returns a false Term if the input is missing.
+  Term optional(size_t i);
+  ConstantTensor numbers(size_t i);
+  std::vector<int64_t> integers(size_t i);
+  // The only element of an input. `what` names the input in the message.
+  int64_t single(size_t i, std::string_view what);
 
   bool has_attribute(std::string_view name) const;
-  // Errors  bad_file: the attribute has another type.
-  Result<int64_t> integer(std::string_view name, int64_t otherwise);
-  Result<double> real(std::string_view name, double otherwise);
-  Result<std::string> text(std::string_view name, const std::string& otherwise);
-  Result<std::vector<int64_t>> list(std::string_view name);  // empty if the attribute is missing
-  Result<std::vector<double>> reals(std::string_view name);
-  Result<std::vector<std::string>> texts(std::string_view name);
-  Result<ConstantTensor> tensor(std::string_view name);
+  // Refuse an attribute of another type.
+  int64_t integer(std::string_view name, int64_t otherwise);
+  bool flag(std::string_view name, bool otherwise) { return integer(name, otherwise ? 1 : 0) != 0; }
+  // The attribute "axis", non-negative.
+  int64_t axis(size_t rank, int64_t otherwise) { return axis_of(integer("axis", otherwise), rank); }
+  // Converts an attribute with the number of a dtype. If it is missing or 0: `otherwise`.
+  DType dtype(std::string_view name, DType otherwise);
+  double real(std::string_view name, double otherwise);
+  std::string text(std::string_view name, const std::string& otherwise);
+  std::vector<int64_t> list(std::string_view name);  // empty if the attribute is missing
+  std::vector<double> reals(std::string_view name);
+  std::vector<std::string> texts(std::string_view name);
+  ConstantTensor tensor(std::string_view name);
   // Accepts an attribute that does not change the result.
   void ignore(std::string_view name) { asked_.insert(std::string(name)); }
   // Returns input i if the node has it, else the attribute. Newer operator sets moved some lists
   // from attributes to inputs.
-  Result<std::vector<int64_t>> list_or_input(std::string_view name, size_t i);
+  std::vector<int64_t> list_or_input(std::string_view name, size_t i);
 
-  size_t outputs() const;
+  size_t outputs() const { return outputs_.size(); }
   // Number of readers of output i.
   int readers(size_t i) const { return i < readers_.size() ? readers_[i].all : 0; }
   // True if output i is an output of the model and no node reads it.
@@ -82,15 +90,18 @@ class Context {
   bool wants(size_t i) const { return readers(i) > 0; }
   void out(size_t i, const Term& value);
 
+  const std::string& op() const;  // the name of the operator
   const file::NodeProto& node() const { return node_; }
   const Lowered& before() const { return before_; }
   const Terms& results() const { return outputs_; }
-  // Errors  unsupported: the lowering did not read an attribute or input, or did not set a wanted
+  // Refuses the node if the lowering did not read an attribute or input, or did not set a wanted
   // output.
-  Status leftovers() const;
+  void check_leftovers() const;
 
  private:
-  const file::AttributeProto* find(std::string_view name);
+  using Attribute = file::AttributeProto;
+  const Attribute* find(std::string_view name, std::string_view kind,
+                        bool (*is_right)(const Attribute&));
 
   const file::NodeProto& node_;
   const std::string folder_;
@@ -105,25 +116,29 @@ class Context {
 };
 
 struct Lowering {
-  std::string_view op;
-  Status (*lower)(Context& c);
+  std::string_view ops;       // the operators, separated by spaces
+  Term (*lower)(Context& c);  // returns output 0
   std::string_view domain = {};
 };
 
-// Errors  unsupported: there is no lowering for the operator.
-Result<const Lowering*> find_lowering(std::string_view domain, std::string_view op);
+// The tables of all files of ops/. The build writes this function.
+std::vector<std::span<const Lowering>> groups_of_lowerings();
+// Refuses an operator without a lowering.
+const Lowering& find_lowering(std::string_view domain, std::string_view op);
 
 // Requires that the values of `term` are known. `what` names the term in the message.
-// Errors  unsupported.
-Status require_known(const Term& term, std::string_view what);
+void require_known(const Term& term, std::string_view what);
 
 // Casts f16 and bf16 to f32. Intermediate values need more digits than 16 bits have, and can be
 // beyond the range of f16.
-Term in_f32(Context& c, const Term& x);
+Term in_f32(const Term& x);
 
-// Requires integers below 2^31, so that sums and products with dims cannot overflow. Errors
-// bad_file.
-Status require_small(std::string_view what, const std::vector<int64_t>& values);
+// Requires integers below 2^31, so that sums and products with dims cannot overflow.
+void require_small(std::string_view what, const std::vector<int64_t>& values);
+
+// Transposes [n, channels, d..] to [n, d.., channels], and back.
+Term channels_last(Context& c, const Term& x);
+Term channels_second(Context& c, const Term& x);
 
 // Number of products of integers from -255 to 255 whose sum is exact in f32: 255 * 255 * 256 <
 // 2^24.
@@ -131,9 +146,9 @@ inline constexpr int64_t kExactProducts = 256;
 
 // Returns x - zero_point in f32, which represents all results exactly. A zero point without a
 // source is 0.
-Term centred(Context& c, const Term& x, const Term& zero_point);
+Term centred(const Term& x, const Term& zero_point);
 // Returns saturate(round(x) + zero_point) in the dtype of the zero point.
-Term saturated(Context& c, const Term& x, const Term& zero_point);
+Term saturated(const Term& x, const Term& zero_point);
 // x quantized to unsigned 8 bits over the range of its elements and 0: x = (whole - zero_point) *
 // scale.
 struct Quantized {
@@ -141,14 +156,13 @@ struct Quantized {
 };
 Quantized quantized_by_range(Context& c, const Term& x);
 // Returns alpha * a' * b', with the attributes alpha, transA and transB.
-Result<Term> scaled_product(Context& c, const Term& a, const Term& b);
+Term scaled_product(Context& c, const Term& a, const Term& b);
 
 // Used by several groups of operators.
-std::vector<int64_t> all_axes(size_t rank);
 // Returns indices as i32. A negative index counts from the end, as in Bowline's operators. Known
 // indices become non-negative.
-Term i32_indices(Context& c, const Term& indices, int64_t size);
+Term i32_indices(const Term& indices, int64_t size);
 // Returns indices as i32 within [0, size). A negative index counts from the end.
-Term positive_indices(Context& c, const Term& indices, int64_t size);
+Term positive_indices(const Term& indices, int64_t size);
 
 }  // namespace bowline::onnx

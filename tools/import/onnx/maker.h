@@ -1,8 +1,5 @@
 // Adds nodes to a Bowline graph, infers dtypes and shapes, and folds constants.
 //
-// A failure throws Refused, and the reader catches it at the ONNX node. So a lowering reads like
-// its formula, and it never sees a Term of a failed operation.
-//
 // Small integers (shapes, axes, indices) that depend only on known values are computed here and
 // never reach the device.
 #pragma once
@@ -15,104 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "onnx/numbers.h"
 #include "onnx/recorded.h"
+#include "onnx/term.h"
 #include "source/finite.h"
 
 namespace bowline::onnx {
-
-// The reason why a node cannot be lowered.
-struct Refused {
-  Status status;
-};
-
-// The dims of a tensor. An axis out of range throws Refused.
-class Dims : public std::vector<int64_t> {
- public:
-  using std::vector<int64_t>::vector;
-  Dims() = default;
-  Dims(std::vector<int64_t> dims) : std::vector<int64_t>(std::move(dims)) {}  // NOLINT: the same
-
-  int64_t& operator[](size_t axis) { return data()[checked(axis)]; }
-  const int64_t& operator[](size_t axis) const { return data()[checked(axis)]; }
-  int64_t& back() { return (*this)[size() - 1]; }
-  const int64_t& back() const { return (*this)[size() - 1]; }
-  void pop_back() {
-    checked(0);
-    std::vector<int64_t>::pop_back();
-  }
-
- private:
-  size_t checked(size_t axis) const;
-};
-
-struct Later;
-
-// A dynamic batch. While the graph is read, `size` stands for the number of rows.
-struct Batch {
-  std::string name;
-  int64_t size = 0;
-  // True if the graph was exported for one row. Then its first row, its last row and a 1 in place
-  // of the batch stand for every row. Otherwise the graph is taken literally for any number of
-  // rows.
-  bool was_one = false;
-
-  // True if n is a multiple of the number of rows.
-  bool is_multiple(int64_t n) const { return n > 0 && n % size == 0; }
-};
-
-// Position of the rows of a dynamic batch in a value. The axis has `front` parts, and each part
-// holds the whole batch.
-struct BatchAxis {
-  int64_t axis = 0;
-  int64_t front = 1;
-  bool operator==(const BatchAxis&) const = default;
-};
-
-// The origin of a value. Inputs and constants are added to the graph when a node first reads them.
-struct Source {
-  std::optional<ConstantTensor> numbers;  // set if the values are known
-  bool given =
-      false;  // the values are known only because the caller gave them (ImportOptions::given)
-  bool input = false;
-  bool made = false;
-  // A parameter that keeps its name, or a value computed from one. Such values are not folded into
-  // a constant.
-  bool kept = false;
-  int readers = 1;  // number of node inputs that read an initializer
-  std::shared_ptr<Later> later;
-  std::string name;  // of the input or parameter
-  StorageRole role = StorageRole::constant;
-  std::optional<BatchAxis> batch;  // empty: the value is the same for all rows of a dynamic batch
-  bowline::Value value;
-};
-
-// A value of the ONNX graph.
-struct Term {
-  DType dtype = DType::f32;
-  Dims dims;
-  std::shared_ptr<Source> source;
-
-  size_t rank() const { return dims.size(); }
-  int64_t elements() const;
-  // Null if the values are not known.
-  const ConstantTensor* numbers() const {
-    return source != nullptr && source->numbers ? &*source->numbers : nullptr;
-  }
-  // True if the values are known without values that the caller gave.
-  bool constant() const { return numbers() != nullptr && !source->given; }
-};
-
-using Terms = std::vector<Term>;
-
-// The node of a folded value. It is added to the graph only if another node reads the value itself.
-struct Later {
-  std::string op;
-  Terms inputs;
-  std::vector<Attribute> attributes;
-  std::string name;
-  int depth = 0;  // length of the chain of deferred nodes that it depends on
-};
 
 // A node or parameter that was added: its name and a hash of its content.
 struct Made {
@@ -141,7 +45,6 @@ class Maker {
   const std::vector<import::NotFinite>& not_finite() const { return not_finite_; }
   // Inputs that the graph reads.
   const std::vector<std::string>& inputs() const { return inputs_; }
-  [[noreturn]] Term fail(Status status);
   // Sets the name of the following nodes and constants.
   void name(const std::string& name) { name_ = name; }
   const std::string& name() const { return name_; }
@@ -162,10 +65,13 @@ class Maker {
   Term sizes(const Dims& dims, const std::vector<int64_t>& values);
   // Checks integers that determine the graph. Each must be the same for every batch size, or a
   // multiple of the batch size.
-  // Errors  unsupported.
-  Status check_sizes(const ConstantTensor& numbers) const;
+  void check_sizes(const ConstantTensor& numbers) const;
   // 0, 1, .. n - 1
   Term count(DType dtype, int64_t n);
+  // As count(), in i32, along an axis of `rank`.
+  Term count_along(int64_t axis, size_t rank, int64_t n) {
+    return along(count(DType::i32, n), axis, rank);
+  }
   // A tensor of the file that stays a named parameter. It is trained if it has a float dtype, has
   // at least one axis and is not a mask.
   Term weight(ConstantTensor numbers, const std::string& name, int readers = 1);
@@ -187,17 +93,10 @@ class Maker {
 
   // Elementwise. The operands have the same dtype and broadcast.
   Term unary(std::string_view op, const Term& x, const std::vector<Attribute>& attributes = {});
-  Term binary(std::string_view op, const Term& a, const Term& b);
-  Term compare(std::string_view op, const Term& a, const Term& b);
-  Term where(const Term& condition, const Term& a, const Term& b);
+  Term binary(std::string_view op, const Operand& a, const Operand& b);
+  Term compare(std::string_view op, const Operand& a, const Operand& b);
+  Term where(const Term& condition, const Operand& a, const Operand& b);
   Term cast(const Term& x, DType dtype);
-  Term add(const Term& a, const Term& b) { return binary("Add", a, b); }
-  Term sub(const Term& a, const Term& b) { return binary("Sub", a, b); }
-  Term mul(const Term& a, const Term& b) { return binary("Mul", a, b); }
-  Term div(const Term& a, const Term& b) { return binary("Div", a, b); }
-  // The second operand is a scalar of the dtype of x.
-  Term add(const Term& x, double number) { return add(x, scalar(x.dtype, number)); }
-  Term mul(const Term& x, double number) { return mul(x, scalar(x.dtype, number)); }
 
   // For any dtype.
   Term reshape(const Term& x, const Dims& dims);
@@ -207,6 +106,15 @@ class Maker {
   Term concat(const Terms& given, int64_t axis);
   Terms split(const Term& x, int64_t axis, const std::vector<int64_t>& sizes);
   Term expand(const Term& x, const Dims& dims);
+  // Pads with zeros, if `more` has no other mode or value.
+  Term pad(const Term& x, const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
+           const std::vector<Attribute>& more = {});
+  // Moves all elements of x to one axis of `rank`. The other axes have size 1.
+  Term along(const Term& x, int64_t axis, size_t rank);
+  // Returns element i of an axis, without the axis.
+  Term at(const Term& x, int64_t axis, int64_t i);
+  // Concatenates the parts along a new axis.
+  Term stack(Terms parts, int64_t axis);
   // Indices are i32. A negative index is an error at run time.
   Term gather(const Term& x, const Term& indices, int64_t axis);
 
@@ -250,8 +158,8 @@ class Maker {
   // caller.
   Term known_or(std::optional<ConstantTensor> numbers, std::string_view op, const Terms& inputs,
                 const std::vector<Attribute>& attributes, DType dtype, const Dims& dims);
-  static void check(const Status& status);
-  static void check_dims(const Dims& dims);
+  // Returns a Term without an origin.
+  Term blank(DType dtype, const Dims& dims);
   void count_computed(size_t elements);
   Term with_batch_axis(const Term& x);
   std::vector<GraphDim> named_dims(const Term& term) const;
@@ -270,12 +178,5 @@ class Maker {
   std::vector<import::NotFinite> not_finite_;
   std::map<std::string, int> names_;  // of parameters, for unique names
 };
-
-// Returns a non-negative axis. Errors  bad_file: out of range.
-Result<int64_t> axis_of(int64_t axis, size_t rank);
-// Broadcasts two shapes by the rules of NumPy. Errors  bad_file.
-Result<Dims> broadcast(const Dims& a, const Dims& b);
-
-std::vector<GraphDim> graph_dims(const std::vector<int64_t>& numbers);
 
 }  // namespace bowline::onnx

@@ -126,7 +126,7 @@ void resolve(Nodes& nodes, const std::map<std::string, const file::AttributeProt
 
 // Returns a known value with a single element. `what` names the value in the message.
 Result<int64_t> known_scalar(const Term& term, std::string_view what) {
-  BOWLINE_TRY(require_known(term, what));
+  require_known(term, what);
   BOWLINE_REQUIRE_CODE(term.elements() == 1, Code::bad_file, "{} has {} elements, not 1.", what,
                        term.elements());
   BOWLINE_REQUIRE_CODE(term.numbers()->of_batch.empty(), Code::unsupported,
@@ -369,7 +369,7 @@ Result<Terms> NodeReader::by_lowering(const file::NodeProto& node, const Terms& 
   }
   const std::string domain = domain_of(node.domain());
   BOWLINE_TRY_ASSIGN(const int opset, version_of(*scope.opsets, domain));
-  BOWLINE_TRY_ASSIGN(const Lowering* lowering, find_lowering(domain, node.op_type()));
+  const Lowering& lowering = find_lowering(domain, node.op_type());
   std::vector<Readers> readers;
   for (const std::string& name : node.output()) {
     const auto count = [&](const std::map<std::string, int>& of) {
@@ -379,8 +379,8 @@ Result<Terms> NodeReader::by_lowering(const file::NodeProto& node, const Terms& 
     readers.push_back({count(scope.readers), count(scope.outputs)});
   }
   Context c(maker_, node, opset, folder_, scope.lowered, inputs, present, std::move(readers));
-  BOWLINE_TRY(lowering->lower(c));
-  BOWLINE_TRY(c.leftovers());
+  c.out(0, lowering.lower(c));
+  c.check_leftovers();
   if (constant) {
     constants_.emplace(&node, c.results()[0]);
   }
@@ -485,7 +485,7 @@ Result<Terms> NodeReader::branch(const file::NodeProto& node, const Terms& input
 Result<Term> NodeReader::stacked(Terms parts, int64_t axis) {
   BOWLINE_REQUIRE_CODE(!parts.empty(), Code::unsupported,
                        "The loop has no iterations, so the shape of an output is not known.");
-  BOWLINE_TRY_ASSIGN(const int64_t at, axis_of(axis, parts[0].rank() + 1));
+  const int64_t at = axis_of(axis, parts[0].rank() + 1);
   for (Term& part : parts) {
     Dims dims = part.dims;
     BOWLINE_REQUIRE_CODE(at <= static_cast<int64_t>(dims.size()), Code::bad_file,
@@ -574,7 +574,7 @@ Result<Terms> NodeReader::scan(const file::NodeProto& node, const Terms& inputs,
   int64_t length = -1;
   for (size_t k = 0; k < count; ++k) {
     const Term& x = inputs[carried + k];
-    BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(in_axes[k], x.rank()));
+    const int64_t axis = axis_of(in_axes[k], x.rank());
     axes.push_back(axis);
     const int64_t dim = x.dims[static_cast<size_t>(axis)];
     BOWLINE_REQUIRE_CODE(length < 0 || dim == length, Code::bad_file,

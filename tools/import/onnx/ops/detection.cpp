@@ -23,9 +23,8 @@ Corners corners_of(Context& c, const Term& boxes, bool centred_boxes) {
   const Dims flat = {boxes.dims[0], 1, boxes.dims[1]};
   const auto column = [&](int64_t i) { return c.m.reshape(c.m.slice(boxes, 2, i, 1), flat); };
   if (centred_boxes) {  // x, y, width, height
-    const Term width = c.m.mul(column(2), 0.5), height = c.m.mul(column(3), 0.5);
-    return {c.m.sub(column(1), height), c.m.sub(column(0), width), c.m.add(column(1), height),
-            c.m.add(column(0), width)};
+    const Term width = column(2) * 0.5, height = column(3) * 0.5;
+    return {column(1) - height, column(0) - width, column(1) + height, column(0) + width};
   }
   // Any two opposite corners: y, x, y, x.
   const auto of = [&](const char* op, int64_t i) {
@@ -34,32 +33,27 @@ Corners corners_of(Context& c, const Term& boxes, bool centred_boxes) {
   return {of("Min", 0), of("Min", 1), of("Max", 0), of("Max", 1)};
 }
 
-Term area_of(Context& c, const Corners& b) {
-  return c.m.mul(c.m.sub(b.bottom, b.top), c.m.sub(b.right, b.left));
-}
+Term area_of(const Corners& b) { return (b.bottom - b.top) * (b.right - b.left); }
 
 // True if the intersection of two boxes is more than `threshold` of their union.
 Term overlaps(Context& c, const Corners& a, const Corners& b, double threshold) {
   const Term zero = c.m.scalar(DType::f32, 0);
   const auto common = [&](const Term& end_a, const Term& end_b, const Term& a0, const Term& b0) {
-    return c.m.binary("Max", c.m.sub(c.m.binary("Min", end_a, end_b), c.m.binary("Max", a0, b0)),
-                      zero);
+    return max(min(end_a, end_b) - max(a0, b0), zero);
   };
   const Term shared =
-      c.m.mul(common(a.bottom, b.bottom, a.top, b.top), common(a.right, b.right, a.left, b.left));
-  const Term all = c.m.sub(c.m.add(area_of(c, a), area_of(c, b)), shared);
-  const Term some =
-      c.m.binary("And", c.m.compare("Greater", shared, zero), c.m.compare("Greater", all, zero));
-  return c.m.binary("And", some, c.m.compare("Greater", shared, c.m.mul(all, threshold)));
+      common(a.bottom, b.bottom, a.top, b.top) * common(a.right, b.right, a.left, b.left);
+  const Term all = area_of(a) + area_of(b) - shared;
+  const Term some = (shared > zero) & (all > zero);
+  return some & (shared > all * threshold);
 }
 
-Result<double> optional_number(Context& c, size_t input, double otherwise) {
+double optional_number(Context& c, size_t input, double otherwise) {
   if (!c.has(input)) {
     return otherwise;
   }
-  BOWLINE_TRY_ASSIGN(const ConstantTensor n, c.numbers(input));
-  BOWLINE_REQUIRE_CODE(n.elements() == 1, Code::bad_file, "Input {} has {} elements.", input,
-                       n.elements());
+  const ConstantTensor n = c.numbers(input);
+  require(n.elements() == 1, "Input {} has {} elements.", input, n.elements());
   return n.reals()[0];
 }
 
@@ -81,10 +75,9 @@ Term picked(Context& c, Term scores, const Corners& boxes, int64_t picks, double
     };
     const Corners own = {at_place(boxes.top), at_place(boxes.left), at_place(boxes.bottom),
                          at_place(boxes.right)};
-    out.push_back(c.m.where(c.m.compare("Greater", best, gone), place, c.m.scalar(DType::i32, -1)));
-    const Term taken =
-        c.m.binary("Or", c.m.compare("Equal", count, place), overlaps(c, boxes, own, threshold));
-    scores = c.m.where(taken, gone, scores);
+    out.push_back(where(best > gone, place, -1));
+    const Term taken = (count == place) | overlaps(c, boxes, own, threshold);
+    scores = where(taken, gone, scores);
   }
   return c.m.concat(out, 2);
 }
@@ -101,53 +94,46 @@ Term table_of_picks(Context& c, const Term& picks) {
     return column(c.m.reshape(c.m.count(DType::i32, picks.dims[axis]), dims));
   };
   const Term table = c.m.concat({along(0), along(1), column(picks)}, 1);
-  const Term there =
-      c.m.compare("GreaterOrEqual", c.m.reshape(picks, {rows}), c.m.scalar(DType::i32, 0));
+  const Term there = c.m.reshape(picks, {rows}) >= 0;
   const Term counted =
-      c.m.op("CumSum", {c.m.cast(there, DType::i32)}, {{"axis", 0}}, DType::i32, {rows});
+      c.m.op("CumSum", {cast(there, DType::i32)}, {{"axis", 0}}, DType::i32, {rows});
   // Missing picks are written to an extra row at the end, which is cut off.
-  const Term place =
-      c.m.where(there, c.m.add(counted, -1), c.m.scalar(DType::i32, static_cast<double>(rows)));
+  const Term place = where(there, counted - 1, rows);
   const Term none = c.m.filled(DType::i32, {rows + 1, 3}, -1);
   const Term moved =
       c.m.op("ScatterElements", {none, c.m.expand(c.m.reshape(place, {rows, 1}), {rows, 3}), table},
              {{"axis", 0}, {"reduction", "none"}}, DType::i32, none.dims);
-  return c.m.cast(c.m.slice(moved, 0, 0, rows), DType::i64);
+  return cast(c.m.slice(moved, 0, 0, rows), DType::i64);
 }
 
 // The number of boxes depends on data, so the output has room for the maximum and is filled with
 // -1. A node that reads the output would take these rows for boxes. So it must be the last node.
-Status non_max_suppression(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term boxes, c.in(0));
-  BOWLINE_TRY_ASSIGN(const Term scores, c.in(1));
-  BOWLINE_TRY_ASSIGN(const double most, optional_number(c, 2, 0));
-  BOWLINE_TRY_ASSIGN(const double overlap, optional_number(c, 3, 0));
-  BOWLINE_TRY_ASSIGN(const double least, optional_number(c, 4, kGone));
-  BOWLINE_TRY_ASSIGN(const int64_t centred_boxes, c.integer("center_point_box", 0));
+Term non_max_suppression(Context& c) {
+  const Term boxes = c.in(0);
+  const Term scores = c.in(1);
+  const double most = optional_number(c, 2, 0);
+  const double overlap = optional_number(c, 3, 0);
+  const double least = optional_number(c, 4, kGone);
+  const bool centred_boxes = c.flag("center_point_box", false);
   const bool fits = boxes.rank() == 3 && scores.rank() == 3 && boxes.dims[2] == 4 &&
                     boxes.dims[0] == scores.dims[0] && boxes.dims[1] == scores.dims[2] &&
                     boxes.dtype == DType::f32 && scores.dtype == DType::f32;
-  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Boxes {} and scores {} do not fit.",
-                       shape_text(boxes.dims), shape_text(scores.dims));
-  BOWLINE_REQUIRE_CODE(c.only_output(0), Code::unsupported,
-                       "The number of boxes depends on data, so this must be the last node: its "
-                       "result must be an output of the graph that no node reads.");
+  require(fits, "Boxes {} and scores {} do not fit.", boxes.dims, scores.dims);
+  support(c.only_output(0),
+          "The number of boxes depends on data, so this must be the last node: its "
+          "result must be an output of the graph that no node reads.");
   const int64_t n = boxes.dims[1];
   const auto picks = static_cast<int64_t>(std::clamp(most, 0.0, static_cast<double>(n)));
-  BOWLINE_REQUIRE_CODE(picks <= kMostPicks, Code::unsupported,
-                       "Up to {} boxes of each class are more than {}.", picks, kMostPicks);
+  support(picks <= kMostPicks, "Up to {} boxes of each class are more than {}.", picks, kMostPicks);
   if (picks == 0 || scores.elements() == 0) {
-    c.out(0, c.m.constant(ConstantTensor::of(DType::i64, {0, 3}, std::vector<int64_t>())));
-    return {};
+    return c.m.constant(ConstantTensor::of(DType::i64, {0, 3}, std::vector<int64_t>()));
   }
-  const Term shown = c.m.where(c.m.compare("Greater", scores, c.m.scalar(DType::f32, least)),
-                               scores, c.m.scalar(DType::f32, kGone));
+  const Term shown = where(scores > least, scores, kGone);
   const Term rows =
-      table_of_picks(c, picked(c, shown, corners_of(c, boxes, centred_boxes != 0), picks, overlap));
+      table_of_picks(c, picked(c, shown, corners_of(c, boxes, centred_boxes), picks, overlap));
   c.m.note(fmt::format("Output \"{}\" has {} rows: first the selected boxes, then rows of -1.",
                        escaped(c.node().output(0)), rows.dims[0]));
-  c.out(0, rows);
-  return {};
+  return rows;
 }
 
 constexpr Lowering kDetectionLowerings[] = {

@@ -24,7 +24,7 @@ bool contains(const std::string& letters, char letter) {
 }
 
 // Removes spaces from "ij, jk->ik" and replaces "..." by `rest` digits.
-Result<std::string> letters_of(std::string_view text, size_t rest) {
+std::string letters_of(std::string_view text, size_t rest) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     const char letter = text[i];
@@ -36,10 +36,8 @@ Result<std::string> letters_of(std::string_view text, size_t rest) {
       continue;
     }
     const bool known = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
-    BOWLINE_REQUIRE_CODE(
-        known, Code::bad_file,
-        "The equation has \"{}\". Only letters, \",\", \"->\" and \"...\" are allowed.",
-        escaped(std::string(1, letter)));
+    require(known, "The equation has \"{}\". Only letters, \",\", \"->\" and \"...\" are allowed.",
+            escaped(std::string(1, letter)));
     out.push_back(letter);
   }
   return out;
@@ -50,17 +48,16 @@ Term sum_of(Context& c, const Term& x, const std::vector<int64_t>& axes) {
 }
 
 // A letter that occurs twice selects the diagonal of the two axes.
-Status take_diagonals(Context& c, Lettered& x) {
+void take_diagonals(Context& c, Lettered& x) {
   for (size_t second = 1; second < x.letters.size(); ++second) {
     const size_t first = x.letters.find(x.letters[second]);
     if (first == second) {
       continue;
     }
     const int64_t n = x.value.dims[first];
-    BOWLINE_REQUIRE_CODE(x.value.dims[second] == n, Code::bad_file,
-                         "\"{}\" names axes of {} and of {}.", x.letters[second], n,
-                         x.value.dims[second]);
-    BOWLINE_REQUIRE_CODE(n <= 46340, Code::unsupported, "The diagonal of {} rows is too long.", n);
+    require(x.value.dims[second] == n, "\"{}\" names axes of {} and of {}.", x.letters[second], n,
+            x.value.dims[second]);
+    support(n <= 46340, "The diagonal of {} rows is too long.", n);
     // Moves both axes to the end, merges them to n * n elements and takes every (n + 1)th.
     std::vector<int64_t> order;
     for (size_t a = 0; a < x.letters.size(); ++a) {
@@ -74,7 +71,7 @@ Status take_diagonals(Context& c, Lettered& x) {
     Dims dims(moved.dims.begin(), moved.dims.end() - 2);
     const auto axis = static_cast<int64_t>(dims.size());
     dims.push_back(n * n);
-    const Term places = c.m.mul(c.m.count(DType::i32, n), static_cast<double>(n + 1));
+    const Term places = c.m.count(DType::i32, n) * (n + 1);
     x.value = c.m.gather(c.m.reshape(moved, dims), places, axis);
     const char letter = x.letters[second];
     x.letters.erase(second, 1);
@@ -82,7 +79,6 @@ Status take_diagonals(Context& c, Lettered& x) {
     x.letters.push_back(letter);
     second = 0;
   }
-  return {};
 }
 
 // Sums over the letters that are not in `kept`.
@@ -123,7 +119,7 @@ int64_t product_of(const Dims& dims, size_t from, size_t to) {
 }
 
 // Multiplies two values and sums over the letters that are not in `kept`.
-Result<Lettered> multiply(Context& c, Lettered a, Lettered b, const std::string& kept) {
+Lettered multiply(Context& c, Lettered a, Lettered b, const std::string& kept) {
   drop(c, a, kept + b.letters);
   drop(c, b, kept + a.letters);
   std::string both, left, right, summed;
@@ -141,8 +137,7 @@ Result<Lettered> multiply(Context& c, Lettered a, Lettered b, const std::string&
   for (const char letter : summed) {  // an axis of size 1 broadcasts to the other operand
     const int64_t n = a.value.dims[a.letters.find(letter)];
     const int64_t m = b.value.dims[b.letters.find(letter)];
-    BOWLINE_REQUIRE_CODE(n == m || n == 1 || m == 1, Code::bad_file,
-                         "\"{}\" names axes of {} and of {}.", letter, n, m);
+    require(n == m || n == 1 || m == 1, "\"{}\" names axes of {} and of {}.", letter, n, m);
     for (Lettered* const x : {&a, &b}) {
       Dims dims(x->letters.size(), 1);
       dims[x->letters.find(letter)] = std::max(n, m);
@@ -150,9 +145,9 @@ Result<Lettered> multiply(Context& c, Lettered a, Lettered b, const std::string&
     }
   }
   if (summed.empty() || !is_float(a.value.dtype)) {
-    Lettered y{c.m.mul(ordered(c, a, both + left + right + summed),
-                       ordered(c, b, both + left + right + summed)),
-               both + left + right + summed};
+    Lettered y{
+        ordered(c, a, both + left + right + summed) * ordered(c, b, both + left + right + summed),
+        both + left + right + summed};
     drop(c, y, both + left + right);
     return y;
   }
@@ -205,48 +200,46 @@ std::string implied(std::string all) {
   return rest + out;
 }
 
-Status einsum(Context& c) {
-  BOWLINE_TRY_ASSIGN(std::string equation, c.text("equation", ""));
+Term einsum(Context& c) {
+  std::string equation = c.text("equation", "");
   std::erase(equation, ' ');
   const size_t arrow = equation.find("->");
   const std::vector<std::string_view> parts = parts_of(std::string_view(equation).substr(0, arrow));
-  BOWLINE_REQUIRE_CODE(parts.size() == c.inputs() && c.inputs() > 0, Code::bad_file,
-                       "Equation \"{}\" has {} terms, but the node has {} inputs.",
-                       escaped(equation), parts.size(), c.inputs());
+  require(parts.size() == c.inputs() && c.inputs() > 0,
+          "Equation \"{}\" has {} terms, but the node has {} inputs.", escaped(equation),
+          parts.size(), c.inputs());
   // Intermediate products of 16-bit operands stay f32, so that they are not rounded.
   const bool in_between = parts.size() > 2;
   std::vector<Lettered> operands;
   std::string all;  // letters of all terms
   size_t most = 0;  // number of axes of "..."
   for (size_t i = 0; i < parts.size(); ++i) {
-    BOWLINE_TRY_ASSIGN(const Term x, c.in(i));
+    const Term x = c.in(i);
     const bool open = parts[i].find("...") != std::string_view::npos;
     const size_t named = parts[i].size() - (open ? 3 : 0);
-    BOWLINE_REQUIRE_CODE(open ? named <= x.rank() : named == x.rank(), Code::bad_file,
-                         "\"{}\" does not name the axes of {}.", escaped(std::string(parts[i])),
-                         shape_text(x.dims));
+    require(open ? named <= x.rank() : named == x.rank(), "\"{}\" does not name the axes of {}.",
+            escaped(std::string(parts[i])), x.dims);
     const size_t rest = open ? x.rank() - named : 0;
     most = std::max(most, rest);
     Lettered operand;
-    BOWLINE_TRY_ASSIGN(operand.letters, letters_of(parts[i], rest));
-    BOWLINE_REQUIRE_CODE(operand.letters.size() == x.rank(), Code::bad_file,
-                         "\"{}\" does not name the axes of {}.", escaped(std::string(parts[i])),
-                         shape_text(x.dims));
-    operand.value = in_between ? in_f32(c, x) : x;
+    operand.letters = letters_of(parts[i], rest);
+    require(operand.letters.size() == x.rank(), "\"{}\" does not name the axes of {}.",
+            escaped(std::string(parts[i])), x.dims);
+    operand.value = in_between ? in_f32(x) : x;
     all += operand.letters;
-    BOWLINE_TRY(take_diagonals(c, operand));
+    take_diagonals(c, operand);
     operands.push_back(std::move(operand));
   }
   std::string wanted = implied(std::move(all));
   if (arrow != std::string::npos) {
-    BOWLINE_TRY_ASSIGN(wanted, letters_of(std::string_view(equation).substr(arrow + 2), most));
+    wanted = letters_of(std::string_view(equation).substr(arrow + 2), most);
   }
   for (const char letter : wanted) {
     const bool there = std::ranges::any_of(
         operands, [&](const Lettered& x) { return contains(x.letters, letter); });
-    BOWLINE_REQUIRE_CODE(there && std::ranges::count(wanted, letter) == 1, Code::bad_file,
-                         "The result of equation \"{}\" has the letter \"{}\" {}.",
-                         escaped(equation), letter, there ? "twice" : "that no input has");
+    require(there && std::ranges::count(wanted, letter) == 1,
+            "The result of equation \"{}\" has the letter \"{}\" {}.", escaped(equation), letter,
+            there ? "twice" : "that no input has");
   }
   Lettered y = operands[0];
   for (size_t i = 1; i < operands.size(); ++i) {
@@ -254,12 +247,11 @@ Status einsum(Context& c) {
     for (size_t k = i + 1; k < operands.size(); ++k) {
       kept += operands[k].letters;
     }
-    BOWLINE_TRY_ASSIGN(y, multiply(c, y, operands[i], kept));
+    y = multiply(c, y, operands[i], kept);
   }
   drop(c, y, wanted);
-  BOWLINE_TRY_ASSIGN(const Term first, c.in(0));
-  c.out(0, c.m.cast(ordered(c, y, wanted), first.dtype));
-  return {};
+  const Term first = c.in(0);
+  return cast(ordered(c, y, wanted), first.dtype);
 }
 
 constexpr Lowering kEinsumLowerings[] = {

@@ -9,157 +9,102 @@
 namespace bowline::onnx {
 namespace {
 
-Term gelu_of(Context& c, const Term& x, const char* form) {
-  return c.m.unary("Gelu", x, {{"form", form}});
-}
-
 // gelu(x + bias). The bias of FastGelu is optional.
-template <bool fast>
-Status bias_gelu(Context& c) {
-  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
-  if (c.has(1)) {
-    BOWLINE_TRY_ASSIGN(const Term bias, c.in(1));
-    x = c.m.add(x, bias);
-  }
-  c.out(0, gelu_of(c, x, fast ? "tanh" : "erf"));
-  return {};
+Term bias_gelu(Context& c) {
+  const Term x = c.has(1) ? c.in(0) + c.in(1) : c.in(0);
+  return c.m.unary("Gelu", x, {{"form", c.op() == "FastGelu" ? "tanh" : "erf"}});
 }
 
 // x sigmoid(alpha x)
-Status quick_gelu(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 1.702));
-  c.out(0, c.m.mul(x, c.m.unary("Sigmoid", c.m.mul(x, alpha))));
-  return {};
+Term quick_gelu(Context& c) {
+  const Term x = c.in(0);
+  const double alpha = c.real("alpha", 1.702);
+  return x * sigmoid(x * alpha);
 }
 
 // alpha a' b'
-Status fused_matmul(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
-  BOWLINE_TRY_ASSIGN(const Term b, c.in(1));
+Term fused_matmul(Context& c) {
+  const Term a = c.in(0);
+  const Term b = c.in(1);
   for (const char* name : {"transBatchA", "transBatchB"}) {
-    BOWLINE_TRY_ASSIGN(const int64_t batches, c.integer(name, 0));
-    BOWLINE_REQUIRE_CODE(batches == 0, Code::unsupported,
-                         "Attribute {} is {}; only 0 is supported.", name, batches);
+    const int64_t batches = c.integer(name, 0);
+    support(batches == 0, "Attribute {} is {}; only 0 is supported.", name, batches);
   }
-  BOWLINE_REQUIRE_CODE(a.rank() >= 2 && b.rank() >= 2, Code::unsupported,
-                       "{} and {} are not matrices.", shape_text(a.dims), shape_text(b.dims));
-  BOWLINE_TRY_ASSIGN(const Term y, scaled_product(c, a, b));
-  c.out(0, y);
-  return {};
+  support(a.rank() >= 2 && b.rank() >= 2, "{} and {} are not matrices.", a.dims, b.dims);
+  return scaled_product(c, a, b);
 }
 
 // The norm of input + skip + bias along the last axis. The sum is output 3. Simplified: without
 // mean and beta.
-template <bool simplified>
-Status skip_normalization(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const Term skip, c.in(1));
-  BOWLINE_TRY_ASSIGN(const Term gamma, c.in(2));
-  BOWLINE_TRY_ASSIGN(const double eps, c.real("epsilon", 1e-12));
-  BOWLINE_TRY_ASSIGN(Term beta, c.optional(simplified ? SIZE_MAX : 3));
-  BOWLINE_TRY_ASSIGN(const Term bias, c.optional(simplified ? 3 : 4));
+Term skip_normalization(Context& c) {
+  const bool simplified = c.op() == "SkipSimplifiedLayerNormalization";
+  const Term x = c.in(0), skip = c.in(1), gamma = c.in(2);
+  const Term bias = c.optional(simplified ? 3 : 4);
+  const double eps = c.real("epsilon", 1e-12);
   const bool fits = x.rank() >= 2 && gamma.dims == Dims{x.dims.back()};
-  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Gamma {} does not fit {}.", shape_text(gamma.dims),
-                       shape_text(x.dims));
+  require(fits, "Gamma {} does not fit {}.", gamma.dims, x.dims);
   // Computed in f32: a 16-bit sum can overflow although its norm would not.
-  Term sum = c.m.add(in_f32(c, x), in_f32(c, skip));
-  if (bias.source != nullptr) {
-    sum = c.m.add(sum, in_f32(c, bias));
+  Term sum = in_f32(x) + in_f32(skip);
+  sum = bias ? sum + in_f32(bias) : sum;
+  require(sum.dims == x.dims, "Skip {} does not fit {}.", skip.dims, x.dims);
+  Terms in = {sum, in_f32(gamma)};
+  if (!simplified) {
+    in.push_back(c.has(3) ? in_f32(c.in(3)) : c.m.filled(sum.dtype, gamma.dims, 0));
   }
-  BOWLINE_REQUIRE_CODE(sum.dims == x.dims, Code::bad_file, "Skip {} does not fit {}.",
-                       shape_text(skip.dims), shape_text(x.dims));
-  const std::vector<Attribute> attributes = {{"eps", eps}};
-  if (simplified) {
-    c.out(0, c.m.cast(c.m.op("RmsNorm", {sum, in_f32(c, gamma)}, attributes, sum.dtype, x.dims),
-                      x.dtype));
-  } else {
-    beta = beta.source == nullptr ? c.m.filled(sum.dtype, gamma.dims, 0) : in_f32(c, beta);
-    c.out(0, c.m.cast(
-                 c.m.op("LayerNorm", {sum, in_f32(c, gamma), beta}, attributes, sum.dtype, x.dims),
-                 x.dtype));
-  }
-  c.out(3, c.m.cast(sum, x.dtype));
-  return {};
+  c.out(3, cast(sum, x.dtype));
+  return cast(c.m.op(simplified ? "RmsNorm" : "LayerNorm", in, {{"eps", eps}}, sum.dtype, x.dims),
+              x.dtype);
 }
 
 // (x - zero point) * scale
-Result<Term> real_of(Context& c, size_t first) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(first));
-  BOWLINE_TRY_ASSIGN(const Term scale, c.in(first + 1));
-  BOWLINE_TRY_ASSIGN(const Term zero, c.optional(first + 2));
-  const Term whole = centred(c, x, zero.source == nullptr ? zero : c.m.reshape(zero, {}));
-  return c.m.mul(whole, c.m.reshape(scale, {}));
+Term real_of(Context& c, size_t first) {
+  const Term x = c.in(first), scale = c.in(first + 1), zero = c.optional(first + 2);
+  return centred(x, zero ? c.m.reshape(zero, {}) : zero) * c.m.reshape(scale, {});
 }
 
 // saturate(round(x / scale) + zero point), in the dtype of the zero point, or of the inputs if
 // there is no zero point.
-Result<Term> whole_of(Context& c, const Term& x, size_t first, DType dtype) {
-  BOWLINE_TRY_ASSIGN(const Term scale, c.in(first));
-  BOWLINE_TRY_ASSIGN(const Term zero, c.optional(first + 1));
-  return saturated(c, c.m.div(x, c.m.reshape(scale, {})),
-                   zero.source == nullptr ? c.m.scalar(dtype, 0) : c.m.reshape(zero, {}));
+Term whole_of(Context& c, const Term& x, size_t first, DType dtype) {
+  const Term scale = c.in(first), zero = c.optional(first + 1);
+  return saturated(x / c.m.reshape(scale, {}), zero ? c.m.reshape(zero, {}) : c.m.scalar(dtype, 0));
 }
 
-constexpr char kAddOp[] = "Add", kMulOp[] = "Mul";
-
-template <const char* op>
-Status qlinear_two(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term a, real_of(c, 0));
-  BOWLINE_TRY_ASSIGN(const Term b, real_of(c, 3));
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const Term y, whole_of(c, c.m.binary(op, a, b), 6, x.dtype));
-  c.out(0, y);
-  return {};
+Term qlinear_add(Context& c) {
+  return whole_of(c, real_of(c, 0) + real_of(c, 3), 6, c.in(0).dtype);
 }
 
-// For operators with one input: dequantizes, applies `step` and quantizes again.
-template <class Step>
-Status qlinear_one(Context& c, const Step& step) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const Term real, real_of(c, 0));
-  BOWLINE_TRY_ASSIGN(const Term y, whole_of(c, step(real), 3, x.dtype));
-  c.out(0, y);
-  return {};
+Term qlinear_mul(Context& c) {
+  return whole_of(c, real_of(c, 0) * real_of(c, 3), 6, c.in(0).dtype);
 }
 
-Status qlinear_sigmoid(Context& c) {
-  return qlinear_one(c, [&](const Term& x) { return c.m.unary("Sigmoid", x); });
+Term qlinear_sigmoid(Context& c) { return whole_of(c, sigmoid(real_of(c, 0)), 3, c.in(0).dtype); }
+
+Term qlinear_leaky_relu(Context& c) {
+  const double alpha = c.real("alpha", 0.01);
+  return whole_of(c, c.m.unary("LeakyRelu", real_of(c, 0), {{"alpha", alpha}}), 3, c.in(0).dtype);
 }
 
-Status qlinear_leaky_relu(Context& c) {
-  BOWLINE_TRY_ASSIGN(const double alpha, c.real("alpha", 0.01));
-  return qlinear_one(c, [&](const Term& x) {
-    return c.m.unary("LeakyRelu", x, {{"alpha", alpha}});
-  });
-}
-
-Status qlinear_global_average_pool(Context& c) {
-  BOWLINE_TRY_ASSIGN(const int64_t last, c.integer("channels_last", 0));
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
-                       shape_text(x.dims));
+Term qlinear_global_average_pool(Context& c) {
+  const Term x = c.in(0);
+  const bool last = c.flag("channels_last", false);
+  require(x.rank() >= 3, "{} has no spatial axes.", x.dims);
   std::vector<int64_t> axes = all_axes(x.rank());
-  axes.erase(axes.begin() + (last != 0 ? static_cast<std::ptrdiff_t>(x.rank()) - 1 : 1));
+  axes.erase(last ? axes.end() - 1 : axes.begin() + 1);
   axes.erase(axes.begin());
-  return qlinear_one(c,
-                     [&](const Term& real) { return c.m.reduce("ReduceMean", real, axes, true); });
+  return whole_of(c, c.m.reduce("ReduceMean", real_of(c, 0), axes, true), 3, x.dtype);
 }
 
 // Inputs: the scale and zero point of the result, then three inputs per part.
-Status qlinear_concat(Context& c) {
-  BOWLINE_TRY_ASSIGN(const int64_t axis, c.integer("axis", 0));
-  BOWLINE_REQUIRE_CODE(c.inputs() >= 5 && c.inputs() % 3 == 2, Code::bad_file,
-                       "The node has {} inputs. It needs 2, plus 3 for each part.", c.inputs());
-  BOWLINE_TRY_ASSIGN(const Term first, c.in(2));
+Term qlinear_concat(Context& c) {
+  const int64_t axis = c.integer("axis", 0);
+  require(c.inputs() >= 5 && c.inputs() % 3 == 2,
+          "The node has {} inputs. It needs 2, plus 3 for each part.", c.inputs());
+  const Term first = c.in(2);
   Terms parts;
   for (size_t i = 2; i < c.inputs(); i += 3) {
-    BOWLINE_TRY_ASSIGN(Term part, real_of(c, i));
-    parts.push_back(std::move(part));
+    parts.push_back(real_of(c, i));
   }
-  BOWLINE_TRY_ASSIGN(const Term y, whole_of(c, c.m.concat(parts, axis), 0, first.dtype));
-  c.out(0, y);
-  return {};
+  return whole_of(c, c.m.concat(parts, axis), 0, first.dtype);
 }
 
 // Value i of a packed row of `bits`-bit values, lowest bits first.
@@ -169,82 +114,90 @@ int64_t packed_at(const std::vector<std::byte>& bytes, size_t row, int64_t i, in
   return byte >> (i % each * bits) & ((int64_t{1} << bits) - 1);
 }
 
-// a w' + bias. w is [n, k], quantized in blocks of a row: (value - zero point) * scale. The weights
-// become an f32 parameter.
-Status matmul_nbits(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term a, c.in(0));
-  BOWLINE_TRY_ASSIGN(const ConstantTensor values, c.numbers(1));
-  BOWLINE_TRY_ASSIGN(const ConstantTensor scale_numbers, c.numbers(2));
-  BOWLINE_TRY_ASSIGN(const int64_t k, c.integer("K", 0));
-  BOWLINE_TRY_ASSIGN(const int64_t n, c.integer("N", 0));
-  BOWLINE_TRY_ASSIGN(const int64_t bits, c.integer("bits", 4));
-  BOWLINE_TRY_ASSIGN(const int64_t block, c.integer("block_size", 0));
-  c.ignore("accuracy_level");
-  BOWLINE_TRY(require_small("K, N or block_size", {k, n, block}));
-  BOWLINE_REQUIRE_CODE(bits == 2 || bits == 4 || bits == 8, Code::unsupported,
-                       "Weights of {} bits are not supported.", bits);
-  BOWLINE_REQUIRE_CODE(k >= 1 && n >= 1 && block >= 8 && block % 8 == 0, Code::bad_file,
-                       "K is {}, N is {} and the block size is {}: out of range.", k, n, block);
-  BOWLINE_REQUIRE_CODE(!c.has(4), Code::unsupported,
-                       "Reordered weights (g_idx) are not supported.");
-  const int64_t blocks = (k + block - 1) / block;
-  const int64_t row_bytes = blocks * block * bits / 8;
-  const bool sized = values.dtype == DType::u8 &&
-                     static_cast<int64_t>(values.bytes.size()) == n * row_bytes &&
-                     static_cast<int64_t>(scale_numbers.elements()) == n * blocks;
-  BOWLINE_REQUIRE_CODE(sized, Code::bad_file,
-                       "Values {} and scales {} do not fit {} rows of {} values in blocks of {}.",
-                       shape_text(values.shape), shape_text(scale_numbers.shape), n, k, block);
-  const std::vector<double> scales = scale_numbers.reals();
-  std::vector<double> zeros(scales.size(), static_cast<double>(int64_t{1} << (bits - 1)));
-  if (c.has(3)) {
-    BOWLINE_TRY_ASSIGN(const ConstantTensor given, c.numbers(3));
-    const int64_t zero_bytes = (blocks * bits + 7) / 8;
-    const bool packed = given.dtype == DType::u8;
-    const bool fits = packed ? static_cast<int64_t>(given.bytes.size()) == n * zero_bytes
-                             : given.elements() == scales.size();
-    BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Zero points {} do not fit {} rows of {} blocks.",
-                         shape_text(given.shape), n, blocks);
-    for (int64_t i = 0; packed && i < n * blocks; ++i) {
-      zeros[static_cast<size_t>(i)] = static_cast<double>(
-          packed_at(given.bytes, static_cast<size_t>(i / blocks * zero_bytes), i % blocks, bits));
-    }
-    zeros = packed ? zeros : given.reals();
+// Quantized weights [n, k], in blocks of a row: (value - zero point) * scale.
+struct BlockWeights {
+  int64_t n = 0, k = 0, bits = 4, block = 0;
+
+  int64_t blocks() const { return (k + block - 1) / block; }
+  int64_t row_bytes() const { return blocks() * block * bits / 8; }
+};
+
+BlockWeights block_weights_of(Context& c) {
+  const BlockWeights w{c.integer("N", 0), c.integer("K", 0), c.integer("bits", 4),
+                       c.integer("block_size", 0)};
+  require_small("K, N or block_size", {w.k, w.n, w.block});
+  support(w.bits == 2 || w.bits == 4 || w.bits == 8, "Weights of {} bits are not supported.",
+          w.bits);
+  require(w.k >= 1 && w.n >= 1 && w.block >= 8 && w.block % 8 == 0,
+          "K is {}, N is {} and the block size is {}: out of range.", w.k, w.n, w.block);
+  return w;
+}
+
+// Returns the zero point of each block.
+std::vector<double> zero_points_of(Context& c, const BlockWeights& w) {
+  const auto count = static_cast<size_t>(w.n * w.blocks());
+  std::vector<double> zeros(count, static_cast<double>(int64_t{1} << (w.bits - 1)));
+  if (!c.has(3)) {
+    return zeros;
   }
+  const ConstantTensor given = c.numbers(3);
+  const int64_t bytes = (w.blocks() * w.bits + 7) / 8;
+  const bool packed = given.dtype == DType::u8;
+  const bool fits =
+      packed ? static_cast<int64_t>(given.bytes.size()) == w.n * bytes : given.elements() == count;
+  require(fits, "Zero points {} do not fit {} rows of {} blocks.", given.shape, w.n, w.blocks());
+  if (!packed) {
+    return given.reals();
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const auto row = static_cast<int64_t>(i) / w.blocks(),
+               at = static_cast<int64_t>(i) % w.blocks();
+    zeros[i] =
+        static_cast<double>(packed_at(given.bytes, static_cast<size_t>(row * bytes), at, w.bits));
+  }
+  return zeros;
+}
+
+// a w' + bias. The weights become an f32 parameter.
+Term matmul_nbits(Context& c) {
+  const Term a = c.in(0);
+  const ConstantTensor values = c.numbers(1), scale_numbers = c.numbers(2);
+  const BlockWeights w = block_weights_of(c);
+  const auto& [n, k, bits, block] = w;
+  c.ignore("accuracy_level");
+  support(!c.has(4), "Reordered weights (g_idx) are not supported.");
+  const bool sized = values.dtype == DType::u8 &&
+                     static_cast<int64_t>(values.bytes.size()) == n * w.row_bytes() &&
+                     static_cast<int64_t>(scale_numbers.elements()) == n * w.blocks();
+  require(sized, "Values {} and scales {} do not fit {} rows of {} values in blocks of {}.",
+          values.shape, scale_numbers.shape, n, k, block);
+  const std::vector<double> scales = scale_numbers.reals(), zeros = zero_points_of(c, w);
   std::vector<double> weights;
   for (int64_t row = 0; row < n; ++row) {
     for (int64_t i = 0; i < k; ++i) {
-      const auto at = static_cast<size_t>(row * blocks + i / block);
+      const auto at = static_cast<size_t>(row * w.blocks() + i / block);
       const auto value = static_cast<double>(
-          packed_at(values.bytes, static_cast<size_t>(row * row_bytes), i, bits));
+          packed_at(values.bytes, static_cast<size_t>(row * w.row_bytes()), i, bits));
       weights.push_back((value - zeros[at]) * scales[at]);
     }
   }
   const Term table = c.m.weight(ConstantTensor::of(DType::f32, {n, k}, weights), c.node().input(1));
-  BOWLINE_REQUIRE_CODE(a.rank() >= 1 && a.dims.back() == k, Code::bad_file,
-                       "{} does not fit weights of {} rows of {}.", shape_text(a.dims), n, k);
+  require(a.rank() >= 1 && a.dims.back() == k, "{} does not fit weights of {} rows of {}.", a.dims,
+          n, k);
   Dims dims = a.dims;
   dims.back() = n;
   const Term flat = c.m.reshape(a, {a.elements() / k, k});
-  Term y = c.m.matmul(flat, c.m.cast(table, a.dtype), false, true);
-  if (c.has(5)) {
-    BOWLINE_TRY_ASSIGN(const Term bias, c.in(5));
-    y = c.m.add(y, bias);
-  }
-  c.out(0, c.m.reshape(y, dims));
-  return {};
+  const Term y = c.m.matmul(flat, cast(table, a.dtype), false, true);
+  return c.m.reshape(c.has(5) ? y + c.in(5) : y, dims);
 }
 
 constexpr Lowering kMicrosoftLowerings[] = {
-    {"Gelu", bias_gelu<false>, kMicrosoft},
-    {"BiasGelu", bias_gelu<false>, kMicrosoft},
-    {"FastGelu", bias_gelu<true>, kMicrosoft},
+    {"Gelu BiasGelu FastGelu", bias_gelu, kMicrosoft},
     {"QuickGelu", quick_gelu, kMicrosoft},
     {"FusedMatMul", fused_matmul, kMicrosoft},
-    {"SkipLayerNormalization", skip_normalization<false>, kMicrosoft},
-    {"SkipSimplifiedLayerNormalization", skip_normalization<true>, kMicrosoft},
-    {"QLinearAdd", qlinear_two<kAddOp>, kMicrosoft},
-    {"QLinearMul", qlinear_two<kMulOp>, kMicrosoft},
+    {"SkipLayerNormalization SkipSimplifiedLayerNormalization", skip_normalization, kMicrosoft},
+    {"QLinearAdd", qlinear_add, kMicrosoft},
+    {"QLinearMul", qlinear_mul, kMicrosoft},
     {"QLinearSigmoid", qlinear_sigmoid, kMicrosoft},
     {"QLinearLeakyRelu", qlinear_leaky_relu, kMicrosoft},
     {"QLinearGlobalAveragePool", qlinear_global_average_pool, kMicrosoft},

@@ -7,37 +7,39 @@
 namespace bowline::onnx {
 namespace {
 
-// Returns the reduced axes, from an attribute or an input (ReduceSum from operator set 13 on).
-Result<std::vector<int64_t>> axes_of(Context& c, const Term& x) {
-  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
-  BOWLINE_TRY_ASSIGN(const int64_t none, c.integer("noop_with_empty_axes", 0));
-  if (axes.empty() && none == 0) {
-    return all_axes(x.rank());
+// A reduction of input 0. The axes are an attribute or an input (ReduceSum from operator set 13
+// on).
+struct Reduction {
+  Term x;
+  std::vector<int64_t> axes;
+  bool keep = true;
+};
+
+Reduction arguments_of(Context& c) {
+  Reduction r{c.in(0), c.list_or_input("axes", 1), c.flag("keepdims", true)};
+  if (!c.flag("noop_with_empty_axes", false) && r.axes.empty()) {
+    r.axes = all_axes(r.x.rank());
   }
-  return axes;
+  return r;
 }
 
-using Step = Term (*)(Maker& m, const Term& x);
+Term reduction(Context& c) {
+  const Reduction r = arguments_of(c);
+  return c.m.reduce(c.op(), r.x, r.axes, r.keep);
+}
 
-Term itself(Maker&, const Term& x) { return x; }
-Term size(Maker& m, const Term& x) { return m.unary("Abs", x); }
-Term square(Maker& m, const Term& x) { return m.unary("Square", x); }
-Term root(Maker& m, const Term& x) { return m.unary("Sqrt", x); }
-Term logarithm(Maker& m, const Term& x) { return m.unary("Log", x); }
+Term absolute(const Term& x) { return abs(x); }
+Term squared(const Term& x) { return square(x); }
+Term root(const Term& x) { return sqrt(x); }
+Term logarithm(const Term& x) { return log(x); }
+Term itself(const Term& x) { return x; }
 
-constexpr char kReduceSum[] = "ReduceSum", kReduceMean[] = "ReduceMean", kReduceMax[] = "ReduceMax",
-               kReduceMin[] = "ReduceMin", kReduceProd[] = "ReduceProd";
-
-// Computes after(op over the axes of before(x)).
-template <const char* op, Step before = itself, Step after = itself>
-Status reduction(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
-  BOWLINE_TRY_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
-  const bool changes = before != Step{itself} || after != Step{itself};
-  const Term sum = c.m.reduce(op, before(c.m, changes ? in_f32(c, x) : x), axes, keep != 0);
-  c.out(0, c.m.cast(after(c.m, sum), x.dtype));
-  return {};
+// Computes after(the sum of before(x)), in f32.
+template <Term (*before)(const Term& x), Term (*after)(const Term& x)>
+Term sum_of(Context& c) {
+  const Reduction r = arguments_of(c);
+  const Term sum = c.m.reduce("ReduceSum", before(in_f32(r.x)), r.axes, r.keep);
+  return cast(after(sum), r.x.dtype);
 }
 
 // The maximum or minimum of an empty set.
@@ -53,59 +55,44 @@ Term extreme_of_none(Context& c, DType dtype, bool largest) {
 }
 
 // Bool is reduced as integers.
-Term extreme_over(Context& c, const Term& x, bool largest, const std::vector<int64_t>& axes,
-                  bool keep) {
-  const char* const op = largest ? kReduceMax : kReduceMin;
-  if (x.elements() != 0) {
-    const bool truth = x.dtype == DType::boolean;
-    return c.m.cast(c.m.reduce(op, truth ? c.m.cast(x, DType::u8) : x, axes, keep), x.dtype);
+Term extreme_over(Context& c, const Reduction& r, bool largest, bool keep) {
+  if (r.x.elements() != 0) {
+    const Term x = r.x.dtype == DType::boolean ? cast(r.x, DType::u8) : r.x;
+    return cast(c.m.reduce(largest ? "ReduceMax" : "ReduceMin", x, r.axes, keep), r.x.dtype);
   }
   // A sum has the same shape.
-  const Term shape = c.m.reduce(kReduceSum, c.m.cast(x, DType::f32), axes, keep);
-  return c.m.expand(extreme_of_none(c, x.dtype, largest), shape.dims);
+  const Term shape = c.m.reduce("ReduceSum", cast(r.x, DType::f32), r.axes, keep);
+  return c.m.expand(extreme_of_none(c, r.x.dtype, largest), shape.dims);
 }
 
-template <bool largest>
-Status extreme(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
-  BOWLINE_TRY_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
-  c.out(0, extreme_over(c, x, largest, axes, keep != 0));
-  return {};
+Term extreme(Context& c) {
+  const Reduction r = arguments_of(c);
+  return extreme_over(c, r, c.op() == "ReduceMax", r.keep);
 }
 
 // log(sum e^(x - max)) + max; a non-finite max is replaced by 0
-Status log_sum_exp(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
-  BOWLINE_TRY_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
-  const Term top = extreme_over(c, x, true, axes, true);
-  const Term is_finite = c.m.compare("Less", c.m.unary("Abs", top),
-                                     c.m.scalar(x.dtype, std::numeric_limits<double>::infinity()));
-  const Term shift = c.m.where(is_finite, top, c.m.scalar(x.dtype, 0));
-  const Term sum = c.m.reduce("ReduceSum", c.m.unary("Exp", c.m.sub(x, shift)), axes, keep != 0);
-  c.out(0, c.m.add(c.m.unary("Log", sum), c.m.reshape(shift, sum.dims)));
-  return {};
+Term log_sum_exp(Context& c) {
+  const Reduction r = arguments_of(c);
+  const Term top = extreme_over(c, r, true, true);
+  const Term is_finite = abs(top) < INFINITY;
+  const Term shift = where(is_finite, top, 0);
+  const Term sum = c.m.reduce("ReduceSum", exp(r.x - shift), r.axes, r.keep);
+  return log(sum) + c.m.reshape(shift, sum.dims);
 }
 
-constexpr char kArgMax[] = "ArgMax", kArgMin[] = "ArgMin";
-
-template <const char* op>
-Status arg(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", 0));
-  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  BOWLINE_TRY_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
-  BOWLINE_TRY_ASSIGN(const int64_t last, c.integer("select_last_index", 0));
+// ArgMax, ArgMin
+Term arg(Context& c) {
+  const Term x = c.in(0);
+  const int64_t axis = c.axis(x.rank(), 0);
+  const bool keep = c.flag("keepdims", true), last = c.flag("select_last_index", false);
   Dims dims = x.dims;
-  dims[static_cast<size_t>(axis)] = 1;
-  if (keep == 0) {
+  dims[axis] = 1;
+  if (!keep) {
     dims.erase(dims.begin() + axis);
   }
-  const Term i = c.m.op(op, {x}, {{"axis", axis}, {"keep_dims", keep != 0}, {"last", last != 0}},
-                        DType::i32, dims);
-  c.out(0, c.m.cast(i, DType::i64));
-  return {};
+  const Term i =
+      c.m.op(c.op(), {x}, {{"axis", axis}, {"keep_dims", keep}, {"last", last}}, DType::i32, dims);
+  return cast(i, DType::i64);
 }
 
 // Arguments of a cumulative sum or product along an axis.
@@ -115,141 +102,102 @@ struct Running {
   bool exclusive = false, reverse = false;
 };
 
-Result<Running> running_of(Context& c) {
-  Running r;
-  BOWLINE_TRY_ASSIGN(r.x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> given, c.integers(1));
-  BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Input axis has {} elements, not 1.",
-                       given.size());
-  BOWLINE_TRY_ASSIGN(r.axis, axis_of(given[0], r.x.rank()));
-  BOWLINE_TRY_ASSIGN(const int64_t exclusive, c.integer("exclusive", 0));
-  BOWLINE_TRY_ASSIGN(const int64_t reverse, c.integer("reverse", 0));
-  r.exclusive = exclusive != 0;
-  r.reverse = reverse != 0;
-  return r;
+Running running_of(Context& c) {
+  const Term x = c.in(0);
+  return {x, axis_of(c.single(1, "axis"), x.rank()), c.flag("exclusive", false),
+          c.flag("reverse", false)};
 }
 
-Status cum_sum(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Running r, running_of(c));
-  c.out(0, c.m.op("CumSum", {r.x},
-                  {{"axis", r.axis}, {"exclusive", r.exclusive}, {"reverse", r.reverse}}, r.x.dtype,
-                  r.x.dims));
-  return {};
+Term cum_sum(Context& c) {
+  const Running r = running_of(c);
+  return c.m.op("CumSum", {r.x},
+                {{"axis", r.axis}, {"exclusive", r.exclusive}, {"reverse", r.reverse}}, r.x.dtype,
+                r.x.dims);
 }
 
 // Cumulative product: a reduction over the whole axis, with 1 in place of the later elements.
-Status cum_prod(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Running r, running_of(c));
-  const Term& x = r.x;
-  const int64_t axis = r.axis;
-  const int64_t n = x.dims[static_cast<size_t>(axis)];
-  BOWLINE_REQUIRE_CODE(n <= 2048, Code::unsupported,
-                       "Cumulative products of {} elements are not supported: the limit is 2048.",
-                       n);
+Term cum_prod(Context& c) {
+  const auto [x, axis, exclusive, reverse] = running_of(c);
+  const int64_t n = x.dims[axis];
+  support(n <= 2048, "Cumulative products of {} elements are not supported: the limit is 2048.", n);
   // With the axis twice, element i is the product over the second copy.
   Dims once = x.dims, rows(x.rank() + 1, 1), columns(x.rank() + 1, 1);
   once.insert(once.begin() + axis, 1);
-  rows[static_cast<size_t>(axis)] = n;
-  columns[static_cast<size_t>(axis) + 1] = n;
+  rows[axis] = n;
+  columns[axis + 1] = n;
   const Term i = c.m.reshape(c.m.count(DType::i32, n), rows);
   const Term j = c.m.reshape(c.m.count(DType::i32, n), columns);
-  const char* const in_front = r.exclusive ? "Less" : "LessOrEqual";
-  const Term taken = r.reverse ? c.m.compare(in_front, i, j) : c.m.compare(in_front, j, i);
-  const Term factors = c.m.where(taken, c.m.reshape(x, once), c.m.scalar(x.dtype, 1));
-  c.out(0, c.m.reduce(kReduceProd, factors, {axis + 1}, false));
-  return {};
+  const char* const in_front = exclusive ? "Less" : "LessOrEqual";
+  const Term taken = reverse ? c.m.compare(in_front, i, j) : c.m.compare(in_front, j, i);
+  const Term factors = where(taken, c.m.reshape(x, once), 1);
+  return c.m.reduce("ReduceProd", factors, {axis + 1}, false);
 }
 
 // Ties are resolved by position. The result is always sorted.
-Status top_k(Context& c) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  int64_t k = 0;
-  if (c.opset < 10) {
-    BOWLINE_TRY_ASSIGN(k, c.integer("k", 0));
-  } else {
-    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> given, c.integers(1));
-    BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Input k has {} elements.",
-                         given.size());
-    k = given[0];
-  }
-  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", -1));
-  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  BOWLINE_TRY_ASSIGN(const int64_t largest, c.integer("largest", 1));
+Term top_k(Context& c) {
+  const Term x = c.in(0);
+  const int64_t k = c.opset < 10 ? c.integer("k", 0) : c.single(1, "k");
+  const int64_t axis = c.axis(x.rank(), -1);
+  const bool largest = c.flag("largest", true);
   c.ignore("sorted");
   Dims dims = x.dims;
-  BOWLINE_REQUIRE_CODE(k >= 0 && k <= dims[static_cast<size_t>(axis)], Code::bad_file,
-                       "K is {}, but axis {} of {} has fewer elements.", k, axis,
-                       shape_text(x.dims));
-  dims[static_cast<size_t>(axis)] = k;
-  const Terms out = c.m.ops("TopK", {x}, {{"k", k}, {"axis", axis}, {"largest", largest != 0}},
+  require(k >= 0 && k <= dims[axis], "K is {}, but axis {} of {} has fewer elements.", k, axis,
+          x.dims);
+  dims[axis] = k;
+  const Terms out = c.m.ops("TopK", {x}, {{"k", k}, {"axis", axis}, {"largest", largest}},
                             {{x.dtype, dims}, {DType::i32, dims}});
-  c.out(0, out[0]);
-  c.out(1, c.wants(1) ? c.m.cast(out[1], DType::i64) : out[1]);
-  return {};
+  c.out(1, c.wants(1) ? cast(out[1], DType::i64) : out[1]);
+  return out[0];
 }
 
 // Moves the axis to the end. Before operator set 13 the axis and all axes after it are merged.
 template <class Row>
-Status by_rows(Context& c, const Row& row) {
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const int64_t given, c.integer("axis", c.opset < 13 ? 1 : -1));
+Term by_rows(Context& c, const Row& row) {
+  const Term x = c.in(0);
+  const int64_t given = c.integer("axis", c.opset < 13 ? 1 : -1);
   if (c.opset < 13) {
     const auto rank = static_cast<int64_t>(x.rank());
     const int64_t axis = given < 0 ? given + rank : given;
-    BOWLINE_REQUIRE_CODE(axis >= 0 && axis <= rank, Code::bad_file,
-                         "Axis {} is out of range for {}.", given, shape_text(x.dims));
-    int64_t front = 1;
-    for (int64_t a = 0; a < axis; ++a) {
-      front *= x.dims[static_cast<size_t>(a)];
-    }
+    require(axis >= 0 && axis <= rank, "Axis {} is out of range for {}.", given, x.dims);
+    const int64_t front = x.dims.part(0, static_cast<size_t>(axis)).product();
     const int64_t back = front == 0 ? 0 : x.elements() / front;
-    c.out(0, c.m.reshape(row(c.m.reshape(x, {front, back})), x.dims));
-    return {};
+    return c.m.reshape(row(c.m.reshape(x, {front, back})), x.dims);
   }
-  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  std::vector<int64_t> swap = all_axes(x.rank());
-  std::swap(swap[static_cast<size_t>(axis)], swap.back());
-  c.out(0, c.m.transpose(row(c.m.transpose(x, swap)), swap));
-  return {};
+  const int64_t axis = axis_of(given, x.rank());
+  Dims swap = all_axes(x.rank());
+  std::swap(swap[axis], swap.back());
+  return c.m.transpose(row(c.m.transpose(x, swap)), swap);
 }
 
-Status softmax(Context& c) {
-  return by_rows(c, [&](const Term& x) { return c.m.unary("Softmax", x, {{"axis", -1}}); });
-}
-
-Status log_softmax(Context& c) {
-  return by_rows(c, [&](const Term& x) { return c.m.unary("LogSoftmax", x, {{"axis", -1}}); });
+// Softmax, LogSoftmax
+Term softmax(Context& c) {
+  return by_rows(c, [&](const Term& x) { return c.m.unary(c.op(), x, {{"axis", -1}}); });
 }
 
 // 1 at the first maximum of a row, 0 elsewhere.
-Status hardmax(Context& c) {
+Term hardmax(Context& c) {
   return by_rows(c, [&](const Term& x) {
     Dims dims = x.dims;
     dims.back() = 1;
     const auto axis = static_cast<int64_t>(x.rank()) - 1;
     const Term top = c.m.op("ArgMax", {x}, {{"axis", axis}, {"keep_dims", true}}, DType::i32, dims);
-    return c.m.cast(c.m.compare("Equal", c.m.count(DType::i32, x.dims.back()), top), x.dtype);
+    return cast(c.m.count(DType::i32, x.dims.back()) == top, x.dtype);
   });
 }
 
 constexpr Lowering kReductionLowerings[] = {
-    {"ReduceSum", reduction<kReduceSum>},
-    {"ReduceMean", reduction<kReduceMean>},
-    {"ReduceMax", extreme<true>},
-    {"ReduceMin", extreme<false>},
-    {"ReduceProd", reduction<kReduceProd>},
-    {"ReduceL1", reduction<kReduceSum, size>},
-    {"ReduceL2", reduction<kReduceSum, square, root>},
-    {"ReduceSumSquare", reduction<kReduceSum, square>},
-    {"ReduceLogSum", reduction<kReduceSum, itself, logarithm>},
+    {"ReduceSum ReduceMean ReduceProd", reduction},
+    {"ReduceMax ReduceMin", extreme},
+    {"ReduceL1", sum_of<absolute, itself>},
+    {"ReduceL2", sum_of<squared, root>},
+    {"ReduceSumSquare", sum_of<squared, itself>},
+    {"ReduceLogSum", sum_of<itself, logarithm>},
     {"ReduceLogSumExp", log_sum_exp},
-    {"ArgMax", arg<kArgMax>},
-    {"ArgMin", arg<kArgMin>},
+    {"ArgMax ArgMin", arg},
     {"CumSum", cum_sum},
     {"CumProd", cum_prod},
     {"TopK", top_k},
-    {"Softmax", softmax},
-    {"LogSoftmax", log_softmax},
+    {"Softmax LogSoftmax", softmax},
     {"Hardmax", hardmax},
 };
 

@@ -110,13 +110,12 @@ std::vector<double> weights_of(const Rules& r, const Axis& axis) {
   return out;
 }
 
-Result<Term> resized(Context& c, const Rules& r, const Term& x, int64_t a, const Axis& axis) {
-  BOWLINE_REQUIRE_CODE(axis.in >= 1 && axis.out >= 0, Code::bad_file,
-                       "Axis {} of {} cannot be resized to {} elements.", a, shape_text(x.dims),
-                       axis.out);
-  BOWLINE_REQUIRE_CODE(
+Term resized(Context& c, const Rules& r, const Term& x, int64_t a, const Axis& axis) {
+  require(axis.in >= 1 && axis.out >= 0, "Axis {} of {} cannot be resized to {} elements.", a,
+          x.dims, axis.out);
+  support(
       axis.in <= kMostComputed && axis.out <= kMostComputed && axis.in * axis.out <= kMostComputed,
-      Code::unsupported, "An axis from {} to {} elements is too long.", axis.in, axis.out);
+      "An axis from {} to {} elements is too long.", axis.in, axis.out);
   if (r.mode == "nearest") {
     std::vector<int64_t> indices;
     for (int64_t i = 0; i < axis.out; ++i) {
@@ -146,29 +145,28 @@ Term extrapolated(Context& c, const Rules& r, const Term& y, int64_t a, const Ax
     return y;
   }
   Dims dims(y.rank(), 1);
-  dims[static_cast<size_t>(a)] = axis.out;
+  dims[a] = axis.out;
   const Term mask = c.m.integers(DType::boolean, dims, outside);
-  return c.m.where(mask, c.m.scalar(y.dtype, r.extrapolation), y);
+  return where(mask, r.extrapolation, y);
 }
 
 // `scales` and `sizes` have an entry per axis, or are empty. The missing list is computed from the
 // other.
-Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
-                  const std::vector<int64_t>& sizes) {
-  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
+Term resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
+                const std::vector<int64_t>& sizes) {
+  Term x = c.in(0);
   const size_t rank = x.rank();
   const bool fits = (scales.size() == rank && (sizes.empty() || sizes.size() == rank)) ||
                     (scales.empty() && sizes.size() == rank);
-  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} scales and {} sizes do not fit {}.", scales.size(),
-                       sizes.size(), shape_text(x.dims));
+  require(fits, "{} scales and {} sizes do not fit {}.", scales.size(), sizes.size(), x.dims);
   const bool crops = r.coordinates == "tf_crop_and_resize";
-  BOWLINE_REQUIRE_CODE(!crops || r.roi.size() == 2 * rank, Code::bad_file,
-                       "A region of {} values does not fit {}.", r.roi.size(), shape_text(x.dims));
+  require(!crops || r.roi.size() == 2 * rank, "A region of {} values does not fit {}.",
+          r.roi.size(), x.dims);
   const bool near = std::ranges::all_of(r.roi, [](double v) { return std::abs(v) <= 1e6; });
-  BOWLINE_REQUIRE_CODE(near, Code::bad_file, "Input roi has a value beyond 10^6.");
-  BOWLINE_TRY(require_small("Sizes", sizes));
+  require(near, "Input roi has a value beyond 10^6.");
+  require_small("Sizes", sizes);
   const bool known = r.mode == "nearest" || r.mode == "linear" || r.mode == "cubic";
-  BOWLINE_REQUIRE_CODE(known, Code::unsupported, "Mode \"{}\" is not supported.", escaped(r.mode));
+  support(known, "Mode \"{}\" is not supported.", escaped(r.mode));
   std::vector<Axis> axes;
   Dims from = x.dims;
   for (size_t a = 0; a < rank; ++a) {
@@ -181,9 +179,8 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
     const double width =
         sizes.empty() ? std::floor(static_cast<float>(axis.scale) * static_cast<float>(axis.in))
                       : static_cast<double>(sizes[a]);
-    BOWLINE_REQUIRE_CODE(axis.scale > 0 && width <= INT32_MAX, Code::bad_file,
-                         "Axis {} of {} cannot be scaled by {}.", a, shape_text(x.dims),
-                         axis.scale);
+    require(axis.scale > 0 && width <= INT32_MAX, "Axis {} of {} cannot be scaled by {}.", a,
+            x.dims, axis.scale);
     axis.out = static_cast<int64_t>(width);
     if (crops) {
       axis.roi_begin = r.roi[a];
@@ -196,133 +193,124 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
   };
   for (size_t a = 0; a < rank; ++a) {
     if (!stays(axes[a])) {
-      BOWLINE_TRY_ASSIGN(x, resized(c, r, x, static_cast<int64_t>(a), axes[a]));
+      x = resized(c, r, x, static_cast<int64_t>(a), axes[a]);
     }
   }
   for (size_t a = 0; a < rank && crops; ++a) {
     x = extrapolated(c, r, x, static_cast<int64_t>(a), axes[a]);
   }
-  c.out(0, x);
-  return {};
+  return x;
 }
 
-Result<std::vector<double>> optional_reals(Context& c, size_t i) {
+std::vector<double> optional_reals(Context& c, size_t i) {
   if (!c.has(i)) {
     return std::vector<double>();
   }
-  BOWLINE_TRY_ASSIGN(const ConstantTensor n, c.numbers(i));
+  const ConstantTensor n = c.numbers(i);
   return n.reals();
 }
 
-Status upsample(Context& c) {
+Term upsample(Context& c) {
   Rules r;
-  BOWLINE_TRY_ASSIGN(r.mode, c.text("mode", "nearest"));
-  BOWLINE_TRY_ASSIGN(std::vector<double> scales,
-                     c.opset < 9 ? c.reals("scales") : optional_reals(c, 1));
+  r.mode = c.text("mode", "nearest");
+  std::vector<double> scales = c.opset < 9 ? c.reals("scales") : optional_reals(c, 1);
   return resize_all(c, r, scales, {});
 }
 
 // Extends values of some axes to all axes. The other axes get `otherwise`.
 template <class T>
-Result<std::vector<T>> of_all_axes(std::vector<T> values, const std::vector<int64_t>& axes,
-                                   std::vector<T> otherwise) {
+std::vector<T> of_all_axes(std::vector<T> values, const std::vector<int64_t>& axes,
+                           std::vector<T> otherwise) {
   if (axes.empty() || values.empty()) {
     return values;
   }
   const size_t rank = otherwise.size();
-  BOWLINE_REQUIRE_CODE(values.size() == axes.size(), Code::bad_file,
-                       "{} values do not fit {} axes.", values.size(), axes.size());
+  require(values.size() == axes.size(), "{} values do not fit {} axes.", values.size(),
+          axes.size());
   for (size_t i = 0; i < axes.size(); ++i) {
-    BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(axes[i], rank));
+    const int64_t a = axis_of(axes[i], rank);
     otherwise[static_cast<size_t>(a)] = values[i];
   }
   return otherwise;
 }
 
 // Uses one scale for all resized axes, so that no axis exceeds (or falls below) its requested size.
-Status keep_aspect_ratio(const std::string& policy, const Term& x, const std::vector<int64_t>& axes,
-                         std::vector<double>& scales, std::vector<int64_t>& sizes) {
-  BOWLINE_REQUIRE_CODE(policy == "stretch" || policy == "not_larger" || policy == "not_smaller",
-                       Code::bad_file, "Keep_aspect_ratio_policy \"{}\" is not supported.",
-                       escaped(policy));
+void keep_aspect_ratio(const std::string& policy, const Term& x, const std::vector<int64_t>& axes,
+                       std::vector<double>& scales, std::vector<int64_t>& sizes) {
+  require(policy == "stretch" || policy == "not_larger" || policy == "not_smaller",
+          "Keep_aspect_ratio_policy \"{}\" is not supported.", escaped(policy));
   if (policy == "stretch" || sizes.size() != x.rank()) {
-    return {};
+    return;
   }
   double scale = policy == "not_larger" ? INFINITY : 0;
   for (const int64_t given : axes) {
-    BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(given, x.rank()));
+    const int64_t a = axis_of(given, x.rank());
     const auto i = static_cast<size_t>(a);
     const double of = static_cast<double>(sizes[i]) / static_cast<double>(x.dims[i]);
     scale = policy == "not_larger" ? std::min(scale, of) : std::max(scale, of);
   }
-  BOWLINE_REQUIRE_CODE(std::isfinite(scale) && scale > 0, Code::bad_file, "{} cannot become {}.",
-                       shape_text(x.dims), shape_text(sizes));
+  require(std::isfinite(scale) && scale > 0, "{} cannot become {}.", x.dims, sizes);
   scales.assign(x.rank(), 1);
   for (const int64_t given : axes) {
-    BOWLINE_TRY_ASSIGN(const int64_t a, axis_of(given, x.rank()));
+    const int64_t a = axis_of(given, x.rank());
     const auto i = static_cast<size_t>(a);
     const double size = std::floor(scale * static_cast<double>(x.dims[i]) + 0.5);
-    BOWLINE_REQUIRE_CODE(size <= INT32_MAX, Code::bad_file, "Axis {} of {} is scaled by {}.", a,
-                         shape_text(x.dims), scale);
+    require(size <= INT32_MAX, "Axis {} of {} is scaled by {}.", a, x.dims, scale);
     scales[i] = scale;
     sizes[i] = static_cast<int64_t>(size);
   }
-  return {};
 }
 
 // Extends a region of some axes to all axes.
-Result<std::vector<double>> region_of(Context& c, const std::vector<int64_t>& axes, size_t rank) {
-  BOWLINE_TRY_ASSIGN(const std::vector<double> roi, optional_reals(c, 1));
+std::vector<double> region_of(Context& c, const std::vector<int64_t>& axes, size_t rank) {
+  const std::vector<double> roi = optional_reals(c, 1);
   if (axes.empty() || roi.size() != 2 * axes.size()) {
     return roi;
   }
   const auto half = roi.begin() + static_cast<std::ptrdiff_t>(axes.size());
-  BOWLINE_TRY_ASSIGN(std::vector<double> both,
-                     of_all_axes<double>({roi.begin(), half}, axes, std::vector<double>(rank, 0)));
-  BOWLINE_TRY_ASSIGN(const std::vector<double> ends,
-                     of_all_axes<double>({half, roi.end()}, axes, std::vector<double>(rank, 1)));
+  std::vector<double> both =
+      of_all_axes<double>({roi.begin(), half}, axes, std::vector<double>(rank, 0));
+  const std::vector<double> ends =
+      of_all_axes<double>({half, roi.end()}, axes, std::vector<double>(rank, 1));
   both.insert(both.end(), ends.begin(), ends.end());
   return both;
 }
 
-Status resize(Context& c) {
+Term resize(Context& c) {
   if (c.opset < 11) {
     return upsample(c);
   }
   Rules r;
-  BOWLINE_TRY_ASSIGN(r.mode, c.text("mode", "nearest"));
-  BOWLINE_TRY_ASSIGN(r.coordinates, c.text("coordinate_transformation_mode", "half_pixel"));
-  BOWLINE_TRY_ASSIGN(r.nearest, c.text("nearest_mode", "round_prefer_floor"));
-  BOWLINE_TRY_ASSIGN(r.a, c.real("cubic_coeff_a", -0.75));
-  BOWLINE_TRY_ASSIGN(const int64_t exclude, c.integer("exclude_outside", 0));
-  r.exclude_outside = exclude != 0;
-  BOWLINE_TRY_ASSIGN(r.extrapolation, c.real("extrapolation_value", 0));
-  BOWLINE_TRY_ASSIGN(const int64_t antialias, c.integer("antialias", 0));
-  r.antialias = antialias != 0;
-  BOWLINE_REQUIRE_CODE(!r.antialias || r.mode != "nearest", Code::bad_file,
-                       "Mode \"nearest\" does not support antialiasing.");
-  BOWLINE_TRY_ASSIGN(const std::string policy, c.text("keep_aspect_ratio_policy", "stretch"));
-  BOWLINE_TRY_ASSIGN(const Term x, c.in(0));
-  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.list("axes"));
-  BOWLINE_TRY_ASSIGN(r.roi, region_of(c, axes, x.rank()));
-  BOWLINE_TRY_ASSIGN(std::vector<double> scales, optional_reals(c, 2));
+  r.mode = c.text("mode", "nearest");
+  r.coordinates = c.text("coordinate_transformation_mode", "half_pixel");
+  r.nearest = c.text("nearest_mode", "round_prefer_floor");
+  r.a = c.real("cubic_coeff_a", -0.75);
+  const bool exclude = c.flag("exclude_outside", false);
+  r.exclude_outside = exclude;
+  r.extrapolation = c.real("extrapolation_value", 0);
+  const bool antialias = c.flag("antialias", false);
+  r.antialias = antialias;
+  require(!r.antialias || r.mode != "nearest", "Mode \"nearest\" does not support antialiasing.");
+  const std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
+  const Term x = c.in(0);
+  const std::vector<int64_t> axes = c.list("axes");
+  r.roi = region_of(c, axes, x.rank());
+  std::vector<double> scales = optional_reals(c, 2);
   std::vector<int64_t> sizes;
   if (c.has(3)) {
-    BOWLINE_TRY_ASSIGN(sizes, c.integers(3));
+    sizes = c.integers(3);
   }
   constexpr std::string_view kCoordinates[] = {
       "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
       "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
   const bool known = std::ranges::find(kCoordinates, r.coordinates) != std::end(kCoordinates);
-  BOWLINE_REQUIRE_CODE(known, Code::unsupported, "Coordinates \"{}\" are not supported.",
-                       escaped(r.coordinates));
+  support(known, "Coordinates \"{}\" are not supported.", escaped(r.coordinates));
   if (!sizes.empty()) {
     scales.clear();
   }
-  BOWLINE_TRY_ASSIGN(scales, of_all_axes(scales, axes, std::vector<double>(x.rank(), 1)));
-  BOWLINE_TRY_ASSIGN(sizes, of_all_axes(sizes, axes, x.dims));
-  BOWLINE_TRY(
-      keep_aspect_ratio(policy, x, axes.empty() ? all_axes(x.rank()) : axes, scales, sizes));
+  scales = of_all_axes(scales, axes, std::vector<double>(x.rank(), 1));
+  sizes = of_all_axes(sizes, axes, x.dims);
+  keep_aspect_ratio(policy, x, axes.empty() ? all_axes(x.rank()) : axes, scales, sizes);
   return resize_all(c, r, scales, sizes);
 }
 

@@ -13,33 +13,27 @@ constexpr char kBadLength[] =
 
 // (a - b cos(2 pi i / n) + third cos(4 pi i / n)) / unit
 template <int a, int b, int third, int unit>
-Status window(Context& c) {
-  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> given, c.integers(0));
-  BOWLINE_TRY_ASSIGN(const int64_t periodic, c.integer("periodic", 1));
-  BOWLINE_TRY_ASSIGN(const int64_t to, c.integer("output_datatype", 1));
-  BOWLINE_REQUIRE_CODE(given.size() == 1 && given[0] >= 0 && given[0] <= kMostComputed,
-                       Code::bad_file, "Input size is {}, not one value from 0 to {}.",
-                       shape_text(given), kMostComputed);
-  BOWLINE_REQUIRE_CODE(to >= 0 && to < 100, Code::bad_file,
-                       "Attribute output_datatype is {}, which is not a dtype of ONNX.", to);
-  BOWLINE_TRY_ASSIGN(const DType dtype, dtype_of(static_cast<int32_t>(to)));
+Term window(Context& c) {
+  const std::vector<int64_t> given = c.integers(0);
+  const bool periodic = c.flag("periodic", true);
+  const DType dtype = c.dtype("output_datatype", DType::f32);
+  require(given.size() == 1 && given[0] >= 0 && given[0] <= kMostComputed,
+          "Input size is {}, not one value from 0 to {}.", given, kMostComputed);
   const int64_t n = given[0];
-  const auto period = static_cast<double>(periodic != 0 ? n : std::max<int64_t>(n - 1, 1));
+  const auto period = static_cast<double>(periodic ? n : std::max<int64_t>(n - 1, 1));
   std::vector<double> values;
   for (int64_t i = 0; i < n; ++i) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;
     values.push_back((a - b * std::cos(angle) + third * std::cos(2 * angle)) / unit);
   }
-  c.out(0, c.m.constant(ConstantTensor::of(dtype, {n}, values)));
-  return {};
+  return c.m.constant(ConstantTensor::of(dtype, {n}, values));
 }
 
 // Transform matrix for a row of `length` real values or complex pairs: [length * parts, bins * 2].
-Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64_t bins,
-                   bool inverse) {
+Term basis(Context& c, DType dtype, int64_t length, int64_t parts, int64_t bins, bool inverse) {
   const bool fits = length >= 1 && length <= 65536 && bins <= length &&
                     length * parts * bins * 2 <= kMostComputed;
-  BOWLINE_REQUIRE_CODE(fits, Code::unsupported, kBadLength, length);
+  support(fits, kBadLength, length);
   std::vector<double> values;
   const double scale = inverse ? 1 / static_cast<double>(length) : 1;
   for (int64_t i = 0; i < length; ++i) {
@@ -58,9 +52,8 @@ Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64
 
 // Inverse transform matrix for half of the bins of a real signal, as complex pairs: [bins * 2,
 // length]. A bin with a mirror image counts twice.
-Result<Term> real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
-  BOWLINE_REQUIRE_CODE(length >= 1 && length <= 65536 && length * bins * 2 <= kMostComputed,
-                       Code::unsupported, kBadLength, length);
+Term real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
+  support(length >= 1 && length <= 65536 && length * bins * 2 <= kMostComputed, kBadLength, length);
   std::vector<double> values;
   for (int64_t k = 0; k < bins; ++k) {
     const bool twice = k > 0 && 2 * k < length;
@@ -78,106 +71,86 @@ Result<Term> real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
 
 // Crops an axis to `length` elements or pads it with zeros at the end.
 Term with_length(Context& c, const Term& x, int64_t axis, int64_t length) {
-  Dims dims = x.dims;
-  const int64_t have = dims[static_cast<size_t>(axis)];
+  const int64_t have = x.dims[axis];
   if (length <= have) {
     return c.m.slice(x, axis, 0, length);
   }
-  dims[static_cast<size_t>(axis)] = length;
-  const std::vector<int64_t> begin(dims.size(), 0);
-  std::vector<int64_t> end(dims.size(), 0);
-  end[static_cast<size_t>(axis)] = length - have;
-  return c.m.op("Pad", {x}, {{"begin", graph_dims(begin)}, {"end", graph_dims(end)}}, x.dtype,
-                dims);
+  const Dims begin(x.rank(), 0);
+  Dims end = begin;
+  end[axis] = length - have;
+  return c.m.pad(x, begin, end);
 }
 
-Status dft(Context& c) {
-  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
+Term dft(Context& c) {
+  Term x = c.in(0);
   // From operator set 20 on the axis is an input, with another default.
-  int64_t given = -2;
-  if (c.opset < 20) {
-    BOWLINE_TRY_ASSIGN(given, c.integer("axis", 1));
-  } else if (c.has(2)) {
-    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> axes, c.integers(2));
-    BOWLINE_REQUIRE_CODE(axes.size() == 1, Code::bad_file, "Input axis has {} elements, not 1.",
-                         axes.size());
-    given = axes[0];
-  }
-  BOWLINE_TRY_ASSIGN(const int64_t inverse, c.integer("inverse", 0));
-  BOWLINE_TRY_ASSIGN(const int64_t onesided, c.integer("onesided", 0));
-  BOWLINE_TRY_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  const int64_t given = c.opset < 20 ? c.integer("axis", 1) : c.has(2) ? c.single(2, "axis") : -2;
+  const bool inverse = c.flag("inverse", false);
+  const bool onesided = c.flag("onesided", false);
+  const int64_t axis = axis_of(given, x.rank());
   const auto before_last = static_cast<int64_t>(x.rank()) - 2;
   const int64_t parts = x.rank() >= 2 ? x.dims.back() : 0;
-  BOWLINE_REQUIRE_CODE(axis <= before_last && (parts == 1 || parts == 2), Code::bad_file,
-                       "{} has no real or complex values along axis {}.", shape_text(x.dims), axis);
-  const bool to_real = onesided != 0 && inverse != 0;
-  BOWLINE_REQUIRE_CODE(!to_real || parts == 2, Code::bad_file, "{} has no complex values.",
-                       shape_text(x.dims));
-  int64_t length = x.dims[static_cast<size_t>(axis)];
+  require(axis <= before_last && (parts == 1 || parts == 2),
+          "{} has no real or complex values along axis {}.", x.dims, axis);
+  const bool to_real = onesided && inverse;
+  require(!to_real || parts == 2, "{} has no complex values.", x.dims);
+  int64_t length = x.dims[axis];
   length = to_real ? 2 * (length - 1) : length;
   if (c.has(1)) {
-    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> lengths, c.integers(1));
-    BOWLINE_REQUIRE_CODE(lengths.size() == 1 && lengths[0] >= 1 && lengths[0] <= 65536,
-                         Code::unsupported, "The transform length {} is not supported.",
-                         shape_text(lengths));
+    const std::vector<int64_t> lengths = c.integers(1);
+    support(lengths.size() == 1 && lengths[0] >= 1 && lengths[0] <= 65536,
+            "The transform length {} is not supported.", lengths);
     length = lengths[0];
   }
-  const int64_t bins = onesided != 0 ? length / 2 + 1 : length;
+  const int64_t bins = onesided ? length / 2 + 1 : length;
   x = with_length(c, x, axis, to_real ? bins : length);
-  std::vector<int64_t> order = all_axes(x.rank());
-  std::swap(order[static_cast<size_t>(axis)], order[static_cast<size_t>(before_last)]);
+  Dims order = all_axes(x.rank());
+  std::swap(order[axis], order[before_last]);
   x = c.m.transpose(x, order);
   if (to_real) {
-    BOWLINE_TRY_ASSIGN(const Term matrix, real_basis(c, x.dtype, length, bins));
+    const Term matrix = real_basis(c, x.dtype, length, bins);
     const Term rows = c.m.reshape(x, {bins == 0 ? 0 : x.elements() / (bins * 2), bins * 2});
     Dims dims = x.dims;
     dims[dims.size() - 2] = length;
     dims.back() = 1;
-    c.out(0, c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), order));
-    return {};
+    return c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), order);
   }
-  BOWLINE_TRY_ASSIGN(const Term matrix, basis(c, x.dtype, length, parts, bins, inverse != 0));
+  const Term matrix = basis(c, x.dtype, length, parts, bins, inverse);
   const Term rows = c.m.reshape(x, {x.elements() / (length * parts), length * parts});
   Dims dims = x.dims;
   dims[dims.size() - 2] = bins;
   dims.back() = 2;
-  c.out(0, c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), order));
-  return {};
+  return c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), order);
 }
 
 // A signal without an axis for the parts is real.
-Status stft(Context& c) {
-  BOWLINE_TRY_ASSIGN(Term x, c.in(0));
+Term stft(Context& c) {
+  Term x = c.in(0);
   if (x.rank() == 2) {
     x = c.m.reshape(x, {x.dims[0], x.dims[1], 1});
   }
-  BOWLINE_TRY_ASSIGN(const std::vector<int64_t> steps, c.integers(1));
-  BOWLINE_TRY_ASSIGN(const int64_t onesided, c.integer("onesided", 1));
+  const std::vector<int64_t> steps = c.integers(1);
+  const bool onesided = c.flag("onesided", true);
   const bool legal =
       x.rank() == 3 && (x.dims[2] == 1 || x.dims[2] == 2) && steps.size() == 1 && steps[0] >= 1;
-  BOWLINE_REQUIRE_CODE(legal, Code::bad_file,
-                       "The signal {} is not [batch, length, 1 or 2], or the step is below 1.",
-                       shape_text(x.dims));
+  require(legal, "The signal {} is not [batch, length, 1 or 2], or the step is below 1.", x.dims);
   int64_t length = 0;
   Term weights;
   if (c.has(2)) {
-    BOWLINE_TRY_ASSIGN(weights, c.in(2));
+    weights = c.in(2);
     length = weights.elements();
   }
   if (c.has(3)) {
-    BOWLINE_TRY_ASSIGN(const std::vector<int64_t> lengths, c.integers(3));
-    BOWLINE_REQUIRE_CODE(lengths.size() == 1 && (length == 0 || lengths[0] == length),
-                         Code::bad_file,
-                         "Input frame_length is {}, not one value that equals the length of the "
-                         "window, if there is a window.",
-                         shape_text(lengths));
+    const std::vector<int64_t> lengths = c.integers(3);
+    require(lengths.size() == 1 && (length == 0 || lengths[0] == length),
+            "Input frame_length is {}, not one value that equals the length of the "
+            "window, if there is a window.",
+            lengths);
     length = lengths[0];
   }
-  BOWLINE_REQUIRE_CODE(length >= 1 && length <= x.dims[1], Code::bad_file,
-                       "A frame of {} does not fit {}.", length, shape_text(x.dims));
+  require(length >= 1 && length <= x.dims[1], "A frame of {} does not fit {}.", length, x.dims);
   const int64_t frames = (x.dims[1] - length) / steps[0] + 1;
-  BOWLINE_REQUIRE_CODE(frames <= kMostComputed / length, Code::unsupported,
-                       "{} frames of {} are too many.", frames, length);
+  support(frames <= kMostComputed / length, "{} frames of {} are too many.", frames, length);
   std::vector<int64_t> indices;
   for (int64_t f = 0; f < frames; ++f) {
     for (int64_t i = 0; i < length; ++i) {
@@ -185,15 +158,14 @@ Status stft(Context& c) {
     }
   }
   const int64_t parts = x.dims[2];
-  const int64_t bins = onesided != 0 ? length / 2 + 1 : length;
+  const int64_t bins = onesided ? length / 2 + 1 : length;
   Term cut = c.m.gather(x, c.m.integers(DType::i32, {frames, length}, indices), 1);
   if (c.has(2)) {
-    cut = c.m.mul(cut, c.m.reshape(weights, {length, 1}));
+    cut = cut * c.m.reshape(weights, {length, 1});
   }
-  BOWLINE_TRY_ASSIGN(const Term matrix, basis(c, x.dtype, length, parts, bins, false));
+  const Term matrix = basis(c, x.dtype, length, parts, bins, false);
   const Term rows = c.m.reshape(cut, {x.dims[0] * frames, length * parts});
-  c.out(0, c.m.reshape(c.m.matmul(rows, matrix), {x.dims[0], frames, bins, 2}));
-  return {};
+  return c.m.reshape(c.m.matmul(rows, matrix), {x.dims[0], frames, bins, 2});
 }
 
 constexpr Lowering kSignalLowerings[] = {
