@@ -9,8 +9,9 @@ namespace bowline::conformance {
 struct Options {
   std::string filter = "*";  // of operator names or test names
   uint64_t seed = 0;
-  bool quick = false;     // every operator with fewer cases: at most 60 s per device
-  uint64_t models = 200;  // for suite random
+  bool quick = false;            // every operator with fewer cases: at most 60 s per device
+  uint64_t models = 200;         // for suite random
+  bool stop_at_failure = false;  // the first failure ends the suite
   bool oracles = false;  // the device runs the oracles and supports more dtypes than the cases need
 };
 

@@ -246,6 +246,7 @@ std::vector<Op> runnable() {
 
 Report run_with(Op op, Fault fault) {
   Options options;
+  options.stop_at_failure = true;
   options.filter = name_of(op);
   options.quick = true;
   options.oracles = true;

@@ -77,6 +77,9 @@ void Run::note_error(double units, const std::string& where) {
 
 void Run::one(std::string_view op, const std::string& where,
               const std::function<std::string()>& check) {
+  if (options.stop_at_failure && !report.ok()) {
+    return;
+  }
   if (find_gap(gaps.never, report.suite, op, where) != nullptr) {
     ++report.never;
     return;

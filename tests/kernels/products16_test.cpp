@@ -2,7 +2,6 @@
 // on every instruction set, with and without the bf16 instruction. Nothing outside of the operands
 // is touched.
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <random>
 
@@ -31,8 +30,8 @@ struct Sizes {
 template <class T>
 class Problem {
  public:
-  Problem(GemmLayout layout, const Sizes& z, size_t gap = 0) {
-    const bool turned_a = layout == GemmLayout::tn || layout == GemmLayout::tt;
+  Problem(GemmLayout layout, const Sizes& z, size_t gap = 0)
+      : turned_a(layout == GemmLayout::tn || layout == GemmLayout::tt) {
     const bool turned_b = layout == GemmLayout::nt || layout == GemmLayout::tt;
     shape.layout = layout;
     shape.m = z.m;
@@ -48,13 +47,19 @@ class Problem {
     b = random_numbers<T>(elements(turned_b ? z.n : z.k, shape.ldb), 2);
     bias = random_numbers<T>(z.n, 3);
     c_elements = elements(z.m, shape.ldc);
-    at_a = [=, row = shape.lda](size_t i, size_t k) {
-      return turned_a ? k * row + i : i * row + k;
+    const auto dense = [k = z.k](const std::vector<T>& from, size_t lines, size_t at_line,
+                                 size_t at_k) {
+      std::vector<double> out(lines * k);
+      for (size_t i = 0; i < out.size(); ++i) {
+        out[i] = static_cast<double>(to_f32(from[i / k * at_line + i % k * at_k]));
+      }
+      return out;
     };
-    at_b = [=, row = shape.ldb](size_t k, size_t j) {
-      return turned_b ? j * row + k : k * row + j;
-    };
+    rows_of_a = dense(a, z.m, turned_a ? 1 : shape.lda, turned_a ? shape.lda : 1);
+    columns_of_b = dense(b, z.n, turned_b ? shape.ldb : 1, turned_b ? 1 : shape.ldb);
   }
+
+  size_t at_a(size_t i, size_t k) const { return turned_a ? k * shape.lda + i : i * shape.lda + k; }
 
   // Operands end at a protected page. Memory between the rows of C stays unchanged.
   std::vector<T> run(Threads& threads, bool with_bias) const {
@@ -83,8 +88,7 @@ class Problem {
         double sum = with_bias ? static_cast<double>(to_f32(bias[j])) : 0;
         double size = std::abs(sum);
         for (size_t k = 0; k < shape.k; ++k) {
-          const double term = static_cast<double>(to_f32(a[at_a(i, k)])) *
-                              static_cast<double>(to_f32(b[at_b(k, j)]));
+          const double term = rows_of_a[i * shape.k + k] * columns_of_b[j * shape.k + k];
           sum += term;
           size += std::abs(term);
         }
@@ -96,10 +100,11 @@ class Problem {
   }
 
   static constexpr T kMark{0x1234};
+  bool turned_a;
   GemmShape shape;
   std::vector<T> a, b, bias;
   size_t c_elements = 0;
-  std::function<size_t(size_t, size_t)> at_a, at_b;
+  std::vector<double> rows_of_a, columns_of_b;  // without gaps, k elements each
 };
 
 constexpr GemmLayout kLayouts[] = {GemmLayout::nn, GemmLayout::nt, GemmLayout::tn, GemmLayout::tt};
