@@ -4,21 +4,12 @@
 
 #include <array>
 
+#include "text/description.h"
 #include "text/pieces.h"
 #include "text/tables.h"
 #include "text/vocabulary.h"
 
 namespace bowline::text {
-
-struct AddedToken {
-  std::string content;
-  int32_t id = 0;
-  bool special = false;
-  bool single_word = false;  // not inside a word
-  bool lstrip = false;       // includes the white space before it
-  bool rstrip = false;       // includes the white space after it
-  bool normalized = false;   // is normalized itself and found in the normalized text
-};
 
 class AddedTokens {
  public:

@@ -261,92 +261,100 @@ class CtcStep : public DecodeStep {
   bool any_ = false;
 };
 
+// ---- one for each step
+
+struct MakeDecoder {
+  using Made = Result<DecodeStepMaker>;
+  bool fused;
+
+  Made operator()(const steps::ByteLevel&) const { return decode_bytes(); }
+  Made operator()(const steps::ByteFallback&) const {
+    return DecodeStepMaker([](bool whole) { return std::make_unique<ByteFallbackStep>(whole); });
+  }
+  Made operator()(const steps::Fuse&) const {
+    return DecodeStepMaker([](bool whole) -> std::unique_ptr<DecodeStep> {
+      if (whole) {
+        return std::make_unique<FuseStep>();
+      }
+      return std::make_unique<PassStep>();
+    });
+  }
+  Made operator()(const steps::BPEDecoder& step) const {
+    return DecodeStepMaker(
+        [suffix = step.suffix](bool) { return std::make_unique<SuffixStep>(suffix); });
+  }
+  Made operator()(const steps::CTC& step) const {
+    return DecodeStepMaker([step](bool) {
+      return std::make_unique<CtcStep>(step.pad_token, step.word_delimiter_token, step.cleanup);
+    });
+  }
+  Made operator()(const steps::Metaspace& step) const {
+    return mapped([step](std::string& piece, bool first) -> Status {
+      const bool prepended = step.prepend_scheme != Prepend::never;
+      replace_all(piece, step.replacement.text, first && prepended ? "" : " ");
+      return {};
+    });
+  }
+  Made operator()(const steps::WordPieceDecoder& step) const {
+    return mapped([step](std::string& piece, bool first) -> Status {
+      if (!first && piece.starts_with(step.prefix)) {
+        piece.erase(0, step.prefix.size());
+      } else if (!first) {
+        piece.insert(piece.begin(), ' ');
+      }
+      if (step.cleanup) {
+        clean_up(piece);
+      }
+      return {};
+    });
+  }
+  Made operator()(const steps::Replace& step) const {
+    BOWLINE_TRY_ASSIGN(Pattern of, Pattern::of(step.pattern));
+    return mapped([pattern = std::move(of), content = step.content](std::string& piece,
+                                                                    bool) -> Status {
+      std::vector<Range> ranges;
+      BOWLINE_TRY(pattern.find(piece, ranges));
+      std::string out;
+      for (const Range& r : ranges) {
+        BOWLINE_REQUIRE_CODE(out.size() <= std::max(piece.size(), kMostGrown), Code::bad_file,
+                             "A decoder makes more than {} bytes of {}.", out.size(), piece.size());
+        if (r.match) {
+          out += content;
+        } else {
+          out.append(piece, r.begin, r.end - r.begin);
+        }
+      }
+      piece = std::move(out);
+      return {};
+    });
+  }
+  Made operator()(const steps::StripDecoder& step) const {
+    if (fused) {
+      return DecodeStepMaker([step](bool) {
+        return std::make_unique<StripStream>(step.content.text, step.start, step.stop);
+      });
+    }
+    return mapped([step](std::string& piece, bool) -> Status {
+      const std::string& content = step.content.text;
+      for (size_t n = 0; n < step.start && piece.starts_with(content); ++n) {
+        piece.erase(0, content.size());
+      }
+      for (size_t n = 0; n < step.stop && piece.ends_with(content); ++n) {
+        piece.erase(piece.size() - content.size());
+      }
+      return {};
+    });
+  }
+};
+
 }  // namespace
+
+Result<DecodeStepMaker> make_decoder(const steps::Decoder& step, bool fused) {
+  return std::visit(MakeDecoder{fused}, step);
+}
 
 DecodeStepMaker decode_bytes() {
   return [](bool whole) { return std::make_unique<BytesStep>(whole); };
-}
-
-DecodeStepMaker decode_byte_fallback() {
-  return [](bool whole) { return std::make_unique<ByteFallbackStep>(whole); };
-}
-
-DecodeStepMaker decode_metaspace(std::string replacement, bool prepended) {
-  return mapped(
-      [replacement = std::move(replacement), prepended](std::string& piece, bool first) -> Status {
-        replace_all(piece, replacement, first && prepended ? "" : " ");
-        return {};
-      });
-}
-
-DecodeStepMaker decode_word_piece(std::string prefix, bool cleanup) {
-  return mapped([prefix = std::move(prefix), cleanup](std::string& piece, bool first) -> Status {
-    if (!first && piece.starts_with(prefix)) {
-      piece.erase(0, prefix.size());
-    } else if (!first) {
-      piece.insert(piece.begin(), ' ');
-    }
-    if (cleanup) {
-      clean_up(piece);
-    }
-    return {};
-  });
-}
-
-DecodeStepMaker decode_suffix(std::string suffix) {
-  return [suffix = std::move(suffix)](bool) { return std::make_unique<SuffixStep>(suffix); };
-}
-
-DecodeStepMaker decode_replace(Pattern pattern, std::string content) {
-  return mapped([pattern = std::move(pattern), content = std::move(content)](std::string& piece,
-                                                                             bool) -> Status {
-    std::vector<Range> ranges;
-    BOWLINE_TRY(pattern.find(piece, ranges));
-    std::string out;
-    for (const Range& r : ranges) {
-      BOWLINE_REQUIRE_CODE(out.size() <= std::max(piece.size(), kMostGrown), Code::bad_file,
-                           "A decoder makes more than {} bytes of {}.", out.size(), piece.size());
-      if (r.match) {
-        out += content;
-      } else {
-        out.append(piece, r.begin, r.end - r.begin);
-      }
-    }
-    piece = std::move(out);
-    return {};
-  });
-}
-
-DecodeStepMaker decode_strip(std::string content, size_t start, size_t stop, bool fused) {
-  if (fused) {
-    return [content = std::move(content), start, stop](bool) {
-      return std::make_unique<StripStream>(content, start, stop);
-    };
-  }
-  return mapped([content = std::move(content), start, stop](std::string& piece, bool) -> Status {
-    for (size_t n = 0; n < start && piece.starts_with(content); ++n) {
-      piece.erase(0, content.size());
-    }
-    for (size_t n = 0; n < stop && piece.ends_with(content); ++n) {
-      piece.erase(piece.size() - content.size());
-    }
-    return {};
-  });
-}
-
-DecodeStepMaker decode_ctc(std::string pad, std::string delimiter, bool cleanup) {
-  return [pad = std::move(pad), delimiter = std::move(delimiter), cleanup](bool) {
-    return std::make_unique<CtcStep>(pad, delimiter, cleanup);
-  };
-}
-
-DecodeStepMaker decode_fuse() {
-  return [](bool whole) -> std::unique_ptr<DecodeStep> {
-    if (whole) {
-      return std::make_unique<FuseStep>();
-    }
-    return std::make_unique<PassStep>();
-  };
 }
 
 DecodeStepMaker decode_spaced() {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/description.h"
 #include "text/pattern.h"
 
 namespace bowline::text {
@@ -30,16 +31,10 @@ class DecodeStep {
 // may wait for them.
 using DecodeStepMaker = std::function<std::unique_ptr<DecodeStep>(bool whole)>;
 
-DecodeStepMaker decode_bytes();          // byte-level letters to bytes
-DecodeStepMaker decode_byte_fallback();  // <0x00> to <0xFF>
-DecodeStepMaker decode_metaspace(std::string replacement, bool prepended);
-DecodeStepMaker decode_word_piece(std::string prefix, bool cleanup);
-DecodeStepMaker decode_suffix(std::string suffix);  // BPEDecoder
-DecodeStepMaker decode_replace(Pattern pattern, std::string content);
-// `fused`: an earlier step has joined the tokens to one text.
-DecodeStepMaker decode_strip(std::string content, size_t start, size_t stop, bool fused);
-DecodeStepMaker decode_ctc(std::string pad, std::string delimiter, bool cleanup);
-DecodeStepMaker decode_fuse();
+// `fused`: an earlier step has joined the tokens to one text. Errors  bad_file: a pattern is
+// damaged.
+Result<DecodeStepMaker> make_decoder(const steps::Decoder& step, bool fused);
+DecodeStepMaker decode_bytes();   // byte-level letters to bytes
 DecodeStepMaker decode_spaced();  // for files without a decoder: a space between tokens
 
 // Applies all steps to tokens.

@@ -13,6 +13,8 @@
 namespace bowline::text {
 namespace {
 
+enum class NormalForm : uint8_t { nfc, nfd, nfkc, nfkd };
+
 bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<uint8_t>(c) < 0x80; });
 }
@@ -327,18 +329,34 @@ Status map_chars(AlignedText& t, const CharsMap& map) {
   return rewrite(t, changes);
 }
 
-}  // namespace
-
 Normalizer normal_form(NormalForm form) {
   return [form](AlignedText& t) { return normalize(t, form); };
 }
-Normalizer lowercase() { return to_lower; }
-Normalizer strip_accents() {
-  return [](AlignedText& t) { return filter(t, [](char32_t c) { return !is_mark(c); }); };
+
+// ---- one for each step
+
+Result<Normalizer> normalizer_of(const steps::NFC&) { return normal_form(NormalForm::nfc); }
+Result<Normalizer> normalizer_of(const steps::NFD&) { return normal_form(NormalForm::nfd); }
+Result<Normalizer> normalizer_of(const steps::NFKC&) { return normal_form(NormalForm::nfkc); }
+Result<Normalizer> normalizer_of(const steps::NFKD&) { return normal_form(NormalForm::nfkd); }
+Result<Normalizer> normalizer_of(const steps::Lowercase&) { return Normalizer(to_lower); }
+Result<Normalizer> normalizer_of(const steps::StripAccents&) {
+  return Normalizer(
+      [](AlignedText& t) { return filter(t, [](char32_t c) { return !is_mark(c); }); });
+}
+Result<Normalizer> normalizer_of(const steps::ByteLevel&) { return map_bytes(); }
+Result<Normalizer> normalizer_of(const steps::Prepend& step) { return prepend(step.prepend); }
+Result<Normalizer> normalizer_of(const steps::Replace& step) {
+  BOWLINE_TRY_ASSIGN(Pattern pattern, Pattern::of(step.pattern));
+  return replace(std::move(pattern), step.content);
+}
+Result<Normalizer> normalizer_of(const steps::Precompiled& step) {
+  BOWLINE_TRY_ASSIGN(const auto map, CharsMap::read(step.precompiled_charsmap.bytes));
+  return Normalizer([map](AlignedText& t) { return map_chars(t, *map); });
 }
 
-Normalizer strip(bool left, bool right) {
-  return [left, right](AlignedText& t) -> Status {
+Result<Normalizer> normalizer_of(const steps::Strip& step) {
+  return Normalizer([left = step.strip_left, right = step.strip_right](AlignedText& t) -> Status {
     size_t begin = 0;
     size_t end = t.text.size();
     for (size_t at = begin; left && at < end && is_white_space(next_of(t.text, at));) {
@@ -351,11 +369,11 @@ Normalizer strip(bool left, bool right) {
     t.at = {t.at.begin() + static_cast<std::ptrdiff_t>(begin),
             t.at.begin() + static_cast<std::ptrdiff_t>(end)};
     return {};
-  };
+  });
 }
 
-Normalizer nmt() {
-  return [](AlignedText& t) -> Status {
+Result<Normalizer> normalizer_of(const steps::Nmt&) {
+  return Normalizer([](AlignedText& t) -> Status {
     BOWLINE_TRY(filter(t, [](char32_t c) { return !is_dropped_by_nmt(c); }));
     Rewriter out(t);
     for (size_t at = 0; at < t.text.size();) {
@@ -367,7 +385,29 @@ Normalizer nmt() {
     }
     out.finish();
     return {};
-  };
+  });
+}
+
+Result<Normalizer> normalizer_of(const steps::BertNormalizer& rules) {
+  return Normalizer([rules](AlignedText& t) -> Status {
+    if (rules.clean_text) {
+      BOWLINE_TRY(clean(t));
+    }
+    if (rules.handle_chinese_chars) {  // adds spaces around ideographs
+      BOWLINE_TRY(space_out_cjk(t));
+    }
+    if (rules.strip_accents.value_or(rules.lowercase)) {
+      BOWLINE_TRY(normalize(t, NormalForm::nfd));
+      BOWLINE_TRY(filter(t, [](char32_t c) { return !is_nonspacing_mark(c); }));
+    }
+    return rules.lowercase ? to_lower(t) : Status();
+  });
+}
+
+}  // namespace
+
+Result<Normalizer> make_normalizer(const steps::Normalizer& step) {
+  return std::visit([](const auto& s) { return normalizer_of(s); }, step);
 }
 
 Normalizer prepend(std::string text) {
@@ -419,27 +459,6 @@ Normalizer map_bytes() {
     t = std::move(out);
     return {};
   };
-}
-
-Normalizer bert(const BertRules& rules) {
-  return [rules](AlignedText& t) -> Status {
-    if (rules.clean_text) {
-      BOWLINE_TRY(clean(t));
-    }
-    if (rules.cjk) {
-      BOWLINE_TRY(space_out_cjk(t));
-    }
-    if (rules.strip_accents) {
-      BOWLINE_TRY(normalize(t, NormalForm::nfd));
-      BOWLINE_TRY(filter(t, [](char32_t c) { return !is_nonspacing_mark(c); }));
-    }
-    return rules.lowercase ? to_lower(t) : Status();
-  };
-}
-
-Result<Normalizer> precompiled(std::string_view charsmap) {
-  BOWLINE_TRY_ASSIGN(const auto map, CharsMap::read(charsmap));
-  return Normalizer([map](AlignedText& t) { return map_chars(t, *map); });
 }
 
 }  // namespace bowline::text

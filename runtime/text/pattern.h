@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bowline_text.h"
+#include "text/description.h"
 
 namespace bowline::text {
 
@@ -31,6 +32,10 @@ class Pattern {
   // hand-written code. `plain`: always uses PCRE2.
   // Errors  bad_file: the expression does not compile, or is too large.
   static Result<Pattern> of_expression(std::string_view expression, bool plain = false);
+  static Result<Pattern> of(const PatternText& pattern) {
+    return pattern.is_expression ? of_expression(pattern.text)
+                                 : Result<Pattern>(of_text(pattern.text));
+  }
   // The expression of GPT-2.
   static Pattern gpt2();
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/status.h"
+
 namespace bowline::text {
 namespace {
 
@@ -54,8 +56,6 @@ void cut(const std::vector<Range>& ranges, Matches matches, std::vector<Piece>& 
   }
 }
 
-}  // namespace
-
 PreTokenizer split(Pattern pattern, Matches matches, bool invert) {
   return [pattern = std::move(pattern), matches, invert](Pieces& pieces) {
     std::vector<Range> ranges;
@@ -88,6 +88,7 @@ PreTokenizer fixed_length(size_t code_points) {
   };
 }
 
+// Adds a space before a piece that does not start with a space.
 PreTokenizer prefix_space() {
   return [add = prepend(" ")](Pieces& pieces) {
     return pieces.rewrite(
@@ -95,11 +96,7 @@ PreTokenizer prefix_space() {
   };
 }
 
-PreTokenizer rewrite(Normalizer normalizer) {
-  return
-      [normalizer = std::move(normalizer)](Pieces& pieces) { return pieces.rewrite(normalizer); };
-}
-
+// Replaces spaces by `replacement` and adds it at the start of the text.
 PreTokenizer metaspace(std::string replacement, Prepend where) {
   return [spaces = replace(Pattern::of_text(" "), replacement), add = prepend(replacement),
           replacement, where](Pieces& pieces) {
@@ -113,6 +110,66 @@ PreTokenizer metaspace(std::string replacement, Prepend where) {
       return wanted && !t.text.starts_with(replacement) ? add(t) : Status();
     });
   };
+}
+
+// ---- one for each step
+
+using Parts = std::vector<PreTokenizer>;
+
+Status add_split(Parts& out, Pattern pattern, Matches matches, bool invert = false) {
+  out.push_back(split(std::move(pattern), matches, invert));
+  return {};
+}
+
+Status add(const steps::ByteLevel& step, Parts& out) {
+  if (step.add_prefix_space) {
+    out.push_back(prefix_space());
+  }
+  if (step.use_regex) {
+    out.push_back(split(Pattern::gpt2(), Matches::isolated, false));
+  }
+  out.push_back([bytes = map_bytes()](Pieces& pieces) { return pieces.rewrite(bytes); });
+  return {};
+}
+Status add(const steps::Metaspace& step, Parts& out) {
+  const std::string& space = step.replacement.text;
+  out.push_back(metaspace(space, step.prepend_scheme));
+  return step.split ? add_split(out, Pattern::of_text(space), Matches::merged_with_next) : Status();
+}
+Status add(const steps::Whitespace&, Parts& out) {
+  return add_split(out, Pattern::of_words(), Matches::removed, true);
+}
+Status add(const steps::WhitespaceSplit&, Parts& out) {
+  return add_split(out, Pattern::of_class(is_white_space), Matches::removed);
+}
+Status add(const steps::Punctuation& step, Parts& out) {
+  return add_split(out, Pattern::of_class(is_punctuation), step.behavior);
+}
+Status add(const steps::BertPreTokenizer&, Parts& out) {
+  BOWLINE_TRY(add(steps::WhitespaceSplit(), out));
+  return add(steps::Punctuation(), out);
+}
+Status add(const steps::Digits& step, Parts& out) {
+  return add_split(out, Pattern::of_class(is_number),
+                   step.individual_digits ? Matches::isolated : Matches::contiguous);
+}
+Status add(const steps::CharDelimiterSplit& step, Parts& out) {
+  return add_split(out, Pattern::of_text(step.delimiter.text), Matches::removed);
+}
+Status add(const steps::FixedLength& step, Parts& out) {
+  BOWLINE_REQUIRE_CODE(step.length > 0, Code::bad_file, "\"length\" is 0.");
+  out.push_back(fixed_length(step.length));
+  return {};
+}
+Status add(const steps::Split& step, Parts& out) {
+  BOWLINE_TRY_ASSIGN(Pattern pattern, Pattern::of(step.pattern));
+  return add_split(out, std::move(pattern), step.behavior, step.invert);
+}
+
+}  // namespace
+
+Status add_pre_tokenizer(const steps::PreTokenizer& step, std::vector<PreTokenizer>& out) {
+  return std::visit([&](const auto& s) { return add(s, out); }, step);
 }
 
 }  // namespace bowline::text

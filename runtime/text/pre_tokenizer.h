@@ -3,29 +3,15 @@
 
 #include <functional>
 
+#include "text/description.h"
 #include "text/pieces.h"
 
 namespace bowline::text {
 
 using PreTokenizer = std::function<Status(Pieces&)>;
 
-// The use of the matches of a splitting pattern.
-enum class Matches : uint8_t {
-  removed,
-  isolated,
-  merged_with_previous,
-  merged_with_next,
-  contiguous
-};
-
-PreTokenizer split(Pattern pattern, Matches matches, bool invert = false);
-PreTokenizer fixed_length(size_t code_points);
-// Adds a space before a piece that does not start with a space.
-PreTokenizer prefix_space();
-PreTokenizer rewrite(Normalizer normalizer);
-
-enum class Prepend : uint8_t { never, first, always };
-// Replaces spaces by `replacement` and adds it at the start of the text.
-PreTokenizer metaspace(std::string replacement, Prepend prepend);
+// Appends the parts of a step. The last part of ByteLevel rewrites bytes to letters.
+// Errors  bad_file: a pattern is damaged, or a length is 0.
+Status add_pre_tokenizer(const steps::PreTokenizer& step, std::vector<PreTokenizer>& out);
 
 }  // namespace bowline::text

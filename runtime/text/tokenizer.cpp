@@ -38,13 +38,13 @@ Spaces spaces_of(std::string_view piece) {
 }
 
 // Removes white space from the offsets of tokens.
-void trim(const PostProcessor::Trim& rule, const TokenizerData& data, std::string_view source,
+void trim(const steps::ByteLevel& rule, const TokenizerData& data, std::string_view source,
           std::vector<Entry>& entries) {
   for (size_t i = 0; i < entries.size(); ++i) {
     Entry& e = entries[i];
     Spaces s = spaces_of(e.text.empty() ? data.vocabulary.piece(e.id) : e.text);
     const bool first = i == 0 || e.at.begin == 0;
-    if (first && rule.prefix_space && s.leading == 1) {
+    if (first && rule.add_prefix_space && s.leading == 1) {
       s.leading = 0;
     }
     bool valid = false;
@@ -70,8 +70,8 @@ void trim(const PostProcessor::Trim& rule, const TokenizerData& data, std::strin
 Status post_process(const TokenizerData& data, std::string_view source,
                     const EncodeOptions& options, std::vector<Entry>& entries) {
   size_t added = 0;
-  for (const PostProcessor& p : data.post_processors) {
-    if (const auto* around = std::get_if<PostProcessor::Surround>(&p.step)) {
+  for (const steps::PostProcessor& p : data.post_processors) {
+    if (const auto* around = std::get_if<steps::Surround>(&p)) {
       added += options.special_tokens ? around->before.size() + around->behind.size() : 0;
     }
   }
@@ -81,11 +81,11 @@ Status post_process(const TokenizerData& data, std::string_view source,
                          options.max_tokens, added);
     entries.resize(std::min(entries.size(), options.max_tokens - added));
   }
-  for (const PostProcessor& p : data.post_processors) {
-    if (const auto* rule = std::get_if<PostProcessor::Trim>(&p.step)) {
+  for (const steps::PostProcessor& p : data.post_processors) {
+    if (const auto* rule = std::get_if<steps::ByteLevel>(&p); rule && rule->trim_offsets) {
       trim(*rule, data, source, entries);
     }
-    const auto* around = std::get_if<PostProcessor::Surround>(&p.step);
+    const auto* around = std::get_if<steps::Surround>(&p);
     if (around == nullptr || !options.special_tokens) {
       continue;
     }
@@ -193,26 +193,6 @@ std::span<const std::byte> bytes_of_span(const std::vector<std::byte>& bytes) { 
 
 }  // namespace
 
-Status add_tokens(TokenizerData& data, std::vector<AddedToken> tokens) {
-  std::vector<AddedToken> kept;
-  for (AddedToken& token : tokens) {
-    if (token.content.empty()) {
-      continue;
-    }
-    const auto there = data.vocabulary.find(token.content);
-    BOWLINE_REQUIRE_CODE(
-        !there || *there == token.id, Code::bad_file,
-        "The added token \"{}\" has id {}, but the vocabulary has this text as token {}.",
-        escaped(std::string_view(token.content).substr(0, 100)), token.id, *there);
-    if (!there) {
-      BOWLINE_TRY(data.vocabulary.add(token.content, token.id));
-    }
-    kept.push_back(std::move(token));
-  }
-  BOWLINE_TRY_ASSIGN(data.added, AddedTokens::create(std::move(kept), data.normalizers));
-  return {};
-}
-
 Result<Tokenizer> Tokenizer::from(const Model& model) {
   return guarded([&]() -> Result<Tokenizer> {
     if (model.metadata("tokenizer") == "bytes") {
@@ -231,16 +211,14 @@ Result<Tokenizer> Tokenizer::from(const Model& model) {
 Result<Tokenizer> Tokenizer::from_bytes(std::string_view media_type,
                                         std::span<const std::byte> bytes) {
   return guarded([&]() -> Result<Tokenizer> {
-    if (media_type == "application/vnd.huggingface.tokenizer+json") {
-      BOWLINE_TRY_ASSIGN(SharedData data, read_json(bytes));
-      return Tokenizer(std::move(data));
-    }
-    if (media_type == "application/vnd.gguf.tokenizer") {
-      BOWLINE_TRY_ASSIGN(SharedData data, read_gguf(bytes));
-      return Tokenizer(std::move(data));
-    }
-    return Status(Code::unsupported, format("A tokenizer of media type \"{}\" is not supported.",
-                                            escaped(media_type)));
+    const bool is_json = media_type == "application/vnd.huggingface.tokenizer+json";
+    BOWLINE_REQUIRE_CODE(is_json || media_type == "application/vnd.gguf.tokenizer",
+                         Code::unsupported, "A tokenizer of media type \"{}\" is not supported.",
+                         escaped(media_type));
+    BOWLINE_TRY_ASSIGN(const Description description,
+                       is_json ? describe_json(bytes) : describe_gguf(bytes));
+    BOWLINE_TRY_ASSIGN(SharedData data, build(description));
+    return Tokenizer(std::move(data));
   });
 }
 

@@ -1,13 +1,14 @@
 // Reads the tokenizer of a GGUF file: only the metadata keys `tokenizer.*`, no tensors.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <map>
 
 #include "base/escape.h"
+#include "base/status.h"
 #include "base/utf8.h"
-#include "text/tokenizer_data.h"
+#include "text/description.h"
+#include "text/pattern.h"
 
 namespace bowline::text {
 namespace {
@@ -15,8 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is read as little endian.");
 
 constexpr uint64_t kMostKeys = 1 << 16;
-constexpr int kMostArrays = 4;              // nested arrays
-constexpr size_t kLongestMerged = 1 << 10;  // bytes of a merged token
+constexpr int kMostArrays = 4;  // nested arrays
 
 enum Type : uint32_t {
   u8,
@@ -163,6 +163,9 @@ std::string_view text_of(const Values& values, std::string_view key) {
   return v != nullptr && v->type == string ? v->bytes.substr(8) : std::string_view();
 }
 
+// "tokenizer.ggml.NAME"
+std::string key_of(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
+
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const size_t n = utf8_length(text);
@@ -208,342 +211,257 @@ Result<std::vector<T>> numbers_of(const Values& values, std::string_view key, si
   return out;
 }
 
-enum TokenType : int32_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
+// Writes the parts of a description.
+class Describing {
+ public:
+  explicit Describing(Values values) : values_(std::move(values)) {}
 
-// Data of all kinds.
-struct File {
-  Values values;
-  std::vector<std::string_view> pieces;
-  std::vector<int32_t> types;
-  TokenType type(size_t id) const {
-    return types.empty() ? kNormal : static_cast<TokenType>(types[id]);
+  Result<Description> run() {
+    BOWLINE_TRY_ASSIGN(const std::vector<std::string_view> pieces,
+                       texts_of(values_, key_of("tokens")));
+    for (const std::string_view piece : pieces) {
+      out_.vocabulary.emplace_back(piece, std::ssize(out_.vocabulary));
+    }
+    BOWLINE_TRY_ASSIGN(const std::vector<int32_t> types,
+                       numbers_of<int32_t>(values_, key_of("token_type"), pieces.size()));
+    for (const int32_t type : types) {
+      out_.types.push_back(static_cast<TokenType>(type));
+    }
+    BOWLINE_TRY(describe_model());
+    add_special();
+    return std::move(out_);
   }
+
+ private:
+  Status describe_model() {
+    const std::string_view model = text_of(values_, key_of("model"));
+    if (model == "gpt2") {
+      return describe_byte_level();
+    }
+    if (model == "llama") {
+      return describe_llama();
+    }
+    if (model == "t5") {
+      return describe_unigram();
+    }
+    BOWLINE_REQUIRE_CODE(
+        model == "bert", Code::unsupported,
+        "The tokenizer \"{}\" of the file is not supported. Supported: gpt2, llama, t5, bert.",
+        escaped(model.substr(0, 100)));
+    return describe_bert();
+  }
+
+  // ---- byte-level BPE
+
+  Status describe_byte_level() {
+    const std::string_view pre = text_of(values_, key_of("pre"));
+    // llama.cpp warns and uses a pre-tokenizer that no model was trained with.
+    BOWLINE_REQUIRE_CODE(
+        !pre.empty(), Code::unsupported,
+        "The file has no \"tokenizer.ggml.pre\", so the pre-tokenizer is unknown. Write a copy "
+        "with "
+        "the name, for example for Llama 3: gguf-new-metadata --pre-tokenizer llama-bpe OLD.gguf "
+        "NEW.gguf (Python package gguf). Other names: \"gpt-2\", \"qwen2\", \"smollm\".");
+    const std::vector<NamedSplit> known = named_splits();
+    const auto named = std::ranges::find(known, pre, &NamedSplit::name);
+    BOWLINE_REQUIRE_CODE(named != known.end(), Code::unsupported,
+                         "The pre-tokenizer \"{}\" of the file is not supported.",
+                         escaped(pre.substr(0, 100)));
+    out_.normalizers = named->normalizers;
+    out_.pre_tokenizers = named->pre_tokenizers;
+    out_.decoders = {steps::ByteLevel{}};
+    out_.model = steps::Bpe{.ignore_merges = named->ignore_merges};
+    BOWLINE_TRY_ASSIGN(const std::vector<std::string_view> merges,
+                       texts_of(values_, key_of("merges")));
+    for (const std::string_view merge : merges) {
+      const size_t space = std::min(merge.find(' ', 1), merge.size());
+      out_.merges.emplace_back(merge.substr(0, space),
+                               merge.substr(std::min(space + 1, merge.size())));
+    }
+    return surround("bos", named->adds_bos, false);
+  }
+
+  // ---- BPE with byte fallback
+
+  Status describe_llama() {
+    BOWLINE_TRY(read_scores());
+    BOWLINE_TRY_ASSIGN(const int32_t unknown, id_of("unknown"));
+    out_.model = steps::Bpe{.byte_fallback = true, .fuse_unk = true, .unk_token = piece(unknown)};
+    const std::string space(kSpaceMark);
+    out_.normalizers = {steps::Replace{{" "}, space}};
+    out_.decoders = {steps::Replace{{space}, " "}, steps::ByteFallback{}, steps::Fuse{}};
+    if (flag_of(values_, key_of("add_space_prefix"), true)) {
+      out_.normalizers.insert(out_.normalizers.begin(), steps::Prepend{space});
+      out_.decoders->push_back(steps::StripDecoder{{" "}, 1, 0});
+    }
+    return surround("bos", true, false);
+  }
+
+  Status read_scores() {
+    BOWLINE_TRY_ASSIGN(const std::vector<float> scores,
+                       numbers_of<float>(values_, key_of("scores"), out_.vocabulary.size()));
+    BOWLINE_REQUIRE_CODE(!scores.empty(), Code::bad_file,
+                         "The file has no \"tokenizer.ggml.scores\".");
+    out_.scores.assign(scores.begin(), scores.end());
+    return {};
+  }
+
+  // ---- Unigram
+
+  Status describe_unigram() {
+    BOWLINE_TRY(read_scores());
+    steps::Unigram model;
+    model.byte_fallback = std::ranges::find(out_.types, TokenType::byte) != out_.types.end();
+    BOWLINE_TRY_ASSIGN(const int32_t unknown, id_of("unknown"));
+    if (unknown >= 0) {
+      model.unk_id = static_cast<size_t>(unknown);
+    }
+    const std::string key = key_of("precompiled_charsmap");
+    const MetadataValue* const map = find(values_, key, true);
+    BOWLINE_REQUIRE_CODE(map == nullptr || map->type == u8 || map->type == i8, Code::bad_file,
+                         "\"{}\" is not an array of bytes.", key);
+    if (map != nullptr && !map->bytes.empty()) {
+      out_.normalizers.push_back(steps::Precompiled{{std::string(map->bytes)}});
+    }
+    add_spaces();
+    if (model.byte_fallback) {
+      out_.decoders->insert(out_.decoders->begin(), steps::ByteFallback{});
+    }
+    out_.model = model;
+    return surround("bos", false, true);
+  }
+
+  // As SentencePiece: either one space between words and one at the start, or all spaces.
+  void add_spaces() {
+    const std::string space(kSpaceMark);
+    const bool merges = flag_of(values_, key_of("remove_extra_whitespaces"), false);
+    const bool prefix = merges || flag_of(values_, key_of("add_space_prefix"), false);
+    steps::Metaspace metaspace;
+    metaspace.prepend_scheme = prefix ? Prepend::always : Prepend::never;
+    metaspace.split = false;
+    out_.decoders = {metaspace};
+    if (merges) {
+      out_.normalizers.push_back(steps::Strip{.strip_right = true});
+      out_.normalizers.push_back(steps::Replace{{" {2,}", true}, space});
+      out_.pre_tokenizers = {metaspace};
+      return;
+    }
+    if (prefix) {
+      out_.normalizers.push_back(steps::Prepend{space});
+    }
+    out_.normalizers.push_back(steps::Replace{{" "}, space});
+  }
+
+  // ---- WordPiece
+
+  // The file marks tokens that start a word; the vocabulary of BERT marks continuations.
+  Status describe_bert() {
+    for (auto& [piece, id] : out_.vocabulary) {
+      const bool special = out_.type(static_cast<size_t>(id)) != TokenType::normal ||
+                           (piece.starts_with('[') && piece.ends_with(']'));
+      if (!special) {
+        piece = piece.starts_with(kSpaceMark) ? piece.substr(kSpaceMark.size()) : "##" + piece;
+      }
+    }
+    BOWLINE_TRY_ASSIGN(const int32_t unknown, id_of("unknown"));
+    steps::WordPiece model;
+    model.unk_token = unknown < 0 ? model.unk_token : piece(unknown);
+    out_.model = model;
+    steps::BertNormalizer normalizer;
+    normalizer.lowercase = flag_of(values_, key_of("normalizer.lowercase"), true);
+    const bool strips = flag_of(values_, key_of("normalizer.strip_accents"), normalizer.lowercase);
+    if (strips != normalizer.lowercase) {
+      normalizer.strip_accents = strips;
+    }
+    out_.normalizers = {normalizer};
+    out_.pre_tokenizers = {steps::BertPreTokenizer{}};
+    out_.decoders = {steps::WordPieceDecoder{}};
+    const bool cls = number_of(values_, key_of("cls_token_id")).has_value();
+    return surround(cls ? "cls" : "bos", true, true, "seperator");  // sic: the format spells it so
+  }
+
+  // ---- parts of all kinds
+
+  std::string piece(int32_t id) const {
+    return id < 0 ? std::string() : out_.vocabulary[static_cast<size_t>(id)].first;
+  }
+
   // Returns an id of the vocabulary; -1: the key is missing. Errors  bad_file.
-  Result<int32_t> id_of(std::string_view key) const {
-    const auto id = number_of(values, key);
-    if (!id) {
-      return -1;
+  Result<int32_t> id_of(std::string_view name) const {
+    const std::string key = key_of(name) + "_token_id";
+    const int64_t id = number_of(values_, key).value_or(-1);
+    BOWLINE_REQUIRE_CODE(
+        !number_of(values_, key) || (id >= 0 && std::cmp_less(id, out_.vocabulary.size())),
+        Code::bad_file, "\"{}\" is {}, which is out of range for {} tokens.", key, id,
+        out_.vocabulary.size());
+    return static_cast<int32_t>(id);
+  }
+
+  // `adds_first`, `adds_last`: whether a text gets the token if the file does not say so.
+  Status surround(std::string_view first, bool adds_first, bool adds_last,
+                  std::string_view last = "eos") {
+    steps::Surround around;
+    around.is_template = true;
+    const auto add = [&](std::string_view flag, bool otherwise, std::string_view name,
+                         std::string_view does, std::vector<int32_t>& to) -> Status {
+      if (flag_of(values_, key_of(flag), otherwise)) {
+        BOWLINE_TRY_ASSIGN(const int32_t id, id_of(name));
+        BOWLINE_REQUIRE_CODE(id >= 0, Code::bad_file,
+                             "Each text {} with a token, but the file has no \"{}_token_id\".",
+                             does, key_of(name));
+        to = {id};
+      }
+      return {};
+    };
+    BOWLINE_TRY(add("add_bos_token", adds_first, first, "starts", around.before));
+    BOWLINE_TRY(add("add_eos_token", adds_last, last, "ends", around.behind));
+    if (!around.before.empty() || !around.behind.empty()) {
+      out_.post_processors = {std::move(around)};
     }
-    BOWLINE_REQUIRE_CODE(*id >= 0 && static_cast<uint64_t>(*id) < pieces.size(), Code::bad_file,
-                         "\"{}\" is {}, which is out of range for {} tokens.", key, *id,
-                         pieces.size());
-    return static_cast<int32_t>(*id);
+    return {};
   }
-};
 
-Status add_pieces(const File& file, TokenizerData& data) {
-  data.vocabulary.expect(file.pieces.size());
-  for (size_t id = 0; id < file.pieces.size(); ++id) {
-    BOWLINE_TRY(data.vocabulary.add(file.pieces[id], static_cast<int64_t>(id)));
-  }
-  return {};
-}
-
-Status add_special(const File& file, TokenizerData& data) {
-  std::vector<AddedToken> tokens;
-  for (size_t id = 0; id < file.pieces.size(); ++id) {
-    const TokenType type = file.type(id);
-    if (type == kControl || type == kUnknown || type == kUserDefined) {
-      AddedToken token;
-      token.content = data.vocabulary.piece(static_cast<int32_t>(id));
-      token.id = static_cast<int32_t>(id);
-      token.special = type != kUserDefined;
-      tokens.push_back(std::move(token));
-    }
-  }
-  return add_tokens(data, std::move(tokens));
-}
-
-Status surround(const File& file, TokenizerData& data, std::string_view first, bool adds_first,
-                std::string_view last, bool adds_last) {
-  PostProcessor::Surround around;
-  if (flag_of(file.values, "tokenizer.ggml.add_bos_token", adds_first)) {
-    BOWLINE_TRY_ASSIGN(const int32_t id, file.id_of(first));
-    BOWLINE_REQUIRE_CODE(id >= 0, Code::bad_file,
-                         "Each text starts with a token, but the file has no \"{}\".", first);
-    around.before = {id};
-  }
-  if (flag_of(file.values, "tokenizer.ggml.add_eos_token", adds_last)) {
-    BOWLINE_TRY_ASSIGN(const int32_t id, file.id_of(last));
-    BOWLINE_REQUIRE_CODE(id >= 0, Code::bad_file,
-                         "Each text ends with a token, but the file has no \"{}\".", last);
-    around.behind = {id};
-  }
-  if (!around.before.empty() || !around.behind.empty()) {
-    data.post_processors.push_back({std::move(around)});
-  }
-  return {};
-}
-
-constexpr std::string_view kBos = "tokenizer.ggml.bos_token_id";
-constexpr std::string_view kEos = "tokenizer.ggml.eos_token_id";
-
-// ---- byte-level BPE
-
-struct Lists {
-  std::string_view pre;   // "tokenizer.ggml.pre"
-  size_t expression = 0;  // index in known_expressions()
-  bool digits = false;    // each digit is a separate token
-  bool ignore_merges = false;
-  bool adds_bos = false;
-  bool nfc = false;  // text is normalized to NFC first, which llama.cpp omits
-};
-constexpr Lists kWords[] = {{"gpt-2", 0},
-                            {"gpt2", 0},
-                            {"roberta-bpe", 0},
-                            {"smollm", 0, true},
-                            {"llama-bpe", 1, false, true, true},
-                            {"llama3", 1, false, true, true},
-                            {"qwen2", 2, false, false, false, true},
-                            {"deepseek-r1-qwen", 2}};
-
-Status read_byte_level(const File& file, TokenizerData& data) {
-  const std::string_view pre = text_of(file.values, "tokenizer.ggml.pre");
-  // llama.cpp warns and uses a pre-tokenizer that no model was trained with.
-  BOWLINE_REQUIRE_CODE(
-      !pre.empty(), Code::unsupported,
-      "The file has no \"tokenizer.ggml.pre\", so the pre-tokenizer is unknown. Write a copy with "
-      "the name, for example for Llama 3: gguf-new-metadata --pre-tokenizer llama-bpe OLD.gguf "
-      "NEW.gguf (Python package gguf). Other names: \"gpt-2\", \"qwen2\", \"smollm\".");
-  const auto words = std::ranges::find(kWords, pre, &Lists::pre);
-  BOWLINE_REQUIRE_CODE(words != std::end(kWords), Code::unsupported,
-                       "The pre-tokenizer \"{}\" of the file is not supported.",
-                       escaped(pre.substr(0, 100)));
-  if (words->nfc) {
-    data.normalizers.push_back(normal_form(NormalForm::nfc));
-  }
-  if (words->digits) {
-    data.pre_tokenizers.push_back(split(Pattern::of_class(is_number), Matches::isolated));
-  }
-  BOWLINE_TRY_ASSIGN(Pattern pattern,
-                     Pattern::of_expression(known_expressions()[words->expression]));
-  data.pre_tokenizers.push_back(split(std::move(pattern), Matches::isolated));
-  BOWLINE_TRY(add_pieces(file, data));
-  BOWLINE_TRY_ASSIGN(const std::vector<std::string_view> merges,
-                     texts_of(file.values, "tokenizer.ggml.merges"));
-  std::vector<Bpe::Rule> rules;
-  rules.reserve(merges.size());
-  for (const std::string_view merge : merges) {
-    const size_t space = merge.find(' ', 1);
-    const auto left = data.vocabulary.find(merge.substr(0, space));
-    const auto right =
-        data.vocabulary.find(space == std::string_view::npos ? "" : merge.substr(space + 1));
-    std::string joined(merge);
-    joined.erase(std::min(space, joined.size()), 1);
-    const auto merged = data.vocabulary.find(joined);
-    BOWLINE_REQUIRE_CODE(left && right && merged, Code::bad_file,
-                         "Merge {} (\"{}\") names a token that is not in the vocabulary.",
-                         rules.size(), escaped(merge.substr(0, 100)));
-    rules.push_back({*left, *right, *merged, static_cast<uint32_t>(rules.size())});
-  }
-  Bpe::Options o;
-  o.byte_level = true;
-  o.ignore_merges = words->ignore_merges;
-  BOWLINE_TRY_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
-  data.kind = "byte-level BPE";
-  data.decoders = {decode_bytes()};
-  return surround(file, data, kBos, words->adds_bos, kEos, false);
-}
-
-// ---- BPE with byte fallback
-
-// Derives the merges of a vocabulary with scores: two tokens merge if their concatenation is a
-// token, the highest score first.
-Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
-                                         const std::vector<float>& scores) {
-  const auto is_text = [&](int32_t id) {
-    const TokenType type = file.type(static_cast<size_t>(id));
-    return type == kNormal || type == kUserDefined || type == kUnused;
-  };
-  std::vector<float> order;
-  for (const float score : scores) {
-    BOWLINE_REQUIRE_CODE(std::isfinite(score), Code::bad_file, "A score is not finite.");
-    order.push_back(score);
-  }
-  std::ranges::sort(order, std::greater<>());
-  order.erase(std::unique(order.begin(), order.end()), order.end());
-  std::vector<Bpe::Rule> out;
-  for (size_t i = 0; i < file.pieces.size(); ++i) {
-    const auto id = static_cast<int32_t>(i);
-    const std::string_view piece = v.piece(id);
-    if (!is_text(id) || piece.empty()) {
-      continue;
-    }
-    BOWLINE_REQUIRE_CODE(piece.size() <= kLongestMerged, Code::bad_file,
-                         "Token {} has {} bytes, more than {}.", id, piece.size(), kLongestMerged);
-    const auto rank = static_cast<uint32_t>(
-        std::ranges::lower_bound(order, scores[i], std::greater<>()) - order.begin());
-    for (size_t cut = length_of(piece[0]); cut < piece.size(); cut += length_of(piece[cut])) {
-      const auto left = v.find(piece.substr(0, cut));
-      const auto right = left ? v.find(piece.substr(cut)) : std::nullopt;
-      if (right && is_text(*left) && is_text(*right)) {
-        out.push_back({*left, *right, id, rank});
+  void add_special() {
+    for (const auto& [piece, id] : out_.vocabulary) {
+      const TokenType type = out_.type(static_cast<size_t>(id));
+      if (type == TokenType::control || type == TokenType::unknown ||
+          type == TokenType::user_defined) {
+        AddedToken token;
+        token.content = piece;
+        token.id = static_cast<int32_t>(id);
+        token.special = type != TokenType::user_defined;
+        out_.added.push_back(std::move(token));
       }
     }
   }
-  return out;
-}
 
-Result<std::vector<float>> scores_of(const File& file) {
-  BOWLINE_TRY_ASSIGN(std::vector<float> scores,
-                     numbers_of<float>(file.values, "tokenizer.ggml.scores", file.pieces.size()));
-  BOWLINE_REQUIRE_CODE(!scores.empty(), Code::bad_file,
-                       "The file has no \"tokenizer.ggml.scores\".");
-  return scores;
-}
-
-Status read_llama(const File& file, TokenizerData& data) {
-  BOWLINE_TRY(add_pieces(file, data));
-  BOWLINE_TRY_ASSIGN(const std::vector<float> scores, scores_of(file));
-  BOWLINE_TRY_ASSIGN(const std::vector<Bpe::Rule> rules, merges_of(file, data.vocabulary, scores));
-  Bpe::Options o;
-  o.byte_fallback = true;
-  o.fuse_unknown = true;
-  BOWLINE_TRY_ASSIGN(const int32_t unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
-  o.unknown = unknown < 0 ? std::string() : std::string(data.vocabulary.piece(unknown));
-  BOWLINE_TRY_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
-  data.kind = "BPE";
-  const std::string space = "\u2581";
-  const bool prefix = flag_of(file.values, "tokenizer.ggml.add_space_prefix", true);
-  if (prefix) {
-    data.normalizers.push_back(prepend(space));
-  }
-  data.normalizers.push_back(replace(Pattern::of_text(" "), space));
-  data.decoders = {decode_replace(Pattern::of_text(space), " "), decode_byte_fallback(),
-                   decode_fuse()};
-  if (prefix) {
-    data.decoders.push_back(decode_strip(" ", 1, 0, true));
-  }
-  return surround(file, data, kBos, true, kEos, false);
-}
-
-// ---- Unigram
-
-// Empty if the file has no character map.
-Result<std::string_view> charsmap_of(const Values& values) {
-  constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
-  const MetadataValue* v = find(values, kKey, true);
-  BOWLINE_REQUIRE_CODE(v == nullptr || v->type == u8 || v->type == i8, Code::bad_file,
-                       "\"{}\" is not an array of bytes.", kKey);
-  return v == nullptr ? std::string_view() : v->bytes;
-}
-
-// As SentencePiece: either one space between words and one at the start, or all spaces.
-Status add_spaces(const File& file, TokenizerData& data) {
-  const std::string space = "\u2581";
-  if (flag_of(file.values, "tokenizer.ggml.remove_extra_whitespaces", false)) {
-    BOWLINE_TRY_ASSIGN(Pattern spaces, Pattern::of_expression(" {2,}"));
-    data.normalizers.push_back(strip(false, true));
-    data.normalizers.push_back(replace(std::move(spaces), space));
-    data.pre_tokenizers = {metaspace(space, Prepend::always)};
-    data.decoders = {decode_metaspace(space, true)};
-    return {};
-  }
-  const bool prefix = flag_of(file.values, "tokenizer.ggml.add_space_prefix", false);
-  if (prefix) {
-    data.normalizers.push_back(prepend(space));
-  }
-  data.normalizers.push_back(replace(Pattern::of_text(" "), space));
-  data.decoders = {decode_metaspace(space, prefix)};
-  return {};
-}
-
-Status read_unigram(const File& file, TokenizerData& data) {
-  BOWLINE_TRY(add_pieces(file, data));
-  BOWLINE_TRY_ASSIGN(const std::vector<float> scores, scores_of(file));
-  std::vector<double> searched;
-  size_t bytes = 0;
-  for (size_t id = 0; id < scores.size(); ++id) {
-    const bool is_byte = file.type(id) == kByte;  // also found by its spelling, as in `tokenizers`
-    searched.push_back(is_byte || file.type(id) == kNormal ? scores[id] : -INFINITY);
-    bytes += is_byte ? 1 : 0;
-  }
-  Unigram::Options o;
-  o.byte_fallback = bytes > 0;
-  BOWLINE_TRY_ASSIGN(o.unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
-  BOWLINE_TRY_ASSIGN(data.model, Unigram::create(data.vocabulary, std::move(searched), o));
-  data.kind = "Unigram";
-  BOWLINE_TRY_ASSIGN(const std::string_view charsmap, charsmap_of(file.values));
-  if (!charsmap.empty()) {
-    BOWLINE_TRY_ASSIGN(Normalizer map, precompiled(charsmap));
-    data.normalizers.push_back(std::move(map));
-  }
-  BOWLINE_TRY(add_spaces(file, data));
-  if (o.byte_fallback) {
-    data.decoders.insert(data.decoders.begin(), decode_byte_fallback());
-  }
-  return surround(file, data, kBos, false, kEos, true);
-}
-
-// ---- WordPiece
-
-// The file marks tokens that start a word; the vocabulary of BERT marks continuations.
-Status read_bert(const File& file, TokenizerData& data) {
-  constexpr std::string_view kWord = "\u2581";
-  data.vocabulary.expect(file.pieces.size());
-  for (size_t id = 0; id < file.pieces.size(); ++id) {
-    const std::string_view piece = file.pieces[id];
-    const bool special =
-        file.type(id) != kNormal || (piece.starts_with('[') && piece.ends_with(']'));
-    const std::string text = special                    ? std::string(piece)
-                             : piece.starts_with(kWord) ? std::string(piece.substr(kWord.size()))
-                                                        : "##" + std::string(piece);
-    BOWLINE_TRY(data.vocabulary.add(text, static_cast<int64_t>(id)));
-  }
-  BOWLINE_TRY_ASSIGN(const int32_t unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
-  WordPiece::Options o;
-  o.unknown = unknown < 0 ? o.unknown : std::string(data.vocabulary.piece(unknown));
-  BOWLINE_TRY_ASSIGN(data.model, WordPiece::create(data.vocabulary, o));
-  data.kind = "WordPiece";
-  BertRules rules;
-  rules.lowercase = flag_of(file.values, "tokenizer.ggml.normalizer.lowercase", true);
-  rules.strip_accents =
-      flag_of(file.values, "tokenizer.ggml.normalizer.strip_accents", rules.lowercase);
-  data.normalizers = {bert(rules)};
-  data.pre_tokenizers = {split(Pattern::of_class(is_white_space), Matches::removed),
-                         split(Pattern::of_class(is_punctuation), Matches::isolated)};
-  data.decoders = {decode_word_piece("##", true)};
-  // sic: the format spells it so
-  const bool cls = number_of(file.values, "tokenizer.ggml.cls_token_id").has_value();
-  return surround(file, data, cls ? "tokenizer.ggml.cls_token_id" : kBos, true,
-                  "tokenizer.ggml.seperator_token_id", true);
-}
+  Values values_;
+  Description out_;
+};
 
 }  // namespace
 
-Result<SharedData> read_gguf(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  File file;
-  BOWLINE_TRY_ASSIGN(file.values, read_values(text));
-  BOWLINE_TRY_ASSIGN(file.pieces, texts_of(file.values, "tokenizer.ggml.tokens"));
-  BOWLINE_TRY_ASSIGN(file.types, numbers_of<int32_t>(file.values, "tokenizer.ggml.token_type",
-                                                     file.pieces.size()));
-  auto data = std::make_shared<TokenizerData>();
-  const std::string_view model = text_of(file.values, "tokenizer.ggml.model");
-  if (model == "gpt2") {
-    BOWLINE_TRY(read_byte_level(file, *data));
-  } else if (model == "llama") {
-    BOWLINE_TRY(read_llama(file, *data));
-  } else if (model == "t5") {
-    BOWLINE_TRY(read_unigram(file, *data));
-  } else if (model == "bert") {
-    BOWLINE_TRY(read_bert(file, *data));
-  } else {
-    return Status(
-        Code::unsupported,
-        format(
-            "The tokenizer \"{}\" of the file is not supported. Supported: gpt2, llama, t5, bert.",
-            escaped(model.substr(0, 100))));
-  }
-  BOWLINE_TRY(add_special(file, *data));
-  return SharedData(std::move(data));
+std::vector<NamedSplit> named_splits() {
+  const std::vector<std::string_view> expressions = known_expressions();
+  const steps::ByteLevel own{.add_prefix_space = false};
+  const steps::ByteLevel bytes{.add_prefix_space = false, .use_regex = false};
+  const auto by = [&](size_t expression) -> std::vector<steps::PreTokenizer> {
+    return {steps::Split{{std::string(expressions[expression]), true}}, bytes};
+  };
+  return {{"gpt-2", {}, {own}},
+          {"gpt2", {}, {own}},
+          {"roberta-bpe", {}, {own}},
+          {"smollm", {}, {steps::Digits{true}, own}},
+          {"llama-bpe", {}, by(1), true, true},
+          {"llama3", {}, by(1), true, true},
+          {"qwen2", {steps::NFC{}}, by(2)},
+          {"deepseek-r1-qwen", {}, by(2)}};
+}
+
+Result<Description> describe_gguf(std::span<const std::byte> bytes) {
+  BOWLINE_TRY_ASSIGN(Values values,
+                     read_values({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  return Describing(std::move(values)).run();
 }
 
 }  // namespace bowline::text

@@ -142,7 +142,7 @@ class Interchange(harness.Case):
         tensors = read_safetensors(self.out / "model.safetensors")
         self.assertEqual(json.loads(done.stdout), {
             "file": str(model), "out": str(self.out), "to": "hf", "tensors": 20, "bytes": sum(len(t[2]) for t in tensors.values()),
-            "notes": ["The tokenizer is one of GGUF, and is not written: Merge 0 (\"t h\") names a token that is not in the vocabulary."]})
+            "notes": ["The tokenizer is one of GGUF, and is not written: Merge 0 (\"t\" and \"h\") names \"t\", which is not in the vocabulary."]})
         self.assertEqual(len(tensors), 20)
         self.assertNotIn("lm_head.weight", tensors)  # config.json says that the weight is tied
         self.assertEqual(tensors["model.layers.1.self_attn.k_proj.weight"][:2], ("F32", [16, 32]))

@@ -401,7 +401,7 @@ class TokenizerForms(harness.Case):
         for sentence, tokenizer in (
                 ("it has no unknown token", self.unigram(unk_id=None)), (no_keys, self.unigram([{"type": "NFKC"}, 1, 2])),
                 (no_keys, self.unigram([0, 2])), (no_keys, self.unigram([0, 1, 2], [first])), (no_keys, self.unigram([0], [{"type": "Whitespace"}])),
-                (no_keys, self.unigram([{"type": "Precompiled", "precompiled_charsmap": "A A="}, 1, 2])),
+                ("it cannot be read: The character map is not base64", self.unigram([{"type": "Precompiled", "precompiled_charsmap": "A A="}, 1, 2])),
                 ("it looks for tokens within words, but readers of GGUF look in the whole text", self.unigram(vocab=[*vocabulary, ["in\u2581the", -9.0]])),
                 ("it looks for tokens within words, but readers of GGUF look in the whole text",
                  self.unigram(vocab=[[piece.replace("\u2581", "_") if piece == "\u2581" else piece, score] for piece, score in vocabulary]))):

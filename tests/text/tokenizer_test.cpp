@@ -529,7 +529,8 @@ TEST(BadGguf, IsRefusedWithASentence) {
       {header(2) + model + model, "occurs twice"},
       {header(2) + model + tokens(1ull << 61, two), "The file ends"},
       {header(2) + model + tokens(2, text_value("a") + text_value("\xff")), "not UTF-8"},
-      {header(3) + model + pre("gpt-2") + tokens(2, text_value("a") + text_value("a")),
+      {header(4) + model + pre("gpt-2") + tokens(2, text_value("a") + text_value("a")) +
+           text_value("tokenizer.ggml.merges") + number(9u) + number(8u) + number<uint64_t>(0),
        "has two ids"},
       {header(2) + model + tokens(2, two), "no \"tokenizer.ggml.pre\""},
       {header(3) + model + pre("") + tokens(2, two), "no \"tokenizer.ggml.pre\""},

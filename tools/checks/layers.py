@@ -8,8 +8,9 @@
   base                   -> bowline/status.h
 
 The programs and readers in tools/ include only the public headers, bowline_text.h and base/ of the
-library. tools/conform also includes the header of the conformance runner, which includes only
-public headers. Samples do not include base/, since they are programs outside the tree. The
+library. The export of bowline also includes the description of tokenizers, which includes only
+public headers. tools/conform also includes the header of the conformance runner, which includes
+only public headers. Samples do not include base/, since they are programs outside the tree. The
 FlatBuffers tables of a model file stay in runtime/model. Elsewhere in runtime/ no file includes
 their generated header, directly or indirectly, and no file names its types, except the attribute
 tables of operators.
@@ -97,6 +98,7 @@ def check_backends(root):
 def check_programs(root):
     """A program includes its own headers, the public ones, and headers from outside the tree."""
     runner = "conformance/conformance.h"
+    tokenizers = "text/description.h"
     # A program may include headers of the folders that it is built with.
     beside = {"tools/bowline": [root / "tools/import"], "tools/import": [], "samples": [],
               "tools/conform": [root / "tools/bowline"]}
@@ -109,13 +111,16 @@ def check_programs(root):
                 generated = include in ("commit.h", "onnx.pb.h")
                 base = include.startswith("base/") and folder != "samples"
                 conform = include == runner and folder == "tools/conform"
+                conform |= include == tokenizers and name.startswith("tools/bowline/export/")
                 allowed = own or generated or base or conform or PUBLIC.match(include) or include == TEXT
                 library = any((place / include).exists() for place in (root / "runtime", root / "tests", root))
                 if (quote == '"' or library or GENERATED.match(include)) and not allowed:
                     yield f"{name} includes {include}: a program includes the public headers and base/ alone."
-    for quote, include in includes(root / "tests" / runner) if (root / "tests" / runner).exists() else []:
-        if quote == '"' and not PUBLIC.match(include):
-            yield f"tests/{runner} includes {include}: programs see it, so it includes the public headers alone."
+    for header in (root / "tests" / runner, root / "runtime" / tokenizers):
+        for quote, include in includes(header) if header.exists() else []:
+            if quote == '"' and not PUBLIC.match(include):
+                name = header.relative_to(root).as_posix()
+                yield f"{name} includes {include}: programs see it, so it includes the public headers alone."
 
 
 TABLES = "generated/model_generated.h"

@@ -4,158 +4,106 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/escape.h"
 #include "base/status.h"
-#include "export/base64.h"
 #include "export/gguf_metadata.h"
+#include "export/json_tokenizer.h"
 #include "export/scores.h"
-#include "export/splitting.h"
 #include "export/tensors.h"
-#include "export/token_type.h"
-#include "source/json.h"
+#include "tasks/tokenize.h"
 
 namespace bowline::command {
 namespace {
 
 using gguf::Metadata;
-using nlohmann::json;
+using text::Description;
+using text::TokenType;
+namespace steps = text::steps;
 
-struct Vocabulary {
-  std::vector<std::string> pieces;
-  std::vector<int32_t> types;
+const std::string kSpace(text::kSpaceMark);
+
+struct Vocabulary : Rows {
   std::vector<float> scores;  // of Unigram
   bool rounded = false;       // a score has more digits
 };
 
-Status put_piece(const std::string& piece, const json& id, TokenType type, Vocabulary& to) {
-  const bool fits = id.is_number_integer() && id >= 0 && id < to.pieces.size();
-  BOWLINE_REQUIRE_CODE(fits, Code::bad_file,
+Status put_piece(const std::string& piece, int64_t id, TokenType type, Vocabulary& to) {
+  BOWLINE_REQUIRE_CODE(id >= 0 && std::cmp_less(id, to.pieces.size()), Code::bad_file,
                        "The tokenizer has \"{}\" at {}, outside the {} rows of the table.",
-                       escaped(piece), escaped(id.dump()), to.pieces.size());
-  to.pieces[id.get<size_t>()] = piece;
-  to.types[id.get<size_t>()] = static_cast<int32_t>(type);
+                       escaped(piece), id, to.pieces.size());
+  to.pieces[static_cast<size_t>(id)] = piece;
+  to.types[static_cast<size_t>(id)] = type;
   return {};
 }
 
-// Pieces with their scores, by id.
-Status put_scored(const json& vocabulary, Vocabulary& to) {
+Result<Vocabulary> vocabulary_of(const Description& d, int64_t count) {
   constexpr float kUnused = -10000;
-  to.scores.assign(to.pieces.size(), kUnused);
-  for (size_t id = 0; id < vocabulary.size(); ++id) {
-    const json& pair = vocabulary[id];
-    BOWLINE_REQUIRE_CODE(
-        pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_number(),
-        Code::bad_file, "A token of the tokenizer is malformed: {}.", escaped(pair.dump()));
-    BOWLINE_TRY(put_piece(pair[0].get<std::string>(), id, TokenType::normal, to));
-    to.scores[id] = pair[1].get<float>();
-    to.rounded = to.rounded || double{to.scores[id]} != pair[1].get<double>();
-  }
-  return {};
-}
-
-Result<Vocabulary> vocabulary_of(const json& tokenizer, int64_t count) {
   Vocabulary out;
   for (int64_t i = 0; i < count; ++i) {
     out.pieces.push_back(fmt::format("[PAD{}]", i));
-    out.types.push_back(static_cast<int32_t>(TokenType::unused));
   }
-  const json& vocabulary = value_at(value_at(tokenizer, "model"), "vocab");
-  BOWLINE_REQUIRE_CODE(vocabulary.is_structured(), Code::bad_file,
-                       "The asset \"tokenizer\" has no vocabulary.");
-  if (vocabulary.is_array()) {
-    BOWLINE_TRY(put_scored(vocabulary, out));
-  } else {
-    for (const auto& [piece, id] : vocabulary.items()) {
-      BOWLINE_TRY(put_piece(piece, id, TokenType::normal, out));
-    }
+  out.types.resize(out.pieces.size(), TokenType::unused);
+  out.scores.resize(d.scores.empty() ? 0 : out.pieces.size(), kUnused);
+  for (const auto& [piece, id] : d.vocabulary) {
+    BOWLINE_TRY(put_piece(piece, id, TokenType::normal, out));
   }
-  const json& added = value_at(tokenizer, "added_tokens");
-  for (const json& token : added) {
-    BOWLINE_TRY(put_piece(
-        text_at(token, "content"), value_at(token, "id"),
-        flag_at(token, "special", false) ? TokenType::control : TokenType::user_defined, out));
+  for (size_t id = 0; id < d.scores.size(); ++id) {
+    out.scores[id] = static_cast<float>(d.scores[id]);
+    out.rounded = out.rounded || double{out.scores[id]} != d.scores[id];
+  }
+  for (const text::AddedToken& token : d.added) {
+    BOWLINE_TRY(put_piece(token.content, token.id,
+                          token.special ? TokenType::control : TokenType::user_defined, out));
   }
   return out;
 }
 
-// "a b", or ["a", "b"] where pieces may have spaces.
-Result<std::vector<Merge>> merges_of(const json& tokenizer) {
-  std::vector<Merge> out;
-  const json& merges = value_at(value_at(tokenizer, "model"), "merges");
-  for (const json& merge : merges) {
-    if (merge.is_string()) {
-      const auto text = merge.get<std::string>();
-      const size_t space = std::min(text.find(' ', 1), text.size());
-      out.emplace_back(text.substr(0, space), text.substr(std::min(space + 1, text.size())));
-      continue;
-    }
-    BOWLINE_REQUIRE_CODE(
-        merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string(),
-        Code::bad_file, "A merge of the tokenizer is malformed: {}.", escaped(merge.dump()));
-    out.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
+void add_vocabulary(const char* model, std::string_view pre, const Vocabulary& pieces,
+                    std::span<const float> scores, Metadata& to) {
+  to.text("tokenizer.ggml.model", model);
+  to.text("tokenizer.ggml.pre", pre);
+  to.texts("tokenizer.ggml.tokens", pieces.pieces);
+  if (!scores.empty()) {
+    to.numbers("tokenizer.ggml.scores", scores);
   }
-  return out;
+  std::vector<int32_t> types;
+  for (const TokenType type : pieces.types) {
+    types.push_back(static_cast<int32_t>(type));
+  }
+  to.numbers("tokenizer.ggml.token_type", types);
 }
 
 // With U+0120 for a space within a piece, as llama.cpp reads it.
-std::string merge_text(const Merge& merge) {
+std::string merge_text(std::string_view left, std::string_view right) {
   std::string out;
-  for (const char c : merge.first + "\n" + merge.second) {
+  for (const char c : std::string(left) + "\n" + std::string(right)) {
     out += c == ' ' ? "\u0120" : c == '\n' ? " " : std::string(1, c);
   }
   return out;
 }
 
-std::optional<uint32_t> id_of(const Model& model, const char* key) {
-  const std::string text = model.metadata(key);
-  uint32_t id = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  return error == std::errc() && end != text.data() ? std::optional(id) : std::nullopt;
-}
-
-// What a tokenizer puts around a text.
-struct Surround {
-  bool known = true;
-  std::vector<uint32_t> before, behind;
-};
-
-void add_template(const json& step, Surround& out) {
-  bool behind = false;
-  const json& single = value_at(step, "single");
-  for (const json& part : single) {
-    const std::string name = text_at(value_at(part, "SpecialToken"), "id");
-    behind = behind || name.empty();
-    const json& ids = value_at(value_at(value_at(step, "special_tokens"), name), "ids");
-    for (const json& id : ids) {
-      const bool is_id = id.is_number_unsigned() && id <= UINT32_MAX;
-      (behind ? out.behind : out.before).push_back(is_id ? id.get<uint32_t>() : 0);
-      out.known = out.known && is_id;
+// None: GGUF has no keys for what the tokenizer adds around a text.
+std::optional<steps::Surround> surround_of(const Description& d) {
+  steps::Surround out;
+  for (const steps::PostProcessor& step : d.post_processors) {
+    if (const auto* const around = std::get_if<steps::Surround>(&step)) {
+      if (!around->is_template) {
+        return std::nullopt;
+      }
+      out = *around;  // a template that adds tokens is the last one
     }
   }
+  return out.before.size() <= 1 && out.behind.size() <= 1 ? std::optional(out) : std::nullopt;
 }
 
-Surround surround_of(const json& tokenizer) {
-  Surround out;
-  for (const json& step : steps_of(value_at(tokenizer, "post_processor"), "processors")) {
-    const std::string type = text_at(step, "type");
-    if (type == "TemplateProcessing") {
-      add_template(step, out);
-    } else if (type != "ByteLevel") {  // which moves offsets alone
-      out.known = false;
-    }
-  }
-  out.known = out.known && out.before.size() <= 1 && out.behind.size() <= 1;
-  return out;
-}
-
-void add_special_ids(const Model& model, const Surround& around, Metadata& to) {
-  const auto add = [&](const char* key, const char* name, const std::vector<uint32_t>& added) {
-    const auto id = added.empty() ? id_of(model, name) : std::optional(added[0]);
-    if (id) {
-      to.number(fmt::format("tokenizer.ggml.{}_token_id", key), *id);
+void add_special_ids(const Model& model, const steps::Surround& around, Metadata& to) {
+  const auto add = [&](const char* key, const char* name, const std::vector<int32_t>& added) {
+    const int64_t id = added.empty() ? metadata_number(model, name).value_or(-1) : added[0];
+    if (id >= 0 && id <= UINT32_MAX) {
+      to.number(fmt::format("tokenizer.ggml.{}_token_id", key), static_cast<uint32_t>(id));
     }
   };
   add("bos", "bos_token_id", around.before);
@@ -172,78 +120,68 @@ using Missing = std::string;
 
 constexpr const char* kNoKeys = "GGUF has no keys for how it changes and splits text";
 
+bool are(std::span<const steps::Normalizer> given, const std::vector<steps::Normalizer>& others) {
+  return normalizer_json({given.begin(), given.end()}) == normalizer_json(others);
+}
+
 // Bytes are letters.
-Result<Missing> add_byte_level(const json& tokenizer, const Vocabulary& pieces,
-                               std::span<const Merge> merges, Metadata& to,
-                               std::vector<std::string>& notes) {
-  const Splitting* const splitting = splitting_of(tokenizer);
-  if (splitting == nullptr) {
-    return Missing("llama.cpp has no name for how it changes and splits text");
+Missing add_byte_level(Description& d, const Vocabulary& pieces, Metadata& to,
+                       std::vector<std::string>& notes) {
+  for (steps::PreTokenizer& step : d.pre_tokenizers) {
+    if (auto* const bytes = std::get_if<steps::ByteLevel>(&step)) {
+      bytes->trim_offsets = true;  // has no effect here
+    }
   }
-  if (splitting->nfc) {
+  const std::vector<text::NamedSplit> known = text::named_splits();
+  const auto named = std::ranges::find_if(known, [&](const text::NamedSplit& n) {
+    return are(d.normalizers, n.normalizers) &&
+           pre_tokenizer_json(d.pre_tokenizers) == pre_tokenizer_json(n.pre_tokenizers);
+  });
+  if (named == known.end()) {
+    return "llama.cpp has no name for how it changes and splits text";
+  }
+  if (!d.normalizers.empty()) {
     notes.push_back(
         "The tokenizer brings text into the form NFC; llama.cpp does not, and makes other tokens "
         "of text in another form.");
   }
-  std::vector<std::string> texts;
-  for (const Merge& merge : merges) {
-    texts.push_back(merge_text(merge));
+  add_vocabulary("gpt2", named->name, pieces, {}, to);
+  std::vector<std::string> merges;
+  for (const auto& [left, right] : d.merges) {
+    merges.push_back(merge_text(left, right));
   }
-  to.text("tokenizer.ggml.model", "gpt2");
-  to.text("tokenizer.ggml.pre", splitting->name);
-  to.texts("tokenizer.ggml.tokens", pieces.pieces);
-  to.numbers("tokenizer.ggml.token_type", pieces.types);
-  to.texts("tokenizer.ggml.merges", texts);
-  return Missing();
+  to.texts("tokenizer.ggml.merges", merges);
+  return "";
 }
 
-using Steps = std::vector<json>;
-
-Steps normalizers_of(const json& tokenizer) {
-  return steps_of(value_at(tokenizer, "normalizer"), "normalizers");
-}
-Steps pre_tokenizers_of(const json& tokenizer) {
-  return steps_of(value_at(tokenizer, "pre_tokenizer"), "pretokenizers");
-}
-
-bool is_metaspace(const json& step) {
-  return text_at(step, "type") == "Metaspace" && text_at(step, "replacement") == kSpace;
-}
-// As older files say it, too.
-std::string prepend_scheme_of(const json& metaspace) {
-  const std::string scheme = text_at(metaspace, "prepend_scheme");
-  const char* const older = flag_at(metaspace, "add_prefix_space", true) ? "always" : "never";
-  return scheme.empty() ? older : scheme;
-}
 // It cuts in front of spaces.
-bool splits(const json& step) {
-  return text_at(step, "type") == "Metaspace" && flag_at(step, "split", true);
+bool splits(const std::vector<steps::PreTokenizer>& steps) {
+  return std::ranges::any_of(steps, [](const steps::PreTokenizer& step) {
+    const auto* const metaspace = std::get_if<steps::Metaspace>(&step);
+    return metaspace != nullptr && metaspace->split;
+  });
 }
 
 // Where spaces become U+2581, and whether one is put in front: of each text between special tokens,
 // or with conditions, as Metaspace has them.
 enum class Spaces : uint8_t { unknown, plain, prefix, metaspace, metaspace_first };
 
-Spaces spaces_of(std::vector<json> steps, const std::vector<json>& pre) {
-  if (pre.size() == 1 && steps.empty() && is_metaspace(pre[0])) {
-    const std::string scheme = prepend_scheme_of(pre[0]);
-    return scheme == "always"  ? Spaces::metaspace
-           : scheme == "first" ? Spaces::metaspace_first
-           : scheme == "never" ? Spaces::plain
-                               : Spaces::unknown;
+Spaces spaces_of(std::span<const steps::Normalizer> normalizers,
+                 std::span<const steps::PreTokenizer> pre) {
+  const auto* const metaspace = pre.size() == 1 ? std::get_if<steps::Metaspace>(&pre[0]) : nullptr;
+  if (metaspace != nullptr && normalizers.empty() && metaspace->replacement.text == kSpace) {
+    return metaspace->prepend_scheme == text::Prepend::always  ? Spaces::metaspace
+           : metaspace->prepend_scheme == text::Prepend::first ? Spaces::metaspace_first
+                                                               : Spaces::plain;
   }
-  const bool prefix = !steps.empty() && text_at(steps[0], "type") == "Prepend" &&
-                      text_at(steps[0], "prepend") == kSpace;
-  if (prefix) {
-    steps.erase(steps.begin());
-  }
+  const bool prefix = !normalizers.empty() && are(normalizers.first(1), {steps::Prepend{kSpace}});
+  normalizers = normalizers.subspan(prefix ? 1 : 0);
   // At spaces, of which the normalizer leaves none, as Gemma's has it.
-  const bool splits_none = pre.size() == 1 && text_at(pre[0], "type") == "Split" &&
-                           text_at(value_at(pre[0], "pattern"), "String") == " ";
-  const bool known = (pre.empty() || splits_none) && steps.size() == 1 &&
-                     text_at(steps[0], "type") == "Replace" &&
-                     text_at(value_at(steps[0], "pattern"), "String") == " " &&
-                     text_at(steps[0], "content") == kSpace;
+  const auto* const split = pre.size() == 1 ? std::get_if<steps::Split>(&pre[0]) : nullptr;
+  const bool splits_none =
+      split != nullptr && split->pattern.text == " " && !split->pattern.is_expression;
+  const bool known =
+      (pre.empty() || splits_none) && are(normalizers, {steps::Replace{{" "}, kSpace}});
   return !known ? Spaces::unknown : prefix ? Spaces::prefix : Spaces::plain;
 }
 
@@ -259,9 +197,9 @@ std::optional<uint32_t> mark(std::string_view unknown, Vocabulary& pieces) {
   std::optional<uint32_t> out;
   for (size_t id = 0; id < pieces.pieces.size(); ++id) {
     if (is_byte(pieces.pieces[id])) {
-      pieces.types[id] = static_cast<int32_t>(TokenType::byte);
+      pieces.types[id] = TokenType::byte;
     } else if (pieces.pieces[id] == unknown) {
-      pieces.types[id] = static_cast<int32_t>(TokenType::unknown);
+      pieces.types[id] = TokenType::unknown;
       out = static_cast<uint32_t>(id);
     }
   }
@@ -278,38 +216,30 @@ void note_prefix(Spaces spaces, std::vector<std::string>& notes) {
 }
 
 // Letters are pieces, and what is none is the bytes that it has.
-Result<Missing> add_scored(const json& tokenizer, Vocabulary& pieces, std::span<const Merge> merges,
-                           Metadata& to, std::vector<std::string>& notes) {
-  const Steps pre = pre_tokenizers_of(tokenizer);
-  const Spaces spaces = spaces_of(normalizers_of(tokenizer), pre);
-  if (spaces == Spaces::unknown || std::ranges::any_of(pre, splits)) {
-    return Missing(kNoKeys);
+Missing add_scored(const Description& d, Vocabulary& pieces, Metadata& to,
+                   std::vector<std::string>& notes) {
+  const Spaces spaces = spaces_of(d.normalizers, d.pre_tokenizers);
+  if (spaces == Spaces::unknown || splits(d.pre_tokenizers)) {
+    return kNoKeys;
   }
-  const auto unknown = mark(text_at(value_at(tokenizer, "model"), "unk_token"), pieces);
-  ScoredPieces from{pieces.pieces, {}};
-  for (const int32_t type : pieces.types) {
-    from.is_text.push_back(takes_part(static_cast<TokenType>(type)));
+  const auto unknown = mark(std::get<steps::Bpe>(d.model).unk_token.value_or(""), pieces);
+  if (std::ranges::count(pieces.types, TokenType::byte) != 256) {
+    return "it does not have a token for each byte";
   }
-  if (std::ranges::count(pieces.types, static_cast<int32_t>(TokenType::byte)) != 256) {
-    return Missing("it does not have a token for each byte");
-  }
-  const Scores scores = scores_of(from, merges);
+  const std::vector<Merge> merges(d.merges.begin(), d.merges.end());
+  const Scores scores = scores_of(pieces, merges);
   if (!scores.missing.empty()) {
-    return Missing(fmt::format(
+    return fmt::format(
         "GGUF stores scores instead of merges, and no scores are equivalent to these merges: {}",
-        scores.missing));
+        scores.missing);
   }
-  to.text("tokenizer.ggml.model", "llama");
-  to.text("tokenizer.ggml.pre", "default");
-  to.texts("tokenizer.ggml.tokens", pieces.pieces);
-  to.numbers("tokenizer.ggml.scores", scores.scores);
-  to.numbers("tokenizer.ggml.token_type", pieces.types);
+  add_vocabulary("llama", "default", pieces, scores.scores, to);
   to.flag("tokenizer.ggml.add_space_prefix", spaces != Spaces::plain);
   if (unknown) {
     to.number("tokenizer.ggml.unknown_token_id", *unknown);
   }
   note_prefix(spaces, notes);
-  return Missing();
+  return "";
 }
 
 // What Unigram does to text before it looks for pieces.
@@ -321,36 +251,30 @@ struct Preparation {
 };
 
 // A run of spaces becomes one, and none is left at the end.
-bool merges_spaces(const Steps& steps) {
-  if (steps.size() != 2 || text_at(steps[0], "type") != "Strip" ||
-      text_at(steps[1], "type") != "Replace") {
-    return false;
-  }
-  const std::string content = text_at(steps[1], "content");
-  return !flag_at(steps[0], "strip_left", true) && flag_at(steps[0], "strip_right", false) &&
-         text_at(value_at(steps[1], "pattern"), "Regex") == " {2,}" &&
-         (content == kSpace || content == " ");
+bool merges_spaces(std::span<const steps::Normalizer> normalizers) {
+  return std::ranges::any_of(std::array<std::string, 2>{kSpace, " "}, [&](const auto& space) {
+    return are(normalizers, {steps::Strip{false, true}, steps::Replace{{" {2,}", true}, space}});
+  });
 }
 
-// None: GGUF has no keys for it, or its map of characters is none.
-std::optional<Preparation> preparation_of(const json& tokenizer) {
+// None: GGUF has no keys for it.
+std::optional<Preparation> preparation_of(const Description& d) {
   Preparation out;
-  Steps steps = normalizers_of(tokenizer), pre = pre_tokenizers_of(tokenizer);
-  if (!steps.empty() && text_at(steps[0], "type") == "Precompiled") {
-    const auto map = from_base64(text_at(steps[0], "precompiled_charsmap"));
-    if (!map) {
-      return std::nullopt;
-    }
-    out.charsmap = *map;
-    steps.erase(steps.begin());
+  std::span<const steps::Normalizer> normalizers = d.normalizers;
+  std::span<const steps::PreTokenizer> pre = d.pre_tokenizers;
+  if (const auto* const map =
+          normalizers.empty() ? nullptr : std::get_if<steps::Precompiled>(&normalizers[0])) {
+    out.charsmap = map->precompiled_charsmap.bytes;
+    normalizers = normalizers.subspan(1);
   }
-  out.cuts_at_white_space =
-      pre.size() == 2 && steps.empty() && text_at(pre[0], "type") == "WhitespaceSplit";
-  if (out.cuts_at_white_space) {
-    pre.erase(pre.begin());
+  out.cuts_at_white_space = pre.size() == 2 && normalizers.empty() &&
+                            std::holds_alternative<steps::WhitespaceSplit>(pre[0]);
+  pre = pre.subspan(out.cuts_at_white_space ? 1 : 0);
+  out.one_space = out.cuts_at_white_space || merges_spaces(normalizers);
+  if (out.one_space) {
+    normalizers = {};
   }
-  out.one_space = out.cuts_at_white_space || merges_spaces(steps);
-  out.spaces = spaces_of(out.one_space ? Steps() : steps, pre);
+  out.spaces = spaces_of(normalizers, pre);
   const bool known =
       out.one_space ? out.spaces == Spaces::metaspace : out.spaces != Spaces::unknown;
   return known ? std::optional(std::move(out)) : std::nullopt;
@@ -358,15 +282,9 @@ std::optional<Preparation> preparation_of(const json& tokenizer) {
 
 // Words by themselves have the pieces that they have in a text.
 bool has_words_alone(const Vocabulary& pieces) {
-  bool has_space = false;
-  for (size_t id = 0; id < pieces.pieces.size(); ++id) {
-    const auto type = static_cast<TokenType>(pieces.types[id]);
-    if (crosses_words(type, pieces.pieces[id])) {
-      return false;
-    }
-    has_space = has_space || (type == TokenType::normal && pieces.pieces[id] == kSpace);
-  }
-  return has_space;
+  const auto space = std::ranges::find(pieces.pieces, kSpace);
+  return !crosses_words(pieces) && space != pieces.pieces.end() &&
+         pieces.types[static_cast<size_t>(space - pieces.pieces.begin())] == TokenType::normal;
 }
 
 void note_unigram(const Preparation& how, const Vocabulary& pieces, bool byte_fallback,
@@ -388,31 +306,25 @@ void note_unigram(const Preparation& how, const Vocabulary& pieces, bool byte_fa
 }
 
 // The pieces whose scores have the largest sum.
-Result<Missing> add_unigram(const json& tokenizer, Vocabulary& pieces, Metadata& to,
-                            std::vector<std::string>& notes) {
-  const auto how = preparation_of(tokenizer);
+Missing add_unigram(const Description& d, Vocabulary& pieces, Metadata& to,
+                    std::vector<std::string>& notes) {
+  const auto how = preparation_of(d);
   if (!how) {
-    return Missing(kNoKeys);
+    return kNoKeys;
   }
-  const json& model = value_at(tokenizer, "model");
-  const int64_t unknown = integer_at(model, "unk_id", -1);
-  if (unknown < 0 || std::cmp_greater_equal(unknown, pieces.pieces.size())) {
-    return Missing("it has no unknown token");
+  const auto& model = std::get<steps::Unigram>(d.model);
+  const size_t unknown = model.unk_id.value_or(pieces.pieces.size());
+  if (unknown >= pieces.pieces.size()) {
+    return "it has no unknown token";
   }
-  const Steps pre = pre_tokenizers_of(tokenizer);
-  if (std::ranges::any_of(pre, splits) && !has_words_alone(pieces)) {
-    return Missing("it looks for tokens within words, but readers of GGUF look in the whole text");
+  if (splits(d.pre_tokenizers) && !has_words_alone(pieces)) {
+    return "it looks for tokens within words, but readers of GGUF look in the whole text";
   }
-  const bool byte_fallback = flag_at(model, "byte_fallback", false);
-  pieces.types[static_cast<size_t>(unknown)] = static_cast<int32_t>(TokenType::unknown);
-  if (byte_fallback) {
-    mark(pieces.pieces[static_cast<size_t>(unknown)], pieces);
+  pieces.types[unknown] = TokenType::unknown;
+  if (model.byte_fallback) {
+    mark(pieces.pieces[unknown], pieces);
   }
-  to.text("tokenizer.ggml.model", "t5");
-  to.text("tokenizer.ggml.pre", "default");
-  to.texts("tokenizer.ggml.tokens", pieces.pieces);
-  to.numbers("tokenizer.ggml.scores", pieces.scores);
-  to.numbers("tokenizer.ggml.token_type", pieces.types);
+  add_vocabulary("t5", "default", pieces, pieces.scores, to);
   to.flag("tokenizer.ggml.add_space_prefix", how->spaces != Spaces::plain);
   to.flag("tokenizer.ggml.remove_extra_whitespaces", how->one_space);
   to.number("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(unknown));
@@ -421,45 +333,41 @@ Result<Missing> add_unigram(const json& tokenizer, Vocabulary& pieces, Metadata&
         "tokenizer.ggml.precompiled_charsmap",
         std::span(reinterpret_cast<const uint8_t*>(how->charsmap.data()), how->charsmap.size()));
   }
-  note_unigram(*how, pieces, byte_fallback, notes);
-  return Missing();
+  note_unigram(*how, pieces, model.byte_fallback, notes);
+  return "";
 }
 
-void note_rules(const json& tokenizer, std::vector<std::string>& notes) {
-  const json& added = value_at(tokenizer, "added_tokens");
-  const auto found = std::ranges::find_if(added, [](const json& token) {
-    return flag_at(token, "single_word", false) || flag_at(token, "lstrip", false) ||
-           flag_at(token, "rstrip", false);
+void note_rules(const Description& d, std::vector<std::string>& notes) {
+  const auto found = std::ranges::find_if(d.added, [](const text::AddedToken& token) {
+    return token.single_word || token.lstrip || token.rstrip;
   });
-  if (found != added.end()) {
+  if (found != d.added.end()) {
     notes.push_back(
         fmt::format("The added token {} has its own matching rules (single_word, lstrip or "
                     "rstrip), which GGUF does not have.",
-                    listed_name(text_at(*found, "content"))));
+                    listed_name(found->content)));
   }
 }
 
-Result<Missing> add_json(const Model& model, const json& tokenizer, int64_t vocabulary,
-                         Metadata& to, std::vector<std::string>& notes) {
-  const json& of = value_at(tokenizer, "model");
-  const std::string type = text_at(of, "type");
-  if (type != "BPE" && type != "Unigram") {
-    return Missing(
-        fmt::format("it is {}, and only BPE and Unigram can be written", listed_name(type)));
+Result<Missing> add_json(const Model& model, Description d, int64_t vocabulary, Metadata& to,
+                         std::vector<std::string>& notes) {
+  const auto* const bpe = std::get_if<steps::Bpe>(&d.model);
+  const bool unigram = std::holds_alternative<steps::Unigram>(d.model);
+  if (bpe == nullptr && !unigram) {
+    const auto type = std::visit([](const auto& m) { return m.kType; }, d.model);
+    return fmt::format("it is {}, and only BPE and Unigram can be written", listed_name(type));
   }
-  const Surround around = surround_of(tokenizer);
-  if (!around.known) {
+  const auto around = surround_of(d);
+  if (!around) {
     return Missing("GGUF has no keys for what it puts around a text");
   }
-  BOWLINE_TRY_ASSIGN(Vocabulary pieces, vocabulary_of(tokenizer, vocabulary));
-  BOWLINE_TRY_ASSIGN(const std::vector<Merge> merges, merges_of(tokenizer));
-  BOWLINE_TRY_ASSIGN(Missing missing, type == "Unigram" ? add_unigram(tokenizer, pieces, to, notes)
-                                      : flag_at(of, "byte_fallback", false)
-                                          ? add_scored(tokenizer, pieces, merges, to, notes)
-                                          : add_byte_level(tokenizer, pieces, merges, to, notes));
+  BOWLINE_TRY_ASSIGN(Vocabulary pieces, vocabulary_of(d, vocabulary));
+  const Missing missing = unigram              ? add_unigram(d, pieces, to, notes)
+                          : bpe->byte_fallback ? add_scored(d, pieces, to, notes)
+                                               : add_byte_level(d, pieces, to, notes);
   if (missing.empty()) {
-    add_special_ids(model, around, to);
-    note_rules(tokenizer, notes);
+    add_special_ids(model, *around, to);
+    note_rules(d, notes);
   }
   return missing;
 }
@@ -479,9 +387,15 @@ Result<Missing> add_keys(const Model& model, int64_t vocabulary, Metadata& to,
     }
     return Missing();
   }
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  BOWLINE_TRY_ASSIGN(const json tokenizer, import::parse_json("The asset \"tokenizer\"", text));
-  return add_json(model, tokenizer, vocabulary, to, notes);
+  Result<Description> d = text::describe_json(bytes);
+  if (d.ok()) {
+    return add_json(model, std::move(d).value(), vocabulary, to, notes);
+  }
+  std::string why = d.status().message();
+  why.resize(std::min(why.find('\n'), why.size()));
+  why.resize(why.size() - (why.ends_with('.') ? 1 : 0));
+  return d.status().code() == Code::unsupported ? Missing(kNoKeys)
+                                                : fmt::format("it cannot be read: {}", why);
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // The files of a tokenizer as transformers reads them, from the keys of GGUF.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "bowline.h"
+#include "text/description.h"
 
 namespace bowline::command {
 
@@ -17,5 +19,9 @@ struct TokenizerFiles {
 // are those of the tokenizer that is
 // written. Errors  unsupported: its kind is not known.
 Result<TokenizerFiles> tokenizer_files(std::span<const std::byte> gguf);
+
+// Steps as "normalizer" and "pre_tokenizer" of tokenizer.json. Equal steps have equal JSON.
+nlohmann::json normalizer_json(const std::vector<text::steps::Normalizer>& steps);
+nlohmann::json pre_tokenizer_json(const std::vector<text::steps::PreTokenizer>& steps);
 
 }  // namespace bowline::command

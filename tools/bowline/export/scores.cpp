@@ -17,9 +17,9 @@ constexpr size_t kNone = SIZE_MAX;
 // Pieces by their texts.
 class Index {
  public:
-  explicit Index(const ScoredPieces& from) : from_(from) {
+  explicit Index(const Rows& from) : from_(from) {
     for (size_t i = 0; i < from.pieces.size(); ++i) {
-      if (from.is_text[i]) {
+      if (takes_part(from.types[i])) {
         ids_.emplace(from.pieces[i], i);
       }
     }
@@ -42,7 +42,7 @@ class Index {
   }
 
  private:
-  const ScoredPieces& from_;
+  const Rows& from_;
   std::unordered_map<std::string_view, size_t> ids_;
 };
 
@@ -57,13 +57,13 @@ std::pair<size_t, size_t> lengths(const Merge& merge) {
   return {length_of(merge.first), length_of(merge.second)};
 }
 
-std::string shown(const ScoredPieces& from, size_t id) {
+std::string shown(const Rows& from, size_t id) {
   return listed_name(std::string_view(from.pieces[id]).substr(0, 100));
 }
 
 }  // namespace
 
-Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges) {
+Scores scores_of(const Rows& from, std::span<const Merge> merges) {
   const Index index(from);
   std::vector<size_t> made;  // by each merge
   std::vector<size_t> last(from.pieces.size(), 0), ways(from.pieces.size(), 0);
@@ -96,7 +96,7 @@ Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges) {
     scores[made[i]] = next;
   }
   for (size_t id = 0; id < from.pieces.size(); ++id) {
-    if (!from.is_text[id]) {
+    if (!takes_part(from.types[id])) {
       continue;
     }
     if (ways[id] != index.cuts(id).size()) {
@@ -109,12 +109,12 @@ Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges) {
   return {std::move(scores), ""};
 }
 
-std::vector<Merge> merges_of(const ScoredPieces& from, std::span<const float> scores) {
+std::vector<Merge> merges_of(const Rows& from, std::span<const double> scores) {
   const Index index(from);
-  std::vector<std::pair<float, Merge>> scored;
+  std::vector<std::pair<double, Merge>> scored;
   for (size_t id = 0; id < from.pieces.size(); ++id) {
     const std::string& piece = from.pieces[id];
-    for (const size_t at : from.is_text[id] ? index.cuts(id) : std::vector<size_t>()) {
+    for (const size_t at : takes_part(from.types[id]) ? index.cuts(id) : std::vector<size_t>()) {
       scored.emplace_back(scores[id], Merge(piece.substr(0, at), piece.substr(at)));
     }
   }
@@ -125,6 +125,16 @@ std::vector<Merge> merges_of(const ScoredPieces& from, std::span<const float> sc
     out.push_back(std::move(merge));
   }
   return out;
+}
+
+bool crosses_words(const Rows& rows) {
+  for (size_t id = 0; id < rows.pieces.size(); ++id) {
+    if (rows.types[id] == text::TokenType::normal &&
+        rows.pieces[id].find(text::kSpaceMark, 1) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace bowline::command

@@ -10,14 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include "text/description.h"
+
 namespace bowline::command {
 
 using Merge = std::pair<std::string, std::string>;
 
-// What takes part in merges: all but special tokens and bytes.
-struct ScoredPieces {
+// The rows of a vocabulary. Special tokens and bytes take part in no merge.
+struct Rows {
   std::vector<std::string> pieces;
-  std::vector<bool> is_text;
+  std::vector<text::TokenType> types;
 };
 
 struct Scores {
@@ -27,9 +29,13 @@ struct Scores {
 // Scores of which the merges follow, in their order. There are none where a piece is not made of
 // any two that it can be cut into, or where others come between its merges, unless all are in the
 // order of merges of one score.
-Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges);
+Scores scores_of(const Rows& from, std::span<const Merge> merges);
 
 // The merges that follow from scores, first to last; of one score, as transformers orders them.
-std::vector<Merge> merges_of(const ScoredPieces& from, std::span<const float> scores);
+std::vector<Merge> merges_of(const Rows& from, std::span<const double> scores);
+
+// A token of the text continues behind a space, so that words have other tokens in a text than
+// alone.
+bool crosses_words(const Rows& rows);
 
 }  // namespace bowline::command

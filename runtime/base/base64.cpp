@@ -1,8 +1,8 @@
-#include "export/base64.h"
+#include "base/base64.h"
 
 #include <cstdint>
 
-namespace bowline::command {
+namespace bowline {
 namespace {
 
 constexpr std::string_view kLetters =
@@ -47,4 +47,4 @@ std::optional<std::string> from_base64(std::string_view text) {
   return out;
 }
 
-}  // namespace bowline::command
+}  // namespace bowline

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace bowline::command {
+namespace bowline {
 
 std::string to_base64(std::string_view bytes);
-// None: it is no base64.
+// Empty: the text is not base64.
 std::optional<std::string> from_base64(std::string_view text);
 
-}  // namespace bowline::command
+}  // namespace bowline

@@ -1,0 +1,207 @@
+// Makes a tokenizer of its description.
+#include <algorithm>
+#include <cmath>
+
+#include "base/escape.h"
+#include "text/tokenizer_data.h"
+
+namespace bowline::text {
+namespace {
+
+constexpr size_t kLongestMerged = 1 << 10;  // bytes of a merged token
+
+Status make_decoders(const std::optional<std::vector<steps::Decoder>>& decoders,
+                     std::vector<DecodeStepMaker>& out) {
+  if (!decoders) {
+    out = {decode_spaced()};
+    return {};
+  }
+  bool fused = false;
+  for (const steps::Decoder& step : *decoders) {
+    BOWLINE_TRY_ASSIGN(DecodeStepMaker made, make_decoder(step, fused));
+    out.push_back(std::move(made));
+    fused = fused || std::holds_alternative<steps::ByteLevel>(step) ||
+            std::holds_alternative<steps::Fuse>(step);
+  }
+  return {};
+}
+
+// ---- models
+
+Result<std::vector<Bpe::Rule>> listed_rules(const Description& d, const Vocabulary& v,
+                                            const std::string& prefix) {
+  std::vector<Bpe::Rule> out;
+  out.reserve(d.merges.size());
+  std::string merged;
+  for (const auto& [left, right] : d.merges) {
+    merged = left;
+    merged += right.substr(std::min(right.size(), right.starts_with(prefix) ? prefix.size() : 0));
+    const auto id = [&](std::string_view piece) -> Result<int32_t> {
+      const auto found = v.find(piece);
+      BOWLINE_REQUIRE_CODE(
+          found.has_value(), Code::bad_file,
+          "Merge {} (\"{}\" and \"{}\") names \"{}\", which is not in the vocabulary.", out.size(),
+          escaped(left.substr(0, 100)), escaped(right.substr(0, 100)),
+          escaped(piece.substr(0, 100)));
+      return *found;
+    };
+    Bpe::Rule rule;
+    BOWLINE_TRY_ASSIGN(rule.left, id(left));
+    BOWLINE_TRY_ASSIGN(rule.right, id(right));
+    BOWLINE_TRY_ASSIGN(rule.merged, id(merged));
+    rule.rank = static_cast<uint32_t>(out.size());
+    out.push_back(rule);
+  }
+  return out;
+}
+
+// Derives the merges of a vocabulary with scores: two tokens merge if their concatenation is a
+// token, the highest score first.
+Result<std::vector<Bpe::Rule>> scored_rules(const Description& d, const Vocabulary& v) {
+  const auto is_text = [&](int32_t id) { return takes_part(d.type(static_cast<size_t>(id))); };
+  BOWLINE_REQUIRE_CODE(std::ranges::all_of(d.scores, [](double s) { return std::isfinite(s); }),
+                       Code::bad_file, "A score is not finite.");
+  std::vector<double> order = d.scores;
+  std::ranges::sort(order, std::greater<>());
+  order.erase(std::unique(order.begin(), order.end()), order.end());
+  std::vector<Bpe::Rule> out;
+  for (size_t i = 0; i < d.scores.size(); ++i) {
+    const auto id = static_cast<int32_t>(i);
+    const std::string_view piece = v.piece(id);
+    if (!is_text(id) || piece.empty()) {
+      continue;
+    }
+    BOWLINE_REQUIRE_CODE(piece.size() <= kLongestMerged, Code::bad_file,
+                         "Token {} has {} bytes, more than {}.", id, piece.size(), kLongestMerged);
+    const auto rank = static_cast<uint32_t>(
+        std::ranges::lower_bound(order, d.scores[i], std::greater<>()) - order.begin());
+    for (size_t cut = length_of(piece[0]); cut < piece.size(); cut += length_of(piece[cut])) {
+      const auto left = v.find(piece.substr(0, cut));
+      const auto right = left ? v.find(piece.substr(cut)) : std::nullopt;
+      if (right && is_text(*left) && is_text(*right)) {
+        out.push_back({*left, *right, id, rank});
+      }
+    }
+  }
+  return out;
+}
+
+// The last pre-tokenizer converts bytes to letters, and the model has no other letters.
+bool is_byte_level(const Description& d) {
+  const auto* bpe = std::get_if<steps::Bpe>(&d.model);
+  return bpe != nullptr && !bpe->byte_fallback &&
+         bpe->continuing_subword_prefix.value_or("").empty() &&
+         bpe->end_of_word_suffix.value_or("").empty() && !d.pre_tokenizers.empty() &&
+         std::holds_alternative<steps::ByteLevel>(d.pre_tokenizers.back());
+}
+
+struct MakeModel {
+  const Description& d;
+  bool byte_level;
+  TokenizerData& data;
+
+  Status operator()(const steps::Bpe& s) const {
+    const std::string prefix = s.continuing_subword_prefix.value_or("");
+    const std::string suffix = s.end_of_word_suffix.value_or("");
+    const bool has_ends = !prefix.empty() || !suffix.empty();
+    BOWLINE_REQUIRE_CODE(!has_ends || (!s.ignore_merges && !s.byte_fallback), Code::unsupported,
+                         "A BPE with continuing_subword_prefix or end_of_word_suffix and with {} "
+                         "is not supported.",
+                         s.ignore_merges ? "ignore_merges" : "byte_fallback");
+    BOWLINE_TRY_ASSIGN(const std::vector<Bpe::Rule> rules,
+                       d.scores.empty() ? listed_rules(d, data.vocabulary, prefix)
+                                        : scored_rules(d, data.vocabulary));
+    data.kind = byte_level ? "byte-level BPE" : "BPE";
+    return assign(Bpe::create(data.vocabulary,
+                              {byte_level, s.byte_fallback, s.fuse_unk, s.ignore_merges,
+                               s.unk_token.value_or(""), prefix, suffix},
+                              rules));
+  }
+  Status operator()(const steps::WordPiece& s) const {
+    data.kind = "WordPiece";
+    return assign(WordPiece::create(
+        data.vocabulary, {s.unk_token, s.continuing_subword_prefix, s.max_input_chars_per_word}));
+  }
+  Status operator()(const steps::Unigram& s) const {
+    std::vector<double> searched;
+    for (size_t i = 0; i < d.scores.size(); ++i) {
+      const TokenType type = d.type(i);  // a byte is also found by its spelling, as in `tokenizers`
+      searched.push_back(type == TokenType::normal || type == TokenType::byte ? d.scores[i]
+                                                                              : -INFINITY);
+    }
+    data.kind = "Unigram";
+    return assign(
+        Unigram::create(data.vocabulary, std::move(searched),
+                        {s.unk_id ? static_cast<int32_t>(*s.unk_id) : -1, s.byte_fallback}));
+  }
+  Status operator()(const steps::WordLevel& s) const {
+    data.kind = "WordLevel";
+    return assign(WordLevel::create(data.vocabulary, s.unk_token));
+  }
+
+ private:
+  template <class Made>
+  Status assign(Result<Made> made) const {
+    BOWLINE_TRY_ASSIGN(data.model, std::move(made));
+    return {};
+  }
+};
+
+Status make_model(const Description& d, bool byte_level, TokenizerData& data) {
+  data.vocabulary.expect(d.vocabulary.size());
+  for (const auto& [piece, id] : d.vocabulary) {
+    BOWLINE_TRY(data.vocabulary.add(piece, id));
+  }
+  return std::visit(MakeModel{d, byte_level, data}, d.model);
+}
+
+// Adds the tokens to the vocabulary.
+Status add_tokens(const Description& d, TokenizerData& data) {
+  std::vector<AddedToken> kept;
+  for (const AddedToken& token : d.added) {
+    if (token.content.empty()) {
+      continue;
+    }
+    const auto there = data.vocabulary.find(token.content);
+    BOWLINE_REQUIRE_CODE(
+        !there || *there == token.id, Code::bad_file,
+        "The added token \"{}\" has id {}, but the vocabulary has this text as token {}.",
+        escaped(token.content.substr(0, 100)), token.id, *there);
+    if (!there) {
+      BOWLINE_TRY(data.vocabulary.add(token.content, token.id));
+    }
+    kept.push_back(token);
+  }
+  BOWLINE_TRY_ASSIGN(data.added, AddedTokens::create(std::move(kept), data.normalizers));
+  return {};
+}
+
+}  // namespace
+
+Result<SharedData> build(const Description& d) {
+  // GGUF does not have these parts.
+  const auto in_part = [&](Status status, std::string_view part) {
+    return d.file ? std::move(status).at(format("While reading the {} of the tokenizer.", part))
+                  : status;
+  };
+  auto data = std::make_shared<TokenizerData>();
+  for (const steps::Normalizer& step : d.normalizers) {
+    Result<Normalizer> made = make_normalizer(step);
+    BOWLINE_TRY(in_part(made.status(), "normalizer"));
+    data->normalizers.push_back(std::move(made).value());
+  }
+  for (const steps::PreTokenizer& step : d.pre_tokenizers) {
+    BOWLINE_TRY(in_part(add_pre_tokenizer(step, data->pre_tokenizers), "pre-tokenizer"));
+  }
+  data->post_processors = d.post_processors;
+  BOWLINE_TRY(in_part(make_decoders(d.decoders, data->decoders), "decoder"));
+  const bool byte_level = is_byte_level(d);
+  if (byte_level) {
+    data->pre_tokenizers.pop_back();  // the model takes raw bytes
+  }
+  BOWLINE_TRY(in_part(make_model(d, byte_level, *data), "model"));
+  BOWLINE_TRY(add_tokens(d, *data));
+  return SharedData(std::move(data));
+}
+
+}  // namespace bowline::text
