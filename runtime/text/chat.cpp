@@ -1,4 +1,5 @@
 // ChatTemplate: a template that is parsed once.
+#include "base/boundary.h"
 #include "base/escape.h"
 #include "base/utf8.h"
 #include "text/chat_formats.h"
@@ -29,29 +30,22 @@ std::string use_another() {
   return "- Choose another format with --chat-format: " + list_of_names() + ".";
 }
 
-Status host_memory_exhausted() { return Status(Code::out_of_memory, "Out of memory."); }
-
 // Errors  bad_argument: the text is not valid UTF-8.
-Status require_utf8(std::string_view text, std::string_view what, size_t number) {
-  const std::string_view whole = text;
-  while (!text.empty()) {
-    const size_t n = utf8_length(text);
-    if (n == 0) {
-      return Status(Code::bad_argument, "The " + std::string(what) + " of message " +
-                                            std::to_string(number) + " is not valid UTF-8 (byte " +
-                                            std::to_string(whole.size() - text.size()) + ").");
-    }
-    text.remove_prefix(n);
+Result<Value> value_of(std::string_view text, std::string_view what) {
+  for (size_t at = 0; at < text.size(); at += utf8_length(text.substr(at))) {
+    BOWLINE_REQUIRE(utf8_length(text.substr(at)) > 0, "The {} is not valid UTF-8 (byte {}).", what,
+                    at);
   }
-  return {};
+  return Value::of(text);
 }
 
 Result<Value> value_of(chat::Heap& heap, const ChatMessage& message, size_t number) {
-  BOWLINE_TRY(require_utf8(message.role, "role", number));
-  BOWLINE_TRY(require_utf8(message.content, "content", number));
-  return heap.dict(
-      {{Value::of(std::string_view("role")), Value::of(std::string_view(message.role))},
-       {Value::of(std::string_view("content")), Value::of(std::string_view(message.content))}});
+  BOWLINE_TRY_ASSIGN(const Value role,
+                     value_of(message.role, format("role of message {}", number)));
+  BOWLINE_TRY_ASSIGN(const Value content,
+                     value_of(message.content, format("content of message {}", number)));
+  return heap.dict({{Value::of(std::string_view("role")), role},
+                    {Value::of(std::string_view("content")), content}});
 }
 
 Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessage> messages,
@@ -67,14 +61,15 @@ Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessag
   globals.emplace_back("add_generation_prompt", Value::of(add_generation_prompt));
   globals.emplace_back("tools", Value::none());
   globals.emplace_back("documents", Value::none());
-  if (!special.bos.empty()) {
-    globals.emplace_back("bos_token", Value::of(std::string_view(special.bos)));
-  }
-  if (!special.eos.empty()) {
-    globals.emplace_back("eos_token", Value::of(std::string_view(special.eos)));
-  }
+  const auto define = [&](std::string_view name, std::string_view text) -> Status {
+    BOWLINE_TRY_ASSIGN(const Value value, value_of(text, format("special token {}", name)));
+    globals.emplace_back(name, value);
+    return {};
+  };
+  BOWLINE_TRY(special.bos.empty() ? Status() : define("bos_token", special.bos));
+  BOWLINE_TRY(special.eos.empty() ? Status() : define("eos_token", special.eos));
   for (const auto& [name, text] : special.others) {
-    globals.emplace_back(name, Value::of(std::string_view(text)));
+    BOWLINE_TRY(define(name, text));
   }
   Result<RenderedChat> out = chat::render(tree, heap, std::move(globals), special.now);
   if (!out.ok() && out.status().code() == Code::bad_file) {
@@ -108,30 +103,22 @@ Result<ChatTemplate> ChatTemplate::from(const Model& model) {
 }
 
 Result<ChatTemplate> ChatTemplate::from_text(std::string_view text) {
-  try {
+  return guarded([&]() -> Result<ChatTemplate> {
     auto parsed = std::make_shared<Template>();
     parsed->text = text;
     parsed->tree.source = text;
-    for (const chat::NamedFormat& format : chat::named_formats()) {
-      if (format.text == text) {
-        parsed->name = format.name;
-      }
-    }
+    const auto format = std::ranges::find(chat::named_formats(), text, &chat::NamedFormat::text);
+    parsed->name = format == chat::named_formats().end() ? "" : format->name;
     BOWLINE_TRY(chat::parse(parsed->tree).at("While reading the chat template.\n" + use_another()));
     return ChatTemplate(std::move(parsed));
-  } catch (const std::bad_alloc&) {
-    return host_memory_exhausted();
-  }
+  });
 }
 
 Result<ChatTemplate> ChatTemplate::named(std::string_view name) {
-  for (const chat::NamedFormat& format : chat::named_formats()) {
-    if (format.name == name) {
-      return from_text(format.text);
-    }
-  }
-  return Status(Code::bad_argument, "There is no chat format \"" + escaped(name.substr(0, 80)) +
-                                        "\"; there are " + list_of_names() + ".");
+  const auto found = std::ranges::find(chat::named_formats(), name, &chat::NamedFormat::name);
+  BOWLINE_REQUIRE(found != chat::named_formats().end(), "There is no chat format {}; there are {}.",
+                  chat::quoted(name), list_of_names());
+  return from_text(found->text);
 }
 
 std::vector<std::string> ChatTemplate::names() {
@@ -152,11 +139,8 @@ Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages,
 Result<RenderedChat> ChatTemplate::render_marked(std::span<const ChatMessage> messages,
                                                  bool add_generation_prompt,
                                                  const SpecialTokens& special) const {
-  try {
-    return rendered(template_->tree, messages, add_generation_prompt, special);
-  } catch (const std::bad_alloc&) {
-    return host_memory_exhausted();
-  }
+  return guarded(
+      [&] { return rendered(template_->tree, messages, add_generation_prompt, special); });
 }
 
 bool ChatTemplate::marks_answers() const { return template_->tree.marks_answers; }

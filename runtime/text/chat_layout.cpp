@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "base/escape.h"
-#include "text/chat_render.h"
+#include "text/chat_functions.h"
 #include "text/unicode.h"
 
 namespace bowline::text::chat {
@@ -26,8 +26,6 @@ struct Spec {
   char type = 0;
 };
 
-bool is_align(char c) { return c == '<' || c == '>' || c == '^' || c == '='; }
-
 // Removes the number at the start of `text` and returns it.
 int taken_number(std::string_view& text) {
   int n = 0;
@@ -36,40 +34,36 @@ int taken_number(std::string_view& text) {
   return read.ec == std::errc() ? n : INT32_MAX;
 }
 
-bool begins_with_digit(std::string_view text) {
-  return !text.empty() && text[0] >= '0' && text[0] <= '9';
-}
+bool begins_with_digit(std::string_view text) { return !text.empty() && is_digit(text[0]); }
 
 Result<Spec> spec_of(std::string_view text) {
   const std::string_view whole = text;
+  // Removes one of these letters at the start of the text. 0: there is none.
+  const auto taken = [&](std::string_view letters) {
+    const bool is = !text.empty() && letters.find(text[0]) != std::string_view::npos;
+    const char letter = is ? text[0] : '\0';
+    text.remove_prefix(is ? 1 : 0);
+    return letter;
+  };
+  constexpr std::string_view kAligns = "<>^=";
   Spec s;
-  const size_t first = text.empty() ? 0 : bowline::text::length_of(text[0]);
-  if (first < text.size() && is_align(text[first])) {
+  const size_t first = text.empty() ? 0 : length_of(text[0]);
+  if (first < text.size() && kAligns.find(text[first]) != std::string_view::npos) {
     s.fill = text.substr(0, first);
-    s.align = text[first];
-    text.remove_prefix(first + 1);
-  } else if (!text.empty() && is_align(text[0])) {
-    s.align = text[0];
-    text.remove_prefix(1);
+    text.remove_prefix(first);
   }
-  if (!text.empty() && (text[0] == '+' || text[0] == '-' || text[0] == ' ')) {
-    s.sign = text[0];
-    text.remove_prefix(1);
+  s.align = taken(kAligns);
+  if (const char sign = taken("+- ")) {
+    s.sign = sign;
   }
-  if (text.starts_with('0')) {
-    if (s.align == 0) {
-      s.fill = "0";
-      s.align = '=';
-    }
-    text.remove_prefix(1);
+  if (taken("0") && s.align == 0) {
+    s.fill = "0";
+    s.align = '=';
   }
   if (begins_with_digit(text)) {
     s.width = taken_number(text);
   }
-  if (!text.empty() && (text[0] == ',' || text[0] == '_')) {
-    s.group = text[0];
-    text.remove_prefix(1);
-  }
+  s.group = taken(",_");
   if (text.size() > 1 && text[0] == '.' && begins_with_digit(text.substr(1))) {
     text.remove_prefix(1);
     s.precision = taken_number(text);
@@ -79,7 +73,7 @@ Result<Spec> spec_of(std::string_view text) {
     text.remove_prefix(1);
   }
   if (!text.empty() || s.width > kMostWidth || s.precision > kMostPrecision) {
-    return failure("The layout \"" + escaped(whole.substr(0, 80)) + "\" is not supported.");
+    return failure("The layout {} is not supported.", quoted(whole));
   }
   return s;
 }
@@ -157,8 +151,7 @@ Result<std::string> formatted_number(const Spec& s, const Value& v, std::string_
   std::string digits = digits_of(s, v);
   const bool zeros_in_groups = s.group != 0 && s.fill == "0" && s.align == '=';
   if (digits.empty() || zeros_in_groups) {
-    return failure("The layout \"" + escaped(layout.substr(0, 80)) +
-                   "\" of a number is not supported.");
+    return failure("The layout {} of a number is not supported.", quoted(layout));
   }
   if (s.group != 0) {
     digits = grouped_digits(digits, s.group);
@@ -168,7 +161,7 @@ Result<std::string> formatted_number(const Spec& s, const Value& v, std::string_
   return filled(s, sign + digits, sign.size(), s.align == 0 ? '>' : s.align);
 }
 
-Result<std::string> formatted(Heap& heap, const Value& v, std::string_view layout) {
+Result<std::string> laid_out(Heap& heap, const Value& v, std::string_view layout) {
   BOWLINE_TRY(heap.step(layout.size()));
   if (layout.empty()) {
     BOWLINE_TRY_ASSIGN(const std::string_view text, printed(heap, v));
@@ -181,8 +174,7 @@ Result<std::string> formatted(Heap& heap, const Value& v, std::string_view layou
   }
   if (v.kind != Kind::text || s.sign != '-' || s.group != 0 || s.align == '=' ||
       (s.type != 0 && s.type != 's')) {
-    return failure("The layout \"" + escaped(layout.substr(0, 80)) + "\" of " +
-                   std::string(described(v.kind)) + " is not supported.");
+    return failure("The layout {} of {} is not supported.", quoted(layout), described(v.kind));
   }
   const size_t letters = s.precision < 0 ? v.text.size() : offset_of(v.text, s.precision);
   return filled(s, v.text.substr(0, letters), 0, s.align == 0 ? '<' : s.align);
@@ -213,13 +205,12 @@ class Fields {
       }
       rest.remove_prefix(2);
     }
-    return formatted(r_.heap(), v, rest.empty() ? "" : rest.substr(1));
+    return laid_out(r_.heap(), v, rest.empty() ? "" : rest.substr(1));
   }
 
  private:
   static Status bad(std::string_view field) {
-    return failure("The field \"" + escaped(field.substr(0, 80)) +
-                   "\" of a layout is not valid, or not supported.");
+    return failure("The field {} of a layout is not valid, or not supported.", quoted(field));
   }
 
   Result<Value> value_of(std::string_view name) {
@@ -248,8 +239,7 @@ class Fields {
       found = at == a_.named.end() ? nullptr : &at->second;
     }
     if (found == nullptr) {
-      return failure("A layout asks for the value \"" + escaped(first.substr(0, 80)) +
-                     "\", which it is not given.");
+      return failure("A layout asks for the value {}, which it is not given.", quoted(first));
     }
     Value v = *found;
     for (std::string_view path = name.substr(end); !path.empty();) {
@@ -299,7 +289,8 @@ Result<std::string> time_part(std::string_view directive, const std::tm& parts) 
 
 }  // namespace
 
-Result<std::string> format_text(Renderer& r, std::string_view layout, Arguments& a) {
+Result<Value> formatted(Renderer& r, const Value& v, Arguments& a) {
+  const std::string_view layout = v.text;
   Fields fields(r, a);
   std::string out;
   for (size_t at = 0; at < layout.size();) {
@@ -324,7 +315,7 @@ Result<std::string> format_text(Renderer& r, std::string_view layout, Arguments&
     at = end + 1;
   }
   a.rest(0);  // unused arguments are allowed
-  return out;
+  return r.heap().text(std::move(out));
 }
 
 Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now) {
@@ -352,8 +343,7 @@ Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now) 
       BOWLINE_TRY_ASSIGN(const std::string part, time_part(layout.substr(i + 1, 1 + flag), parts));
       out += part;
     } else {
-      return failure("The layout \"" + escaped(layout.substr(0, 80)) +
-                     "\" of a time is not supported.");
+      return failure("The layout {} of a time is not supported.", quoted(layout));
     }
     i += 1 + flag;
   }

@@ -5,27 +5,14 @@
 #include "base/utf8.h"
 #include "text/chat_strings.h"
 #include "text/chat_template.h"
+#include "text/unicode.h"
 
 namespace bowline::text::chat {
 namespace {
 
-bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_name_begin(char c) { return is_lower(c) || is_upper(c) || c == '_'; }
 
 size_t spaces_of(std::string_view text) { return text.size() - strip(text, Side::left).size(); }
-
-void append_utf8(std::string& out, uint32_t c) {
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-    return;
-  }
-  const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-  const uint32_t lead[] = {0xC0, 0xE0, 0xF0};
-  out += static_cast<char>(lead[more - 1] | c >> 6 * more);
-  for (int i = more - 1; i >= 0; --i) {
-    out += static_cast<char>(0x80 | (c >> 6 * i & 0x3F));
-  }
-}
 
 class Lexer {
  public:
@@ -44,8 +31,7 @@ class Lexer {
   Status next() {
     const size_t at = tag_from(0);
     if (at == std::string_view::npos) {
-      add(Token::Kind::data, rest_);
-      skip(rest_.size());
+      take(Token::Kind::data, rest_.size());
       return {};
     }
     const char kind = rest_[at + 1];
@@ -177,8 +163,7 @@ class Lexer {
       while (n < rest_.size() && (is_name_begin(rest_[n]) || is_digit(rest_[n]))) {
         ++n;
       }
-      add(Token::Kind::name, rest_.substr(0, n));
-      skip(n);
+      take(Token::Kind::name, n);
       return {};
     }
     if (rest_[0] == '"' || rest_[0] == '\'') {
@@ -217,7 +202,7 @@ class Lexer {
     std::erase(text, '_');
     const std::string_view behind = rest_.substr(n);
     if ((n == whole && n > 1 && rest_[0] == '0') || (!behind.empty() && is_name_begin(behind[0]))) {
-      return unknown_number(n);
+      return failure_at(line_, "The number {} is not supported", quoted(rest_.substr(0, n + 2)));
     }
     add(n == whole ? Token::Kind::integer : Token::Kind::real, rest_.substr(0, n));
     const char* const end = text.data() + text.size();
@@ -228,11 +213,6 @@ class Lexer {
     }
     skip(n);
     return {};
-  }
-
-  Status unknown_number(size_t n) const {
-    return failure_at(line_,
-                      "The number \"" + escaped(rest_.substr(0, n + 2)) + "\" is not supported");
   }
 
   Status text() {
@@ -279,56 +259,48 @@ class Lexer {
     const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     if (digits == 0) {
       if (c == 'N' || is_digit(c) || static_cast<unsigned char>(c) >= 0x80) {
-        return failure_at(line_,
-                          "The escape \"\\" + escaped(std::string(1, c)) + "\" is not supported");
+        return failure_at(line_, "The escape \"\\{}\" is not supported",
+                          escaped(std::string(1, c)));
       }
       out += '\\';
       from.remove_prefix(1);
       return {};
     }
     uint32_t code = 0;
-    for (size_t i = 0; i < digits; ++i) {
-      const std::string_view hex = "0123456789abcdefABCDEF";
-      const size_t digit = 2 + i < from.size() ? hex.find(from[2 + i]) : std::string_view::npos;
-      if (digit == std::string_view::npos) {
-        return failure_at(line_, "An escape has too few digits");
-      }
-      code = code << 4 | static_cast<uint32_t>(digit < 16 ? digit : digit - 6);
+    const std::string_view hex = from.substr(2, digits);
+    const auto read = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
+    if (hex.size() < digits || read.ptr != hex.data() + hex.size()) {
+      return failure_at(line_, "An escape has too few digits");
     }
     if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
       return failure_at(line_, "An escape does not name a character");
     }
-    append_utf8(out, code);
+    append(out, code);
     from.remove_prefix(2 + digits);
     return {};
   }
 
   Status symbol() {
-    for (const std::string_view two : {"//", "**", "==", "!=", ">=", "<="}) {
-      if (rest_.starts_with(two)) {
-        add(Token::Kind::symbol, rest_.substr(0, 2));
-        skip(2);
-        return {};
-      }
+    constexpr std::string_view kTwo[] = {"//", "**", "==", "!=", ">=", "<="};
+    if (std::ranges::find(kTwo, rest_.substr(0, 2)) != std::end(kTwo)) {
+      take(Token::Kind::symbol, 2);
+      return {};
     }
     const char c = rest_[0];
     if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == std::string_view::npos) {
-      return failure_at(line_,
-                        "The character \"" +
-                            escaped(rest_.substr(0, std::max<size_t>(utf8_length(rest_), 1))) +
-                            "\" is not allowed in a tag");
+      return failure_at(line_, "The character {} is not allowed in a tag",
+                        quoted(rest_.substr(0, std::max<size_t>(utf8_length(rest_), 1))));
     }
     if (c == '(' || c == '[' || c == '{') {
       open_ += c;
     } else if (c == ')' || c == ']' || c == '}') {
       const char begin = c == ')' ? '(' : c == ']' ? '[' : '{';
       if (open_.empty() || open_.back() != begin) {
-        return failure_at(line_, std::string("The bracket \"") + c + "\" closes none");
+        return failure_at(line_, "The bracket \"{}\" closes none", c);
       }
       open_.pop_back();
     }
-    add(Token::Kind::symbol, rest_.substr(0, 1));
-    skip(1);
+    take(Token::Kind::symbol, 1);
     return {};
   }
 
@@ -336,6 +308,11 @@ class Lexer {
     if (kind != Token::Kind::data || !text.empty()) {
       out_.push_back({kind, line_, text});
     }
+  }
+
+  void take(Token::Kind kind, size_t n) {
+    add(kind, rest_.substr(0, n));
+    skip(n);
   }
 
   void skip(size_t n) {
@@ -352,12 +329,35 @@ class Lexer {
   std::vector<Token> out_;
 };
 
-}  // namespace
-
-Status failure_at(uint32_t line, std::string_view message) {
-  return failure(std::string(message) + " (line " + std::to_string(line) + ").");
+// Converts all line ends to \n and removes the last one.
+std::string with_newlines(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r') {
+      i += i + 1 < text.size() && text[i + 1] == '\n' ? 1 : 0;
+      out += '\n';
+    } else {
+      out += text[i];
+    }
+  }
+  if (out.ends_with('\n')) {
+    out.pop_back();
+  }
+  return out;
 }
 
-Result<std::vector<Token>> lex(Tree& tree) { return Lexer(tree).lex(); }
+}  // namespace
+
+Result<std::vector<Token>> lex(Tree& tree) {
+  if (tree.source.size() > kMostTemplateBytes) {
+    return failure("The template has {} bytes, more than {}.", tree.source.size(),
+                   kMostTemplateBytes);
+  }
+  if (!valid_utf8(tree.source)) {
+    return failure("The template is not valid UTF-8.");
+  }
+  tree.source = with_newlines(tree.source);
+  return Lexer(tree).lex();
+}
 
 }  // namespace bowline::text::chat

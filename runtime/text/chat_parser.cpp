@@ -1,7 +1,5 @@
 // Converts tokens to a tree, by the grammar of Jinja2.
-#include "base/escape.h"
-#include "base/utf8.h"
-#include "text/chat_template.h"
+#include "text/chat_cursor.h"
 
 namespace bowline::text::chat {
 namespace {
@@ -12,9 +10,9 @@ using Part = const Expression*;
 constexpr uint32_t kMostNesting = 100;  // nested brackets and tags
 constexpr uint32_t kMostDepth = 200;    // depth of an expression
 
-class Parser {
+class Parser : private Cursor {
  public:
-  Parser(Tree& tree, std::vector<Token> tokens) : tree_(tree), tokens_(std::move(tokens)) {}
+  Parser(Tree& tree, std::vector<Token> tokens) : Cursor(std::move(tokens)), tree_(tree) {}
 
   Status parse() {
     BOWLINE_TRY_ASSIGN(tree_.body, body({}));
@@ -22,115 +20,42 @@ class Parser {
   }
 
  private:
-  // ---- tokens
-
-  const Token& at(size_t ahead = 0) const {
-    return tokens_[std::min(next_ + ahead, tokens_.size() - 1)];
-  }
-  const Token& take() {
-    const Token& token = at();
-    next_ += next_ + 1 < tokens_.size() ? 1 : 0;
-    return token;
-  }
-  bool is_symbol(std::string_view s, size_t ahead = 0) const {
-    return at(ahead).kind == Token::Kind::symbol && at(ahead).text == s;
-  }
-  bool is_name(std::string_view s, size_t ahead = 0) const {
-    return at(ahead).kind == Token::Kind::name && at(ahead).text == s;
-  }
-  bool skip_symbol(std::string_view s) { return is_symbol(s) ? (take(), true) : false; }
-  bool skip_name(std::string_view s) { return is_name(s) ? (take(), true) : false; }
-
-  Status fail(std::string_view message) const { return failure_at(at().line, message); }
-
-  std::string shown() const {
-    switch (at().kind) {
-      case Token::Kind::end:
-        return "the end of the template";
-      case Token::Kind::block_end:
-      case Token::Kind::print_end:
-        return "the end of the tag";
-      default:
-        return "\"" + escaped(at().text.substr(0, 80)) + "\"";
-    }
-  }
-  Status unexpected(std::string_view expected) const {
-    return fail(std::string(expected) + " is expected before " + shown());
-  }
-  Status expect_symbol(std::string_view s) {
-    return skip_symbol(s) ? Status() : unexpected("\"" + std::string(s) + "\"");
-  }
-  Status expect_name(std::string_view s) {
-    return skip_name(s) ? Status() : unexpected("\"" + std::string(s) + "\"");
-  }
-  Result<std::string_view> any_name() {
-    return at().kind == Token::Kind::name ? Result<std::string_view>(take().text)
-                                          : Result<std::string_view>(unexpected("A name"));
-  }
-  Status expect(Token::Kind kind, std::string_view what) {
-    return at().kind == kind ? (take(), Status()) : unexpected(what);
-  }
-
-  // Increases the nesting level during its lifetime.
-  class Nested {
-   public:
-    explicit Nested(uint32_t& level) : level_(level) { ++level_; }
-    ~Nested() { --level_; }
-    Nested(const Nested&) = delete;
-
-   private:
-    uint32_t& level_;
-  };
   Status require_level() const {
-    return level_ <= kMostNesting
-               ? Status()
-               : fail("More than " + std::to_string(kMostNesting) + " levels are nested");
+    return level_ <= kMostNesting ? Status() : fail("More than {} levels are nested", kMostNesting);
   }
 
   // ---- expressions
 
   Result<Part> make(Op op, uint32_t line, std::vector<Part> parts, std::string_view text = {}) {
-    Expression e;
-    e.op = op;
-    e.line = line;
-    e.text = text;
-    e.parts = std::move(parts);
-    return keep(std::move(e));
+    return keep({.op = op, .line = line, .text = text, .parts = std::move(parts)});
+  }
+  Result<Part> constant(uint32_t line, const Value& value) {
+    return keep({.line = line, .value = value});
   }
 
   Result<Part> keep(Expression e) {
-    for (const Part part : e.parts) {
+    const auto hold = [&](Part part) {
       e.depth = std::max(e.depth, part == nullptr ? 1 : part->depth + 1);
-    }
-    for (const auto& [name, part] : e.named) {
-      e.depth = std::max(e.depth, part->depth + 1);
-    }
-    for (const Part part : {e.list, e.dict}) {
-      e.depth = std::max(e.depth, part == nullptr ? 1 : part->depth + 1);
-    }
+    };
+    std::ranges::for_each(e.parts, hold);
+    std::ranges::for_each(e.named | std::views::values, hold);
+    hold(e.list);
+    hold(e.dict);
     if (e.depth > kMostDepth) {
-      return failure_at(e.line,
-                        "An expression has more than " + std::to_string(kMostDepth) + " levels");
+      return failure_at(e.line, "An expression has more than {} levels", kMostDepth);
     }
     return &tree_.expressions.emplace_back(std::move(e));
-  }
-
-  Result<Part> constant(uint32_t line, const Value& value) {
-    Expression e;
-    e.line = line;
-    e.value = value;
-    return keep(std::move(e));
   }
 
   Result<Part> expression(bool with_choice = true) {
     const Nested nested(level_);
     BOWLINE_TRY(require_level());
     BOWLINE_TRY_ASSIGN(Part left, either());
-    while (with_choice && is_name("if")) {
+    while (with_choice && is("if")) {
       const uint32_t line = take().line;
       BOWLINE_TRY_ASSIGN(const Part condition, either());
       Part otherwise = nullptr;
-      if (skip_name("else")) {
+      if (skip("else")) {
         BOWLINE_TRY_ASSIGN(otherwise, expression());
       }
       BOWLINE_TRY_ASSIGN(left, make(Op::choice, line, {condition, left, otherwise}));
@@ -138,28 +63,23 @@ class Parser {
     return left;
   }
 
-  Result<Part> either() {
-    BOWLINE_TRY_ASSIGN(Part left, both());
-    while (is_name("or")) {
-      const uint32_t line = take().line;
-      BOWLINE_TRY_ASSIGN(const Part right, both());
-      BOWLINE_TRY_ASSIGN(left, make(Op::any, line, {left, right}));
+  // Parses operands with operators between them, from left to right.
+  Result<Part> chain(Result<Part> (Parser::*next)(), Op op,
+                     std::initializer_list<std::string_view> operators) {
+    BOWLINE_TRY_ASSIGN(Part left, (this->*next)());
+    while (!first_of(operators).empty()) {
+      const Token token = take();
+      BOWLINE_TRY_ASSIGN(const Part right, (this->*next)());
+      BOWLINE_TRY_ASSIGN(left, make(op, token.line, {left, right}, token.text));
     }
     return left;
   }
 
-  Result<Part> both() {
-    BOWLINE_TRY_ASSIGN(Part left, negation());
-    while (is_name("and")) {
-      const uint32_t line = take().line;
-      BOWLINE_TRY_ASSIGN(const Part right, negation());
-      BOWLINE_TRY_ASSIGN(left, make(Op::all, line, {left, right}));
-    }
-    return left;
-  }
+  Result<Part> either() { return chain(&Parser::both, Op::any, {"or"}); }
+  Result<Part> both() { return chain(&Parser::negation, Op::all, {"and"}); }
 
   Result<Part> negation() {
-    if (!is_name("not")) {
+    if (!is("not")) {
       return comparison();
     }
     const Nested nested(level_);
@@ -169,130 +89,110 @@ class Parser {
     return make(Op::negation, line, {of});
   }
 
+  // Takes an operator. Empty: the next token is none.
   std::string_view comparison_operator() {
-    for (const std::string_view s : {"==", "!=", "<", "<=", ">", ">="}) {
-      if (skip_symbol(s)) {
-        return s;
-      }
-    }
-    if (skip_name("in")) {
-      return "in";
-    }
-    if (is_name("not") && is_name("in", 1)) {
+    if (is("not") && is("in", 1)) {
       take();
       take();
       return "not in";
     }
-    return {};
+    const std::string_view found = first_of({"==", "!=", "<", "<=", ">", ">=", "in"});
+    skip(found);
+    return found;
   }
 
   Result<Part> comparison() {
-    Expression e;
-    e.op = Op::compare;
-    e.line = at().line;
-    BOWLINE_TRY_ASSIGN(const Part first, sum());
-    e.parts = {first};
+    Expression e{.op = Op::compare, .line = at().line, .parts = {nullptr}};
+    BOWLINE_TRY_ASSIGN(e.parts[0], sum());
     for (std::string_view op; !(op = comparison_operator()).empty();) {
       e.operators.push_back(op);
       BOWLINE_TRY_ASSIGN(e.parts.emplace_back(), sum());
     }
-    return e.operators.empty() ? Result<Part>(first) : keep(std::move(e));
+    return e.operators.empty() ? Result<Part>(e.parts[0]) : keep(std::move(e));
   }
 
-  Result<Part> sum() {
-    BOWLINE_TRY_ASSIGN(Part left, concatenation());
-    while (is_symbol("+") || is_symbol("-")) {
-      const Token op = take();
-      BOWLINE_TRY_ASSIGN(const Part right, concatenation());
-      BOWLINE_TRY_ASSIGN(left, make(Op::binary, op.line, {left, right}, op.text));
-    }
-    return left;
-  }
+  Result<Part> sum() { return chain(&Parser::concatenation, Op::binary, {"+", "-"}); }
 
   Result<Part> concatenation() {
     const uint32_t line = at().line;
     BOWLINE_TRY_ASSIGN(const Part first, product());
     std::vector<Part> parts = {first};
-    while (skip_symbol("~")) {
+    while (skip("~")) {
       BOWLINE_TRY_ASSIGN(parts.emplace_back(), product());
     }
     return parts.size() == 1 ? Result<Part>(first) : make(Op::concat, line, std::move(parts));
   }
 
-  Result<Part> product() {
-    BOWLINE_TRY_ASSIGN(Part left, power());
-    while (is_symbol("*") || is_symbol("/") || is_symbol("//") || is_symbol("%")) {
-      const Token op = take();
-      BOWLINE_TRY_ASSIGN(const Part right, power());
-      BOWLINE_TRY_ASSIGN(left, make(Op::binary, op.line, {left, right}, op.text));
-    }
-    return left;
+  Result<Part> product() { return chain(&Parser::power, Op::binary, {"*", "/", "//", "%"}); }
+  Result<Part> power() { return chain(&Parser::operand, Op::binary, {"**"}); }
+
+  Result<Part> operand() {
+    BOWLINE_TRY_ASSIGN(const Part of, unary());
+    return filters_and_tests(of);
   }
 
-  Result<Part> power() {
-    BOWLINE_TRY_ASSIGN(Part left, unary(true));
-    while (is_symbol("**")) {
-      const Token op = take();
-      BOWLINE_TRY_ASSIGN(const Part right, unary(true));
-      BOWLINE_TRY_ASSIGN(left, make(Op::binary, op.line, {left, right}, op.text));
-    }
-    return left;
-  }
-
-  Result<Part> unary(bool with_filters) {
+  Result<Part> unary() {
     const Nested nested(level_);
     BOWLINE_TRY(require_level());
     Part of = nullptr;
-    if (is_symbol("-") || is_symbol("+")) {
+    if (is("-") || is("+")) {
       const Token sign = take();
-      BOWLINE_TRY_ASSIGN(of, unary(false));
+      BOWLINE_TRY_ASSIGN(of, unary());
       BOWLINE_TRY_ASSIGN(of, make(sign.text == "-" ? Op::negative : Op::positive, sign.line, {of}));
     } else {
       BOWLINE_TRY_ASSIGN(of, primary());
     }
-    BOWLINE_TRY_ASSIGN(of, postfix(of));
-    return with_filters ? filters_and_tests(of) : Result<Part>(of);
+    return postfix(of);
   }
 
   Result<Part> primary() {
-    const Token token = at();
-    switch (token.kind) {
-      case Token::Kind::name:
-        take();
-        if (token.text == "true" || token.text == "True") {
-          return constant(token.line, Value::of(true));
-        }
-        if (token.text == "false" || token.text == "False") {
-          return constant(token.line, Value::of(false));
-        }
-        if (token.text == "none" || token.text == "None") {
-          return constant(token.line, Value::none());
-        }
-        note_name(token.text);
-        return make(Op::name, token.line, {}, token.text);
-      case Token::Kind::text:
-        return adjacent_texts();
-      case Token::Kind::integer:
-        take();
-        return constant(token.line, Value::of(token.integer));
-      case Token::Kind::real:
-        take();
-        return constant(token.line, Value::of(token.real));
-      default:
-        break;
+    if (is(Token::Kind::text)) {
+      return adjacent_texts();
     }
-    if (skip_symbol("(")) {
+    const Token token = at();
+    if (is(Token::Kind::integer) || is(Token::Kind::real)) {
+      take();
+      return constant(token.line, token.kind == Token::Kind::real ? Value::of(token.real)
+                                                                  : Value::of(token.integer));
+    }
+    if (is(Token::Kind::name)) {
+      return name();
+    }
+    if (skip("(")) {
       BOWLINE_TRY_ASSIGN(const Part inner, tuple(true, true));
-      BOWLINE_TRY(expect_symbol(")"));
+      BOWLINE_TRY(expect(")"));
       return inner;
     }
-    if (skip_symbol("[")) {
-      return list(token.line);
+    std::vector<Part> parts;
+    if (skip("[")) {
+      BOWLINE_TRY(items("]", [&] { return add_expression(parts); }));
+      return make(Op::list, token.line, std::move(parts));
     }
-    if (skip_symbol("{")) {
-      return dict(token.line);
+    if (skip("{")) {
+      const auto pair = [&]() -> Status {
+        BOWLINE_TRY(add_expression(parts));
+        BOWLINE_TRY(expect(":"));
+        return add_expression(parts);
+      };
+      BOWLINE_TRY(items("}", pair));
+      return make(Op::dict, token.line, std::move(parts));
     }
     return unexpected("An expression");
+  }
+
+  // A constant or a variable.
+  Result<Part> name() {
+    const std::pair<std::string_view, Value> constants[] = {
+        {"true", Value::of(true)},   {"True", Value::of(true)}, {"false", Value::of(false)},
+        {"False", Value::of(false)}, {"none", Value::none()},   {"None", Value::none()}};
+    const Token token = take();
+    for (const auto& [known, value] : constants) {
+      if (known == token.text) {
+        return constant(token.line, value);
+      }
+    }
+    note_name(token.text);
+    return make(Op::name, token.line, {}, token.text);
   }
 
   // Marks the enclosing macros that read an implicit name.
@@ -305,53 +205,37 @@ class Parser {
   }
 
   Result<Part> adjacent_texts() {
-    const Token first = take();
-    if (at().kind != Token::Kind::text) {
-      return constant(first.line, Value::of(first.text));
-    }
-    std::string joined(first.text);
-    while (at().kind == Token::Kind::text) {
+    const uint32_t line = at().line;
+    std::string& joined = tree_.texts.emplace_back();
+    while (is(Token::Kind::text)) {
       joined += take().text;
     }
-    return constant(first.line,
-                    Value::of(std::string_view(tree_.texts.emplace_back(std::move(joined)))));
+    return constant(line, Value::of(std::string_view(joined)));
   }
 
-  Result<Part> list(uint32_t line) {
-    std::vector<Part> parts;
-    while (!is_symbol("]")) {
-      if (!parts.empty()) {
-        BOWLINE_TRY(expect_symbol(","));
-        if (is_symbol("]")) {
+  // Calls item() for each item up to the closing bracket. The last item may have a comma behind it.
+  template <class F>
+  Status items(std::string_view end, F&& item) {
+    for (bool first = true; !is(end); first = false) {
+      if (!first) {
+        BOWLINE_TRY(expect(","));
+        if (is(end)) {
           break;
         }
       }
-      BOWLINE_TRY_ASSIGN(parts.emplace_back(), expression());
+      BOWLINE_TRY(item());
     }
     take();
-    return make(Op::list, line, std::move(parts));
+    return {};
   }
 
-  Result<Part> dict(uint32_t line) {
-    std::vector<Part> parts;
-    while (!is_symbol("}")) {
-      if (!parts.empty()) {
-        BOWLINE_TRY(expect_symbol(","));
-        if (is_symbol("}")) {
-          break;
-        }
-      }
-      BOWLINE_TRY_ASSIGN(parts.emplace_back(), expression());
-      BOWLINE_TRY(expect_symbol(":"));
-      BOWLINE_TRY_ASSIGN(parts.emplace_back(), expression());
-    }
-    take();
-    return make(Op::dict, line, std::move(parts));
+  Status add_expression(std::vector<Part>& parts) {
+    BOWLINE_TRY_ASSIGN(parts.emplace_back(), expression());
+    return {};
   }
 
   bool is_tuple_end() const {
-    return at().kind == Token::Kind::print_end || at().kind == Token::Kind::block_end ||
-           is_symbol(")");
+    return is(Token::Kind::print_end) || is(Token::Kind::block_end) || is(")");
   }
 
   // Parses an expression, or several with commas between them.
@@ -359,15 +243,9 @@ class Parser {
     const uint32_t line = at().line;
     std::vector<Part> parts;
     bool is_tuple = false;
-    while (true) {
-      if (!parts.empty()) {
-        BOWLINE_TRY(expect_symbol(","));
-      }
-      if (is_tuple_end()) {
-        break;
-      }
+    while (!is_tuple_end()) {
       BOWLINE_TRY_ASSIGN(parts.emplace_back(), expression(with_choice));
-      if (!is_symbol(",")) {
+      if (!skip(",")) {
         break;
       }
       is_tuple = true;
@@ -383,9 +261,9 @@ class Parser {
 
   Result<Part> postfix(Part of) {
     while (true) {
-      if (is_symbol(".") || is_symbol("[")) {
+      if (is(".") || is("[")) {
         BOWLINE_TRY_ASSIGN(of, subscript(of));
-      } else if (is_symbol("(")) {
+      } else if (is("(")) {
         BOWLINE_TRY_ASSIGN(of, call(of));
       } else {
         return of;
@@ -395,11 +273,11 @@ class Parser {
 
   Result<Part> filters_and_tests(Part of) {
     while (true) {
-      if (is_symbol("|")) {
+      if (skip("|")) {
         BOWLINE_TRY_ASSIGN(of, filter(of));
-      } else if (is_name("is")) {
+      } else if (is("is")) {
         BOWLINE_TRY_ASSIGN(of, test(of));
-      } else if (is_symbol("(")) {
+      } else if (is("(")) {
         BOWLINE_TRY_ASSIGN(of, call(of));
       } else {
         return of;
@@ -421,38 +299,30 @@ class Parser {
       return make(Op::item, token.line, {of, index});
     }
     Part parts[3] = {};
-    if (!is_symbol(":")) {
+    if (!is(":")) {
       BOWLINE_TRY_ASSIGN(parts[0], expression());
-      if (!is_symbol(":")) {
-        BOWLINE_TRY(expect_symbol("]"));
+      if (!is(":")) {
+        BOWLINE_TRY(expect("]"));
         return make(Op::item, token.line, {of, parts[0]});
       }
     }
-    for (int i = 1; i < 3 && skip_symbol(":"); ++i) {
-      if (!is_symbol(":") && !is_symbol("]")) {
+    for (int i = 1; i < 3 && skip(":"); ++i) {
+      if (!is(":") && !is("]")) {
         BOWLINE_TRY_ASSIGN(parts[i], expression());
       }
     }
-    BOWLINE_TRY(expect_symbol("]"));
+    BOWLINE_TRY(expect("]"));
     return make(Op::slice, token.line, {of, parts[0], parts[1], parts[2]});
   }
 
   Status arguments(Expression& e) {
-    BOWLINE_TRY(expect_symbol("("));
-    bool first = true;
-    while (!is_symbol(")")) {
-      if (!first) {
-        BOWLINE_TRY(expect_symbol(","));
-        if (is_symbol(")")) {
-          break;
-        }
-      }
-      first = false;
-      if (e.dict == nullptr && skip_symbol("**")) {
+    BOWLINE_TRY(expect("("));
+    return items(")", [&]() -> Status {
+      if (e.dict == nullptr && skip("**")) {
         BOWLINE_TRY_ASSIGN(e.dict, expression());
-      } else if (e.dict == nullptr && e.list == nullptr && skip_symbol("*")) {
+      } else if (e.dict == nullptr && e.list == nullptr && skip("*")) {
         BOWLINE_TRY_ASSIGN(e.list, expression());
-      } else if (e.dict == nullptr && at().kind == Token::Kind::name && is_symbol("=", 1)) {
+      } else if (e.dict == nullptr && is(Token::Kind::name) && is("=", 1)) {
         const std::string_view name = take().text;
         take();
         BOWLINE_TRY_ASSIGN(const Part value, expression());
@@ -460,49 +330,36 @@ class Parser {
       } else if (e.dict != nullptr || e.list != nullptr || !e.named.empty()) {
         return fail("An argument is not valid");
       } else {
-        BOWLINE_TRY_ASSIGN(e.parts.emplace_back(), expression());
+        BOWLINE_TRY(add_expression(e.parts));
       }
-    }
-    take();
-    return {};
+      return {};
+    });
   }
 
   Result<Part> call(Part of) {
-    Expression e;
-    e.op = Op::call;
-    e.line = at().line;
-    e.parts = {of};
+    Expression e{.op = Op::call, .line = at().line, .parts = {of}};
     BOWLINE_TRY(arguments(e));
     return keep(std::move(e));
   }
 
+  // A filter behind its "|".
   Result<Part> filter(Part of) {
-    take();
-    return filter_name(of);
-  }
-
-  Result<Part> filter_name(Part of) {
-    Expression e;
-    e.op = Op::filter;
-    e.line = at().line;
-    e.parts = {of};
+    Expression e{.op = Op::filter, .line = at().line, .parts = {of}};
     BOWLINE_TRY_ASSIGN(e.text, any_name());
-    if (is_symbol("(")) {
+    if (is("(")) {
       BOWLINE_TRY(arguments(e));
     }
     return keep(std::move(e));
   }
 
   Result<Part> test(Part of) {
-    Expression e;
-    e.op = Op::test;
-    e.line = take().line;
-    e.parts = {of};
-    const bool negated = skip_name("not");
+    Expression e{.op = Op::test, .line = at().line, .parts = {of}};
+    take();
+    const bool negated = skip("not");
     BOWLINE_TRY_ASSIGN(e.text, any_name());
-    if (is_symbol("(")) {
+    if (is("(")) {
       BOWLINE_TRY(arguments(e));
-    } else if (is_name("is")) {
+    } else if (is("is")) {
       return fail("Tests cannot be chained");
     } else if (begins_argument()) {
       BOWLINE_TRY_ASSIGN(const Part first, primary());
@@ -514,16 +371,9 @@ class Parser {
   }
 
   bool begins_argument() const {
-    switch (at().kind) {
-      case Token::Kind::name:
-        return !is_name("else") && !is_name("or") && !is_name("and");
-      case Token::Kind::text:
-      case Token::Kind::integer:
-      case Token::Kind::real:
-        return true;
-      default:
-        return is_symbol("(") || is_symbol("[") || is_symbol("{");
-    }
+    return is(Token::Kind::name) ? first_of({"else", "or", "and"}).empty()
+                                 : is(Token::Kind::text) || is(Token::Kind::integer) ||
+                                       is(Token::Kind::real) || !first_of({"(", "[", "{"}).empty();
   }
 
   // ---- statements
@@ -536,7 +386,7 @@ class Parser {
     const Nested nested(level_);
     BOWLINE_TRY(require_level());
     Body out;
-    while (at().kind != Token::Kind::end) {
+    while (!is(Token::Kind::end)) {
       const Token token = take();
       if (token.kind == Token::Kind::data) {
         Statement& s = add(out, Statement::Kind::text, token.line);
@@ -546,7 +396,7 @@ class Parser {
         BOWLINE_TRY_ASSIGN(s.expression, tuple(true, false));
         BOWLINE_TRY(expect(Token::Kind::print_end, "The end of the tag"));
       } else {
-        if (std::ranges::any_of(ends, [&](std::string_view end) { return is_name(end); })) {
+        if (std::ranges::any_of(ends, [&](auto end) { return is(end); })) {
           return out;
         }
         BOWLINE_TRY(statement(out));
@@ -554,14 +404,14 @@ class Parser {
       }
     }
     return ends.empty() ? Result<Body>(std::move(out))
-                        : unexpected("The tag \"" + std::string(ends.back()) + "\"");
+                        : unexpected(format("The tag \"{}\"", ends.back()));
   }
 
   Status block_end() { return expect(Token::Kind::block_end, "The end of the tag"); }
 
   // Parses the body after a tag, up to one of these tags.
   Result<Body> body_behind(const Ends& ends) {
-    skip_symbol(":");
+    skip(":");
     BOWLINE_TRY(block_end());
     return body(ends);
   }
@@ -575,47 +425,50 @@ class Parser {
   }
 
   Status statement(Body& out) {
+    struct Tag {
+      std::string_view name;
+      Statement::Kind kind;
+      Status (Parser::*rest)(Statement&);  // parses what follows the name
+    };
+    constexpr Tag kTags[] = {{"if", Statement::Kind::branch, &Parser::branch},
+                             {"for", Statement::Kind::loop, &Parser::loop},
+                             {"set", Statement::Kind::set, &Parser::set},
+                             {"macro", Statement::Kind::macro, &Parser::macro},
+                             {"call", Statement::Kind::call, &Parser::call_block},
+                             {"filter", Statement::Kind::filter, &Parser::filter_block},
+                             {"generation", Statement::Kind::answer, &Parser::answer}};
     const uint32_t line = at().line;
-    if (skip_name("if")) {
-      return branch(add(out, Statement::Kind::branch, line));
+    for (const auto& [name, kind, rest] : kTags) {
+      if (skip(name)) {
+        return (this->*rest)(add(out, kind, line));
+      }
     }
-    if (skip_name("for")) {
-      return loop(add(out, Statement::Kind::loop, line));
-    }
-    if (skip_name("set")) {
-      return set(add(out, Statement::Kind::set, line));
-    }
-    if (skip_name("macro")) {
-      return macro(add(out, Statement::Kind::macro, line));
-    }
-    if (skip_name("call")) {
-      return call_block(add(out, Statement::Kind::call, line));
-    }
-    if (skip_name("filter")) {
-      Statement& s = add(out, Statement::Kind::filter, line);
-      BOWLINE_TRY_ASSIGN(s.expression, filter_chain(nullptr, true));
-      return block(s, "endfilter");
-    }
-    if (skip_name("generation")) {
-      tree_.marks_answers = true;
-      return body_of_macro(add(out, Statement::Kind::answer, line), "endgeneration");
-    }
-    if (is_name("break") || is_name("continue")) {
+    if (is("break") || is("continue")) {
       if (loops_ == 0) {
-        return fail("\"" + std::string(at().text) + "\" is outside of a loop");
+        return fail("\"{}\" is outside of a loop", at().text);
       }
       add(out, take().text == "break" ? Statement::Kind::stop : Statement::Kind::next, line);
       return {};
     }
-    return fail("The tag " + shown() + " is not supported");
+    return fail("The tag {} is not supported", shown());
   }
 
-  Result<Part> filter_chain(Part of, bool first) {
-    while (first || skip_symbol("|")) {
-      BOWLINE_TRY_ASSIGN(of, filter_name(of));
-      first = false;
+  Result<Part> filters(Part of) {
+    while (skip("|")) {
+      BOWLINE_TRY_ASSIGN(of, filter(of));
     }
     return of;
+  }
+
+  Status filter_block(Statement& s) {
+    BOWLINE_TRY_ASSIGN(const Part first, filter(nullptr));
+    BOWLINE_TRY_ASSIGN(s.expression, filters(first));
+    return block(s, "endfilter");
+  }
+
+  Status answer(Statement& s) {
+    tree_.marks_answers = true;
+    return body_of_macro(s, "endgeneration");
   }
 
   Status block(Statement& s, std::string_view end) {
@@ -644,9 +497,9 @@ class Parser {
 
   Status loop(Statement& s) {
     BOWLINE_TRY(targets(s, false));
-    BOWLINE_TRY(expect_name("in"));
+    BOWLINE_TRY(expect("in"));
     BOWLINE_TRY_ASSIGN(s.expression, tuple(false, false));
-    if (skip_name("if")) {
+    if (skip("if")) {
       BOWLINE_TRY_ASSIGN(s.condition, expression());
     }
     const Nested nested(loops_);
@@ -662,14 +515,14 @@ class Parser {
     while (true) {
       Target& t = s.targets.emplace_back();
       BOWLINE_TRY_ASSIGN(t.name, any_name());
-      if (with_attributes && skip_symbol(".")) {
+      if (with_attributes && skip(".")) {
         BOWLINE_TRY_ASSIGN(t.attribute, any_name());
       }
-      if (!skip_symbol(",")) {
+      if (!skip(",")) {
         return {};
       }
       s.unpacks = true;
-      if (is_name("in") || is_symbol("=")) {
+      if (is("in") || is("=")) {
         return {};
       }
     }
@@ -677,12 +530,12 @@ class Parser {
 
   Status set(Statement& s) {
     BOWLINE_TRY(targets(s, true));
-    if (skip_symbol("=")) {
+    if (skip("=")) {
       BOWLINE_TRY_ASSIGN(s.expression, tuple(true, false));
       return {};
     }
     s.kind = Statement::Kind::set_block;
-    BOWLINE_TRY_ASSIGN(s.expression, filter_chain(nullptr, false));
+    BOWLINE_TRY_ASSIGN(s.expression, filters(nullptr));
     return block(s, "endset");
   }
 
@@ -697,7 +550,7 @@ class Parser {
 
   Status call_block(Statement& s) {
     s.text = "caller";
-    if (is_symbol("(")) {
+    if (is("(")) {
       BOWLINE_TRY(parameters(s));
     }
     BOWLINE_TRY_ASSIGN(s.expression, expression());
@@ -715,14 +568,14 @@ class Parser {
   }
 
   Status parameters(Statement& s) {
-    BOWLINE_TRY(expect_symbol("("));
-    while (!is_symbol(")")) {
+    BOWLINE_TRY(expect("("));
+    while (!is(")")) {
       if (!s.parameters.empty()) {
-        BOWLINE_TRY(expect_symbol(","));
+        BOWLINE_TRY(expect(","));
       }
       Statement::Argument& a = s.parameters.emplace_back();
       BOWLINE_TRY_ASSIGN(a.name, any_name());
-      if (skip_symbol("=")) {
+      if (skip("=")) {
         BOWLINE_TRY_ASSIGN(a.otherwise, expression());
       }
     }
@@ -731,45 +584,14 @@ class Parser {
   }
 
   Tree& tree_;
-  std::vector<Token> tokens_;
-  size_t next_ = 0;
   uint32_t level_ = 0;
   uint32_t loops_ = 0;
   std::vector<Statement*> macros_;  // enclosing macros of the next token
 };
 
-// Converts all line ends to \n and removes the last one.
-std::string with_newlines(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\r') {
-      i += i + 1 < text.size() && text[i + 1] == '\n' ? 1 : 0;
-      out += '\n';
-    } else {
-      out += text[i];
-    }
-  }
-  if (out.ends_with('\n')) {
-    out.pop_back();
-  }
-  return out;
-}
-
 }  // namespace
 
 Status parse(Tree& tree) {
-  if (tree.source.size() > kMostTemplateBytes) {
-    return failure("The template has " + std::to_string(tree.source.size()) + " bytes, more than " +
-                   std::to_string(kMostTemplateBytes) + ".");
-  }
-  for (std::string_view rest = tree.source; !rest.empty();) {
-    const size_t n = utf8_length(rest);
-    if (n == 0) {
-      return failure("The template is not valid UTF-8.");
-    }
-    rest.remove_prefix(n);
-  }
-  tree.source = with_newlines(tree.source);
   BOWLINE_TRY_ASSIGN(std::vector<Token> tokens, lex(tree));
   return Parser(tree, std::move(tokens)).parse();
 }

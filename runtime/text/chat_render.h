@@ -16,6 +16,8 @@ class Arguments {
   // As take(). Errors  bad_file: the value has another type.
   Result<int64_t> integer(size_t number, std::string_view name, int64_t otherwise);
   Result<std::optional<std::string_view>> text(size_t number, std::string_view name);
+  // True if the argument is given and true.
+  bool flag(size_t number, std::string_view name);
   // Returns the positional arguments from `number` on, with the named ones, for another call.
   Arguments rest(size_t number);
   Status require_taken() const;
@@ -25,13 +27,13 @@ class Arguments {
   std::vector<std::string_view> names_;
 };
 
-bool is_text_method(std::string_view name);
+// a op b of numbers. Errors  bad_file: the operation is not defined, or the result is too large.
+Result<Value> arithmetic(std::string_view op, const Value& a, const Value& b);
+// a op b for the operators of comparisons and "%", which is the test `divisibleby`.
+Result<bool> compared(Heap& heap, std::string_view op, const Value& a, const Value& b);
 
-class Renderer;
-// str.format() of Python. Errors  bad_file: the layout is not valid or not supported.
-Result<std::string> format_text(Renderer& r, std::string_view layout, Arguments& a);
-// datetime.strftime() of Python for `now` (seconds since 1970), in UTC and English. Errors  as
-// above.
+// datetime.strftime() of Python for `now` (seconds since 1970), in UTC and English.
+// Errors  bad_file: the layout is not valid or not supported.
 Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now);
 
 class Renderer {
@@ -52,12 +54,15 @@ class Renderer {
   Result<Value> item(const Value& value, const Value& key);
 
  private:
+  static constexpr uint32_t kMostLevels = 400;
+  static constexpr size_t kMostText = size_t{16} << 20;
   enum class Flow : uint8_t { on, stop, next };
 
   Result<Flow> run(const Body& body, Scope* scope, std::string& out);
   Result<Flow> run(const Statement& s, Scope* scope, std::string& out);
   Result<Flow> loop(const Statement& s, Scope* scope, std::string& out);
   Status append(std::string& out, std::string_view text);
+  Status print(std::string& out, const Value& v);
   Status assign(const Statement& s, const Value& value, Scope* scope);
   Status assign(const Target& target, const Value& value, Scope* scope);
   // Renders a body to a text.
@@ -72,7 +77,6 @@ class Renderer {
   Result<Value> collection(const Expression& e, Scope* scope);
   Result<Value> slice(const Expression& e, Scope* scope);
   Result<Value> part_of(std::string_view text, const Slice& slice);
-  Result<Value> joined(std::string_view a, std::string_view b);
   Result<Value> called(const Expression& e, Scope* scope, const Value* caller);
   Result<Value> filtered(const Expression& e, const Value* of, Scope* scope);
   Result<Value> call_macro(const Macro& macro, Arguments arguments);

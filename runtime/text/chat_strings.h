@@ -1,6 +1,7 @@
 // String functions of Python, by code points. All texts are valid UTF-8.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "text/chat_value.h"
@@ -12,6 +13,15 @@ Result<Value> code_points(Heap& heap, std::string_view text);
 int64_t length(std::string_view text);
 // Byte offset of code point `n`; the length of the text if it has fewer code points.
 size_t offset_of(std::string_view text, int64_t n);
+
+inline bool is_among(std::string_view text, std::initializer_list<std::string_view> texts) {
+  return std::ranges::find(texts, text) != texts.end();
+}
+
+// ASCII.
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 
 // str.isspace() for the first code point of a text that is not empty.
 bool begins_with_space(std::string_view text);

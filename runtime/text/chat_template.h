@@ -2,8 +2,9 @@
 // Hugging Face transformers (trim_blocks, lstrip_blocks, loop controls, the tag `generation`).
 #pragma once
 
+#include <algorithm>
 #include <deque>
-#include <map>
+#include <ranges>
 
 #include "text/chat_value.h"
 
@@ -39,13 +40,13 @@ struct Expression {
   Op op = Op::constant;
   uint32_t line = 0;
   uint32_t depth = 1;  // depth of the subtree
-  std::string_view text;
-  Value value;
-  std::vector<const Expression*> parts;
-  std::vector<std::pair<std::string_view, const Expression*>> named;
+  std::string_view text = {};
+  Value value = {};
+  std::vector<const Expression*> parts = {};
+  std::vector<std::pair<std::string_view, const Expression*>> named = {};
   const Expression* list = nullptr;  // (optional) the argument after *
   const Expression* dict = nullptr;  // (optional) the argument after **
-  std::vector<std::string_view> operators;
+  std::vector<std::string_view> operators = {};
 };
 
 // Target of an assignment: a name, or an attribute of a namespace.
@@ -129,8 +130,26 @@ struct Token {
 
 constexpr size_t kMostTemplateBytes = size_t{1} << 20;
 
-// Adds the line to a message: "... (line 3)."
-Status failure_at(uint32_t line, std::string_view message);
+// An error with its line: "... (line 3)."
+template <class... Ts>
+Status failure_at(uint32_t line, std::string_view message, const Ts&... values) {
+  return failure("{} (line {}).", format(message, values...), line);
+}
+
+// Adds the line to an error of the template that has none.
+Status with_line(Status status, uint32_t line);
+
+// Increases a level by `n` during its lifetime.
+class Nested {
+ public:
+  explicit Nested(uint32_t& level, uint32_t n = 1) : level_(level), n_(n) { level_ += n_; }
+  ~Nested() { level_ -= n_; }
+  Nested(const Nested&) = delete;
+
+ private:
+  uint32_t& level_;
+  uint32_t n_;
+};
 
 // Errors  bad_file: the message has the line.
 Result<std::vector<Token>> lex(Tree& tree);

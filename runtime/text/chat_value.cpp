@@ -1,5 +1,8 @@
 #include "text/chat_value.h"
 
+#include <ranges>
+
+#include "base/escape.h"
 #include "text/chat_loop.h"
 #include "text/chat_strings.h"
 
@@ -8,55 +11,36 @@ namespace {
 
 constexpr int kMostValueLevels = 100;
 
-// The sign of a - b, exactly. Empty if a value is NaN. A long double holds all bits of an integer.
-std::optional<int> compared(const Value& a, const Value& b) {
-  const auto exact = [](const Value& v) -> long double {
+// Compares numbers, exactly: a long double holds all bits of an integer.
+std::partial_ordering compared_numbers(const Value& a, const Value& b) {
+  const auto exact = [](const Value& v) {
     return v.kind == Kind::real ? static_cast<long double>(v.real)
                                 : static_cast<long double>(v.number());
   };
-  const long double x = exact(a), y = exact(b);
-  return x < y    ? std::optional(-1)
-         : x > y  ? std::optional(1)
-         : x == y ? std::optional(0)
-                  : std::nullopt;
+  return exact(a) <=> exact(b);
 }
 
 }  // namespace
 
-Status failure(std::string message) { return Status(Code::bad_file, std::move(message)); }
+std::string quoted(std::string_view text) { return "\"" + escaped(text.substr(0, 80)) + "\""; }
 
 std::string_view described(Kind kind) {
-  switch (kind) {
-    case Kind::undefined:
-      return "an undefined value";
-    case Kind::none:
-      return "none";
-    case Kind::boolean:
-      return "a boolean";
-    case Kind::integer:
-    case Kind::real:
-      return "a number";
-    case Kind::text:
-      return "a text";
-    case Kind::list:
-      return "a list";
-    case Kind::tuple:
-      return "a tuple";
-    case Kind::dict:
-      return "a dict";
-    case Kind::name_space:
-      return "a namespace";
-    case Kind::iterator:
-      return "an iterator";
-    case Kind::loop:
-      return "a loop";
-    case Kind::macro:
-      return "a macro";
-    case Kind::function:
-    case Kind::method:
-      return "a function";
-  }
-  return "nothing";
+  constexpr std::string_view kDescribed[] = {"an undefined value",
+                                             "none",
+                                             "a boolean",
+                                             "a number",
+                                             "a number",
+                                             "a text",
+                                             "a list",
+                                             "a tuple",
+                                             "a dict",
+                                             "a namespace",
+                                             "an iterator",
+                                             "a loop",
+                                             "a macro",
+                                             "a function",
+                                             "a function"};
+  return kDescribed[static_cast<size_t>(kind)];
 }
 
 Heap::Heap() = default;
@@ -65,7 +49,7 @@ Heap::~Heap() = default;
 Status Heap::step(uint64_t bytes) {
   steps_ += 1 + bytes / 64;
   if (steps_ > kMostSteps) {
-    return failure("Rendering takes more than " + std::to_string(kMostSteps) + " steps.");
+    return failure("Rendering takes more than {} steps.", kMostSteps);
   }
   return {};
 }
@@ -74,7 +58,7 @@ Status Heap::take(uint64_t bytes) {
   BOWLINE_TRY(step(bytes));
   bytes_ += bytes;
   if (bytes_ > kMostBytes) {
-    return failure("The values have more than " + std::to_string(kMostBytes) + " bytes.");
+    return failure("The values have more than {} bytes.", kMostBytes);
   }
   return {};
 }
@@ -155,19 +139,12 @@ bool is_true(const Value& v) {
 Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
   BOWLINE_TRY(heap.step());
   if (depth > kMostValueLevels) {
-    return failure("Compared values have more than " + std::to_string(kMostValueLevels) +
-                   " levels.");
-  }
-  if (a.is_number() && b.is_number()) {
-    return a.number() == b.number();
+    return failure("Compared values have more than {} levels.", kMostValueLevels);
   }
   if (a.is_numeric() && b.is_numeric()) {
-    return compared(a, b) == 0;
+    return compared_numbers(a, b) == 0;
   }
-  if (a.kind != b.kind) {
-    return false;
-  }
-  if (a.kind == Kind::list && a.text != b.text) {
+  if (a.kind != b.kind || (a.kind == Kind::list && a.text != b.text)) {
     return false;
   }
   if (a.is_view()) {
@@ -210,23 +187,22 @@ Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
     case Kind::name_space:
       return a.dict == b.dict;
     default:
-      return failure("The comparison of " + std::string(described(a.kind)) + " is not supported.");
+      return failure("The comparison of {} is not supported.", described(a.kind));
   }
 }
 
-Result<int> order(Heap& heap, const Value& a, const Value& b, int depth) {
+Result<std::partial_ordering> order(Heap& heap, const Value& a, const Value& b, int depth) {
   BOWLINE_TRY(heap.step());
-  if (a.is_number() && b.is_number()) {
-    return a.number() < b.number() ? -1 : a.number() > b.number() ? 1 : 0;
-  }
   if (a.is_numeric() && b.is_numeric()) {
-    const std::optional<int> sign = compared(a, b);
-    return sign ? Result<int>(*sign) : Result<int>(failure("NaN has no order."));
+    const std::partial_ordering sign = compared_numbers(a, b);
+    if (sign == std::partial_ordering::unordered) {
+      return failure("NaN has no order.");
+    }
+    return sign;
   }
   if (a.kind == Kind::text && b.kind == Kind::text) {
     BOWLINE_TRY(heap.step(a.text.size()));
-    const int c = a.text.compare(b.text);  // byte order of UTF-8 equals code point order
-    return c < 0 ? -1 : c > 0 ? 1 : 0;
+    return std::partial_ordering(a.text <=> b.text);  // bytes of UTF-8, as code points
   }
   if (a.is_sequence() && a.kind == b.kind && a.text.empty() && b.text.empty() &&
       depth < kMostValueLevels) {
@@ -236,16 +212,28 @@ Result<int> order(Heap& heap, const Value& a, const Value& b, int depth) {
         return order(heap, (*a.list)[i], (*b.list)[i], depth + 1);
       }
     }
-    return order(heap, Value::of(static_cast<int64_t>(a.list->size())),
-                 Value::of(static_cast<int64_t>(b.list->size())), depth + 1);
+    return std::partial_ordering(a.list->size() <=> b.list->size());
   }
-  return failure("There is no order between " + std::string(described(a.kind)) + " and " +
-                 std::string(described(b.kind)) + ".");
+  return failure("There is no order between {} and {}.", described(a.kind), described(b.kind));
+}
+
+bool sort_by_key(std::vector<Pair>& pairs, bool reversed) {
+  const auto keys = pairs | std::views::keys;
+  const bool texts = std::ranges::all_of(keys, [](const Value& v) { return v.kind == Kind::text; });
+  if (!texts && !std::ranges::all_of(keys, &Value::is_number)) {
+    return false;
+  }
+  std::ranges::stable_sort(pairs, [=](const Pair& a, const Pair& b) {
+    const Value& x = reversed ? b.first : a.first;
+    const Value& y = reversed ? a.first : b.first;
+    return texts ? x.text < y.text : x.number() < y.number();
+  });
+  return true;
 }
 
 Result<const Value*> find(Heap& heap, const Value& dict, const Value& key) {
   if (key.kind == Kind::list || key.kind == Kind::dict) {
-    return failure("A key of a dict cannot be " + std::string(described(key.kind)) + ".");
+    return failure("A key of a dict cannot be {}.", described(key.kind));
   }
   for (const Pair& pair : *dict.dict) {
     BOWLINE_TRY_ASSIGN(const bool same, equal(heap, pair.first, key));
@@ -260,7 +248,7 @@ Result<bool> contains(Heap& heap, const Value& in, const Value& what) {
   switch (in.kind) {
     case Kind::text:
       if (what.kind != Kind::text) {
-        return failure("A text cannot contain " + std::string(described(what.kind)) + ".");
+        return failure("A text cannot contain {}.", described(what.kind));
       }
       BOWLINE_TRY(heap.step(in.text.size()));
       return in.text.find(what.text) != std::string_view::npos;
@@ -280,30 +268,17 @@ Result<bool> contains(Heap& heap, const Value& in, const Value& what) {
       }
       return false;
     default:
-      return failure("\"in\" is not defined for " + std::string(described(in.kind)) + ".");
+      return failure("\"in\" is not defined for {}.", described(in.kind));
   }
 }
 
 Result<std::string_view> printed(Heap& heap, const Value& v) {
-  switch (v.kind) {
-    case Kind::undefined:
-      return std::string_view();
-    case Kind::none:
-      return std::string_view("None");
-    case Kind::boolean:
-      return std::string_view(v.boolean ? "True" : "False");
-    case Kind::integer: {
-      BOWLINE_TRY_ASSIGN(const Value text, heap.text(std::to_string(v.integer)));
-      return text.text;
-    }
-    case Kind::text:
-      return v.text;
-    default: {
-      BOWLINE_TRY_ASSIGN(std::string text, repr(heap, v));
-      BOWLINE_TRY_ASSIGN(const Value kept, heap.text(std::move(text)));
-      return kept.text;
-    }
+  if (v.kind == Kind::undefined || v.kind == Kind::text) {
+    return v.kind == Kind::text ? v.text : std::string_view();
   }
+  BOWLINE_TRY_ASSIGN(std::string text, repr(heap, v));
+  BOWLINE_TRY_ASSIGN(const Value kept, heap.text(std::move(text)));
+  return kept.text;
 }
 
 Result<const std::vector<Value>*> elements(Heap& heap, const Value& v) {
@@ -329,7 +304,7 @@ Result<const std::vector<Value>*> elements(Heap& heap, const Value& v) {
       return letters.list;
     }
     default:
-      return failure("A loop is not possible over " + std::string(described(v.kind)) + ".");
+      return failure("A loop is not possible over {}.", described(v.kind));
   }
   BOWLINE_TRY_ASSIGN(const Value list, heap.list(std::move(out)));
   return list.list;

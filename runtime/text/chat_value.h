@@ -2,6 +2,7 @@
 // values may form cycles, and no destructor recurses.
 #pragma once
 
+#include <compare>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -10,9 +11,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "bowline_text.h"
 
 namespace bowline::text::chat {
+
+// An error of the template.
+template <class... Ts>
+Status failure(std::string_view message, const Ts&... values) {
+  return Status(Code::bad_file, format(message, values...));
+}
+// The start of a text, escaped and in quotes.
+std::string quoted(std::string_view text);
 
 struct Statement;
 struct Value;
@@ -175,9 +185,11 @@ class Heap {
 
 // Truth value as in Python.
 bool is_true(const Value& v);
-// a == b, and the order of a and b as -1, 0, 1. Errors  bad_file: the values cannot be compared.
+// a == b, and a <=> b, which is never unordered. Errors  bad_file: the values cannot be compared.
 Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth = 0);
-Result<int> order(Heap& heap, const Value& a, const Value& b, int depth = 0);
+Result<std::partial_ordering> order(Heap& heap, const Value& a, const Value& b, int depth = 0);
+// Sorts pairs by key, stable. False: the keys are neither all texts nor all integers.
+bool sort_by_key(std::vector<Pair>& pairs, bool reversed = false);
 // Returns the value of a key, or null.
 Result<const Value*> find(Heap& heap, const Value& dict, const Value& key);
 // Returns `what in in`.
@@ -200,7 +212,5 @@ struct JsonForm {
   bool sorted = false;
 };
 Result<std::string> to_json(Heap& heap, const Value& v, const JsonForm& form);
-
-Status failure(std::string message);
 
 }  // namespace bowline::text::chat

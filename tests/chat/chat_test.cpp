@@ -298,6 +298,14 @@ TEST(ChatFormats, AMessageThatIsNoUtf8IsRefused) {
             "bad_argument: The content of message 1 is not valid UTF-8 (byte 1).");
 }
 
+TEST(ChatFormats, ASpecialTokenThatIsNoUtf8IsRefused) {
+  const auto format = ChatTemplate::from_text("{{ bos_token | tojson }}");
+  ASSERT_TRUE(format.ok());
+  const auto got = format.value().render({}, false, {.bos = "<s>\xf0", .eos = ""});
+  ASSERT_FALSE(got.ok());
+  EXPECT_EQ(got.status().message(), "The special token bos_token is not valid UTF-8 (byte 3).");
+}
+
 TEST(ChatFormats, AModelWithoutATemplateNamesTheFlag) {
   const auto format = ChatTemplate::from(Model());
   ASSERT_FALSE(format.ok());

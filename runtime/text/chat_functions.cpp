@@ -1,0 +1,92 @@
+// How functions are called, and the global functions.
+#include "text/chat_functions.h"
+
+#include "base/escape.h"
+
+namespace bowline::text::chat {
+namespace {
+
+Result<Value> range(Heap& heap, Arguments& a) {
+  BOWLINE_TRY_ASSIGN(const int64_t first, a.integer(0, "", 0));
+  const bool from_zero = a.positional.size() < 2;
+  BOWLINE_TRY_ASSIGN(const int64_t stop, a.integer(1, "", first));
+  BOWLINE_TRY_ASSIGN(const int64_t step, a.integer(2, "", 1));
+  const int64_t start = from_zero ? 0 : first;
+  constexpr int64_t kMost = 100'000;  // the limit of Jinja2's sandbox
+  if (a.positional.empty() || step == 0) {
+    return failure("A range has no end, or a step of 0.");
+  }
+  std::vector<Value> out;
+  for (int64_t n = start; step > 0 ? n < stop : n > stop;) {
+    if (static_cast<int64_t>(out.size()) == kMost) {
+      return failure("A range has more than {} elements.", kMost);
+    }
+    out.push_back(Value::of(n));
+    if (__builtin_add_overflow(n, step, &n)) {
+      break;
+    }
+  }
+  BOWLINE_TRY(a.require_taken());
+  return heap.list(std::move(out), Kind::list, "range");
+}
+
+// namespace() and dict(), from named arguments or from a dict.
+Result<Value> dict(Heap& heap, Arguments& a, Kind kind) {
+  std::vector<Pair> pairs;
+  if (const Value* from = a.take(0, "")) {
+    if (from->kind != Kind::dict) {
+      return failure("A dict made of {} is not supported.", described(from->kind));
+    }
+    pairs = *from->dict;
+  }
+  BOWLINE_TRY_ASSIGN(const Value out, heap.dict(std::move(pairs), kind));
+  for (const auto& [name, value] : a.named) {
+    a.take(SIZE_MAX, name);
+    BOWLINE_TRY_ASSIGN(const Value* known, find(heap, out, Value::of(name)));
+    if (known != nullptr || (kind == Kind::name_space && name.starts_with('_'))) {
+      return failure("The name {} of a dict occurs twice.", quoted(name));
+    }
+    out.dict->emplace_back(Value::of(name), value);
+  }
+  BOWLINE_TRY(a.require_taken());
+  return out;
+}
+
+}  // namespace
+
+Result<Value> applied(Function function, std::string_view what, std::string_view name, Renderer& r,
+                      const Value& v, Arguments& a) {
+  if (function == nullptr) {
+    return failure("The {} {} is not supported.", what, quoted(name));
+  }
+  BOWLINE_TRY_ASSIGN(const Value out, function(r, v, a));
+  BOWLINE_TRY(a.require_taken());
+  return out;
+}
+
+Result<Value> Renderer::function(std::string_view name, Arguments a) {
+  BOWLINE_TRY(heap_.step());
+  if (name == "range") {
+    return range(heap_, a);
+  }
+  if (name == "namespace" || name == "dict") {
+    return dict(heap_, a, name == "dict" ? Kind::dict : Kind::name_space);
+  }
+  if (name == "strftime_now") {
+    BOWLINE_TRY_ASSIGN(const auto layout, a.text(0, "format"));
+    BOWLINE_TRY(a.require_taken());
+    if (!layout) {
+      return failure("\"strftime_now\" lacks a layout.");
+    }
+    BOWLINE_TRY_ASSIGN(std::string text, time_text(heap_, *layout, now_.value_or(0)));
+    return heap_.text(std::move(text));
+  }
+  const Value* message = a.take(0, "message");
+  std::string_view text;
+  if (message != nullptr) {
+    BOWLINE_TRY_ASSIGN(text, printed(heap_, *message));
+  }
+  return Status(Code::bad_argument, "The chat template rejects the conversation: " + escaped(text));
+}
+
+}  // namespace bowline::text::chat

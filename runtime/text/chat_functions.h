@@ -1,0 +1,44 @@
+// Filters and methods: functions of a value and arguments, found by name.
+#pragma once
+
+#include "text/chat_render.h"
+
+namespace bowline::text::chat {
+
+using Function = Result<Value> (*)(Renderer& r, const Value& v, Arguments& a);
+struct NamedFunction {
+  std::string_view name;
+  Function function;
+};
+
+// Null: the table does not have the name.
+template <size_t n>
+Function function_of(const NamedFunction (&table)[n], std::string_view name) {
+  const auto* const found = std::ranges::find(table, name, &NamedFunction::name);
+  return found == std::end(table) ? nullptr : found->function;
+}
+// Calls a function with all of its arguments. `what`: "filter" or "method".
+// Errors  bad_file: the function is null, or does not take an argument.
+Result<Value> applied(Function function, std::string_view what, std::string_view name, Renderer& r,
+                      const Value& v, Arguments& a);
+// Null: the value has no such method.
+Function method_of(const Value& value, std::string_view name);
+
+// Methods that are filters, too. Their value is a text.
+template <Case to>
+Result<Value> in_case(Renderer& r, const Value& v, Arguments&) {
+  BOWLINE_TRY_ASSIGN(std::string out, with_case(v.text, to));
+  return r.heap().text(std::move(out));
+}
+Result<Value> replaced(Renderer& r, const Value& v, Arguments& a);
+// str.format() of Python. Errors  bad_file: the layout is not valid or not supported.
+Result<Value> formatted(Renderer& r, const Value& v, Arguments& a);
+
+// Joins the printed values.
+Result<Value> join(Heap& heap, std::string_view between, const std::vector<Value>& parts);
+// Errors  bad_file: the value is not a text.
+Status require_text(std::string_view of, const Value& v);
+// The pairs of a dict, as tuples.
+Result<std::vector<Value>> items_of(Heap& heap, const Value& dict);
+
+}  // namespace bowline::text::chat
