@@ -3,6 +3,7 @@
 // "//! ops(f16, bf16) MatMul").
 #pragma once
 
+#include "base/float16.h"
 #include "compute/codes.h"
 #include "device/backend.h"
 #include "device/kernel_table.h"
@@ -95,6 +96,10 @@ struct Kernel {
 };
 
 extern const device::KernelTable<Kernel> kKernels;
+
+// BOWLINE_KERNELS_OF_FLOATS
+using KernelF16 = f16;
+using KernelBf16 = bf16;
 
 // Splits [0, n) into blocks of `grain` elements, one task per block.
 template <class F>

@@ -19,6 +19,9 @@ inline uint64_t wide_bytes(const Shape& shape) {
 
 // Converted operands precede the scratch memory of the f32 kernel.
 inline uint64_t wide_operand_bytes(const device::NodeQuery& node) {
+  if (node.type == DType::f32) {
+    return 0;
+  }
   uint64_t bytes = 0;
   for (const auto& in : node.inputs) {
     bytes += in.dtype == node.type && in.encoding.is_plain() ? wide_bytes(in.shape) : 0;
@@ -30,7 +33,7 @@ inline uint64_t wide_operand_bytes(const device::NodeQuery& node) {
 }
 
 template <class T, void (*kRun)(const Launch&)>
-void run_wide(const Launch& l) {
+void run_narrow(const Launch& l) {
   std::array<Arg, kMostWideOperands> in{};
   std::array<Arg, kMostWideOperands> out{};
   std::byte* at = l.workspace;
@@ -66,6 +69,11 @@ void run_wide(const Launch& l) {
   }
 }
 
+template <class T, void (*kRun)(const Launch&)>
+constexpr auto kRunWide = run_narrow<T, kRun>;
+template <void (*kRun)(const Launch&)>
+constexpr auto kRunWide<float, kRun> = kRun;
+
 inline uint64_t no_workspace(const device::NodeQuery&, const Threads&) { return 0; }
 
 template <uint64_t (*kWorkspace)(const device::NodeQuery&, const Threads&)>
@@ -75,13 +83,7 @@ uint64_t wide_workspace(const device::NodeQuery& node, const Threads& threads) {
 
 // The kernels of an operator for f32, f16 and bf16:
 // BOWLINE_CPU_WIDE_KERNELS(attention, run, workspace);
-#define BOWLINE_CPU_WIDE_KERNELS(stem, kRun, kWorkspace)                        \
-  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16; \
-  const Kernel kernel_##stem{.run = kRun, .workspace = kWorkspace};             \
-  const Kernel kernel_##stem##_f16{.run = run_wide<f16, kRun>,                  \
-                                   .workspace = wide_workspace<kWorkspace>};    \
-  const Kernel kernel_##stem##_bf16 {                                           \
-    .run = run_wide<bf16, kRun>, .workspace = wide_workspace<kWorkspace>        \
-  }
+#define BOWLINE_CPU_WIDE_KERNELS(stem, kRun, kWorkspace) \
+  BOWLINE_KERNELS_OF_FLOATS(stem, .run = kRunWide<T, kRun>, .workspace = wide_workspace<kWorkspace>)
 
 }  // namespace bowline::detail::cpu

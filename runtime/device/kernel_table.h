@@ -58,3 +58,27 @@ Status require_kernel(const KernelTable<Kernel>& table, std::string_view backend
 }
 
 }  // namespace bowline::detail::device
+
+// Defines a kernel of the table: BOWLINE_KERNEL(pad, .run = pad);
+#define BOWLINE_KERNEL(stem, ...)    \
+  extern const Kernel kernel_##stem; \
+  const Kernel kernel_##stem { __VA_ARGS__ }
+
+// The same for f32, f16 and bf16. T is the type of an element, of which the backend defines
+// KernelF16 and KernelBf16: BOWLINE_KERNELS_OF_FLOATS(pad_grad, .run = pad_grad<T>);
+#define BOWLINE_KERNELS_OF_FLOATS(stem, ...)            \
+  template <class T>                                    \
+  constexpr Kernel floats_##stem{__VA_ARGS__};          \
+  BOWLINE_KERNEL(stem, floats_##stem<float>);           \
+  BOWLINE_KERNEL(stem##_f16, floats_##stem<KernelF16>); \
+  BOWLINE_KERNEL(stem##_bf16, floats_##stem<KernelBf16>)
+#define BOWLINE_KERNELS_OF_INTEGERS(stem, ...)          \
+  template <class T>                                    \
+  constexpr Kernel integers_##stem{__VA_ARGS__};        \
+  BOWLINE_KERNEL(stem##_i8, integers_##stem<int8_t>);   \
+  BOWLINE_KERNEL(stem##_u8, integers_##stem<uint8_t>);  \
+  BOWLINE_KERNEL(stem##_i32, integers_##stem<int32_t>); \
+  BOWLINE_KERNEL(stem##_i64, integers_##stem<int64_t>)
+#define BOWLINE_KERNELS_OF_NUMBERS(stem, ...)   \
+  BOWLINE_KERNELS_OF_FLOATS(stem, __VA_ARGS__); \
+  BOWLINE_KERNELS_OF_INTEGERS(stem, __VA_ARGS__)

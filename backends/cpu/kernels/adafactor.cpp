@@ -51,7 +51,6 @@ void run_adafactor(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_adafactor;
-const Kernel kernel_adafactor{.run = run_adafactor, .workspace = adafactor_workspace};
+BOWLINE_KERNEL(adafactor, .run = run_adafactor, .workspace = adafactor_workspace);
 
 }  // namespace bowline::detail::cpu::adafactor_kernels

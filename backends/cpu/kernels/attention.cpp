@@ -162,14 +162,7 @@ uint64_t workspace_grad(const device::NodeQuery& node, const Threads& threads) {
 
 }  // namespace
 
-#define BOWLINE_CPU_ATTENTION(suffix, T)                                       \
-  extern const Kernel kernel_attention##suffix, kernel_attention_grad##suffix; \
-  const Kernel kernel_attention##suffix{                                       \
-      .run = run<T>, .workspace = workspace<T>, .encoded = 0b110};             \
-  const Kernel kernel_attention_grad##suffix { .run = run_grad<T>, .workspace = workspace_grad<T> }
-BOWLINE_CPU_ATTENTION(, float);
-BOWLINE_CPU_ATTENTION(_f16, f16);
-BOWLINE_CPU_ATTENTION(_bf16, bf16);
-#undef BOWLINE_CPU_ATTENTION
+BOWLINE_KERNELS_OF_FLOATS(attention, .run = run<T>, .workspace = workspace<T>, .encoded = 0b110);
+BOWLINE_KERNELS_OF_FLOATS(attention_grad, .run = run_grad<T>, .workspace = workspace_grad<T>);
 
 }  // namespace bowline::detail::cpu::attention_kernels

@@ -51,7 +51,6 @@ void run(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_cast;
-const Kernel kernel_cast{.run = run};
+BOWLINE_KERNEL(cast, .run = run);
 
 }  // namespace bowline::detail::cpu::cast_kernels

@@ -193,26 +193,10 @@ void run_group_norm_grad(const Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_NORM(stem, run_it)                                              \
-  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16; \
-  const Kernel kernel_##stem{.run = run_it};                                    \
-  const Kernel kernel_##stem##_f16{.run = run_wide<f16, run_it>,                \
-                                   .workspace = wide_workspace<no_workspace>};  \
-  const Kernel kernel_##stem##_bf16 {                                           \
-    .run = run_wide<bf16, run_it>, .workspace = wide_workspace<no_workspace>    \
-  }
-BOWLINE_NORM(batch_norm, run_batch_norm);
-BOWLINE_NORM(batch_norm_grad, run_batch_norm_grad);
-BOWLINE_NORM(group_norm, run_group_norm);
-BOWLINE_NORM(instance_norm, run_instance_norm);
-#undef BOWLINE_NORM
-
-extern const Kernel kernel_group_norm_grad, kernel_group_norm_grad_f16, kernel_group_norm_grad_bf16;
-const Kernel kernel_group_norm_grad{.run = run_group_norm_grad,
-                                    .workspace = group_norm_grad_workspace};
-const Kernel kernel_group_norm_grad_f16{.run = run_wide<f16, run_group_norm_grad>,
-                                        .workspace = wide_workspace<group_norm_grad_workspace>};
-const Kernel kernel_group_norm_grad_bf16{.run = run_wide<bf16, run_group_norm_grad>,
-                                         .workspace = wide_workspace<group_norm_grad_workspace>};
+BOWLINE_CPU_WIDE_KERNELS(batch_norm, run_batch_norm, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(batch_norm_grad, run_batch_norm_grad, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(group_norm, run_group_norm, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(instance_norm, run_instance_norm, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(group_norm_grad, run_group_norm_grad, group_norm_grad_workspace);
 
 }  // namespace bowline::detail::cpu::channel_norm_kernels

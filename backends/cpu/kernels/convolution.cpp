@@ -47,18 +47,9 @@ void run_weight_grad(const Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_CONVOLUTION(stem, run_it, find)                                   \
-  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16;   \
-  const Kernel kernel_##stem{.run = run_it, .workspace = workspace<find>};        \
-  const Kernel kernel_##stem##_f16{.run = run_wide<f16, run_it>,                  \
-                                   .workspace = wide_workspace<workspace<find>>}; \
-  const Kernel kernel_##stem##_bf16 {                                             \
-    .run = run_wide<bf16, run_it>, .workspace = wide_workspace<workspace<find>>   \
-  }
-BOWLINE_CONVOLUTION(conv, run_conv, conv);
-BOWLINE_CONVOLUTION(conv_transpose, run_transposed, transposed);
-BOWLINE_CONVOLUTION(conv_input_grad, run_input_grad, input_grad);
-BOWLINE_CONVOLUTION(conv_weight_grad, run_weight_grad, weight_grad);
-#undef BOWLINE_CONVOLUTION
+BOWLINE_CPU_WIDE_KERNELS(conv, run_conv, workspace<conv>);
+BOWLINE_CPU_WIDE_KERNELS(conv_transpose, run_transposed, workspace<transposed>);
+BOWLINE_CPU_WIDE_KERNELS(conv_input_grad, run_input_grad, workspace<input_grad>);
+BOWLINE_CPU_WIDE_KERNELS(conv_weight_grad, run_weight_grad, workspace<weight_grad>);
 
 }  // namespace bowline::detail::cpu::convolution_kernels

@@ -198,27 +198,13 @@ void run_likelihood_grad(const Launch& l) {
       });
 }
 
-template <class T>
-constexpr Kernel kCrossEntropy{.run = run<T>, .workspace = cross_entropy_workspace};
-template <class T>
-constexpr Kernel kCrossEntropyGrad{.run = run_grad<T>, .workspace = cross_entropy_grad_workspace};
-template <class T>
-constexpr Kernel kLikelihood{.run = run_likelihood<T>, .workspace = likelihood_workspace};
-template <class T>
-constexpr Kernel kLikelihoodGrad{.run = run_likelihood_grad<T>};
-
 }  // namespace
 
-#define BOWLINE_KERNELS(stem, kernel)                                           \
-  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16; \
-  const Kernel kernel_##stem = kernel<float>;                                   \
-  const Kernel kernel_##stem##_f16 = kernel<f16>;                               \
-  const Kernel kernel_##stem##_bf16 = kernel<bf16>
-
-BOWLINE_KERNELS(cross_entropy, kCrossEntropy);
-BOWLINE_KERNELS(cross_entropy_grad, kCrossEntropyGrad);
-BOWLINE_KERNELS(negative_log_likelihood, kLikelihood);
-BOWLINE_KERNELS(negative_log_likelihood_grad, kLikelihoodGrad);
-#undef BOWLINE_KERNELS
+BOWLINE_KERNELS_OF_FLOATS(cross_entropy, .run = run<T>, .workspace = cross_entropy_workspace);
+BOWLINE_KERNELS_OF_FLOATS(cross_entropy_grad, .run = run_grad<T>,
+                          .workspace = cross_entropy_grad_workspace);
+BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood, .run = run_likelihood<T>,
+                          .workspace = likelihood_workspace);
+BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood_grad, .run = run_likelihood_grad<T>);
 
 }  // namespace bowline::detail::cpu::cross_entropy_kernels

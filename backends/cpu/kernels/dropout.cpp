@@ -48,9 +48,6 @@ void run(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_dropout, kernel_dropout_f16, kernel_dropout_bf16;
-const Kernel kernel_dropout{.run = run<float>};
-const Kernel kernel_dropout_f16{.run = run<f16>};
-const Kernel kernel_dropout_bf16{.run = run<bf16>};
+BOWLINE_KERNELS_OF_FLOATS(dropout, .run = run<T>);
 
 }  // namespace bowline::detail::cpu::dropout_kernels

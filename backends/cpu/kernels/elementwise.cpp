@@ -177,17 +177,7 @@ void run(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_elementwise, kernel_elementwise_f16, kernel_elementwise_bf16;
-const Kernel kernel_elementwise{.run = run<float>};
-const Kernel kernel_elementwise_f16{.run = run<f16>};
-const Kernel kernel_elementwise_bf16{.run = run<bf16>};
-
-extern const Kernel kernel_elementwise_i8, kernel_elementwise_u8, kernel_elementwise_i32;
-extern const Kernel kernel_elementwise_i64, kernel_elementwise_boolean;
-const Kernel kernel_elementwise_i8{.run = run<int8_t>};
-const Kernel kernel_elementwise_u8{.run = run<uint8_t>};
-const Kernel kernel_elementwise_i32{.run = run<int32_t>};
-const Kernel kernel_elementwise_i64{.run = run<int64_t>};
-const Kernel kernel_elementwise_boolean{.run = run<Truth>};
+BOWLINE_KERNELS_OF_NUMBERS(elementwise, .run = run<T>);
+BOWLINE_KERNEL(elementwise_boolean, .run = run<Truth>);
 
 }  // namespace bowline::detail::cpu::elementwise_kernels

@@ -205,21 +205,10 @@ uint64_t top_k_workspace(const device::NodeQuery& node, const Threads& threads) 
 
 }  // namespace
 
-#define BOWLINE_CPU_EXTREMES(suffix, type)                                  \
-  extern const Kernel kernel_reduce_max##suffix, kernel_reduce_min##suffix, \
-      kernel_arg_max##suffix, kernel_arg_min##suffix, kernel_top_k##suffix; \
-  const Kernel kernel_reduce_max##suffix{.run = run_reduce<type, true>};    \
-  const Kernel kernel_reduce_min##suffix{.run = run_reduce<type, false>};   \
-  const Kernel kernel_arg_max##suffix{.run = run_arg<type, true>};          \
-  const Kernel kernel_arg_min##suffix{.run = run_arg<type, false>};         \
-  const Kernel kernel_top_k##suffix { .run = run_top_k<type>, .workspace = top_k_workspace }
-BOWLINE_CPU_EXTREMES(, float);
-BOWLINE_CPU_EXTREMES(_f16, f16);
-BOWLINE_CPU_EXTREMES(_bf16, bf16);
-BOWLINE_CPU_EXTREMES(_i8, int8_t);
-BOWLINE_CPU_EXTREMES(_u8, uint8_t);
-BOWLINE_CPU_EXTREMES(_i32, int32_t);
-BOWLINE_CPU_EXTREMES(_i64, int64_t);
-#undef BOWLINE_CPU_EXTREMES
+BOWLINE_KERNELS_OF_NUMBERS(reduce_max, .run = run_reduce<T, true>);
+BOWLINE_KERNELS_OF_NUMBERS(reduce_min, .run = run_reduce<T, false>);
+BOWLINE_KERNELS_OF_NUMBERS(arg_max, .run = run_arg<T, true>);
+BOWLINE_KERNELS_OF_NUMBERS(arg_min, .run = run_arg<T, false>);
+BOWLINE_KERNELS_OF_NUMBERS(top_k, .run = run_top_k<T>, .workspace = top_k_workspace);
 
 }  // namespace bowline::detail::cpu::extreme_kernels

@@ -105,32 +105,10 @@ void run_cum_sum(const Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_CPU_FOLDS(suffix, type)                                   \
-  extern const Kernel kernel_reduce_prod##suffix, kernel_cum_sum##suffix; \
-  const Kernel kernel_reduce_prod##suffix{.run = run_fold<type, true>};   \
-  const Kernel kernel_cum_sum##suffix { .run = run_cum_sum<type> }
-BOWLINE_CPU_FOLDS(, float);
-BOWLINE_CPU_FOLDS(_f16, f16);
-BOWLINE_CPU_FOLDS(_bf16, bf16);
-BOWLINE_CPU_FOLDS(_i8, int8_t);
-BOWLINE_CPU_FOLDS(_u8, uint8_t);
-BOWLINE_CPU_FOLDS(_i32, int32_t);
-BOWLINE_CPU_FOLDS(_i64, int64_t);
-#undef BOWLINE_CPU_FOLDS
-
-extern const Kernel kernel_reduce_sum_i8, kernel_reduce_sum_u8, kernel_reduce_sum_i32,
-    kernel_reduce_sum_i64;
-const Kernel kernel_reduce_sum_i8{.run = run_fold<int8_t, false>};
-const Kernel kernel_reduce_sum_u8{.run = run_fold<uint8_t, false>};
-const Kernel kernel_reduce_sum_i32{.run = run_fold<int32_t, false>};
-const Kernel kernel_reduce_sum_i64{.run = run_fold<int64_t, false>};
-
-extern const Kernel kernel_reduce_prod_grad, kernel_reduce_prod_grad_f16,
-    kernel_reduce_prod_grad_bf16;
-const Kernel kernel_reduce_prod_grad{.run = run_prod_grad<float>};
-const Kernel kernel_reduce_prod_grad_f16{.run = run_prod_grad<f16>,
-                                         .workspace = prod_grad_workspace};
-const Kernel kernel_reduce_prod_grad_bf16{.run = run_prod_grad<bf16>,
-                                          .workspace = prod_grad_workspace};
+BOWLINE_KERNELS_OF_NUMBERS(reduce_prod, .run = run_fold<T, true>);
+BOWLINE_KERNELS_OF_INTEGERS(reduce_sum, .run = run_fold<T, false>);
+BOWLINE_KERNELS_OF_NUMBERS(cum_sum, .run = run_cum_sum<T>);
+BOWLINE_KERNELS_OF_FLOATS(reduce_prod_grad, .run = run_prod_grad<T>,
+                          .workspace = prod_grad_workspace);
 
 }  // namespace bowline::detail::cpu::fold_kernels

@@ -44,8 +44,7 @@ void run_pack(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_fused_conv, kernel_pack_conv_weight;
-const Kernel kernel_fused_conv{.run = run_fused_conv, .workspace = workspace};
-const Kernel kernel_pack_conv_weight{.run = run_pack};
+BOWLINE_KERNEL(fused_conv, .run = run_fused_conv, .workspace = workspace);
+BOWLINE_KERNEL(pack_conv_weight, .run = run_pack);
 
 }  // namespace bowline::detail::cpu::fused_conv_kernels

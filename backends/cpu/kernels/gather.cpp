@@ -255,10 +255,9 @@ uint64_t scatter_workspace(const device::NodeQuery& node, const Threads&) {
 
 }  // namespace
 
-extern const Kernel kernel_gather, kernel_gather_elements, kernel_one_hot, kernel_scatter_elements;
-const Kernel kernel_gather{.run = run_gather};
-const Kernel kernel_gather_elements{.run = run_gather_elements};
-const Kernel kernel_one_hot{.run = run_one_hot};
-const Kernel kernel_scatter_elements{.run = run_scatter, .workspace = scatter_workspace};
+BOWLINE_KERNEL(gather, .run = run_gather);
+BOWLINE_KERNEL(gather_elements, .run = run_gather_elements);
+BOWLINE_KERNEL(one_hot, .run = run_one_hot);
+BOWLINE_KERNEL(scatter_elements, .run = run_scatter, .workspace = scatter_workspace);
 
 }  // namespace bowline::detail::cpu::gather_kernels

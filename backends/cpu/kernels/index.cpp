@@ -88,10 +88,7 @@ void run_embedding_grad(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_embedding, kernel_embedding_f16, kernel_embedding_bf16;
-const Kernel kernel_embedding{.run = run_embedding<float>, .encoded = 0b1};
-const Kernel kernel_embedding_f16{.run = run_embedding<f16>, .encoded = 0b1};
-const Kernel kernel_embedding_bf16{.run = run_embedding<bf16>, .encoded = 0b1};
+BOWLINE_KERNELS_OF_FLOATS(embedding, .run = run_embedding<T>, .encoded = 0b1);
 BOWLINE_CPU_WIDE_KERNELS(embedding_grad, run_embedding_grad, no_workspace);
 
 }  // namespace bowline::detail::cpu::index_kernels

@@ -106,22 +106,11 @@ void run_grad(const Launch& l) {
   });
 }
 
-template <class T>
-constexpr Kernel kLoss{.run = run<T>, .workspace = workspace};
-template <class T>
-constexpr Kernel kGradient{.run = run_grad<T>};
-
 }  // namespace
 
-#define BOWLINE_LOSS(stem)                                                                       \
-  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16;                  \
-  const Kernel kernel_##stem = kLoss<float>;                                                     \
-  const Kernel kernel_##stem##_f16 = kLoss<f16>;                                                 \
-  const Kernel kernel_##stem##_bf16 = kLoss<bf16>;                                               \
-  extern const Kernel kernel_##stem##_grad, kernel_##stem##_grad_f16, kernel_##stem##_grad_bf16; \
-  const Kernel kernel_##stem##_grad = kGradient<float>;                                          \
-  const Kernel kernel_##stem##_grad_f16 = kGradient<f16>;                                        \
-  const Kernel kernel_##stem##_grad_bf16 = kGradient<bf16>
+#define BOWLINE_LOSS(stem)                                                \
+  BOWLINE_KERNELS_OF_FLOATS(stem, .run = run<T>, .workspace = workspace); \
+  BOWLINE_KERNELS_OF_FLOATS(stem##_grad, .run = run_grad<T>)
 
 BOWLINE_LOSS(mean_squared_error);
 BOWLINE_LOSS(binary_cross_entropy);

@@ -106,7 +106,7 @@ void run_matmul(const Launch& l) {
     if constexpr (std::same_as<T, float>) {
       multiply_codes(l, s, batch, options);
     } else {
-      run_wide<T, run_matmul<float>>(l);
+      kRunWide<T, run_matmul<float>>(l);
     }
     return;
   }
@@ -145,7 +145,7 @@ void run_linear(const Launch& l) {
     if constexpr (std::same_as<T, float>) {
       multiply_codes(l, s, 1, {false, l.has_input(2) ? l.in[2].f32() : nullptr});
     } else {
-      run_wide<T, run_linear<float>>(l);
+      kRunWide<T, run_linear<float>>(l);
     }
     return;
   }
@@ -161,20 +161,9 @@ void run_linear(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_mat_mul, kernel_mat_mul_f16, kernel_mat_mul_bf16;
-const Kernel kernel_mat_mul{
-    .run = run_matmul<float>, .workspace = matmul_workspace, .accumulates = 1, .encoded = 0b11};
-const Kernel kernel_mat_mul_f16{
-    .run = run_matmul<f16>, .workspace = matmul_workspace, .encoded = 0b11};
-const Kernel kernel_mat_mul_bf16{
-    .run = run_matmul<bf16>, .workspace = matmul_workspace, .encoded = 0b11};
-
-extern const Kernel kernel_linear, kernel_linear_f16, kernel_linear_bf16;
-const Kernel kernel_linear{
-    .run = run_linear<float>, .workspace = linear_workspace, .encoded = 0b10};
-const Kernel kernel_linear_f16{
-    .run = run_linear<f16>, .workspace = linear_workspace, .encoded = 0b10};
-const Kernel kernel_linear_bf16{
-    .run = run_linear<bf16>, .workspace = linear_workspace, .encoded = 0b10};
+BOWLINE_KERNELS_OF_FLOATS(mat_mul, .run = run_matmul<T>, .workspace = matmul_workspace,
+                          .accumulates = std::same_as<T, float>, .encoded = 0b11);
+BOWLINE_KERNELS_OF_FLOATS(linear, .run = run_linear<T>, .workspace = linear_workspace,
+                          .encoded = 0b10);
 
 }  // namespace bowline::detail::cpu::matmul_kernels

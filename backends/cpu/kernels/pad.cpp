@@ -167,12 +167,8 @@ void run_pad_grad(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_pad, kernel_tile, kernel_pad_grad, kernel_pad_grad_f16,
-    kernel_pad_grad_bf16;
-const Kernel kernel_pad{.run = run_pad};
-const Kernel kernel_tile{.run = run_tile};
-const Kernel kernel_pad_grad{.run = run_pad_grad<float>};
-const Kernel kernel_pad_grad_f16{.run = run_pad_grad<f16>};
-const Kernel kernel_pad_grad_bf16{.run = run_pad_grad<bf16>};
+BOWLINE_KERNEL(pad, .run = run_pad);
+BOWLINE_KERNEL(tile, .run = run_tile);
+BOWLINE_KERNELS_OF_FLOATS(pad_grad, .run = run_pad_grad<T>);
 
 }  // namespace bowline::detail::cpu::pad_kernels

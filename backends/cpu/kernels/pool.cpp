@@ -242,19 +242,10 @@ void run_global_average_pool(const Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_POOL(stem)                                                       \
-  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16;  \
-  const Kernel kernel_##stem{.run = run_##stem};                                 \
-  const Kernel kernel_##stem##_f16{.run = run_wide<f16, run_##stem>,             \
-                                   .workspace = wide_workspace<no_workspace>};   \
-  const Kernel kernel_##stem##_bf16 {                                            \
-    .run = run_wide<bf16, run_##stem>, .workspace = wide_workspace<no_workspace> \
-  }
-BOWLINE_POOL(max_pool);
-BOWLINE_POOL(max_pool_grad);
-BOWLINE_POOL(average_pool);
-BOWLINE_POOL(average_pool_grad);
-BOWLINE_POOL(global_average_pool);
-#undef BOWLINE_POOL
+BOWLINE_CPU_WIDE_KERNELS(max_pool, run_max_pool, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(max_pool_grad, run_max_pool_grad, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(average_pool, run_average_pool, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(average_pool_grad, run_average_pool_grad, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(global_average_pool, run_global_average_pool, no_workspace);
 
 }  // namespace bowline::detail::cpu::pool_kernels

@@ -68,18 +68,9 @@ void make_constant(const device::Record& r, Threads& threads, std::byte* constan
   }
 }
 
-constexpr Kernel made(void (*run_it)(const Launch&)) {
-  return {.run = run_it,
-          .workspace = workspace,
-          .constant_bytes = constant_bytes,
-          .make_constant = make_constant};
-}
-
 }  // namespace
 
-extern const Kernel kernel_rope, kernel_rope_f16, kernel_rope_bf16;
-const Kernel kernel_rope = made(run<float>);
-const Kernel kernel_rope_f16 = made(run<f16>);
-const Kernel kernel_rope_bf16 = made(run<bf16>);
+BOWLINE_KERNELS_OF_FLOATS(rope, .run = run<T>, .workspace = workspace,
+                          .constant_bytes = constant_bytes, .make_constant = make_constant);
 
 }  // namespace bowline::detail::cpu::rope_kernels

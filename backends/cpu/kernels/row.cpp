@@ -45,19 +45,10 @@ uint64_t norm_workspace(const device::NodeQuery& node, const Threads&) {
 
 }  // namespace
 
-#define BOWLINE_CPU_NORMS(suffix, T)                                             \
-  extern const Kernel kernel_layer_norm##suffix, kernel_layer_norm_grad##suffix; \
-  extern const Kernel kernel_rms_norm##suffix, kernel_rms_norm_grad##suffix;     \
-  const Kernel kernel_layer_norm##suffix{.run = run_layer_norm<T>};              \
-  const Kernel kernel_layer_norm_grad##suffix{.run = run_layer_norm_grad<T>,     \
-                                              .workspace = norm_workspace};      \
-  const Kernel kernel_rms_norm##suffix{.run = run_rms_norm<T>};                  \
-  const Kernel kernel_rms_norm_grad##suffix {                                    \
-    .run = run_rms_norm_grad<T>, .workspace = norm_workspace                     \
-  }
-BOWLINE_CPU_NORMS(, float);
-BOWLINE_CPU_NORMS(_f16, f16);
-BOWLINE_CPU_NORMS(_bf16, bf16);
-#undef BOWLINE_CPU_NORMS
+BOWLINE_KERNELS_OF_FLOATS(layer_norm, .run = run_layer_norm<T>);
+BOWLINE_KERNELS_OF_FLOATS(layer_norm_grad, .run = run_layer_norm_grad<T>,
+                          .workspace = norm_workspace);
+BOWLINE_KERNELS_OF_FLOATS(rms_norm, .run = run_rms_norm<T>);
+BOWLINE_KERNELS_OF_FLOATS(rms_norm_grad, .run = run_rms_norm_grad<T>, .workspace = norm_workspace);
 
 }  // namespace bowline::detail::cpu::row_kernels

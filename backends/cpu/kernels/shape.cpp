@@ -390,30 +390,19 @@ void run_reduce_mean(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_copy, kernel_write_rows, kernel_mask_tail, kernel_fill, kernel_transpose,
-    kernel_slice, kernel_slice_grad, kernel_concat, kernel_split, kernel_broadcast_to,
-    kernel_expand, kernel_sum_to, kernel_sum_to_f16, kernel_sum_to_bf16, kernel_reduce_sum,
-    kernel_reduce_sum_f16, kernel_reduce_sum_bf16, kernel_reduce_mean, kernel_reduce_mean_f16,
-    kernel_reduce_mean_bf16;
-const Kernel kernel_copy{.run = run_copy};
-const Kernel kernel_write_rows{.run = run_write_rows, .encoded = 0b1};
-const Kernel kernel_mask_tail{.run = run_mask_tail};
-const Kernel kernel_fill{.run = run_fill};
-const Kernel kernel_transpose{.run = run_transpose};
-const Kernel kernel_slice{.run = run_slice};
-const Kernel kernel_slice_grad{.run = run_slice_grad};
-const Kernel kernel_concat{.run = run_concat};
-const Kernel kernel_split{.run = run_split};
-const Kernel kernel_broadcast_to{.run = run_broadcast};
-const Kernel kernel_expand{.run = run_broadcast};
-const Kernel kernel_sum_to{.run = run_sum_to<float>};
-const Kernel kernel_sum_to_f16{.run = run_sum_to<f16>};
-const Kernel kernel_sum_to_bf16{.run = run_sum_to<bf16>};
-const Kernel kernel_reduce_sum{.run = run_reduce_sum<float>};
-const Kernel kernel_reduce_sum_f16{.run = run_reduce_sum<f16>};
-const Kernel kernel_reduce_sum_bf16{.run = run_reduce_sum<bf16>};
-const Kernel kernel_reduce_mean{.run = run_reduce_mean<float>};
-const Kernel kernel_reduce_mean_f16{.run = run_reduce_mean<f16>};
-const Kernel kernel_reduce_mean_bf16{.run = run_reduce_mean<bf16>};
+BOWLINE_KERNEL(copy, .run = run_copy);
+BOWLINE_KERNEL(write_rows, .run = run_write_rows, .encoded = 0b1);
+BOWLINE_KERNEL(mask_tail, .run = run_mask_tail);
+BOWLINE_KERNEL(fill, .run = run_fill);
+BOWLINE_KERNEL(transpose, .run = run_transpose);
+BOWLINE_KERNEL(slice, .run = run_slice);
+BOWLINE_KERNEL(slice_grad, .run = run_slice_grad);
+BOWLINE_KERNEL(concat, .run = run_concat);
+BOWLINE_KERNEL(split, .run = run_split);
+BOWLINE_KERNEL(broadcast_to, .run = run_broadcast);
+BOWLINE_KERNEL(expand, .run = run_broadcast);
+BOWLINE_KERNELS_OF_FLOATS(sum_to, .run = run_sum_to<T>);
+BOWLINE_KERNELS_OF_FLOATS(reduce_sum, .run = run_reduce_sum<T>);
+BOWLINE_KERNELS_OF_FLOATS(reduce_mean, .run = run_reduce_mean<T>);
 
 }  // namespace bowline::detail::cpu::shape_kernels

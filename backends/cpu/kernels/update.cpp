@@ -128,17 +128,14 @@ void run_update(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_zero_grad, kernel_accumulate_grad, kernel_clip_by_global_norm,
-    kernel_optimizers, kernel_loss_scale, kernel_accumulate_grad_f16, kernel_accumulate_grad_bf16,
-    kernel_round_weights_f16, kernel_round_weights_bf16;
-const Kernel kernel_zero_grad{.run = run_zero};
-const Kernel kernel_accumulate_grad{.run = run_accumulate};
-const Kernel kernel_clip_by_global_norm{.run = run_clip, .workspace = clip_workspace};
-const Kernel kernel_optimizers{.run = run_update};
-const Kernel kernel_loss_scale{.run = run_loss_scale};
-const Kernel kernel_accumulate_grad_f16{.run = run_accumulate_narrow<f16>};
-const Kernel kernel_accumulate_grad_bf16{.run = run_accumulate_narrow<bf16>};
-const Kernel kernel_round_weights_f16{.run = run_round<f16>};
-const Kernel kernel_round_weights_bf16{.run = run_round<bf16>};
+BOWLINE_KERNEL(zero_grad, .run = run_zero);
+BOWLINE_KERNEL(accumulate_grad, .run = run_accumulate);
+BOWLINE_KERNEL(clip_by_global_norm, .run = run_clip, .workspace = clip_workspace);
+BOWLINE_KERNEL(optimizers, .run = run_update);
+BOWLINE_KERNEL(loss_scale, .run = run_loss_scale);
+BOWLINE_KERNEL(accumulate_grad_f16, .run = run_accumulate_narrow<f16>);
+BOWLINE_KERNEL(accumulate_grad_bf16, .run = run_accumulate_narrow<bf16>);
+BOWLINE_KERNEL(round_weights_f16, .run = run_round<f16>);
+BOWLINE_KERNEL(round_weights_bf16, .run = run_round<bf16>);
 
 }  // namespace bowline::detail::cpu::update_kernels

@@ -31,7 +31,6 @@ void run(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_where;
-const Kernel kernel_where{.run = run};
+BOWLINE_KERNEL(where, .run = run);
 
 }  // namespace bowline::detail::cpu::where_kernels
