@@ -177,15 +177,9 @@ struct Kernel {
   uint32_t encoded = 0;      // bit i: input i may be quantized (Encoding::layout)
 };
 
-// Defines the kernel of the operator with this stem: BOWLINE_CUDA_KERNEL(add, .run = add);
-#define BOWLINE_CUDA_KERNEL(stem, ...) \
-  extern const Kernel kernel_##stem;   \
-  const Kernel kernel_##stem { __VA_ARGS__ }
-// The same kernel for f32, f16 and bf16.
-#define BOWLINE_CUDA_KERNELS(stem, ...)         \
-  BOWLINE_CUDA_KERNEL(stem, __VA_ARGS__);       \
-  BOWLINE_CUDA_KERNEL(stem##_f16, __VA_ARGS__); \
-  BOWLINE_CUDA_KERNEL(stem##_bf16, __VA_ARGS__)
+// BOWLINE_KERNELS_OF_FLOATS
+using KernelF16 = __half;
+using KernelBf16 = __nv_bfloat16;
 
 // One row per operator; null if no file of kernels/ implements it. Generated.
 extern const device::KernelTable<Kernel> kKernels;

@@ -26,6 +26,11 @@ __device__ void for_elements(uint64_t n, bool four, F&& f, F4&& f4) {
   }
 }
 
+template <class F>
+__device__ void for_elements(uint64_t n, F&& f) {
+  for_elements(n, false, f, [](uint64_t) {});
+}
+
 // True if 16-byte accesses are legal from each address.
 template <class... P>
 bool aligned16(const P*... addresses) {

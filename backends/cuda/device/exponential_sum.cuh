@@ -13,29 +13,6 @@ struct ExponentialSum {
   float sum;  // of exp(x - top)
 };
 
-// Loads kWidth elements of a storage dtype as f32, and stores them. f16 and bf16 elements are
-// handled one by one.
-template <class T, int kWidth>
-__device__ void load_wide(const T* at, float (&v)[kWidth]) {
-  if constexpr (std::is_same_v<T, float>) {
-    load(at, v);
-  } else {
-    for (int k = 0; k < kWidth; ++k) {
-      v[k] = read(at + k);
-    }
-  }
-}
-template <class T, int kWidth>
-__device__ void store_narrow(T* at, const float (&v)[kWidth]) {
-  if constexpr (std::is_same_v<T, float>) {
-    store(at, v);
-  } else {
-    for (int k = 0; k < kWidth; ++k) {
-      write(at + k, v[k]);
-    }
-  }
-}
-
 // Each thread keeps its sum relative to its running maximum, and loads several elements before it
 // uses the first. All threads of the team must call it; all get the result.
 template <unsigned kTeam, int kWidth, class T>
@@ -49,7 +26,7 @@ __device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
     float higher = top;
     for (int b = 0; b < kLoads; ++b) {
       if (first + b * kStep < n) {
-        load_wide(x + first + b * kStep, v[b]);
+        read_some(x + first + b * kStep, v[b]);
       }
     }
     for (int b = 0; b < kLoads; ++b) {

@@ -15,6 +15,18 @@ struct Loops {
   uint32_t sizes[kMaxRank] = {};
   int64_t strides[N][kMaxRank] = {};
 
+  Loops() = default;
+  // The axes of `dims`.
+  Loops(const Shape& dims, const std::array<Strides, N>& operands) {
+    for (int axis = 0; axis < dims.rank(); ++axis) {
+      std::array<int64_t, N> step;
+      for (size_t k = 0; k < N; ++k) {
+        step[k] = operands[k][static_cast<size_t>(axis)];
+      }
+      add(dims[axis], step);
+    }
+  }
+
   // Adds the next faster axis.
   void add(int64_t size, std::array<int64_t, N> step) {
     if (size == 1) {

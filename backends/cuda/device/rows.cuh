@@ -22,51 +22,33 @@ __device__ unsigned team_lane() {
   return threadIdx.x % kTeam;
 }
 
-// Accesses kWidth elements, 1 or 4, at an address that is a multiple of their size. 4 only for f32.
-template <int kWidth, class X>
-__device__ void load(const X* at, float (&v)[kWidth]) {
-  if constexpr (kWidth == 4) {
-    const float4 four = load4(at);
-    v[0] = four.x;
-    v[1] = four.y;
-    v[2] = four.z;
-    v[3] = four.w;
-  } else {
-    v[0] = read(at);
-  }
-}
-template <int kWidth, class Y>
-__device__ void store(Y* at, const float (&v)[kWidth]) {
-  if constexpr (kWidth == 4) {
-    store4(at, make_float4(v[0], v[1], v[2], v[3]));
-  } else {
-    write(at, v[0]);
-  }
-}
-
 // Combines the values of the first `lanes` lanes of each part of the warp with f. Every lane gets
 // the same bits.
-template <class F>
-__device__ float reduce_lanes(float x, F f, unsigned lanes) {
+template <class X>
+__device__ X from_lane(X x, unsigned distance) {
+  return __shfl_xor_sync(0xFFFFFFFF, x, static_cast<int>(distance));
+}
+template <class X, class F>
+__device__ X reduce_lanes(X x, F f, unsigned lanes) {
   for (unsigned distance = lanes / 2; distance > 0; distance /= 2) {
-    x = f(x, __shfl_xor_sync(0xFFFFFFFF, x, static_cast<int>(distance)));
+    x = f(x, from_lane(x, distance));
   }
   return x;
 }
 
 // Combines the values of the team with f. All threads of the team must call it.
-template <unsigned kTeam, class F>
-__device__ float reduce_team(float x, F f) {
+template <unsigned kTeam, class X, class F>
+__device__ X reduce_team(X x, F f) {
   x = reduce_lanes(x, f, kLanes);
   if constexpr (kTeam > kLanes) {
     constexpr unsigned kWarps = kTeam / kLanes;
-    __shared__ Shared<float[kWarps]> parts;
+    __shared__ Shared<X[kWarps]> parts;
     __syncthreads();  // the parts of an earlier call are already read
     if (threadIdx.x % kLanes == 0) {
       parts[threadIdx.x / kLanes] = x;
     }
     __syncthreads();
-    x = reduce_lanes(static_cast<float>(parts[threadIdx.x % kWarps]), f, kWarps);
+    x = reduce_lanes(static_cast<X>(parts[threadIdx.x % kWarps]), f, kWarps);
   }
   return x;
 }

@@ -237,6 +237,6 @@ void adafactor(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(adafactor, .run = adafactor, .workspace = adafactor_workspace);
+BOWLINE_KERNEL(adafactor, .run = adafactor, .workspace = adafactor_workspace);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::adafactor_kernels

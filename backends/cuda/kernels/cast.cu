@@ -68,8 +68,7 @@ __device__ inline void store(Number x, DType type, void* y, uint64_t i) {
 
 template <class From>
 __global__ void cast_kernel(const From* x, void* y, DType type, uint64_t n) {
-  for_elements(
-      n, false, [&](uint64_t i) { store(number(x[i]), type, y, i); }, [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) { store(number(x[i]), type, y, i); });
 }
 
 template <class From>
@@ -114,6 +113,6 @@ void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cast_kernels {
 
-BOWLINE_CUDA_KERNEL(cast, .run = cast);
+BOWLINE_KERNEL(cast, .run = cast);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cast_kernels

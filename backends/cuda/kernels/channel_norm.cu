@@ -248,20 +248,11 @@ void group_norm_grad(Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_NORM(stem)                              \
-  BOWLINE_CUDA_KERNEL(stem, .run = stem<float>);        \
-  BOWLINE_CUDA_KERNEL(stem##_f16, .run = stem<__half>); \
-  BOWLINE_CUDA_KERNEL(stem##_bf16, .run = stem<__nv_bfloat16>)
-BOWLINE_NORM(batch_norm);
-BOWLINE_NORM(batch_norm_grad);
-BOWLINE_NORM(group_norm);
-BOWLINE_NORM(instance_norm);
-#undef BOWLINE_NORM
-BOWLINE_CUDA_KERNEL(group_norm_grad, .run = group_norm_grad<float>,
-                    .workspace = group_norm_grad_workspace);
-BOWLINE_CUDA_KERNEL(group_norm_grad_f16, .run = group_norm_grad<__half>,
-                    .workspace = group_norm_grad_workspace);
-BOWLINE_CUDA_KERNEL(group_norm_grad_bf16, .run = group_norm_grad<__nv_bfloat16>,
-                    .workspace = group_norm_grad_workspace);
+BOWLINE_KERNELS_OF_FLOATS(batch_norm, .run = batch_norm<T>);
+BOWLINE_KERNELS_OF_FLOATS(batch_norm_grad, .run = batch_norm_grad<T>);
+BOWLINE_KERNELS_OF_FLOATS(group_norm, .run = group_norm<T>);
+BOWLINE_KERNELS_OF_FLOATS(instance_norm, .run = instance_norm<T>);
+BOWLINE_KERNELS_OF_FLOATS(group_norm_grad, .run = group_norm_grad<T>,
+                          .workspace = group_norm_grad_workspace);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::channel_norm_kernels

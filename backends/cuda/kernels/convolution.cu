@@ -181,14 +181,9 @@ void weight_grad(Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_CONVOLUTION(stem, run_it)                 \
-  BOWLINE_CUDA_KERNEL(stem, .run = run_it<float>);        \
-  BOWLINE_CUDA_KERNEL(stem##_f16, .run = run_it<__half>); \
-  BOWLINE_CUDA_KERNEL(stem##_bf16, .run = run_it<__nv_bfloat16>)
-BOWLINE_CONVOLUTION(conv, convolve);
-BOWLINE_CONVOLUTION(conv_transpose, transposed);
-BOWLINE_CONVOLUTION(conv_input_grad, input_grad);
-BOWLINE_CONVOLUTION(conv_weight_grad, weight_grad);
-#undef BOWLINE_CONVOLUTION
+BOWLINE_KERNELS_OF_FLOATS(conv, .run = convolve<T>);
+BOWLINE_KERNELS_OF_FLOATS(conv_transpose, .run = transposed<T>);
+BOWLINE_KERNELS_OF_FLOATS(conv_input_grad, .run = input_grad<T>);
+BOWLINE_KERNELS_OF_FLOATS(conv_weight_grad, .run = weight_grad<T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::convolution_kernels

@@ -145,7 +145,7 @@ __global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float
     float v[kLoads][kWidth] = {};
     for (int b = 0; b < kLoads; ++b) {
       if (first + b * kStep < n) {
-        load(x + first + b * kStep, v[b]);
+        read_some(x + first + b * kStep, v[b]);
       }
     }
     for (int b = 0; b < kLoads; ++b) {
@@ -157,7 +157,7 @@ __global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float
         const float hit = (static_cast<int64_t>(i) + k == label ? 1 - smoothing : 0.0f) + share;
         v[b][k] = counted ? (expf(v[b][k] - row_lse) - hit) * f : 0.0f;
       }
-      store(dx + i, v[b]);
+      write_some(dx + i, v[b]);
     }
   }
 }
@@ -277,15 +277,12 @@ void negative_log_likelihood_grad(Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_KERNELS(stem, bytes)                                        \
-  BOWLINE_CUDA_KERNEL(stem, .run = stem<float>, .workspace = bytes);        \
-  BOWLINE_CUDA_KERNEL(stem##_f16, .run = stem<__half>, .workspace = bytes); \
-  BOWLINE_CUDA_KERNEL(stem##_bf16, .run = stem<__nv_bfloat16>, .workspace = bytes)
-
-BOWLINE_KERNELS(cross_entropy, terms_workspace);
-BOWLINE_KERNELS(cross_entropy_grad, grad_workspace);
-BOWLINE_KERNELS(negative_log_likelihood, terms_workspace);
-BOWLINE_KERNELS(negative_log_likelihood_grad, grad_workspace);
-#undef BOWLINE_KERNELS
+BOWLINE_KERNELS_OF_FLOATS(cross_entropy, .run = cross_entropy<T>, .workspace = terms_workspace);
+BOWLINE_KERNELS_OF_FLOATS(cross_entropy_grad, .run = cross_entropy_grad<T>,
+                          .workspace = grad_workspace);
+BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood, .run = negative_log_likelihood<T>,
+                          .workspace = terms_workspace);
+BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood_grad, .run = negative_log_likelihood_grad<T>,
+                          .workspace = grad_workspace);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels

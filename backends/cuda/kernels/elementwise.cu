@@ -35,15 +35,12 @@ __global__ void same_shape_kernel(F f, const In* a, const In* b, const In* c, Ou
 template <class In, class Out, class F>
 __global__ void broadcast_kernel(F f, const In* a, const In* b, const In* c, Out* y, uint64_t n,
                                  Loops<2> loops) {
-  for_elements(
-      n, false,
-      [&](uint64_t i) {
-        int64_t at[2];
-        loops.offsets(i, at);
-        const In* const third = c == nullptr ? a + at[0] : c + i;
-        write(y + i, f(read(a + at[0]), read(b + at[1]), read(third)));
-      },
-      [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) {
+    int64_t at[2];
+    loops.offsets(i, at);
+    const In* const third = c == nullptr ? a + at[0] : c + i;
+    write(y + i, f(read(a + at[0]), read(b + at[1]), read(third)));
+  });
 }
 
 // y = f(first, second, third operand). A missing operand is replaced by the first.
@@ -59,17 +56,6 @@ void same_shape(Launch& l, F f) {
            b, c, y, n, four);
 }
 
-Loops<2> broadcast_loops(const Launch& l) {
-  const Shape& y = l.out_shape(0);
-  const auto a = broadcast_strides(l.in_shape(0), y);
-  const auto b = broadcast_strides(l.in_shape(1), y);
-  Loops<2> loops;
-  for (int axis = 0; axis < y.rank(); ++axis) {
-    loops.add(y[axis], {a[static_cast<size_t>(axis)], b[static_cast<size_t>(axis)]});
-  }
-  return loops;
-}
-
 template <class In, class Out, class F>
 void broadcasting(Launch& l, F f) {
   const Shape& y = l.out_shape(0);
@@ -80,7 +66,8 @@ void broadcasting(Launch& l, F f) {
   const uint64_t n = static_cast<uint64_t>(y.elements());
   const In* const third = l.has_input(2) ? l.in_as<In>(2) : nullptr;
   l.launch("broadcast", broadcast_kernel<In, Out, F>, element_blocks(n), kElementThreads, f,
-           l.in_as<In>(0), l.in_as<In>(1), third, l.out_as<Out>(0), n, broadcast_loops(l));
+           l.in_as<In>(0), l.in_as<In>(1), third, l.out_as<Out>(0), n,
+           Loops<2>(y, {broadcast_strides(l.in_shape(0), y), broadcast_strides(l.in_shape(1), y)}));
 }
 
 // For dtypes other than f32. Memory limits these kernels, so one kernel for all functions suffices.
@@ -136,14 +123,11 @@ struct AnyWhole {
 // Integers cannot be divided by 0.
 template <class T>
 __global__ void divisor_kernel(const T* b, device::StepHead* head, uint32_t node, uint64_t n) {
-  for_elements(
-      n, false,
-      [&](uint64_t i) {
-        if (b[i] == 0) {
-          bad_index(head, node, 0);
-        }
-      },
-      [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) {
+    if (b[i] == 0) {
+      bad_index(head, node, 0);
+    }
+  });
 }
 
 template <class T>
@@ -206,13 +190,10 @@ void run(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(elementwise, .run = run);
-BOWLINE_CUDA_KERNEL(elementwise_f16, .run = run_any<__half, AnyFunction>);
-BOWLINE_CUDA_KERNEL(elementwise_bf16, .run = run_any<__nv_bfloat16, AnyFunction>);
-BOWLINE_CUDA_KERNEL(elementwise_i8, .run = run_any<int8_t, AnyWhole>);
-BOWLINE_CUDA_KERNEL(elementwise_u8, .run = run_any<uint8_t, AnyWhole>);
-BOWLINE_CUDA_KERNEL(elementwise_i32, .run = run_any<int32_t, AnyWhole>);
-BOWLINE_CUDA_KERNEL(elementwise_i64, .run = run_any<int64_t, AnyWhole>);
-BOWLINE_CUDA_KERNEL(elementwise_boolean, .run = run_any<Truth, AnyWhole>);
+BOWLINE_KERNEL(elementwise, .run = run);
+BOWLINE_KERNEL(elementwise_f16, .run = run_any<__half, AnyFunction>);
+BOWLINE_KERNEL(elementwise_bf16, .run = run_any<__nv_bfloat16, AnyFunction>);
+BOWLINE_KERNELS_OF_INTEGERS(elementwise, .run = run_any<T, AnyWhole>);
+BOWLINE_KERNEL(elementwise_boolean, .run = run_any<Truth, AnyWhole>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::elementwise_kernels

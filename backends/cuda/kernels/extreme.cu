@@ -28,30 +28,15 @@ __device__ int64_t order_at(const T* at, bool largest) {
   return largest || x != x ? order : ~order;
 }
 
+__device__ Candidate from_lane(Candidate x, unsigned distance) {
+  return {BOWLINE_CUDA_NAMESPACE::from_lane(x.order, distance),
+          BOWLINE_CUDA_NAMESPACE::from_lane(x.index, distance)};
+}
+
 template <unsigned kTeam>
 __device__ Candidate first_of_team(Candidate best, bool last) {
-  const auto exchange = [&](unsigned lanes) {
-    for (unsigned distance = lanes / 2; distance > 0; distance /= 2) {
-      const Candidate other = {__shfl_xor_sync(0xFFFFFFFF, best.order, static_cast<int>(distance)),
-                               __shfl_xor_sync(0xFFFFFFFF, best.index, static_cast<int>(distance))};
-      best = comes_first(other, best, last) ? other : best;
-    }
-  };
-  exchange(kLanes);
-  if constexpr (kTeam > kLanes) {
-    constexpr unsigned kWarps = kTeam / kLanes;
-    __shared__ Shared<int64_t[kWarps]> orders;
-    __shared__ Shared<int64_t[kWarps]> indices;
-    if (threadIdx.x % kLanes == 0) {
-      orders[threadIdx.x / kLanes] = best.order;
-      indices[threadIdx.x / kLanes] = best.index;
-    }
-    __syncthreads();
-    best.order = orders[threadIdx.x % kWarps];
-    best.index = indices[threadIdx.x % kWarps];
-    exchange(kWarps);
-  }
-  return best;
+  return reduce_team<kTeam>(
+      best, [=](Candidate a, Candidate b) { return comes_first(b, a, last) ? b : a; });
 }
 
 // One team per group. One of `values` and `indices` is null.
@@ -83,13 +68,10 @@ __global__ void extreme_kernel(const T* x, T* values, int32_t* indices, Groups g
 template <class T>
 void launch_extreme(Launch& l, T* values, int32_t* indices, const Groups& g, bool largest,
                     bool last) {
-  if (g.length <= kLongestOfWarp) {
-    l.launch("extreme", extreme_kernel<kLanes, T>, blocks_for(g.outputs, kRowThreads / kLanes),
-             kRowThreads, l.in_as<T>(0), values, indices, g, largest, last);
-  } else {
-    l.launch("extreme", extreme_kernel<kRowThreads, T>, blocks_for(g.outputs, 1), kRowThreads,
-             l.in_as<T>(0), values, indices, g, largest, last);
-  }
+  launch_rows(
+      l, "extreme", g.outputs, g.length, false,
+      [](auto team, auto) { return extreme_kernel<team(), T>; }, l.in_as<T>(0), values, indices, g,
+      largest, last);
 }
 
 template <class T, bool kLargest>
@@ -149,9 +131,6 @@ __global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uin
       const Candidate other = {largest ? order : ~order, static_cast<int64_t>(i)};
       best = comes_first(last, other, false) && comes_first(other, best, false) ? other : best;
     }
-    if constexpr (kTeam > kLanes) {
-      __syncthreads();  // all threads have read the results of the previous pass
-    }
     last = first_of_team<kTeam>(best, false);
     if (team_lane<kTeam>() == 0) {
       values[to + place * step] = from[static_cast<uint64_t>(last.index) * step];
@@ -193,19 +172,10 @@ void top_k(Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_CUDA_EXTREMES(suffix, type)                            \
-  BOWLINE_CUDA_KERNEL(reduce_max##suffix, .run = reduce<type, true>);  \
-  BOWLINE_CUDA_KERNEL(reduce_min##suffix, .run = reduce<type, false>); \
-  BOWLINE_CUDA_KERNEL(arg_max##suffix, .run = arg<type, true>);        \
-  BOWLINE_CUDA_KERNEL(arg_min##suffix, .run = arg<type, false>);       \
-  BOWLINE_CUDA_KERNEL(top_k##suffix, .run = top_k<type>)
-BOWLINE_CUDA_EXTREMES(, float);
-BOWLINE_CUDA_EXTREMES(_f16, __half);
-BOWLINE_CUDA_EXTREMES(_bf16, __nv_bfloat16);
-BOWLINE_CUDA_EXTREMES(_i8, int8_t);
-BOWLINE_CUDA_EXTREMES(_u8, uint8_t);
-BOWLINE_CUDA_EXTREMES(_i32, int32_t);
-BOWLINE_CUDA_EXTREMES(_i64, int64_t);
-#undef BOWLINE_CUDA_EXTREMES
+BOWLINE_KERNELS_OF_NUMBERS(reduce_max, .run = reduce<T, true>);
+BOWLINE_KERNELS_OF_NUMBERS(reduce_min, .run = reduce<T, false>);
+BOWLINE_KERNELS_OF_NUMBERS(arg_max, .run = arg<T, true>);
+BOWLINE_KERNELS_OF_NUMBERS(arg_min, .run = arg<T, false>);
+BOWLINE_KERNELS_OF_NUMBERS(top_k, .run = top_k<T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::extreme_kernels

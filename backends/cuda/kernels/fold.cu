@@ -29,23 +29,7 @@ __global__ void fold_kernel(const T* x, T* y, Groups g) {
   for (uint64_t i = team_lane<kTeam>(); i < g.length; i += kTeam) {
     total = joined<kProduct>(total, number_at(from + g.element(i)));
   }
-  const auto exchange = [&](unsigned lanes) {
-    for (unsigned distance = lanes / 2; distance > 0; distance /= 2) {
-      total =
-          joined<kProduct>(total, __shfl_xor_sync(0xFFFFFFFF, total, static_cast<int>(distance)));
-    }
-  };
-  exchange(kLanes);
-  if constexpr (kTeam > kLanes) {
-    constexpr unsigned kWarps = kTeam / kLanes;
-    __shared__ Shared<A[kWarps]> parts;
-    if (threadIdx.x % kLanes == 0) {
-      parts[threadIdx.x / kLanes] = total;
-    }
-    __syncthreads();
-    total = parts[threadIdx.x % kWarps];
-    exchange(kWarps);
-  }
+  total = reduce_team<kTeam>(total, [](A a, A b) { return joined<kProduct>(a, b); });
   if (team_lane<kTeam>() == 0) {
     store_number(y + output, total);
   }
@@ -54,13 +38,10 @@ __global__ void fold_kernel(const T* x, T* y, Groups g) {
 template <class T, bool kProduct>
 void fold(Launch& l) {
   const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
-  if (g.length <= kLongestOfWarp) {
-    l.launch("fold", fold_kernel<kLanes, kProduct, T>, blocks_for(g.outputs, kRowThreads / kLanes),
-             kRowThreads, l.in_as<T>(0), l.out_as<T>(0), g);
-  } else {
-    l.launch("fold", fold_kernel<kRowThreads, kProduct, T>, blocks_for(g.outputs, 1), kRowThreads,
-             l.in_as<T>(0), l.out_as<T>(0), g);
-  }
+  launch_rows(
+      l, "fold", g.outputs, g.length, false,
+      [](auto team, auto) { return fold_kernel<team(), kProduct, T>; }, l.in_as<T>(0),
+      l.out_as<T>(0), g);
 }
 
 // One thread per product: each element gets the product of the elements before it, multiplied by
@@ -94,8 +75,10 @@ void prod_grad(Launch& l) {
            kElementThreads, l.in_as<T>(0), l.in_as<T>(1), l.out_as<T>(0), products, g);
 }
 
+template <class T>
 uint64_t prod_grad_workspace(const NodeView& node) {
-  return static_cast<uint64_t>(node.out(0).elements()) * sizeof(float);
+  return std::is_same_v<T, float> ? 0
+                                  : static_cast<uint64_t>(node.out(0).elements()) * sizeof(float);
 }
 
 // One thread per line.
@@ -189,26 +172,10 @@ void cum_sum(Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_CUDA_FOLDS(suffix, type)                             \
-  BOWLINE_CUDA_KERNEL(reduce_prod##suffix, .run = fold<type, true>); \
-  BOWLINE_CUDA_KERNEL(cum_sum##suffix, .run = cum_sum<type>)
-BOWLINE_CUDA_FOLDS(, float);
-BOWLINE_CUDA_FOLDS(_f16, __half);
-BOWLINE_CUDA_FOLDS(_bf16, __nv_bfloat16);
-BOWLINE_CUDA_FOLDS(_i8, int8_t);
-BOWLINE_CUDA_FOLDS(_u8, uint8_t);
-BOWLINE_CUDA_FOLDS(_i32, int32_t);
-BOWLINE_CUDA_FOLDS(_i64, int64_t);
-#undef BOWLINE_CUDA_FOLDS
-
-BOWLINE_CUDA_KERNEL(reduce_sum_i8, .run = fold<int8_t, false>);
-BOWLINE_CUDA_KERNEL(reduce_sum_u8, .run = fold<uint8_t, false>);
-BOWLINE_CUDA_KERNEL(reduce_sum_i32, .run = fold<int32_t, false>);
-BOWLINE_CUDA_KERNEL(reduce_sum_i64, .run = fold<int64_t, false>);
-BOWLINE_CUDA_KERNEL(reduce_prod_grad, .run = prod_grad<float>);
-BOWLINE_CUDA_KERNEL(reduce_prod_grad_f16, .run = prod_grad<__half>,
-                    .workspace = prod_grad_workspace);
-BOWLINE_CUDA_KERNEL(reduce_prod_grad_bf16, .run = prod_grad<__nv_bfloat16>,
-                    .workspace = prod_grad_workspace);
+BOWLINE_KERNELS_OF_NUMBERS(reduce_prod, .run = fold<T, true>);
+BOWLINE_KERNELS_OF_INTEGERS(reduce_sum, .run = fold<T, false>);
+BOWLINE_KERNELS_OF_NUMBERS(cum_sum, .run = cum_sum<T>);
+BOWLINE_KERNELS_OF_FLOATS(reduce_prod_grad, .run = prod_grad<T>,
+                          .workspace = prod_grad_workspace<T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::fold_kernels

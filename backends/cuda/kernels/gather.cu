@@ -15,19 +15,16 @@ template <class T>
 __global__ void gather_kernel(const T* data, const int32_t* indices, T* y, device::StepHead* head,
                               uint32_t node, uint64_t count, int64_t n, int64_t stride,
                               Loops<2> loops) {
-  for_elements(
-      count, false,
-      [&](uint64_t i) {
-        int64_t at[2];
-        loops.offsets(i, at);
-        const int32_t index = indices[at[1]];
-        const int64_t element = element_of(index, n);
-        if (element < 0) {
-          bad_index(head, node, index);
-        }
-        y[i] = element < 0 ? T{} : data[at[0] + element * stride];
-      },
-      [](uint64_t) {});
+  for_elements(count, [&](uint64_t i) {
+    int64_t at[2];
+    loops.offsets(i, at);
+    const int32_t index = indices[at[1]];
+    const int64_t element = element_of(index, n);
+    if (element < 0) {
+      bad_index(head, node, index);
+    }
+    y[i] = element < 0 ? T{} : data[at[0] + element * stride];
+  });
 }
 
 // `axis` is the indexed axis of the data.
@@ -54,28 +51,20 @@ void gather(Launch& l) {
 
 void gather_elements(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const auto from = strides_of(l.in_shape(0));
-  const auto own = strides_of(y);
   const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), y.rank());
-  Loops<2> loops;
-  for (int a = 0; a < y.rank(); ++a) {
-    const auto i = static_cast<size_t>(a);
-    loops.add(y[a], {a == axis ? 0 : from[i], own[i]});
-  }
-  launch_gather(l, axis, loops);
+  Strides from = strides_of(l.in_shape(0));
+  from[static_cast<size_t>(axis)] = 0;
+  launch_gather(l, axis, Loops<2>(y, {from, strides_of(y)}));
 }
 
 template <class T>
 __global__ void one_hot_kernel(const int32_t* indices, T* y, uint64_t count, uint64_t depth,
                                uint64_t inner, T one) {
-  for_elements(
-      count, false,
-      [&](uint64_t i) {
-        const int32_t index = indices[i / (depth * inner) * inner + i % inner];
-        const int64_t element = element_of(index, static_cast<int64_t>(depth));
-        y[i] = element == static_cast<int64_t>(i / inner % depth) ? one : T{};
-      },
-      [](uint64_t) {});
+  for_elements(count, [&](uint64_t i) {
+    const int32_t index = indices[i / (depth * inner) * inner + i % inner];
+    const int64_t element = element_of(index, static_cast<int64_t>(depth));
+    y[i] = element == static_cast<int64_t>(i / inner % depth) ? one : T{};
+  });
 }
 
 void one_hot(Launch& l) {
@@ -163,21 +152,15 @@ void scatter(Launch& l, Y* y, F join) {
     return;
   }
   const int axis = positive_axis(l.attributes<ScatterElementsAttributes>().axis(), data.rank());
-  const auto of_data = strides_of(data);
-  const auto of_indices = broadcast_strides(l.in_shape(1), updates);
-  const auto of_updates = strides_of(updates);
+  const std::array strides = {strides_of(data), broadcast_strides(l.in_shape(1), updates),
+                              strides_of(updates)};
   Line line{data[axis], static_cast<uint64_t>(updates[axis]), {}};
-  Loops<3> loops;
-  for (int a = 0; a < updates.rank(); ++a) {
-    const auto i = static_cast<size_t>(a);
-    if (a == axis) {
-      line.strides[0] = of_data[i];
-      line.strides[1] = of_indices[i];
-      line.strides[2] = of_updates[i];
-    } else {
-      loops.add(updates[a], {of_data[i], of_indices[i], of_updates[i]});
-    }
+  for (size_t k = 0; k < 3; ++k) {
+    line.strides[k] = strides[k][static_cast<size_t>(axis)];
   }
+  Shape starts = updates;
+  starts[axis] = 1;
+  const Loops<3> loops(starts, strides);
   const uint64_t lines = static_cast<uint64_t>(updates.elements()) / line.count;
   l.launch("scatter", scatter_kernel<Y, T, F>, blocks_for(lines, kElementThreads), kElementThreads,
            y, l.in_i32(1), l.in_as<T>(2), l.head(), l.node(), lines, join, line, loops);
@@ -219,9 +202,9 @@ uint64_t scatter_workspace(const NodeView& node) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(gather, .run = gather);
-BOWLINE_CUDA_KERNEL(gather_elements, .run = gather_elements);
-BOWLINE_CUDA_KERNEL(one_hot, .run = one_hot);
-BOWLINE_CUDA_KERNEL(scatter_elements, .run = scatter_elements, .workspace = scatter_workspace);
+BOWLINE_KERNEL(gather, .run = gather);
+BOWLINE_KERNEL(gather_elements, .run = gather_elements);
+BOWLINE_KERNEL(one_hot, .run = one_hot);
+BOWLINE_KERNEL(scatter_elements, .run = scatter_elements, .workspace = scatter_workspace);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::gather_kernels

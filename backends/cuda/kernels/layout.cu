@@ -83,6 +83,16 @@ struct Rows {
   uint64_t rows, size, inner;
 };
 
+// True if `count` rows from `position` on fit. Otherwise the first thread reports the last one.
+__device__ bool fits(const Rows& r, uint64_t position, uint64_t count, device::StepHead* head,
+                     uint32_t node) {
+  if (position + count > r.size && thread_of_grid() == 0) {
+    const uint64_t last = position + (count > 0 ? count : 1) - 1;
+    bad_index(head, node, last < INT32_MAX ? static_cast<int32_t>(last) : INT32_MAX);
+  }
+  return position + count <= r.size;
+}
+
 // Writes one element of the rows per thread to y.
 template <class T>
 __global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_at,
@@ -91,11 +101,7 @@ __global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_
   const uint64_t position = *position_at;
   const uint64_t count = count_at != nullptr ? *count_at : r.rows;
   const uint64_t i = thread_of_grid();
-  if (position + count > r.size) {
-    if (i == 0) {
-      const uint64_t last = position + (count > 0 ? count : 1) - 1;
-      bad_index(head, node, last < INT32_MAX ? static_cast<int32_t>(last) : INT32_MAX);
-    }
+  if (!fits(r, position, count, head, node)) {
     return;
   }
   const uint64_t row = i / r.inner;
@@ -112,11 +118,7 @@ __global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* posit
                                    uint64_t n, uint64_t in_a_row, Rows r) {
   const uint64_t position = *position_at;
   const uint64_t count = count_at != nullptr ? *count_at : r.rows;
-  if (position + count > r.size) {
-    if (thread_of_grid() == 0) {
-      const uint64_t last = position + (count > 0 ? count : 1) - 1;
-      bad_index(head, node, last < INT32_MAX ? static_cast<int32_t>(last) : INT32_MAX);
-    }
+  if (!fits(r, position, count, head, node)) {
     return;
   }
   const uint64_t block = thread_of_grid() / kLanes;
@@ -270,26 +272,20 @@ void with_elements(const Launch& l, F&& move) {
 
 void transpose(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const auto from = strides_of(l.in_shape(0));
-  const auto to = strides_of(y);
+  const Strides own = strides_of(l.in_shape(0));
   const auto* permutation = l.attributes<TransposeAttributes>().permutation();
-  Loops<2> loops;
+  Strides from{};
   for (int axis = 0; axis < y.rank(); ++axis) {
     const int source = permutation->Get(static_cast<flatbuffers::uoffset_t>(axis));
-    loops.add(y[axis], {from[static_cast<size_t>(source)], to[static_cast<size_t>(axis)]});
+    from[static_cast<size_t>(axis)] = own[static_cast<size_t>(source)];
   }
+  const Loops<2> loops(y, {from, strides_of(y)});
   with_elements(l, [&]<class T>() { strided(l, l.in_as<T>(0), l.out_as<T>(0), loops); });
 }
 
 // The elements of a tensor of shape `part`, with the strides of two tensors of the same rank.
 Loops<2> loops_over(const Shape& part, const Shape& x, const Shape& y) {
-  const auto from = strides_of(x);
-  const auto to = strides_of(y);
-  Loops<2> loops;
-  for (int axis = 0; axis < part.rank(); ++axis) {
-    loops.add(part[axis], {from[static_cast<size_t>(axis)], to[static_cast<size_t>(axis)]});
-  }
-  return loops;
+  return Loops<2>(part, {strides_of(x), strides_of(y)});
 }
 
 void slice(Launch& l) {
@@ -354,12 +350,7 @@ void split(Launch& l) {
 
 void broadcast_to(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const auto from = broadcast_strides(l.in_shape(0), y);
-  const auto to = strides_of(y);
-  Loops<2> loops;
-  for (int axis = 0; axis < y.rank(); ++axis) {
-    loops.add(y[axis], {from[static_cast<size_t>(axis)], to[static_cast<size_t>(axis)]});
-  }
+  const Loops<2> loops(y, {broadcast_strides(l.in_shape(0), y), strides_of(y)});
   with_elements(l, [&]<class T>() { strided(l, l.in_as<T>(0), l.out_as<T>(0), loops); });
 }
 
@@ -437,16 +428,16 @@ void fill(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(transpose, .run = transpose);
-BOWLINE_CUDA_KERNEL(slice, .run = slice);
-BOWLINE_CUDA_KERNEL(slice_grad, .run = slice_grad);
-BOWLINE_CUDA_KERNEL(concat, .run = concat);
-BOWLINE_CUDA_KERNEL(split, .run = split);
-BOWLINE_CUDA_KERNEL(broadcast_to, .run = broadcast_to);
-BOWLINE_CUDA_KERNEL(expand, .run = broadcast_to);
-BOWLINE_CUDA_KERNEL(copy, .run = copy);
-BOWLINE_CUDA_KERNEL(mask_tail, .run = mask_tail);
-BOWLINE_CUDA_KERNEL(write_rows, .run = write_rows, .encoded = 0b1);
-BOWLINE_CUDA_KERNEL(fill, .run = fill);
+BOWLINE_KERNEL(transpose, .run = transpose);
+BOWLINE_KERNEL(slice, .run = slice);
+BOWLINE_KERNEL(slice_grad, .run = slice_grad);
+BOWLINE_KERNEL(concat, .run = concat);
+BOWLINE_KERNEL(split, .run = split);
+BOWLINE_KERNEL(broadcast_to, .run = broadcast_to);
+BOWLINE_KERNEL(expand, .run = broadcast_to);
+BOWLINE_KERNEL(copy, .run = copy);
+BOWLINE_KERNEL(mask_tail, .run = mask_tail);
+BOWLINE_KERNEL(write_rows, .run = write_rows, .encoded = 0b1);
+BOWLINE_KERNEL(fill, .run = fill);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::layout_kernels

@@ -53,9 +53,7 @@ struct Call {
 
 template <class X>
 __global__ void each_loss_kernel(Call call, const X* x, const X* target, float* y, uint64_t n) {
-  for_elements(
-      n, false, [&](uint64_t i) { y[i] = call.value(read(x + i), read(target + i)); },
-      [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) { y[i] = call.value(read(x + i), read(target + i)); });
 }
 
 template <class X>
@@ -83,13 +81,10 @@ __global__ void sum_of_parts_kernel(const float* parts, unsigned count, float* l
 template <class X>
 __global__ void loss_grad_kernel(Call call, const X* x, const X* target, const float* dloss,
                                  bool each, float divisor, X* dx, uint64_t n) {
-  for_elements(
-      n, false,
-      [&](uint64_t i) {
-        const float d = dloss[each ? i : 0] / divisor;
-        write(dx + i, call.slope(read(x + i), read(target + i)) * d);
-      },
-      [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) {
+    const float d = dloss[each ? i : 0] / divisor;
+    write(dx + i, call.slope(read(x + i), read(target + i)) * d);
+  });
 }
 
 bool is_huber(Op op) { return op == Op::Huber || op == Op::HuberGrad; }
@@ -139,13 +134,9 @@ void loss_grad(Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_LOSS(stem)                                                                   \
-  BOWLINE_CUDA_KERNEL(stem, .run = loss<float>, .workspace = loss_workspace);                \
-  BOWLINE_CUDA_KERNEL(stem##_f16, .run = loss<__half>, .workspace = loss_workspace);         \
-  BOWLINE_CUDA_KERNEL(stem##_bf16, .run = loss<__nv_bfloat16>, .workspace = loss_workspace); \
-  BOWLINE_CUDA_KERNEL(stem##_grad, .run = loss_grad<float>);                                 \
-  BOWLINE_CUDA_KERNEL(stem##_grad_f16, .run = loss_grad<__half>);                            \
-  BOWLINE_CUDA_KERNEL(stem##_grad_bf16, .run = loss_grad<__nv_bfloat16>)
+#define BOWLINE_LOSS(stem)                                                      \
+  BOWLINE_KERNELS_OF_FLOATS(stem, .run = loss<T>, .workspace = loss_workspace); \
+  BOWLINE_KERNELS_OF_FLOATS(stem##_grad, .run = loss_grad<T>)
 
 BOWLINE_LOSS(mean_squared_error);
 BOWLINE_LOSS(binary_cross_entropy);

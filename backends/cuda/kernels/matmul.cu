@@ -55,6 +55,7 @@ struct Product {
 // the teams are added at the end. In one step, every thread loads one patch of 4 x 4 elements.
 template <int kTile, int kEach, int kTeams>
 struct Tiling {
+  static constexpr int kSize = kTile;
   static constexpr int kAcross = kTile / kEach;  // threads along a side
   static constexpr int kTeam = kAcross * kAcross;
   static constexpr int kThreads = kTeam * kTeams;
@@ -105,6 +106,66 @@ struct Fragment {
     v[4 * quad + 3] = x.w;
   }
 };
+
+// Adds the sums of the other teams to those of the first.
+template <class T, class Memory, int kEach>
+__device__ void add_teams(Memory& shared, float (&sum)[kEach][kEach], int team, int thread) {
+  constexpr int kTeams = T::kThreads / T::kTeam;
+  constexpr int kSums = kEach * T::kQuadsEach;  // float4 per thread
+  static_assert((kTeams - 1) * T::kTeam * kSums <= 2 * T::kBuffer);
+  for (int s = 0; s < kSums && team > 0; ++s) {
+    const float* at = sum[s / T::kQuadsEach] + s % T::kQuadsEach * 4;
+    shared[((team - 1) * kSums + s) * T::kTeam + thread] = make_float4(at[0], at[1], at[2], at[3]);
+  }
+  __syncthreads();
+  for (int other = 0; other < kTeams - 1 && team == 0; ++other) {
+    for (int s = 0; s < kSums; ++s) {
+      const float4 more = shared[(other * kSums + s) * T::kTeam + thread];
+      float* at = sum[s / T::kQuadsEach] + s % T::kQuadsEach * 4;
+      at[0] += more.x;
+      at[1] += more.y;
+      at[2] += more.z;
+      at[3] += more.w;
+    }
+  }
+}
+
+// Writes the sums of a thread, whose first groups of rows and columns in the tile are `mine`.
+template <class T, int kEach>
+__device__ void write_tile(const Product& p, const float (&sum)[kEach][kEach],
+                           const unsigned (&tile)[2], const int (&mine)[2], int part,
+                           unsigned batch) {
+  const int m = p.sides[0].rows;
+  const int n = p.sides[1].rows;
+  float* const y = p.y + part * p.y_split + int64_t{batch} * m * n;
+  const bool adds = p.writing.adds();
+  for (int q = 0; q < T::kQuadsEach; ++q) {
+    const int column = static_cast<int>(tile[1]) * T::kSize + 4 * (mine[1] + q * T::kAcross);
+    float bias[4];
+    for (int j = 0; j < 4; ++j) {
+      bias[j] = p.bias != nullptr && column + j < n ? p.bias[column + j] : 0.0f;
+    }
+    for (int i = 0; i < kEach; ++i) {
+      const int r =
+          static_cast<int>(tile[0]) * T::kSize + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
+      if (r >= m) {
+        continue;
+      }
+      const float* const v = sum[i] + 4 * q;
+      float* const to = y + int64_t{r} * n + column;
+      if (p.four_y && column + 4 <= n) {
+        const float4 old = adds ? load4(to) : make_float4(bias[0], bias[1], bias[2], bias[3]);
+        store4(to, make_float4(v[0] + old.x, v[1] + old.y, v[2] + old.z, v[3] + old.w));
+      } else {
+        for (int j = 0; j < 4; ++j) {
+          if (column + j < n) {
+            to[j] = v[j] + (adds ? to[j] : bias[j]);
+          }
+        }
+      }
+    }
+  }
+}
 
 // kCodes: an operand may be quantized.
 template <int kTile, int kEach, int kTeams, bool kCodes>
@@ -213,57 +274,10 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
   }
 
   if (kTeams > 1) {
-    static_assert((kTeams - 1) * T::kTeam * kEach * T::kQuadsEach <= 2 * T::kBuffer);
-    constexpr int kSums = kEach * T::kQuadsEach;  // float4 per thread
-    for (int s = 0; s < kSums && team > 0; ++s) {
-      const float* at = sum[s / T::kQuadsEach] + s % T::kQuadsEach * 4;
-      shared[((team - 1) * kSums + s) * T::kTeam + thread] =
-          make_float4(at[0], at[1], at[2], at[3]);
-    }
-    __syncthreads();
-    if (team > 0) {
-      return;
-    }
-    for (int other = 0; other < kTeams - 1; ++other) {
-      for (int s = 0; s < kSums; ++s) {
-        const float4 more = shared[(other * kSums + s) * T::kTeam + thread];
-        float* at = sum[s / T::kQuadsEach] + s % T::kQuadsEach * 4;
-        at[0] += more.x;
-        at[1] += more.y;
-        at[2] += more.z;
-        at[3] += more.w;
-      }
-    }
+    add_teams<T>(shared, sum, team, thread);
   }
-
-  const int m = p.sides[0].rows;
-  const int n = p.sides[1].rows;
-  float* const y = p.y + part * p.y_split + int64_t{batch} * m * n;
-  const bool adds = p.writing.adds();
-  for (int q = 0; q < T::kQuadsEach; ++q) {
-    const int column = static_cast<int>(tile[1]) * kTile + 4 * (mine[1] + q * T::kAcross);
-    float bias[4];
-    for (int j = 0; j < 4; ++j) {
-      bias[j] = p.bias != nullptr && column + j < n ? p.bias[column + j] : 0.0f;
-    }
-    for (int i = 0; i < kEach; ++i) {
-      const int r = static_cast<int>(tile[0]) * kTile + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
-      if (r >= m) {
-        continue;
-      }
-      const float* const v = sum[i] + 4 * q;
-      float* const to = y + int64_t{r} * n + column;
-      if (p.four_y && column + 4 <= n) {
-        const float4 old = adds ? load4(to) : make_float4(bias[0], bias[1], bias[2], bias[3]);
-        store4(to, make_float4(v[0] + old.x, v[1] + old.y, v[2] + old.z, v[3] + old.w));
-      } else {
-        for (int j = 0; j < 4; ++j) {
-          if (column + j < n) {
-            to[j] = v[j] + (adds ? to[j] : bias[j]);
-          }
-        }
-      }
-    }
+  if (team == 0) {
+    write_tile<T>(p, sum, tile, mine, part, batch);
   }
 }
 
@@ -271,19 +285,16 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
 __global__ void add_splits_kernel(const float* parts, unsigned splits, const float* bias, int n,
                                   float* y, uint64_t count, Writing writing) {
   const bool adds = writing.adds();
-  for_elements(
-      count, false,
-      [&](uint64_t i) {
-        float sum = parts[i];
-        for (unsigned s = 1; s < splits; ++s) {
-          sum += parts[s * count + i];
-        }
-        if (adds) {
-          sum += y[i];
-        }
-        y[i] = bias == nullptr ? sum : sum + bias[i % static_cast<uint64_t>(n)];
-      },
-      [](uint64_t) {});
+  for_elements(count, [&](uint64_t i) {
+    float sum = parts[i];
+    for (unsigned s = 1; s < splits; ++s) {
+      sum += parts[s * count + i];
+    }
+    if (adds) {
+      sum += y[i];
+    }
+    y[i] = bias == nullptr ? sum : sum + bias[i % static_cast<uint64_t>(n)];
+  });
 }
 
 // Both operands are contiguous along k, and a has at most kFewRows rows: one warp per row of b.
@@ -573,13 +584,9 @@ const char* refusal(const NodeView& v) { return refusal_of(form_of(v).sizes); }
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
-                    .accumulates = 1, .encoded = 0b11);
-BOWLINE_CUDA_KERNEL(mat_mul_f16, .run = product, .workspace = workspace, .refusal = refusal,
-                    .encoded = 0b11);
-BOWLINE_CUDA_KERNEL(mat_mul_bf16, .run = product, .workspace = workspace, .refusal = refusal,
-                    .encoded = 0b11);
-BOWLINE_CUDA_KERNELS(linear, .run = product, .workspace = workspace, .refusal = refusal,
-                     .encoded = 0b10);
+BOWLINE_KERNELS_OF_FLOATS(mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
+                          .accumulates = std::is_same_v<T, float>, .encoded = 0b11);
+BOWLINE_KERNELS_OF_FLOATS(linear, .run = product, .workspace = workspace, .refusal = refusal,
+                          .encoded = 0b10);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels

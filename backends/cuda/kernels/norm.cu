@@ -143,20 +143,20 @@ __global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ 
       }
       float before[kWidth] = {};
       if (group > first) {
-        load(dgamma + i, before);
+        read_some(dgamma + i, before);
       }
       for (int k = 0; k < kWidth; ++k) {
         add_gamma[k] += before[k];
       }
-      store(dgamma + i, add_gamma);
+      write_some(dgamma + i, add_gamma);
       if constexpr (kLayer) {
         if (group > first) {
-          load(dbeta + i, before);
+          read_some(dbeta + i, before);
         }
         for (int k = 0; k < kWidth; ++k) {
           add_beta[k] += before[k];
         }
-        store(dbeta + i, add_beta);
+        write_some(dbeta + i, add_beta);
       }
     }
     __syncthreads();  // all threads have read the means
@@ -247,15 +247,11 @@ void norm_grad(Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_CUDA_NORM(suffix, T)                                      \
-  BOWLINE_CUDA_KERNEL(layer_norm##suffix, .run = norm<true, T>);          \
-  BOWLINE_CUDA_KERNEL(rms_norm##suffix, .run = norm<false, T>);           \
-  BOWLINE_CUDA_KERNEL(layer_norm_grad##suffix, .run = norm_grad<true, T>, \
-                      .workspace = norm_grad_workspace<true, T>);         \
-  BOWLINE_CUDA_KERNEL(rms_norm_grad##suffix, .run = norm_grad<false, T>,  \
-                      .workspace = norm_grad_workspace<false, T>)
-BOWLINE_CUDA_NORM(, float);
-BOWLINE_CUDA_NORM(_f16, __half);
-BOWLINE_CUDA_NORM(_bf16, __nv_bfloat16);
+BOWLINE_KERNELS_OF_FLOATS(layer_norm, .run = norm<true, T>);
+BOWLINE_KERNELS_OF_FLOATS(rms_norm, .run = norm<false, T>);
+BOWLINE_KERNELS_OF_FLOATS(layer_norm_grad, .run = norm_grad<true, T>,
+                          .workspace = norm_grad_workspace<true, T>);
+BOWLINE_KERNELS_OF_FLOATS(rms_norm_grad, .run = norm_grad<false, T>,
+                          .workspace = norm_grad_workspace<false, T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::norm_kernels

@@ -104,13 +104,10 @@ template <class T>
 __global__ void accumulate_narrow_kernel(float* grad, const T* contribution, uint64_t n,
                                          uint32_t is_first, const StepHead* head) {
   const bool keep = is_first == 0 || head->accumulate != 0;
-  for_elements(
-      n, false,
-      [&](uint64_t i) {
-        const float v = read(contribution + i);
-        grad[i] = keep ? grad[i] + v : v;
-      },
-      [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) {
+    const float v = read(contribution + i);
+    grad[i] = keep ? grad[i] + v : v;
+  });
 }
 
 template <class T>
@@ -239,11 +236,11 @@ template <int kWidth, class Formula>
 __device__ bool update_some(const Formula& formula, float scale, const Storages<Formula>& at,
                             uint64_t i) {
   float w[kWidth], g[kWidth], states[Formula::kStates][kWidth] = {};
-  load(at.w + i, w);
-  load(at.g + i, g);
+  read_some(at.w + i, w);
+  read_some(at.g + i, g);
   for (size_t s = 0; s < Formula::kStates; ++s) {
     if (at.states[s] != nullptr) {
-      load(at.states[s] + i, states[s]);
+      read_some(at.states[s] + i, states[s]);
     }
   }
   bool finite = true;
@@ -258,10 +255,10 @@ __device__ bool update_some(const Formula& formula, float scale, const Storages<
     }
     finite = finite && w[k] - w[k] == 0;
   }
-  store(at.w + i, w);
+  write_some(at.w + i, w);
   for (size_t s = 0; s < Formula::kStates; ++s) {
     if (at.states[s] != nullptr) {
-      store(at.states[s] + i, states[s]);
+      write_some(at.states[s] + i, states[s]);
     }
   }
   return finite;
@@ -324,14 +321,14 @@ void update(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(optimizers, .run = update);
-BOWLINE_CUDA_KERNEL(zero_grad, .run = zero_grad);
-BOWLINE_CUDA_KERNEL(accumulate_grad, .run = accumulate_grad);
-BOWLINE_CUDA_KERNEL(clip_by_global_norm, .run = clip, .workspace = clip_workspace);
-BOWLINE_CUDA_KERNEL(loss_scale, .run = loss_scale);
-BOWLINE_CUDA_KERNEL(accumulate_grad_f16, .run = accumulate_narrow<__half>);
-BOWLINE_CUDA_KERNEL(accumulate_grad_bf16, .run = accumulate_narrow<__nv_bfloat16>);
-BOWLINE_CUDA_KERNEL(round_weights_f16, .run = round_weights<__half>);
-BOWLINE_CUDA_KERNEL(round_weights_bf16, .run = round_weights<__nv_bfloat16>);
+BOWLINE_KERNEL(optimizers, .run = update);
+BOWLINE_KERNEL(zero_grad, .run = zero_grad);
+BOWLINE_KERNEL(accumulate_grad, .run = accumulate_grad);
+BOWLINE_KERNEL(clip_by_global_norm, .run = clip, .workspace = clip_workspace);
+BOWLINE_KERNEL(loss_scale, .run = loss_scale);
+BOWLINE_KERNEL(accumulate_grad_f16, .run = accumulate_narrow<__half>);
+BOWLINE_KERNEL(accumulate_grad_bf16, .run = accumulate_narrow<__nv_bfloat16>);
+BOWLINE_KERNEL(round_weights_f16, .run = round_weights<__half>);
+BOWLINE_KERNEL(round_weights_bf16, .run = round_weights<__nv_bfloat16>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::optimize_kernels

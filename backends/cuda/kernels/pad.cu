@@ -47,24 +47,21 @@ __device__ int64_t taken(const PaddedAxis& axis, PadMode mode, int64_t at) {
 
 template <class T>
 __global__ void pad_kernel(const T* x, T* y, uint64_t n, Pads p, T value) {
-  for_elements(
-      n, false,
-      [&](uint64_t i) {
-        auto rest = static_cast<int64_t>(i);
-        int64_t from = 0;
-        int64_t stride = 1;
-        bool there = true;
-        for (int a = p.rank - 1; a >= 0; --a) {
-          const PaddedAxis& axis = p.axes[a];
-          const int64_t element = taken(axis, p.mode, rest % axis.whole);
-          there = there && element >= 0;
-          from += (axis.crop + element) * stride;
-          stride *= axis.source;
-          rest /= axis.whole;
-        }
-        y[i] = there ? x[from] : value;
-      },
-      [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) {
+    auto rest = static_cast<int64_t>(i);
+    int64_t from = 0;
+    int64_t stride = 1;
+    bool there = true;
+    for (int a = p.rank - 1; a >= 0; --a) {
+      const PaddedAxis& axis = p.axes[a];
+      const int64_t element = taken(axis, p.mode, rest % axis.whole);
+      there = there && element >= 0;
+      from += (axis.crop + element) * stride;
+      stride *= axis.source;
+      rest /= axis.whole;
+    }
+    y[i] = there ? x[from] : value;
+  });
 }
 
 void launch_pad(Launch& l, const Padding& padding, PadMode mode, float value) {
@@ -162,10 +159,8 @@ void pad_grad(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(pad, .run = pad);
-BOWLINE_CUDA_KERNEL(tile, .run = tile);
-BOWLINE_CUDA_KERNEL(pad_grad, .run = pad_grad<float>);
-BOWLINE_CUDA_KERNEL(pad_grad_f16, .run = pad_grad<__half>);
-BOWLINE_CUDA_KERNEL(pad_grad_bf16, .run = pad_grad<__nv_bfloat16>);
+BOWLINE_KERNEL(pad, .run = pad);
+BOWLINE_KERNEL(tile, .run = tile);
+BOWLINE_KERNELS_OF_FLOATS(pad_grad, .run = pad_grad<T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::pad_kernels

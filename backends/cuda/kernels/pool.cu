@@ -144,25 +144,11 @@ void average_pool_grad(Launch& l) {
            l.attributes<AveragePoolGradAttributes>().count_pads());
 }
 
-template <class T>
-void max_pool(Launch& l) {
-  pool<true, T>(l);
-}
-template <class T>
-void average_pool(Launch& l) {
-  pool<false, T>(l);
-}
-
 }  // namespace
 
-#define BOWLINE_POOL(stem)                              \
-  BOWLINE_CUDA_KERNEL(stem, .run = stem<float>);        \
-  BOWLINE_CUDA_KERNEL(stem##_f16, .run = stem<__half>); \
-  BOWLINE_CUDA_KERNEL(stem##_bf16, .run = stem<__nv_bfloat16>)
-BOWLINE_POOL(max_pool);
-BOWLINE_POOL(max_pool_grad);
-BOWLINE_POOL(average_pool);
-BOWLINE_POOL(average_pool_grad);
-#undef BOWLINE_POOL
+BOWLINE_KERNELS_OF_FLOATS(max_pool, .run = pool<true, T>);
+BOWLINE_KERNELS_OF_FLOATS(max_pool_grad, .run = max_pool_grad<T>);
+BOWLINE_KERNELS_OF_FLOATS(average_pool, .run = pool<false, T>);
+BOWLINE_KERNELS_OF_FLOATS(average_pool_grad, .run = average_pool_grad<T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::pool_kernels

@@ -445,15 +445,12 @@ const char* refusal(const NodeView& node) {
 
 }  // namespace
 
-#define BOWLINE_CUDA_RECURRENT(stem, scratch, weight)                                              \
-  BOWLINE_CUDA_KERNEL(stem, .run = stem<float>, .workspace = scratch, .refusal = refusal<weight>); \
-  BOWLINE_CUDA_KERNEL(stem##_f16, .run = stem<__half>, .workspace = scratch,                       \
-                      .refusal = refusal<weight>);                                                 \
-  BOWLINE_CUDA_KERNEL(stem##_bf16, .run = stem<__nv_bfloat16>, .workspace = scratch,               \
-                      .refusal = refusal<weight>)
-BOWLINE_CUDA_RECURRENT(lstm, states_workspace, 1);
-BOWLINE_CUDA_RECURRENT(gru, states_workspace, 1);
-BOWLINE_CUDA_RECURRENT(lstm_grad, grad_workspace<4>, 1);
-BOWLINE_CUDA_RECURRENT(gru_grad, grad_workspace<3>, 2);
+BOWLINE_KERNELS_OF_FLOATS(lstm, .run = lstm<T>, .workspace = states_workspace,
+                          .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(gru, .run = gru<T>, .workspace = states_workspace, .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(lstm_grad, .run = lstm_grad<T>, .workspace = grad_workspace<4>,
+                          .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(gru_grad, .run = gru_grad<T>, .workspace = grad_workspace<3>,
+                          .refusal = refusal<2>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::recurrent_kernels

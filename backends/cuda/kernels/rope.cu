@@ -145,8 +145,6 @@ void rope(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(rope, .run = rope<float>);
-BOWLINE_CUDA_KERNEL(rope_f16, .run = rope<__half>);
-BOWLINE_CUDA_KERNEL(rope_bf16, .run = rope<__nv_bfloat16>);
+BOWLINE_KERNELS_OF_FLOATS(rope, .run = rope<T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::rope_kernels

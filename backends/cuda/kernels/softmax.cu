@@ -21,11 +21,11 @@ __global__ void softmax_kernel(const T* __restrict__ x, T* __restrict__ y, uint6
   const float scale = kLog ? logf(total.sum) : 1 / total.sum;
   for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
     float v[kWidth];
-    load_wide(x + i, v);
+    read_some(x + i, v);
     for (int k = 0; k < kWidth; ++k) {
       v[k] = kLog ? v[k] - total.top - scale : expf(v[k] - total.top) * scale;
     }
-    store_narrow(y + i, v);
+    write_some(y + i, v);
   }
 }
 
@@ -43,8 +43,8 @@ __global__ void softmax_grad_kernel(const T* __restrict__ y, const T* __restrict
   float sum = 0;
   for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
     float u[kWidth], v[kWidth];
-    load_wide(y + i, u);
-    load_wide(dy + i, v);
+    read_some(y + i, u);
+    read_some(dy + i, v);
     for (int k = 0; k < kWidth; ++k) {
       sum += kLog ? v[k] : u[k] * v[k];
     }
@@ -52,12 +52,12 @@ __global__ void softmax_grad_kernel(const T* __restrict__ y, const T* __restrict
   sum = team_sum<kTeam>(sum);
   for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
     float u[kWidth], v[kWidth];
-    load_wide(y + i, u);
-    load_wide(dy + i, v);
+    read_some(y + i, u);
+    read_some(dy + i, v);
     for (int k = 0; k < kWidth; ++k) {
       v[k] = kLog ? v[k] - expf(u[k]) * sum : u[k] * (v[k] - sum);
     }
-    store_narrow(dx + i, v);
+    write_some(dx + i, v);
   }
 }
 
@@ -96,17 +96,9 @@ void softmax_grad(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(softmax, .run = softmax<float, false>);
-BOWLINE_CUDA_KERNEL(softmax_f16, .run = softmax<__half, false>);
-BOWLINE_CUDA_KERNEL(softmax_bf16, .run = softmax<__nv_bfloat16, false>);
-BOWLINE_CUDA_KERNEL(softmax_grad, .run = softmax_grad<float, false>);
-BOWLINE_CUDA_KERNEL(softmax_grad_f16, .run = softmax_grad<__half, false>);
-BOWLINE_CUDA_KERNEL(softmax_grad_bf16, .run = softmax_grad<__nv_bfloat16, false>);
-BOWLINE_CUDA_KERNEL(log_softmax, .run = softmax<float, true>);
-BOWLINE_CUDA_KERNEL(log_softmax_f16, .run = softmax<__half, true>);
-BOWLINE_CUDA_KERNEL(log_softmax_bf16, .run = softmax<__nv_bfloat16, true>);
-BOWLINE_CUDA_KERNEL(log_softmax_grad, .run = softmax_grad<float, true>);
-BOWLINE_CUDA_KERNEL(log_softmax_grad_f16, .run = softmax_grad<__half, true>);
-BOWLINE_CUDA_KERNEL(log_softmax_grad_bf16, .run = softmax_grad<__nv_bfloat16, true>);
+BOWLINE_KERNELS_OF_FLOATS(softmax, .run = softmax<T, false>);
+BOWLINE_KERNELS_OF_FLOATS(softmax_grad, .run = softmax_grad<T, false>);
+BOWLINE_KERNELS_OF_FLOATS(log_softmax, .run = softmax<T, true>);
+BOWLINE_KERNELS_OF_FLOATS(log_softmax_grad, .run = softmax_grad<T, true>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::softmax_kernels

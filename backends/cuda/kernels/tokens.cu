@@ -19,18 +19,15 @@ constexpr unsigned kColumns = 4;  // per lane
 template <class T>
 __global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, device::StepHead* head,
                                  uint32_t node, uint64_t n, int64_t rows, uint64_t width) {
-  for_elements(
-      n, false,
-      [&](uint64_t i) {
-        const int32_t id = ids[i / width];
-        const uint64_t column = i % width;
-        const bool good = id >= 0 && id < rows;
-        if (!good && column == 0) {
-          bad_index(head, node, id);
-        }
-        y[i] = good ? table[static_cast<uint64_t>(id) * width + column] : T{0};
-      },
-      [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) {
+    const int32_t id = ids[i / width];
+    const uint64_t column = i % width;
+    const bool good = id >= 0 && id < rows;
+    if (!good && column == 0) {
+      bad_index(head, node, id);
+    }
+    y[i] = good ? table[static_cast<uint64_t>(id) * width + column] : T{0};
+  });
 }
 
 // The same for a quantized table. T is the dtype of y.
@@ -38,18 +35,15 @@ template <class T>
 __global__ void encoded_embedding_kernel(Codes table, const int32_t* ids, T* y,
                                          device::StepHead* head, uint32_t node, uint64_t n,
                                          int64_t rows, uint64_t width) {
-  for_elements(
-      n, false,
-      [&](uint64_t i) {
-        const int32_t id = ids[i / width];
-        const auto column = static_cast<uint32_t>(i % width);
-        const bool good = id >= 0 && id < rows;
-        if (!good && column == 0) {
-          bad_index(head, node, id);
-        }
-        write(y + i, good ? decode(table, id, column) : 0.0f);
-      },
-      [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) {
+    const int32_t id = ids[i / width];
+    const auto column = static_cast<uint32_t>(i % width);
+    const bool good = id >= 0 && id < rows;
+    if (!good && column == 0) {
+      bad_index(head, node, id);
+    }
+    write(y + i, good ? decode(table, id, column) : 0.0f);
+  });
 }
 
 template <class T>
@@ -192,14 +186,8 @@ void dropout(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(embedding, .run = embedding<float>, .encoded = 0b1);
-BOWLINE_CUDA_KERNEL(embedding_f16, .run = embedding<__half>, .encoded = 0b1);
-BOWLINE_CUDA_KERNEL(embedding_bf16, .run = embedding<__nv_bfloat16>, .encoded = 0b1);
-BOWLINE_CUDA_KERNEL(embedding_grad, .run = embedding_grad<float>);
-BOWLINE_CUDA_KERNEL(embedding_grad_f16, .run = embedding_grad<__half>);
-BOWLINE_CUDA_KERNEL(embedding_grad_bf16, .run = embedding_grad<__nv_bfloat16>);
-BOWLINE_CUDA_KERNEL(dropout, .run = dropout<float>);
-BOWLINE_CUDA_KERNEL(dropout_f16, .run = dropout<__half>);
-BOWLINE_CUDA_KERNEL(dropout_bf16, .run = dropout<__nv_bfloat16>);
+BOWLINE_KERNELS_OF_FLOATS(embedding, .run = embedding<T>, .encoded = 0b1);
+BOWLINE_KERNELS_OF_FLOATS(embedding_grad, .run = embedding_grad<T>);
+BOWLINE_KERNELS_OF_FLOATS(dropout, .run = dropout<T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tokens_kernels

@@ -11,26 +11,17 @@ namespace {
 template <class T>
 __global__ void where_kernel(const uint8_t* condition, const T* a, const T* b, T* y, uint64_t n,
                              Loops<3> loops) {
-  for_elements(
-      n, false,
-      [&](uint64_t i) {
-        int64_t at[3];
-        loops.offsets(i, at);
-        y[i] = condition[at[0]] != 0 ? a[at[1]] : b[at[2]];
-      },
-      [](uint64_t) {});
+  for_elements(n, [&](uint64_t i) {
+    int64_t at[3];
+    loops.offsets(i, at);
+    y[i] = condition[at[0]] != 0 ? a[at[1]] : b[at[2]];
+  });
 }
 
 void where(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const auto condition = broadcast_strides(l.in_shape(0), y);
-  const auto a = broadcast_strides(l.in_shape(1), y);
-  const auto b = broadcast_strides(l.in_shape(2), y);
-  Loops<3> loops;
-  for (int axis = 0; axis < y.rank(); ++axis) {
-    const auto k = static_cast<size_t>(axis);
-    loops.add(y[axis], {condition[k], a[k], b[k]});
-  }
+  const Loops<3> loops(y, {broadcast_strides(l.in_shape(0), y), broadcast_strides(l.in_shape(1), y),
+                           broadcast_strides(l.in_shape(2), y)});
   const auto n = static_cast<uint64_t>(y.elements());
   with_bits(size_of(l.type()), [&]<class T>() {
     l.launch("where", where_kernel<T>, element_blocks(n), kElementThreads, l.in_as<uint8_t>(0),
@@ -40,6 +31,6 @@ void where(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(where, .run = where);
+BOWLINE_KERNEL(where, .run = where);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::where_kernels
