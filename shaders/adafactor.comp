@@ -1,6 +1,4 @@
 //! variants PART=rows,columns,vector,parts,means,size,apply
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // One storage: `batch` matrices [rows, columns] with moments row [batch, rows] and column [batch,
 // columns]; or a vector with moments `row`. With b = update^beta2_decay, g = grad * scale, in this
 // order:
@@ -85,9 +83,7 @@ void main() {
   const A scale = p.scale.v[0];
   const A b = weight_of_new();
   const uint n = p.batch * p.columns;
-  const uint begin = group_index() * p.per_group;
-  const uint end = min(begin + p.per_group, n);
-  for (uint k = begin + gl_LocalInvocationID.x; k < end; k += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(k, n) {
     const uint matrix = k / p.columns;
     const uint from = (matrix * p.rows + p.first) * p.columns + (k - matrix * p.columns);
     A sum = 0;
@@ -105,9 +101,7 @@ void main() {
   }
   const A scale = p.scale.v[0];
   const A b = weight_of_new();
-  const uint begin = group_index() * p.per_group;
-  const uint end = min(begin + p.per_group, size());
-  for (uint i = begin + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, size()) {
     const A g = p.g.v[i] * scale;
     p.row.v[i] = (1 - b) * p.row.v[i] + b * (g * g);
   }
@@ -171,9 +165,7 @@ void main() {
   const A alpha = max(p.eps2, rms_of(0)) * min(rate, least);
   const A factor = alpha / max(1, rms_of(p.parts) / p.d);
   const A keep = 1 - rate * p.weight_decay;
-  const uint begin = group_index() * p.per_group;
-  const uint end = min(begin + p.per_group, size());
-  for (uint i = begin + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, size()) {
     const A next = p.w.v[i] * keep - factor * update_of(i, scale);
     p.w.v[i] = next;
     if (isnan(next) || isinf(next)) {

@@ -1,6 +1,4 @@
 //! variants OWN=lane,part KEYS=plain,codes
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // o = softmax(scale q k^T) v with an online softmax (Milakov and Gimelshein, 2018; FlashAttention,
 // Dao et al., 2022). The rows of a subgroup are queries.
 #include "attention.glsl"

@@ -1,6 +1,4 @@
 //! variants PART=queries,keys OWN=lane,part
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Gradient of attention from the saved log-sum-exp, without atomics (FlashAttention-2, Dao, 2023):
 //   queries  the rows of a subgroup are queries:
 //            delta = sum d_o * o, d_q = sum over keys of ds * k

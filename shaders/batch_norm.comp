@@ -1,6 +1,4 @@
 //! variants PART=forward,backward T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // One subgroup per channel of [batch, channels, plane].
 //   forward   y = (x - mean) * inverse * scale + bias. Training uses the statistics of the channel
 //             and updates the running statistics; inference uses the running statistics.
@@ -51,10 +49,7 @@ DEFINE_OFFSET(offset_in_channel, RANK)
 void main() {
   LOAD_TABLE(p.dims, 0, RANK, loop)
   LOAD_STRIDES(p.dims, 0, RANK, 0, loop_stride)
-  if (subgroup_index() >= p.channels) {
-    return;
-  }
-  const uint c = clamp_index(subgroup_index(), p.channels);
+  ROW_OF_SUBGROUP(c, p.channels)
   const uint base = c * p.plane;
   const uint lane = gl_SubgroupInvocationID;
   const bool training = step_training != 0;

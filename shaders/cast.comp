@@ -1,6 +1,4 @@
 //! variants FROM=1,2,4,8 TO=1,2,4,8
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[i] = x[i] in another dtype, as runtime/ops/cast.cpp defines it. The variants are element sizes;
 // the dtypes are constants with the values of the enum DType. Integers pass through 64 bits as
 // (low, high), for devices without 64-bit integers.
@@ -140,10 +138,8 @@ uint narrow_integer_of(float x) {
 }
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
   const bool from_float = is_float(FROM_TYPE);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     const float x = from_float ? read_float(i) : 0;
     const uvec2 n = from_float ? uvec2(0) : read_integer(i);
 #if defined(TO_1)

@@ -1,6 +1,4 @@
 //! variants PART=squares,scale
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // norm = gradient_scale * sqrt(sum of g^2), scale = gradient_scale * min(1, max_norm / norm).
 //   squares  subgroup i adds the squares of chunks i, i + partials, ...; the order does not depend
 //            on the device

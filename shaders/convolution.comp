@@ -1,6 +1,4 @@
 //! variants PART=forward,back,weights T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Convolutions in groups of channels. With i = o * stride + k * dilation - pad:
 //   forward  y[n, m, o] = bias[m] + sum over c, k of x[n, c, i] * w[m, c, k]
 //            one invocation per output
@@ -53,9 +51,7 @@ void main() {
   LOAD_WINDOWS(p.windows)
   const uint plane = az.size * ay.size * ax.size;
   const uint window = az.window * ay.window * ax.window;
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     const uint ox = i % ax.outs;
     const uint oy = i / ax.outs % ay.outs;
     const uint oz = i / (ax.outs * ay.outs) % az.outs;
@@ -74,9 +70,7 @@ void main() {
   LOAD_WINDOWS(p.windows)
   const uint plane = az.outs * ay.outs * ax.outs;
   const uint window = az.window * ay.window * ax.window;
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     const uint ix = i % ax.size;
     const uint iy = i / ax.size % ay.size;
     const uint iz = i / (ax.size * ay.size) % az.size;
@@ -107,10 +101,7 @@ void main() {
 #else
 void main() {
   LOAD_WINDOWS(p.windows)
-  if (subgroup_index() >= p.n) {
-    return;
-  }
-  const uint i = clamp_index(subgroup_index(), p.n);
+  ROW_OF_SUBGROUP(i, p.n)
   const uint kx = i % ax.window;
   const uint ky = i / ax.window % ay.window;
   const uint kz = i / (ax.window * ay.window) % az.window;

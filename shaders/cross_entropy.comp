@@ -1,6 +1,4 @@
 //! variants PART=rows,grad T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // lse = log sum exp x. The loss of a counted row is
 // lse - (1 - smoothing) x[label] - smoothing mean(x). A label equal to ignore_index is not counted.
 // Another label outside [0, classes) is reported as an out-of-range index. One subgroup per row.
@@ -33,10 +31,7 @@ layout(push_constant, scalar) uniform Push {
 
 #if defined(PART_rows)
 void main() {
-  const uint row = clamp_index(subgroup_index(), p.rows);
-  if (subgroup_index() >= p.rows) {
-    return;
-  }
+  ROW_OF_SUBGROUP(row, p.rows)
   const uint start = row * p.classes;
   A top = -kInfinity;
   for (uint i = gl_SubgroupInvocationID; i < p.classes; i += gl_SubgroupSize) {
@@ -72,10 +67,7 @@ void main() {
 }
 #else
 void main() {
-  const uint row = clamp_index(subgroup_index(), p.rows);
-  if (subgroup_index() >= p.rows) {
-    return;
-  }
+  ROW_OF_SUBGROUP(row, p.rows)
   const uint start = row * p.classes;
   const int label = p.labels.v[row];
   const bool counted = label != p.ignore_index;

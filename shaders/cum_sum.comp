@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 LINE=lane,subgroup
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Cumulative sums along lines of `size` elements, `step` apart. Either a lane owns a line, or a
 // subgroup shares a line and adds in rounds. Within a round, sums use doubling distances (Hillis
 // and Steele, "Data Parallel Algorithms", 1986); totals pass from round to round.

@@ -1,6 +1,4 @@
 //! variants BYTES=1,4,8
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Integers cannot be divided by 0: reports a zero divisor as an out-of-range index.
 #include "common.glsl"
 #include "cells.glsl"
@@ -22,9 +20,7 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     if (is_zero(p.b.v[i])) {
       bad_index(p.step, p.node, 0);
     }

@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y = x / (1 - rate) if the element is kept, else 0; x if not training. Element i is kept if word i
 // % 4 of philox({i / 4, stream, iteration, counter}, seed) reaches the threshold. Every device
 // gives the same bits.
@@ -22,12 +20,10 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.blocks);
   const bool training = step_training != 0;
   const uvec2 key = step_seed;
   const uint counter = step_counter;
-  for (uint block = first + gl_LocalInvocationID.x; block < end; block += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(block, p.blocks) {
     const uvec4 words = training ? philox(uvec4(block, p.stream, p.iteration, counter), key) : uvec4(0);
     [[unroll]] for (uint j = 0; j < 4; ++j) {
       const uint i = 4 * block + j;

@@ -1,6 +1,4 @@
 //! variants PART=each,parts,grad T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Elementwise losses against a target.
 //   each   y[i] = loss(x[i], target[i])
 //   parts  subgroup k adds the losses of elements k, k + parts, ... in rounds of its lanes; a part
@@ -66,9 +64,7 @@ void main() {
 }
 #else
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
 #if defined(PART_each)
     p.y.v[i] = loss(read(p.x, i), read(p.target, i));
 #else

@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16 OUT=same,truth
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[i] = f(a[i], b[i], c[i]) for operands of the same shape. Unused operands are not read.
 // Comparisons write bool.
 #if defined(OUT_truth)
@@ -22,9 +20,7 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     store(p.y, i, call(read(p.a, i), read(p.b, i), read(p.c, i), p.constant_p, p.constant_q));
   }
 }

@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[i] = table[ids[i]] of a quantized table, one subgroup per id. An out-of-range id gives zeros
 // and is reported.
 #include "common.glsl"
@@ -20,10 +18,7 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint i = clamp_index(subgroup_index(), p.count);
-  if (subgroup_index() >= p.count) {
-    return;
-  }
+  ROW_OF_SUBGROUP(i, p.count)
   const int id = p.ids.v[i];
   const bool inside = id >= 0 && uint(id) < p.rows;
   const uint row = inside ? uint(id) : 0;

@@ -1,6 +1,4 @@
 //! variants OVER=rows,ids
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // dtable[r] = sum of dy[i] over the i with ids[i] == r, in increasing order of i, without atomics.
 //   rows  one subgroup per table row searches all ids (few rows)
 //   ids   one subgroup per id: the first subgroup with an id value adds all its rows; the table

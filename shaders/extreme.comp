@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 OUT=value,index
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // The largest or smallest element of each group, or its index: one subgroup per group, whose lanes
 // exchange the indices of their best elements. NaN precedes every value.
 #include "common.glsl"

@@ -1,6 +1,4 @@
 //! variants BYTES=1,2,4,8
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[i] = value, as bits of any dtype.
 #include "common.glsl"
 #include "cells.glsl"
@@ -14,9 +12,7 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     p.y.v[i] = CELL(uvec2(p.low, p.high));
   }
 }

@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[o] = product (sum) of the elements of a group: one subgroup per group, then a fixed tree over
 // its lanes.
 #include "common.glsl"

@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Adds to gradient storages, or sets them to zero. The step buffer tells whether a micro-batch adds
 // to the previous micro-batch.
 #include "common.glsl"
@@ -18,10 +16,8 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
   const bool keep = p.step.accumulate != 0 || (FUNCTION == 0 && p.is_first == 0);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     const A add = FUNCTION == 0 ? read(p.contribution, i) : 0;
     if (FUNCTION == 0 || !keep) {
       p.grad.v[i] = keep ? p.grad.v[i] + add : add;

@@ -1,12 +1,11 @@
 //! variants PART=forward,backward,channels T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // With h = (x - mean) * s, s = 1 / sqrt(variance + eps), g = dy * scale, over the channels of a
 // group of one sample:
 //   forward   y = h * scale + bias: one subgroup per group
 //   backward  dx = s * (g - mean(g) - h * mean(g * h)): one subgroup per group; keeps (mean, s)
 //   channels  dscale = sum of dy * h, dbias = sum of dy over the samples: one subgroup per channel
 #include "common.glsl"
+#include "moments.glsl"
 #include "index.glsl"
 #include "offsets.glsl"
 
@@ -35,10 +34,7 @@ DEFINE_OFFSET(channel_in_group, RANK)
 
 #if defined(PART_channels)
 void main() {
-  if (subgroup_index() >= p.rows) {
-    return;
-  }
-  const uint c = clamp_index(subgroup_index(), p.rows);
+  ROW_OF_SUBGROUP(c, p.rows)
   A dscale = 0;
   A dbias = 0;
   for (uint n = 0; n < p.batch; ++n) {
@@ -63,25 +59,14 @@ void main() {
 void main() {
   LOAD_TABLE(p.dims, 0, RANK, loop)
   LOAD_STRIDES(p.dims, 0, RANK, 0, loop_stride)
-  if (subgroup_index() >= p.rows) {
-    return;
-  }
-  const uint row = clamp_index(subgroup_index(), p.rows);
+  ROW_OF_SUBGROUP(row, p.rows)
   const uint start = row * p.n;
   const uint group = row % p.groups;
   const uint lane = gl_SubgroupInvocationID;
   const A count = A(p.n);
-  A mean = 0;
-  for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    mean += read(p.x, start + i);
-  }
-  mean = subgroupAdd(mean) / count;
-  A squares = 0;
-  for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    const A d = read(p.x, start + i) - mean;
-    squares += d * d;
-  }
-  const A s = 1 / sqrt(subgroupAdd(squares) / count + p.eps);
+  A mean;
+  A s;
+  moments(p.x, start, p.n, p.eps, mean, s);
 #if defined(PART_forward)
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
     const uint c = CHANNEL(i);

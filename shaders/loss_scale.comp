@@ -1,6 +1,4 @@
 //! variants
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y = loss_scale
 #include "common.glsl"
 #include "step_loss_scale.glsl"

@@ -1,6 +1,4 @@
 //! variants
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // loss = sum of the losses of all terms; for the mean, divided by the sum of their weights. One
 // subgroup, in a fixed order.
 #include "common.glsl"

@@ -1,6 +1,4 @@
 //! variants BYTES=1,2,4,8
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y = x up to the current size of an axis, and fill behind it. Moves bits of any dtype.
 #include "common.glsl"
 #include "cells.glsl"
@@ -21,10 +19,8 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
   const uint count = extent(p.step, p.at_count, p.size);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     if (i / p.inner % p.size < count) {
       p.y.v[i] = p.x.v[i];
     } else {

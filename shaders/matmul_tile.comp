@@ -1,6 +1,4 @@
 //! variants B=plain,codes
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Matrix product for GPUs. A workgroup of 256 invocations computes a tile of 64 x 64, each
 // invocation 4 x 4 of it, with tiles of A and B of depth 16 in shared memory. The next tiles are
 // loaded into registers before the current tiles are multiplied, which hides the latency of the

@@ -1,6 +1,4 @@
 //! variants PART=rows,weights,grad T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // The loss of a counted row is -weight[label] x[label]. A label equal to ignore_index is not
 // counted. Another label outside [0, classes) is reported as an out-of-range index.
 //   rows     one invocation per row: its loss and weight, or with reduction none only its loss
@@ -38,9 +36,7 @@ A weight_of(int label) {
 
 #if defined(PART_rows)
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.rows);
-  for (uint row = first + gl_LocalInvocationID.x; row < end; row += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(row, p.rows) {
     const int label = p.labels.v[row];
     const bool inside = label >= 0 && uint(label) < p.classes;
     const bool counted = label != p.ignore_index;
@@ -68,9 +64,7 @@ void main() {
 }
 #else
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.rows * p.classes);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.rows * p.classes) {
     const uint row = i / p.classes;
     const int label = p.labels.v[row];
     const bool hit = label != p.ignore_index && int(i - row * p.classes) == label;

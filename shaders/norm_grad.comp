@@ -1,12 +1,11 @@
 //! variants KIND=layer,rms PART=rows,columns T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // With xhat = (x - mean) * r and g = dy * gamma:
 //   rows     dx = r * (g - mean g - xhat * mean(g xhat)), for rms with mean 0 and without "mean g";
 //            keeps (mean, r)
 //   columns  dgamma = sum over rows of dy * xhat, dbeta = sum of dy: one invocation per column and
 //            chunk of rows
 #include "common.glsl"
+#include "moments.glsl"
 
 layout(push_constant, scalar) uniform Push {
   Elements x;
@@ -26,26 +25,13 @@ layout(push_constant, scalar) uniform Push {
 
 #if defined(PART_rows)
 void main() {
-  const uint row = clamp_index(subgroup_index(), p.rows);
-  if (subgroup_index() >= p.rows) {
-    return;
-  }
+  ROW_OF_SUBGROUP(row, p.rows)
   const uint start = row * p.n;
   const uint lane = gl_SubgroupInvocationID;
   const A count = A(p.n);
-  A mean = 0;
-#if defined(KIND_layer)
-  for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    mean += read(p.x, start + i);
-  }
-  mean = subgroupAdd(mean) / count;
-#endif
-  A squares = 0;
-  for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    const A d = read(p.x, start + i) - mean;
-    squares += d * d;
-  }
-  const A r = 1 / sqrt(subgroupAdd(squares) / count + p.eps);
+  A mean;
+  A r;
+  moments(p.x, start, p.n, p.eps, mean, r);
   A sum_g = 0;
   A sum_gx = 0;
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
@@ -53,11 +39,7 @@ void main() {
     sum_g += g;
     sum_gx += g * (read(p.x, start + i) - mean) * r;
   }
-#if defined(KIND_layer)
-  const A mean_g = subgroupAdd(sum_g) / count;
-#else
-  const A mean_g = 0;
-#endif
+  const A mean_g = CENTRED ? subgroupAdd(sum_g) / count : 0;
   const A mean_gx = subgroupAdd(sum_gx) / count;
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
     const A g = read(p.dy, start + i) * read(p.gamma, i);
@@ -72,9 +54,7 @@ void main() {
 #else
 void main() {
   const uint total = p.chunks * p.n;
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, total);
-  for (uint at = first + gl_LocalInvocationID.x; at < end; at += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(at, total) {
     const uint column = at % p.n;
     const uint row0 = at / p.n * p.rows_per_chunk;
     const uint row1 = min(row0 + p.rows_per_chunk, p.rows);

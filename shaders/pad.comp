@@ -1,6 +1,4 @@
 //! variants BYTES=1,2,4,8
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[i] = the element of x for this position of the padded axes, or a constant. Moves bits of any
 // dtype.
 #include "common.glsl"
@@ -27,14 +25,12 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
   LOAD_TABLE(p.dims, 0, RANK, loop)
   LOAD_STRIDES(p.dims, 0, RANK, 0, begin)
   LOAD_STRIDES(p.dims, 0, RANK, 1, part)
   LOAD_STRIDES(p.dims, 0, RANK, 2, stride)
   LOAD_STRIDES(p.dims, 0, RANK, 3, phase)
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     uint rest = i;
     uint at_x = p.first_x;
     bool there = true;

@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // dx[i] = sum of dy over the padded positions that copy x[i], in order.
 #include "common.glsl"
 #include "index.glsl"
@@ -66,15 +64,13 @@ Takers takers_of(int i, int part, int begin, int whole) {
 }
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
   LOAD_TABLE(p.dims, 0, RANK, loop)
   LOAD_STRIDES(p.dims, 0, RANK, 0, crop)
   LOAD_STRIDES(p.dims, 0, RANK, 1, part)
   LOAD_STRIDES(p.dims, 0, RANK, 2, begin)
   LOAD_STRIDES(p.dims, 0, RANK, 3, whole)
   LOAD_STRIDES(p.dims, 0, RANK, 4, stride)
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     Takers takers[RANK];
     uint terms = 1;
     uint rest = i;

@@ -1,6 +1,4 @@
 //! variants PART=max,max_grad,average,average_grad T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Pools over planes of [N, C, spatial...]; one invocation per result.
 //   max           y[o] = the largest x of its window; NaN counts as the largest value; -inf if
 //                 empty
@@ -29,9 +27,7 @@ bool is_largest(A x, A y) { return order_of(x) == order_of(y); }
 #if defined(PART_max) || defined(PART_average)
 void main() {
   LOAD_WINDOWS(p.windows)
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     const uint ox = i % ax.outs;
     const uint oy = i / ax.outs % ay.outs;
     const uint oz = i / (ax.outs * ay.outs) % az.outs;
@@ -90,9 +86,7 @@ bool is_first(WindowAxis az, WindowAxis ay, WindowAxis ax, uint x, A y, uvec3 o,
 void main() {
   LOAD_WINDOWS(p.windows)
   const bool pads = p.count_pads != 0;
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     const uint ix = i % ax.size;
     const uint iy = i / ax.size % ay.size;
     const uint iz = i / (ax.size * ay.size) % az.size;

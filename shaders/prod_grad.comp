@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // dx[i] = dy * product of the other elements of its group. One invocation per group multiplies the
 // product of the elements before each element with the product of those behind it.
 #include "common.glsl"

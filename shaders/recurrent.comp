@@ -1,6 +1,4 @@
 //! variants CELL=lstm,gru,gru_gates,gru_new T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // One step of a recurrent layer: the products of the state with the weight, and the cell. A
 // subgroup computes one unit of ROWS batch rows; each lane adds every S-th term.
 //   lstm       i, f, g, o, then c = f * c + i * g, h = o * tanh(c)
@@ -60,10 +58,7 @@ A logistic(A x) {
 
 void main() {
   const uint total = p.units * ((p.batch + ROWS - 1) / ROWS);
-  if (subgroup_index() >= total) {
-    return;
-  }
-  const uint index = clamp_index(subgroup_index(), total);
+  ROW_OF_SUBGROUP(index, total)
   const uint unit = index % p.units;
   const uint row0 = index / p.units * ROWS;
   const uint lane = gl_SubgroupInvocationID;

@@ -1,6 +1,4 @@
 //! variants CELL=lstm,gru,gru_reset T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // The gradient of one step of a recurrent layer. An invocation computes one unit of ROWS batch
 // rows: the gradient of its h, which the following step passed through w, then the cell. After the
 // first step, `ends` asks only for the gradient of the first state.
@@ -50,10 +48,8 @@ layout(push_constant, scalar) uniform Push {
 
 void main() {
   const uint total = p.units * ((p.batch + ROWS - 1) / ROWS);
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, total);
   const bool ends = (p.flags & 1) != 0;
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, total) {
     const uint unit = i % p.units;
     const uint row0 = i / p.units * ROWS;
     uint start[ROWS];

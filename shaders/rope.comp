@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Rotates pairs of elements of each head by position * frequency. The angle is a fraction of a turn
 // in 64-bit fixed point, so it is equally exact at large and small positions.
 #include "common.glsl"
@@ -27,9 +25,7 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     // A head consists of its rotated pairs, then its other elements one by one.
     const uint per_head = p.dim - p.half_dims;
     const uint head = i / per_head;

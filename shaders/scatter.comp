@@ -1,6 +1,4 @@
 //! variants BYTES=1,2,4,8
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[.., indices[.., i, ..], ..] = updates[.., i, ..]; the last of equal indices wins. Moves bits of
 // any dtype.
 #include "common.glsl"

@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[.., indices[.., i, ..], ..] = f(itself, updates[.., i, ..]) in increasing order of i. f16 and
 // bf16 data are f32 here.
 #include "common.glsl"

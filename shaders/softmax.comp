@@ -1,6 +1,4 @@
 //! variants DIR=forward,backward,log_forward,log_backward T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Operators along the last axis, one subgroup per row.
 //   forward       y = exp(x - max x) / sum exp(x - max x)
 //   backward      dx = y * (dy - sum y dy)
@@ -18,10 +16,7 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint row = clamp_index(subgroup_index(), p.rows);
-  if (subgroup_index() >= p.rows) {
-    return;
-  }
+  ROW_OF_SUBGROUP(row, p.rows)
   const uint start = row * p.dim;
   const uint lane = gl_SubgroupInvocationID;
   const uint step = gl_SubgroupSize;

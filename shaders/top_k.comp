@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16,i8,u8,i32,i64 HOW=places,passes
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // The first elements of lines, sorted. Among equal elements the smaller index comes first, and NaN
 // counts as the largest value.
 //   places  one invocation per element counts the elements of its line that precede it: the

@@ -1,6 +1,4 @@
 //! variants BYTES=1,4,8 OUT=same,truth
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[i] = f(a, b) of integers or bool, with broadcasting as in broadcast.comp. 64-bit elements need
 // a device with 64-bit integers.
 #if defined(BYTES_1) || defined(OUT_truth)
@@ -52,15 +50,9 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  LOAD_TABLE(p.dims, 0, RANK, loop)
-  LOAD_STRIDES(p.dims, 0, RANK, 0, stride_a)
-  LOAD_STRIDES(p.dims, 0, RANK, 1, stride_b)
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
-    uint at_a;
-    uint at_b;
-    OFFSETS_OF_TWO(i, RANK, loop, stride_a, stride_b, at_a, at_b)
-    store(p.y, i, call(load(p.a, at_a), load(p.b, at_b), F(0), F(0), F(0)));
+  LOAD_LOOP(p.dims, 2)
+  FOR_ELEMENTS(i, p.n) {
+    LOOP_OFFSETS(i, 2, at)
+    store(p.y, i, call(load(p.a, at[0]), load(p.b, at[1]), F(0), F(0), F(0)));
   }
 }

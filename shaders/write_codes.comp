@@ -1,6 +1,4 @@
 //! variants T=f32,f16,bf16
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // Writes rows as write_rows.comp does, quantized to 8 bits (Encoding::takes_rows): one subgroup per
 // block of a row of the last axis,
 //   scale = max |x| / 127, code = x / scale to nearest even. A block with a non-finite value

@@ -1,6 +1,4 @@
 //! variants BYTES=1,2,4,8
-#version 460
-#extension GL_GOOGLE_include_directive : require
 // y[.., position + r, ..] = rows[.., r, ..] for r below the number of valid rows. Moves bits of any
 // dtype. If a row would be behind the end of the state, nothing is written and an out-of-range
 // index is reported.
@@ -33,9 +31,7 @@ void main() {
     }
     return;
   }
-  const uint first = group_index() * p.per_group;
-  const uint end = min(first + p.per_group, p.n);
-  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+  FOR_ELEMENTS(i, p.n) {
     const uint row = i / p.inner;
     const uint r = row % p.most;
     if (r < count) {

@@ -21,11 +21,11 @@ void convert(Launch& l, VkDeviceAddress x, DType x_type, VkDeviceAddress y, DTyp
              uint64_t n) {
   const Grid grid = l.over_elements(n);
   Push push;
-  push.add(x).add(y).u32(n).u32(grid.per_group);
+  push.add(x, y).u32(n, grid.per_group);
   const auto elements = static_cast<double>(n);
   l.dispatch(kVariants[width_of(x_type)][width_of(y_type)],
              {static_cast<uint32_t>(x_type), static_cast<uint32_t>(y_type)}, push, grid,
-             elements * 10, elements * static_cast<double>(size_of(x_type) + size_of(y_type)));
+             {elements * 10, elements * static_cast<double>(size_of(x_type) + size_of(y_type))});
 }
 
 }  // namespace bowline::detail::vulkan

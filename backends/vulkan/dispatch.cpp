@@ -120,8 +120,7 @@ uint32_t Launch::table(const std::vector<uint32_t>& words) {
 }
 
 Grid Launch::over_elements(uint64_t elements) const {
-  Grid grid;
-  grid.local = physical_.is_software() ? lanes() : 256;
+  Grid grid = over_single_elements(elements);
   // CPU lanes need large workgroups, GPU lanes many workgroups. A small number of elements is
   // spread over all cores.
   const uint64_t most = physical_.is_software() ? lanes() * 512u : 1024u;
@@ -133,24 +132,17 @@ Grid Launch::over_elements(uint64_t elements) const {
 }
 
 Grid Launch::over_single_elements(uint64_t elements) const {
-  Grid grid;
-  grid.local = physical_.is_software() ? lanes() : 256;
-  grid.per_group = grid.local;
-  grid.groups = (elements + grid.local - 1) / grid.local;
-  return grid;
+  const uint32_t local = physical_.is_software() ? lanes() : 256;
+  return {local, (elements + local - 1) / local, local, elements};
 }
 
 Grid Launch::over_rows(uint64_t rows) const {
-  Grid grid;
   const uint32_t per_group = physical_.is_software() ? 1 : std::max(1u, 128 / lanes());
-  grid.local = lanes() * per_group;
-  grid.per_group = per_group;
-  grid.groups = (rows + per_group - 1) / per_group;
-  return grid;
+  return {lanes() * per_group, (rows + per_group - 1) / per_group, per_group, rows};
 }
 
 void Launch::dispatch(uint32_t shader, std::initializer_list<uint32_t> constants, const Push& push,
-                      const Grid& grid, double flops, double bytes) {
+                      const Grid& grid, Work work) {
   if (grid.groups == 0) {
     return;
   }
@@ -169,7 +161,8 @@ void Launch::dispatch(uint32_t shader, std::initializer_list<uint32_t> constants
   command.push = push;
   command.groups = grid.groups;
   const Rates rates = rates_of(physical_);
-  command.ns = kDispatchNs + std::max(flops / rates.flops_per_ns, bytes / rates.bytes_per_ns);
+  command.ns =
+      kDispatchNs + std::max(work.flops / rates.flops_per_ns, work.bytes / rates.bytes_per_ns);
   list_->commands.push_back(command);
 }
 

@@ -10,27 +10,31 @@ namespace bowline::detail::vulkan {
 // Nested loops, innermost last, with one stride per operand.
 class Loops {
  public:
-  explicit Loops(int operands) : strides_(static_cast<size_t>(operands)) {}
+  explicit Loops(size_t operands) : strides_(operands) {}
+  // Loops over the axes of `dims`.
+  Loops(const Shape& dims, std::initializer_list<Strides> operands);
+  // Loops over `target`, to which the operands broadcast.
+  static Loops broadcast(const Shape& target, std::initializer_list<const Shape*> operands);
 
   // Adds an inner loop. A size of 1 adds nothing; a loop that continues the previous loop is merged
   // with it.
-  void add(int64_t dim, std::initializer_list<int64_t> strides);
+  void add(int64_t dim, const std::vector<int64_t>& strides);
   // At least one loop, so that a shader for rank 1 handles a single element.
-  uint32_t rank() const { return static_cast<uint32_t>(dims_.size()); }
-  void finish();
+  uint32_t rank() const { return dims_.empty() ? 1 : static_cast<uint32_t>(dims_.size()); }
   int64_t elements() const;
-  // Appends the sizes, the magic numbers and shifts to divide by them, then the strides of each
-  // operand. shaders/lib/index.glsl reads this table.
-  void append_to(std::vector<uint32_t>* words) const;
-  const std::vector<int64_t>& dims() const { return dims_; }
+  // True for a single loop over consecutive elements of all operands.
+  bool is_run() const;
   const std::vector<int64_t>& strides(size_t operand) const { return strides_[operand]; }
+  // The table for shaders/lib/index.glsl: the sizes, the magic numbers and shifts to divide by
+  // them, then the strides of each operand.
+  std::vector<uint32_t> words() const;
 
  private:
   std::vector<int64_t> dims_;
   std::vector<std::vector<int64_t>> strides_;
 };
 
-// Appends sizes with the magic numbers and shifts to divide by them: the start of a table.
-void append_divisors(const std::vector<int64_t>& dims, std::vector<uint32_t>* words);
+// Sizes with the magic numbers and shifts to divide by them: the start of a table.
+std::vector<uint32_t> divisors(const std::vector<int64_t>& dims);
 
 }  // namespace bowline::detail::vulkan

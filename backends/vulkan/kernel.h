@@ -3,6 +3,7 @@
 // list into command buffers.
 #pragma once
 
+#include <concepts>
 #include <cstring>
 #include <initializer_list>
 #include <map>
@@ -34,24 +35,21 @@ struct ListEntry {
 // Push constants, with the layout of the shader's scalar block.
 class Push {
  public:
-  template <class T>
-  Push& add(T value) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-    // A block that starts with its addresses has no padding.
-    bytes_ = (bytes_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
-    if (bytes_ + sizeof(T) <= kPushBytes) {
-      std::memcpy(data_ + bytes_, &value, sizeof(T));
-    }
-    bytes_ += static_cast<uint32_t>(sizeof(T));
+  template <class... T>
+  Push& add(T... values) {
+    (append(values), ...);
     return *this;
   }
-  Push& u32(uint64_t value) { return add(static_cast<uint32_t>(value)); }
+  template <class... T>
+  Push& u32(T... values) {
+    return add(static_cast<uint32_t>(values)...);
+  }
   Push& f32(double value) { return add(static_cast<float>(value)); }
   // The address of a table returned by Launch::table(). It is completed when the tables get an
   // address.
   Push& table(uint32_t offset) {
     tables_[table_count_++] = bytes_;
-    return add(static_cast<uint64_t>(offset));
+    return add(uint64_t{offset});
   }
   // True if the data does not fit. Launch::dispatch then fails.
   bool overflows() const { return bytes_ > kPushBytes; }
@@ -67,6 +65,17 @@ class Push {
   }
 
  private:
+  template <class T>
+  void append(T value) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    // A block that starts with its addresses has no padding.
+    bytes_ = (bytes_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+    if (bytes_ + sizeof(T) <= kPushBytes) {
+      std::memcpy(data_ + bytes_, &value, sizeof(T));
+    }
+    bytes_ += static_cast<uint32_t>(sizeof(T));
+  }
+
   alignas(8) char data_[kPushBytes] = {};
   uint32_t bytes_ = 0;
   uint32_t tables_[3] = {};
@@ -78,6 +87,13 @@ struct Grid {
   uint32_t local = 0;   // invocations per workgroup
   uint64_t groups = 0;  // zero: nothing to do
   uint32_t per_group = 0;
+  uint64_t elements = 0;  // or rows
+};
+
+// Estimates the time of a dispatch.
+struct Work {
+  double flops = 0;
+  double bytes = 0;
 };
 
 // An entry of the command list of a Program.
@@ -102,6 +118,38 @@ struct CommandList {
   std::map<std::vector<uint32_t>, uint32_t> known;  // existing tables, by content
   Status status;                                    // the first failure of a kernel
 };
+
+// The variant of a shader for a dtype.
+constexpr uint32_t variant(const shader::ByType& of, DType type) {
+  switch (type) {
+    case DType::f16:
+      return of.f16;
+    case DType::bf16:
+      return of.bf16;
+    case DType::i8:
+      return of.i8;
+    case DType::u8:
+      return of.u8;
+    case DType::i32:
+      return of.i32;
+    case DType::i64:
+      return of.i64;
+    default:
+      return of.f32;
+  }
+}
+constexpr uint32_t variant(const shader::ByBytes& of, DType type) {
+  switch (size_of(type)) {
+    case 1:
+      return of.one;
+    case 2:
+      return of.two;
+    case 4:
+      return of.four;
+    default:
+      return of.eight;
+  }
+}
 
 // The view of a kernel on the record that it launches.
 class Launch {
@@ -172,16 +220,35 @@ class Launch {
 
   // Each invocation processes elements first, first + local, ... of the per_group elements of its
   // workgroup.
+  Grid over_elements(std::integral auto elements) const {
+    return over_elements(static_cast<uint64_t>(elements));
+  }
   Grid over_elements(uint64_t elements) const;
   // One element per invocation, for shaders with a loop inside.
+  Grid over_single_elements(std::integral auto elements) const {
+    return over_single_elements(static_cast<uint64_t>(elements));
+  }
   Grid over_single_elements(uint64_t elements) const;
   // One subgroup per row.
+  Grid over_rows(std::integral auto rows) const { return over_rows(static_cast<uint64_t>(rows)); }
   Grid over_rows(uint64_t rows) const;
+  Grid one_subgroup() const { return {lanes(), 1, 1, 1}; }
 
-  // `constants` follow constant 0, the size of the workgroup. `flops` and `bytes` estimate the
-  // time.
+  // `flops` operations and `moved` accesses of the storage dtype for each of n elements.
+  Work each(std::integral auto n, double flops, double moved) const {
+    const auto elements = static_cast<double>(n);
+    return {elements * flops, elements * moved * static_cast<double>(size_of(type()))};
+  }
+  // `constants` follow constant 0, the size of the workgroup. The shader is a variant, or the table
+  // of its variants by the dtype of the node.
   void dispatch(uint32_t shader, std::initializer_list<uint32_t> constants, const Push& push,
-                const Grid& grid, double flops, double bytes);
+                const Grid& grid, Work work);
+  template <class Variants>
+    requires std::is_class_v<Variants>
+  void dispatch(const Variants& shader, std::initializer_list<uint32_t> constants, const Push& push,
+                const Grid& grid, Work work) {
+    dispatch(variant(shader, type()), constants, push, grid, work);
+  }
   // Separates dependent dispatches of a kernel.
   void barrier();
   void copy(const Place& to, const Place& from, uint64_t bytes);
@@ -201,25 +268,6 @@ class Launch {
   CommandList* list_;
 };
 
-// The variant of a shader for a storage dtype.
-constexpr uint32_t of_type(DType type, uint32_t f32, uint32_t f16, uint32_t bf16) {
-  return type == DType::f16 ? f16 : type == DType::bf16 ? bf16 : f32;
-}
-
-// The variant of a shader for an element size.
-constexpr uint32_t of_bytes(DType type, uint32_t one, uint32_t two, uint32_t four, uint32_t eight) {
-  switch (size_of(type)) {
-    case 1:
-      return one;
-    case 2:
-      return two;
-    case 4:
-      return four;
-    default:
-      return eight;
-  }
-}
-
 // Description of a node for queries.
 struct NodeView {
   const device::NodeQuery& query;
@@ -234,6 +282,12 @@ struct NodeView {
 
 // llvmpipe silently ends an invocation after 65,535 iterations of all its loops together.
 constexpr int64_t kMaxIterations = 60000;
+// A refusal: `reason` if a software device would end the loops of an invocation, else null.
+inline const char* refuse_loops(const NodeView& node, std::integral auto iterations,
+                                const char* reason) {
+  return node.physical.is_software() && static_cast<int64_t>(iterations) > kMaxIterations ? reason
+                                                                                          : nullptr;
+}
 
 struct Kernel {
   void (*launch)(Launch& launch) = nullptr;
@@ -244,15 +298,9 @@ struct Kernel {
   uint32_t encoded = 0;  // bit i: input i may be quantized (Encoding::layout)
 };
 
-// Defines the kernel of the operator with this stem: BOWLINE_VULKAN_KERNEL(add, .launch = add);
-#define BOWLINE_VULKAN_KERNEL(stem, ...) \
-  extern const Kernel kernel_##stem;     \
-  const Kernel kernel_##stem { __VA_ARGS__ }
-// The same kernel for f32, f16 and bf16.
-#define BOWLINE_VULKAN_KERNELS(stem, ...)         \
-  BOWLINE_VULKAN_KERNEL(stem, __VA_ARGS__);       \
-  BOWLINE_VULKAN_KERNEL(stem##_f16, __VA_ARGS__); \
-  BOWLINE_VULKAN_KERNEL(stem##_bf16, __VA_ARGS__)
+// Elements of f16 and bf16 as the host sees them (BOWLINE_KERNELS_OF_FLOATS).
+using KernelF16 = uint16_t;
+using KernelBf16 = uint16_t;
 
 // One row per operator; null if no file of kernels/ implements it. Generated.
 constexpr std::string_view kBackendName = "The Vulkan backend";

@@ -3,20 +3,6 @@
 #include "vulkan_shaders.h"
 
 namespace bowline::detail::vulkan {
-namespace {
-
-struct Modules {
-  Modules() {
-    for (const PackedShader& shader : kPackedShaders) {
-      begins.push_back(begins.back() + shader.words);
-    }
-    words = unpack(kPackedWords, begins.back());
-  }
-  std::vector<size_t> begins = {0};
-  std::vector<uint32_t> words;
-};
-
-}  // namespace
 
 std::vector<uint32_t> unpack(std::span<const uint8_t> packed, size_t count) {
   std::vector<uint32_t> out;
@@ -44,9 +30,12 @@ std::vector<uint32_t> unpack(std::span<const uint8_t> packed, size_t count) {
   return out;
 }
 
-std::span<const uint32_t> shader_module(uint32_t shader) {
-  static const Modules modules;
-  return std::span(modules.words).subspan(modules.begins[shader], kPackedShaders[shader].words);
+std::vector<uint32_t> shader_module(uint32_t shader) {
+  const PackedShader& s = kPackedShaders[shader];
+  const std::vector<uint32_t> words =
+      unpack(std::span(kPackedWords).subspan(s.at), s.before + s.words);
+  const auto begin = words.begin() + static_cast<std::ptrdiff_t>(s.before);
+  return {begin, begin + static_cast<std::ptrdiff_t>(s.words)};
 }
 
 }  // namespace bowline::detail::vulkan

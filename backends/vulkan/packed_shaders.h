@@ -1,4 +1,5 @@
-// The SPIR-V modules of the build. They are packed in the library, and unpacked at their first use.
+// The SPIR-V modules of the build. The library has them packed; a module is unpacked when it is
+// used.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,10 @@
 
 namespace bowline::detail::vulkan {
 
-// The words of `packed`, which tools/cmake/compile_shaders.py made of `count` words.
+// The first `count` words, or some more, of the words that tools/cmake/compile_shaders.py packed.
 std::vector<uint32_t> unpack(std::span<const uint8_t> packed, size_t count);
 
-// The module of a number of namespace shader (vulkan_shaders.h). It stays where it is.
-std::span<const uint32_t> shader_module(uint32_t shader);
+// The module of a number of namespace shader (vulkan_shaders.h).
+std::vector<uint32_t> shader_module(uint32_t shader);
 
 }  // namespace bowline::detail::vulkan

@@ -40,9 +40,22 @@ void write(Floats y, uint i, A value) { y.v[i] = value; }
 // so nothing may depend on the number of rows. Numbers past the end of the work do nothing.
 uint group_index() { return gl_WorkGroupID.x + gl_NumWorkGroups.x * gl_WorkGroupID.y; }
 
+// The loop of an invocation over its elements of the n elements of a dispatch: every
+// gl_WorkGroupSize.x-th of the p.per_group elements of its workgroup.
+#define FOR_ELEMENTS(i, n)                                                      \
+  for (uint i = group_index() * p.per_group + gl_LocalInvocationID.x,           \
+            end_of_##i = min((group_index() + 1) * p.per_group, n);             \
+       i < end_of_##i; i += gl_WorkGroupSize.x)
+
 // A software driver may execute a load with a uniform address even if the surrounding condition is
 // false. The address must therefore always be valid: clamp indices, do not only check them.
 uint clamp_index(uint i, uint count) { return min(i, max(count, 1u) - 1); }
 
 // Row kernels give each subgroup one row, so they need no barrier at any subgroup size.
 uint subgroup_index() { return group_index() * gl_NumSubgroups + gl_SubgroupID; }
+// Declares the row of the subgroup, and ends the invocations of subgroups without one.
+#define ROW_OF_SUBGROUP(row, rows)                                              \
+  const uint row = clamp_index(subgroup_index(), rows);                         \
+  if (subgroup_index() >= rows) {                                               \
+    return;                                                                     \
+  }

@@ -1,22 +1,12 @@
 // The elements of each result of a reduction: offsets over the kept axes, then over the reduced
 // axes. The host merges both lists of axes into one table, the reduced axes last (see index.glsl).
+#include "offsets.glsl"
+
 layout(constant_id = 1) const uint KEPT = 1;
 layout(constant_id = 2) const uint GONE = 1;
 
-#define DEFINE_OFFSET(name, rank)                                                              \
-  uint name(uint n, uint dim[rank], uint magic[rank], uint shift[rank], uint stride[rank]) {   \
-    uint at = 0;                                                                               \
-    [[unroll]] for (uint r = 0; r < rank; ++r) {                                               \
-      const uint axis = rank - 1 - r;                                                          \
-      const uint upper = r + 1 == rank ? 0 : divide(n, magic[axis], shift[axis]);              \
-      at += (n - upper * dim[axis]) * stride[axis];                                            \
-      n = upper;                                                                               \
-    }                                                                                          \
-    return at;                                                                                 \
-  }
 DEFINE_OFFSET(offset_in_kept, KEPT)
 DEFINE_OFFSET(offset_in_gone, GONE)
-#undef DEFINE_OFFSET
 
 #define LOAD_GROUPS(dims)                        \
   LOAD_TABLE(dims, 0, KEPT, kept)                \

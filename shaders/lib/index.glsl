@@ -17,7 +17,7 @@ uint divide(uint n, uint magic, uint shift) {  // n < 2^31
   uint table##_shift[rank];                                                  \
   [[unroll]] for (uint axis = 0; axis < rank; ++axis) {                      \
     table##_dim[axis] = dims.v[(at) + axis];                                 \
-    table##_magic[axis] = dims.v[(at) + rank + axis];                        \
+    table##_magic[axis] = dims.v[(at) + rank + axis];                   \
     table##_shift[axis] = dims.v[(at) + 2 * rank + axis];                    \
   }
 #define LOAD_STRIDES(dims, at, rank, operand, strides)                       \
@@ -25,18 +25,28 @@ uint divide(uint n, uint magic, uint shift) {  // n < 2^31
   [[unroll]] for (uint axis = 0; axis < rank; ++axis) {                      \
     strides[axis] = dims.v[(at) + (3 + operand) * rank + axis];              \
   }
-// The offsets of element i of a loop over the axes of a table, in two operands.
-#define OFFSETS_OF_TWO(i, rank, table, strides_a, strides_b, at_a, at_b)     \
-  at_a = 0;                                                                  \
-  at_b = 0;                                                                  \
+// A loop over RANK axes: its table, and its strides in `operands` operands.
+#define LOAD_LOOP(dims, operands)                                            \
+  LOAD_TABLE(dims, 0, RANK, loop)                                            \
+  uint loop_strides[(operands) * RANK];                                      \
+  [[unroll]] for (uint i = 0; i < (operands) * RANK; ++i) {               \
+    loop_strides[i] = dims.v[3 * RANK + i];                                \
+  }
+// Declares offsets[operands]: the offsets of element i of this loop.
+#define LOOP_OFFSETS(i, operands, offsets)                                   \
+  uint offsets[operands];                                                    \
+  [[unroll]] for (uint operand = 0; operand < operands; ++operand) {         \
+    offsets[operand] = 0;                                                    \
+  }                                                                          \
   {                                                                          \
     uint rest = i;                                                           \
-    [[unroll]] for (uint r = 0; r < rank; ++r) {                             \
-      const uint axis = rank - 1 - r;                                        \
-      const uint upper = r + 1 == rank ? 0 : divide(rest, table##_magic[axis], table##_shift[axis]); \
-      const uint at = rest - upper * table##_dim[axis];                      \
+    [[unroll]] for (uint r = 0; r < RANK; ++r) {                             \
+      const uint axis = RANK - 1 - r;                                        \
+      const uint upper = r + 1 == RANK ? 0 : divide(rest, loop_magic[axis], loop_shift[axis]); \
+      const uint position = rest - upper * loop_dim[axis];                   \
       rest = upper;                                                          \
-      at_a += at * strides_a[axis];                                          \
-      at_b += at * strides_b[axis];                                          \
+      [[unroll]] for (uint operand = 0; operand < operands; ++operand) {     \
+        offsets[operand] += position * loop_strides[operand * RANK + axis];   \
+      }                                                                      \
     }                                                                        \
   }

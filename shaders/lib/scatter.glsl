@@ -21,32 +21,17 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  LOAD_TABLE(p.dims, 0, RANK, loop)
-  LOAD_STRIDES(p.dims, 0, RANK, 0, line_y)
-  LOAD_STRIDES(p.dims, 0, RANK, 1, line_index)
-  LOAD_STRIDES(p.dims, 0, RANK, 2, line_update)
+  LOAD_LOOP(p.dims, 3)
   const uint line = group_index() * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
   if (line >= p.lines) {
     return;
   }
-  uint rest = line;
-  uint at_y = 0;
-  uint at_index = 0;
-  uint at_update = 0;
-  [[unroll]] for (uint r = 0; r < RANK; ++r) {
-    const uint axis = RANK - 1 - r;
-    const uint upper = r + 1 == RANK ? 0 : divide(rest, loop_magic[axis], loop_shift[axis]);
-    const uint at = rest - upper * loop_dim[axis];
-    rest = upper;
-    at_y += at * line_y[axis];
-    at_index += at * line_index[axis];
-    at_update += at * line_update[axis];
-  }
+  LOOP_OFFSETS(line, 3, at)
   for (uint k = p.first; k < p.end; ++k) {
-    const int index = p.indices.v[at_index + k * p.stride_index];
+    const int index = p.indices.v[at[1] + k * p.stride_index];
     const int element = index < 0 ? index + int(p.size) : index;
     if (element >= 0 && uint(element) < p.size) {
-      join(p.y, at_y + uint(element) * p.stride_y, p.updates, at_update + k * p.stride_update);
+      join(p.y, at[0] + uint(element) * p.stride_y, p.updates, at[2] + k * p.stride_update);
     } else {
       bad_index(p.step, p.node, index);
     }

@@ -71,7 +71,7 @@ bool is_valid(std::span<const uint32_t> module) {
 // The modules are valid and do not need the feature. Modules without small elements stay unchanged.
 TEST(VulkanShaders, InWordsNeedNoAccessToSmallerElements) {
   for (uint32_t i = 0; i < kShaderCount; ++i) {
-    const std::span<const uint32_t> module = shader_module(i);
+    const std::vector<uint32_t> module = shader_module(i);
     const std::set<uint32_t> needed = capabilities_of(module);
     const bool has_16 = needed.contains(spirv::kStorageBuffer16BitAccess);
     const bool has_8 = needed.contains(spirv::kStorageBuffer8BitAccess);

@@ -58,7 +58,7 @@ TEST(Vulkan, AKernelThatPushesTooMuchIsRefused) {
     for (uint32_t i = 0; i < kPushBytes / 4 + (too_much ? 1 : 0); ++i) {
       push.u32(i);
     }
-    launch.dispatch(0, {}, push, launch.over_elements(1), 0, 0);
+    launch.dispatch(0, {}, push, launch.over_elements(1), {});
     EXPECT_EQ(list.status.message(),
               too_much ? "The kernel of Add pushes 132 bytes; there is room for 128." : "");
   }

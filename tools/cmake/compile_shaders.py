@@ -49,8 +49,16 @@ def included(path, libraries, seen):
     return seen
 
 
-def run(command):
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+# What precedes every shader.
+PREAMBLE = """#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_GOOGLE_cpp_style_line_directive : require
+#line 1 "{}"
+"""
+
+
+def run(command, text=None):
+    result = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{result.stdout}")
 
@@ -59,8 +67,8 @@ def build(args):
     source, output = pathlib.Path(args.source), pathlib.Path(args.output)
     libraries = [pathlib.Path(p) for p in args.library]
     defines = [f"-D{d}=1" for d in args.define]
-    run([args.glslang, "-V", "--target-env", "vulkan1.2", "-S", "comp", *(f"-I{p}" for p in libraries), *defines,
-         "-o", str(output), str(source)])
+    run([args.glslang, "-V", "--target-env", "vulkan1.2", "--stdin", "-S", "comp", *(f"-I{p}" for p in libraries), *defines,
+         "-o", str(output)], PREAMBLE.format(source) + source.read_text())
     if args.spirv_val:
         run([args.spirv_val, "--target-env", "vulkan1.2", "--scalar-block-layout", str(output)])
     if args.depfile:
@@ -127,6 +135,28 @@ def step(out, new, length, distance):
     number(out, distance)
 
 
+TYPES = ["f32", "f16", "bf16", "i8", "u8", "i32", "i64"]
+BYTES = {"1": "one", "2": "two", "4": "four", "8": "eight"}
+
+
+def by_dtype(names):
+    """Yields the C++ of a table per shader whose variants are dtypes, or sizes of elements.
+
+    The table has the name of the shader without that axis. It is left out for two such axes.
+    """
+    for struct, members in (("ByType", dict(zip(TYPES, TYPES))), ("ByBytes", BYTES)):
+        tables = {}
+        for number, name in enumerate(names):
+            parts = name.split("_")
+            axes = [i for i, part in enumerate(parts) if part in members]
+            if len(axes) == 1:
+                key = "_".join(parts[:axes[0]] + parts[axes[0] + 1:])
+                tables.setdefault(key, {})[parts[axes[0]]] = number
+        for key, numbers in tables.items():
+            rows = [f".{members[value]} = {numbers[value]}" for value in members if value in numbers]
+            yield f"inline constexpr {struct} {key}{{{', '.join(rows)}}};"
+
+
 def index(args):
     binaries = sorted(pathlib.Path(p) for p in args.files)
     modules = [without_names(b.read_bytes()) for b in binaries]
@@ -134,20 +164,31 @@ def index(args):
     made = "// Made by tools/cmake/compile_shaders.py from the shaders of the build; do not edit.\n"
     header = [made, "#pragma once\n", "#include <cstddef>", "#include <cstdint>\n",
               f"namespace {args.namespace} {{\n",
-              "struct PackedShader {", "  const char* name;", "  size_t words;", "};\n",
+              "struct PackedShader {", "  const char* name;", "  size_t words;",
+              "  size_t before;  // words of the modules before it in its pack",
+              "  size_t at;      // the first byte of its pack", "};\n",
               "// One number per variant: a shader that is not there does not compile.",
               "namespace shader {"]
+    for struct, members in (("ByType", TYPES), ("ByBytes", BYTES.values())):
+        fields = ", ".join(f"{member} = UINT32_MAX" for member in members)
+        header.append(f"struct {struct} {{ uint32_t {fields}; }};")
     header += [f"inline constexpr uint32_t {name} = {i};" for i, name in enumerate(names)]
-    packed = pack([word for module in modules for word in module])
+    header += by_dtype(names)
+    packed, rows = bytearray(), []
+    # Variants of a shader are much alike. Only they are packed together, so that one is quickly unpacked.
+    for _, group in itertools.groupby(zip(names, modules), lambda module: module[0].split("_")[0]):
+        words, at = [], len(packed)
+        for name, module in group:
+            rows.append(f'    {{"{name}", {len(module)}, {len(words)}, {at}}},')
+            words += module
+        packed += pack(words)
     header += ["}  // namespace shader\n", f"inline constexpr uint32_t kShaderCount = {len(names)};",
                f"inline constexpr size_t kPackedBytes = {len(packed)};",
-               "// The words of all modules in their order.",
                "extern const PackedShader kPackedShaders[kShaderCount];",
                "extern const uint8_t kPackedWords[kPackedBytes];\n", f"}}  // namespace {args.namespace}", ""]
     source = [made, f'#include "{pathlib.Path(args.output).name}.h"\n', f"namespace {args.namespace} {{\n",
               "extern const PackedShader kPackedShaders[kShaderCount] = {"]
-    source += [f'    {{"{name}", {len(module)}}},' for name, module in zip(names, modules)]
-    source += ["};\n", "extern const uint8_t kPackedWords[kPackedBytes] = {"]
+    source += [*rows, "};\n", "extern const uint8_t kPackedWords[kPackedBytes] = {"]
     source += ["    " + ",".join(map(str, packed[i:i + 32])) + "," for i in range(0, len(packed), 32)]
     source += ["};\n", f"}}  // namespace {args.namespace}", ""]
     for suffix, lines in ((".h", header), (".cpp", source)):

@@ -194,7 +194,7 @@ def shader(o):
     reads += [(f"bool has_{states[i]}", f"p.{o.states[i][3]} != 0") for i in o.optional()]
     guards = [f"if (has_{s}) " if i in o.optional() else "" for i, s in enumerate(states)]
     return "\n".join([
-        "//! variants", HEADER.strip(), "#version 460", "#extension GL_GOOGLE_include_directive : require",
+        "//! variants", HEADER.strip(),
         '#include "common.glsl"', '#include "formulas.glsl"', f'#include "step_{o.stem}.glsl"\n',
         "struct Chunk {", "  Floats w;", "  Floats g;", *(f"  Floats {s};" for s in states), "  uint count;", "  uint padding;", "};",
         "layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Chunks { Chunk v[]; };\n",

@@ -33,15 +33,13 @@ void adafactor_part(Launch& l, uint32_t shader, const Factored& f, const Grid& g
                     uint64_t first = 0, uint64_t count = 0) {
   const auto& t = l.attributes<AdafactorAttributes>();
   Push push;
-  push.add(f.w).add(f.g).add(f.row).add(f.column).add(l.workspace()).add(l.in(2));
+  push.add(f.w, f.g, f.row, f.column, l.workspace(), l.in(2));
   l.push_step_words(push);
-  push.u32(f.batch).u32(f.rows).u32(f.columns).u32(f.is_vector ? 1 : 0).u32(kPartials);
-  push.u32(first).u32(count).u32(grid.per_group);
-  push.add(t.beta2_decay()).add(t.eps() == 0 ? 0x1p-23f : t.eps()).add(t.eps2());
-  push.add(t.update_clip());
-  push.add(t.weight_decay()).add(t.learning_rate_factor());
+  push.u32(f.batch, f.rows, f.columns, f.is_vector, kPartials, first, count, grid.per_group);
+  push.add(t.beta2_decay(), t.eps() == 0 ? 0x1p-23f : t.eps(), t.eps2(), t.update_clip());
+  push.add(t.weight_decay(), t.learning_rate_factor());
   const auto n = static_cast<double>(f.elements());
-  l.dispatch(shader, {}, push, grid, n * 10, n * 8);
+  l.dispatch(shader, {}, push, grid, {n * 10, n * 8});
 }
 
 void adafactor_storage(Launch& l, const Factored& f) {
@@ -96,7 +94,7 @@ void adafactor(Launch& l) {
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(adafactor, .launch = adafactor, .workspace = adafactor_workspace,
-                      .refusal = adafactor_refusal);
+BOWLINE_KERNEL(adafactor, .launch = adafactor, .workspace = adafactor_workspace,
+               .refusal = adafactor_refusal);
 
 }  // namespace bowline::detail::vulkan::adafactor_kernels

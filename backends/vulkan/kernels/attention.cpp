@@ -36,17 +36,10 @@ const char* forward_refusal(const NodeView& node) {
 }
 
 struct Operands {
-  VkDeviceAddress q = 0;
-  VkDeviceAddress k = 0;
-  VkDeviceAddress v = 0;
-  VkDeviceAddress o = 0;
-  VkDeviceAddress lse = 0;
-  VkDeviceAddress d_o = 0;
-  VkDeviceAddress d_q = 0;
-  VkDeviceAddress d_k = 0;
-  VkDeviceAddress d_v = 0;
+  VkDeviceAddress q = 0, k = 0, v = 0, mask = 0;
+  VkDeviceAddress o = 0, lse = 0;
+  VkDeviceAddress d_o = 0, d_q = 0, d_k = 0, d_v = 0;
   VkDeviceAddress delta = 0;
-  VkDeviceAddress mask = 0;
 };
 
 struct Sizes {
@@ -62,23 +55,18 @@ Sizes sizes_of(const Launch& l) {
 
 // The table that the shaders call `details`.
 std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask) {
-  std::vector<uint32_t> words = {l.count_word(0, 1),
-                                 l.count_word(1, 1),
-                                 l.node(),
-                                 static_cast<uint32_t>(o.mask % 4),
-                                 0,
-                                 0,
-                                 0,
-                                 0,
-                                 l.attributes<AttentionAttributes>().causal() ? 1u : 0u};
-  if (l.attributes<AttentionAttributes>().mask() == file::AttentionMask::additive) {
+  const auto& attributes = l.attributes<AttentionAttributes>();
+  Strides steps{};
+  if (attributes.mask() == file::AttentionMask::additive) {
     const Shape& q = l.in_shape(0);
-    const Strides steps =
-        broadcast_strides(l.in_shape(mask), Shape{q[0], q[2], q[1], l.in_shape(1)[1]});
-    for (size_t a = 0; a < 4; ++a) {
-      words[4 + a] = static_cast<uint32_t>(steps[a]);
-    }
+    steps = broadcast_strides(l.in_shape(mask), Shape{q[0], q[2], q[1], l.in_shape(1)[1]});
   }
+  std::vector<uint32_t> words = {l.count_word(0, 1), l.count_word(1, 1), l.node(),
+                                 static_cast<uint32_t>(o.mask % 4)};
+  for (size_t a = 0; a < 4; ++a) {
+    words.push_back(static_cast<uint32_t>(steps[a]));
+  }
+  words.push_back(attributes.causal());
   return words;
 }
 
@@ -89,17 +77,9 @@ Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask) {
   for (const size_t i : {1, 2}) {
     l.is_encoded(i) ? push.table(l.table(l.code_words(i))) : push.add(i == 1 ? o.k : o.v);
   }
-  push.add(o.o)
-      .add(o.lse)
-      .add(o.d_o)
-      .add(o.d_q)
-      .add(o.d_k)
-      .add(o.d_v)
-      .add(o.delta)
-      .add(l.step())
-      .add(o.mask / 4 * 4)
-      .table(l.table(details_of(l, o, mask)));
-  push.u32(s.batch).u32(s.heads).u32(s.kv_heads).u32(s.queries).u32(s.keys);
+  push.add(o.o, o.lse, o.d_o, o.d_q, o.d_k, o.d_v, o.delta, l.step(), o.mask / 4 * 4)
+      .table(l.table(details_of(l, o, mask)))
+      .u32(s.batch, s.heads, s.kv_heads, s.queries, s.keys);
   push.f32(attributes.scale() == 0 ? 1 / std::sqrt(static_cast<double>(s.dim))
                                    : static_cast<double>(attributes.scale()));
   return push;
@@ -140,7 +120,7 @@ void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, si
              {dim, parts, block, static_cast<uint32_t>(attributes.mask()), window_of(attributes, s),
               std::bit_cast<uint32_t>(attributes.softcap())},
              push_of(l, o, s, mask), grid,
-             pairs * half * (2 * products * static_cast<double>(s.dim) + 40), 0);
+             {pairs * half * (2 * products * static_cast<double>(s.dim) + 40), 0});
 }
 
 void attention(Launch& l) {
@@ -210,27 +190,22 @@ void rope(Launch& l) {
   std::vector<uint32_t> words = frequencies(attributes, dims);
   Push push;
   const bool is_given = l.inputs() > 1;
-  push.add(l.in(0)).add(l.out(0)).table(l.table(words)).add(is_given ? l.in(1) : 0);
-  push.u32(n).u32(grid.per_group);
-  push.u32(static_cast<uint64_t>(x.back()))
-      .u32(static_cast<uint64_t>(dims / 2))
-      .u32(static_cast<uint64_t>(x[2]));
-  push.u32(static_cast<uint64_t>(x[1]))
-      .u32(offset)
-      .u32(offset >> 32)
-      .u32(attributes.inverse() ? 1 : 0)
-      .u32(is_given ? static_cast<uint64_t>(l.in_shape(1).rank()) : 0);
-  l.dispatch(of_type(l.type(), shader::rope_f32, shader::rope_f16, shader::rope_bf16),
-             {attributes.interleaved() ? 1u : 0u}, push, grid, static_cast<double>(n) * 60,
-             static_cast<double>(n) * 16);
+  push.add(l.in(0), l.out(0))
+      .table(l.table(words))
+      .add(is_given ? l.in(1) : 0)
+      .u32(n, grid.per_group);
+  push.u32(x.back(), dims / 2, x[2], x[1], offset, offset >> 32, attributes.inverse(),
+           is_given ? static_cast<uint64_t>(l.in_shape(1).rank()) : 0);
+  l.dispatch(shader::rope, {attributes.interleaved()}, push, grid,
+             {static_cast<double>(n) * 60, static_cast<double>(n) * 16});
 }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNELS(attention, .launch = attention, .workspace = Wide::bytes,
-                       .refusal = forward_refusal, .encoded = 0b110);
-BOWLINE_VULKAN_KERNELS(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
-                       .refusal = refusal);
-BOWLINE_VULKAN_KERNELS(rope, .launch = rope);
+BOWLINE_KERNELS_OF_FLOATS(attention, .launch = attention, .workspace = Wide::bytes,
+                          .refusal = forward_refusal, .encoded = 0b110);
+BOWLINE_KERNELS_OF_FLOATS(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
+                          .refusal = refusal);
+BOWLINE_KERNELS_OF_FLOATS(rope, .launch = rope);
 
 }  // namespace bowline::detail::vulkan::attention_kernels

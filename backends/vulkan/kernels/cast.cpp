@@ -11,6 +11,6 @@ void cast(Launch& l) {
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(cast, .launch = cast);
+BOWLINE_KERNEL(cast, .launch = cast);
 
 }  // namespace bowline::detail::vulkan::cast_kernels

@@ -19,20 +19,12 @@ Loops channel_loops(const Planes& p) {
   Loops loops(1);
   loops.add(p.batch, {p.channels * p.plane});
   loops.add(p.plane, {1});
-  loops.finish();
   return loops;
 }
 
-uint32_t table_of(Launch& l, const Loops& loops) {
-  std::vector<uint32_t> words;
-  loops.append_to(&words);
-  return l.table(words);
-}
-
 void finish(Push& push, const Planes& p, float eps, float momentum) {
-  push.u32(static_cast<uint64_t>(p.channels)).u32(p.of_channel());
-  push.u32(static_cast<uint64_t>(p.plane)).f32(static_cast<double>(eps));
-  push.f32(static_cast<double>(momentum));
+  push.u32(p.channels, p.of_channel(), p.plane).f32(eps);
+  push.f32(momentum);
 }
 
 void batch_norm(Launch& l) {
@@ -40,30 +32,24 @@ void batch_norm(Launch& l) {
   const Planes p(l.in_shape(0));
   const Loops loops = channel_loops(p);
   Push push;
-  push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(1)).add(l.out(2));
-  push.add(l.out(0)).add(l.out(3)).add(l.out(4)).table(table_of(l, loops));
+  push.add(l.in(0), l.in(1), l.in(2), l.out(1), l.out(2), l.out(0), l.out(3), l.out(4))
+      .table(l.table(loops.words()));
   l.push_step_words(push);
   finish(push, p, t.eps(), t.momentum());
-  const auto n = static_cast<double>(l.in_shape(0).elements());
-  l.dispatch(of_type(l.type(), shader::batch_norm_forward_f32, shader::batch_norm_forward_f16,
-                     shader::batch_norm_forward_bf16),
-             {loops.rank()}, push, l.over_rows(static_cast<uint64_t>(p.channels)), n * 20,
-             n * 4 * l.element_bytes());
+  l.dispatch(shader::batch_norm_forward, {loops.rank()}, push, l.over_rows(p.channels),
+             l.each(l.in_shape(0).elements(), 20, 4));
 }
 
 void batch_norm_grad(Launch& l) {
   const Planes p(l.in_shape(0));
   const Loops loops = channel_loops(p);
   Push push;
-  push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.in(3)).add(l.in(4));
-  push.add(l.out(0)).add(l.out(1)).add(l.out(2)).table(table_of(l, loops));
+  push.add(l.in(0), l.in(1), l.in(2), l.in(3), l.in(4), l.out(0), l.out(1), l.out(2))
+      .table(l.table(loops.words()));
   l.push_step_words(push);
   finish(push, p, 0, 0);
-  const auto n = static_cast<double>(l.in_shape(0).elements());
-  l.dispatch(of_type(l.type(), shader::batch_norm_backward_f32, shader::batch_norm_backward_f16,
-                     shader::batch_norm_backward_bf16),
-             {loops.rank()}, push, l.over_rows(static_cast<uint64_t>(p.channels)), n * 20,
-             n * 5 * l.element_bytes());
+  l.dispatch(shader::batch_norm_backward, {loops.rank()}, push, l.over_rows(p.channels),
+             l.each(l.in_shape(0).elements(), 20, 5));
 }
 
 // Three loops over a channel; each lane processes every S-th element.
@@ -78,10 +64,8 @@ const char* batch_refusal(const NodeView& node) {
 void push_group(Launch& l, Push& push, const Loops& loops, const Planes& p, int64_t rows,
                 int64_t groups, float eps) {
   const int64_t channels = groups == 0 ? 0 : p.channels / groups;
-  push.table(table_of(l, loops)).u32(static_cast<uint64_t>(rows));
-  push.u32(static_cast<uint64_t>(channels * p.plane)).u32(static_cast<uint64_t>(groups));
-  push.u32(static_cast<uint64_t>(channels)).u32(static_cast<uint64_t>(p.plane));
-  push.u32(static_cast<uint64_t>(p.batch)).f32(static_cast<double>(eps));
+  push.table(l.table(loops.words())).u32(rows, channels * p.plane, groups);
+  push.u32(channels, p.plane, p.batch).f32(eps);
 }
 
 // Maps an element of a group to the channel of the group.
@@ -89,7 +73,6 @@ Loops group_loops(const Planes& p, int64_t groups) {
   Loops loops(1);
   loops.add(groups == 0 ? 0 : p.channels / groups, {1});
   loops.add(p.plane, {0});
-  loops.finish();
   return loops;
 }
 
@@ -100,14 +83,10 @@ void normalise(Launch& l, int64_t groups, float eps) {
   }
   const Loops loops = group_loops(p, groups);
   Push push;
-  push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(0));
-  push.add(uint64_t{0}).add(uint64_t{0}).add(uint64_t{0});
+  push.add(l.in(0), l.in(1), l.in(2), l.out(0), uint64_t{0}, uint64_t{0}, uint64_t{0});
   push_group(l, push, loops, p, p.batch * groups, groups, eps);
-  const auto n = static_cast<double>(l.in_shape(0).elements());
-  l.dispatch(of_type(l.type(), shader::group_norm_forward_f32, shader::group_norm_forward_f16,
-                     shader::group_norm_forward_bf16),
-             {loops.rank()}, push, l.over_rows(static_cast<uint64_t>(p.batch * groups)), n * 20,
-             n * 4 * l.element_bytes());
+  l.dispatch(shader::group_norm_forward, {loops.rank()}, push, l.over_rows(p.batch * groups),
+             l.each(l.in_shape(0).elements(), 20, 4));
 }
 
 void group_norm(Launch& l) {
@@ -126,24 +105,18 @@ void group_norm_grad(Launch& l) {
   const auto& t = l.attributes<GroupNormAttributes>();
   const Planes p(l.in_shape(0));
   const Loops loops = group_loops(p, t.groups());
-  const auto dispatch = [&](uint32_t shader, int64_t rows) {
+  const auto dispatch = [&](const shader::ByType& shader, int64_t rows) {
     Push push;
-    push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(0)).add(l.out(1)).add(l.out(2));
-    push.add(l.workspace());
+    push.add(l.in(0), l.in(1), l.in(2), l.out(0), l.out(1), l.out(2), l.workspace());
     push_group(l, push, loops, p, rows, t.groups(), t.eps());
-    const auto n = static_cast<double>(l.in_shape(0).elements());
-    l.dispatch(shader, {loops.rank()}, push, l.over_rows(static_cast<uint64_t>(rows)), n * 20,
-               n * 5 * l.element_bytes());
+    l.dispatch(shader, {loops.rank()}, push, l.over_rows(rows),
+               l.each(l.in_shape(0).elements(), 20, 5));
   };
   if (l.in_shape(0).elements() > 0) {
-    dispatch(of_type(l.type(), shader::group_norm_backward_f32, shader::group_norm_backward_f16,
-                     shader::group_norm_backward_bf16),
-             p.batch * t.groups());
+    dispatch(shader::group_norm_backward, p.batch * t.groups());
     l.barrier();
   }
-  dispatch(of_type(l.type(), shader::group_norm_channels_f32, shader::group_norm_channels_f16,
-                   shader::group_norm_channels_bf16),
-           p.channels);
+  dispatch(shader::group_norm_channels, p.channels);
 }
 
 // Four loops over a group, or over the samples of a channel.
@@ -159,16 +132,11 @@ const char* group_refusal(const NodeView& node) {
 
 }  // namespace
 
-#define BOWLINE_NORM(stem, ...)                   \
-  BOWLINE_VULKAN_KERNEL(stem, __VA_ARGS__);       \
-  BOWLINE_VULKAN_KERNEL(stem##_f16, __VA_ARGS__); \
-  BOWLINE_VULKAN_KERNEL(stem##_bf16, __VA_ARGS__)
-BOWLINE_NORM(batch_norm, .launch = batch_norm, .refusal = batch_refusal);
-BOWLINE_NORM(batch_norm_grad, .launch = batch_norm_grad, .refusal = batch_refusal);
-BOWLINE_NORM(group_norm, .launch = group_norm, .refusal = group_refusal);
-BOWLINE_NORM(instance_norm, .launch = instance_norm, .refusal = group_refusal);
-BOWLINE_NORM(group_norm_grad, .launch = group_norm_grad, .workspace = group_norm_grad_workspace,
-             .refusal = group_refusal);
-#undef BOWLINE_NORM
+BOWLINE_KERNELS_OF_FLOATS(batch_norm, .launch = batch_norm, .refusal = batch_refusal);
+BOWLINE_KERNELS_OF_FLOATS(batch_norm_grad, .launch = batch_norm_grad, .refusal = batch_refusal);
+BOWLINE_KERNELS_OF_FLOATS(group_norm, .launch = group_norm, .refusal = group_refusal);
+BOWLINE_KERNELS_OF_FLOATS(instance_norm, .launch = instance_norm, .refusal = group_refusal);
+BOWLINE_KERNELS_OF_FLOATS(group_norm_grad, .launch = group_norm_grad,
+                          .workspace = group_norm_grad_workspace, .refusal = group_refusal);
 
 }  // namespace bowline::detail::vulkan::channel_norm_kernels

@@ -14,62 +14,40 @@ Convolution of(const Launch& l) {
 }
 
 // A missing bias is never read, but its address is valid.
-Push push_of(Launch& l, const Convolution& c, VkDeviceAddress x, VkDeviceAddress w,
-             VkDeviceAddress y, uint64_t n, uint32_t per_group) {
+void dispatch(Launch& l, const shader::ByType& shader, const Convolution& c, VkDeviceAddress x,
+              VkDeviceAddress w, VkDeviceAddress y, const Grid& grid) {
   const bool has_bias = l.inputs() > 2;
   Push push;
-  push.add(x).add(w).add(y).add(has_bias ? l.in(2) : l.out(0)).table(window_table(l, c.windows));
-  push.u32(n).u32(per_group).u32(has_bias ? 1 : 0);
-  push.u32(static_cast<uint64_t>(c.batch)).u32(static_cast<uint64_t>(c.groups));
-  push.u32(static_cast<uint64_t>(c.inputs)).u32(static_cast<uint64_t>(c.outputs));
-  return push;
-}
-
-double products(const Convolution& c) {
-  return static_cast<double>(c.batch * c.groups * c.outputs * c.inputs) *
-         static_cast<double>(c.windows.outputs() * c.windows.window());
+  push.add(x, w, y, has_bias ? l.in(2) : l.out(0)).table(window_table(l, c.windows));
+  push.u32(grid.elements, grid.per_group, has_bias, c.batch, c.groups, c.inputs, c.outputs);
+  const double products = static_cast<double>(c.batch * c.groups * c.outputs * c.inputs) *
+                          static_cast<double>(c.windows.outputs() * c.windows.window());
+  l.dispatch(shader, {}, push, grid, {products * 10, 0});
 }
 
 void convolve(Launch& l) {
-  const Convolution c = of<conv>(l);
-  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const Grid grid = l.over_single_elements(n);
-  l.dispatch(of_type(l.type(), shader::convolution_forward_f32, shader::convolution_forward_f16,
-                     shader::convolution_forward_bf16),
-             {}, push_of(l, c, l.in(0), l.in(1), l.out(0), n, grid.per_group), grid,
-             products(c) * 10, 0);
+  dispatch(l, shader::convolution_forward, of<conv>(l), l.in(0), l.in(1), l.out(0),
+           l.over_single_elements(l.out_shape(0).elements()));
 }
 
-void convolve_back(Launch& l, const Convolution& c, size_t weight, size_t dy) {
-  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const Grid grid = l.over_single_elements(n);
-  l.dispatch(of_type(l.type(), shader::convolution_back_f32, shader::convolution_back_f16,
-                     shader::convolution_back_bf16),
-             {}, push_of(l, c, l.out(0), l.in(weight), l.in(dy), n, grid.per_group), grid,
-             products(c) * 10, 0);
+template <Find find, size_t kWeight, size_t kGradient>
+void convolve_back(Launch& l) {
+  dispatch(l, shader::convolution_back, of<find>(l), l.out(0), l.in(kWeight), l.in(kGradient),
+           l.over_single_elements(l.out_shape(0).elements()));
 }
-
-void conv_transpose(Launch& l) { convolve_back(l, of<transposed>(l), 1, 0); }
-void conv_input_grad(Launch& l) { convolve_back(l, of<input_grad>(l), 0, 1); }
 
 void conv_weight_grad(Launch& l) {
-  const Convolution c = of<weight_grad>(l);
-  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const Grid grid = l.over_rows(n);
-  l.dispatch(of_type(l.type(), shader::convolution_weights_f32, shader::convolution_weights_f16,
-                     shader::convolution_weights_bf16),
-             {}, push_of(l, c, l.in(0), l.out(0), l.in(1), n, grid.per_group), grid,
-             products(c) * 10, 0);
+  dispatch(l, shader::convolution_weights, of<weight_grad>(l), l.in(0), l.out(0), l.in(1),
+           l.over_rows(l.out_shape(0).elements()));
 }
-
-constexpr const char* kTooLong = "A sum has more terms than the loops of a software device run.";
 
 template <Find find>
 Convolution of(const NodeView& node) {
   return find(node.query.attributes, node.in(0), node.in(1), node.out(0));
 }
 const char* refused(const NodeView& node, int64_t iterations) {
-  return node.physical.is_software() && iterations > kMaxIterations ? kTooLong : nullptr;
+  return refuse_loops(node, iterations,
+                      "A sum has more terms than the loops of a software device run.");
 }
 
 const char* forward_refusal(const NodeView& node) {
@@ -91,14 +69,11 @@ const char* weights_refusal(const NodeView& node) {
 
 }  // namespace
 
-#define BOWLINE_CONVOLUTION(stem, launch_it, refuse_it)                         \
-  BOWLINE_VULKAN_KERNEL(stem, .launch = launch_it, .refusal = refuse_it);       \
-  BOWLINE_VULKAN_KERNEL(stem##_f16, .launch = launch_it, .refusal = refuse_it); \
-  BOWLINE_VULKAN_KERNEL(stem##_bf16, .launch = launch_it, .refusal = refuse_it)
-BOWLINE_CONVOLUTION(conv, convolve, forward_refusal);
-BOWLINE_CONVOLUTION(conv_transpose, conv_transpose, back_refusal<transposed>);
-BOWLINE_CONVOLUTION(conv_input_grad, conv_input_grad, back_refusal<input_grad>);
-BOWLINE_CONVOLUTION(conv_weight_grad, conv_weight_grad, weights_refusal);
-#undef BOWLINE_CONVOLUTION
+BOWLINE_KERNELS_OF_FLOATS(conv, .launch = convolve, .refusal = forward_refusal);
+BOWLINE_KERNELS_OF_FLOATS(conv_transpose, .launch = convolve_back<transposed, 1, 0>,
+                          .refusal = back_refusal<transposed>);
+BOWLINE_KERNELS_OF_FLOATS(conv_input_grad, .launch = convolve_back<input_grad, 0, 1>,
+                          .refusal = back_refusal<input_grad>);
+BOWLINE_KERNELS_OF_FLOATS(conv_weight_grad, .launch = conv_weight_grad, .refusal = weights_refusal);
 
 }  // namespace bowline::detail::vulkan::convolution_kernels

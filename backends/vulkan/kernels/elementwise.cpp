@@ -24,93 +24,41 @@ double bytes_of(const Launch& l) {
 // A missing operand is replaced by the first.
 VkDeviceAddress input(const Launch& l, size_t i) { return l.in(i < l.inputs() ? i : 0); }
 
-uint32_t same_shape_shader(const Launch& l, bool compares) {
-  return compares ? of_type(l.type(), shader::elementwise_f32_truth, shader::elementwise_f16_truth,
-                            shader::elementwise_bf16_truth)
-                  : of_type(l.type(), shader::elementwise_f32_same, shader::elementwise_f16_same,
-                            shader::elementwise_bf16_same);
-}
-
-uint32_t broadcast_shader(const Launch& l, bool compares) {
-  return compares ? of_type(l.type(), shader::broadcast_f32_truth, shader::broadcast_f16_truth,
-                            shader::broadcast_bf16_truth)
-                  : of_type(l.type(), shader::broadcast_f32_same, shader::broadcast_f16_same,
-                            shader::broadcast_bf16_same);
-}
-
-uint32_t whole_shader(const Launch& l, bool compares) {
-  switch (size_of(l.type())) {
-    case 1:
-      return compares ? shader::whole_1_truth : shader::whole_1_same;
-    case 4:
-      return compares ? shader::whole_4_truth : shader::whole_4_same;
-    default:
-      return compares ? shader::whole_8_truth : shader::whole_8_same;
-  }
-}
-
-void same_shape(Launch& l, const FunctionCall& f) {
-  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const Grid grid = l.over_elements(n);
-  Push push;
-  push.add(l.in(0)).add(input(l, 1)).add(input(l, 2)).add(l.out(0)).u32(n).u32(grid.per_group);
-  push.f32(f.p).f32(f.q);
-  l.dispatch(same_shape_shader(l, is_comparison(f.function)), {static_cast<uint32_t>(f.function)},
-             push, grid, static_cast<double>(n) * kFlops, bytes_of(l));
+Work work_of(const Launch& l, double flops) {
+  return {static_cast<double>(l.out_shape(0).elements()) * flops, bytes_of(l)};
 }
 
 // The loop over the result with the strides of operands 0 and 1.
 Loops broadcast_loops(const Launch& l) {
-  const Shape& y = l.out_shape(0);
-  const auto a = broadcast_strides(l.in_shape(0), y);
-  const auto b = broadcast_strides(l.in_shape(l.inputs() > 1 ? 1 : 0), y);
-  Loops loops(2);
-  for (int axis = 0; axis < y.rank(); ++axis) {
-    loops.add(y[axis], {a[static_cast<size_t>(axis)], b[static_cast<size_t>(axis)]});
-  }
-  loops.finish();
-  return loops;
-}
-
-uint32_t table_of(Launch& l, const Loops& loops) {
-  std::vector<uint32_t> words;
-  loops.append_to(&words);
-  return l.table(words);
-}
-
-void broadcast(Launch& l, const FunctionCall& f) {
-  const Loops loops = broadcast_loops(l);
-  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const Grid grid = l.over_elements(n);
-  Push push;
-  push.add(l.in(0)).add(l.in(1)).add(input(l, 2)).add(l.out(0)).table(table_of(l, loops));
-  push.u32(n).u32(grid.per_group).u32(l.inputs() > 2 ? 1 : 0);
-  l.dispatch(broadcast_shader(l, is_comparison(f.function)),
-             {static_cast<uint32_t>(f.function), loops.rank()}, push, grid,
-             static_cast<double>(n) * kFlops, bytes_of(l));
+  return Loops::broadcast(l.out_shape(0), {&l.in_shape(0), &l.in_shape(l.inputs() > 1 ? 1 : 0)});
 }
 
 void elementwise(Launch& l) {
   const FunctionCall f = function_of(l.op(), l.attributes());
+  const bool compares = is_comparison(f.function);
+  const auto function = static_cast<uint32_t>(f.function);
   const int64_t n = l.out_shape(0).elements();
+  const Grid grid = l.over_elements(n);
+  Push push;
+  push.add(l.in(0), input(l, 1), input(l, 2), l.out(0));
   if (l.in_shape(0).elements() == n && l.in_shape(l.inputs() > 1 ? 1 : 0).elements() == n) {
-    same_shape(l, f);
+    push.u32(n, grid.per_group).f32(f.p).f32(f.q);
+    l.dispatch(compares ? shader::elementwise_truth : shader::elementwise_same, {function}, push,
+               grid, work_of(l, kFlops));
   } else {
-    broadcast(l, f);
+    const Loops loops = broadcast_loops(l);
+    push.table(l.table(loops.words())).u32(n, grid.per_group, l.inputs() > 2);
+    l.dispatch(compares ? shader::broadcast_truth : shader::broadcast_same,
+               {function, loops.rank()}, push, grid, work_of(l, kFlops));
   }
 }
 
 // Integers cannot be divided by 0.
 void check_divisors(Launch& l) {
-  const auto n = l.out_shape(0).elements() == 0 ? 0 : l.in_shape(1).elements();
-  const Grid grid = l.over_elements(static_cast<uint64_t>(n));
+  const Grid grid = l.over_elements(l.out_shape(0).elements() == 0 ? 0 : l.in_shape(1).elements());
   Push push;
-  push.add(l.in(1)).add(l.step()).u32(static_cast<uint64_t>(n)).u32(grid.per_group).u32(l.node());
-  const uint32_t shader = size_of(l.type()) == 1   ? shader::divisor_1
-                          : size_of(l.type()) == 4 ? shader::divisor_4
-                                                   : shader::divisor_8;
-  const auto elements = static_cast<double>(n);
-  l.dispatch(shader, {}, push, grid, elements, elements * l.element_bytes());
+  push.add(l.in(1), l.step()).u32(grid.elements, grid.per_group, l.node());
+  l.dispatch(shader::divisor, {}, push, grid, l.each(grid.elements, 1, 1));
   l.barrier();  // the quotients may overwrite the divisors
 }
 
@@ -121,32 +69,25 @@ void whole(Launch& l) {
     check_divisors(l);
   }
   const Loops loops = broadcast_loops(l);
-  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const Grid grid = l.over_elements(n);
+  const Grid grid = l.over_elements(l.out_shape(0).elements());
   const uint32_t kind = l.type() == DType::boolean ? 2 : l.type() == DType::u8 ? 1 : 0;
   Push push;
-  push.add(l.in(0)).add(input(l, 1)).add(l.out(0)).table(table_of(l, loops));
-  push.u32(n).u32(grid.per_group);
-  l.dispatch(whole_shader(l, is_comparison(f.function)),
-             {static_cast<uint32_t>(f.function), loops.rank(), kind}, push, grid,
-             static_cast<double>(n) * 10, bytes_of(l));
+  push.add(l.in(0), input(l, 1), l.out(0)).table(l.table(loops.words()));
+  push.u32(grid.elements, grid.per_group);
+  l.dispatch(is_comparison(f.function) ? shader::whole_truth : shader::whole_same,
+             {static_cast<uint32_t>(f.function), loops.rank(), kind}, push, grid, work_of(l, 10));
 }
 
 const char* without_int64(const NodeView& node) {
-  return node.physical.has_int64
+  return node.physical.has_int64 || node.query.type != DType::i64
              ? nullptr
              : "Its driver lacks the feature shaderInt64, which numbers of i64 need.";
 }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(elementwise, .launch = elementwise);
-BOWLINE_VULKAN_KERNEL(elementwise_f16, .launch = elementwise);
-BOWLINE_VULKAN_KERNEL(elementwise_bf16, .launch = elementwise);
-BOWLINE_VULKAN_KERNEL(elementwise_i8, .launch = whole);
-BOWLINE_VULKAN_KERNEL(elementwise_u8, .launch = whole);
-BOWLINE_VULKAN_KERNEL(elementwise_i32, .launch = whole);
-BOWLINE_VULKAN_KERNEL(elementwise_i64, .launch = whole, .refusal = without_int64);
-BOWLINE_VULKAN_KERNEL(elementwise_boolean, .launch = whole);
+BOWLINE_KERNELS_OF_FLOATS(elementwise, .launch = elementwise);
+BOWLINE_KERNELS_OF_INTEGERS(elementwise, .launch = whole, .refusal = without_int64);
+BOWLINE_KERNEL(elementwise_boolean, .launch = whole);
 
 }  // namespace bowline::detail::vulkan::elementwise_kernels

@@ -2,40 +2,33 @@
 // The largest and smallest elements along axes, and their indices.
 #include <algorithm>
 
+#include "groups.h"
 #include "index.h"
 #include "kernel.h"
-#include "numbers.h"
 
 namespace bowline::detail::vulkan::extreme_kernels {
 namespace {
 
-struct Extreme {
-  bool smallest = false;
-  bool last = false;
-};
-
-void launch_extreme(Launch& l, const Groups& g, uint32_t shader, Extreme e) {
+void launch_extreme(Launch& l, const Groups& g, const shader::ByType& shader, bool smallest,
+                    bool last) {
   Push push;
-  push.add(l.in(0)).add(l.out(0)).table(l.table(g.words)).u32(g.outputs).u32(g.terms);
-  const auto elements = static_cast<double>(g.outputs * g.terms);
-  l.dispatch(shader, {g.kept, g.gone, e.smallest ? 1u : 0u, e.last ? 1u : 0u}, push,
-             l.over_rows(g.outputs), elements * 20, elements * l.element_bytes());
+  push.add(l.in(0), l.out(0)).table(l.table(g.words)).u32(g.outputs, g.terms);
+  l.dispatch(shader, {g.kept, g.gone, smallest, last}, push, l.over_rows(g.outputs),
+             l.each(g.outputs * g.terms, 20, 1));
 }
 
-void reduce(Launch& l, bool smallest) {
+template <bool kSmallest>
+void reduce(Launch& l) {
   launch_extreme(l, groups_of(l.in_shape(0), l.attributes<ReduceAttributes>()),
-                 BOWLINE_VULKAN_OF_NUMBER(l.type(), extreme, _value), {smallest, false});
+                 shader::extreme_value, kSmallest, false);
 }
-void reduce_max(Launch& l) { reduce(l, false); }
-void reduce_min(Launch& l) { reduce(l, true); }
 
-void arg(Launch& l, bool smallest) {
+template <bool kSmallest>
+void arg(Launch& l) {
   const auto& t = l.attributes<ArgAttributes>();
-  launch_extreme(l, groups_along(l.in_shape(0), t.axis()),
-                 BOWLINE_VULKAN_OF_NUMBER(l.type(), extreme, _index), {smallest, t.last()});
+  launch_extreme(l, groups_along(l.in_shape(0), t.axis()), shader::extreme_index, kSmallest,
+                 t.last());
 }
-void arg_max(Launch& l) { arg(l, false); }
-void arg_min(Launch& l) { arg(l, true); }
 
 // The loop over the line of an element stays below the limit of a software device.
 constexpr uint64_t kAtOnce = 49152;
@@ -86,15 +79,14 @@ void top_k(Launch& l) {
   for (uint64_t first = 0; first < t.whole; first += t.at_once) {
     const uint64_t end = std::min(t.whole, first + t.at_once);
     Push push;
-    push.add(l.in(0)).add(l.out(0)).add(l.out(1)).add(l.workspace());
-    push.u32(t.in_passes ? t.lines : t.elements).u32(t.size).u32(t.step).u32(t.k);
-    push.u32(first).u32(end);
+    push.add(l.in(0), l.out(0), l.out(1), l.workspace())
+        .u32(t.in_passes ? t.lines : t.elements, t.size, t.step, t.k);
+    push.u32(first, end);
     const double looks = static_cast<double>(t.elements) * static_cast<double>(end - first);
-    l.dispatch(t.in_passes ? BOWLINE_VULKAN_OF_NUMBER(l.type(), top_k, _passes)
-                           : BOWLINE_VULKAN_OF_NUMBER(l.type(), top_k, _places),
+    l.dispatch(t.in_passes ? shader::top_k_passes : shader::top_k_places,
                {l.attributes<TopKAttributes>().largest() ? 0u : 1u}, push,
-               t.in_passes ? l.over_rows(t.lines) : l.over_single_elements(t.elements), looks * 10,
-               static_cast<double>(t.elements) * l.element_bytes());
+               t.in_passes ? l.over_rows(t.lines) : l.over_single_elements(t.elements),
+               {looks * 10, static_cast<double>(t.elements) * l.element_bytes()});
     if (end < t.whole) {
       l.barrier();
     }
@@ -117,19 +109,10 @@ const char* arg_refusal(const NodeView& node) {
 
 }  // namespace
 
-#define BOWLINE_VULKAN_EXTREMES(suffix)                                                       \
-  BOWLINE_VULKAN_KERNEL(reduce_max##suffix, .launch = reduce_max, .refusal = reduce_refusal); \
-  BOWLINE_VULKAN_KERNEL(reduce_min##suffix, .launch = reduce_min, .refusal = reduce_refusal); \
-  BOWLINE_VULKAN_KERNEL(arg_max##suffix, .launch = arg_max, .refusal = arg_refusal);          \
-  BOWLINE_VULKAN_KERNEL(arg_min##suffix, .launch = arg_min, .refusal = arg_refusal);          \
-  BOWLINE_VULKAN_KERNEL(top_k##suffix, .launch = top_k, .workspace = top_k_workspace)
-BOWLINE_VULKAN_EXTREMES();
-BOWLINE_VULKAN_EXTREMES(_f16);
-BOWLINE_VULKAN_EXTREMES(_bf16);
-BOWLINE_VULKAN_EXTREMES(_i8);
-BOWLINE_VULKAN_EXTREMES(_u8);
-BOWLINE_VULKAN_EXTREMES(_i32);
-BOWLINE_VULKAN_EXTREMES(_i64);
-#undef BOWLINE_VULKAN_EXTREMES
+BOWLINE_KERNELS_OF_NUMBERS(reduce_max, .launch = reduce<false>, .refusal = reduce_refusal);
+BOWLINE_KERNELS_OF_NUMBERS(reduce_min, .launch = reduce<true>, .refusal = reduce_refusal);
+BOWLINE_KERNELS_OF_NUMBERS(arg_max, .launch = arg<false>, .refusal = arg_refusal);
+BOWLINE_KERNELS_OF_NUMBERS(arg_min, .launch = arg<true>, .refusal = arg_refusal);
+BOWLINE_KERNELS_OF_NUMBERS(top_k, .launch = top_k, .workspace = top_k_workspace);
 
 }  // namespace bowline::detail::vulkan::extreme_kernels

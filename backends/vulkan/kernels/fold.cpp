@@ -3,23 +3,21 @@
 //! ops(f32, f16, bf16) ReduceProdGrad
 // Products over axes and their gradient, sums of integers, and cumulative sums, in a fixed order.
 // Integers wrap around.
+#include "groups.h"
 #include "index.h"
 #include "kernel.h"
-#include "numbers.h"
 
 namespace bowline::detail::vulkan::fold_kernels {
 namespace {
 
-void fold(Launch& l, bool product) {
+template <bool kProduct>
+void fold(Launch& l) {
   const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
   Push push;
-  push.add(l.in(0)).add(l.out(0)).table(l.table(g.words)).u32(g.outputs).u32(g.terms);
-  const auto elements = static_cast<double>(g.outputs * g.terms);
-  l.dispatch(BOWLINE_VULKAN_OF_NUMBER(l.type(), fold, ), {g.kept, g.gone, product ? 1u : 0u}, push,
-             l.over_rows(g.outputs), elements * 20, elements * l.element_bytes());
+  push.add(l.in(0), l.out(0)).table(l.table(g.words)).u32(g.outputs, g.terms);
+  l.dispatch(shader::fold, {g.kept, g.gone, kProduct}, push, l.over_rows(g.outputs),
+             l.each(g.outputs * g.terms, 20, 1));
 }
-void reduce_prod(Launch& l) { fold(l, true); }
-void reduce_sum(Launch& l) { fold(l, false); }
 
 const char* fold_refusal(const NodeView& node) {
   return too_long(node, groups_of(node.in(0), node.attributes<ReduceAttributes>()).terms,
@@ -29,14 +27,10 @@ const char* fold_refusal(const NodeView& node) {
 void prod_grad(Launch& l) {
   const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
   Push push;
-  push.add(l.in(0)).add(l.in(1)).add(l.out(0));
-  push.add(l.type() == DType::f32 ? l.out(0) : l.workspace());
-  push.table(l.table(g.words)).u32(g.outputs).u32(g.terms);
-  const auto elements = static_cast<double>(g.outputs * g.terms);
-  l.dispatch(
-      of_type(l.type(), shader::prod_grad_f32, shader::prod_grad_f16, shader::prod_grad_bf16),
-      {g.kept, g.gone}, push, l.over_single_elements(g.outputs), elements * 40,
-      elements * 4 * l.element_bytes());
+  push.add(l.in(0), l.in(1), l.out(0), l.type() == DType::f32 ? l.out(0) : l.workspace());
+  push.table(l.table(g.words)).u32(g.outputs, g.terms);
+  l.dispatch(shader::prod_grad, {g.kept, g.gone}, push, l.over_single_elements(g.outputs),
+             l.each(g.outputs * g.terms, 40, 4));
 }
 
 uint64_t prod_grad_workspace(const NodeView& node) {
@@ -81,13 +75,10 @@ void cum_sum(Launch& l) {
   const Lines x = lines_of(l.in_shape(0), l.attributes());
   const bool shared = shares_lines(l.physical(), x);
   Push push;
-  push.add(l.in(0)).add(l.out(0)).u32(x.lines).u32(x.size).u32(x.step);
-  const auto elements = static_cast<double>(x.lines * x.size);
-  l.dispatch(shared ? BOWLINE_VULKAN_OF_NUMBER(l.type(), cum_sum, _subgroup)
-                    : BOWLINE_VULKAN_OF_NUMBER(l.type(), cum_sum, _lane),
-             {t.exclusive() ? 1u : 0u, t.reverse() ? 1u : 0u}, push,
-             shared ? l.over_rows(x.lines) : l.over_single_elements(x.lines), elements * 10,
-             elements * 2 * l.element_bytes());
+  push.add(l.in(0), l.out(0)).u32(x.lines, x.size, x.step);
+  l.dispatch(shared ? shader::cum_sum_subgroup : shader::cum_sum_lane, {t.exclusive(), t.reverse()},
+             push, shared ? l.over_rows(x.lines) : l.over_single_elements(x.lines),
+             l.each(x.lines * x.size, 10, 2));
 }
 
 const char* cum_sum_refusal(const NodeView& node) {
@@ -97,26 +88,10 @@ const char* cum_sum_refusal(const NodeView& node) {
 
 }  // namespace
 
-#define BOWLINE_VULKAN_FOLDS(suffix)                                                          \
-  BOWLINE_VULKAN_KERNEL(reduce_prod##suffix, .launch = reduce_prod, .refusal = fold_refusal); \
-  BOWLINE_VULKAN_KERNEL(cum_sum##suffix, .launch = cum_sum, .refusal = cum_sum_refusal)
-BOWLINE_VULKAN_FOLDS();
-BOWLINE_VULKAN_FOLDS(_f16);
-BOWLINE_VULKAN_FOLDS(_bf16);
-BOWLINE_VULKAN_FOLDS(_i8);
-BOWLINE_VULKAN_FOLDS(_u8);
-BOWLINE_VULKAN_FOLDS(_i32);
-BOWLINE_VULKAN_FOLDS(_i64);
-#undef BOWLINE_VULKAN_FOLDS
-
-BOWLINE_VULKAN_KERNEL(reduce_sum_i8, .launch = reduce_sum, .refusal = fold_refusal);
-BOWLINE_VULKAN_KERNEL(reduce_sum_u8, .launch = reduce_sum, .refusal = fold_refusal);
-BOWLINE_VULKAN_KERNEL(reduce_sum_i32, .launch = reduce_sum, .refusal = fold_refusal);
-BOWLINE_VULKAN_KERNEL(reduce_sum_i64, .launch = reduce_sum, .refusal = fold_refusal);
-BOWLINE_VULKAN_KERNEL(reduce_prod_grad, .launch = prod_grad, .refusal = prod_grad_refusal);
-BOWLINE_VULKAN_KERNEL(reduce_prod_grad_f16, .launch = prod_grad, .workspace = prod_grad_workspace,
-                      .refusal = prod_grad_refusal);
-BOWLINE_VULKAN_KERNEL(reduce_prod_grad_bf16, .launch = prod_grad, .workspace = prod_grad_workspace,
-                      .refusal = prod_grad_refusal);
+BOWLINE_KERNELS_OF_NUMBERS(reduce_prod, .launch = fold<true>, .refusal = fold_refusal);
+BOWLINE_KERNELS_OF_INTEGERS(reduce_sum, .launch = fold<false>, .refusal = fold_refusal);
+BOWLINE_KERNELS_OF_NUMBERS(cum_sum, .launch = cum_sum, .refusal = cum_sum_refusal);
+BOWLINE_KERNELS_OF_FLOATS(reduce_prod_grad, .launch = prod_grad, .workspace = prod_grad_workspace,
+                          .refusal = prod_grad_refusal);
 
 }  // namespace bowline::detail::vulkan::fold_kernels

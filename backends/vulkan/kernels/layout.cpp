@@ -14,122 +14,99 @@ void fill_output(Launch& l, uint64_t bits) {
   if (size_of(l.type()) == 4) {
     return l.fill(l.out_place(0), l.out_bytes(0), static_cast<uint32_t>(bits));
   }
-  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const Grid grid = l.over_elements(n);
+  const Grid grid = l.over_elements(l.out_shape(0).elements());
   Push push;
-  push.add(l.out(0)).u32(n).u32(grid.per_group).u32(bits).u32(bits >> 32);
-  l.dispatch(of_bytes(l.type(), shader::fill_1, shader::fill_2, shader::fill_4, shader::fill_8), {},
-             push, grid, static_cast<double>(n), static_cast<double>(l.out_bytes(0)));
+  push.add(l.out(0)).u32(grid.elements, grid.per_group, bits, bits >> 32);
+  l.dispatch(shader::fill, {}, push, grid,
+             {static_cast<double>(grid.elements), static_cast<double>(l.out_bytes(0))});
 }
 
 // y[first_y + at . strides_y] = x[first_x + at . strides_x]
 void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t first_y,
-             Loops loops) {
-  loops.finish();
-  const auto n = static_cast<uint64_t>(loops.elements());
-  if (loops.rank() == 1 && loops.strides(0)[0] == 1 && loops.strides(1)[0] == 1) {
+             const Loops& loops) {
+  if (loops.is_run()) {
     const uint64_t size = size_of(l.type());
     const uint64_t bytes_x = static_cast<uint64_t>(first_x) * size;
     const uint64_t bytes_y = static_cast<uint64_t>(first_y) * size;
-    l.copy({y.buffer, y.offset + bytes_y, y.address + bytes_y},
-           {x.buffer, x.offset + bytes_x, x.address + bytes_x}, n * size);
-    return;
+    return l.copy({y.buffer, y.offset + bytes_y, y.address + bytes_y},
+                  {x.buffer, x.offset + bytes_x, x.address + bytes_x},
+                  static_cast<uint64_t>(loops.elements()) * size);
   }
-  std::vector<uint32_t> words;
-  loops.append_to(&words);
-  const Grid grid = l.over_elements(n);
+  const Grid grid = l.over_elements(loops.elements());
   Push push;
-  push.add(x.address).add(y.address).table(l.table(words)).u32(n).u32(grid.per_group);
-  push.u32(static_cast<uint64_t>(first_x)).u32(static_cast<uint64_t>(first_y));
-  l.dispatch(of_bytes(l.type(), shader::strided_copy_1, shader::strided_copy_2,
-                      shader::strided_copy_4, shader::strided_copy_8),
-             {loops.rank()}, push, grid, static_cast<double>(n) * 20,
-             static_cast<double>(n) * 2 * l.element_bytes());
+  push.add(x.address, y.address).table(l.table(loops.words()));
+  push.u32(grid.elements, grid.per_group, first_x, first_y);
+  l.dispatch(shader::strided_copy, {loops.rank()}, push, grid, l.each(grid.elements, 20, 2));
 }
 
 void transpose(Launch& l) {
   const Shape& x = l.in_shape(0);
-  const Shape& y = l.out_shape(0);
-  const auto from = strides_of(x);
-  const auto to = strides_of(y);
   const auto* permutation = l.attributes<TransposeAttributes>().permutation();
-  Loops loops(2);
-  for (int axis = 0; axis < y.rank(); ++axis) {
+  const Strides own = strides_of(x);
+  Strides from{};
+  for (int axis = 0; axis < x.rank(); ++axis) {
     const int source = permutation->Get(static_cast<flatbuffers::uoffset_t>(axis));
-    const int positive = source < 0 ? source + x.rank() : source;
-    loops.add(y[axis], {from[static_cast<size_t>(positive)], to[static_cast<size_t>(axis)]});
+    from[static_cast<size_t>(axis)] = own[static_cast<size_t>(positive_axis(source, x.rank()))];
   }
-  strided(l, l.in_place(0), 0, l.out_place(0), 0, loops);
+  strided(l, l.in_place(0), 0, l.out_place(0), 0,
+          Loops(l.out_shape(0), {from, strides_of(l.out_shape(0))}));
 }
 
 // The elements of `part`, which is inside `whole` from `start` on along one axis. `whole_first`
 // gives the order of the strides.
 Loops part_of(const Shape& part, const Shape& whole, bool whole_first) {
-  const auto inside = strides_of(whole);
-  const auto own = strides_of(part);
-  Loops loops(2);
-  for (int axis = 0; axis < part.rank(); ++axis) {
-    const auto a = static_cast<size_t>(axis);
-    loops.add(part[axis], {whole_first ? inside[a] : own[a], whole_first ? own[a] : inside[a]});
-  }
-  return loops;
+  const Strides inside = strides_of(whole), own = strides_of(part);
+  return Loops(part, {whole_first ? inside : own, whole_first ? own : inside});
 }
+
+// The distance of neighbours along an axis.
+int64_t step_of(const Shape& x, int axis) { return x.elements(axis + 1, x.rank()); }
 
 void slice(Launch& l) {
   const auto& attributes = l.attributes<SliceAttributes>();
   const Shape& x = l.in_shape(0);
-  const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), x.rank()));
-  const int64_t start =
-      attributes.start() < 0 ? attributes.start() + x[static_cast<int>(axis)] : attributes.start();
-  strided(l, l.in_place(0), start * strides_of(x)[axis], l.out_place(0), 0,
+  const int axis = positive_axis(attributes.axis(), x.rank());
+  const int64_t start = attributes.start() < 0 ? attributes.start() + x[axis] : attributes.start();
+  strided(l, l.in_place(0), start * step_of(x, axis), l.out_place(0), 0,
           part_of(l.out_shape(0), x, true));
 }
 
 void slice_grad(Launch& l) {
   const auto& attributes = l.attributes<SliceGradAttributes>();
   const Shape& dx = l.out_shape(0);
-  const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), dx.rank()));
-  const int64_t start =
-      attributes.start() < 0 ? attributes.start() + dx[static_cast<int>(axis)] : attributes.start();
+  const int axis = positive_axis(attributes.axis(), dx.rank());
+  const int64_t start = attributes.start() < 0 ? attributes.start() + dx[axis] : attributes.start();
   fill_output(l, 0);
   l.barrier();
-  strided(l, l.in_place(0), 0, l.out_place(0), start * strides_of(dx)[axis],
+  strided(l, l.in_place(0), 0, l.out_place(0), start * step_of(dx, axis),
           part_of(l.in_shape(0), dx, false));
 }
 
 void concat(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const auto axis =
-      static_cast<size_t>(positive_axis(l.attributes<ConcatAttributes>().axis(), y.rank()));
+  const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), y.rank());
   int64_t start = 0;
   for (size_t i = 0; i < l.inputs(); ++i) {
     const Shape& x = l.in_shape(i);
-    strided(l, l.in_place(i), 0, l.out_place(0), start * strides_of(y)[axis], part_of(x, y, false));
-    start += x[static_cast<int>(axis)];
+    strided(l, l.in_place(i), 0, l.out_place(0), start * step_of(y, axis), part_of(x, y, false));
+    start += x[axis];
   }
 }
 
 void split(Launch& l) {
   const Shape& x = l.in_shape(0);
-  const auto axis =
-      static_cast<size_t>(positive_axis(l.attributes<SplitAttributes>().axis(), x.rank()));
+  const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), x.rank());
   int64_t start = 0;
   for (size_t i = 0; i < l.outputs(); ++i) {
     const Shape& y = l.out_shape(i);
-    strided(l, l.in_place(0), start * strides_of(x)[axis], l.out_place(i), 0, part_of(y, x, true));
-    start += y[static_cast<int>(axis)];
+    strided(l, l.in_place(0), start * step_of(x, axis), l.out_place(i), 0, part_of(y, x, true));
+    start += y[axis];
   }
 }
 
 void broadcast_to(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const auto from = broadcast_strides(l.in_shape(0), y);
-  const auto to = strides_of(y);
-  Loops loops(2);
-  for (int axis = 0; axis < y.rank(); ++axis) {
-    loops.add(y[axis], {from[static_cast<size_t>(axis)], to[static_cast<size_t>(axis)]});
-  }
-  strided(l, l.in_place(0), 0, l.out_place(0), 0, loops);
+  strided(l, l.in_place(0), 0, l.out_place(0), 0, Loops::broadcast(y, {&l.in_shape(0), &y}));
 }
 
 void copy(Launch& l) {
@@ -144,19 +121,13 @@ void mask_tail(Launch& l) {
   const auto& t = l.attributes<MaskTailAttributes>();
   const Shape& x = l.in_shape(0);
   const int axis = positive_axis(t.axis(), x.rank());
-  const auto n = static_cast<uint64_t>(x.elements());
-  const Grid grid = l.over_elements(n);
+  const Grid grid = l.over_elements(x.elements());
   Push push;
-  push.add(l.in(0)).add(l.out(0)).add(l.step());
-  push.u32(l.count_word(0, axis)).u32(n).u32(grid.per_group);
-  push.u32(static_cast<uint64_t>(x[axis]));
-  push.u32(static_cast<uint64_t>(x.elements(axis + 1, x.rank())));
+  push.add(l.in(0), l.out(0), l.step()).u32(l.count_word(0, axis), grid.elements, grid.per_group);
+  push.u32(x[axis], x.elements(axis + 1, x.rank()));
   const uint64_t bits = stored_bits(l.type(), t.fill());
-  push.u32(bits).u32(bits >> 32);
-  l.dispatch(of_bytes(l.type(), shader::mask_tail_1, shader::mask_tail_2, shader::mask_tail_4,
-                      shader::mask_tail_8),
-             {}, push, grid, static_cast<double>(n) * 20,
-             static_cast<double>(n) * 2 * l.element_bytes());
+  push.u32(bits, bits >> 32);
+  l.dispatch(shader::mask_tail, {}, push, grid, l.each(grid.elements, 20, 2));
 }
 
 void write_codes(Launch& l) {
@@ -168,18 +139,14 @@ void write_codes(Launch& l) {
   const uint64_t n = static_cast<uint64_t>(rows.rows()) *
                      ((static_cast<uint64_t>(rows.back()) + block - 1) / block);
   Push push;
-  push.add(l.in(1)).add(l.out(0)).table(l.table(words));
+  push.add(l.in(1), l.out(0)).table(l.table(words));
   l.push_step_words(push);
-  push.u32(l.count_word(1, axis)).u32(n);
-  push.u32(static_cast<uint64_t>(rows[axis])).u32(static_cast<uint64_t>(state[axis]));
-  push.u32(static_cast<uint64_t>(state.elements(axis + 1, state.rank() - 1)));
-  push.u32(static_cast<uint64_t>(rows.back())).u32(l.node());
+  push.u32(l.count_word(1, axis), n, rows[axis], state[axis]);
+  push.u32(state.elements(axis + 1, state.rank() - 1), rows.back(), l.node());
   // One subgroup checks the position even if there is nothing to write.
   const auto elements = static_cast<double>(rows.elements());
-  l.dispatch(
-      of_type(l.type(), shader::write_codes_f32, shader::write_codes_f16, shader::write_codes_bf16),
-      {}, push, l.over_rows(std::max<uint64_t>(n, 1)), elements * 20,
-      elements * (2 * l.element_bytes() + 1));
+  l.dispatch(shader::write_codes, {}, push, l.over_rows(std::max<uint64_t>(n, 1)),
+             {elements * 20, elements * (2 * l.element_bytes() + 1)});
 }
 
 // Offsets in quantized operands have 32 bits.
@@ -201,15 +168,11 @@ void write_rows(Launch& l) {
   // One invocation checks the position even if there is nothing to write.
   const Grid grid = l.over_elements(std::max<uint64_t>(n, 1));
   Push push;
-  push.add(l.in(1)).add(l.out(0));
+  push.add(l.in(1), l.out(0));
   l.push_step_words(push);
-  push.u32(l.count_word(1, axis)).u32(n).u32(grid.per_group);
-  push.u32(static_cast<uint64_t>(rows[axis])).u32(static_cast<uint64_t>(state[axis]));
-  push.u32(static_cast<uint64_t>(state.elements(axis + 1, state.rank()))).u32(l.node());
-  l.dispatch(of_bytes(l.type(), shader::write_rows_1, shader::write_rows_2, shader::write_rows_4,
-                      shader::write_rows_8),
-             {}, push, grid, static_cast<double>(n) * 20,
-             static_cast<double>(n) * 2 * l.element_bytes());
+  push.u32(l.count_word(1, axis), n, grid.per_group, rows[axis], state[axis]);
+  push.u32(state.elements(axis + 1, state.rank()), l.node());
+  l.dispatch(shader::write_rows, {}, push, grid, l.each(n, 20, 2));
 }
 
 void fill(Launch& l) {
@@ -218,16 +181,16 @@ void fill(Launch& l) {
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(transpose, .launch = transpose);
-BOWLINE_VULKAN_KERNEL(slice, .launch = slice);
-BOWLINE_VULKAN_KERNEL(slice_grad, .launch = slice_grad);
-BOWLINE_VULKAN_KERNEL(concat, .launch = concat);
-BOWLINE_VULKAN_KERNEL(split, .launch = split);
-BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
-BOWLINE_VULKAN_KERNEL(expand, .launch = broadcast_to);
-BOWLINE_VULKAN_KERNEL(copy, .launch = copy);
-BOWLINE_VULKAN_KERNEL(mask_tail, .launch = mask_tail);
-BOWLINE_VULKAN_KERNEL(write_rows, .launch = write_rows, .refusal = write_refusal, .encoded = 0b1);
-BOWLINE_VULKAN_KERNEL(fill, .launch = fill);
+BOWLINE_KERNEL(transpose, .launch = transpose);
+BOWLINE_KERNEL(slice, .launch = slice);
+BOWLINE_KERNEL(slice_grad, .launch = slice_grad);
+BOWLINE_KERNEL(concat, .launch = concat);
+BOWLINE_KERNEL(split, .launch = split);
+BOWLINE_KERNEL(broadcast_to, .launch = broadcast_to);
+BOWLINE_KERNEL(expand, .launch = broadcast_to);
+BOWLINE_KERNEL(copy, .launch = copy);
+BOWLINE_KERNEL(mask_tail, .launch = mask_tail);
+BOWLINE_KERNEL(write_rows, .launch = write_rows, .refusal = write_refusal, .encoded = 0b1);
+BOWLINE_KERNEL(fill, .launch = fill);
 
 }  // namespace bowline::detail::vulkan::layout_kernels

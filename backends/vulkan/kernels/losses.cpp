@@ -32,8 +32,8 @@ const char* cross_entropy_refusal(const NodeView& node) {
 void add_up(Launch& l, VkDeviceAddress terms, uint64_t n, Reduction reduction) {
   l.barrier();
   Push push;
-  push.add(terms).add(l.out(0)).u32(n).u32(static_cast<uint64_t>(reduction));
-  l.dispatch(shader::loss_total, {}, push, {l.lanes(), 1, 1}, static_cast<double>(n) * 20, 0);
+  push.add(terms, l.out(0)).u32(n, reduction);
+  l.dispatch(shader::loss_total, {}, push, l.one_subgroup(), {static_cast<double>(n) * 20, 0});
 }
 
 // Operands that all kernels of losses with labels share.
@@ -47,14 +47,14 @@ struct Labels {
 template <class Table>
 void push_labels(Push& push, const Launch& l, const Labels& c) {
   const auto& t = l.attributes<Table>();
-  push.add(c.losses).add(c.weight).add(c.dloss).add(c.dx).add(l.step());
-  push.u32(elements(l.in_shape(1))).u32(static_cast<uint64_t>(l.in_shape(0).back()));
-  push.add(t.ignore_index()).u32(static_cast<uint64_t>(t.reduction())).u32(l.node());
+  push.add(c.losses, c.weight, c.dloss, c.dx, l.step())
+      .u32(elements(l.in_shape(1)), l.in_shape(0).back());
+  push.add(t.ignore_index()).u32(t.reduction(), l.node());
 }
 
 Push push_cross_entropy(const Launch& l, const Labels& c, VkDeviceAddress lse) {
   Push push;
-  push.add(l.in(0)).add(l.in(1)).add(lse);
+  push.add(l.in(0), l.in(1), lse);
   push_labels<CrossEntropyAttributes>(push, l, c);
   push.add(l.attributes<CrossEntropyAttributes>().label_smoothing());
   return push;
@@ -65,9 +65,9 @@ template <class Table>
 Push push_likelihood(const Launch& l, const Labels& c, size_t input, const Grid& grid) {
   const bool has_weight = l.inputs() > input;
   Push push;
-  push.add(l.in(0)).add(l.in(1)).add(l.in(has_weight ? input : 0));
+  push.add(l.in(0), l.in(1), l.in(has_weight ? input : 0));
   push_labels<Table>(push, l, c);
-  push.u32(has_weight ? 1 : 0).u32(grid.per_group);
+  push.u32(has_weight, grid.per_group);
   return push;
 }
 
@@ -79,9 +79,8 @@ void cross_entropy(Launch& l) {
   c.losses = reduction == Reduction::none ? l.out(0) : l.workspace();
   const uint64_t rows = elements(l.in_shape(1));
   const auto n = static_cast<double>(elements(l.in_shape(0)));
-  l.dispatch(of_type(l.type(), shader::cross_entropy_rows_f32, shader::cross_entropy_rows_f16,
-                     shader::cross_entropy_rows_bf16),
-             {}, push_cross_entropy(l, c, l.out(1)), l.over_rows(rows), n * 40, n * 8);
+  l.dispatch(shader::cross_entropy_rows, {}, push_cross_entropy(l, c, l.out(1)), l.over_rows(rows),
+             {n * 40, n * 8});
   if (reduction != Reduction::none) {
     add_up(l, c.losses, rows, reduction);
   }
@@ -93,11 +92,8 @@ uint64_t grad_workspace(const NodeView&) { return 4; }
 template <class Table>
 void add_weights(Launch& l, const Labels& c, size_t input) {
   if (l.attributes<Table>().reduction() == Reduction::mean) {
-    l.dispatch(of_type(l.type(), shader::negative_log_likelihood_weights_f32,
-                       shader::negative_log_likelihood_weights_f16,
-                       shader::negative_log_likelihood_weights_bf16),
-               {}, push_likelihood<Table>(l, c, input, {}), {l.lanes(), 1, 1},
-               static_cast<double>(elements(l.in_shape(1))) * 20, 0);
+    l.dispatch(shader::negative_log_likelihood_weights, {}, push_likelihood<Table>(l, c, input, {}),
+               l.one_subgroup(), {static_cast<double>(elements(l.in_shape(1))) * 20, 0});
     l.barrier();
   }
 }
@@ -115,10 +111,8 @@ void cross_entropy_grad(Launch& l) {
   constexpr size_t kNoWeights = 4;
   add_weights<CrossEntropyAttributes>(l, c, kNoWeights);
   const auto n = static_cast<double>(elements(l.in_shape(0)));
-  l.dispatch(of_type(l.type(), shader::cross_entropy_grad_f32, shader::cross_entropy_grad_f16,
-                     shader::cross_entropy_grad_bf16),
-             {}, push_cross_entropy(l, c, l.in(2)), l.over_rows(elements(l.in_shape(1))), n * 40,
-             n * 8);
+  l.dispatch(shader::cross_entropy_grad, {}, push_cross_entropy(l, c, l.in(2)),
+             l.over_rows(elements(l.in_shape(1))), {n * 40, n * 8});
 }
 
 void negative_log_likelihood(Launch& l) {
@@ -129,10 +123,8 @@ void negative_log_likelihood(Launch& l) {
   const uint64_t rows = elements(l.in_shape(1));
   const Grid grid = l.over_elements(rows);
   const auto n = static_cast<double>(rows);
-  l.dispatch(
-      of_type(l.type(), shader::negative_log_likelihood_rows_f32,
-              shader::negative_log_likelihood_rows_f16, shader::negative_log_likelihood_rows_bf16),
-      {}, push_likelihood<Table>(l, c, 2, grid), grid, n * 4, n * 16);
+  l.dispatch(shader::negative_log_likelihood_rows, {}, push_likelihood<Table>(l, c, 2, grid), grid,
+             {n * 4, n * 16});
   if (reduction != Reduction::none) {
     add_up(l, c.losses, rows, reduction);
   }
@@ -144,11 +136,8 @@ void negative_log_likelihood_grad(Launch& l) {
   add_weights<Table>(l, c, 3);
   const uint64_t n = elements(l.in_shape(0));
   const Grid grid = l.over_elements(n);
-  l.dispatch(
-      of_type(l.type(), shader::negative_log_likelihood_grad_f32,
-              shader::negative_log_likelihood_grad_f16, shader::negative_log_likelihood_grad_bf16),
-      {}, push_likelihood<Table>(l, c, 3, grid), grid, static_cast<double>(n) * 4,
-      static_cast<double>(n) * l.element_bytes());
+  l.dispatch(shader::negative_log_likelihood_grad, {}, push_likelihood<Table>(l, c, 3, grid), grid,
+             l.each(n, 4, 1));
 }
 
 // An elementwise loss and its constant.
@@ -164,15 +153,15 @@ ElementLoss loss_of(const Launch& l) {
     return {2, t.delta(), t.reduction()};
   }
   const bool binary = l.op() == Op::BinaryCrossEntropy || l.op() == Op::BinaryCrossEntropyGrad;
-  return {binary ? 1u : 0u, 0, l.attributes<LossAttributes>().reduction()};
+  return {binary, 0, l.attributes<LossAttributes>().reduction()};
 }
 
 Push push_elements(const Launch& l, const ElementLoss& f, VkDeviceAddress y, VkDeviceAddress dloss,
                    VkDeviceAddress dx, uint64_t per_group) {
   const uint64_t n = elements(l.in_shape(0));
   Push push;
-  push.add(l.in(0)).add(l.in(1)).add(y).add(dloss).add(dx).u32(n).u32(per_group).u32(kParts);
-  push.u32(f.reduction == Reduction::none ? 1 : 0);
+  push.add(l.in(0), l.in(1), y, dloss, dx)
+      .u32(n, per_group, kParts, f.reduction == Reduction::none);
   push.f32(f.reduction == Reduction::mean && n > 0 ? static_cast<double>(n) : 1.0).add(f.p);
   return push;
 }
@@ -185,16 +174,12 @@ void element_loss(Launch& l) {
   const double bytes = n * 2 * l.element_bytes();
   if (f.reduction == Reduction::none) {
     const Grid grid = l.over_elements(elements(l.in_shape(0)));
-    l.dispatch(of_type(l.type(), shader::element_loss_each_f32, shader::element_loss_each_f16,
-                       shader::element_loss_each_bf16),
-               {f.number}, push_elements(l, f, l.out(0), 0, 0, grid.per_group), grid, n * 20,
-               bytes);
+    l.dispatch(shader::element_loss_each, {f.number},
+               push_elements(l, f, l.out(0), 0, 0, grid.per_group), grid, {n * 20, bytes});
     return;
   }
-  l.dispatch(of_type(l.type(), shader::element_loss_parts_f32, shader::element_loss_parts_f16,
-                     shader::element_loss_parts_bf16),
-             {f.number}, push_elements(l, f, l.workspace(), 0, 0, 0), l.over_rows(kParts), n * 20,
-             bytes);
+  l.dispatch(shader::element_loss_parts, {f.number}, push_elements(l, f, l.workspace(), 0, 0, 0),
+             l.over_rows(kParts), {n * 20, bytes});
   add_up(l, l.workspace(), kParts, f.reduction);
 }
 
@@ -202,10 +187,8 @@ void element_loss_grad(Launch& l) {
   const ElementLoss f = loss_of(l);
   const uint64_t n = elements(l.in_shape(0));
   const Grid grid = l.over_elements(n);
-  l.dispatch(of_type(l.type(), shader::element_loss_grad_f32, shader::element_loss_grad_f16,
-                     shader::element_loss_grad_bf16),
-             {f.number}, push_elements(l, f, 0, l.in(2), l.out(0), grid.per_group), grid,
-             static_cast<double>(n) * 20, static_cast<double>(n) * 3 * l.element_bytes());
+  l.dispatch(shader::element_loss_grad, {f.number},
+             push_elements(l, f, 0, l.in(2), l.out(0), grid.per_group), grid, l.each(n, 20, 3));
 }
 
 const char* parts_refusal(const NodeView& node) {
@@ -217,27 +200,22 @@ const char* parts_refusal(const NodeView& node) {
 
 }  // namespace
 
-#define BOWLINE_KERNELS(stem, ...)                \
-  BOWLINE_VULKAN_KERNEL(stem, __VA_ARGS__);       \
-  BOWLINE_VULKAN_KERNEL(stem##_f16, __VA_ARGS__); \
-  BOWLINE_VULKAN_KERNEL(stem##_bf16, __VA_ARGS__)
-#define BOWLINE_ELEMENT_LOSS(stem)                                            \
-  BOWLINE_KERNELS(stem, .launch = element_loss, .workspace = parts_workspace, \
-                  .refusal = parts_refusal);                                  \
-  BOWLINE_KERNELS(stem##_grad, .launch = element_loss_grad)
+#define BOWLINE_ELEMENT_LOSS(stem)                                                      \
+  BOWLINE_KERNELS_OF_FLOATS(stem, .launch = element_loss, .workspace = parts_workspace, \
+                            .refusal = parts_refusal);                                  \
+  BOWLINE_KERNELS_OF_FLOATS(stem##_grad, .launch = element_loss_grad)
 
-BOWLINE_KERNELS(cross_entropy, .launch = cross_entropy, .workspace = terms_workspace,
-                .refusal = cross_entropy_refusal);
-BOWLINE_KERNELS(cross_entropy_grad, .launch = cross_entropy_grad, .workspace = grad_workspace,
-                .refusal = cross_entropy_refusal);
-BOWLINE_KERNELS(negative_log_likelihood, .launch = negative_log_likelihood,
-                .workspace = terms_workspace, .refusal = rows_refusal);
-BOWLINE_KERNELS(negative_log_likelihood_grad, .launch = negative_log_likelihood_grad,
-                .workspace = grad_workspace, .refusal = rows_refusal);
+BOWLINE_KERNELS_OF_FLOATS(cross_entropy, .launch = cross_entropy, .workspace = terms_workspace,
+                          .refusal = cross_entropy_refusal);
+BOWLINE_KERNELS_OF_FLOATS(cross_entropy_grad, .launch = cross_entropy_grad,
+                          .workspace = grad_workspace, .refusal = cross_entropy_refusal);
+BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood, .launch = negative_log_likelihood,
+                          .workspace = terms_workspace, .refusal = rows_refusal);
+BOWLINE_KERNELS_OF_FLOATS(negative_log_likelihood_grad, .launch = negative_log_likelihood_grad,
+                          .workspace = grad_workspace, .refusal = rows_refusal);
 BOWLINE_ELEMENT_LOSS(mean_squared_error);
 BOWLINE_ELEMENT_LOSS(binary_cross_entropy);
 BOWLINE_ELEMENT_LOSS(huber);
-#undef BOWLINE_KERNELS
 #undef BOWLINE_ELEMENT_LOSS
 
 }  // namespace bowline::detail::vulkan::losses_kernels

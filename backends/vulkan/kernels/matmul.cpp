@@ -62,7 +62,6 @@ Choice choose(const Launch& l, const Product& p) {
 }
 
 void multiply(Launch& l, Product p) {
-  p.batch.finish();
   if (p.k == 0) {
     p.a = p.c;  // empty operands may be at the end of a buffer; the result of their loads is unused
     p.b = p.c;
@@ -79,27 +78,15 @@ void multiply(Launch& l, Product p) {
   const uint64_t groups_x = (n + choice.columns - 1) / choice.columns;
   const uint64_t groups_y = (m + choice.rows - 1) / choice.rows;
   grid.groups = groups_x * groups_y * static_cast<uint64_t>(batches);
-  std::vector<uint32_t> words;
-  p.batch.append_to(&words);
   Push push;
-  for (const size_t side : {size_t{0}, size_t{1}}) {
-    if (p.codes[side].empty()) {
-      push.add(side == 0 ? p.a : p.b);
-    } else {
-      push.table(l.table(p.codes[side]));
-    }
+  for (const size_t side : {0, 1}) {
+    p.codes[side].empty() ? push.add(side == 0 ? p.a : p.b) : push.table(l.table(p.codes[side]));
   }
-  push.add(p.c).add(p.bias).table(l.table(words));
-  push.u32(m)
-      .u32(n)
-      .u32(static_cast<uint64_t>(p.k))
-      .u32(batches == 1 ? 0 : p.batch.rank())
-      .u32(p.bias != 0 ? 1 : 0);
-  push.u32(groups_x).u32(groups_y).u32(static_cast<uint64_t>(batches));
-  push.u32(static_cast<uint64_t>(p.transpose_a ? 1 : p.k))
-      .u32(static_cast<uint64_t>(p.transpose_a ? p.m : 1));
-  push.u32(static_cast<uint64_t>(p.transpose_b ? 1 : p.n))
-      .u32(static_cast<uint64_t>(p.transpose_b ? p.k : 1));
+  push.add(p.c, p.bias)
+      .table(l.table(p.batch.words()))
+      .u32(m, n, p.k, batches == 1 ? 0 : p.batch.rank(), p.bias != 0);
+  push.u32(groups_x, groups_y, batches, p.transpose_a ? 1 : p.k, p.transpose_a ? p.m : 1);
+  push.u32(p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1);
   if (p.has_codes()) {
     push.u32((p.codes[0].empty() ? 0u : 1u) | (p.codes[1].empty() ? 0u : 2u) |
              (p.transpose_a ? 4u : 0u) | (p.transpose_b ? 8u : 0u));
@@ -108,15 +95,20 @@ void multiply(Launch& l, Product p) {
       static_cast<double>(batches) * static_cast<double>(p.m) * static_cast<double>(p.n);
   const std::initializer_list<uint32_t> rows = {choice.rows};
   l.dispatch(choice.shader, tiles ? std::initializer_list<uint32_t>{} : rows, push, grid,
-             products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4);
+             {products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4});
 }
 
-void add_codes(const Launch& l, Product& p) {
-  for (const size_t side : {size_t{0}, size_t{1}}) {
+Product operands_of(const Launch& l, const Wide& wide) {
+  Product p;
+  p.a = wide.in(0);
+  p.b = wide.in(1);
+  p.c = wide.out(0);
+  for (const size_t side : {0, 1}) {
     if (l.is_encoded(side)) {
       p.codes[side] = l.code_words(side);
     }
   }
+  return p;
 }
 
 // Offsets in quantized operands have 32 bits.
@@ -125,6 +117,15 @@ const char* refusal(const NodeView& v) {
     return o.encoding.is_plain() || o.bytes() <= UINT32_MAX;
   });
   return fits ? nullptr : "A quantized matrix has more than 2^32 bytes.";
+}
+
+// The axes before the matrices.
+Shape batch_of(const Shape& x) {
+  Shape batch;
+  for (int axis = 0; axis + 2 < x.rank(); ++axis) {
+    batch.push_back(x[axis]);
+  }
+  return batch;
 }
 
 // `p` has the addresses.
@@ -144,20 +145,9 @@ void matmul(Launch& l, Product p) {
   if (!p.transpose_a && b.elements(0, b.rank() - 2) == 1) {
     p.m = c.rows();  // one B for all batches: they are additional rows
   } else {
-    Shape batch_a;
-    Shape batch_b;
-    Shape batch;
-    for (int axis = 0; axis + 2 < a.rank(); ++axis) {
-      batch_a.push_back(a[axis]);
-    }
-    for (int axis = 0; axis + 2 < b.rank(); ++axis) {
-      batch_b.push_back(b[axis]);
-    }
-    for (int axis = 0; axis + 2 < c.rank(); ++axis) {
-      batch.push_back(c[axis]);
-    }
-    const auto strides_a = broadcast_strides(batch_a, batch);
-    const auto strides_b = broadcast_strides(batch_b, batch);
+    const Shape batch = batch_of(c);
+    const Strides strides_a = broadcast_strides(batch_of(a), batch);
+    const Strides strides_b = broadcast_strides(batch_of(b), batch);
     for (int axis = 0; axis < batch.rank(); ++axis) {
       const auto i = static_cast<size_t>(axis);
       p.batch.add(batch[axis], {strides_a[i] * p.m * p.k, strides_b[i] * p.k * p.n});
@@ -168,23 +158,14 @@ void matmul(Launch& l, Product p) {
 
 void matmul(Launch& l) {
   Wide wide(l);
-  Product p;
-  p.a = wide.in(0);
-  p.b = wide.in(1);
-  p.c = wide.out(0);
-  add_codes(l, p);
-  matmul(l, p);
+  matmul(l, operands_of(l, wide));
   wide.finish();
 }
 
 // y = x W^T + bias, W [out, in].
 void linear(Launch& l) {
   Wide wide(l);
-  Product p;
-  p.a = wide.in(0);
-  p.b = wide.in(1);
-  p.c = wide.out(0);
-  add_codes(l, p);
+  Product p = operands_of(l, wide);
   p.bias = l.inputs() > 2 ? wide.in(2) : 0;
   p.transpose_b = true;
   p.m = l.out_shape(0).rows();
@@ -198,9 +179,9 @@ void linear(Launch& l) {
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNELS(mat_mul, .launch = matmul, .workspace = Wide::bytes, .refusal = refusal,
-                       .encoded = 0b11);
-BOWLINE_VULKAN_KERNELS(linear, .launch = linear, .workspace = Wide::bytes, .refusal = refusal,
-                       .encoded = 0b10);
+BOWLINE_KERNELS_OF_FLOATS(mat_mul, .launch = matmul, .workspace = Wide::bytes, .refusal = refusal,
+                          .encoded = 0b11);
+BOWLINE_KERNELS_OF_FLOATS(linear, .launch = linear, .workspace = Wide::bytes, .refusal = refusal,
+                          .encoded = 0b10);
 
 }  // namespace bowline::detail::vulkan::matmul_kernels

@@ -43,15 +43,9 @@ std::vector<uint32_t> chunk_table(const std::vector<std::vector<ListEntry>>& lis
 void gradient(Launch& l, uint32_t function, const ListEntry& grad, VkDeviceAddress contribution) {
   const Grid grid = l.over_elements(grad.elements);
   Push push;
-  push.add(grad.address)
-      .add(contribution)
-      .add(l.step())
-      .u32(grad.elements)
-      .u32(grid.per_group)
-      .u32(grad.first ? 1 : 0);
+  push.add(grad.address, contribution, l.step()).u32(grad.elements, grid.per_group, grad.first);
   const auto n = static_cast<double>(grad.elements);
-  l.dispatch(of_type(l.type(), shader::gradient_f32, shader::gradient_f16, shader::gradient_bf16),
-             {function}, push, grid, n, n * (8.0 + l.element_bytes()));
+  l.dispatch(shader::gradient, {function}, push, grid, {n, n * (8.0 + l.element_bytes())});
 }
 
 void accumulate_grad(Launch& l) { gradient(l, 0, l.in_list(0)[0], l.in(1)); }
@@ -66,7 +60,7 @@ void loss_scale(Launch& l) {
   Push push;
   push.add(l.out(0));
   l.push_step_words(push);
-  l.dispatch(shader::loss_scale, {}, push, {l.lanes(), 1, 1}, 0, 4);
+  l.dispatch(shader::loss_scale, {}, push, l.one_subgroup(), {0, 4});
 }
 
 void round_weights(Launch& l) {
@@ -84,16 +78,15 @@ void clip(Launch& l) {
   const std::vector<uint32_t> words = chunk_table({l.in_list(0)}, &count);
   Push push;
   const bool has_loss = l.inputs() > 1;
-  push.table(l.table(words)).add(l.workspace()).add(l.out(0));
-  push.add(has_loss ? l.in(1) : l.out(0));
+  push.table(l.table(words)).add(l.workspace(), l.out(0), has_loss ? l.in(1) : l.out(0));
   l.push_step_words(push);
-  push.u32(count).u32(kPartials).f32(
-      static_cast<double>(l.attributes<ClipByGlobalNormAttributes>().max_norm()));
-  push.u32(has_loss ? 1 : 0);
+  push.u32(count, kPartials)
+      .f32(static_cast<double>(l.attributes<ClipByGlobalNormAttributes>().max_norm()))
+      .u32(has_loss);
   const double n = static_cast<double>(count * kChunk);
-  l.dispatch(shader::clip_squares, {}, push, l.over_rows(kPartials), n * 2, n * 4);
+  l.dispatch(shader::clip_squares, {}, push, l.over_rows(kPartials), {n * 2, n * 4});
   l.barrier();
-  l.dispatch(shader::clip_scale, {}, push, {l.lanes(), 1, 1}, 0, 0);
+  l.dispatch(shader::clip_scale, {}, push, l.one_subgroup(), {0, 0});
 }
 
 Grid over_chunks(const Launch& l, uint64_t count) {
@@ -131,19 +124,17 @@ void update(Launch& l) {
   }
   const double n = static_cast<double>(count * kChunk);
   const auto moved = static_cast<double>(4 * (3 + 2 * def.states.size()));
-  l.dispatch(shader_of(l.op()), {}, push, over_chunks(l, count), n * 20, n * moved);
+  l.dispatch(shader_of(l.op()), {}, push, over_chunks(l, count), {n * 20, n * moved});
 }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(optimizers, .launch = update);
-BOWLINE_VULKAN_KERNEL(accumulate_grad, .launch = accumulate_grad);
-BOWLINE_VULKAN_KERNEL(zero_grad, .launch = zero_grad);
-BOWLINE_VULKAN_KERNEL(clip_by_global_norm, .launch = clip, .workspace = clip_workspace);
-BOWLINE_VULKAN_KERNEL(loss_scale, .launch = loss_scale);
-BOWLINE_VULKAN_KERNEL(accumulate_grad_f16, .launch = accumulate_grad);
-BOWLINE_VULKAN_KERNEL(accumulate_grad_bf16, .launch = accumulate_grad);
-BOWLINE_VULKAN_KERNEL(round_weights_f16, .launch = round_weights);
-BOWLINE_VULKAN_KERNEL(round_weights_bf16, .launch = round_weights);
+BOWLINE_KERNEL(optimizers, .launch = update);
+BOWLINE_KERNELS_OF_FLOATS(accumulate_grad, .launch = accumulate_grad);
+BOWLINE_KERNEL(zero_grad, .launch = zero_grad);
+BOWLINE_KERNEL(clip_by_global_norm, .launch = clip, .workspace = clip_workspace);
+BOWLINE_KERNEL(loss_scale, .launch = loss_scale);
+BOWLINE_KERNEL(round_weights_f16, .launch = round_weights);
+BOWLINE_KERNEL(round_weights_bf16, .launch = round_weights);
 
 }  // namespace bowline::detail::vulkan::optimize_kernels

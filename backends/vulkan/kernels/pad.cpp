@@ -17,8 +17,7 @@ std::vector<uint32_t> table_of(const Padding& p, Dim dim, Other... others) {
   for (int a = 0; a < std::max(p.rank, 1); ++a) {
     dims.push_back(dim(static_cast<size_t>(a)));
   }
-  std::vector<uint32_t> words;
-  append_divisors(dims, &words);
+  std::vector<uint32_t> words = divisors(dims);
   const auto append = [&](auto of) {
     for (size_t a = 0; a < dims.size(); ++a) {
       words.push_back(static_cast<uint32_t>(of(a)));
@@ -43,15 +42,14 @@ void launch_pad(Launch& l, const Padding& p, PadMode mode, float value) {
   for (size_t a = 0; a < static_cast<size_t>(p.rank); ++a) {
     first += p.axes[a].crop * strides[a];
   }
-  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const Grid grid = l.over_elements(n);
+  const Grid grid = l.over_elements(l.out_shape(0).elements());
   const uint64_t bits = stored_bits(l.type(), value);
   Push push;
-  push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(grid.per_group);
-  push.u32(static_cast<uint64_t>(first)).u32(bits).u32(bits >> 32);
-  l.dispatch(of_bytes(l.type(), shader::pad_1, shader::pad_2, shader::pad_4, shader::pad_8),
-             {rank_of(p), static_cast<uint32_t>(mode)}, push, grid, static_cast<double>(n) * 30,
-             static_cast<double>(n) * 2 * l.element_bytes());
+  push.add(l.in(0), l.out(0))
+      .table(l.table(words))
+      .u32(grid.elements, grid.per_group, first, bits, bits >> 32);
+  l.dispatch(shader::pad, {rank_of(p), static_cast<uint32_t>(mode)}, push, grid,
+             l.each(grid.elements, 30, 2));
 }
 
 void pad(Launch& l) {
@@ -74,14 +72,11 @@ void pad_grad(Launch& l) {
       p, [&](size_t a) { return p.axes[a].source; }, [&](size_t a) { return p.axes[a].crop; },
       [&](size_t a) { return p.axes[a].part; }, [&](size_t a) { return p.axes[a].before; },
       [&](size_t a) { return p.axes[a].whole; }, [&](size_t a) { return strides[a]; });
-  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const Grid grid = l.over_single_elements(n);
+  const Grid grid = l.over_single_elements(l.out_shape(0).elements());
   Push push;
-  push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(grid.per_group);
-  const auto terms = static_cast<double>(n + static_cast<uint64_t>(l.in_shape(0).elements()));
-  l.dispatch(of_type(l.type(), shader::pad_grad_f32, shader::pad_grad_f16, shader::pad_grad_bf16),
-             {rank_of(p), static_cast<uint32_t>(t.mode())}, push, grid, terms * 40,
-             terms * l.element_bytes());
+  push.add(l.in(0), l.out(0)).table(l.table(words)).u32(grid.elements, grid.per_group);
+  l.dispatch(shader::pad_grad, {rank_of(p), static_cast<uint32_t>(t.mode())}, push, grid,
+             l.each(grid.elements + static_cast<uint64_t>(l.in_shape(0).elements()), 40, 1));
 }
 
 // One invocation adds all terms of an element.
@@ -98,17 +93,14 @@ const char* refusal(const NodeView& node) {
                  ? axis.whole / axis.part + (axis.whole % axis.part != 0 ? 1 : 0)
                  : 1;
   }
-  return node.physical.is_software() && terms > kMaxIterations
-             ? "An element has more pads than the loops of a software device run."
-             : nullptr;
+  return refuse_loops(node, terms,
+                      "An element has more pads than the loops of a software device run.");
 }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(pad, .launch = pad);
-BOWLINE_VULKAN_KERNEL(tile, .launch = tile);
-BOWLINE_VULKAN_KERNEL(pad_grad, .launch = pad_grad, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(pad_grad_f16, .launch = pad_grad, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(pad_grad_bf16, .launch = pad_grad, .refusal = refusal);
+BOWLINE_KERNEL(pad, .launch = pad);
+BOWLINE_KERNEL(tile, .launch = tile);
+BOWLINE_KERNELS_OF_FLOATS(pad_grad, .launch = pad_grad, .refusal = refusal);
 
 }  // namespace bowline::detail::vulkan::pad_kernels

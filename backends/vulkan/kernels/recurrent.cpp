@@ -37,9 +37,8 @@ bool has_reset_before(const Attributes& attributes) {
 // A loop over all rows of the weight.
 template <size_t kWeight>
 const char* refusal(const NodeView& node) {
-  return node.physical.is_software() && node.in(kWeight)[0] > kMaxIterations
-             ? "A layer has more units than the loops of a software device run."
-             : nullptr;
+  return refuse_loops(node, node.in(kWeight)[0],
+                      "A layer has more units than the loops of a software device run.");
 }
 
 // The address of a step in an operand of the storage dtype, with `each` elements per step.
@@ -66,30 +65,27 @@ struct States {
   }
 };
 
-void dispatch(Launch& l, const Layer& layer, uint32_t shader, const Push& push, double share) {
-  l.dispatch(shader, {}, push, l.over_rows(layer.blocks()), layer.products() * share, 0);
+void dispatch(Launch& l, const Layer& layer, const shader::ByType& shader, const Push& push,
+              double share) {
+  l.dispatch(shader, {}, push, l.over_rows(layer.blocks()), {layer.products() * share, 0});
 }
 
 void lstm(Launch& l) {
   const Layer layer =
       layer_of(l.in_shape(0), l.in_shape(1), 4, l.attributes<LstmAttributes>().reverse());
   const States states(l, layer);
-  const uint32_t shader = of_type(l.type(), shader::recurrent_lstm_f32, shader::recurrent_lstm_f16,
-                                  shader::recurrent_lstm_bf16);
   convert(l, l.in(2), l.type(), states.at[0], DType::f32, layer.state());
   for (uint64_t i = 0; i < layer.steps; ++i) {
     const uint64_t t = layer.at(i);
     const auto c_at = [&](uint64_t step) { return l.out(1) + step * layer.state() * 4; };
     Push push;
-    push.add(at_step(l, l.in(0), t, 4 * layer.state())).add(l.in(1));
-    push.add(states.at[i % 2]).add(states.at[(i + 1) % 2]);
-    push.add(at_step(l, l.out(0), t, layer.state()))
-        .add(at_step(l, l.out(2), t, 4 * layer.state()))
-        .add(i == 0 ? l.in(3) : c_at(layer.at(i - 1)))
-        .add(c_at(t));
-    push.u32(layer.batch).u32(layer.units).u32(0);
+    push.add(at_step(l, l.in(0), t, 4 * layer.state()), l.in(1), states.at[i % 2],
+             states.at[(i + 1) % 2]);
+    push.add(at_step(l, l.out(0), t, layer.state()), at_step(l, l.out(2), t, 4 * layer.state()),
+             i == 0 ? l.in(3) : c_at(layer.at(i - 1)), c_at(t))
+        .u32(layer.batch, layer.units, 0);
     l.barrier();
-    dispatch(l, layer, shader, push, 1);
+    dispatch(l, layer, shader::recurrent_lstm, push, 1);
   }
 }
 
@@ -98,17 +94,13 @@ void gru(Launch& l) {
   const Layer layer = layer_of(l.in_shape(0), l.in_shape(1), 3, attributes.reverse());
   const States states(l, layer);
   const VkDeviceAddress bias = l.inputs() > 3 ? l.in(3) : 0;
-  const auto run = [&](uint32_t shader, uint64_t t, VkDeviceAddress h, VkDeviceAddress next_h,
-                       VkDeviceAddress old_h, double share) {
+  const auto run = [&](const shader::ByType& shader, uint64_t t, VkDeviceAddress h,
+                       VkDeviceAddress next_h, VkDeviceAddress old_h, double share) {
     Push push;
-    push.add(at_step(l, l.in(0), t, 3 * layer.state())).add(l.in(1)).add(h).add(next_h);
-    push.add(at_step(l, l.out(0), t, layer.state()))
-        .add(at_step(l, l.out(1), t, 3 * layer.state()))
-        .add(bias)
-        .add(at_step(l, l.out(2), t, layer.state()))
-        .add(states.at[3])
-        .add(old_h);
-    push.u32(layer.batch).u32(layer.units).u32(bias != 0 ? 1 : 0);
+    push.add(at_step(l, l.in(0), t, 3 * layer.state()), l.in(1), h, next_h,
+             at_step(l, l.out(0), t, layer.state()), at_step(l, l.out(1), t, 3 * layer.state()),
+             bias, at_step(l, l.out(2), t, layer.state()), states.at[3], old_h);
+    push.u32(layer.batch, layer.units, bias != 0);
     l.barrier();
     dispatch(l, layer, shader, push, share);
   };
@@ -117,17 +109,11 @@ void gru(Launch& l) {
     const uint64_t t = layer.at(i);
     const VkDeviceAddress h = states.at[i % 2], next_h = states.at[(i + 1) % 2];
     if (attributes.reset_after()) {
-      run(of_type(l.type(), shader::recurrent_gru_f32, shader::recurrent_gru_f16,
-                  shader::recurrent_gru_bf16),
-          t, h, next_h, h, 1);
+      run(shader::recurrent_gru, t, h, next_h, h, 1);
       continue;
     }
-    run(of_type(l.type(), shader::recurrent_gru_gates_f32, shader::recurrent_gru_gates_f16,
-                shader::recurrent_gru_gates_bf16),
-        t, h, states.at[2], h, 2.0 / 3);
-    run(of_type(l.type(), shader::recurrent_gru_new_f32, shader::recurrent_gru_new_f16,
-                shader::recurrent_gru_new_bf16),
-        t, states.at[2], next_h, h, 1.0 / 3);
+    run(shader::recurrent_gru_gates, t, h, states.at[2], h, 2.0 / 3);
+    run(shader::recurrent_gru_new, t, states.at[2], next_h, h, 1.0 / 3);
   }
 }
 
@@ -150,15 +136,15 @@ uint64_t grad_workspace(const NodeView& node) {
   return 2 * floats(kGates * state) + (kGates == 3 ? floats(state) : 0);
 }
 
-void dispatch_grad(Launch& l, const Layer& layer, uint32_t shader, Push push, uint64_t from,
-                   uint64_t depth, uint32_t flags) {
+void dispatch_grad(Launch& l, const Layer& layer, const shader::ByType& shader, Push push,
+                   uint64_t from, uint64_t depth, uint32_t flags) {
   const Grid grid = l.over_single_elements(layer.blocks());
-  push.u32(layer.batch).u32(layer.units).u32(from).u32(depth).u32(flags).u32(grid.per_group);
+  push.u32(layer.batch, layer.units, from, depth, flags, grid.per_group);
   l.barrier();
   l.dispatch(shader, {}, push, grid,
-             layer.products() * static_cast<double>(std::max<uint64_t>(depth, 1)) /
-                 static_cast<double>(layer.gates * layer.units),
-             0);
+             {layer.products() * static_cast<double>(std::max<uint64_t>(depth, 1)) /
+                  static_cast<double>(layer.gates * layer.units),
+              0});
 }
 
 constexpr uint32_t kEnds = 1;
@@ -178,19 +164,14 @@ void lstm_grad(Launch& l) {
       return base + step * layer.state() * 4;
     };
     Push push;
-    push.add(at_step(l, l.in(0), t, 4 * layer.state())).add(l.in(1));
-    push.add(behind.at[static_cast<uint64_t>(i + 2) % 2])
-        .add(behind.at[static_cast<uint64_t>(i + 1) % 2]);
-    push.add(i > 0 ? f32_at(l.in(3), layer.at(number - 1)) : l.in(2))
-        .add(f32_at(l.in(3), t))
-        .add(at_step(l, l.in(4), t, layer.state()))
-        .add(dc_in == 0 ? 0 : f32_at(dc_in, t))
-        .add(l.out(2));
-    push.add(at_step(l, l.out(0), t, 4 * layer.state())).add(l.out(1));
-    dispatch_grad(l, layer,
-                  of_type(l.type(), shader::recurrent_grad_lstm_f32,
-                          shader::recurrent_grad_lstm_f16, shader::recurrent_grad_lstm_bf16),
-                  push, 0, is_last || layer.steps == 0 ? 0 : 4 * layer.units,
+    push.add(at_step(l, l.in(0), t, 4 * layer.state()), l.in(1),
+             behind.at[static_cast<uint64_t>(i + 2) % 2],
+             behind.at[static_cast<uint64_t>(i + 1) % 2]);
+    push.add(i > 0 ? f32_at(l.in(3), layer.at(number - 1)) : l.in(2), f32_at(l.in(3), t),
+             at_step(l, l.in(4), t, layer.state()), dc_in == 0 ? 0 : f32_at(dc_in, t), l.out(2),
+             at_step(l, l.out(0), t, 4 * layer.state()), l.out(1));
+    dispatch_grad(l, layer, shader::recurrent_grad_lstm, push, 0,
+                  is_last || layer.steps == 0 ? 0 : 4 * layer.units,
                   (i < 0 ? kEnds : 0) | (dc_in != 0 ? kHasMore : 0));
   }
 }
@@ -207,39 +188,34 @@ void gru_grad(Launch& l) {
     const VkDeviceAddress made = behind.at[static_cast<uint64_t>(i + 1) % 2];
     const auto push_of = [&](VkDeviceAddress from) {
       Push push;
-      push.add(at_step(l, l.in(0), t, 3 * layer.state())).add(l.in(2)).add(from).add(made);
-      push.add(at_step(l, l.in(1), t, layer.state()))
-          .add(i > 0 ? at_step(l, l.in(4), layer.at(number - 1), layer.state()) : l.in(3))
-          .add(at_step(l, l.in(5), t, layer.state()))
-          .add(at_step(l, l.out(1), t, layer.state()))
-          .add(behind.dh);
-      push.add(at_step(l, l.out(0), t, 3 * layer.state())).add(l.out(2));
+      push.add(at_step(l, l.in(0), t, 3 * layer.state()), l.in(2), from, made,
+               at_step(l, l.in(1), t, layer.state()),
+               i > 0 ? at_step(l, l.in(4), layer.at(number - 1), layer.state()) : l.in(3),
+               at_step(l, l.in(5), t, layer.state()), at_step(l, l.out(1), t, layer.state()),
+               behind.dh);
+      push.add(at_step(l, l.out(0), t, 3 * layer.state()), l.out(2));
       return push;
     };
     const uint64_t through = (reset_after ? 3 : 2) * layer.units;
-    dispatch_grad(l, layer,
-                  of_type(l.type(), shader::recurrent_grad_gru_f32, shader::recurrent_grad_gru_f16,
-                          shader::recurrent_grad_gru_bf16),
+    dispatch_grad(l, layer, shader::recurrent_grad_gru,
                   push_of(behind.at[static_cast<uint64_t>(i + 2) % 2]), 0,
                   is_last || layer.steps == 0 ? 0 : through,
                   (i < 0 ? kEnds : 0) | (reset_after ? kHasMore : 0));
     if (!reset_after && i >= 0) {
-      dispatch_grad(
-          l, layer,
-          of_type(l.type(), shader::recurrent_grad_gru_reset_f32,
-                  shader::recurrent_grad_gru_reset_f16, shader::recurrent_grad_gru_reset_bf16),
-          push_of(made), 2 * layer.units, layer.units, 0);
+      dispatch_grad(l, layer, shader::recurrent_grad_gru_reset, push_of(made), 2 * layer.units,
+                    layer.units, 0);
     }
   }
 }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNELS(lstm, .launch = lstm, .workspace = states_workspace, .refusal = refusal<1>);
-BOWLINE_VULKAN_KERNELS(gru, .launch = gru, .workspace = states_workspace, .refusal = refusal<1>);
-BOWLINE_VULKAN_KERNELS(lstm_grad, .launch = lstm_grad, .workspace = grad_workspace<4>,
-                       .refusal = refusal<1>);
-BOWLINE_VULKAN_KERNELS(gru_grad, .launch = gru_grad, .workspace = grad_workspace<3>,
-                       .refusal = refusal<2>);
+BOWLINE_KERNELS_OF_FLOATS(lstm, .launch = lstm, .workspace = states_workspace,
+                          .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(gru, .launch = gru, .workspace = states_workspace, .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(lstm_grad, .launch = lstm_grad, .workspace = grad_workspace<4>,
+                          .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(gru_grad, .launch = gru_grad, .workspace = grad_workspace<3>,
+                          .refusal = refusal<2>);
 
 }  // namespace bowline::detail::vulkan::recurrent_kernels

@@ -17,22 +17,11 @@ void embedding(Launch& l) {
   const Shape& table = l.in_shape(0);
   const uint64_t count = elements(l.in_shape(1));
   Push push;
-  if (l.is_encoded(0)) {
-    push.table(l.table(l.code_words(0)));
-  } else {
-    push.add(l.in(0));
-  }
-  push.add(l.in(1)).add(l.out(0)).add(l.step());
-  push.u32(count)
-      .u32(static_cast<uint64_t>(table[0]))
-      .u32(static_cast<uint64_t>(table[1]))
-      .u32(l.node());
-  const uint32_t moving =
-      of_type(l.type(), shader::embedding_4, shader::embedding_2, shader::embedding_2);
-  const uint32_t decoding = of_type(l.type(), shader::embedding_codes_f32,
-                                    shader::embedding_codes_f16, shader::embedding_codes_bf16);
-  l.dispatch(l.is_encoded(0) ? decoding : moving, {}, push, l.over_rows(count), 0,
-             static_cast<double>(elements(l.out_shape(0))) * 2 * l.element_bytes());
+  l.is_encoded(0) ? push.table(l.table(l.code_words(0))) : push.add(l.in(0));
+  push.add(l.in(1), l.out(0), l.step()).u32(count, table[0], table[1], l.node());
+  l.dispatch(l.is_encoded(0) ? variant(shader::embedding_codes, l.type())
+                             : variant(shader::embedding, l.type()),
+             {}, push, l.over_rows(count), l.each(l.out_shape(0).elements(), 0, 2));
 }
 
 // Offsets in quantized operands have 32 bits.
@@ -70,20 +59,12 @@ void embedding_grad(Launch& l) {
   for (uint64_t first = 0; first < count; first += kIdsAtOnce) {
     const uint64_t end = std::min(count, first + kIdsAtOnce);
     Push push;
-    push.add(wide.in(0))
-        .add(wide.in(1))
-        .add(wide.out(0))
-        .u32(count)
-        .u32(rows)
-        .u32(n)
-        .u32(blocks)
-        .u32(first)
-        .u32(end);
+    push.add(wide.in(0), wide.in(1), wide.out(0)).u32(count, rows, n, blocks, first, end);
     const uint64_t subgroups = (over_rows ? rows : end - first) * blocks;
     const double looks =
         static_cast<double>(subgroups) * static_cast<double>(end - first) / l.lanes();
     l.dispatch(over_rows ? shader::embedding_grad_rows : shader::embedding_grad_ids, {}, push,
-               l.over_rows(subgroups), looks * 20, static_cast<double>((end - first) * n) * 12);
+               l.over_rows(subgroups), {looks * 20, static_cast<double>((end - first) * n) * 12});
     l.barrier();
   }
   wide.finish();
@@ -96,19 +77,17 @@ void dropout(Launch& l) {
   const Grid grid = l.over_elements(blocks);
   const double rate = static_cast<double>(attributes.rate());
   Push push;
-  push.add(l.in(0)).add(l.out(0));
+  push.add(l.in(0), l.out(0));
   l.push_step_words(push);
-  push.u32(n).u32(blocks).u32(grid.per_group).u32(attributes.stream());
-  push.u32(l.iteration()).u32(dropout_threshold(rate)).f32(1 / (1 - rate));
-  l.dispatch(of_type(l.type(), shader::dropout_f32, shader::dropout_f16, shader::dropout_bf16), {},
-             push, grid, static_cast<double>(n) * 40,
-             static_cast<double>(n) * 2 * l.element_bytes());
+  push.u32(n, blocks, grid.per_group, attributes.stream(), l.iteration(), dropout_threshold(rate))
+      .f32(1 / (1 - rate));
+  l.dispatch(shader::dropout, {}, push, grid, l.each(n, 40, 2));
 }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNELS(embedding, .launch = embedding, .refusal = refusal, .encoded = 0b1);
-BOWLINE_VULKAN_KERNELS(embedding_grad, .launch = embedding_grad, .workspace = Wide::bytes);
-BOWLINE_VULKAN_KERNELS(dropout, .launch = dropout);
+BOWLINE_KERNELS_OF_FLOATS(embedding, .launch = embedding, .refusal = refusal, .encoded = 0b1);
+BOWLINE_KERNELS_OF_FLOATS(embedding_grad, .launch = embedding_grad, .workspace = Wide::bytes);
+BOWLINE_KERNELS_OF_FLOATS(dropout, .launch = dropout);
 
 }  // namespace bowline::detail::vulkan::tokens_kernels
