@@ -150,7 +150,7 @@ void add_bench_run(CLI::App* bench, Context& context) {
   auto o = std::make_shared<BenchRunOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
-  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [random:1]")
+  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [random]")
       ->type_name("NAME=VALUE");
   add_dims(verb, o->dims);
   add_compute(verb, o->compute);

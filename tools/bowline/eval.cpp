@@ -184,20 +184,22 @@ Result<int> run(const EvalOptions& o) {
 void add_eval(CLI::App& app, Context& context) {
   CLI::App* verb =
       add_verb(app, "eval", "Evaluates a model: perplexity of text, or classification accuracy",
-               "bowline eval tuned.bowline --data notes.txt");
+               "bowline eval tuned.bowline --data notes.txt\n"
+               "# A model with an adapter\n"
+               "bowline eval lm.bowline --adapter adapter.bowline --data chats.jsonl");
   auto o = std::make_shared<EvalOptions>();
   verb->add_option("model", o->model, "Model file with the entry point 'loss'")->required();
   add_data(verb, *o);
   add_windows(verb, *o);
   o->eval_stride = 0;
-  verb->add_option("--stride", o->eval_stride, "Step from one window to the next [--seq]")
+  verb->add_option("--stride", o->eval_stride, "Stride of the windows, in tokens [--seq]")
       ->group(kAdvanced)
       ->check(whole_number(0, 1 << 20));
   o->uses.add({"--stride"}, kPlainText);
   verb->add_option("--batches", o->eval_batches, "Evaluate at most this many batches [all]")
       ->group(kAdvanced)
       ->check(whole_number(0, kMostSteps));
-  verb->add_option("--report", o->report, "HTML page with the loss of each batch")
+  verb->add_option("--report", o->report, "Write an HTML page with the loss of each batch")
       ->type_name("FILE");
   verb->add_flag("--force", o->force, "Replace an existing --report");
   add_changes(verb, o->changes);

@@ -444,22 +444,27 @@ Result<int> run(const ExportOptions& o) {
 
 void add_export(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "export", "Writes a model without training state, or for other tools",
+      add_verb(app, "export", "Writes a model for other tools, merges adapters, strips checkpoints",
+               "# A checkpoint without its training state\n"
                "bowline export run/step-00000300.bowline --strip --out tuned.bowline\n"
+               "# A model with a merged adapter, for Bowline and for Hugging Face\n"
                "bowline export lm.bowline --adapter a.bowline --out merged.bowline\n"
                "bowline export lm.bowline --adapter a.bowline --to hf --out lm/\n"
+               "# The adapter alone, for PEFT\n"
                "bowline export lm.bowline --adapter a.bowline --to peft --out a/\n"
+               "# A GGUF file for llama.cpp\n"
                "bowline export lm.bowline --to gguf --encoding q8_0 --out lm.gguf");
   auto o = std::make_shared<ExportOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   CLI::Option* strip =
       verb->add_flag("--strip", o->strip, "Leave out optimizer state, gradients and progress");
-  CLI::Option* out =
-      verb->add_option("--out", o->out, "File or folder to write")->type_name("FILE");
-  CLI::Option* to = verb->add_option("--to", o->to, "Hugging Face, GGUF, or an adapter for either")
-                        ->check(CLI::IsMember(form_names()))
-                        ->needs(out)
-                        ->excludes(strip);
+  CLI::Option* out = verb->add_option("--out", o->out, "File or folder to write [or use --weights]")
+                         ->type_name("FILE");
+  CLI::Option* to =
+      verb->add_option("--to", o->to, "Write this format; peft, gguf-lora: adapter only")
+          ->check(CLI::IsMember(form_names()))
+          ->needs(out)
+          ->excludes(strip);
   verb->add_option("--adapter", o->adapters, "LoRA adapter to merge or convert; repeatable")
       ->type_name("FILE[=WEIGHT]")
       ->needs(out);
@@ -469,7 +474,7 @@ void add_export(CLI::App& app, Context& context) {
   verb->add_option("--encoding", o->encoding, "Quantize the matrices for --to gguf")
       ->check(CLI::IsMember({"q8_0", "q4_0"}))
       ->needs(to);
-  verb->add_option("--weights", o->weights, "Write raw weight files and parameters.json")
+  verb->add_option("--weights", o->weights, "Write raw weight files and parameters.json instead")
       ->type_name("FOLDER")
       ->excludes(out)
       ->excludes(strip);

@@ -16,18 +16,18 @@ void add_files(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("model", o.model, "Model file with the entry point 'loss'")->required();
   add_data(verb, o);
   verb->add_option("--valid", o.valid, "Held-out data [a tenth of --data]")->type_name("FILE");
-  verb->add_option("--out", o.out, "Output model or adapter, if the loss is not worse")
+  verb->add_option("--out", o.out, "Write the result, unless the held-out loss rose")
       ->type_name("FILE");
   verb->add_flag("--force", o.force, "Replace existing --out, --log and --report files");
   verb->add_flag("--with-training-state", o.with_training_state,
                  "Also write optimizer state and progress to --out")
       ->group(kAdvanced);
-  verb->add_option("--log", o.log, "Loss, gradient norm and learning rate per step")
+  verb->add_option("--log", o.log, "Write loss, gradient norm, learning rate per step")
       ->type_name("FILE");
-  verb->add_option("--tensorboard", o.tensorboard, "Event files for TensorBoard")
+  verb->add_option("--tensorboard", o.tensorboard, "Write event files for TensorBoard")
       ->type_name("FOLDER")
       ->group(kAdvanced);
-  verb->add_option("--report", o.report, "HTML page with the progress of the run")
+  verb->add_option("--report", o.report, "Write an HTML page with the progress of the run")
       ->type_name("FILE");
 }
 
@@ -50,6 +50,7 @@ void add_training(CLI::App* verb, FinetuneOptions& o) {
       ->capture_default_str()
       ->group(kAdvanced);
   verb->add_option("--seed", o.seed, "Random seed of data order, dropout and adapter")
+      ->group(kAdvanced)
       ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
 }
@@ -59,14 +60,14 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
       ->check(real_number(0, 1e6))
       ->capture_default_str();
   verb->add_option("--head-learning-rate", o.head_learning_rate,
-                   "Learning rate of the classifier [--learning-rate]")
+                   "Rate of the classification head [--learning-rate]")
       ->check(real_number(0, 1e6))
       ->group(kAdvanced);
   verb->add_option("--freeze", o.freeze, "Do not train these parameters; repeatable")
       ->type_name("PATTERN")
       ->allow_extra_args(false);
   verb->add_option("--class-weights", o.class_weights,
-                   "Loss weights: balanced, none, FILE [the model's]")
+                   "Class weights: balanced, none, FILE [the model's]")
       ->group(kAdvanced);
   verb->add_option("--warmup", o.warmup, "Steps of linear warmup of the learning rate")
       ->check(whole_number(0, kMostSteps))
@@ -82,9 +83,11 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
       ->group(kAdvanced);
   add_optimizer_flags(verb, o);
   verb->add_option("--weight-decay", o.weight_decay, "Weight decay of matrices; vectors have none")
+      ->group(kAdvanced)
       ->check(real_number(0, 1e6))
       ->capture_default_str();
   verb->add_option("--clip", o.clip, "Maximum gradient norm; 0: no clipping")
+      ->group(kAdvanced)
       ->check(real_number(0, 1e6))
       ->capture_default_str();
   add_compute(verb, o.compute);
@@ -128,11 +131,10 @@ void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
                    "Maximum number of batches per evaluation [all]")
       ->check(whole_number(0, kMostSteps))
       ->group(kAdvanced);
-  verb->add_option("--eval-stride", o.eval_stride,
-                   "Step from one held-out window to the next [--seq]")
+  verb->add_option("--eval-stride", o.eval_stride, "Stride of held-out windows, in tokens [--seq]")
       ->check(whole_number(0, 1 << 20))
       ->group(kAdvanced);
-  verb->add_option("--keep", o.keep, "Step whose weights --out gets")
+  verb->add_option("--keep", o.keep, "Write the weights of this step")
       ->check(CLI::IsMember({"last", "best"}))
       ->capture_default_str();
   verb->add_option("--patience", o.patience, "Stop after N evaluations without improvement")
@@ -151,7 +153,7 @@ void add_checkpoints(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--resume", o.resume, "Continue a run; auto: the newest checkpoint")
       ->type_name("auto|none|FILE")
       ->capture_default_str();
-  verb->add_flag("--extend", o.extend, "Allow --steps to differ from the resumed run")
+  verb->add_flag("--extend", o.extend, "Resume with a different number of --steps")
       ->group(kAdvanced);
 }
 
@@ -175,10 +177,19 @@ void add_uses(FinetuneOptions& o) {
 }  // namespace
 
 void add_finetune(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(
-      app, "finetune", "Fine-tunes a model on text, on chats, or on labelled texts",
-      "bowline finetune base.bowline --data notes.txt --steps 300 --checkpoint run --save-every 50 "
-      "--resume auto --out tuned.bowline");
+  CLI::App* verb =
+      add_verb(app, "finetune", "Fine-tunes a model on text, on chats, or on labelled texts",
+               "# Text. After an interruption, the same command continues.\n"
+               "bowline finetune base.bowline --data notes.txt --steps 300 \\\n"
+               "    --checkpoint run --save-every 50 --resume auto --out tuned.bowline\n"
+               "# A LoRA adapter for a chat model\n"
+               "bowline finetune lm.bowline --data chats.jsonl --mask-prompt \\\n"
+               "    --lora-rank 16 --learning-rate 1e-4 --epochs 2 --out adapter.bowline\n"
+               "# A classifier, on a table with the columns \"text\" and \"label\"\n"
+               "bowline finetune encoder.bowline --data train.csv --epochs 3 \\\n"
+               "    --learning-rate 5e-5 --out classifier.bowline\n"
+               "# Only the memory that the training needs\n"
+               "bowline finetune lm.bowline --data notes.txt --lora-rank 8 --dry-run");
   auto options = std::make_shared<FinetuneOptions>();
   add_files(verb, *options);
   add_training(verb, *options);

@@ -78,12 +78,15 @@ void add_onnx_flags(CLI::App* verb, ImportFlags& o) {
   use(o, verb->add_option("--entry", o.entry, "ONNX: name of the entry point")->type_name("NAME"),
       kOnnx)
       ->capture_default_str();
-  use(o, verb->add_option("--dim", o.dims, "ONNX: size of a named dimension")->type_name("NAME=N"),
-      kOnnx);
-  use(o, verb->add_option("--shape", o.shapes, "ONNX: shape of an input")->type_name("NAME=N,N"),
+  use(o,
+      verb->add_option("--dim", o.dims, "ONNX: size of a dynamic dimension")->type_name("NAME=N"),
       kOnnx);
   use(o,
-      verb->add_option("--batch-dim", o.batch_dim, "ONNX: keep the batch dynamic, under this name")
+      verb->add_option("--shape", o.shapes, "ONNX: shape of an input without named dimensions")
+          ->type_name("NAME=N,N"),
+      kOnnx);
+  use(o,
+      verb->add_option("--batch-dim", o.batch_dim, "ONNX: name for a batch size that stays dynamic")
           ->type_name("NAME"),
       kOnnx);
   use(o,
@@ -92,8 +95,7 @@ void add_onnx_flags(CLI::App* verb, ImportFlags& o) {
           ->type_name("NAME=VALUE"),
       kOnnx);
   use(o,
-      verb->add_option("--trainable", o.trainable,
-                       "ONNX: train tensors that are taken as constants")
+      verb->add_option("--trainable", o.trainable, "ONNX: train these constants, too")
           ->group(kAdvanced)
           ->type_name("PATTERN"),
       kOnnx);
@@ -104,7 +106,7 @@ void add_onnx_flags(CLI::App* verb, ImportFlags& o) {
 }
 
 void add_text_flags(CLI::App* verb, ImportFlags& o) {
-  use(o, verb->add_option("--task", o.task, "Task of the model"), kTextModels | kSkeleton)
+  use(o, verb->add_option("--task", o.task, "Task [the source's]"), kTextModels | kSkeleton)
       ->check(CLI::IsMember({"generate", "classify", "embed"}));
   use(o,
       verb->add_option("--labels", o.labels, "One label per line, in class order")
@@ -129,7 +131,7 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
       kTextModels)
       ->type_size(2);
   use(o,
-      verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors, and merge equal layers")
+      verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: also merge equal layers")
           ->group(kAdvanced),
       kTextModels | kOnnx);
   use(o, verb->add_flag("--multi-label", o.multi_label, "Allow several labels per text"),
@@ -152,15 +154,23 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
 }  // namespace
 
 void add_import(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "import", "Converts a model from Hugging Face, GGUF, ONNX or PEFT",
-               "bowline import smollm2/ --out lm.bowline\n"
-               "bowline import minilm/ --task classify --labels labels.txt --out m.bowline\n"
-               "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
-               "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
-               "bowline import model.onnx --dim batch=1 --out model.bowline\n"
-               "bowline import model.onnx --batch-dim batch --out model.bowline\n"
-               "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' --out ocr.bowline");
+  CLI::App* verb = add_verb(app, "import", "Converts a model from Hugging Face, GGUF, ONNX or PEFT",
+                            "# A language model\n"
+                            "bowline import smollm2/ --out lm.bowline\n"
+                            "bowline import model.gguf --out lm.bowline\n"
+                            "# An encoder with a new classification head\n"
+                            "bowline import minilm/ --task classify --labels labels.txt \\\n"
+                            "    --out encoder.bowline\n"
+                            "# A LoRA adapter from PEFT\n"
+                            "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
+                            "# Only the shapes, to plan the memory of a training\n"
+                            "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
+                            "# An ONNX graph with a fixed batch size, or with any batch size\n"
+                            "bowline import model.onnx --dim batch=1 --out model.bowline\n"
+                            "bowline import model.onnx --batch-dim batch --out model.bowline\n"
+                            "# An ONNX graph whose dimensions have no names\n"
+                            "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' \\\n"
+                            "    --out ocr.bowline");
   auto o = std::make_shared<ImportFlags>();
   verb->add_option("model", o->model, "Hugging Face folder, GGUF file or ONNX file")->required();
   verb->add_option("--out", o->out, "Model file to write")->type_name("FILE")->required();

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
+#include "common/help.h"
 #include "common/page.h"
 #include "common/report.h"
 #include "common/strings.h"
@@ -302,7 +303,11 @@ class Inspection {
 void add_inspect(CLI::App& app, Context& context) {
   CLI::App* verb =
       add_verb(app, "inspect", "Shows sizes, tied weights, entry points and memory of a model file",
-               "bowline inspect base.bowline --batch 8 --seq 256");
+               "bowline inspect base.bowline\n"
+               "# The memory of each entry point and of training, with 8 rows of 256 tokens\n"
+               "bowline inspect base.bowline --batch 8 --seq 256\n"
+               "# What the device executes in a training step\n"
+               "bowline inspect base.bowline --batch 8 --seq 256 --listing build");
   auto o = std::make_shared<InspectOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   add_dims(verb, o->dims);
@@ -312,18 +317,21 @@ void add_inspect(CLI::App& app, Context& context) {
   CLI::Option* storages = verb->add_flag("--storages", o->storages, "Print one line per storage");
   CLI::Option* ties = verb->add_flag("--ties", o->ties, "Print which parameters share a weight");
   CLI::Option* html =
-      verb->add_option("--html", o->html, "HTML page with graph, ties and memory plan")
+      verb->add_option("--html", o->html, "Write an HTML page: graph, ties and memory plan")
           ->type_name("FILE");
-  CLI::Option* listing = verb->add_option("--listing", o->listing, "Print a plan")
+  CLI::Option* listing = verb->add_option("--listing", o->listing, "List the operators")
+                             ->group(kAdvanced)
                              ->check(CLI::IsMember({"build", "forward", "backward", "update"}))
                              ->excludes(parameters)
                              ->excludes(storages)
                              ->excludes(ties)
                              ->excludes(html);
-  verb->add_option("--entry", o->entry, "Entry point of --listing [loss, with training]")
+  verb->add_option("--entry", o->entry, "Entry point for --listing; loss: training [loss]")
+      ->group(kAdvanced)
       ->type_name("NAME")
       ->needs(listing);
-  verb->add_flag("--columns", o->columns, "Add node names and arena offsets to --listing")
+  verb->add_flag("--columns", o->columns, "Add node names and memory offsets to --listing")
+      ->group(kAdvanced)
       ->needs(listing);
   verb->add_flag("--force", o->force, "Replace an existing --html")->needs(html);
   o->uses = FlagUses(verb);

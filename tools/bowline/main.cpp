@@ -8,16 +8,21 @@ namespace {
 
 // A program of its own in tools/conform: it has reference implementations and devices for tests.
 constexpr const char* kConform = "conform";
-constexpr const char* kFooter = R"(Exit codes
+constexpr const char* kFooter = R"(From a GGUF file, or a folder of Hugging Face, to a tuned model:
+    bowline import model.gguf --out lm.bowline
+    bowline finetune lm.bowline --data notes.txt --lora-rank 8 --out my.bowline
+    bowline generate lm.bowline --adapter my.bowline "Once upon a time"
+
+Exit codes
   0    done
   1    the work failed; the message says why
-  2    wrong usage: an unknown verb, flag or value
+  2    wrong usage: an unknown subcommand, flag or value, or an existing output
   3    a file cannot be read, is damaged, or is of the wrong kind
   4    a device is unknown, or cannot be used
-  75   the device was lost: run the command again, finetune with --resume auto
-  130  interrupted by a signal, such as Ctrl-C; finetune wrote a checkpoint
+  75   the device stopped working; run again, finetune with --resume auto
+  130  interrupted, for example by Ctrl-C; finetune writes a checkpoint first
 
-`bowline help VERB`, or `bowline VERB --help`, shows the flags of a verb and an example.)";
+`bowline help SUBCOMMAND` shows the flags of a subcommand and examples.)";
 
 int run(std::vector<std::string> words) {
   if (!words.empty() && words[0] == "help") {  // help VERB is VERB --help

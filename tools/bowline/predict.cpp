@@ -279,7 +279,11 @@ Result<int> run(const PredictOptions& o) {
 
 void add_predict(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "predict", "Predicts labels of texts, or computes embeddings",
-                            "bowline predict tuned.bowline \"A library that draws maps\"");
+                            "# The label of a text, or of each row of a table\n"
+                            "bowline predict tuned.bowline \"A library that draws maps\"\n"
+                            "bowline predict tuned.bowline --file texts.csv\n"
+                            "# The embedding of a text\n"
+                            "bowline predict minilm.bowline --embed \"A game of chess\"");
   auto o = std::make_shared<PredictOptions>();
   verb->add_option("model", o->model, "Model file that classifies or embeds texts")->required();
   CLI::Option* texts = verb->add_option("texts", o->texts, "Texts [the lines of standard input]");

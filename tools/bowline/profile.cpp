@@ -9,6 +9,7 @@
 #include "base/escape.h"
 #include "base/status.h"
 #include "common/flags.h"
+#include "common/help.h"
 #include "common/inputs.h"
 #include "verb.h"
 
@@ -287,16 +288,21 @@ class Profiling {
 
 void add_profile(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "profile", "Measures the time of each node of a run or training step",
-               "bowline profile base.bowline --train --batch 8 --seq 256 --device cpu "
-               "--trace trace.json");
+      add_verb(app, "profile", "Measures the time of each operator in a run or training step",
+               "# A training step, with a timeline for the browser\n"
+               "bowline profile base.bowline --train --batch 8 --seq 256 --trace trace.json\n"
+               "# A run of an entry point, with random inputs\n"
+               "bowline profile base.bowline --entry forward --batch 8 --seq 256");
   auto o = std::make_shared<ProfileOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
   CLI::Option* train = verb->add_flag("--train", o->train, "Profile a training step with AdamW");
-  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [random:1]")
+  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [random]")
       ->type_name("NAME=VALUE");
-  verb->add_option("--step", o->steps_given, kStepHelp)->type_name("NAME=N")->excludes(train);
+  verb->add_option("--step", o->steps_given, kStepHelp)
+      ->type_name("NAME=N")
+      ->group(kAdvanced)
+      ->excludes(train);
   add_dims(verb, o->dims);
   add_compute(verb, o->compute);
   add_device(verb, o->device);

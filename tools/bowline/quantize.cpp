@@ -74,11 +74,12 @@ Result<int> run(const QuantizeOptions& o) {
 }  // namespace
 
 void add_quantize(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "quantize", "Quantizes the weights of a model",
-               "bowline quantize base.bowline --out base8.bowline --encoding int8\n"
-               "bowline quantize base.bowline --out base4.bowline --encoding \"int4 with "
-               "zero points\" --pattern \"blocks.*\"");
+  CLI::App* verb = add_verb(app, "quantize", "Quantizes the weights of a model",
+                            "# 8 bits per value\n"
+                            "bowline quantize base.bowline --out base8.bowline --encoding int8\n"
+                            "# 4 bits per value, only in the blocks\n"
+                            "bowline quantize base.bowline --out base4.bowline \\\n"
+                            "    --encoding \"int4 with zero points\" --pattern \"blocks.*\"");
   auto o = std::make_shared<QuantizeOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   verb->add_option("--out", o->out, "Model file to write")->type_name("FILE")->required();

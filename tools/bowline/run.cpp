@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "bowline_text.h"
 #include "common/flags.h"
+#include "common/help.h"
 #include "common/inputs.h"
 #include "common/text_array.h"
 #include "common/tokenizers.h"
@@ -212,16 +213,20 @@ Result<int> run(const RunOptions& o) {
 void add_run(CLI::App& app, Context& context) {
   CLI::App* verb =
       add_verb(app, "run", "Runs an entry point, on inputs from files or the command line",
+               "# Values on the command line, or the tokens of a text\n"
+               "bowline run base.bowline --input tokens=65,66,67\n"
+               "bowline run lm.bowline --input tokens=text:Hello\n"
+               "# NumPy files\n"
                "bowline run base.bowline --input tokens=@x.npy --output logits=@y.npy");
   auto o = std::make_shared<RunOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
-  verb->add_option("--input", o->inputs, std::string(kInputHelp) + ", text:Hi")
+  verb->add_option("--input", o->inputs, std::string(kInputHelp) + "|text:Hi")
       ->type_name("NAME=VALUE");
   CLI::Option* outputs =
       verb->add_option("--output", o->outputs, "Write this output to a .npy or .txt file")
           ->type_name("NAME=@FILE");
-  verb->add_option("--step", o->steps, kStepHelp)->type_name("NAME=N");
+  verb->add_option("--step", o->steps, kStepHelp)->type_name("NAME=N")->group(kAdvanced);
   add_changes(verb, o->changes);
   add_dims(verb, o->dims);
   add_device(verb, o->device);

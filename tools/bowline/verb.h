@@ -28,7 +28,8 @@ struct Context {
 // Defined by the build: one call per verb file.
 void add_verbs(CLI::App& app, Context& context);
 
-// Adds a verb. `examples` are shown at the end of its --help.
+// Adds a verb. --help ends with `examples`. A line that begins with '#' is a comment, and a line
+// that begins with a space continues the example.
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& description,
                    const std::string& examples);
 // -o, --format: "text" or "json". Every verb has it, behind its --out, if it has one: -o with

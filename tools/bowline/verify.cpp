@@ -165,7 +165,7 @@ Result<int> run(const VerifyOptions& o) {
 
 void add_verify(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "verify", "Checks structure and checksums of a model file; runs self tests",
+      add_verb(app, "verify", "Checks a model file: structure, checksums and stored self tests",
                "bowline verify base.bowline");
   auto o = std::make_shared<VerifyOptions>();
   verb->add_option("model", o->model, "Model file")->required();

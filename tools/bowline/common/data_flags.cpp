@@ -17,7 +17,8 @@ void add_data(CLI::App* verb, DataOptions& o) {
   verb->add_flag("--pad-to-longest", o.pad_to_longest,
                  "Pad every batch to the longest row of the data")
       ->group(kAdvanced);
-  verb->add_flag("--mask-prompt", o.mask_prompt, "Count only answers of conversations in the loss");
+  verb->add_flag("--mask-prompt", o.mask_prompt,
+                 "Compute the loss only on answers of conversations");
   verb->add_option("--chat-format", o.chat_format, "Chat template, such as chatml [the model's]")
       ->type_name("NAME");
   verb->add_option("--text-field", o.fields.text, "Column or field with the text [text]")

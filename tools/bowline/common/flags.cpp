@@ -135,7 +135,7 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
 }
 
 void add_quantize_flag(CLI::App* verb, std::string& encoding) {
-  verb->add_option("--quantize", encoding, "Quantize the loaded weights: int8, int4, ...")
+  verb->add_option("--quantize", encoding, "Quantize weights in memory: int8, int4, ...")
       ->type_name("ENCODING");
 }
 
@@ -226,7 +226,8 @@ Status require_entry_point(const Model& model, const std::string& path, const st
 }
 
 void add_dims(CLI::App* verb, DimFlags& flags) {
-  verb->add_option("--dim", flags.dims, "Size of a dynamic dimension")->type_name("NAME=N");
+  verb->add_option("--dim", flags.dims, "Size of a dimension; its maximum if dynamic")
+      ->type_name("NAME=N");
   verb->add_option("--batch", flags.batch, "Short for --dim batch=N")->check(kDim);
   verb->add_option("--seq", flags.seq, "Short for --dim seq=N")->check(kDim);
 }

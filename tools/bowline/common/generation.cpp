@@ -82,7 +82,7 @@ void add_generation(CLI::App* verb, GenerationFlags& o) {
       ->check(whole_number(1, INT32_MAX))
       ->capture_default_str();
   verb->add_option("--ctx-size", o.context,
-                   fmt::format("Context length in tokens [the model's, max. {}]", kContext))
+                   fmt::format("Context length in tokens [the model's, up to {}]", kContext))
       ->group(kAdvanced)
       ->check(whole_number(1, INT32_MAX));
   verb->add_option("--temp", o.sampler.temperature, "Sampling temperature; 0: most probable token")

@@ -70,4 +70,14 @@ std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positi
   return fmt::format("{:<{}} {}\n", left, kDescription - 1, right);
 }
 
+// CLI11 writes two empty lines between groups.
+std::string HelpFormatter::make_help(const CLI::App* app, std::string name,
+                                     CLI::AppFormatMode mode) const {
+  std::string out = CLI::Formatter::make_help(app, std::move(name), mode);
+  for (size_t at = out.find("\n\n\n"); at != std::string::npos; at = out.find("\n\n\n")) {
+    out.erase(at, 1);
+  }
+  return out;
+}
+
 }  // namespace bowline::command

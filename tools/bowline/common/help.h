@@ -11,6 +11,8 @@ class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter();
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override;
 };
 
 // The group of flags that few runs need; --help lists it last.

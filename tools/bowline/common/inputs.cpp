@@ -13,9 +13,9 @@
 
 namespace bowline::command {
 
-const char* const kInputHelp = "Value: @x.npy, @x.txt, 1,2, zeros, ones";
+const char* const kInputHelp = "Input: @x.npy|@x.txt|zeros|ones|1,2";
 
-const char* const kStepHelp = "Per-step scalar, or size of a dynamic dimension";
+const char* const kStepHelp = "Per-step scalar, or actual size of a dynamic dim";
 
 namespace {
 

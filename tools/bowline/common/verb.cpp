@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <sstream>
 
 namespace bowline::command {
 namespace {
@@ -30,12 +31,23 @@ void add_form_or_file(CLI::App* verb, CLI::Option* form, CLI::Option* out) {
       ->allow_extra_args(false);
 }
 
+// Writes "example: " before each example.
+std::string footer_of(const std::string& examples) {
+  std::string out;
+  std::istringstream lines(examples);
+  for (std::string line; std::getline(lines, line);) {
+    const bool begins = !line.starts_with('#') && !line.starts_with(' ');
+    out += fmt::format("{}{}{}", out.empty() ? "" : "\n", begins ? "example: " : "", line);
+  }
+  return out;
+}
+
 }  // namespace
 
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& description,
                    const std::string& examples) {
   CLI::App* verb = app.add_subcommand(name, description);
-  verb->footer("example: " + examples);
+  verb->footer(footer_of(examples));
   return verb;
 }
 
