@@ -13,25 +13,18 @@ namespace {
 
 using Axes = std::vector<std::optional<BatchAxis>>;
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw Refused{
-      Status(Code::unsupported,
-             fmt::format("The operator would mix the rows of the dynamic batch: {}.", why))};
+template <class... Ts>
+[[noreturn]] void refuse(std::string_view text, const Ts&... values) {
+  throw Refused{Status(Code::unsupported,
+                       fmt::format("The operator would mix the rows of the dynamic batch: {}.",
+                                   bowline::format(text, shown(values)...)))};
 }
 
 const std::optional<BatchAxis>& axis_in(const Term& t) { return t.source->batch; }
 
-int64_t product(const Dims& dims, size_t end) {
-  int64_t n = 1;
-  for (size_t a = 0; a < end; ++a) {
-    n *= dims[a];
-  }
-  return n;
-}
-
 // Number of elements in front of the batch, over the whole value.
 int64_t elements_in_front(const Term& t) {
-  return product(t.dims, static_cast<size_t>(axis_in(t)->axis)) * axis_in(t)->front;
+  return t.dims.part(0, static_cast<size_t>(axis_in(t)->axis)).product() * axis_in(t)->front;
 }
 
 // Returns the axis of `dims` that holds the `batch` rows if `front` elements precede them.
@@ -65,7 +58,7 @@ class Node {
   const BatchAxis& first() const {
     const std::optional<BatchAxis>& axis = axis_in(inputs_[0]);
     if (!axis) {
-      refuse(fmt::format("its input 0 ({}) has no batch axis", shape_text(inputs_[0].dims)));
+      refuse("its input 0 ({}) has no batch axis", inputs_[0].dims);
     }
     return *axis;
   }
@@ -73,7 +66,7 @@ class Node {
   void require_others_plain(size_t begin) const {
     for (size_t i = begin; i < inputs_.size(); ++i) {
       if (axis_in(inputs_[i])) {
-        refuse(fmt::format("its input {} has a batch axis, too", i));
+        refuse("its input {} has a batch axis, too", i);
       }
     }
   }
@@ -96,7 +89,7 @@ class Node {
 
   void require_other_axis(int64_t axis, const BatchAxis& rows) const {
     if (axis == rows.axis) {
-      refuse(fmt::format("it works along the batch axis {}", axis));
+      refuse("it works along the batch axis {}", axis);
     }
   }
 
@@ -122,8 +115,8 @@ class Node {
       const Term& t = inputs_[i];
       const int64_t own = found->axis - behind(t, 0);
       if (!axis_in(t) && own >= 0 && t.dims[static_cast<size_t>(own)] != 1) {
-        refuse(fmt::format("its operand {} has {} elements along the batch axis, not 1", i,
-                           t.dims[static_cast<size_t>(own)]));
+        refuse("its operand {} has {} elements along the batch axis, not 1", i,
+               t.dims[static_cast<size_t>(own)]);
       }
     }
     return found;
@@ -135,8 +128,7 @@ class Node {
   Axes samples() {
     require_others_plain(1);
     if (first().axis != 0) {
-      refuse(fmt::format("the batch is axis {} of {}, not axis 0", first().axis,
-                         shape_text(inputs_[0].dims)));
+      refuse("the batch is axis {} of {}, not axis 0", first().axis, inputs_[0].dims);
     }
     return all(first());
   }
@@ -175,8 +167,7 @@ class Node {
     const std::optional<BatchAxis> to =
         axis_behind(out(), elements_in_front(inputs_[0]), batch_.size);
     if (!to) {
-      refuse(fmt::format("no axis of the shape {} can hold the batch axis of {}", shape_text(out()),
-                         shape_text(inputs_[0].dims)));
+      refuse("no axis of the shape {} can hold the batch axis of {}", out(), inputs_[0].dims);
     }
     const auto axis = static_cast<size_t>(to->axis);
     list("dims")[axis] = out()[axis] == batch_.size ? GraphDim(batch_.name) : GraphDim(-1);
@@ -203,7 +194,7 @@ class Node {
     for (size_t a = 0; a < out().size(); ++a) {
       if (out()[a] == batch_.size && (a < missing || x.dims[a - missing] == 1)) {
         if (axes[0]) {
-          refuse(fmt::format("two axes of {} have the size of the batch", shape_text(out())));
+          refuse("two axes of {} have the size of the batch", out());
         }
         axes[0] = BatchAxis{static_cast<int64_t>(a), 1};
         dims[a] = GraphDim(batch_.name);
@@ -212,19 +203,17 @@ class Node {
     return axes;
   }
 
+  // Every operand has the same batch axis. The operator works along another axis.
   Axes joined() {
     const BatchAxis rows = *together(out().size(), 0, 0, inputs_.size());
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (!axis_in(inputs_[i])) {
-        refuse(fmt::format("its input {} has no batch axis", i));
+        refuse("its input {} has no batch axis", i);
       }
     }
     require_other_axis(number("axis", 0, out().size()), rows);
     return all(rows);
   }
-
-  // Every operand has the same batch axis. It is not the axis of the indices.
-  Axes by_element() { return joined(); }
 
   Axes gathered() {
     const Term& x = inputs_[0];
@@ -250,7 +239,7 @@ class Node {
   Axes untouched(const std::vector<std::string_view>& lists, int64_t plain) {
     for (const std::string_view name : lists) {
       if (!(list(name)[static_cast<size_t>(first().axis)] == GraphDim(plain))) {
-        refuse(fmt::format("it works along the batch axis {}", first().axis));
+        refuse("it works along the batch axis {}", first().axis);
       }
     }
     return all(first());
@@ -287,8 +276,7 @@ class Node {
                          : state ? own && own->axis == 0 && own->front == 1
                                  : !own;
       if (!right) {
-        refuse(fmt::format("its input {} ({}) has another batch axis", i,
-                           shape_text(inputs_[i].dims)));
+        refuse("its input {} ({}) has another batch axis", i, inputs_[i].dims);
       }
     }
     return all(first());
@@ -298,8 +286,7 @@ class Node {
     for (size_t i = 0; i < 3; ++i) {
       if (!axis_in(inputs_[i]) || axis_in(inputs_[i])->axis != 0 ||
           !(*axis_in(inputs_[i]) == first())) {
-        refuse(fmt::format("its input {} ({}) has another batch axis", i,
-                           shape_text(inputs_[i].dims)));
+        refuse("its input {} ({}) has another batch axis", i, inputs_[i].dims);
       }
     }
     if (inputs_.size() > 3) {  // a mask, which broadcasts to four axes
@@ -308,67 +295,29 @@ class Node {
       const bool right =
           axis_in(mask) ? wide && *axis_in(mask) == first() : !wide || mask.dims[0] == 1;
       if (!right) {
-        refuse(fmt::format("its mask ({}) has another batch axis", shape_text(mask.dims)));
+        refuse("its mask ({}) has another batch axis", mask.dims);
       }
     }
     return all(first());
   }
 
+  struct RowRule {
+    std::string_view ops;  // separated by spaces
+    Axes (*run)(Node& n);
+  };
+
   Axes by_rule() {
-    static const std::set<std::string_view> kElementwise = {"Add",
-                                                            "Sub",
-                                                            "Mul",
-                                                            "Div",
-                                                            "Pow",
-                                                            "Max",
-                                                            "Min",
-                                                            "Equal",
-                                                            "NotEqual",
-                                                            "Less",
-                                                            "LessOrEqual",
-                                                            "Greater",
-                                                            "GreaterOrEqual",
-                                                            "And",
-                                                            "Or",
-                                                            "Not",
-                                                            "Where",
-                                                            "Relu",
-                                                            "Silu",
-                                                            "Gelu",
-                                                            "Tanh",
-                                                            "Softplus",
-                                                            "Cast",
-                                                            "Neg",
-                                                            "Abs",
-                                                            "Exp",
-                                                            "Log",
-                                                            "Sqrt",
-                                                            "Rsqrt",
-                                                            "Square",
-                                                            "Erf",
-                                                            "Sin",
-                                                            "Cos",
-                                                            "Sigmoid",
-                                                            "Clip",
-                                                            "HardSwish",
-                                                            "LeakyRelu",
-                                                            "Elu",
-                                                            "Floor",
-                                                            "Round",
-                                                            "Sign",
-                                                            "Dropout",
-                                                            "StopGradient"};
-    struct RowRule {
-      std::string_view op;
-      Axes (*run)(Node& n);
-    };
     static constexpr RowRule kRowRules[] = {
+        {"Add Sub Mul Div Pow Max Min Equal NotEqual Less LessOrEqual Greater GreaterOrEqual And "
+         "Or "
+         "Not Where Relu Silu Gelu Tanh Softplus Cast Neg Abs Exp Log Sqrt Rsqrt Square Erf Sin "
+         "Cos "
+         "Sigmoid Clip HardSwish LeakyRelu Elu Floor Round Sign Dropout StopGradient",
+         [](Node& n) { return n.elementwise(); }},
         {"Reshape", [](Node& n) { return n.reshaped(); }},
         {"Transpose", [](Node& n) { return n.transposed(); }},
         {"Expand", [](Node& n) { return n.expanded(); }},
-        {"Concat", [](Node& n) { return n.joined(); }},
-        {"GatherElements", [](Node& n) { return n.by_element(); }},
-        {"ScatterElements", [](Node& n) { return n.by_element(); }},
+        {"Concat GatherElements ScatterElements", [](Node& n) { return n.joined(); }},
         {"Gather", [](Node& n) { return n.gathered(); }},
         {"OneHot", [](Node& n) { return n.one_hot(); }},
         {"Pad",
@@ -380,35 +329,19 @@ class Node {
         {"Lstm", [](Node& n) { return n.recurrent(4); }},
         {"Gru", [](Node& n) { return n.recurrent(3); }},
         {"Attention", [](Node& n) { return n.attention(); }},
-        {"Softmax", [](Node& n) { return n.along_axis(-1); }},
-        {"LogSoftmax", [](Node& n) { return n.along_axis(-1); }},
-        {"TopK", [](Node& n) { return n.along_axis(-1); }},
-        {"CumSum", [](Node& n) { return n.along_axis(0); }},
-        {"Slice", [](Node& n) { return n.along_axis(0); }},
-        {"Split", [](Node& n) { return n.along_axis(0); }},
-        {"ArgMax", [](Node& n) { return n.extreme(); }},
-        {"ArgMin", [](Node& n) { return n.extreme(); }},
-        {"ReduceSum", [](Node& n) { return n.reduced(); }},
-        {"ReduceMean", [](Node& n) { return n.reduced(); }},
-        {"ReduceMax", [](Node& n) { return n.reduced(); }},
-        {"ReduceMin", [](Node& n) { return n.reduced(); }},
-        {"ReduceProd", [](Node& n) { return n.reduced(); }},
-        {"LayerNorm", [](Node& n) { return n.normalized_rows(); }},
-        {"RmsNorm", [](Node& n) { return n.normalized_rows(); }},
-        {"Conv", [](Node& n) { return n.samples(); }},
-        {"ConvTranspose", [](Node& n) { return n.samples(); }},
-        {"MaxPool", [](Node& n) { return n.samples(); }},
-        {"AveragePool", [](Node& n) { return n.samples(); }},
-        {"GlobalAveragePool", [](Node& n) { return n.samples(); }},
-        {"GroupNorm", [](Node& n) { return n.samples(); }},
-        {"InstanceNorm", [](Node& n) { return n.samples(); }},
+        {"Softmax LogSoftmax TopK", [](Node& n) { return n.along_axis(-1); }},
+        {"CumSum Slice Split", [](Node& n) { return n.along_axis(0); }},
+        {"ArgMax ArgMin", [](Node& n) { return n.extreme(); }},
+        {"ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd",
+         [](Node& n) { return n.reduced(); }},
+        {"LayerNorm RmsNorm", [](Node& n) { return n.normalized_rows(); }},
+        {"Conv ConvTranspose MaxPool AveragePool GlobalAveragePool GroupNorm InstanceNorm",
+         [](Node& n) { return n.samples(); }},
     };
-    if (kElementwise.contains(op_)) {
-      return elementwise();
-    }
-    const auto* const rule = std::ranges::find(kRowRules, op_, &RowRule::op);
+    const auto* const rule =
+        std::ranges::find_if(kRowRules, [&](const RowRule& r) { return is_one_of(r.ops, op_); });
     if (rule == std::end(kRowRules)) {
-      refuse(fmt::format("there is no batch rule for {}", op_));
+      refuse("there is no batch rule for {}", op_);
     }
     return rule->run(*this);
   }
@@ -445,14 +378,13 @@ Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row) {
   // taken.
   std::optional<size_t> free;
   for (size_t a = 0; a < row.size(); ++a) {
-    if (row[a] == 1 && product(row, a) == front && (!free || a == own)) {
+    if (row[a] == 1 && row.part(0, a).product() == front && (!free || a == own)) {
       free = a;
     }
   }
   const std::optional<BatchAxis> shared = axis_behind(row, front, 1);
   if (!free && !shared) {
-    refuse(fmt::format("no axis of the shape {} can hold the batch axis of {}", shape_text(row),
-                       shape_text(x.dims)));
+    refuse("no axis of the shape {} can hold the batch axis of {}", row, x.dims);
   }
   // If a matrix has no axis for the batch, its rows hold all batch rows, one after the other.
   size_t axis = free ? *free : static_cast<size_t>(shared->axis);
@@ -518,9 +450,7 @@ std::vector<bool> marks_of_each(const Batch& batch, std::string_view op, const T
     const int64_t y = values[b][place_in(inputs[b], dims, i)];
     return is_marked(a, i) && !is_marked(b, i) && batch.is_multiple(x) && y < x / batch.size;
   };
-  constexpr std::string_view kCompares[] = {"Equal",   "NotEqual",    "Less",
-                                            "Greater", "LessOrEqual", "GreaterOrEqual"};
-  const bool compares = std::ranges::find(kCompares, op) != std::end(kCompares);
+  const bool compares = is_one_of("Equal NotEqual Less LessOrEqual Greater GreaterOrEqual", op);
   std::vector<bool> out(elements);
   for (size_t i = 0; i < elements; ++i) {
     for (size_t n = 0; n < inputs.size(); ++n) {
@@ -538,13 +468,12 @@ std::vector<bool> marks_of_batch(const Batch& batch, std::string_view op, const 
   if (std::ranges::none_of(inputs, has_marks)) {
     return {};
   }
-  constexpr std::string_view kMoves[] = {"Transpose", "Slice", "Concat", "Expand", "Gather"};
   std::vector<bool> out;
   if (op == "Reshape" || op == "Cast") {
     out = inputs[0].numbers()->of_batch;
   } else if (op.starts_with("Reduce") || (op == "Gather" && has_marks(inputs[1]))) {
     out.assign(numbers.elements(), true);
-  } else if (std::ranges::find(kMoves, op) != std::end(kMoves)) {
+  } else if (is_one_of("Transpose Slice Concat Expand Gather", op)) {
     out = marks_of_moved(inputs, numbers);
   } else {
     out = marks_of_each(batch, op, inputs, numbers.elements(), dims);

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/escape.h"
 #include "onnx.pb.h"
@@ -84,6 +83,13 @@ std::string Context::text(std::string_view name, const std::string& otherwise) {
   return a == nullptr ? otherwise : a->s();
 }
 
+std::string Context::choice(std::string_view name, const std::string& otherwise,
+                            std::string_view choices, std::string_view what) {
+  const std::string value = text(name, otherwise);
+  require(is_one_of(choices, value), "{} \"{}\" is not supported.", what, escaped(value));
+  return value;
+}
+
 std::vector<int64_t> Context::list(std::string_view name) {
   const auto* const a = find(name, "list of integers", [](const Attribute& x) {
     return !x.has_i() && !x.has_f() && !x.has_s() && x.floats_size() == 0;
@@ -149,10 +155,8 @@ void Context::check_leftovers() const {
 const Lowering& find_lowering(std::string_view domain, std::string_view op) {
   for (const std::span<const Lowering> group : groups_of_lowerings()) {
     for (const Lowering& lowering : group) {
-      for (const auto name : std::views::split(lowering.ops, ' ')) {
-        if (lowering.domain == domain && std::ranges::equal(name, op)) {
-          return lowering;
-        }
+      if (lowering.domain == domain && is_one_of(lowering.ops, op)) {
+        return lowering;
       }
     }
   }

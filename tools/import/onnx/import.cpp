@@ -26,33 +26,25 @@ class Reader {
         maker_(out_.model, options.entry_point, options.trains, batch, options.tie_equal),
         nodes_(maker_, model, folder) {}
 
-  Result<Imported> read(const file::ModelProto& model) {
-    BOWLINE_TRY_ASSIGN(opsets_, opsets_of(model.opset_import()));
+  Imported read(const file::ModelProto& model) {
+    opsets_ = opsets_of(model.opset_import());
     scope_.opsets = &opsets_;
     std::vector<std::string> wanted;
     for (const auto& o : graph_.output()) {
       wanted.push_back(o.name());
       ++scope_.outputs[o.name()];
     }
-    BOWLINE_TRY(nodes_.survey(graph_.node(), wanted, scope_));
-    BOWLINE_TRY(nodes_.initializers(graph_, scope_));
-    BOWLINE_TRY(inputs());
-    BOWLINE_TRY(nodes_.lower_all(graph_.node(), scope_, &out_.notes));
-    BOWLINE_TRY(outputs());
-    BOWLINE_TRY(maker_.finish());
+    nodes_.survey(graph_.node(), wanted, scope_);
+    nodes_.initializers(graph_, scope_);
+    inputs();
+    nodes_.lower_all(graph_.node(), scope_, &out_.notes);
+    outputs();
+    require(maker_.finish());
     out_.inputs = maker_.inputs();
     note_missing_inputs();
     out_.not_finite = maker_.not_finite();
     out_.notes.insert(out_.notes.end(), maker_.notes().begin(), maker_.notes().end());
     return std::move(out_);
-  }
-
-  Result<Imported> try_read(const file::ModelProto& model) {
-    try {
-      return read(model);
-    } catch (const Refused& refused) {
-      return refused.status;
-    }
   }
 
   const std::vector<Made>& made() const { return maker_.made(); }
@@ -62,16 +54,15 @@ class Reader {
  private:
   // Returns the dims of an input, from the file or from the options. kBatch stands for the dynamic
   // batch.
-  Result<Dims> declared_dims(const std::string& name, const file::TypeProto::Tensor& type,
-                             bool may_be_batch) {
+  Dims declared_dims(const std::string& name, const file::TypeProto::Tensor& type,
+                     bool may_be_batch) {
     const auto given = options_.shapes.find(name);
     if (given != options_.shapes.end()) {
-      BOWLINE_TRY(check_shape(type, given->second));
+      check_shape(type, given->second);
       return Dims(given->second);
     }
-    BOWLINE_REQUIRE_CODE(type.has_shape(), Code::unsupported,
-                         "The input has no shape. Give it a shape with --shape {}=N,N,...",
-                         listed_name(name));
+    support(type.has_shape(), "The input has no shape. Give it a shape with --shape {}=N,N,...",
+            listed_name(name));
     Dims dims;
     for (const auto& dim : type.shape().dim()) {
       if (has_number(dim)) {
@@ -86,7 +77,7 @@ class Reader {
                  (dims.empty() || (has_name && dim.dim_param() == options_.batch_dim))) {
         dims.push_back(kBatch);
       } else {
-        return without_number(name, type, dims.size());
+        refuse_open_dim(name, type, dims.size());
       }
     }
     return dims;
@@ -98,15 +89,14 @@ class Reader {
   };
 
   // Returns the dims of an input. `may_be_batch`: the input may have the dynamic batch.
-  Result<InputDims> dims_of(const std::string& name, const file::TypeProto::Tensor& type,
-                            bool may_be_batch) {
+  InputDims dims_of(const std::string& name, const file::TypeProto::Tensor& type,
+                    bool may_be_batch) {
     InputDims out;
-    BOWLINE_TRY_ASSIGN(out.dims, declared_dims(name, type, may_be_batch));
+    out.dims = declared_dims(name, type, may_be_batch);
     const auto marked = std::ranges::count(out.dims, kBatch);
-    BOWLINE_REQUIRE_CODE(
-        marked <= (may_be_batch ? 1 : 0), Code::unsupported,
-        "{} of its dims are the dynamic batch, but at most one may be: its shape is {}.", marked,
-        declared_text(type));
+    support(marked <= (may_be_batch ? 1 : 0),
+            "{} of its dims are the dynamic batch, but at most one may be: its shape is {}.",
+            marked, declared_text(type));
     if (may_be_batch && marked == 0 && !out.dims.empty() && out.dims[0] == 1) {
       out.dims[0] = kBatch;
     }
@@ -133,17 +123,14 @@ class Reader {
     return dim.has_dim_value() && dim.dim_value() >= 0;
   }
 
-  static Status check_shape(const file::TypeProto::Tensor& type,
-                            const std::vector<int64_t>& given) {
+  static void check_shape(const file::TypeProto::Tensor& type, const std::vector<int64_t>& given) {
     const auto& dims = type.shape().dim();
     bool fits = !type.has_shape() || dims.size() == static_cast<int>(given.size());
     for (int a = 0; fits && a < dims.size(); ++a) {
       const int64_t wanted = given[static_cast<size_t>(a)];
       fits = !has_number(dims[a]) || dims[a].dim_value() == (wanted == kBatch ? 1 : wanted);
     }
-    BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Shape {} does not match the shape {} of the file.",
-                         shape_text(given), declared_text(type));
-    return {};
+    require(fits, "Shape {} does not match the shape {} of the file.", given, declared_text(type));
   }
 
   // "[batch,3,?,?]"
@@ -157,73 +144,69 @@ class Reader {
     return fmt::format("[{}]", out);
   }
 
-  static Status without_number(const std::string& name, const file::TypeProto::Tensor& type,
-                               size_t axis) {
+  static void refuse_open_dim(const std::string& name, const file::TypeProto::Tensor& type,
+                              size_t axis) {
     const std::string& dim = type.shape().dim(static_cast<int>(axis)).dim_param();
     std::string example;
     for (const auto& d : type.shape().dim()) {
       example += (example.empty() ? "" : ",") +
                  (has_number(d) ? std::to_string(d.dim_value()) : std::string("N"));
     }
-    return Status(Code::unsupported,
-                  fmt::format("Dim {} (\"{}\") has no size: the shape is {}. Give it a size with "
-                              "{}--shape {}={}.",
-                              axis, escaped(dim), declared_text(type),
-                              dim.empty() ? "" : fmt::format("--dim {}=N, or with ", escaped(dim)),
-                              escaped(name), example));
+    support(false,
+            "Dim {} (\"{}\") has no size: the shape is {}. Give it a size with {}--shape {}={}.",
+            axis, escaped(dim), declared_text(type),
+            dim.empty() ? "" : fmt::format("--dim {}=N, or with ", escaped(dim)), escaped(name),
+            example);
   }
 
   // Returns an input that always has these values.
-  Result<Term> fixed(const std::vector<double>& values, DType dtype, const Dims& dims) {
-    BOWLINE_TRY_ASSIGN(const int64_t elements, elements_of(dims));
-    BOWLINE_REQUIRE_CODE(values.size() == 1 || static_cast<int64_t>(values.size()) == elements,
-                         Code::bad_file,
-                         "{} values were given, but the shape {} needs another count.",
-                         values.size(), shape_text(dims));
+  Term fixed(const std::vector<double>& values, DType dtype, const Dims& dims) {
+    const int64_t elements = required(elements_of(dims));
+    require(values.size() == 1 || static_cast<int64_t>(values.size()) == elements,
+            "{} values were given, but the shape {} needs another count.", values.size(), dims);
     if (values.size() == 1 && elements != 1) {
       return maker_.filled(dtype, dims, values[0]);
     }
     return maker_.constant(ConstantTensor::of(dtype, dims, values));
   }
 
-  Result<Term> input(const file::ValueInfoProto& info) {
-    BOWLINE_REQUIRE_CODE(info.type().has_tensor_type(), Code::unsupported,
-                         "The input is not a tensor.");
+  Term input(const file::ValueInfoProto& info) {
+    support(info.type().has_tensor_type(), "The input is not a tensor.");
     const auto& type = info.type().tensor_type();
     const auto given = options_.given.find(info.name());
     if (given != options_.given.end()) {
       const ConstantTensor& n = given->second;
       return maker_.input(info.name(), n.dtype, n.shape, n);
     }
-    BOWLINE_TRY_ASSIGN(const DType dtype, dtype_of(type.elem_type()));
+    const DType dtype = required(dtype_of(type.elem_type()));
     const auto values = options_.fixed.find(info.name());
     const bool is_fixed = values != options_.fixed.end();
-    BOWLINE_TRY_ASSIGN(const InputDims shape, dims_of(info.name(), type, batch_ && !is_fixed));
+    const InputDims shape = dims_of(info.name(), type, batch_ && !is_fixed);
     if (is_fixed) {
       return fixed(values->second, dtype, shape.dims);
     }
     return maker_.input(info.name(), dtype, shape.dims, {}, shape.batch_axis);
   }
 
-  Status inputs() {
+  void inputs() {
     for (const auto& info : graph_.input()) {
       if (!scope_.readers.contains(info.name()) || scope_.lowered.values.contains(info.name())) {
         continue;  // an initializer is the default value of an input and becomes a parameter
       }
-      Result<Term> term = input(info);
-      const std::string where = fmt::format("While reading input \"{}\".", escaped(info.name()));
-      BOWLINE_TRY(Status(term.status()).at(where));
-      BOWLINE_TRY(NodeReader::define(info.name(), std::move(term).value(), scope_));
+      Term term = located(fmt::format("While reading input \"{}\".", escaped(info.name())),
+                          [&] { return input(info); });
+      NodeReader::define(info.name(), std::move(term), scope_);
     }
-    BOWLINE_REQUIRE_CODE(
-        !batch_ || batched_inputs_ > 0, Code::unsupported,
-        "No input has an axis for the batch \"{}\": a first dim that is 1 or has no size. Say "
-        "which axis it is with --shape NAME=N,{},N.",
-        escaped(batch_->name), escaped(batch_->name));
-    if (batch_ && batch_was_one_) {
+    if (!batch_) {
+      return;
+    }
+    support(batched_inputs_ > 0,
+            "No input has an axis for the batch \"{}\": a first dim that is 1 or has no size. Say "
+            "which axis it is with --shape NAME=N,{},N.",
+            escaped(batch_->name), escaped(batch_->name));
+    if (batch_was_one_) {
       maker_.set_batch_of_one();
     }
-    return {};
   }
 
   // An input may be missing although an operator reads its shape.
@@ -241,16 +224,14 @@ class Reader {
     }
   }
 
-  Status outputs() {
+  void outputs() {
     for (const auto& info : graph_.output()) {
-      Result<Term> term = nodes_.value(info.name(), graph_.node(), scope_);
-      BOWLINE_TRY(Status(term.status())
-                      .at(fmt::format("While reading output \"{}\".", escaped(info.name()))));
+      const Term term = located(fmt::format("While reading output \"{}\".", escaped(info.name())),
+                                [&] { return nodes_.value(info.name(), graph_.node(), scope_); });
       maker_.name(info.name());
-      maker_.output(info.name(), term.value());
+      maker_.output(info.name(), term);
       out_.outputs.push_back(info.name());
     }
-    return {};
   }
 
   const file::GraphProto& graph_;
@@ -284,9 +265,8 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
     return out.empty() ? std::string("none") : out;
   };
   const auto require_input = [&](const std::string& name) -> Status {
-    BOWLINE_REQUIRE_CODE(inputs.contains(name), Code::bad_argument,
-                         "The graph has no input \"{}\". Its inputs are: {}.", escaped(name),
-                         known(inputs));
+    BOWLINE_REQUIRE(inputs.contains(name), "The graph has no input \"{}\". Its inputs are: {}.",
+                    escaped(name), known(inputs));
     return {};
   };
   for (const auto& [name, shape] : options.shapes) {
@@ -296,12 +276,12 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
     BOWLINE_TRY(require_input(name));
   }
   for (const BoundDim& dim : options.dims) {
-    BOWLINE_REQUIRE_CODE(dims.contains(dim.name), Code::bad_argument,
-                         "No input has a dim \"{}\" without a size. The named dims are: {}.",
-                         escaped(dim.name), known(dims));
-    BOWLINE_REQUIRE_CODE(dim.name != options.batch_dim, Code::bad_argument,
-                         "Dim \"{}\" cannot be both the dynamic batch and have the fixed size {}.",
-                         escaped(dim.name), dim.value);
+    BOWLINE_REQUIRE(dims.contains(dim.name),
+                    "No input has a dim \"{}\" without a size. The named dims are: {}.",
+                    escaped(dim.name), known(dims));
+    BOWLINE_REQUIRE(dim.name != options.batch_dim,
+                    "Dim \"{}\" cannot be both the dynamic batch and have the fixed size {}.",
+                    escaped(dim.name), dim.value);
   }
   if (!options.batch_dim.empty()) {
     Model named;
@@ -310,46 +290,50 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
   return {};
 }
 
-Result<Imported> read_graph(const file::ModelProto& model, const std::string& folder,
-                            const ImportOptions& options, const std::optional<Batch>& batch,
-                            std::vector<Made>* made) {
+Imported read_graph(const file::ModelProto& model, const std::string& folder,
+                    const ImportOptions& options, const std::optional<Batch>& batch,
+                    std::vector<Made>& made) {
   Reader reader(model, folder, options, batch);
-  Result<Imported> read = reader.try_read(model);
-  *made = reader.made();
-  if (!read.ok() && reader.is_batch_of_the_file()) {
-    return std::move(read).status().at(
-        "The file declares a dynamic batch. If its graph was exported for one row, say so with "
-        "--shape NAME=1,...");
+  try {
+    Imported read = reader.read(model);
+    made = reader.made();
+    return read;
+  } catch (Refused& refused) {
+    if (!reader.is_batch_of_the_file()) {
+      throw;
+    }
+    throw Refused{std::move(refused.status)
+                      .at("The file declares a dynamic batch. If its graph was exported for one "
+                          "row, say so with --shape NAME=1,...")};
   }
-  return read;
 }
 
 // Reads the graph with two different batch sizes. Nodes or parameters that differ depend on the
 // batch size, and the graph is rejected.
-Result<Imported> read_with_batch(const file::ModelProto& model, const std::string& folder,
-                                 const ImportOptions& options) {
+Imported read_with_batch(const file::ModelProto& model, const std::string& folder,
+                         const ImportOptions& options) {
   constexpr int64_t kSizes[] = {1009, 1013};
   std::vector<Made> made[2];
-  std::optional<Imported> last;
+  Imported last;
   for (size_t i = 0; i < 2; ++i) {
-    last.reset();  // frees its values before the second reading
-    Result<Imported> read =
-        read_graph(model, folder, options, Batch{options.batch_dim, kSizes[i]}, &made[i]);
-    BOWLINE_TRY(Status(read.status())
-                    .at(fmt::format(
-                        "While the batch \"{}\" is dynamic (this message shows {} for its size). "
-                        "Without --batch-dim the model has a fixed batch.",
-                        escaped(options.batch_dim), kSizes[i])));
-    last = std::move(read).value();
+    last = {};  // frees its values before the second reading
+    last = located(
+        fmt::format("While the batch \"{}\" is dynamic (this message shows {} for its size). "
+                    "Without --batch-dim the model has a fixed batch.",
+                    escaped(options.batch_dim), kSizes[i]),
+        [&] {
+          return read_graph(model, folder, options, Batch{options.batch_dim, kSizes[i]}, made[i]);
+        });
   }
   const auto same = [](const Made& a, const Made& b) { return a.hash == b.hash; };
   const auto [a, b] = std::ranges::mismatch(made[0], made[1], same);
-  BOWLINE_REQUIRE_CODE(
-      a == made[0].end() && b == made[1].end(), Code::unsupported,
-      "The values that \"{}\" computes depend on the size of the batch \"{}\". Without "
-      "--batch-dim the model has a fixed batch.",
-      escaped((a == made[0].end() ? b : a)->name), escaped(options.batch_dim));
-  return std::move(*last);
+  if (a != made[0].end() || b != made[1].end()) {
+    support(false,
+            "The values that \"{}\" computes depend on the size of the batch \"{}\". Without "
+            "--batch-dim the model has a fixed batch.",
+            escaped((a == made[0].end() ? b : a)->name), escaped(options.batch_dim));
+  }
+  return last;
 }
 
 }  // namespace
@@ -358,13 +342,15 @@ Result<Imported> import_graph(const file::ModelProto& model, const std::string& 
                               const ImportOptions& options) {
   BOWLINE_TRY(check_options(model.graph(), options));
   std::vector<Made> made;
-  Result<Imported> read = options.batch_dim.empty()
-                              ? read_graph(model, folder, options, std::nullopt, &made)
-                              : read_with_batch(model, folder, options);
-  if (read.status().code() == Code::bad_argument) {  // the file is wrong, not the caller
-    return std::move(read).status().as(Code::bad_file);
+  try {
+    return options.batch_dim.empty() ? read_graph(model, folder, options, std::nullopt, made)
+                                     : read_with_batch(model, folder, options);
+  } catch (Refused& refused) {
+    // The file is wrong, not the caller.
+    return refused.status.code() == Code::bad_argument
+               ? std::move(refused.status).as(Code::bad_file)
+               : refused.status;
   }
-  return read;
 }
 
 Result<Imported> import_file(const std::string& path, const ImportOptions& options) {

@@ -70,6 +70,9 @@ class Context {
   DType dtype(std::string_view name, DType otherwise);
   double real(std::string_view name, double otherwise);
   std::string text(std::string_view name, const std::string& otherwise);
+  // A text attribute that must be one of the words of `choices`. `what` names it in the message.
+  std::string choice(std::string_view name, const std::string& otherwise, std::string_view choices,
+                     std::string_view what);
   std::vector<int64_t> list(std::string_view name);  // empty if the attribute is missing
   std::vector<double> reals(std::string_view name);
   std::vector<std::string> texts(std::string_view name);

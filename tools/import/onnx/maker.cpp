@@ -95,12 +95,9 @@ Term Maker::input(const std::string& name, DType dtype, const Dims& dims,
 
 void Maker::count_computed(size_t elements) {
   computed_ += static_cast<int64_t>(elements);
-  if (computed_ > kMostComputedInAll) {
-    throw Refused{Status(Code::over_budget,
-                         fmt::format("The constants that the importer computes have more than {} "
-                                     "elements.",
-                                     kMostComputedInAll))};
-  }
+  within_budget(computed_ <= kMostComputedInAll,
+                "The constants that the importer computes have more than {} elements.",
+                kMostComputedInAll);
 }
 
 Term Maker::constant(ConstantTensor numbers) {
@@ -316,10 +313,7 @@ Terms Maker::ops(std::string_view op, const Terms& inputs, const std::vector<Att
   for (const auto& [dtype, dims] : outputs) {
     out.push_back(blank(dtype, dims));
   }
-  if (++nodes_ > kMostNodes) {
-    throw Refused{Status(Code::over_budget,
-                         fmt::format("The model becomes more than {} nodes.", kMostNodes))};
-  }
+  within_budget(++nodes_ <= kMostNodes, "The model becomes more than {} nodes.", kMostNodes);
   BatchedNode node{attributes, std::vector<std::optional<BatchAxis>>(outputs.size())};
   if (batch_) {
     node = batched_node(*batch_, op, inputs, attributes, outputs);

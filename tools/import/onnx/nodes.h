@@ -20,8 +20,7 @@ namespace bowline::onnx {
 using Opsets = std::map<std::string, int64_t>;
 using Nodes = google::protobuf::RepeatedPtrField<file::NodeProto>;
 
-// Errors  bad_file: the list is empty.
-Result<Opsets> opsets_of(const google::protobuf::RepeatedPtrField<file::OperatorSetIdProto>& sets);
+Opsets opsets_of(const google::protobuf::RepeatedPtrField<file::OperatorSetIdProto>& sets);
 
 // The values that the nodes of one graph can read.
 struct Scope {
@@ -36,41 +35,53 @@ struct Scope {
       outputs;  // value name -> number of readers that are outputs of the model
 };
 
+// What the iterations of a loop hand on: the state, and the parts of each scan output.
+struct Iterations {
+  Terms state;
+  std::vector<Terms> parts;
+
+  // Takes the outputs of an iteration: the state, then a part of each scan output.
+  void take(std::span<const Term> outputs);
+};
+
 class NodeReader {
  public:
   NodeReader(Maker& maker, const file::ModelProto& model, const std::string& folder);
 
-  // Fills producers and readers for the values that `outputs` need. Errors  bad_file: a value is
-  // computed twice.
-  Status survey(const Nodes& nodes, const std::vector<std::string>& outputs, Scope& scope);
+  // Fills producers and readers for the values that `outputs` need.
+  void survey(const Nodes& nodes, const std::vector<std::string>& outputs, Scope& scope);
   // Adds the initializers that are read as parameters.
-  Status initializers(const file::GraphProto& graph, Scope& scope);
+  void initializers(const file::GraphProto& graph, Scope& scope);
   // Adds a note for each node that no output needs. `notes` may be null.
-  Status lower_all(const Nodes& nodes, Scope& scope, std::vector<std::string>* notes);
-  Result<Term> value(const std::string& name, const Nodes& nodes, const Scope& scope);
-  static Status define(const std::string& name, Term term, Scope& scope);
+  void lower_all(const Nodes& nodes, Scope& scope, std::vector<std::string>* notes);
+  Term value(const std::string& name, const Nodes& nodes, const Scope& scope);
+  static void define(const std::string& name, Term term, Scope& scope);
 
  private:
+  // Lowers all nodes and returns the values of these names.
+  Terms lowered(const Nodes& nodes, const std::vector<std::string>& names, Scope& scope);
   // Expands a subgraph for these inputs and returns its outputs.
-  Result<Terms> graph(const file::GraphProto& graph, const Scope& outer, const Terms& inputs);
-  Status lower(const file::NodeProto& node, const Nodes& nodes, Scope& scope);
-  Result<Terms> outputs_of(const file::NodeProto& node, const Terms& inputs,
-                           const std::vector<bool>& present, Scope& scope);
-  Result<Terms> by_lowering(const file::NodeProto& node, const Terms& inputs,
-                            const std::vector<bool>& present, Scope& scope);
-  Result<Terms> call(const file::FunctionProto& function, const file::NodeProto& node,
-                     const Terms& inputs, const std::vector<bool>& present, const Scope& scope);
-  Result<Terms> branch(const file::NodeProto& node, const Terms& inputs, const Scope& scope);
-  Result<Terms> loop(const file::NodeProto& node, const Terms& inputs,
-                     const std::vector<bool>& present, const Scope& scope);
-  Result<Terms> scan(const file::NodeProto& node, const Terms& inputs, const Scope& scope);
-  // Stacks the parts of a scan output, one per iteration, along a new axis.
-  Result<Term> stacked(Terms parts, int64_t axis);
-  Status count_node();
-  Status check_iterations(int64_t count, const file::GraphProto& body) const;
+  Terms graph(const file::GraphProto& graph, const Scope& outer, const Terms& inputs);
+  void lower(const file::NodeProto& node, const Nodes& nodes, Scope& scope);
+  Terms outputs_of(const file::NodeProto& node, const Terms& inputs,
+                   const std::vector<bool>& present, Scope& scope);
+  Terms by_lowering(const file::NodeProto& node, const Terms& inputs,
+                    const std::vector<bool>& present, Scope& scope);
+  Terms call(const file::FunctionProto& function, const file::NodeProto& node, const Terms& inputs,
+             const std::vector<bool>& present, const Scope& scope);
+  Terms branch(const file::NodeProto& node, const Terms& inputs, const Scope& scope);
+  Terms loop(const file::NodeProto& node, const Terms& inputs, const std::vector<bool>& present,
+             const Scope& scope);
+  Terms scan(const file::NodeProto& node, const Terms& inputs, const Scope& scope);
+  // Returns the outputs of a node after its last iteration. `axes`: the new axis of each scan
+  // output.
+  Terms outputs_of(const file::NodeProto& node, const Scope& scope, Iterations iterations,
+                   const std::vector<int64_t>& axes);
+  void count_node();
+  void check_iterations(int64_t count, const file::GraphProto& body) const;
   // Counts the names, nodes and initializers that are visited. This limits the time that a file can
   // cost.
-  Status count_work(size_t looked_at);
+  void count_work(size_t looked_at);
 
   Maker& maker_;
   const std::string& folder_;
@@ -85,6 +96,10 @@ class NodeReader {
   size_t work_ = 0;
 };
 
+// Rejects every attribute that is not in `known`, so that nothing is dropped silently.
+void require_attributes(const file::NodeProto& node, const std::vector<std::string_view>& known);
+// Returns the version of a domain's operator set.
+int version_of(const Opsets& opsets, const std::string& domain);
 // 'node 3 "conv1" (Conv)'
 std::string node_text(int number, const file::NodeProto& node);
 

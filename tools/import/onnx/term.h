@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/format.h"
+#include "base/words.h"
 #include "onnx/numbers.h"
 
 namespace bowline::onnx {
@@ -33,19 +34,28 @@ const T& shown(const T& value) {
   return value;
 }
 
-// Throw Refused with the sentence if the condition is false: because the file is wrong (bad_file),
-// or because Bowline does not support it (unsupported).
+// Throws Refused with the sentence if the condition is false. The arguments are evaluated in any
+// case.
 template <class... Ts>
-void require(bool condition, std::string_view text, const Ts&... values) {
+void refuse_unless(bool condition, Code code, std::string_view text, const Ts&... values) {
   if (!condition) {
-    throw Refused{Status(Code::bad_file, bowline::format(text, shown(values)...))};
+    throw Refused{Status(code, bowline::format(text, shown(values)...))};
   }
 }
+// The file is wrong.
+template <class... Ts>
+void require(bool condition, std::string_view text, const Ts&... values) {
+  refuse_unless(condition, Code::bad_file, text, values...);
+}
+// Bowline does not support it.
 template <class... Ts>
 void support(bool condition, std::string_view text, const Ts&... values) {
-  if (!condition) {
-    throw Refused{Status(Code::unsupported, bowline::format(text, shown(values)...))};
-  }
+  refuse_unless(condition, Code::unsupported, text, values...);
+}
+// It is larger than a limit of the importer.
+template <class... Ts>
+void within_budget(bool condition, std::string_view text, const Ts&... values) {
+  refuse_unless(condition, Code::over_budget, text, values...);
 }
 
 // Throws Refused if the status is a failure.
@@ -59,6 +69,15 @@ template <class T>
 T required(Result<T> result) {
   require(result.status());
   return std::move(result).value();
+}
+// Returns read(). If it is refused, the message gets the line `where`.
+template <class Read>
+auto located(const std::string& where, const Read& read) {
+  try {
+    return read();
+  } catch (Refused& refused) {
+    throw Refused{std::move(refused.status).at(where)};
+  }
 }
 
 // The dims of a tensor. An axis out of range throws Refused.

@@ -1,16 +1,13 @@
 // Activation functions.
 #include <cmath>
 
-#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
 namespace {
 
 Term gelu(Context& c) {
-  const std::string kind = c.text("approximate", "none");
-  require(kind == "none" || kind == "tanh", "Approximation \"{}\" is not supported.",
-          escaped(kind));
+  const std::string kind = c.choice("approximate", "none", "none tanh", "Approximation");
   return c.m.unary("Gelu", c.in(0), {{"form", kind == "tanh" ? "tanh" : "erf"}});
 }
 

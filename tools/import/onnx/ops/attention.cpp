@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
@@ -192,15 +191,14 @@ Term attention(Context& c) {
 // step adds only the difference from the value that the state predicts.
 Term linear_attention(Context& c) {
   const Term x = c.in(0);
-  const std::string rule = c.text("update_rule", "gated_delta");
+  const std::string rule =
+      c.choice("update_rule", "gated_delta", "linear gated delta gated_delta", "Update rule");
   const int64_t q_heads = c.integer("q_num_heads", 0);
   const int64_t heads = c.integer("kv_num_heads", 0);
   double scale = c.real("scale", 0);
   c.ignore("chunk_size");  // does not change the result
   const bool delta = rule == "delta" || rule == "gated_delta";
   const bool gated = rule == "gated" || rule == "gated_delta";
-  require(delta || gated || rule == "linear", "Update rule \"{}\" is not supported.",
-          escaped(rule));
   Term in[3];
   for (size_t i = 0; i < 3; ++i) {
     in[i] = by_heads(c, cast(c.in(i), DType::f32), i == 0 ? q_heads : heads);

@@ -1,5 +1,4 @@
 // Operators of the bits of integers.
-#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
@@ -9,9 +8,7 @@ namespace {
 Term bit_shift(Context& c) {
   const Term x = c.in(0);
   const Term count = c.in(1);
-  const std::string direction = c.text("direction", "");
-  require(direction == "LEFT" || direction == "RIGHT", "Direction \"{}\" is not supported.",
-          escaped(direction));
+  const std::string direction = c.choice("direction", "", "LEFT RIGHT", "Direction");
   require(!is_float(x.dtype) && x.dtype != DType::boolean && x.dtype == count.dtype,
           "It shifts {} by {}, but both must be integers of one dtype.", x.dtype, count.dtype);
   const auto bits = static_cast<int64_t>(8 * size_of(x.dtype));

@@ -35,9 +35,8 @@ Term gather_elements(Context& c) {
 // How several updates of one element combine. ONNX and Bowline use the same words.
 std::string reduction_of(Context& c) {
   std::string reduction = c.text("reduction", "none");
-  constexpr std::string_view kReductions[] = {"none", "add", "mul", "max", "min"};
-  support(std::ranges::find(kReductions, reduction) != std::end(kReductions),
-          "Reduction \"{}\" is not supported.", escaped(reduction));
+  support(is_one_of("none add mul max min", reduction), "Reduction \"{}\" is not supported.",
+          escaped(reduction));
   return reduction;
 }
 

@@ -1,5 +1,4 @@
 // Classification losses. The class axis is axis 1.
-#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
@@ -32,15 +31,12 @@ void check(const Term& scores, const Term& labels) {
 // `rows` are log-probabilities. Without ignore_index every label counts; the placeholder index is
 // not a valid class.
 Term from_log_probabilities(Context& c, const Term& rows, const Term& labels) {
-  const std::string reduction = c.text("reduction", "mean");
-  require(reduction == "mean" || reduction == "sum" || reduction == "none",
-          "Reduction \"{}\" is not supported.", escaped(reduction));
+  const std::string reduction = c.choice("reduction", "mean", "mean sum none", "Reduction");
   const int64_t ignored = c.integer("ignore_index", INT32_MIN);
   require_small("Ignore_index", {ignored});
   Terms in = {rows, c.m.reshape(cast(labels, DType::i32), {rows.dims[0]})};
   if (c.has(2)) {
-    const Term weights = c.in(2);
-    in.push_back(c.m.untrained(weights));
+    in.push_back(c.m.untrained(c.in(2)));
   }
   const bool each = reduction == "none";
   const Term loss =
@@ -50,15 +46,13 @@ Term from_log_probabilities(Context& c, const Term& rows, const Term& labels) {
 }
 
 Term negative_log_likelihood(Context& c) {
-  const Term scores = c.in(0);
-  const Term labels = c.in(1);
+  const Term scores = c.in(0), labels = c.in(1);
   check(scores, labels);
   return from_log_probabilities(c, class_rows(c, scores), labels);
 }
 
 Term softmax_cross_entropy(Context& c) {
-  const Term scores = c.in(0);
-  const Term labels = c.in(1);
+  const Term scores = c.in(0), labels = c.in(1);
   check(scores, labels);
   const Term rows = c.m.unary("LogSoftmax", class_rows(c, scores), {{"axis", -1}});
   if (c.wants(1)) {

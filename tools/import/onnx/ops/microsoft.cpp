@@ -1,7 +1,6 @@
 // Operators of the ONNX Runtime domain com.microsoft whose definition is public.
 //
 // Source  ONNX Runtime, docs/ContribOperators.md.
-#include <algorithm>
 
 #include "onnx.pb.h"
 #include "onnx/lowering.h"

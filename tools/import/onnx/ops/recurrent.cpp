@@ -78,11 +78,10 @@ Layer layer_of(Context& c, int64_t gates, const std::vector<std::string>& activa
   l.w = weights(c, 1);
   l.r = weights(c, 2);
   l.batch_first = c.flag("layout", false);
-  const std::string direction = c.text("direction", "forward");
+  const std::string direction =
+      c.choice("direction", "forward", "forward reverse bidirectional", "Direction");
   const bool both = direction == "bidirectional";
   l.reverse = direction == "reverse";
-  require(both || l.reverse || direction == "forward", "Direction \"{}\" is not supported.",
-          escaped(direction));
   l.directions = both ? 2 : 1;
   check_activations(c, activations, l.directions);
   require(l.x.rank() == 3 && l.r.rank() == 3, "X {} and R {} do not have rank 3.", l.x.dims,

@@ -1,5 +1,4 @@
 // Reductions, and operators that sort or accumulate along an axis.
-#include <algorithm>
 #include <cmath>
 
 #include "onnx/lowering.h"

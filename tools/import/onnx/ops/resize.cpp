@@ -123,8 +123,8 @@ Term resized(Context& c, const Rules& r, const Term& x, int64_t a, const Axis& a
     }
     return c.m.gather(x, c.m.integers(DType::i32, {axis.out}, indices), a);
   }
-  std::vector<int64_t> last = all_axes(x.rank());
-  std::swap(last[static_cast<size_t>(a)], last.back());
+  Dims last = all_axes(x.rank());
+  std::swap(last[a], last.back());
   const Term matrix =
       c.m.constant(ConstantTensor::of(x.dtype, {axis.in, axis.out}, weights_of(r, axis)));
   const Term moved = c.m.transpose(x, last);
@@ -144,10 +144,8 @@ Term extrapolated(Context& c, const Rules& r, const Term& y, int64_t a, const Ax
   if (std::ranges::count(outside, 1) == 0) {
     return y;
   }
-  Dims dims(y.rank(), 1);
-  dims[a] = axis.out;
-  const Term mask = c.m.integers(DType::boolean, dims, outside);
-  return where(mask, r.extrapolation, y);
+  const Term mask = c.m.integers(DType::boolean, {axis.out}, outside);
+  return where(c.m.along(mask, a, y.rank()), r.extrapolation, y);
 }
 
 // `scales` and `sizes` have an entry per axis, or are empty. The missing list is computed from the
@@ -168,10 +166,9 @@ Term resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
   const bool known = r.mode == "nearest" || r.mode == "linear" || r.mode == "cubic";
   support(known, "Mode \"{}\" is not supported.", escaped(r.mode));
   std::vector<Axis> axes;
-  Dims from = x.dims;
   for (size_t a = 0; a < rank; ++a) {
     Axis axis;
-    axis.in = from[a];
+    axis.in = x.dims[a];
     axis.scale =
         scales.empty() ? static_cast<double>(sizes[a]) / static_cast<double>(axis.in) : scales[a];
     // Compute the size in f32: there 0.7 times 10 is 7, as in PyTorch. The double product of the
@@ -203,18 +200,13 @@ Term resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
 }
 
 std::vector<double> optional_reals(Context& c, size_t i) {
-  if (!c.has(i)) {
-    return std::vector<double>();
-  }
-  const ConstantTensor n = c.numbers(i);
-  return n.reals();
+  return c.has(i) ? c.numbers(i).reals() : std::vector<double>();
 }
 
 Term upsample(Context& c) {
   Rules r;
   r.mode = c.text("mode", "nearest");
-  std::vector<double> scales = c.opset < 9 ? c.reals("scales") : optional_reals(c, 1);
-  return resize_all(c, r, scales, {});
+  return resize_all(c, r, c.opset < 9 ? c.reals("scales") : optional_reals(c, 1), {});
 }
 
 // Extends values of some axes to all axes. The other axes get `otherwise`.
@@ -228,8 +220,7 @@ std::vector<T> of_all_axes(std::vector<T> values, const std::vector<int64_t>& ax
   require(values.size() == axes.size(), "{} values do not fit {} axes.", values.size(),
           axes.size());
   for (size_t i = 0; i < axes.size(); ++i) {
-    const int64_t a = axis_of(axes[i], rank);
-    otherwise[static_cast<size_t>(a)] = values[i];
+    otherwise[static_cast<size_t>(axis_of(axes[i], rank))] = values[i];
   }
   return otherwise;
 }
@@ -237,25 +228,21 @@ std::vector<T> of_all_axes(std::vector<T> values, const std::vector<int64_t>& ax
 // Uses one scale for all resized axes, so that no axis exceeds (or falls below) its requested size.
 void keep_aspect_ratio(const std::string& policy, const Term& x, const std::vector<int64_t>& axes,
                        std::vector<double>& scales, std::vector<int64_t>& sizes) {
-  require(policy == "stretch" || policy == "not_larger" || policy == "not_smaller",
-          "Keep_aspect_ratio_policy \"{}\" is not supported.", escaped(policy));
   if (policy == "stretch" || sizes.size() != x.rank()) {
     return;
   }
   double scale = policy == "not_larger" ? INFINITY : 0;
   for (const int64_t given : axes) {
-    const int64_t a = axis_of(given, x.rank());
-    const auto i = static_cast<size_t>(a);
+    const auto i = static_cast<size_t>(axis_of(given, x.rank()));
     const double of = static_cast<double>(sizes[i]) / static_cast<double>(x.dims[i]);
     scale = policy == "not_larger" ? std::min(scale, of) : std::max(scale, of);
   }
   require(std::isfinite(scale) && scale > 0, "{} cannot become {}.", x.dims, sizes);
   scales.assign(x.rank(), 1);
   for (const int64_t given : axes) {
-    const int64_t a = axis_of(given, x.rank());
-    const auto i = static_cast<size_t>(a);
+    const auto i = static_cast<size_t>(axis_of(given, x.rank()));
     const double size = std::floor(scale * static_cast<double>(x.dims[i]) + 0.5);
-    require(size <= INT32_MAX, "Axis {} of {} is scaled by {}.", a, x.dims, scale);
+    require(size <= INT32_MAX, "Axis {} of {} is scaled by {}.", i, x.dims, scale);
     scales[i] = scale;
     sizes[i] = static_cast<int64_t>(size);
   }
@@ -285,25 +272,21 @@ Term resize(Context& c) {
   r.coordinates = c.text("coordinate_transformation_mode", "half_pixel");
   r.nearest = c.text("nearest_mode", "round_prefer_floor");
   r.a = c.real("cubic_coeff_a", -0.75);
-  const bool exclude = c.flag("exclude_outside", false);
-  r.exclude_outside = exclude;
+  r.exclude_outside = c.flag("exclude_outside", false);
   r.extrapolation = c.real("extrapolation_value", 0);
-  const bool antialias = c.flag("antialias", false);
-  r.antialias = antialias;
+  r.antialias = c.flag("antialias", false);
   require(!r.antialias || r.mode != "nearest", "Mode \"nearest\" does not support antialiasing.");
-  const std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
+  const std::string policy = c.choice("keep_aspect_ratio_policy", "stretch",
+                                      "stretch not_larger not_smaller", "Keep_aspect_ratio_policy");
   const Term x = c.in(0);
   const std::vector<int64_t> axes = c.list("axes");
   r.roi = region_of(c, axes, x.rank());
   std::vector<double> scales = optional_reals(c, 2);
-  std::vector<int64_t> sizes;
-  if (c.has(3)) {
-    sizes = c.integers(3);
-  }
-  constexpr std::string_view kCoordinates[] = {
-      "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
-      "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
-  const bool known = std::ranges::find(kCoordinates, r.coordinates) != std::end(kCoordinates);
+  std::vector<int64_t> sizes = c.has(3) ? c.integers(3) : std::vector<int64_t>();
+  const bool known = is_one_of(
+      "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric "
+      "tf_half_pixel_for_nn tf_crop_and_resize",
+      r.coordinates);
   support(known, "Coordinates \"{}\" are not supported.", escaped(r.coordinates));
   if (!sizes.empty()) {
     scales.clear();

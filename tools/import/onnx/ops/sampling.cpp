@@ -6,7 +6,6 @@
 // outside of the image are moved inside before the lookup.
 //
 // Source  ONNX operators, GridSample, RoiAlign and AffineGrid.
-#include <algorithm>
 #include <cmath>
 
 #include "base/escape.h"
@@ -183,13 +182,12 @@ Term sampled_apart(Context& c, const Term& x, const std::vector<Neighbour>& corn
 Term grid_sample(Context& c) {
   const Terms same = c.m.with_same_rows({c.in(0), c.in(1)});
   const Term &x = same[0], &grid = same[1];
-  Sampling s{c.text("mode", c.opset < 20 ? "bilinear" : "linear"), c.text("padding_mode", "zeros"),
+  Sampling s{c.text("mode", c.opset < 20 ? "bilinear" : "linear"),
+             c.choice("padding_mode", "zeros", "zeros border reflection", "Padding"),
              c.flag("align_corners", false)};
   s.mode = s.mode == "bilinear" ? "linear" : s.mode == "bicubic" ? "cubic" : s.mode;
   require(s.mode == "linear" || s.mode == "nearest" || s.mode == "cubic",
           "Mode \"{}\" is not supported.", escaped(s.mode));
-  require(s.padding == "zeros" || s.padding == "border" || s.padding == "reflection",
-          "Padding \"{}\" is not supported.", escaped(s.padding));
   const Spatial spatial = spatial_of(x);
   const size_t axes = spatial.dims.size();
   const bool fits = axes <= 3 && grid.rank() == x.rank() && grid.dims[0] == x.dims[0] &&
@@ -244,14 +242,13 @@ std::vector<Neighbour> samples_of(Context& c, const Term& begin, const Term& end
 
 Term roi_align(Context& c) {
   const Term x = c.in(0), boxes = c.in(1), batch = c.in(2);
-  const std::string mode = c.text("mode", "avg");
+  const std::string mode = c.choice("mode", "avg", "avg max", "Mode");
   const int64_t height = c.integer("output_height", 1);
   const int64_t width = c.integer("output_width", 1);
   const int64_t samples = c.integer("sampling_ratio", 0);
   const double scale = c.real("spatial_scale", 1);
   const std::string coordinates =
       c.text("coordinate_transformation_mode", c.opset < 16 ? "output_half_pixel" : "half_pixel");
-  require(mode == "avg" || mode == "max", "Mode \"{}\" is not supported.", escaped(mode));
   require(coordinates == "half_pixel" || coordinates == "output_half_pixel",
           "Coordinates \"{}\" are not supported.", escaped(coordinates));
   support(samples != 0,

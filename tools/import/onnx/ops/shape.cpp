@@ -1,7 +1,6 @@
 // Operators that change shape, order or position of elements, and operators that read shapes.
 #include <algorithm>
 
-#include "base/escape.h"
 #include "onnx.pb.h"
 #include "onnx/lowering.h"
 
@@ -255,8 +254,7 @@ Term space_to_depth(Context& c) {
   const bool fits =
       x.rank() == 4 && b > 0 && b <= 32768 && x.dims[2] % b == 0 && x.dims[3] % b == 0;
   require(fits, "{} cannot be split into blocks of {}.", x.dims, b);
-  const std::string mode = c.text("mode", "DCR");
-  require(mode == "DCR" || mode == "CRD", "Mode \"{}\" is not supported.", escaped(mode));
+  const std::string mode = c.choice("mode", "DCR", "DCR CRD", "Mode");
   const int64_t n = x.dims[0], d = x.dims[1], h = x.dims[2] / b, w = x.dims[3] / b;
   const Term blocks = c.m.reshape(x, {n, d, h, b, w, b});
   const Term moved = mode == "DCR" ? c.m.transpose(blocks, {0, 3, 5, 1, 2, 4})

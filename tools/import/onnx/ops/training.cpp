@@ -63,9 +63,7 @@ Term momentum(Context& c) {
   const double alpha = c.real("alpha", 0);
   const double beta = c.real("beta", 0);
   const double norm = c.real("norm_coefficient", 0);
-  const std::string mode = c.text("mode", "");
-  const bool standard = mode == "standard";
-  require(standard || mode == "nesterov", "Mode \"{}\" is not supported.", escaped(mode));
+  const bool standard = c.choice("mode", "", "standard nesterov", "Mode") == "standard";
   const Term later = u.step > 0;
   const Term b = where(later, beta, c.m.scalar(DType::f32, 1));
   const size_t n = u.weights[0].size();

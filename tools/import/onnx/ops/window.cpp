@@ -59,11 +59,7 @@ void share_pads(Window& w, size_t a, int64_t total, bool upper) {
 }
 
 std::string auto_pad(Context& c) {
-  const std::string kind = c.text("auto_pad", "NOTSET");
-  const bool known =
-      kind == "NOTSET" || kind == "VALID" || kind == "SAME_UPPER" || kind == "SAME_LOWER";
-  require(known, "Auto_pad \"{}\" is not supported.", escaped(kind));
-  return kind;
+  return c.choice("auto_pad", "NOTSET", "NOTSET VALID SAME_UPPER SAME_LOWER", "Auto_pad");
 }
 
 // If a window is shorter than its stride, the total padding can be negative. ONNX Runtime,
