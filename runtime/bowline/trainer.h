@@ -42,19 +42,19 @@ class TrainerState;
 
 namespace bowline {
 
-/// What happens if the loss or the gradient norm of a step is not finite. The weights of such a
-/// step are never updated.
+/// What happens if the loss or the gradient norm of a step is not finite. The step then never
+/// updates the weights. `stop` and `rollback` also apply if an update makes a weight non-finite.
 enum class OnNonFinite : uint8_t {
   skip,      ///< The step is skipped, and training continues.
-  stop,      ///< micro_step() returns non_finite. The message names the first bad node.
-  rollback,  ///< The last snapshot() is restored, and training continues from there.
+  stop,      ///< micro_step() returns non_finite. The message says where the first such value is.
+  rollback,  ///< The last snapshot() is restored. Without one, micro_step() returns non_finite.
 };
 
 /// Where a Trainer starts.
 enum class TrainStart : uint8_t {
-  fresh,  ///< At step 0 with new moments. Training state in the model is removed.
-  /// At the step and with the moments that the model contains, because it was opened from a
-  /// checkpoint. If a step was unfinished, it starts again with its first micro-batch.
+  fresh,  ///< At step 0 with new moments. Training state from a checkpoint is removed.
+  /// At the step and with the moments of the checkpoint that Model::open() opened. An unfinished
+  /// step starts again. The optimizer must have the same name; other options may differ.
   from_checkpoint,
 };
 
@@ -62,23 +62,22 @@ enum class TrainStart : uint8_t {
 struct ParameterGroup {
   std::string pattern;                     ///< Pattern of parameter names; see model.h.
   float learning_rate_factor = 1;          ///< Multiplies the learning rate.
-  std::optional<float> weight_decay = {};  ///< Replaces Optimizer::weight_decay, for any rank.
+  std::optional<float> weight_decay = {};  ///< Replaces the optimizer setting; for any rank.
 };
 
 /// The precision of training.
 ///
-/// Gradients are f32. A 16-bit weight is trained in f32: the Trainer keeps an f32 master of it and
-/// rounds the master to the weight after each step.
+/// Gradients of weights are f32. A 16-bit weight is trained in f32: the Trainer keeps an f32 copy
+/// of it, the *master*. After each step, the rounded master is written to the weight.
 struct TrainPrecision {
   std::optional<DType> compute_dtype = {};  ///< As BoundEntryPoint::compute_dtype.
   /// The loss is multiplied by this value while gradients are computed.
   ///
-  /// 0: 1 if no gradient is f16; otherwise dynamic. A dynamic scale starts at `initial_scale`. A
-  /// step with a non-finite gradient is skipped and halves the scale. `growth_interval` finite
-  /// steps in a row double the scale.
+  /// If it is 0, the scale is dynamic for plans with f16 values, else 1. With a dynamic scale, a
+  /// step with a non-finite gradient is skipped and halves the scale.
   float loss_scale = 0;
-  float initial_scale = 32768;
-  uint32_t growth_interval = 2000;
+  float initial_scale = 32768;      ///< The first dynamic scale.
+  uint32_t growth_interval = 2000;  ///< A dynamic scale doubles after this many finite steps.
 };
 
 /// Options of a Trainer.
@@ -86,8 +85,9 @@ struct TrainOptions {
   std::string entry_point = "loss";  ///< The entry point to train.
   std::string loss = "loss";         ///< The output to minimize. It must be a scalar.
   std::vector<BoundDim> dims;        ///< Sizes of the named dimensions of the inputs.
-  /// (optional) Further sets of sizes, for example for shorter sequences. A micro-batch uses the
-  /// plan with its shapes. The plans share gradients, moments and memory for activations.
+  /// (optional) Further sets of sizes, for example for shorter sequences. Each set has its own
+  /// plan. The shapes of a micro-batch select the plan. The plans share gradients, moments and
+  /// memory for activations.
   std::vector<std::vector<BoundDim>> more_dims;
   Optimizer optimizer;
   Schedule schedule;
@@ -95,16 +95,16 @@ struct TrainOptions {
   /// Number of micro-batches per step (gradient accumulation).
   ///
   /// The gradient of a step does not depend on how its samples are split into micro-batches, except
-  /// for rounding. Each mean in the loss is taken over the whole step: the sum of its terms is
-  /// divided by the sum of its *loss weights*. The loss weight of a micro-batch is, for example,
-  /// its number of labels. A micro-batch without labels adds nothing. If the loss contains no mean,
-  /// all micro-batches have the same loss weight.
+  /// for rounding. Each mean in the loss is taken over the whole step: micro-batches are weighted
+  /// by their *loss weights*. The loss weight is the divisor of the mean, for example the number of
+  /// labels. A micro-batch without labels adds nothing. If the loss contains no mean, all
+  /// micro-batches have the same loss weight.
   ///
   /// Terms that mix the samples of a batch, such as BatchNorm statistics, are computed separately
   /// for each micro-batch.
   uint32_t accumulation = 1;
   uint64_t seed = 0;                  ///< Seed of dropout.
-  Budget budget = Budget::of_plan();  ///< Limits for each plan.
+  Budget budget = Budget::of_plan();  ///< Limits for each plan; see Budget.
   /// The first group that matches a parameter applies. Trainer::create() fails if two parameters of
   /// one storage are in different groups, or if a pattern matches no trainable parameter.
   std::vector<ParameterGroup> groups;
@@ -120,18 +120,18 @@ struct StepReport {
   uint64_t step = 0;         ///< Number of the step. The first step is 1.
   float loss = 0;            ///< Loss of the whole step.
   float grad_norm = 0;       ///< L2 norm of all gradients together, before clipping.
-  float learning_rate = 0;   ///< Learning rate of the step.
+  float learning_rate = 0;   ///< Learning rate of the step, without the factors of groups.
   float loss_scale = 1;      ///< Loss scale of the step; see TrainPrecision.
   bool skipped = false;      ///< The loss or grad_norm was not finite. The weights did not change.
   bool rolled_back = false;  ///< The last snapshot was restored; see OnNonFinite::rollback.
-  bool weights_non_finite = false;  ///< The update made a weight infinite or NaN.
+  bool weights_non_finite = false;  ///< The update made a weight infinite or NaN; see OnNonFinite.
   uint32_t nonfinite_in_row = 0;    ///< Non-finite steps in a row, up to this step.
   uint64_t nonfinite_steps = 0;     ///< Non-finite steps of this Trainer.
 };
 
-/// What the caller can do after a call failed.
+/// What the caller can do after a call failed. Calls that a state rules out return bad_argument.
 enum class TrainState : uint8_t {
-  /// No damage. Make the call again, or continue in another way.
+  /// Nothing is lost. Every call is possible, also the same call again.
   ready,
   /// A micro-batch was submitted, but its result could not be read. Call micro_step() again with
   /// the same batch: it reads the result and submits nothing. Or call rollback() or resume().
@@ -139,52 +139,52 @@ enum class TrainState : uint8_t {
   /// The gradients of the unfinished step are lost. The weights are intact. Call restart_step() and
   /// repeat the micro-batches of the step. Or call rollback() or resume().
   gradients_lost,
-  /// Weights or moments may be damaged. Call rollback() or resume(). If the call fails, call it
-  /// again.
+  /// Weights or moments may be damaged. Call rollback() or resume() until one of them succeeds.
   damaged,
 };
 
-/// The position of a training run, which a checkpoint contains. The caller chooses the meaning of
-/// `epoch`, `data_cursor`, `data_seed` and `config`.
+/// The position of a training run in a checkpoint. The caller chooses the meaning of `epoch`,
+/// `data_cursor`, `data_seed` and `config`.
 struct Progress {
   uint64_t step = 0;        ///< Finished steps. Set by resume(); save() ignores it.
-  uint64_t micro_step = 0;  ///< Micro-batches of the unfinished step. Set by resume() only.
+  uint64_t micro_step = 0;  ///< Micro-batches of the unfinished step. Set like `step`.
   uint64_t epoch = 0;
   uint64_t data_cursor = 0;
   uint64_t data_seed = 0;
   std::vector<std::pair<std::string, std::string>> config;
-  /// Set by resume(): differences that are allowed, for example another device. Sentences.
+  /// Set by resume(): sentences about allowed differences, for example another device.
   std::vector<std::string> notes;
 };
 
 /// Options of Trainer::resume().
 struct ResumeOptions {
-  /// Allows another Schedule::total_steps than in the checkpoint, to extend a finished run.
+  /// Allows Schedule::total_steps to differ from the checkpoint, to extend a finished run.
   bool extend = false;
 };
 
-/// A storage whose gradient a GradientHook gets.
+/// The storage whose gradient is passed to a GradientHook.
 struct GradientInfo {
   uint32_t tie = 0;                     ///< Tie index of the storage.
-  std::vector<std::string> parameters;  ///< All parameters that use it.
+  std::vector<std::string> parameters;  ///< Names of all parameters that use it.
   TensorShape shape;                    ///< Shape of the storage.
   uint64_t step = 0;                    ///< Number of the step. The first step is 1.
 };
 
 /// Reads or changes the gradient of a storage before the update.
 ///
-/// The Trainer calls the hook once per step for each trained storage. `gradient` is the gradient of
-/// the step before clipping. The hook may write to it. An error ends the step; see
-/// Trainer::state(). The hook must not call functions of the Trainer or its model, except
-/// set_gradient_hook().
+/// The Trainer calls the hook once per step for each trained storage. `gradient` is row-major. It
+/// is the mean gradient of the step, without the loss scale and before clipping. The hook may write
+/// to it. If the hook returns an error, micro_step() returns this error and does not update the
+/// weights; see Trainer::state(). The hook must not call functions of the Trainer or its model,
+/// except set_gradient_hook().
 using GradientHook = std::function<Status(const GradientInfo& of, std::span<float> gradient)>;
 
 /// Trains the trainable storages of a Model on one device.
 ///
-/// A Model has at most one Trainer at a time. The Trainer owns the gradients, moments and masters
-/// and removes them when it is destroyed. Only save() keeps them. A Trainer can be moved.
+/// A Model has at most one Trainer at a time. The Trainer owns the gradients, moments and masters.
+/// Its destructor removes them. To keep them, call save() before. A Trainer can be moved.
 ///
-/// The entry point may write BatchNorm running statistics; other state is not supported. They are
+/// The entry point may write BatchNorm running statistics, but no other state. The statistics are
 /// updated once per micro-batch. If a step fails, is skipped or is restarted, they are restored to
 /// their values from before the step.
 class Trainer {
@@ -194,16 +194,18 @@ class Trainer {
 
   /// Creates a trainer. It adds gradients, moments and masters to the model.
   ///
-  /// If the memory is too short, the plan recomputes activations (PlanInfo::recomputed_nodes).
+  /// If it would exceed the memory budget of the device, the plan recomputes activations
+  /// (PlanInfo::recomputed_nodes).
   ///
   /// Errors:
   /// - bad_argument: another Trainer of the model exists, or an option is out of range.
+  /// - bad_argument: a storage is on another device, or no storage is trainable.
   /// - bad_argument: the loss is not a scalar.
-  /// - bad_argument: the loss does not depend on a trainable storage. Freeze it.
+  /// - bad_argument: a trainable storage has no effect on the loss. Freeze it.
   /// - bad_argument: an operator between a trainable storage and the loss has no gradient.
   /// - bad_argument: the model has no training state for TrainStart::from_checkpoint.
   /// - bad_argument: two sets of dimensions have inputs of the same shapes.
-  /// - unsupported: the device cannot run a node, or the entry point writes other state.
+  /// - unsupported: the device cannot run a node, or the entry point writes unsupported state.
   /// - out_of_memory, over_budget: storages and plans do not fit, even with recomputation.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
 
@@ -215,10 +217,10 @@ class Trainer {
   /// \name Training
   /// \{
 
-  /// Trains with one step: `batches` contains one batch for each micro-batch.
+  /// Trains with one step. `batches` contains TrainOptions::accumulation micro-batches.
   ///
-  /// If the step has finished micro-batches already, step() starts after them. So a call that
-  /// failed can be made again. step() calls add_loss_weights() if needed.
+  /// If the step has finished micro-batches already, step() starts after them. So a failed call can
+  /// be made again with the same batches. step() calls add_loss_weights() if needed.
   ///
   /// Errors: as micro_step().
   Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
@@ -227,15 +229,16 @@ class Trainer {
   ///
   /// - `batch`: all inputs by name. Their shapes must match TrainOptions::dims or one of more_dims.
   /// - `overrides`: values that replace parameters, as in Session::run(). The gradient is computed
-  ///   with these values. The update changes the weights.
+  ///   with these values, but the update is applied to the weights of the model.
   ///
-  /// Returns a report if the step is finished, else nothing. If a call failed and is made again,
-  /// the result has the same bits as without the failure; see state().
+  /// Returns a report if the step is finished, else nothing. A failed call can be made again; see
+  /// state(). The result then has the same bits as without the failure.
   ///
   /// Errors:
   /// - bad_argument: the batch fits no set of dimensions.
-  /// - bad_argument: needs_loss_weights() is true, and add_loss_weights() was not called with all
-  ///   micro-batches of the step, or `overrides` are given.
+  /// - bad_argument: needs_loss_weights() is true, and add_loss_weights() was not called with the
+  ///   micro-batches of the step, in their order.
+  /// - bad_argument: needs_loss_weights() is true, and `overrides` are given.
   /// - index_out_of_range: an index or label is out of range. The unfinished step is discarded.
   /// - non_finite: see TrainOptions::on_nonfinite and max_nonfinite_in_row.
   /// - cancelled: cancel() was called.
@@ -252,28 +255,29 @@ class Trainer {
 
   /// Adds the loss weights of one micro-batch to the loss weights of the next step.
   ///
-  /// It runs only the nodes that compute the loss weights, for example those that count labels. If
-  /// needs_loss_weights() is false, it does nothing. After resume() in the middle of a step, call
-  /// it again for all micro-batches of that step, including the finished ones.
+  /// Call it for the micro-batches in their order. It runs only the nodes that compute the loss
+  /// weights. If needs_loss_weights() is false, it does nothing. After resume() in the middle of a
+  /// step, call it again for all micro-batches of that step, including the finished ones.
   ///
   /// Errors: bad_argument: the batch fits no set of dimensions.
   Status add_loss_weights(std::span<const Tensor> batch);
 
-  /// Asks the running step to stop. Threads: any thread.
+  /// Cancels the next micro-batch. Threads: any thread.
   ///
-  /// The step returns `cancelled` before its next submission; the weights do not change. If no step
-  /// runs, the next step returns `cancelled` at once.
+  /// A micro-batch that runs already is finished. The call that would run the next one returns
+  /// `cancelled`. The weights and the finished micro-batches of the step do not change.
   void cancel();
 
-  /// Sets the learning rate of the next steps. No value: the learning rate of the schedule again.
+  /// Sets the learning rate of the next steps. Without a value, the schedule applies again.
   ///
-  /// A checkpoint contains this learning rate.
+  /// The factors of groups still apply. A checkpoint contains this learning rate. Errors:
+  /// bad_argument: the rate is negative or not finite.
   Status set_learning_rate(std::optional<float> rate);
 
   /// Sets a hook for gradients. An empty hook removes it.
   ///
-  /// With a hook, a step needs two submissions. A hook may call this function; the new hook is used
-  /// from the next step on.
+  /// With a hook, each step needs one more submission to the device. A hook may call this function;
+  /// the new hook is used from the next step on.
   void set_gradient_hook(GradientHook hook);
 
   /// \}
@@ -282,13 +286,13 @@ class Trainer {
 
   /// Returns the loss of a batch. The model does not change, and dropout is off.
   Result<float> evaluate(std::span<const Tensor> batch);
-  /// Returns the loss of a batch and writes outputs of the entry point, by name.
+  /// Also writes outputs of the entry point, by name, to `data` of each tensor in `outputs`.
   Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
 
-  /// Copies the gradient of a trained parameter, through its view, into `out`: f32, of its shape.
+  /// Copies the gradient of a trained parameter to `out`: f32, with the shape of the parameter.
   ///
-  /// It is the sum over the micro-batches of the unfinished step, or of the last step if there is
-  /// no unfinished one. It is not yet clipped or averaged.
+  /// The gradient is the sum over the micro-batches of the unfinished step, or of the last step if
+  /// there is no unfinished one. It has no loss scale, and it is not yet averaged or clipped.
   ///
   /// Errors: bad_argument: the parameter is not trained; no micro-batch was run yet.
   Status gradient(std::string_view name, const Tensor& out) const;
@@ -302,26 +306,26 @@ class Trainer {
   /// \name Snapshots and checkpoints
   /// \{
 
-  /// Copies weights, training state and ties to host memory.
+  /// Copies weights, training state and ties to host memory. Replaces an earlier snapshot.
   Status snapshot();
 
   /// Restores the last snapshot.
   ///
-  /// It undoes later changes of the model by tie, untie, freeze, load and set_value. Storages that
-  /// were added since stay as empty rows of the table.
+  /// This also undoes later changes by Model::tie(), untie(), freeze(), load() and set_value(). The
+  /// rows of storages that were added since become empty (StorageInfo::empty).
   ///
   /// Errors: bad_argument: there is no snapshot; parameters were declared since.
   Status rollback();
 
-  /// Writes a checkpoint atomically: the model, moments, gradients of an unfinished step, position.
+  /// Writes a checkpoint atomically: the model, its training state, and the position `data`.
   Status save(const std::string& path, const Progress& data) const;
 
-  /// Continues from a checkpoint. All later steps have the same bits as without the interruption.
+  /// Verifies a checkpoint of the same model and options, then continues from it.
   ///
-  /// The whole file is verified before the first change.
+  /// On the same device, all later steps have the same bits as without the interruption.
   ///
   /// Errors: as Model::open().
-  /// - bad_file: the checkpoint belongs to another model or other options. The message says which.
+  /// - bad_file: the model or the options differ. The message names the difference.
   /// - bad_file: the training state in the file is invalid.
   Result<Progress> resume(const std::string& path, const ResumeOptions& options = {});
 
