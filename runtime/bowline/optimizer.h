@@ -13,11 +13,11 @@
 
 namespace bowline {
 
-/// An optimizer and its settings: `{"sgd", {{"momentum", 0.9f}, {"nesterov", 1}}}`.
+/// The choice of an optimizer, for example `{"sgd", {{"momentum", 0.9f}, {"nesterov", 1}}}`.
 ///
-/// optimizers() lists the names and settings. operators.md describes what each optimizer computes.
-/// Trainer::create() returns bad_argument for an unknown optimizer, an unknown setting, and a value
-/// outside its range.
+/// optimizers() lists the names and settings. operators.md (share/doc/bowline) says what each
+/// computes. Trainer::create() returns bad_argument for an unknown optimizer, an unknown setting,
+/// and a value outside its range.
 struct Optimizer {
   std::string name = "adamw";
   /// The settings that differ from their defaults. A flag is 0 or 1.
@@ -28,15 +28,17 @@ struct Optimizer {
 struct OptimizerSetting {
   std::string_view name;
   std::string_view description;
-  bool is_flag = false;  // the value is 0 or 1
+  bool is_flag = false;  ///< The value is 0 or 1.
   float default_value = 0;
-  float least = 0;
-  float most = 0;
-  bool least_included = true;  // whether the range contains `least`
-  bool most_included = true;
+  float least = 0;             ///< Lower end of the range.
+  float most = 0;              ///< Upper end of the range.
+  bool least_included = true;  ///< The range contains `least`.
+  bool most_included = true;   ///< The range contains `most`.
 };
 
-/// An optimizer and its settings. Every optimizer has `weight_decay` and `decay_all`.
+/// An available optimizer. Every optimizer has the settings `weight_decay` and `decay_all`.
+///
+/// `weight_decay` applies to weights of rank 2 or more. If `decay_all` is 1, it applies to all.
 struct OptimizerInfo {
   std::string_view name;
   std::string_view description;
@@ -59,7 +61,7 @@ struct Schedule {
   uint64_t total_steps = 0;  ///< Steps including the warmup. 0: unknown, allowed for constant only.
 };
 
-/// Returns the learning rate of a step. The first step is 1.
+/// Returns the learning rate of a step, from 1. After the last step, the rate stays constant.
 float learning_rate_at(const Schedule& schedule, uint64_t step);
 
 }  // namespace bowline
