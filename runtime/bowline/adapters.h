@@ -1,11 +1,11 @@
 /// \file
 /// Low-rank adapters (LoRA): small trainable changes of large matrices.
 ///
-/// An adapter replaces a matrix W by W + s B A. A and B are small matrices of the shapes `[rank,
-/// in]` and `[out, rank]`. The scale s is weight * alpha / rank. The operators Linear, Embedding
-/// and MatMul apply the change while they run; the sum is not stored. A starts with uniform random
-/// values between -1 / sqrt(in) and 1 / sqrt(in). B starts at zero, so a new adapter changes
-/// nothing. If a model has several adapters, their changes are added.
+/// An adapter replaces a matrix W `[out, in]` by W + s B A. A `[rank, in]` and B `[out, rank]` are
+/// small matrices. The scale s is weight * alpha / rank; set_adapter_weight() sets the weight.
+/// Linear, Embedding and MatMul add the change while they run; W is not modified. A starts with
+/// uniform random values between -1 / sqrt(in) and 1 / sqrt(in). B starts at zero, so a new adapter
+/// has no effect. If a model has several adapters, their changes are added.
 ///
 /// A and B are parameters of the model, like all others. The parameter that they change is their
 /// *target*. Their names are:
@@ -14,8 +14,8 @@
 /// - "<adapter>.lora_scale": s, one value for all targets.
 /// - "<adapter>.lora_alpha": alpha, one value for all targets.
 ///
-/// An adapter and its targets must be on the same device. A parameter that is tied to a target
-/// after the adapter was added does not see the change.
+/// An adapter and its targets must be on the same device. An adapter does not change parameters
+/// that are tied to a target later.
 ///
 /// Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
 #pragma once
@@ -35,22 +35,23 @@ namespace bowline {
 /// Options of add_adapter().
 struct AdapterOptions {
   int64_t rank = 8;
-  float alpha = 16;
+  float alpha = 16;  ///< Multiplies the change; see the scale s.
   /// Pattern of the targets (see model.h). Matching parameters that are not the matrix of a Linear,
   /// Embedding or MatMul are ignored.
   ///
-  /// A "!" before a name asks for full rank instead of `rank`, for a matrix or a bias. For example,
-  /// "{*.q.weight,!head.*}" gives a small change to all q.weight and any change to the head.
+  /// A "!" before a name means full rank instead of `rank`. The name may then also match the bias
+  /// of a Linear. For example, "{*.q.weight,!head.*}" adapts all q.weight with `rank`, and the
+  /// weight and bias of the head with full rank.
   std::string target = "*";
-  /// What happens to other parameters that are tied to a target. false: they see the same change.
-  /// true: they do not see it.
+  /// false: the adapter also changes all parameters that are tied to a matching one. true: it
+  /// changes the matching parameters only, each with its own A and B.
   bool per_use = false;
   /// Freezes all other parameters of the model.
   bool freeze_others = true;
   /// Seed of the random values of A.
   uint64_t seed = 0;
-  /// Dropout probability while training, for the input of the product B A. It is part of the
-  /// adapter in files and clones. It has no effect for an embedding table.
+  /// Dropout probability of the input of A while training, at least 0 and below 1. Files and clones
+  /// contain it. It has no effect on embedding tables and biases.
   float dropout = 0;
 };
 
@@ -63,9 +64,9 @@ struct AdapterReport {
 /// Adds an adapter to a model.
 ///
 /// Errors:
-/// - bad_argument: the name is taken, or the rank is below 1.
+/// - bad_argument: the name is taken, or an option is out of range.
 /// - bad_argument: no parameter can be a target. The message says why.
-/// - bad_argument: another operator also reads a target.
+/// - bad_argument: an operator other than Linear, Embedding and MatMul reads a target.
 Result<AdapterReport> add_adapter(Model& model, std::string_view name,
                                   const AdapterOptions& options = {});
 
@@ -91,10 +92,11 @@ Status remove_adapter(Model& model, std::string_view name);
 ///
 /// Errors:
 /// - bad_argument: there is no such adapter, or a target is quantized.
-/// - bad_argument: a parameter that is tied to a target does not see the change.
+/// - bad_argument: the adapter does not change a parameter that is tied to a target.
 Status merge_adapter(Model& model, std::string_view name);
 
-/// Saves an adapter without the model. The file contains a digest of the values of the model.
+/// Saves an adapter without the model. The file contains a digest of the weights of the model.
+/// Errors: bad_argument: there is no such adapter.
 Status save_adapter(const Model& model, std::string_view name, const std::string& path);
 
 /// Adds an adapter from a file and returns its name.
@@ -102,8 +104,8 @@ Status save_adapter(const Model& model, std::string_view name, const std::string
 /// If `name` is empty, the adapter has the name that it was saved with.
 ///
 /// Errors: as Model::open().
-/// - bad_argument: the values of the model do not match the digest in the file.
-/// - bad_argument: the name is taken.
+/// - bad_argument: the weights of the model do not match the digest in the file.
+/// - bad_argument: the name is taken, or the file contains no adapter.
 Result<std::string> load_adapter(Model& model, const std::string& path, std::string_view name = {});
 
 }  // namespace bowline
