@@ -2,8 +2,8 @@
 /// Quantization of weights.
 ///
 /// A quantized storage holds small integers and their scales. Its parameters keep their dtype and
-/// shape: operators compute with the values that the integers represent. Quantized values have no
-/// gradient, so the storages are frozen.
+/// shape, and operators dequantize the values while they compute. Quantized values have no
+/// gradient, so their storages are frozen.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ namespace bowline {
 
 /// The result of quantize() or dequantize().
 struct QuantizeReport {
-  uint32_t storages = 0;          ///< Storages that have another encoding now.
-  uint64_t bytes_before = 0;      ///< Bytes of these storages before the call.
-  uint64_t bytes_after = 0;       ///< Bytes of these storages now, with their scales.
-  std::vector<std::string> kept;  ///< Parameters whose storage did not change, with the reason.
+  uint32_t storages = 0;                ///< Storages that have another encoding now.
+  uint64_t bytes_before = 0;            ///< Bytes of these storages before the call.
+  uint64_t bytes_after = 0;             ///< Bytes of these storages now, with their scales.
+  std::vector<std::string> kept;        ///< Unchanged storages, with the reason: "b" has rank 1.
   std::vector<DroppedStorage> dropped;  ///< Removed moments and masters of these storages.
 
   /// Returns the report as text, one line per item: "1 storage: 131072 bytes before, 36864 after".
@@ -34,29 +34,28 @@ struct QuantizeReport {
 /// Quantizes the storages of all parameters that match `pattern`. A tied storage is quantized once.
 ///
 /// Moments and masters of the storages are removed. `encoding` is one of these:
-/// - "int8": 8 bits, one scale for the storage.
-/// - "int8 block row": 8 bits, one scale per row.
-/// - "int8 block 32": 8 bits, one scale per 32 values of the last axis, or per another number.
+/// - "int8": 8 bits, one f32 scale for the storage.
+/// - "int8 block row": 8 bits, one f32 scale per row.
+/// - "int8 block 32": 8 bits, one f32 scale per 32 values of the last axis. 32 is an example.
 /// - "int4": 4 bits, one f16 scale per 32 values of the last axis.
-/// - "int4 with zero points": as "int4", with a zero point per scale.
 /// - "q8_0", "q4_0": the block formats of GGUF.
 ///
-/// "int8" and "int4" can be followed by "scale f32", "scale f16" or "scale bf16", and by "with zero
-/// points".
+/// An int8 or int4 encoding can continue with "scale f32", "scale f16" or "scale bf16", and with
+/// "with zero points". For example, "int4 with zero points" has one zero point per scale.
 ///
-/// Three operators can read quantized values: Linear its weight, Embedding its table, MatMul its
-/// matrices. A storage stays as it is in these cases, and the report gives the reason:
+/// Quantized values can be the weight of a Linear, the table of an Embedding, and the matrices of a
+/// MatMul. A storage that has the encoding already does not change. QuantizeReport::kept lists the
+/// other storages that do not change, with the reason:
 /// - Another operator reads the storage.
 /// - Its role is neither weight nor constant, or its rank is below 2.
 /// - The encoding does not fit its dtype or shape, or a view would split a block.
 /// - The storage would not become smaller.
-/// - A value would become infinite, or its error would be too large. The limit is half a
+/// - A value is or would become non-finite, or its error would be too large. The limit is half a
 ///   quantization step (q4_0: one step), plus a small margin for 16-bit scales.
-/// - Another storage of the same ParameterList stays as it is.
-/// - The storage has the encoding already.
+/// - Another storage of the same ParameterList does not change.
 ///
-/// If a storage has no values yet, it only gets the encoding. Later, Model::load() or
-/// Model::set_source() must supply quantized values.
+/// A storage without values only gets the encoding. Model::load() or Model::set_source() must then
+/// supply quantized values.
 ///
 /// Errors:
 /// - bad_argument: a Trainer of the model exists.
@@ -66,7 +65,7 @@ struct QuantizeReport {
 Result<QuantizeReport> quantize(Model& model, std::string_view encoding,
                                 std::string_view pattern = "*");
 
-/// Replaces quantized values by the values of dtype `to` that they represent.
+/// Dequantizes the storages of all parameters that match `pattern`, to the dtype `to`.
 ///
 /// `to` is f32, f16 or bf16; values are rounded to nearest even. The storages stay frozen. Call
 /// Model::freeze(name, false) to train them.
