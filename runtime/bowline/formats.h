@@ -1,9 +1,9 @@
 /// \file
-/// Weight formats: how several storages lie together in one allocation of a device.
+/// Weight formats: place several storages in one allocation of a device.
 ///
 /// Some kernels are faster if a group of weights is adjacent in memory, for example all weights of
-/// an LSTM. A weight format computes the offset of each storage of the group in one allocation.
-/// Parameters, values, files and optimizers do not depend on the format.
+/// an LSTM. A weight format computes the offset of each storage of the group in one allocation. The
+/// library has one format, "flat". The format does not affect parameters, values or files.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ struct FormatLayout {
 /// A weight format.
 struct WeightFormat {
   std::string name;
-  /// Operators that the format is for, for example "Lstm". One of them must read a storage of the
-  /// group. Empty: any operator.
+  /// Operators that the format is for, for example "Lstm". At least one of these operators must
+  /// read a storage of the group. Empty: no condition.
   std::vector<std::string> ops;
   /// Pattern of the device names that the format is for.
   std::string device = "*";
-  /// One line for people.
+  /// Description in one line.
   std::string about;
-  /// Computes the layout of a group. It must not change the model.
+  /// Computes the layout of a group, ordered by tie index. It must not change the model.
   std::function<Result<FormatLayout>(std::span<const StorageInfo>)> layout;
 };
 
@@ -57,19 +57,20 @@ struct FormatInfo {
 
 /// Moves the storages of the parameters that match `pattern` into one allocation of their device.
 ///
-/// These storages are a group. If a storage of the group is replaced or moved later, the library
-/// computes a new layout. If the group has the format already, nothing changes.
+/// These storages become a group; earlier groups with one of them are dissolved. If a storage of
+/// the group is replaced or moved later, the library computes a new layout.
 ///
 /// Errors:
-/// - bad_argument: no parameter matches, or a storage is not on a device.
+/// - bad_argument: no parameter matches, or the storages are not on one device.
 /// - bad_argument: no format has this name. The message lists the names.
-/// - bad_argument: the format is for other devices or operators.
+/// - bad_argument: the format is for other devices or operators, or its layout is invalid.
+/// - The error that WeightFormat::layout returns.
 Result<FormatReport> set_weight_format(Model& model, std::string_view format,
                                        std::string_view pattern = "*");
 
-/// Gives each storage its own allocation again, in all groups with a matching parameter.
+/// Dissolves all groups with a matching parameter: each storage gets its own allocation again.
 ///
-/// Returns the number of these groups.
+/// Returns the number of dissolved groups.
 Result<uint32_t> restore_weight_format(Model& model, std::string_view pattern = "*");
 
 /// Adds a weight format to a model.

@@ -2,9 +2,8 @@
 /// Places the storages of a model on several devices or in host memory.
 ///
 /// Model::to() moves a model to one device. The functions here are for models that are larger than
-/// one device, or that run on several devices. `pattern` selects parameters by name, as in
-/// Model::to(). Each function moves whole storages with their moments, so it never breaks a tie. If
-/// it fails, it changes nothing.
+/// the memory of one device, or that run on several devices. `pattern` selects parameters by name,
+/// as in Model::to(). No function changes ties. If a function fails, it changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +24,19 @@ struct PlacementReport {
   uint64_t bytes = 0;     ///< Bytes that were transferred.
 };
 
-/// Moves storages from their devices to host memory, with one transfer each.
+/// Moves storages and their moments to host memory, with one transfer each.
 ///
-/// Model::to() moves them back. Until then, a Session that reads them cannot run.
+/// Model::to() moves them back. Until then, a Session that reads them returns bad_argument.
 ///
 /// Errors: as Model::to().
 Status offload(Model& model, std::string_view pattern = "*");
 
-/// Copies storages to a second device, with one transfer each. Sessions on `device` read the
-/// copies.
+/// Copies storages to another device, with one transfer each. Sessions on `device` read the copies,
+/// the *replicas*.
 ///
-/// The original storages stay where they are, and all writes go to them. Before a run that reads an
-/// outdated replica, the replica is transferred again (Counters::transfers). Its address stays the
-/// same. Files, clones and trainers do not use replicas. Model::to() and offload() remove replicas.
+/// The original storages stay where they are. Writes change only the originals. Before a run reads
+/// an outdated replica, the library transfers it again (Counters::transfers). Files, clones and
+/// trainers do not use replicas. Model::to() and offload() remove replicas.
 ///
 /// Errors: as Model::to().
 /// - bad_argument: no parameter matches, or a storage has no values yet.
@@ -47,11 +46,12 @@ Result<PlacementReport> replicate(Model& model, const Device& device,
 /// Splits storages by rows across several devices. Each device holds one part.
 ///
 /// If the rows do not divide evenly, the first devices get one row more. A storage with fewer rows
-/// than devices uses one device per row. A quantized storage and a scalar stay whole, on the first
-/// device. All functions of Model work on a sharded storage. Model::to() and offload() gather it.
+/// than devices uses one device per row. Quantized storages and scalars are not split: they move to
+/// the first device. All functions of Model work on a sharded storage. Model::to() and offload()
+/// put its parts together again.
 ///
-/// A Session on one of the devices reads a gathered copy. The copy is transferred again after each
-/// write. Before you create a Trainer, gather the storages that it reads.
+/// A Session on one of the devices reads a whole copy on its device. After a write, the next run
+/// transfers the copy again. A Trainer cannot read sharded storages. Call Model::to() first.
 ///
 /// Errors: as replicate().
 /// - bad_argument: `devices` is empty or has the same device twice.
