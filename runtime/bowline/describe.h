@@ -46,7 +46,7 @@ constexpr bool is_training(StorageRole role) {
          role == StorageRole::master;
 }
 
-/// A copy of a storage that plans read: in another dtype or format, or on another device.
+/// A copy of a storage in another dtype or layout, or on another device. Plans read the copy.
 ///
 /// If the storage was written since, the copy is renewed before the next run that reads it.
 struct CopyInfo {
@@ -54,7 +54,7 @@ struct CopyInfo {
   DType dtype = DType::f32;
   std::string op;  ///< The operator that makes the copy, for example "Cast". Empty: a replica.
   std::optional<uint64_t> version =
-      {};  ///< StorageInfo::version of its values. None: no values yet.
+      {};  ///< The StorageInfo::version that was copied. None: nothing yet.
   std::string device = {};
 };
 
@@ -75,7 +75,9 @@ struct StorageInfo {
   bool trainable = true;
   uint64_t version = 0;     ///< Increases with every write of values.
   uint64_t generation = 0;  ///< Increases when plans that use the storage must be made again.
-  std::string where;        ///< "nowhere", "file", "source", "host", or the name of a device.
+  /// Where the values are: "nowhere" (no values yet), "file", "source" (Model::set_source()),
+  /// "host", or the name of a device. For a sharded storage: names with " + " between them.
+  std::string where;
   /// XXH3 checksum (64 bits) in the file, while the values are in the file.
   std::optional<uint64_t> file_checksum;
   std::vector<CopyInfo> copies;
@@ -99,7 +101,7 @@ struct TieInfo {
   uint32_t tie = 0;
   std::vector<uint32_t> parameters;  ///< Indices into ModelInfo::parameters, ascending.
   uint64_t bytes = 0;                ///< Size of the storage.
-  uint64_t saved_bytes = 0;          ///< Bytes that untied parameters would need in addition.
+  uint64_t saved_bytes = 0;          ///< Additional bytes that untied parameters would need.
 };
 
 /// A named dimension and its limits; see DimLimits.
@@ -124,7 +126,7 @@ struct OutputInfo {
   std::string name;
   DType dtype = DType::f32;
   uint32_t rank = 0;
-  /// The shape, if no input of the entry point has a named dimension. The shapes in a plan are in
+  /// The shape, if the entry point has no named dimensions. The shapes in a plan are in
   /// SegmentInfo::outputs.
   std::optional<TensorShape> shape;
   uint32_t value = 0;  ///< As NodeValueInfo::value.
@@ -135,7 +137,7 @@ struct NodeValueInfo {
   /// Where the value comes from.
   enum class Kind : uint8_t { input, parameter, result };
   Kind kind = Kind::result;
-  /// Number of the value. Nodes of one graph or body use the same number for the same value.
+  /// Number of the value. In one graph or body, equal numbers mean the same value.
   uint32_t value = 0;
   DType dtype = DType::f32;
   /// For a parameter: its index in ModelInfo::parameters. In the body of a Repeat: one index per
@@ -234,19 +236,19 @@ struct ModelInfo {
 
 // ------------------------------------------------------------------------------------------ plans
 
-/// A contiguous tensor that a record reads or writes.
+/// A contiguous tensor that a record (RecordInfo) reads or writes.
 struct OperandInfo {
   /// The memory that holds the tensor:
   /// - arena: activations and temporary values,
   /// - io: inputs and outputs,
   /// - step: per-step scalars,
   /// - storage: a storage of the model,
-  /// - table: one of several places, chosen by the iteration of a Repeat.
+  /// - table: another tensor in each iteration of a Repeat (SegmentInfo::tables).
   enum class Slot : uint8_t { arena, io, step, storage, table };
   Slot slot = Slot::arena;
   /// For a storage: its tie index. For a table: its index in SegmentInfo::tables.
   uint32_t number = 0;
-  bool copy = false;  ///< For a storage: the record reads its copy in `dtype`.
+  bool copy = false;  ///< For a storage: the record reads a copy of it (SegmentInfo::copies).
   /// Offset in bytes. In a quantized storage: offset of the quantized values. In a table: 0.
   uint64_t offset = 0;
   uint64_t bytes = 0;  ///< Size in bytes. In a table: 0.
@@ -265,17 +267,17 @@ struct TableEntryInfo {
   OperandInfo::Slot slot = OperandInfo::Slot::storage;
   uint32_t number = 0;    ///< As OperandInfo::number.
   uint64_t offset = 0;    ///< Offset in bytes.
-  uint64_t elements = 0;  ///< 0: the gradient of a frozen storage, which is not stored.
+  uint64_t elements = 0;  ///< 0: the storage is frozen, and its gradient is not stored.
   bool copy = false;      ///< As OperandInfo::copy.
 };
 
-/// A record of a program: a node, or the start or end of a Repeat.
+/// A unit of work of a segment: a node, or the start or end of a Repeat.
 struct RecordInfo {
   /// What the record does.
   enum class Kind : uint8_t { op, repeat_begin, repeat_end };
   Kind kind = Kind::op;
   std::string op;    ///< The operator, for example "LayerNorm".
-  std::string node;  ///< The node as in messages: node 17 "ln_f" (LayerNorm).
+  std::string node;  ///< The node as messages show it: node 17 "ln_f" (LayerNorm).
   Settings attributes;
   std::vector<OperandInfo> inputs;
   std::vector<OperandInfo> outputs;
@@ -291,7 +293,7 @@ struct IoInfo {
   std::string name;
   DType dtype = DType::f32;
   TensorShape shape;  ///< With the maximum of each dynamic dimension.
-  /// For each axis: the name of its dynamic dimension, or "". Empty: no axis is dynamic.
+  /// For each axis: the name of its dynamic dimension, or "". An empty vector: no axis is dynamic.
   std::vector<std::string> dynamic_dims;
   uint64_t offset = 0;  ///< Offset in bytes in the io buffer.
   uint64_t bytes = 0;
@@ -307,7 +309,7 @@ struct StepScalarInfo {
   bool written = false;  ///< A record writes it.
 };
 
-/// A dynamic dimension of a segment. Its size in a run is a u32 in the step buffer.
+/// A dynamic dimension of a segment. The step buffer holds its size in a run, as a u32.
 struct DynamicDimInfo {
   std::string name;
   int64_t min = 1;
@@ -317,11 +319,11 @@ struct DynamicDimInfo {
 
 /// A part of a plan that is recorded once and submitted as a whole.
 struct SegmentInfo {
-  /// - Session: "forward", and "hoisted" for values that depend only on parameters. "hoisted" runs
-  ///   before the next run after such a parameter was written.
+  /// - Session: "forward", and "hoisted" for values that depend only on parameters. After such a
+  ///   parameter was written, the next run starts with "hoisted".
   /// - Trainer: "accumulate" (forward and backward), "update", and "forward" for evaluate().
   std::string name;
-  /// What it runs. For a Trainer: empty unless TrainOptions::more_dims is used.
+  /// The entry point and its sizes. For a Trainer: empty unless TrainOptions::more_dims is used.
   BoundEntryPoint entry_point;
   uint64_t launches = 0;  ///< As Counters::launches.
   uint64_t arena_bytes = 0;
@@ -347,7 +349,7 @@ struct RepeatListInfo {
 /// The plans of a Session or Trainer.
 struct PlanInfo {
   std::string device;
-  uint32_t accumulation = 1;  ///< Submissions of "accumulate" per training step.
+  uint32_t accumulation = 1;  ///< As TrainOptions::accumulation.
   /// Nodes whose results are recomputed in the backward pass to save memory.
   uint64_t recomputed_nodes = 0;
   std::vector<SegmentInfo> segments;
