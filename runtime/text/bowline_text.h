@@ -23,7 +23,7 @@ struct Encoding {
   std::vector<int32_t> ids;
   std::vector<int32_t> mask;  ///< Attention mask: 1 for every token, since nothing is padded.
   /// The bytes of the text that each token represents. Offsets never split a code point: tokens
-  /// that share one have the same offsets. A token that is not in the text has [0, 0).
+  /// that share one have the same offsets. A token that the tokenizer added has [0, 0).
   std::vector<Offset> offsets;
   std::vector<uint8_t> special;  ///< 1: the tokenizer added the token, for example [CLS].
 };
@@ -41,9 +41,9 @@ struct DecoderState;
 
 /// Decodes tokens to text one by one.
 ///
-/// All texts of next() and flush() together are the result of Tokenizer::decode(), with one
-/// exception. If tokens of single bytes are not valid UTF-8, decode() replaces the whole run of
-/// them. A Decoder replaces only the bytes that it has not returned yet.
+/// The texts of next() and flush(), joined, equal the result of Tokenizer::decode(). There is one
+/// exception: a run of single-byte tokens that is not valid UTF-8. decode() replaces the whole run
+/// by U+FFFD. A Decoder has already returned the valid code points at its start.
 ///
 /// A Decoder can be moved. Threads: one thread at a time.
 class Decoder {
@@ -57,7 +57,8 @@ class Decoder {
   /// Errors: bad_argument: the decoder was moved from.
   Result<std::string> next(int32_t id);
 
-  /// Returns the rest at the end of a text, and starts again. Incomplete code points become U+FFFD.
+  /// Returns the text that is still held back. Incomplete code points become U+FFFD. The next call
+  /// of next() starts a new text.
   std::string flush();
 
  private:
@@ -71,7 +72,7 @@ class Decoder {
 /// Text is UTF-8. Invalid bytes become U+FFFD, as with errors="replace" in Python. Supported kinds
 /// are byte-level BPE (GPT-2, Llama 3, Qwen), BPE with byte fallback (Llama 2), WordPiece (BERT),
 /// Unigram (T5) and bytes. The results are the same as with the Python package `tokenizers`.
-/// runtime/text/README.md lists the differences. Settings for truncation and padding in a file are
+/// runtime/text/README.md lists the differences. The truncation and padding settings of a file are
 /// ignored.
 ///
 /// A Tokenizer is immutable. Copies share its data. Threads: any thread.
@@ -85,7 +86,7 @@ class Tokenizer {
 
   /// Returns the tokenizer in the asset "tokenizer" of a model.
   ///
-  /// If the metadata has "tokenizer" = "bytes", returns of_bytes().
+  /// Returns of_bytes() if the metadata entry "tokenizer" of the model is "bytes".
   ///
   /// Errors: as from_bytes().
   /// - bad_argument: the model has no tokenizer.
@@ -108,12 +109,13 @@ class Tokenizer {
   /// Converts text to tokens.
   ///
   /// Errors:
-  /// - bad_argument: the text has 4 GiB or more; max_tokens is too small for the special tokens.
+  /// - bad_argument: the text has 1 GiB or more; max_tokens is too small for the special tokens.
   /// - bad_file: a regular expression of the tokenizer exceeds its limits on this text.
   /// - bad_file: the vocabulary has no token for a part of the text, and none for unknown text.
   Result<Encoding> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  /// Converts tokens to text. Bytes that are not UTF-8 become U+FFFD. Unknown ids are ignored.
+  /// Converts tokens to text. Bytes that are not UTF-8 become U+FFFD. Unknown ids are ignored, and
+  /// so are special tokens if `skip_special` is true. Errors: bad_file: a limit is exceeded.
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special = true) const;
 
   /// Returns a Decoder for the same tokens. It uses the data of this tokenizer and may outlive it.
@@ -150,11 +152,11 @@ struct SpecialTokens {
   /// (optional) Seconds since 1970. strftime_now() shows this time in UTC. If it is not set,
   /// strftime_now() is undefined.
   std::optional<int64_t> now = {};
-  /// (optional) Pairs of a name and a token: unk_token, pad_token, sep_token, cls_token,
-  /// mask_token. Names that are not listed are undefined.
+  /// (optional) Pairs of a name and a token. The names are unk_token, pad_token, sep_token,
+  /// cls_token and mask_token. In the template, a name without a token is undefined.
   std::vector<std::pair<std::string, std::string>> others = {};
 
-  /// Reads the special tokens from the metadata of a model.
+  /// Reads the special tokens from the metadata entries bos_token, eos_token, unk_token etc.
   static SpecialTokens of(const Model& model);
 };
 
@@ -169,8 +171,8 @@ struct RenderedChat {
 /// Renders a conversation as one text.
 ///
 /// The template language is a subset of Jinja2. The result is the same as with Hugging Face
-/// transformers. A template with an unknown tag is refused when it is read. Other unsupported parts
-/// are refused when they are rendered.
+/// transformers. Parsing fails for a template with an unknown tag. Rendering fails if it reaches
+/// another unsupported part.
 ///
 /// A ChatTemplate is immutable. Copies share its data. Threads: any thread.
 class ChatTemplate {
@@ -201,12 +203,13 @@ class ChatTemplate {
   ///
   /// Errors:
   /// - bad_argument: the template refuses the conversation. The message is from the template.
-  /// - bad_file: rendering takes more than 10,000,000 steps or 16 MiB, or an operation is not
-  ///   possible for its values.
+  /// - bad_argument: a message is not valid UTF-8.
+  /// - bad_file: rendering takes more than 10,000,000 steps or 16 MiB, or reaches an unsupported or
+  ///   invalid operation.
   Result<std::string> render(std::span<const ChatMessage> messages, bool add_generation_prompt,
                              const SpecialTokens& special) const;
 
-  /// Renders a conversation and returns where the answers are. Errors: as render().
+  /// Renders a conversation, with the offsets of the answers. Errors: as render().
   Result<RenderedChat> render_marked(std::span<const ChatMessage> messages,
                                      bool add_generation_prompt,
                                      const SpecialTokens& special) const;
@@ -235,7 +238,7 @@ struct SamplerOptions {
   float temperature = 0;
   int32_t top_k = 0;  ///< Keeps the tokens with the top_k largest logits. 0: all.
   float top_p = 1;    ///< Keeps the most probable tokens that together reach this probability.
-  float min_p = 0;    ///< Keeps tokens with at least this part of the largest probability.
+  float min_p = 0;    ///< Keeps tokens with at least min_p times the largest probability.
   /// Logits of recent tokens are divided by this value if positive, else multiplied by it. 1
   /// disables the penalty.
   float repetition_penalty = 1;
@@ -252,8 +255,8 @@ struct GeneratorOptions {
   /// cannot have a larger context than its metadata "position_rows".
   int64_t context = 0;
   SamplerOptions sampler = {};
-  /// Sizes of the plans that read a prompt, in tokens, ascending. A prompt is read in chunks of
-  /// these sizes. A smaller chunk costs as much as the plan that reads it.
+  /// Chunk sizes for reading a prompt, in tokens, ascending. Each size has its own plan. A chunk
+  /// that is shorter than its plan takes as long as a full one.
   std::vector<int64_t> prefill_chunks = {16, 64, 256};
   /// Tokens that end a text. Not set: the metadata "eos_token_ids" of the model.
   std::optional<std::vector<int32_t>> stop_ids = {};
@@ -266,7 +269,7 @@ class GeneratorState;
 ///
 /// feed() adds a prompt, and next() adds one token at a time. The Generator uses the entry points
 /// "prefill" and "decode" of the model. It keeps keys and values of earlier tokens in the storages
-/// "cache.*" of the model. A model can have only one Generator at a time, and the program must not
+/// "cache.*" of the model. A model can have only one Generator at a time. Meanwhile, no Session may
 /// run these two entry points.
 ///
 /// If the model has only an entry point "forward", the Generator works without a cache. It then
@@ -275,11 +278,11 @@ class GeneratorState;
 /// the model set another one.
 ///
 /// If the weights change, for example by a Trainer, the next token is computed with the new
-/// weights. The cache keeps the results of the old weights until rewind(0) and feed().
+/// weights. The cache keeps the results of the old weights. To renew them, call rewind(0) and then
+/// feed() with the whole text.
 ///
 /// The Generator uses the model by reference: the Model must outlive it and must not be moved.
-/// Threads: cancel() may be called by any thread. Otherwise, a Generator counts as a Session of the
-/// model.
+/// Threads: any thread may call cancel(). For other functions, the rules for a Session apply.
 class Generator {
  public:
   /// Creates a generator, makes its plans, and resizes the cache to the context.
@@ -308,15 +311,15 @@ class Generator {
   /// - non_finite: a logit is infinite or NaN.
   Result<int32_t> next();
 
-  /// Truncates the text to `length` tokens. The cache keeps their keys and values.
+  /// Truncates the text to `length` tokens. Their keys and values stay in the cache.
   ///
   /// Errors: bad_argument: the text is shorter.
   Status rewind(size_t length);
 
   /// Replaces the text by `ids`.
   ///
-  /// If the text starts with the same tokens as before, their cache is reused. Returns their
-  /// number.
+  /// For tokens at the start that do not change, the cache is reused. Returns the number of reused
+  /// tokens.
   ///
   /// Errors: as feed().
   Result<size_t> replace(std::span<const int32_t> ids);
@@ -333,7 +336,7 @@ class Generator {
   /// Sets the options for the next tokens. Errors: bad_argument: an option is out of range.
   Status set_sampler(const SamplerOptions& options);
 
-  /// Asks the running or the next feed() or next() to return `cancelled`. Threads: any thread.
+  /// Cancels the running feed() or next(), or else the next one. Threads: any thread.
   void cancel();
 
   Counters counters() const;
@@ -356,8 +359,7 @@ class StopStrings {
  public:
   /// Empty strings are ignored.
   explicit StopStrings(std::vector<std::string> stops);
-  /// Adds text and returns the text that can be shown now. After stopped() is true, it returns
-  /// nothing.
+  /// Adds text and returns the text that can be shown now. Once stopped() is true, that is empty.
   std::string add(std::string_view text);
   /// Returns the text that was held back. Call it at the end of the text.
   std::string flush();
