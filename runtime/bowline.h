@@ -1,5 +1,5 @@
 /// \file
-/// Bowline runs and fine-tunes neural networks on the CPU and on any GPU.
+/// Bowline runs and fine-tunes neural networks on CPU, CUDA and Vulkan devices.
 ///
 /// This header includes the whole public API. Each header of `bowline/` can also be included alone.
 ///
@@ -14,7 +14,7 @@
 /// - bowline/adapters.h: LoRA adapters.
 /// - bowline/quantize.h: quantize weights.
 /// - bowline/placement.h: place a model on several devices.
-/// - bowline/formats.h: put several weights into one allocation.
+/// - bowline/formats.h: store several weights adjacent in memory.
 /// - bowline/describe.h: the contents of models and plans as plain structs.
 /// - bowline/files.h: write files atomically; the version of the library.
 ///
@@ -22,17 +22,19 @@
 ///
 /// **Terms**
 ///
-/// - A *storage* holds the values of one weight. A Model keeps its storages in a table. The row
-///   number of a storage is its *tie index*.
+/// - A *storage* holds the values of one tensor of the model, such as a weight or a KV cache. A
+///   Model keeps its storages in a table. The row number of a storage is its *tie index*.
 /// - A *parameter* is a name for a storage or for a part of it (a *view*).
 /// - Two parameters with the same tie index are *tied*: they share one storage. Model files contain
-///   the ties. Only functions whose documentation says so change ties.
+///   the ties.
 /// - *Moments* are the optimizer state of a weight, for example the two moments of AdamW.
 /// - A *Repeat* is a loop in a graph. Each iteration can use its own parameters.
 /// - An *entry point* is a graph of the model that a program can run, such as "forward" or "loss".
-/// - A *plan* is an entry point that was prepared for one device and fixed shapes.
+/// - A *plan* is an entry point compiled for one device and one size (or maximum size) of each
+/// named
+///   dimension, such as "batch".
 ///
-/// **Example.** This function runs a model once:
+/// **Example.** This function runs a model whose input "x" is f32[1,4] and output "y" f32[1,2]:
 ///
 ///     Status predict(float* x, float* y) {
 ///       BOWLINE_TRY_ASSIGN(const Device device, Device::open("best"));
@@ -51,19 +53,19 @@
 /// cannot return a Status returns empty data.
 ///
 /// **Threads.** One thread at a time may use a Model with its Sessions and Trainers. Functions that
-/// any thread may call say so. Different models are independent, also if they share a Device. They
-/// take turns on the device: each waits for at most one submission of every other model.
+/// any thread may call say so. Different models are independent, even if they share a Device. They
+/// take turns on the device. A turn is at most one run, or a part of a training step.
 ///
-/// **Lifetime.** Destroy the Sessions and Trainers of a Model before the Model. Destroy these
-/// objects before the last copy of their Device.
+/// **Lifetime.** Destroy the Sessions and Trainers first, then their Model, then the last copy of
+/// their Device.
 ///
 /// **fork().** A Device belongs to the process that opened it. In a child process, functions that
 /// use the Device return device_lost, and destroying it is safe. The child can open its own device
 /// and load its models again.
 ///
 /// **Globals.** The library does not print, exit, or install signal handlers. It does not change
-/// the locale, the working directory, the environment or the floating-point mode. It aborts in one
-/// case only: Result::value() is called on a failed Result.
+/// the locale, the working directory, the environment or the floating-point mode. The only
+/// exception is Result::value(): on a failed Result, it prints the error and aborts.
 #pragma once
 
 #include "bowline/adapters.h"

@@ -1,5 +1,5 @@
 /// \file
-/// Devices: list them, open one, count what it does.
+/// Device: lists and opens devices, and counts their operations.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace bowline {
 
 /// Options of Device::open().
 struct DeviceOptions {
-  /// CPU: number of threads, including the calling thread. 0: one per usable core.
+  /// CPU: number of threads, including the calling thread. 0: one per core usable by the process.
   int threads = 0;
   /// Vulkan: folder in which compiled pipelines are cached. Empty: no cache.
   std::string cache_folder;
-  /// Limit of the device memory in use, in bytes. 0: no limit.
+  /// Limit of the memory allocated on this Device, in bytes. 0: no limit.
   ///
-  /// The limit covers weights, activations, inputs, outputs and the buffers of the backend. A call
-  /// that would exceed it returns over_budget.
+  /// The limit covers weights, activations, inputs, outputs and the buffers of the backend (staging
+  /// buffers, tables for kernels). A call that would exceed it returns over_budget.
   uint64_t memory_budget = 0;
 };
 
@@ -38,7 +38,7 @@ struct DeviceInfo {
   std::string unusable;     ///< Why the device cannot be opened. Empty if it can.
   bool software = false;    ///< A GPU driver that runs on the CPU. "best" and "gpu" ignore it.
   bool for_tests = false;   ///< A device for tests only. "best" and "gpu" ignore it.
-  bool computes = true;     ///< false: the device validates its input but computes no results.
+  bool computes = true;     ///< false: the device checks calls but computes no results ("null").
 };
 
 /// What a device did since it was opened or its counters were reset.
@@ -50,32 +50,34 @@ struct DeviceCounters {
   uint64_t copies_out = 0;   ///< Copies from the device to the host.
   uint64_t copies = 0;       ///< Copies on the device.
   uint64_t fills = 0;        ///< Fills of device memory with a constant.
-  uint64_t records = 0;      ///< Programs that were recorded.
-  uint64_t submits = 0;      ///< Recorded programs that were submitted to run.
+  uint64_t records = 0;      ///< Plans, or parts of plans, that were recorded for submission.
+  uint64_t submits = 0;      ///< Submissions of recordings.
 };
 
 struct Internals;  // gives the library access to private members
 
 /// An open device. Copies refer to the same device; the last copy closes it.
+///
+/// Threads: any thread may call info(), counters() and reset_counters().
 class Device {
  public:
-  /// Lists the devices of all backends, including unusable ones.
+  /// Returns the devices of all backends, including unusable ones.
   static std::vector<DeviceInfo> list();
 
   /// Opens a device.
   ///
   /// `name` is one of:
   /// - a name from list(),
-  /// - "gpu": the best GPU,
-  /// - "best": the best GPU, or the CPU if there is no GPU,
-  /// - "planning:" and a name, for example "planning:cpu": a device without memory. It can make
-  ///   plans, which report the memory that they need, but it cannot run them. Weights need no
-  ///   values.
+  /// - "gpu": the first usable GPU; CUDA before Vulkan,
+  /// - "best": as "gpu", or the CPU if there is no usable GPU,
+  /// - "planning:" and a name, for example "planning:cpu": a device without memory. Sessions and
+  ///   Trainers on this device report the memory that they need, but cannot run. Their models need
+  ///   no values.
   ///
   /// Errors:
   /// - bad_argument: no device has this name.
   /// - unsupported: the device cannot be used. The message says why.
-  /// - over_budget: the buffers of the backend alone exceed the memory budget.
+  /// - over_budget: the staging buffers alone exceed the memory budget.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 
   ~Device();

@@ -2,7 +2,7 @@
 /// Status, Result and error codes.
 ///
 /// A function that can fail returns a Status, or a Result<T> with a value. The compiler warns if a
-/// program ignores one.
+/// program ignores the returned object.
 #pragma once
 
 #if defined(__cplusplus) && __cplusplus < 202002L
@@ -25,16 +25,16 @@ namespace bowline {
 enum class Code : uint8_t {
   ok,                  ///< No error.
   bad_argument,        ///< Fix the call.
-  bad_file,            ///< Do not use this file. The message contains the place in the file.
-  index_out_of_range,  ///< Fix the input data. The message names the node that read it.
+  bad_file,            ///< Do not use this file. The message says what is wrong and where.
+  index_out_of_range,  ///< Fix the input data. The message names the node that failed.
   unsupported,         ///< Choose another device, model or precision.
   non_finite,          ///< Look for the cause of the infinity or NaN. The message names the node.
-  out_of_memory,       ///< Free memory.
+  out_of_memory,       ///< Free memory of the host or the device.
   over_budget,      ///< Raise the Budget if the file is trusted, or DeviceOptions::memory_budget.
   io_error,         ///< Try again, or choose another path.
   device_lost,      ///< Open the device again and resume from the last checkpoint.
-  device_poisoned,  ///< End this process and start it again.
-  cancelled,        ///< Nothing: the program cancelled the call. Nothing changed.
+  device_poisoned,  ///< Restart the process. A GPU fault has made CUDA unusable in it.
+  cancelled,        ///< No action is needed: the program cancelled the call.
   internal,         ///< Report a bug.
 };
 
@@ -98,6 +98,7 @@ template <class T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}
+  /// A failed result. `status` must be an error.
   Result(Status status) : status_(std::move(status)) {}
 
   /// Returns true if there is a value.
@@ -128,9 +129,9 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-/// Calls a function that returns a Status. If the call fails, returns the Status to the caller.
+/// Evaluates `call`, which yields a Status. If it is an error, the enclosing function returns it.
 ///
-/// The macro can be used in any function that returns a Status or a Result.
+/// The enclosing function must return a Status or a Result.
 #define BOWLINE_TRY(call)                                                  \
   do {                                                                     \
     if (::bowline::Status bowline_status = (call); !bowline_status.ok()) { \
@@ -138,9 +139,9 @@ class [[nodiscard]] Result {
     }                                                                      \
   } while (false)
 
-/// Calls a function that returns a Result and assigns its value: BOWLINE_TRY_ASSIGN(auto x, f()).
+/// Evaluates `call`, which yields a Result, and assigns the value: BOWLINE_TRY_ASSIGN(auto x, f()).
 ///
-/// If the call fails, returns the Status to the caller, as BOWLINE_TRY does.
+/// If the Result failed, the enclosing function returns its Status, as with BOWLINE_TRY.
 #define BOWLINE_TRY_ASSIGN(target, call) \
   BOWLINE_TRY_ASSIGN_AS(BOWLINE_CONCAT(bowline_result_, __LINE__), target, call)
 // Parts of BOWLINE_TRY_ASSIGN.

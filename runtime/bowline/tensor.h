@@ -43,8 +43,8 @@ constexpr std::string_view name_of(DType t) {
 
 /// The shape of a tensor: up to 8 dimensions. A scalar has none.
 ///
-/// A shape can be made from a list, an array, a vector or a span. Making a shape never fails. If it
-/// has more than 8 dimensions, the function that gets it returns bad_argument.
+/// A shape can be made from a list, an array, a vector or a span. Making a shape never fails. A
+/// function to which a shape with more than 8 dimensions is passed returns bad_argument.
 class TensorShape {
  public:
   TensorShape() = default;
@@ -79,7 +79,7 @@ class TensorShape {
 
 /// A tensor in host memory. The memory is contiguous and row-major.
 ///
-/// A Tensor owns neither `name` nor `data`. Both must stay valid during the call that gets it.
+/// A Tensor owns neither `name` nor `data`. Both must stay valid until the called function returns.
 struct Tensor {
   std::string_view name;  ///< Name of an input, an output or a parameter.
   DType dtype = DType::f32;
@@ -89,11 +89,11 @@ struct Tensor {
 
 /// The value of a per-step scalar in one run, for example the position of the next token.
 ///
-/// Operators declare their per-step scalars; operators.md lists them. A StepScalar can also set the
-/// size of a dynamic dimension that no input has. Its name is then the name of the dimension.
+/// Operators read per-step scalars in every run; operators.md lists them. A StepScalar can also set
+/// the size of a dynamic dimension that no input has. Its name is then the name of the dimension.
 struct StepScalar {
   std::string_view name;
-  std::variant<uint64_t, double> value;  ///< A double if the value is negative or not an integer.
+  std::variant<uint64_t, double> value;  ///< A double for floats and negative integers.
 
   StepScalar(std::string_view n, std::unsigned_integral auto v)
       : name(n), value(static_cast<uint64_t>(v)) {}
@@ -110,9 +110,8 @@ struct StepScalar {
 
 /// The sizes that a named dimension may have.
 ///
-/// A plan is made for one size of each named dimension. If the dimension is not dynamic, every run
-/// of the plan has this size. If it is dynamic, the size is a maximum, and each run has its own
-/// size.
+/// A plan has one size for each named dimension. If the dimension is dynamic, this size is a
+/// maximum, and each run chooses its own size. Otherwise, every run has this size.
 struct DimLimits {
   int64_t min = 1;
   int64_t max = 2147483647;
@@ -143,17 +142,18 @@ struct BoundEntryPoint {
   /// (optional) f16 or bf16: the dtype in which operators compute (mixed precision).
   ///
   /// Operators read 16-bit copies of f32 weights and activations. Losses, exponentials, sums over
-  /// many elements and the outputs stay f32. A weight is copied again only after it was written.
+  /// many elements and the outputs stay f32. The copy of a weight is renewed when the weight
+  /// changes.
   std::optional<DType> compute_dtype = {};
 };
 
-/// A part of a storage that a parameter uses, in three steps: rows, reshape, transpose.
+/// The part of a storage that a parameter uses: selected rows, then reshaped, then transposed.
 ///
 /// The default is the whole storage. A view is relative to the storage, not to another view.
 struct View {
   int64_t row_start = 0;       ///< First row on the first axis.
   int64_t rows = -1;           ///< Number of rows. -1: all rows from `row_start`.
-  std::vector<int64_t> shape;  ///< Shape of these rows. Empty: no reshape.
+  std::vector<int64_t> shape;  ///< New shape of the selected rows. Empty: no reshape.
   bool transpose = false;      ///< Exchanges the last two axes.
   bool operator==(const View&) const = default;
 };
