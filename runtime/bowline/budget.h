@@ -13,20 +13,19 @@ namespace bowline {
 /// A damaged or malicious file can ask for much memory and time. A call that would exceed a limit
 /// returns over_budget.
 struct Budget {
-  /// Host memory for opening a file, without weights. Device memory for a plan: activations, inputs
-  /// and outputs. In bytes.
+  /// In bytes. For a file: host memory without weights. For a plan: device memory for activations,
+  /// inputs and outputs.
   uint64_t bytes = 0;
-  /// Nodes of the graphs in a file. Nodes that one run of a plan executes: the nodes in the body of
-  /// a Repeat count once per iteration.
+  /// Number of nodes. For a file: nodes in all graphs. For a plan: nodes that one run executes; the
+  /// nodes in the body of a Repeat count once per iteration.
   uint64_t nodes = 0;
   /// Time for opening the file or making the plan.
   double seconds = 0;
 
   /// Returns the default budget of Model::open().
   ///
-  /// The memory limit is 96 MiB plus 256 bytes per byte of `table_bytes`. The node limit is what
-  /// `table_bytes` can hold. There is no time limit. `table_bytes` is the size of the file without
-  /// weights.
+  /// `table_bytes` is the size of the file without weights, in bytes. The limits are 96 MiB + 256 *
+  /// `table_bytes` bytes of memory and 64 + `table_bytes` / 16 nodes. There is no time limit.
   static Budget of_file(uint64_t table_bytes);
 
   /// Returns the default budget of a plan: 1,048,576 nodes and 60 seconds, no memory limit.

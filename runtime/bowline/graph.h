@@ -35,10 +35,10 @@ struct Value {
 
 /// An attribute of an operator. operators.md lists the attributes of each operator.
 ///
-/// A value in braces is a list: {"dims", {"batch", 4}}.
+/// Braces make a list of integers and dimension names: {"dims", {"batch", 4}}. For a list of floats
+/// or strings, write std::vector<double>{...} or std::vector<std::string>{...}.
 struct Attribute {
-  /// A string is a text, the name of an enum value or, where a size is expected, the name of a
-  /// dimension.
+  /// A string is a text or the name of an enum value. For a size, it is the name of a dimension.
   using Value = std::variant<int64_t, double, std::string, std::vector<GraphDim>,
                              std::vector<double>, std::vector<std::string>>;
   std::string_view name;
@@ -59,31 +59,31 @@ struct Attribute {
 
 /// Builds a graph and adds it to a model as an entry point.
 ///
-/// No function needs an error check before finish(). The first error is kept, and finish() returns
-/// it. After an error, the other functions return values that finish() ignores.
+/// Check for errors only after finish(): it returns the first error of the builder. After an error,
+/// the other functions do nothing, and their return values have no meaning.
 ///
 /// **State.** Some operators write to a parameter that is not trained: WriteRows writes to a
 /// kv_cache, BatchNorm writes running statistics while training. A node that reads the parameter
 /// runs before the write and sees the old values. A node that reads the output of the writing node
-/// sees the new values. Each storage may have one writing node per entry point, also if it has
-/// several parameters. In the body of a Repeat, iteration i must write to entry i of a
-/// ParameterList. finish() and Model::open() check these rules. Making a plan checks them again,
-/// since ties may have changed.
+/// sees the new values. In an entry point, at most one node may write to a storage, even if the
+/// storage has several parameters. In the body of a Repeat, each iteration must write to its own
+/// storage: use a ParameterList. finish(), Model::open() and each new plan check these rules.
 class GraphBuilder {
  public:
-  /// Starts an entry point with the given name. `model` must outlive the builder.
+  /// Starts an entry point with a new name. `model` must outlive the builder.
   GraphBuilder(Model& model, std::string_view name);
   ~GraphBuilder();
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
-  /// Adds an input. A dimension is a size or a name. A run gives the inputs by name.
+  /// Adds an input. A dimension is a size or a name. Session::run() finds the input by `name`.
   Value input(std::string_view name, DType dtype, const std::vector<GraphDim>& shape);
 
   /// Returns the value of a parameter.
   Value parameter(Parameter parameter);
 
   /// In the body of a Repeat: returns the value of the parameter of the current iteration.
+  /// `list` must have one parameter per iteration.
   Value parameter(const ParameterList& list);
 
   /// Adds an operator and returns its first output.
@@ -93,18 +93,20 @@ class GraphBuilder {
   Value op(std::string_view name, const std::vector<Value>& inputs,
            const std::vector<Attribute>& attributes = {});
 
-  /// Returns all outputs of the last op().
+  /// Returns all outputs of the last op() or repeat().
   std::vector<Value> last_outputs() const;
 
-  /// Builds the body of a Repeat. It gets the values from the previous iteration and returns the
-  /// values for the next one. Use `body` to add operators; see capture().
+  /// A function that builds the body of a Repeat.
+  ///
+  /// `carried` are the values from the previous iteration. The function adds operators to `body`
+  /// and returns the values for the next iteration.
   using Body =
       std::function<std::vector<Value>(GraphBuilder& body, const std::vector<Value>& carried)>;
 
   /// Adds a loop of `count` iterations and returns the values of the last iteration.
   ///
   /// `carried` are the values for the first iteration. `body` is called once, during this call. It
-  /// must return as many values as it gets, with the same dtypes and shapes.
+  /// must return as many values as it gets, with the same dtypes and shapes. Loops do not nest.
   std::vector<Value> repeat(int count, const std::vector<Value>& carried, const Body& body);
 
   /// In the body of a Repeat: returns a value of the surrounding graph for use in the body.
@@ -116,7 +118,7 @@ class GraphBuilder {
   /// Makes a value an output of the entry point.
   void output(std::string_view name, Value value);
 
-  /// Adds the entry point to the model.
+  /// Adds the entry point to the model. Call it once. Without this call, the model stays unchanged.
   ///
   /// Errors:
   /// - bad_argument: the first error of any function of this builder. The message names the node.

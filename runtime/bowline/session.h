@@ -26,26 +26,25 @@ namespace bowline {
 
 /// Memory of a Session or Trainer, in bytes.
 struct MemoryReport {
-  uint64_t storage_bytes = 0;      ///< Weights, moments and gradients.
+  uint64_t storage_bytes = 0;      ///< All storages of the model on the device.
   uint64_t copy_bytes = 0;         ///< Copies of weights in another dtype or layout.
   uint64_t arena_bytes = 0;        ///< Activations, and values that are kept between runs.
   uint64_t io_bytes = 0;           ///< Inputs, outputs and per-step scalars.
-  uint64_t backend_bytes = 0;      ///< Tables of the backend.
+  uint64_t backend_bytes = 0;      ///< Tables and constants of kernels.
   uint64_t staging_bytes = 0;      ///< Staging buffers of the device.
-  uint64_t predicted_bytes = 0;    ///< The sum of the above: the peak memory on the device.
+  uint64_t predicted_bytes = 0;    ///< Sum of the fields above: the peak memory on the device.
   uint64_t lower_bound_bytes = 0;  ///< Lower bound of arena_bytes: the most bytes in use at once.
 };
 
 /// What a Session or Trainer did.
 struct Counters {
   uint64_t plan_builds = 0;  ///< Plans that were made.
-  uint64_t recordings = 0;   ///< Plans that were recorded by the backend.
+  uint64_t recordings = 0;   ///< Parts of plans that were recorded for submission.
   uint64_t submits = 0;      ///< Submissions to the device.
-  uint64_t refreshes = 0;    ///< Copies and kept values that were renewed after a write.
-  uint64_t transfers = 0;    ///< Transfers of replicas and shards between devices.
+  uint64_t refreshes = 0;    ///< Renewed copies of weights and hoisted values (see NodeTime).
+  uint64_t transfers = 0;    ///< Transfers of replicas and shards (placement.h) between devices.
   uint64_t hook_fires = 0;   ///< Calls of a GradientHook.
-  /// Kernels, library calls, copies and fills in one run or one training step. 0: the backend does
-  /// not launch them one by one.
+  /// Kernel launches, library calls, copies and fills in one run or training step. On the CPU: 0.
   uint64_t launches = 0;
 };
 
@@ -53,12 +52,12 @@ struct Counters {
 struct NodeTime {
   /// The part of the run:
   /// - "forward": a node of the entry point,
-  /// - "refresh": an outdated copy of a weight is renewed,
-  /// - "hoisted": a value that depends only on parameters is renewed,
+  /// - "refresh": renews an outdated copy of a weight,
+  /// - "hoisted": recomputes a value that depends only on parameters,
   /// - "accumulate": forward and backward of a training step,
   /// - "update": the optimizer.
   std::string part;
-  std::string name;    ///< The node as in messages: node 17 "ln_f" (LayerNorm).
+  std::string name;    ///< The node, for example: node 17 "ln_f" (LayerNorm).
   std::string op;      ///< The operator, for example "LayerNorm".
   uint64_t count = 0;  ///< Executions: more than 1 in a Repeat.
   double ns = 0;       ///< Nanoseconds of all executions.
@@ -66,17 +65,18 @@ struct NodeTime {
 
 /// Runs entry points of a Model on one device.
 ///
-/// A Session has one plan for each entry point and set of dimensions. Plans share memory for
-/// activations. If shapes or dtypes of the model changed, the next run makes new plans.
+/// A Session has one plan for each BoundEntryPoint. Plans share memory for activations. After a
+/// change of ties, shapes, dtypes or devices of the model, the next run makes new plans.
 class Session {
  public:
   /// Creates a session for one entry point.
   ///
   /// All storages that the entry point reads must be on `device` (Model::to()). `dims` gives a size
-  /// to each named dimension of the inputs. For a dynamic dimension, the size is the maximum.
+  /// to each named dimension of the entry point. For a dynamic dimension, the size is the maximum.
   ///
   /// Errors:
-  /// - bad_argument: there is no such entry point, or a named dimension has no size.
+  /// - bad_argument: there is no such entry point.
+  /// - bad_argument: a named dimension has no size, or a size outside its DimLimits.
   /// - bad_argument: a storage is on another device. The message says where.
   /// - unsupported: the device cannot run a node, or not with a dynamic dimension.
   /// - out_of_memory: the plan does not fit into memory. The message has the sizes.
@@ -100,24 +100,28 @@ class Session {
   /// Runs the entry point of the session and waits for the result.
   ///
   /// - `inputs`: all inputs by name, in any order.
-  /// - `outputs`: the outputs to read, by name. `data` of each tensor is written.
+  /// - `outputs`: the outputs to read, by name; others may be left out. The run writes to `data`.
   /// - `scalars`: per-step scalars of this run. A scalar that is not given has its default; for
   ///   example, Dropout does nothing unless "training" is 1. WriteRows needs "position".
   /// - `overrides`: values that replace parameters in this run, with the dtype and shape of the
-  ///   parameter. The model does not change, and all tied parameters see the values. Such a run
-  ///   copies the storage and is slow.
+  ///   parameter. The model does not change, and all tied parameters see the values. A run with
+  ///   overrides is slow: it copies the storages.
   ///
-  /// In a dynamic dimension, the inputs set the size of this run, up to the maximum. Outputs have
-  /// the same size. If no input has the dimension, a scalar with its name sets the size; the
-  /// default is the maximum.
+  /// The inputs set the sizes of dynamic dimensions for this run, up to the maximum. The shapes of
+  /// the outputs must have the same sizes. If no input has a dynamic dimension, a scalar with its
+  /// name sets the size; the default is the maximum.
   ///
   /// If the entry point has several plans, the run uses the plan for the shapes of the inputs. With
   /// dynamic dimensions, it uses the smallest plan that is large enough.
   ///
-  /// Errors: as create(), if new plans are made. After bad_argument, nothing was run.
-  /// - index_out_of_range: an index or label is out of range. The message names the node.
+  /// Inputs, scalars and overrides are checked before the run, outputs after it. Later errors may
+  /// leave changes in parameters that the run writes, such as a kv_cache.
+  ///
+  /// Errors: as create(), if new plans are made.
+  /// - index_out_of_range: an index or label is out of range, or an integer divisor is 0.
   /// - bad_argument: an input or scalar is missing, unknown or has the wrong type.
-  /// - bad_argument: no plan has inputs of these shapes, or a size is outside its DimLimits.
+  /// - bad_argument: an output is unknown, or its dtype or shape is wrong.
+  /// - bad_argument: no plan has inputs of these shapes, or a dynamic size is out of range.
   /// - bad_argument: there are several entry points. Use the other run().
   /// - bad_argument: an override is unknown, or the entry point writes to its storage.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
@@ -129,7 +133,7 @@ class Session {
 
   /// Runs the entry point and measures the time of each node, in the order of execution.
   ///
-  /// Nodes do not overlap while they are measured. So the run takes longer than run().
+  /// This is a run without outputs. It takes longer than run(), because nodes do not overlap.
   ///
   /// Errors: as run().
   /// - unsupported: the device has no clock.
@@ -143,8 +147,8 @@ class Session {
 
   /// Returns the memory of the session.
   ///
-  /// If a run could not make new plans, the session has no plans until a later run succeeds. In
-  /// between, arena_bytes, io_bytes and backend_bytes are 0.
+  /// If a run could not make new plans, the session has no plans until a later run succeeds. Until
+  /// then, arena_bytes, io_bytes and backend_bytes are 0.
   MemoryReport memory() const;
   Counters counters() const;
 
@@ -155,8 +159,9 @@ class Session {
 
   /// Returns a part of the plans as text, one numbered line per item.
   ///
-  /// `part` is "build" for the records that are submitted to the device, or "forward" for the nodes
-  /// of the graph. `columns` adds node names, launches, levels and memory offsets.
+  /// `part` is "forward" for the nodes of the graph, or "build" for copies of weights, hoisted
+  /// nodes and parameter lists of Repeats. `columns` adds node names and, for "build", the records
+  /// (RecordInfo) with their memory offsets.
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
  private:
