@@ -13,16 +13,16 @@
 
 namespace bowline {
 
-/// Writes a file atomically: the file appears complete, or a file that was there stays unchanged.
+/// Writes a file atomically: other programs see the old file or the complete new one.
 ///
-/// The bytes of `pieces` are written one after the other. The function writes a temporary file in
-/// the same folder, synchronizes it to the disk and renames it. Threads: any thread.
+/// `pieces` are the parts of the file, in order. The function writes a temporary file in the same
+/// folder, synchronizes it to the disk and renames it. Threads: any thread.
 ///
 /// Errors:
-/// - io_error: the file cannot be written.
+/// - io_error: the file cannot be written, or another call is writing the same path.
 Status write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
 
-/// Returns the versions of the library and of the files that it writes: "0.1.0 (format 1)".
+/// Returns the versions of the library and of its file format, for example "0.1.0 (format 1)".
 std::string_view version();
 
 }  // namespace bowline

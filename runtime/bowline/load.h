@@ -24,13 +24,12 @@ struct OpenOptions {
   /// true: maps the file into memory and reads weights when they are needed. false: reads the whole
   /// file at once.
   bool memory_map = true;
-  /// Limits for opening the file. If not set: Budget::of_file().
+  /// Limits for opening the file. The default is Budget::of_file().
   std::optional<Budget> budget;
-  /// What to do if the metadata contradicts the ties of the model. false: Model::open() fails.
-  /// true: the metadata is ignored.
+  /// true: opens a file whose metadata contradicts its ties. false: open() returns bad_file.
   ///
   /// The metadata entries are "tied_to.<parameter>" = "<parameter>" and "tie_word_embeddings" =
-  /// "true" or "false". Model::save() writes entries that agree with the ties.
+  /// "true" or "false". Model::save() corrects or removes contradicting entries.
   bool ignore_tie_metadata = false;
 };
 
@@ -40,40 +39,42 @@ enum class LoadMode : uint8_t {
   assign,  ///< The model takes dtypes and shapes from the file.
 };
 
-/// A parameter in a file and the parameter of the model for which it is loaded.
+/// A parameter of the model, and the parameter of the file that is loaded into it.
 struct LoadedParameter {
   ParameterInfo here;        ///< The parameter of the model.
-  StorageInfo storage_here;  ///< Its storage.
+  StorageInfo storage_here;  ///< The storage of `here`.
   ParameterInfo file;        ///< The parameter of the file.
-  StorageInfo storage_file;  ///< Its storage.
+  StorageInfo storage_file;  ///< The storage of `file`.
 };
 
 /// Values that a LoadHook returns.
 struct LoadedValue {
   DType dtype = DType::f32;
   TensorShape shape;
-  std::vector<std::byte> bytes;  ///< Contiguous and row-major.
-  /// (optional) The encoding of quantized values, as quantize() takes it. It is allowed with
-  /// LoadMode::assign, for a frozen storage.
+  std::vector<std::byte> bytes;  ///< Values of `dtype`, not quantized. Contiguous and row-major.
+  /// (optional) load() quantizes the values in this encoding; see quantize().
+  ///
+  /// The storage of the model must have this encoding already, or the mode must be LoadMode::assign
+  /// and the storage frozen.
   std::string encoding = {};
 };
 
 /// Replaces values while Model::load() reads them, for example to transpose a weight.
 ///
-/// `value` holds the values in the file. Returns the values to load instead, or nothing to load
-/// `value`. An error ends load() with this error.
+/// `value` holds the values of the file; quantized values are dequantized. The hook returns the
+/// values to load instead, or nothing to load the file's. If the hook fails, load() fails.
 ///
-/// Tied parameters with the same view share one call. The hook must not change the model.
+/// The hook is called once for tied parameters with the same view. It must not change the model.
 using LoadHook = std::function<Result<std::optional<LoadedValue>>(const LoadedParameter& of,
                                                                   const Tensor& value)>;
 
 /// Options of Model::load().
 struct LoadOptions {
   LoadMode mode = LoadMode::copy;
-  /// true: loads the parameters that both file and model have. false: load() fails if one of them
-  /// has a parameter that the other does not have.
+  /// false: load() fails if a parameter exists only in the file or only in the model. true: load()
+  /// skips such parameters.
   bool partial = false;
-  /// Pairs of names: a parameter of the file, and its name in the model.
+  /// Pairs of names of a parameter: in the file, in the model.
   std::vector<std::pair<std::string, std::string>> aliases = {};
   LoadHook hook = {};
 };

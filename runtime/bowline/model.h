@@ -5,13 +5,13 @@
 /// adds graphs, a Session runs them and a Trainer trains them. See bowline.h for the terms.
 ///
 /// **Patterns.** Some functions take a pattern of parameter names. "*" matches any characters, "?"
-/// matches one character, and "{a,b}" matches "a" or "b". A function changes each storage of a
-/// matching parameter once, and so changes it for all parameters that are tied to it.
+/// matches one character, and "{a,b}" matches "a" or "b". A function changes each matching storage
+/// once. The change applies to all parameters of the storage, also if only one of them matches.
 ///
-/// **Errors.** If a function fails, the model is unchanged. A function that would change storages
-/// returns bad_argument ("busy") while a run or a training step uses them, for example if a hook
-/// calls it. Between the micro-batches of a training step, functions that change ties, shapes or
-/// frozen flags return bad_argument, too.
+/// **Errors.** If a function fails, the model is unchanged. During a run or a training step, for
+/// example in a hook, functions that change storages return bad_argument ("The model is busy").
+/// Functions that change ties, dtypes, shapes or frozen flags return this error also between the
+/// micro-batches of a training step.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ struct Init {
   /// The distribution.
   enum class Kind : uint8_t { zeros, ones, normal, uniform };
   Kind kind = Kind::zeros;
-  float scale = 0;
+  float scale = 0;  ///< The deviation of normal(), or the bound of uniform().
   static Init zeros() { return {}; }
   static Init ones() { return {Kind::ones, 0}; }
   /// Normal distribution with mean 0 and standard deviation `deviation`.
@@ -55,7 +55,7 @@ struct Init {
   static Init uniform(float bound) { return {Kind::uniform, bound}; }
 };
 
-/// A handle of a parameter. It is valid for one Model.
+/// A handle of a parameter. Only valid for its Model, until an adapter is merged or removed.
 struct Parameter {
   uint32_t index = UINT32_MAX;
   uint64_t model = 0;
@@ -69,10 +69,10 @@ struct ParameterList {
 /// Reads bytes [first, first + out.size()) of a storage into `out`.
 ///
 /// The library may call it at any time, from any thread, and more than once for the same bytes. It
-/// must return the same bytes each time. An error is passed to the caller of the library.
+/// must return the same bytes each time. If it fails, the function that needs the bytes fails.
 using ValueSource = std::function<Status(uint64_t first, std::span<std::byte> out)>;
 
-/// A storage that was removed with its bytes.
+/// A removed storage.
 struct DroppedStorage {
   uint32_t storage = 0;  ///< Its tie index.
   StorageRole role = StorageRole::weight;
@@ -98,7 +98,7 @@ struct ResizeReport {
   uint32_t storages = 0;                ///< Storages whose number of rows changed.
   uint64_t bytes_before = 0;            ///< Bytes of these storages before the call.
   uint64_t bytes_after = 0;             ///< Bytes of these storages now.
-  std::vector<DroppedStorage> dropped;  ///< Moments of these storages that had another shape.
+  std::vector<DroppedStorage> dropped;  ///< Moments that did not have the shape of the weight.
 };
 
 /// The result of Model::cast().
@@ -116,14 +116,14 @@ struct CompactReport {
   std::vector<std::pair<uint32_t, uint32_t>> renumbered;
 };
 
-/// How often storages were converted since the model was made or its counters were reset.
+/// What was converted since the model was created or reset_counters() was called.
 struct ModelCounters {
   uint64_t casts = 0;        ///< Storages that cast() changed.
   uint64_t quantized = 0;    ///< Storages that quantize() changed.
   uint64_t dequantized = 0;  ///< Storages that dequantize() changed.
-  uint64_t packs = 0;        ///< Groups that set_weight_format() packed.
-  uint64_t repacks = 0;      ///< Groups that were packed again after a change.
-  uint64_t fallbacks = 0;    ///< Groups that could not be packed again; they lost their format.
+  uint64_t packs = 0;        ///< Groups of storages that set_weight_format() packed.
+  uint64_t repacks = 0;      ///< Groups that were packed again after a storage had changed.
+  uint64_t fallbacks = 0;    ///< Groups that lost their format: packing them again failed.
 };
 
 /// A neural network: storages, parameters and graphs. It owns all values.
@@ -142,8 +142,8 @@ class Model {
 
   /// Opens a .bowline file.
   ///
-  /// The structure of the file is verified now. The checksum of a weight is verified when the
-  /// weight is read for the first time.
+  /// open() verifies the structure of the file. The checksum of a weight is verified at the first
+  /// read of the weight.
   ///
   /// By default, the file is memory-mapped. While it is mapped, no other program may change it: the
   /// weights could change unnoticed, and truncating the file ends this process with SIGBUS. If
@@ -160,10 +160,11 @@ class Model {
 
   /// Saves the model without training state. To save training state, use Trainer::save().
   ///
-  /// The file is written atomically, as by write_file(). Each storage is written once.
+  /// The file is written atomically, as by write_file(). Each storage is written once. Storages may
+  /// have no values. Errors: as write_file().
   Status save(const std::string& path) const;
 
-  /// Saves the model without empty table rows. Tie indices in the file may differ from the model.
+  /// Like save(), but without empty table rows. Storages may get other tie indices in the file.
   Result<CompactReport> save_compacted(const std::string& path) const;
 
   /// Loads values from another file by parameter name.
@@ -222,35 +223,39 @@ class Model {
 
   /// Gives every storage without values its initial values.
   ///
-  /// The values depend on `seed`, the tie index and Init only.
+  /// The values depend only on `seed`, the tie index and Init.
+  ///
+  /// Errors: unsupported: a storage to fill is quantized, or its Init does not fit its dtype.
   Status materialize(uint64_t seed);
 
   /// Writes the values of a parameter, through its view. All tied parameters see them.
   ///
   /// Errors:
   /// - bad_argument: the parameter has another dtype or shape than `value`.
+  /// - unsupported: the parameter is quantized. Call dequantize() first.
   Status set_value(std::string_view name, const Tensor& value);
 
-  /// Reads the values of a parameter, through its view, into `out.data`.
+  /// Reads the values of a parameter, through its view, into `out.data`, dequantized.
   ///
-  /// Errors: as set_value().
+  /// Errors: bad_argument: the parameter has no values, or another dtype or shape than `out`.
   Status get_value(std::string_view name, const Tensor& out) const;
 
   /// Reads the values of the storage of `name` from `source` whenever they are needed.
   ///
   /// The values need not fit into memory: save() holds at most 8 MiB of them at a time. A function
-  /// that writes or moves the storage reads them into memory. Earlier values are dropped. With an
-  /// `encoding` (see quantize()), the source supplies quantized values and their scales. The
-  /// storage is then frozen and its moments are dropped.
+  /// that writes or moves the storage reads all values into memory. Earlier values are dropped.
+  /// With an `encoding` (see quantize()), the source must supply quantized values and their scales;
+  /// the storage becomes frozen and its moments are dropped.
   ///
   /// Errors:
-  /// - bad_argument: `name` is a view of a part of its storage.
+  /// - bad_argument: `name` is a view of a part of its storage, or a transposed view.
   /// - bad_argument: the encoding does not fit the storage or the operators that read it.
   Status set_source(std::string_view name, ValueSource source, std::string_view encoding = "plain");
 
   /// Replaces dtype, shape and values of the storage of `name` by those of `value`.
   ///
-  /// Ties do not change. A quantized storage becomes plain. Moments of another shape are dropped.
+  /// Ties do not change. The storage is not quantized afterwards. If its shape changes, its moments
+  /// are dropped.
   ///
   /// Errors:
   /// - bad_argument: a parameter is a view of a part of the storage.
@@ -262,30 +267,32 @@ class Model {
   /// Names, ties and views do not change: every parameter of `a` sees the former values of `b`.
   ///
   /// Errors:
+  /// - bad_argument: the roles differ.
   /// - bad_argument: a view does not fit, or an operator cannot read the new dtype or shape.
   Status swap(std::string_view a, std::string_view b);
 
   /// Changes the number of rows (the size of the first axis) of the matching storages.
   ///
   /// Rows at the end are cut or added. New rows are drawn from `init` and `seed`, as in
-  /// materialize(). Moments of new rows are zero. An int8 storage with f32 scales per row or block
-  /// can be resized, too; its new rows are zero.
+  /// materialize(). Moments of new rows are zero. Of quantized storages, only int8 with f32 scales
+  /// per row or block can be resized. Their new rows are zero, so `init` must be Init::zeros().
   ///
   /// Errors:
   /// - bad_argument: no parameter matches.
   /// - bad_argument: a view does not fit, or an operator cannot read the new shape.
-  /// - bad_argument: a storage is a scalar, or has another encoding.
+  /// - bad_argument: a storage is a scalar, has another encoding, or is the target of an adapter.
   Result<ResizeReport> resize(std::string_view pattern, int64_t rows, Init init = Init::zeros(),
                               uint64_t seed = 0);
 
   /// Converts the matching storages to f32, f16 or bf16. Values are rounded to nearest even.
   ///
-  /// Integers, running statistics and moments do not change. Quantized values do not change either;
-  /// they represent values of the new dtype. With the pattern "*", float inputs of entry points get
-  /// the new dtype, too. A plan is then the same as for a model that was built in this dtype.
+  /// Integers, running statistics and moments do not change. The bytes of quantized storages do not
+  /// change either; only the dtype of their dequantized values does. With the pattern "*", float
+  /// inputs of entry points get the new dtype, too, as if the model had been built in this dtype.
   ///
   /// Errors:
   /// - bad_argument: no parameter matches, or `to` is not a float dtype.
+  /// - bad_argument: a finite value would become infinite.
   /// - bad_argument: an operator would get inputs of two dtypes. The message names the node.
   /// - over_budget, out_of_memory: the old and new storages do not fit at the same time.
   Result<CastReport> cast(DType to, std::string_view pattern = "*");
@@ -300,12 +307,12 @@ class Model {
   /// parameter uses any more is removed. If the two are tied already, nothing changes.
   ///
   /// Errors:
-  /// - bad_argument: the shape of `b` would change.
-  /// - bad_argument: only some parameters of a ParameterList would be transposed.
+  /// - bad_argument: the shape, dtype or frozen flag of `b` would change.
+  /// - bad_argument: a ParameterList would mix transposed and other parameters.
   Result<TieReport> tie(std::string_view a, std::string_view b,
                         const std::optional<View>& view = {});
 
-  /// Ties all matching parameters whose names differ only in one number to the lowest of them.
+  /// Ties parameters whose names differ only in one number, to the one with the lowest number.
   ///
   /// `pattern` contains "{}" for the number. For example, "blocks.{}.mlp.*" ties
   /// "blocks.1.mlp.up.weight" to "blocks.0.mlp.up.weight".
@@ -316,7 +323,8 @@ class Model {
 
   /// Gives a tied parameter its own storage, with a copy of its values and moments.
   ///
-  /// Returns the size of the new storages in bytes. If the parameter is not tied, nothing changes.
+  /// Returns the bytes of the new storage and its moments. If the parameter is not tied, nothing
+  /// changes and the result is 0.
   Result<uint64_t> untie(std::string_view name);
 
   /// Returns the number of bytes that untie() would need, without changing the model.
@@ -338,10 +346,10 @@ class Model {
   /// - bad_argument: `frozen` is false, and the parameter is tied. Use freeze_storage().
   Status freeze(std::string_view name, bool frozen = true);
 
-  /// Freezes all parameters of the storage of `name`, or makes them trainable again.
+  /// As freeze(), but `frozen` = false is also allowed for a tied parameter.
   Status freeze_storage(std::string_view name, bool frozen = true);
 
-  /// Removes the training state that was read from a checkpoint: moments, gradients, position.
+  /// Removes the training state that was read from a checkpoint: moments, gradients and progress.
   ///
   /// Errors: bad_argument: a Trainer of the model exists.
   Status drop_training_state();
@@ -350,9 +358,7 @@ class Model {
   /// \name Devices and copies
   /// \{
 
-  /// Moves all storages to a device, with one transfer each.
-  ///
-  /// Storages that are on the device already are not transferred.
+  /// Moves all storages to a device. Storages that are there already are not transferred.
   ///
   /// Errors:
   /// - over_budget, out_of_memory: all storages together do not fit. Nothing was moved.
@@ -367,18 +373,19 @@ class Model {
   /// - bad_argument: no parameter matches.
   Status to(const Device& device, std::string_view pattern);
 
-  /// Returns a copy of the model without training state.
+  /// Returns a copy of the model, on the same devices, without training state.
   Result<Model> clone() const;
 
   /// Returns a copy of the model without values.
   ///
   /// Use the copy to make plans on a "planning:" device, or give it values with materialize() or
-  /// load(). New values are placed on the devices of this model.
+  /// load(). New values are placed on the device of the last to(device) of this model.
   Result<Model> skeleton() const;
 
-  /// Returns a second handle of this model. Both handles refer to the same storages and graphs.
+  /// Returns a second Model object that owns the same storages and graphs.
   ///
-  /// The model is destroyed with its last handle. Threads: all handles count as one Model.
+  /// They live until the last of these objects is destroyed. Threads: all of them count as one
+  /// Model.
   Result<Model> share();
 
   /// \}
@@ -404,7 +411,8 @@ class Model {
   /// - bad_argument: there is no such asset.
   /// - bad_file: the bytes do not match their checksum.
   Result<std::vector<std::byte>> asset(std::string_view name) const;
-  /// Returns the values of a self-test. `number` is an index into ModelInfo::self_tests.
+  /// Returns the inputs and expected outputs of a self-test of the model file. `number` is an index
+  /// into ModelInfo::self_tests. Errors: as asset().
   Result<SelfTestValues> self_test(size_t number) const;
 
   /// \}
