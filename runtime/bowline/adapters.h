@@ -8,7 +8,7 @@
 /// has no effect. If a model has several adapters, their changes are added.
 ///
 /// A and B are parameters of the model, like all others. The parameter that they change is their
-/// *target*. Their names are:
+/// *target*. An adapter adds these parameters, and some internal ones:
 /// - "<target>.<adapter>.lora_a": A.
 /// - "<target>.<adapter>.lora_b": B.
 /// - "<adapter>.lora_scale": s, one value for all targets.
@@ -34,7 +34,7 @@ namespace bowline {
 
 /// Options of add_adapter().
 struct AdapterOptions {
-  int64_t rank = 8;
+  int64_t rank = 8;  ///< Rank of the change. The scale s uses this rank for all targets.
   float alpha = 16;  ///< Multiplies the change; see the scale s.
   /// Pattern of the targets (see model.h). Matching parameters that are not the matrix of a Linear,
   /// Embedding or MatMul are ignored.
@@ -65,15 +65,15 @@ struct AdapterReport {
 ///
 /// Errors:
 /// - bad_argument: the name is taken, or an option is out of range.
-/// - bad_argument: no parameter can be a target. The message says why.
-/// - bad_argument: an operator other than Linear, Embedding and MatMul reads a target.
+/// - bad_argument: no parameter can be a target, or a parameter with "!" cannot.
+/// - bad_argument: a parameter that is tied to a target is read in another way. See per_use.
 Result<AdapterReport> add_adapter(Model& model, std::string_view name,
                                   const AdapterOptions& options = {});
 
 /// Returns the names of all adapters in the order in which they were added.
 std::vector<std::string> adapters(const Model& model);
 
-/// Sets the weight of an adapter. The default is 1; 0 disables the adapter. Plans stay valid.
+/// Sets the weight of an adapter. The default is 1; 0 disables the adapter. No plan is made again.
 ///
 /// Errors: bad_argument: there is no such adapter, or the weight is not finite.
 Status set_adapter_weight(Model& model, std::string_view name, float weight);

@@ -53,8 +53,7 @@ struct CopyInfo {
   uint32_t tie = 0;  ///< The tie index of the storage.
   DType dtype = DType::f32;
   std::string op;  ///< The operator that makes the copy, for example "Cast". Empty: a replica.
-  std::optional<uint64_t> version =
-      {};  ///< The StorageInfo::version that was copied. None: nothing yet.
+  std::optional<uint64_t> version = {};  ///< The copied StorageInfo::version. None: nothing yet.
   std::string device = {};
 };
 
@@ -222,9 +221,8 @@ struct TrainingInfo {
 /// The contents of a model.
 struct ModelInfo {
   std::vector<ParameterInfo> parameters;
-  std::vector<StorageInfo>
-      storages;               ///< The index is the tie index. Empty rows at the end are cut.
-  std::vector<TieInfo> ties;  ///< Ascending by tie index.
+  std::vector<StorageInfo> storages;  ///< By tie index, without empty rows at the end.
+  std::vector<TieInfo> ties;          ///< Ascending by tie index.
   std::vector<DimInfo> dims;
   std::vector<EntryPointInfo> entry_points;
   Settings metadata;
@@ -243,7 +241,7 @@ struct OperandInfo {
   /// - io: inputs and outputs,
   /// - step: per-step scalars,
   /// - storage: a storage of the model,
-  /// - table: another tensor in each iteration of a Repeat (SegmentInfo::tables).
+  /// - table: a different tensor in each iteration of a Repeat (SegmentInfo::tables).
   enum class Slot : uint8_t { arena, io, step, storage, table };
   Slot slot = Slot::arena;
   /// For a storage: its tie index. For a table: its index in SegmentInfo::tables.
@@ -267,7 +265,7 @@ struct TableEntryInfo {
   OperandInfo::Slot slot = OperandInfo::Slot::storage;
   uint32_t number = 0;    ///< As OperandInfo::number.
   uint64_t offset = 0;    ///< Offset in bytes.
-  uint64_t elements = 0;  ///< 0: the storage is frozen, and its gradient is not stored.
+  uint64_t elements = 0;  ///< Size. 0: the storage is frozen, and its gradient is not stored.
   bool copy = false;      ///< As OperandInfo::copy.
 };
 

@@ -32,11 +32,10 @@ struct WeightFormat {
   /// Operators that the format is for, for example "Lstm". At least one of these operators must
   /// read a storage of the group. Empty: no condition.
   std::vector<std::string> ops;
-  /// Pattern of the device names that the format is for.
-  std::string device = "*";
-  /// Description in one line.
-  std::string about;
-  /// Computes the layout of a group, ordered by tie index. It must not change the model.
+  std::string device = "*";  ///< Pattern of the device names that the format is for.
+  std::string about;         ///< Description in one line.
+  /// Computes the layout of a group. The storages are ordered by tie index. The function must not
+  /// change the model.
   std::function<Result<FormatLayout>(std::span<const StorageInfo>)> layout;
 };
 
@@ -57,8 +56,8 @@ struct FormatInfo {
 
 /// Moves the storages of the parameters that match `pattern` into one allocation of their device.
 ///
-/// These storages become a group; earlier groups with one of them are dissolved. If a storage of
-/// the group is replaced or moved later, the library computes a new layout.
+/// These storages become a group. Each of them leaves its earlier group, which is dissolved. If a
+/// storage of the group is replaced or moved later, the library computes a new layout.
 ///
 /// Errors:
 /// - bad_argument: no parameter matches, or the storages are not on one device.

@@ -61,7 +61,7 @@ struct Schedule {
   uint64_t total_steps = 0;  ///< Steps including the warmup. 0: unknown, allowed for constant only.
 };
 
-/// Returns the learning rate of a step, from 1. After the last step, the rate stays constant.
+/// Returns the learning rate of a step. The first step is 1. After the last, the rate is constant.
 float learning_rate_at(const Schedule& schedule, uint64_t step);
 
 }  // namespace bowline

@@ -24,7 +24,7 @@ struct QuantizeReport {
   uint32_t storages = 0;                ///< Storages that have another encoding now.
   uint64_t bytes_before = 0;            ///< Bytes of these storages before the call.
   uint64_t bytes_after = 0;             ///< Bytes of these storages now, with their scales.
-  std::vector<std::string> kept;        ///< Unchanged storages, with the reason: "b" has rank 1.
+  std::vector<std::string> kept;        ///< Unchanged storages. An example: "b" has rank 1.
   std::vector<DroppedStorage> dropped;  ///< Removed moments and masters of these storages.
 
   /// Returns the report as text, one line per item: "1 storage: 131072 bytes before, 36864 after".

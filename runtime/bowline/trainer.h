@@ -52,7 +52,7 @@ enum class OnNonFinite : uint8_t {
 
 /// Where a Trainer starts.
 enum class TrainStart : uint8_t {
-  fresh,  ///< At step 0 with new moments. Training state from a checkpoint is removed.
+  fresh,  ///< At step 0 with new moments. Training state that Model::open() read is discarded.
   /// At the step and with the moments of the checkpoint that Model::open() opened. An unfinished
   /// step starts again. The optimizer must have the same name; other options may differ.
   from_checkpoint,
@@ -62,7 +62,7 @@ enum class TrainStart : uint8_t {
 struct ParameterGroup {
   std::string pattern;                     ///< Pattern of parameter names; see model.h.
   float learning_rate_factor = 1;          ///< Multiplies the learning rate.
-  std::optional<float> weight_decay = {};  ///< Replaces the optimizer setting; for any rank.
+  std::optional<float> weight_decay = {};  ///< Replaces the optimizer setting, for every rank.
 };
 
 /// The precision of training.
@@ -194,7 +194,7 @@ class Trainer {
 
   /// Creates a trainer. It adds gradients, moments and masters to the model.
   ///
-  /// If it would exceed the memory budget of the device, the plan recomputes activations
+  /// If the plan would exceed the memory budget of the device, it recomputes activations
   /// (PlanInfo::recomputed_nodes).
   ///
   /// Errors:
@@ -264,7 +264,7 @@ class Trainer {
 
   /// Cancels the next micro-batch. Threads: any thread.
   ///
-  /// A micro-batch that runs already is finished. The call that would run the next one returns
+  /// A micro-batch that runs already continues. The call that would run the next one returns
   /// `cancelled`. The weights and the finished micro-batches of the step do not change.
   void cancel();
 
@@ -284,7 +284,8 @@ class Trainer {
   /// \name Evaluating
   /// \{
 
-  /// Returns the loss of a batch. The model does not change, and dropout is off.
+  /// Returns the loss of a batch without training: the model does not change, and dropout is off.
+  /// Errors: as Session::run().
   Result<float> evaluate(std::span<const Tensor> batch);
   /// Also writes outputs of the entry point, by name, to `data` of each tensor in `outputs`.
   Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
@@ -297,8 +298,7 @@ class Trainer {
   /// Errors: bad_argument: the parameter is not trained; no micro-batch was run yet.
   Status gradient(std::string_view name, const Tensor& out) const;
 
-  /// Does the same as micro_step() and measures the time of each node.
-  ///
+  /// Does the same as micro_step(), but returns the time of each node instead of a report.
   /// Errors: as micro_step() and Session::profile().
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
 

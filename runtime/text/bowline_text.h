@@ -43,7 +43,7 @@ struct DecoderState;
 ///
 /// The texts of next() and flush(), joined, equal the result of Tokenizer::decode(). There is one
 /// exception: a run of single-byte tokens that is not valid UTF-8. decode() replaces the whole run
-/// by U+FFFD. A Decoder has already returned the valid code points at its start.
+/// by U+FFFD. A Decoder returns the valid code points at the start of the run.
 ///
 /// A Decoder can be moved. Threads: one thread at a time.
 class Decoder {
@@ -115,7 +115,7 @@ class Tokenizer {
   Result<Encoding> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   /// Converts tokens to text. Bytes that are not UTF-8 become U+FFFD. Unknown ids are ignored, and
-  /// so are special tokens if `skip_special` is true. Errors: bad_file: a limit is exceeded.
+  /// so are special tokens if `skip_special` is true. Errors: bad_file: a decoder exceeds a limit.
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special = true) const;
 
   /// Returns a Decoder for the same tokens. It uses the data of this tokenizer and may outlive it.
