@@ -14,7 +14,7 @@
 /// - bowline/adapters.h: LoRA adapters.
 /// - bowline/quantize.h: quantize weights.
 /// - bowline/placement.h: place a model on several devices.
-/// - bowline/formats.h: store several weights adjacent in memory.
+/// - bowline/formats.h: place several weights in one allocation.
 /// - bowline/describe.h: the contents of models and plans as plain structs.
 /// - bowline/files.h: write files atomically; the version of the library.
 ///
@@ -27,12 +27,11 @@
 /// - A *parameter* is a name for a storage or for a part of it (a *view*).
 /// - Two parameters with the same tie index are *tied*: they share one storage. Model files contain
 ///   the ties.
-/// - *Moments* are the optimizer state of a weight, for example the two moments of AdamW.
+/// - *Moments* are what an optimizer stores per weight, such as averages of its gradients.
 /// - A *Repeat* is a loop in a graph. Each iteration can use its own parameters.
 /// - An *entry point* is a graph of the model that a program can run, such as "forward" or "loss".
-/// - A *plan* is an entry point compiled for one device and one size (or maximum size) of each
-/// named
-///   dimension, such as "batch".
+/// - A *plan* is an entry point compiled for one device. It has one size or one maximum size for
+///   each named dimension, such as "batch".
 ///
 /// **Example.** This function runs a model whose input "x" is f32[1,4] and output "y" f32[1,2]:
 ///
@@ -46,15 +45,14 @@
 ///       return session.run({&input, 1}, {&output, 1});
 ///     }
 ///
-/// **Errors.** No function throws. A function that can fail returns Status or Result<T>. The code
-/// of a Status tells the caller how to react. A function that fails changes nothing, unless its
-/// documentation says otherwise. If host memory runs out, a function returns out_of_memory. After
-/// an object was moved from, its functions return bad_argument. In both cases, a function that
-/// cannot return a Status returns empty data.
+/// **Errors.** No function throws. A function that can fail returns Status or Result<T>. If it
+/// fails, it changes nothing, unless its documentation says otherwise. If host memory runs out, it
+/// returns out_of_memory. If its object was moved from, it returns bad_argument. In these two
+/// cases, functions that cannot return a Status return empty data.
 ///
 /// **Threads.** One thread at a time may use a Model with its Sessions and Trainers. Functions that
-/// any thread may call say so. Different models are independent, even if they share a Device. They
-/// take turns on the device. A turn is at most one run, or a part of a training step.
+/// any thread may call say so. Different models are independent. On a shared Device, their runs and
+/// training steps take turns.
 ///
 /// **Lifetime.** Destroy the Sessions and Trainers first, then their Model, then the last copy of
 /// their Device.
@@ -63,9 +61,9 @@
 /// use the Device return device_lost, and destroying it is safe. The child can open its own device
 /// and load its models again.
 ///
-/// **Globals.** The library does not print, exit, or install signal handlers. It does not change
-/// the locale, the working directory, the environment or the floating-point mode. The only
-/// exception is Result::value(): on a failed Result, it prints the error and aborts.
+/// **Globals.** The library does not exit or install signal handlers. It does not change the
+/// locale, the working directory, the environment or the floating-point mode. It never prints or
+/// aborts, except in Result::value() of a failed Result.
 #pragma once
 
 #include "bowline/adapters.h"

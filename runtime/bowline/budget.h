@@ -13,11 +13,10 @@ namespace bowline {
 /// A damaged or malicious file can ask for much memory and time. A call that would exceed a limit
 /// returns over_budget.
 struct Budget {
-  /// In bytes. For a file: host memory without weights. For a plan: device memory for activations,
-  /// inputs and outputs.
+  /// Memory in bytes. For a file: on the host, without weights. For a plan: on the device, for
+  /// activations, inputs and outputs.
   uint64_t bytes = 0;
-  /// Number of nodes. For a file: nodes in all graphs. For a plan: nodes that one run executes; the
-  /// nodes in the body of a Repeat count once per iteration.
+  /// Number of nodes. For a file: nodes in all graphs. For a plan: nodes that one run executes.
   uint64_t nodes = 0;
   /// Time for opening the file or making the plan.
   double seconds = 0;

@@ -26,8 +26,8 @@ struct DeviceOptions {
   std::string cache_folder;
   /// Limit of the memory allocated on this Device, in bytes. 0: no limit.
   ///
-  /// The limit covers weights, activations, inputs, outputs and the buffers of the backend (staging
-  /// buffers, tables for kernels). A call that would exceed it returns over_budget.
+  /// The limit covers weights, activations, inputs, outputs and internal buffers of the backend. A
+  /// call that would exceed it returns over_budget.
   uint64_t memory_budget = 0;
 };
 
@@ -50,8 +50,8 @@ struct DeviceCounters {
   uint64_t copies_out = 0;   ///< Copies from the device to the host.
   uint64_t copies = 0;       ///< Copies on the device.
   uint64_t fills = 0;        ///< Fills of device memory with a constant.
-  uint64_t records = 0;      ///< Plans, or parts of plans, that were recorded for submission.
-  uint64_t submits = 0;      ///< Submissions of recordings.
+  uint64_t records = 0;      ///< Recorded command lists: one or more per plan.
+  uint64_t submits = 0;      ///< Submissions of command lists.
 };
 
 struct Internals;  // gives the library access to private members
@@ -70,14 +70,13 @@ class Device {
   /// - a name from list(),
   /// - "gpu": the first usable GPU; CUDA before Vulkan,
   /// - "best": as "gpu", or the CPU if there is no usable GPU,
-  /// - "planning:" and a name, for example "planning:cpu": a device without memory. Sessions and
-  ///   Trainers on this device report the memory that they need, but cannot run. Their models need
-  ///   no values.
+  /// - "planning:" and a name, for example "planning:cpu": a device that allocates no memory.
+  ///   Sessions and Trainers report the memory that they would need. Their models need no values.
   ///
   /// Errors:
   /// - bad_argument: no device has this name.
   /// - unsupported: the device cannot be used. The message says why.
-  /// - over_budget: the staging buffers alone exceed the memory budget.
+  /// - over_budget: the memory budget is too small for the internal buffers.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 
   ~Device();

@@ -16,7 +16,7 @@ namespace bowline {
 /// Writes a file atomically: other programs see the old file or the complete new one.
 ///
 /// `pieces` are the parts of the file, in order. The function writes a temporary file in the same
-/// folder, synchronizes it to the disk and renames it. Threads: any thread.
+/// folder, calls fsync() and renames it. Threads: any thread.
 ///
 /// Errors:
 /// - io_error: the file cannot be written, or another call is writing the same path.

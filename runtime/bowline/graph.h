@@ -38,7 +38,7 @@ struct Value {
 /// Braces make a list of integers and dimension names: {"dims", {"batch", 4}}. For a list of floats
 /// or strings, write std::vector<double>{...} or std::vector<std::string>{...}.
 struct Attribute {
-  /// A string is a text or the name of an enum value. For a size, it is the name of a dimension.
+  /// A string is a text, the name of an enum value, or (for a size) the name of a dimension.
   using Value = std::variant<int64_t, double, std::string, std::vector<GraphDim>,
                              std::vector<double>, std::vector<std::string>>;
   std::string_view name;
@@ -62,12 +62,11 @@ struct Attribute {
 /// Check for errors only after finish(): it returns the first error of the builder. After an error,
 /// the other functions do nothing, and their return values have no meaning.
 ///
-/// **State.** Some operators write to a parameter that is not trained: WriteRows writes to a
-/// kv_cache, BatchNorm writes running statistics while training. A node that reads the parameter
-/// runs before the write and sees the old values. A node that reads the output of the writing node
-/// sees the new values. In an entry point, at most one node may write to a storage, even if the
-/// storage has several parameters. In the body of a Repeat, each iteration must write to its own
-/// storage: use a ParameterList. finish(), Model::open() and each new plan check these rules.
+/// **State.** Some operators write to a parameter: WriteRows to a kv_cache, BatchNorm to running
+/// statistics while training. A node that reads the parameter sees the old values. A node that
+/// reads the output of the writing node sees the new values. In an entry point, at most one node
+/// may write to a storage. In the body of a Repeat, each iteration must write to its own storage:
+/// use a ParameterList.
 class GraphBuilder {
  public:
   /// Starts an entry point with a new name. `model` must outlive the builder.
@@ -88,8 +87,7 @@ class GraphBuilder {
 
   /// Adds an operator and returns its first output.
   ///
-  /// `name` is the name of an operator in operators.md. Attributes that are left out have their
-  /// default values.
+  /// operators.md lists the names of the operators, and the default values of attributes.
   Value op(std::string_view name, const std::vector<Value>& inputs,
            const std::vector<Attribute>& attributes = {});
 

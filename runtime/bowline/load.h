@@ -26,10 +26,8 @@ struct OpenOptions {
   bool memory_map = true;
   /// Limits for opening the file. The default is Budget::of_file().
   std::optional<Budget> budget;
-  /// true: opens a file whose metadata contradicts its ties. false: open() returns bad_file.
-  ///
-  /// The metadata entries are "tied_to.<parameter>" = "<parameter>" and "tie_word_embeddings" =
-  /// "true" or "false". Model::save() corrects or removes contradicting entries.
+  /// false: open() returns bad_file if the metadata contradicts the ties of the file. The metadata
+  /// entries are "tied_to.<parameter>" and "tie_word_embeddings".
   bool ignore_tie_metadata = false;
 };
 
@@ -52,29 +50,25 @@ struct LoadedValue {
   DType dtype = DType::f32;
   TensorShape shape;
   std::vector<std::byte> bytes;  ///< Values of `dtype`, not quantized. Contiguous and row-major.
-  /// (optional) load() quantizes the values in this encoding; see quantize().
-  ///
-  /// The storage of the model must have this encoding already, or the mode must be LoadMode::assign
-  /// and the storage frozen.
+  /// (optional) load() quantizes the values in this encoding; see quantize(). The storage must have
+  /// this encoding already, or must be frozen and loaded with LoadMode::assign.
   std::string encoding = {};
 };
 
 /// Replaces values while Model::load() reads them, for example to transpose a weight.
 ///
-/// `value` holds the values of the file; quantized values are dequantized. The hook returns the
-/// values to load instead, or nothing to load the file's. If the hook fails, load() fails.
-///
-/// The hook is called once for tied parameters with the same view. It must not change the model.
+/// `value` holds the dequantized values of the file. The hook returns the values to load instead,
+/// or std::nullopt to load `value`. If the hook fails, load() fails. The hook must not change the
+/// model. It is called once for tied parameters with the same view.
 using LoadHook = std::function<Result<std::optional<LoadedValue>>(const LoadedParameter& of,
                                                                   const Tensor& value)>;
 
 /// Options of Model::load().
 struct LoadOptions {
   LoadMode mode = LoadMode::copy;
-  /// false: load() fails if a parameter exists only in the file or only in the model. true: load()
-  /// skips such parameters.
+  /// true: load() skips parameters that only the file or only the model has. false: it fails.
   bool partial = false;
-  /// Pairs of names of a parameter: in the file, in the model.
+  /// Parameters with another name in the file: the name in the file, the name in the model.
   std::vector<std::pair<std::string, std::string>> aliases = {};
   LoadHook hook = {};
 };

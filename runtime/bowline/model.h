@@ -5,13 +5,12 @@
 /// adds graphs, a Session runs them and a Trainer trains them. See bowline.h for the terms.
 ///
 /// **Patterns.** Some functions take a pattern of parameter names. "*" matches any characters, "?"
-/// matches one character, and "{a,b}" matches "a" or "b". A function changes each matching storage
-/// once. The change applies to all parameters of the storage, also if only one of them matches.
+/// matches one character, and "{a,b}" matches "a" or "b". A function changes a storage if any
+/// of its parameters matches. All parameters of the storage see the change.
 ///
-/// **Errors.** If a function fails, the model is unchanged. During a run or a training step, for
-/// example in a hook, functions that change storages return bad_argument ("The model is busy").
-/// Functions that change ties, dtypes, shapes or frozen flags return this error also between the
-/// micro-batches of a training step.
+/// **Errors.** If a function fails, the model is unchanged. In a hook, during a run or a
+/// training step, functions that change storages return bad_argument ("The model is busy").
+/// Functions that change ties, dtypes, shapes or frozen flags also return it between micro-batches.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +54,7 @@ struct Init {
   static Init uniform(float bound) { return {Kind::uniform, bound}; }
 };
 
-/// A handle of a parameter. Only valid for its Model, until an adapter is merged or removed.
+/// A handle of a parameter. Merging or removing an adapter invalidates all handles of the Model.
 struct Parameter {
   uint32_t index = UINT32_MAX;
   uint64_t model = 0;
@@ -87,7 +86,7 @@ struct TieReport {
     std::string parameter;
   };
   std::vector<Tie> ties;                ///< New ties.
-  std::vector<DroppedStorage> dropped;  ///< Removed storages: unused ones and their moments.
+  std::vector<DroppedStorage> dropped;  ///< Storages that became unused, and their moments.
 
   /// Returns the report as text, one line per item: "tied "b" to "a"".
   std::string text() const;
@@ -98,7 +97,7 @@ struct ResizeReport {
   uint32_t storages = 0;                ///< Storages whose number of rows changed.
   uint64_t bytes_before = 0;            ///< Bytes of these storages before the call.
   uint64_t bytes_after = 0;             ///< Bytes of these storages now.
-  std::vector<DroppedStorage> dropped;  ///< Moments that did not have the shape of the weight.
+  std::vector<DroppedStorage> dropped;  ///< Moments that could not be resized.
 };
 
 /// The result of Model::cast().
@@ -121,9 +120,9 @@ struct ModelCounters {
   uint64_t casts = 0;        ///< Storages that cast() changed.
   uint64_t quantized = 0;    ///< Storages that quantize() changed.
   uint64_t dequantized = 0;  ///< Storages that dequantize() changed.
-  uint64_t packs = 0;        ///< Groups of storages that set_weight_format() packed.
-  uint64_t repacks = 0;      ///< Groups that were packed again after a storage had changed.
-  uint64_t fallbacks = 0;    ///< Groups that lost their format: packing them again failed.
+  uint64_t packs = 0;        ///< Groups that set_weight_format() placed together.
+  uint64_t repacks = 0;      ///< Groups that were placed again after a change.
+  uint64_t fallbacks = 0;    ///< Groups that could not be placed again.
 };
 
 /// A neural network: storages, parameters and graphs. It owns all values.
@@ -145,9 +144,9 @@ class Model {
   /// open() verifies the structure of the file. The checksum of a weight is verified at the first
   /// read of the weight.
   ///
-  /// By default, the file is memory-mapped. While it is mapped, no other program may change it: the
-  /// weights could change unnoticed, and truncating the file ends this process with SIGBUS. If
-  /// other programs may change the file, set OpenOptions::memory_map to false.
+  /// The file is memory-mapped, unless OpenOptions::memory_map is false. No other program may
+  /// change a mapped file: weights could change unnoticed, and truncating the file ends this
+  /// process with SIGBUS.
   ///
   /// Errors:
   /// - io_error: the file cannot be read.
@@ -160,11 +159,11 @@ class Model {
 
   /// Saves the model without training state. To save training state, use Trainer::save().
   ///
-  /// The file is written atomically, as by write_file(). Each storage is written once. Storages may
-  /// have no values. Errors: as write_file().
+  /// The file is written atomically, as by write_file(). Storages without values are allowed.
+  /// Errors: as write_file().
   Status save(const std::string& path) const;
 
-  /// Like save(), but without empty table rows. Storages may get other tie indices in the file.
+  /// Like save(), but leaves out the table rows of removed storages. This can change tie indices.
   Result<CompactReport> save_compacted(const std::string& path) const;
 
   /// Loads values from another file by parameter name.
@@ -242,10 +241,10 @@ class Model {
 
   /// Reads the values of the storage of `name` from `source` whenever they are needed.
   ///
-  /// The values need not fit into memory: save() holds at most 8 MiB of them at a time. A function
-  /// that writes or moves the storage reads all values into memory. Earlier values are dropped.
-  /// With an `encoding` (see quantize()), the source must supply quantized values and their scales;
-  /// the storage becomes frozen and its moments are dropped.
+  /// They replace earlier values and need not fit into memory: save() holds at most 8 MiB of them
+  /// at a time. Only functions that write or move the storage read all of them into memory. With an
+  /// `encoding` (see quantize()), the source must supply quantized values and their scales; the
+  /// storage becomes frozen and its moments are dropped.
   ///
   /// Errors:
   /// - bad_argument: `name` is a view of a part of its storage, or a transposed view.
@@ -258,7 +257,7 @@ class Model {
   /// are dropped.
   ///
   /// Errors:
-  /// - bad_argument: a parameter is a view of a part of the storage.
+  /// - bad_argument: a parameter has a view of only a part of the storage.
   /// - bad_argument: an operator cannot read the new dtype or shape.
   Status assign(std::string_view name, const Tensor& value);
 
@@ -286,9 +285,9 @@ class Model {
 
   /// Converts the matching storages to f32, f16 or bf16. Values are rounded to nearest even.
   ///
-  /// Integers, running statistics and moments do not change. The bytes of quantized storages do not
-  /// change either; only the dtype of their dequantized values does. With the pattern "*", float
-  /// inputs of entry points get the new dtype, too, as if the model had been built in this dtype.
+  /// Integers, running statistics and moments do not change. Quantized values do not change either,
+  /// only the dtype to which they are dequantized. With the pattern "*", float inputs of entry
+  /// points get the new dtype, too.
   ///
   /// Errors:
   /// - bad_argument: no parameter matches, or `to` is not a float dtype.
@@ -303,8 +302,8 @@ class Model {
 
   /// Ties `b` to `a`: `b` uses the storage of `a` from now on.
   ///
-  /// `view` selects a part of the storage. The default is the view of `a`. A storage that no
-  /// parameter uses any more is removed. If the two are tied already, nothing changes.
+  /// `view` selects a part of the storage. The default is the view of `a`. A storage that becomes
+  /// unused is removed.
   ///
   /// Errors:
   /// - bad_argument: the shape, dtype or frozen flag of `b` would change.
@@ -379,13 +378,12 @@ class Model {
   /// Returns a copy of the model without values.
   ///
   /// Use the copy to make plans on a "planning:" device, or give it values with materialize() or
-  /// load(). New values are placed on the device of the last to(device) of this model.
+  /// load(). They are placed on the device of the last to(device) of this model.
   Result<Model> skeleton() const;
 
-  /// Returns a second Model object that owns the same storages and graphs.
+  /// Returns a second Model object for the same storages and graphs.
   ///
-  /// They live until the last of these objects is destroyed. Threads: all of them count as one
-  /// Model.
+  /// The last of these objects frees them. Threads: these objects count as one Model.
   Result<Model> share();
 
   /// \}

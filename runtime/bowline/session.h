@@ -28,7 +28,7 @@ namespace bowline {
 struct MemoryReport {
   uint64_t storage_bytes = 0;      ///< All storages of the model on the device.
   uint64_t copy_bytes = 0;         ///< Copies of weights in another dtype or layout.
-  uint64_t arena_bytes = 0;        ///< Activations, and values that are kept between runs.
+  uint64_t arena_bytes = 0;        ///< Activations and hoisted values (see Session).
   uint64_t io_bytes = 0;           ///< Inputs, outputs and per-step scalars.
   uint64_t backend_bytes = 0;      ///< Tables and constants of kernels.
   uint64_t staging_bytes = 0;      ///< Staging buffers of the device.
@@ -39,9 +39,9 @@ struct MemoryReport {
 /// What a Session or Trainer did.
 struct Counters {
   uint64_t plan_builds = 0;  ///< Plans that were made.
-  uint64_t recordings = 0;   ///< Parts of plans that were recorded for submission.
+  uint64_t recordings = 0;   ///< Recorded command lists: one or more per plan.
   uint64_t submits = 0;      ///< Submissions to the device.
-  uint64_t refreshes = 0;    ///< Renewed copies of weights and hoisted values (see NodeTime).
+  uint64_t refreshes = 0;    ///< Renewed copies of weights and hoisted values (see Session).
   uint64_t transfers = 0;    ///< Transfers of replicas and shards (placement.h) between devices.
   uint64_t hook_fires = 0;   ///< Calls of a GradientHook.
   /// Kernel launches, library calls, copies and fills in one run or training step. On the CPU: 0.
@@ -53,7 +53,7 @@ struct NodeTime {
   /// The part of the run:
   /// - "forward": a node of the entry point,
   /// - "refresh": renews an outdated copy of a weight,
-  /// - "hoisted": recomputes a value that depends only on parameters,
+  /// - "hoisted": recomputes a hoisted value,
   /// - "accumulate": forward and backward of a training step,
   /// - "update": the optimizer.
   std::string part;
@@ -66,7 +66,9 @@ struct NodeTime {
 /// Runs entry points of a Model on one device.
 ///
 /// A Session has one plan for each BoundEntryPoint. Plans share memory for activations. After a
-/// change of ties, shapes, dtypes or devices of the model, the next run makes new plans.
+/// change of ties, shapes, dtypes or devices of the model, the next run makes new plans. Values
+/// that depend only on parameters are *hoisted*: a run recomputes them only after a parameter
+/// changed.
 class Session {
  public:
   /// Creates a session for one entry point.
@@ -100,22 +102,20 @@ class Session {
   /// Runs the entry point of the session and waits for the result.
   ///
   /// - `inputs`: all inputs by name, in any order.
-  /// - `outputs`: the outputs to read, by name; others may be left out. The run writes to `data`.
+  /// - `outputs`: the outputs to copy to `data`, by name. Others may be left out.
   /// - `scalars`: per-step scalars of this run. A scalar that is not given has its default; for
   ///   example, Dropout does nothing unless "training" is 1. WriteRows needs "position".
   /// - `overrides`: values that replace parameters in this run, with the dtype and shape of the
   ///   parameter. The model does not change, and all tied parameters see the values. A run with
   ///   overrides is slow: it copies the storages.
   ///
-  /// The inputs set the sizes of dynamic dimensions for this run, up to the maximum. The shapes of
-  /// the outputs must have the same sizes. If no input has a dynamic dimension, a scalar with its
-  /// name sets the size; the default is the maximum.
+  /// The shapes of the inputs set the sizes of dynamic dimensions for this run, up to the maximum.
+  /// If no input has the dimension, a scalar of the same name sets its size; the default is the
+  /// maximum. Outputs must have these sizes. If the entry point has several plans, the run uses the
+  /// smallest plan that takes the inputs.
   ///
-  /// If the entry point has several plans, the run uses the plan for the shapes of the inputs. With
-  /// dynamic dimensions, it uses the smallest plan that is large enough.
-  ///
-  /// Inputs, scalars and overrides are checked before the run, outputs after it. Later errors may
-  /// leave changes in parameters that the run writes, such as a kv_cache.
+  /// Outputs are checked after the run. An error of an output, or during the run, may leave changes
+  /// in parameters that the run writes, such as a kv_cache.
   ///
   /// Errors: as create(), if new plans are made.
   /// - index_out_of_range: an index or label is out of range, or an integer divisor is 0.
@@ -133,7 +133,7 @@ class Session {
 
   /// Runs the entry point and measures the time of each node, in the order of execution.
   ///
-  /// This is a run without outputs. It takes longer than run(), because nodes do not overlap.
+  /// This is a run without outputs. It is slower than run(): nodes do not overlap.
   ///
   /// Errors: as run().
   /// - unsupported: the device has no clock.
@@ -145,23 +145,21 @@ class Session {
                                         std::span<const Tensor> inputs,
                                         std::span<const StepScalar> scalars = {});
 
-  /// Returns the memory of the session.
-  ///
-  /// If a run could not make new plans, the session has no plans until a later run succeeds. Until
-  /// then, arena_bytes, io_bytes and backend_bytes are 0.
+  /// Returns the memory of the session. After a run that could not make new plans, arena_bytes,
+  /// io_bytes and backend_bytes are 0.
   MemoryReport memory() const;
   Counters counters() const;
 
   /// Returns the plans as plain structs (bowline/describe.h).
   ///
-  /// Errors: bad_argument: the session has no plans; see memory().
+  /// Errors: bad_argument: the last run could not make new plans.
   Result<PlanInfo> describe() const;
 
   /// Returns a part of the plans as text, one numbered line per item.
   ///
-  /// `part` is "forward" for the nodes of the graph, or "build" for copies of weights, hoisted
-  /// nodes and parameter lists of Repeats. `columns` adds node names and, for "build", the records
-  /// (RecordInfo) with their memory offsets.
+  /// - `part`: "forward" lists the nodes of the graph. "build" lists copies of weights, hoisted
+  ///   nodes and parameter lists of Repeats.
+  /// - `columns`: adds node names and, to "build", the records (RecordInfo) with memory offsets.
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
  private:

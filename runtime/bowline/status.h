@@ -30,12 +30,12 @@ enum class Code : uint8_t {
   unsupported,         ///< Choose another device, model or precision.
   non_finite,          ///< Look for the cause of the infinity or NaN. The message names the node.
   out_of_memory,       ///< Free memory of the host or the device.
-  over_budget,      ///< Raise the Budget if the file is trusted, or DeviceOptions::memory_budget.
-  io_error,         ///< Try again, or choose another path.
-  device_lost,      ///< Open the device again and resume from the last checkpoint.
-  device_poisoned,  ///< Restart the process. A GPU fault has made CUDA unusable in it.
-  cancelled,        ///< No action is needed: the program cancelled the call.
-  internal,         ///< Report a bug.
+  over_budget,         ///< Raise DeviceOptions::memory_budget, or Budget for a trusted file.
+  io_error,            ///< Try again, or choose another path.
+  device_lost,         ///< Open the device again and resume from the last checkpoint.
+  device_poisoned,     ///< Restart the process. A GPU fault has made CUDA unusable in it.
+  cancelled,           ///< No action is needed: the program cancelled the call.
+  internal,            ///< Report a bug.
 };
 
 /// Returns the name of a code, for example "bad_file".
@@ -47,7 +47,6 @@ std::string_view name_of(Code code);
 /// what the library was doing.
 class [[nodiscard]] Status {
  public:
-  /// Success.
   Status() = default;
   /// An error, or success if `code` is ok.
   Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
@@ -91,7 +90,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// A value of type T, or the Status of the call that failed to make one.
+/// A value of type T, or the Status of the call that failed.
 ///
 /// Check ok() before value(): value() of a failed Result prints the message and aborts.
 template <class T>

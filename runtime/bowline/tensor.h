@@ -43,8 +43,8 @@ constexpr std::string_view name_of(DType t) {
 
 /// The shape of a tensor: up to 8 dimensions. A scalar has none.
 ///
-/// A shape can be made from a list, an array, a vector or a span. Making a shape never fails. A
-/// function to which a shape with more than 8 dimensions is passed returns bad_argument.
+/// A shape can be made from a list, an array, a vector or a span. Functions return bad_argument for
+/// shapes with more than 8 dimensions.
 class TensorShape {
  public:
   TensorShape() = default;
@@ -84,7 +84,7 @@ struct Tensor {
   std::string_view name;  ///< Name of an input, an output or a parameter.
   DType dtype = DType::f32;
   TensorShape shape;
-  void* data = nullptr;  ///< The first element. The library writes only to outputs.
+  void* data = nullptr;  ///< The first element. Inputs are only read.
 };
 
 /// The value of a per-step scalar in one run, for example the position of the next token.
@@ -139,11 +139,10 @@ struct GraphDim {
 struct BoundEntryPoint {
   std::string name;
   std::vector<BoundDim> dims;
-  /// (optional) f16 or bf16: the dtype in which operators compute (mixed precision).
+  /// (optional) Mixed precision: f16 or bf16.
   ///
-  /// Operators read 16-bit copies of f32 weights and activations. Losses, exponentials, sums over
-  /// many elements and the outputs stay f32. The copy of a weight is renewed when the weight
-  /// changes.
+  /// Operators read f32 weights and activations as 16-bit copies. Losses, exponentials, sums over
+  /// many elements and the outputs stay f32.
   std::optional<DType> compute_dtype = {};
 };
 
