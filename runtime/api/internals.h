@@ -1,4 +1,4 @@
-// What the public objects hold, for the library and for tests of its rooms. It is not installed: a
+// What the public objects hold, for the library and for tests of its layers. It is not installed: a
 // program uses describe().
 #pragma once
 

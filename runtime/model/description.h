@@ -1,5 +1,5 @@
-// What a model file says, as plain structs. model/ takes and gives these; the tables of the file
-// stay in its room.
+// What a model file says, as plain structs. model/ takes and returns these; no other layer sees the
+// tables of the file.
 //
 // Entries are views: of a verified file, or of the model that is written. They are valid as long as
 // that is. The others own what they hold.

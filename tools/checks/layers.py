@@ -25,8 +25,8 @@ import sys
 import tempfile
 
 # from bottom to top
-ROOMS = ["base", "core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]
-# Visible in every room: the public types, and the files that the build generates from the schemas.
+LAYERS = ["base", "core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]
+# Visible in every layer: the public types, and the files that the build generates from the schemas.
 PUBLIC = re.compile(r"bowline\.h$|bowline/\w+\.h$")
 STATUS = "bowline/status.h"
 TEXT = "bowline_text.h"  # of the second target, runtime/text, which is a program to the library
@@ -46,23 +46,23 @@ def files_of(folder):
     return sorted(p for p in folder.rglob("*") if p.suffix in SOURCES) if folder.is_dir() else []
 
 
-def room_of(include):
+def layer_of(include):
     head = include.split("/")[0]
-    return head if head in ROOMS and "/" in include else None
+    return head if head in LAYERS and "/" in include else None
 
 
 def check_runtime(root):
     for path in files_of(root / "runtime"):
         name = path.relative_to(root / "runtime").as_posix()
-        room = room_of(name)
+        layer = layer_of(name)
         for quote, include in includes(path):
             if quote == "<" and GPU_HEADERS.search(include):
                 yield f"runtime/{name} includes {include}: runtime/ knows no GPU header."
-            if room == "base" and PUBLIC.match(include) and include != STATUS:
+            if layer == "base" and PUBLIC.match(include) and include != STATUS:
                 yield f"runtime/{name} includes {include}: of the public headers base/ sees {STATUS} alone."
             if quote == "<" or PUBLIC.match(include) or GENERATED.match(include):
                 continue
-            target = room_of(include)
+            target = layer_of(include)
             if name.startswith("text/"):
                 if include != TEXT and not include.startswith(("text/", "base/")):
                     yield f"runtime/{name} includes {include}: text/ sees the public headers, base/ and its own files alone."
@@ -70,14 +70,14 @@ def check_runtime(root):
                 yield f"runtime/{name} includes {include}: a public header includes only standard and public headers."
             elif include.startswith("backends/"):
                 yield f"runtime/{name} includes {include}: runtime/ knows no backend."
-            elif room and target and ROOMS.index(target) > ROOMS.index(room):
-                yield f"runtime/{name} includes {include}: {target}/ lies above {room}/."
-            elif room == "ops" and target not in ("base", "core", "ops"):
+            elif layer and target and LAYERS.index(target) > LAYERS.index(layer):
+                yield f"runtime/{name} includes {include}: {target}/ lies above {layer}/."
+            elif layer == "ops" and target not in ("base", "core", "ops"):
                 yield f"runtime/{name} includes {include}: an op file includes ops/, core/ and base/."
 
 
 def check_backends(root):
-    allowed = set(ROOMS[: ROOMS.index("device") + 1])
+    allowed = set(LAYERS[: LAYERS.index("device") + 1])
     backends = [p.name for p in (root / "backends").iterdir() if p.is_dir()]
     for backend in backends:
         folder = root / "backends" / backend
@@ -86,7 +86,7 @@ def check_backends(root):
             for quote, include in includes(path):
                 if quote == "<" or PUBLIC.match(include) or GENERATED.match(include) or FORMULAS.match(include):
                     continue
-                target = room_of(include)
+                target = layer_of(include)
                 own = (folder / include).exists() or (path.parent / include).exists()
                 if not own and target and target not in allowed:
                     yield f"{name} includes {include}: a backend includes device/backend.h and what lies below it."
@@ -149,7 +149,7 @@ def check_tables(root):
     operators = set(re.findall(r"^\s*(?:table|enum)\s+(\w+)", schema, re.MULTILINE))
     for path in files_of(runtime):
         name = path.relative_to(runtime).as_posix()
-        if room_of(name) == "model":
+        if layer_of(name) == "model":
             continue
         reached = way(name, {name})
         if reached:

@@ -1,4 +1,4 @@
-// A consumer whose names equal those of library rooms, after `using namespace bowline`.
+// A consumer whose names equal those of library layers, after `using namespace bowline`.
 #include <bowline.h>
 
 #include <cstdio>

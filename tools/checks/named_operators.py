@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that the rooms of runtime/ do not depend on single operators.
+"""Checks that layers of runtime/ do not name single operators.
 
   runtime/api, plan, device      name no operator: a special case is a property in the definition of
                                  the operator (ops/op.h)
   runtime/graph                  only operators that seed, weight, sum and store gradients, and that
-                                 cast to 16 bits
+                                 cast to 16 bits; its folder rewrites/ is not checked
 
 Prints a sentence per violation; exit code 1 if there is any.
 """
@@ -35,20 +35,20 @@ def self_test():
     seeded = "  node.op = Op::Softmax;  // Op::Relu\nif (op == Op::Invalid || op == Op::Fill) {\n"
     found = [*named(seeded, OF_GRADIENTS)] == [(1, "Softmax")]
     if not found:
-        sys.exit("rooms.py does not find its seeded violations.")
+        sys.exit("named_operators.py does not find its seeded violations.")
 
 
 def main():
     self_test()
     wrong = []
     files = 0
-    for room, allowed in ALLOWED.items():
-        for path in sorted((ROOT / "runtime" / room).glob("*.[ch]*")):
+    for layer, allowed in ALLOWED.items():
+        for path in sorted((ROOT / "runtime" / layer).glob("*.[ch]*")):
             text = path.read_text(encoding="utf-8")
             files += 1
             name = path.relative_to(ROOT)
             wrong += [f"{name}:{line} names the operator {op}." for line, op in named(text, allowed)]
-    print("\n".join(wrong) or f"{files} files of the planner and its neighbours name no operator that they should not.")
+    print("\n".join(wrong) or f"{files} files in {len(ALLOWED)} layers name no operator that they should not.")
     sys.exit(1 if wrong or not files else 0)
 
 
