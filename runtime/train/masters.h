@@ -1,4 +1,4 @@
-// The f32 masters of 16-bit storages: which of them hold what their storage holds.
+// Tracks which f32 masters match their 16-bit storages.
 #pragma once
 
 #include <optional>
@@ -8,21 +8,22 @@
 
 namespace bowline::detail::train {
 
+// A master *matches* its storage if rounding the master gives the values of the storage.
 class Masters {
  public:
-  // From now on the masters that `holder` has agree with their storages in `live`; no others do.
+  // Marks the masters in `holder` as matching their storages in `live`, and no others.
   void agree(const params::Table& holder, const params::Table& live);
-  // Storages that were written since they were loaded have their own values: a file gives version
-  // 1.
+  // Unmarks the masters of storages that were written since the model was opened. A storage from a
+  // file starts at version 1.
   void forget_written(const params::Table& table);
-  // An update rounded every master that agrees into its storage.
+  // Call it after an update, which rounded each marked master to its storage. They still match.
   void updated(const params::Table& table);
-  // Gives each master the values of its storage, unless the two agree. Call it before masters are
-  // read or kept.
+  // Copies the values of its storage to each master that is not marked, and marks it. Call it
+  // before masters are read or saved.
   Status fill(params::Table& table);
 
  private:
-  std::vector<std::optional<uint64_t>> versions_;  // by tie: of the storage that its master holds
+  std::vector<std::optional<uint64_t>> versions_;  // by tie: version of the storage that matches
 };
 
 }  // namespace bowline::detail::train

@@ -1,4 +1,4 @@
-// What an optimizer adds: rows of the table, and the graph of the update segment.
+// What an optimizer adds to a model: rows of the table, and the graph of the update segment.
 #pragma once
 
 #include "graph/graph.h"
@@ -6,35 +6,36 @@
 
 namespace bowline::detail::train {
 
-// Tie indices of the storages that are trained, ascending; one without elements has nothing to
-// train.
+// Returns the tie indices of the storages to train, ascending, without those of 0 elements.
 std::vector<uint32_t> trained(const params::Table& table);
 
-// Whether the storage is trained through an f32 master, which is rounded into it.
+// Returns true if the storage is trained through an f32 master: its dtype is not f32.
 bool has_master(const params::Storage& storage);
 
-// A row that the optimizer keeps for a storage; its slot is its place among them.
+// A row that the optimizer keeps for a storage. Its slot is its index in moments().
 struct Moment {
   Shape shape;
   bool squares = false;  // a mean or sum of squares: never negative
 };
+// Returns the moments that the optimizer keeps for a weight of this shape.
 std::vector<Moment> moments(const Optimizer& optimizer, const Shape& weight);
 
-// Adds the missing rows of gradients, moments and masters. They wait: nothing is allocated.
+// Adds the missing rows of gradients, moments and masters. They get memory in place_waiting().
 void add_rows(params::Table& table, const Optimizer& optimizer);
-// One row of them, unless it is there.
+// Adds one such row, unless the table has it already.
 void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t slot,
              const Shape& shape);
 
-// The blocks of the rows of a training that wait for one.
+// Adds the memory that rows of training without a device block need.
 void add_waiting(const params::Table& table, device::Demand& demand);
-// Gives them their blocks on the devices of their owners, with what a file holds for them, else
-// zeros. After a failure some have theirs.
+// Allocates these blocks on the devices of the owners. A row gets its values from a file, or else
+// zeros. After a failure, some rows may have blocks.
 Status place_waiting(params::Table& table);
 
-// The update segment: clip, then one optimizer node per group of equal rules. Its size does not
-// depend on the number of storages. Its input is the loss, for a look whether it is finite. No
-// outputs: norm and flags go into the step words.
+// Returns the graph of the update segment: clipping, one optimizer node per group of storages with
+// equal rules, and the rounding of masters. The number of nodes does not depend on the number of
+// storages. The input is the loss, which is checked for a non-finite value. There are no outputs:
+// the gradient norm and flags are per-step scalars.
 Result<graph::BoundGraph> update_graph(const params::Table& table, const TrainOptions& options);
 
 }  // namespace bowline::detail::train

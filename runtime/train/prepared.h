@@ -1,4 +1,4 @@
-// The plans of a trainer as they lie on its device.
+// The recorded plans of a trainer, with their memory on the device.
 #pragma once
 
 #include "train/planner.h"
@@ -6,7 +6,7 @@
 namespace bowline::detail::train {
 
 struct Prepared {
-  // The plans of one set of dims.
+  // The segments of one set of dimensions.
   struct Set {
     graph::TrainingGraph training;
     exec::Segment accumulate;
@@ -16,29 +16,32 @@ struct Prepared {
     std::vector<graph::LossMean> means;
   };
 
-  std::vector<Set> sets;  // by set of dims; empty: there are no plans
+  std::vector<Set> sets;  // in the order of sets_of_dims(); empty: there are no plans
   exec::Workspace workspace;
-  std::optional<exec::StepValues> steps;  // after a submission, what came back
+  std::optional<exec::StepValues> steps;  // after a submission: the values that it wrote
   graph::BoundGraph update_graph;
   double weight_unit = 1;  // GradientOptions::weight_unit of the plans
   bool dynamic_scale = false;
   std::shared_ptr<device::OpenDevice> device;
   exec::Generations generations;
 
+  // Allocates the workspace and records the plans.
   static Result<Prepared> record(Plans plans, params::Table& staged,
                                  const std::shared_ptr<device::OpenDevice>& device);
-  // Frees what lies on the device.
+  // Frees the recordings and the workspace.
   void drop();
+  // Returns true if the plans were made for the table as it is now.
   bool match(const params::Table& table) const { return !sets.empty() && generations.match(table); }
 
-  // The number of the set of dims that a batch is of. Errors  bad_argument: of none.
+  // Returns the number of the set of dimensions that fits a batch. A single set is not checked.
+  // Errors  bad_argument: no set fits.
   Result<size_t> set_for(std::span<const Tensor> batch, const TrainOptions& options) const;
-  // Of a step.
+  // Returns the launches of one training step.
   uint64_t launches_of(size_t set, const TrainOptions& options) const;
-  // Output 0 of the accumulate and evaluate segments, the loss, or output 1 of accumulate, its
-  // weight.
+  // Reads a scalar output. Output 0 of accumulate and evaluate is the loss, and output 1 of
+  // accumulate is the loss weight. The outputs of `weigh` are divisors of means.
   Result<float> read_output(const plan::Plan& plan, size_t number) const;
-  // The sum of the weights of the terms of the micro-batch that ran last.
+  // Returns the loss weight of the last micro-batch.
   Result<double> read_weight(const Set& set) const;
 
   void add_to(MemoryReport& report) const;
@@ -47,8 +50,8 @@ struct Prepared {
                               const TrainOptions& options) const;
 };
 
-// Plans for `staged`, which waits for the rows of training, and gives these their memory.
-// Activations are recomputed where memory is short.
+// Makes and records the plans for `staged`, and allocates its rows of training. If the plans exceed
+// the memory budget, activations are recomputed.
 Result<Prepared> prepare(const Planner& planner, std::span<const BoundLoss> bound,
                          params::Table& staged, const std::shared_ptr<device::OpenDevice>& device);
 

@@ -1,10 +1,9 @@
-// States that a step writes (running statistics): all of a step, or nothing.
+// Restores running statistics if a step is not applied.
 //
-// They are written by the forward part of every micro-batch, before anybody knows whether its step
-// will be applied. So their values of the begin of the step stay in host memory, and a step that
-// begins anew, fails or is skipped puts them back: it leaves no trace in them, not of what is not
-// finite either. After a rollback or resume in the middle of a step its begin is where that went
-// on.
+// The forward part of each micro-batch writes running statistics, before it is known whether the
+// step will be applied. So their values from the start of the step stay in host memory. If the step
+// fails, is skipped or is restarted, the values are written back. Non-finite values leave no trace
+// either. After a rollback or resume in the middle of a step, the values of that moment are kept.
 #pragma once
 
 #include "plan/plan.h"
@@ -14,14 +13,14 @@ namespace bowline::detail::train {
 class RunningStates {
  public:
   RunningStates() = default;
-  // The running statistics that the accumulate segment writes.
+  // Finds the running statistics that the accumulate segment writes.
   RunningStates(const plan::Plan& accumulate, const params::Table& table);
 
-  // Before a micro-batch: reads the values of the begin of its step, unless they are kept already.
+  // Call it before a micro-batch. The first call in a step copies the values to the host.
   Status keep(const params::Table& table, bool inside_step);
-  // Writes what is kept. After a failure the storages are partly written.
+  // Writes the kept values to the storages. After a failure, some storages may be written.
   Status put_back(params::Table& table) const;
-  // The next micro-batch begins anew, wherever it is in its step.
+  // Makes the next call of keep() copy the values again, even in the middle of a step.
   void forget() { kept_ = false; }
 
  private:

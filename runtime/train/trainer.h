@@ -1,5 +1,5 @@
-// What a Trainer holds. Its life is in trainer.cpp, one training step in step.cpp, checkpoints in
-// checkpoint.cpp.
+// The state of a Trainer. trainer.cpp creates it, step.cpp runs a training step, and checkpoint.cpp
+// saves and resumes.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace bowline::detail::train {
 
-// True while it lives.
+// Sets a flag to true during its lifetime.
 class Inside {
  public:
   explicit Inside(bool& flag) : flag_(flag) { flag_ = true; }
@@ -26,26 +26,26 @@ class Inside {
 
 class TrainerState final : public graph::User {
  public:
-  // Takes the training state of the model: start() before anything else.
+  // Registers the trainer with the model. Call start() before any other function.
   TrainerState(std::shared_ptr<graph::ModelState> model, TrainOptions options);
   ~TrainerState();
   TrainerState(const TrainerState&) = delete;
   TrainerState& operator=(const TrainerState&) = delete;
 
-  // Checks the options, makes rows and plans. A failure leaves the model as it was. `device` null:
-  // one that was moved from.
+  // Checks the options, and makes rows and plans. A failure leaves the model as it was. `device` is
+  // null if the Device of the caller was moved from.
   Status start(const device::OpenDevice* device);
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
                                                std::span<const Tensor> overrides = {});
   void set_gradient_hook(GradientHook hook);
-  // Errors  bad_argument: the hook runs.
+  // Errors  bad_argument: the gradient hook is running.
   Status require_no_hook() const;
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
   bool needs_loss_weights() const {
     return !prepared_.sets.empty() && !prepared_.sets[0].means.empty();
   }
   Status add_loss_weights(std::span<const Tensor> batch);
-  // All micro-batches of a step.
+  // Calls add_loss_weights() for all micro-batches of a step, if needed.
   Status weigh_all(std::span<const std::span<const Tensor>> batches);
   Result<float> evaluate(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
@@ -72,88 +72,92 @@ class TrainerState final : public graph::User {
   Result<std::string> listing(std::string_view part, bool columns) const;
 
  private:
-  // Everything that a checkpoint restores besides the storages.
+  // What a checkpoint restores besides the storages.
   struct Position {
-    uint64_t step = 0;                // finished steps, skipped ones too
-    uint64_t applied = 0;             // updates made: the t of AdamW
-    uint64_t counter = 0;             // micro-batches since the run began: the counter of Dropout
-    uint32_t micro_step = 0;          // inside the accumulation
-    std::vector<float> losses;        // of the unfinished accumulation
-    std::vector<double> weights;      // of these losses: the sums of the weights of their terms
-    std::optional<float> rate;        // instead of the schedule's
-    std::optional<float> loss_scale;  // none: not known before the first plan
-    uint64_t good_steps = 0;          // since the scale changed
+    uint64_t step = 0;                // finished steps, including skipped ones
+    uint64_t applied = 0;             // updates: the t of AdamW
+    uint64_t counter = 0;             // micro-batches since the run started: the counter of Dropout
+    uint32_t micro_step = 0;          // finished micro-batches of the unfinished step
+    std::vector<float> losses;        // one per micro-batch of the unfinished step
+    std::vector<double> weights;      // the loss weights of these micro-batches
+    std::optional<float> rate;        // replaces the rate of the schedule
+    std::optional<float> loss_scale;  // not set before the first plan
+    uint64_t good_steps = 0;          // finite steps since the loss scale changed
   };
 
-  // A micro-batch that was submitted and not yet read back.
+  // A micro-batch that was submitted, but whose result was not read.
   struct Unread {
-    bool last = false;   // the update was submitted with it
-    uint64_t batch = 0;  // hash_of() its tensors
+    bool last = false;   // the update was submitted too
+    uint64_t batch = 0;  // hash_of() the batch
   };
 
-  // What add_loss_weights() found in a micro-batch of the next step, or of this one.
+  // The result of add_loss_weights() for a micro-batch of the current or the next step.
   struct Weighed {
-    uint64_t batch = 0;           // hash_of() its tensors
-    std::vector<double> weights;  // by mean of the loss
+    uint64_t batch = 0;           // hash_of() the batch
+    std::vector<double> weights;  // one per mean of the loss
   };
 
   struct Snapshot {
     Position position;
-    params::Table layout;                       // without bytes
+    params::Table layout;                       // the table without values
     std::vector<std::vector<std::byte>> bytes;  // by tie index
   };
 
-  // Makes the plans if they are not those of the table: the model moved or changed.
+  // Makes the plans again if the table changed since, then updates the masters.
   Status prepare();
-  // Makes the plans for `staged`, with the rows that training adds, and commits both. Errors
-  // bad_argument: the model does not lie
-  // on `wanted`.
+  // Adds the rows of training to `staged`, makes the plans for it, and commits both.
+  // Errors  bad_argument: the model is not on `wanted`.
   Status plan(params::Table staged, std::optional<const device::OpenDevice*> wanted = {});
-  // The gradients of the step overflow, and a smaller loss scale may help.
+  // Returns true if the gradients of the step overflow and a smaller loss scale may help.
   bool overflows() const;
   void adapt_loss_scale(bool overflow);
-  // Where the storages lie that are trained.
+  // Returns the device of the trained storages.
   const std::shared_ptr<device::OpenDevice>& home() const;
 
-  // The factor of each mean of the loss in this micro-batch. Empty if needs_loss_weights() is
-  // false. Errors  bad_argument: add_loss_weights() did not get all micro-batches of the step, or
-  // got another batch
-  //         at
-  // this position.
+  // Returns the factor of each mean of the loss for this micro-batch. Empty if needs_loss_weights()
+  // is false.
+  // Errors  bad_argument: add_loss_weights() did not get all micro-batches of the step, or got
+  //         another batch at this position.
   Result<std::vector<float>> mean_factors(std::span<const Tensor> batch) const;
+  // `whole_weights_suffice`: `call` does not need the gradients of the unfinished step.
   // Errors  bad_argument: an earlier failure does not allow `call`.
   Status require_state(std::string_view call, bool whole_weights_suffice = false) const;
+  // Sets fault_ after a failed submission. `last`: the submission contained the update.
   void look_after_failed_submit(bool last);
-  // The update in a submission of its own, after the accumulate segment: the hook sees the
-  // gradients, or the weight of the last micro-batch has to be known.
+  // Submits the update after the accumulate segment, in a submission of its own. This is needed if
+  // there is a hook, or if the loss weight is known only after the last micro-batch.
   Status update_alone();
   Status write_batch(const Prepared::Set& set, std::span<const Tensor> batch,
                      std::span<float> factors);
+  // Calls the hook for storage `tie`, whose gradient is in `row`, and writes changed values back.
   Status call_hook(uint32_t tie, uint32_t row);
-  // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a
-  // failure changes nothing: it can be called again.
+  // Waits for the unread micro-batch, reads its result and commits it. If the result cannot be
+  // read, nothing changes, and the call can be made again.
   Result<std::optional<StepReport>> read_back(std::span<const Tensor> batch);
-  // The step begins anew: what its micro-batches added is overwritten by the next one, and the
-  // states are as it found them. Where these cannot be written the fault is `damaged`.
+  // Discards the micro-batches of the unfinished step. The next micro-batch overwrites their
+  // gradients. Restores the running statistics as put_back_states() does.
   Status forget_accumulation();
-  // Where they cannot be written the fault is `damaged`.
+  // Restores the running statistics. If they cannot be written, the fault is `damaged`.
   Status put_back_states();
+  // Makes the report of a finished step and starts the next step.
   StepReport finish_step();
   // The error of a step that cannot be applied under OnNonFinite::stop. Discards the step.
   Status non_finite_error(std::span<const Tensor> batch, float loss, float norm);
-  // Puts back what the snapshot has.
+  // Restores the snapshot.
   Status restore();
-  // Takes moments and position of the record that the model was opened with.
+  // Takes moments and position from the checkpoint that the model was opened with.
   Status adopt(params::Table& staged, Position& position) const;
-  // Errors  bad_file: what it says is not legal, or not of this run.
+  // `same_run`: the options must be those of the checkpoint. `extend`: total_steps may differ.
+  // Errors  bad_argument: the training state is invalid, or it belongs to another run.
   Status check_record(const model::TrainingState& t, bool same_run, bool extend) const;
   Position position_of(const model::TrainingState& t) const;
+  // Writes the values of a checkpoint in place. `pending`: including the gradients.
   Status write_rows(const params::Table& saved, bool pending);
 
-  // What the next micro-batch is submitted with, by the names that operators declare.
+  // Sets the per-step scalars of the next micro-batch.
   void fill(exec::StepValues& values) const;
-  // What the gradient rows are multiplied with, if the weights of the losses and `more` are those
-  // of the whole step.
+  // Returns the factor that makes the sum in the gradient rows the mean of the step. `more` is
+  // added to the loss weights of the finished micro-batches.
   float gradient_scale(double more) const;
 
   std::shared_ptr<graph::ModelState> model_;
@@ -161,23 +165,22 @@ class TrainerState final : public graph::User {
   Position state_;
   std::optional<Unread> unread_;
   std::vector<Weighed> weighed_;          // in the order of the micro-batches
-  TrainState fault_ = TrainState::ready;  // what a failed submission, rollback or resume left
-  bool gradients_known_ = false;          // the rows hold those of the last micro-batches ...
-  float gradient_loss_scale_ = 1;         // ... times this
+  TrainState fault_ = TrainState::ready;  // set by a failed submission, rollback or resume
+  bool gradients_known_ = false;          // the gradient rows hold the last micro-batches ...
+  float gradient_loss_scale_ = 1;         // ... multiplied by this loss scale
   NonFinitePolicy nonfinite_;
   std::atomic<bool> cancelled_ = false;
 
   Prepared prepared_;
   Masters masters_;
-  RunningStates states_;  // of the plans
-  size_t set_ = 0;        // that of the last micro-batch
-  // Its accumulate, with overrides, until it was read back.
+  RunningStates states_;  // those that prepared_ writes
+  size_t set_ = 0;        // the set of dimensions of the last micro-batch
+  // The accumulate segment with overrides of the last micro-batch, until its result is read.
   std::optional<exec::Segment> overridden_;
   GradientHook hook_;
   bool hook_runs_ = false;
-  std::optional<GradientHook> next_hook_;  // that was set while it ran
-  std::unique_ptr<exec::SessionState>
-      outputs_;  // for evaluate() with outputs, from its first use on
+  std::optional<GradientHook> next_hook_;        // set while the hook ran
+  std::unique_ptr<exec::SessionState> outputs_;  // for evaluate() with outputs; made on first use
   Counters counters_;
   std::optional<Snapshot> snapshot_;
 };
