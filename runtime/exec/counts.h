@@ -1,30 +1,29 @@
-// The numbers that the counted dims of a plan have in one run, and tensors that have as many
-// elements.
+// The sizes of dynamic dimensions in one run, and tensors of these sizes.
 #pragma once
 
 #include "exec/step_values.h"
 
 namespace bowline::detail::exec {
 
-// Gives `values` the number of every counted dim: that of the inputs, else the one that was given,
-// else the capacity.
-// Errors  bad_argument: a number lies outside the limits of the dim, or two of them differ; both
-//         are named.
+// Sets the size of every dynamic dimension in `values`: the size in the inputs, else the given
+// per-step scalar, else the maximum.
+// Errors  bad_argument: a size is out of range, or two sources give different sizes. The message
+//         names both.
 Status set_counts(const plan::Plan& plan, std::span<const Tensor> inputs, StepValues& values);
 
-// The shape that an input or output has in the run.
+// Returns the shape that an input or output has in the run.
 Shape counted_shape(const plan::Plan& plan, const plan::IoRange& range, const StepValues& values);
 
-// Whether an input of this shape can be one of the range in some run.
+// Returns true if an input of this shape fits `range` with some sizes of the dynamic dimensions.
 bool takes(const plan::Plan& plan, const plan::IoRange& range, const TensorShape& shape);
-// Whether these can be the inputs of a run of the plan.
+// Returns true if these tensors fit all inputs of the plan.
 bool takes_all(const plan::Plan& plan, std::span<const Tensor> inputs);
 
-// The bytes of the largest input or output with counted axes; 0 without one.
+// Returns the bytes of the largest input or output with a dynamic dimension; 0 without one.
 uint64_t largest_counted(const plan::Plan& plan);
 
-// Elements of a contiguous tensor of `shape` to their places in one of `range.shape`, with zeros
-// behind them, and back.
+// spread() copies a contiguous tensor of `shape` into the larger layout of `range.shape` and fills
+// the rest with zeros. gather() copies it back.
 void spread(const plan::IoRange& range, const Shape& shape, const std::byte* from,
             std::span<std::byte> to);
 void gather(const plan::IoRange& range, const Shape& shape, std::span<const std::byte> from,

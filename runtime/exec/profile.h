@@ -1,11 +1,11 @@
-// The time of every node of a plan, from the device's timestamps.
+// Measures the time of every node of a plan with the timestamps of the device.
 #pragma once
 
 #include "exec/segment.h"
 
 namespace bowline::detail::exec {
 
-// While it lives, submissions of the device run with a clock around every record.
+// During its lifetime, submissions to the device measure the time of every record.
 class Clock {
  public:
   // Errors  bad_argument: another clock runs on the device.
@@ -14,7 +14,7 @@ class Clock {
   Clock(Clock&&) noexcept = default;
   Clock& operator=(Clock&&) = delete;
 
-  // Adds a row per refresh and per node of a segment, if it was submitted since.
+  // Adds an entry for each refresh and each node of a segment that was submitted since the start.
   void add(const Segment& segment, std::vector<NodeTime>& out) const;
 
  private:

@@ -10,44 +10,42 @@ struct Workspace {
   std::shared_ptr<device::Block> arena;
   std::shared_ptr<device::Block> io;
   std::shared_ptr<device::Block> step;
-  // On the host: one input or output with counted axes, as the plan lays it out. As large as the
-  // plans need that were recorded.
+  // On the host: one input or output with dynamic dimensions, in the layout of the plan. It is
+  // large enough for all recorded plans.
   std::shared_ptr<std::vector<std::byte>> laid_out;
 
-  // Bytes of the three.
+  // Sizes of the three device buffers, in bytes.
   struct Sizes {
     uint64_t arena = 0;
     uint64_t io = 0;
     uint64_t step = 0;
 
-    // Also large enough for this plan, whose step words lie as `layout` says.
+    // Makes the sizes large enough for a plan whose per-step scalars have this layout.
     void cover(const plan::Plan& plan, const plan::StepLayout& layout);
     void add_to(device::Demand& demand) const;
   };
   static Result<Workspace> allocate(const std::shared_ptr<device::OpenDevice>& device,
                                     const Sizes& sizes);
-  // 0 of one that was not allocated.
+  // 0 if the workspace was not allocated.
   uint64_t arena_bytes() const { return arena ? arena->bytes() : 0; }
   uint64_t io_bytes() const { return arena ? io->bytes() + step->bytes() : 0; }
 };
 
-// Adds the blocks of the copies and replicas that the plans read on the device and the table has
-// not.
+// Adds the memory for copies and replicas that the plans read and that do not exist yet.
 void add_missing_copies(std::span<const plan::Plan* const> plans, const params::Table& table,
                         const device::OpenDevice& device, device::Demand& demand);
 
-// A recorded segment. Move-only; the recording dies with it.
+// A recorded segment. It is move-only, and its destructor releases the recording.
 class Segment {
  public:
-  // A copy that it reads, with the plan that makes it; of a replica that is empty.
+  // A copy that the segment reads. `refresh` is the plan that makes it; empty for a replica.
   struct Copy {
     uint32_t tie = 0;
     std::shared_ptr<params::Residency> residency;
     plan::Plan refresh;
   };
 
-  // Keeps the blocks of the storages alive, and makes the copies and replicas that the table has
-  // not.
+  // Records a plan and makes missing copies and replicas. Keeps the blocks of the storages alive.
   static Result<Segment> record(plan::Plan plan, params::Table& table,
                                 const std::shared_ptr<device::OpenDevice>& device,
                                 const Workspace& workspace);
@@ -63,9 +61,10 @@ class Segment {
 
  private:
   Segment() = default;
+  // Returns the block of a storage, or of its derived copy.
   Result<std::shared_ptr<device::Block>> block_of(const plan::StorageSlot& slot,
                                                   params::Table& table);
-  // The storage on the device of the segment: its home, or a replica.
+  // Returns the block of a storage on the device of the segment: its home or a replica.
   Result<std::shared_ptr<device::Block>> block_there(uint32_t tie, params::Table& table);
   std::shared_ptr<device::OpenDevice> device_;
   plan::Plan plan_;
@@ -75,65 +74,66 @@ class Segment {
   std::unique_ptr<device::Recording> recording_;
 };
 
-// What was made again in front of a submission.
+// What a submission renewed before it ran its segments.
 struct Refreshed {
-  uint32_t copies = 0;     // derived ones
+  uint32_t copies = 0;     // derived copies
   uint32_t transfers = 0;  // replicas
 };
 
-// What one submission runs: the transfers and refreshes of copies that are behind their storages,
-// then the segments.
+// One submission: it renews outdated copies, then runs the segments.
 class Submission {
  public:
   explicit Submission(const params::Table& table) : table_(table) {}
 
   void add(const Segment& segment);
-  // Brings replicas up to date. It reads other devices, so nobody who holds one calls it
-  // (OpenDevice::Hold). Errors  those of the transfers.
+  // Renews outdated replicas. It reads other devices: call it without an OpenDevice::Hold.
+  // Errors  as the transfers.
   Status transfer();
-  // Transfers, if that was not done. Errors  those of OpenDevice::submit() too. After a success the
-  // copies hold what their storages
-  // have now.
+  // Calls transfer() and submits. Afterwards, the copies hold the values of their storages.
+  // Errors  as transfer() and OpenDevice::submit().
   Status submit(device::OpenDevice& device);
   Refreshed refreshed() const;
 
  private:
   const params::Table& table_;
-  std::vector<const Segment::Copy*> behind_;    // derived ones
-  std::vector<const Segment::Copy*> replicas_;  // and replicas
+  std::vector<const Segment::Copy*> behind_;    // outdated derived copies
+  std::vector<const Segment::Copy*> replicas_;  // outdated replicas
   std::vector<device::Recording*> recordings_;
 };
 
-// Copies the inputs of a segment into its io range, by name. Tensors have the counts of `values`
-// (set_counts()).
+// Copies the inputs of a segment to its io buffer, by name. `values` has the sizes of dynamic
+// dimensions; see set_counts().
 // Errors  bad_argument: an input is missing, unknown or of another dtype or shape.
 Status write_inputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
                     std::span<const Tensor> inputs, const StepValues& values);
+// Copies outputs from the io buffer, by name.
+// Errors  bad_argument: an output is unknown, or has another dtype or shape.
 Status read_outputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
                     std::span<const Tensor> outputs, const StepValues& values);
 
-// The step buffer before and after a submission.
+// Copy the step buffer to the device and back.
 Status write_steps(device::OpenDevice& device, const Workspace& workspace,
                    const StepValues& values);
 Status read_steps(device::OpenDevice& device, const Workspace& workspace, StepValues& values);
-// Errors  index_out_of_range: a kernel met a bad index; the node and the index are named.
+// Errors  index_out_of_range: a kernel read a bad index, or a divisor is 0. The message says where.
 Status check_error(const device::StepHead& head, const plan::Plan& plan);
 
-// The host notes that the storages that the plan writes have new values.
+// Increments the versions of the storages that the plan writes.
 void bump_versions(params::Table& table, const plan::Plan& plan);
 
 class Hoisted;
 
-// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was
-// written. `hoisted`: the plan of the held values that `segment` reads, or null.
+// Runs one segment: copies inputs and `values` to the device, submits, and reads `values` back. The
+// versions of written storages increase. `hoisted`: computes the hoisted values that `segment`
+// reads, or null.
 Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
                       const Segment& segment, Hoisted* hoisted, params::Table& table,
                       std::span<const Tensor> inputs, StepValues& values);
 
-// The generations of all rows when a plan was made: when one grew, the plan is made again.
+// The generations of all rows when a plan was made. If one increases, the plan is made again.
 class Generations {
  public:
-  // `training`: of the rows of a training too.
+  // `training`: includes the rows of training.
   static Generations of(const params::Table& table, bool training);
   bool match(const params::Table& table) const;
 
@@ -143,18 +143,20 @@ class Generations {
   std::vector<uint64_t> rows_;
 };
 
-// The one device on which these storages lie; without any, that of the table.
-// Errors  bad_argument: one has no bytes, or two of them lie on two devices: both are named.
+// Returns the device of these storages. Without storages, returns that of the table.
+// Errors  bad_argument: a storage has no values or is sharded, or two storages are on different
+//         devices. The message names both.
 Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table,
                                                       std::span<const uint32_t> ties);
-// Where a session reads these storages: on `preferred` if each lies there, is to be replicated
-// there or lies there in part; else
-// device_of(). Errors  as device_of().
+// Returns the device on which a session reads these storages: `preferred` if each storage, a shard
+// of it, or a requested replica is there, else device_of().
+// Errors  as device_of().
 Result<std::shared_ptr<device::OpenDevice>> reading_device(
     const params::Table& table, std::span<const uint32_t> ties,
     const std::shared_ptr<device::OpenDevice>& preferred);
-// Refuses what does not lie on this opened device. `here`: where it lies, null: in host memory.
-// `device` null: one that was moved from.
+// Checks that the model is on `device`. `here` is where it is; null: in host memory. `device` is
+// null if the Device was moved from.
+// Errors  bad_argument: it is not.
 Status require_on_device(const device::OpenDevice* here, const device::OpenDevice* device);
 
 }  // namespace bowline::detail::exec

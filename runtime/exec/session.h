@@ -1,4 +1,4 @@
-// What a Session holds.
+// The state of a Session.
 #pragma once
 
 #include "exec/hoisted.h"
@@ -8,18 +8,18 @@ namespace bowline::detail::exec {
 
 class SessionState final : public graph::User {
  public:
-  // Plans come with prepare().
+  // Makes no plans; see prepare().
   SessionState(std::shared_ptr<graph::ModelState> model, std::vector<BoundEntryPoint> entry_points,
                const Budget& budget);
   ~SessionState();
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
-  // Makes the plans again if the model changed since. All of them lie in one arena. Errors
-  // bad_argument: what they read does
-  // not lie on one device, or not on the one that is asked for: null is one that was moved from.
+  // Makes the plans again if the model changed since. They share one arena. `wanted`: the device
+  // that the caller names (null: a Device that was moved from).
+  // Errors  bad_argument: the storages of the plans are not on one device, or not on `wanted`.
   Status prepare(const std::optional<std::shared_ptr<device::OpenDevice>>& wanted = {});
-  // None: the one entry point that there is.
+  // `entry_point` can be left out if the session has only one.
   Status run(std::optional<std::string_view> entry_point, std::span<const Tensor> inputs,
              std::span<const Tensor> outputs, std::span<const StepScalar> steps,
              std::span<const Tensor> overrides = {});
@@ -33,7 +33,7 @@ class SessionState final : public graph::User {
   Result<std::string> listing(std::string_view part, bool columns) const;
 
  private:
-  // An entry point with its dims.
+  // An entry point with its dimensions, and its recorded plan.
   struct Entry {
     const BoundEntryPoint* of;
     graph::BoundGraph bound;
@@ -42,38 +42,40 @@ class SessionState final : public graph::User {
     graph::BoundGraph apart;  // the nodes hoisted out of `bound`
     std::optional<Hoisted> hoisted;
   };
-  // An entry as it is planned, before anything of it lies on the device.
+  // An entry point whose plan has no memory on the device yet.
   struct Planned {
     graph::BoundGraph bound;
     plan::Plan plan;
     plan::StepLayout layout;
     bool fused = false;
-    // What follows from parameters alone. `hoisted` is a plan if anything does.
+    // The nodes that depend only on parameters. `hoisted` is set if there are any.
     graph::BoundGraph apart;
     std::optional<plan::Plan> hoisted;
   };
 
-  // `compute`: of entry points that do not say it.
+  // `compute`: the compute dtype of entry points that do not set one.
   Result<std::vector<graph::BoundGraph>> bind(std::optional<DType> compute) const;
   Result<std::vector<Planned>> plan(std::vector<graph::BoundGraph> bound,
                                     const device::OpenDevice& device) const;
+  // Makes the plans of one entry point.
   Status lower(Planned& planned, const device::OpenDevice& device) const;
   // Returns the same plans with hoisting. It hoists all values that depend only on parameters, or
   // only the smallest ones if the arena would grow too much. Empty: there is nothing to hoist, or
   // hoisting does not fit the arena limit or the plan budget.
   Result<std::vector<Planned>> hoist(const std::vector<Planned>& planned,
                                      const device::OpenDevice& device) const;
-  // As above, with at most `room` bytes of held values.
+  // As above, with at most `room` bytes of hoisted values.
   Result<std::vector<Planned>> hoist(const std::vector<Planned>& planned, uint64_t room,
                                      const device::OpenDevice& device) const;
+  // Allocates the workspace and records the plans.
   Status place(std::vector<Planned> planned, const std::shared_ptr<device::OpenDevice>& device);
-  // Above what is listed of an entry point, where there are several.
+  // Returns the heading of an entry point in a listing. Empty if there is only one.
   std::string heading(const BoundEntryPoint& entry) const;
-  // The plan that a run is for.
+  // Returns the entry whose plan fits a run.
   Result<Entry*> entry_for(std::optional<std::string_view> entry_point,
                            std::span<const Tensor> inputs);
   static Hoisted* hoisted_of(Entry& entry);
-  // As exec::run(), with values that parameters have in this run alone.
+  // As exec::run(), with values that replace parameters in this run.
   Result<Refreshed> run_with(std::span<const Tensor> overrides, Entry& entry,
                              std::span<const Tensor> inputs);
 
@@ -81,17 +83,17 @@ class SessionState final : public graph::User {
   const std::vector<BoundEntryPoint> entry_points_;
   Budget budget_;
   Workspace workspace_;
-  // Until a run comes that fused plans are not right for; from then on the session has others.
+  // False from the first run on that needs plans without fused nodes.
   bool may_fuse_ = true;
   bool fused_ = false;
-  std::vector<Entry> entries_;                  // by entry point; empty: there are no plans
+  std::vector<Entry> entries_;                  // one per entry point; empty: there are no plans
   std::shared_ptr<device::OpenDevice> device_;  // of the plans
   Generations generations_;
   Counters counters_;
 };
 
-// What lies on the device besides the plans: storages, derived copies and staging. Then the sum of
-// all.
+// Adds what is on the device besides plans: storages, derived copies and staging buffers. Then
+// computes the sum of all.
 void complete(MemoryReport& report, const params::Table& table, const device::OpenDevice* device);
 
 }  // namespace bowline::detail::exec

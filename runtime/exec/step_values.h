@@ -1,5 +1,4 @@
-// The content of a step buffer on the host: its head, and numbers for the words of a layout by
-// their names.
+// The contents of a step buffer on the host: its head and its per-step scalars.
 #pragma once
 
 #include <cassert>
@@ -8,20 +7,20 @@
 
 namespace bowline::detail::exec {
 
-// The bits of a caller's number as the type of the word.
-// Errors  bad_argument: the type does not hold it.
+// Returns the bits of the caller's value in the type of the per-step scalar.
+// Errors  bad_argument: the type cannot represent the value.
 Result<uint64_t> bits_of(const StepWordInfo& word, const StepScalar& scalar);
 
-// Allocates where it is made, and never again: it can be filled where nothing may fail.
+// Only the constructor allocates memory. So values can be set where nothing may fail.
 class StepValues {
  public:
   explicit StepValues(plan::StepLayout layout);
 
-  // Every word has its default, or is 0 where it has none; nothing was given.
+  // Sets each scalar to its default, or to 0 if it has none. No scalar counts as given.
   void reset();
   device::StepHead& head() { return *reinterpret_cast<device::StepHead*>(bytes_.data()); }
 
-  // Gives a word that the layout may lack.
+  // Sets a scalar. Does nothing if the layout does not have it.
   template <class T>
   void set(std::string_view name, T number) {
     if (const plan::StepLayout::Place* p = layout_.find(name)) {
@@ -29,21 +28,21 @@ class StepValues {
       give(*p, step_bits<T>(number));
     }
   }
-  // Errors  bad_argument: there is no such word, it was given before, or its type does not hold the
-  //         number.
+  // Errors  bad_argument: there is no such scalar, it was given before, or its type cannot
+  //         represent the value.
   Status give(const StepScalar& scalar);
   bool has(const StepScalar& scalar) const { return layout_.find(scalar.name) != nullptr; }
-  // Errors  bad_argument: a record of the plan reads a word that nobody gives: it has no default,
-  //         and none writes it.
+  // Errors  bad_argument: a record reads a scalar without a default that was not given and that no
+  //         record writes.
   Status check(const plan::Plan& plan) const;
 
-  // The word was given since the last reset().
+  // Returns true if the scalar was given since the last reset().
   bool is_given(std::string_view name) const {
     const plan::StepLayout::Place* p = layout_.find(name);
     return p != nullptr && given_[static_cast<size_t>(p - layout_.places().data())] != 0;
   }
 
-  // 0 of a word that the layout lacks.
+  // Returns a scalar, or 0 if the layout does not have it.
   template <class T>
   T get(std::string_view name) const {
     const plan::StepLayout::Place* p = layout_.find(name);
@@ -58,7 +57,7 @@ class StepValues {
 
   plan::StepLayout layout_;
   std::vector<std::byte> bytes_;
-  std::vector<char> given_;  // by place of the layout
+  std::vector<char> given_;  // by index in layout_.places()
 };
 
 }  // namespace bowline::detail::exec
