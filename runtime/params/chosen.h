@@ -1,4 +1,4 @@
-// Which storages a verb with a pattern is for.
+// Finds the storages that a pattern of parameter names selects.
 #pragma once
 
 #include "params/table.h"
@@ -7,12 +7,11 @@ namespace bowline::detail::params {
 
 struct Chosen {
   uint32_t tie = 0;
-  std::string_view name;  // of the first parameter with a match
+  std::string_view name;  // of the first matching parameter
 };
 
-// The storages of the parameters that match `pattern` (base/pattern.h, with alternatives),
-// ascending.
-// Errors  bad_argument: there are none, or the pattern is none.
+// Returns the storages of the parameters that match `pattern` (base/pattern.h), ascending.
+// Errors  bad_argument: no parameter matches, or the pattern is invalid.
 Result<std::vector<Chosen>> chosen(const Table& table, std::string_view pattern);
 
 }  // namespace bowline::detail::params

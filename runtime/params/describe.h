@@ -1,16 +1,16 @@
-// The table as data, for Model::describe(); the listings are made of it.
+// Describes the table as plain structs, for Model::describe() and for the listings.
 #pragma once
 
 #include "params/table.h"
 
 namespace bowline::detail::params {
 
-// By their numbers.
+// In the order of the parameter numbers.
 std::vector<ParameterInfo> describe_parameters(const Table& table);
 StorageInfo describe_storage(const Table& table, uint32_t tie);
-// By tie index, up to the last row that is not empty.
+// In the order of the tie indices, without empty rows at the end.
 std::vector<StorageInfo> describe_storages(const Table& table);
-// The storages with more than one parameter, ascending.
+// Storages with more than one parameter, ascending.
 std::vector<TieInfo> describe_ties(const Table& table);
 
 }  // namespace bowline::detail::params

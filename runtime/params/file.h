@@ -1,4 +1,4 @@
-// The table and what a model file says of it.
+// Converts between the table and the description of a model file.
 #pragma once
 
 #include "model/read.h"
@@ -6,11 +6,11 @@
 
 namespace bowline::detail::params {
 
-// The rows of a verified file; the bytes stay in the file until they are read.
+// Returns the rows of a verified file. The values stay in the file until they are read.
 Table read_table(const model::Tables& file);
 
-// The rows as they go into a file. Rows for which `keep` is false are written as empty rows, so
-// that the others keep their tie index. `out` refers to `table`, which outlives it.
+// Describes the rows for a file. Rows for which `keep` is false become empty rows, so that the
+// others keep their tie index. `out` refers to `table`, which must outlive it.
 void describe_table(const Table& table, const std::vector<bool>& keep, model::Description& out);
 
 }  // namespace bowline::detail::params

@@ -1,8 +1,8 @@
-// Which group each item is in, both being numbers: parameters with their storage, gradients and
-// moments with their owner.
+// Groups of numbered items. Each item is in one numbered group or in none. Examples: parameters
+// grouped by storage, gradients and moments grouped by owner.
 //
-// Lists through the items: what moves one costs the same however many there are, allocates nothing
-// and cannot fail.
+// Each group is a linked list. So moving an item takes constant time, allocates nothing and cannot
+// fail.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace bowline::detail::params {
 
-// Room for more elements, so that adding them cannot fail; grows by doubling.
+// Reserves room for more elements, so that adding them cannot fail. The room grows by doubling.
 template <class T>
 void reserve_more(std::vector<T>& rows, size_t more) {
   if (rows.capacity() - rows.size() < more) {
@@ -29,7 +29,7 @@ class Groups {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // The items of one group, in no order; ended by a change of it.
+  // The items of one group, in no particular order. A change of the group invalidates them.
   class Members {
    public:
     class Iterator {
@@ -58,10 +58,10 @@ class Groups {
 
   void reserve_items(size_t more) { reserve_more(items_, more); }
   void reserve_groups(size_t more) { reserve_more(first_, more); }
-  // An item of no group, and a group of no items.
+  // Add an item without a group, and a group without items.
   void add_item() { items_.push_back({kNone, kNone, kNone}); }
   void add_group() { first_.push_back(kNone); }
-  // The last one.
+  // Remove the last item or group.
   void remove_item() {
     leave(static_cast<uint32_t>(items_.size() - 1));
     items_.pop_back();
@@ -73,7 +73,7 @@ class Groups {
     first_.pop_back();
   }
 
-  // Into a group that there is; any other number is none.
+  // Moves an item to a group. If there is no such group, the item is then in none.
   void move(uint32_t item, uint32_t group) {
     group = group < first_.size() ? group : kNone;
     if (items_[item].group == group) {
@@ -107,10 +107,10 @@ class Groups {
   }
 
   std::vector<Item> items_;
-  std::vector<uint32_t> first_;  // item of each group
+  std::vector<uint32_t> first_;  // first item of each group
 };
 
-// In ascending order.
+// Returns the items in ascending order.
 inline std::vector<uint32_t> sorted(Groups::Members members) {
   std::vector<uint32_t> out;
   for (const uint32_t item : members) {

@@ -1,5 +1,5 @@
-// The numbers of names that stand elsewhere, found without a walk: a hash table with linear
-// probing, which copies no name.
+// A hash table from names to numbers, with linear probing. It stores no names: a callback returns
+// the name of a number.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@ class Names {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // Of a name, or kNone; name_of(number) is the name with that number.
+  // Returns the number of a name, or kNone. name_of(number) returns the name of a number.
   template <class NameOf>
   uint32_t find(std::string_view name, const NameOf& name_of) const {
     const uint32_t hash = hash_of(name);
@@ -27,7 +27,7 @@ class Names {
     return kNone;
   }
 
-  // So many more can be added without a failure.
+  // Reserves room for more names, so that adding them cannot fail.
   void reserve(size_t more) {
     const size_t wanted = std::bit_ceil(2 * (used_ + more));  // at most half of them are used
     if (wanted <= slots_.size()) {
@@ -41,18 +41,18 @@ class Names {
       }
     }
   }
-  // A name that is not there yet; room was reserved.
+  // Adds a name that is not in the table. Room must be reserved.
   void add(std::string_view name, uint32_t number) {
     insert({hash_of(name), number});
     ++used_;
   }
-  // A name that is there with this number.
+  // Removes a name that is in the table with this number.
   void remove(std::string_view name, uint32_t number) {
     size_t hole = hash_of(name) & mask();
     while (slots_[hole].number != number) {
       hole = (hole + 1) & mask();
     }
-    // What was pushed behind the hole moves up, or no search would reach it.
+    // Later entries move up to close the hole. Otherwise, find() would stop at it.
     for (size_t at = (hole + 1) & mask(); slots_[at].number != kNone; at = (at + 1) & mask()) {
       const size_t pushed = (at - slots_[at].hash) & mask();
       if (pushed >= ((at - hole) & mask())) {
@@ -82,7 +82,7 @@ class Names {
     slots_[at] = slot;
   }
 
-  std::vector<Slot> slots_;  // a power of two, or none
+  std::vector<Slot> slots_;  // the size is 0 or a power of two
   size_t used_ = 0;
 };
 

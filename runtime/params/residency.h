@@ -1,9 +1,9 @@
-// Derived copies of storages: other forms of their values beside them on their device, and the
-// values themselves on other devices (replicas).
+// Copies of storages: derived copies have another dtype or layout and are on the same device.
+// Replicas have the same bytes and are on another device.
 //
-// A copy lives as long as some plan reads it, or as it was asked for (Table::replicate()). It keeps
-// its address. In front of a submission that reads it after the storage was written it is made
-// again: a derived one by a recording of its own, the refresh, a replica by a transfer.
+// A copy lives while a plan reads it, or while it is requested (replicate()). Its address does not
+// change. If the storage was written, the next submission that reads the copy renews it first: a
+// derived copy with its own recording, the refresh, and a replica with a transfer.
 #pragma once
 
 #include <memory>
@@ -13,20 +13,20 @@
 
 namespace bowline::detail::params {
 
-// Made of what a view of all of a storage shows.
+// The shapes of a copy that is made from a view of the whole storage.
 struct Packing {
-  Shape from;  // of the view
+  Shape from;  // the shape of the view
   Shape to;
   bool operator==(const Packing&) const = default;
 };
 
-// What an operator makes of a storage alone (OpDef::derived_copy): a working copy in another dtype,
-// a packed format. Op::Invalid: the bytes of the storage as they are, for a replica.
+// What a copy contains: the result of an operator on the storage (OpDef::derived_copy), such as
+// another dtype or a packed layout. Op::Invalid: the bytes of the storage, for a replica.
 struct Form {
   Op op = Op::Invalid;
   Attributes attributes;
   DType dtype = DType::f32;
-  std::optional<Packing> packing;  // none: element by element, in the shape of the storage
+  std::optional<Packing> packing;  // not set: element by element, same shape
 
   uint64_t bytes(const Shape& storage) const {
     return Encoding().bytes(dtype, packing ? packing->to : storage);
@@ -47,7 +47,7 @@ inline Form whole_form(DType dtype) {
 
 class Residency {
  public:
-  // `refresh` reads the storage on the device of `block`, and writes that. Null: of a replica.
+  // `refresh` reads the storage and writes `block`. Null for a replica.
   Residency(Form form, uint64_t generation, std::shared_ptr<device::Block> block,
             std::unique_ptr<device::Recording> refresh)
       : form_(std::move(form)),
@@ -63,15 +63,16 @@ class Residency {
   Residency& operator=(const Residency&) = delete;
 
   const Form& form() const { return form_; }
-  // Of the storage when the copy was made; one of another generation is of no use.
+  // The generation of the storage when the copy was made. A copy of another one is not used.
   uint64_t generation() const { return generation_; }
   const std::shared_ptr<device::Block>& block() const { return block_; }
   device::Recording* refresh() const { return refresh_.get(); }
   uint64_t bytes() const {
     return block_->bytes() + (refresh_ == nullptr ? 0 : refresh_->overhead_bytes());
   }
-  // The version of the storage whose values it holds; none at first.
+  // The version of the storage whose values the copy holds. Not set at first.
   std::optional<uint64_t> version() const { return version_; }
+  // Records that the copy holds the values of `version`.
   void holds(uint64_t version) { version_ = version; }
 
  private:

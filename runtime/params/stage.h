@@ -1,6 +1,6 @@
-// The all-or-nothing frame of every verb: copies of the rows that change, on which everything that
-// can fail is done, then a commit that cannot. What a verb costs follows the rows that it changes,
-// not the table.
+// A Stage makes a verb all-or-nothing. Everything that can fail happens on copies of the rows that
+// change. The commit moves the copies to the table and cannot fail. The cost of a verb depends on
+// the rows that it changes, not on the size of the table.
 #pragma once
 
 #include <unordered_map>
@@ -9,38 +9,37 @@
 
 namespace bowline::detail::params {
 
-// Errors  bad_argument: `busy` is not 0, so somebody reads the storages now.
+// Errors  bad_argument: `busy` is not 0: a run reads the storages now.
 Status require_idle(int busy, std::string_view verb);
 
 class Stage {
  public:
-  // Errors  those of require_idle().
+  // Errors  as require_idle().
   static Result<Stage> begin(Table& table, int busy, std::string_view verb);
 
-  // As it was before the verb.
+  // The table before the verb.
   const Table& before() const { return target_; }
-  // The row as it will be.
+  // The row with the changes of this stage.
   const Storage& current(uint32_t tie) const;
-  // The row as it will be, to be changed. The reference holds until the commit.
+  // A copy of the row to change. The reference is valid until the commit.
   Storage& storage(uint32_t tie);
   const ParameterRow& current_parameter(uint32_t index) const;
-  // The parameter will show this of the storage.
+  // Makes the parameter use storage `tie` through `view`.
   void show(uint32_t index, uint32_t tie, View view);
   // Adds a row and returns its tie index.
   uint32_t add(Storage row);
   void set_device(std::shared_ptr<device::OpenDevice> device) { device_ = std::move(device); }
   void set_formats(std::vector<FormatGroup> formats) { formats_ = std::move(formats); }
-  // As they will be.
+  // The counters after the commit.
   ModelCounters& counters() { return counters_; }
 
-  // Rows that belong to `owner`.
+  // Returns the rows that belong to `owner` and are not empty.
   std::vector<uint32_t> owned_by(uint32_t owner) const;
   // Makes one row empty.
   void make_empty(uint32_t tie);
-  // Makes the row and those that it owns empty, if no parameter uses it any more. Returns whether
-  // that is so.
+  // If no parameter uses the row any more, makes it and its owned rows empty and returns true.
   bool retire(uint32_t tie);
-  // Reserves first; from there on nothing fails.
+  // Reserves memory, then moves all changes to the table. Only the reservation can fail.
   void commit();
 
  private:
@@ -52,7 +51,7 @@ class Stage {
   Table& target_;
   std::unordered_map<uint32_t, Storage> storages_;
   std::unordered_map<uint32_t, ParameterRow> parameters_;
-  std::unordered_map<uint32_t, size_t> uses_;  // of a storage by parameters_
+  std::unordered_map<uint32_t, size_t> uses_;  // by storage: staged parameters that use it
   std::vector<Storage> added_;
   std::shared_ptr<device::OpenDevice> device_;
   std::vector<FormatGroup> formats_;

@@ -1,10 +1,11 @@
 // The storage table: storages, parameters, ties, versions and generations.
 //
-// A row number is the tie index. Rows are never removed or reused: a row whose last parameter
-// leaves becomes empty; rows of a training at the end of the table go with it. Empty rows at the
-// end are not listed, and neither saved nor cloned. A verb works on copies of the rows that it
-// changes (they are small and share their bytes), does everything that can fail on the copies, and
-// commits by moving them back: all or nothing. See params/stage.h.
+// The number of a row is its tie index. Rows are never removed or reused: a row that loses its last
+// parameter becomes empty. Rows of training at the end of the table are the exception: they are
+// removed with the training. Empty rows at the end are not listed, saved or cloned.
+//
+// A verb changes copies of rows, which are small and share their bytes, and commits them at the
+// end. See params/stage.h.
 #pragma once
 
 #include <memory>
@@ -23,18 +24,18 @@ namespace bowline::detail::params {
 
 using Role = StorageRole;
 using bowline::is_training;
-// Rows that a training may change.
+// Returns true if training can change rows of this role.
 constexpr bool is_trained(Role role) {
   return role == Role::weight || role == Role::adapter_a || role == Role::adapter_b;
 }
-// The dtype that a model cast does not go below; none for most roles.
+// Returns the smallest dtype that cast() allows for a role; not set for most roles.
 std::optional<DType> floor_dtype(Role role);
 
 constexpr int32_t kNoOwner = -1;
 
-// Where the bytes of a storage are: nowhere yet, in a mapped file, with somebody who is asked for
-// them, in host memory, on a device, or in parts on several, one after the other. Different
-// storages may lie on different devices.
+// Where the bytes of a storage are: nowhere yet, in a mapped file, in a callback (the source), in
+// host memory, on a device, or in shards on several devices, in order. Different storages can be on
+// different devices.
 struct Home {
   std::shared_ptr<const model::FileRange> file;
   std::shared_ptr<const ValueSource> source;
@@ -44,10 +45,10 @@ struct Home {
   bool valid() const { return file || source || host || block || !shards.empty(); }
 };
 
-// A second place of a storage, which was asked for.
+// A requested copy of a storage on another device.
 struct Replica {
   std::shared_ptr<device::OpenDevice> device;
-  std::shared_ptr<Residency> copy;  // null: of an older generation, and to be made anew
+  std::shared_ptr<Residency> copy;  // null: outdated generation, to be made again
 };
 
 struct Storage {
@@ -56,16 +57,16 @@ struct Storage {
   Encoding encoding;
   Role role = Role::weight;
   int32_t owner = kNoOwner;  // tie index of the row that this one belongs to
-  uint32_t slot = 0;         // which of the owner's rows of this role
+  uint32_t slot = 0;         // number among the owner's rows of this role
   bool trainable = true;
   bool empty = false;
-  uint64_t version = 0;  // grows with every write of values
-  // Grows with every change of dtype, shape, encoding or home, of the trainable flag, and of the
-  // parameters that use the row: whatever was derived from it is made again.
+  uint64_t version = 0;  // increases with each write of values
+  // Increases with each change of dtype, shape, encoding, home, the trainable flag, or the
+  // parameters that use the row. Copies and plans of an older generation are made again.
   uint64_t generation = 0;
   Init init;
   Home home;
-  // Copies of this generation, on the device of `home` or another; who reads one keeps it alive.
+  // Copies on any device. Plans keep the copies that they read alive.
   std::vector<std::weak_ptr<Residency>> copies;
   std::vector<Replica> replicas;
 
@@ -76,18 +77,18 @@ struct ParameterRow {
   std::string name;
   uint32_t tie = 0;
   View view;
-  std::string target;  // of an adapter: the parameter that it changes
+  std::string target;  // for an adapter: the parameter that it changes
 };
 
-// Storages that lie in one allocation (params/weight_format.h).
+// Storages that share one allocation (params/weight_format.h).
 struct FormatGroup {
   std::shared_ptr<const WeightFormat> format;
   std::vector<uint32_t> ties;
-  std::shared_ptr<const device::Block>
-      whole;  // null: they do not lie on one device that the format is for
+  // The allocation. Null: the storages are not on one device that the format is for.
+  std::shared_ptr<const device::Block> whole;
 };
 
-// Rows that everybody reads and the table alone changes.
+// Rows that everybody can read and only the table can change.
 template <class Row>
 class Rows {
  public:
@@ -102,61 +103,61 @@ class Rows {
   std::vector<Row> rows_;
 };
 
-// What it is asked by name, by storage or by owner follows from indexes, which every change of a
-// row keeps: none of these walks the table.
+// Look-ups by name, storage and owner use indexes. Every change of a row updates the indexes, so a
+// look-up never scans the table.
 class Table {
  public:
   Table() = default;
-  // The rows may stand in any order of owners.
+  // An owner may come before or after its rows.
   explicit Table(std::vector<Storage> rows);
 
   Rows<Storage> storages;
   Rows<ParameterRow> parameters;
 
-  // Adds a storage, whose owner is there. Returns its tie index.
+  // Adds a storage whose owner exists. Returns its tie index.
   uint32_t add(Storage storage);
-  // Adds a parameter, whose name is not taken. Returns its number.
+  // Adds a parameter with a new name. Returns its number.
   uint32_t add(ParameterRow row);
-  // As add(), with a storage of its own.
+  // Adds a parameter with a storage of its own.
   uint32_t add(ParameterRow row, Storage storage);
-  // So many more can be added without a failure.
+  // Reserves room for more rows, so that adding them cannot fail.
   void reserve(size_t storage_count, size_t parameter_count);
-  // Takes back what was added since the table had these numbers of rows.
+  // Removes the last rows, so that these numbers of rows remain.
   void shrink(size_t storage_count, size_t parameter_count);
 
-  // Changes of one row: none of them fails.
+  // Changes of one row. They cannot fail.
   void put(uint32_t tie, Storage row);
   void set_home(uint32_t tie, Home home);
   void add_copy(uint32_t tie, const std::shared_ptr<Residency>& copy);
-  // The copy of the row in this form on the device, or null.
+  // Returns the copy of the row in this form on the device, or null.
   std::shared_ptr<Residency> copy_of(uint32_t tie, const Form& form,
                                      const device::OpenDevice& device) const;
-  // Whether a session on the device may read the row: it lies there, is to be replicated there, or
-  // lies there in part.
+  // Returns true if a session on the device may read the row: the row, a shard of it, or a
+  // requested replica is there.
   bool is_readable_on(uint32_t tie, const device::OpenDevice& device) const;
-  // Its values were written.
+  // Increments the version, because values were written.
   void wrote(uint32_t tie);
-  // What was derived from it is made again.
+  // Increments the generation: copies and plans of the row must be made again.
   void changed(uint32_t tie);
-  // It is used no more; changed(), unless it is empty already.
+  // Makes the row empty. Increments the generation unless it is empty already.
   void make_empty(uint32_t tie);
-  // The parameter shows this of the storage from now on.
+  // Makes the parameter use storage `tie` through `view`.
   void show(uint32_t parameter, uint32_t tie, View view);
 
-  // Rows up to the last one that is not empty.
+  // Returns the number of rows, not counting empty rows at the end.
   size_t used_rows() const;
 
-  // Index of the parameter, or none.
+  // Returns the number of the parameter, or nothing.
   std::optional<uint32_t> find(std::string_view name) const;
   // As find(). Errors  bad_argument: there is no such parameter.
   Result<uint32_t> require(std::string_view name) const;
-  // The parameters of a storage.
+  // Returns the parameters of a storage.
   Groups::Members users(uint32_t tie) const { return users_.of(tie); }
-  // The rows that belong to `owner`, empty ones too.
+  // Returns the rows that belong to `owner`, including empty rows.
   Groups::Members owned(uint32_t owner) const { return owned_.of(owner); }
-  // Row of `role` and `slot` that belongs to `owner`, or none.
+  // Returns the row of `role` and `slot` that belongs to `owner`, or nothing.
   std::optional<uint32_t> owned(uint32_t owner, Role role, uint32_t slot) const;
-  // Where new bytes go: the device that all storages were moved to last. Null: host memory.
+  // The device for new bytes: the one that all storages were moved to last. Null: host memory.
   const std::shared_ptr<device::OpenDevice>& device() const { return device_; }
   void set_device(std::shared_ptr<device::OpenDevice> device) { device_ = std::move(device); }
 
@@ -183,7 +184,7 @@ class Table {
 
 using bowline::view_shape;
 
-// Bytes of the values of one storage, wherever they lie; checks a file range against its checksum.
+// Returns the bytes of a storage, wherever they are. A file range is verified.
 Result<std::vector<std::byte>> read_bytes(const Storage& storage);
 
 }  // namespace bowline::detail::params

@@ -1,5 +1,5 @@
-// Values of a parameter and bytes of its storage: a view is a run of the storage, perhaps
-// transposed.
+// Converts between the values of a parameter and the bytes of its storage. A view is a contiguous
+// part of the storage, possibly transposed.
 #pragma once
 
 #include "core/view.h"
@@ -7,19 +7,19 @@
 
 namespace bowline::detail::params {
 
-// What a parameter shows of its storage, in bytes.
+// The bytes of a storage that a parameter shows.
 struct Window {
-  Shape shape;         // as the parameter shows it
-  uint64_t first = 0;  // the run in the storage
+  Shape shape;         // the shape of the parameter
+  uint64_t first = 0;  // offset in the storage, in bytes
   uint64_t count = 0;
 };
-// Errors  unsupported: it is encoded, so that no run of bytes holds what a view cuts.
+// Errors  unsupported: the storage is quantized, so a part of it is not a range of bytes.
 Result<Window> window_of(const ParameterRow& parameter, const Storage& storage);
-// The bytes of a storage that a parameter stands for: of an encoded one all.
+// As window_of(); for a quantized storage, all of its bytes.
 Result<Window> payload_of(const ParameterRow& parameter, const Storage& storage);
 
-// Between the order of the storage and the order of the parameter. `shape` is that of the
-// parameter.
+// Convert between the element order of the storage and that of a transposed parameter. `shape` is
+// the shape of the parameter.
 std::vector<std::byte> to_parameter_order(std::span<const std::byte> run, const Shape& shape,
                                           size_t element_bytes);
 std::vector<std::byte> to_storage_order(std::span<const std::byte> values, const Shape& shape,

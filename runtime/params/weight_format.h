@@ -1,37 +1,35 @@
-// Weight formats: groups of storages that lie in one allocation of a device, each as ever, at
-// places that the format says.
+// Weight formats place a group of storages in one allocation of a device. The format computes the
+// offset of each storage.
 //
-// A format is a placement: reads, writes and updates go to the same bytes as before, so that
-// training and serving share them and a write needs no refresh. What follows from the bytes of one
-// storage alone, and is another layout, is a derived copy (params/residency.h).
+// A format does not change the bytes of a storage. So reads, writes and updates work as before,
+// training and inference share the bytes, and a write needs no refresh. Another layout of one
+// storage is a derived copy instead (params/residency.h).
 #pragma once
 
 #include "params/table.h"
 
 namespace bowline::detail::params {
 
-// "flat": the matrices and vectors of a recurrent network one after the other. Where there are
-// fewer vectors than matrices, as many zeros stand for the biases that are not there (as libraries
-// of such kernels want them).
+// "flat": the matrices and vectors of a recurrent network, one after the other. If there are fewer
+// vectors than matrices, zeros follow for the missing biases, which kernel libraries expect.
 const WeightFormat& flat_format();
 
-// Lays the storages of the parameters that match `pattern` into one allocation. That they are so
-// already changes nothing.
-// Errors  bad_argument: nothing matches; they do not lie on one device, or not on one that the
-//         format is for; the format lays them
-// over each other or outside its bytes.
+// Moves the storages of the parameters that match `pattern` into one allocation. Does nothing if
+// they are there already.
+// Errors  bad_argument: no parameter matches; the storages are not on one device, or the format is
+//         not for this device; the layout is invalid.
 Result<FormatReport> set_format(Table& table, const std::shared_ptr<const WeightFormat>& kind,
                                 std::string_view pattern, int busy);
 
-// Gives storages of groups of which a parameter matches `pattern` allocations of their own. Returns
-// the groups.
+// Dissolves the groups with a matching parameter: their storages get allocations of their own.
+// Returns the number of groups.
 Result<uint32_t> restore_format(Table& table, std::string_view pattern, int busy);
 
-// Bytes on the device that lie between the storages of groups.
+// Returns the bytes on the device that are between the storages of groups.
 uint64_t padding_of_formats(const Table& table, const device::OpenDevice* device);
 
-// After a verb: groups of which members have other bytes, or lie elsewhere, are laid anew on the
-// device where they all are; one that cannot be is given up, and its storages stay as they are.
+// Call it after a verb. If storages of a group were replaced or moved, the group gets a new layout
+// once they are all on one device of the format. If that fails, the group is dissolved.
 void keep_formats(Table& table);
 
 }  // namespace bowline::detail::params
