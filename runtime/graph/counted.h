@@ -1,10 +1,10 @@
-// Counted dims: which axes of the values of a bound graph hold as many elements as a dim has in a
-// run, and what keeps the rest of them from being seen.
+// Dynamic dimensions in a bound graph ("counted" in code): finds the dynamic axes of all values and
+// keeps operators from using elements behind the current size.
 //
-// Sizes, offsets and launches are those of the capacities. Behind a count a value holds anything;
-// the rule of each operator (OpDef::counted) says what that means for its outputs. Where it mixes
-// the elements of a counted axis, a MaskTail in front gives them a neutral value, or its kernel
-// stops at the count.
+// Shapes, offsets and launches use the maximum (the capacity). Behind the current size (the count),
+// elements are undefined. The rule of each operator (OpDef::counted) says which output axes are
+// dynamic. If an operator combines elements along a dynamic axis, a MaskTail node sets the
+// undefined elements to a neutral value, or the kernel stops at the count.
 #pragma once
 
 #include "graph/infer.h"
@@ -12,11 +12,10 @@
 
 namespace bowline::detail::graph {
 
-// Marks the values of a graph that bind() made (ValueInfo::counted, Graph::counted,
-// Node::read_counts) and adds the nodes that mask. `capacities` are the dims that it was bound to.
-// Without counted dims nothing changes.
-// Errors  unsupported: an operator cannot take a counted axis, or has no rule for it; the node, the
-//         axis and the dim are named.
+// Sets BoundValue::counted, BoundGraph::counted and BoundNode::read_counts, and adds MaskTail
+// nodes. `capacities` are the dims that bind() used. Without dynamic dimensions, nothing changes.
+// Errors  unsupported: an operator cannot take a dynamic axis, or has no rule for it. The message
+//         names the node, the axis and the dim.
 Status count(BoundGraph& graph, const std::vector<NamedDim>& dims, Dims capacities);
 
 }  // namespace bowline::detail::graph

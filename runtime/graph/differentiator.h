@@ -1,11 +1,12 @@
-// The reverse walk, as gradient.cpp and gradient_repeat.cpp share it. Internal to graph/.
+// The reverse walk that computes gradients, for gradient.cpp and gradient_repeat.cpp. Internal to
+// graph/.
 #pragma once
 
 #include "graph/gradient.h"
 
 namespace bowline::detail::graph {
 
-// One for each value of a graph, or for each input of a node: not 0 if it is meant.
+// One flag per value of a graph or per input of a node. Not 0: marked.
 using Marks = std::vector<char>;
 
 inline Attributes no_attributes() { return Attributes::of(NoAttributesT{}); }
@@ -13,7 +14,8 @@ inline Attributes no_attributes() { return Attributes::of(NoAttributesT{}); }
 // The reverse walk over one graph: the outer one, or the body of a Repeat.
 class Differentiator {
  public:
-  // `path`: of the Repeats around the graph. `kept` grows by what could be run again.
+  // `path`: the Repeats around the graph. The walk adds forward nodes that could be recomputed to
+  // `kept`.
   Differentiator(BoundGraph& graph, const GradientOptions& options, std::vector<uint32_t> path,
                  uint64_t iterations, std::map<ForwardNode, Kept>& kept)
       : graph_(graph),
@@ -23,11 +25,11 @@ class Differentiator {
         iterations_(iterations),
         kept_(kept) {}
 
-  // Marks the values that a trainable storage or one of the marked inputs reaches: those that need
-  // a gradient.
+  // Marks the values that need a gradient: those that depend on a trainable storage or on a marked
+  // input.
   void find_needed(const Marks& inputs) { needed_ = reached(graph_, inputs); }
   bool needed(ValueId v) const { return v < needed_.size() && needed_[v]; }
-  // The inputs of the body of a Repeat of this graph that need a gradient, in some iteration.
+  // The inputs of the body of `repeat` that need a gradient in at least one iteration.
   Marks needed_inputs(const BoundNode& repeat) const { return reached_inputs(repeat, needed_); }
 
   Status contribute(ValueId v, ValueId gradient);
@@ -37,29 +39,30 @@ class Differentiator {
 
   // Whether a value depends on an input of the graph.
   bool from_batch(ValueId v) const;
-  // The gradient that the backward part begins with, and what `out` says of the weights of the
-  // loss.
+  // Returns the gradient of the loss, with which the backward part starts. Sets the fields of `out`
+  // about the loss weight.
   Result<ValueId> seed(ValueId loss, TrainingGraph& out);
 
-  // Appends a node, infers its outputs.
+  // Appends a node and infers its outputs.
   Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs,
                                       const Attributes& attributes, std::string name);
-  // The same for a rule of an operator. Empty, and `failed` says why, if the node cannot be added.
+  // The same for the gradient function of an operator. On failure, returns an empty list and sets
+  // `failed`.
   GradientValues append_for(Op op, const GradientValues& inputs, const Attributes& attributes,
                             std::string name, Status& failed);
   Result<ValueId> filled(float value, const Shape& shape, DType dtype);
   // v * factor.
   Result<ValueId> scaled(ValueId v, double factor);
-  // Whether a node of the forward part `whole` runs again in the backward one, instead of what it
-  // gives being kept.
+  // Whether the backward part recomputes a node of the forward part `whole`. Otherwise, its result
+  // is kept.
   bool runs_again(const BoundGraph& whole, uint32_t node) const;
-  // The backward part reads `v`, which a node of the forward part gives.
+  // Notes that the backward part reads `v`, a result of the forward part.
   void note_kept(const BoundGraph& whole, ValueId v);
   const std::vector<uint32_t>& path() const { return path_; }
   uint64_t iterations() const { return iterations_; }
   std::map<ForwardNode, Kept>& kept() { return kept_; }
 
-  // Zeros for a value that the loss does not reach.
+  // The gradient of `v`, or zeros if the loss does not depend on `v`.
   Result<ValueId> gradient_or_zero(ValueId v);
 
  private:
@@ -79,8 +82,8 @@ class Differentiator {
   std::map<ForwardNode, Kept>& kept_;
 };
 
-// Appends the gradient of a Repeat: a Repeat that runs backwards, over values that the forward one
-// then keeps.
+// Appends the gradient of a Repeat: a Repeat that runs backwards. The forward Repeat then keeps the
+// values that it reads.
 Status walk_repeat(Differentiator& outer, BoundGraph& graph, size_t index,
                    const GradientOptions& options);
 

@@ -1,6 +1,5 @@
-// Fusion: named rewrites of bound graphs that only run, one file each in rewrites/. What a graph
-// computes stays, but for the order of roundings. A rewrite asks the device for the kernels that it
-// wants: without them the graph stays as it is.
+// Fusion: rewrites of bound inference graphs, one file each in rewrites/. A rewrite changes results
+// only by rounding. If the device lacks the kernel that a rewrite needs, the graph does not change.
 #pragma once
 
 #include "device/device.h"
@@ -8,29 +7,30 @@
 
 namespace bowline::detail::graph {
 
-// All rewrites, in bodies too. Returns whether there was anything to fuse.
+// Applies all rewrites, in bodies too. Returns true if the graph changed.
 Result<bool> fuse(BoundGraph& graph, const device::OpenDevice& device);
 
-// Whether a fused graph is right in a run that gives this step word.
+// Whether a fused graph computes the right results in a run with this per-step scalar.
 bool fusion_allows(const StepScalar& scalar);
 
-// rewrites/training.cpp: leaves out the nodes that do something only while `training` is not 0
-// (OpDef::only_trains), in bodies too. Returns whether there were any.
+// rewrites/training.cpp: removes nodes that have an effect only while `training` is not 0
+// (OpDef::only_trains), in bodies too. Returns true if the graph changed.
 bool drop_what_trains(BoundGraph& graph);
 
-// rewrites/slices.cpp: what Slice, Concat and Reshape take apart and put together again is the
-// value that it was, or one slice of it, as weights are whose gates another format has in another
-// order. Returns whether there were any; bodies stay as they are.
+// rewrites/slices.cpp: if Slice, Concat and Reshape only take a value apart and join it again in
+// the same order, replaces them by the value or one slice of it. Imported models contain such nodes
+// because other formats order gates differently. Does not change bodies. Returns true if the graph
+// changed.
 bool join_slices(BoundGraph& graph);
 
-// rewrites/gates.cpp: x * sigmoid(x) is Silu, where nothing else reads the sigmoid. Returns whether
-// there were any; bodies stay as they are.
+// rewrites/gates.cpp: replaces x * sigmoid(x) by Silu if nothing else reads the sigmoid. Does not
+// change bodies. Returns true if the graph changed.
 bool join_gates(BoundGraph& graph);
 
-// rewrites/convolution.cpp: Conv and, if they follow, BatchNorm, Add and Clip or Relu become
-// FusedConv, with the channels last from one to the next, and through what works element by
-// element, pools or puts channels side by side. Right only while `training` is 0: the running
-// statistics are read, and written no more.
+// rewrites/convolution.cpp: replaces a Conv, with the BatchNorm, Add and Clip or Relu behind it, by
+// FusedConv. Values between FusedConv nodes have the channels last, also through elementwise
+// operators, pools and concatenations of channels. Right only while `training` is 0: the running
+// statistics are read but not updated.
 Result<bool> fuse_convolutions(BoundGraph& graph, const device::OpenDevice& device);
 
 // Training graphs only; not part of fuse() (rewrites/tables.cpp). If a Linear or MatMul multiplies

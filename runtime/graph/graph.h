@@ -19,17 +19,17 @@ namespace bowline::detail::graph {
 using ValueId = uint32_t;
 constexpr ValueId kNoValue = UINT32_MAX;
 
-// A part of a storage that a value stands for. `elements` == 0: nothing (a frozen iteration's
-// gradient).
+// The part of a storage that a value uses. `elements` == 0: no part (the gradient of an iteration
+// whose parameter is frozen).
 struct StorageUse {
   uint32_t tie = 0;
   uint64_t first_element = 0;
   uint64_t elements = 0;
-  CodePlace place = {};  // of an encoded storage
+  CodePlace place = {};  // if the storage is quantized
   bool operator==(const StorageUse&) const = default;
 };
 
-// A counted dim.
+// A dynamic dimension. `capacity` is its maximum in this plan.
 struct CountedDim {
   std::string name;
   int64_t min = 1;
@@ -37,11 +37,11 @@ struct CountedDim {
 };
 constexpr int kNotCounted = -1;
 
-// The kernel of a node stops at the count of this axis of an input.
+// An axis of an input at whose current size the kernel stops.
 struct ReadCount {
   uint32_t input = 0;
   int axis = 0;
-  int dim = 0;  // of the counted ones of the graph
+  int dim = 0;  // index into BoundGraph::counted
 };
 
 enum class ValueKind : uint8_t { input, parameter, result };
@@ -53,31 +53,31 @@ struct ValueBase {
   Shape shape;
   std::string name;
   std::vector<GraphDim> dims;  // input: as declared, names or sizes
-  uint32_t node = UINT32_MAX;  // result: the node that makes it ...
-  uint32_t output = 0;         // ... as this output
+  uint32_t node = UINT32_MAX;  // result: the node that computes it
+  uint32_t output = 0;         // result: the output of this node
 };
 
 struct GenericValue : ValueBase {
-  // Parameter: its number in the model. In the body of a Repeat one number per iteration.
+  // Parameter: its number in the model. In the body of a Repeat: one number per iteration.
   std::vector<uint32_t> parameters;
 };
 
 struct BoundValue : ValueBase {
-  // Parameter: one item; in the body of a Repeat one per iteration; of an optimizer node any
-  // number.
+  // Parameter: one item. In the body of a Repeat: one per iteration. In a list operand of an
+  // optimizer: any number.
   std::vector<StorageUse> uses;
-  // Readers do not read the storages but their derived copies in this form, which have the dtype of
-  // the value.
+  // (optional) Readers read derived copies of the storages in this form. The copies have the dtype
+  // of the value.
   std::shared_ptr<const params::Form> form;
-  // For each axis the counted dim of the graph that counts it, or kNotCounted. Empty: no axis is
-  // counted.
+  // For each axis: its dynamic dimension, as an index into BoundGraph::counted, or kNotCounted.
+  // Empty: no axis is dynamic.
   std::vector<int> counted;
 };
 
-// Runs a body `count` times. Inputs of the node, in order: carried values, invariant values, and
-// values stacked along a first axis of `count`, of which iteration i sees slice i. Outputs: carried
-// values after the last iteration, then stacked results. The body has the same inputs and outputs,
-// per iteration.
+// Runs a body `count` times. The inputs of the node are, in this order: carried values, invariant
+// values, and stacked values. A stacked value has a first axis of size `count`; iteration i reads
+// slice i. The outputs are the carried values after the last iteration, then stacked results. The
+// body has the same inputs and outputs for one iteration.
 template <class Graph>
 struct Repeat {
   std::shared_ptr<Graph> body;
@@ -94,7 +94,7 @@ struct NodeBase {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::string name;
-  std::shared_ptr<Repeat<Graph>> repeat;  // (optional) the operator has OpRole::repeat
+  std::shared_ptr<Repeat<Graph>> repeat;  // only if the operator has OpRole::repeat
 };
 
 struct GenericGraph;
@@ -105,8 +105,8 @@ using BoundRepeat = Repeat<BoundGraph>;
 struct GenericNode : NodeBase<GenericGraph> {};
 
 struct BoundNode : NodeBase<BoundGraph> {
-  // The sizes among the attributes that are capacities of counted dims, and the counts that the
-  // kernel reads.
+  // The attributes that are sizes of dynamic dimensions, and the axes at whose current size the
+  // kernel stops.
   std::vector<AttributeDim> counted_sizes;
   std::vector<ReadCount> read_counts;
 };
@@ -114,7 +114,7 @@ struct BoundNode : NodeBase<BoundGraph> {
 // Values that stay at the start of a session's arena from run to run (plan::hoist()). One plan
 // makes them. The plan of a run reads them as inputs that the caller does not pass.
 struct HeldValues {
-  bool made = false;  // by this graph
+  bool made = false;  // true: this graph computes the values. false: it reads them.
   std::vector<ValueId> values;
   std::vector<uint64_t> offsets;
   uint64_t bytes = 0;  // size of the held values of all plans of the session
@@ -143,7 +143,7 @@ struct GraphBase {
 struct GenericGraph : GraphBase<GenericValue, GenericNode> {};
 
 struct BoundGraph : GraphBase<BoundValue, BoundNode> {
-  std::vector<CountedDim> counted;  // a body has those of the graph around it
+  std::vector<CountedDim> counted;  // a body has the same as its outer graph
   HeldValues held;
 };
 
@@ -153,22 +153,22 @@ struct BoundGraph : GraphBase<BoundValue, BoundNode> {
 template <class Graph>
 std::string describe(const Graph& graph, size_t node);
 
-// A copy that shares nothing: bodies too.
+// Returns a copy that shares nothing with the original, not even bodies.
 template <class Graph>
 Graph deep_copy(const Graph& graph);
 
-// After nodes were added, dropped or moved: results name the nodes that make them. Bodies stay as
-// they are.
+// Sets ValueBase::node of all results after nodes were added, dropped or moved. Does not change
+// bodies.
 template <class Graph>
 void renumber(Graph& graph);
 
-// Whether the node, or one of its body, writes a storage that it reads.
+// Whether the node, or a node of its body, writes a storage that it reads.
 bool writes_storage(const BoundNode& node);
 
-// Ascending tie indices of the storages that the nodes read or write, those of bodies too.
+// Returns the ascending tie indices of the storages that nodes read or write, in bodies too.
 std::vector<uint32_t> storages_of(const BoundGraph& graph);
 
-// Drops nodes that neither reach an output nor write a storage, and values nobody uses.
+// Removes unused values, and nodes that neither reach an output nor write a storage.
 void prune(BoundGraph& graph);
 
 }  // namespace bowline::detail::graph

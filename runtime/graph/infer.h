@@ -7,19 +7,19 @@ namespace bowline::detail::graph {
 
 using Dims = std::span<const BoundDim>;
 
-// Shape of an input whose dims are numbers or names. Errors  bad_argument: a name that is not
-// bound.
+// Returns the shape of an input: replaces dimension names by their sizes in `bound`.
+// Errors  bad_argument: a name is not in `bound`.
 Result<Shape> bind_shape(const std::vector<GraphDim>& dims, Dims bound);
 
-// The templates are defined for both kinds of graph. The sizes in a bound graph have no names, so
-// it needs no dims.
+// The templates below are defined for both kinds of graph. A bound graph has no dimension names, so
+// it needs no `bound`.
 
-// Shape and dtype of the outputs of one node, from its inputs, into the values that the node names.
-// Errors  bad_argument: a rule of the operator is broken; the node is named.
+// Sets shape and dtype of the outputs of one node, from its inputs.
+// Errors  bad_argument: a rule of the operator is broken. The message names the node.
 template <class Graph>
 Status infer_node(Graph& graph, size_t node, Dims bound = {});
 
-// All nodes; the inputs and parameters have their shapes already.
+// Infers all nodes. Inputs and parameters must have their shapes already.
 template <class Graph>
 Status infer(Graph& graph, Dims bound = {});
 

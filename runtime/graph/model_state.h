@@ -1,5 +1,5 @@
-// What a Model owns: the table, the entry points, the weight formats, who uses it, and what its
-// file carries besides.
+// The contents of a Model: storage table, entry points, weight formats, the Sessions and Trainer
+// that use it, and metadata and assets of its file.
 #pragma once
 
 #include <algorithm>
@@ -22,16 +22,16 @@ static_assert(DimLimits{}.max == kMaxDim);
 // A Session or Trainer that is made from a model.
 class User {
  public:
-  // The model has left the device: frees what lies there.
+  // Called when the model has left its device: frees the memory on that device.
   virtual void leave_device() = 0;
-  // A Trainer whose gradients belong to the table as it is.
+  // Whether a Trainer holds gradients of an unfinished step, so that the table must not change.
   virtual bool accumulates() const { return false; }
 
  protected:
   ~User() = default;
 };
 
-// The Sessions and the Trainer of a model, and how many runs read its storages now.
+// The Sessions and the Trainer of a model, and the number of runs that use its storages now.
 class Users {
  public:
   void add(User& user) { users_.push_back(&user); }
@@ -39,7 +39,7 @@ class Users {
     std::erase(users_, &user);
     trainer_ = trainer_ == &user ? nullptr : trainer_;
   }
-  // Makes one of the users the owner of the training state, of which there is at most one.
+  // Makes a user the Trainer of the model. A model has at most one.
   void set_trainer(User& user) { trainer_ = &user; }
   const User* trainer() const { return trainer_; }
   void leave_device() const {
@@ -47,7 +47,7 @@ class Users {
       user->leave_device();
     }
   }
-  // Verbs that would change the storages refuse unless it is 0.
+  // The number of active runs. Verbs that change storages fail unless it is 0.
   int busy() const { return busy_; }
 
  private:
@@ -58,9 +58,9 @@ class Users {
   std::atomic<int> busy_ = 0;
 };
 
-// The graphs of a model and the dims that they name.
+// The graphs of a model and their named dimensions.
 struct EntryPoints {
-  std::vector<GenericGraph> graphs;  // Repeat bodies hang on their nodes
+  std::vector<GenericGraph> graphs;  // entry points; a Repeat node owns its body
   std::vector<NamedDim> dims;
 
   const GenericGraph* find(std::string_view name) const {
@@ -71,16 +71,16 @@ struct EntryPoints {
     const auto at = std::ranges::find(dims, name, &NamedDim::name);
     return at == dims.end() ? nullptr : &*at;
   }
-  // Values that stand for the dims while a generic graph is checked: small primes, one per dim,
-  // inside its limits.
+  // Returns example sizes of the dims, with which generic graphs are checked: a small prime per
+  // dim, inside its limits.
   std::vector<BoundDim> probes() const;
 };
 
-// The weight formats that a model knows, by unique names.
+// The weight formats of a model. Their names are unique.
 class WeightFormats {
  public:
   std::span<const std::shared_ptr<const WeightFormat>> all() const { return formats_; }
-  // Null: there is none of this name.
+  // Returns null if there is no format of this name.
   std::shared_ptr<const WeightFormat> find(std::string_view name) const {
     const auto at = std::ranges::find(formats_, name, [](const auto& f) { return f->name; });
     return at == formats_.end() ? nullptr : *at;
@@ -98,14 +98,14 @@ class WeightFormats {
       std::make_shared<const WeightFormat>(params::flat_format())};
 };
 
-// What is kept as it is from load to save. The bytes of assets and self-tests stay in their file. A
-// model without them whose storages have left its file gives it back.
+// Contents of the file that load and save do not change. The bytes of assets and self-tests stay in
+// the file. The file is closed when neither they nor a storage need it.
 struct FileExtras {
   std::vector<model::Asset> assets;
   std::optional<BaseInfo> base;
   Settings metadata;
   std::vector<model::SelfTest> self_tests;
-  std::optional<model::TrainingState> training;  // of a checkpoint, until a Trainer begins
+  std::optional<model::TrainingState> training;  // of a checkpoint, until a Trainer takes it
 };
 
 struct ModelState {
@@ -116,14 +116,15 @@ struct ModelState {
   FileExtras extras;
 
   Parameter handle_of(uint32_t parameter) const { return {parameter, id_}; }
-  // Errors  bad_argument: the handle is of another model, or of none.
+  // Returns the number of a parameter.
+  // Errors  bad_argument: the handle belongs to another model or to no model.
   Result<uint32_t> number_of(Parameter p) const {
     BOWLINE_REQUIRE(p.model == id_ && p.index < table.parameters.size(),
                     p.model == 0 ? "The handle names no parameter."
                                  : "The parameter belongs to another model.");
     return p.index;
   }
-  // The numbers of parameters change: handles are not valid any more.
+  // Invalidates all handles, because the numbers of parameters have changed.
   void renumbered() { id_ = next_id(); }
 
  private:
@@ -132,11 +133,11 @@ struct ModelState {
     return next++;
   }
 
-  uint64_t id_ = next_id();  // of the handles
+  uint64_t id_ = next_id();  // handles contain it
 };
 
-// A run of a Session or Trainer: while it lives, verbs that would change what it reads return
-// bad_argument.
+// Marks a run of a Session or Trainer. While the object lives, verbs that would change storages
+// return bad_argument.
 class Running {
  public:
   explicit Running(ModelState& model) : users_(model.users) { ++users_.busy_; }

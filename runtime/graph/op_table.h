@@ -7,7 +7,7 @@ namespace bowline {
 
 const OpDef& op_def(Op op);
 
-// The operator with a role.
+// Returns the only operator with a role.
 inline Op op_with(OpRole role) {
   int i = 0;
   while (op_def(op_at(i)).role != role) {

@@ -1,21 +1,22 @@
-// Entries of the metadata that say what is tied, as other programs write them.
+// Metadata entries about ties, as other programs write them.
 //
-//   "tied_to.<parameter>" = "<parameter>"     the two show one storage
-//   "tie_word_embeddings" = "true", "false"   some storage is the table of an Embedding and the
-//       matrix of a product too; or none is
+//   "tied_to.<parameter>" = "<parameter>"     the two parameters are tied
+//   "tie_word_embeddings" = "true"            an Embedding and a product of matrices use one
+//   storage "tie_word_embeddings" = "false"           there is no such storage
 //
-// What is tied stands in the table of a model, and nowhere else: an entry that says something else
-// is a mistake of its writer.
+// Only the storage table decides which parameters are tied. An entry that contradicts it is an
+// error of the program that wrote the file.
 #pragma once
 
 #include "graph/model_state.h"
 
 namespace bowline::detail::graph {
 
-// Errors  bad_file: an entry contradicts the table, with the parameters and what to do.
+// Checks the entries against the table.
+// Errors  bad_file: an entry contradicts the table. The message says which, and what to do.
 Status check_tie_metadata(const ModelState& model);
 
-// The metadata, with such entries as the table has them.
+// Returns the metadata. Entries about ties are corrected to match the table.
 Settings true_metadata(const ModelState& model);
 
 }  // namespace bowline::detail::graph
