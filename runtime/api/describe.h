@@ -1,4 +1,4 @@
-// What a model holds, as data.
+// Describes a model as plain structs, for Model::describe().
 #pragma once
 
 #include "graph/model_state.h"

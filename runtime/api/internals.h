@@ -1,5 +1,5 @@
-// What the public objects hold, for the library and for tests of its layers. It is not installed: a
-// program uses describe().
+// Access to the objects behind the public classes, for the library and its tests. This header is
+// not installed; programs use describe().
 #pragma once
 
 #include "base/detail.h"
@@ -8,7 +8,7 @@
 namespace bowline {
 
 struct Internals {
-  // Null where the object was moved from.
+  // Null if the object was moved from.
   static const std::shared_ptr<graph::ModelState>& state(const Model& model) {
     return model.state_;
   }

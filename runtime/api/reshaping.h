@@ -1,4 +1,4 @@
-// What verbs of a Model ask first, and the frame of those that change what graphs read.
+// Checks that functions of Model make first, and wrappers for functions that change storages.
 #pragma once
 
 #include "base/boundary.h"
@@ -8,8 +8,8 @@
 
 namespace bowline {
 
-// The gradients of an unfinished step belong to the partition, shapes and flags that they were made
-// with.
+// Fails between the micro-batches of a training step: the gradients of the unfinished step belong
+// to the current ties, shapes and frozen flags.
 inline Status require_no_accumulation(const graph::ModelState& model, std::string_view verb) {
   BOWLINE_REQUIRE(model.users.trainer() == nullptr || !model.users.trainer()->accumulates(),
                   "The model is busy: an accumulation is open, and {} would change what its "
@@ -18,15 +18,15 @@ inline Status require_no_accumulation(const graph::ModelState& model, std::strin
   return {};
 }
 
-// A Trainer has gradients and moments of plain values.
+// Fails if a Trainer exists: it cannot train quantized values.
 inline Status require_no_trainer(const graph::ModelState& model, std::string_view verb) {
   BOWLINE_REQUIRE(model.users.trainer() == nullptr,
                   "The model is busy: a Trainer lives, and {} would change what it trains.", verb);
   return {};
 }
 
-// A verb that may give storages other shapes and dtypes: the graphs are checked with them before
-// anything changes.
+// Calls a function that may change shapes and dtypes of storages. It works on a copy of the table,
+// with which all graphs are checked before the model changes.
 template <class Verb>
 auto reshaping(graph::ModelState& state, std::string_view name, std::optional<DType> inputs,
                const Verb& verb) -> decltype(verb(state.table)) {
@@ -43,14 +43,14 @@ auto reshaping(graph::ModelState& state, std::string_view name, std::optional<DT
   return result;
 }
 
-// As guarded(), of a verb that gives storages other bytes: weight formats that were set follow
-// them.
+// As guarded(), for a function that changes the bytes of storages. Afterwards, weight formats are
+// applied to the changed storages again.
 template <class Verb>
 auto changing(const std::shared_ptr<graph::ModelState>& state, const Verb& verb) {
   return guarded(state, "model", [&](graph::ModelState& s) {
     auto result = verb(s);
     if (result.ok()) {
-      // What has no memory for that keeps the storages as they are.
+      // If there is no memory for a format, the storages stay as they are.
       (void)guarded([&] {
         const graph::Running held(s);  // the layout of a format may not change it
         params::keep_formats(s.table);

@@ -1,11 +1,9 @@
-// Attributes: the attribute table of one node as bytes of its FlatBuffers table, shared and
-// immutable.
+// Attributes: the attributes of a node, as the shared, immutable bytes of a FlatBuffers table.
 //
-// The kinds of attributes are those that the functions below have a case for: truth values,
-// numbers, enums, texts, and lists of numbers or texts. One of 64 signed bits is a size:
-// -kMaxDim..kMaxDim, or the name of a dim of the model, whose value it gets when the graph is
-// bound. What follows from a table of the schemas is generated (generated/attribute_fields.h); an
-// attribute of another kind does not compile.
+// An attribute is a bool, a number, an enum, a text, or a list of numbers or texts. An i64
+// attribute is a size: -kMaxDim..kMaxDim, or the name of a dim of the model, which bind() replaces
+// by its value. The build generates the list of fields from the schemas
+// (generated/attribute_fields.h). An attribute of another kind does not compile.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +15,8 @@
 
 namespace bowline {
 
-// A size among the attributes that is the value of a named dim; entry `index` of a list. The table
-// holds 0 there.
+// A size attribute, or entry `index` of a list of sizes, that is given as the name of a dim. The
+// table has 0 in its place.
 struct AttributeDim {
   std::string attribute;
   uint32_t index = 0;
@@ -44,14 +42,14 @@ class Attributes {
     return out;
   }
 
-  // Texts and lists are there, if empty.
+  // Texts and lists are never null, but may be empty.
   template <class Table>
   const Table& as() const {
     return *flatbuffers::GetRoot<Table>(bytes_->data());
   }
   const void* root() const { return flatbuffers::GetRoot<flatbuffers::Table>(bytes_->data()); }
   bool empty() const { return bytes_ == nullptr; }
-  // Empty when the graph is bound.
+  // The sizes that are given as names of dims. Empty in a bound graph.
   std::span<const AttributeDim> dims() const {
     return dims_ == nullptr ? std::span<const AttributeDim>() : *dims_;
   }
@@ -61,17 +59,18 @@ class Attributes {
   std::shared_ptr<const std::vector<AttributeDim>> dims_;
 };
 
-// Every attribute with its value as text, defaults included.
+// Returns every attribute with its value as text, including defaults.
 Settings attributes_list(Op op, const Attributes& attributes);
-// The same in a line: "eps=1e-05 causal=true dims=[batch,4]".
+// Returns the same in one line: "eps=1e-05 causal=true dims=[batch,4]".
 std::string attributes_text(Op op, const Attributes& attributes);
-// The attributes of an operator from names and values. Errors  bad_argument: an unknown name or
-// enum value, a value of the
-// wrong kind or outside its range, a list that is too long.
+// Makes the attributes of an operator from names and values.
+// Errors  bad_argument: a name or enum value is unknown, a value has the wrong kind or is out of
+//         range, or a list is too long.
 Result<Attributes> attributes_from(Op op, std::span<const Attribute> values);
-// A copy of the attribute table of a node in a verified file.
+// Copies the attribute table of a node in a verified file.
 Attributes attributes_copy(Op op, const void* table, std::vector<AttributeDim> dims);
-// Named dims replaced by their values. Errors  bad_argument: a dim that is not bound.
+// Replaces names of dims by their values.
+// Errors  bad_argument: a dim has no value.
 Result<Attributes> attributes_bound(Op op, const Attributes& attributes,
                                     std::span<const BoundDim> dims);
 

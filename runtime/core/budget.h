@@ -1,4 +1,4 @@
-// Counts what a file or a plan costs against a Budget.
+// Counts the cost of a file or a plan, and compares it with a Budget.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,8 @@ class Meter {
  public:
   explicit Meter(const Budget& budget) : budget_(budget) {}
 
-  // Errors  over_budget: what is spent with these exceeds the budget.
+  // Adds bytes and nodes to the cost.
+  // Errors  over_budget: the cost or the time since construction exceeds the budget.
   Status spend(uint64_t bytes, uint64_t nodes = 0);
 
  private:

@@ -1,5 +1,5 @@
-// The convolution that an operator is, or that it turns around, by its attributes, two inputs and
-// output.
+// The sizes of the convolution that belongs to an operator: Conv, ConvTranspose or a gradient of
+// Conv. They follow from the attributes and the shapes of two inputs and the output.
 #pragma once
 
 #include "core/attributes.h"

@@ -1,4 +1,5 @@
-// Element types. The numbers equal those of schemas/model.fbs (asserted in model/verify.cpp).
+// Helpers for DType. The values of the enum equal those in schemas/model.fbs (model/verify.cpp
+// checks this).
 #pragma once
 
 #include "base/detail.h"
@@ -9,8 +10,7 @@ namespace bowline {
 
 constexpr bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
 
-// The bits of a number as the dtype stores it: to an integer saturated, to bool whether it is not
-// 0.
+// Returns the bits with which a dtype stores `x`. Integers saturate. bool is x != 0.
 constexpr uint64_t stored_bits(DType t, float x) {
   switch (t) {
     case DType::f16:

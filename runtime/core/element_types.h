@@ -1,4 +1,4 @@
-// The types whose elements are of a dtype, in memory.
+// The C++ type of the elements of each dtype.
 #pragma once
 
 #include <concepts>
@@ -8,7 +8,7 @@
 
 namespace bowline {
 
-// A truth value from outside is any byte.
+// An element of dtype bool. Values from outside the library can be any byte.
 struct Truth {
   uint8_t byte = 0;
 };
@@ -16,7 +16,7 @@ struct Truth {
 template <class T>
 concept Float = std::same_as<T, float> || std::same_as<T, f16> || std::same_as<T, bf16>;
 
-// f.operator()<T>() with the type of the elements.
+// Calls f.operator()<T>() with the C++ type of `dtype`.
 template <class F>
 auto with_type(DType dtype, F&& f) {
   switch (dtype) {
@@ -40,8 +40,8 @@ auto with_type(DType dtype, F&& f) {
   return f.template operator()<float>();
 }
 
-// f.operator()<T>() with the unsigned type of so many bytes, for what moves elements and does not
-// look at them.
+// Calls f.operator()<T>() with the unsigned integer type of this size, for code that only moves
+// elements.
 template <class F>
 auto with_bits(size_t bytes, F&& f) {
   switch (bytes) {

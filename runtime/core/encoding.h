@@ -1,29 +1,26 @@
-// Encodings: how the elements of a storage are stored. An encoding is a value: a form from the
-// registry, and its parameters.
+// Encodings: how the elements of a storage are stored. An encoding is a form from the registry and
+// its parameters. In code, quantized values are called codes.
 //
-//   plain   each element as its dtype
-//   int8    blocks of elements share a scale and, if it is not symmetric, a zero point:
-//             x = scale * (code - zero), code and zero in -128..127
-//           A block is `block` neighbours along `axis`, the last one of a line may be shorter; a
-//               block of 0 is the whole tensor.
-//           Bytes: the codes in the order of the elements, padding up to a scale, the scales in the
-//               order of the blocks, the zero
-//           points (i8). The blocks of one tensor are ordered as its elements are, with the blocks
-//               of the axis in its place.
-//           Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
-//               Integer-Arithmetic-Only Inference", 2018.
-//   int4    the same with codes and zero points of 0..15 along the last axis; without zero points 8
-//       stands for all of them.
-//           Bytes: the codes row by row, each from a byte of its own on, two to a byte and the
-//               first one in its low bits; then as int8.
-//   q8_0    blocks of 32 along the last axis, whose length is a multiple of that: a scale (f16), 32
-//       codes (i8)
-//   q4_0    the same: a scale (f16), 16 bytes; byte i has the codes of elements i (low bits) and i
-//       + 16, x = scale * (code - 8)
-//           Source: ggml-quants.c of ggml 2023. The bytes are equal unless the scale is a denormal
-//           of f16: such a scale is rounded up where values would lie beyond the last code.
+// - plain: each element is stored in its dtype.
+// - int8: the elements of a block share a scale and, if not symmetric, a zero point:
+//   x = scale * (code - zero). Code and zero are in -128..127. A block is `block` neighbours along
+//   `axis`; the last block of a line may be shorter. A block size of 0 makes the whole tensor one
+//   block. Bytes: the codes in the order of the elements, padding to the alignment of a scale, the
+//   scales, the zero points (i8). Blocks are ordered like elements, with the block index in place
+//   of the index along `axis`.
+//   Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
+//   Integer-Arithmetic-Only Inference", 2018.
+// - int4: as int8, but code and zero are in 0..15, and blocks are along the last axis. A symmetric
+//   encoding uses the zero point 8. Bytes: the codes row by row, two per byte, the first in the low
+//   bits; each row starts at a new byte. The rest is as for int8.
+// - q8_0: blocks of 32 along the last axis, whose length must be a multiple of 32. Bytes per block:
+//   a scale (f16), 32 codes (i8).
+// - q4_0: as q8_0, but bytes per block: a scale (f16), 16 bytes. Byte i has the codes of elements i
+//   (low bits) and i + 16. x = scale * (code - 8). Source: ggml-quants.c of ggml 2023. The bytes
+//   are equal to those of ggml unless the scale is an f16 denormal: it is then rounded up if values
+//   would be outside the range of the codes.
 //
-// The dtype of an encoded storage is that of the numbers which it stands for: a float.
+// The dtype of a quantized storage is the float dtype of its dequantized values.
 #pragma once
 
 #include <optional>
@@ -35,13 +32,12 @@ namespace bowline {
 
 struct EncodingForm;
 
-// What a kernel reads codes by. A tensor is rows of `columns` elements, each cut into blocks; all
-// strides are bytes.
+// The layout with which a kernel reads quantized values. A tensor consists of rows of `columns`
+// elements. A row consists of blocks. All strides are in bytes.
 struct CodeLayout {
-  uint32_t bits = 8;  // of a code: 8 with a sign, or 4 without
-  uint32_t half =
-      0;             // of 4 bits: elements i and i + half of a block share a byte; 0: neighbours do
-  int32_t zero = 0;  // of every block where there are no zero points
+  uint32_t bits = 8;  // bits per code: 8 (signed) or 4 (unsigned)
+  uint32_t half = 0;  // 4 bits: elements i and i + half of a block share a byte; 0: neighbours do
+  int32_t zero = 0;   // the zero point of every block if `zero_points` is false
   bool zero_points = false;  // i8
   DType scale_type = DType::f32;
   uint64_t columns = 0;
@@ -54,8 +50,8 @@ struct CodeLayout {
   uint64_t zero_block = 0;
 };
 
-// Where the parts of a run of elements begin, in bytes of its storage. Of plain elements all is
-// codes.
+// Where codes, scales and zero points of a run of elements start, in bytes from the start of the
+// storage. For plain elements, only `codes` is used.
 struct CodePlace {
   uint64_t codes = 0;
   uint64_t scales = 0;
@@ -63,11 +59,11 @@ struct CodePlace {
   bool operator==(const CodePlace&) const = default;
 };
 
-// A registered form. Null if there is none of this name.
+// Returns the form of this name, or null.
 const EncodingForm* find_encoding_form(std::string_view name);
 const EncodingForm& plain_form();
 
-// As a block: as long as the last axis of whatever is encoded.
+// A block size: the length of the last axis.
 constexpr uint32_t kWholeRow = UINT32_MAX;
 
 struct Encoding {
@@ -81,47 +77,47 @@ struct Encoding {
   bool is_plain() const { return form == &plain_form(); }
   std::string_view name() const;
 
-  // With a block of this shape for kWholeRow.
+  // Replaces a block size of kWholeRow by the length of the last axis of `shape`.
   Encoding for_shape(const Shape& shape) const;
-  // The same bytes, said without blocks where there is but one.
+  // Returns an equal encoding for this shape: if there is only one block, its block size is 0.
   Encoding simplest(const Shape& shape) const;
 
-  // Errors  bad_argument: it does not fit a storage of this dtype and shape. The functions below
-  //         want one that fits.
+  // Errors  bad_argument: the encoding does not fit a storage of this dtype and shape. The
+  //         functions below require that it fits.
   Status check(DType dtype, const Shape& shape) const;
 
-  // Of the whole storage.
+  // Returns the size of the whole storage in bytes.
   uint64_t bytes(DType dtype, const Shape& shape) const;
 
-  // Errors  bad_argument: the view begins or ends inside a block, or turns or reshapes an axis
-  //         along which blocks lie.
+  // Errors  bad_argument: the view starts or ends inside a block, or transposes or reshapes an axis
+  //         that is divided into blocks.
   Status check_view(const View& view, const Shape& shape) const;
 
-  // How kernels read what a view shows of such a storage, before it is transposed. None: no kernel
-  // does (blocks along another axis than the last one, or plain). With the place of the run it is
-  // all that decoding needs.
+  // Returns the layout with which kernels read a view of shape `shown` (before it is transposed).
+  // nullopt: kernels cannot read it, because it is plain or its blocks are not along the last axis.
   std::optional<CodeLayout> layout(const Shape& shown) const;
-  // Whether rows of the last axis can be written one by one: as codes of 8 bits without zero
-  // points, with f32 scales of their own.
+  // Whether rows of the last axis can be written separately: 8-bit codes without zero points, and
+  // f32 scales for each row.
   bool takes_rows(const Shape& shape) const;
-  // Of a run that begins where a view may.
+  // Returns the place of a run of elements. It must start where a view may start.
   CodePlace place(DType dtype, const Shape& shape, uint64_t first_element) const;
 
-  // The elements of `run` as f32. `from` holds the whole storage. The dtype is a float.
+  // Dequantizes the elements of `run` to f32. `from` is the whole storage. `dtype` is a float
+  // dtype.
   void decode(std::span<const std::byte> from, DType dtype, const Shape& shape, ElementRun run,
               std::span<float> to) const;
 
-  // The whole storage from f32. A block with a number that is not finite, or of zeros alone, gets
-  // the scale 0.
+  // Quantizes a whole storage from f32. A block gets the scale 0 if it contains a non-finite value
+  // or only zeros.
   void encode(std::span<const float> from, DType dtype, const Shape& shape,
               std::span<std::byte> to) const;
 };
 
 // "plain", "int8 block 32 axis -1 scale f16", "int8 block row axis -1 scale f32", "q8_0".
 void append_text(std::string& out, const Encoding& encoding);
-// The same text, or its begin: what is left out is f32 and the whole tensor of int8, f16 and 32 of
-// int4.
-// Errors  bad_argument: it is none.
+// Parses this text. The parameters at its end may be left out. Their defaults are, for int8, an f32
+// scale for the whole tensor, and for int4 an f16 scale for blocks of 32.
+// Errors  bad_argument: the text is not an encoding.
 Result<Encoding> parse_encoding(std::string_view text);
 
 }  // namespace bowline

@@ -1,5 +1,5 @@
-// What the forms of encodings share: the functions of a form, the floats of scales, and how the
-// elements of a tensor fall into blocks.
+// Parts shared by the forms of encodings: the functions of a form, reading and writing scales, and
+// the division of a tensor into blocks.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace bowline {
 
-// Each gets an encoding of the form. What they do is said in Encoding.
+// The functions of a form. Encoding documents them. `e` is an encoding of this form.
 struct EncodingFunctions {
   Status (*check)(const Encoding& e, DType dtype, const Shape& shape);
   uint64_t (*bytes)(const Encoding& e, DType dtype, const Shape& shape);
@@ -30,11 +30,11 @@ extern const EncodingFunctions kInt8Functions, kInt4Functions, kQ8_0Functions, k
 struct EncodingForm {
   const char* name;
   const EncodingFunctions* functions;
-  Encoding usual;               // what parse_encoding() begins with
-  bool has_parameters = false;  // besides its name
+  Encoding usual;               // the defaults of parse_encoding()
+  bool has_parameters = false;  // the text has parameters after the name
   double steps = 0;             // from 0 to the largest magnitude of a symmetric block
-  double steps_of_range = 0;    // from the least to the largest value of a block with a zero point
-  double most_wrong = 0;        // error of a value, in steps
+  double steps_of_range = 0;  // from the smallest to the largest value of a block with a zero point
+  double most_wrong = 0;      // largest error of a value, in steps
 };
 
 // Elements of a block of q8_0 and q4_0.
@@ -53,18 +53,18 @@ inline void store_float(float x, std::byte* to, DType dtype) {
   dtype == DType::f16 ? as(from_f32<f16>(x)) : dtype == DType::bf16 ? as(from_f32<bf16>(x)) : as(x);
 }
 
-// Elements of a row; a number is a row of itself.
+// The number of elements in a row: the last dim, or 1 for a scalar.
 inline uint64_t columns_of(const Shape& shape) {
   return shape.rank() == 0 ? 1 : static_cast<uint64_t>(shape.back());
 }
 
-// How the elements of a tensor fall into blocks: outer x length x inner elements, the middle one
-// cut into blocks.
+// The division of a tensor into blocks: the tensor has outer x length x inner elements, and
+// `length` is divided into blocks.
 struct CodeBlocks {
   int64_t outer = 1;
   int64_t length = 1;
   int64_t inner = 1;
-  int64_t size = 1;  // of a block along the middle
+  int64_t size = 1;  // of a block
   int64_t per_line = 1;
 
   CodeBlocks(const Encoding& e, const Shape& shape) {
@@ -87,11 +87,11 @@ struct CodeBlocks {
   }
 };
 
-// The least and the largest number of a block, 0 among them; NaN where one is not finite.
+// The smallest and the largest of 0 and all values of a block. NaN if a value is not finite.
 struct BlockExtent {
   float least = 0;
   float most = 0;
-  // NaN stays, and of zeros alone it is no -0.
+  // NaN stays NaN. The result is never -0.
   float magnitude() const { return std::max(-least, most) + 0.0f; }
   void add(float x) {
     if (!std::isfinite(x)) {
@@ -106,11 +106,11 @@ struct BlockExtent {
 // The quantization step, before the scale is rounded.
 double exact_step(const Encoding& e, const BlockExtent& extent);
 
-// Stores the scale of a block, and returns it as it is stored. A scale that is not finite is stored
+// Stores the scale of a block and returns the stored (rounded) scale. A non-finite scale is stored
 // as 0.
 float store_scale(const Encoding& e, const BlockExtent& extent, std::byte* to);
 
-// EncodingFunctions::check_view of blocks along an axis.
+// EncodingFunctions::check_view for forms with blocks along an axis.
 Status check_view_blocks(const Encoding& e, const View& view, const Shape& shape);
 
 }  // namespace bowline

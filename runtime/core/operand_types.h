@@ -1,16 +1,15 @@
-// Which dtypes the operands of an operator have, as text: "F, i32 -> F".
+// The dtypes of the operands of an operator, as text: "F, i32 -> F".
 //
-// Each operand has a word; the last word of a side holds for all operands that follow. A word is a
-// dtype ("i32"), or a letter that stands for one dtype of a set, the same one wherever the letter
-// stands:
+// Each operand has a word. The last word of a side also holds for all further operands. A word is a
+// dtype ("i32") or a letter. A letter means one dtype of a set, the same one at all its places:
 //
 //   F     f32, f16 or bf16
-//   N     a number: any but bool
-//   T     bool, a truth value
-//   A, B  any
+//   N     any dtype except bool
+//   T     bool
+//   A, B  any dtype
 //
-// The storage dtype of a node is that of its first letter; kernels are chosen by it. A node without
-// letters has f32.
+// The storage dtype of a node is the dtype of its first letter, or f32 if there is no letter. It
+// selects the kernel.
 #pragma once
 
 #include <optional>
@@ -20,20 +19,21 @@
 
 namespace bowline {
 
-// Errors  bad_argument: an operand of a dtype that the word does not take, or another than its
-//         letter already stands for.
-// `op` names the operator in messages.
+// Checks the dtypes of operands. `op` is the operator, for messages.
+// Errors  bad_argument: the word of an operand does not accept its dtype, or its letter already
+//         means another dtype.
 Status check_operand_types(const char* types, std::string_view op, std::span<const DType> inputs,
                            std::span<const DType> outputs = {});
 
-// The dtype of output i where the inputs decide it. Inputs as check_operand_types() takes them.
+// Returns the dtype of output i, or nullopt if the inputs do not decide it. The inputs have passed
+// check_operand_types().
 std::optional<DType> output_type(const char* types, int i, std::span<const DType> inputs);
 
-// Operands as check_operand_types() takes them.
+// Returns the storage dtype of a node. The operands have passed check_operand_types().
 DType storage_type(const char* types, std::span<const DType> inputs,
                    std::span<const DType> outputs);
 
-// The dtypes that input i may have; none of an operator without inputs.
+// Returns the dtypes that input i may have. Empty if the operator has no inputs.
 std::span<const DType> types_of_input(const char* types, size_t i);
 
 }  // namespace bowline

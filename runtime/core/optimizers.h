@@ -1,5 +1,5 @@
-// What an optimizer is besides its formula: its settings, and the states that it keeps for each
-// weight. The build makes the table of the heads of runtime/ops/formulas/optimizers.
+// The settings of optimizers, and the states that they keep for each weight. The build generates
+// the table from the heads of the files in runtime/ops/formulas/optimizers.
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace bowline {
 
-// A list operand of the operator, behind weights, gradients and the scale of the gradients.
+// A state: a list operand of the operator, after weights, gradients and the scale of the gradients.
 struct OptimizerState {
   std::string_view name;
   bool squares;            // never negative
-  bool factored;           // of a matrix, two states: the rows and the columns
-  std::string_view needs;  // the setting without which the state is missing; empty: always there
+  bool factored;           // a matrix has two states, one for its rows and one for its columns
+  std::string_view needs;  // the state exists only with this setting; empty: always
 };
 
-// A step word that is 1 - setting^update.
+// A per-step scalar with the value 1 - setting^update.
 struct OptimizerCorrection {
   std::string_view word;
   std::string_view setting;
 };
 
-// The names of the settings are the names of the attributes of the operator, but for `decay_all`.
+// The settings have the names of the attributes of the operator, except `decay_all`.
 struct OptimizerDef {
   Op op;
   const OptimizerInfo& info;
@@ -32,24 +32,24 @@ struct OptimizerDef {
   std::span<const OptimizerCorrection> corrections;
 };
 
-// The build refuses more of them (tools/cmake/optimizers.py).
+// Limits, which the build checks (tools/cmake/optimizers.py).
 constexpr size_t kMostOptimizerStates = 3;
 constexpr size_t kMostOptimizerNumbers = 8;  // attributes
 constexpr size_t kMostOptimizerWords = 8;
 
 std::span<const OptimizerDef> optimizer_defs();
-// Null: there is none.
+// These functions return null if there is no such optimizer.
 const OptimizerDef* optimizer_named(std::string_view name);
 const OptimizerDef* optimizer_of(Op op);
 
-// The value of a setting that the optimizer has; its default if it is not given.
+// Returns the value of a setting, or its default if it is not given. The optimizer must have it.
 float setting_of(const OptimizerDef& def, const Optimizer& optimizer, std::string_view name);
 
-// A node of an optimizer with a formula, as kernels see it. Nothing is allocated.
+// The attributes and states of an optimizer node, for kernels. It allocates no memory.
 struct UpdateOperands {
   // The attributes in the order of the table, flags as 0 or 1.
   std::array<float, kMostOptimizerNumbers> numbers = {};
-  size_t count = 0;  // of the numbers
+  size_t count = 0;  // length of `numbers`
   // The input that holds each state, if the state is not missing.
   std::array<std::optional<size_t>, kMostOptimizerStates> states;
 };

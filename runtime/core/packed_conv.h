@@ -1,5 +1,5 @@
-// What FusedConv computes: a convolution over one or two spatial axes with the channels last and a
-// weight in blocks of outputs.
+// Shapes of FusedConv: a convolution over one or two spatial axes. Its channels are last, and its
+// weight is packed in blocks of outputs.
 #pragma once
 
 #include "core/attributes.h"
@@ -7,14 +7,14 @@
 
 namespace bowline {
 
-// Outputs in a block of the packed weight [blocks, window..., inputs, kPackedOutputs].
+// The number of outputs per block of the packed weight [blocks, window..., inputs, kPackedOutputs].
 constexpr int64_t kPackedOutputs = 32;
 
 constexpr int64_t packed_blocks(int64_t outputs) {
   return (outputs + kPackedOutputs - 1) / kPackedOutputs;
 }
 
-// [N, C, spatial...] of [N, spatial..., C], and back.
+// Converts the shape [N, spatial..., C] to [N, C, spatial...], and back.
 inline Shape channels_first(const Shape& x) {
   Shape y{x[0], x.back()};
   for (int a = 1; a < x.rank() - 1; ++a) {

@@ -1,14 +1,13 @@
-// What the pads of a tensor mean, axis by axis. Those below zero crop the tensor first; the others
-// are then put around what is left. A tensor that is repeated along its axes is one that wraps
-// around.
+// The geometry of Pad and Tile, per axis. Negative pads first crop the tensor. Positive pads are
+// then added around the rest. A tiled tensor is a tensor with pads that wrap around.
 #pragma once
 
 #include "core/shape.h"
 
 namespace bowline {
 
-// An axis of `source` elements, of which `part` from `crop` on are there, in a padded one of
-// `whole` elements from `before` on.
+// A padded axis with `whole` elements. It contains `part` elements of the source axis, which has
+// `source` elements: those from index `crop` on, starting at index `before`.
 struct PaddedAxis {
   int64_t source = 1;
   int64_t crop = 0;
@@ -27,7 +26,7 @@ constexpr PaddedAxis padded_axis(int64_t source, int64_t begin, int64_t end) {
   return a;
 }
 
-// The axes of a tensor; neighbours that nothing is done to are one.
+// The padded axes of a tensor. Adjacent axes without pads are merged into one.
 struct Padding {
   int rank = 0;
   std::array<PaddedAxis, kMaxRank> axes;
@@ -44,7 +43,7 @@ struct Padding {
     }
     untouched_ = is_whole;
   }
-  // Elements of the source behind each axis.
+  // The strides of the source, in elements.
   std::array<int64_t, kMaxRank> strides() const {
     std::array<int64_t, kMaxRank> out{};
     int64_t step = 1;
@@ -59,7 +58,7 @@ struct Padding {
   bool untouched_ = false;
 };
 
-// `pads` are two lists of as many numbers as `source` has axes.
+// Makes the axes of Pad. `begin` and `end` have one pad per axis of `source`.
 template <class List>
 Padding padding_of(const Shape& source, const List& begin, const List& end) {
   Padding out;
@@ -70,7 +69,7 @@ Padding padding_of(const Shape& source, const List& begin, const List& end) {
   return out;
 }
 
-// A tensor repeated along its axes.
+// Makes the axes of Tile. `repeated` is the output shape.
 inline Padding padding_of(const Shape& source, const Shape& repeated) {
   Padding out;
   for (int a = 0; a < source.rank(); ++a) {

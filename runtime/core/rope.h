@@ -1,4 +1,4 @@
-// The frequencies of Rope, for kernels: runtime/ops/rope.cpp has the formula.
+// The frequencies of Rope, for kernels. runtime/ops/rope.cpp documents the formula.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace bowline {
 
-// Radians per position of pair j of dims / 2.
+// Returns the frequency of pair j, in radians per position. There are dims / 2 pairs.
 template <class F>
 F rope_frequency(const RopeAttributes& t, int64_t j, int64_t dims) {
   const F power = F(-2.0) * static_cast<F>(j) / static_cast<F>(dims);

@@ -1,4 +1,4 @@
-// Shape: up to 8 dims, inline. Elements are stored contiguously, the last dim fastest.
+// Shape: up to 8 dims, without allocation. Tensors are contiguous and row-major.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class Shape {
     assert(dims.size() <= kMaxRank);
     std::copy(dims.begin(), dims.end(), dims_.begin());
   }
-  // From outside: checks rank, dims and the number of elements.
+  // Makes a shape from unchecked dims. Checks rank, dims and the number of elements.
   static Result<Shape> checked(std::span<const int64_t> dims);
 
   int rank() const { return rank_; }
@@ -56,10 +56,10 @@ class Shape {
 
 void append_text(std::string& out, const Shape& shape);
 
-// The shape that both broadcast to (numpy rules: aligned at the last axis, 1 stretches).
+// Returns the shape to which both broadcast, by the rules of NumPy.
 Result<Shape> broadcast(const Shape& a, const Shape& b);
 
-// An axis in [-rank, rank) as one in [0, rank).
+// Converts an axis in [-rank, rank) to [0, rank).
 Result<int> normalise_axis(int64_t axis, int rank);
 
 }  // namespace bowline

@@ -1,14 +1,17 @@
-// Step words: the numbers that an operator reads anew in every run, or leaves for the host and for
-// others.
+// Per-step scalars ("step words"): values that an operator reads in every run, or writes for the
+// host and for other operators.
 //
 // An op file declares them in its head, by name:
-//   //! step learning_rate: f32, update: u32 = 1     read; without a default a run must give
-//       one
-//   //! step writes weights_non_finite: u32 = 0            written; it starts as its default, or as
-//       0
-// A name is one word, whoever declares it; a written word may be read too. The build makes
-// generated/step_words.h of it, the plan says where each word lies (plan/step_layout.h), and a
-// record carries the offsets of its operator's words.
+//   //! step learning_rate: f32, update: u32 = 1
+//   //! step writes weights_non_finite: u32 = 0
+//
+// The first line declares scalars that the operator reads. A run must set a scalar without a
+// default. The second line declares a scalar that the operator writes. It starts with its default,
+// or 0.
+//
+// All declarations of a name mean the same scalar. A written scalar may also be read. The build
+// generates generated/step_words.h from the declarations. plan/step_layout.h assigns the offsets,
+// and a record has the offsets of the scalars of its operator.
 #pragma once
 
 #include <bit>
@@ -41,13 +44,13 @@ constexpr StepType step_type() {
                                        : StepType::u64;
 }
 
-// A word of one operator: its position in the operator's declaration.
+// A scalar of one operator: its position in the declaration of the operator.
 template <class T>
 struct StepWord {
   uint32_t index;
 };
 
-// The bits of a number, and the number again.
+// Converts a value to bits, and back.
 template <class T>
 constexpr uint64_t step_bits(std::type_identity_t<T> v) {
   if constexpr (step_type<T>() == StepType::f32) {
@@ -65,7 +68,7 @@ constexpr T step_number(uint64_t bits) {
   }
 }
 
-// The same in memory.
+// Write the bits to memory, and read them.
 inline void store_step(StepType type, uint64_t bits, std::byte* to) {
   const auto low = static_cast<uint32_t>(bits);
   std::memcpy(to, type == StepType::u64 ? static_cast<const void*>(&bits) : &low, size_of(type));

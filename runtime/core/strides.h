@@ -1,4 +1,4 @@
-// How backends walk over tensors: strides in elements, and which axes a reduction takes.
+// Strides (in elements) and axes of reductions, for backends.
 #pragma once
 
 #include "core/shape.h"
@@ -8,22 +8,22 @@ namespace bowline {
 using Strides = std::array<int64_t, kMaxRank>;
 using Axes = std::array<bool, kMaxRank>;
 
-// Of a contiguous tensor.
+// Returns the strides of a contiguous tensor.
 Strides strides_of(const Shape& shape);
 
-// Those with which `shape` is read as if it had the dims of `target` (numpy rules: aligned at the
-// last axis): 0 where it stretches.
+// Returns the strides with which a tensor of shape `shape` is read as if it were broadcast to
+// `target`: 0 for broadcast axes.
 Strides broadcast_strides(const Shape& shape, const Shape& target);
 
-// An axis in [-rank, rank) as one in [0, rank).
+// Converts an axis in [-rank, rank) to [0, rank).
 constexpr int positive_axis(int64_t axis, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-// The named axes of a tensor of this rank; all of them where none is named.
+// Returns the axes in `axes`, or all axes if `axes` is empty.
 Axes named_axes(std::span<const int32_t> axes, int rank);
 
-// The axes of `shape` over which a sum gives `target`, to which it broadcasts back.
+// Returns the axes of `shape` that must be summed to get `target`. `target` broadcasts to `shape`.
 Axes stretched_axes(const Shape& shape, const Shape& target);
 
 }  // namespace bowline

@@ -1,14 +1,15 @@
-// What a declared view shows of a storage.
+// The shape and the elements of a view of a storage.
 #pragma once
 
 #include "core/shape.h"
 
 namespace bowline {
 
-// The shape that a view of a storage shows. Errors  bad_argument: it does not fit.
+// Returns the shape of a view.
+// Errors  bad_argument: the view does not fit the storage.
 Result<Shape> view_shape(const View& view, const Shape& storage);
 
-// The part of the storage that the view covers: always one run of elements. The view fits.
+// The elements of the storage that a view uses: always one contiguous run. The view must fit.
 struct ElementRun {
   int64_t first = 0;
   int64_t count = 0;

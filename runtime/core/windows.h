@@ -1,5 +1,4 @@
-// Windows that slide over the spatial axes of [N, C, spatial...]: what the attributes of
-// convolutions and pools say to a kernel.
+// The windows of convolutions and pools over the spatial axes of [N, C, spatial...], for kernels.
 #pragma once
 
 #include <array>
@@ -11,8 +10,8 @@ namespace bowline {
 
 constexpr int kMostSpatial = 3;
 
-// One spatial axis. Element k of the window of output o lies at o * stride + k * dilation - pad of
-// the input, unless that is outside of it.
+// One spatial axis. Element k of the window of output o is input element o * stride + k * dilation
+// - pad, or a pad if this is outside the input.
 struct WindowAxis {
   int64_t in = 1;
   int64_t out = 1;
@@ -22,11 +21,11 @@ struct WindowAxis {
   int64_t pad = 0;
   int64_t pad_end = 0;
 
-  // Elements of the input from the first of a window to its last.
+  // The number of input elements that a window spans.
   int64_t reach() const { return dilation * (window - 1) + 1; }
 };
 
-// Always kMostSpatial axes, the slowest first: those that are not there have one element.
+// Always has kMostSpatial axes, in row-major order. Missing axes have one element.
 struct Windows {
   std::array<WindowAxis, kMostSpatial> axis;
 
@@ -35,8 +34,8 @@ struct Windows {
   int64_t window() const { return axis[0].window * axis[1].window * axis[2].window; }
 };
 
-// Of attributes that inference let through. `in` and `out` are whole shapes, `window` has the
-// spatial dims alone.
+// Makes windows from attributes that shape inference has checked. `in` and `out` are whole shapes;
+// `window` has only the spatial dims.
 template <class Table>
 Windows windows_of(const Table& t, const Shape& in, std::span<const int64_t> window,
                    const Shape& out) {
@@ -63,9 +62,9 @@ std::span<const int64_t> pool_window(const Table& t) {
   return {t.window()->data(), t.window()->size()};
 }
 
-// What a convolution has besides its windows: y [batch, outputs, ..] of x [batch, inputs, ..], in
-// groups of channels that see only each other. The same numbers for its gradients and for
-// ConvTranspose, whose y is the x of the convolution it turns around.
+// The sizes of a grouped convolution from x [batch, inputs, ..] to y [batch, outputs, ..]. Its
+// gradients use the same struct. ConvTranspose uses the convolution in the other direction: its y
+// is x here.
 struct Convolution {
   Windows windows;
   int64_t batch = 0;

@@ -1,4 +1,4 @@
-// Devices by name, and the counting layer between Bowline and a backend's device.
+// Opens devices by name. OpenDevice adds counters, a memory budget and turns to a backend's device.
 #pragma once
 
 #include <atomic>
@@ -12,37 +12,37 @@
 
 namespace bowline::detail::device {
 
-// All backends of this build, in the order of their folder names. Generated
-// (generated/backends.cpp).
+// Returns all backends of this build, in the order of their folder names. Defined in
+// generated/backends.cpp.
 std::span<const Backend* const> backends();
 
-// What the device's clock said of one submitted recording.
+// The measured times of one submitted recording.
 struct RecordingTimes {
   const Recording* recording = nullptr;
   std::vector<RecordTime> times;
 };
 
-// Blocks that somebody is about to ask for.
+// The sizes of blocks that a caller is about to allocate.
 struct Demand {
-  uint64_t bytes = 0;         // the sum
-  uint64_t device_bytes = 0;  // of it, what is not MemoryKind::io
-  uint64_t largest = 0;
+  uint64_t bytes = 0;         // sum of all blocks
+  uint64_t device_bytes = 0;  // sum without MemoryKind::io
+  uint64_t largest = 0;       // the largest block
 
   void add(uint64_t block_bytes, MemoryKind kind);
 };
 
-// An opened device with its name. It takes one call at a time, in the order in which threads ask,
-// so that sessions on several threads may share it: each waits for at most one call of every other.
-// A submission that the device computes itself gives way to those that wait a millisecond, between
-// two records. It counts where memory is obtained and work is handed over: all that it holds stays
-// within the memory budget.
-// Fork  The child of a fork() has none of the threads that the device needs. There, a call that can
-//       fail returns device_lost, and what is freed or destroyed is left as it is: its memory goes
-//       with the process.
+// An open device with its name, counters and memory budget.
+//
+// Threads: any thread may call it. It serves one call at a time, in the order of the calls, so that
+// a thread waits for at most one call of each other thread. If a device computes inside submit(),
+// and another thread has waited for a millisecond, the other call runs between two records.
+//
+// fork(): in a child process, the threads of the device do not exist. Functions that can fail
+// return device_lost there. Freeing and destroying do nothing; the memory is freed with the
+// process.
 class OpenDevice {
  public:
-  // `memory_budget` is that of DeviceOptions; `has_memory` false: the device is for plans
-  // (planning.h).
+  // `memory_budget`: see DeviceOptions. `has_memory` is false for a planning device (planning.h).
   OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t memory_budget = 0,
              bool has_memory = true);
   ~OpenDevice();
@@ -52,8 +52,8 @@ class OpenDevice {
   const DeviceInfo& info() const { return info_; }
   const Capabilities& capabilities() const { return device_->capabilities(); }
   bool has_memory() const { return has_memory_; }
-  // While it lives, the calls of this thread follow one another, and those of others wait for it. A
-  // thread holds one device at a time, as two that wait for each other's would wait for ever.
+  // Reserves the device for this thread: calls of other threads wait until the Hold is destroyed.
+  // To avoid deadlock, a thread may hold only one device at a time.
   class Hold {
    public:
     explicit Hold(OpenDevice& device);
@@ -68,37 +68,39 @@ class OpenDevice {
 
   // Errors  device_lost: this is the child of a fork().
   Status check_process() const;
-  // Of a device that check_process() lets pass.
+  // Call it only if check_process() succeeds.
   NodeAnswer query(const NodeQuery& node) const;
   Result<MemoryInfo> memory_info();
 
-  // Nothing is allocated. Errors  over_budget: the blocks exceed what the budget has left.
-  // out_of_memory: the device cannot hold
-  // them: one is larger than its largest, or all are more than it has left; of a host, than it has
-  // at all, as what is left of its memory is a guess.
+  // Checks that blocks can be allocated, without allocating them.
+  // Errors  over_budget: the blocks exceed the rest of the budget.
+  //         out_of_memory: a block exceeds the largest block size of the device, or the sum exceeds
+  //         its free memory (for host memory: its total memory, because free memory is only an
+  //         estimate).
   Status require_room(const Demand& demand);
-  // Refuses what exceeds the budget, or what the device cannot hold, before its driver is asked.
+  // Allocates a block. Checks the budget and the limits of the device before it calls the driver.
   Result<Buffer> allocate(uint64_t bytes, MemoryKind kind);
   void free(Buffer buffer, uint64_t bytes);
   Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from);
   Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset);
   Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes);
   Status fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value);
-  // What a recording holds is known afterwards: one that exceeds the budget is gone again.
+  // Records a program. The size of a recording is known only afterwards. If it exceeds the budget,
+  // the recording is destroyed and record() returns over_budget.
   Result<std::unique_ptr<Recording>> record(const Program& program,
                                             std::span<const Buffer> buffers);
-  // Recordings are destroyed here: a device takes one call at a time.
+  // Destroys a recording, in its turn like any other call.
   void release(std::unique_ptr<Recording> recording);
-  // This, wait() and copy_out() let no failed allocation of host memory out: the caller has a
-  // submission to look after.
+  // submit(), wait() and copy_out() do not throw std::bad_alloc, because the caller must still
+  // handle the running submission.
   Status submit(std::span<Recording* const> recordings);
   Status wait();
-  // From now on a submission runs with a clock around every record, whose times are added to
-  // `into`. False, and nothing changes, where a clock runs already.
+  // Starts to measure the time of each record: submissions append their times to `into`. Returns
+  // false, and changes nothing, if a clock is running already.
   bool start_clock(std::vector<RecordingTimes>* into);
   void stop_clock();
 
-  // How many calls wait for their turn.
+  // The number of calls that wait for their turn.
   uint32_t waiting() const { return turns_.waiting(); }
   DeviceCounters counters() const;
   void reset_counters();
@@ -113,9 +115,9 @@ class OpenDevice {
   Status check_size(uint64_t bytes, MemoryKind kind);
 
   mutable Turns turns_;
-  std::atomic<std::thread::id> holder_;  // of a Hold
-  // Of the submission that runs; not set before it sees somebody wait, as no clock is read in a
-  // step that has its device alone.
+  std::atomic<std::thread::id> holder_;  // the thread that has a Hold
+  // When the running submission lets other calls run. Set only when another thread waits, so that
+  // the clock is not read otherwise.
   std::chrono::steady_clock::time_point gives_way_at_;
   uint32_t forks_ = forks();
   DeviceInfo info_;
@@ -126,13 +128,12 @@ class OpenDevice {
   std::vector<RecordingTimes>* clock_ = nullptr;
 };
 
-// Device memory with an owner: freed with the last reference. An allocation of its own, or a part
-// of one.
+// A block of device memory: an allocation, or a part of one. The last reference frees it.
 class Block {
  public:
   static Result<std::shared_ptr<Block>> allocate(const std::shared_ptr<OpenDevice>& device,
                                                  uint64_t bytes, MemoryKind kind);
-  // Bytes [offset, offset + bytes) of `whole`, which lives as long.
+  // Returns bytes [offset, offset + bytes) of `whole`. The part keeps `whole` alive.
   static std::shared_ptr<Block> part(std::shared_ptr<const Block> whole, uint64_t offset,
                                      uint64_t bytes);
   ~Block() {
@@ -145,14 +146,14 @@ class Block {
 
   OpenDevice& device() const { return *device_; }
   const std::shared_ptr<OpenDevice>& device_handle() const { return device_; }
-  // The allocation, and where in it the block begins.
+  // The allocation, and the offset of the block in it.
   Buffer buffer() const { return buffer_; }
   uint64_t offset() const { return offset_; }
   uint64_t bytes() const { return bytes_; }
-  // The allocation that it is a part of, or itself.
+  // The allocation that the block is a part of, or the block itself.
   const Block& whole() const { return whole_ ? *whole_ : *this; }
 
-  // Nothing is asked of the device for no bytes.
+  // These functions do not call the device if there are no bytes.
   Status write(uint64_t at, std::span<const std::byte> from) const;
   Status read(uint64_t at, std::span<std::byte> to) const;
   Status fill(std::byte value) const;
@@ -168,15 +169,17 @@ class Block {
   uint64_t bytes_ = 0;
 };
 
-// As OpenDevice::record(), with the block of each slot.
+// Records a program. slots[s] is the block of slot s. See OpenDevice::record().
 Result<std::unique_ptr<Recording>> record(OpenDevice& device, const Program& program,
                                           std::span<const Block* const> slots);
 
-// Every device of every backend with its name and, if it cannot be used, the reason.
+// Returns all devices of all backends, with the reason if a device cannot be used.
 std::vector<DeviceInfo> list_devices();
 
-// Errors  bad_argument: no such name. unsupported: it cannot be used, with the reason. over_budget:
-//         what it holds for copies.
+// Opens a device (Device::open()).
+// Errors  bad_argument: no device has this name.
+//         unsupported: the device cannot be used. The message has the reason.
+//         over_budget: the staging buffers exceed the memory budget.
 Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                                 const DeviceOptions& options);
 

@@ -1,11 +1,12 @@
-// Whether this is still the process that made something.
+// Detects fork(): whether an object was made in this process or in a parent process.
 #pragma once
 
 #include <cstdint>
 
 namespace bowline::detail::device {
 
-// How many calls of fork() lie between the process that first asked and this one. Any thread.
+// Returns the number of fork() calls between the first process that called forks() and this
+// process. Threads: any thread.
 uint32_t forks();
 
 }  // namespace bowline::detail::device

@@ -1,5 +1,5 @@
-// The kernel tables that the build makes for a backend from the files of its folder
-// (backends/README.md): one row per operator, one column per storage dtype.
+// The kernel table of a backend: one row per operator, one column per storage dtype. The build
+// generates it from the files in the folder of the backend (backends/README.md).
 #pragma once
 
 #include "device/backend.h"
@@ -9,13 +9,13 @@ namespace bowline::detail::device {
 template <class Kernel>
 using KernelTable = const Kernel* const[kOps][kDTypes];
 
-// Null where there is none.
+// Returns null if there is no kernel.
 template <class Kernel>
 const Kernel* find_kernel(const KernelTable<Kernel>& table, Op op, DType type) {
   return table[index_of(op)][static_cast<size_t>(type)];
 }
 
-// Why `backend` has no kernel for a node: a sentence.
+// Returns a sentence that says why `backend` has no kernel for a node.
 template <class Kernel>
 std::string no_kernel(const KernelTable<Kernel>& table, std::string_view backend, Op op,
                       DType type) {
@@ -30,8 +30,8 @@ std::string no_kernel(const KernelTable<Kernel>& table, std::string_view backend
              : format("{} has no kernel of {} for {} but for {}.", backend, op, type, others);
 }
 
-// The kernel of a node, or why there is none: a sentence. Kernels read every operand as its dtype,
-// but for those inputs that Kernel::encoded says may be codes.
+// Returns the kernel of a node. Only inputs whose bit is set in Kernel::encoded may be quantized.
+// Errors  unsupported: there is no kernel.
 template <class Kernel>
 Result<const Kernel*> kernel_of(const KernelTable<Kernel>& table, std::string_view backend,
                                 const NodeQuery& node) {

@@ -1,8 +1,8 @@
-// A device for plans: it answers as another one does, and has no memory.
+// A planning device: it makes the same plans as another device, but has no memory.
 //
-// What is made on it (Device::open("planning:cpu")) says what it would take: memory(), describe(),
-// listing(), and counters() that count bytes as if they were there. Model::to() places storages
-// without values too. What writes values is let through; what reads them, or runs, is refused with
+// Sessions and Trainers on it (Device::open("planning:cpu")) report the memory that they would
+// need: memory(), describe(), listing(), and counters() as if blocks were allocated. Model::to()
+// accepts storages without values. Writing values has no effect. Reading values and running return
 // unsupported.
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace bowline::detail::device {
 
-// In front of the name of a device.
+// The prefix of the name of a planning device.
 constexpr std::string_view kPlanning = "planning:";
 
-// Of `inner`. Where that has memory of the host (Capabilities::host_memory) blocks are pages that
-// nobody touches, so that it can record; of others nothing is asked, and what their recordings hold
-// is not known.
+// Makes a planning device from `inner`. If `inner` uses host memory (Capabilities::host_memory),
+// blocks are pages that are never touched, so that `inner` can record programs. Other devices are
+// not asked to allocate or record, so the size of their recordings is unknown.
 std::unique_ptr<Device> planning_device(std::unique_ptr<Device> inner);
 
 }  // namespace bowline::detail::device

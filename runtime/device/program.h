@@ -1,14 +1,15 @@
-// Program: one segment of a plan as flat records, made for one device, recorded by it once.
+// Program: a segment of a plan as a flat list of records. One device records it once.
 //
-// A record is one operator with its operands. An operand is a contiguous tensor: a slot (a buffer
-// bound at record time), an offset in bytes, dtype and shape. Three kinds of operand exist:
-//   plain    table == kNoTable, modulo == 0: bytes [offset, offset + size) of the slot.
-//   stepping inside a Repeat, one of
-//            table != kNoTable: iteration i reads entry i of the table (weights of the layers), or
-//            modulo != 0:       iteration i reads slot offset + ((i + shift) % modulo) * step_bytes
-//                (kept or carried values).
-//   list     outside a Repeat with table != kNoTable: the operator takes all entries at once.
-// A Repeat is a begin and an end record around its body; they do not nest in contract version 1.
+// A record is an operator with its operands. An operand is a contiguous tensor: a slot (a buffer
+// bound when the program is recorded), an offset in bytes, a dtype and a shape. Its kind is one of:
+// - plain (no table, modulo == 0): bytes [offset, offset + size) of the slot.
+// - a table entry (in a Repeat, with a table): iteration i uses entry i, for example the weight of
+//   layer i.
+// - stepping (in a Repeat, modulo != 0): iteration i uses offset + ((i + shift) % modulo) *
+//   step_bytes, for kept and carried values.
+// - a list (outside a Repeat, with a table): the operator takes all entries at once.
+//
+// A Repeat is a begin record, its body and an end record. Repeats do not nest.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ namespace bowline::detail::device {
 
 constexpr uint32_t kNoTable = UINT32_MAX;
 
-// Slots with a fixed meaning; storages follow.
+// Slots with a fixed meaning. The slots of storages follow.
 constexpr uint32_t kArenaSlot = 0;
 constexpr uint32_t kIoSlot = 1;
 constexpr uint32_t kStepSlot = 2;
@@ -35,8 +36,8 @@ struct Operand {
   uint32_t slot = kArenaSlot;
   DType dtype = DType::f32;
   uint64_t offset = 0;
-  // Of a storage: what the bytes behind the slot are. Of an encoded one `offset` is that of its
-  // codes, and its scales and zero points begin at these (Encoding::place).
+  // The encoding of a storage. If it is quantized, `offset` is the offset of the quantized values.
+  // `scales` and `zeros` are the offsets of scales and zero points (Encoding::place).
   Encoding encoding;
   uint64_t scales = 0;
   uint64_t zeros = 0;
@@ -45,9 +46,9 @@ struct Operand {
   uint32_t modulo = 0;
   uint32_t shift = 0;
   uint64_t step_bytes = 0;
-  // (optional) Of an input, for an operator that stops there (OpDef::reads_counts): this axis has
-  // as many elements as the u32 at `count_at` of kStepSlot says, 0 to its size, and what lies
-  // behind them holds anything. -1: all of the axis.
+  // (optional) A dynamic axis of an input, if the kernel stops at its current size
+  // (OpDef::reads_counts). The u32 at offset `count_at` of kStepSlot is the current size, from 0 to
+  // the size of the axis. Elements behind it are undefined. -1: no axis.
   int32_t counted_axis = -1;
   uint32_t count_at = 0;
 
@@ -59,9 +60,9 @@ struct TableEntry {
   uint32_t slot = 0;
   uint64_t offset = 0;
   uint64_t elements = 0;
-  // Of a gradient: this is the first contribution of the submission, so it overwrites unless
-  // StepHead::accumulate is set. An entry of 0 elements is a frozen storage: the contribution is
-  // dropped.
+  // Gradients: this is the first contribution of the submission. It overwrites the gradient unless
+  // StepHead::accumulate is set. An entry of 0 elements is a frozen storage: the kernel drops the
+  // contribution.
   bool first = false;
   uint64_t scales = 0;  // as Operand::scales
   uint64_t zeros = 0;
@@ -79,23 +80,22 @@ struct Record {
       DType::f32;  // storage dtype of the node; kernels are chosen by it (core/operand_types.h)
   Attributes attributes;
   std::vector<Operand> inputs;
-  // An output may lie exactly on an input where the operator allows it (OpDef::in_place).
+  // An output may have the same place as an input if the operator allows it (OpDef::in_place).
   std::vector<Operand> outputs;
-  // Bit i: output i is a gradient, an entry of a table. `first` of the entry and
-  // StepHead::accumulate say whether it is overwritten or added to; nothing is written to an entry
-  // of 0 elements.
+  // Bit i: output i is a gradient, an entry of a table. TableEntry::first and StepHead::accumulate
+  // decide whether the kernel overwrites it or adds to it. An entry of 0 elements is not written.
   uint32_t accumulate = 0;
-  Operand workspace;  // u8, as many bytes as query() asked for
-  // Where the step words of the operator lie in kStepSlot, in the order of step_words(op).
+  Operand workspace;  // u8, of the size that query() returned
+  // Offsets of the per-step scalars of the operator in kStepSlot, in the order of step_words(op).
   std::vector<uint32_t> step;
-  // Records of one level do not depend on each other; a record sees what lower levels wrote. Inside
-  // a Repeat levels count from its begin; begin, end and the change of iteration separate
-  // everything.
+  // Records of one level do not depend on each other. A record sees all writes of lower levels. In
+  // a Repeat, levels start again at 0. Everything before the begin record, the end record or the
+  // next iteration is done before anything after it.
   uint32_t level = 0;
   uint32_t node = 0;  // written into StepHead::error_node
   // repeat_begin
   uint32_t count = 0;
-  bool reverse = false;  // iterations count - 1 .. 0
+  bool reverse = false;  // iterations run from count - 1 to 0
 };
 
 struct Program {
@@ -106,16 +106,18 @@ struct Program {
 
 enum class StepError : uint32_t { none = 0, index_out_of_range = 1 };
 
-// How kStepSlot begins; the step words that operators declare (core/step_words.h) follow where the
-// plan says, each at a multiple of its size. It holds what changes from step to step: the host
-// writes all of it before a submission and reads it back after it. Records that write one word may
-// run at the same time: they write the same number, or none.
+// The start of kStepSlot. The per-step scalars of operators (core/step_words.h) follow, at offsets
+// that the plan sets, each at a multiple of its size. The host writes the whole slot before a
+// submission and reads it after the submission. Records that write the same scalar may run at the
+// same time, because all of them write the same value or nothing.
 struct StepHead {
-  uint32_t error = 0;       // StepError; a kernel that sees a bad index writes 1 if it is 0 ...
-  uint32_t error_node = 0;  // ... its Record::node ...
-  int32_t error_value = 0;  // ... and the index. Which one of several in a level is not defined.
-  uint32_t accumulate = 0;  // 1: gradients are added to what earlier submissions left
-  float accumulate_factor = 0;  // the same number: what a product multiplies the old gradient by
+  // A StepError. A kernel that finds an out-of-range index sets all three fields if `error` is 0.
+  // If several records of a level find one, it is undefined which record sets them.
+  uint32_t error = 0;
+  uint32_t error_node = 0;      // Record::node
+  int32_t error_value = 0;      // the index
+  uint32_t accumulate = 0;      // 1: gradients are added to the gradients of earlier submissions
+  float accumulate_factor = 0;  // `accumulate` as a float, by which products scale the old gradient
 };
 static_assert(sizeof(StepHead) == 20);
 

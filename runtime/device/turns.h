@@ -1,4 +1,4 @@
-// Turns at a device: who asks first is served first.
+// A fair mutex: threads get it in the order of their lock() calls.
 #pragma once
 
 #include <atomic>
@@ -6,10 +6,9 @@
 
 namespace bowline::detail::device {
 
-// A mutex that is handed on in the order of lock() (a ticket lock; Mellor-Crummey and Scott 1991,
-// "Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors"). A std::mutex may go
-// to the same thread again and again: a model that trains would keep one that serves from their
-// device for as long as it trains.
+// A ticket lock (Mellor-Crummey and Scott 1991, "Algorithms for Scalable Synchronization on
+// Shared-Memory Multiprocessors"). A std::mutex may go to the same thread again and again: a model
+// in training could then block a model that serves requests on the same device.
 class Turns {
  public:
   void lock() {
@@ -22,7 +21,7 @@ class Turns {
     now_.fetch_add(1);
     now_.notify_all();
   }
-  // How many wait behind the one whose turn it is.
+  // The number of threads that wait for the mutex.
   uint32_t waiting() const {
     const uint32_t inside_or_waiting = next_.load() - now_.load();
     return inside_or_waiting == 0 ? 0 : inside_or_waiting - 1;

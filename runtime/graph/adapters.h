@@ -14,8 +14,8 @@ std::vector<params::Reading> readings(std::span<const GenericGraph> graphs,
 
 // Adds the nodes of all adapters to a copy of an entry point. The iterations of a Repeat share its
 // nodes: an iteration without an adapter that another iteration has multiplies by 0. The caller
-// must infer shapes again. Errors  bad_argument: a node reads an adapted parameter neither as a
-// matrix nor as a bias. The
+// must infer shapes again.
+// Errors  bad_argument: a node reads an adapted parameter neither as a matrix nor as a bias. The
 //         message names the node.
 Status add_adapters(GenericGraph& graph, const params::Table& table);
 

@@ -10,8 +10,8 @@ namespace bowline::detail::graph {
 
 // Binds a graph. `asked` is the 16-bit dtype in which operators on f32 compute (graph/precision.h).
 // Without it, `of_device` decides (device::Capabilities::compute). Without both, they compute in
-// f32. Errors  bad_argument: a dim is missing or outside its limits, or an operator's rule is
-// broken.
+// f32.
+// Errors  bad_argument: a dim is missing or outside its limits, or an operator's rule is broken.
 Result<BoundGraph> bind(const GenericGraph& generic, const ModelState& model, Dims dims,
                         std::optional<DType> asked = {}, std::optional<DType> of_device = {});
 

@@ -1,8 +1,8 @@
 // Metadata entries about ties, as other programs write them.
 //
-//   "tied_to.<parameter>" = "<parameter>"     the two parameters are tied
-//   "tie_word_embeddings" = "true"            an Embedding and a product of matrices use one
-//   storage "tie_word_embeddings" = "false"           there is no such storage
+//   "tied_to.<parameter>" = "<parameter>"   the two parameters are tied
+//   "tie_word_embeddings" = "true"          an Embedding and a matrix product share a storage
+//   "tie_word_embeddings" = "false"         there is no such storage
 //
 // Only the storage table decides which parameters are tied. An entry that contradicts it is an
 // error of the program that wrote the file.

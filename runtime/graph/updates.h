@@ -9,8 +9,8 @@ namespace bowline::detail::graph {
 // Returns the ascending tie indices of the storages that the nodes of a generic entry point write.
 // A node that reads the written parameter must be before the writing node and reads the old values.
 // A node that reads the output of the writing node reads the new values. Takes O(n log n) time in
-// the number of nodes and list entries. Errors  bad_argument: the written value is not a parameter,
-// is transposed or is trainable.
+// the number of nodes and list entries.
+// Errors  bad_argument: the written value is not a parameter, is transposed or is trainable.
 //         bad_argument: the storage is quantized, and the node does not write whole rows
 //         (OpDef::writes_rows).
 //         bad_argument: two nodes, or two iterations of a Repeat, write the same storage.

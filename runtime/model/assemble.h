@@ -1,4 +1,4 @@
-// A model as plain structs -> the tables and payloads of a file.
+// Writes a model, given as plain structs, to a file.
 #pragma once
 
 #include "model/description.h"
@@ -6,14 +6,15 @@
 
 namespace bowline::detail::model {
 
-// What a reader says of the file; of one that it refuses nothing is committed.
+// Decides whether a new file is acceptable. If it returns an error, the file is not committed.
 using Acceptance = std::function<Status(std::shared_ptr<const VerifiedFile>)>;
 
-// Writes the model to `path`: atomically, with one payload per storage, and with the same bytes for
-// the same content. The file is verified and shown to `acceptance` before it takes its place.
-// Errors  io_error: it cannot be written; what was there before is untouched. bad_argument: it
-//         would be refused, with
-// the reason. Those of Description::bytes.
+// Writes the model to `path` atomically, with one payload per storage. The same content is always
+// written as the same bytes. The new file is verified and passed to `acceptance` before it replaces
+// the old one.
+// Errors  io_error: the file cannot be written. The old file is unchanged.
+//         bad_argument: the file would be refused. The message has the reason.
+//         Errors of Description::bytes.
 Status write_model(const std::string& path, const Description& model, const Acceptance& acceptance,
                    FileSystem& files = real_file_system());
 

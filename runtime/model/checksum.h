@@ -1,4 +1,4 @@
-// The checksums of the file: XXH3, 64 bits per range and 128 bits for the whole file.
+// Checksums of a model file: XXH3, 64 bits for each range and 128 bits for the whole file.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// What a model file says, as plain structs. model/ takes and returns these; no other layer sees the
-// tables of the file.
+// The contents of a model file as plain structs. Other layers use these structs; only model/ knows
+// the FlatBuffers tables of the file.
 //
-// Entries are views: of a verified file, or of the model that is written. They are valid as long as
-// that is. The others own what they hold.
+// The structs named ...Entry refer to memory of a verified file or of the model that is written.
+// They are valid as long as this file or model. The other structs own their contents.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ struct StorageEntry {
   bool trainable = true;
   bool empty = false;
   Init init;
-  std::shared_ptr<const FileRange> range;  // of a file: null where it has no bytes
+  std::shared_ptr<const FileRange> range;  // when read from a file; null: no values
 };
 
 struct ParameterEntry {
@@ -42,12 +42,12 @@ struct ParameterEntry {
 
 struct InputEntry {
   std::string_view name;
-  DType dtype = DType::f32;    // of the input of a body: nothing
-  std::vector<GraphDim> dims;  // the same
+  DType dtype = DType::f32;    // not used for the body of a Repeat
+  std::vector<GraphDim> dims;  // not used for the body of a Repeat
 };
 
-// The body is a graph by its number; its parameters are one list per value, with an item per
-// iteration.
+// A Repeat. `body` is the number of a graph. `parameters` has one list per parameter value of the
+// body, with one item per iteration.
 struct RepeatEntry {
   uint32_t body = 0;
   uint32_t count = 1;
@@ -60,24 +60,23 @@ struct NodeEntry {
   std::string_view name;
   std::vector<uint32_t> inputs;
   uint32_t outputs = 0;
-  Attributes attributes;              // unless it is a Repeat
-  std::optional<RepeatEntry> repeat;  // then this
+  Attributes attributes;              // if the node is not a Repeat
+  std::optional<RepeatEntry> repeat;  // if the node is a Repeat
 };
 
-// The name is empty in a body.
+// An output. In the body of a Repeat, `name` is empty.
 struct OutputEntry {
   std::string_view name;
   uint32_t value = 0;
 };
 
-// Values are numbered: inputs first, then the uses of parameters, then the outputs of the nodes in
-// order.
+// A graph. Its values are numbered in this order: inputs, uses of parameters, outputs of the nodes.
 struct GraphEntry {
   std::string_view name;
   bool body = false;
   std::vector<InputEntry> inputs;
-  std::vector<uint32_t> parameters;  // of an entry point: one parameter per use
-  uint32_t body_parameters = 0;      // of a body: how many lists
+  std::vector<uint32_t> parameters;  // entry point: one parameter per use
+  uint32_t body_parameters = 0;      // body of a Repeat: the number of parameter lists
   std::vector<NodeEntry> nodes;
   std::vector<OutputEntry> outputs;
   std::vector<uint32_t> updates;  // ascending tie indices of the states that the nodes write
@@ -103,7 +102,7 @@ struct SelfTest {
   float relative_tolerance = 0;
 };
 
-// What a checkpoint says of its run; schemas/model.fbs has the meaning of each.
+// The state of a training run in a checkpoint. schemas/model.fbs documents the fields.
 struct TrainingState {
   uint64_t step = 0;
   uint64_t epoch = 0;
@@ -120,26 +119,26 @@ struct TrainingState {
   Settings versions;
   uint64_t plan_hash = 0;
   std::vector<float> loss_log;
-  std::vector<double> loss_weights;  // empty: all alike
+  std::vector<double> loss_weights;  // empty: all equal
   uint64_t applied_steps = 0;
   Settings run;
   std::optional<float> learning_rate;
 };
 
-// A model as it is written.
+// A model to write.
 struct Description {
   std::vector<DimInfo> dims;
   std::vector<StorageEntry> storages;
   std::vector<bool> has_bytes;  // by tie index
   std::vector<ParameterEntry> parameters;
-  std::vector<GraphEntry> graphs;  // a body stands behind the graph of its Repeat
+  std::vector<GraphEntry> graphs;  // a body comes after the graph of its Repeat
   std::span<const Asset> assets;
   const BaseInfo* base = nullptr;
   Settings metadata;
   std::span<const SelfTest> self_tests;
   const TrainingState* training = nullptr;
-  // A run of the bytes of a storage, in memory of the model or in `scratch`. All are asked for
-  // twice, with equal answers.
+  // Returns bytes [first, first + count) of a storage, in memory of the model or in `scratch`. The
+  // writer reads all bytes twice; both times must return the same bytes.
   std::function<Result<std::span<const std::byte>>(uint32_t tie, uint64_t first, uint64_t count,
                                                    std::vector<std::byte>& scratch)>
       bytes;

@@ -1,4 +1,4 @@
-// An encoding as the file writes it.
+// Converts between Encoding and its FlatBuffers table.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace bowline::detail::model {
 
-// Plain where there is no table; nothing where its name is in no registry. It need not fit
-// anything.
+// Returns the encoding of a table: plain if `from` is null, nullopt if its name is unknown. Does
+// not check that the encoding fits a storage.
 inline std::optional<Encoding> encoding_of(const file::Encoding* from) {
   if (from == nullptr) {
     return Encoding();
@@ -24,7 +24,7 @@ inline std::optional<Encoding> encoding_of(const file::Encoding* from) {
                   from->symmetric()};
 }
 
-// Null where it is plain.
+// Returns null for the plain encoding.
 inline std::unique_ptr<file::EncodingT> table_of(const Encoding& encoding) {
   if (encoding.is_plain()) {
     return nullptr;

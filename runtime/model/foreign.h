@@ -1,4 +1,4 @@
-// Files of other programs, so that a refusal can say what was given instead.
+// Recognizes files of other programs, for error messages.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace bowline::detail::model {
 
-// "a GGUF file" by how the file begins; empty where nothing is recognised. The bytes are the whole
-// file or its begin.
+// Returns the kind of a file from its first bytes, for example "a GGUF file". Returns an empty
+// string if the kind is unknown. `file` is the whole file or its beginning.
 std::string_view foreign_format(std::span<const std::byte> file);
 
 }  // namespace bowline::detail::model

@@ -1,5 +1,5 @@
-// The fixed parts of a model file: header, trailer, alignment. The layout stands in
-// schemas/model.fbs.
+// The fixed parts of a model file: header, trailer, alignment. schemas/model.fbs documents the
+// layout.
 #pragma once
 
 #include <array>
@@ -18,12 +18,12 @@ constexpr uint64_t kTrailerBytes = 32;
 constexpr uint64_t kPageBytes = 4096;  // the data start is a multiple of it
 constexpr uint64_t kRangeAlignment = 64;
 constexpr uint64_t kMaxFlatBuffer = 0x7FFFFFFE;  // offsets in a FlatBuffer have 31 bits
-constexpr uint64_t kMinTableBytes = 8;  // the offset of its vtable, and the one that refers to it
+constexpr uint64_t kMinTableBytes = 8;  // the offset of its vtable, and the offset to the table
 constexpr uint32_t kMaxDepth = 64;
-// Of a storage, that are in memory at a time.
+// The most bytes of a storage that save() keeps in memory at a time.
 constexpr uint64_t kRunBytes = uint64_t{8} << 20;
 
-// Both parts are copied as they are: the host is little endian, like the file.
+// Header and trailer are copied without conversion: host and file are little-endian.
 struct Header {
   std::array<char, 8> magic = kMagic;
   uint32_t format_major = kFormatMajor;

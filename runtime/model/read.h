@@ -1,4 +1,4 @@
-// The tables of a verified file as plain structs, entry by entry: what is read costs what it takes,
+// Reads the tables of a verified file as plain structs, one entry at a time. An entry is converted
 // when it is read.
 #pragma once
 
@@ -11,7 +11,7 @@ struct Graph;
 
 namespace bowline::detail::model {
 
-// One graph of a file, an entry point or the body of a Repeat.
+// A graph of a file: an entry point or the body of a Repeat.
 class GraphTable {
  public:
   explicit GraphTable(const file::Graph& graph) : graph_(graph) {}
@@ -21,7 +21,7 @@ class GraphTable {
   uint32_t inputs() const;
   InputEntry input(uint32_t i) const;
   std::span<const uint32_t> parameters() const;
-  // Tie indices of the states that its nodes write, as the file says.
+  // Tie indices of the states that the nodes write, as stored in the file.
   std::span<const uint32_t> updates() const;
   uint32_t nodes() const;
   NodeEntry node(uint32_t i) const;
@@ -32,7 +32,8 @@ class GraphTable {
   const file::Graph& graph_;
 };
 
-// The file outlives it. Numbers are below what the functions without arguments return.
+// The tables of a file. The file must outlive this object. An index must be less than the number
+// that the function without arguments returns.
 class Tables {
  public:
   explicit Tables(const VerifiedFile& file) : file_(file) {}

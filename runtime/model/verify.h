@@ -1,9 +1,8 @@
-// Bytes -> VerifiedFile: the only way to the tables of a model file. It cannot be switched off.
+// Verifies a model file. The tables of a file can only be read from a VerifiedFile.
 //
-// Opening checks the structure: header, FlatBuffer, every index, enum, union tag, string, shape,
-// view, graph and range. A checksum is checked when its bytes are first read, all of them by
-// verify_all(). The rules of single operators are checked by graph/load, which runs their
-// inference.
+// open() checks the structure: header, FlatBuffer, and every index, enum, union tag, string, shape,
+// view, graph and range. A checksum is checked when its bytes are first read. verify_all() checks
+// all checksums. graph/load checks the rules of the operators.
 #pragma once
 
 #include <memory>
@@ -21,27 +20,29 @@ namespace bowline::detail::model {
 
 class VerifiedFile {
  public:
-  // Errors  io_error: the file or a sibling cannot be read. bad_file: what and where.
-  // over_budget: the tables alone cost more than options.budget.
+  // Errors  io_error: the file or a sibling cannot be read.
+  //         bad_file: the file is damaged. The message says where.
+  //         over_budget: the tables cost more than options.budget.
   static Result<std::shared_ptr<const VerifiedFile>> open(const std::string& path,
                                                           FileSystem& files = real_file_system(),
                                                           const OpenOptions& options = {});
-  // As open(), of a file that is mapped already.
+  // The same for a file that is mapped already.
   static Result<std::shared_ptr<const VerifiedFile>> verify(std::shared_ptr<MappedFile> file,
                                                             FileSystem& files = real_file_system(),
                                                             const OpenOptions& options = {});
 
-  // The whole-file hash and every range. Errors  bad_file: what does not match.
+  // Checks the hash of the file and the checksum of every range.
+  // Errors  bad_file: a checksum does not match. The message says which.
   Status verify_all() const;
 
   const std::string& path() const { return file_->path(); }
-  // What reading its tables into a model may cost.
+  // The budget for making a model from the tables.
   const Budget& budget() const { return budget_; }
-  // For model/, whose read.h gives them as plain structs, and for tests that craft files.
+  // The tables. Only for model/ and for tests; other code uses model/read.h.
   const file::Model& tables() const;
-  // The bytes that a Range table of tables() names. Each call makes a range of its own.
+  // The bytes of a Range table of tables(). Each call makes a new FileRange.
   std::shared_ptr<const FileRange> range(const file::Range& range) const;
-  // As above, of a Range that was unpacked from tables().
+  // The same for a Range that was unpacked from tables().
   std::shared_ptr<const FileRange> range(const file::RangeT& range) const;
 
  private:

@@ -1,5 +1,5 @@
-// The parts of the verification, one per file. Each returns bad_argument with a sentence; the
-// caller turns it into bad_file. Internal to model/.
+// The parts of the verification, one per .cpp file. They return bad_argument; the caller turns it
+// into bad_file. Internal to model/.
 #pragma once
 
 #include <string_view>
@@ -18,7 +18,7 @@ namespace bowline::detail::model {
 constexpr uint32_t kMaxNodeOutputs = 1024;
 constexpr uint32_t kMaxSlots = 16;
 
-// One byte range as the tables name it, with the row for messages.
+// A byte range of the tables, with its name for messages.
 struct NamedRange {
   uint32_t file = 0;
   uint64_t offset = 0;
@@ -27,21 +27,21 @@ struct NamedRange {
   std::string name;
 };
 
-// State of one verification.
+// The state of a verification.
 struct Check {
   Check(const file::Model& m, uint64_t flatbuffer_bytes)
       : model(m), content_left(flatbuffer_bytes) {}
 
   const file::Model& model;
   std::vector<NamedRange> ranges;
-  // Of the storages, filled by check_storages.
+  // By tie index. Filled by check_storages().
   std::vector<Shape> shapes;
   std::vector<Encoding> encodings;
   std::unordered_set<std::string_view> dims;
   std::unordered_set<std::string_view> parameters;
 
-  // Texts and lists that the tables may still hold, in bytes. Tables that point at the same content
-  // again and again would unpack to more than the file has.
+  // Size of texts and lists that the rest of the tables may have, in bytes. Without this limit,
+  // many tables could refer to the same content and unpack to much more than the size of the file.
   uint64_t content_left;
   Status spend(uint64_t bytes);
 };
@@ -56,11 +56,11 @@ inline std::string_view text_of(const flatbuffers::String* text) {
   return text == nullptr ? std::string_view() : text->string_view();
 }
 
-// Counts a vector of scalars. FlatBuffers' verifier checks the alignment of its length, not of its
-// elements.
+// Subtracts the size of a vector from content_left, and checks the alignment of its elements. The
+// verifier of FlatBuffers checks only the alignment of the length.
 template <class T>
 Status spend(Check& check, const flatbuffers::Vector<T>* vector) {
-  // Of no elements none is read, and a writer need not align them.
+  // The data of an empty vector is never read and need not be aligned.
   if (count_of(vector) == 0) {
     return {};
   }
@@ -69,16 +69,16 @@ Status spend(Check& check, const flatbuffers::Vector<T>* vector) {
   return check.spend(uint64_t{vector->size()} * sizeof(T));
 }
 
-// Present, not empty, valid UTF-8 without control characters and not too long. `what` starts the
-// sentence.
+// Checks that a name is present, not empty, not too long, and valid UTF-8 without control
+// characters. `what` starts the message.
 Status check_name(Check& check, const flatbuffers::String* name, std::string_view what);
-// As check_name, or absent or empty.
+// The same, but the name may be absent or empty.
 Status check_optional_name(Check& check, const flatbuffers::String* name, std::string_view what);
-// Valid UTF-8 of at most kMaxTextBytes, may be absent.
+// Checks that a text is absent, or valid UTF-8 of at most kMaxTextBytes.
 Status check_text(Check& check, const flatbuffers::String* text, std::string_view what);
 Status check_unique(std::unordered_set<std::string_view>& names, const flatbuffers::String* name,
                     std::string_view what);
-// Rank, dims and the number of elements; products that leave out zero dims are bounded too.
+// Checks the rank, the dims, the number of elements, and the product of all dims that are not 0.
 Result<Shape> check_shape(Check& check, const flatbuffers::Vector<int64_t>* dims);
 
 Status check_features(Check& check);
@@ -89,16 +89,16 @@ Status check_graphs(Check& check);
 // Assets, base, metadata, self tests, training state and siblings.
 Status check_extras(Check& check);
 
-// Ranges lie in their files, aligned, without overlap, and what lies between them is short and
-// zero. files[0] is the model file, of which bytes [data_start, data_end) are meant; the others are
+// Checks that ranges are inside their files, aligned and without overlap, and that the gaps between
+// them are short and contain zeros. files[0] is the data part of the model file; the others are
 // siblings.
 struct DataFile {
   std::span<const std::byte> bytes;
-  uint64_t data_start = 0;  // from the begin of the file, for messages
+  uint64_t data_start = 0;  // from the start of the file, for messages
 };
 Status check_ranges(std::vector<NamedRange> ranges, std::span<const DataFile> files);
 
-// Every byte of [begin, end) is zero.
+// Checks that every byte of [begin, end) is zero.
 Status check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end,
                    uint64_t file_offset);
 

@@ -11,27 +11,28 @@
 
 namespace bowline::detail::model {
 
-// The bytes of one range. They are asked for twice, for the checksum and to be written, each time
-// in runs of at most kRunBytes from the first byte on; both answers are equal.
+// The bytes of one range. The writer reads them twice, for the checksum and for the file, each time
+// from the first byte on in runs of at most kRunBytes. Both times must return the same bytes.
 struct Payload {
-  // The range of the tree that names these bytes; the writer fills it in.
+  // The Range table of these bytes. The writer fills it in.
   file::RangeT* range = nullptr;
   uint64_t length = 0;
-  // Such a run, in memory of the provider or in `scratch`.
+  // Returns a run of bytes, in memory of the provider or in `scratch`.
   std::function<Result<std::span<const std::byte>>(uint64_t first, uint64_t count,
                                                    std::vector<std::byte>& scratch)>
       bytes;
 };
 
-// Writes `tables` and the payloads, in this order, to `path`: atomically, and with the same bytes
-// for the same content. The file is verified and shown to `acceptance` before it takes its place.
-// Errors  io_error: it cannot be written; what was there before is untouched. bad_argument: it
-//         would be refused, with
-// the reason. Those of the providers.
+// Writes `tables` and the payloads, in this order, to `path`, atomically. The same content is
+// always written as the same bytes. The new file is verified and passed to `acceptance` before it
+// replaces the old one.
+// Errors  io_error: the file cannot be written. The old file is unchanged.
+//         bad_argument: the file would be refused. The message has the reason.
+//         Errors of the payloads.
 Status write_file(const std::string& path, file::ModelT& tables, std::span<const Payload> payloads,
                   const Acceptance& acceptance, FileSystem& files = real_file_system());
 
-// The same bytes in memory.
+// Returns the same bytes in memory.
 Result<std::vector<std::byte>> write_bytes(file::ModelT& tables, std::span<const Payload> payloads);
 
 }  // namespace bowline::detail::model

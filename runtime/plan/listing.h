@@ -1,5 +1,5 @@
-// The canonical listing of a graph: numbered lines, stable, without sources, devices or addresses;
-// and lines of a plan's description.
+// Lists graphs and plans as text. The listing of a graph has numbered lines. It does not depend on
+// devices, addresses or file names.
 #pragma once
 
 #include "plan/describe.h"
@@ -7,23 +7,23 @@
 namespace bowline::detail::plan {
 
 struct ListingColumns {
-  bool names = false;  // the names of nodes
+  bool names = false;  // adds the names of nodes
 };
 
-// Lines of nodes [begin, end). Results are numbered in the order of the nodes over the whole graph,
-// and anew in a body. A Repeat prints its body once, indented; parameters print by name, inputs by
-// position.
+// Lists nodes [begin, end). Results are numbered in the order of all nodes of the graph. Numbers
+// start again in the body of a Repeat, which is listed once and indented. Parameters have their
+// names, inputs their positions.
 std::string list_nodes(const graph::BoundGraph& graph, size_t begin, size_t end,
                        ListingColumns columns = {});
 
-// Lists what the device is given: one line per record with its level and where its operands lie.
-// Offsets are bytes of the arena, of the io buffer or of a storage, by tie index.
+// Lists the records, one line each, with the level and the place of each operand: an offset in
+// bytes in the arena, in the io buffer or in a storage (by tie index).
 std::string list_records(const SegmentInfo& segment);
 
 // Lists the derived copies that a segment reads.
 std::string list_copies(const SegmentInfo& segment);
 
-// Lists the parameters of the bodies of Repeats: one line per list, the items by tie index.
+// Lists the parameter lists of Repeats, one line each. Items are tie indices.
 std::string list_repeat_lists(const std::vector<RepeatListInfo>& lists);
 
 }  // namespace bowline::detail::plan

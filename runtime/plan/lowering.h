@@ -1,4 +1,4 @@
-// Graph -> Program, as it is under way. Values get locations, nodes become records.
+// Lowering turns a graph into a Program: values get locations, nodes become records.
 #pragma once
 
 #include <map>
@@ -17,53 +17,52 @@ inline uint64_t bytes_of(const graph::BoundValue& v) {
   return static_cast<uint64_t>(v.shape.elements()) * size_of(v.dtype);
 }
 
-// Where the bytes of a value lie: an item of the arena of its graph plus a step rule, or a place
-// that is known already.
+// Where the bytes of a value are: in an item of the arena, or at a place that is known already.
 struct Location {
-  uint32_t item = kNoItem;  // offset counts from this item
-  device::Operand place;    // slot, offset, table and step rule; dtype and shape are the value's
+  uint32_t item = kNoItem;  // if set, the offset of `place` is relative to this item
+  device::Operand place;    // slot, offset, table and step rule, but not dtype and shape
 
   Location() { place.slot = kNoSlot; }
 };
 
-// A record operand whose offset awaits the placement of an item.
+// An operand of a record whose offset is not known before the item is placed.
 struct Pending {
   size_t record;
   int operand;  // inputs first, then outputs, then the workspace
   uint32_t item;
 };
 
-// One graph with the locations of its values; a body has its own. Items are numbered over a body
-// and the graph around it: a body uses items of both.
+// A graph with the locations of its values. The body of a Repeat has its own Frame. A body can use
+// items of its own and of the outer graph, so their numbers do not overlap.
 class Frame {
  public:
-  // Outputs in `keep` may be inputs (carried values that are kept); other outputs become results of
-  // their own.
+  // Outputs in `keep` may be inputs (carried values that are kept). Other outputs that are inputs
+  // get a result of their own.
   Frame(graph::BoundGraph& g, Frame* around, const std::set<size_t>& keep);
 
   graph::ValueId root(graph::ValueId v) const { return roots_[v]; }
   Location& location(graph::ValueId v) { return locations_[roots_[v]]; }
-  // Of a node without a record: its output is the bytes of its input.
+  // Whether node n has no record because its output has the bytes of its input.
   bool is_view(uint32_t n) const { return is_view_[n]; }
-  // The item that `i` is now: those of initial values become the regions that they enter.
+  // The item that replaces `i`. The item of an initial value moves into the region that it enters.
   uint32_t item_of(uint32_t i) const;
 
-  // The items of a body follow those that the graph around it has now.
+  // Starts the item numbers of a body after the current items of the outer graph.
   void begin_items();
   uint32_t add_item(uint64_t bytes, uint32_t first, uint32_t last);
   bool owns(uint32_t item) const { return item != kNoItem && item >= first_item_; }
   MemoryItem& item(uint32_t i) { return items_[i - first_item_]; }
   std::span<MemoryItem> items() { return items_; }
   void move_into(uint32_t from, uint32_t region);
-  // A value of this frame begins to lie in the item.
+  // Counts one more value of this frame in the item.
   void occupy(uint32_t i) { ++values_in_[i - first_item_]; }
   bool is_shared(uint32_t i) const { return values_in_[i - first_item_] > 1; }
 
-  // Position of the last node that reads a root value, and how many inputs of nodes do.
+  // The last node that reads a root value, and the number of node inputs that read it.
   uint32_t last_use(graph::ValueId root) const { return last_use_[root]; }
   uint32_t readers(graph::ValueId root) const { return readers_[root]; }
   bool is_output(graph::ValueId root) const { return is_output_[root]; }
-  // How many of nodes [0, n) are Repeats or add to gradients.
+  // The number of nodes in [0, n) that are Repeats or add to gradients.
   uint32_t barriers_before(uint32_t n) const { return barriers_[n]; }
 
   graph::BoundGraph& graph;
@@ -86,8 +85,8 @@ class Frame {
   std::vector<uint32_t> values_in_;
 };
 
-// The storage dtype of a record. Backends rely on it that the operands have the dtypes that their
-// operator takes.
+// Sets Record::type. Fails if an operand has a dtype that the operator does not accept, because
+// backends do not check this again.
 Status set_type(device::Record& record);
 
 class Lowering {
@@ -123,8 +122,8 @@ class Lowering {
   uint32_t slot_of(uint32_t tie, const std::shared_ptr<const params::Form>& form);
   void note_written(const graph::BoundValue& storages);
   void note_steps(const device::Record& record);
-  // Every record comes through here, those that no node of the graph stands for too. `n`: the
-  // position at which it runs.
+  // Adds a record. All records are added here, also records without a node in the graph. `n` is the
+  // position at which the record runs.
   Status add_record(Frame& f, uint32_t n, std::string name, device::Record record);
   device::Operand& operand_at(size_t record, int position);
   void resolve(Frame& f);
@@ -144,7 +143,7 @@ class Lowering {
   Meter meter_;
   uint64_t alignment_;
   uint32_t lowered_ = 0;                     // nodes
-  std::multimap<uint32_t, uint32_t> slots_;  // tie -> slots, of its storage and its copies
+  std::multimap<uint32_t, uint32_t> slots_;  // tie index -> slots of the storage and its copies
   std::vector<uint32_t> accumulates_;        // by record: outputs that may be gradients
 };
 

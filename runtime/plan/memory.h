@@ -1,8 +1,8 @@
-// Arena offsets from lifetimes.
+// Assigns arena offsets to blocks with known lifetimes.
 //
 // Source  Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020:
-//         greedy by size, lowest best-fitting gap. Three orders are tried and the smallest arena is
-//         kept.
+//         greedy by size, lowest best-fitting gap. place() tries three orders and keeps the
+//         smallest arena.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace bowline::detail::plan {
 
-// A block that lives while positions [first, last] are executed. `offset` is the result. For a
-// pinned block the caller sets it.
+// A block that is in use while positions [first, last] are executed. place() sets `offset`, except
+// for pinned blocks: the caller sets theirs.
 struct MemoryItem {
   uint64_t bytes = 0;
   uint32_t first = 0;
@@ -25,13 +25,13 @@ struct MemoryItem {
 
 struct MemoryLayout {
   uint64_t bytes = 0;        // of the arena
-  uint64_t lower_bound = 0;  // the largest sum of bytes that live at one position
+  uint64_t lower_bound = 0;  // the most bytes in use at one position
 };
 
-// Items that live at the same time do not overlap, provided the pinned items do not overlap each
-// other. Offsets and sizes are multiples of `alignment`. Takes n log n steps, and up to a fixed
-// number more for the orders that need n squared: where those do not do, the order of time stands
-// alone.
+// Sets the offsets so that items in use at the same time do not overlap. The caller makes sure that
+// pinned items do not overlap. Offsets and sizes are rounded up to `alignment`. Takes O(n log n)
+// time, plus a fixed number of steps for the quadratic orders. Orders that need more steps are not
+// tried.
 // Errors  out_of_memory: the items together have more than 2^64 - 1 bytes.
 Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment);
 

@@ -1,5 +1,5 @@
-// Plan: a bound graph made concrete for one device: a Program, where its operands lie, and how much
-// memory it takes.
+// Plan: a bound graph lowered for one device. It has a Program, the places of its operands, and the
+// memory that it needs.
 #pragma once
 
 #include "device/device.h"
@@ -14,14 +14,14 @@ struct IoRange {
   DType dtype = DType::f32;
   Shape shape;
   uint64_t offset = 0;
-  // For each axis the counted dim of the plan, or graph::kNotCounted; empty: of none. Behind a
-  // count an input is zero, and an output holds anything.
+  // For each axis: its dynamic dimension, as an index into Plan::counted, or graph::kNotCounted.
+  // Empty: no axis is dynamic. Behind the current size, inputs are zero and outputs are undefined.
   std::vector<int> counted;
 
   uint64_t bytes() const { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
 };
 
-// A step word that records of the plan read or write.
+// A per-step scalar that records of the plan read or write.
 struct StepUse {
   static constexpr uint32_t kNobody = UINT32_MAX;
   const StepWordInfo* word = nullptr;
@@ -30,7 +30,7 @@ struct StepUse {
   uint32_t writer = kNobody;
 };
 
-// What a slot of a plan is: a storage, or its derived copy of a form.
+// The contents of a slot of a plan: a storage, or its derived copy in a form.
 struct StorageSlot {
   uint32_t tie = 0;
   std::shared_ptr<const params::Form> form;  // null: the storage
@@ -50,55 +50,56 @@ struct Plan {
   std::vector<IoRange> outputs;
   std::vector<StepUse> steps;
   std::vector<graph::CountedDim> counted;
-  std::vector<uint32_t> counts;  // by counted dim: the offset of its number in the step buffer
+  std::vector<uint32_t> counts;  // by dynamic dimension: offset of its size in the step buffer
   uint64_t io_bytes = 0;
   uint64_t arena_bytes = 0;
   uint64_t arena_lower_bound = 0;
-  std::vector<std::string> nodes;  // by Record::node: how messages name it
+  std::vector<std::string> nodes;  // by Record::node: the node, for messages
 };
 
-// `steps` gets the step words of the nodes. Takes about n log n steps in nodes, values and items of
-// tables.
-// Errors  unsupported: a node that the device cannot run (node and reason). over_budget: more
-//         nodes, seconds or bytes than the budget.
+// Lowers a graph. Adds the per-step scalars of the nodes to `steps`. Takes O(n log n) time in the
+// number of nodes, values and table entries.
+// Errors  unsupported: the device cannot run a node. The message has the node and the reason.
+//         over_budget: the plan needs more nodes, seconds or bytes than `budget`.
 Result<Plan> lower(graph::BoundGraph graph, std::string name, const device::OpenDevice& device,
                    StepLayout& steps, const Budget& budget = Budget::of_plan());
 
-// The plan that makes a derived copy: one record, from slot kFirstStorageSlot to the next one; it
-// uses no other.
-// Errors  unsupported: the device cannot run it.
+// Returns the plan that computes a derived copy. It has one record, which reads slot
+// kFirstStorageSlot and writes the next slot.
+// Errors  unsupported: the device cannot run the record.
 Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
                      const device::OpenDevice& device);
 
-// Nodes that only make another form of a storage (OpDef::derived_copy) leave the graph: who reads
-// their result reads the derived copy. Of a parameter that shows but a part of its storage they
-// stay. Returns how many of the first `boundary` nodes are left.
+// Removes nodes that only convert a storage to another form (OpDef::derived_copy). Their readers
+// read the derived copy. Nodes stay if their parameter is a view of only a part of the storage.
+// Returns how many of the first `boundary` nodes stay.
 size_t derive_copies(graph::BoundGraph& graph, const params::Table& table, size_t boundary = 0);
 
-// Values that depend only on parameters and are read by a node that depends on more. Left out are
-// parameters that the graph writes, states, and integers (they may be out-of-range indices). For a
-// view, the list has the value whose bytes the view shows.
+// Returns the values that depend only on parameters and that a node reads which depends on more.
+// Values that depend on states or on parameters that the graph writes are left out, and so are
+// integers (they may be out-of-range indices). For a view node, the list has the value whose bytes
+// it shares.
 std::vector<graph::ValueId> hoistable(const graph::BoundGraph& graph, const params::Table& table);
 
-// The smallest ones of these values that have at most so many bytes together.
+// Returns the smallest values of `values` whose sizes add up to at most `bytes`.
 std::vector<graph::ValueId> smallest(const graph::BoundGraph& graph,
                                      std::vector<graph::ValueId> values, uint64_t bytes);
 
-// Moves the nodes that make `values` out of `graph` and returns a graph of these nodes. `graph`
-// then reads `values` as held values.
+// Moves the nodes that compute `values` out of `graph` and returns a graph of these nodes. `graph`
+// then reads `values` as held values (HeldValues).
 graph::BoundGraph hoist(graph::BoundGraph& graph, std::span<const graph::ValueId> values);
 
-// Places the held values of the two graphs from `begin` on. Returns where they end.
+// Sets the offsets of the held values in both graphs, starting at offset `begin`. Returns the end.
 uint64_t hold(graph::BoundGraph& makes, graph::BoundGraph& reads, uint64_t begin,
               uint64_t alignment);
 
-// Sets TableEntry::first of gradients: the contribution to a storage that is executed first
-// overwrites, unless it was started as zeros before. A storage of which some contribution covers
-// only a part has one (graph/gradient.cpp).
+// Sets TableEntry::first of gradients: the first contribution to a storage overwrites the old
+// gradient, unless a record has set the gradient to zero. graph/gradient.cpp adds such a record if
+// a contribution covers only a part of the storage.
 void mark_first_contributions(device::Program& program);
 
-// Gives each record its level: a record that touches what an earlier one of the current level
-// wrote, or writes what it touches, begins a new level.
+// Sets the level of each record. A record starts a new level if it conflicts with an earlier record
+// of the current level, that is, if both use the same bytes and at least one writes them.
 void assign_levels(device::Program& program);
 
 }  // namespace bowline::detail::plan

@@ -1,4 +1,4 @@
-// Where the step words of operators lie in the step buffer.
+// Offsets of the per-step scalars ("step words") in the step buffer.
 #pragma once
 
 #include <memory>
@@ -10,31 +10,32 @@
 
 namespace bowline::detail::plan {
 
-// The words of all segments that share a step buffer: what one of them writes, the next one reads.
+// The per-step scalars of all segments that share a step buffer. A segment can read a scalar that
+// an earlier segment wrote.
 class StepLayout {
  public:
   struct Place {
     const StepWordInfo* word = nullptr;
     uint32_t offset = 0;
-    bool written = false;   // by some operator
-    bool is_count = false;  // the number of a counted dim
+    bool written = false;   // an operator writes it
+    bool is_count = false;  // it is the current size of a dynamic dimension
   };
 
-  // The offsets of the words of an operator, in the order of its declaration: Record::step. A name
-  // has one place. One that is the number of a counted dim too is refused by clash().
+  // Returns the offsets of the scalars of an operator, in the order of their declaration, for
+  // Record::step. Scalars of the same name share one place. Call clash() first.
   std::vector<uint32_t> add(Op op);
-  // Errors  bad_argument: a step word of the operator has the name of a counted dim.
+  // Errors  bad_argument: a scalar of the operator has the name of a dynamic dimension.
   Status clash(Op op) const;
 
-  // The offset of the number of a counted dim: a u32 that is the capacity unless a run says
-  // another.
-  // Errors  bad_argument: an operator has a step word of this name.
+  // Adds the current size of a dynamic dimension, a u32, and returns its offset. The default is
+  // `capacity`.
+  // Errors  bad_argument: an operator has a scalar of this name.
   Result<uint32_t> add_count(const std::string& dim, int64_t capacity);
 
   // In the order of their offsets.
   std::span<const Place> places() const { return places_; }
   const Place* find(std::string_view name) const;
-  // Of the buffer, with its head.
+  // Size of the step buffer, including StepHead.
   uint64_t bytes() const { return bytes_; }
 
  private:
