@@ -1,5 +1,5 @@
-// A value in double precision with a bound of its error in f32 arithmetic: the dialect of
-// runtime/ops/formulas for references.
+// A value in double precision with a bound of its error in f32 arithmetic. Reference
+// implementations evaluate runtime/ops/formulas with this type.
 //
 // Source    Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 3.3: running
 //           error analysis.
@@ -21,13 +21,13 @@ struct Bounded {
 
 inline double absolute(double error) { return std::ldexp(error, -24); }
 
-// The result of one f32 operation. If the operands are exact and f32 holds the result, so is it.
+// The result of one f32 operation. It is exact if the operands are exact and f32 can represent it.
 inline Bounded rounded(double value, double error, double roundings = 1) {
   const bool exact = error == 0 && static_cast<double>(static_cast<float>(value)) == value;
   return {value, exact ? 0 : error + roundings * std::abs(value)};
 }
 
-// Devices compute quotients and roots to within this many roundings.
+// The error bound of quotients and roots on devices, in roundings.
 constexpr double kQuotient = 3;
 
 inline Bounded operator+(Bounded a, Bounded b) {

@@ -101,7 +101,7 @@ std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weigh
   };
   const GradientValue labels = c.in(1);
   const double rows = static_cast<double>(c.shape(labels).elements());
-  // Two parts, because Fill has an f32 value, whose significand has 24 bits.
+  // The ignored label is added from two parts, because an f32 Fill has only 24 significant bits.
   const auto whole = [&](int32_t n) {
     return filled(c, Shape{}, DType::i32, static_cast<float>(n));
   };
@@ -115,8 +115,8 @@ std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weigh
   }
   GradientValue each = cast(counts);
   if (weight.valid()) {
-    // The ignored label may be no class. Class 0 stands in for the lookup, and its weight is not
-    // counted.
+    // The ignored label may be out of range. The lookup uses class 0 instead, and
+    // its weight is not counted.
     const GradientValue safe =
         c.add1(Op::Where, {counts, labels, filled(c, Shape{}, DType::i32, 0)});
     GatherAttributesT first_axis;

@@ -14,7 +14,7 @@
 
 namespace bowline::detail::optimizer {
 
-// Lists have no shape of their own.
+// Checks the number of inputs. Outputs get the shape of input 0: lists have no shape of their own.
 inline Status infer(Op op, InferContext& c) {
   const UpdateOperands operands = update_operands(op, c.attributes());
   int wanted = static_cast<int>(kUpdateInputs);

@@ -1,5 +1,5 @@
 // The reference implementation of optimizers with formulas: the formulas in double precision, with
-// bounds of the errors. PyTorch's results stand against the formulas themselves (tests/torch).
+// bounds of the errors. tests/torch compares the formulas with PyTorch.
 #pragma once
 
 #include "core/optimizers.h"
@@ -21,10 +21,10 @@ using F = Bounded;
 
 }  // namespace formulas
 
-// What a formula reads of a node.
+// The values of a node that a formula reads.
 struct Reading {
   UpdateOperands operands;
-  std::vector<double> words;  // by number, those that are read
+  std::vector<double> words;  // the per-step scalars that the operator reads
 
   reference::Bounded number(size_t i) const { return static_cast<double>(operands.numbers[i]); }
   bool flag(size_t i) const { return operands.numbers[i] != 0; }
