@@ -306,7 +306,7 @@ Result<Parameter> Model::find(std::string_view name) const {
   });
 }
 
-Status Model::dim(std::string_view name, const DimLimits& limits) {
+Status Model::set_dim_limits(std::string_view name, const DimLimits& limits) {
   return guarded(state_, "model", [&](ModelState& s) -> Status {
     BOWLINE_TRY(check_name(name, "A dim"));
     BOWLINE_TRY(check_limits(name, limits.min, limits.max));
@@ -338,7 +338,7 @@ Result<TieReport> Model::tie(std::string_view a, std::string_view b,
   });
 }
 
-Result<TieReport> Model::tie_numbered(std::string_view pattern) {
+Result<TieReport> Model::tie_layers(std::string_view pattern) {
   return changing(state_, [&](ModelState& s) -> Result<TieReport> {
     BOWLINE_TRY_ASSIGN(const auto pairs, params::numbered_pairs(s.table, pattern));
     return bowline::tie(s, pairs);

@@ -45,7 +45,7 @@ struct AdapterOptions {
   std::string target = "*";
   /// false: the adapter also changes all parameters that are tied to a matching one. true: it
   /// changes the matching parameters only, each with its own A and B.
-  bool per_use = false;
+  bool per_parameter = false;
   /// Freezes all other parameters of the model.
   bool freeze_others = true;
   /// Seed of the random values of A.
@@ -66,7 +66,7 @@ struct AdapterReport {
 /// Errors:
 /// - bad_argument: the name is taken, or an option is out of range.
 /// - bad_argument: no parameter can be a target, or a parameter with "!" cannot.
-/// - bad_argument: a parameter that is tied to a target is read in another way. See per_use.
+/// - bad_argument: a parameter that is tied to a target is read in another way. See per_parameter.
 Result<AdapterReport> add_adapter(Model& model, std::string_view name,
                                   const AdapterOptions& options = {});
 

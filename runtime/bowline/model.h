@@ -78,7 +78,7 @@ struct DroppedStorage {
   uint64_t bytes = 0;
 };
 
-/// The result of Model::tie() or Model::tie_numbered().
+/// The result of Model::tie() or Model::tie_layers().
 struct TieReport {
   /// `parameter` uses the storage of `to` now.
   struct Tie {
@@ -214,7 +214,7 @@ class Model {
   ///
   /// Errors:
   /// - bad_argument: the limits are invalid, or the dimension has other limits already.
-  Status dim(std::string_view name, const DimLimits& limits);
+  Status set_dim_limits(std::string_view name, const DimLimits& limits);
 
   /// \}
   /// \name Values
@@ -318,7 +318,7 @@ class Model {
   ///
   /// Errors: as tie().
   /// - bad_argument: no two parameters match.
-  Result<TieReport> tie_numbered(std::string_view pattern);
+  Result<TieReport> tie_layers(std::string_view pattern);
 
   /// Gives a tied parameter its own storage, with a copy of its values and moments.
   ///

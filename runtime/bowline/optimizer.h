@@ -30,10 +30,10 @@ struct OptimizerSetting {
   std::string_view description;
   bool is_flag = false;  ///< The value is 0 or 1.
   float default_value = 0;
-  float least = 0;             ///< Lower end of the range.
-  float most = 0;              ///< Upper end of the range.
-  bool least_included = true;  ///< The range contains `least`.
-  bool most_included = true;   ///< The range contains `most`.
+  float min = 0;              ///< Lower end of the range.
+  float max = 0;              ///< Upper end of the range.
+  bool min_inclusive = true;  ///< The range contains `min`.
+  bool max_inclusive = true;  ///< The range contains `max`.
 };
 
 /// An available optimizer. Every optimizer has the settings `weight_decay` and `decay_all`.

@@ -43,7 +43,7 @@ struct Counters {
   uint64_t submits = 0;      ///< Submissions to the device.
   uint64_t refreshes = 0;    ///< Renewed copies of weights and hoisted values (see Session).
   uint64_t transfers = 0;    ///< Transfers of replicas and shards (placement.h) between devices.
-  uint64_t hook_fires = 0;   ///< Calls of a GradientHook.
+  uint64_t hook_calls = 0;   ///< Calls of a GradientHook.
   /// Kernel launches, library calls, copies and fills in one run or training step. On the CPU: 0.
   uint64_t launches = 0;
 };

@@ -211,7 +211,7 @@ class Adding {
                      std::vector<Change>& out) const {
     for (const uint32_t index : chosen) {
       const uint32_t tie = table_.parameters[index].tie;
-      if (options_.per_use) {
+      if (options_.per_parameter) {
         out.push_back({tie, true, whole, {index}});
       } else if (changed.insert(tie).second) {
         out.push_back({tie, false, whole, sorted(table_.users(tie))});
@@ -228,7 +228,7 @@ class Adding {
       BOWLINE_REQUIRE(p.view.shape.empty() && same,
                       "Adapter \"{}\" would change \"{}\", which shares the storage of \"{}\" and "
                       "is read in another way than as the matrix of Linear, Embedding or MatMul; "
-                      "per_use changes \"{}\" alone.",
+                      "per_parameter changes \"{}\" alone.",
                       name_, p.name, table_.parameters[chosen].name,
                       table_.parameters[chosen].name);
     }

@@ -345,7 +345,7 @@ class Generator {
   Result<PlanInfo> describe() const;
   /// Returns how many tokens needed all logits on the host. For the other tokens, only the 256
   /// largest logits were copied from the device. The tokens are the same in both cases.
-  uint64_t whole_logits() const;
+  uint64_t full_logits_count() const;
 
  private:
   explicit Generator(std::unique_ptr<GeneratorState> state);

@@ -254,7 +254,7 @@ class GeneratorState {
   std::vector<int32_t> stops;
   SamplerOptions sampler;
   int64_t context = 0;
-  uint64_t whole_logits = 0;
+  uint64_t full_logits_count = 0;
   std::atomic<bool> cancelled = false;
 
  private:
@@ -325,7 +325,7 @@ class GeneratorState {
       sum += std::exp(static_cast<double>(logit) - most);
     }
     lse_ = static_cast<float>(most + std::log(sum));
-    ++whole_logits;
+    ++full_logits_count;
     return {};
   }
 
@@ -416,7 +416,7 @@ class GeneratorState {
     const StepScalar steps[] = {{"position", position}, {"kv_length", text.size()}};
     BOWLINE_TRY(session_.run("decode", in, std::span(out).first(whole ? 4 : 3), steps));
     cached_ = std::max(cached_, text.size());
-    whole_logits += whole ? 1 : 0;
+    full_logits_count += whole ? 1 : 0;
     return {};
   }
 
@@ -521,6 +521,8 @@ Result<PlanInfo> Generator::describe() const {
   return state_ == nullptr ? Result<PlanInfo>(moved_from()) : state_->describe();
 }
 
-uint64_t Generator::whole_logits() const { return state_ == nullptr ? 0 : state_->whole_logits; }
+uint64_t Generator::full_logits_count() const {
+  return state_ == nullptr ? 0 : state_->full_logits_count;
+}
 
 }  // namespace bowline::text

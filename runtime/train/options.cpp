@@ -19,13 +19,13 @@ Status check_not_negative(std::string_view name, float value) {
 
 // "[0, 1)".
 std::string range_text(const OptimizerSetting& s) {
-  return format("{}{}, {}{}", s.least_included ? "[" : "(", s.least, s.most,
-                s.most_included ? "]" : ")");
+  return format("{}{}, {}{}", s.min_inclusive ? "[" : "(", s.min, s.max,
+                s.max_inclusive ? "]" : ")");
 }
 
 bool is_inside(const OptimizerSetting& s, float value) {
-  return (s.least_included ? value >= s.least : value > s.least) &&
-         (s.most_included ? value <= s.most : value < s.most);
+  return (s.min_inclusive ? value >= s.min : value > s.min) &&
+         (s.max_inclusive ? value <= s.max : value < s.max);
 }
 
 Status check_optimizer(const Optimizer& o) {

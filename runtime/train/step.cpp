@@ -369,7 +369,7 @@ Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
   for (const uint32_t user : params::sorted(table.users(tie))) {
     info.parameters.push_back(table.parameters[user].name);
   }
-  ++counters_.hook_fires;
+  ++counters_.hook_calls;
   const Inside inside(hook_runs_);
   BOWLINE_TRY(hook_(info, gradient));
   if (std::memcmp(seen.data(), gradient.data(), bytes.size()) == 0) {

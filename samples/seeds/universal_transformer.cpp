@@ -44,7 +44,7 @@ Model universal(int style, int n) {
     }
   }
   if (own > 1) {
-    const TieReport report = must(m.tie_numbered("repeats.{}.mlp.layer_{1,2}.{weight,bias}"));
+    const TieReport report = must(m.tie_layers("repeats.{}.mlp.layer_{1,2}.{weight,bias}"));
     std::printf("    one call ties %zu parameters\n", report.ties.size());
   }
   std::vector<ParameterList> lists;  // by block and array: what each repeat takes

@@ -290,7 +290,7 @@ const Call kCalls[] = {
      [](World& w) {
        must(w.seed.model.parameters("block.{}.weight", 5, {2, 2}, Init::ones()));
      },
-     [](World& w) { return w.seed.model.tie_numbered("{block,other}.{}.weight").status(); }},
+     [](World& w) { return w.seed.model.tie_layers("{block,other}.{}.weight").status(); }},
     {"Assign", on_device,
      [](World& w) {
        float values[12] = {0.5f, 1, 2};

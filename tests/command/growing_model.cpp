@@ -8,7 +8,7 @@ const char* const kArguments = "FILE";
 
 Status write_model(const std::string& path, const Options&) {
   Model model;
-  if (Status s = model.dim("rows", {.max = 8, .dynamic = true}); !s.ok()) {
+  if (Status s = model.set_dim_limits("rows", {.max = 8, .dynamic = true}); !s.ok()) {
     return s;
   }
   const Result<Parameter> state =

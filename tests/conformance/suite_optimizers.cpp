@@ -41,8 +41,8 @@ float another_value(const OptimizerSetting& s) {
   if (s.is_flag) {
     return 1;
   }
-  const bool bounded = std::isfinite(s.least) && std::isfinite(s.most);
-  return bounded ? (s.least + s.most) / 2 : std::isfinite(s.least) ? 1e-2f : -0.5f;
+  const bool bounded = std::isfinite(s.min) && std::isfinite(s.max);
+  return bounded ? (s.min + s.max) / 2 : std::isfinite(s.min) ? 1e-2f : -0.5f;
 }
 
 // The defaults; decay and clipping; each optional state alone, and with all settings changed.

@@ -139,7 +139,7 @@ TEST_P(EntryPoints, ARunThatFitsNoneIsRefused) {
 // Two capacities of a dynamic dimension: a run uses the smallest plan that can hold it.
 TEST_P(EntryPoints, WithCountedDimsTheSmallestThatHoldsARunIsTaken) {
   Model m;
-  ASSERT_OK(m.dim("rows", {2, 1000, true}));
+  ASSERT_OK(m.set_dim_limits("rows", {2, 1000, true}));
   GraphBuilder g(m, "square");
   const Value x = g.input("x", DType::f32, {"rows", 3});
   g.output("y", g.op("Mul", {x, x}));

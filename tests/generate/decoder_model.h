@@ -27,8 +27,8 @@ class DecoderModel {
     const int64_t head = s_.width / s_.heads;
     const Init draw = Init::normal(static_cast<float>(s_.deviation));
     // The dims come first: graphs are checked with small trial sizes, which the cache must hold.
-    must(model.dim("rows", {.dynamic = true}));
-    must(model.dim("kv_length", {.dynamic = true}));
+    must(model.set_dim_limits("rows", {.dynamic = true}));
+    must(model.set_dim_limits("kv_length", {.dynamic = true}));
     embed_ = must(model.parameter("model.embed_tokens.weight", {s_.vocabulary, s_.width}, draw,
                                   StorageRole::weight, s_.dtype));
     norm1_ = list("input_layernorm.weight", {s_.width}, Init::ones());

@@ -72,7 +72,7 @@ TEST_P(Generation, GreedyIsWhatTheWholeTextGives) {
     const auto row = logits.begin() + static_cast<ptrdiff_t>(prompt.size() - 1 + i) * 300;
     ASSERT_EQ(drawn[i], std::max_element(row, row + 300) - row) << i;
   }
-  EXPECT_EQ(g.whole_logits(), 0u);
+  EXPECT_EQ(g.full_logits_count(), 0u);
 }
 
 TEST_P(Generation, PlansAreMadeOnce) {
@@ -132,7 +132,7 @@ TEST_P(Generation, DrawnTokensFollowFromTheSeed) {
   const Ids prompt = some_ids(20, shape_.vocabulary);
   ASSERT_OK(g.feed(prompt));
   const Ids first = answer(g, 30);
-  EXPECT_EQ(g.whole_logits(), 0u);
+  EXPECT_EQ(g.full_logits_count(), 0u);
   ASSERT_OK(g.rewind(20));
   EXPECT_EQ(answer(g, 30), first);
   ASSERT_OK(g.rewind(20));
@@ -143,7 +143,7 @@ TEST_P(Generation, DrawnTokensFollowFromTheSeed) {
   ASSERT_OK(g.set_sampler({.temperature = 1.5f}));
   ASSERT_OK(g.rewind(20));
   (void)answer(g, 5);
-  EXPECT_EQ(g.whole_logits(), 5u);
+  EXPECT_EQ(g.full_logits_count(), 5u);
 }
 
 // The cache is quantized, with a scale for each row of a head.
@@ -295,7 +295,7 @@ TEST_P(Generation, WithoutACacheTheTokensAreTheSame) {
   ASSERT_OK(whole.rewind(50));
   ASSERT_OK(cached.rewind(50));
   EXPECT_EQ(answer(whole, 5), answer(cached, 5));
-  EXPECT_EQ(whole.whole_logits(), 105u);
+  EXPECT_EQ(whole.full_logits_count(), 105u);
 }
 
 TEST_F(GenerationOnCpu, WithoutACacheAndALengthATextHasAThousandTokens) {

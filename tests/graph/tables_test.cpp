@@ -18,7 +18,7 @@ constexpr int64_t kRows = 5, kWidth = 3, kUnits = 4;
 // [5, 3].
 struct Short {
   explicit Short(bool counted = false) {
-    EXPECT_OK(model.dim("seq", {.dynamic = counted}));
+    EXPECT_OK(model.set_dim_limits("seq", {.dynamic = counted}));
     t = g.parameter(must(model.parameter("t", {kRows, kWidth}, Init::normal(1))));
     ids = g.input("ids", DType::i32, {"seq", 2});
     x = g.named("letters").op("Embedding", {t, ids});

@@ -15,12 +15,12 @@ using test::make_table;
 using test::state_of;
 using Floats = std::vector<float>;
 
-Result<AdapterReport> add(Table& t, std::string target, bool per_use = false) {
+Result<AdapterReport> add(Table& t, std::string target, bool per_parameter = false) {
   AdapterOptions o;
   o.rank = 2;
   o.alpha = 2;
   o.target = std::move(target);
-  o.per_use = per_use;
+  o.per_parameter = per_parameter;
   const std::vector<Reading> readings(t.parameters.size(), Reading::matrix);
   return params::add_adapter(t, "ad", o, readings, 0);
 }

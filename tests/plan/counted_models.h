@@ -48,7 +48,7 @@ class Draw {
 
 inline Model with_seq(bool counted, int64_t min = 1) {
   Model model;
-  EXPECT_OK(model.dim("seq", {.min = min, .dynamic = counted}));
+  EXPECT_OK(model.set_dim_limits("seq", {.min = min, .dynamic = counted}));
   return model;
 }
 
@@ -121,7 +121,7 @@ inline void add_prefill(Model& model, Decoder& d) {
 // Token id [1, 1] at a position -> logits [1, 1, kClasses]. Keys and values of earlier tokens lie
 // in states, with "kv_length" valid rows.
 inline void add_decode(Model& model, Decoder& d) {
-  EXPECT_OK(model.dim("kv_length", {.dynamic = true}));
+  EXPECT_OK(model.set_dim_limits("kv_length", {.dynamic = true}));
   const Dims cache = {1, kCapacity, 2, kWidth / 2};
   const Parameter keys =
       must(model.parameter("cache.k", cache, Init::zeros(), StorageRole::kv_cache));

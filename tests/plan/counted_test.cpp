@@ -339,7 +339,7 @@ class CountedRun : public testing::Test {
   }
   static Model declared() {
     Model m = with_seq(true, 2);
-    EXPECT_OK(m.dim("rows", {.max = 20, .dynamic = true}));
+    EXPECT_OK(m.set_dim_limits("rows", {.max = 20, .dynamic = true}));
     return m;
   }
   Model model_ = declared();
@@ -421,7 +421,7 @@ TEST(CountedPlan, IsThatOfBoundDimsWithoutThem) {
   for (const bool declares : {false, true}) {
     Model m = with_seq(false);
     if (declares) {
-      ASSERT_OK(m.dim("other", {.dynamic = true}));
+      ASSERT_OK(m.set_dim_limits("other", {.dynamic = true}));
     }
     Decoder d(m);
     add_prefill(m, d);
@@ -500,7 +500,8 @@ TEST(CountedRules, RefuseWhatWouldSeeBehindTheCount) {
   const Device cpu = open_test_device("cpu");
   for (const Unsupported& u : all) {
     Model m;
-    ASSERT_OK(m.dim("seq", {.min = kCapacity, .dynamic = true}));  // the probe is the capacity
+    ASSERT_OK(
+        m.set_dim_limits("seq", {.min = kCapacity, .dynamic = true}));  // the probe is the capacity
     const Parameter table = must(m.parameter("table", {3, kCapacity}, Init::ones()));
     GraphBuilder g(m, "g");
     const Value x = g.input("x", DType::f32, {"seq", 4});
@@ -528,7 +529,7 @@ TEST(CountedRules, AreThereForEveryOperatorOfAFile) {
 TEST(CountedRules, ADimIsNoStepWord) {
   const Device cpu = open_test_device("cpu");
   Model m;
-  ASSERT_OK(m.dim("position", {.dynamic = true}));
+  ASSERT_OK(m.set_dim_limits("position", {.dynamic = true}));
   const Parameter state = must(m.parameter("state", {4, 2}, Init::zeros(), StorageRole::kv_cache));
   GraphBuilder g(m, "g");
   const Value rows = g.input("rows", DType::f32, {"position", 2});
@@ -546,10 +547,10 @@ TEST(CountedRules, ADimIsNoStepWord) {
 
 TEST(CountedRules, ADimIsDeclaredOnce) {
   Model m;
-  ASSERT_OK(m.dim("seq", {.max = 9, .dynamic = true}));
-  ASSERT_OK(m.dim("seq", {.max = 9, .dynamic = true}));
+  ASSERT_OK(m.set_dim_limits("seq", {.max = 9, .dynamic = true}));
+  ASSERT_OK(m.set_dim_limits("seq", {.max = 9, .dynamic = true}));
   const auto refusal = [&](const char* name, const DimLimits& limits) {
-    const Status refused = m.dim(name, limits);
+    const Status refused = m.set_dim_limits(name, limits);
     EXPECT_EQ(refused.code(), Code::bad_argument);
     return refused.message();
   };

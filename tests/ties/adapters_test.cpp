@@ -9,12 +9,12 @@ namespace {
 using Adapters = OnDevice;
 BOWLINE_ON_ALL_DEVICES(Adapters);
 
-AdapterOptions rank_one(std::string target, bool per_use = false) {
+AdapterOptions rank_one(std::string target, bool per_parameter = false) {
   AdapterOptions o;
   o.rank = 1;
   o.alpha = 1;
   o.target = std::move(target);
-  o.per_use = per_use;
+  o.per_parameter = per_parameter;
   return o;
 }
 
@@ -40,9 +40,9 @@ void set_row(Model& model, const std::string& adapter, int row, float x, float y
 }
 
 // LM32 with an adapter that adds (1,1) to row 0 of the head.
-Seed adapted_lm32(bool per_use) {
+Seed adapted_lm32(bool per_parameter) {
   Seed s = lm32();
-  must(add_adapter(s.model, "ad", rank_one("head", per_use)));
+  must(add_adapter(s.model, "ad", rank_one("head", per_parameter)));
   set_row(s.model, "head.ad", 0, 1, 1);
   return s;
 }
@@ -159,12 +159,12 @@ Numbers slope(Numbers at, const std::function<double(const Numbers&)>& f) {
 // gradients of A and B.
 TEST_P(Adapters, TransposedViewsSeeTheChangeAndTrainIt) {
   const Numbers a = {0.5, -1, 0.25, 1, 0.75, -0.5}, b = {0.25, 1, -0.5, 0.75};
-  for (const auto& [target, per_use] :
+  for (const auto& [target, per_parameter] :
        {std::pair("encoder", false), {"encoder", true}, {"decoder", true}}) {
-    const bool encoder = !per_use || target == std::string("encoder");
-    const bool decoder = !per_use || target == std::string("decoder");
+    const bool encoder = !per_parameter || target == std::string("encoder");
+    const bool decoder = !per_parameter || target == std::string("decoder");
     Seed s = ae23();
-    AdapterOptions o = rank_one(target, per_use);
+    AdapterOptions o = rank_one(target, per_parameter);
     o.rank = 2;
     o.alpha = 3;
     must(add_adapter(s.model, "ad", o));
@@ -475,7 +475,7 @@ TEST(AdapterErrors, AnotherReaderIsNamed) {
   EXPECT_EQ(
       add_adapter(s.model, "ad", rank_one("head")).status().message(),
       "Adapter \"ad\" would change \"embed\", which shares the storage of \"head\" and is read "
-      "in another way than as the matrix of Linear, Embedding or MatMul; per_use changes "
+      "in another way than as the matrix of Linear, Embedding or MatMul; per_parameter changes "
       "\"head\" alone.");
   EXPECT_OK(add_adapter(s.model, "ad", rank_one("head", true)));
 }

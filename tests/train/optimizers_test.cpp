@@ -114,16 +114,16 @@ TEST_F(OptimizerSettings, AreInsideTheirRanges) {
     for (const OptimizerSetting& s : info.settings) {
       SCOPED_TRACE(std::string(info.name) + " " + std::string(s.name));
       EXPECT_EQ(at(s, s.default_value), "");
-      if (std::isfinite(s.least)) {
-        EXPECT_EQ(at(s, s.least).empty(), s.least_included);
-        EXPECT_NE(at(s, s.least - 1), "");
+      if (std::isfinite(s.min)) {
+        EXPECT_EQ(at(s, s.min).empty(), s.min_inclusive);
+        EXPECT_NE(at(s, s.min - 1), "");
       }
-      if (std::isfinite(s.most)) {
-        EXPECT_EQ(at(s, s.most).empty(), s.most_included);
-        EXPECT_NE(at(s, s.most + 1), "");
+      if (std::isfinite(s.max)) {
+        EXPECT_EQ(at(s, s.max).empty(), s.max_inclusive);
+        EXPECT_NE(at(s, s.max + 1), "");
       }
       EXPECT_NE(at(s, std::numeric_limits<float>::quiet_NaN()), "");
-      EXPECT_EQ(at(s, 0.5f).empty(), !s.is_flag && s.least <= 0.5f && s.most > 0.5f);
+      EXPECT_EQ(at(s, 0.5f).empty(), !s.is_flag && s.min <= 0.5f && s.max > 0.5f);
     }
   }
 }

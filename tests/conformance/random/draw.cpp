@@ -951,11 +951,11 @@ void Drawer::draw_options() {
       optimizers()[static_cast<size_t>(dice_.below(static_cast<int64_t>(optimizers().size())))];
   o.optimizer.name = info.name;
   for (const OptimizerSetting& s : info.settings) {
-    const bool bounded = std::isfinite(s.least) && std::isfinite(s.most);
+    const bool bounded = std::isfinite(s.min) && std::isfinite(s.max);
     const float other = s.is_flag                  ? 1
                         : s.name == "weight_decay" ? 0.1f
                         : bounded                  ? 0.9f
-                        : std::isfinite(s.least)   ? 0.25f
+                        : std::isfinite(s.min)     ? 0.25f
                                                    : -0.5f;
     // With a tiny eps, a gradient that is only a rounding error moves a weight by the full
     // learning rate.

@@ -6,13 +6,13 @@ namespace bowline::test {
 namespace {
 
 // LM32 with an adapter that adds (1,1) to row 0 of the head, for the head alone or for every use.
-Seed adapted(bool per_use, std::string_view target = "head", bool freeze_others = true) {
+Seed adapted(bool per_parameter, std::string_view target = "head", bool freeze_others = true) {
   Seed s = lm32();
   AdapterOptions o;
   o.rank = 1;
   o.alpha = 1;
   o.target = target;
-  o.per_use = per_use;
+  o.per_parameter = per_parameter;
   o.freeze_others = freeze_others;
   must(add_adapter(s.model, "ad", o));
   const std::string prefix = std::string(target) + ".ad";

@@ -63,12 +63,12 @@ std::string help_of(const std::vector<Having>& having) {
 
 // The range that holds the ranges of all of them.
 CLI::Validator range_of(const std::vector<Having>& having) {
-  const auto low = [](const Having& h) { return h.setting->least; };
-  const auto high = [](const Having& h) { return h.setting->most; };
+  const auto low = [](const Having& h) { return h.setting->min; };
+  const auto high = [](const Having& h) { return h.setting->max; };
   const Having& highest = *std::ranges::max_element(having, {}, high);
-  const double least = std::max(std::ranges::min_element(having, {}, low)->setting->least, -kMost);
-  const double most = std::min(highest.setting->most, kMost);
-  return highest.setting->most_included || most == kMost ? real_number(least, most)
+  const double least = std::max(std::ranges::min_element(having, {}, low)->setting->min, -kMost);
+  const double most = std::min(highest.setting->max, kMost);
+  return highest.setting->max_inclusive || most == kMost ? real_number(least, most)
                                                          : real_number_below(least, most);
 }
 

@@ -228,8 +228,8 @@ class Decoder {
 
 Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
                    const BuildOptions& options) {
-  BOWLINE_TRY(model.dim("rows", {.dynamic = true}));
-  BOWLINE_TRY(model.dim("kv_length", {.dynamic = true}));
+  BOWLINE_TRY(model.set_dim_limits("rows", {.dynamic = true}));
+  BOWLINE_TRY(model.set_dim_limits("kv_length", {.dynamic = true}));
   Decoder decoder(model, weights, parts, options.kv_dtype);
   BOWLINE_TRY(Status(weights.status()));
   BOWLINE_TRY(decoder.add_loss(options.dropout));

@@ -440,7 +440,7 @@ Result<Built> build_encoder(const Source& source, const BuildOptions& options,
   weights.drop("classifier.*", "the task does not use it");
   weights.drop(std::string(form.projection.name) + ".*", "the task does not use it");
 
-  BOWLINE_TRY(out.model.dim("seq", {.max = s.positions - s.first_position}));
+  BOWLINE_TRY(out.model.set_dim_limits("seq", {.max = s.positions - s.first_position}));
   Encoder encoder(out.model, parts, weights.dtype());
   BOWLINE_TRY(encoder.add_forward());
   if (head) {

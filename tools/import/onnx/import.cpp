@@ -285,7 +285,7 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
   }
   if (!options.batch_dim.empty()) {
     Model named;
-    BOWLINE_TRY(named.dim(options.batch_dim, {}));
+    BOWLINE_TRY(named.set_dim_limits(options.batch_dim, {}));
   }
   return {};
 }

@@ -69,7 +69,7 @@ Maker::Maker(Model& model, const std::string& entry_point,
       trains_(std::move(trains)),
       batch_(std::move(batch)) {
   if (batch_) {
-    require(model_.dim(batch_->name, {}));
+    require(model_.set_dim_limits(batch_->name, {}));
   }
 }
 

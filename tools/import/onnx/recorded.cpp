@@ -549,7 +549,7 @@ Result<EqualModel::Made> EqualModel::make() const {
   }
   Made out;
   if (!recording_.batch_dim.empty()) {
-    BOWLINE_TRY(out.model.dim(recording_.batch_dim, {}));
+    BOWLINE_TRY(out.model.set_dim_limits(recording_.batch_dim, {}));
   }
   Replay replay(recording_, shown, out.model);
   BOWLINE_TRY(replay.inputs());

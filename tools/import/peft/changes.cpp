@@ -241,7 +241,7 @@ Result<AdapterReport> add_changes(Model& model, std::string_view name, const Low
   options.dropout = static_cast<float>(from.dropout);
   options.target = target_of(info, from.changes);
   // Other tools change a module, not all modules that share its weight.
-  options.per_use = true;
+  options.per_parameter = true;
   options.freeze_others = false;
   BOWLINE_TRY_ASSIGN(AdapterReport report, add_adapter(model, name, options));
   Status filled =
