@@ -51,7 +51,7 @@ Status read(std::string_view key, const Element& value, std::string_view what, T
 template <class T>
 Result<T> needed_at(const Object& o, std::string_view key, std::string_view what) {
   const auto value = find(o, key);
-  T out;
+  T out = {};
   BOWLINE_TRY(value ? read(key, *value, what, out) : missing(key));
   return out;
 }

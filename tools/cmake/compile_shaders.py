@@ -175,7 +175,8 @@ def index(args):
     header += [f"inline constexpr uint32_t {name} = {i};" for i, name in enumerate(names)]
     header += by_dtype(names)
     packed, rows = bytearray(), []
-    # Variants of a shader are much alike. Only they are packed together, so that one is quickly unpacked.
+    # The variants of one shader are much alike, so they share a block. Unpacking one module then
+    # unpacks only its block.
     for _, group in itertools.groupby(zip(names, modules), lambda module: module[0].split("_")[0]):
         words, at = [], len(packed)
         for name, module in group:
