@@ -1,5 +1,5 @@
-// The statistics of the n elements of a subgroup from `start` on: their mean, which is 0 for rms, and
-// r = 1 / sqrt(mean of (x - mean)^2 + eps).
+// The statistics of the n elements of a subgroup from `start` on: their mean, which is 0 for rms,
+// and r = 1 / sqrt(mean of (x - mean)^2 + eps).
 #if defined(KIND_rms)
 const bool CENTRED = false;
 #else
