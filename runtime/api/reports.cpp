@@ -24,7 +24,7 @@ std::string TieReport::text() const {
 }
 
 std::string QuantizeReport::text() const {
-  std::string out = format("{} storage{}: {} bytes before, {} after\n", storages,
+  std::string out = format("{} storage{} converted: {} bytes before, {} after\n", storages,
                            storages == 1 ? "" : "s", bytes_before, bytes_after);
   for (const std::string& k : kept) {
     out += format("kept {}\n", k);

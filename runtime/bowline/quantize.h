@@ -27,7 +27,8 @@ struct QuantizeReport {
   std::vector<std::string> kept;        ///< Unchanged storages. An example: "b" has rank 1.
   std::vector<DroppedStorage> dropped;  ///< Removed moments and masters of these storages.
 
-  /// Returns the report as text, one line per item: "1 storage: 131072 bytes before, 36864 after".
+  /// Returns the report as text, one line per item: "1 storage converted: 131072 bytes before,
+  /// 36864 after".
   std::string text() const;
 };
 

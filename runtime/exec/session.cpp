@@ -184,9 +184,9 @@ Status SessionState::place(std::vector<Planned> planned,
   device::Demand demand;
   sizes.add_to(demand);
   add_missing_copies(plans, model_->table, *device, demand);
-  BOWLINE_TRY(device->require_room(demand).at(
-      format("While making room for a plan: {} bytes of activations, {} of inputs and outputs.",
-             sizes.arena, sizes.io)));
+  BOWLINE_TRY(device->require_room(demand).at(format(
+      "While reserving memory for a plan: {} bytes of activations, {} of inputs and outputs.",
+      sizes.arena, sizes.io)));
   BOWLINE_TRY_ASSIGN(Workspace fresh, Workspace::allocate(device, sizes));
   std::vector<Entry> entries;
   for (Planned& p : planned) {

@@ -122,7 +122,7 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
     return !why.empty() || row.dtype == to;
   });
   if (device) {
-    BOWLINE_TRY(device->require_room(demand).at("While making room for the cast storages."));
+    BOWLINE_TRY(device->require_room(demand).at("While reserving memory for the cast storages."));
   }
   for (const auto& [tie, name] : storages) {
     Storage& row = stage.storage(tie);

@@ -65,8 +65,8 @@ Result<bool> move_rows(Table& table, std::span<const uint32_t> ties,
   if (device) {
     const bool all = ties.size() == table.storages.size();
     BOWLINE_TRY(device->require_room(demand).at(
-        all ? "While making room for all storages."
-            : format("While making room for {} storages.", moving.size())));
+        all ? "While reserving memory for all storages."
+            : format("While reserving memory for {} storages.", moving.size())));
   }
   for (const uint32_t tie : moving) {
     Storage& storage = stage.storage(tie);

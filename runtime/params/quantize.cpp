@@ -167,7 +167,8 @@ Status require_room(const Table& table, std::span<const Chosen> storages, const 
                  device::MemoryKind::device);
     }
   }
-  return device ? device->require_room(demand).at("While making room for the storages.") : Status();
+  return device ? device->require_room(demand).at("While reserving memory for the storages.")
+                : Status();
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ Result<PlacementReport> replicate(Table& table, const std::shared_ptr<device::Op
   for (const Chosen& c : storages) {
     demand.add(table.storages[c.tie].bytes(), device::MemoryKind::device);
   }
-  BOWLINE_TRY(device->require_room(demand).at("While making room for replicas."));
+  BOWLINE_TRY(device->require_room(demand).at("While reserving memory for replicas."));
   for (const auto& [tie, name] : storages) {
     Storage& row = stage.storage(tie);
     const auto copy = [&]() -> Status {
@@ -78,7 +78,7 @@ Result<PlacementReport> shard(Table& table,
     }
   }
   for (size_t i = 0; i < devices.size(); ++i) {
-    BOWLINE_TRY(devices[i]->require_room(demands[i]).at("While making room for shards."));
+    BOWLINE_TRY(devices[i]->require_room(demands[i]).at("While reserving memory for shards."));
   }
   PlacementReport report;
   for (const auto& [tie, name] : storages) {

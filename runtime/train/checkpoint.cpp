@@ -303,7 +303,7 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
   }
   device::Demand demand;
   add_waiting(staged, demand);
-  BOWLINE_TRY(prepared_.device->require_room(demand).at("While making room for moments."));
+  BOWLINE_TRY(prepared_.device->require_room(demand).at("While reserving memory for moments."));
   BOWLINE_TRY(place_waiting(staged));
   std::vector<std::byte> scratch;
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {

@@ -47,10 +47,10 @@ Status require_room(const Plans& p, const params::Table& staged, device::OpenDev
   p.sizes.add_to(demand);
   exec::add_missing_copies(p.all(), staged, device, demand);
   add_waiting(staged, demand);
-  return device.require_room(demand).at(
-      format("While making room for the plans of a training: {} bytes of activations, {} of inputs "
-             "and outputs, the rest gradients and moments.",
-             p.sizes.arena, p.sizes.io));
+  return device.require_room(demand).at(format(
+      "While reserving memory for the plans of a training: {} bytes of activations, {} of inputs "
+      "and outputs, the rest gradients and moments.",
+      p.sizes.arena, p.sizes.io));
 }
 
 // A number of first nodes of `order` with which the plans have room: the least one between two that

@@ -57,7 +57,7 @@ class Import(harness.Case):
     def test_a_model_is_made_and_runs(self):
         self.expect(self.call("--dim", "batch=2"), OK, "entry point forward with 1 nodes and 0 parameters", "input x f32[2,3]",
                     "output y f32")
-        self.expect(run("run", self.out, "--device", "cpu", "--input", "x=random:1"), OK, "y f32[2,3]  least 0")
+        self.expect(run("run", self.out, "--device", "cpu", "--input", "x=random:1"), OK, "y f32[2,3]  min 0")
 
     def test_a_dynamic_batch(self):
         self.expect(self.call("--batch-dim", "batch"), OK, "input x f32[batch,3]")
@@ -118,7 +118,7 @@ class Import(harness.Case):
         made = self.call("--given", "x=3", "--force")
         self.expect(made, OK, "input z f32[2]")
         self.assertNotIn("input x", made.stdout)
-        self.expect(run("run", self.out, "--device", "cpu", "--input", "z=zeros"), OK, "y f32[2]  least 3")
+        self.expect(run("run", self.out, "--device", "cpu", "--input", "z=zeros"), OK, "y f32[2]  min 3")
         self.expect(self.call("--given", "x=1,2,3", "--force"), BAD_FILE, "3 values were given, but the shape [2]")
         self.expect(self.call("--given", "q=1", "--force"), USAGE, 'no input "q"')
 
@@ -180,7 +180,7 @@ class ImportOfHuggingFace(harness.Case):
 
     def test_every_tensor_is_in_the_report(self):
         made = self.call("llama3")
-        self.expect(made, OK, "llama from Hugging Face, task generate", "20 tensors: 20 taken, 0 tied, 0 dropped",
+        self.expect(made, OK, "llama from Hugging Face, task generate", "20 tensors in the source: 20 taken, 0 tied to another, 0 dropped",
                     "taken   model.layers.{0..1}.mlp.up_proj.weight (2)  F32[48,32]", "model.embed_tokens.weight, lm_head.weight",
                     "entry point decode", "context_length = 320")
         self.expect(run("inspect", self.out), OK, "lm_head.weight")
@@ -196,7 +196,7 @@ class ImportOfHuggingFace(harness.Case):
     def test_classes_of_a_file(self):
         (self.folder / "labels.txt").write_bytes(b"\xef\xbb\xbfadmin\r\nlibs\n\n")
         made = self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--dtype", "bf16")
-        self.expect(made, OK, "task classify", "The head of 2 classes is new", "pooling = mean")
+        self.expect(made, OK, "task classify", "The classification head of 2 classes is new", "pooling = mean")
         (self.folder / "labels.txt").write_text("admin\nadmin\n")
         self.expect(self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--force"), BAD_FILE,
                     ':2: Label "admin" is already in line 1')

@@ -231,7 +231,7 @@ class Interchange(harness.Case):
         for more, kind in (([], "single_label_classification"), (["--multi-label"], "multi_label_classification")):
             model, again = self.folder / "new.bowline", self.folder / "again.bowline"
             self.expect(run("import", FIXTURES / "bert", "--task", "classify", "--labels", labels, "--out", model, "--force", *more), OK,
-                        "The head of 2 classes is new")
+                        "The classification head of 2 classes is new")
             self.expect(self.export(model, "hf", "--force"), OK)
             config = json.loads((self.out / "config.json").read_text())
             self.assertEqual((config["architectures"], config["id2label"], config["problem_type"]),

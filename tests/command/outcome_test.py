@@ -138,12 +138,12 @@ class Outcome(harness.Case):
         again = self.train(1, "--force", "--memory-budget", needed, "-o", "json")
         self.assertEqual(json.loads(self.expect(again, OK).stdout)["predicted_bytes"], needed)
         self.out.unlink()
-        self.expect(self.train(1, "--memory-budget", needed - 1, "--dry-run"), OK, "are recomputed, to stay within it")
+        self.expect(self.train(1, "--memory-budget", needed - 1, "--dry-run"), OK, "are recomputed, to stay within the budget")
         little = needed * 2 // 3
         said = f"; its memory budget is {little}."
         self.expect(self.train(1, "--memory-budget", little), FAILED, "bytes do not fit on device cpu, which holds ", said)
         self.expect(self.train(1, "--memory-budget", little, "--dry-run"), FAILED, said)
-        self.expect(self.train(1, "--memory-budget", "1KiB"), FAILED, "its memory budget is 1024.", "While making room for all storages")
+        self.expect(self.train(1, "--memory-budget", "1KiB"), FAILED, "its memory budget is 1024.", "While reserving memory for all storages")
         self.assertEqual([f.name for f in self.folder.iterdir()], [])
         dims, device = ["--batch", 2, "--seq", 16], ["--device", "cpu", "--memory-budget"]
         for verb in (["eval", self.model, "--data", self.text, *dims], ["profile", self.model, "--train", *dims],

@@ -24,7 +24,7 @@ class Quantize(harness.Case):
 
     def test_what_was_kept_stands_in_lines(self):
         lines = self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "int4"), OK).stdout.splitlines()
-        self.assertRegex(lines[0], r"storages: \d+ bytes before, \d+ after$")
+        self.assertRegex(lines[0], r"storages converted: \d+ bytes before, \d+ after$")
         self.assertTrue(lines[1].startswith("kept "), lines)
         self.assertRegex(lines[-1], r"MiB|KiB")
 

@@ -118,7 +118,7 @@ class Samples(harness.Case):
     def test_inspect(self):
         text = self.expect(run("inspect", self.model), OK).stdout
         self.assertIn("embedding.weight, head.weight", text)
-        self.assertIn("parameters  10,320 numbers, 10,320 of them trainable: 19 names, 18 storages, 40.3 KiB\n", text)
+        self.assertIn("parameters  10,320 values, 10,320 of them trainable: 19 names, 18 storages, 40.3 KiB\n", text)
         self.assertTrue(text.startswith(f"{self.model}: a model, "), text)
         self.assertLess(len(text.splitlines()), 24)
         info = json.loads(self.expect(run("inspect", self.model, "-o", "json", "--batch", 2, "--seq", 16), OK).stdout)
@@ -147,7 +147,7 @@ class Samples(harness.Case):
             self.assertLessEqual({"time_ms", "gflops", "floor_ms", "percent_of_floor"}, set(json.loads(out)))
         for dtype in ("f32", "bf16", "f16"):
             out = self.expect(run("bench", "matmul", "--m", 64, "--n", 48, "--k", 32, "--dtype", dtype, "--device", "cpu"), OK)
-            self.assertRegex(out.stdout, rf"matmul nt {dtype} m 64 .*\n.*\n.*\n.*\({dtype} \d+ cubed\)")
+            self.assertRegex(out.stdout, rf"matmul nt {dtype} m 64 .*\n.*\n.*\n.*\({dtype} product, (\d+) x \1 x \1\)")
 
     def test_bench_train(self):
         losses, after = self.folder / "losses", self.folder / "after.bowline"

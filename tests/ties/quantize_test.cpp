@@ -96,10 +96,9 @@ TEST_P(Quantized, ATransposedViewReadsTheCodes) {
   ASSERT_OK(m.materialize(3));
   const QuantizeReport rows = must(quantize(m, "int8 block row"));
   EXPECT_EQ(rows.storages, 0u);
-  EXPECT_EQ(
-      rows.text(),
-      "0 storages: 0 bytes before, 0 after\nkept \"embed\" is shown by \"head\": A view cannot "
-      "transpose blocks along axis -1.\n");
+  EXPECT_EQ(rows.text(),
+            "0 storages converted: 0 bytes before, 0 after\n"
+            "kept \"embed\" is shown by \"head\": A view cannot transpose blocks along axis -1.\n");
   ASSERT_EQ(must(quantize(m, "int8")).storages, 1u);
   ASSERT_OK(m.to(device_));
   Session session = must(Session::create(m, device_, "forward", {}));
@@ -259,7 +258,7 @@ TEST(Quantize, IsForStoragesWhoseReadersAllTakeCodes) {
   ASSERT_OK(m.materialize(1));
   const QuantizeReport report = must(quantize(m, "int8"));
   EXPECT_EQ(report.text(),
-            "1 storage: 64 bytes before, 20 after\n"
+            "1 storage converted: 64 bytes before, 20 after\n"
             "kept \"w\" is read by node 2 (Abs) of \"forward\", which reads no quantized values\n"
             "kept \"bias\" has rank 1\n"
             "kept \"small\" would have 8 bytes instead of 4\n");

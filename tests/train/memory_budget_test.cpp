@@ -70,7 +70,7 @@ TEST_P(MemoryBudget, OfAModel) {
   expect_refused(refused, whole - 1, little, lm.model, before);
   EXPECT_EQ(refused.message(),
             format("{} bytes do not fit on device {}, which holds {}; its memory budget is {}.\n"
-                   "- While making room for all storages.",
+                   "- While reserving memory for all storages.",
                    m.storage_bytes, GetParam(), m.staging_bytes, whole - 1));
   const Device enough = open(whole);
   EXPECT_OK(lm.model.to(enough));
@@ -322,7 +322,7 @@ TEST(MemoryBudget, AModelThatTheDeviceCannotHoldIsNotBegun) {
   EXPECT_EQ(s.code(), Code::out_of_memory);
   EXPECT_EQ(s.message(),
             "6291456 bytes do not fit on device full, which has 5242880 of 67108864 left.\n- While "
-            "making room for all storages.");
+            "reserving memory for all storages.");
   EXPECT_EQ(device.counters().allocations, 0u);
   EXPECT_EQ(StateBefore(device, m).listings, before.listings);
 }

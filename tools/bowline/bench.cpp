@@ -77,7 +77,7 @@ Result<int> matmul(const MatmulOptions& o) {
         device.info().name);
   print("time    {:.3f} ms, median of {} ({:.1f} GFLOP/s)\n", 1e3 * seconds, o.runs,
         flops / seconds / 1e9);
-  print("floor   {:.3f} ms, {:.1f} percent of it reached\n", 1e3 * floor, 100 * floor / seconds);
+  print("floor   {:.3f} ms, {:.1f} percent of the time\n", 1e3 * floor, 100 * floor / seconds);
   print("        {}\n", machine.source);
   return kOk;
 }

@@ -94,7 +94,7 @@ std::string spoken(std::string name) {
 
 void print_confusion(const Confusion& c) {
   const size_t classes = c.labels.size();
-  print("\nrows: the label of a text; columns: the one that was predicted, in the same order\n");
+  print("\nconfusion matrix; row: label in the data, column: predicted label, same order\n");
   for (size_t row = 0; row < classes; ++row) {
     std::string counts;
     for (size_t column = 0; column < classes; ++column) {

@@ -118,7 +118,7 @@ Status export_model(const ExportOptions& o, const Model& model,
                 {"notes", notes}});
     return {};
   }
-  print("{}: {}, before {}\n", o.out, bytes_text(after), bytes_text(before));
+  print("{}: {}, input {}\n", o.out, bytes_text(after), bytes_text(before));
   print_notes(notes);
   return {};
 }
@@ -137,7 +137,7 @@ Status cast(Model& model, const std::string& name) {
                     name));
   }
   const CastReport& report = cast.value();
-  print(stderr, "{} storages to {}: {}, before {}\n", report.storages, name,
+  print(stderr, "converted {} storages to {}: {}, input {}\n", report.storages, name,
         bytes_text(report.bytes_after), bytes_text(report.bytes_before));
   for (const std::string& kept : report.kept) {
     print(stderr, "not cast: {}\n", kept);

@@ -196,8 +196,9 @@ class Inspection {
     const json& ties = all["ties"];
     print("ties        {}, saving {}\n", ties.size(), bytes_text(number(all, "saved_bytes")));
     for (size_t i = 0; i < ties.size() && i < most; ++i) {
-      print("  {}: {} share {}, {} saved\n", number(ties[i], "tie"), join(ties[i]["parameters"]),
-            bytes_text(number(ties[i], "bytes")), bytes_text(number(ties[i], "saved_bytes")));
+      print("  tie {}: {} share {}, {} saved\n", number(ties[i], "tie"),
+            join(ties[i]["parameters"]), bytes_text(number(ties[i], "bytes")),
+            bytes_text(number(ties[i], "saved_bytes")));
     }
     print_more(ties.size(), most, "--ties");
   }
@@ -225,11 +226,12 @@ class Inspection {
 
   static void print_sizes(const json& all) {
     const json& s = all["sizes"];
-    print("parameters  {} numbers, {} of them trainable: {} names, {} storages, {}\n",
+    print("parameters  {} values, {} of them trainable: {} names, {} storages, {}\n",
           grouped(number(s, "elements")), grouped(number(s, "trainable_elements")),
           all["parameters"].size(), number(s, "storages"), bytes_text(number(s, "bytes")));
     if (number(s, "training_bytes") != 0) {
-      print("training    {} of moments and gradients\n", bytes_text(number(s, "training_bytes")));
+      print("training    {} of optimizer state and gradients\n",
+            bytes_text(number(s, "training_bytes")));
     }
   }
 
@@ -256,7 +258,7 @@ class Inspection {
   void print_memory(const json& all) const {
     if (!all.contains("memory")) {
       if (!all["dims"].empty()) {
-        print("memory plan give the dims {} with --dim name=number\n", join(all["dims"]));
+        print("memory plan needs a --dim NAME=N for each of {}\n", join(all["dims"]));
       }
       return;
     }

@@ -258,8 +258,8 @@ class Profiling {
       return;
     }
     print(
-        "{} of {} on {}: {:.3f} ms without clocks (median of {}); with them {:.3f} ms, {:.1f} "
-        "percent of it on nodes\n",
+        "{} of {} on {}: {:.3f} ms without clocks (median of {}), {:.3f} ms with clocks, {:.1f} "
+        "percent of it in nodes\n",
         o_.train ? "training step" : "run", listed_name(entry_.name), device, m.step_ns / 1e6,
         o_.steps, m.clocked_ns / 1e6, share);
     print_rows("operator", by_operator(m.mean), m.nodes_ns(), SIZE_MAX);

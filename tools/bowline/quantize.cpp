@@ -56,7 +56,7 @@ void print_report(const QuantizeOptions& o, const QuantizeReport& report) {
     return;
   }
   print("{}", Lines{report.text()});
-  print("{}: {}, before {}\n", o.out, bytes_text(after), bytes_text(before));
+  print("{}: {}, input {}\n", o.out, bytes_text(after), bytes_text(before));
 }
 
 Result<int> run(const QuantizeOptions& o) {

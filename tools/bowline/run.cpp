@@ -84,8 +84,7 @@ std::string summary_text(const Array& array) {
   }
   const Summary s = summarise(array);
   const auto finite = static_cast<double>(elements - s.not_finite);
-  return fmt::format("  least {:.6g}, mean {:.6g}, largest {:.6g}{}", s.least, s.sum / finite,
-                     s.largest,
+  return fmt::format("  min {:.6g}, mean {:.6g}, max {:.6g}{}", s.least, s.sum / finite, s.largest,
                      s.not_finite == 0 ? "" : fmt::format(", {} not finite", s.not_finite));
 }
 

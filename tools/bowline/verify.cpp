@@ -155,8 +155,8 @@ Result<int> run(const VerifyOptions& o) {
     print_json(
         {{"file", o.model}, {"storages", storages}, {"graphs", graphs}, {"self_tests", count}});
   } else {
-    print("{}: structure, checksums of {} storages, {} graphs and {} self tests are right\n",
-          o.model, storages, graphs, count);
+    print("{}: valid (structure, checksums of {} storages, {} graphs, {} self tests)\n", o.model,
+          storages, graphs, count);
   }
   return kOk;
 }

@@ -49,7 +49,7 @@ std::vector<std::string> usable_devices() {
 
 void print_report(const conformance::Report& r, size_t most_failures) {
   print(
-      "{:<12} {:<10} {:>6} cases, {:>6} passed, {} failed, gaps {} never and {} not yet, {:.1f} "
+      "{:<12} {:<10} {:>6} cases, {:>6} passed, {} failed, gaps: {} permanent, {} open, {:.1f} "
       "s\n",
       r.suite, r.device, r.cases, r.passed, r.failures.size(), r.never, r.not_yet, r.seconds);
   if (r.worst > 0) {

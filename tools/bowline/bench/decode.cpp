@@ -152,17 +152,19 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
                 {"peak_rss_bytes", resident}});
     return kOk;
   }
-  print("decode  {} tokens behind {} on {}: {:.1f} tokens/s, {:.3f} ms each (median {:.3f})\n", n,
-        o.prompt, device.info().name, 1 / m.mean(0, n), 1e3 * m.mean(0, n), 1e3 * m.median);
-  print("        {:.3f} ms each of the first {}, {:.3f} of the last\n", 1e3 * m.mean(0, part), part,
-        1e3 * m.mean(n - part, n));
+  print(
+      "decode  {} tokens after a prompt of {} on {}: {:.1f} tokens/s, {:.3f} ms each (median "
+      "{:.3f})\n",
+      n, o.prompt, device.info().name, 1 / m.mean(0, n), 1e3 * m.mean(0, n), 1e3 * m.median);
+  print("        first {}: {:.3f} ms each, last {}: {:.3f} ms each\n", part, 1e3 * m.mean(0, part),
+        part, 1e3 * m.mean(n - part, n));
   print("prompt  {:.1f} tokens/s\n", static_cast<double>(o.prompt) / m.prompt_seconds);
-  print("read    {} of weights for each token, {} of the cache for each before it\n",
+  print("read    per token: {} of weights, and {} of the KV cache for each earlier token\n",
         bytes_text(traffic.weights), bytes_text(traffic.cache_entry));
-  print("memory  {} predicted, {} counted\n", bytes_text(g.memory().predicted_bytes),
+  print("memory  {} predicted, {} allocated\n", bytes_text(g.memory().predicted_bytes),
         bytes_text(counted));
   if (!o.no_floor) {
-    print("floor   {:.3f} ms, {:.1f} percent of it reached\n        {}\n", 1e3 * floor,
+    print("floor   {:.3f} ms, {:.1f} percent of the time\n        {}\n", 1e3 * floor,
           100 * floor / m.median, machine.source);
   }
   return kOk;

@@ -147,9 +147,10 @@ Result<Machine> measure_machine(const Device& device, uint64_t stream_bytes, DTy
   int64_t size = 0;
   BOWLINE_TRY_ASSIGN(machine.flops, largest_rate(device, dtype, size));
   BOWLINE_TRY_ASSIGN(machine.bandwidth, stream_rate(device, stream_bytes));
-  machine.source = fmt::format("F = {:.1f} GFLOP/s ({} {} cubed), BW = {:.1f} GB/s (Neg of {})",
-                               machine.flops / 1e9, name_of(dtype), size, machine.bandwidth / 1e9,
-                               bytes_text(stream_bytes));
+  machine.source =
+      fmt::format("F = {:.1f} GFLOP/s ({} product, {} x {} x {}), BW = {:.1f} GB/s (Neg of {})",
+                  machine.flops / 1e9, name_of(dtype), size, size, size, machine.bandwidth / 1e9,
+                  bytes_text(stream_bytes));
   return machine;
 }
 

@@ -43,7 +43,7 @@ Result<int> bench_run(const BenchRunOptions& o) {
   print("run of {}, computed in {}, on {}\n", listed_name(entry.name), o.compute,
         device.info().name);
   print("time    {:.3f} ms, median of {} ({:.1f} runs/s)\n", 1e3 * seconds, o.runs, 1 / seconds);
-  print("memory  {} counted on the device, {} peak resident\n",
+  print("memory  {} allocated on the device, {} peak resident set\n",
         bytes_text(device.counters().peak_bytes), bytes_text(peak_resident_bytes()));
   return kOk;
 }

@@ -172,8 +172,8 @@ Result<int> bench_ties(const BenchTiesOptions& o) {
         {{"device", device.info().name}, {"repeats", o.repeats}, {"ties", o.ties}, {"times", out}});
     return kOk;
   }
-  print("{} repeats with nested ties beside one weight that all name; {} ties beside none; on {}\n",
-        o.repeats, o.ties, device.info().name);
+  print("time with ties, time without, and their ratio; {} repeats, {} ties, on {}\n", o.repeats,
+        o.ties, device.info().name);
   for (const Comparison& r : rows) {
     print("{:<14} {:>9.3f} ms, {:>9.3f} ms: {:.3f}\n", r.what, r.tied_ms, r.plain_ms, r.ratio());
   }

@@ -223,15 +223,15 @@ Result<int> run(const BenchTrainOptions& o) {
   }
   print("training step, batch {} x {}, computed in {}, on {}\n", o.batch, o.seq, o.compute,
         device.info().name);
-  print("time    {:.3f} ms, median of {} ({:.0f} tokens/s, {:.1f} GFLOP/s)\n", ms, m.seconds.size(),
-        tokens, work.flops / ms / 1e6);
+  print("time    {:.3f} ms, median of {} steps ({:.0f} tokens/s, {:.1f} GFLOP/s)\n", ms,
+        m.seconds.size(), tokens, work.flops / ms / 1e6);
   if (!o.no_floor) {
-    print("floor   {:.3f} ms, {:.1f} percent of it reached\n", floor_ms, 100 * floor_ms / ms);
+    print("floor   {:.3f} ms, {:.1f} percent of the time\n", floor_ms, 100 * floor_ms / ms);
     print("        {:.2f} GFLOP / F + ({:.1f} MB activations + {:.1f} MB optimizer) / BW\n",
           work.flops / 1e9, work.activation_bytes / 1e6, work.optimizer_bytes / 1e6);
     print("        {}\n", machine.source);
   }
-  print("memory  {} predicted, {} counted on the device, {} peak resident\n",
+  print("memory  {} predicted, {} allocated on the device, {} peak resident set\n",
         bytes_text(m.memory.predicted_bytes), bytes_text(m.counted_bytes),
         bytes_text(peak_resident_bytes()));
   return kOk;

@@ -180,7 +180,7 @@ void Run::describe() const {
     print(out_, "{:<14} {}\n", "", note);
   }
   print(out_, "{:<14} {}\n", "values", trained_text());
-  print(out_, "steps          {} from step {} on, {:.2f} epochs in all\n", o_.steps, first_step_,
+  print(out_, "steps          {} in total, from step {} on; {:.2f} epochs\n", o_.steps, first_step_,
         shown / static_cast<double>(task_->samples_per_epoch()));
   const std::string copies =
       m.copy_bytes == 0 ? "" : fmt::format("copies of weights {}, ", bytes_text(m.copy_bytes));
@@ -191,7 +191,8 @@ void Run::describe() const {
         bytes_text(m.arena_bytes), bytes_text(m.io_bytes),
         bytes_text(m.backend_bytes + m.staging_bytes));
   if (const auto plan = trainer_->describe(); plan.ok() && plan.value().recomputed_nodes > 0) {
-    print(out_, "               the activations of {} nodes are recomputed, to stay within it\n",
+    print(out_,
+          "               the activations of {} nodes are recomputed, to stay within the budget\n",
           plan.value().recomputed_nodes);
   }
 }
@@ -247,7 +248,7 @@ void Run::print_result() {
   }
   print("held-out: {} -> {} {}\n", loss_text(held_.before()), loss_text(chosen_), task_->unit());
   print("speed: {:.0f} tokens/s on {}\n", rate(), device_->info().name);
-  print("memory: {} predicted, {} counted\n", bytes_text(memory().predicted_bytes),
+  print("memory: {} predicted, {} allocated\n", bytes_text(memory().predicted_bytes),
         bytes_text(device_->counters().peak_bytes));
   if (written_) {
     print("written: {}\n", o_.out);

@@ -79,8 +79,8 @@ void print_text(const ImportFlags& o, const Source& source, const Built& built,
   if (o.skeleton) {
     print("  a skeleton: {} parameters of this size, without values\n", info.parameters.size());
   } else {
-    print("  {} tensors: {} taken, {} tied, {} dropped\n", built.tensors.size(),
-          uses[TensorReport::Use::taken], uses[TensorReport::Use::tied],
+    print("  {} tensors in the source: {} taken, {} tied to another, {} dropped\n",
+          built.tensors.size(), uses[TensorReport::Use::taken], uses[TensorReport::Use::tied],
           uses[TensorReport::Use::dropped]);
   }
   for (const NameGroup& g : grouped_names(built.tensors)) {
@@ -90,7 +90,7 @@ void print_text(const ImportFlags& o, const Source& source, const Built& built,
   }
   for (const TieInfo& tie : info.ties) {
     const auto name = [&](uint32_t p) { return listed_name(info.parameters[p].name); };
-    print("  one weight: {}, {} saved\n", joined(tie.parameters, name),
+    print("  tie: {} are one weight, {} saved\n", joined(tie.parameters, name),
           bytes_text(tie.saved_bytes));
   }
   for (const EntryPointInfo& entry : info.entry_points) {

@@ -323,7 +323,8 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
         weights.fresh("classifier.weight", {head.classes, width}, Init::normal(0.02f)),
         weights.fresh("classifier.bias", {head.classes}, Init::zeros())};
     weights.note(
-        fmt::format("The head of {} classes is new: seed {}.", head.classes, options.seed));
+        fmt::format("The classification head of {} classes is new: random weights of seed {}.",
+                    head.classes, options.seed));
   }
   head.class_weights = weights.fresh("class_weights", {head.classes}, Init::ones(),
                                      StorageRole::constant, DType::f32);
