@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <concepts>
 #include <limits>
 
+#include "compute/attention_blocks.h"
 #include "compute/convert.h"
 #include "compute/targets.h"
 
@@ -16,12 +16,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/attention.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
+#include "compute/attention-inl.h"
 #include "compute/codes-inl.h"
 #include "compute/dots-inl.h"
-#include "compute/gemm-inl.h"
-#include "compute/math-inl.h"
-#include "compute/vector-inl.h"
 // clang-format on
 
 #ifndef BOWLINE_CPU_ATTENTION_ONCE
@@ -29,8 +26,6 @@
 namespace bowline::detail::cpu {
 namespace {
 
-// Number of queries and keys per block. The blocks of keys decide the order of the sums.
-constexpr size_t kBlock = 64;
 // Number of keys per chunk, if a head has a single query. Each chunk is summed separately; then the
 // sums of the chunks are combined.
 constexpr size_t kPiece = 2 * kBlock;
@@ -48,58 +43,6 @@ struct ForwardJob {
   size_t rows;  // of lse
 };
 
-// A task of the backward pass: its results and its blocks of keys.
-struct BackwardTask {
-  size_t batch;
-  size_t head;
-  size_t query_block;
-  size_t key_block_begin;
-  size_t key_block_end;
-  bool dq;
-  bool dkv;
-  // Accumulators of dk and dv; their first position is `key_origin`.
-  AttentionOutput<float> dk;
-  AttentionOutput<float> dv;
-  size_t key_origin;
-};
-
-constexpr size_t blocks_of(size_t n) { return (n + kBlock - 1) / kBlock; }
-
-template <class T>
-const T* at(const AttentionInput<T>& x, size_t batch, size_t head, size_t position) {
-  return x.data + batch * x.strides.batch + head * x.strides.head + position * x.strides.position;
-}
-
-template <class T>
-T* at(const AttentionOutput<T>& x, size_t batch, size_t head, size_t position) {
-  return x.data + batch * x.strides.batch + head * x.strides.head + position * x.strides.position;
-}
-
-// Number of keys of a batch element that can be visible.
-size_t keys_of(const AttentionShape& s, size_t batch) {
-  if (s.mask.lengths == nullptr) {
-    return s.keys;
-  }
-  return std::min(s.keys, static_cast<size_t>(std::max(s.mask.lengths[batch], 0)));
-}
-
-// Number of keys that query i sees unless a mask hides them.
-size_t visible_keys(const AttentionShape& s, size_t batch, size_t i) {
-  const size_t keys = keys_of(s, batch);
-  if (!s.causal) {
-    return keys;
-  }
-  const size_t limit = i + 1 + s.keys;
-  return limit <= s.queries ? 0 : std::min(keys, limit - s.queries);
-}
-
-// The first visible key of query i, if any key is visible.
-size_t first_key(const AttentionShape& s, size_t i) {
-  const size_t end = i + 1 + s.keys;
-  const size_t hidden = s.queries + s.window;
-  return s.window == 0 || end <= hidden ? 0 : end - hidden;
-}
-
 // Sums of a query over the keys of a chunk: the maximum, the sum of e^(score - maximum), and the
 // sum of e^(score - maximum) v [dim].
 constexpr size_t sums_floats(size_t dim) { return dim + 2; }
@@ -114,45 +57,13 @@ size_t row_floats_of_pieces(const AttentionShape& s) {
   return s.batch * s.heads * pieces_of(s.keys) * sums_floats(s.dim);
 }
 
-// The first query that sees key j; at most `queries`.
-size_t first_query(const AttentionShape& s, size_t j) {
-  if (!s.causal || j + s.queries <= s.keys) {
-    return 0;
-  }
-  return std::min(s.queries, j + s.queries - s.keys);
-}
-
-// One past the last query that sees key j; at most `queries`.
-size_t end_of_queries(const AttentionShape& s, size_t j) {
-  const size_t limit = j + s.queries + s.window;
-  return s.window == 0 ? s.queries : limit <= s.keys ? 0 : std::min(s.queries, limit - s.keys);
-}
-
-// The size of a row of `dim` elements, padded to whole vectors.
-constexpr size_t padded_dim(size_t dim) { return (dim + 15) / 16 * 16; }
-
-template <class T>
-constexpr bool kWide = std::same_as<T, float>;
-
-// Number of floats that a converted block of 16-bit rows needs.
-template <class T>
-constexpr size_t row_floats(size_t dim) {
-  return kWide<T> ? 0 : kBlock * dim;
-}
 template <class T>
 size_t forward_floats(const AttentionShape& s) {
   const size_t rows = s.encoded ? kBlock * s.dim : row_floats<T>(s.dim);
   return kBlock * (2 * s.dim + kBlock + 2) + 2 * rows + 16;
 }
 template <class T>
-size_t block_floats(const AttentionShape& s) {
-  const size_t slopes = s.softcap == 0 ? 0 : kBlock;
-  return kBlock * (3 * s.dim + 2 * padded_dim(s.dim) + 2 * kBlock + slopes + 2) +
-         4 * row_floats<T>(s.dim);
-}
-
-template <class T>
-struct AttentionBlocks {
+struct AttentionForward {
   void (*forward)(const ForwardJob<T>& job, size_t batch, size_t head, size_t block,
                   float* scratch);
   // Processes all heads that share a key head. `sums` points to the sums of the first head; those
@@ -160,8 +71,6 @@ struct AttentionBlocks {
   void (*piece)(const ForwardJob<T>& job, size_t batch, size_t kv_head, size_t first, size_t end,
                 float* sums, size_t sums_head, float* scratch);
   void (*finish)(const ForwardJob<T>& job, size_t batch, size_t head, size_t pieces, float* sums);
-  void (*backward)(const AttentionShape& s, const AttentionBackward<T>& x, const BackwardTask& task,
-                   float* scratch);
 };
 
 }  // namespace
@@ -169,14 +78,7 @@ struct AttentionBlocks {
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
-
-// Number of lanes for `queries`, in whole vectors.
-size_t lanes_for(size_t queries) {
-  const size_t lanes = hn::Lanes(FloatTag());
-  return (queries + lanes - 1) / lanes * lanes;
-}
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 // x [rows][kBlock] *= factor [kBlock], lane by lane.
 void scale_lanes(size_t rows, size_t width, const float* factor, float* x) {
@@ -185,130 +87,6 @@ void scale_lanes(size_t rows, size_t width, const float* factor, float* x) {
     const FloatVector f = hn::LoadU(d, factor + i);
     for (size_t r = 0; r < rows; ++r) {
       hn::StoreU(hn::Mul(hn::LoadU(d, x + r * kBlock + i), f), d, x + r * kBlock + i);
-    }
-  }
-}
-
-void scale_all(size_t rows, size_t width, float factor, float* x) {
-  const FloatTag d;
-  const FloatVector f = hn::Set(d, factor);
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t i = 0; i < width; i += hn::Lanes(d)) {
-      hn::StoreU(hn::Mul(hn::LoadU(d, x + r * kBlock + i), f), d, x + r * kBlock + i);
-    }
-  }
-}
-
-// A block of scores: `keys` keys from key0 on and `queries` queries from query0 on, in `width`
-// lanes.
-struct Scores {
-  size_t batch;
-  size_t head;
-  size_t key0;
-  size_t keys;
-  size_t query0;
-  size_t queries;
-  size_t width;
-};
-
-// The NaN score of a hidden key also becomes -inf.
-void hide(const AttentionMask& m, const Scores& b, float* st) {
-  const float hidden = -std::numeric_limits<float>::infinity();
-  for (size_t j = 0; j < b.keys; ++j, st += kBlock) {
-    const size_t key = b.key0 + j;
-    if (m.shown != nullptr && m.shown[b.batch * m.row + key] == 0) {
-      std::fill_n(st, b.width, hidden);
-    }
-    if (m.added != nullptr) {
-      const float* added =
-          m.added + b.batch * m.batch + b.head * m.head + b.query0 * m.query + key * m.key;
-      for (size_t i = 0; i < b.queries; ++i, added += m.query) {
-        st[i] = *added == hidden ? hidden : st[i] + *added;
-      }
-    }
-  }
-}
-
-// Applies soft-capping: score = softcap * tanh(score / softcap). Writes the derivatives 1 - tanh^2
-// to `slopes` if it is not null.
-void cap_scores(size_t keys, size_t width, float softcap, float* st, float* slopes) {
-  const FloatTag d;
-  const FloatVector cap = hn::Set(d, softcap);
-  for (size_t j = 0; j < keys; ++j) {
-    for (size_t i = 0; i < width; i += hn::Lanes(d)) {
-      const size_t at = j * kBlock + i;
-      const FloatVector part = tanh(d, hn::Div(hn::LoadU(d, st + at), cap));
-      hn::StoreU(hn::Mul(part, cap), d, st + at);
-      if (slopes != nullptr) {
-        hn::StoreU(hn::NegMulAdd(part, part, hn::Set(d, 1.0f)), d, slopes + at);
-      }
-    }
-  }
-}
-
-// Computes scores; -inf if the query does not see the key. With soft-capping, also computes the
-// derivatives if `slopes` is not null.
-void scores(const AttentionShape& s, const float* k, size_t k_row, const float* qt, const Scores& b,
-            float* st, float* slopes) {
-  constexpr float kHidden = -std::numeric_limits<float>::infinity();
-  const auto [batch, head, key0, keys, query0, queries, width] = b;
-  multiply_block({k, k_row, 1, qt, kBlock, st, kBlock}, keys, s.dim, width, false);
-  if (s.softcap != 0) {
-    cap_scores(keys, width, s.softcap, st, slopes);
-  }
-  for (size_t j = 0; j < keys; ++j) {
-    const size_t first = first_query(s, key0 + j);
-    if (first > query0) {
-      std::fill_n(st + j * kBlock, std::min(width, first - query0), kHidden);
-    }
-    const size_t end = std::max(end_of_queries(s, key0 + j), query0);
-    if (s.window != 0 && end < query0 + width) {
-      std::fill(st + j * kBlock + (end - query0), st + j * kBlock + width, kHidden);
-    }
-  }
-  hide(s.mask, b, st);
-}
-
-bool all_finite(const float* x, size_t row, size_t rows, size_t dim) {
-  const FloatTag d;
-  for (size_t r = 0; r < rows; ++r, x += row) {
-    // The sum of x * 0 is 0 only if all values are finite.
-    const float sum = sum_vectors(
-        dim, [=](size_t i, auto part) HWY_ATTR { return hn::Mul(part.load(x + i), hn::Zero(d)); });
-    if (sum != 0) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// True if a row contains NaN or infinity. A product of weights and rows would then spread hidden
-// values, because 0 times such a value is NaN.
-bool spreads(const AttentionShape& s, const float* x, size_t row, size_t rows) {
-  return s.mask.any() && !all_finite(x, row, rows, s.dim);
-}
-
-// sums_t [dim][kBlock] += rows x [keys] times weights [keys][kBlock], by query, without weights of
-// 0.
-void add_shown_keys(const Scores& b, size_t dim, const float* x, size_t row, const float* weights,
-                    float* sums_t) {
-  for (size_t j = 0; j < b.keys; ++j, x += row, weights += kBlock) {
-    for (size_t i = 0; i < b.queries; ++i) {
-      for (size_t c = 0; c < dim && weights[i] != 0; ++c) {
-        sums_t[c * kBlock + i] += weights[i] * x[c];
-      }
-    }
-  }
-}
-
-// sums += rows x [queries] times weights [keys][kBlock], by key, without weights of 0.
-void add_seeing_queries(const Scores& b, size_t dim, const float* x, size_t row,
-                        const float* weights, float* sums, size_t sums_row) {
-  for (size_t j = 0; j < b.keys; ++j, sums += sums_row, weights += kBlock) {
-    for (size_t i = 0; i < b.queries; ++i) {
-      for (size_t c = 0; c < dim && weights[i] != 0; ++c) {
-        sums[c] += weights[i] * x[i * row + c];
-      }
     }
   }
 }
@@ -342,31 +120,6 @@ void online_softmax(size_t keys, size_t width, size_t dim, bool first, float* st
   }
 }
 
-template <class T>
-struct Rows {
-  const T* data;
-  size_t row;                     // elements from one row to the next
-  const float* scales = nullptr;  // (optional) a factor per row
-};
-// The rows of a block in f32, either in place or converted into `scratch`.
-using BlockRows = Rows<float>;
-
-template <class T>
-BlockRows block_rows(const T* x, size_t row, size_t rows, size_t dim,
-                     [[maybe_unused]] float* scratch) {
-  if constexpr (kWide<T>) {
-    return {x, row};
-  } else {
-    for (size_t r = 0; r < rows; ++r) {
-      const T* from = x + r * row;
-      float* to = scratch + r * dim;
-      for_vectors(dim,
-                  [=](size_t i, auto part) HWY_ATTR { part.store(part.load(from + i), to + i); });
-    }
-    return {scratch, dim};
-  }
-}
-
 // The same for keys or values, which may be quantized.
 template <class T>
 BlockRows block_rows(const AttentionInput<T>& x, size_t batch, size_t head, size_t first,
@@ -380,23 +133,6 @@ BlockRows block_rows(const AttentionInput<T>& x, size_t batch, size_t head, size
     decode_run(*x.codes, element / dim, 0, dim, scratch + r * dim);
   }
   return {scratch, dim};
-}
-
-// Transposes the columns of xt [dim][kBlock] to rows.
-template <class T>
-void store_rows(const float* xt, size_t rows, size_t dim, T* out, size_t out_row,
-                [[maybe_unused]] float* scratch) {
-  if constexpr (kWide<T>) {
-    transpose(xt, kBlock, dim, rows, out, out_row, dim);
-  } else {
-    transpose(xt, kBlock, dim, rows, scratch, dim, dim);
-    for (size_t r = 0; r < rows; ++r) {
-      const float* from = scratch + r * dim;
-      T* to = out + r * out_row;
-      for_vectors(dim,
-                  [=](size_t i, auto part) HWY_ATTR { part.store(part.load(from + i), to + i); });
-    }
-  }
 }
 
 // Number of rows to prefetch. Rows are far apart, and hardware prefetchers stop at page boundaries.
@@ -719,246 +455,29 @@ void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t
   store_rows(ot, queries, s.dim, at(job.o, batch, head, query0), job.o.strides.position, k_rows);
 }
 
-// Replaces the scores by p = e^(score - lse), and dp by ds = p (dp - delta). With a mask, ds is 0
-// if p is 0, even if dp is not finite.
-template <bool kMasked>
-void softmax_gradient(size_t keys, size_t width, const float* lse, const float* delta, float* st,
-                      float* dpt) {
-  const FloatTag d;
-  [[maybe_unused]] const FloatVector hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
-  for (size_t i = 0; i < width; i += hn::Lanes(d)) {
-    const FloatVector l = hn::LoadU(d, lse + i);
-    const FloatVector c = hn::LoadU(d, delta + i);
-    for (size_t j = 0; j < keys; ++j) {
-      float* s = st + j * kBlock + i;
-      float* g = dpt + j * kBlock + i;
-      FloatVector p = exp_below_zero(d, hn::Sub(hn::LoadU(d, s), l));
-      if constexpr (kMasked) {  // also if lse is NaN
-        p = hn::IfThenZeroElse(hn::Eq(hn::LoadU(d, s), hidden), p);
-      }
-      hn::StoreU(p, d, s);
-      const FloatVector ds = hn::Mul(p, hn::Sub(hn::LoadU(d, g), c));
-      hn::StoreU(kMasked ? hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), ds) : ds, d, g);
-    }
-  }
-}
-
-// ds *= slope. Zeros stay zero, even if the slope is not finite.
-void apply_slopes(size_t keys, size_t width, const float* slopes, float* ds) {
-  const FloatTag d;
-  for (size_t j = 0; j < keys; ++j) {
-    for (size_t i = 0; i < width; i += hn::Lanes(d)) {
-      const FloatVector x = hn::LoadU(d, ds + j * kBlock + i);
-      const FloatVector sloped = hn::Mul(x, hn::LoadU(d, slopes + j * kBlock + i));
-      hn::StoreU(hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), sloped), d, ds + j * kBlock + i);
-    }
-  }
-}
-
-// Copies rows of dim elements to rows of padded_dim elements, multiplied by a factor.
-void copy_rows(const float* in, size_t in_row, size_t rows, size_t dim, float factor, float* out) {
-  const FloatVector f = hn::Set(FloatTag(), factor);
-  const size_t out_row = padded_dim(dim);
-  for (size_t r = 0; r < rows; ++r, in += in_row, out += out_row) {
-    for_vectors(dim, [=](size_t i, auto part)
-                         HWY_ATTR { part.store(hn::Mul(f, part.load(in + i)), out + i); });
-    std::fill(out + dim, out + out_row, 0.0f);
-  }
-}
-
-// Processes one block of queries and blocks of keys, and adds to dk and dv.
 template <class T>
-void attention_backward_block(const AttentionShape& s, const AttentionBackward<T>& x,
-                              const BackwardTask& task, float* scratch) {
-  const size_t kv_head = task.head / (s.heads / s.kv_heads);
-  const size_t query0 = task.query_block * kBlock;
-  const size_t queries = HWY_MIN(kBlock, s.queries - query0);
-  const size_t width = lanes_for(queries);
-  const size_t row = padded_dim(s.dim);
-  float* qt = scratch;
-  float* dot = qt + s.dim * kBlock;
-  float* dqt = dot + s.dim * kBlock;
-  float* q_rows = dqt + s.dim * kBlock;
-  float* do_rows = q_rows + row * kBlock;
-  float* st = do_rows + row * kBlock;
-  float* dpt = st + kBlock * kBlock;
-  float* lse = dpt + kBlock * kBlock;
-  float* delta = lse + kBlock;
-  float* k_rows = delta + kBlock;
-  float* v_rows = k_rows + row_floats<T>(s.dim);
-  float* slopes = v_rows + 3 * row_floats<T>(s.dim);
-
-  const BlockRows q = block_rows(at(x.q, task.batch, task.head, query0), x.q.strides.position,
-                                 queries, s.dim, v_rows + row_floats<T>(s.dim));
-  const T* o = at(x.o, task.batch, task.head, query0);
-  const BlockRows dout =
-      block_rows(at(x.dout, task.batch, task.head, query0), x.dout.strides.position, queries, s.dim,
-                 v_rows + 2 * row_floats<T>(s.dim));
-  const float* saved_lse = x.lse + (task.batch * s.heads + task.head) * s.queries + query0;
-  transpose(q.data, q.row, queries, s.dim, qt, kBlock, width);
-  scale_all(s.dim, width, s.scale, qt);
-  transpose(dout.data, dout.row, queries, s.dim, dot, kBlock, width);
-  if (task.dkv) {
-    copy_rows(q.data, q.row, queries, s.dim, s.scale, q_rows);
-    copy_rows(dout.data, dout.row, queries, s.dim, 1.0f, do_rows);
-  }
-  const float infinity = std::numeric_limits<float>::infinity();
-  for (size_t i = 0; i < width; ++i) {
-    // e^(score - inf) = 0 for queries that see no key and for lanes without a query.
-    lse[i] = i < queries && saved_lse[i] != -infinity ? saved_lse[i] : infinity;
-    delta[i] = 0;
-  }
-  for (size_t i = 0; i < queries; ++i) {
-    const T* oi = o + i * x.o.strides.position;
-    const float* gi = dout.data + i * dout.row;
-    delta[i] = sum_vectors(s.dim, [=](size_t c, auto part) HWY_ATTR {
-      return hn::Mul(part.load(oi + c), part.load(gi + c));
-    });
-  }
-  if (task.dq) {
-    std::fill_n(dqt, s.dim * kBlock, 0.0f);
-  }
-  const bool masked = s.mask.any();
-  const bool spread_q = task.dkv && spreads(s, q.data, q.row, queries);
-  const bool spread_dout = task.dkv && spreads(s, dout.data, dout.row, queries);
-  const size_t visible = visible_keys(s, task.batch, query0 + queries - 1);
-  const size_t end = HWY_MIN(visible, task.key_block_end * kBlock);
-  const size_t begin = HWY_MAX(first_key(s, query0) / kBlock, task.key_block_begin) * kBlock;
-  for (size_t key0 = begin; key0 < end; key0 += kBlock) {
-    const size_t keys = HWY_MIN(kBlock, end - key0);
-    const BlockRows k =
-        block_rows(at(x.k, task.batch, kv_head, key0), x.k.strides.position, keys, s.dim, k_rows);
-    const BlockRows v =
-        block_rows(at(x.v, task.batch, kv_head, key0), x.v.strides.position, keys, s.dim, v_rows);
-    const Scores b{task.batch, task.head, key0, keys, query0, queries, width};
-    scores(s, k.data, k.row, qt, b, st, slopes);
-    multiply_block({v.data, v.row, 1, dot, kBlock, dpt, kBlock}, keys, s.dim, width, false);
-    (masked ? softmax_gradient<true> : softmax_gradient<false>)(keys, width, lse, delta, st, dpt);
-    if (s.softcap != 0) {
-      apply_slopes(keys, width, slopes, dpt);
-    }
-    const size_t key = key0 - task.key_origin;
-    float* dk = task.dkv ? at(task.dk, task.batch, kv_head, key) : nullptr;
-    float* dv = task.dkv ? at(task.dv, task.batch, kv_head, key) : nullptr;
-    if (spread_dout) {
-      add_seeing_queries(b, s.dim, do_rows, row, st, dv, task.dv.strides.position);
-    } else if (task.dkv) {
-      multiply_block({st, kBlock, 1, do_rows, row, dv, task.dv.strides.position}, keys, queries,
-                     s.dim, true);
-    }
-    if (spread_q) {
-      add_seeing_queries(b, s.dim, q_rows, row, dpt, dk, task.dk.strides.position);
-    } else if (task.dkv) {
-      multiply_block({dpt, kBlock, 1, q_rows, row, dk, task.dk.strides.position}, keys, queries,
-                     s.dim, true);
-    }
-    if (task.dq && spreads(s, k.data, k.row, keys)) {
-      add_shown_keys(b, s.dim, k.data, k.row, dpt, dqt);
-    } else if (task.dq) {
-      multiply_block({k.data, 1, k.row, dpt, kBlock, dqt, kBlock}, s.dim, keys, width, true);
-    }
-  }
-  if (task.dq) {
-    scale_all(s.dim, width, s.scale, dqt);
-    store_rows(dqt, queries, s.dim, at(x.dq, task.batch, task.head, query0), x.dq.strides.position,
-               k_rows);
-  }
+AttentionForward<T> forward() {
+  return {attention_block<T>, attention_piece<T>, finish_row<T>};
 }
+AttentionForward<float> forward_f32() { return forward<float>(); }
+AttentionForward<f16> forward_f16() { return forward<f16>(); }
+AttentionForward<bf16> forward_bf16() { return forward<bf16>(); }
 
-template <class T>
-AttentionBlocks<T> blocks() {
-  return {attention_block<T>, attention_piece<T>, finish_row<T>, attention_backward_block<T>};
-}
-AttentionBlocks<float> blocks_f32() { return blocks<float>(); }
-AttentionBlocks<f16> blocks_f16() { return blocks<f16>(); }
-AttentionBlocks<bf16> blocks_bf16() { return blocks<bf16>(); }
-
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 namespace {
 
-HWY_EXPORT(blocks_f32);
-HWY_EXPORT(blocks_f16);
-HWY_EXPORT(blocks_bf16);
-
 template <class T>
-AttentionBlocks<T> blocks_for() {
+AttentionForward<T> forward_for() {
   if constexpr (std::same_as<T, float>) {
-    return HWY_DYNAMIC_DISPATCH(blocks_f32)();
+    return BOWLINE_BEST(forward_f32)();
   } else if constexpr (std::same_as<T, f16>) {
-    return HWY_DYNAMIC_DISPATCH(blocks_f16)();
+    return BOWLINE_BEST(forward_f16)();
   } else {
-    return HWY_DYNAMIC_DISPATCH(blocks_bf16)();
-  }
-}
-
-template <class T>
-void clear_rows(const AttentionOutput<T>& x, size_t batch, size_t head, size_t begin, size_t end,
-                size_t dim) {
-  for (size_t j = begin; j < end; ++j) {
-    std::fill_n(at(x, batch, head, j), dim, T{});
-  }
-}
-
-// If true, one task owns dq, dk and dv of a key head and computes the scores once. With fewer key
-// heads than threads, dk and dv are computed by blocks of keys, and dq by blocks of queries. This
-// computes the scores twice, but adds every sum in the same order.
-bool by_key_heads(const AttentionShape& s, const Threads& threads) {
-  return s.batch * s.kv_heads >= threads.count();
-}
-
-// Number of floats of the dk or dv accumulator of a thread. f32 is accumulated in place.
-template <class T>
-size_t sum_floats(const AttentionShape& s, const Threads& threads) {
-  return kWide<T> ? 0 : (by_key_heads(s, threads) ? s.keys : std::min(s.keys, kBlock)) * s.dim;
-}
-
-template <class T>
-size_t backward_floats(const AttentionShape& s, const Threads& threads) {
-  return block_floats<T>(s) + 2 * sum_floats<T>(s, threads) + 16;
-}
-
-// dk and dv of the key blocks of a key head. The query heads and their blocks are added in
-// ascending order.
-template <class T>
-void backward_keys(const AttentionBlocks<T>& blocks, const AttentionShape& s,
-                   const AttentionBackward<T>& x, size_t batch, size_t kv_head,
-                   size_t key_block_begin, size_t key_block_end, bool dq, float* scratch) {
-  const size_t key0 = key_block_begin * kBlock;
-  const size_t key_end = std::min(s.keys, key_block_end * kBlock);
-  AttentionOutput<float> dk;
-  AttentionOutput<float> dv;
-  size_t origin = 0;
-  if constexpr (kWide<T>) {
-    dk = x.dk;
-    dv = x.dv;
-  } else {
-    dk = {scratch + block_floats<T>(s), {0, 0, s.dim}};
-    dv = {dk.data + (key_end - key0) * s.dim, {0, 0, s.dim}};
-    origin = key0;
-  }
-  clear_rows(dk, batch, kv_head, key0 - origin, key_end - origin, s.dim);
-  clear_rows(dv, batch, kv_head, key0 - origin, key_end - origin, s.dim);
-  const size_t group = s.heads / s.kv_heads;
-  // For dq, all queries are processed; otherwise only queries that see a key of these blocks.
-  const size_t first = dq ? 0 : first_query(s, key0) / kBlock;
-  const size_t end = blocks_of(dq ? s.queries : end_of_queries(s, key_end - 1));
-  for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (size_t block = first; block < end; ++block) {
-      blocks.backward(
-          s, x, {batch, head, block, key_block_begin, key_block_end, dq, true, dk, dv, origin},
-          scratch);
-    }
-  }
-  if constexpr (!kWide<T>) {
-    for (size_t j = key0; j < key_end; ++j) {
-      narrow(s.dim, at(dk, batch, kv_head, j - origin), at(x.dk, batch, kv_head, j));
-      narrow(s.dim, at(dv, batch, kv_head, j - origin), at(x.dv, batch, kv_head, j));
-    }
+    return BOWLINE_BEST(forward_bf16)();
   }
 }
 
@@ -971,7 +490,7 @@ size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threa
 
 // Computes every chunk of keys for all heads that share it, then the sums of each query.
 template <class T>
-void attention_rows(Threads& threads, const AttentionBlocks<T>& of, const ForwardJob<T>& job,
+void attention_rows(Threads& threads, const AttentionForward<T>& of, const ForwardJob<T>& job,
                     float* scratch) {
   const AttentionShape& s = job.shape;
   const size_t visible = visible_keys(s, 0, 0);
@@ -999,7 +518,7 @@ template <class T>
 void attention(Threads& threads, const AttentionShape& shape, const AttentionInput<T>& q,
                const AttentionInput<T>& k, const AttentionInput<T>& v, const AttentionOutput<T>& o,
                float* lse, size_t rows, void* scratch) {
-  const AttentionBlocks<T> of = blocks_for<T>();
+  const AttentionForward<T> of = forward_for<T>();
   const ForwardJob<T> job{shape, q, k, v, o, lse, rows};
   for (size_t i = 0; shape.queries < rows && i < shape.batch * shape.heads; ++i) {
     clear_rows(o, i / shape.heads, i % shape.heads, shape.queries, rows, shape.dim);
@@ -1019,53 +538,11 @@ void attention(Threads& threads, const AttentionShape& shape, const AttentionInp
   });
 }
 
-template <class T>
-size_t attention_backward_scratch_bytes(const AttentionShape& shape, const Threads& threads) {
-  return backward_floats<T>(shape, threads) * sizeof(float) * threads.count();
-}
-
-template <class T>
-void attention_backward(Threads& threads, const AttentionShape& shape,
-                        const AttentionBackward<T>& operands, void* scratch) {
-  const AttentionBlocks<T> of = blocks_for<T>();
-  const size_t query_blocks = blocks_of(shape.queries);
-  const size_t key_blocks = blocks_of(shape.keys);
-  const size_t key_heads = shape.batch * shape.kv_heads;
-  const size_t floats = backward_floats<T>(shape, threads);
-  const auto of_thread = [=](size_t thread) {
-    return static_cast<float*>(scratch) + thread * floats;
-  };
-  if (by_key_heads(shape, threads)) {
-    threads.parallel_for(key_heads, [&](size_t task, size_t thread) {
-      backward_keys(of, shape, operands, task / shape.kv_heads, task % shape.kv_heads, 0,
-                    key_blocks, true, of_thread(thread));
-    });
-    return;
-  }
-  threads.parallel_for(key_heads * key_blocks, [&](size_t task, size_t thread) {
-    const size_t block = task % key_blocks;
-    const size_t key_head = task / key_blocks;
-    backward_keys(of, shape, operands, key_head / shape.kv_heads, key_head % shape.kv_heads, block,
-                  block + 1, false, of_thread(thread));
-  });
-  threads.parallel_for(shape.batch * shape.heads * query_blocks, [&](size_t task, size_t thread) {
-    const size_t block = query_blocks - 1 - task % query_blocks;
-    const size_t head = task / query_blocks;
-    of.backward(
-        shape, operands,
-        {head / shape.heads, head % shape.heads, block, 0, key_blocks, true, false, {}, {}, 0},
-        of_thread(thread));
-  });
-}
-
-#define BOWLINE_ATTENTION(T)                                                                     \
-  template size_t attention_scratch_bytes<T>(const AttentionShape&, const Threads&);             \
-  template void attention(Threads&, const AttentionShape&, const AttentionInput<T>&,             \
-                          const AttentionInput<T>&, const AttentionInput<T>&,                    \
-                          const AttentionOutput<T>&, float*, size_t, void*);                     \
-  template size_t attention_backward_scratch_bytes<T>(const AttentionShape&, const Threads&);    \
-  template void attention_backward(Threads&, const AttentionShape&, const AttentionBackward<T>&, \
-                                   void*)
+#define BOWLINE_ATTENTION(T)                                                         \
+  template size_t attention_scratch_bytes<T>(const AttentionShape&, const Threads&); \
+  template void attention(Threads&, const AttentionShape&, const AttentionInput<T>&, \
+                          const AttentionInput<T>&, const AttentionInput<T>&,        \
+                          const AttentionOutput<T>&, float*, size_t, void*)
 BOWLINE_ATTENTION(float);
 BOWLINE_ATTENTION(f16);
 BOWLINE_ATTENTION(bf16);

@@ -17,8 +17,7 @@
 #include "compute/dots-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 // Layout of a block of 32 values: one byte each, or two per byte, as neighbours or as halves.
 enum class CodeOrder { bytes, pairs, halves };
@@ -172,8 +171,7 @@ inline void dots_by_fours(CodeDots dots, const Codes& codes, size_t first, size_
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

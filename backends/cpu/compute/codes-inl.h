@@ -15,8 +15,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using CodeTag = hn::ScalableTag<float>;
@@ -195,8 +194,7 @@ inline void decode_run(const Codes& c, size_t row, size_t first, size_t count,
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

@@ -10,14 +10,12 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/codes.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/codes-inl.h"
 #include "compute/vector-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 void decode_a_run(const Codes& codes, size_t row, size_t first, size_t count, float* out) {
   decode_run(codes, row, first, count, out);
@@ -85,32 +83,25 @@ void encode_bf16(const CodeLayout& l, const bf16* from, size_t row, std::byte* c
   encode_row(l, from, row, codes, scales);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 
-HWY_EXPORT(decode_a_run);
-
 void decode(const Codes& codes, size_t row, size_t first, size_t count, float* out) {
-  HWY_DYNAMIC_DISPATCH(decode_a_run)(codes, row, first, count, out);
+  BOWLINE_BEST(decode_a_run)(codes, row, first, count, out);
 }
-
-HWY_EXPORT(encode_f32);
-HWY_EXPORT(encode_f16);
-HWY_EXPORT(encode_bf16);
 
 template <class T>
 void encode(const CodeLayout& layout, const T* from, size_t row, std::byte* codes,
             std::byte* scales) {
   if constexpr (std::same_as<T, float>) {
-    HWY_DYNAMIC_DISPATCH(encode_f32)(layout, from, row, codes, scales);
+    BOWLINE_BEST(encode_f32)(layout, from, row, codes, scales);
   } else if constexpr (std::same_as<T, f16>) {
-    HWY_DYNAMIC_DISPATCH(encode_f16)(layout, from, row, codes, scales);
+    BOWLINE_BEST(encode_f16)(layout, from, row, codes, scales);
   } else {
-    HWY_DYNAMIC_DISPATCH(encode_bf16)(layout, from, row, codes, scales);
+    BOWLINE_BEST(encode_bf16)(layout, from, row, codes, scales);
   }
 }
 template void encode(const CodeLayout&, const float*, size_t, std::byte*, std::byte*);

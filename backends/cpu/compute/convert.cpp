@@ -8,13 +8,11 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/convert.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/vector-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 template <class From, class To>
 void convert(size_t n, const From* HWY_RESTRICT x, To* HWY_RESTRICT y) {
@@ -26,22 +24,16 @@ void widen_bf16(size_t n, const bf16* x, float* y) { convert(n, x, y); }
 void narrow_f16(size_t n, const float* x, f16* y) { convert(n, x, y); }
 void narrow_bf16(size_t n, const float* x, bf16* y) { convert(n, x, y); }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 
-HWY_EXPORT(widen_f16);
-HWY_EXPORT(widen_bf16);
-HWY_EXPORT(narrow_f16);
-HWY_EXPORT(narrow_bf16);
-
-void widen(size_t n, const f16* x, float* y) { HWY_DYNAMIC_DISPATCH(widen_f16)(n, x, y); }
-void widen(size_t n, const bf16* x, float* y) { HWY_DYNAMIC_DISPATCH(widen_bf16)(n, x, y); }
-void narrow(size_t n, const float* x, f16* y) { HWY_DYNAMIC_DISPATCH(narrow_f16)(n, x, y); }
-void narrow(size_t n, const float* x, bf16* y) { HWY_DYNAMIC_DISPATCH(narrow_bf16)(n, x, y); }
+void widen(size_t n, const f16* x, float* y) { BOWLINE_BEST(widen_f16)(n, x, y); }
+void widen(size_t n, const bf16* x, float* y) { BOWLINE_BEST(widen_bf16)(n, x, y); }
+void narrow(size_t n, const float* x, f16* y) { BOWLINE_BEST(narrow_f16)(n, x, y); }
+void narrow(size_t n, const float* x, bf16* y) { BOWLINE_BEST(narrow_bf16)(n, x, y); }
 
 }  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

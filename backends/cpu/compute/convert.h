@@ -16,18 +16,18 @@ void narrow(size_t n, const float* x, bf16* y);
 // The same on the thread pool.
 template <class T>
 void widen(Threads& threads, size_t n, const T* x, float* y) {
-  constexpr size_t kBlock = 32768;
-  threads.parallel_for((n + kBlock - 1) / kBlock, [=](size_t task, size_t) {
-    const size_t i = task * kBlock;
-    widen(n - i < kBlock ? n - i : kBlock, x + i, y + i);
+  constexpr size_t kUnit = 32768;
+  threads.parallel_for((n + kUnit - 1) / kUnit, [=](size_t task, size_t) {
+    const size_t i = task * kUnit;
+    widen(n - i < kUnit ? n - i : kUnit, x + i, y + i);
   });
 }
 template <class T>
 void narrow(Threads& threads, size_t n, const float* x, T* y) {
-  constexpr size_t kBlock = 32768;
-  threads.parallel_for((n + kBlock - 1) / kBlock, [=](size_t task, size_t) {
-    const size_t i = task * kBlock;
-    narrow(n - i < kBlock ? n - i : kBlock, x + i, y + i);
+  constexpr size_t kUnit = 32768;
+  threads.parallel_for((n + kUnit - 1) / kUnit, [=](size_t task, size_t) {
+    const size_t i = task * kUnit;
+    narrow(n - i < kUnit ? n - i : kUnit, x + i, y + i);
   });
 }
 

@@ -11,6 +11,7 @@
 // Threads   uses the pool; nothing is allocated.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -18,6 +19,8 @@
 #include "threads.h"
 
 namespace bowline::detail::cpu {
+
+constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
 
 // True if no value is NaN or infinite.
 bool all_finite(std::span<const float> values);

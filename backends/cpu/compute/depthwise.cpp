@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "compute/convolution.h"
 #include "compute/targets.h"
 
 // Highway wants this order.
@@ -12,7 +13,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/depthwise.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/vector-inl.h"
 // clang-format on
 
@@ -31,7 +31,6 @@ constexpr size_t kLargePlane = 256;
 // Number of samples of a channel that are added in registers.
 constexpr size_t kFramesOfSum = 8;
 
-constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
 constexpr size_t aligned(size_t floats) {
   return (floats + kMostLanes - 1) / kMostLanes * kMostLanes;
 }
@@ -94,8 +93,7 @@ struct PlanesJob {
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 // Copies a plane as large as its outputs into a frame whose margins are zero.
 void frame_plane(const Layout& l, const float* x, float* frame) {
@@ -416,18 +414,12 @@ void sum_large_planes(const PlanesJob& job, size_t batch, size_t all, size_t cha
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 namespace {
-
-HWY_EXPORT(slide_planes);
-HWY_EXPORT(slide_planes_back);
-HWY_EXPORT(sum_small_planes);
-HWY_EXPORT(sum_large_planes);
 
 constexpr size_t kTasksPerThread = 16;
 
@@ -502,8 +494,7 @@ struct Runs {
 void slide_all(Threads& threads, const Convolution& c, bool back, const float* from,
                const float* weight, const float* bias, float* to, float* scratch) {
   const Runs runs(c, scratch, back);
-  const auto slide =
-      back ? HWY_DYNAMIC_DISPATCH(slide_planes_back) : HWY_DYNAMIC_DISPATCH(slide_planes);
+  const auto slide = back ? BOWLINE_BEST(slide_planes_back) : BOWLINE_BEST(slide_planes);
   const size_t channels = to_size(c.groups), planes = to_size(c.batch) * channels;
   const size_t unit = std::max<size_t>(1, planes / (threads.count() * kTasksPerThread));
   threads.parallel_for((planes + unit - 1) / unit, [&](size_t task, size_t thread) {
@@ -555,12 +546,12 @@ void sum_runs(Threads& threads, const Convolution& c, const float* x, const floa
     const PlanesJob job = runs.of(thread, large ? 2 : kFramesOfSum);
     const size_t begin = task * unit, end = std::min(channels, begin + unit);
     if (large) {
-      HWY_DYNAMIC_DISPATCH(sum_large_planes)
+      BOWLINE_BEST(sum_large_planes)
       (job, batch, channels, end - begin, x + begin * plane, dy + begin * l.size,
        dweight + begin * 9);
     }
     for (size_t g = begin; g < end && !large; ++g) {
-      HWY_DYNAMIC_DISPATCH(sum_small_planes)
+      BOWLINE_BEST(sum_small_planes)
       (job, batch, channels, x + g * plane, dy + g * l.size, dweight + g * 9);
     }
   });

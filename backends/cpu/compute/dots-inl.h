@@ -19,8 +19,7 @@
 #include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 // Number of rows of A and of B at a time. Their sums fill the registers.
 constexpr size_t kDotRows = kTileVectors == 4 ? 6 : 3;
@@ -163,8 +162,7 @@ inline void add_dots(size_t rows, const DotOperands& o, size_t depth) {
   kDots[rows - 1](o, depth);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

@@ -11,7 +11,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/elementwise.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/formulas-inl.h"
 #include "compute/vector-inl.h"
 // clang-format on
@@ -30,8 +29,7 @@ constexpr size_t kBlock = 8192;
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 using formulas::F;
 
@@ -133,17 +131,12 @@ double sum_of_squares_block(size_t n, const float* x) {
   return sum;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 namespace {
-
-HWY_EXPORT(function_block);
-HWY_EXPORT(add_scaled_block);
-HWY_EXPORT(sum_of_squares_block);
 
 constexpr size_t blocks_of(size_t n) { return (n + kBlock - 1) / kBlock; }
 
@@ -166,17 +159,17 @@ void for_blocks(Threads& threads, size_t n, F&& f) {
 void elementwise(Threads& threads, const FunctionCall& f, size_t n, const Operands<float>& in,
                  float* y) {
   for_blocks(threads, n, [=, &f](size_t i, size_t size) {
-    HWY_DYNAMIC_DISPATCH(function_block)(f, size, in.at(i), y + i);
+    BOWLINE_BEST(function_block)(f, size, in.at(i), y + i);
   });
 }
 
 void elementwise_row(const FunctionCall& f, size_t n, const Operands<float>& in, float* y) {
-  HWY_DYNAMIC_DISPATCH(function_block)(f, n, in, y);
+  BOWLINE_BEST(function_block)(f, n, in, y);
 }
 
 void add_scaled(Threads& threads, size_t n, float factor, const float* x, float* y) {
   for_blocks(threads, n, [=](size_t i, size_t size) {
-    HWY_DYNAMIC_DISPATCH(add_scaled_block)(size, factor, x + i, y + i);
+    BOWLINE_BEST(add_scaled_block)(size, factor, x + i, y + i);
   });
 }
 
@@ -186,8 +179,7 @@ void add_bias(Threads& threads, size_t rows, size_t n, const float* x, const flo
   threads.parallel_for((rows + rows_per_task - 1) / rows_per_task, [=](size_t task, size_t) {
     const size_t end = std::min(rows, (task + 1) * rows_per_task);
     for (size_t row = task * rows_per_task; row < end; ++row) {
-      HWY_DYNAMIC_DISPATCH(function_block)
-      ({Function::add_binary}, n, {{x + row * n}, {bias}}, y + row * n);
+      BOWLINE_BEST(function_block)({Function::add_binary}, n, {{x + row * n}, {bias}}, y + row * n);
     }
   });
 }
@@ -197,7 +189,7 @@ size_t sum_of_squares_scratch_bytes(size_t n) { return blocks_of(n) * sizeof(dou
 double sum_of_squares(Threads& threads, size_t n, const float* x, void* scratch) {
   double* sums = static_cast<double*>(scratch);
   for_blocks(threads, n, [=](size_t i, size_t size) {
-    sums[i / kBlock] = HWY_DYNAMIC_DISPATCH(sum_of_squares_block)(size, x + i);
+    sums[i / kBlock] = BOWLINE_BEST(sum_of_squares_block)(size, x + i);
   });
   double sum = 0;
   for (size_t block = 0; block < blocks_of(n); ++block) {

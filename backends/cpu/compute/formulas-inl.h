@@ -16,8 +16,7 @@
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 namespace formulas {
 
 struct F {
@@ -92,8 +91,7 @@ HWY_INLINE F normal_cdf(F x, F& density) {
 #undef COMPARE
 
 }  // namespace formulas
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

@@ -16,7 +16,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/gemm.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/gemm-inl.h"
 #include "compute/code_dots-inl.h"
 #include "compute/codes-inl.h"
@@ -69,8 +68,7 @@ size_t thread_scratch_floats(const GemmShape& s, bool a_codes) {
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 // Tiles with fewer rows and more columns need the same number of registers. If they suit the sides
 // of the product better, less of a tile is empty.
@@ -478,19 +476,12 @@ void direct_columns(const Job& job, Range columns, float* scratch) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 namespace {
-
-HWY_EXPORT(multiply_part);
-HWY_EXPORT(make_integers);
-HWY_EXPORT(dot_columns);
-HWY_EXPORT(direct_columns);
-HWY_EXPORT(choose_tile);
 
 void multiply_nothing(const Job& job) {
   for (size_t i = 0; i < job.shape.m; ++i) {
@@ -514,9 +505,9 @@ bool reads_b_directly(const Job& job) {
 
 void multiply_few_rows(const Job& job, Range rows, Range columns, float* scratch) {
   if (transposed_b(job.shape.layout)) {
-    HWY_DYNAMIC_DISPATCH(dot_columns)(job, rows, columns);
+    BOWLINE_BEST(dot_columns)(job, rows, columns);
   } else {
-    HWY_DYNAMIC_DISPATCH(direct_columns)(job, columns, scratch);
+    BOWLINE_BEST(direct_columns)(job, columns, scratch);
   }
 }
 
@@ -531,7 +522,7 @@ void multiply(const Job& job, Grid grid, size_t task, float* scratch, size_t pan
   if (reads_b_directly(job)) {
     multiply_few_rows(job, rows, columns, scratch);
   } else {
-    HWY_DYNAMIC_DISPATCH(multiply_part)(job, rows, columns, scratch);
+    BOWLINE_BEST(multiply_part)(job, rows, columns, scratch);
   }
 }
 
@@ -552,11 +543,11 @@ void gemm(Threads& threads, const GemmShape& shape, const float* a, const float*
     return;
   }
   const bool dots = reads_b_directly(job) && transposed_b(shape.layout);
-  HWY_DYNAMIC_DISPATCH(choose_tile)(job);
+  BOWLINE_BEST(choose_tile)(job);
   const size_t panel = dots ? kDotLine : job.panel;
   const Grid grid = choose_grid(shape, threads.count(), panel);
   const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
-  if (dots && HWY_DYNAMIC_DISPATCH(make_integers)(job, static_cast<float*>(scratch))) {
+  if (dots && BOWLINE_BEST(make_integers)(job, static_cast<float*>(scratch))) {
     job.integers = static_cast<float*>(scratch);
   }
   threads.parallel_for(grid.rows * grid.columns, [&](size_t task, size_t thread) {
@@ -576,7 +567,7 @@ void gemm_batched(Threads& threads, const GemmShape& shape, size_t batch, const 
   const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
   threads.parallel_for(batch, [&](size_t i, size_t thread) {
     Job job{shape, a + i * stride_a, b + i * stride_b, c + i * stride_c, options};
-    HWY_DYNAMIC_DISPATCH(choose_tile)(job);
+    BOWLINE_BEST(choose_tile)(job);
     multiply(job, Grid{}, 0, static_cast<float*>(scratch) + thread * floats, job.panel);
   });
 }

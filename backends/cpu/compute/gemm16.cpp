@@ -16,13 +16,11 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/gemm16.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/gemm-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 template <class T>
 using HighwayType = std::conditional_t<std::is_same_v<T, bf16>, hwy::bfloat16_t, hwy::float16_t>;
@@ -185,17 +183,12 @@ Blocks16 wide_blocks_bf16() { return blocks_of<bf16>(); }
 
 bool is_avx512() { return HWY_TARGET == HWY_AVX3; }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 namespace {
-
-HWY_EXPORT(wide_blocks_f16);
-HWY_EXPORT(wide_blocks_bf16);
-HWY_EXPORT(is_avx512);
 
 std::atomic<bool> bf16_allowed{true};
 
@@ -290,7 +283,7 @@ Job16 job_of(const GemmShape& shape, const T* a, const T* b, T* c, const T* bias
 }  // namespace
 
 bool bf16_products() {
-  return bf16_blocks() != nullptr && bf16_allowed && HWY_DYNAMIC_DISPATCH(is_avx512)();
+  return bf16_blocks() != nullptr && bf16_allowed && BOWLINE_BEST(is_avx512)();
 }
 
 void allow_bf16_products(bool allow) { bf16_allowed = allow; }
@@ -301,7 +294,7 @@ size_t gemm16_scratch_bytes(const GemmShape& shape, const Threads& threads) {
 
 void gemm(Threads& threads, const GemmShape& shape, const f16* a, const f16* b, f16* c,
           const f16* bias, void* scratch) {
-  gemm16(threads, HWY_DYNAMIC_DISPATCH(wide_blocks_f16)(), job_of(shape, a, b, c, bias), scratch);
+  gemm16(threads, BOWLINE_BEST(wide_blocks_f16)(), job_of(shape, a, b, c, bias), scratch);
 }
 
 void gemm(Threads& threads, const GemmShape& shape, const bf16* a, const bf16* b, bf16* c,
@@ -317,7 +310,7 @@ void gemm(Threads& threads, const GemmShape& shape, const bf16* a, const bf16* b
       return;
     }
   }
-  gemm16(threads, HWY_DYNAMIC_DISPATCH(wide_blocks_bf16)(), job, scratch);
+  gemm16(threads, BOWLINE_BEST(wide_blocks_bf16)(), job, scratch);
 }
 
 }  // namespace bowline::detail::cpu

@@ -8,14 +8,12 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/losses.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/formulas-inl.h"
 #include "compute/vector-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 namespace formulas {
 
 #define LOSS(name) HWY_INLINE F name##_loss(F x, F t, [[maybe_unused]] F p)
@@ -79,37 +77,27 @@ void slopes_of_each(const LossCall& call, size_t n, const float* x, const float*
   });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
-namespace {
-
-HWY_EXPORT(losses);
-HWY_EXPORT(sum);
-HWY_EXPORT(slopes);
-HWY_EXPORT(slopes_of_each);
-
-}  // namespace
-
 void loss_of(const LossCall& f, size_t n, const float* x, const float* t, float* y) {
-  HWY_DYNAMIC_DISPATCH(losses)(f, n, x, t, y);
+  BOWLINE_BEST(losses)(f, n, x, t, y);
 }
 
 float sum_of_losses(const LossCall& f, size_t n, const float* x, const float* t) {
-  return HWY_DYNAMIC_DISPATCH(sum)(f, n, x, t);
+  return BOWLINE_BEST(sum)(f, n, x, t);
 }
 
 void loss_slope(const LossCall& f, size_t n, const float* x, const float* t, float factor,
                 float* dx) {
-  HWY_DYNAMIC_DISPATCH(slopes)(f, n, x, t, factor, dx);
+  BOWLINE_BEST(slopes)(f, n, x, t, factor, dx);
 }
 
 void loss_slope(const LossCall& f, size_t n, const float* x, const float* t, const float* dloss,
                 float* dx) {
-  HWY_DYNAMIC_DISPATCH(slopes_of_each)(f, n, x, t, dloss, dx);
+  BOWLINE_BEST(slopes_of_each)(f, n, x, t, dloss, dx);
 }
 
 }  // namespace bowline::detail::cpu

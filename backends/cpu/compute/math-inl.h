@@ -20,8 +20,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // x = n ln(2) + r with |r| <= ln(2) / 2. ln(2) has two parts, so that r is exact to f32.
@@ -209,8 +208,7 @@ HWY_INLINE V erf(D d, V x) {
   return hn::IfThenElse(hn::Lt(z, one), near, far);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

@@ -10,7 +10,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/planes.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/vector-inl.h"
 // clang-format on
 
@@ -27,8 +26,7 @@ constexpr size_t kElementsOfSum = 4096;
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 // Sums over planes: f(at, part, sums) adds a vector to each of the kSums sums. The lanes of a sum
 // are added once for several small planes.
@@ -227,83 +225,62 @@ void mean_each(const float* const* rows, size_t count, size_t n, bool first, flo
   });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
-namespace {
-
-HWY_EXPORT(sum_planes);
-HWY_EXPORT(square_planes);
-HWY_EXPORT(gradient_planes);
-HWY_EXPORT(scale_channel);
-HWY_EXPORT(mix_channel);
-HWY_EXPORT(sum_run);
-HWY_EXPORT(squares_run);
-HWY_EXPORT(products_run);
-HWY_EXPORT(scale_each);
-HWY_EXPORT(scale_planes);
-HWY_EXPORT(mix_each);
-HWY_EXPORT(largest_each);
-HWY_EXPORT(mean_each);
-
-}  // namespace
-
-double sum_of(const ChannelPlanes& c, const float* x) {
-  return HWY_DYNAMIC_DISPATCH(sum_planes)(c, x);
-}
+double sum_of(const ChannelPlanes& c, const float* x) { return BOWLINE_BEST(sum_planes)(c, x); }
 
 double squares_of(const ChannelPlanes& c, const float* x, float mean) {
-  return HWY_DYNAMIC_DISPATCH(square_planes)(c, x, mean);
+  return BOWLINE_BEST(square_planes)(c, x, mean);
 }
 
 PlaneSums gradient_sums_of(const ChannelPlanes& c, const float* x, const float* dy, float mean) {
-  return HWY_DYNAMIC_DISPATCH(gradient_planes)(c, x, dy, mean);
+  return BOWLINE_BEST(gradient_planes)(c, x, dy, mean);
 }
 
 void scale_planes_of(const ChannelPlanes& c, const float* x, float mean, float scale, float bias,
                      float* y) {
-  HWY_DYNAMIC_DISPATCH(scale_channel)(c, x, mean, scale, bias, y);
+  BOWLINE_BEST(scale_channel)(c, x, mean, scale, bias, y);
 }
 
 void mix_planes_of(const ChannelPlanes& c, const float* x, const float* dy, float mean, float a,
                    float b, float add, float* dx) {
-  HWY_DYNAMIC_DISPATCH(mix_channel)(c, x, dy, mean, a, b, add, dx);
+  BOWLINE_BEST(mix_channel)(c, x, dy, mean, a, b, add, dx);
 }
 
-float sum_of(size_t n, const float* x) { return HWY_DYNAMIC_DISPATCH(sum_run)(n, x); }
+float sum_of(size_t n, const float* x) { return BOWLINE_BEST(sum_run)(n, x); }
 
 float squares_of(size_t n, const float* x, float mean) {
-  return HWY_DYNAMIC_DISPATCH(squares_run)(n, x, mean);
+  return BOWLINE_BEST(squares_run)(n, x, mean);
 }
 
 float products_of(size_t n, const float* x, const float* dy, float mean) {
-  return HWY_DYNAMIC_DISPATCH(products_run)(n, x, dy, mean);
+  return BOWLINE_BEST(products_run)(n, x, dy, mean);
 }
 
 void scale_run(size_t n, const float* x, float mean, float scale, float bias, float* y) {
-  HWY_DYNAMIC_DISPATCH(scale_each)(n, x, mean, scale, bias, y);
+  BOWLINE_BEST(scale_each)(n, x, mean, scale, bias, y);
 }
 
 void scale_each_plane(size_t planes, size_t n, const float* x, const float* mean,
                       const float* inverse, const float* scale, const float* bias, float* y) {
-  HWY_DYNAMIC_DISPATCH(scale_planes)(planes, n, x, mean, inverse, scale, bias, y);
+  BOWLINE_BEST(scale_planes)(planes, n, x, mean, inverse, scale, bias, y);
 }
 
 void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
              float* dx) {
-  HWY_DYNAMIC_DISPATCH(mix_each)(n, x, dy, mean, a, b, c, dx);
+  BOWLINE_BEST(mix_each)(n, x, dy, mean, a, b, c, dx);
 }
 
 void largest_of_rows(std::span<const float* const> rows, size_t n, bool first, float* y) {
-  HWY_DYNAMIC_DISPATCH(largest_each)(rows.data(), rows.size(), n, first, y);
+  BOWLINE_BEST(largest_each)(rows.data(), rows.size(), n, first, y);
 }
 
 void mean_of_rows(std::span<const float* const> rows, size_t n, bool first, float divisor,
                   float* y) {
-  HWY_DYNAMIC_DISPATCH(mean_each)(rows.data(), rows.size(), n, first, divisor, y);
+  BOWLINE_BEST(mean_each)(rows.data(), rows.size(), n, first, divisor, y);
 }
 
 }  // namespace bowline::detail::cpu

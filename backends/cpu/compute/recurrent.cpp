@@ -11,7 +11,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/recurrent.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/gemm-inl.h"
 #include "compute/math-inl.h"
 #include "compute/vector-inl.h"
@@ -47,8 +46,7 @@ struct Part {
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 using V = FloatVector;
 
@@ -371,25 +369,12 @@ void gru_backward_end(const RecurrentShape& s, const GruBackward& x, const Part&
   });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 namespace {
-
-HWY_EXPORT(columns_of_panel);
-HWY_EXPORT(pack_forward);
-HWY_EXPORT(pack_backward);
-HWY_EXPORT(lstm_part);
-HWY_EXPORT(lstm_backward_part);
-HWY_EXPORT(lstm_backward_end);
-HWY_EXPORT(gru_part);
-HWY_EXPORT(gru_new_part);
-HWY_EXPORT(gru_backward_part);
-HWY_EXPORT(gru_reset_part);
-HWY_EXPORT(gru_backward_end);
 
 // Below this number of multiply-adds, one thread is faster than two.
 constexpr size_t kSerialWork = 100'000;
@@ -409,7 +394,7 @@ class Steps {
         s_(shape),
         packed_(static_cast<float*>(scratch)),
         sums_(packed_ + packed_floats(shape) / 16 * 16),
-        columns_(HWY_DYNAMIC_DISPATCH(columns_of_panel)()),
+        columns_(BOWLINE_BEST(columns_of_panel)()),
         panels_((shape.units + columns_ - 1) / columns_) {
     // The division whose busiest thread takes the least time. Larger parts are preferred, because
     // each part reads its panel.
@@ -479,10 +464,10 @@ size_t recurrent_scratch_bytes(const RecurrentShape& shape, const Threads& threa
 void lstm(Threads& threads, const RecurrentShape& shape, const LstmForward& x, void* scratch) {
   Steps steps(threads, shape, scratch);
   steps.pack([&](size_t panel, float* packed) {
-    HWY_DYNAMIC_DISPATCH(pack_forward)(shape, x.w, panel, packed);
+    BOWLINE_BEST(pack_forward)(shape, x.w, panel, packed);
   });
   for (size_t i = 0; i < shape.steps; ++i) {
-    steps.run(i, [&](const Part& p) { HWY_DYNAMIC_DISPATCH(lstm_part)(shape, x, p); });
+    steps.run(i, [&](const Part& p) { BOWLINE_BEST(lstm_part)(shape, x, p); });
   }
 }
 
@@ -495,23 +480,23 @@ void lstm_backward(Threads& threads, const RecurrentShape& shape, const LstmBack
   }
   Steps steps(threads, shape, scratch);
   steps.pack([&](size_t panel, float* packed) {
-    HWY_DYNAMIC_DISPATCH(pack_backward)(shape, x.w, panel, packed);
+    BOWLINE_BEST(pack_backward)(shape, x.w, panel, packed);
   });
   for (size_t i = shape.steps; i-- > 0;) {
-    steps.run(i, [&](const Part& p) { HWY_DYNAMIC_DISPATCH(lstm_backward_part)(shape, x, p); });
+    steps.run(i, [&](const Part& p) { BOWLINE_BEST(lstm_backward_part)(shape, x, p); });
   }
-  steps.run(0, [&](const Part& p) { HWY_DYNAMIC_DISPATCH(lstm_backward_end)(shape, x, p); });
+  steps.run(0, [&](const Part& p) { BOWLINE_BEST(lstm_backward_end)(shape, x, p); });
 }
 
 void gru(Threads& threads, const RecurrentShape& shape, const GruForward& x, void* scratch) {
   Steps steps(threads, shape, scratch);
   steps.pack([&](size_t panel, float* packed) {
-    HWY_DYNAMIC_DISPATCH(pack_forward)(shape, x.w, panel, packed);
+    BOWLINE_BEST(pack_forward)(shape, x.w, panel, packed);
   });
   for (size_t i = 0; i < shape.steps; ++i) {
-    steps.run(i, [&](const Part& p) { HWY_DYNAMIC_DISPATCH(gru_part)(shape, x, p); });
+    steps.run(i, [&](const Part& p) { BOWLINE_BEST(gru_part)(shape, x, p); });
     if (!x.reset_after) {
-      steps.run(i, [&](const Part& p) { HWY_DYNAMIC_DISPATCH(gru_new_part)(shape, x, p); });
+      steps.run(i, [&](const Part& p) { BOWLINE_BEST(gru_new_part)(shape, x, p); });
     }
   }
 }
@@ -524,15 +509,15 @@ void gru_backward(Threads& threads, const RecurrentShape& shape, const GruBackwa
   }
   Steps steps(threads, shape, scratch);
   steps.pack([&](size_t panel, float* packed) {
-    HWY_DYNAMIC_DISPATCH(pack_backward)(shape, x.w, panel, packed);
+    BOWLINE_BEST(pack_backward)(shape, x.w, panel, packed);
   });
   for (size_t i = shape.steps; i-- > 0;) {
-    steps.run(i, [&](const Part& p) { HWY_DYNAMIC_DISPATCH(gru_backward_part)(shape, x, p); });
+    steps.run(i, [&](const Part& p) { BOWLINE_BEST(gru_backward_part)(shape, x, p); });
     if (!x.reset_after) {
-      steps.run(i, [&](const Part& p) { HWY_DYNAMIC_DISPATCH(gru_reset_part)(shape, x, p); });
+      steps.run(i, [&](const Part& p) { BOWLINE_BEST(gru_reset_part)(shape, x, p); });
     }
   }
-  steps.run(0, [&](const Part& p) { HWY_DYNAMIC_DISPATCH(gru_backward_end)(shape, x, p); });
+  steps.run(0, [&](const Part& p) { BOWLINE_BEST(gru_backward_end)(shape, x, p); });
 }
 
 }  // namespace bowline::detail::cpu

@@ -12,7 +12,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/rope.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/vector-inl.h"
 // clang-format on
 
@@ -30,8 +29,7 @@ using Rotation = void (*)(size_t half, const T* x, const float* cosine, const fl
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 // `half` pairs (x[i], x[i + half]); sign is -1 for the inverse.
 template <class T>
@@ -69,17 +67,12 @@ Rotation<float> rotation_f32(bool interleaved) { return rotation<float>(interlea
 Rotation<f16> rotation_f16(bool interleaved) { return rotation<f16>(interleaved); }
 Rotation<bf16> rotation_bf16(bool interleaved) { return rotation<bf16>(interleaved); }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 namespace {
-
-HWY_EXPORT(rotation_f32);
-HWY_EXPORT(rotation_f16);
-HWY_EXPORT(rotation_bf16);
 
 constexpr size_t kTaskElements = 8192;
 constexpr size_t kTaskAngles = 256;
@@ -87,11 +80,11 @@ constexpr size_t kTaskAngles = 256;
 template <class T>
 Rotation<T> rotation_of(bool interleaved) {
   if constexpr (std::same_as<T, float>) {
-    return HWY_DYNAMIC_DISPATCH(rotation_f32)(interleaved);
+    return BOWLINE_BEST(rotation_f32)(interleaved);
   } else if constexpr (std::same_as<T, f16>) {
-    return HWY_DYNAMIC_DISPATCH(rotation_f16)(interleaved);
+    return BOWLINE_BEST(rotation_f16)(interleaved);
   } else {
-    return HWY_DYNAMIC_DISPATCH(rotation_bf16)(interleaved);
+    return BOWLINE_BEST(rotation_bf16)(interleaved);
   }
 }
 

@@ -14,7 +14,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/row.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/math-inl.h"
 #include "compute/vector-inl.h"
 // clang-format on
@@ -46,8 +45,7 @@ struct NormRows {
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 struct NormStatistics {
   float mean;
@@ -306,26 +304,12 @@ float row_sum(size_t n, const float* x) {
   return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR { return part.load(x + i); });
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bowline::detail::cpu {
 namespace {
-
-HWY_EXPORT(norm_rows_f32);
-HWY_EXPORT(norm_rows_f16);
-HWY_EXPORT(norm_rows_bf16);
-HWY_EXPORT(add_rows);
-HWY_EXPORT(softmax_rows);
-HWY_EXPORT(softmax_backward_rows);
-HWY_EXPORT(log_softmax_rows);
-HWY_EXPORT(log_softmax_backward_rows);
-HWY_EXPORT(log_sum_exp_rows);
-HWY_EXPORT(cross_entropy_rows);
-HWY_EXPORT(cross_entropy_backward_rows);
-HWY_EXPORT(row_sum);
 
 // Calls f(first row, number of rows) for any division, because rows are independent.
 template <class F>
@@ -355,11 +339,11 @@ void for_row_blocks(Threads& threads, size_t rows, F&& f) {
 template <class T>
 NormRows<T> norms_of() {
   if constexpr (std::same_as<T, float>) {
-    return HWY_DYNAMIC_DISPATCH(norm_rows_f32)();
+    return BOWLINE_BEST(norm_rows_f32)();
   } else if constexpr (std::same_as<T, f16>) {
-    return HWY_DYNAMIC_DISPATCH(norm_rows_f16)();
+    return BOWLINE_BEST(norm_rows_f16)();
   } else {
-    return HWY_DYNAMIC_DISPATCH(norm_rows_bf16)();
+    return BOWLINE_BEST(norm_rows_bf16)();
   }
 }
 
@@ -368,11 +352,11 @@ NormRows<T> norms_of() {
 template <class T>
 void add_blocks(size_t blocks, size_t n, size_t stride, float* x, T* y) {
   if constexpr (std::same_as<T, float>) {
-    HWY_DYNAMIC_DISPATCH(add_rows)(blocks, n, stride, x, false, y);
+    BOWLINE_BEST(add_rows)(blocks, n, stride, x, false, y);
   } else if (blocks == 0) {
     std::fill(y, y + n, T{});
   } else {
-    HWY_DYNAMIC_DISPATCH(add_rows)(blocks - 1, n, stride, x + stride, true, x);
+    BOWLINE_BEST(add_rows)(blocks - 1, n, stride, x + stride, true, x);
     narrow(n, x, y);
   }
 }
@@ -444,44 +428,42 @@ void sum_rows(Threads& threads, size_t rows, size_t n, const float* x, bool accu
               void* scratch) {
   float* partial = static_cast<float*>(scratch);
   for_row_blocks(threads, rows, [=](size_t block, size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(add_rows)(count, n, n, x + row * n, false, partial + block * n);
+    BOWLINE_BEST(add_rows)(count, n, n, x + row * n, false, partial + block * n);
   });
-  HWY_DYNAMIC_DISPATCH(add_rows)(blocks_of(rows), n, n, partial, accumulate, y);
+  BOWLINE_BEST(add_rows)(blocks_of(rows), n, n, partial, accumulate, y);
 }
 
 size_t sum_rows_scratch_bytes(size_t rows, size_t n) { return blocks_of(rows) * n * sizeof(float); }
 
 void softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y) {
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(softmax_rows)(count, n, x + row * n, y + row * n);
+    BOWLINE_BEST(softmax_rows)(count, n, x + row * n, y + row * n);
   });
 }
 
 void softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, const float* dy,
                       float* dx) {
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(softmax_backward_rows)
-    (count, n, y + row * n, dy + row * n, dx + row * n);
+    BOWLINE_BEST(softmax_backward_rows)(count, n, y + row * n, dy + row * n, dx + row * n);
   });
 }
 
 void log_softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y) {
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(log_softmax_rows)(count, n, x + row * n, y + row * n);
+    BOWLINE_BEST(log_softmax_rows)(count, n, x + row * n, y + row * n);
   });
 }
 
 void log_softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, const float* dy,
                           float* dx) {
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(log_softmax_backward_rows)
-    (count, n, y + row * n, dy + row * n, dx + row * n);
+    BOWLINE_BEST(log_softmax_backward_rows)(count, n, y + row * n, dy + row * n, dx + row * n);
   });
 }
 
 void log_sum_exp(Threads& threads, size_t rows, size_t n, const float* x, float* y) {
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(log_sum_exp_rows)(count, n, x + row * n, y + row);
+    BOWLINE_BEST(log_sum_exp_rows)(count, n, x + row * n, y + row);
   });
 }
 
@@ -504,7 +486,7 @@ LabelCheck check_labels(size_t rows, size_t n, const int32_t* labels, int32_t ig
 void cross_entropy(Threads& threads, size_t rows, size_t n, const float* logits,
                    const int32_t* labels, int32_t ignore_index, float* loss) {
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(cross_entropy_rows)
+    BOWLINE_BEST(cross_entropy_rows)
     (count, n, logits + row * n, labels + row, ignore_index, loss + row);
   });
 }
@@ -514,12 +496,12 @@ void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float
                             float smoothing, float* dlogits) {
   for_rows(threads, rows, n, [=, &factor](size_t row, size_t count) {
     const RowFactor part{factor.all, factor.each == nullptr ? nullptr : factor.each + row};
-    HWY_DYNAMIC_DISPATCH(cross_entropy_backward_rows)
+    BOWLINE_BEST(cross_entropy_backward_rows)
     (count, n, logits + row * n, labels + row, ignore_index, part, smoothing, dlogits + row * n);
   });
 }
 
-float sum_of_row(size_t n, const float* x) { return HWY_DYNAMIC_DISPATCH(row_sum)(n, x); }
+float sum_of_row(size_t n, const float* x) { return BOWLINE_BEST(row_sum)(n, x); }
 
 }  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

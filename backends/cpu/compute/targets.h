@@ -13,6 +13,14 @@
   (0xFFLL | (1LL << 11) | (1LL << 12) | (0xFLL << 24) | (1LL << 18) | (1LL << 19) | (1LL << 23) | \
    (1LL << 37))
 
+// The version for the best usable set of a function that namespace HWY_NAMESPACE defines for each
+// set.
+#define BOWLINE_BEST(function)              \
+  ([] {                                     \
+    HWY_EXPORT(function);                   \
+    return &HWY_DYNAMIC_DISPATCH(function); \
+  }())
+
 namespace bowline::detail::cpu {
 
 // Restricts the kernels to the set named by the environment variable BOWLINE_CPU_TARGET. The first

@@ -14,7 +14,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/update.cpp"
 #include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/formulas-inl.h"
 #include "compute/vector-inl.h"
 // clang-format on
@@ -34,8 +33,7 @@ struct FormulaBytes {
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::detail::cpu {
-namespace HWY_NAMESPACE {
+namespace bowline::detail::cpu::HWY_NAMESPACE {
 namespace formulas {
 
 using S = float;
@@ -101,8 +99,7 @@ HWY_INLINE float update_block(const FormulaBytes& from, size_t n, const float* g
   }
 #include "generated/optimizers.inc"
 
-}  // namespace HWY_NAMESPACE
-}  // namespace bowline::detail::cpu
+}  // namespace bowline::detail::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -162,11 +159,10 @@ bool update(Threads& threads, const Update& call, size_t n, const float* g, floa
     });
   };
   switch (call.op) {
-#define BOWLINE_OPTIMIZER(Name, stem)                                     \
-  case Op::Name:                                                          \
-    return run(bytes_of<once::Name>(call), [](const auto&... arguments) { \
-      return HWY_DYNAMIC_DISPATCH(stem##_block)(arguments...);            \
-    });
+#define BOWLINE_OPTIMIZER(Name, stem)      \
+  case Op::Name:                           \
+    return run(bytes_of<once::Name>(call), \
+               [](const auto&... arguments) { return BOWLINE_BEST(stem##_block)(arguments...); });
 #include "generated/optimizers.inc"
     default:
       return true;
