@@ -20,16 +20,7 @@
 namespace bowline::detail::cpu {
 namespace {
 
-using device::Buffer;
-using device::kNoTable;
-using device::MemoryKind;
-using device::NodeAnswer;
-using device::NodeQuery;
-using device::Operand;
-using device::Program;
-using device::Record;
-using device::Recording;
-using device::RecordTime;
+using namespace device;
 
 constexpr uint64_t kAlignment = 64;
 constexpr std::string_view kName = "The CPU";

@@ -13,24 +13,6 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-// The source element at position `at` of a padded axis, or -1 if there is none.
-int64_t taken(const PaddedAxis& axis, PadMode mode, int64_t at) {
-  const int64_t i = at - axis.before;
-  if (i >= 0 && i < axis.part) {
-    return i;
-  }
-  switch (mode) {
-    case PadMode::edge:
-      return i < 0 ? 0 : axis.part - 1;
-    case PadMode::reflect:
-      return i < 0 ? -i : 2 * (axis.part - 1) - i;
-    case PadMode::wrap:
-      return (i % axis.part + axis.part) % axis.part;
-    default:
-      return -1;
-  }
-}
-
 // Handles the last axis as rows: copies the inner part and looks up the pads.
 template <class T>
 void pad_row(const PaddedAxis& axis, PadMode mode, const T* x, T* y, T value) {
@@ -88,45 +70,6 @@ void run_pad(const Launch& l) {
 
 void run_tile(const Launch& l) {
   pad(l, padding_of(*l.in[0].shape, *l.out[0].shape), PadMode::wrap, 0);
-}
-
-// The positions of a padded axis that copy element i of the source: `count` positions from `first`
-// on, `step` apart. The last position can differ from this pattern.
-struct Takers {
-  int64_t count = 0;
-  int64_t first = 0;
-  int64_t step = 1;
-  int64_t last = 0;
-  int64_t at(int64_t k) const { return k + 1 == count ? last : first + k * step; }
-};
-
-Takers takers_of(const PaddedAxis& axis, PadMode mode, int64_t source) {
-  const int64_t i = source - axis.crop;
-  if (i < 0 || i >= axis.part) {
-    return {};
-  }
-  const int64_t own = axis.before + i;
-  Takers t{1, own, 1, own};
-  if (mode == PadMode::edge) {
-    t.first = i == 0 ? 0 : own;
-    t.last = i + 1 == axis.part ? axis.whole - 1 : own;
-    t.count = t.last - t.first + 1;
-  } else if (mode == PadMode::wrap) {
-    t.step = axis.part;
-    t.first = own % axis.part;
-    t.count = (axis.whole - 1 - t.first) / axis.part + 1;
-    t.last = t.first + (t.count - 1) * t.step;
-  } else if (mode == PadMode::reflect) {
-    const int64_t left = axis.before - i;
-    const int64_t right = own + 2 * (axis.part - 1 - i);
-    const bool has_left = i > 0 && left >= 0;
-    const bool has_right = i + 1 < axis.part && right < axis.whole;
-    t.count = 1 + (has_left ? 1 : 0) + (has_right ? 1 : 0);
-    t.first = has_left ? left : own;
-    t.step = own - t.first;
-    t.last = has_right ? right : own;
-  }
-  return t;
 }
 
 template <class T>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "core/dtype.h"
+#include "core/element_types.h"
 #include "device/storage.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
@@ -58,24 +58,11 @@ __device__ inline int64_t order_of(float x) {
 // Calls f.operator()<T>() with the element type of a numeric dtype.
 template <class F>
 void with_number(DType type, F&& f) {
-  switch (type) {
-    case DType::f32:
-      return f.template operator()<float>();
-    case DType::f16:
-      return f.template operator()<__half>();
-    case DType::bf16:
-      return f.template operator()<__nv_bfloat16>();
-    case DType::i8:
-      return f.template operator()<int8_t>();
-    case DType::u8:
-      return f.template operator()<uint8_t>();
-    case DType::i32:
-      return f.template operator()<int32_t>();
-    case DType::i64:
-      return f.template operator()<int64_t>();
-    case DType::boolean:
-      return;
-  }
+  with_stored(type, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, Truth>) {
+      f.template operator()<T>();
+    }
+  });
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -1,14 +1,24 @@
 // Converts stored elements to and from f32, in which kernels compute.
 #pragma once
 
+#include "core/element_types.h"
 #include "kernel.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// A bool from outside can be any byte.
-struct Truth {
-  uint8_t byte;
-};
+// Calls f.operator()<T>() with the type of the elements of a dtype.
+template <class F>
+void with_stored(DType type, F&& f) {
+  with_type(type, [&]<class T>() {
+    if constexpr (std::is_same_v<T, f16>) {
+      f.template operator()<__half>();
+    } else if constexpr (std::is_same_v<T, bf16>) {
+      f.template operator()<__nv_bfloat16>();
+    } else {
+      f.template operator()<T>();
+    }
+  });
+}
 
 __device__ inline float read(const float* at) { return *at; }
 __device__ inline float read(const __half* at) { return __half2float(*at); }

@@ -71,12 +71,6 @@ __global__ void cast_kernel(const From* x, void* y, DType type, uint64_t n) {
   for_elements(n, [&](uint64_t i) { store(number(x[i]), type, y, i); });
 }
 
-template <class From>
-void launch_cast(Launch& l, const void* x, void* y, DType type, uint64_t n) {
-  l.launch("cast", cast_kernel<From>, element_blocks(n), kElementThreads,
-           static_cast<const From*>(x), y, type, n);
-}
-
 void cast(Launch& l) {
   convert(l, l.in(0), l.in_type(0), l.out(0), l.out_type(0),
           static_cast<uint64_t>(l.out_shape(0).elements()));
@@ -88,25 +82,10 @@ void cast(Launch& l) {
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n) {
-  using cast_kernels::launch_cast;
-  switch (x_type) {
-    case DType::f32:
-      return launch_cast<float>(l, x, y, y_type, n);
-    case DType::f16:
-      return launch_cast<__half>(l, x, y, y_type, n);
-    case DType::bf16:
-      return launch_cast<__nv_bfloat16>(l, x, y, y_type, n);
-    case DType::i8:
-      return launch_cast<int8_t>(l, x, y, y_type, n);
-    case DType::u8:
-      return launch_cast<uint8_t>(l, x, y, y_type, n);
-    case DType::i32:
-      return launch_cast<int32_t>(l, x, y, y_type, n);
-    case DType::i64:
-      return launch_cast<int64_t>(l, x, y, y_type, n);
-    case DType::boolean:
-      return launch_cast<Truth>(l, x, y, y_type, n);
-  }
+  with_stored(x_type, [&]<class From>() {
+    l.launch("cast", cast_kernels::cast_kernel<From>, element_blocks(n), kElementThreads,
+             static_cast<const From*>(x), y, y_type, n);
+  });
 }
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

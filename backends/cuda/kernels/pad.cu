@@ -27,24 +27,6 @@ Pads pads_of(const Padding& padding, PadMode mode) {
   return out;
 }
 
-// The source element at position `at` of a padded axis, or -1 if there is none.
-__device__ int64_t taken(const PaddedAxis& axis, PadMode mode, int64_t at) {
-  const int64_t i = at - axis.before;
-  if (i >= 0 && i < axis.part) {
-    return i;
-  }
-  switch (mode) {
-    case PadMode::edge:
-      return i < 0 ? 0 : axis.part - 1;
-    case PadMode::reflect:
-      return i < 0 ? -i : 2 * (axis.part - 1) - i;
-    case PadMode::wrap:
-      return (i % axis.part + axis.part) % axis.part;
-    default:
-      return -1;
-  }
-}
-
 template <class T>
 __global__ void pad_kernel(const T* x, T* y, uint64_t n, Pads p, T value) {
   for_elements(n, [&](uint64_t i) {
@@ -80,43 +62,6 @@ void pad(Launch& l) {
 
 void tile(Launch& l) { launch_pad(l, padding_of(l.in_shape(0), l.out_shape(0)), PadMode::wrap, 0); }
 
-// The positions of a padded axis that copy one source element: `count` positions from `first` on,
-// `step` apart. The last position can differ from this pattern.
-struct Takers {
-  int64_t count;
-  int64_t first;
-  int64_t step;
-  int64_t last;
-};
-
-__device__ Takers takers_of(const PaddedAxis& axis, PadMode mode, int64_t source) {
-  const int64_t i = source - axis.crop;
-  if (i < 0 || i >= axis.part) {
-    return {0, 0, 0, 0};
-  }
-  const int64_t own = axis.before + i;
-  if (mode == PadMode::edge) {
-    const int64_t first = i == 0 ? 0 : own;
-    const int64_t last = i + 1 == axis.part ? axis.whole - 1 : own;
-    return {last - first + 1, first, 1, last};
-  }
-  if (mode == PadMode::wrap) {
-    const int64_t first = own % axis.part;
-    const int64_t count = (axis.whole - 1 - first) / axis.part + 1;
-    return {count, first, axis.part, first + (count - 1) * axis.part};
-  }
-  if (mode == PadMode::reflect) {
-    const int64_t left = axis.before - i;
-    const int64_t right = own + 2 * (axis.part - 1 - i);
-    const bool has_left = i > 0 && left >= 0;
-    const bool has_right = i + 1 < axis.part && right < axis.whole;
-    const int64_t first = has_left ? left : own;
-    return {1 + (has_left ? 1 : 0) + (has_right ? 1 : 0), first, own - first,
-            has_right ? right : own};
-  }
-  return {1, own, 0, own};
-}
-
 template <class T>
 __global__ void pad_grad_kernel(const T* dy, T* dx, uint64_t n, Pads p) {
   const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
@@ -139,7 +84,7 @@ __global__ void pad_grad_kernel(const T* dy, T* dx, uint64_t n, Pads p) {
     for (int a = p.rank - 1; a >= 0; --a) {
       const Takers& t = takers[a];
       const int64_t which = left % t.count;
-      at += (which + 1 == t.count ? t.last : t.first + which * t.step) * stride;
+      at += t.at(which) * stride;
       left /= t.count;
       stride *= p.axes[a].whole;
     }
