@@ -44,18 +44,18 @@ bool choose_queue_family(const Loader& loader, PhysicalDevice* device) {
 
 void read_properties(const Loader& loader, PhysicalDevice* device,
                      VkPhysicalDeviceSubgroupProperties* subgroup) {
-  VkPhysicalDeviceMaintenance3Properties maintenance{};
-  maintenance.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES;
-  VkPhysicalDeviceDriverProperties driver{};
-  driver.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES;
-  VkPhysicalDeviceSubgroupSizeControlProperties control{};
-  control.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES;
+  auto maintenance = typed<VkPhysicalDeviceMaintenance3Properties>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES);
+  auto driver =
+      typed<VkPhysicalDeviceDriverProperties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
+  auto control = typed<VkPhysicalDeviceSubgroupSizeControlProperties>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
   control.pNext = &maintenance;
   driver.pNext = device->has_subgroup_control ? static_cast<void*>(&control) : &maintenance;
   subgroup->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES;
   subgroup->pNext = &driver;
-  VkPhysicalDeviceProperties2 properties{};
-  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  auto properties =
+      typed<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
   properties.pNext = subgroup;
   loader.vkGetPhysicalDeviceProperties2(device->handle, &properties);
   device->properties = properties.properties;
@@ -67,8 +67,8 @@ void read_properties(const Loader& loader, PhysicalDevice* device,
   device->driver = std::string(driver.driverName) + " " + driver.driverInfo;
   std::memcpy(device->pipeline_cache_uuid, properties.properties.pipelineCacheUUID, VK_UUID_SIZE);
 
-  VkPhysicalDeviceMemoryProperties2 memory{};
-  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  auto memory = typed<VkPhysicalDeviceMemoryProperties2>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2);
   loader.vkGetPhysicalDeviceMemoryProperties2(device->handle, &memory);
   for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; ++i) {
     const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
@@ -84,20 +84,19 @@ const char* lacking(const Loader& loader, PhysicalDevice* device) {
   if (device->properties.apiVersion < VK_API_VERSION_1_2) {
     return "Its driver is older than Vulkan 1.2.";
   }
-  VkPhysicalDeviceSubgroupSizeControlFeatures control{};
-  control.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
-  VkPhysicalDeviceVulkan12Features vulkan12{};
-  vulkan12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  auto control = typed<VkPhysicalDeviceSubgroupSizeControlFeatures>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
+  auto vulkan12 = typed<VkPhysicalDeviceVulkan12Features>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
   const auto extensions = extensions_of(loader, device->handle);
   device->has_subgroup_control =
       has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   read_properties(loader, device, &subgroup);
-  VkPhysicalDevice16BitStorageFeatures half{};
-  half.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+  auto half = typed<VkPhysicalDevice16BitStorageFeatures>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
   half.pNext = device->has_subgroup_control ? &control : nullptr;
   vulkan12.pNext = &half;
-  VkPhysicalDeviceFeatures2 features{};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  auto features = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   features.pNext = &vulkan12;
   loader.vkGetPhysicalDeviceFeatures2(device->handle, &features);
   device->has_int64 = features.features.shaderInt64 == VK_TRUE;
@@ -170,19 +169,18 @@ Device::~Device() {
 
 VkResult Device::open() {
   const float priority = 1;
-  VkDeviceQueueCreateInfo queue{};
-  queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+  auto queue = typed<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO);
   queue.queueFamilyIndex = physical_.queue_family;
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
-  VkPhysicalDeviceSubgroupSizeControlFeatures control{};
-  control.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
+  auto control = typed<VkPhysicalDeviceSubgroupSizeControlFeatures>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
   control.subgroupSizeControl = VK_TRUE;
   control.computeFullSubgroups = VK_TRUE;
-  VkPhysicalDeviceVulkan12Features vulkan12{};
-  vulkan12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
-  VkPhysicalDevice16BitStorageFeatures half{};
-  half.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+  auto vulkan12 = typed<VkPhysicalDeviceVulkan12Features>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  auto half = typed<VkPhysicalDevice16BitStorageFeatures>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
   half.pNext = physical_.has_subgroup_control ? &control : nullptr;
   half.storageBuffer16BitAccess = physical_.has_16bit_storage ? VK_TRUE : VK_FALSE;
   vulkan12.pNext = &half;
@@ -190,8 +188,7 @@ VkResult Device::open() {
   vulkan12.bufferDeviceAddress = VK_TRUE;
   vulkan12.timelineSemaphore = VK_TRUE;
   vulkan12.scalarBlockLayout = VK_TRUE;
-  VkPhysicalDeviceFeatures2 features{};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  auto features = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   features.pNext = &vulkan12;
   features.features.shaderInt64 = physical_.has_int64 ? VK_TRUE : VK_FALSE;
   std::vector<const char*> extensions;
@@ -201,8 +198,7 @@ VkResult Device::open() {
   if (physical_.has_memory_budget) {
     extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   }
-  VkDeviceCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  auto info = typed<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO);
   info.pNext = &features;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
@@ -221,31 +217,27 @@ VkResult Device::open() {
     return VK_ERROR_INCOMPATIBLE_DRIVER;
   }
   functions_.vkGetDeviceQueue(device_, physical_.queue_family, 0, &queue_);
-  VkCommandPoolCreateInfo pool{};
-  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  auto pool = typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
   pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
   pool.queueFamilyIndex = physical_.queue_family;
   result = functions_.vkCreateCommandPool(device_, &pool, nullptr, &command_pool_);
   if (result != VK_SUCCESS) {
     return result;
   }
-  VkSemaphoreTypeCreateInfo type{};
-  type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
+  auto type = typed<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
-  VkSemaphoreCreateInfo semaphore{};
-  semaphore.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+  auto semaphore = typed<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO);
   semaphore.pNext = &type;
   return functions_.vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_);
 }
 
 VkResult Device::submit(const VkCommandBuffer* buffers, uint32_t count, uint64_t* value) {
   const uint64_t next = submitted_ + 1;
-  VkTimelineSemaphoreSubmitInfo timeline{};
-  timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+  auto timeline =
+      typed<VkTimelineSemaphoreSubmitInfo>(VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO);
   timeline.signalSemaphoreValueCount = 1;
   timeline.pSignalSemaphoreValues = &next;
-  VkSubmitInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  auto info = typed<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
   info.pNext = &timeline;
   info.commandBufferCount = count;
   info.pCommandBuffers = buffers;
@@ -263,8 +255,7 @@ VkResult Device::wait(uint64_t value) {
   if (value == 0) {
     return VK_SUCCESS;
   }
-  VkSemaphoreWaitInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  auto info = typed<VkSemaphoreWaitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO);
   info.semaphoreCount = 1;
   info.pSemaphores = &timeline_;
   info.pValues = &value;

@@ -64,8 +64,15 @@ namespace bowline::detail::vulkan {
   X(vkGetQueryPoolResults)                 \
   X(vkCreateSemaphore)                     \
   X(vkDestroySemaphore)                    \
-  X(vkWaitSemaphores)                      \
-  X(vkGetSemaphoreCounterValue)
+  X(vkWaitSemaphores)
+
+// A structure of the API with its type; all other members are 0.
+template <class T>
+T typed(VkStructureType type) {
+  T structure{};
+  structure.sType = type;
+  return structure;
+}
 
 #define BOWLINE_VULKAN_MEMBER(name) PFN_##name name = nullptr;
 

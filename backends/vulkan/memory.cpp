@@ -14,8 +14,8 @@ struct MemoryType {
 // The first memory type with all wanted flags. Sets of flags are tried from the most to the least
 // wanted.
 MemoryType choose_type(const Device& device, uint32_t allowed, MemoryUse use) {
-  VkPhysicalDeviceMemoryProperties2 memory{};
-  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  auto memory = typed<VkPhysicalDeviceMemoryProperties2>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2);
   device.loader().vkGetPhysicalDeviceMemoryProperties2(device.physical().handle, &memory);
   const VkMemoryPropertyFlags for_device[] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0};
   const VkMemoryPropertyFlags for_staging[] = {kHost | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, kHost};
@@ -38,11 +38,9 @@ VkResult bind_memory(Device& device, MemoryUse use, Buffer* buffer) {
   if (type.index == UINT32_MAX || needs.size > device.physical().max_allocation_bytes) {
     return VK_ERROR_OUT_OF_DEVICE_MEMORY;
   }
-  VkMemoryAllocateFlagsInfo flags{};
-  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  auto flags = typed<VkMemoryAllocateFlagsInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO);
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
-  VkMemoryAllocateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  auto info = typed<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
   info.pNext = &flags;
   info.allocationSize = needs.size;
   info.memoryTypeIndex = type.index;
@@ -64,8 +62,7 @@ VkResult bind_memory(Device& device, MemoryUse use, Buffer* buffer) {
 VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* buffer) {
   *buffer = {};
   buffer->bytes = bytes;
-  VkBufferCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  auto info = typed<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
   info.size = bytes == 0 ? 4 : (bytes + 3) / 4 * 4;  // fills and 32-bit loads need whole words
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
@@ -77,8 +74,7 @@ VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* bu
     destroy_buffer(device, buffer);
     return result;
   }
-  VkBufferDeviceAddressInfo address{};
-  address.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  auto address = typed<VkBufferDeviceAddressInfo>(VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO);
   address.buffer = buffer->handle;
   buffer->address = device.call().vkGetBufferDeviceAddress(device.handle(), &address);
   return VK_SUCCESS;
@@ -95,10 +91,10 @@ void destroy_buffer(Device& device, Buffer* buffer) {
 }
 
 MemoryBudget memory_budget(const Device& device) {
-  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
-  budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
-  VkPhysicalDeviceMemoryProperties2 memory{};
-  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  auto budget = typed<VkPhysicalDeviceMemoryBudgetPropertiesEXT>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT);
+  auto memory = typed<VkPhysicalDeviceMemoryProperties2>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2);
   memory.pNext = device.physical().has_memory_budget ? &budget : nullptr;
   device.loader().vkGetPhysicalDeviceMemoryProperties2(device.physical().handle, &memory);
   MemoryBudget best;

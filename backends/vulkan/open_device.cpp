@@ -43,8 +43,7 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   self->pipelines_ = std::make_unique<Pipelines>(*self->device_);
   BOWLINE_TRY(
       self->check(self->pipelines_->open(options.cache_folder), "making the pipeline layout"));
-  VkCommandBufferAllocateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  auto info = typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
   info.commandPool = self->device_->command_pool();
   info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   info.commandBufferCount = 1;
@@ -167,8 +166,7 @@ Result<Buffer*> OpenVulkan::find(device::Buffer buffer, uint64_t offset, uint64_
 template <class Write>
 VkResult OpenVulkan::run_now(const Write& write) {
   const DeviceFunctions& vk = device_->call();
-  VkCommandBufferBeginInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  auto info = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
   info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
   VkResult result = vk.vkBeginCommandBuffer(copies_, &info);
   if (result != VK_SUCCESS) {
@@ -176,12 +174,7 @@ VkResult OpenVulkan::run_now(const Write& write) {
   }
   full_barrier(vk, copies_);
   write(vk, copies_);
-  VkMemoryBarrier to_host{};
-  to_host.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
-  to_host.srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT;
-  to_host.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
-  vk.vkCmdPipelineBarrier(copies_, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
-                          &to_host, 0, nullptr, 0, nullptr);
+  host_barrier(vk, copies_);
   result = vk.vkEndCommandBuffer(copies_);
   uint64_t value = 0;
   if (result == VK_SUCCESS) {
@@ -190,38 +183,41 @@ VkResult OpenVulkan::run_now(const Write& write) {
   return result == VK_SUCCESS ? device_->wait(value) : result;
 }
 
-VkResult OpenVulkan::staged_in(const Buffer& to, uint64_t offset, std::span<const std::byte> from) {
+VkResult OpenVulkan::copy_now(const Buffer& from, uint64_t from_offset, const Buffer& to,
+                              uint64_t to_offset, uint64_t bytes) {
+  return run_now([&](const DeviceFunctions& vk, VkCommandBuffer buffer) {
+    const VkBufferCopy region{from_offset, to_offset, bytes};
+    vk.vkCmdCopyBuffer(buffer, from.handle, to.handle, 1, &region);
+  });
+}
+
+template <class Step>
+VkResult OpenVulkan::in_stages(uint64_t all, const Step& step) {
   VkResult result = VK_SUCCESS;
   if (staging_.handle == VK_NULL_HANDLE) {
     result = create_buffer(*device_, kStagingBytes, MemoryUse::staging, &staging_);
   }
-  for (size_t done = 0; done < from.size() && result == VK_SUCCESS; done += kStagingBytes) {
-    const size_t bytes = std::min<size_t>(kStagingBytes, from.size() - done);
-    std::memcpy(staging_.mapped, from.data() + done, bytes);
-    result = run_now([&](const DeviceFunctions& vk, VkCommandBuffer buffer) {
-      const VkBufferCopy region{0, offset + done, bytes};
-      vk.vkCmdCopyBuffer(buffer, staging_.handle, to.handle, 1, &region);
-    });
+  for (uint64_t done = 0; done < all && result == VK_SUCCESS; done += kStagingBytes) {
+    result = step(done, std::min(kStagingBytes, all - done));
   }
   return result;
 }
 
+VkResult OpenVulkan::staged_in(const Buffer& to, uint64_t offset, std::span<const std::byte> from) {
+  return in_stages(from.size(), [&](uint64_t done, uint64_t bytes) {
+    std::memcpy(staging_.mapped, from.data() + done, bytes);
+    return copy_now(staging_, 0, to, offset + done, bytes);
+  });
+}
+
 VkResult OpenVulkan::staged_out(std::span<std::byte> to, const Buffer& from, uint64_t offset) {
-  VkResult result = VK_SUCCESS;
-  if (staging_.handle == VK_NULL_HANDLE) {
-    result = create_buffer(*device_, kStagingBytes, MemoryUse::staging, &staging_);
-  }
-  for (size_t done = 0; done < to.size() && result == VK_SUCCESS; done += kStagingBytes) {
-    const size_t bytes = std::min<size_t>(kStagingBytes, to.size() - done);
-    result = run_now([&](const DeviceFunctions& vk, VkCommandBuffer buffer) {
-      const VkBufferCopy region{offset + done, 0, bytes};
-      vk.vkCmdCopyBuffer(buffer, from.handle, staging_.handle, 1, &region);
-    });
+  return in_stages(to.size(), [&](uint64_t done, uint64_t bytes) {
+    const VkResult result = copy_now(from, offset + done, staging_, 0, bytes);
     if (result == VK_SUCCESS) {
       std::memcpy(to.data() + done, staging_.mapped, bytes);
     }
-  }
-  return result;
+    return result;
+  });
 }
 
 Status OpenVulkan::copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) {
@@ -263,11 +259,7 @@ Status OpenVulkan::copy(device::Buffer to, uint64_t to_offset, device::Buffer fr
   if (bytes == 0) {
     return {};
   }
-  return check(run_now([&](const DeviceFunctions& vk, VkCommandBuffer buffer) {
-                 const VkBufferCopy region{from_offset, to_offset, bytes};
-                 vk.vkCmdCopyBuffer(buffer, source->handle, target->handle, 1, &region);
-               }),
-               "copying on the device");
+  return check(copy_now(*source, from_offset, *target, to_offset, bytes), "copying on the device");
 }
 
 Status OpenVulkan::fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) {

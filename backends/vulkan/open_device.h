@@ -44,6 +44,11 @@ class OpenVulkan final : public device::Device {
   // Runs the commands that `write` records into the copy command buffer, and waits for them.
   template <class Write>
   VkResult run_now(const Write& write);
+  VkResult copy_now(const Buffer& from, uint64_t from_offset, const Buffer& to, uint64_t to_offset,
+                    uint64_t bytes);
+  // Calls step(done, bytes) for parts of `all` bytes that fit into the staging buffer.
+  template <class Step>
+  VkResult in_stages(uint64_t all, const Step& step);
   VkResult staged_in(const Buffer& to, uint64_t offset, std::span<const std::byte> from);
   VkResult staged_out(std::span<std::byte> to, const Buffer& from, uint64_t offset);
 

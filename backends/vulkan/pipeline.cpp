@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/atomic_file.h"
 #include "packed_shaders.h"
 #include "shader_code.h"
 #include "vulkan_shaders.h"
@@ -93,8 +94,7 @@ VkResult Pipelines::open(const std::string& folder) {
     bytes = read_file(path_);
   }
   CacheHeader header;
-  VkPipelineCacheCreateInfo cache{};
-  cache.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
+  auto cache = typed<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
   if (bytes.size() > sizeof(header)) {
     const CacheHeader expected;
     std::memcpy(&header, bytes.data(), sizeof(header));
@@ -114,8 +114,7 @@ VkResult Pipelines::open(const std::string& folder) {
   VkPushConstantRange range{};
   range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
   range.size = kPushBytes;
-  VkPipelineLayoutCreateInfo layout{};
-  layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  auto layout = typed<VkPipelineLayoutCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO);
   layout.pushConstantRangeCount = 1;
   layout.pPushConstantRanges = &range;
   return vk.vkCreatePipelineLayout(device_->handle(), &layout, nullptr, &layout_);
@@ -126,8 +125,7 @@ VkResult Pipelines::module(const PipelineKey& key, VkShaderModule* module) const
   const LackingAccess lacking{!physical.has_16bit_storage, !physical.has_8bit_storage};
   const std::vector<uint32_t> words = elements_in_words(
       chosen_cases(shader_module(key.shader), {key.constants, key.count}), lacking);
-  VkShaderModuleCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  auto info = typed<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
   info.codeSize = words.size() * sizeof(uint32_t);
   info.pCode = words.data();
   return device_->call().vkCreateShaderModule(device_->handle(), &info, nullptr, module);
@@ -148,11 +146,10 @@ VkResult Pipelines::get(const PipelineKey& key, VkPipeline* pipeline) {
   special.pMapEntries = entries;
   special.dataSize = key.count * sizeof(uint32_t);
   special.pData = key.constants;
-  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};
-  subgroup.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
+  auto subgroup = typed<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
   subgroup.requiredSubgroupSize = device_->physical().subgroup_size;
-  VkComputePipelineCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+  auto info = typed<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
   info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;  // long dispatches run in several parts
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
@@ -192,19 +189,10 @@ void Pipelines::save() {
   CacheHeader header;
   header.bytes = bytes;
   header.hash = hash_bytes(data.data(), bytes, 0);
-  const std::string temporary = path_ + "." + std::to_string(getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  FILE* file = fd < 0 ? nullptr : fdopen(fd, "wb");
-  if (file == nullptr) {
-    return;
-  }
-  const bool written = std::fwrite(&header, sizeof(header), 1, file) == 1 &&
-                       std::fwrite(data.data(), 1, bytes, file) == bytes;
-  if (std::fclose(file) != 0 || !written || std::rename(temporary.c_str(), path_.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    return;
-  }
-  dirty_ = false;
+  const auto file = AtomicFile::create(path_, sizeof(header) + bytes, real_file_system());
+  dirty_ = !file.ok() || !file.value()->write(std::as_bytes(std::span(&header, 1))).ok() ||
+           !file.value()->write(std::as_bytes(std::span(data))).ok() ||
+           !file.value()->commit().ok();
 }
 
 }  // namespace bowline::detail::vulkan

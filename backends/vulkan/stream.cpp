@@ -9,8 +9,7 @@ constexpr uint32_t kMaxGroups = 65535;  // limit of every device per axis of a d
 
 void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelineStageFlags to,
                     VkAccessFlags access) {
-  VkMemoryBarrier barrier{};
-  barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  auto barrier = typed<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
   barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
   barrier.dstAccessMask = access;
   vk.vkCmdPipelineBarrier(buffer,
@@ -42,8 +41,8 @@ class Encoder {
       : device_(device), vk_(device.call()), pipelines_(pipelines) {}
 
   VkResult begin() {
-    VkCommandBufferAllocateInfo allocate{};
-    allocate.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+    auto allocate =
+        typed<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
     allocate.commandPool = device_.command_pool();
     allocate.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
     allocate.commandBufferCount = 1;
@@ -53,8 +52,7 @@ class Encoder {
     if (result != VK_SUCCESS) {
       return result;
     }
-    VkCommandBufferBeginInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+    auto info = typed<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
     // Micro-batches submit the buffer again while it still runs.
     info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
     result = vk_.vkBeginCommandBuffer(piece_.buffer, &info);
@@ -64,7 +62,7 @@ class Encoder {
   }
 
   VkResult end(Piece* piece) {
-    memory_barrier(vk_, piece_.buffer, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    host_barrier(vk_, piece_.buffer);
     *piece = piece_;
     piece_ = {};
     return vk_.vkEndCommandBuffer(piece->buffer);
@@ -170,6 +168,10 @@ void full_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer) {
                      VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
 }
 
+void host_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer) {
+  memory_barrier(vk, buffer, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+}
+
 Stream::~Stream() {
   for (const Piece& piece : pieces) {
     if (piece.buffer != VK_NULL_HANDLE) {
@@ -204,8 +206,7 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
   ns->assign(stream.records, 0);
   const double period = device.physical().properties.limits.timestampPeriod;
   constexpr uint32_t kBatch = 1024;  // timed commands per submission
-  VkQueryPoolCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
+  auto info = typed<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
   info.queryType = VK_QUERY_TYPE_TIMESTAMP;
   info.queryCount = kBatch + 1;
   VkQueryPool pool = VK_NULL_HANDLE;

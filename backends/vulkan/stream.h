@@ -53,5 +53,7 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream, std::
 
 // Waits for all earlier commands of the queue, in the stages that this backend uses.
 void full_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer);
+// Makes all writes before it visible to the host.
+void host_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer);
 
 }  // namespace bowline::detail::vulkan
