@@ -1,5 +1,4 @@
-// CUDA built-ins on the host: variables, barriers, shuffles, votes, atomics, and the
-// single-precision functions that <cmath> lacks.
+// The CUDA built-ins that the kernels use, on the host.
 #pragma once
 
 #include <bit>
@@ -13,7 +12,6 @@
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline
 #define __restrict__
 #define __launch_bounds__(...)
 #define __shared__ static
@@ -65,14 +63,6 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = warpSize,
       warp_exchange(Collective::shuffle, mask, bits_of(value), inside ? source : me, where));
 }
 template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
-                   Where where = Where::current()) {
-  const unsigned me = running.thread->lane;
-  const bool inside = me % static_cast<unsigned>(width) + lanes < static_cast<unsigned>(width);
-  return of_bits<T>(
-      warp_exchange(Collective::shuffle, mask, bits_of(value), inside ? me + lanes : me, where));
-}
-template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
                  Where where = Where::current()) {
   const unsigned me = running.thread->lane;
@@ -83,58 +73,8 @@ T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
 inline unsigned __ballot_sync(unsigned mask, int predicate, Where where = Where::current()) {
   return warp_vote(mask, predicate != 0, where);
 }
-inline int __any_sync(unsigned mask, int predicate, Where where = Where::current()) {
-  return warp_vote(mask, predicate != 0, where) != 0 ? 1 : 0;
-}
-inline int __all_sync(unsigned mask, int predicate, Where where = Where::current()) {
-  return warp_vote(mask, predicate != 0, where) == mask ? 1 : 0;
-}
-
-// All threads of a grid run on one host thread, so plain operations are atomic.
-template <class T>
-T atomicAdd(T* at, T value) {
-  const T old = *at;
-  *at = old + value;
-  return old;
-}
-template <class T>
-T atomicMax(T* at, T value) {
-  const T old = *at;
-  *at = old < value ? value : old;
-  return old;
-}
-template <class T>
-T atomicMin(T* at, T value) {
-  const T old = *at;
-  *at = value < old ? value : old;
-  return old;
-}
-template <class T>
-T atomicExch(T* at, T value) {
-  const T old = *at;
-  *at = value;
-  return old;
-}
-template <class T>
-T atomicCAS(T* at, T compare, T value) {
-  const T old = *at;
-  *at = old == compare ? value : old;
-  return old;
-}
-
-template <class T>
-T __ldg(const T* at) {
-  return *at;
-}
-
-inline unsigned __umulhi(unsigned a, unsigned b) {
-  return static_cast<unsigned>(uint64_t{a} * b >> 32);
-}
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
-inline int __float_as_int(float value) { return std::bit_cast<int>(value); }
-inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 using ::erfcf;
 using ::erff;
 using ::expf;

@@ -125,10 +125,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   std::strncpy(properties->name, "host emulation of the CUDA launch model",
                sizeof(properties->name) - 1);
-  properties->totalGlobalMem = the_machine.memory_bytes;
   properties->major = the_machine.major;
   properties->minor = the_machine.minor;
-  properties->multiProcessorCount = 2;
   return note(the_machine.driver);
 }
 cudaError_t cudaSetDevice(int device) {
