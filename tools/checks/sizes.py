@@ -13,9 +13,10 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Folders in which every file holds; the others follow.
-FOLDERS = ["runtime/api", "runtime/bowline", "runtime/core", "runtime/device", "runtime/exec",
-           "runtime/graph", "runtime/model", "runtime/ops", "runtime/params", "runtime/plan",
-           "runtime/train", "samples", "schemas", "tools/checks", "tools/cmake"]
+FOLDERS = ["backends", "runtime/api", "runtime/bowline", "runtime/core", "runtime/device",
+           "runtime/exec", "runtime/graph", "runtime/model", "runtime/ops", "runtime/params",
+           "runtime/plan", "runtime/train", "samples", "schemas", "shaders", "tools/checks",
+           "tools/cmake"]
 SOURCES = {".h", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".fbs", ".cmake", ".py"}
 KERNELS = {".cu", ".cuh", ".comp", ".glsl"}
 WITHOUT_FUNCTIONS = {".fbs", ".cmake"}
