@@ -152,12 +152,13 @@ Result<int> run(const ChatOptions& o) {
 }  // namespace
 
 void add_chat(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(
-      app, "chat", "Chats with a language model; reads messages from standard input",
-      "# Type one message per line\n"
-      "bowline chat lm.bowline --system \"Be short.\" --temp 0.7\n"
-      "# One question to a tuned model\n"
-      "echo \"Which knot shortens a rope?\" | bowline chat lm.bowline --adapter a.bowline");
+  CLI::App* verb =
+      add_verb(app, "chat", "Chats with a language model; reads messages from standard input",
+               "# Type one message per line\n"
+               "bowline chat lm.bowline --system \"Be short.\" --temp 0.7\n"
+               "# One question to a tuned model\n"
+               "echo \"Which knot shortens a rope?\" | \\\n"
+               "    bowline chat lm.bowline --adapter adapter.bowline");
   auto o = std::make_shared<ChatOptions>();
   add_generation(verb, o->of);
   verb->add_option("--system", o->system, "System message");

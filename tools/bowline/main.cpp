@@ -11,7 +11,7 @@ constexpr const char* kConform = "conform";
 constexpr const char* kFooter = R"(From a GGUF file, or a folder of Hugging Face, to a tuned model:
     bowline import model.gguf --out lm.bowline
     bowline finetune lm.bowline --data notes.txt --lora-rank 8 --out my.bowline
-    bowline generate lm.bowline --adapter my.bowline "Once upon a time"
+    bowline generate lm.bowline "Once upon a time" --adapter my.bowline
 
 Exit codes
   0    done

@@ -290,7 +290,8 @@ void add_profile(CLI::App& app, Context& context) {
   CLI::App* verb =
       add_verb(app, "profile", "Measures the time of each operator in a run or training step",
                "# A training step, with a timeline for the browser\n"
-               "bowline profile base.bowline --train --batch 8 --seq 256 --trace trace.json\n"
+               "bowline profile base.bowline --train --batch 8 --seq 256 \\\n"
+               "    --trace trace.json\n"
                "# A run of an entry point, with random inputs\n"
                "bowline profile base.bowline --entry forward --batch 8 --seq 256");
   auto o = std::make_shared<ProfileOptions>();
