@@ -16,7 +16,6 @@ from harness import BAD_FILE, OK, run
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 FIXTURES, IMPORT = TESTS / "import/fixtures", TESTS.parent / "tools/import"
-HARMLESS = re.compile(r'\{"([^"]+)",\s*KeyUse::harmless\}')
 # Folders of each architecture in which the keys have a meaning.
 FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "qwen2": ["qwen2_window", "qwen2"],
            "qwen3": ["qwen3_window"], "gemma2": ["gemma2"], "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
@@ -24,7 +23,7 @@ FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "q
 FAMILIES = {"llama": "llama_family", "mistral": "llama_family", "qwen2": "llama_family", "qwen3": "llama_family", "gemma2": "llama_family",
             "bert": "bert_family", "roberta": "bert_family"}
 SIZE = 8192  # of config.json, so that models differ only in its text
-ROWS = re.compile(r'\{"([^"]+)"(?:\}|,\s*KeyUse::(\w+))')
+ROWS = re.compile(r'\{((?:"[^"]+"\s*)+)(?:\}|,\s*KeyUse::(\w+))')
 ENCODERS = ("bert", "roberta", "distilbert", "albert")
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "A", "e", "\u00e9", "\u6771"]
@@ -67,8 +66,13 @@ BYTE_PIECES = {
               "fuse_unk": False, "byte_fallback": False, "ignore_merges": False, "vocab": {"a": 0, "b": 1, "\u0120": 2, "<s>": 3}, "merges": []}}
 
 
+def uses_in(text):
+    """Returns the keys of the rows of a C++ text, and the use of each key."""
+    return {key: use or "read" for keys, use in ROWS.findall(text) for key in keys.replace('"', "").split()}
+
+
 def harmless_keys(*files):
-    return [key for file in files for key in HARMLESS.findall((IMPORT / file).read_text())]
+    return [key for file in files for key, use in uses_in((IMPORT / file).read_text()).items() if use == "harmless"]
 
 
 def others(key, value):
@@ -98,7 +102,7 @@ def uses(file, table):
     """Returns the keys of a table in a C++ file, and the use of each key."""
     text = (IMPORT / file).read_text()
     begin = text.index(f"constexpr KeyRule {table}[]")
-    return {key: use or "read" for key, use in ROWS.findall(text[begin:text.index("};", begin)])}
+    return uses_in(text[begin:text.index("};", begin)])
 
 
 class ImportKeys(harness.Case):

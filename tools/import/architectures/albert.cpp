@@ -76,26 +76,13 @@ Result<Built> build_albert(const Source& source, const BuildOptions& options) {
 
 // Source  transformers, configuration_albert.py, 2 to 5.
 constexpr KeyRule kAlbertKeys[] = {
-    {"num_hidden_layers"},
-    {"num_hidden_groups"},
-    {"inner_group_num"},
-    {"hidden_size"},
-    {"embedding_size"},
-    {"num_attention_heads"},
-    {"intermediate_size"},
-    {"max_position_embeddings"},
-    {"layer_norm_eps"},
-    {"hidden_act"},
-    {"hidden_dropout_prob"},
-    {"classifier_dropout_prob"},
+    {"num_hidden_layers num_hidden_groups inner_group_num hidden_size embedding_size "
+     "num_attention_heads intermediate_size max_position_embeddings layer_norm_eps hidden_act "
+     "hidden_dropout_prob classifier_dropout_prob"},
     {"position_embedding_type", KeyUse::fixed, R"(["absolute", null])"},
-    {"type_vocab_size", KeyUse::harmless},
-    {"attention_probs_dropout_prob", KeyUse::harmless},
-    {"tie_word_embeddings", KeyUse::harmless},
-    {"down_scale_factor", KeyUse::harmless},
-    {"gap_size", KeyUse::harmless},
-    {"net_structure_type", KeyUse::harmless},
-    {"num_memory_blocks", KeyUse::harmless},
+    {"type_vocab_size attention_probs_dropout_prob tie_word_embeddings down_scale_factor gap_size "
+     "net_structure_type num_memory_blocks",
+     KeyUse::harmless},
 };
 
 constexpr Architecture kAlbertArchitectures[] = {{"albert", build_albert, {{kAlbertKeys}}}};

@@ -19,12 +19,9 @@ Result<Built> build_bert(const Source& source, const BuildOptions& options) {
 
 // Source  transformers, configuration_bert.py.
 constexpr KeyRule kBertKeys[] = {
-    {"directionality", KeyUse::harmless},
-    {"pooler_fc_size", KeyUse::harmless},
-    {"pooler_num_attention_heads", KeyUse::harmless},
-    {"pooler_num_fc_layers", KeyUse::harmless},
-    {"pooler_size_per_head", KeyUse::harmless},
-    {"pooler_type", KeyUse::harmless},
+    {"directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers "
+     "pooler_size_per_head pooler_type",
+     KeyUse::harmless},
 };
 
 constexpr Architecture kBertArchitectures[] = {

@@ -43,19 +43,10 @@ Result<Built> build_distilbert(const Source& source, const BuildOptions& options
 
 // Source  transformers, configuration_distilbert.py.
 constexpr KeyRule kDistilbertKeys[] = {
-    {"n_layers"},
-    {"dim"},
-    {"n_heads"},
-    {"hidden_dim"},
-    {"max_position_embeddings"},
-    {"activation"},
-    {"dropout"},
-    {"seq_classif_dropout"},
-    {"attention_dropout", KeyUse::harmless},
-    {"qa_dropout", KeyUse::harmless},
-    {"sinusoidal_pos_embds", KeyUse::harmless},
-    {"tie_weights_", KeyUse::harmless},
-    {"tie_word_embeddings", KeyUse::harmless},
+    {"n_layers dim n_heads hidden_dim max_position_embeddings activation dropout "
+     "seq_classif_dropout"},
+    {"attention_dropout qa_dropout sinusoidal_pos_embds tie_weights_ tie_word_embeddings",
+     KeyUse::harmless},
     {"is_decoder", KeyUse::fixed, "[false, null]"},
 };
 

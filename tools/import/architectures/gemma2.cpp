@@ -54,13 +54,8 @@ Result<Built> build_gemma2(const Source& source, const BuildOptions& options) {
 constexpr KeyRule kGemma2Keys[] = {
     {"hidden_activation"},
     {"hidden_act", KeyUse::harmless},
-    {"attention_bias"},
-    {"query_pre_attn_scalar"},
-    {"sliding_window"},
-    {"layer_types"},
-    {"final_logit_softcapping"},
-    {"attn_logit_softcapping"},
-    {"use_bidirectional_attention"},
+    {"attention_bias query_pre_attn_scalar sliding_window layer_types final_logit_softcapping "
+     "attn_logit_softcapping use_bidirectional_attention"},
     {"cache_implementation", KeyUse::harmless},
 };
 

@@ -73,30 +73,17 @@ Result<Built> build_gpt2(const Source& source, const BuildOptions& options) {
 // Source  transformers, configuration_gpt2.py.
 constexpr KeyRule kGpt2Keys[] = {
     {"architectures", KeyUse::harmless},  // a decoder has only the language model head
-    {"n_layer"},
-    {"n_embd"},
-    {"n_head"},
-    {"n_inner"},
-    {"n_positions"},
-    {"layer_norm_epsilon"},
-    {"activation_function"},
-    {"embd_pdrop"},
-    {"resid_pdrop"},
+    {"n_layer n_embd n_head n_inner n_positions layer_norm_epsilon activation_function embd_pdrop "
+     "resid_pdrop"},
     {"attn_pdrop", KeyUse::harmless},
     {"tie_word_embeddings"},
     {"scale_attn_weights", KeyUse::fixed, "[true]"},
     {"scale_attn_by_inverse_layer_idx", KeyUse::fixed, "[false, null]"},
     {"reorder_and_upcast_attn", KeyUse::harmless},
     {"is_causal", KeyUse::fixed, "[true]"},
-    {"n_ctx", KeyUse::harmless},
-    {"n_special", KeyUse::harmless},
-    {"predict_special_tokens", KeyUse::harmless},
-    {"summary_type", KeyUse::harmless},
-    {"summary_use_proj", KeyUse::harmless},
-    {"summary_activation", KeyUse::harmless},
-    {"summary_proj_to_labels", KeyUse::harmless},
-    {"summary_first_dropout", KeyUse::harmless},
-    {"summary_last_dropout", KeyUse::harmless},
+    {"n_ctx n_special predict_special_tokens summary_type summary_use_proj summary_activation "
+     "summary_proj_to_labels summary_first_dropout summary_last_dropout",
+     KeyUse::harmless},
 };
 
 constexpr Architecture kGpt2Architectures[] = {{"gpt2", build_gpt2, {{kGpt2Keys}}}};

@@ -19,8 +19,7 @@ Result<Built> build_llama(const Source& source, const BuildOptions& options) {
 
 // Source  transformers, configuration_llama.py.
 constexpr KeyRule kLlamaKeys[] = {
-    {"attention_bias"},
-    {"mlp_bias"},
+    {"attention_bias mlp_bias"},
     {"sliding_window", KeyUse::fixed, "[null]"},
     {"rope_interleaved", KeyUse::fixed, "[false, null]"},
     {"is_llama_config", KeyUse::harmless},

@@ -39,9 +39,7 @@ Result<Built> build_mistral(const Source& source, const BuildOptions& options) {
 
 // Source  transformers, configuration_mistral.py.
 constexpr KeyRule kMistralKeys[] = {
-    {"sliding_window"},
-    {"layer_types"},
-    {"use_sliding_window"},
+    {"sliding_window layer_types use_sliding_window"},
     {"attention_bias", KeyUse::fixed, "[false, null]"},
 };
 

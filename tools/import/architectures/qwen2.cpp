@@ -17,10 +17,7 @@ Result<Built> build_qwen2(const Source& source, const BuildOptions& options) {
 
 // Source  transformers, configuration_qwen2.py.
 constexpr KeyRule kQwen2Keys[] = {
-    {"use_sliding_window"},
-    {"sliding_window"},
-    {"max_window_layers"},
-    {"layer_types"},
+    {"use_sliding_window sliding_window max_window_layers layer_types"},
     {"use_mrope", KeyUse::fixed, "[false, null]"},
 };
 

@@ -9,17 +9,9 @@ namespace bowline::import {
 // Keys of config.json that all models of the family have.
 // Source  transformers, configuration_bert.py, 2 to 5.
 inline constexpr KeyRule kBertFamilyKeys[] = {
-    {"num_hidden_layers"},
-    {"hidden_size"},
-    {"num_attention_heads"},
-    {"intermediate_size"},
-    {"max_position_embeddings"},
-    {"layer_norm_eps"},
-    {"hidden_act"},
-    {"hidden_dropout_prob"},
-    {"classifier_dropout"},
-    {"position_embedding_type"},
-    {"is_decoder"},
+    {"num_hidden_layers hidden_size num_attention_heads intermediate_size max_position_embeddings "
+     "layer_norm_eps hidden_act hidden_dropout_prob classifier_dropout position_embedding_type "
+     "is_decoder"},
     {"type_vocab_size", KeyUse::harmless},  // number of table rows; all tokens have type 0
     {"attention_probs_dropout_prob",
      KeyUse::harmless},                         // of training, where --dropout leaves it out

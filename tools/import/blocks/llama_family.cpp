@@ -16,13 +16,8 @@ constexpr int64_t kMost = int64_t{1}
 // Keys of rope_scaling and rope_parameters.
 // Source  transformers, modeling_rope_utils.py.
 constexpr KeyRule kRotationKeys[] = {
-    {"rope_theta"},
-    {"rope_type"},
-    {"type"},
-    {"factor"},
-    {"low_freq_factor"},
-    {"high_freq_factor"},
-    {"original_max_position_embeddings"},
+    {"rope_theta rope_type type factor low_freq_factor high_freq_factor "
+     "original_max_position_embeddings"},
     {"partial_rotary_factor", KeyUse::fixed, "[1, null]"},
 };
 

@@ -11,19 +11,9 @@ namespace bowline::import {
 // Source  transformers, configuration_llama.py and modeling_rope_utils.py, 4 and 5.
 inline constexpr KeyRule kLlamaFamilyKeys[] = {
     {"architectures", KeyUse::harmless},  // a decoder has only the language model head
-    {"num_hidden_layers"},
-    {"hidden_size"},
-    {"num_attention_heads"},
-    {"num_key_value_heads"},
-    {"head_dim"},
-    {"intermediate_size"},
-    {"max_position_embeddings"},
-    {"rms_norm_eps"},
-    {"tie_word_embeddings"},
-    {"rope_theta"},
-    {"rope_scaling"},
-    {"rope_parameters"},
-    {"hidden_act"},
+    {"num_hidden_layers hidden_size num_attention_heads num_key_value_heads head_dim "
+     "intermediate_size max_position_embeddings rms_norm_eps tie_word_embeddings rope_theta "
+     "rope_scaling rope_parameters hidden_act"},
     {"attention_dropout", KeyUse::harmless},  // of training, where --dropout leaves it out
     {"pretraining_tp", KeyUse::harmless},     // splits products without changing the result
     {"is_causal", KeyUse::fixed, "[true]"},

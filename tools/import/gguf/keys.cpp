@@ -11,6 +11,7 @@
 #include <array>
 
 #include "base/status.h"
+#include "base/words.h"
 #include "source/keys.h"
 
 namespace bowline::gguf {
@@ -24,29 +25,19 @@ using nlohmann::json;
 constexpr KeyRule kModelKeys[] = {
     {"vocab_size"},
     {"attention.causal", KeyUse::fixed, "[true]"},
-    {"attention.scale", KeyUse::fixed, "[0]"},
-    {"attention.sliding_window", KeyUse::fixed, "[0]"},
-    {"attention.max_alibi_bias", KeyUse::fixed, "[0]"},
-    {"attention.clamp_kqv", KeyUse::fixed, "[0]"},
-    {"attn_logit_softcapping", KeyUse::fixed, "[0]"},
-    {"final_logit_softcapping", KeyUse::fixed, "[0]"},
-    {"logit_scale", KeyUse::fixed, "[0, 1]"},
-    {"residual_scale", KeyUse::fixed, "[0, 1]"},
-    {"embedding_scale", KeyUse::fixed, "[0, 1]"},
-    {"expert_count", KeyUse::fixed, "[0]"},
-    {"expert_used_count", KeyUse::fixed, "[0]"},
+    {"attention.scale attention.sliding_window attention.max_alibi_bias attention.clamp_kqv "
+     "attn_logit_softcapping final_logit_softcapping",
+     KeyUse::fixed, "[0]"},
+    {"logit_scale residual_scale embedding_scale", KeyUse::fixed, "[0, 1]"},
+    {"expert_count expert_used_count", KeyUse::fixed, "[0]"},
     {"use_parallel_residual", KeyUse::fixed, "[false]"},
     {"tensor_data_layout", KeyUse::fixed, R"(["Meta AI original pth"])"},
     {"pooling_type", KeyUse::harmless},  // of embeddings, which a decoder does not compute
 };
 // For models with rotary queries and keys.
 constexpr KeyRule kRotaryKeys[] = {
-    {"attention.value_length"},
-    {"rope.dimension_count"},
-    {"rope.scale_linear"},
-    {"rope.scaling.type"},
-    {"rope.scaling.factor"},
-    {"rope.scaling.original_context_length"},
+    {"attention.value_length rope.dimension_count rope.scale_linear rope.scaling.type "
+     "rope.scaling.factor rope.scaling.original_context_length"},
     {"rope.scaling.finetuned", KeyUse::harmless},
     {"rope.scaling.attn_factor", KeyUse::fixed, "[0, 1]"},
 };
@@ -55,39 +46,22 @@ constexpr KeyRule kTokenizerKeys[] = {
     {"tokenizer.chat_template"},
     {"tokenizer.chat_templates", KeyUse::harmless},  // names of further templates, used on request
     {"tokenizer.huggingface.json", KeyUse::harmless},
-    {"tokenizer.ggml.model"},
-    {"tokenizer.ggml.pre"},
-    {"tokenizer.ggml.tokens"},
-    {"tokenizer.ggml.token_type"},
+    {"tokenizer.ggml.model tokenizer.ggml.pre tokenizer.ggml.tokens tokenizer.ggml.token_type"},
     {"tokenizer.ggml.token_type_count", KeyUse::harmless},  // same as the rows of the table
-    {"tokenizer.ggml.scores"},
-    {"tokenizer.ggml.merges"},
-    {"tokenizer.ggml.bos_token_id"},
-    {"tokenizer.ggml.eos_token_id"},
-    {"tokenizer.ggml.eot_token_id"},
-    {"tokenizer.ggml.eom_token_id"},
-    {"tokenizer.ggml.unknown_token_id"},
-    {"tokenizer.ggml.seperator_token_id"},
-    {"tokenizer.ggml.padding_token_id"},
-    {"tokenizer.ggml.cls_token_id"},
-    {"tokenizer.ggml.mask_token_id"},
-    {"tokenizer.ggml.add_bos_token"},
-    {"tokenizer.ggml.add_eos_token"},
+    {"tokenizer.ggml.scores tokenizer.ggml.merges tokenizer.ggml.bos_token_id "
+     "tokenizer.ggml.eos_token_id tokenizer.ggml.eot_token_id tokenizer.ggml.eom_token_id "
+     "tokenizer.ggml.unknown_token_id tokenizer.ggml.seperator_token_id "
+     "tokenizer.ggml.padding_token_id tokenizer.ggml.cls_token_id tokenizer.ggml.mask_token_id "
+     "tokenizer.ggml.add_bos_token tokenizer.ggml.add_eos_token"},
     {"tokenizer.ggml.add_sep_token", KeyUse::harmless},  // between two texts
-    {"tokenizer.ggml.add_space_prefix"},
-    {"tokenizer.ggml.remove_extra_whitespaces"},
-    {"tokenizer.ggml.precompiled_charsmap"},
-    {"tokenizer.ggml.normalizer.lowercase"},
-    {"tokenizer.ggml.normalizer.strip_accents"},
-    {"tokenizer.ggml.fim_pre_token_id", KeyUse::harmless},
-    {"tokenizer.ggml.fim_suf_token_id", KeyUse::harmless},
-    {"tokenizer.ggml.fim_mid_token_id", KeyUse::harmless},
-    {"tokenizer.ggml.fim_pad_token_id", KeyUse::harmless},
-    {"tokenizer.ggml.fim_rep_token_id", KeyUse::harmless},
-    {"tokenizer.ggml.fim_sep_token_id", KeyUse::harmless},
-    {"tokenizer.ggml.prefix_token_id", KeyUse::harmless},
-    {"tokenizer.ggml.suffix_token_id", KeyUse::harmless},
-    {"tokenizer.ggml.middle_token_id", KeyUse::harmless},
+    {"tokenizer.ggml.add_space_prefix tokenizer.ggml.remove_extra_whitespaces "
+     "tokenizer.ggml.precompiled_charsmap tokenizer.ggml.normalizer.lowercase "
+     "tokenizer.ggml.normalizer.strip_accents"},
+    {"tokenizer.ggml.fim_pre_token_id tokenizer.ggml.fim_suf_token_id "
+     "tokenizer.ggml.fim_mid_token_id tokenizer.ggml.fim_pad_token_id "
+     "tokenizer.ggml.fim_rep_token_id tokenizer.ggml.fim_sep_token_id "
+     "tokenizer.ggml.prefix_token_id tokenizer.ggml.suffix_token_id tokenizer.ggml.middle_token_id",
+     KeyUse::harmless},
 };
 
 constexpr KeyRule kFileKeys[] = {
@@ -135,7 +109,8 @@ Status check_file_keys(const File& file, const Terms& terms) {
       }
     } else if (key.starts_with("tokenizer.") && !key.starts_with("tokenizer.chat_template.")) {
       BOWLINE_TRY(import::check_key(kFile, key, value, {kTokenizerKeys}));
-    } else if (std::ranges::find(kFileKeys, key, &KeyRule::key) != std::end(kFileKeys)) {
+    } else if (std::ranges::any_of(
+                   kFileKeys, [&](const KeyRule& rule) { return is_one_of(rule.keys, key); })) {
       BOWLINE_TRY(import::check_key(kFile, key, value, {kFileKeys}));
     }  // other names are private keys of the file's author
   }

@@ -41,6 +41,13 @@ Result<json> read_json(const std::string& root, const std::string& path) {
   return import::parse_json(fmt::format("\"{}\"", escaped(path)), text);
 }
 
+Result<json> read_object(const std::string& root, const std::string& path) {
+  BOWLINE_TRY_ASSIGN(json object, read_json(root, path));
+  BOWLINE_REQUIRE_CODE(object.is_object(), Code::bad_file, "\"{}\" is not an object.",
+                       escaped(path));
+  return object;
+}
+
 // Checks a name that a file uses for another file or folder beside it.
 Status check_beside(const std::string& name, std::string_view what) {
   const bool is_plain = !name.empty() && name != "." && name != ".." &&
@@ -161,16 +168,12 @@ Status read_tokenizer(const std::string& folder, Source& out) {
   const std::string path = folder + "/tokenizer_config.json";
   json config = json::object();
   if (is_there(path)) {
-    BOWLINE_TRY_ASSIGN(config, read_json(out.path, path));
-    BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is not an object.",
-                         escaped(path));
+    BOWLINE_TRY_ASSIGN(config, read_object(out.path, path));
   }
   // Older versions write the special tokens to a separate file.
   const std::string tokens = folder + "/special_tokens_map.json";
   if (!config.contains("added_tokens_decoder") && is_there(tokens)) {
-    BOWLINE_TRY_ASSIGN(const json map, read_json(out.path, tokens));
-    BOWLINE_REQUIRE_CODE(map.is_object(), Code::bad_file, "\"{}\" is not an object.",
-                         escaped(tokens));
+    BOWLINE_TRY_ASSIGN(const json map, read_object(out.path, tokens));
     config.update(map);
   }
   if (const std::string text = template_text(config); !text.empty() && !is_there(jinja)) {
@@ -200,42 +203,21 @@ constexpr GenerationKey kGenerationKeys[] = {
 // Keys that do not change tokens. A note names all other keys.
 constexpr KeyRule kOtherGenerationKeys[] = {
     {"eos_token_id"},
-    {"bos_token_id", KeyUse::harmless},
-    {"pad_token_id", KeyUse::harmless},
-    {"decoder_start_token_id", KeyUse::harmless},
-    {"transformers_version", KeyUse::harmless},
-    {"use_cache", KeyUse::harmless},
-    {"cache_implementation", KeyUse::harmless},
-    {"cache_config", KeyUse::harmless},
-    {"return_legacy_cache", KeyUse::harmless},
-    {"output_attentions", KeyUse::harmless},
-    {"output_hidden_states", KeyUse::harmless},
-    {"output_scores", KeyUse::harmless},
-    {"output_logits", KeyUse::harmless},
-    {"return_dict_in_generate", KeyUse::harmless},
-    {"max_length", KeyUse::harmless},
-    {"max_time", KeyUse::harmless},
-    {"low_memory", KeyUse::harmless},
-    {"disable_compile", KeyUse::harmless},
-    {"num_return_sequences", KeyUse::harmless},
+    {"bos_token_id pad_token_id decoder_start_token_id transformers_version use_cache "
+     "cache_implementation cache_config return_legacy_cache output_attentions output_hidden_states "
+     "output_scores output_logits return_dict_in_generate max_length max_time low_memory "
+     "disable_compile num_return_sequences",
+     KeyUse::harmless},
     {"early_stopping", KeyUse::harmless},  // of beam search
     {"length_penalty", KeyUse::harmless},  // of beam search
-    {"num_beams", KeyUse::fixed, "[1]"},
-    {"num_beam_groups", KeyUse::fixed, "[1]"},
-    {"typical_p", KeyUse::fixed, "[1]"},
-    {"encoder_repetition_penalty", KeyUse::fixed, "[1]"},
-    {"guidance_scale", KeyUse::fixed, "[1]"},
+    {"num_beams num_beam_groups typical_p encoder_repetition_penalty guidance_scale", KeyUse::fixed,
+     "[1]"},
     {"token_healing", KeyUse::fixed, "[false]"},
     {"assistant_confidence_threshold", KeyUse::harmless},  // of a draft model
-    {"assistant_early_exit", KeyUse::harmless},
-    {"assistant_lookbehind", KeyUse::harmless},
-    {"target_lookbehind", KeyUse::harmless},
-    {"num_assistant_tokens", KeyUse::harmless},
-    {"num_assistant_tokens_schedule", KeyUse::harmless},
-    {"prompt_lookup_num_tokens", KeyUse::harmless},
-    {"max_matching_ngram_size", KeyUse::harmless},
-    {"is_assistant", KeyUse::harmless},
-    {"prefill_chunk_size", KeyUse::harmless},
+    {"assistant_early_exit assistant_lookbehind target_lookbehind num_assistant_tokens "
+     "num_assistant_tokens_schedule prompt_lookup_num_tokens max_matching_ngram_size is_assistant "
+     "prefill_chunk_size",
+     KeyUse::harmless},
 };
 
 void note_generation(const json& config, Source& out) {
@@ -275,9 +257,7 @@ Status read_generation(const std::string& folder, Source& out) {
   if (!is_there(path)) {
     return {};
   }
-  BOWLINE_TRY_ASSIGN(const json config, read_json(out.path, path));
-  BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is not an object.",
-                       escaped(path));
+  BOWLINE_TRY_ASSIGN(const json config, read_object(out.path, path));
   if (const auto ids = config.find("eos_token_id"); ids != config.end() && !ids->is_null()) {
     out.config["eos_token_id"] = *ids;
   }
@@ -290,21 +270,14 @@ Status read_generation(const std::string& folder, Source& out) {
 //         sentence_transformer/modules/pooling.py, and models/ of older versions.
 
 constexpr KeyRule kModuleKeys[] = {
-    {"type"},
-    {"path"},
-    {"idx", KeyUse::harmless},
-    {"name", KeyUse::harmless},
+    {"type path"},
+    {"idx name", KeyUse::harmless},
     {"kwargs", KeyUse::harmless},  // names of optional arguments of the module
 };
 constexpr KeyRule kPoolingKeys[] = {
-    {"pooling_mode"},
-    {"pooling_mode_cls_token"},
-    {"pooling_mode_max_tokens"},
-    {"pooling_mode_mean_tokens"},
-    {"pooling_mode_mean_sqrt_len_tokens"},
-    {"pooling_mode_weightedmean_tokens"},
-    {"pooling_mode_lasttoken"},
-    {"include_prompt"},
+    {"pooling_mode pooling_mode_cls_token pooling_mode_max_tokens pooling_mode_mean_tokens "
+     "pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens pooling_mode_lasttoken "
+     "include_prompt"},
     {"word_embedding_dimension", KeyUse::harmless},  // width of the rows
     {"embedding_dimension", KeyUse::harmless},
 };
@@ -314,32 +287,22 @@ constexpr KeyRule kNormalizeKeys[] = {
 };
 constexpr std::string_view kAsksNothing = "[null, {}]";
 constexpr KeyRule kTransformerKeys[] = {
-    {"max_seq_length"},
-    {"do_lower_case"},
+    {"max_seq_length do_lower_case"},
     {"transformer_task", KeyUse::fixed, R"(["feature-extraction"])"},
     {"modality_config", KeyUse::fixed,
      R"([{"text": {"method": "forward", "method_output_name": "last_hidden_state"}}])"},
     {"module_output_name", KeyUse::fixed, R"(["token_embeddings"])"},
-    {"processing_kwargs", KeyUse::fixed, kAsksNothing},
-    {"model_args", KeyUse::fixed, kAsksNothing},
-    {"model_kwargs", KeyUse::fixed, kAsksNothing},
-    {"tokenizer_args", KeyUse::fixed, kAsksNothing},
-    {"processor_kwargs", KeyUse::fixed, kAsksNothing},
-    {"config_args", KeyUse::fixed, kAsksNothing},
-    {"config_kwargs", KeyUse::fixed, kAsksNothing},
-    {"tokenizer_name_or_path", KeyUse::fixed, "[null]"},
-    {"query_length", KeyUse::fixed, "[null]"},
-    {"document_length", KeyUse::fixed, "[null]"},
-    {"query_expansion", KeyUse::fixed, "[null]"},
+    {"processing_kwargs model_args model_kwargs tokenizer_args processor_kwargs config_args "
+     "config_kwargs",
+     KeyUse::fixed, kAsksNothing},
+    {"tokenizer_name_or_path query_length document_length query_expansion", KeyUse::fixed,
+     "[null]"},
     {"unpad_inputs", KeyUse::harmless},  // memory layout of a batch
-    {"cache_dir", KeyUse::harmless},
-    {"backend", KeyUse::harmless},
+    {"cache_dir backend", KeyUse::harmless},
 };
 constexpr KeyRule kSentenceKeys[] = {
-    {"prompts"},
-    {"default_prompt_name"},
-    {"__version__", KeyUse::harmless},
-    {"requirements", KeyUse::harmless},
+    {"prompts default_prompt_name"},
+    {"__version__ requirements", KeyUse::harmless},
     {"similarity_fn_name", KeyUse::harmless},  // similarity function for the caller
     {"model_type", KeyUse::fixed, R"(["SentenceTransformer", null])"},
     {"truncate_dim", KeyUse::fixed, "[null]"},
@@ -493,9 +456,7 @@ Result<Source> read_texts(const std::string& folder, std::string& encoder) {
   bool lowercases = false;
   BOWLINE_TRY_ASSIGN(encoder, read_modules(folder, out, lowercases));
   const std::string path = encoder + "/config.json";
-  BOWLINE_TRY_ASSIGN(out.config, read_json(folder, path));
-  BOWLINE_REQUIRE_CODE(out.config.is_object(), Code::bad_file, "\"{}\" is not an object.",
-                       escaped(path));
+  BOWLINE_TRY_ASSIGN(out.config, read_object(folder, path));
   for (const char* name : {"config.json", "tokenizer_config.json", "generation_config.json"}) {
     BOWLINE_TRY(add_asset(encoder + "/" + name, name, "application/json", kMostJson, out));
   }

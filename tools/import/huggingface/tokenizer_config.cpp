@@ -9,6 +9,7 @@
 
 #include "base/escape.h"
 #include "base/status.h"
+#include "base/words.h"
 #include "source/json.h"
 #include "source/keys.h"
 #include "source/special_tokens.h"
@@ -30,95 +31,41 @@ constexpr char kCleanUpBpe[] =
     "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
 
 constexpr KeyRule kKeys[] = {
-    {"tokenizer_class"},
-    {"chat_template"},
-    {"bos_token"},
-    {"eos_token"},
-    {"unk_token"},
-    {"pad_token"},
-    {"sep_token"},
-    {"cls_token"},
-    {"mask_token"},
-    {"added_tokens_decoder"},
-    {"additional_special_tokens"},
-    {"extra_special_tokens"},
-    {"model_specific_special_tokens"},
-    {"add_bos_token"},
-    {"add_eos_token"},
-    {"add_prefix_space"},
-    {"do_lower_case"},
-    {"strip_accents"},
-    {"tokenize_chinese_chars"},
-    {"keep_accents"},
-    {"model_max_length"},
-    {"max_len"},
-    {"truncation_side"},
-    {"split_special_tokens", KeyUse::fixed, "[false, null]"},
-    {"fix_mistral_regex", KeyUse::fixed, "[false, null]"},
+    {"tokenizer_class chat_template bos_token eos_token unk_token pad_token sep_token cls_token "
+     "mask_token added_tokens_decoder additional_special_tokens extra_special_tokens "
+     "model_specific_special_tokens add_bos_token add_eos_token add_prefix_space do_lower_case "
+     "strip_accents tokenize_chinese_chars keep_accents model_max_length max_len truncation_side"},
+    {"split_special_tokens fix_mistral_regex", KeyUse::fixed, "[false, null]"},
     // Padding does not change results.
-    {"padding_side", KeyUse::harmless},
-    {"pad_to_multiple_of", KeyUse::harmless},
-    {"pad_token_type_id", KeyUse::harmless},
-    {"padding", KeyUse::harmless},
+    {"padding_side pad_to_multiple_of pad_token_type_id padding", KeyUse::harmless},
     // Default arguments of a call, which transformers ignores.
-    {"max_length", KeyUse::harmless},
-    {"stride", KeyUse::harmless},
-    {"truncation", KeyUse::harmless},
-    {"truncation_strategy", KeyUse::harmless},
-    {"model_input_names", KeyUse::harmless},
-    {"return_token_type_ids", KeyUse::harmless},
+    {"max_length stride truncation truncation_strategy model_input_names return_token_type_ids",
+     KeyUse::harmless},
     // Conversion of tokens to text.
-    {"clean_up_tokenization_spaces", KeyUse::harmless},
-    {"clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output", KeyUse::harmless},
-    {"spaces_between_special_tokens", KeyUse::harmless},
-    {"errors", KeyUse::harmless},
-    {"response_schema", KeyUse::harmless},
+    {"clean_up_tokenization_spaces "
+     "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output "
+     "spaces_between_special_tokens errors response_schema",
+     KeyUse::harmless},
     // Offsets.
     {"trim_offsets", KeyUse::harmless},
     // Of tokenizers without tokenizer.json.
-    {"do_basic_tokenize", KeyUse::harmless},
-    {"never_split", KeyUse::harmless},
-    {"wordpieces_prefix", KeyUse::harmless},
-    {"legacy", KeyUse::harmless},
-    {"from_slow", KeyUse::harmless},
-    {"sp_model_kwargs", KeyUse::harmless},
-    {"remove_space", KeyUse::harmless},
-    {"clean_text", KeyUse::harmless},
-    {"handle_chinese_chars", KeyUse::harmless},
-    {"use_fast", KeyUse::harmless},
-    {"vocab_file", KeyUse::harmless},
-    {"merges_file", KeyUse::harmless},
-    {"tokenizer_file", KeyUse::harmless},
-    {"special_tokens_map_file", KeyUse::harmless},
+    {"do_basic_tokenize never_split wordpieces_prefix legacy from_slow sp_model_kwargs "
+     "remove_space clean_text handle_chinese_chars use_fast vocab_file merges_file tokenizer_file "
+     "special_tokens_map_file",
+     KeyUse::harmless},
     // Origin of the files.
-    {"name_or_path", KeyUse::harmless},
-    {"is_local", KeyUse::harmless},
-    {"local_files_only", KeyUse::harmless},
-    {"backend", KeyUse::harmless},
-    {"processor_class", KeyUse::harmless},
-    {"auto_map", KeyUse::harmless},
-    {"device_map", KeyUse::harmless},
-    {"trust_remote_code", KeyUse::harmless},
-    {"use_auth_token", KeyUse::harmless},
-    {"revision", KeyUse::harmless},
-    {"unsloth_version", KeyUse::harmless},
+    {"name_or_path is_local local_files_only backend processor_class auto_map device_map "
+     "trust_remote_code use_auth_token revision unsloth_version",
+     KeyUse::harmless},
     {"use_default_system_prompt", KeyUse::harmless},  // of templates before chat_template
 };
 
 // Keys that must agree with tokenizer.json.
-constexpr std::string_view kOfTokenizer[] = {"added_tokens_decoder",
-                                             "additional_special_tokens",
-                                             "extra_special_tokens",
-                                             "model_specific_special_tokens",
-                                             "add_bos_token",
-                                             "add_eos_token",
-                                             "add_prefix_space",
-                                             "do_lower_case",
-                                             "strip_accents",
-                                             "tokenize_chinese_chars",
-                                             "keep_accents",
-                                             kCleanUp,
-                                             kCleanUpBpe};
+constexpr std::string_view kOfTokenizer =
+    "added_tokens_decoder additional_special_tokens extra_special_tokens "
+    "model_specific_special_tokens add_bos_token add_eos_token add_prefix_space do_lower_case "
+    "strip_accents tokenize_chinese_chars keep_accents clean_up_tokenization_spaces "
+    "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
 
 SourceAsset* tokenizer_of(Source& out) {
   const auto asset = std::ranges::find(out.assets, "tokenizer", &SourceAsset::name);
@@ -463,14 +410,13 @@ Status apply_tokenizer_config(const json& config, Source& out) {
   }
   BOWLINE_TRY(read_limits(config, out));
   SourceAsset* const asset = tokenizer_of(out);
-  const bool is_asked = std::ranges::any_of(kOfTokenizer, [&](std::string_view key) {
-    return config.contains(key) && import::asks(config.at(std::string(key)));
-  });
-  const bool has_flags = std::ranges::any_of(kOfTokenizer, [&](std::string_view key) {
-    return config.contains(key) && config.at(std::string(key)).is_boolean();
+  const auto items = config.items();
+  const bool is_asked = std::any_of(items.begin(), items.end(), [](const auto& item) {
+    return is_one_of(kOfTokenizer, item.key()) &&
+           (import::asks(item.value()) || item.value().is_boolean());
   });
   const bool sets = config.contains("tokenizer_class") || config.contains("strip_accents");
-  if (asset == nullptr || !(is_asked || has_flags || sets)) {
+  if (asset == nullptr || !(is_asked || sets)) {
     return {};
   }
   BOWLINE_TRY_ASSIGN(json json_of_tokenizer, parsed(*asset));

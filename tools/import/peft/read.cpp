@@ -35,48 +35,21 @@ constexpr std::string_view kNone = "[null, false, {}, []]";
 
 // Source  peft, tuners/lora/config.py (LoraConfig) and config.py (PeftConfigMixin).
 constexpr KeyRule kKeys[] = {
-    {"peft_type"},
-    {"r"},
-    {"lora_alpha"},
-    {"lora_dropout"},
-    {"use_rslora"},
-    {"bias"},
-    {"modules_to_save"},
-    {"task_type", KeyUse::harmless},
-    {"auto_mapping", KeyUse::harmless},
-    {"peft_version", KeyUse::harmless},
-    {"base_model_name_or_path", KeyUse::harmless},
-    {"revision", KeyUse::harmless},
-    {"inference_mode", KeyUse::harmless},
+    {"peft_type r lora_alpha lora_dropout use_rslora bias modules_to_save"},
+    {"task_type auto_mapping peft_version base_model_name_or_path revision inference_mode",
+     KeyUse::harmless},
     {"target_modules", KeyUse::harmless},  // same as the modules that have tensors
-    {"exclude_modules", KeyUse::harmless},
-    {"layers_to_transform", KeyUse::harmless},
-    {"layers_pattern", KeyUse::harmless},
+    {"exclude_modules layers_to_transform layers_pattern", KeyUse::harmless},
     {"fan_in_fan_out", KeyUse::harmless},  // storage order of the base weights
-    {"megatron_core", KeyUse::harmless},
-    {"qalora_group_size", KeyUse::harmless},
+    {"megatron_core qalora_group_size", KeyUse::harmless},
     {"eva_config", KeyUse::harmless},  // initialization of the factors
     // Other methods also change the base weights.
     {"init_lora_weights", KeyUse::fixed, R"([null, true, false, "gaussian", "orthogonal", "eva"])"},
-    {"loftq_config", KeyUse::fixed, kNone},
-    {"corda_config", KeyUse::fixed, kNone},
-    {"lora_ga_config", KeyUse::fixed, kNone},
-    {"use_dora", KeyUse::fixed, kNone},
-    {"rank_pattern", KeyUse::fixed, kNone},
-    {"alpha_pattern", KeyUse::fixed, kNone},
-    {"lora_bias", KeyUse::fixed, kNone},
-    {"use_qalora", KeyUse::fixed, kNone},
-    {"layer_replication", KeyUse::fixed, kNone},
-    {"alora_invocation_tokens", KeyUse::fixed, kNone},
-    {"use_bdlora", KeyUse::fixed, kNone},
-    {"arrow_config", KeyUse::fixed, kNone},
-    {"kasa_config", KeyUse::fixed, kNone},
-    {"trainable_token_indices", KeyUse::fixed, kNone},
-    {"target_parameters", KeyUse::fixed, kNone},
-    {"velora_config", KeyUse::fixed, kNone},
-    {"monteclora_config", KeyUse::fixed, kNone},
-    {"megatron_config", KeyUse::fixed, kNone},
-    {"ensure_weight_tying", KeyUse::fixed, kNone},
+    {"loftq_config corda_config lora_ga_config use_dora rank_pattern alpha_pattern lora_bias "
+     "use_qalora layer_replication alora_invocation_tokens use_bdlora arrow_config kasa_config "
+     "trainable_token_indices target_parameters velora_config monteclora_config megatron_config "
+     "ensure_weight_tying",
+     KeyUse::fixed, kNone},
 };
 
 // Accepts only the classification head in modules_to_save. peft also lists names of other models

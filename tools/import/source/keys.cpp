@@ -5,6 +5,7 @@
 
 #include "base/escape.h"
 #include "base/status.h"
+#include "base/words.h"
 
 namespace bowline::import {
 
@@ -20,7 +21,7 @@ Status check_key(std::string_view what, std::string_view key, const nlohmann::js
   const auto shown = [&] { return escaped(value.dump().substr(0, kMostShown)); };
   for (const std::span<const KeyRule> table : tables) {
     for (const KeyRule& rule : table) {
-      if (rule.key != key) {
+      if (!is_one_of(rule.keys, key)) {
         continue;
       }
       const nlohmann::json neutral = nlohmann::json::parse(rule.neutral);

@@ -18,7 +18,7 @@ enum class KeyUse : uint8_t {
 };
 
 struct KeyRule {
-  std::string_view key;
+  std::string_view keys;  // separated by spaces
   KeyUse use = KeyUse::read;
   std::string_view neutral = "[null]";  // a JSON list
 };
