@@ -3,17 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstring>
 #include <map>
 
 #include "base/escape.h"
-#include "base/float16.h"
 #include "base/status.h"
 #include "gguf/keys.h"
 #include "gguf/metadata.h"
 #include "gguf/terms.h"
 #include "gguf/values.h"
 #include "gguf/write.h"
+#include "source/numbers.h"
 #include "source/special_tokens.h"
 
 namespace bowline::gguf {
@@ -85,41 +84,13 @@ std::optional<DType> short_dtype(const File& file) {
   return out;
 }
 
-uint16_t shortened(float x, DType to) {
-  return to == DType::f16 ? from_f32<f16>(x).bits : from_f32<bf16>(x).bits;
-}
-float widened(uint16_t x, DType from) {
-  return from == DType::f16 ? to_f32(f16{x}) : to_f32(bf16{x});
-}
-
 // True if the dtype `to` represents all values of the f32 tensor exactly.
 Result<bool> fits(const SourceTensor& tensor, DType to) {
-  std::vector<float> all(tensor.bytes / sizeof(float));
-  BOWLINE_TRY(tensor.read(0, std::as_writable_bytes(std::span(all))));
-  return std::ranges::all_of(all, [to](float x) {
-    return std::bit_cast<uint32_t>(widened(shortened(x, to), to)) == std::bit_cast<uint32_t>(x);
-  });
-}
-
-// Converts f32 values to a 16-bit dtype, which represents them exactly.
-ValueSource shortened(ValueSource numbers, DType to) {
-  return [numbers = std::move(numbers), to](uint64_t first, std::span<std::byte> out) -> Status {
-    constexpr uint64_t kPiece = 4096;
-    std::vector<float> piece(kPiece);
-    for (uint64_t done = 0; done < out.size();) {
-      const uint64_t begin = (first + done) / 2;
-      const uint64_t skipped = (first + done) % 2;
-      const uint64_t n = std::min<uint64_t>(kPiece * 2 - skipped, out.size() - done);
-      const uint64_t count = (skipped + n + 1) / 2;
-      BOWLINE_TRY(numbers(begin * 4, std::as_writable_bytes(std::span(piece).first(count))));
-      std::vector<uint16_t> bits(count);
-      std::ranges::transform(std::span(piece).first(count), bits.begin(),
-                             [to](float x) { return shortened(x, to); });
-      std::memcpy(out.data() + done, std::as_bytes(std::span(bits)).data() + skipped, n);
-      done += n;
-    }
-    return {};
-  };
+  std::vector<std::byte> all(tensor.bytes), back(tensor.bytes), narrow(tensor.bytes / 2);
+  BOWLINE_TRY(tensor.read(0, all));
+  import::convert(all, DType::f32, narrow, to);
+  import::convert(narrow, to, back, DType::f32);
+  return all == back;
 }
 
 class Reading {
@@ -204,8 +175,8 @@ class Reading {
     BOWLINE_TRY_ASSIGN(const bool fitting, fits(t, *short_));
     if (fitting) {
       t.dtype = *short_;
+      t.read = import::converted(std::move(t.read), DType::f32, *short_, t.bytes / sizeof(float));
       t.bytes /= 2;
-      t.read = shortened(std::move(t.read), *short_);
       shortened_.add(t.name);
     } else {
       too_fine_.add(t.name);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -68,6 +69,8 @@ int64_t truncated(double x) {
   return std::isnan(x) ? 0 : static_cast<int64_t>(std::clamp(std::trunc(x), -kMost, kMost));
 }
 
+int64_t truncated(int64_t x) { return x; }
+
 ConstantTensor blank(DType dtype, std::vector<int64_t> shape, size_t elements) {
   ConstantTensor out;
   out.dtype = dtype;
@@ -76,39 +79,35 @@ ConstantTensor blank(DType dtype, std::vector<int64_t> shape, size_t elements) {
   return out;
 }
 
-// ONNX names of dtypes, by their number. A dtype that Bowline lacks has no DType.
-struct Name {
-  const char* text;
-  int dtype;  // -1: none
+template <class T>
+ConstantTensor of_values(DType dtype, std::vector<int64_t> shape, const std::vector<T>& values) {
+  ConstantTensor out = blank(dtype, std::move(shape), values.size());
+  std::byte* at = out.bytes.data();
+  for (const T value : values) {
+    onnx::is_float(dtype) ? store(dtype, static_cast<double>(value), at)
+                          : store(dtype, truncated(value), at);
+    at += size_of(dtype);
+  }
+  return out;
+}
+
+// ONNX names of dtypes, by their number.
+constexpr std::string_view kNames[] = {
+    "UNDEFINED",      "FLOAT",    "UINT8",        "INT8",           "UINT16",
+    "INT16",          "INT32",    "INT64",        "STRING",         "BOOL",
+    "FLOAT16",        "DOUBLE",   "UINT32",       "UINT64",         "COMPLEX64",
+    "COMPLEX128",     "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2",
+    "FLOAT8E5M2FNUZ", "UINT4",    "INT4",         "FLOAT4E2M1",     "FLOAT8E8M0",
+    "UINT2",          "INT2"};
+struct Supported {
+  std::string_view name;
+  DType dtype;
 };
-constexpr int kNone = -1;
-constexpr Name kNames[] = {{"UNDEFINED", kNone},
-                           {"FLOAT", static_cast<int>(DType::f32)},
-                           {"UINT8", static_cast<int>(DType::u8)},
-                           {"INT8", static_cast<int>(DType::i8)},
-                           {"UINT16", kNone},
-                           {"INT16", kNone},
-                           {"INT32", static_cast<int>(DType::i32)},
-                           {"INT64", static_cast<int>(DType::i64)},
-                           {"STRING", kNone},
-                           {"BOOL", static_cast<int>(DType::boolean)},
-                           {"FLOAT16", static_cast<int>(DType::f16)},
-                           {"DOUBLE", kNone},
-                           {"UINT32", kNone},
-                           {"UINT64", kNone},
-                           {"COMPLEX64", kNone},
-                           {"COMPLEX128", kNone},
-                           {"BFLOAT16", static_cast<int>(DType::bf16)},
-                           {"FLOAT8E4M3FN", kNone},
-                           {"FLOAT8E4M3FNUZ", kNone},
-                           {"FLOAT8E5M2", kNone},
-                           {"FLOAT8E5M2FNUZ", kNone},
-                           {"UINT4", kNone},
-                           {"INT4", kNone},
-                           {"FLOAT4E2M1", kNone},
-                           {"FLOAT8E8M0", kNone},
-                           {"UINT2", kNone},
-                           {"INT2", kNone}};
+constexpr Supported kSupported[] = {
+    {"FLOAT", DType::f32},   {"UINT8", DType::u8},      {"INT8", DType::i8},
+    {"INT32", DType::i32},   {"INT64", DType::i64},     {"BOOL", DType::boolean},
+    {"FLOAT16", DType::f16}, {"BFLOAT16", DType::bf16},
+};
 
 // Copies to all of `to`. If `to` is empty, `from` may be null, which memcpy does not allow.
 void fill(std::span<std::byte> to, const void* from) {
@@ -148,23 +147,12 @@ Status from_fields(const file::TensorProto& t, ConstantTensor& out) {
 
 ConstantTensor ConstantTensor::of(DType dtype, std::vector<int64_t> shape,
                                   const std::vector<int64_t>& values) {
-  ConstantTensor out = blank(dtype, std::move(shape), values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    std::byte* const at = out.bytes.data() + i * size_of(dtype);
-    onnx::is_float(dtype) ? store(dtype, static_cast<double>(values[i]), at)
-                          : store(dtype, values[i], at);
-  }
-  return out;
+  return of_values(dtype, std::move(shape), values);
 }
 
 ConstantTensor ConstantTensor::of(DType dtype, std::vector<int64_t> shape,
                                   const std::vector<double>& values) {
-  ConstantTensor out = blank(dtype, std::move(shape), values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    std::byte* const at = out.bytes.data() + i * size_of(dtype);
-    onnx::is_float(dtype) ? store(dtype, values[i], at) : store(dtype, truncated(values[i]), at);
-  }
-  return out;
+  return of_values(dtype, std::move(shape), values);
 }
 
 std::vector<int64_t> ConstantTensor::integers() const {
@@ -210,10 +198,10 @@ Result<int64_t> elements_of(const std::vector<int64_t>& shape) {
 Result<DType> dtype_of(int32_t onnx) {
   const bool known = onnx > 0 && static_cast<size_t>(onnx) < std::size(kNames);
   BOWLINE_REQUIRE_CODE(known, Code::bad_file, "{} is not a dtype number of ONNX.", onnx);
-  const Name& name = kNames[onnx];
-  BOWLINE_REQUIRE_CODE(name.dtype != kNone, Code::unsupported,
-                       "Tensors of dtype {} are not supported.", name.text);
-  return static_cast<DType>(name.dtype);
+  const auto* const found = std::ranges::find(kSupported, kNames[onnx], &Supported::name);
+  BOWLINE_REQUIRE_CODE(found != std::end(kSupported), Code::unsupported,
+                       "Tensors of dtype {} are not supported.", kNames[onnx]);
+  return found->dtype;
 }
 
 Result<ConstantTensor> numbers_of(const file::TensorProto& tensor, const std::string& folder) {

@@ -425,6 +425,15 @@ class Replay {
     return *handles_[p];
   }
 
+  static std::vector<bowline::Value> outputs_of(GraphBuilder& graph, const RecordedNode& node,
+                                                const std::vector<bowline::Value>& inputs) {
+    graph.named(node.name);
+    graph.op(node.op, inputs, node.attributes);
+    std::vector<bowline::Value> out = graph.last_outputs();
+    out.resize(node.outputs);
+    return out;
+  }
+
   // A node that depends only on parameters is added when it is first read.
   Result<bowline::Value> value(const Origin& origin) {
     if (origin.kind == Origin::Kind::input) {
@@ -449,10 +458,7 @@ class Replay {
     for (const Origin& o : n.inputs) {
       BOWLINE_TRY_ASSIGN(inputs.emplace_back(), value(o));
     }
-    graph_.named(n.name);
-    graph_.op(n.op, inputs, n.attributes);
-    values_[index] = graph_.last_outputs();
-    values_[index].resize(n.outputs);
+    values_[index] = outputs_of(graph_, n, inputs);
     return {};
   }
 
@@ -498,10 +504,7 @@ class Replay {
                 o.kind == Origin::Kind::input ? inputs_[o.index] : values_[o.index].at(o.output)));
           }
         }
-        g.named(n.name);
-        g.op(n.op, inputs, n.attributes);
-        made[nodes[i]] = g.last_outputs();
-        made[nodes[i]].resize(n.outputs);
+        made[nodes[i]] = outputs_of(g, n, inputs);
       }
       std::vector<bowline::Value> out;
       for (const EqualLayers::Carried& c : layers.carried) {

@@ -7,23 +7,16 @@
 #include <cstring>
 #include <set>
 
-#include "base/bytes.h"
 #include "base/escape.h"
-#include "base/float16.h"
 #include "base/status.h"
 #include "source/finite.h"
+#include "source/numbers.h"
 
 namespace bowline::peft {
 
 std::vector<float> floats_of(DType dtype, std::span<const std::byte> bytes) {
-  const size_t size = size_of(dtype);
-  std::vector<float> out;
-  for (size_t at = 0; at < bytes.size(); at += size) {
-    const std::byte* const from = bytes.data() + at;
-    out.push_back(dtype == DType::f32   ? load<float>(from)
-                  : dtype == DType::f16 ? to_f32(f16{load<uint16_t>(from)})
-                                        : to_f32(bf16{load<uint16_t>(from)}));
-  }
+  std::vector<float> out(bytes.size() / size_of(dtype));
+  import::convert(bytes, dtype, std::as_writable_bytes(std::span(out)), DType::f32);
   return out;
 }
 
@@ -111,9 +104,8 @@ Status check_shapes(const Change& c, const ParameterInfo& target, int64_t low_ra
 
 Status check_dtype(const Factor& factor, const Factor& first) {
   const DType t = factor.dtype;
-  const bool is_float = t == DType::f32 || t == DType::f16 || t == DType::bf16;
   BOWLINE_REQUIRE_CODE(
-      is_float && t == first.dtype, Code::unsupported,
+      import::is_float(t) && t == first.dtype, Code::unsupported,
       "The tensor {} is {}, but {} is {}. All factors of an adapter must have the same "
       "float dtype.",
       listed_name(factor.name), name_of(t), listed_name(first.name), name_of(first.dtype));

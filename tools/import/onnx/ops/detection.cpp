@@ -62,7 +62,7 @@ double optional_number(Context& c, size_t input, double otherwise) {
 Term picked(Context& c, Term scores, const Corners& boxes, int64_t picks, double threshold) {
   const Dims one = {scores.dims[0], scores.dims[1], 1};
   const int64_t n = scores.dims[2];
-  const Term count = c.m.reshape(c.m.count(DType::i32, n), {1, 1, n});
+  const Term count = c.m.count_along(2, 3, n);
   const Term gone = c.m.scalar(DType::f32, kGone);
   Terms out;
   for (int64_t i = 0; i < picks; ++i) {
@@ -89,9 +89,7 @@ Term table_of_picks(Context& c, const Term& picks) {
     return c.m.reshape(c.m.expand(t, picks.dims), {rows, 1});
   };
   const auto along = [&](size_t axis) {
-    Dims dims(3, 1);
-    dims[axis] = picks.dims[axis];
-    return column(c.m.reshape(c.m.count(DType::i32, picks.dims[axis]), dims));
+    return column(c.m.count_along(static_cast<int64_t>(axis), 3, picks.dims[axis]));
   };
   const Term table = c.m.concat({along(0), along(1), column(picks)}, 1);
   const Term there = c.m.reshape(picks, {rows}) >= 0;

@@ -43,10 +43,6 @@ std::string letters_of(std::string_view text, size_t rest) {
   return out;
 }
 
-Term sum_of(Context& c, const Term& x, const std::vector<int64_t>& axes) {
-  return c.m.reduce("ReduceSum", x, axes, false);
-}
-
 // A letter that occurs twice selects the diagonal of the two axes.
 void take_diagonals(Context& c, Lettered& x) {
   for (size_t second = 1; second < x.letters.size(); ++second) {
@@ -68,7 +64,7 @@ void take_diagonals(Context& c, Lettered& x) {
     order.push_back(static_cast<int64_t>(first));
     order.push_back(static_cast<int64_t>(second));
     Term moved = c.m.transpose(x.value, order);
-    Dims dims(moved.dims.begin(), moved.dims.end() - 2);
+    Dims dims = moved.dims.part(0, moved.rank() - 2);
     const auto axis = static_cast<int64_t>(dims.size());
     dims.push_back(n * n);
     const Term places = c.m.count(DType::i32, n) * (n + 1);
@@ -92,7 +88,7 @@ void drop(Context& c, Lettered& x, const std::string& kept) {
       axes.push_back(static_cast<int64_t>(a));
     }
   }
-  x.value = sum_of(c, x.value, axes);
+  x.value = c.m.reduce("ReduceSum", x.value, axes, false);
   x.letters = left;
 }
 
@@ -108,14 +104,6 @@ Term ordered(Context& c, const Lettered& x, const std::string& order) {
     dims.push_back(a == std::string::npos ? 1 : x.value.dims[a]);
   }
   return c.m.reshape(c.m.transpose(x.value, permutation), dims);
-}
-
-int64_t product_of(const Dims& dims, size_t from, size_t to) {
-  int64_t n = 1;
-  for (size_t a = from; a < to; ++a) {
-    n *= dims[a];
-  }
-  return n;
 }
 
 // Multiplies two values and sums over the letters that are not in `kept`.
@@ -145,9 +133,8 @@ Lettered multiply(Context& c, Lettered a, Lettered b, const std::string& kept) {
     }
   }
   if (summed.empty() || !is_float(a.value.dtype)) {
-    Lettered y{
-        ordered(c, a, both + left + right + summed) * ordered(c, b, both + left + right + summed),
-        both + left + right + summed};
+    const std::string all = both + left + right + summed;
+    Lettered y{ordered(c, a, all) * ordered(c, b, all), all};
     drop(c, y, both + left + right);
     return y;
   }
@@ -155,20 +142,18 @@ Lettered multiply(Context& c, Lettered a, Lettered b, const std::string& kept) {
   Term x = ordered(c, a, both + left + summed);
   Term y = ordered(c, b, both + summed + right);
   const size_t n = both.size();
-  Dims x_dims(x.dims.begin(), x.dims.begin() + static_cast<std::ptrdiff_t>(n));
-  Dims y_dims(y.dims.begin(), y.dims.begin() + static_cast<std::ptrdiff_t>(n));
-  x_dims.push_back(product_of(x.dims, n, n + left.size()));
-  x_dims.push_back(product_of(x.dims, n + left.size(), x.rank()));
-  y_dims.push_back(product_of(y.dims, n, n + summed.size()));
-  y_dims.push_back(product_of(y.dims, n + summed.size(), y.rank()));
+  Dims x_dims = x.dims.part(0, n), y_dims = y.dims.part(0, n);
+  const Dims x_left = x.dims.part(n, n + left.size());
+  const Dims y_right = y.dims.part(n + summed.size(), y.rank());
+  x_dims.push_back(x_left.product());
+  x_dims.push_back(x.dims.part(n + left.size(), x.rank()).product());
+  y_dims.push_back(y.dims.part(n, n + summed.size()).product());
+  y_dims.push_back(y_right.product());
   const Term z = c.m.matmul(c.m.reshape(x, x_dims), c.m.reshape(y, y_dims));
-  Dims dims(z.dims.begin(), z.dims.begin() + static_cast<std::ptrdiff_t>(n));
-  dims.insert(dims.end(), x.dims.begin() + static_cast<std::ptrdiff_t>(n),
-              x.dims.begin() + static_cast<std::ptrdiff_t>(n + left.size()));
-  dims.insert(dims.end(), y.dims.begin() + static_cast<std::ptrdiff_t>(n + summed.size()),
-              y.dims.end());
-  Lettered out{c.m.reshape(z, dims), both + left + right};
-  return out;
+  Dims dims = z.dims.part(0, n);
+  dims.insert(dims.end(), x_left.begin(), x_left.end());
+  dims.insert(dims.end(), y_right.begin(), y_right.end());
+  return {c.m.reshape(z, dims), both + left + right};
 }
 
 std::vector<std::string_view> parts_of(std::string_view text) {
