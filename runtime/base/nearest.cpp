@@ -29,6 +29,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// A word is near to a name with so many edits at most.
+size_t largest_distance(std::string_view word) { return std::max<size_t>(2, word.size() / 3); }
+
 // A word that is a part of a name ("Conv" of "Conv2d") is as near as one with two typing errors.
 size_t nearness(std::string_view word, std::string_view name) {
   constexpr size_t kLeastPart = 3;
@@ -52,8 +55,14 @@ std::string quoted_list(std::span<const std::string_view> names, std::string_vie
 
 }  // namespace
 
+std::string nearest(std::string_view word, std::span<const std::string> names) {
+  const auto distance = [&](const std::string& name) { return edit_distance(word, name); };
+  const auto best = std::ranges::min_element(names, {}, distance);
+  return best != names.end() && distance(*best) <= largest_distance(word) ? *best : std::string();
+}
+
 std::string suggestion(std::string_view word, std::span<const std::string_view> names) {
-  const size_t most = std::max<size_t>(2, word.size() / 3);
+  const size_t most = largest_distance(word);
   std::vector<std::pair<size_t, std::string_view>> near;
   for (const std::string_view name : names) {
     if (const size_t d = nearness(word, name); d <= most) {

@@ -12,4 +12,7 @@ namespace bowline {
 // "".
 std::string suggestion(std::string_view word, std::span<const std::string_view> names);
 
+// The one of `names` that is nearest to `word`, or empty if none is near.
+std::string nearest(std::string_view word, std::span<const std::string> names);
+
 }  // namespace bowline

@@ -162,8 +162,8 @@ void add_chat(CLI::App& app, Context& context) {
   auto o = std::make_shared<ChatOptions>();
   add_generation(verb, o->of);
   verb->add_option("--system", o->system, "System message");
-  verb->add_option("--chat-format", o->chat_format, "Chat template, such as chatml [the model's]")
-      ->type_name("NAME");
+  add_text(verb, "--chat-format", o->chat_format, "Chat template, such as chatml [the model's]",
+           "NAME");
   add_format(verb, o->format, "Output format of an answer");
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -26,10 +26,8 @@ namespace {
 
 struct EvalOptions : DataOptions {
   std::string model;
-  std::string device = "best";
+  DeviceFlags device;
   std::string format = "text";
-  int threads = 0;
-  uint64_t memory_budget = 0;
   bool force = false;
   std::string report;
   Changes changes;
@@ -129,23 +127,12 @@ nlohmann::json json_of(const Confusion& c) {
 }
 
 void print_measure_json(const Measure& m, const Task& task, const Device& device) {
-  std::string unit = task.unit();
-  std::ranges::replace(unit, ' ', '_');
-  nlohmann::json out = {{"device", device.info().name}, {unit, m.loss}};
-  for (const auto& [name, value] : task.sizes()) {
-    out[name] = value;
-  }
-  for (const auto& [name, value] : m.more) {
-    out[name] = value;
-  }
-  if (m.perplexity) {
-    out["perplexity"] = *m.perplexity;
-  }
+  nlohmann::json out = json_of(m, task.unit(), task.sizes());
+  out["device"] = device.info().name;
   if (m.confusion) {
-    out["labels"] = m.confusion->labels;
     out["confusion"] = json_of(*m.confusion);
   }
-  command::print_json(out);
+  print_json(out);
 }
 
 Result<int> run(const EvalOptions& o) {
@@ -158,13 +145,12 @@ Result<int> run(const EvalOptions& o) {
   BOWLINE_TRY_FLAGS(check_data_flags(model, o));
   BOWLINE_TRY_ASSIGN(const std::unique_ptr<Task> task,
                      make_task(model, o.model, o, Purpose::evaluation));
-  BOWLINE_TRY_ASSIGN(const Device device,
-                     open_computing_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device, open_computing_device(o.device));
   BOWLINE_TRY_ASSIGN(const Measure m,
                      evaluate(o, model, device, *task, o.report.empty() ? nullptr : &page));
   if (!o.report.empty()) {
     page.measure = m;
-    BOWLINE_TRY(write_page(o.report, eval_page(page)));
+    BOWLINE_TRY(write_text(o.report, eval_page(page)));
   }
   if (o.format == "json") {
     print_measure_json(m, *task, device);
@@ -192,21 +178,17 @@ void add_eval(CLI::App& app, Context& context) {
   add_data(verb, *o);
   add_windows(verb, *o);
   o->eval_stride = 0;
-  verb->add_option("--stride", o->eval_stride, "Stride of the windows, in tokens [--seq]")
-      ->group(kAdvanced)
-      ->check(whole_number(0, 1 << 20));
-  o->uses.add({"--stride"}, kPlainText);
-  verb->add_option("--batches", o->eval_batches, "Evaluate at most this many batches [all]")
-      ->group(kAdvanced)
-      ->check(whole_number(0, kMostSteps));
-  verb->add_option("--report", o->report, "Write an HTML page with the loss of each batch")
-      ->type_name("FILE");
+  add_text(verb, "--report", o->report, "Write an HTML page with the loss of each batch", "FILE");
   verb->add_flag("--force", o->force, "Replace an existing --report");
   add_changes(verb, o->changes);
   add_device(verb, o->device);
-  add_threads(verb, o->threads);
-  add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format);
+  const AdvancedFlags advanced(verb);
+  add_number(verb, "--stride", o->eval_stride, "Stride of the windows, in tokens [--seq]", 0,
+             1 << 20);
+  add_number(verb, "--batches", o->eval_batches, "Evaluate at most this many batches [all]", 0,
+             kMostSteps);
+  o->uses.add({"--stride"}, kPlainText);
   on_run(verb, context, [o]() -> Result<int> {
     if (o->eval_stride > o->seq) {
       return fail(kUsage, fmt::format("--stride {} is above --seq {}.", o->eval_stride, o->seq));

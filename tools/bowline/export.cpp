@@ -181,7 +181,7 @@ class Merging {
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model_.describe());
     choose(file, info);
     for (const auto& [pattern, group] : groups_) {
-      BOWLINE_TRY(dequantize(model_, braced(group.names), DType::f32).status());
+      BOWLINE_TRY(decode_weights(model_, braced(group.names)).status());
     }
     BOWLINE_TRY_ASSIGN(const std::vector<float> base, sampled(DType::f32));
     for (const std::string& name : adapters(model_)) {
@@ -204,7 +204,6 @@ class Merging {
   struct Group {
     std::string encoding;  // of the file
     DType dtype = DType::f32;
-    StorageRole role = StorageRole::weight;
     bool again = false;  // it is quantized again
     std::vector<std::string> names;
   };
@@ -246,7 +245,6 @@ class Merging {
       if (!again || patterns.contains(pattern)) {
         Group& group = groups_[{pattern, s.encoding}];
         group.encoding = s.encoding;
-        group.role = s.role;
         group.dtype = o_.dtype.empty() ? s.dtype : dtype_of(o_.dtype);
         group.again = again;
         group.names.push_back(p.name);
@@ -264,7 +262,6 @@ class Merging {
       }
       if (!group.again) {
         written_as_.insert(std::string(name_of(group.dtype)));
-        BOWLINE_TRY(unfreeze(group));
         continue;
       }
       BOWLINE_TRY_ASSIGN(const QuantizeReport report, quantize(model_, group.encoding, names));
@@ -277,15 +274,6 @@ class Merging {
       written_as_ = {o_.encoding};
     }
     return quantize_all(model_, o_.encoding);
-  }
-
-  // Quantized weights are frozen; plain ones can be trained again.
-  Status unfreeze(const Group& group) {
-    for (const std::string& name : group.names) {
-      BOWLINE_TRY(group.role == StorageRole::weight ? model_.freeze_storage(name, false)
-                                                    : Status());
-    }
-    return {};
   }
 
   // Of each weight that is changed at most this many values, spread evenly.
@@ -458,28 +446,27 @@ void add_export(CLI::App& app, Context& context) {
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   CLI::Option* strip =
       verb->add_flag("--strip", o->strip, "Leave out optimizer state, gradients and progress");
-  CLI::Option* out = verb->add_option("--out", o->out, "File or folder to write [or use --weights]")
-                         ->type_name("FILE");
+  CLI::Option* out =
+      add_text(verb, "--out", o->out, "File or folder to write [or use --weights]", "FILE");
   CLI::Option* to =
       verb->add_option("--to", o->to, "Write this format; peft, gguf-lora: adapter only")
           ->check(CLI::IsMember(form_names()))
           ->needs(out)
           ->excludes(strip);
-  verb->add_option("--adapter", o->adapters, "LoRA adapter to merge or convert; repeatable")
-      ->type_name("FILE[=WEIGHT]")
+  add_text(verb, "--adapter", o->adapters, "LoRA adapter to merge or convert; repeatable",
+           "FILE[=WEIGHT]")
       ->needs(out);
-  verb->add_option("--untie", o->untied, "Give this tied parameter a copy of its weight")
-      ->type_name("NAME")
+  add_text(verb, "--untie", o->untied, "Give this tied parameter a copy of its weight", "NAME")
       ->needs(out);
   verb->add_option("--encoding", o->encoding, "Quantize the matrices for --to gguf")
       ->check(CLI::IsMember({"q8_0", "q4_0"}))
       ->needs(to);
-  verb->add_option("--weights", o->weights, "Write raw weight files and parameters.json instead")
-      ->type_name("FOLDER")
+  add_text(verb, "--weights", o->weights, "Write raw weight files and parameters.json instead",
+           "FOLDER")
       ->excludes(out)
       ->excludes(strip);
-  verb->add_option("--dtype", o->dtype, "Dtype of the written weights [the model's]")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  add_choice(verb, "--dtype", o->dtype, "Dtype of the written weights [the model's]",
+             {"f32", "f16", "bf16"});
   verb->add_flag("--force", o->force, "Replace existing outputs");
   add_format(verb, o->format);
   o->uses = FlagUses(verb);

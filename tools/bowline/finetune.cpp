@@ -15,154 +15,110 @@ namespace {
 void add_files(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("model", o.model, "Model file with the entry point 'loss'")->required();
   add_data(verb, o);
-  verb->add_option("--valid", o.valid, "Held-out data [a tenth of --data]")->type_name("FILE");
-  verb->add_option("--out", o.out, "Write the result, unless the held-out loss rose")
-      ->type_name("FILE");
+  add_text(verb, "--valid", o.valid, "Held-out data [a tenth of --data]", "FILE");
+  add_text(verb, "--out", o.out, "Write the result, unless the held-out loss rose", "FILE");
   verb->add_flag("--force", o.force, "Replace existing --out, --log and --report files");
+  add_text(verb, "--log", o.log, "Write loss, gradient norm, learning rate per step", "FILE");
+  add_text(verb, "--report", o.report, "Write an HTML page with the progress of the run", "FILE");
+  const AdvancedFlags advanced(verb);
   verb->add_flag("--with-training-state", o.with_training_state,
-                 "Also write optimizer state and progress to --out")
-      ->group(kAdvanced);
-  verb->add_option("--log", o.log, "Write loss, gradient norm, learning rate per step")
-      ->type_name("FILE");
-  verb->add_option("--tensorboard", o.tensorboard, "Write event files for TensorBoard")
-      ->type_name("FOLDER")
-      ->group(kAdvanced);
-  verb->add_option("--report", o.report, "Write an HTML page with the progress of the run")
-      ->type_name("FILE");
+                 "Also write optimizer state and progress to --out");
+  add_text(verb, "--tensorboard", o.tensorboard, "Write event files for TensorBoard", "FOLDER");
 }
 
 void add_training(CLI::App* verb, FinetuneOptions& o) {
-  CLI::Option* steps =
-      verb->add_option("--steps,--iters", o.steps, "Total optimizer steps, resumed ones included")
-          ->check(whole_number(0, kMostSteps))
-          ->capture_default_str();
+  CLI::Option* steps = add_number(verb, "--steps,--iters", o.steps,
+                                  "Total optimizer steps, resumed ones included", 0, kMostSteps);
   verb->add_option("--epochs", o.epochs, "Passes over the data, instead of --steps")
       ->check(real_number(0, 1e6))
       ->excludes(steps);
   add_windows(verb, o);
-  verb->add_flag("--in-order", o.in_order, "Do not shuffle the rows")->group(kAdvanced);
-  verb->add_option("--accumulate", o.accumulate, "Micro-batches per step (gradient accumulation)")
-      ->check(whole_number(1, 1 << 16))
-      ->capture_default_str();
-  verb->add_option("--on-nonfinite", o.on_nonfinite, "On NaN or infinity")
-      ->type_name("NAME")
-      ->check(CLI::IsMember(std::vector<std::string>(kOnNonFinite.begin(), kOnNonFinite.end())))
-      ->capture_default_str()
-      ->group(kAdvanced);
-  verb->add_option("--seed", o.seed, "Random seed of data order, dropout and adapter")
-      ->group(kAdvanced)
-      ->check(whole_number(0, UINT64_MAX))
-      ->capture_default_str();
+  add_number(verb, "--accumulate", o.accumulate, "Micro-batches per step (gradient accumulation)",
+             1, 1 << 16);
+  const AdvancedFlags advanced(verb);
+  verb->add_flag("--in-order", o.in_order, "Do not shuffle the rows");
+  add_choice(verb, "--on-nonfinite", o.on_nonfinite, "On NaN or infinity",
+             std::vector<std::string>(kOnNonFinite.begin(), kOnNonFinite.end()))
+      ->type_name("NAME");
+  add_number(verb, "--seed", o.seed, "Random seed of data order, dropout and adapter", 0,
+             UINT64_MAX);
 }
 
 void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--learning-rate", o.learning_rate, "Peak learning rate")
-      ->check(real_number(0, 1e6))
-      ->capture_default_str();
-  verb->add_option("--head-learning-rate", o.head_learning_rate,
-                   "Rate of the classification head [--learning-rate]")
-      ->check(real_number(0, 1e6))
-      ->group(kAdvanced);
-  verb->add_option("--freeze", o.freeze, "Do not train these parameters; repeatable")
-      ->type_name("PATTERN")
+  add_number(verb, "--learning-rate", o.learning_rate, "Peak learning rate", 0, 1e6);
+  add_text(verb, "--freeze", o.freeze, "Do not train these parameters; repeatable", "PATTERN")
       ->allow_extra_args(false);
-  verb->add_option("--class-weights", o.class_weights,
-                   "Class weights: balanced, none, FILE [the model's]")
-      ->group(kAdvanced);
-  verb->add_option("--warmup", o.warmup, "Steps of linear warmup of the learning rate")
-      ->check(whole_number(0, kMostSteps))
-      ->capture_default_str();
-  verb->add_option("--schedule", o.schedule, "Learning rate")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"constant", "linear", "cosine"}))
-      ->capture_default_str();
-  verb->add_option("--final-fraction", o.final_fraction,
-                   "Final learning rate, relative to the peak")
-      ->check(real_number(0, 1))
-      ->capture_default_str()
-      ->group(kAdvanced);
+  add_number(verb, "--warmup", o.warmup, "Steps of linear warmup of the learning rate", 0,
+             kMostSteps);
+  add_choice(verb, "--schedule", o.schedule, "Learning rate", {"constant", "linear", "cosine"})
+      ->type_name("NAME");
   add_optimizer_flags(verb, o);
-  verb->add_option("--weight-decay", o.weight_decay, "Weight decay of matrices; vectors have none")
-      ->group(kAdvanced)
-      ->check(real_number(0, 1e6))
-      ->capture_default_str();
-  verb->add_option("--clip", o.clip, "Maximum gradient norm; 0: no clipping")
-      ->group(kAdvanced)
-      ->check(real_number(0, 1e6))
-      ->capture_default_str();
   add_compute(verb, o.compute);
-  verb->add_option("--loss-scale", o.loss_scale, "Loss scale for mixed precision [automatic]")
-      ->check(real_number(0, 1e9))
-      ->group(kAdvanced);
+  const AdvancedFlags advanced(verb);
+  add_number(verb, "--head-learning-rate", o.head_learning_rate,
+             "Rate of the classification head [--learning-rate]", 0, 1e6);
+  verb->add_option("--class-weights", o.class_weights,
+                   "Class weights: balanced, none, FILE [the model's]");
+  add_number(verb, "--final-fraction", o.final_fraction,
+             "Final learning rate, relative to the peak", 0, 1);
+  add_number(verb, "--weight-decay", o.weight_decay, "Weight decay of matrices; vectors have none",
+             0, 1e6);
+  add_number(verb, "--clip", o.clip, "Maximum gradient norm; 0: no clipping", 0, 1e6);
+  add_number(verb, "--loss-scale", o.loss_scale, "Loss scale for mixed precision [automatic]", 0,
+             1e9);
 }
 
 void add_lora(CLI::App* verb, FinetuneOptions& o) {
-  CLI::Option* rank =
-      verb->add_option("--lora-rank", o.lora_rank, "Train a LoRA adapter of this rank [no adapter]")
-          ->check(whole_number(0, 1 << 16));
-  CLI::Option* alpha =
-      verb->add_option("--lora-alpha", o.lora_alpha, "LoRA alpha: the scale is alpha / rank")
-          ->group(kAdvanced)
-          ->check(real_number(0, 1e6))
-          ->needs(rank)
-          ->capture_default_str();
+  CLI::Option* rank = add_number(verb, "--lora-rank", o.lora_rank,
+                                 "Train a LoRA adapter of this rank [no adapter]", 0, 1 << 16);
+  add_quantize_flag(verb, o.encoding);
+  const AdvancedFlags advanced(verb);
+  CLI::Option* alpha = add_number(verb, "--lora-alpha", o.lora_alpha,
+                                  "LoRA alpha: the scale is alpha / rank", 0, 1e6)
+                           ->needs(rank);
   verb->add_option("--lora-scale", o.lora_scale, "Scale of the adapter, instead of --lora-alpha")
       ->check(real_number(0, 1e6))
       ->needs(rank)
-      ->excludes(alpha)
-      ->group(kAdvanced);
+      ->excludes(alpha);
   verb->add_option("--lora-dropout", o.lora_dropout, "Dropout probability of the adapter input")
       ->check(real_number_below(0, 1))
       ->needs(rank)
-      ->capture_default_str()
-      ->group(kAdvanced);
-  verb->add_option("--lora-target", o.lora_target, "Weight matrices that get an adapter")
-      ->group(kAdvanced)
-      ->type_name("PATTERN")
+      ->capture_default_str();
+  add_text(verb, "--lora-target", o.lora_target, "Weight matrices that get an adapter", "PATTERN")
       ->needs(rank)
       ->capture_default_str();
-  add_quantize_flag(verb, o.encoding);
 }
 
 void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--eval-every", o.eval_every, "Steps between evaluations [start and end only]")
-      ->check(whole_number(0, kMostSteps));
-  verb->add_option("--eval-batches", o.eval_batches,
-                   "Maximum number of batches per evaluation [all]")
-      ->check(whole_number(0, kMostSteps))
-      ->group(kAdvanced);
-  verb->add_option("--eval-stride", o.eval_stride, "Stride of held-out windows, in tokens [--seq]")
-      ->check(whole_number(0, 1 << 20))
-      ->group(kAdvanced);
-  verb->add_option("--keep", o.keep, "Write the weights of this step")
-      ->check(CLI::IsMember({"last", "best"}))
-      ->capture_default_str();
+  add_number(verb, "--eval-every", o.eval_every, "Steps between evaluations [start and end only]",
+             0, kMostSteps);
+  add_choice(verb, "--keep", o.keep, "Write the weights of this step", {"last", "best"});
   verb->add_option("--patience", o.patience, "Stop after N evaluations without improvement")
       ->check(whole_number(1, kMostSteps));
+  const AdvancedFlags advanced(verb);
+  add_number(verb, "--eval-batches", o.eval_batches,
+             "Maximum number of batches per evaluation [all]", 0, kMostSteps);
+  add_number(verb, "--eval-stride", o.eval_stride, "Stride of held-out windows, in tokens [--seq]",
+             0, 1 << 20);
 }
 
 void add_checkpoints(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--checkpoint", o.checkpoint, "Write checkpoints here and keep the last two")
-      ->type_name("FOLDER");
-  verb->add_option("--save-every", o.save_every, "Steps between checkpoints [end of the run only]")
-      ->check(whole_number(0, kMostSteps));
+  add_text(verb, "--checkpoint", o.checkpoint, "Write checkpoints here and keep the last two",
+           "FOLDER");
+  add_number(verb, "--save-every", o.save_every, "Steps between checkpoints [end of the run only]",
+             0, kMostSteps);
+  add_text(verb, "--resume", o.resume, "Continue a run; auto: the newest checkpoint",
+           "auto|none|FILE")
+      ->capture_default_str();
+  const AdvancedFlags advanced(verb);
   verb->add_option("--save-every-batches", o.save_every_batches,
                    "Micro-batches between checkpoints")
-      ->check(whole_number(0, kMostSteps))
-      ->group(kAdvanced);
-  verb->add_option("--resume", o.resume, "Continue a run; auto: the newest checkpoint")
-      ->type_name("auto|none|FILE")
-      ->capture_default_str();
-  verb->add_flag("--extend", o.extend, "Resume with a different number of --steps")
-      ->group(kAdvanced);
+      ->check(whole_number(0, kMostSteps));
+  verb->add_flag("--extend", o.extend, "Resume with a different number of --steps");
 }
 
 void add_rest(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--device", o.device, "Device name, gpu, or best (GPU, else CPU)")
-      ->type_name("NAME")
-      ->capture_default_str();
-  add_threads(verb, o.threads);
-  add_memory_budget(verb, o.memory_budget);
+  add_device(verb, o.device);
   verb->add_flag("--dry-run", o.dry_run, "Print the plan and its memory; do not train");
   add_format(verb, o.output, "Output format of the summary");
 }

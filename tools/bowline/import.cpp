@@ -27,8 +27,6 @@ constexpr InputKind kKinds[] = {
 };
 constexpr unsigned kTextModels = kFolder | kGguf;
 
-constexpr unsigned kAnyTask = kGenerates | kClassifies | kEmbeds;
-
 Status import_text(const ImportFlags& o, bool is_folder) {
   BOWLINE_TRY_ASSIGN(const import::Source source, o.skeleton  ? huggingface::read_config(o.model)
                                                   : is_folder ? huggingface::read(o.model)
@@ -67,88 +65,60 @@ Result<int> run(const ImportFlags& o) {
   return done.ok() ? kOk : kind == kAdapter ? fail(done) : fail_flags(done);
 }
 
-// A flag that has an effect only on these kinds of input and these tasks.
-CLI::Option* use(ImportFlags& o, CLI::Option* option, unsigned kinds, unsigned tasks = kAnyTask) {
-  o.uses.add(option, kinds);
-  o.task_uses.add(option, tasks);
-  return option;
+void add_onnx_flags(CLI::App* verb, ImportFlags& o) {
+  add_text(verb, "--entry", o.entry, "ONNX: name of the entry point", "NAME")
+      ->capture_default_str();
+  add_text(verb, "--dim", o.dims, "ONNX: size of a dynamic dimension", "NAME=N");
+  add_text(verb, "--shape", o.shapes, "ONNX: shape of an input without named dimensions",
+           "NAME=N,N");
+  add_text(verb, "--batch-dim", o.batch_dim, "ONNX: name for a batch size that stays dynamic",
+           "NAME");
+  add_text(verb, "--freeze", o.freeze, "ONNX: do not train these parameters", "PATTERN");
+  const AdvancedFlags advanced(verb);
+  add_text(verb, "--given", o.given, "ONNX: replace an input by constant values", "NAME=VALUE");
+  add_text(verb, "--trainable", o.trainable, "ONNX: train these constants, too", "PATTERN");
+  o.uses.add({"--entry", "--dim", "--shape", "--batch-dim", "--given", "--trainable", "--freeze"},
+             kOnnx);
 }
 
-void add_onnx_flags(CLI::App* verb, ImportFlags& o) {
-  use(o, verb->add_option("--entry", o.entry, "ONNX: name of the entry point")->type_name("NAME"),
-      kOnnx)
+CLI::Option* add_adapter_flags(CLI::App* verb, ImportFlags& o) {
+  CLI::Option* base =
+      add_text(verb, "--base", o.base, "Import a LoRA adapter for this model file", "FILE");
+  const AdvancedFlags advanced(verb);
+  add_text(verb, "--name", o.name, "Name of the adapter", "NAME")
+      ->needs(base)
       ->capture_default_str();
-  use(o,
-      verb->add_option("--dim", o.dims, "ONNX: size of a dynamic dimension")->type_name("NAME=N"),
-      kOnnx);
-  use(o,
-      verb->add_option("--shape", o.shapes, "ONNX: shape of an input without named dimensions")
-          ->type_name("NAME=N,N"),
-      kOnnx);
-  use(o,
-      verb->add_option("--batch-dim", o.batch_dim, "ONNX: name for a batch size that stays dynamic")
-          ->type_name("NAME"),
-      kOnnx);
-  use(o,
-      verb->add_option("--given", o.given, "ONNX: replace an input by constant values")
-          ->group(kAdvanced)
-          ->type_name("NAME=VALUE"),
-      kOnnx);
-  use(o,
-      verb->add_option("--trainable", o.trainable, "ONNX: train these constants, too")
-          ->group(kAdvanced)
-          ->type_name("PATTERN"),
-      kOnnx);
-  use(o,
-      verb->add_option("--freeze", o.freeze, "ONNX: do not train these parameters")
-          ->type_name("PATTERN"),
-      kOnnx);
+  o.uses.add({"--name"}, kAdapter);
+  return base;
 }
 
 void add_text_flags(CLI::App* verb, ImportFlags& o) {
-  use(o, verb->add_option("--task", o.task, "Task [the source's]"), kTextModels | kSkeleton)
+  verb->add_option("--task", o.task, "Task [the source's]")
       ->check(CLI::IsMember({"generate", "classify", "embed"}));
-  use(o,
-      verb->add_option("--labels", o.labels, "One label per line, in class order")
-          ->type_name("FILE"),
-      kTextModels, kClassifies);
-  use(o, verb->add_option("--dtype", o.dtype, "Dtype of the weights [the source's]"),
-      kTextModels | kSkeleton)
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  use(o, verb->add_option("--kv-dtype", o.kv_dtype, "Dtype of the KV cache")->group(kAdvanced),
-      kTextModels | kSkeleton, kGenerates)
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
-      ->capture_default_str();
-  use(o,
-      verb->add_option("--pooling", o.pooling, "Pooling of an encoder [the source's, or mean]")
-          ->group(kAdvanced),
-      kTextModels, kClassifies | kEmbeds)
-      ->check(CLI::IsMember({"mean", "cls", "max"}));
-  use(o,
-      verb->add_option("--tie", o.ties, "Tie tensors A and B, whose values are equal")
-          ->group(kAdvanced)
-          ->type_name("A B"),
-      kTextModels)
+  add_text(verb, "--labels", o.labels, "One label per line, in class order", "FILE");
+  add_choice(verb, "--dtype", o.dtype, "Dtype of the weights [the source's]",
+             {"f32", "f16", "bf16"});
+  verb->add_flag("--multi-label", o.multi_label, "Allow several labels per text");
+  const AdvancedFlags advanced(verb);
+  add_choice(verb, "--kv-dtype", o.kv_dtype, "Dtype of the KV cache",
+             {"f32", "f16", "bf16", "int8"});
+  add_choice(verb, "--pooling", o.pooling, "Pooling of an encoder [the source's, or mean]",
+             {"mean", "cls", "max"});
+  add_text(verb, "--tie", o.ties, "Tie tensors A and B, whose values are equal", "A B")
       ->type_size(2);
-  use(o,
-      verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: also merge equal layers")
-          ->group(kAdvanced),
-      kTextModels | kOnnx);
-  use(o, verb->add_flag("--multi-label", o.multi_label, "Allow several labels per text"),
-      kTextModels, kClassifies);
-  use(o,
-      verb->add_option("--label-smoothing", o.label_smoothing, "Label smoothing of the loss [0]")
-          ->group(kAdvanced),
-      kTextModels, kClassifies)
+  verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: also merge equal layers");
+  verb->add_option("--label-smoothing", o.label_smoothing, "Label smoothing of the loss [0]")
       ->check(CLI::Range(0.0, 0.999));
-  use(o,
-      verb->add_flag("--dropout", o.dropout, "Train with the dropout rates of the config")
-          ->group(kAdvanced),
-      kTextModels | kSkeleton, kGenerates | kClassifies);
-  use(o,
-      verb->add_option("--seed", o.seed, "Random seed of weights that the source lacks [0]")
-          ->group(kAdvanced),
-      kTextModels, kClassifies);
+  verb->add_flag("--dropout", o.dropout, "Train with the dropout rates of the config");
+  verb->add_option("--seed", o.seed, "Random seed of weights that the source lacks [0]");
+  o.uses.add({"--labels", "--pooling", "--tie", "--multi-label", "--label-smoothing", "--seed"},
+             kTextModels);
+  o.uses.add({"--task", "--dtype", "--kv-dtype", "--dropout"}, kTextModels | kSkeleton);
+  o.uses.add({"--tie-equal"}, kTextModels | kOnnx);
+  o.task_uses.add({"--kv-dtype"}, kGenerates);
+  o.task_uses.add({"--labels", "--multi-label", "--label-smoothing", "--seed"}, kClassifies);
+  o.task_uses.add({"--pooling"}, kClassifies | kEmbeds);
+  o.task_uses.add({"--dropout"}, kGenerates | kClassifies);
 }
 
 }  // namespace
@@ -173,20 +143,10 @@ void add_import(CLI::App& app, Context& context) {
                             "    --out ocr.bowline");
   auto o = std::make_shared<ImportFlags>();
   verb->add_option("model", o->model, "Hugging Face folder, GGUF file or ONNX file")->required();
-  verb->add_option("--out", o->out, "Model file to write")->type_name("FILE")->required();
+  add_text(verb, "--out", o->out, "Model file to write", "FILE")->required();
   o->uses = o->task_uses = FlagUses(verb);
   add_onnx_flags(verb, *o);
-  CLI::Option* base =
-      verb->add_option("--base", o->base, "Import a LoRA adapter for this model file")
-          ->type_name("FILE");
-  o->name = "lora";
-  use(*o,
-      verb->add_option("--name", o->name, "Name of the adapter")
-          ->group(kAdvanced)
-          ->type_name("NAME"),
-      kAdapter)
-      ->needs(base)
-      ->capture_default_str();
+  CLI::Option* base = add_adapter_flags(verb, *o);
   add_text_flags(verb, *o);
   verb->add_flag("--skeleton", o->skeleton, "Import only the shapes, from config.json")
       ->excludes(base);

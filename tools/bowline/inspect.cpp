@@ -98,7 +98,7 @@ class Inspection {
     }
     if (!o_.html.empty()) {
       BOWLINE_TRY(
-          write_page(o_.html, inspect_page({all, info_, o_.device, dims_, std::move(runs)})));
+          write_text(o_.html, inspect_page({all, info_, o_.device, dims_, std::move(runs)})));
     }
     if (o_.format == "json") {
       print_json(all);
@@ -319,25 +319,21 @@ void add_inspect(CLI::App& app, Context& context) {
   CLI::Option* storages = verb->add_flag("--storages", o->storages, "Print one line per storage");
   CLI::Option* ties = verb->add_flag("--ties", o->ties, "Print which parameters share a weight");
   CLI::Option* html =
-      verb->add_option("--html", o->html, "Write an HTML page: graph, ties and memory plan")
-          ->type_name("FILE");
+      add_text(verb, "--html", o->html, "Write an HTML page: graph, ties and memory plan", "FILE");
+  verb->add_flag("--force", o->force, "Replace an existing --html")->needs(html);
+  add_format(verb, o->format);
+  const AdvancedFlags advanced(verb);
   CLI::Option* listing = verb->add_option("--listing", o->listing, "List the operators")
-                             ->group(kAdvanced)
                              ->check(CLI::IsMember({"build", "forward", "backward", "update"}))
                              ->excludes(parameters)
                              ->excludes(storages)
                              ->excludes(ties)
                              ->excludes(html);
-  verb->add_option("--entry", o->entry, "Entry point for --listing; loss: training [loss]")
-      ->group(kAdvanced)
-      ->type_name("NAME")
+  add_text(verb, "--entry", o->entry, "Entry point for --listing; loss: training [loss]", "NAME")
       ->needs(listing);
   verb->add_flag("--columns", o->columns, "Add node names and memory offsets to --listing")
-      ->group(kAdvanced)
       ->needs(listing);
-  verb->add_flag("--force", o->force, "Replace an existing --html")->needs(html);
   o->uses = FlagUses(verb);
-  add_format(verb, o->format);
   on_run(verb, context, [o] { return Inspection(*o).run(); });
 }
 

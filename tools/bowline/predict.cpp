@@ -31,12 +31,10 @@ struct PredictOptions {
   std::vector<std::string> texts;
   std::string file;
   std::string text_field = "text";
-  std::string device = "best";
+  DeviceFlags device;
   std::string format = "json";
   int64_t batch = 16;
   int64_t max_seq_length = 0;
-  int threads = 0;
-  uint64_t memory_budget = 0;
   bool embed = false;
   Changes changes;
   FlagUses uses;
@@ -261,8 +259,7 @@ Result<int> run(const PredictOptions& o) {
   if (texts.empty()) {
     return kOk;
   }
-  BOWLINE_TRY_ASSIGN(const Device device,
-                     open_computing_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device, open_computing_device(o.device));
   BOWLINE_TRY(predictor.place(device, texts));
   if (const std::string cut = predictor.cut_text(); !cut.empty()) {
     print(stderr, "bowline: {}\n", cut);
@@ -287,23 +284,16 @@ void add_predict(CLI::App& app, Context& context) {
   auto o = std::make_shared<PredictOptions>();
   verb->add_option("model", o->model, "Model file that classifies or embeds texts")->required();
   CLI::Option* texts = verb->add_option("texts", o->texts, "Texts [the lines of standard input]");
-  verb->add_option("--file", o->file, "Read lines, or rows of .csv, .tsv or .jsonl")
-      ->type_name("FILE")
+  add_text(verb, "--file", o->file, "Read lines, or rows of .csv, .tsv or .jsonl", "FILE")
       ->excludes(texts);
-  verb->add_option("--text-field", o->text_field, "Column or field with the text")
-      ->type_name("NAME")
+  add_text(verb, "--text-field", o->text_field, "Column or field with the text", "NAME")
       ->capture_default_str();
   verb->add_flag("--embed", o->embed, "Compute embeddings instead of labels");
-  verb->add_option("--batch", o->batch, "Texts per batch")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
-  verb->add_option("--max-seq-length", o->max_seq_length,
-                   "Cut texts to this many tokens [the model's limit]")
-      ->check(whole_number(1, 1 << 20));
+  add_number(verb, "--batch", o->batch, "Texts per batch", 1, 1 << 20);
+  add_number(verb, "--max-seq-length", o->max_seq_length,
+             "Cut texts to this many tokens [the model's limit]", 1, 1 << 20);
   add_changes(verb, o->changes);
   add_device(verb, o->device);
-  add_threads(verb, o->threads);
-  add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format, "Output format; json has all probabilities");
   o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });

@@ -2,21 +2,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/escape.h"
 #include "base/status.h"
+#include "common/files.h"
 #include "common/flags.h"
 #include "common/help.h"
 #include "common/inputs.h"
+#include "common/timing.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr int kWarmup = 2;
@@ -25,14 +25,13 @@ constexpr size_t kMostNodes = 25;
 struct ProfileOptions {
   std::string model;
   std::string entry;
-  std::string device = "best";
+  DeviceFlags device;
   std::string trace;
   std::string format = "text";
   std::string compute = "f32";
   std::vector<std::string> inputs;
   std::vector<std::string> steps_given;
   DimFlags dims;
-  uint64_t memory_budget = 0;
   int steps = 5;
   bool train = false;
   bool force = false;
@@ -59,9 +58,7 @@ struct Measured {
   }
 };
 
-double ns_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-}
+double ns_since(Clock::time_point start) { return 1e9 * seconds_since(start); }
 
 Result<Measured> measure(const Subject& subject, int steps) {
   Measured m;
@@ -73,8 +70,7 @@ Result<Measured> measure(const Subject& subject, int steps) {
       ns.push_back(ns_since(start));
     }
   }
-  std::ranges::sort(ns);
-  m.step_ns = ns[ns.size() / 2];
+  m.step_ns = median(std::move(ns));
   for (int i = 0; i < steps; ++i) {
     const Clock::time_point start = Clock::now();
     BOWLINE_TRY_ASSIGN(std::vector<NodeTime> times, subject.profile());
@@ -131,8 +127,7 @@ Status write_trace(const std::string& path, const Measured& m) {
   }
   const std::string text = json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump(
       -1, ' ', true, json::error_handler_t::replace);
-  const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(text))};
-  return write_file(path, pieces);
+  return write_text(path, text);
 }
 
 json json_of(const std::vector<NodeTime>& nodes) {
@@ -158,7 +153,7 @@ class Profiling {
     if (!inputs.ok()) {
       return fail_flags(inputs.status());
     }
-    BOWLINE_TRY_ASSIGN(const Device device, open_device(o_.device, 0, o_.memory_budget));
+    BOWLINE_TRY_ASSIGN(const Device device, open_device(o_.device));
     BOWLINE_TRY(fill_caches(model, inputs.value()));
     BOWLINE_TRY(model.to(device));
     BOWLINE_TRY_ASSIGN(const Measured m, o_.train ? train(model, device, inputs.value())
@@ -298,22 +293,15 @@ void add_profile(CLI::App& app, Context& context) {
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
   CLI::Option* train = verb->add_flag("--train", o->train, "Profile a training step with AdamW");
-  verb->add_option("--input", o->inputs, std::string(kInputHelp) + " [random]")
-      ->type_name("NAME=VALUE");
-  verb->add_option("--step", o->steps_given, kStepHelp)
-      ->type_name("NAME=N")
-      ->group(kAdvanced)
-      ->excludes(train);
+  add_text(verb, "--input", o->inputs, std::string(kInputHelp) + " [random]", "NAME=VALUE");
+  add_text(verb, "--step", o->steps_given, kStepHelp, "NAME=N")->group(kAdvanced)->excludes(train);
   add_dims(verb, o->dims);
   add_compute(verb, o->compute);
-  add_device(verb, o->device);
-  add_memory_budget(verb, o->memory_budget);
-  verb->add_option("--steps", o->steps, "Number of measured steps")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  CLI::Option* trace =
-      verb->add_option("--trace", o->trace, "Timeline for chrome://tracing or ui.perfetto.dev")
-          ->type_name("FILE");
+  add_device(verb, o->device.name);
+  add_memory_budget(verb, o->device.memory_budget);
+  add_number(verb, "--steps", o->steps, "Number of measured steps", 1, 1000);
+  CLI::Option* trace = add_text(verb, "--trace", o->trace,
+                                "Timeline for chrome://tracing or ui.perfetto.dev", "FILE");
   verb->add_flag("--force", o->force, "Replace an existing --trace")->needs(trace);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return Profiling(*o).run(); });

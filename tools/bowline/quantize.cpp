@@ -21,23 +21,9 @@ struct QuantizeOptions {
   bool force = false;
 };
 
-// Weights that were quantized are frozen; plain ones can be trained again.
-Result<QuantizeReport> decode_weights(const QuantizeOptions& o, Model& model) {
-  BOWLINE_TRY_ASSIGN(const ModelInfo before, model.describe());
-  BOWLINE_TRY_ASSIGN(QuantizeReport report, dequantize(model, o.pattern));
-  BOWLINE_TRY_ASSIGN(const ModelInfo after, model.describe());
-  for (const ParameterInfo& p : after.parameters) {
-    const StorageInfo& s = after.storages[p.tie];
-    const bool decoded = before.storages[p.tie].encoding != "plain" && s.encoding == "plain";
-    if (decoded && s.role == StorageRole::weight) {
-      BOWLINE_TRY(model.freeze_storage(p.name, false));
-    }
-  }
-  return report;
-}
-
 Result<QuantizeReport> apply(const QuantizeOptions& o, Model& model) {
-  return o.encoding == "plain" ? decode_weights(o, model) : quantize(model, o.encoding, o.pattern);
+  return o.encoding == "plain" ? decode_weights(model, o.pattern)
+                               : quantize(model, o.encoding, o.pattern);
 }
 
 void print_report(const QuantizeOptions& o, const QuantizeReport& report) {
@@ -82,12 +68,10 @@ void add_quantize(CLI::App& app, Context& context) {
                             "    --encoding \"int4 with zero points\" --pattern \"blocks.*\"");
   auto o = std::make_shared<QuantizeOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
-  verb->add_option("--out", o->out, "Model file to write")->type_name("FILE")->required();
-  verb->add_option("--encoding", o->encoding, "int8, int4, q8_0, q4_0, or plain (f32)")
-      ->type_name("ENCODING")
+  add_text(verb, "--out", o->out, "Model file to write", "FILE")->required();
+  add_text(verb, "--encoding", o->encoding, "int8, int4, q8_0, q4_0, or plain (f32)", "ENCODING")
       ->required();
-  verb->add_option("--pattern", o->pattern, "Change only parameters with these names")
-      ->type_name("PATTERN")
+  add_text(verb, "--pattern", o->pattern, "Change only parameters with these names", "PATTERN")
       ->capture_default_str();
   verb->add_flag("--force", o->force, "Replace an existing file");
   add_format(verb, o->format);

@@ -23,14 +23,13 @@ namespace {
 struct RunOptions {
   std::string model;
   std::string entry;
-  std::string device = "best";
+  DeviceFlags device;
   std::string format = "text";
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<std::string> steps;
   Changes changes;
   DimFlags dims;
-  uint64_t memory_budget = 0;
   bool force = false;
 };
 
@@ -173,7 +172,7 @@ Result<int> run(const RunOptions& o) {
   }
   Request request = std::move(read).value();
   const std::string& entry = request.entry.name;
-  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device, 0, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
   BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY(model.to(device));
   BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, entry, request.inputs.dims));
@@ -220,16 +219,14 @@ void add_run(CLI::App& app, Context& context) {
   auto o = std::make_shared<RunOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
-  verb->add_option("--input", o->inputs, std::string(kInputHelp) + "|text:Hi")
-      ->type_name("NAME=VALUE");
-  CLI::Option* outputs =
-      verb->add_option("--output", o->outputs, "Write this output to a .npy or .txt file")
-          ->type_name("NAME=@FILE");
-  verb->add_option("--step", o->steps, kStepHelp)->type_name("NAME=N")->group(kAdvanced);
+  add_text(verb, "--input", o->inputs, std::string(kInputHelp) + "|text:Hi", "NAME=VALUE");
+  CLI::Option* outputs = add_text(verb, "--output", o->outputs,
+                                  "Write this output to a .npy or .txt file", "NAME=@FILE");
+  add_text(verb, "--step", o->steps, kStepHelp, "NAME=N")->group(kAdvanced);
   add_changes(verb, o->changes);
   add_dims(verb, o->dims);
-  add_device(verb, o->device);
-  add_memory_budget(verb, o->memory_budget);
+  add_device(verb, o->device.name);
+  add_memory_budget(verb, o->device.memory_budget);
   verb->add_flag("--force", o->force, "Replace existing outputs")->needs(outputs);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });

@@ -103,16 +103,15 @@ void add_tokenize(CLI::App& app, Context& context) {
   verb->add_option("tokenizer", o->tokenizer, "Model file, tokenizer.json or GGUF file")
       ->required();
   CLI::Option* text = verb->add_option("text", o->text, "Text to tokenize");
-  verb->add_option("--file", o->file, "Read the text from a file; - is standard input")
-      ->type_name("FILE");
+  add_text(verb, "--file", o->file, "Read the text from a file; - is standard input", "FILE");
   CLI::Option* lines = verb->add_flag("--lines", o->lines, "Tokenize each line on its own");
   verb->add_flag("--null", o->null, "Tokenize each NUL-terminated text on its own")
       ->excludes(lines);
   verb->add_flag("--no-special", o->no_special, "Add no special tokens around the text");
   verb->add_flag("--plain-special", o->plain_special,
                  "Treat special tokens in the text as plain text");
-  verb->add_option("--max-tokens", o->max_tokens, "Truncate to this many tokens [no limit]")
-      ->check(CLI::Range(1, 1 << 30));
+  add_number(verb, "--max-tokens", o->max_tokens, "Truncate to this many tokens [no limit]", 1,
+             1 << 30);
   add_format(verb, o->format);
   on_run(verb, context, [o, text] {
     o->has_text = text->count() > 0;

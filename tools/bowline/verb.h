@@ -53,12 +53,19 @@ int fail_flags(const Status& status);
   } while (false)
 int exit_code(Code code);
 
+// --device, --threads and --memory-budget.
+struct DeviceFlags {
+  std::string name = "best";
+  int threads = 0;             // of the CPU; 0: one per core
+  uint64_t memory_budget = 0;  // bytes; 0: no limit
+};
 // Opens a device; an unknown name gets the nearest known one as a suggestion.
-Result<Device> open_device(const std::string& name, int threads = 0, uint64_t memory_budget = 0);
+Result<Device> open_device(const DeviceFlags& flags);
+inline Result<Device> open_device(const std::string& name) {
+  return open_device(DeviceFlags{.name = name});
+}
 // Where compiled pipelines are kept: $BOWLINE_CACHE, else in the user's cache folder. Empty:
 // nowhere.
 std::string pipeline_cache_folder();
-// Of the names the one that `word` was probably meant to be, or empty.
-std::string nearest(const std::string& word, const std::vector<std::string>& names);
 
 }  // namespace bowline::command

@@ -169,8 +169,7 @@ void add_verify(CLI::App& app, Context& context) {
                "bowline verify base.bowline");
   auto o = std::make_shared<VerifyOptions>();
   verb->add_option("model", o->model, "Model file")->required();
-  verb->add_option("--device", o->device, "Device that runs the self tests")
-      ->type_name("NAME")
+  add_text(verb, "--device", o->device, "Device that runs the self tests", "NAME")
       ->capture_default_str();
   add_format(verb, o->format);
   o->uses = FlagUses(verb);

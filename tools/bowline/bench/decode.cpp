@@ -1,21 +1,30 @@
-#include "bench/decode.h"
-
+// `bowline bench decode`: tokens per second, beside what the memory of the machine allows.
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/random.h"
 #include "base/status.h"
 #include "bench/floor.h"
+#include "bench/verbs.h"
 #include "bowline_text.h"
+#include "common/flags.h"
 #include "common/report.h"
+#include "common/timing.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+struct BenchDecodeOptions {
+  std::string model;
+  DeviceFlags device;
+  std::string format = "text";
+  Changes changes;
+  int64_t prompt = 32;
+  int64_t tokens = 128;
+  bool no_floor = false;
+};
 
 // What one token reads.
 struct Traffic {
@@ -69,10 +78,6 @@ struct Measured {
   }
 };
 
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 Result<Measured> measure(text::Generator& g, const BenchDecodeOptions& o, int64_t vocabulary) {
   std::vector<int32_t> prompt;
   for (uint32_t i = 0; std::cmp_less(i, o.prompt); ++i) {
@@ -86,15 +91,13 @@ Result<Measured> measure(text::Generator& g, const BenchDecodeOptions& o, int64_
   Measured m;
   const Clock::time_point begin = Clock::now();
   BOWLINE_TRY(g.feed(prompt));
-  m.prompt_seconds = since(begin);
+  m.prompt_seconds = seconds_since(begin);
   for (int64_t i = 0; i < o.tokens; ++i) {
     const Clock::time_point start = Clock::now();
     BOWLINE_TRY(g.next().status());
-    m.seconds.push_back(since(start));
+    m.seconds.push_back(seconds_since(start));
   }
-  std::vector<double> sorted = m.seconds;
-  std::ranges::sort(sorted);
-  m.median = sorted[sorted.size() / 2];
+  m.median = median(m.seconds);
   return m;
 }
 
@@ -107,11 +110,9 @@ int64_t vocabulary_of(const PlanInfo& plan) {
   return 1;
 }
 
-}  // namespace
-
 Result<int> bench_decode(const BenchDecodeOptions& o) {
   BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
-  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
   BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY(model.to(device));
   text::GeneratorOptions options;
@@ -168,6 +169,22 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
           100 * floor / m.median, machine.source);
   }
   return kOk;
+}
+
+}  // namespace
+
+void add_bench_decode(CLI::App& bench, Context& context) {
+  CLI::App* verb = add_verb(bench, "decode", "Times text generation, in tokens per second",
+                            "bowline bench decode lm.bowline --tokens 128 --device cpu -o json");
+  auto o = std::make_shared<BenchDecodeOptions>();
+  verb->add_option("model", o->model, "Model file of a language model")->required();
+  add_number(verb, "--prompt", o->prompt, "Tokens of the prompt", 1, 1 << 20);
+  add_number(verb, "--tokens", o->tokens, "Generated tokens", 1, 1 << 20);
+  add_changes(verb, o->changes);
+  add_device(verb, o->device);
+  verb->add_flag("--no-floor", o->no_floor, "Do not measure the lower limit of this machine");
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_decode(*o); });
 }
 
 }  // namespace bowline::command

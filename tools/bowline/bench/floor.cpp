@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "base/status.h"
 #include "common/report.h"
+#include "common/timing.h"
 
 namespace bowline::command {
 namespace {
@@ -97,15 +97,13 @@ Result<double> stream_rate(const Device& device, uint64_t bytes) {
 Result<double> median_seconds(int runs, int warmup, const std::function<Status()>& call) {
   std::vector<double> times;
   for (int i = 0; i < warmup + runs; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const Clock::time_point start = Clock::now();
     BOWLINE_TRY(call());
     if (i >= warmup) {
-      times.push_back(
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      times.push_back(seconds_since(start));
     }
   }
-  std::ranges::sort(times);
-  return times[times.size() / 2];
+  return median(std::move(times));
 }
 
 Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int64_t k,
@@ -154,7 +152,7 @@ Result<Machine> measure_machine(const Device& device, uint64_t stream_bytes, DTy
   return machine;
 }
 
-Work training_work(const ModelInfo& model, const PlanInfo& plan, bool adamw) {
+Work training_work(const ModelInfo& model, const PlanInfo& plan) {
   Work work;
   const auto forward = std::ranges::find(plan.segments, "forward", &SegmentInfo::name);
   double times = 1;
@@ -170,8 +168,8 @@ Work training_work(const ModelInfo& model, const PlanInfo& plan, bool adamw) {
     trained +=
         s.trainable && !s.empty && s.role == StorageRole::weight ? static_cast<double>(s.bytes) : 0;
   }
-  // The gradient written and read; weights, and for AdamW both moments, read and written.
-  work.optimizer_bytes = trained * (2 + 2 + (adamw ? 4 : 0));
+  // The gradient written and read; the weights and both moments read and written.
+  work.optimizer_bytes = trained * (2 + 2 + 4);
   return work;
 }
 

@@ -29,7 +29,6 @@ class Product {
                                 const std::string& layout, DType dtype = DType::f32,
                                 const std::string& encoding = {});
   Status run() { return session_->run({}, {}); }
-  Counters counters() const { return session_->counters(); }
   // Of b as it is stored.
   uint64_t b_bytes() const { return b_bytes_; }
 
@@ -44,13 +43,13 @@ class Product {
 Result<Machine> measure_machine(const Device& device, uint64_t stream_bytes,
                                 DType dtype = DType::f32);
 
-// Work of one training step, from the records of its forward part.
+// Work of one training step with AdamW, from the records of its forward part.
 struct Work {
   double flops =
       0;  // matrix products forward, by inputs and by weights; causal attention counted by half
   double activation_bytes = 0;  // read and written once with ideal fusion
   double optimizer_bytes = 0;   // weights, gradients, moments
 };
-Work training_work(const ModelInfo& model, const PlanInfo& plan, bool adamw);
+Work training_work(const ModelInfo& model, const PlanInfo& plan);
 
 }  // namespace bowline::command

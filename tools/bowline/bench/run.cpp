@@ -1,10 +1,11 @@
-#include "bench/run.h"
-
+// `bowline bench run`: time and memory of a run of an entry point.
 #include <nlohmann/json.hpp>
 
 #include "base/escape.h"
 #include "base/status.h"
 #include "bench/floor.h"
+#include "bench/verbs.h"
+#include "common/flags.h"
 #include "common/inputs.h"
 #include "common/report.h"
 #include "verb.h"
@@ -12,9 +13,19 @@
 namespace bowline::command {
 namespace {
 
-constexpr int kWarmupRuns = 5;
+struct BenchRunOptions {
+  std::string model;
+  std::string entry;
+  DeviceFlags device;
+  std::string format = "text";
+  std::string compute = "f32";
+  std::vector<std::string> inputs;
+  Changes changes;
+  DimFlags dims;
+  int runs = 50;
+};
 
-}  // namespace
+constexpr int kWarmupRuns = 5;
 
 Result<int> bench_run(const BenchRunOptions& o) {
   BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
@@ -23,7 +34,7 @@ Result<int> bench_run(const BenchRunOptions& o) {
   BOWLINE_TRY_ASSIGN(const EntryPointInfo entry, entry_point(info, o.entry));
   BOWLINE_TRY_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info, &entry));
   BOWLINE_TRY_ASSIGN(Inputs inputs, make_inputs(entry, o.inputs, std::move(dims), "random:1"));
-  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
   BOWLINE_TRY(model.to(device));
   const BoundEntryPoint bound{entry.name, inputs.dims, compute_of(o.compute)};
   BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, std::span(&bound, 1)));
@@ -46,6 +57,24 @@ Result<int> bench_run(const BenchRunOptions& o) {
   print("memory  {} allocated on the device, {} peak resident set\n",
         bytes_text(device.counters().peak_bytes), bytes_text(peak_resident_bytes()));
   return kOk;
+}
+
+}  // namespace
+
+void add_bench_run(CLI::App& bench, Context& context) {
+  CLI::App* verb = add_verb(bench, "run", "Times an entry point",
+                            "bowline bench run m.bowline --entry embed --batch 1 --seq 32");
+  auto o = std::make_shared<BenchRunOptions>();
+  verb->add_option("model", o->model, "Model file")->required();
+  add_entry(verb, o->entry);
+  add_text(verb, "--input", o->inputs, std::string(kInputHelp) + " [random]", "NAME=VALUE");
+  add_dims(verb, o->dims);
+  add_compute(verb, o->compute);
+  add_changes(verb, o->changes);
+  add_number(verb, "--runs", o->runs, "Timed runs, after 5 runs to warm up", 1, 1'000'000);
+  add_device(verb, o->device);
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_run(*o); });
 }
 
 }  // namespace bowline::command

@@ -1,19 +1,26 @@
-#include "bench/table.h"
-
+// `bowline bench table`: how what works on the table of storages grows with it.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/status.h"
+#include "bench/verbs.h"
+#include "common/flags.h"
 #include "common/report.h"
 #include "common/temporary_folder.h"
+#include "common/timing.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
+
+struct BenchTableOptions {
+  std::string device = "cpu";
+  std::string format = "text";
+  int parameters = 100'000;
+};
 
 struct Timed {
   std::string what;
@@ -93,18 +100,15 @@ class TableBench {
 
   template <class Call>
   Status timed(const char* what, const Call& call) {
-    const auto start = std::chrono::steady_clock::now();
+    const Clock::time_point start = Clock::now();
     BOWLINE_TRY(call().at(fmt::format("While timing \"{}\".", what)));
-    const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
-    times_.push_back({what, ms.count()});
+    times_.push_back({what, 1e3 * seconds_since(start)});
     return {};
   }
 
   const BenchTableOptions& o_;
   std::vector<Timed> times_;
 };
-
-}  // namespace
 
 Result<int> bench_table(const BenchTableOptions& o) {
   BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
@@ -125,6 +129,20 @@ Result<int> bench_table(const BenchTableOptions& o) {
     print("{:<14} {:>10.3f} ms, {:.3f} us each\n", t.what, t.ms, 1e3 * t.ms / o.parameters);
   }
   return kOk;
+}
+
+}  // namespace
+
+void add_bench_table(CLI::App& bench, Context& context) {
+  CLI::App* verb =
+      add_verb(bench, "table", "Times opening, planning and saving a model with many parameters",
+               "bowline bench table --parameters 100000");
+  auto o = std::make_shared<BenchTableOptions>();
+  add_number(verb, "--parameters", o->parameters, "Number of parameters, each of 4 values", 1,
+             10'000'000);
+  add_device(verb, o->device);
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_table(*o); });
 }
 
 }  // namespace bowline::command

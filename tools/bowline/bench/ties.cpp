@@ -1,20 +1,29 @@
-#include "bench/ties.h"
-
+// `bowline bench ties`: what shared weights cost, beside the same work without them.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "bench/verbs.h"
+#include "common/flags.h"
 #include "common/report.h"
 #include "common/temporary_folder.h"
+#include "common/timing.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
+
+struct BenchTiesOptions {
+  std::string device = "cpu";
+  std::string format = "text";
+  int repeats = 16;
+  int runs = 41;
+  int ties = 1000;
+};
 
 constexpr int64_t kWidth = 64, kHidden = 256, kRows = 64;
 
@@ -80,15 +89,9 @@ Result<Model> sum_of(int pairs, bool tied) {
 
 template <class Call>
 Result<double> milliseconds(const Call& call) {
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   BOWLINE_TRY(call());
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
-
-double median(std::vector<double> times) {
-  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
-  return times[times.size() / 2];
+  return 1e3 * seconds_since(start);
 }
 
 // Medians of the same work with ties and without, run by turns.
@@ -158,8 +161,6 @@ Result<std::vector<Comparison>> compare(const BenchTiesOptions& o, const Device&
   return out;
 }
 
-}  // namespace
-
 Result<int> bench_ties(const BenchTiesOptions& o) {
   BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
   BOWLINE_TRY_ASSIGN(const std::vector<Comparison> rows, compare(o, device));
@@ -178,6 +179,20 @@ Result<int> bench_ties(const BenchTiesOptions& o) {
     print("{:<14} {:>9.3f} ms, {:>9.3f} ms: {:.3f}\n", r.what, r.tied_ms, r.plain_ms, r.ratio());
   }
   return kOk;
+}
+
+}  // namespace
+
+void add_bench_ties(CLI::App& bench, Context& context) {
+  CLI::App* verb = add_verb(bench, "ties", "Compares the speed with and without tied weights",
+                            "bowline bench ties --repeats 16");
+  auto o = std::make_shared<BenchTiesOptions>();
+  add_number(verb, "--repeats", o->repeats, "Repeats of one block with tied weights", 2, 4096);
+  add_number(verb, "--runs", o->runs, "Timed runs of each side; the median is shown", 1, 100'000);
+  add_number(verb, "--ties", o->ties, "Ties of the model that is planned", 1, 1'000'000);
+  add_device(verb, o->device);
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_ties(*o); });
 }
 
 }  // namespace bowline::command

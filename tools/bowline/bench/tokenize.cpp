@@ -1,16 +1,24 @@
-#include "bench/tokenize.h"
-
-#include <algorithm>
+// `bowline bench tokenize`: bytes of text per second.
 #include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "bench/verbs.h"
 #include "bowline_text.h"
+#include "common/flags.h"
+#include "common/timing.h"
 #include "common/tokenizers.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
+
+struct BenchTokenizeOptions {
+  std::string tokenizer;
+  std::string text;
+  std::string format = "text";
+  int runs = 11;
+};
 
 // Of this thread: what other programs take does not count.
 double cpu_seconds() {
@@ -28,11 +36,8 @@ Result<double> median_cpu_seconds(int runs, const std::function<Status()>& call)
     BOWLINE_TRY(call());
     times.push_back(cpu_seconds() - begin);
   }
-  std::ranges::nth_element(times, times.begin() + runs / 2);
-  return times[static_cast<size_t>(runs / 2)];
+  return median(std::move(times));
 }
-
-}  // namespace
 
 Result<int> bench_tokenize(const BenchTokenizeOptions& o) {
   BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, open_tokenizer(o.tokenizer));
@@ -59,6 +64,20 @@ Result<int> bench_tokenize(const BenchTokenizeOptions& o) {
         text.size(), ids.size(), o.runs);
   print("encode  {:.1f} MB/s\ndecode  {:.1f} MB/s\n", megabytes / encode, megabytes / decode);
   return kOk;
+}
+
+}  // namespace
+
+void add_bench_tokenize(CLI::App& bench, Context& context) {
+  CLI::App* verb = add_verb(bench, "tokenize", "Times encoding and decoding on one core",
+                            "bowline bench tokenize tokenizer.json --text book.txt");
+  auto o = std::make_shared<BenchTokenizeOptions>();
+  verb->add_option("tokenizer", o->tokenizer, "Model file, tokenizer.json or GGUF file")
+      ->required();
+  add_text(verb, "--text", o->text, "File with the text; - is standard input", "FILE")->required();
+  add_number(verb, "--runs", o->runs, "Timed runs, after one run to warm up", 1, 100'000);
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_tokenize(*o); });
 }
 
 }  // namespace bowline::command

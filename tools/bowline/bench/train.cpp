@@ -1,27 +1,41 @@
-#include "bench/train.h"
-
+// `bowline bench train`: time and memory of a training step.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/random.h"
 #include "base/status.h"
 #include "bench/floor.h"
+#include "bench/verbs.h"
 #include "common/files.h"
 #include "common/flags.h"
 #include "common/report.h"
 #include "common/text.h"
+#include "common/timing.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+struct BenchTrainOptions {
+  std::string model;
+  DeviceFlags device;
+  std::string format = "text";
+  std::string tokens;
+  std::string dump_losses;
+  std::string save_model;
+  std::string compute = "f32";
+  std::string encoding;  // of the weights under an adapter; empty: as the file has it
+  std::string lora_target = AdapterOptions{}.target;
+  int64_t lora_rank = 0;  // 0: the weights are trained
+  int64_t batch = 8;
+  int64_t seq = 256;
+  uint64_t steps = 0;
+  bool no_floor = false;
+};
 
 constexpr uint64_t kWarmupSteps = 3;
 constexpr uint64_t kLeastRuns = 7;
@@ -136,7 +150,7 @@ Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const De
     const Clock::time_point start = Clock::now();
     BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report,
                        trainer.micro_step(inputs.tensors()));
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     m.losses.push_back(report ? report->loss : 0);
     if (step >= kWarmupSteps || (o.steps != 0 && o.steps <= kWarmupSteps)) {
       m.seconds.push_back(seconds);
@@ -146,8 +160,7 @@ Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const De
   m.memory = trainer.memory();
   m.counted_bytes = device.counters().peak_bytes;
   BOWLINE_TRY_ASSIGN(const PlanInfo plan, trainer.describe());
-  m.work = training_work(info, plan, true);
-  std::ranges::sort(m.seconds);
+  m.work = training_work(info, plan);
   return m;
 }
 
@@ -156,11 +169,7 @@ Status write_losses(const std::string& path, std::span<const float> losses) {
   for (const float loss : losses) {
     text += fmt::format("{:.9g}\n", loss);
   }
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  BOWLINE_REQUIRE_CODE(file.good(), Code::io_error, "\"{}\" cannot be written.", path);
-  return {};
+  return write_text(path, text);
 }
 
 nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const MeasuredSteps& m,
@@ -188,7 +197,7 @@ nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const M
 }
 
 Result<int> run(const BenchTrainOptions& o) {
-  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
   BOWLINE_TRY_ASSIGN(Model opened, open_model(o.model));
   BOWLINE_TRY(require_entry_point(opened, o.model, "loss"));
   std::optional<Model> model(std::move(opened));
@@ -215,7 +224,7 @@ Result<int> run(const BenchTrainOptions& o) {
     floor_ms = 1e3 * (work.flops / machine.flops +
                       (work.activation_bytes + work.optimizer_bytes) / machine.bandwidth);
   }
-  const double ms = 1e3 * m.seconds[m.seconds.size() / 2];
+  const double ms = 1e3 * median(m.seconds);
   const double tokens = 1e3 * static_cast<double>(o.batch * o.seq) / ms;
   if (o.format == "json") {
     print_json(json_of(o, device, m, ms, tokens, machine, work, floor_ms));
@@ -239,6 +248,29 @@ Result<int> run(const BenchTrainOptions& o) {
 
 }  // namespace
 
-Result<int> bench_train(const BenchTrainOptions& options) { return run(options); }
+void add_bench_train(CLI::App& bench, Context& context) {
+  CLI::App* verb =
+      add_verb(bench, "train", "Times a training step (AdamW) of the entry point 'loss'",
+               "bowline bench train base.bowline --batch 8 --seq 256 --device cpu -o json");
+  auto o = std::make_shared<BenchTrainOptions>();
+  verb->add_option("model", o->model, "Model file")->required();
+  add_number(verb, "--batch", o->batch, "Rows per batch", 1, 1 << 20);
+  add_number(verb, "--seq", o->seq, "Tokens per row", 1, 1 << 20);
+  add_device(verb, o->device);
+  add_compute(verb, o->compute);
+  CLI::Option* rank = add_number(verb, "--lora-rank", o->lora_rank,
+                                 "Train a LoRA adapter of this rank [no adapter]", 1, 1 << 12);
+  add_text(verb, "--lora-target", o->lora_target, "Weight matrices that get an adapter", "PATTERN")
+      ->needs(rank)
+      ->capture_default_str();
+  add_quantize_flag(verb, o->encoding);
+  verb->add_option("--steps", o->steps, "Steps to run [until the median is steady]");
+  add_text(verb, "--tokens", o->tokens, "File with i32 [steps, batch, seq + 1]", "FILE");
+  add_text(verb, "--dump-losses", o->dump_losses, "Write the loss of each step", "FILE");
+  add_text(verb, "--save-model", o->save_model, "Write the trained model", "FILE");
+  verb->add_flag("--no-floor", o->no_floor, "Do not measure the lower limit of this machine");
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return run(*o); });
+}
 
 }  // namespace bowline::command

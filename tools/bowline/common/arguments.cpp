@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/nearest.h"
 #include "verb.h"
 
 namespace bowline::command {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/utf8.h"
 #include "bowline.h"
 #include "common/html.h"
+#include "common/strings.h"
 
 namespace bowline::command {
 namespace {
@@ -103,12 +103,8 @@ std::string pairs_html(const Confusion& c, const Sums& sums) {
 }
 
 std::string shortened(const std::string& text) {
-  size_t end = 0;
-  while (end < text.size() && end < kMostCharacters) {
-    end += std::max<size_t>(1, utf8_length(std::string_view(text).substr(end)));
-  }
-  return end >= text.size() ? text
-                            : fmt::format("{}... ({} bytes)", text.substr(0, end), text.size());
+  const std::string_view begin = begin_of(text, kMostCharacters);
+  return begin.size() == text.size() ? text : fmt::format("{}... ({} bytes)", begin, text.size());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -18,7 +19,6 @@ namespace bowline::command {
 namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;
-constexpr size_t kMostStdin = size_t{64} << 20;
 
 const char* kind_of(mode_t mode) {
   return S_ISDIR(mode)    ? "a directory"
@@ -94,7 +94,7 @@ Status read_regular(std::string_view what, const std::string& path, uint64_t mos
   }
 }
 
-Result<std::string> read_stdin() {
+Result<std::string> read_stdin(size_t most) {
   std::string text;
   std::vector<char> piece(kPiece);
   for (;;) {
@@ -108,9 +108,26 @@ Result<std::string> read_stdin() {
       return text;
     }
     text.append(piece.data(), static_cast<size_t>(n));
-    BOWLINE_REQUIRE(text.size() <= kMostStdin, "Standard input has more than {} bytes.",
-                    kMostStdin);
+    BOWLINE_REQUIRE(text.size() <= most, "Standard input has more than {} bytes.", most);
   }
+}
+
+bool write_all(int fd, std::span<const std::byte> bytes) {
+  constexpr size_t kMost = size_t{1} << 30;  // one write takes less than 2 GiB
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), std::min(bytes.size(), kMost));
+    if (n == 0 || (n < 0 && errno != EINTR)) {
+      errno = n == 0 ? ENOSPC : errno;
+      return false;
+    }
+    bytes = bytes.subspan(static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  }
+  return true;
+}
+
+Status write_text(const std::string& path, std::string_view text) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
+  return write_file(path, {&bytes, 1});
 }
 
 bool begins_with(const std::string& path, std::string_view magic) {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -38,9 +39,14 @@ Result<Descriptor> open_regular(std::string_view what, const std::string& path, 
 Status read_regular(std::string_view what, const std::string& path, uint64_t most,
                     const std::function<Status(std::string_view piece)>& take);
 
-// All of standard input, at most 64 MiB. Errors  io_error: it cannot be read. bad_argument: it has
-// more.
-Result<std::string> read_stdin();
+// All of standard input. Errors  io_error: it cannot be read. bad_argument: it has more than `most`
+//         bytes.
+Result<std::string> read_stdin(size_t most = size_t{64} << 20);
+
+// Writes all bytes. False: errno says why not.
+bool write_all(int fd, std::span<const std::byte> bytes);
+// A file that appears whole or not at all. Errors  io_error.
+Status write_text(const std::string& path, std::string_view text);
 
 // The first bytes of the file are `magic`.
 bool begins_with(const std::string& path, std::string_view magic);

@@ -9,6 +9,7 @@
 #include <ranges>
 
 #include "base/escape.h"
+#include "base/nearest.h"
 #include "base/status.h"
 #include "common/files.h"
 #include "common/numbers.h"
@@ -58,16 +59,42 @@ bool importable(const std::string& path) {
          path.ends_with(".onnx");
 }
 
+// --threads is for the CPU.
+void add_threads(CLI::App* verb, int& threads) {
+  CLI::Option* const flag =
+      add_number(verb, "--threads", threads, "CPU threads [one per core]", 0, 1024);
+  // "best" and "gpu" are known once they are opened; what cannot be opened is the verb's to say.
+  verb->parse_complete_callback([verb, flag] {
+    const auto name = verb->get_option("--device")->as<std::string>();
+    if (flag->count() == 0 || name == kCpu) {
+      return;
+    }
+    const Result<Device> device = Device::open(name);
+    if (device.ok() && device.value().info().name != kCpu) {
+      throw CLI::ValidationError(fmt::format("--threads has no effect on device {}; it is for {}.",
+                                             device.value().info().name, kCpu));
+    }
+  });
+}
+
 bool bound(std::span<const BoundDim> dims, const std::string& name) {
   return std::ranges::find(dims, name, &BoundDim::name) != dims.end();
 }
 
 }  // namespace
 
+CLI::Option* with_default(CLI::Option* flag) {
+  return flag->get_description().ends_with(']') ? flag : flag->capture_default_str();
+}
+
+CLI::Option* add_choice(CLI::App* verb, const std::string& names, std::string& to,
+                        const std::string& help, const std::vector<std::string>& choices) {
+  return with_default(verb->add_option(names, to, help)->check(CLI::IsMember(choices)));
+}
+
 CLI::Option* add_compute(CLI::App* verb, std::string& dtype) {
-  return verb->add_option("--compute", dtype, "Dtype that the operators compute in")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
-      ->capture_default_str();
+  return add_choice(verb, "--compute", dtype, "Dtype that the operators compute in",
+                    {"f32", "bf16", "f16"});
 }
 
 std::optional<DType> compute_of(std::string_view dtype) {
@@ -85,26 +112,8 @@ Result<BoundDim> parse_dim(const std::string& text) {
 }
 
 void add_device(CLI::App* verb, std::string& device) {
-  verb->add_option("--device", device, "Device name, gpu, or best (GPU, else CPU)")
-      ->type_name("NAME")
+  add_text(verb, "--device", device, "Device name, gpu, or best (GPU, else CPU)", "NAME")
       ->capture_default_str();
-}
-
-void add_threads(CLI::App* verb, int& threads) {
-  CLI::Option* const flag = verb->add_option("--threads", threads, "CPU threads [one per core]")
-                                ->check(whole_number(0, 1024));
-  // "best" and "gpu" are known once they are opened; what cannot be opened is the verb's to say.
-  verb->parse_complete_callback([verb, flag] {
-    const auto name = verb->get_option("--device")->as<std::string>();
-    if (flag->count() == 0 || name == kCpu) {
-      return;
-    }
-    const Result<Device> device = Device::open(name);
-    if (device.ok() && device.value().info().name != kCpu) {
-      throw CLI::ValidationError(fmt::format("--threads has no effect on device {}; it is for {}.",
-                                             device.value().info().name, kCpu));
-    }
-  });
 }
 
 void add_memory_budget(CLI::App* verb, uint64_t& bytes) {
@@ -112,8 +121,14 @@ void add_memory_budget(CLI::App* verb, uint64_t& bytes) {
       ->transform(byte_count());
 }
 
+void add_device(CLI::App* verb, DeviceFlags& flags) {
+  add_device(verb, flags.name);
+  add_threads(verb, flags.threads);
+  add_memory_budget(verb, flags.memory_budget);
+}
+
 void add_entry(CLI::App* verb, std::string& entry) {
-  verb->add_option("--entry", entry, "Entry point [forward, or the only one]")->type_name("NAME");
+  add_text(verb, "--entry", entry, "Entry point [forward, or the only one]", "NAME");
 }
 
 const EntryPointInfo* find_entry_point(const ModelInfo& model, std::string_view name) {
@@ -135,14 +150,13 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
 }
 
 void add_quantize_flag(CLI::App* verb, std::string& encoding) {
-  verb->add_option("--quantize", encoding, "Quantize weights in memory: int8, int4, ...")
-      ->type_name("ENCODING");
+  add_text(verb, "--quantize", encoding, "Quantize weights in memory: int8, int4, ...", "ENCODING");
 }
 
 void add_changes(CLI::App* verb, Changes& changes) {
   add_quantize_flag(verb, changes.encoding);
-  verb->add_option("--adapter", changes.adapters, "LoRA adapter and its weight [1]; repeatable")
-      ->type_name("FILE[=WEIGHT]");
+  add_text(verb, "--adapter", changes.adapters, "LoRA adapter and its weight [1]; repeatable",
+           "FILE[=WEIGHT]");
 }
 
 Status quantize_all(Model& model, const std::string& encoding) {
@@ -153,6 +167,20 @@ Status quantize_all(Model& model, const std::string& encoding) {
   BOWLINE_REQUIRE(report.storages > 0, "--quantize {} cannot quantize any weight of the model:\n{}",
                   encoding, report.text());
   return {};
+}
+
+Result<QuantizeReport> decode_weights(Model& model, const std::string& pattern) {
+  BOWLINE_TRY_ASSIGN(const ModelInfo before, model.describe());
+  BOWLINE_TRY_ASSIGN(QuantizeReport report, dequantize(model, pattern));
+  BOWLINE_TRY_ASSIGN(const ModelInfo after, model.describe());
+  for (const ParameterInfo& p : after.parameters) {
+    const StorageInfo& s = after.storages[p.tie];
+    const bool decoded = before.storages[p.tie].encoding != "plain" && s.encoding == "plain";
+    if (decoded && s.role == StorageRole::weight) {
+      BOWLINE_TRY(model.freeze_storage(p.name, false));
+    }
+  }
+  return report;
 }
 
 namespace {
@@ -226,8 +254,7 @@ Status require_entry_point(const Model& model, const std::string& path, const st
 }
 
 void add_dims(CLI::App* verb, DimFlags& flags) {
-  verb->add_option("--dim", flags.dims, "Size of a dimension; its maximum if dynamic")
-      ->type_name("NAME=N");
+  add_text(verb, "--dim", flags.dims, "Size of a dimension; its maximum if dynamic", "NAME=N");
   verb->add_option("--batch", flags.batch, "Short for --dim batch=N")->check(kDim);
   verb->add_option("--seq", flags.seq, "Short for --dim seq=N")->check(kDim);
 }

@@ -2,20 +2,44 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <concepts>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bowline.h"
+#include "common/numbers.h"
+#include "verb.h"
 
 namespace bowline::command {
 
+// Flags of one form. --help shows their defaults, unless `help` ends with the default in brackets.
+CLI::Option* with_default(CLI::Option* flag);
+// A number from `least` to `most`.
+template <std::integral T>
+CLI::Option* add_number(CLI::App* verb, const std::string& names, T& to, const std::string& help,
+                        uint64_t least, uint64_t most) {
+  return with_default(verb->add_option(names, to, help)->check(whole_number(least, most)));
+}
+template <std::floating_point T>
+CLI::Option* add_number(CLI::App* verb, const std::string& names, T& to, const std::string& help,
+                        double least, double most) {
+  return with_default(verb->add_option(names, to, help)->check(real_number(least, most)));
+}
+CLI::Option* add_choice(CLI::App* verb, const std::string& names, std::string& to,
+                        const std::string& help, const std::vector<std::string>& choices);
+// `type` names the value, as FILE. The default is not shown.
+template <class T>
+CLI::Option* add_text(CLI::App* verb, const std::string& names, T& to, const std::string& help,
+                      const std::string& type) {
+  return verb->add_option(names, to, help)->type_name(type);
+}
+
 // --device, with its default.
-void add_device(CLI::App* verb, std::string& device);
-// --threads of the CPU; 0: one per core that the process may use. Refused for a --device that is no
-// CPU.
-void add_threads(CLI::App* verb, int& threads);
+void add_device(CLI::App* verb, std::string& name);
+// --device, --threads and --memory-budget. --threads is refused for a --device that is no CPU.
+void add_device(CLI::App* verb, DeviceFlags& flags);
 // --memory-budget, bytes; 0: not limited.
 void add_memory_budget(CLI::App* verb, uint64_t& bytes);
 
@@ -63,6 +87,9 @@ void add_quantize_flag(CLI::App* verb, std::string& encoding);
 void add_changes(CLI::App* verb, Changes& changes);
 // Errors  those of quantize(); bad_argument: there is nothing to quantize.
 Status quantize_all(Model& model, const std::string& encoding);
+// Decodes quantized weights. Quantized weights are frozen; plain ones can be trained again. Errors
+//         those of dequantize().
+Result<QuantizeReport> decode_weights(Model& model, const std::string& pattern);
 // Errors  those of quantize_all() and load_adapter().
 Status change(Model& model, const Changes& changes);
 

@@ -9,6 +9,7 @@
 #include "common/interrupt.h"
 #include "common/numbers.h"
 #include "common/strings.h"
+#include "common/timing.h"
 #include "common/tokenizers.h"
 #include "verb.h"
 
@@ -19,10 +20,6 @@ namespace {
 constexpr int64_t kContext = 4096;
 // Tokens of a prompt between two looks at Ctrl-C.
 constexpr size_t kPrompt = 256;
-
-double since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 // What a model says of its context is read by the generator, with its errors.
 int64_t usual_context(const Model& model) {
@@ -78,44 +75,27 @@ std::string reason_to_end(const text::Generator& g, const GenerationFlags& flags
 
 void add_generation(CLI::App* verb, GenerationFlags& o) {
   verb->add_option("model", o.model, "Model file of a language model")->required();
-  verb->add_option("-n,--max-tokens", o.max_tokens, "Maximum number of new tokens")
-      ->check(whole_number(1, INT32_MAX))
-      ->capture_default_str();
-  verb->add_option("--ctx-size", o.context,
-                   fmt::format("Context length in tokens [the model's, up to {}]", kContext))
-      ->group(kAdvanced)
-      ->check(whole_number(1, INT32_MAX));
-  verb->add_option("--temp", o.sampler.temperature, "Sampling temperature; 0: most probable token")
-      ->check(real_number(0, 1e6))
-      ->capture_default_str();
-  verb->add_option("--top-k", o.sampler.top_k, "Sample from the N most probable tokens; 0: all")
-      ->check(whole_number(0, INT32_MAX))
-      ->capture_default_str();
-  verb->add_option("--top-p", o.sampler.top_p, "Nucleus sampling: probability mass to keep")
-      ->check(real_number(1e-9, 1))
-      ->capture_default_str();
-  verb->add_option("--min-p", o.sampler.min_p, "Minimum probability, relative to the largest")
-      ->group(kAdvanced)
-      ->check(real_number(0, 1))
-      ->capture_default_str();
-  verb->add_option("--repetition-penalty,--repeat-penalty", o.sampler.repetition_penalty,
-                   "Penalty factor for recent tokens; 1: none")
-      ->group(kAdvanced)
-      ->check(real_number(1, 1e6))
-      ->capture_default_str();
-  verb->add_option("--repetition-context-size,--repeat-last-n", o.sampler.repetition_window,
-                   "Number of tokens that the penalty covers")
-      ->group(kAdvanced)
-      ->check(whole_number(0, INT32_MAX))
-      ->capture_default_str();
-  verb->add_option("--seed", o.sampler.seed, "Random seed of sampling")
-      ->check(whole_number(0, UINT64_MAX))
-      ->capture_default_str();
+  add_number(verb, "-n,--max-tokens", o.max_tokens, "Maximum number of new tokens", 1, INT32_MAX);
+  add_number(verb, "--temp", o.sampler.temperature, "Sampling temperature; 0: most probable token",
+             0, 1e6);
+  add_number(verb, "--top-k", o.sampler.top_k, "Sample from the N most probable tokens; 0: all", 0,
+             INT32_MAX);
+  add_number(verb, "--top-p", o.sampler.top_p, "Nucleus sampling: probability mass to keep", 1e-9,
+             1);
+  add_number(verb, "--seed", o.sampler.seed, "Random seed of sampling", 0, UINT64_MAX);
   verb->add_option("--stop", o.stops, "End the answer at this text; repeatable");
   add_changes(verb, o.changes);
   add_device(verb, o.device);
-  add_threads(verb, o.threads);
-  add_memory_budget(verb, o.memory_budget);
+  const AdvancedFlags advanced(verb);
+  verb->add_option("--ctx-size", o.context,
+                   fmt::format("Context length in tokens [the model's, up to {}]", kContext))
+      ->check(whole_number(1, INT32_MAX));
+  add_number(verb, "--min-p", o.sampler.min_p, "Minimum probability, relative to the largest", 0,
+             1);
+  add_number(verb, "--repetition-penalty,--repeat-penalty", o.sampler.repetition_penalty,
+             "Penalty factor for recent tokens; 1: none", 1, 1e6);
+  add_number(verb, "--repetition-context-size,--repeat-last-n", o.sampler.repetition_window,
+             "Number of tokens that the penalty covers", 0, INT32_MAX);
   o.uses = FlagUses(verb);
 }
 
@@ -132,8 +112,7 @@ Status check_sampling(const GenerationFlags& o) {
 Result<std::unique_ptr<Generation>> Generation::open(const GenerationFlags& flags) {
   BOWLINE_TRY_ASSIGN(Model model, open_model(flags.model));
   BOWLINE_TRY_ASSIGN(text::Tokenizer tokenizer, tokenizer_of(model));
-  BOWLINE_TRY_ASSIGN(const Device device,
-                     open_device(flags.device, flags.threads, flags.memory_budget));
+  BOWLINE_TRY_ASSIGN(const Device device, open_device(flags.device));
   BOWLINE_TRY(change(model, flags.changes));
   BOWLINE_TRY(model.to(device));
   text::GeneratorOptions options;
@@ -181,14 +160,14 @@ Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<co
     out.text += piece;
     show(piece);
   };
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   BOWLINE_TRY_ASSIGN(const bool is_read, read_prompt(g, prompt, out));
   out.finish_reason = is_read ? "" : "interrupted";
   while (out.finish_reason.empty()) {
     BOWLINE_TRY_ASSIGN(const int32_t id, g.next());
     out.ids.push_back(id);
     if (out.ids.size() == 1) {
-      out.first_seconds = since(begin);
+      out.first_seconds = seconds_since(begin);
     }
     if (!g.is_stop(id)) {
       BOWLINE_TRY_ASSIGN(const std::string piece, decoder.next(id));
@@ -196,7 +175,7 @@ Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<co
     }
     out.finish_reason = reason_to_end(g, flags, out, stops);
   }
-  out.seconds = since(begin) - out.first_seconds;
+  out.seconds = seconds_since(begin) - out.first_seconds;
   if (!stops.stopped()) {
     shown(stops.add(decoder.flush()));
     shown(stops.flush());

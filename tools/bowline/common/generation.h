@@ -18,14 +18,12 @@ namespace bowline::command {
 
 struct GenerationFlags {
   std::string model;
-  std::string device = "best";
+  DeviceFlags device;
   std::vector<std::string> stops;
   text::SamplerOptions sampler;
   Changes changes;
   int64_t context = 0;
   int64_t max_tokens = 256;
-  uint64_t memory_budget = 0;
-  int threads = 0;
   FlagUses uses;
 };
 void add_generation(CLI::App* verb, GenerationFlags& flags);

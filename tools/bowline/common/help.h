@@ -17,5 +17,20 @@ class HelpFormatter : public CLI::Formatter {
 
 // The group of flags that few runs need; --help lists it last.
 inline constexpr const char* kAdvanced = "Advanced";
+// While it exists, new flags of the verb are in that group.
+class AdvancedFlags {
+ public:
+  explicit AdvancedFlags(CLI::App* verb)
+      : verb_(verb), before_(verb->option_defaults()->get_group()) {
+    verb->option_defaults()->group(kAdvanced);
+  }
+  ~AdvancedFlags() { verb_->option_defaults()->group(before_); }
+  AdvancedFlags(const AdvancedFlags&) = delete;
+  AdvancedFlags& operator=(const AdvancedFlags&) = delete;
+
+ private:
+  CLI::App* verb_;
+  std::string before_;
+};
 
 }  // namespace bowline::command

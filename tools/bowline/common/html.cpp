@@ -65,8 +65,8 @@ std::string html_json(const nlohmann::json& value) {
   return out;
 }
 
-std::string facts_html(const Facts& facts) {
-  std::string out = "<dl class=\"facts\">\n";
+std::string facts_html(const Facts& facts, std::string_view kind) {
+  std::string out = fmt::format("<dl class=\"{}\">\n", kind);
   for (const auto& [name, value] : facts) {
     out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", html_text(name), html_text(value));
   }

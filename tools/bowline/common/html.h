@@ -21,8 +21,8 @@ std::string html_json(const nlohmann::json& value);
 
 // A name and a value, both as text.
 using Facts = std::vector<std::pair<std::string, std::string>>;
-// A list of names with values.
-std::string facts_html(const Facts& facts);
+// A list of names with values. `kind`: a class of the style.
+std::string facts_html(const Facts& facts, std::string_view kind = "facts");
 
 // A table of texts. Columns in `numbers` are set to the right.
 struct Table {

@@ -6,10 +6,10 @@
 #include <map>
 #include <numeric>
 
-#include "base/utf8.h"
 #include "common/page.h"
 #include "common/plot.h"
 #include "common/report.h"
+#include "common/strings.h"
 
 namespace bowline::command {
 namespace {
@@ -247,12 +247,8 @@ std::vector<PlotPoint> points_of(const MemoryCurve& curve) {
 }
 
 std::string short_name(const std::string& text) {
-  constexpr size_t kMost = 60;
-  size_t end = 0;
-  while (end < text.size() && end < kMost) {
-    end += std::max<size_t>(1, utf8_length(std::string_view(text).substr(end)));
-  }
-  return end >= text.size() ? text : text.substr(0, end) + "...";
+  const std::string_view begin = begin_of(text, 60);
+  return std::string(begin) + (begin.size() == text.size() ? "" : "...");
 }
 
 }  // namespace

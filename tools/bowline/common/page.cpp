@@ -33,14 +33,7 @@ void Page::set_state(std::string_view state, std::string_view sentence) {
                        html_text(state), html_text(sentence));
 }
 
-void Page::set_headline(const Facts& facts) {
-  headline_ = "<dl class=\"headline\">\n";
-  for (const auto& [name, value] : facts) {
-    headline_ +=
-        fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", html_text(name), html_text(value));
-  }
-  headline_ += "</dl>\n";
-}
+void Page::set_headline(const Facts& facts) { headline_ = facts_html(facts, "headline"); }
 
 void Page::add(std::string_view id, std::string_view heading, std::string html) {
   sections_.push_back({std::string(id), std::string(heading), std::move(html)});
@@ -101,11 +94,6 @@ Result<nlohmann::json> read_page_data(const std::string& path) {
   BOWLINE_REQUIRE_CODE(data.is_object(), Code::bad_file, "The data of page \"{}\" is damaged.",
                        path);
   return data;
-}
-
-Status write_page(const std::string& path, const std::string& html) {
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(html));
-  return write_file(path, {&bytes, 1});
 }
 
 Status check_page(const std::string& flag, const std::string& path, bool force) {

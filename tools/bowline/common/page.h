@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bowline.h"
+#include "common/files.h"
 #include "common/html.h"
 
 namespace bowline::command {
@@ -50,10 +51,8 @@ class Page {
 // "2026-01-31 12:00:00 UTC"
 std::string now_text();
 
-// The element "data" of a page that write_page() wrote. Errors  bad_file: it is none.
+// The element "data" of a page that the command wrote. Errors  bad_file: it is none.
 Result<nlohmann::json> read_page_data(const std::string& path);
-// It appears whole or not at all. Errors  io_error.
-Status write_page(const std::string& path, const std::string& html);
 // Before the work: that the file may be written, and can be. Errors  bad_argument: there is one,
 // and not `force`. io_error.
 Status check_page(const std::string& flag, const std::string& path, bool force);

@@ -26,7 +26,7 @@ std::string seconds_text(double seconds) {
 ProgressLine::ProgressLine(std::FILE* out) : out_(out), terminal_(is_terminal(out)) {}
 
 void ProgressLine::show(const std::string& text, bool plain) {
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = Clock::now();
   if (terminal_) {
     if (open_ && now - last_ < std::chrono::milliseconds(100)) {
       return;

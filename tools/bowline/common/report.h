@@ -1,10 +1,11 @@
 // What a running command prints: one live line on a terminal, plain lines elsewhere.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+
+#include "common/timing.h"
 
 namespace bowline::command {
 
@@ -24,7 +25,7 @@ class ProgressLine {
   std::FILE* out_;
   bool terminal_;
   bool open_ = false;
-  std::chrono::steady_clock::time_point last_;
+  Clock::time_point last_;
 };
 
 // Peak resident set of this process, as the kernel counts it.

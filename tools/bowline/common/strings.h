@@ -1,11 +1,14 @@
 // Small helpers for text: numbers in it, and lists as text.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "base/utf8.h"
 
 namespace bowline::command {
 
@@ -16,6 +19,16 @@ std::optional<T> number_in(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, out);
   return error == std::errc() && stop == end ? std::optional(out) : std::nullopt;
+}
+
+// The beginning of a text, without a part of a character: up to `most` bytes, and to the end of the
+// character that is there.
+inline std::string_view begin_of(std::string_view text, size_t most) {
+  size_t end = 0;
+  while (end < text.size() && end < most) {
+    end += std::max<size_t>(1, utf8_length(text.substr(end)));
+  }
+  return text.substr(0, end);
 }
 
 // "a, b": `text` gives the text of an item.

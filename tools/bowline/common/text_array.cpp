@@ -181,8 +181,7 @@ Status write_text_array(const std::string& path, const Array& array) {
     text += number_text(array, i);
     text += (i + 1) % columns == 0 ? '\n' : ' ';
   }
-  const auto bytes = std::as_bytes(std::span(text));
-  return write_file(path, {&bytes, 1});
+  return write_text(path, text);
 }
 
 bool is_text_path(std::string_view path) { return path.ends_with(".txt"); }

@@ -1,10 +1,7 @@
 #include "common/tokenizers.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "base/status.h"
@@ -70,30 +67,17 @@ Result<text::Tokenizer> tokenizer_of(const Model& model) {
 }
 
 Result<std::string> read_any(const std::string& path) {
+  if (path == "-") {
+    Result<std::string> text = read_stdin(kMostBytes);
+    return text.ok() ? std::move(text)
+                     : Result<std::string>(std::move(text).status().as(Code::bad_file));
+  }
   std::string out;
-  const auto take = [&](std::string_view piece) -> Status {
+  BOWLINE_TRY(read_regular("Text", path, kMostBytes, [&](std::string_view piece) -> Status {
     out += piece;
     return {};
-  };
-  if (path != "-") {
-    BOWLINE_TRY(read_regular("Text", path, kMostBytes, take));
-    return out;
-  }
-  std::vector<char> piece(size_t{1} << 20);
-  while (true) {
-    const ssize_t n = ::read(STDIN_FILENO, piece.data(), piece.size());
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    BOWLINE_REQUIRE_CODE(n >= 0, Code::bad_file, "Standard input cannot be read: {}.",
-                         std::strerror(errno));
-    if (n == 0) {
-      return out;
-    }
-    BOWLINE_REQUIRE_CODE(out.size() + static_cast<size_t>(n) <= kMostBytes, Code::bad_file,
-                         "Standard input has more than {} bytes.", kMostBytes);
-    BOWLINE_TRY(take({piece.data(), static_cast<size_t>(n)}));
-  }
+  }));
+  return out;
 }
 
 }  // namespace bowline::command

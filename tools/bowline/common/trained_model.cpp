@@ -70,8 +70,8 @@ Result<Model> open_trained_model(const std::string& path) {
   return model;
 }
 
-Result<Device> open_computing_device(const std::string& name, int threads, uint64_t memory_budget) {
-  BOWLINE_TRY_ASSIGN(Device device, open_device(name, threads, memory_budget));
+Result<Device> open_computing_device(const DeviceFlags& flags) {
+  BOWLINE_TRY_ASSIGN(Device device, open_device(flags));
   BOWLINE_REQUIRE_CODE(
       device.info().computes, Code::unsupported,
       "Device {} computes nothing, so its results have no meaning. 'bowline devices' lists others.",

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "bowline.h"
+#include "verb.h"
 
 namespace bowline::command {
 
@@ -13,6 +13,6 @@ namespace bowline::command {
 Result<Model> open_trained_model(const std::string& path);
 
 // As open_device(). Errors  those, and unsupported: the device computes nothing.
-Result<Device> open_computing_device(const std::string& name, int threads, uint64_t memory_budget);
+Result<Device> open_computing_device(const DeviceFlags& flags);
 
 }  // namespace bowline::command

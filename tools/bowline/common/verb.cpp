@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <sstream>
 
+#include "base/nearest.h"
+
 namespace bowline::command {
 namespace {
 
@@ -124,53 +126,17 @@ std::string device_remedy(const std::string& name, Code code) {
 
 }  // namespace
 
-Result<Device> open_device(const std::string& name, int threads, uint64_t memory_budget) {
+Result<Device> open_device(const DeviceFlags& flags) {
   DeviceOptions options;
-  options.threads = threads;
+  options.threads = flags.threads;
   options.cache_folder = pipeline_cache_folder();
-  options.memory_budget = memory_budget;
-  Result<Device> device = Device::open(name, options);
+  options.memory_budget = flags.memory_budget;
+  Result<Device> device = Device::open(flags.name, options);
   if (device.ok() || device.status().code() == Code::over_budget) {
     return device;
   }
-  const std::string remedy = device_remedy(name, device.status().code());
+  const std::string remedy = device_remedy(flags.name, device.status().code());
   return std::move(device).status().at(remedy).as(Code::unsupported);
-}
-
-namespace {
-
-// Damerau-Levenshtein distance with adjacent swaps (Damerau, "A technique for computer detection
-// and correction of spelling errors", 1964).
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        d[i][j] = i + j;
-        continue;
-      }
-      d[i][j] = std::min(
-          {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-      }
-    }
-  }
-  return d[a.size()][b.size()];
-}
-
-}  // namespace
-
-std::string nearest(const std::string& word, const std::vector<std::string>& names) {
-  std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const std::string& name : names) {
-    if (const size_t d = distance(word, name); d < best_distance) {
-      best = name;
-      best_distance = d;
-    }
-  }
-  return best;
 }
 
 std::string pipeline_cache_folder() {

@@ -17,11 +17,6 @@ std::string title_of(std::string name) {
   return name == "Macro f1" ? "Macro F1" : name;
 }
 
-std::string key_of(std::string name) {
-  std::ranges::replace(name, ' ', '_');
-  return name;
-}
-
 Facts headline(const Evaluated& e) {
   Facts facts = {{title_of(e.unit), fmt::format("{:.4f}", e.measure.loss)}};
   if (e.measure.perplexity) {
@@ -49,21 +44,11 @@ std::string losses_html(const Evaluated& e) {
 }
 
 nlohmann::json data_of(const Evaluated& e) {
-  nlohmann::json data = {{"page", "bowline eval 1"},
-                         {key_of(e.unit), e.measure.loss},
-                         {"series", {{"loss", e.losses.json()}}},
-                         {"sources", e.sources}};
-  for (const auto& [name, value] : e.sizes) {
-    data[name] = value;
-  }
-  for (const auto& [name, value] : e.measure.more) {
-    data[name] = value;
-  }
-  if (e.measure.perplexity) {
-    data["perplexity"] = *e.measure.perplexity;
-  }
+  nlohmann::json data = json_of(e.measure, e.unit, e.sizes);
+  data["page"] = "bowline eval 1";
+  data["series"] = {{"loss", e.losses.json()}};
+  data["sources"] = e.sources;
   if (e.measure.confusion) {
-    data["labels"] = e.measure.confusion->labels;
     data["confusion"] = e.measure.confusion->counts;
   }
   return data;

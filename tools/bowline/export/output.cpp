@@ -194,19 +194,8 @@ Status Output::open(const std::string& name) {
 }
 
 Status Output::write(std::span<const std::byte> bytes) {
-  constexpr size_t kPiece = size_t{1} << 30;  // one write takes less than 2 GiB
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(file_.get(), bytes.data(), std::min(bytes.size(), kPiece));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      errno = n == 0 ? ENOSPC : errno;
-      return failed(fmt::format("a write to its file \"{}\"", name_));
-    }
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return {};
+  return write_all(file_.get(), bytes) ? Status()
+                                       : failed(fmt::format("a write to its file \"{}\"", name_));
 }
 
 Status Output::close() {

@@ -6,9 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "base/bytes.h"
 #include "base/escape.h"
-#include "base/float16.h"
 #include "base/status.h"
 #include "source/json.h"
 #include "source/numbers.h"
@@ -32,30 +30,12 @@ Result<json> config_of(const Model& model) {
   return config;
 }
 
-template <class Put>
-void for_numbers(std::span<const std::byte> bytes, DType dtype, const Put& put) {
-  const size_t size = size_of(dtype);
-  for (size_t i = 0; i < bytes.size() / size; ++i) {
-    const std::byte* const at = bytes.data() + i * size;
-    put(i, dtype == DType::f32   ? load<float>(at)
-           : dtype == DType::f16 ? to_f32(f16{load<uint16_t>(at)})
-                                 : to_f32(bf16{load<uint16_t>(at)}));
-  }
-}
-
 std::vector<std::byte> converted(std::vector<std::byte> bytes, DType from, DType to) {
   if (from == to || !import::is_float(from)) {
     return bytes;
   }
   std::vector<std::byte> out(bytes.size() / size_of(from) * size_of(to));
-  for_numbers(bytes, from, [&](size_t i, float x) {
-    const uint16_t half = to == DType::f16 ? from_f32<f16>(x).bits : from_f32<bf16>(x).bits;
-    if (to == DType::f32) {
-      std::memcpy(out.data() + i * sizeof(x), &x, sizeof(x));
-    } else {
-      std::memcpy(out.data() + i * sizeof(half), &half, sizeof(half));
-    }
-  });
+  import::convert(bytes, from, out, to);
   return out;
 }
 
@@ -64,17 +44,15 @@ Status check_range(std::span<const std::byte> bytes, const ExportedTensor& tenso
   if (!import::is_float(tensor.dtype) || to == DType::f32 || to == tensor.dtype) {
     return {};
   }
-  std::optional<float> lost;
-  for_numbers(bytes, tensor.dtype, [&](size_t, float x) {
-    const float kept = to == DType::f16 ? to_f32(f16{from_f32<f16>(x).bits})
-                                        : to_f32(bf16{from_f32<bf16>(x).bits});
-    if (std::isfinite(x) && !std::isfinite(kept)) {
-      lost = x;
-    }
-  });
-  BOWLINE_REQUIRE(!lost, "\"{}\" has the value {}, which overflows {}. Use --dtype {}.",
-                  tensor.parameter, lost.value_or(0), name_of(to),
-                  to == DType::f16 ? "bf16" : "f32");
+  const size_t size = size_of(tensor.dtype);
+  for (; !bytes.empty(); bytes = bytes.subspan(size)) {
+    const float x = import::number_at(bytes.data(), tensor.dtype);
+    std::byte kept[sizeof(float)];
+    import::put_number(x, kept, to);
+    BOWLINE_REQUIRE(!std::isfinite(x) || std::isfinite(import::number_at(kept, to)),
+                    "\"{}\" has the value {}, which overflows {}. Use --dtype {}.",
+                    tensor.parameter, x, name_of(to), to == DType::f16 ? "bf16" : "f32");
+  }
   return {};
 }
 
@@ -206,8 +184,8 @@ Result<std::vector<std::byte>> numbers_of(const Model& model, const ExportedTens
 Result<std::vector<float>> floats_of(const Model& model, const ExportedTensor& tensor,
                                      DType dtype) {
   BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, numbers_of(model, tensor, dtype));
-  std::vector<float> out;
-  for_numbers(bytes, dtype, [&](size_t, float x) { out.push_back(x); });
+  std::vector<float> out(bytes.size() / size_of(dtype));
+  import::convert(bytes, dtype, std::as_writable_bytes(std::span(out)), DType::f32);
   return out;
 }
 

@@ -220,8 +220,7 @@ void Run::show(const StepReport& report, double loss, double rate) {
 }
 
 void Run::print_json_result() const {
-  std::string unit = task_->unit();
-  std::ranges::replace(unit, ' ', '_');
+  const std::string unit = json_key(task_->unit());
   nlohmann::json result = {{"device", device_->info().name},
                            {"steps", made_},
                            {"loss", loss_},

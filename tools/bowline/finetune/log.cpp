@@ -98,17 +98,7 @@ Status LossLog::cut_to(size_t length) {
 }
 
 Status LossLog::append(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(file_.get(), text.data(), text.size());
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      return failed();
-    }
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-  return {};
+  return write_all(file_.get(), std::as_bytes(std::span(text))) ? Status() : failed();
 }
 
 Status LossLog::write(const StepReport& report, double loss) {

@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "common/flags.h"
 #include "common/help.h"
-#include "common/numbers.h"
 
 namespace bowline::command {
 namespace {
@@ -85,10 +85,7 @@ void add_optimizer_flags(CLI::App* verb, FinetuneOptions& o) {
   for (const OptimizerInfo& info : optimizers()) {
     names.emplace_back(info.name);
   }
-  verb->add_option("--optimizer", o.optimizer, "")
-      ->type_name("NAME")
-      ->check(CLI::IsMember(names))
-      ->capture_default_str();
+  add_choice(verb, "--optimizer", o.optimizer, "", names)->type_name("NAME");
   o.optimizer_uses = FlagUses(verb);
   for (const auto& [name, having] : all_settings()) {
     const auto give = [&o, key = std::string(name)](float value) { o.settings[key] = value; };

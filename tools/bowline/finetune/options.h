@@ -8,6 +8,7 @@
 
 #include "bowline.h"
 #include "tasks/task.h"
+#include "verb.h"
 
 namespace bowline::command {
 
@@ -22,7 +23,7 @@ struct FinetuneOptions : DataOptions {
   std::string report;
   std::string checkpoint;
   std::string resume = "none";
-  std::string device = "best";
+  DeviceFlags device;
   std::string schedule = "cosine";  // the number of steps is known here
   std::string optimizer = Optimizer{}.name;
   std::string keep = "last";
@@ -53,8 +54,6 @@ struct FinetuneOptions : DataOptions {
   float clip = TrainOptions{}.clip_norm;
   std::string compute = "f32";
   float loss_scale = TrainPrecision{}.loss_scale;
-  uint64_t memory_budget = 0;
-  int threads = 0;
   bool force = false;
   bool extend = false;
   bool with_training_state = false;

@@ -117,11 +117,11 @@ Status RunPage::write_if_due(const Now& now) {
 
 Status RunPage::write(const Now& now) {
   const Clock::time_point begin = Clock::now();
-  const Status status = write_page(path_, html(now));
-  const Clock::time_point end = Clock::now();
-  const std::chrono::duration<double> cost = end - begin;
-  const double pause = std::max(static_cast<double>(kRefreshSeconds), kShare * cost.count());
-  due_ = end + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pause));
+  const Status status = write_text(path_, html(now));
+  const double pause =
+      std::max(static_cast<double>(kRefreshSeconds), kShare * seconds_since(begin));
+  due_ = Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pause));
   return status;
 }
 

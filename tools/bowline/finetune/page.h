@@ -2,12 +2,12 @@
 // loads itself anew as long.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include "bowline.h"
 #include "common/page.h"
 #include "common/series.h"
+#include "common/timing.h"
 #include "tasks/task.h"
 
 namespace bowline::command {
@@ -62,7 +62,6 @@ class RunPage {
   Status end(const std::string& state, const std::string& sentence, const Now& now);
 
  private:
-  using Clock = std::chrono::steady_clock;
   Status read(const Place& place);
   nlohmann::json series() const;
   Facts headline(const Now& now) const;

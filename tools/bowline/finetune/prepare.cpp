@@ -85,8 +85,9 @@ Status Run::open_data() {
 }
 
 Status Run::place_model() {
-  const std::string name = o_.dry_run ? "planning:" + o_.device : o_.device;
-  BOWLINE_TRY_ASSIGN(Device device, open_computing_device(name, o_.threads, o_.memory_budget));
+  DeviceFlags flags = o_.device;
+  flags.name = (o_.dry_run ? "planning:" : "") + flags.name;
+  BOWLINE_TRY_ASSIGN(Device device, open_computing_device(flags));
   device_.emplace(std::move(device));
   if (o_.dry_run) {
     BOWLINE_TRY_ASSIGN(Model shapes, model_->skeleton());

@@ -39,6 +39,8 @@ float value_of(const FinetuneOptions& o, std::string_view name, float none) {
                                    : none;
 }
 
+std::string number_text(float number) { return fmt::format("{:.9g}", number); }
+
 float lora_alpha(const FinetuneOptions& o) {
   return o.lora_scale != 0 ? o.lora_scale * static_cast<float>(o.lora_rank) : o.lora_alpha;
 }
@@ -95,35 +97,34 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
   }
   const Config rest = {{"accumulate", std::to_string(o.accumulate)},
                        {"seed", std::to_string(o.seed)},
-                       {"learning-rate", fmt::format("{:.9g}", o.learning_rate)},
+                       {"learning-rate", number_text(o.learning_rate)},
                        {"warmup", std::to_string(o.warmup)},
                        {"schedule", o.schedule},
                        {"optimizer", o.optimizer},
-                       {"weight-decay", fmt::format("{:.9g}", o.weight_decay)},
+                       {"weight-decay", number_text(o.weight_decay)},
                        // Checkpoints name these two for every optimizer.
-                       {"beta2", fmt::format("{:.9g}", value_of(o, "beta2", 0.999f))},
-                       {"momentum", fmt::format("{:.9g}", value_of(o, "momentum", 0))},
-                       {"clip", fmt::format("{:.9g}", o.clip)},
+                       {"beta2", number_text(value_of(o, "beta2", 0.999f))},
+                       {"momentum", number_text(value_of(o, "momentum", 0))},
+                       {"clip", number_text(o.clip)},
                        {std::string(kData), task.training_data()}};
   c.insert(c.end(), rest.begin(), rest.end());
   for (const auto& [name, value] : o.settings) {
     if (name != "beta2" && name != "momentum") {
-      c.emplace_back(optimizer_flag(name), find_setting_of(o, name)->is_flag
-                                               ? std::string()
-                                               : fmt::format("{:.9g}", value));
+      c.emplace_back(optimizer_flag(name),
+                     find_setting_of(o, name)->is_flag ? std::string() : number_text(value));
     }
   }
   if (o.schedule != "constant") {
-    c.emplace_back("final-fraction", fmt::format("{:.9g}", o.final_fraction));
+    c.emplace_back("final-fraction", number_text(o.final_fraction));
     c.emplace_back(kSteps, std::to_string(o.steps));
   }
   // Runs from before there was a choice have no such entries.
   if (o.lora_rank != 0) {
     c.emplace_back("lora-rank", std::to_string(o.lora_rank));
-    c.emplace_back("lora-alpha", fmt::format("{:.9g}", lora_alpha(o)));
+    c.emplace_back("lora-alpha", number_text(lora_alpha(o)));
     c.emplace_back("lora-target", o.lora_target);
     if (o.lora_dropout != 0) {
-      c.emplace_back("lora-dropout", fmt::format("{:.9g}", o.lora_dropout));
+      c.emplace_back("lora-dropout", number_text(o.lora_dropout));
     }
     if (!o.encoding.empty()) {
       c.emplace_back("quantize", o.encoding);
@@ -133,10 +134,10 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
     c.emplace_back("compute", o.compute);
   }
   if (o.loss_scale != 0) {
-    c.emplace_back("loss-scale", fmt::format("{:.9g}", o.loss_scale));
+    c.emplace_back("loss-scale", number_text(o.loss_scale));
   }
   if (o.head_learning_rate >= 0) {
-    c.emplace_back("head-learning-rate", fmt::format("{:.9g}", o.head_learning_rate));
+    c.emplace_back("head-learning-rate", number_text(o.head_learning_rate));
   }
   if (!o.freeze.empty()) {
     c.emplace_back("freeze", fmt::format("{}", fmt::join(o.freeze, " ")));

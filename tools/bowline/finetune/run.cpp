@@ -1,25 +1,15 @@
 #include "finetune/run.h"
 
-#include <chrono>
 #include <utility>
 
 #include "base/status.h"
 #include "common/print.h"
+#include "common/timing.h"
 #include "finetune/checks.h"
 #include "finetune/run_state.h"
 #include "verb.h"
 
 namespace bowline::command {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
-
 int Run::run() {
   watch_interrupts();
   if (const Status s = open_model(); !s.ok()) {

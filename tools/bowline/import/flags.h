@@ -36,7 +36,7 @@ struct ImportFlags {
   std::vector<std::string> freeze;
   // Of adapters.
   std::string base;
-  std::string name;
+  std::string name = "lora";
   // Of text models.
   std::string task;
   std::string labels;

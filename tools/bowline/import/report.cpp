@@ -10,6 +10,7 @@
 #include "common/npy.h"
 #include "common/strings.h"
 #include "import/flags.h"
+#include "inspect/describe.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -89,8 +90,8 @@ void print_text(const ImportFlags& o, const Source& source, const Built& built,
           g.first->reason);
   }
   for (const TieInfo& tie : info.ties) {
-    const auto name = [&](uint32_t p) { return listed_name(info.parameters[p].name); };
-    print("  tie: {} are one weight, {} saved\n", joined(tie.parameters, name),
+    print("  tie: {} are one weight, {} saved\n",
+          joined(names_of(info, tie), [](const auto& name) { return listed_name(name); }),
           bytes_text(tie.saved_bytes));
   }
   for (const EntryPointInfo& entry : info.entry_points) {
@@ -117,11 +118,7 @@ json report_json(const ImportFlags& o, const Source& source, const Built& built,
   }
   json ties = json::array();
   for (const TieInfo& tie : info.ties) {
-    json names = json::array();
-    for (const uint32_t p : tie.parameters) {
-      names.push_back(info.parameters[p].name);
-    }
-    ties.push_back({{"parameters", names}, {"saved_bytes", tie.saved_bytes}});
+    ties.push_back({{"parameters", names_of(info, tie)}, {"saved_bytes", tie.saved_bytes}});
   }
   json entries = json::array();
   for (const EntryPointInfo& entry : info.entry_points) {

@@ -58,12 +58,8 @@ json entry_point(const EntryPointInfo& e) {
 json ties_of(const ModelInfo& model) {
   json out = json::array();
   for (const TieInfo& tie : model.ties) {
-    json names = json::array();
-    for (const uint32_t number : tie.parameters) {
-      names.push_back(model.parameters[number].name);
-    }
     out.push_back({{"tie", tie.tie},
-                   {"parameters", names},
+                   {"parameters", names_of(model, tie)},
                    {"bytes", tie.bytes},
                    {"saved_bytes", tie.saved_bytes}});
   }
@@ -128,13 +124,7 @@ json sizes_of(const ModelInfo& model) {
           {"training_bytes", training}};
 }
 
-json object_of(const Settings& settings) {
-  json out = json::object();
-  for (const auto& [key, value] : settings) {
-    out[key] = value;
-  }
-  return out;
-}
+json object_of(const Settings& settings) { return std::map(settings.begin(), settings.end()); }
 
 json training_of(const TrainingInfo& t) {
   // What must be the same for the run to go on; the optimizer is the first of it.
@@ -152,6 +142,14 @@ bool is_skeleton(const ModelInfo& model) {
   return std::ranges::any_of(model.storages, [](const StorageInfo& s) {
     return !s.empty && s.role == StorageRole::weight && s.where == "nowhere";
   });
+}
+
+std::vector<std::string> names_of(const ModelInfo& model, const TieInfo& tie) {
+  std::vector<std::string> out;
+  for (const uint32_t number : tie.parameters) {
+    out.push_back(model.parameters[number].name);
+  }
+  return out;
 }
 
 Result<json> describe_model(const ModelInfo& model, const std::string& path) {

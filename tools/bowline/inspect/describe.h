@@ -14,6 +14,9 @@ bool is_skeleton(const ModelInfo& model);
 // All but the memory plan. `sha256` and sizes are of the file.
 Result<nlohmann::json> describe_model(const ModelInfo& model, const std::string& path);
 
+// The parameters that share a storage.
+std::vector<std::string> names_of(const ModelInfo& model, const TieInfo& tie);
+
 nlohmann::json describe_memory(const MemoryReport& report);
 
 }  // namespace bowline::command

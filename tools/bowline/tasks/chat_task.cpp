@@ -13,13 +13,10 @@
 #include "base/status.h"
 #include "bowline_text.h"
 #include "common/hash.h"
-#include "common/interrupt.h"
 #include "common/text.h"
 #include "common/tokenizers.h"
 #include "data/chats.h"
-#include "tasks/rows.h"
-#include "tasks/task.h"
-#include "tasks/tokenize.h"
+#include "tasks/row_task.h"
 
 namespace bowline::command {
 namespace {
@@ -27,22 +24,11 @@ namespace {
 constexpr int64_t kMostTokens = 2048;  // of a row, unless told otherwise; as mlx_lm
 
 // Rows for the entry point "loss": what is read, and what is predicted after each of it.
-struct Rows {
-  std::vector<std::vector<int32_t>> tokens;
+struct Rows : TokenRows {
   std::vector<std::vector<int32_t>> labels;
   uint64_t counted = 0;  // labels
-  uint64_t cut = 0;      // rows that were longer than the limit
   uint64_t silent = 0;   // rows without a counted label
   uint64_t chats = 0;    // rows that are conversations, not texts
-  std::string hash;
-
-  std::vector<int64_t> lengths() const {
-    std::vector<int64_t> out;
-    for (const std::vector<int32_t>& row : tokens) {
-      out.push_back(static_cast<int64_t>(row.size()));
-    }
-    return out;
-  }
 };
 
 // The tokens of a conversation, and whether each is to be predicted.
@@ -171,7 +157,7 @@ class Renderer {
     } else {
       ids.pop_back();
     }
-    rows.tokens.push_back(std::move(ids));
+    rows.ids.push_back(std::move(ids));
     rows.labels.push_back(std::move(labels));
   }
 
@@ -184,31 +170,18 @@ class Renderer {
   size_t limit_ = 0;
 };
 
-class ChatTask final : public Task {
+class ChatTask final : public RowTask<Rows> {
  public:
-  ChatTask(const DataOptions& o, Rows train, Rows held_out, LengthLimit limit, int32_t padding)
-      : o_(o),
-        train_(std::move(train)),
-        held_out_(std::move(held_out)),
-        limit_(std::move(limit)),
-        padding_(padding),
-        buckets_(all_lengths(), o.pad_to_longest),
-        order_(train_.lengths(), o.batch, o.seed, o.in_order) {}
+  using RowTask::RowTask;
 
-  std::vector<std::vector<BoundDim>> dims() const override { return buckets_.dims(o_.batch); }
-
-  uint64_t samples_per_epoch() const override { return train_.tokens.size(); }
   std::span<const Tensor> batch(uint64_t first) override {
     return fill(train_, order_.batch(first));
   }
-  uint64_t tokens() const override { return in_batch_; }
 
   Result<Measure> evaluate(const Forward& forward) override {
     double nats = 0;
     uint64_t total = 0;
-    const std::vector<int64_t> lengths = held_out_.lengths();
-    for (const std::vector<size_t>& rows : evaluation_batches(lengths, o_.batch, o_.eval_batches)) {
-      BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted during an evaluation.");
+    BOWLINE_TRY(for_batches([&](std::span<const size_t> rows) -> Status {
       float mean = 0;
       const Tensor output{"loss", DType::f32, {}, &mean};
       BOWLINE_TRY(forward(fill(held_out_, rows), {&output, 1}));
@@ -216,7 +189,8 @@ class ChatTask final : public Task {
           std::ranges::count_if(labels_, [](int32_t label) { return label != kIgnored; }));
       nats += static_cast<double>(mean) * static_cast<double>(counted);
       total += counted;
-    }
+      return {};
+    }));
     const double loss = nats / static_cast<double>(total);
     return Measure{loss, std::exp(loss)};
   }
@@ -227,32 +201,22 @@ class ChatTask final : public Task {
   }
   Settings describe() const override {
     const auto size = [](const Rows& rows) {
-      return fmt::format("{} rows, {} tokens to predict", rows.tokens.size(), rows.counted);
+      return fmt::format("{} rows, {} tokens to predict", rows.ids.size(), rows.counted);
     };
     return {{"training data", size(train_)}, {"held out", size(held_out_)}};
   }
   std::vector<std::pair<std::string, uint64_t>> sizes() const override {
-    return {{"rows", held_out_.tokens.size()}, {"tokens", held_out_.counted}};
+    return {{"rows", held_out_.ids.size()}, {"tokens", held_out_.counted}};
   }
   std::vector<std::string> notes() const override {
-    const uint64_t cut = train_.cut + held_out_.cut;
     const uint64_t silent = train_.silent + held_out_.silent;
-    std::vector<std::string> out = {
-        fmt::format("rows are cut at {} tokens ({}): {} of {} are longer", limit_.tokens,
-                    limit_.reason, cut, train_.tokens.size() + held_out_.tokens.size())};
+    std::vector<std::string> out = {cut_note("rows")};
     if (silent > 0) {
       out.push_back(fmt::format("{} rows have no token to predict", silent));
     }
     return out;
   }
 
-  std::string held_out() const override {
-    return fmt::format("{} rows, XXH3 {} of their file", held_out_.tokens.size(), held_out_.hash);
-  }
-
-  std::string training_data() const override {
-    return fmt::format("{} rows, XXH3 {}", train_.tokens.size(), train_.hash);
-  }
   Settings settings() const override {
     Settings s = {{"max-seq-length", std::to_string(limit_.tokens)}};
     if (o_.mask_prompt) {
@@ -272,38 +236,16 @@ class ChatTask final : public Task {
   }
 
  private:
-  std::vector<int64_t> all_lengths() const {
-    std::vector<int64_t> out = train_.lengths();
-    std::ranges::copy(held_out_.lengths(), std::back_inserter(out));
-    return out;
-  }
-
   std::span<const Tensor> fill(const Rows& of, std::span<const size_t> rows) {
-    int64_t longest = 1;
-    in_batch_ = 0;
-    for (const size_t row : rows) {
-      longest = std::max(longest, static_cast<int64_t>(of.tokens[row].size()));
-      in_batch_ += of.tokens[row].size();
-    }
-    const int64_t seq = buckets_.edge(longest);
-    fill_tokens(of.tokens, rows, o_.batch, seq, padding_, tokens_);
+    const int64_t seq = fill_ids(of, rows);
     fill_tokens(of.labels, rows, o_.batch, seq, kIgnored, labels_);
     tensors_ = {{{"tokens", DType::i32, {o_.batch, seq}, tokens_.data()},
                  {"labels", DType::i32, {o_.batch, seq}, labels_.data()}}};
     return tensors_;
   }
 
-  DataOptions o_;
-  Rows train_;
-  Rows held_out_;
-  LengthLimit limit_;
-  int32_t padding_;
-  Buckets buckets_;
-  RowOrder order_;
-  std::vector<int32_t> tokens_;
   std::vector<int32_t> labels_;
   std::array<Tensor, 2> tensors_;
-  uint64_t in_batch_ = 0;
 };
 
 // The file of a folder, or the only one.

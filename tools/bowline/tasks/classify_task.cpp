@@ -7,71 +7,45 @@
 #include "base/status.h"
 #include "common/float_values.h"
 #include "common/hash.h"
-#include "common/interrupt.h"
 #include "common/text.h"
 #include "tasks/class_weights.h"
 #include "tasks/labels.h"
-#include "tasks/rows.h"
+#include "tasks/row_task.h"
 #include "tasks/scores.h"
-#include "tasks/task.h"
-#include "tasks/tokenize.h"
 
 namespace bowline::command {
 namespace {
 
 constexpr int64_t kMostTextTokens = 512;  // of a text, where the model does not say
 
-struct Texts {
+struct Texts : TokenRows {
   std::vector<Example> examples;
-  std::vector<std::vector<int32_t>> ids;
   std::vector<std::vector<int32_t>> classes;
-  uint64_t cut = 0;  // that were longer than the limit
-  std::string hash;
-
-  std::vector<int64_t> lengths() const {
-    std::vector<int64_t> out;
-    for (const std::vector<int32_t>& row : ids) {
-      out.push_back(static_cast<int64_t>(row.size()));
-    }
-    return out;
-  }
 };
 
-class ClassifyTask final : public Task {
+class ClassifyTask final : public RowTask<Texts> {
  public:
   ClassifyTask(const DataOptions& o, Texts train, Texts held_out, std::vector<std::string> labels,
                std::vector<float> weights, const ModelInfo& info, bool several, LengthLimit limit,
                int32_t padding)
-      : o_(o),
-        train_(std::move(train)),
-        held_out_(std::move(held_out)),
+      : RowTask(o, std::move(train), std::move(held_out), std::move(limit), padding),
         labels_(std::move(labels)),
         weights_(std::move(weights)),
         logits_(dtype_in(info, "classify", "logits")),
         targets_("targets", dtype_in(info, "loss", "targets"),
                  {o.batch, static_cast<int64_t>(labels_.size())}),
-        several_(several),
-        limit_(std::move(limit)),
-        padding_(padding),
-        buckets_(all_lengths(), o.pad_to_longest),
-        order_(train_.lengths(), o.batch, o.seed, o.in_order) {}
+        several_(several) {}
 
-  std::vector<std::vector<BoundDim>> dims() const override { return buckets_.dims(o_.batch); }
-
-  uint64_t samples_per_epoch() const override { return train_.ids.size(); }
   std::span<const Tensor> batch(uint64_t first) override {
     const std::span<const size_t> rows = order_.batch(first);
     fill(train_, rows);
     return several_ ? with_targets(rows) : with_labels(rows);
   }
-  uint64_t tokens() const override { return in_batch_; }
 
   Result<Measure> evaluate(const Forward& forward) override {
     Scores scores(labels_, several_);
     FloatValues made("logits", logits_, {o_.batch, static_cast<int64_t>(labels_.size())});
-    const std::vector<int64_t> lengths = held_out_.lengths();
-    for (const std::vector<size_t>& rows : evaluation_batches(lengths, o_.batch, o_.eval_batches)) {
-      BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted during an evaluation.");
+    BOWLINE_TRY(for_batches([&](std::span<const size_t> rows) -> Status {
       const Tensor output = made.tensor();
       BOWLINE_TRY(forward(fill(held_out_, rows), {&output, 1}));
       const std::vector<float> logits = made.get();
@@ -79,7 +53,8 @@ class ClassifyTask final : public Task {
         scores.add(std::span(logits).subspan(i * labels_.size(), labels_.size()),
                    held_out_.classes[rows[i]], held_out_.examples[rows[i]].text);
       }
-    }
+      return {};
+    }));
     return scores.measure();
   }
   std::string evaluated() const override { return "classify"; }
@@ -96,19 +71,8 @@ class ClassifyTask final : public Task {
   std::vector<std::pair<std::string, uint64_t>> sizes() const override {
     return {{"texts", held_out_.ids.size()}};
   }
-  std::vector<std::string> notes() const override {
-    return {fmt::format("texts are cut at {} tokens ({}): {} of {} are longer", limit_.tokens,
-                        limit_.reason, train_.cut + held_out_.cut,
-                        train_.ids.size() + held_out_.ids.size())};
-  }
+  std::vector<std::string> notes() const override { return {cut_note("texts")}; }
 
-  std::string held_out() const override {
-    return fmt::format("{} rows, XXH3 {} of their file", held_out_.ids.size(), held_out_.hash);
-  }
-
-  std::string training_data() const override {
-    return fmt::format("{} rows, XXH3 {}", train_.ids.size(), train_.hash);
-  }
   Settings settings() const override {
     Settings s = {{"max-seq-length", std::to_string(limit_.tokens)},
                   {"text-field", o_.fields.text},
@@ -154,22 +118,13 @@ class ClassifyTask final : public Task {
     return text;
   }
 
-  std::vector<int64_t> all_lengths() const {
-    std::vector<int64_t> out = train_.lengths();
-    std::ranges::copy(held_out_.lengths(), std::back_inserter(out));
-    return out;
-  }
-
   // Rows that are missing have one token.
   std::span<const Tensor> fill(const Texts& of, std::span<const size_t> rows) {
+    const int64_t seq = fill_ids(of, rows);
     lengths_.assign(static_cast<size_t>(o_.batch), 1);
-    in_batch_ = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
       lengths_[i] = static_cast<int32_t>(of.ids[rows[i]].size());
-      in_batch_ += of.ids[rows[i]].size();
     }
-    const int64_t seq = buckets_.edge(std::ranges::max(lengths_));
-    fill_tokens(of.ids, rows, o_.batch, seq, padding_, tokens_);
     tensors_[0] = {"tokens", DType::i32, {o_.batch, seq}, tokens_.data()};
     tensors_[1] = {"lengths", DType::i32, {o_.batch}, lengths_.data()};
     return std::span(tensors_).first(2);
@@ -196,23 +151,14 @@ class ClassifyTask final : public Task {
     return tensors_;
   }
 
-  DataOptions o_;
-  Texts train_;
-  Texts held_out_;
   std::vector<std::string> labels_;
   std::vector<float> weights_;  // of the classes; empty: not asked for
   DType logits_;
   FloatValues targets_;  // of a text that may have several labels
   bool several_;
-  LengthLimit limit_;
-  int32_t padding_;
-  Buckets buckets_;
-  RowOrder order_;
-  std::vector<int32_t> tokens_;
   std::vector<int32_t> lengths_;
   std::vector<int32_t> classes_;
   std::array<Tensor, 3> tensors_;
-  uint64_t in_batch_ = 0;
 };
 
 // Of --labels, else of the model, else of the data.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/status.h"
 #include "tasks/tokenize.h"
@@ -38,6 +39,29 @@ DataKind kind_of(const Model& model, const DataOptions& o) {
 }
 
 }  // namespace
+
+std::string json_key(std::string unit) {
+  std::ranges::replace(unit, ' ', '_');
+  return unit;
+}
+
+nlohmann::json json_of(const Measure& m, const std::string& unit,
+                       std::span<const std::pair<std::string, uint64_t>> sizes) {
+  nlohmann::json out = {{json_key(unit), m.loss}};
+  for (const auto& [name, value] : sizes) {
+    out[name] = value;
+  }
+  for (const auto& [name, value] : m.more) {
+    out[name] = value;
+  }
+  if (m.perplexity) {
+    out["perplexity"] = *m.perplexity;
+  }
+  if (m.confusion) {
+    out["labels"] = m.confusion->labels;
+  }
+  return out;
+}
 
 Status check_data_flags(const Model& model, const DataOptions& o) {
   return o.uses.check(kind_of(model, o), kDataKinds);

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,6 +53,12 @@ struct Measure {
   std::optional<Confusion> confusion = {};
   std::vector<ConfusedExample> mistakes = {};  // the surest ones first
 };
+
+// "bits per byte" as "bits_per_byte".
+std::string json_key(std::string unit);
+// All but the confusion and the mistakes. `sizes`: of Task::sizes().
+nlohmann::json json_of(const Measure& measure, const std::string& unit,
+                       std::span<const std::pair<std::string, uint64_t>> sizes);
 
 // Runs the entry point that the task evaluates by.
 using Forward =

@@ -8,7 +8,6 @@
 #include "base/status.h"
 
 namespace bowline::import {
-namespace {
 
 float number_at(const std::byte* from, DType dtype) {
   if (dtype == DType::f32) {
@@ -26,8 +25,6 @@ void put_number(float f, std::byte* to, DType dtype) {
   const uint16_t h = dtype == DType::f16 ? from_f32<f16>(f).bits : from_f32<bf16>(f).bits;
   std::memcpy(to, &h, sizeof h);
 }
-
-}  // namespace
 
 void convert(std::span<const std::byte> from, DType from_dtype, std::span<std::byte> to,
              DType to_dtype) {
