@@ -11,13 +11,18 @@
 namespace bowline::text {
 
 struct AlignedText {
-  std::string text;
-  std::vector<Offset> at;  // per byte: the source bytes of its code point
-  size_t most = SIZE_MAX;  // limit for the growth by normalizers, in bytes
+  std::string text = {};
+  std::vector<Offset> at = {};  // per byte: the source bytes of its code point
+  size_t most = SIZE_MAX;       // limit for the growth by normalizers, in bytes
 
   void append(char32_t c, Offset from) {
     text::append(text, c);
     at.resize(text.size(), from);
+  }
+  void append(const AlignedText& from, size_t begin, size_t end) {
+    text.append(from.text, begin, end - begin);
+    at.insert(at.end(), from.at.begin() + static_cast<std::ptrdiff_t>(begin),
+              from.at.begin() + static_cast<std::ptrdiff_t>(end));
   }
 };
 
@@ -26,8 +31,7 @@ struct AlignedText {
 // accents move.
 class Rewriter {
  public:
-  // `skipped`: bytes at the start that are dropped.
-  explicit Rewriter(AlignedText& text, size_t skipped = 0) : target_(text), next_(skipped) {
+  explicit Rewriter(AlignedText& text) : target_(text) {
     out_.text.reserve(text.text.size());
     out_.at.reserve(text.at.size());
   }

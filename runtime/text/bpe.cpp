@@ -192,11 +192,14 @@ Status Bpe::add_symbols(std::string_view word, bool first, bool last, Scratch& s
   return {};
 }
 
+const PairTable::Entry* Bpe::merge_of(const Scratch::Symbol& a, const Scratch::Symbol& b) const {
+  return merges_.find(static_cast<uint32_t>(a.id), static_cast<uint32_t>(b.id));
+}
+
 void Bpe::merge_short(Scratch& s) const {
   auto& symbols = s.symbols;
   const auto rank_of = [&](size_t i) {
-    const PairTable::Entry* e = merges_.find(static_cast<uint32_t>(symbols[i].id),
-                                             static_cast<uint32_t>(symbols[i + 1].id));
+    const PairTable::Entry* e = merge_of(symbols[i], symbols[i + 1]);
     return e == nullptr ? kNoRank : e->first;
   };
   s.ranks.assign(symbols.size(), kNoRank);
@@ -209,8 +212,7 @@ void Bpe::merge_short(Scratch& s) const {
       break;
     }
     const auto i = static_cast<size_t>(least - s.ranks.begin());
-    const PairTable::Entry* e = merges_.find(static_cast<uint32_t>(symbols[i].id),
-                                             static_cast<uint32_t>(symbols[i + 1].id));
+    const PairTable::Entry* e = merge_of(symbols[i], symbols[i + 1]);
     symbols[i].id = static_cast<int32_t>(e->second);
     symbols[i].end = symbols[i + 1].end;
     symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
@@ -229,20 +231,12 @@ void Bpe::merge_long(Scratch& s) const {
   const auto count = static_cast<int32_t>(symbols.size());
   const auto merge_at = [&](int32_t i) -> const PairTable::Entry* {
     const auto& left = symbols[static_cast<size_t>(i)];
-    return left.after < 0
-               ? nullptr
-               : merges_.find(static_cast<uint32_t>(left.id),
-                              static_cast<uint32_t>(symbols[static_cast<size_t>(left.after)].id));
+    return left.after < 0 ? nullptr : merge_of(left, symbols[static_cast<size_t>(left.after)]);
   };
   for (int32_t i = 0; i < count; ++i) {
     auto& symbol = symbols[static_cast<size_t>(i)];
     symbol.before = i - 1;
     symbol.after = i + 1 < count ? i + 1 : -1;
-  }
-  for (int32_t i = 0; i < count; ++i) {
-    if (const PairTable::Entry* e = merge_at(i)) {
-      queue.push_back({e->first, i, static_cast<int32_t>(e->second)});
-    }
   }
   const auto push = [&](int32_t i) {
     if (const PairTable::Entry* e = i < 0 ? nullptr : merge_at(i)) {
@@ -250,7 +244,9 @@ void Bpe::merge_long(Scratch& s) const {
       std::push_heap(queue.begin(), queue.end(), std::greater<>());
     }
   };
-  std::make_heap(queue.begin(), queue.end(), std::greater<>());
+  for (int32_t i = 0; i < count; ++i) {
+    push(i);
+  }
   while (!queue.empty()) {
     std::pop_heap(queue.begin(), queue.end(), std::greater<>());
     const Scratch::Merge next = queue.back();

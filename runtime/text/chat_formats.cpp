@@ -4,6 +4,20 @@
 namespace bowline::text::chat {
 namespace {
 
+// Separates the turns from a system message, whose text is `system`.
+#define BOWLINE_TURNS(system)                            \
+  "{% set turns = messages %}\n"                         \
+  "{% set system = '' %}\n"                              \
+  "{% if messages and messages[0].role == 'system' %}\n" \
+  "{% set turns = messages[1:] %}\n"                     \
+  "{% set system = " system                              \
+  " %}\n"                                                \
+  "{% endif %}\n"
+#define BOWLINE_ALTERNATE                                                     \
+  "{% if (message.role == 'user') != (loop.index0 % 2 == 0) or "              \
+  "message.role not in ['user', 'assistant'] %}\n"                            \
+  "{{ raise_exception('The roles user and assistant do not alternate.') }}\n" \
+  "{%- endif %}\n"
 constexpr NamedFormat kFormats[] = {
     {"chatml",
      R"({% for message in messages %}
@@ -31,17 +45,10 @@ constexpr NamedFormat kFormats[] = {
 )"},
     // The system message is part of the first user message.
     {"llama2",
-     R"({% set turns = messages %}
-{% set system = '' %}
-{% if messages and messages[0].role == 'system' %}
-{% set turns = messages[1:] %}
-{% set system = '<<SYS>>\n' + messages[0].content + '\n<</SYS>>\n\n' %}
-{% endif %}
-{% for message in turns %}
-{% if (message.role == 'user') != (loop.index0 % 2 == 0) or message.role not in ['user', 'assistant'] %}
-{{ raise_exception('The roles user and assistant do not alternate.') }}
-{%- endif %}
-{% set content = system + message.content if loop.first else message.content %}
+     BOWLINE_TURNS(R"('<<SYS>>\n' + messages[0].content + '\n<</SYS>>\n\n')")
+         R"({% for message in turns %}
+)" BOWLINE_ALTERNATE
+         R"({% set content = system + message.content if loop.first else message.content %}
 {% if message.role == 'user' %}
 {{ bos_token + '[INST] ' + content | trim + ' [/INST]' }}
 {%- else %}
@@ -59,19 +66,10 @@ constexpr NamedFormat kFormats[] = {
 {%- endif %}
 )"},
     // The system message is part of the first user message.
-    {"mistral-v1",
-     R"({% set turns = messages %}
-{% set system = '' %}
-{% if messages and messages[0].role == 'system' %}
-{% set turns = messages[1:] %}
-{% set system = messages[0].content + '\n\n' %}
-{% endif %}
-{{ bos_token }}
+    {"mistral-v1", BOWLINE_TURNS(R"(messages[0].content + '\n\n')")
+                       R"({{ bos_token }}
 {%- for message in turns %}
-{% if (message.role == 'user') != (loop.index0 % 2 == 0) or message.role not in ['user', 'assistant'] %}
-{{ raise_exception('The roles user and assistant do not alternate.') }}
-{%- endif %}
-{% if message.role == 'user' %}
+)" BOWLINE_ALTERNATE R"({% if message.role == 'user' %}
 {{ ' [INST] ' + (system if loop.first else '') + message.content + ' [/INST]' }}
 {%- else %}
 {{ ' ' + message.content + eos_token }}
@@ -79,19 +77,10 @@ constexpr NamedFormat kFormats[] = {
 {% endfor %}
 )"},
     // The system message is part of the last user message.
-    {"mistral-v3",
-     R"({% set turns = messages %}
-{% set system = '' %}
-{% if messages and messages[0].role == 'system' %}
-{% set turns = messages[1:] %}
-{% set system = messages[0].content + '\n\n' %}
-{% endif %}
-{{ bos_token }}
+    {"mistral-v3", BOWLINE_TURNS(R"(messages[0].content + '\n\n')")
+                       R"({{ bos_token }}
 {%- for message in turns %}
-{% if (message.role == 'user') != (loop.index0 % 2 == 0) or message.role not in ['user', 'assistant'] %}
-{{ raise_exception('The roles user and assistant do not alternate.') }}
-{%- endif %}
-{% if message.role == 'user' %}
+)" BOWLINE_ALTERNATE R"({% if message.role == 'user' %}
 {{ '[INST] ' + (system if loop.revindex <= 2 and not (loop.revindex == 2 and turns[-1].role == 'user') else '') + message.content + '[/INST]' }}
 {%- else %}
 {{ ' ' + message.content + eos_token }}

@@ -73,6 +73,7 @@ class Bpe {
   Status encode_part(std::string_view word, bool first, bool last, size_t begin, Scratch& scratch,
                      std::vector<Token>& out) const;
   Status add_symbols(std::string_view word, bool first, bool last, Scratch& s) const;
+  const PairTable::Entry* merge_of(const Scratch::Symbol& a, const Scratch::Symbol& b) const;
   void merge_short(Scratch& s) const;
   void merge_long(Scratch& s) const;
   void find_whole(const Vocabulary& v);

@@ -19,17 +19,20 @@ bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<uint8_t>(c) < 0x80; });
 }
 
-Status filter(AlignedText& t, bool (*keep)(char32_t)) {
+// Rewrites a text by code points: change(out, c) keeps, drops or replaces c.
+template <class F>
+Status each(AlignedText& t, F&& change) {
   Rewriter out(t);
   for (size_t at = 0; at < t.text.size();) {
-    if (keep(next_of(t.text, at))) {
-      out.keep();
-    } else {
-      out.drop();
-    }
+    change(out, next_of(t.text, at));
   }
   out.finish();
   return {};
+}
+
+template <bool (*dropped)(char32_t)>
+Status filter(AlignedText& t) {
+  return each(t, [](Rewriter& out, char32_t c) { dropped(c) ? out.drop() : out.keep(); });
 }
 
 // A code point with its change, for Rewriter::push().
@@ -144,53 +147,37 @@ Status normalize(AlignedText& t, NormalForm form) {
   return rewrite(t, composes ? recomposed(parts) : parts);
 }
 
-Status to_lower(AlignedText& t) {
-  Rewriter out(t);
-  for (size_t at = 0; at < t.text.size();) {
-    const char32_t c = next_of(t.text, at);
-    const Lower l = lower(c);
-    if (l.first == c) {
-      out.keep();
-      continue;
-    }
-    out.push(l.first, 0);
-    if (l.second != 0) {
-      out.push(l.second, 1);
-    }
+void to_lower(Rewriter& out, char32_t c) {
+  const Lower l = lower(c);
+  if (l.first == c) {
+    out.keep();
+    return;
   }
-  out.finish();
-  return {};
+  out.push(l.first, 0);
+  if (l.second != 0) {
+    out.push(l.second, 1);
+  }
 }
 
-Status clean(AlignedText& t) {
-  Rewriter out(t);
-  for (size_t at = 0; at < t.text.size();) {
-    const char32_t c = next_of(t.text, at);
-    if (c == 0 || c == kReplacement || is_control(c)) {
-      out.drop();
-    } else if (is_white_space(c)) {
-      out.push(' ', 0);
-    } else {
-      out.keep();
-    }
+void clean(Rewriter& out, char32_t c) {
+  if (c == 0 || c == kReplacement || is_control(c)) {
+    out.drop();
+  } else if (is_white_space(c)) {
+    out.push(' ', 0);
+  } else {
+    out.keep();
   }
-  out.finish();
-  return {};
 }
 
-Status space_out_cjk(AlignedText& t) {
-  Rewriter out(t);
-  for (size_t at = 0; at < t.text.size();) {
-    if (is_cjk(next_of(t.text, at))) {
-      out.push(' ', 1);
-      out.keep();
-      out.push(' ', 1);
-    } else {
-      out.keep();
-    }
+void space_out_cjk(Rewriter& out, char32_t c) {
+  const bool spaces = is_cjk(c);
+  if (spaces) {
+    out.push(' ', 1);
   }
-  out.finish();
-  return {};
+  out.keep();
+  if (spaces) {
+    out.push(' ', 1);
+  }
 }
 
 bool is_dropped_by_nmt(char32_t c) {
@@ -220,7 +207,7 @@ class CharsMap {
       std::memcpy(map->units_.data(), bytes.data() + 4, size);
     }
     map->texts_ = bytes.substr(4 + size_t{size});
-    BOWLINE_REQUIRE_CODE(utf8_only(map->texts_), Code::bad_file,
+    BOWLINE_REQUIRE_CODE(valid_utf8(map->texts_), Code::bad_file,
                          "The texts of the character map are not UTF-8.");
     return std::shared_ptr<const CharsMap>(std::move(map));
   }
@@ -249,16 +236,6 @@ class CharsMap {
   }
 
  private:
-  static bool utf8_only(std::string_view text) {
-    while (!text.empty()) {
-      const size_t n = utf8_length(text);
-      if (n == 0) {
-        return false;
-      }
-      text.remove_prefix(n);
-    }
-    return true;
-  }
   static size_t offset(uint32_t unit) { return (unit >> 10) << ((unit & 1 << 9) >> 6); }
   std::optional<std::string_view> text_at(size_t begin) const {
     const std::string_view all = texts_;
@@ -339,11 +316,10 @@ Result<Normalizer> normalizer_of(const steps::NFC&) { return normal_form(NormalF
 Result<Normalizer> normalizer_of(const steps::NFD&) { return normal_form(NormalForm::nfd); }
 Result<Normalizer> normalizer_of(const steps::NFKC&) { return normal_form(NormalForm::nfkc); }
 Result<Normalizer> normalizer_of(const steps::NFKD&) { return normal_form(NormalForm::nfkd); }
-Result<Normalizer> normalizer_of(const steps::Lowercase&) { return Normalizer(to_lower); }
-Result<Normalizer> normalizer_of(const steps::StripAccents&) {
-  return Normalizer(
-      [](AlignedText& t) { return filter(t, [](char32_t c) { return !is_mark(c); }); });
+Result<Normalizer> normalizer_of(const steps::Lowercase&) {
+  return Normalizer([](AlignedText& t) { return each(t, to_lower); });
 }
+Result<Normalizer> normalizer_of(const steps::StripAccents&) { return Normalizer(filter<is_mark>); }
 Result<Normalizer> normalizer_of(const steps::ByteLevel&) { return map_bytes(); }
 Result<Normalizer> normalizer_of(const steps::Prepend& step) { return prepend(step.prepend); }
 Result<Normalizer> normalizer_of(const steps::Replace& step) {
@@ -365,42 +341,40 @@ Result<Normalizer> normalizer_of(const steps::Strip& step) {
     for (size_t at = end; right && at > begin && is_white_space(previous_of(t.text, at));) {
       end = at;
     }
-    t.text = t.text.substr(begin, end - begin);
-    t.at = {t.at.begin() + static_cast<std::ptrdiff_t>(begin),
-            t.at.begin() + static_cast<std::ptrdiff_t>(end)};
+    AlignedText out{.most = t.most};
+    out.append(t, begin, end);
+    t = std::move(out);
     return {};
   });
 }
 
 Result<Normalizer> normalizer_of(const steps::Nmt&) {
-  return Normalizer([](AlignedText& t) -> Status {
-    BOWLINE_TRY(filter(t, [](char32_t c) { return !is_dropped_by_nmt(c); }));
-    Rewriter out(t);
-    for (size_t at = 0; at < t.text.size();) {
-      if (is_space_of_nmt(next_of(t.text, at))) {
+  return Normalizer([](AlignedText& t) {
+    return each(t, [](Rewriter& out, char32_t c) {
+      if (is_dropped_by_nmt(c)) {
+        out.drop();
+      } else if (is_space_of_nmt(c)) {
         out.push(' ', 0);
       } else {
         out.keep();
       }
-    }
-    out.finish();
-    return {};
+    });
   });
 }
 
 Result<Normalizer> normalizer_of(const steps::BertNormalizer& rules) {
   return Normalizer([rules](AlignedText& t) -> Status {
     if (rules.clean_text) {
-      BOWLINE_TRY(clean(t));
+      BOWLINE_TRY(each(t, clean));
     }
     if (rules.handle_chinese_chars) {  // adds spaces around ideographs
-      BOWLINE_TRY(space_out_cjk(t));
+      BOWLINE_TRY(each(t, space_out_cjk));
     }
     if (rules.strip_accents.value_or(rules.lowercase)) {
       BOWLINE_TRY(normalize(t, NormalForm::nfd));
-      BOWLINE_TRY(filter(t, [](char32_t c) { return !is_nonspacing_mark(c); }));
+      BOWLINE_TRY(filter<is_nonspacing_mark>(t));
     }
-    return rules.lowercase ? to_lower(t) : Status();
+    return rules.lowercase ? each(t, to_lower) : Status();
   });
 }
 
@@ -428,8 +402,7 @@ Normalizer replace(Pattern pattern, std::string content) {
   return [pattern = std::move(pattern), content = std::move(content)](AlignedText& t) -> Status {
     std::vector<Range> ranges;
     BOWLINE_TRY(pattern.find(t.text, ranges));
-    AlignedText out;
-    out.most = t.most;
+    AlignedText out{.most = t.most};
     for (const Range& r : ranges) {
       if (r.match && content.size() > t.most - std::min(t.most, out.text.size())) {
         return too_long(t);
@@ -439,9 +412,7 @@ Normalizer replace(Pattern pattern, std::string content) {
         // Text inserted at the start belongs to the first byte.
         out.at.resize(out.text.size(), t.at[r.end == 0 ? 0 : r.end - 1]);
       } else {
-        out.text.append(t.text, r.begin, r.end - r.begin);
-        out.at.insert(out.at.end(), t.at.begin() + static_cast<std::ptrdiff_t>(r.begin),
-                      t.at.begin() + static_cast<std::ptrdiff_t>(r.end));
+        out.append(t, r.begin, r.end);
       }
     }
     t = std::move(out);
@@ -451,8 +422,7 @@ Normalizer replace(Pattern pattern, std::string content) {
 
 Normalizer map_bytes() {
   return [](AlignedText& t) -> Status {
-    AlignedText out;
-    out.most = t.most;
+    AlignedText out{.most = t.most};
     for (size_t i = 0; i < t.text.size(); ++i) {
       out.append(kByteLetters[static_cast<uint8_t>(t.text[i])], t.at[i]);
     }

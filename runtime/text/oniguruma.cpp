@@ -111,7 +111,7 @@ class Translator {
   }
   Status refused(std::string_view what) const {
     return Status(Code::unsupported,
-                  "\"" + std::string(what) + "\" in a regular expression is not supported.");
+                  format("\"{}\" in a regular expression is not supported.", what));
   }
   void close_options() {
     out_.append(static_cast<size_t>(options_.back()), ')');
@@ -146,26 +146,14 @@ class Translator {
   }
 
   Status escape() {
-    switch (peek(1)) {
-      case 'Q':
-      case 'E':
-      case 'K':
-      case 'N':
-      case 'o':
-        return refused(from_.substr(at_, 2));
-      case 'b':
-        at_ += 2;
-        out_ += boundary("(?<=", "(?!", "(?<!", "(?=");
-        return {};
-      case 'B':
-        at_ += 2;
-        out_ += boundary("(?<=", "(?=", "(?<!", "(?!");
-        return {};
-      case '\0':
-        copy(1);
-        return {};
-      default:
-        break;
+    const char c = peek(1);
+    if (c != '\0' && std::string_view("QEKNo").find(c) != std::string_view::npos) {
+      return refused(from_.substr(at_, 2));
+    }
+    if (c == 'b' || c == 'B') {
+      at_ += 2;
+      out_ += boundary(c == 'b');
+      return {};
     }
     BOWLINE_TRY_ASSIGN(const std::optional<std::string> set, set_of_escape());
     if (set) {
@@ -176,13 +164,12 @@ class Translator {
     return {};
   }
 
-  static std::string boundary(std::string_view before, std::string_view behind,
-                              std::string_view not_before, std::string_view or_behind) {
+  // A place between a word character and another one, or not.
+  static std::string boundary(bool is_one) {
     const std::string word =
         "[" + std::string(kWordElements) + std::string(kMoreWordElements) + "])";
-    std::string out = "(?:";
-    out.append(before).append(word).append(behind).append(word).append("|");
-    return out.append(not_before).append(word).append(or_behind).append(word).append(")");
+    const std::string_view behind = is_one ? "(?!" : "(?=", or_behind = is_one ? "(?=" : "(?!";
+    return format("(?:(?<={}{}{}|(?<!{}{}{})", word, behind, word, word, or_behind, word);
   }
 
   // Reads an escape that is a class, as an expression. Empty: the escape is not a class, and is not

@@ -89,6 +89,29 @@ size_t white_space(std::string_view text, size_t at) {
   return last > at ? last : end;
 }
 
+// Covers a text by matches, in order, and the text between them.
+class Cover {
+ public:
+  Cover(std::string_view text, std::vector<Range>& out) : text_(text), out_(out) {}
+  void add(size_t begin, size_t end) {
+    fill(begin);
+    out_.push_back({begin, end, true});
+    end_ = end;
+  }
+  void finish() { fill(text_.size()); }
+  size_t end() const { return end_; }  // of the last match
+
+ private:
+  void fill(size_t end) {
+    if (end_ < end) {
+      out_.push_back({end_, end, false});
+    }
+  }
+  std::string_view text_;
+  std::vector<Range>& out_;
+  size_t end_ = 0;
+};
+
 struct Words {
   bool any_case = false;  // of contractions
   bool lines =
@@ -224,8 +247,8 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
   pcre2_set_depth_limit(m.context, 100'000);
   pcre2_set_heap_limit(m.context, 64 << 10);  // KiB
   uint64_t dear = kDear + kDearPerByte * text.size();
-  size_t previous = 0;  // end of the last match
-  bool any = false;     // a match was found
+  Cover cover(text, out);
+  bool any = false;  // a match was found
   for (size_t at = 0; at <= text.size() && !text.empty();) {
     BOWLINE_TRY_ASSIGN(const int found, search(code, m, text, at, 0, dear));
     if (found < 0) {
@@ -235,20 +258,15 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
     const size_t begin = place[0];
     const size_t end = place[1];
     // An empty match cuts, except directly after a match.
-    if (end <= begin && any && begin == previous) {
+    if (end <= begin && any && begin == cover.end()) {
       at = begin + (begin < text.size() ? length_of(text[begin]) : 1);
       continue;
     }
-    if (begin > previous) {
-      out.push_back({previous, begin, false});
-    }
-    out.push_back({begin, std::max(begin, end), true});
-    previous = at = std::max(begin, end);
+    at = std::max(begin, end);
+    cover.add(begin, at);
     any = true;
   }
-  if (previous < text.size()) {
-    out.push_back({previous, text.size(), false});
-  }
+  cover.finish();
   return {};
 }
 
@@ -256,20 +274,14 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
 
 Pattern Pattern::of_class(Class in) {
   return Pattern([in](std::string_view text, std::vector<Range>& out) -> Status {
-    size_t previous = 0;
+    Cover cover(text, out);
     for (size_t at = 0; at < text.size();) {
       const size_t begin = at;
       if (in(next_of(text, at))) {
-        if (begin > previous) {
-          out.push_back({previous, begin, false});
-        }
-        out.push_back({begin, at, true});
-        previous = at;
+        cover.add(begin, at);
       }
     }
-    if (previous < text.size()) {
-      out.push_back({previous, text.size(), false});
-    }
+    cover.finish();
     return {};
   });
 }
@@ -291,41 +303,28 @@ Pattern Pattern::of_words() {
 
 Pattern Pattern::of_text(std::string wanted) {
   return Pattern([wanted](std::string_view text, std::vector<Range>& out) -> Status {
-    size_t previous = 0;
+    Cover cover(text, out);
     while (!wanted.empty()) {
-      const size_t begin = text.find(wanted, previous);
+      const size_t begin = text.find(wanted, cover.end());
       if (begin == std::string_view::npos) {
         break;
       }
-      if (begin > previous) {
-        out.push_back({previous, begin, false});
-      }
-      previous = begin + wanted.size();
-      out.push_back({begin, previous, true});
+      cover.add(begin, begin + wanted.size());
     }
-    if (previous < text.size()) {
-      out.push_back({previous, text.size(), false});
-    }
+    cover.finish();
     return {};
   });
 }
 
-Pattern Pattern::gpt2() {
-  return Pattern([](std::string_view text, std::vector<Range>& out) -> Status {
-    find_words(text, kKnown[0].words, out);
-    return {};
-  });
-}
+Pattern Pattern::gpt2() { return of_expression(kKnown[0].expression).value(); }
 
 Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) {
-  for (const Known& known : kKnown) {
-    if (known.expression == expression && !plain) {
-      return Pattern(
-          [words = known.words](std::string_view text, std::vector<Range>& out) -> Status {
-            find_words(text, words, out);
-            return {};
-          });
-    }
+  const auto* const known = std::ranges::find(kKnown, expression, &Known::expression);
+  if (known != std::end(kKnown) && !plain) {
+    return Pattern([words = known->words](std::string_view text, std::vector<Range>& out) {
+      find_words(text, words, out);
+      return Status();
+    });
   }
   BOWLINE_REQUIRE_CODE(expression.size() <= kLongestExpression, bowline::Code::bad_file,
                        "A regular expression has {} bytes, more than {}.", expression.size(),

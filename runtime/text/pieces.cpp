@@ -76,14 +76,12 @@ Status Pieces::split(const Split& split) {
 }
 
 AlignedText Pieces::copy(const Piece& p) const {
-  AlignedText out;
-  out.most = most_;
-  out.text = text(p);
+  AlignedText out{.most = most_};
   if (aligned_) {
-    out.at.assign(own_.at.begin() + static_cast<std::ptrdiff_t>(p.begin),
-                  own_.at.begin() + static_cast<std::ptrdiff_t>(p.end));
+    out.append(own_, p.begin, p.end);
     return out;
   }
+  out.text = text(p);
   out.at.reserve(out.text.size());
   for (size_t i = p.begin; i < p.end;) {
     const size_t n = length_of(source_[i]);
@@ -109,8 +107,7 @@ Status Pieces::rewrite(const Rewrite& rewrite) {
                          "The tokenizer makes more than {} bytes out of a text of {}.", most_,
                          source_.size());
     const size_t begin = all.text.size();
-    all.text += part.text;
-    all.at.insert(all.at.end(), part.at.begin(), part.at.end());
+    all.append(part, 0, part.text.size());
     pieces.push_back({begin, all.text.size(), p.id});
   }
   own_ = std::move(all);

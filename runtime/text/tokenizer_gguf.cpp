@@ -166,17 +166,6 @@ std::string_view text_of(const Values& values, std::string_view key) {
 // "tokenizer.ggml.NAME"
 std::string key_of(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t n = utf8_length(text);
-    if (n == 0) {
-      return false;
-    }
-    text.remove_prefix(n);
-  }
-  return true;
-}
-
 Result<std::vector<std::string_view>> texts_of(const Values& values, std::string_view key) {
   const MetadataValue* v = find(values, key, true);
   BOWLINE_REQUIRE_CODE(v != nullptr && v->type == string, Code::bad_file,
@@ -186,7 +175,8 @@ Result<std::vector<std::string_view>> texts_of(const Values& values, std::string
   Reader r(v->bytes);
   for (uint64_t i = 0; i < v->count; ++i) {
     BOWLINE_TRY_ASSIGN(const std::string_view text, r.text());
-    BOWLINE_REQUIRE_CODE(is_utf8(text), Code::bad_file, "Text {} of \"{}\" is not UTF-8.", i, key);
+    BOWLINE_REQUIRE_CODE(valid_utf8(text), Code::bad_file, "Text {} of \"{}\" is not UTF-8.", i,
+                         key);
     out.push_back(text);
   }
   return out;

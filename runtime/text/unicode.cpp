@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/unicode_differences.h"
 
 namespace bowline::text {
@@ -23,70 +24,35 @@ bool differs(char32_t c, UnicodeDifference what) {
 bool is_ascii_letter(char32_t c) { return (c | 0x20) - 'a' < 26; }
 bool is_ascii_number(char32_t c) { return c - '0' < 10; }
 
-// Valid range of the second byte after a lead byte.
-struct SecondByte {
-  uint8_t least;
-  uint8_t most;
-};
-SecondByte second_byte(uint8_t lead) {
-  switch (lead) {
-    case 0xE0:
-      return {0xA0, 0xBF};
-    case 0xED:
-      return {0x80, 0x9F};
-    case 0xF0:
-      return {0x90, 0xBF};
-    case 0xF4:
-      return {0x80, 0x8F};
-    default:
-      return {0x80, 0xBF};
-  }
-}
-
 }  // namespace
 
 void append(std::string& out, char32_t c) {
   if (c < 0x80) {
     out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    out += static_cast<char>(0xC0 | c >> 6);
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    out += static_cast<char>(0xE0 | c >> 12);
-    out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | c >> 18);
-    out += static_cast<char>(0x80 | (c >> 12 & 0x3F));
-    out += static_cast<char>(0x80 | (c >> 6 & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
+    return;
+  }
+  const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;  // bytes
+  out += static_cast<char>(0xFF00 >> (more + 1) | c >> 6 * more);
+  for (int i = more - 1; i >= 0; --i) {
+    out += static_cast<char>(0x80 | (c >> 6 * i & 0x3F));
   }
 }
 
 size_t count_of(std::string_view text) {
-  size_t n = 0;
-  for (const char byte : text) {
-    n += continues(byte) ? 0 : 1;
-  }
-  return n;
+  return text.size() - static_cast<size_t>(std::ranges::count_if(text, continues));
 }
 
 size_t step_over(std::string_view bytes, bool& valid) {
-  const auto lead = static_cast<uint8_t>(bytes[0]);
-  valid = lead < 0x80;
-  if (lead < 0xC2 || lead > 0xF4) {
-    return 1;
-  }
-  const size_t length = length_of(bytes[0]);
-  const SecondByte second = second_byte(lead);
-  for (size_t i = 1; i < length; ++i) {
-    const auto byte = i < bytes.size() ? static_cast<uint8_t>(bytes[i]) : uint8_t{0};
-    if (i == 1 ? byte < second.least || byte > second.most : (byte & 0xC0) != 0x80) {
-      return i;
+  const size_t whole = utf8_length(bytes);
+  valid = whole > 0;
+  // A prefix of two or three bytes is valid if it can be completed.
+  for (size_t n = 3; !valid && n > 1; --n) {
+    char completed[] = {'\x80', '\x80', '\x80', '\x80'};
+    if (bytes.copy(completed, n) == n && utf8_length({completed, 4}) > n) {
+      return n;
     }
   }
-  valid = true;
-  return length;
+  return std::max<size_t>(whole, 1);
 }
 
 bool is_letter(char32_t c) {
