@@ -4,8 +4,8 @@
 #include <cmath>
 #include <ranges>
 
+#include "base/parse.h"
 #include "text/chat_functions.h"
-#include "text/unicode.h"
 
 namespace bowline::text::chat {
 namespace {
@@ -141,12 +141,8 @@ Result<Value> text_of(Renderer& r, const Value& v, Arguments&) {
 std::optional<double> real_from(std::string_view text) {
   text = strip(text, Side::both);
   text.remove_prefix(text.starts_with('+') ? 1 : 0);
-  double out = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
   const bool is_decimal = text.find_first_not_of("0123456789+-.eE") == std::string_view::npos;
-  return is_decimal && read.ec == std::errc() && read.ptr == text.data() + text.size()
-             ? std::optional(out)
-             : std::nullopt;
+  return is_decimal ? number_in<double>(text) : std::nullopt;
 }
 
 Result<Value> whole_of(double r) {
@@ -220,14 +216,15 @@ Result<Value> number_of(Renderer&, const Value& v, Arguments& a) {
     }
   }
   BOWLINE_TRY(require_text("int", v));
-  std::string_view digits = strip(v.text, Side::both);
-  digits.remove_prefix(digits.starts_with('+') && !digits.starts_with("+-") ? 1 : 0);
-  int64_t n = 0;
-  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), n);
-  if (read.ec == std::errc() && read.ptr == digits.data() + digits.size()) {
-    return Value::of(n);
+  const std::string_view text = strip(v.text, Side::both);
+  const std::string_view digits =
+      text.substr(text.starts_with('-') || text.starts_with('+') ? 1 : 0);
+  const auto n = number_in<int64_t>(text.starts_with('-') ? text : digits);
+  if (n && is_digit(digits[0])) {
+    return Value::of(*n);
   }
-  if (std::ranges::any_of(digits, is_digit) || (!digits.empty() && continues(digits.back()))) {
+  const bool is_ascii = digits.empty() || static_cast<uint8_t>(digits[0]) < 0x80;
+  if (!is_ascii || std::ranges::any_of(digits, is_digit)) {
     return failure("The conversion of {} to a number is not supported.", quoted(v.text));
   }
   return Value::of(otherwise);
@@ -250,7 +247,7 @@ Result<Value> attribute_of(Renderer& r, const Value& v, std::string_view path) {
   while (true) {
     const size_t dot = path.find('.');
     const std::string_view name = path.substr(0, dot);
-    if (!name.empty() && name[0] >= '0' && name[0] <= '9') {
+    if (!name.empty() && is_digit(name[0])) {
       return failure("The attribute {} is not supported.", quoted(path));
     }
     if (out.kind == Kind::undefined) {

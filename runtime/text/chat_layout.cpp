@@ -5,7 +5,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "base/escape.h"
+#include "base/parse.h"
 #include "text/chat_functions.h"
 #include "text/unicode.h"
 
@@ -218,22 +218,15 @@ class Fields {
     const std::string_view first = name.substr(0, end);
     const Value* found = nullptr;
     if (first.empty() || begins_with_digit(first)) {
-      int n = next_;
-      if (first.empty()) {
-        ++next_;
-      } else {
-        const auto read = std::from_chars(first.data(), first.data() + first.size(), n);
-        if (read.ec != std::errc() || read.ptr != first.data() + first.size()) {
-          return bad(name);
-        }
-      }
+      const auto n = first.empty() ? next_++ : number_in<int>(first);
       // Python has one of both in a layout.
-      if ((first.empty() && numbered_) || (!first.empty() && next_ > 0)) {
+      if (!n || (first.empty() && numbered_) || (!first.empty() && next_ > 0)) {
         return bad(name);
       }
       numbered_ = numbered_ || !first.empty();
-      found = static_cast<size_t>(n) < a_.positional.size() ? &a_.positional[static_cast<size_t>(n)]
-                                                            : nullptr;
+      found = static_cast<size_t>(*n) < a_.positional.size()
+                  ? &a_.positional[static_cast<size_t>(*n)]
+                  : nullptr;
     } else {
       const auto at = std::ranges::find(a_.named, first, [](const auto& p) { return p.first; });
       found = at == a_.named.end() ? nullptr : &at->second;
@@ -262,11 +255,8 @@ class Fields {
       return r_.attribute(v, key);
     }
     path.remove_prefix(1);
-    int64_t n = 0;
-    const auto read = std::from_chars(key.data(), key.data() + key.size(), n);
-    const bool is_number =
-        begins_with_digit(key) && read.ec == std::errc() && read.ptr == key.data() + key.size();
-    return r_.item(v, is_number ? Value::of(n) : Value::of(key));
+    const auto n = begins_with_digit(key) ? number_in<int64_t>(key) : std::nullopt;
+    return r_.item(v, n ? Value::of(*n) : Value::of(key));
   }
 
   Renderer& r_;

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <string>
 
 #include "base/boundary.h"
 #include "base/escape.h"
+#include "base/parse.h"
 #include "bowline_text.h"
 #include "text/sampler.h"
 
@@ -22,24 +22,16 @@ constexpr int64_t kUsualContext = 1024;
 #define BOWLINE_REFUSE_UNLESS(condition, ...) \
   BOWLINE_REQUIRE_CODE(condition, Code::bad_argument, __VA_ARGS__)
 
-// Parses the whole text as a number >= 0.
-std::optional<int64_t> parsed(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_number = error == std::errc() && end == text.data() + text.size() && value >= 0;
-  return is_number ? std::optional(value) : std::nullopt;
-}
-
 // Parses "2,32000".
 Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
   const std::string all = model.metadata("eos_token_ids");
   std::vector<int32_t> ids;
   for (size_t at = 0; at < all.size();) {
     const size_t end = std::min(all.find(',', at), all.size());
-    const std::optional<int64_t> id = parsed(std::string_view(all).substr(at, end - at));
-    BOWLINE_REQUIRE_CODE(id && *id <= INT32_MAX, Code::bad_file,
+    const auto id = number_in<int32_t>(std::string_view(all).substr(at, end - at));
+    BOWLINE_REQUIRE_CODE(id && *id >= 0, Code::bad_file,
                          "Metadata eos_token_ids (\"{}\") is not a list of ids.", escaped(all));
-    ids.push_back(static_cast<int32_t>(*id));
+    ids.push_back(*id);
     at = end + 1;
   }
   return ids;
@@ -47,7 +39,7 @@ Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
 
 Result<int64_t> context_of(const Model& model) {
   const std::string text = model.metadata("context_length");
-  const std::optional<int64_t> length = parsed(text);
+  const auto length = number_in<int64_t>(text);
   BOWLINE_REQUIRE_CODE(length && *length >= 1, text.empty() ? Code::bad_argument : Code::bad_file,
                        "The model has no maximum text length: metadata context_length is \"{}\".",
                        escaped(text));
@@ -57,8 +49,8 @@ Result<int64_t> context_of(const Model& model) {
 // Learned positions end with their table. Rotary positions have no limit.
 Status check_positions(const Model& model, int64_t context) {
   const std::string text = model.metadata("position_rows");
-  const std::optional<int64_t> rows = parsed(text);
-  BOWLINE_REQUIRE_CODE(text.empty() || rows, Code::bad_file,
+  const auto rows = number_in<int64_t>(text);
+  BOWLINE_REQUIRE_CODE(text.empty() || rows.value_or(-1) >= 0, Code::bad_file,
                        "Metadata position_rows is \"{}\", not an integer. Import the model again.",
                        escaped(text));
   BOWLINE_REFUSE_UNLESS(!rows || context <= *rows,
@@ -454,38 +446,30 @@ Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
 Generator& Generator::operator=(Generator&&) noexcept = default;
 
-namespace {
-
-Status moved_from() { return Status(Code::bad_argument, "The generator was moved from."); }
-
-}  // namespace
-
 Status Generator::feed(std::span<const int32_t> ids) {
-  return state_ == nullptr ? moved_from() : guarded([&]() -> Status { return state_->feed(ids); });
+  return guarded(state_, "generator", [&](auto& state) { return state.feed(ids); });
 }
 
 Result<int32_t> Generator::next() {
-  return state_ == nullptr ? Result<int32_t>(moved_from())
-                           : guarded([&]() -> Result<int32_t> { return state_->next(); });
+  return guarded(state_, "generator", [](auto& state) { return state.next(); });
 }
 
 Status Generator::rewind(size_t length) {
-  if (state_ == nullptr) {
-    return moved_from();
-  }
-  BOWLINE_REFUSE_UNLESS(length <= state_->text.size(), "The text has {} tokens, not {}.",
-                        state_->text.size(), length);
-  state_->rewind(length);
-  return {};
+  return guarded(state_, "generator", [&](auto& state) -> Status {
+    BOWLINE_REFUSE_UNLESS(length <= state.text.size(), "The text has {} tokens, not {}.",
+                          state.text.size(), length);
+    state.rewind(length);
+    return {};
+  });
 }
 
 Result<size_t> Generator::replace(std::span<const int32_t> ids) {
-  return state_ == nullptr ? Result<size_t>(moved_from())
-                           : guarded([&]() -> Result<size_t> { return state_->replace(ids); });
+  return guarded(state_, "generator", [&](auto& state) { return state.replace(ids); });
 }
 
 std::span<const int32_t> Generator::tokens() const {
-  return state_ == nullptr ? std::span<const int32_t>() : state_->text;
+  return guarded(state_, "generator",
+                 [](auto& state) { return std::span<const int32_t>(state.text); });
 }
 
 bool Generator::has_room() const { return state_ != nullptr && state_->has_room(); }
@@ -497,12 +481,11 @@ bool Generator::is_stop(int32_t id) const {
 int64_t Generator::context() const { return state_ == nullptr ? 0 : state_->context; }
 
 Status Generator::set_sampler(const SamplerOptions& options) {
-  if (state_ == nullptr) {
-    return moved_from();
-  }
-  BOWLINE_TRY(check(options));
-  state_->sampler = options;
-  return {};
+  return guarded(state_, "generator", [&](auto& state) -> Status {
+    BOWLINE_TRY(check(options));
+    state.sampler = options;
+    return {};
+  });
 }
 
 void Generator::cancel() {
@@ -511,14 +494,16 @@ void Generator::cancel() {
   }
 }
 
-Counters Generator::counters() const { return state_ == nullptr ? Counters{} : state_->counters(); }
+Counters Generator::counters() const {
+  return guarded(state_, "generator", [](auto& state) { return state.counters(); });
+}
 
 MemoryReport Generator::memory() const {
-  return state_ == nullptr ? MemoryReport{} : state_->memory();
+  return guarded(state_, "generator", [](auto& state) { return state.memory(); });
 }
 
 Result<PlanInfo> Generator::describe() const {
-  return state_ == nullptr ? Result<PlanInfo>(moved_from()) : state_->describe();
+  return guarded(state_, "generator", [](auto& state) { return state.describe(); });
 }
 
 uint64_t Generator::full_logits_count() const {

@@ -227,7 +227,8 @@ TEST_F(GenerationOnCpu, WhatIsNoTextIsRefused) {
   EXPECT_TRUE(g.tokens().empty());
   EXPECT_EQ(g.rewind(1).message(), "The text has 0 tokens, not 1.");
   Generator taken = std::move(g);
-  EXPECT_EQ(g.next().status().message(), "The generator was moved from.");
+  EXPECT_EQ(g.next().status().message(),
+            "The generator is empty: it was moved from, or there was no memory for it.");
   EXPECT_EQ(g.feed(bad).code(), Code::bad_argument);
 }
 

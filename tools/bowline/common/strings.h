@@ -1,25 +1,15 @@
-// Small helpers for text: numbers in it, and lists as text.
+// Small helpers for text: numbers in it (base/parse.h), and lists as text.
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/parse.h"
 #include "base/utf8.h"
 
 namespace bowline::command {
-
-// The number that the whole text is. Empty: the text is anything else, or T cannot hold the number.
-template <class T>
-std::optional<T> number_in(std::string_view text) {
-  T out{};
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, out);
-  return error == std::errc() && stop == end ? std::optional(out) : std::nullopt;
-}
 
 // The beginning of a text, without a part of a character: up to `most` bytes, and to the end of the
 // character that is there.
