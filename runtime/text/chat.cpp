@@ -44,8 +44,7 @@ Result<Value> value_of(chat::Heap& heap, const ChatMessage& message, size_t numb
                      value_of(message.role, format("role of message {}", number)));
   BOWLINE_TRY_ASSIGN(const Value content,
                      value_of(message.content, format("content of message {}", number)));
-  return heap.dict({{Value::of(std::string_view("role")), role},
-                    {Value::of(std::string_view("content")), content}});
+  return heap.dict({{Value::of("role"), role}, {Value::of("content"), content}});
 }
 
 Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessage> messages,

@@ -41,7 +41,7 @@ class Writer {
         out += scalar(v);
         return {};
       case Kind::text:
-        return is_json_ ? add_json_text(v.text) : add_python_text(v.text);
+        return add_text(v.text);
       case Kind::dict:
         return add_dict(*v.dict, depth);
       case Kind::list:
@@ -89,58 +89,39 @@ class Writer {
     }
   }
 
-  Status add_json_text(std::string_view text) {
-    BOWLINE_TRY(heap_.step(6 * text.size()));
-    out += '"';
+  Status add_text(std::string_view text) {
+    BOWLINE_TRY(heap_.step((is_json_ ? 6 : 10) * text.size()));
+    const bool is_single = !is_json_ && (text.find('\'') == std::string_view::npos ||
+                                         text.find('"') != std::string_view::npos);
+    const char quote = is_single ? '\'' : '"';
+    out += quote;
     for (size_t at = 0; at < text.size();) {
       const size_t begin = at;
       const char32_t c = next_of(text, at);
-      const size_t simple = std::u32string_view(U"\"\\\n\r\t\b\f").find(c);
-      if (simple != std::u32string_view::npos) {
-        out += '\\';
-        out += "\"\\nrtbf"[simple];
-      } else if (c < 0x20 || (form_.ascii && c >= 0x7F && c < 0x10000)) {
-        append_hex(out, "\\u", c, 4);
-      } else if (form_.ascii && c >= 0x10000) {
-        append_hex(out, "\\u", 0xD800 + ((c - 0x10000) >> 10), 4);
-        append_hex(out, "\\u", 0xDC00 + ((c - 0x10000) & 0x3FF), 4);
+      const size_t simple = std::u32string_view(U"\n\r\t\b\f").find(c);
+      if (c == static_cast<char32_t>(quote) || c == '\\') {
+        out += {'\\', static_cast<char>(c)};
+      } else if (simple < (is_json_ ? 5 : 3)) {
+        out += {'\\', "nrtbf"[simple]};
+      } else if (is_json_ ? c < 0x20 || (form_.ascii && c >= 0x7F) : !is_printable(c)) {
+        add_code(c);
       } else {
         out += text.substr(begin, at - begin);
       }
     }
-    out += '"';
+    out += quote;
     return {};
   }
 
-  Status add_python_text(std::string_view text) {
-    BOWLINE_TRY(heap_.step(10 * text.size()));
-    const bool is_double =
-        text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
-    const char quote = is_double ? '"' : '\'';
-    out += quote;
-    for (size_t at = 0; at < text.size();) {
-      const size_t begin = at;
-      const char32_t c = next_of(text, at);
-      if (c == static_cast<char32_t>(quote) || c == '\\') {
-        out += '\\';
-        out += static_cast<char>(c);
-      } else if (c == '\n' || c == '\r' || c == '\t') {
-        out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
-      } else if (is_printable(c)) {
-        out += text.substr(begin, at - begin);
-      } else {
-        append_hex(out,
-                   c < 0x100     ? "\\x"
-                   : c < 0x10000 ? "\\u"
-                                 : "\\U",
-                   c,
-                   c < 0x100     ? 2
-                   : c < 0x10000 ? 4
-                                 : 8);
-      }
+  void add_code(char32_t c) {
+    if (is_json_ && c >= 0x10000) {
+      append_hex(out, "\\u", 0xD800 + ((c - 0x10000) >> 10), 4);
+      append_hex(out, "\\u", 0xDC00 + ((c - 0x10000) & 0x3FF), 4);
+    } else if (!is_json_ && c < 0x100) {
+      append_hex(out, "\\x", c, 2);
+    } else {
+      append_hex(out, c < 0x10000 ? "\\u" : "\\U", c, c < 0x10000 ? 4 : 8);
     }
-    out += quote;
-    return {};
   }
 
   Status add_list(std::string_view begin, const std::vector<Value>& list, std::string_view end,

@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "base/escape.h"
+#include "base/parse.h"
 #include "base/utf8.h"
 #include "text/chat_strings.h"
 #include "text/chat_template.h"
@@ -29,43 +30,43 @@ class Lexer {
  private:
   // Reads text up to a tag, and the tag.
   Status next() {
-    const size_t at = tag_from(0);
+    const size_t at = next_tag();
     if (at == std::string_view::npos) {
       take(Token::Kind::data, rest_.size());
       return {};
     }
-    const char kind = rest_[at + 1];
-    const char sign = at + 2 < rest_.size() && (rest_[at + 2] == '-' || rest_[at + 2] == '+')
-                          ? rest_[at + 2]
-                          : ' ';
-    std::string_view data = rest_.substr(0, at);
-    if (sign == '-') {
-      data = strip(data, Side::right);
-    } else if (sign != '+' && kind != '{') {
-      data = without_indent(data);
-    }
-    add(Token::Kind::data, data);
+    const char kind = rest_[at + 1], sign = sign_at(at + 2);
+    add(Token::Kind::data, trimmed(rest_.substr(0, at), sign, kind != '{'));
     skip(at + 2 + (sign == ' ' ? 0 : 1));
     if (kind == '#') {
       return comment();
     }
-    if (kind == '%') {
-      if (const std::optional<size_t> raw = raw_begin()) {
-        skip(*raw);
-        return this->raw();
-      }
+    if (const size_t end = kind == '%' ? end_of_tag(0, "raw", false) : 0) {
+      skip(end);
+      return raw();
     }
     return tag(kind == '{');
   }
 
-  size_t tag_from(size_t at) const {
-    for (; (at = rest_.find('{', at)) != std::string_view::npos; ++at) {
-      if (at + 1 < rest_.size() &&
-          (rest_[at + 1] == '{' || rest_[at + 1] == '%' || rest_[at + 1] == '#')) {
+  size_t next_tag() const {
+    for (size_t at = 0; (at = rest_.find('{', at)) != std::string_view::npos; ++at) {
+      if (is_among(rest_.substr(at + 1, 1), {"{", "%", "#"})) {
         return at;
       }
     }
-    return at;
+    return std::string_view::npos;
+  }
+
+  // The sign of a tag that trims white space, or the lack of one.
+  char sign_at(size_t at) const {
+    return at < rest_.size() && (rest_[at] == '-' || rest_[at] == '+') ? rest_[at] : ' ';
+  }
+
+  // Data in front of a tag with a sign.
+  std::string_view trimmed(std::string_view data, char sign, bool is_block) const {
+    return sign == '-'               ? strip(data, Side::right)
+           : sign == ' ' && is_block ? without_indent(data)
+                                     : data;
   }
 
   // Removes the white space of a line before a block tag, if the line has nothing else.
@@ -101,34 +102,24 @@ class Lexer {
     return failure_at(line_, "A comment has no end");
   }
 
-  std::optional<size_t> raw_begin() const {
-    size_t at = spaces_of(rest_);
-    if (!rest_.substr(at).starts_with("raw")) {
-      return std::nullopt;
-    }
-    at += 3;
+  // The end of a block tag that has just this name, from behind its begin; 0: it is another tag.
+  size_t end_of_tag(size_t at, std::string_view name, bool trims) const {
     at += spaces_of(rest_.substr(at));
-    const size_t end = end_at(at, "%}", false);
-    return end == 0 ? std::nullopt : std::optional(at + end);
+    if (!rest_.substr(at).starts_with(name)) {
+      return 0;
+    }
+    at += name.size();
+    at += spaces_of(rest_.substr(at));
+    const size_t end = end_at(at, "%}", trims);
+    return end == 0 ? 0 : at + end;
   }
 
   Status raw() {
     for (size_t at = 0; (at = rest_.find("{%", at)) != std::string_view::npos; ++at) {
-      size_t to = at + 2;
-      const char sign = to < rest_.size() ? rest_[to] : ' ';
-      to += sign == '-' || sign == '+' ? 1 : 0;
-      to += spaces_of(rest_.substr(to));
-      if (!rest_.substr(to).starts_with("endraw")) {
-        continue;
-      }
-      to += 6;
-      to += spaces_of(rest_.substr(to));
-      if (const size_t end = end_at(to, "%}", true)) {
-        const std::string_view data = rest_.substr(0, at);
-        add(Token::Kind::data, sign == '-'   ? strip(data, Side::right)
-                               : sign == '+' ? data
-                                             : without_indent(data));
-        skip(to + end);
+      const char sign = sign_at(at + 2);
+      if (const size_t end = end_of_tag(at + (sign == ' ' ? 2 : 3), "endraw", true)) {
+        add(Token::Kind::data, trimmed(rest_.substr(0, at), sign, true));
+        skip(end);
         return {};
       }
     }
@@ -266,16 +257,14 @@ class Lexer {
       from.remove_prefix(1);
       return {};
     }
-    uint32_t code = 0;
-    const std::string_view hex = from.substr(2, digits);
-    const auto read = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
-    if (hex.size() < digits || read.ptr != hex.data() + hex.size()) {
+    const auto code = number_in<uint32_t>(from.substr(2, digits), 16);
+    if (from.size() < 2 + digits || !code) {
       return failure_at(line_, "An escape has too few digits");
     }
-    if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
+    if (*code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
       return failure_at(line_, "An escape does not name a character");
     }
-    append(out, code);
+    append(out, *code);
     from.remove_prefix(2 + digits);
     return {};
   }

@@ -77,42 +77,21 @@ struct Value {
     const Method* method;
   };
 
-  static Value none() { return of(Kind::none); }
-  static Value of(bool b) {
-    Value v = of(Kind::boolean);
-    v.boolean = b;
-    return v;
+  Value() = default;
+  explicit Value(Kind k, std::string_view t = {}) : kind(k), text(t) {}
+  explicit Value(bool b) : kind(Kind::boolean), boolean(b) {}
+  explicit Value(int64_t n) : kind(Kind::integer), integer(n) {}
+  explicit Value(double r) : kind(Kind::real), real(r) {}
+  explicit Value(std::string_view t) : Value(Kind::text, t) {}
+  explicit Value(const char* t) : Value(std::string_view(t)) {}
+
+  template <class T>
+  static Value of(const T& content) {
+    return Value(content);
   }
-  static Value of(int64_t n) {
-    Value v = of(Kind::integer);
-    v.integer = n;
-    return v;
-  }
-  static Value of(double r) {
-    Value v = of(Kind::real);
-    v.real = r;
-    return v;
-  }
-  static Value of(std::string_view t) {
-    Value v = of(Kind::text);
-    v.text = t;
-    return v;
-  }
-  static Value undefined(std::string_view name) {
-    Value v;
-    v.text = name;
-    return v;
-  }
-  static Value function(std::string_view name) {
-    Value v = of(Kind::function);
-    v.text = name;
-    return v;
-  }
-  static Value of(Kind kind) {
-    Value v;
-    v.kind = kind;
-    return v;
-  }
+  static Value none() { return Value(Kind::none); }
+  static Value undefined(std::string_view name) { return Value(Kind::undefined, name); }
+  static Value function(std::string_view name) { return Value(Kind::function, name); }
 
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple; }
   // A Python view, represented by a list.

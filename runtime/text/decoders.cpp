@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/boundary.h"
+#include "base/parse.h"
+#include "base/utf8.h"
 #include "text/byte_level.h"
 #include "text/unicode.h"
 
@@ -49,6 +51,10 @@ std::string take_text(std::string& bytes, bool all) {
   return out;
 }
 
+Status pass_on(const std::string& text, const DecodeStep::Next& next) {
+  return text.empty() ? Status() : next(text);
+}
+
 class BytesStep : public DecodeStep {
  public:
   explicit BytesStep(bool whole) : whole_(whole) {}
@@ -58,62 +64,41 @@ class BytesStep : public DecodeStep {
     } else {
       bytes_ += piece;
     }
-    return whole_ ? Status() : pass(false, next);
+    return whole_ ? Status() : pass_on(take_text(bytes_, false), next);
   }
-  Status finish(const Next& next) override { return pass(true, next); }
+  Status finish(const Next& next) override { return pass_on(take_text(bytes_, true), next); }
 
  private:
-  Status pass(bool all, const Next& next) {
-    const std::string text = take_text(bytes_, all);
-    return text.empty() ? Status() : next(text);
-  }
   bool whole_;
   std::string bytes_;
 };
 
-// The byte of "<0x1F>", or -1.
-int byte_of(std::string_view piece) {
-  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') {
-    return -1;
-  }
-  int value = 0;
-  for (const char c : piece.substr(3, 2)) {
-    const int low = c | 0x20;
-    const int digit = c >= '0' && c <= '9'       ? c - '0'
-                      : low >= 'a' && low <= 'f' ? low - 'a' + 10
-                                                 : -1;
-    if (digit < 0) {
-      return -1;
-    }
-    value = value * 16 + digit;
-  }
-  return value;
+// The byte of "<0x1F>".
+std::optional<uint8_t> byte_of(std::string_view piece) {
+  const bool fits = piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>');
+  return fits ? number_in<uint8_t>(piece.substr(3, 2), 16) : std::nullopt;
 }
 
 class ByteFallbackStep : public DecodeStep {
  public:
   explicit ByteFallbackStep(bool whole) : whole_(whole) {}
   Status push(std::string_view piece, const Next& next) override {
-    if (const int byte = byte_of(piece); byte >= 0) {
-      bytes_ += static_cast<char>(byte);
-      const std::string text = whole_ ? std::string() : take_text(bytes_, false);
-      return text.empty() ? Status() : next(text);
+    if (const auto byte = byte_of(piece)) {
+      bytes_ += static_cast<char>(*byte);
+      return whole_ ? Status() : pass_on(take_text(bytes_, false), next);
     }
     BOWLINE_TRY(finish(next));
     return next(piece);
   }
   // In a run that is not UTF-8 every byte is replaced.
   Status finish(const Next& next) override {
-    bool valid = true;
-    for (size_t at = 0; valid && at < bytes_.size();) {
-      at += step_over(std::string_view(bytes_).substr(at), valid);
-    }
+    const bool valid = valid_utf8(bytes_);
     std::string text = valid ? bytes_ : std::string();
     for (size_t i = 0; !valid && i < bytes_.size(); ++i) {
       append(text, kReplacement);
     }
     bytes_.clear();
-    return text.empty() ? Status() : next(text);
+    return pass_on(text, next);
   }
 
  private:
@@ -152,29 +137,29 @@ void clean_up(std::string& text) {
   }
 }
 
-// Joins all tokens to one text.
+// Joins all tokens to one text, if it is needed as a whole.
 class FuseStep : public DecodeStep {
  public:
-  Status push(std::string_view piece, const Next&) override {
+  explicit FuseStep(bool whole) : whole_(whole) {}
+  Status push(std::string_view piece, const Next& next) override {
+    if (!whole_) {
+      return next(piece);
+    }
     text_ += piece;
     return {};
   }
-  Status finish(const Next& next) override { return next(text_); }
+  Status finish(const Next& next) override { return whole_ ? next(text_) : Status(); }
 
  private:
+  bool whole_;
   std::string text_;
-};
-
-class PassStep : public DecodeStep {
- public:
-  Status push(std::string_view piece, const Next& next) override { return next(piece); }
 };
 
 // Strips fused text: the start at once, the end when the text is complete.
 class StripStream : public DecodeStep {
  public:
-  StripStream(std::string content, size_t start, size_t stop)
-      : content_(std::move(content)), start_(start), stop_(stop) {}
+  explicit StripStream(const steps::StripDecoder& step)
+      : content_(step.content.text), start_(step.start), stop_(step.stop) {}
   Status push(std::string_view piece, const Next& next) override {
     held_ += piece;
     while (start_ > 0 && held_.starts_with(content_)) {
@@ -184,27 +169,23 @@ class StripStream : public DecodeStep {
     if (!held_.empty()) {
       start_ = 0;
     }
-    const size_t end = stripped_end(held_);
+    // All of the content at the end may be stripped; the text before it is certain.
+    size_t end = held_.size();
+    while (stop_ > 0 && std::string_view(held_).substr(0, end).ends_with(content_)) {
+      end -= content_.size();
+    }
     const std::string text = held_.substr(0, end);
     held_.erase(0, end);
-    return text.empty() ? Status() : next(text);
+    return pass_on(text, next);
   }
   Status finish(const Next& next) override {
     const size_t cut = std::min(stop_, held_.size() / content_.size());
     const std::string text = held_.substr(0, held_.size() - cut * content_.size());
     held_.clear();
-    return text.empty() ? Status() : next(text);
+    return pass_on(text, next);
   }
 
  private:
-  // All of `content` at the end may be stripped; the text before it is certain.
-  size_t stripped_end(std::string_view text) const {
-    size_t end = text.size();
-    while (stop_ > 0 && text.substr(0, end).ends_with(content_)) {
-      end -= content_.size();
-    }
-    return end;
-  }
   std::string content_;
   size_t start_;
   size_t stop_;
@@ -214,7 +195,7 @@ class StripStream : public DecodeStep {
 // Handles the end-of-word suffix. The last token is known only at the end.
 class SuffixStep : public DecodeStep {
  public:
-  explicit SuffixStep(std::string suffix) : suffix_(std::move(suffix)) {}
+  explicit SuffixStep(const steps::BPEDecoder& step) : suffix_(step.suffix) {}
   Status push(std::string_view piece, const Next& next) override {
     const Status status = any_ ? pass(" ", next) : Status();
     held_ = piece;
@@ -236,8 +217,7 @@ class SuffixStep : public DecodeStep {
 // Keeps one of equal neighbouring tokens.
 class CtcStep : public DecodeStep {
  public:
-  CtcStep(std::string pad, std::string delimiter, bool cleanup)
-      : pad_(std::move(pad)), delimiter_(std::move(delimiter)), cleanup_(cleanup) {}
+  explicit CtcStep(const steps::CTC& step) : step_(step) {}
   Status push(std::string_view piece, const Next& next) override {
     if (any_ && piece == last_) {
       return {};
@@ -245,49 +225,41 @@ class CtcStep : public DecodeStep {
     any_ = true;
     last_ = piece;
     std::string text(piece);
-    replace_all(text, pad_, "");
-    if (cleanup_) {
+    replace_all(text, step_.pad_token, "");
+    if (step_.cleanup) {
       clean_up(text);
-      replace_all(text, delimiter_, " ");
+      replace_all(text, step_.word_delimiter_token, " ");
     }
-    return text.empty() ? Status() : next(text);
+    return pass_on(text, next);
   }
 
  private:
-  std::string pad_;
-  std::string delimiter_;
-  bool cleanup_;
+  steps::CTC step_;
   std::string last_;
   bool any_ = false;
 };
 
 // ---- one for each step
 
+// Makes a step of an argument: of its struct, or of whether the text is needed as a whole.
+template <class Made, class Step>
+DecodeStepMaker maker(const Step& step) {
+  return [step](bool) { return std::make_unique<Made>(step); };
+}
+template <class Made>
+DecodeStepMaker maker() {
+  return [](bool whole) { return std::make_unique<Made>(whole); };
+}
+
 struct MakeDecoder {
   using Made = Result<DecodeStepMaker>;
   bool fused;
 
   Made operator()(const steps::ByteLevel&) const { return decode_bytes(); }
-  Made operator()(const steps::ByteFallback&) const {
-    return DecodeStepMaker([](bool whole) { return std::make_unique<ByteFallbackStep>(whole); });
-  }
-  Made operator()(const steps::Fuse&) const {
-    return DecodeStepMaker([](bool whole) -> std::unique_ptr<DecodeStep> {
-      if (whole) {
-        return std::make_unique<FuseStep>();
-      }
-      return std::make_unique<PassStep>();
-    });
-  }
-  Made operator()(const steps::BPEDecoder& step) const {
-    return DecodeStepMaker(
-        [suffix = step.suffix](bool) { return std::make_unique<SuffixStep>(suffix); });
-  }
-  Made operator()(const steps::CTC& step) const {
-    return DecodeStepMaker([step](bool) {
-      return std::make_unique<CtcStep>(step.pad_token, step.word_delimiter_token, step.cleanup);
-    });
-  }
+  Made operator()(const steps::ByteFallback&) const { return maker<ByteFallbackStep>(); }
+  Made operator()(const steps::Fuse&) const { return maker<FuseStep>(); }
+  Made operator()(const steps::BPEDecoder& step) const { return maker<SuffixStep>(step); }
+  Made operator()(const steps::CTC& step) const { return maker<CtcStep>(step); }
   Made operator()(const steps::Metaspace& step) const {
     return mapped([step](std::string& piece, bool first) -> Status {
       const bool prepended = step.prepend_scheme != Prepend::never;
@@ -330,9 +302,7 @@ struct MakeDecoder {
   }
   Made operator()(const steps::StripDecoder& step) const {
     if (fused) {
-      return DecodeStepMaker([step](bool) {
-        return std::make_unique<StripStream>(step.content.text, step.start, step.stop);
-      });
+      return maker<StripStream>(step);
     }
     return mapped([step](std::string& piece, bool) -> Status {
       const std::string& content = step.content.text;
@@ -353,9 +323,7 @@ Result<DecodeStepMaker> make_decoder(const steps::Decoder& step, bool fused) {
   return std::visit(MakeDecoder{fused}, step);
 }
 
-DecodeStepMaker decode_bytes() {
-  return [](bool whole) { return std::make_unique<BytesStep>(whole); };
-}
+DecodeStepMaker decode_bytes() { return maker<BytesStep>(); }
 
 DecodeStepMaker decode_spaced() {
   return mapped([](std::string& piece, bool first) -> Status {

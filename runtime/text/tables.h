@@ -38,87 +38,100 @@ inline uint64_t hash_of(std::string_view text) {
   return mixed(h ^ rest);
 }
 
-// Maps two 32-bit values to two others.
-class PairTable {
+// Slots with open addressing, at least half of them free.
+template <class Slot>
+class OpenTable {
  public:
-  struct Entry {
-    uint64_t key = kNone;
-    uint32_t first = 0;
-    uint32_t second = 0;
-  };
-  static constexpr uint64_t kNone = UINT64_MAX;  // not a valid key: ids are smaller
+  size_t size() const { return size_; }
 
-  static uint64_t key(uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; }
-
-  const Entry* find(uint32_t a, uint32_t b) const {
-    if (entries_.empty()) {
-      return nullptr;
-    }
-    const uint64_t k = key(a, b);
-    for (size_t i = mixed(k) & mask_;; i = (i + 1) & mask_) {
-      if (entries_[i].key == k) {
-        return &entries_[i];
+ protected:
+  // The slot from `hash` on for which is(slot), or a free one. Null: there is none in reach.
+  template <class Is>
+  const Slot* find_slot(uint64_t hash, Is&& is) const {
+    size_t i = hash & mask_;
+    for (size_t probe = 0; probe < std::min(kLongestProbe, slots_.size()); ++probe) {
+      if (slots_[i].is_free() || is(slots_[i])) {
+        return &slots_[i];
       }
-      if (entries_[i].key == kNone) {
-        return nullptr;
-      }
+      i = (i + 1) & mask_;
     }
+    return nullptr;
   }
-  // Keeps the first entry of a key. Returns false if too many keys collide.
-  bool insert(uint32_t a, uint32_t b, uint32_t first, uint32_t second) {
-    if (2 * (size_ + 1) > entries_.size()) {
-      std::vector<Entry> old(std::max<size_t>(16, 2 * entries_.size()));
-      old.swap(entries_);
-      mask_ = entries_.size() - 1;
-      size_ = 0;
-      for (const Entry& e : old) {
-        if (e.key != kNone && !place(e)) {
+  // Adds a slot whose key is not there. False: too many keys collide.
+  bool add(const Slot& slot) {
+    if (2 * (size_ + 1) > slots_.size()) {
+      std::vector<Slot> old(std::max<size_t>(16, 2 * slots_.size()));
+      old.swap(slots_);
+      mask_ = slots_.size() - 1;
+      for (const Slot& s : old) {
+        if (!s.is_free() && !place(s)) {
           return false;
         }
       }
     }
-    return place({key(a, b), first, second});
+    size_ += 1;
+    return place(slot);
   }
-  size_t size() const { return size_; }
 
  private:
-  bool place(const Entry& e) {
-    size_t i = mixed(e.key) & mask_;
-    for (size_t probe = 0; probe < kLongestProbe; ++probe, i = (i + 1) & mask_) {
-      if (entries_[i].key == e.key) {
-        return true;
-      }
-      if (entries_[i].key == kNone) {
-        entries_[i] = e;
-        ++size_;
-        return true;
-      }
+  bool place(const Slot& slot) {
+    const Slot* const free = find_slot(slot.hash(), [](const Slot&) { return false; });
+    if (free != nullptr) {
+      slots_[static_cast<size_t>(free - slots_.data())] = slot;
     }
-    return false;
+    return free != nullptr;
   }
 
-  std::vector<Entry> entries_;
+  std::vector<Slot> slots_;
   size_t mask_ = 0;
   size_t size_ = 0;
 };
 
+struct PairEntry {
+  static constexpr uint64_t kNone = UINT64_MAX;  // not a valid key: ids are smaller
+  uint64_t key = kNone;
+  uint32_t first = 0;
+  uint32_t second = 0;
+  bool is_free() const { return key == kNone; }
+  uint64_t hash() const { return mixed(key); }
+};
+
+// Maps two 32-bit values to two others.
+class PairTable : public OpenTable<PairEntry> {
+ public:
+  using Entry = PairEntry;
+
+  const Entry* find(uint32_t a, uint32_t b) const {
+    const uint64_t k = key(a, b);
+    const Entry* const e = find_slot(mixed(k), [k](const Entry& s) { return s.key == k; });
+    return e == nullptr || e->is_free() ? nullptr : e;
+  }
+  // Keeps the first entry of a key. Returns false if too many keys collide.
+  bool insert(uint32_t a, uint32_t b, uint32_t first, uint32_t second) {
+    return find(a, b) != nullptr || add({key(a, b), first, second});
+  }
+
+ private:
+  static uint64_t key(uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; }
+};
+
+struct TextSlot {
+  uint64_t hash_ = 0;
+  int32_t id = -1;
+  uint32_t length = 0;
+  size_t begin = 0;
+  bool is_free() const { return id < 0; }
+  uint64_t hash() const { return hash_; }
+};
+
 // Maps texts to ids.
-class TextTable {
+class TextTable : public OpenTable<TextSlot> {
  public:
   std::optional<int32_t> find(std::string_view text) const {
-    if (slots_.empty()) {
-      return std::nullopt;
-    }
     const uint64_t h = hash_of(text);
-    for (size_t i = h & mask_;; i = (i + 1) & mask_) {
-      const Slot& s = slots_[i];
-      if (s.id < 0) {
-        return std::nullopt;
-      }
-      if (s.hash == static_cast<uint32_t>(h >> 32) && at(s) == text) {
-        return s.id;
-      }
-    }
+    const TextSlot* const s =
+        find_slot(h, [&](const TextSlot& slot) { return slot.hash_ == h && at(slot) == text; });
+    return s == nullptr || s->is_free() ? std::nullopt : std::optional(s->id);
   }
   // Returns nothing if the text was inserted, its id if it exists already, and -1 if too many texts
   // collide.
@@ -126,52 +139,17 @@ class TextTable {
     if (const auto there = find(text)) {
       return there;
     }
-    if (2 * (size_ + 1) > slots_.size()) {
-      std::vector<Slot> old(std::max<size_t>(16, 2 * slots_.size()));
-      old.swap(slots_);
-      mask_ = slots_.size() - 1;
-      for (const Slot& s : old) {
-        if (s.id >= 0 && !place(s, hash_of(at(s)))) {
-          return -1;
-        }
-      }
-    }
-    const uint64_t h = hash_of(text);
-    const Slot slot{static_cast<uint32_t>(h >> 32), id, bytes_.size(), text.size()};
+    const TextSlot slot{hash_of(text), id, static_cast<uint32_t>(text.size()), bytes_.size()};
     bytes_ += text;
-    if (!place(slot, h)) {
-      return -1;
-    }
-    ++size_;
-    return std::nullopt;
+    return add(slot) ? std::nullopt : std::optional(-1);
   }
-  size_t size() const { return size_; }
 
  private:
-  struct Slot {
-    uint32_t hash = 0;
-    int32_t id = -1;
-    size_t begin = 0;
-    size_t length = 0;
-  };
-  std::string_view at(const Slot& s) const {
+  std::string_view at(const TextSlot& s) const {
     return std::string_view(bytes_).substr(s.begin, s.length);
-  }
-  bool place(const Slot& slot, uint64_t hash) {
-    size_t i = hash & mask_;
-    for (size_t probe = 0; probe < kLongestProbe; ++probe, i = (i + 1) & mask_) {
-      if (slots_[i].id < 0) {
-        slots_[i] = slot;
-        return true;
-      }
-    }
-    return false;
   }
 
   std::string bytes_;
-  std::vector<Slot> slots_;
-  size_t mask_ = 0;
-  size_t size_ = 0;
 };
 
 // Finds all texts of a set that start at a given position of another text.
