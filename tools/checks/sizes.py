@@ -13,10 +13,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Folders in which every file holds; the others follow.
-FOLDERS = ["backends", "runtime/api", "runtime/bowline", "runtime/core", "runtime/device",
-           "runtime/exec", "runtime/graph", "runtime/model", "runtime/ops", "runtime/params",
-           "runtime/plan", "runtime/train", "samples", "schemas", "shaders", "tools/bowline",
-           "tools/checks", "tools/cmake", "tools/compare_torch", "tools/conform", "tools/import",
+FOLDERS = ["backends", "runtime", "samples", "schemas", "shaders", "tools/bowline", "tools/checks",
+           "tools/cmake", "tools/compare_torch", "tools/conform", "tools/import",
            "tools/interchange", "tools/make_golden"]
 SOURCES = {".h", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".fbs", ".cmake", ".py"}
 KERNELS = {".cu", ".cuh", ".comp", ".glsl"}
