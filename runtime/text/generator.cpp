@@ -19,9 +19,6 @@ constexpr int64_t kLeastRows = 64;
 constexpr int64_t kFirstTokens = 64;
 constexpr int64_t kUsualContext = 1024;
 
-#define BOWLINE_REFUSE_UNLESS(condition, ...) \
-  BOWLINE_REQUIRE_CODE(condition, Code::bad_argument, __VA_ARGS__)
-
 // Parses "2,32000".
 Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
   const std::string all = model.metadata("eos_token_ids");
@@ -53,10 +50,10 @@ Status check_positions(const Model& model, int64_t context) {
   BOWLINE_REQUIRE_CODE(text.empty() || rows.value_or(-1) >= 0, Code::bad_file,
                        "Metadata position_rows is \"{}\", not an integer. Import the model again.",
                        escaped(text));
-  BOWLINE_REFUSE_UNLESS(!rows || context <= *rows,
-                        "A context of {} tokens exceeds the {} learned positions of the model. "
-                        "Use a context of at most {}.",
-                        context, *rows, *rows);
+  BOWLINE_REQUIRE(!rows || context <= *rows,
+                  "A context of {} tokens exceeds the {} learned positions of the model. "
+                  "Use a context of at most {}.",
+                  context, *rows, *rows);
   return {};
 }
 
@@ -83,7 +80,7 @@ Result<BoundEntryPoint> forward_of(const ModelInfo& model, int64_t tokens,
                     in->dims.size() == 2 && !in->dims[1].name.empty() &&
                     (!in->dims[0].name.empty() || in->dims[0].value == 1) && out != nullptr &&
                     out->dtype == DType::f32 && out->rank == 3;
-  BOWLINE_REFUSE_UNLESS(
+  BOWLINE_REQUIRE(
       fits,
       "The model cannot generate: it has neither the entry points \"prefill\" and \"decode\" nor "
       "an "
@@ -103,11 +100,10 @@ Status check_cached(const ModelInfo& model) {
     const OutputInfo* const out = named(decode.outputs, name);
     return out != nullptr && out->dtype == dtype && out->rank == rank;
   };
-  BOWLINE_REFUSE_UNLESS(
-      gives("logits", DType::f32, 2) && gives("top_logits", DType::f32, 2) &&
-          gives("top_ids", DType::i32, 2) && gives("lse", DType::f32, 1),
-      "The model cannot generate: its entry point \"decode\" does not return logits "
-      "f32 [1, n], top_logits f32 [1, k], top_ids i32 [1, k] and lse f32 [1].");
+  BOWLINE_REQUIRE(gives("logits", DType::f32, 2) && gives("top_logits", DType::f32, 2) &&
+                      gives("top_ids", DType::i32, 2) && gives("lse", DType::f32, 1),
+                  "The model cannot generate: its entry point \"decode\" does not return logits "
+                  "f32 [1, n], top_logits f32 [1, k], top_ids i32 [1, k] and lse f32 [1].");
   return {};
 }
 
@@ -127,8 +123,8 @@ class GeneratorState {
     } else if (context == 0) {
       BOWLINE_TRY_ASSIGN(context, context_of(model));
     }
-    BOWLINE_REFUSE_UNLESS(context >= 1 && context <= INT32_MAX,
-                          "A context of {} tokens is outside of 1..{}.", context, INT32_MAX);
+    BOWLINE_REQUIRE(context >= 1 && context <= INT32_MAX,
+                    "A context of {} tokens is outside of 1..{}.", context, INT32_MAX);
     BOWLINE_TRY(check_positions(model, context));
     BOWLINE_TRY_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
     std::unique_ptr<GeneratorState> state;
@@ -167,8 +163,8 @@ class GeneratorState {
     BOWLINE_TRY_ASSIGN(Session session, whole.session());
     BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
     const TensorShape logits = named(plan.segments[0].outputs, "logits")->shape;
-    BOWLINE_REFUSE_UNLESS(logits[0] == 1 && logits[1] == whole.tokens && logits[2] >= 1,
-                          "The logits of \"forward\" are not one row for each token.");
+    BOWLINE_REQUIRE(logits[0] == 1 && logits[1] == whole.tokens && logits[2] >= 1,
+                    "The logits of \"forward\" are not one row for each token.");
     std::unique_ptr<GeneratorState> state(new GeneratorState(std::move(session)));
     state->vocabulary_ = logits[2];
     state->whole_ = std::move(whole);
@@ -178,9 +174,9 @@ class GeneratorState {
 
   Status feed(std::span<const int32_t> ids) {
     const size_t room = static_cast<size_t>(context) - std::min(text.size(), size_t(context));
-    BOWLINE_REFUSE_UNLESS(ids.size() <= room,
-                          "The text has {} tokens, and {} more do not fit in the context ({}).",
-                          text.size(), ids.size(), context);
+    BOWLINE_REQUIRE(ids.size() <= room,
+                    "The text has {} tokens, and {} more do not fit in the context ({}).",
+                    text.size(), ids.size(), context);
     for (size_t i = 0; i < ids.size(); ++i) {
       BOWLINE_REQUIRE_CODE(ids[i] >= 0 && ids[i] < vocabulary_, Code::index_out_of_range,
                            "Token {} ({}) is outside of the vocabulary ({}).", i, ids[i],
@@ -197,9 +193,9 @@ class GeneratorState {
   }
 
   Result<int32_t> next() {
-    BOWLINE_REFUSE_UNLESS(!text.empty(), "There is no text to continue. Feed a prompt first.");
-    BOWLINE_REFUSE_UNLESS(has_room(), "The text has {} tokens, more than the context ({}).",
-                          text.size(), context);
+    BOWLINE_REQUIRE(!text.empty(), "There is no text to continue. Feed a prompt first.");
+    BOWLINE_REQUIRE(has_room(), "The text has {} tokens, more than the context ({}).", text.size(),
+                    context);
     BOWLINE_TRY(prefill());
     BOWLINE_TRY(decode(needs_all(sampler)));
     std::optional<int32_t> id = drawn();
@@ -292,9 +288,9 @@ class GeneratorState {
     const auto is_same = [](float a, float b) {
       return a == b || (std::isnan(a) && std::isnan(b));
     };
-    BOWLINE_REFUSE_UNLESS(std::ranges::equal(before, row_of(0), is_same),
-                          "The model cannot generate: in its entry point \"forward\" the logits of "
-                          "a token depend on later tokens.");
+    BOWLINE_REQUIRE(std::ranges::equal(before, row_of(0), is_same),
+                    "The model cannot generate: in its entry point \"forward\" the logits of "
+                    "a token depend on later tokens.");
     return {};
   }
 
@@ -328,15 +324,15 @@ class GeneratorState {
     std::vector<BoundEntryPoint> plans = {{"decode", {all}, options.compute_dtype}};
     int64_t before = 0;
     for (const int64_t rows : options.prefill_chunks) {
-      BOWLINE_REFUSE_UNLESS(rows > before, "prefill_chunks is not ascending from 1: {} follows {}.",
-                            rows, before);
+      BOWLINE_REQUIRE(rows > before, "prefill_chunks is not ascending from 1: {} follows {}.", rows,
+                      before);
       if (before < context) {
         plans.push_back(
             {"prefill", {all, {"rows", std::min(rows, context)}}, options.compute_dtype});
       }
       before = rows;
     }
-    BOWLINE_REFUSE_UNLESS(plans.size() > 1, "prefill_chunks is empty.");
+    BOWLINE_REQUIRE(plans.size() > 1, "prefill_chunks is empty.");
     return plans;
   }
 
@@ -344,10 +340,10 @@ class GeneratorState {
   Status take_sizes(const std::vector<IoInfo>& outputs) {
     const TensorShape top = named(outputs, "top_logits")->shape;
     vocabulary_ = named(outputs, "logits")->shape[1];
-    BOWLINE_REFUSE_UNLESS(named(outputs, "logits")->shape[0] == 1 && top[0] == 1 && top[1] >= 1 &&
-                              top[1] <= vocabulary_ && named(outputs, "top_ids")->shape == top &&
-                              named(outputs, "lse")->shape == TensorShape{1},
-                          "The outputs of \"decode\" do not have one token.");
+    BOWLINE_REQUIRE(named(outputs, "logits")->shape[0] == 1 && top[0] == 1 && top[1] >= 1 &&
+                        top[1] <= vocabulary_ && named(outputs, "top_ids")->shape == top &&
+                        named(outputs, "lse")->shape == TensorShape{1},
+                    "The outputs of \"decode\" do not have one token.");
     top_.resize(static_cast<size_t>(top[1]));
     top_ids_.resize(top_.size());
     return {};
@@ -456,8 +452,8 @@ Result<int32_t> Generator::next() {
 
 Status Generator::rewind(size_t length) {
   return guarded(state_, "generator", [&](auto& state) -> Status {
-    BOWLINE_REFUSE_UNLESS(length <= state.text.size(), "The text has {} tokens, not {}.",
-                          state.text.size(), length);
+    BOWLINE_REQUIRE(length <= state.text.size(), "The text has {} tokens, not {}.",
+                    state.text.size(), length);
     state.rewind(length);
     return {};
   });

@@ -59,17 +59,33 @@ bool compiles(const std::string& expression) {
   return code != nullptr;
 }
 
+// Elements between brackets, or all others.
+struct ElementClass {
+  std::string elements;
+  bool negated = false;
+
+  std::string text() const { return (negated ? "[^" : "[") + elements + "]"; }
+};
+
 // Elements of a class, and other classes united with it.
 struct Union {
   std::string elements;
   std::vector<std::string> others;  // expressions that match one code point each
+
+  void add(const ElementClass& c) {
+    if (c.negated) {
+      others.push_back(c.text());
+    } else {
+      elements += c.elements;
+    }
+  }
 
   std::string text(bool negated) const {
     if (elements.empty() && others.empty()) {
       return negated ? "(?s:.)" : "(?!)";
     }
     if (others.empty()) {
-      return (negated ? "[^" : "[") + elements + "]";
+      return ElementClass{elements, negated}.text();
     }
     if (!negated && elements.empty() && others.size() == 1) {
       return others[0];
@@ -155,12 +171,13 @@ class Translator {
       out_ += boundary(c == 'b');
       return {};
     }
-    BOWLINE_TRY_ASSIGN(const std::optional<std::string> set, set_of_escape());
-    if (set) {
-      out_ += *set;
+    BOWLINE_TRY_ASSIGN(std::optional<ElementClass> set, class_of_escape());
+    if (!set) {
+      copy(2);
       return {};
     }
-    copy(2);
+    set->elements += set->elements == kWordElements ? kMoreWordElements : "";
+    out_ += set->text();
     return {};
   }
 
@@ -172,20 +189,9 @@ class Translator {
     return format("(?:(?<={}{}{}|(?<!{}{}{})", word, behind, word, word, or_behind, word);
   }
 
-  // Reads an escape that is a class, as an expression. Empty: the escape is not a class, and is not
+  // Reads an escape that is a class. Empty: the escape is not a class that differs, and is not
   // consumed.
-  Result<std::optional<std::string>> set_of_escape() {
-    Union set;
-    bool negated = false;
-    BOWLINE_TRY_ASSIGN(const bool known, elements_of_escape(set.elements, negated));
-    if (set.elements == kWordElements) {
-      set.elements += kMoreWordElements;
-    }
-    return known ? std::optional(set.text(negated)) : std::nullopt;
-  }
-
-  // Appends the elements of an escape. False: the escape is not a class that differs.
-  Result<bool> elements_of_escape(std::string& elements, bool& negated) {
+  Result<std::optional<ElementClass>> class_of_escape() {
     const char c = peek(1);
     const std::string_view spelled = c == 's' || c == 'S'   ? kSpaceElements
                                      : c == 'w' || c == 'W' ? kWordElements
@@ -193,34 +199,38 @@ class Translator {
                                      : c == 'v'             ? std::string_view(R"(\x0b)")
                                                             : std::string_view();
     if (!spelled.empty()) {
-      elements += spelled;
-      negated = c == 'S' || c == 'W' || c == 'H';
       at_ += 2;
-      return true;
+      return std::optional(ElementClass{std::string(spelled), c == 'S' || c == 'W' || c == 'H'});
     }
     if (c != 'p' && c != 'P') {
-      return false;
+      return std::optional<ElementClass>();
     }
     const size_t end = from_.find('}', at_);
     if (peek(2) != '{' || end == std::string_view::npos) {
       return refused(from_.substr(at_, 3));
     }
-    std::string_view name = from_.substr(at_ + 3, end - at_ - 3);
-    negated = c == 'P';
-    if (name.starts_with('^')) {
-      name.remove_prefix(1);
-      negated = !negated;
-    }
+    ElementClass out = named_class(from_.substr(at_ + 3, end - at_ - 3), false);
+    out.negated = out.negated != (c == 'P');
     at_ = end + 1;
-    const std::string script = "\\p{sc:" + std::string(name) + "}";
-    if (const Named* const set = named(name); set != nullptr) {
+    return std::optional(out);
+  }
+
+  // The class of a POSIX bracket or a property, which a ^ negates.
+  static ElementClass named_class(std::string_view name, bool is_posix) {
+    const bool negated = name.starts_with('^');
+    name.remove_prefix(negated ? 1 : 0);
+    const Named* const set = named(name);
+    if (set != nullptr) {
       // [[:punct:]] also contains symbols; \p{Punct} does not.
-      elements += set->name == "punct" ? R"(\p{P})" : set->elements;
-    } else {
-      // Without "script=", PCRE2 would use script extensions.
-      elements += name.size() > 2 && compiles(script) ? script : "\\p{" + std::string(name) + "}";
+      const bool is_property = !is_posix && set->name == "punct";
+      return {is_property ? R"(\p{P})" : std::string(set->elements), negated};
     }
-    return true;
+    // Without "script=", PCRE2 would use script extensions.
+    const std::string script = format("\\p{sc:{}}", name);
+    return {is_posix                              ? format("[:{}:]", name)
+            : name.size() > 2 && compiles(script) ? script
+                                                  : format("\\p{{}}", name),
+            negated};
   }
 
   // Reads a bracket class after its opening bracket, including the closing bracket.
@@ -260,63 +270,31 @@ class Translator {
   }
 
   Status element(Union& part, int depth) {
+    std::optional<ElementClass> set;
     const size_t end = starts_with("[:") ? from_.find(":]", at_ + 2) : std::string_view::npos;
     if (end != std::string_view::npos && end - at_ < 12) {
-      posix(part, from_.substr(at_ + 2, end - at_ - 2));
+      set = named_class(from_.substr(at_ + 2, end - at_ - 2), true);
       at_ = end + 2;
-      return not_a_range(part);
-    }
-    if (peek() == '[') {
+    } else if (peek() == '[') {
       ++at_;
-      BOWLINE_TRY_ASSIGN(std::string inner, bracket(depth + 1));
-      part.others.push_back(std::move(inner));
+      BOWLINE_TRY_ASSIGN(part.others.emplace_back(), bracket(depth + 1));
       return {};
+    } else if (peek() == '\\') {
+      BOWLINE_TRY_ASSIGN(set, class_of_escape());
     }
-    if (peek() == ']') {  // a leading ] is an element
-      part.elements += "\\]";
-      ++at_;
-      return {};
-    }
-    if (peek() == '\\' && at_ + 1 < from_.size()) {
-      std::string elements;
-      bool negated = false;
-      BOWLINE_TRY_ASSIGN(const bool known, elements_of_escape(elements, negated));
-      if (known && negated) {
-        part.others.push_back("[^" + elements + "]");
-        return not_a_range(part);
+    if (set) {
+      part.add(*set);
+      if (peek() == '-') {  // a hyphen after a class is a literal
+        part.elements += "\\-";
+        ++at_;
       }
-      if (known) {
-        part.elements += elements;
-        return not_a_range(part);
-      }
-      part.elements += from_.substr(at_, 2);
-      at_ += 2;
       return {};
     }
-    part.elements += from_[at_++];
+    const size_t n = peek() == '\\' ? 2 : 1;
+    // A leading ] is an element.
+    part.elements += peek() == ']' ? std::string_view("\\]") : from_.substr(at_, n);
+    at_ = std::min(at_ + n, from_.size());
     return {};
-  }
-
-  // A hyphen after a class is a literal.
-  Status not_a_range(Union& part) {
-    if (peek() == '-') {
-      part.elements += "\\-";
-      ++at_;
-    }
-    return {};
-  }
-
-  static void posix(Union& part, std::string_view name) {
-    const bool negated = name.starts_with('^');
-    name.remove_prefix(negated ? 1 : 0);
-    const Named* const set = named(name);
-    const std::string elements =
-        set != nullptr ? std::string(set->elements) : "[:" + std::string(name) + ":]";
-    if (negated) {
-      part.others.push_back("[^" + elements + "]");
-    } else {
-      part.elements += elements;
-    }
   }
 
   Status group() {

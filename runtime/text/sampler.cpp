@@ -186,19 +186,18 @@ std::optional<std::vector<Candidate>> remaining(const SamplerOptions& options, c
 
 Status check(const SamplerOptions& o) {
   const auto text = [](float x) { return std::to_string(x); };
-  constexpr Code kBad = Code::bad_argument;
-  BOWLINE_REQUIRE_CODE(o.temperature >= 0 && std::isfinite(o.temperature), kBad,
-                       "The temperature ({}) is not a finite number >= 0.", text(o.temperature));
-  BOWLINE_REQUIRE_CODE(o.top_k >= 0, kBad, "top_k ({}) is negative.", o.top_k);
-  BOWLINE_REQUIRE_CODE(o.top_p > 0 && o.top_p <= 1, kBad,
-                       "top_p ({}) is not above 0 and at most 1.", text(o.top_p));
-  BOWLINE_REQUIRE_CODE(o.min_p >= 0 && o.min_p <= 1, kBad, "min_p ({}) is not between 0 and 1.",
-                       text(o.min_p));
-  BOWLINE_REQUIRE_CODE(o.repetition_penalty >= 1 && std::isfinite(o.repetition_penalty), kBad,
-                       "The repetition penalty ({}) is not a finite number >= 1.",
-                       text(o.repetition_penalty));
-  BOWLINE_REQUIRE_CODE(o.repetition_window >= 0, kBad, "The repetition window ({}) is negative.",
-                       o.repetition_window);
+  BOWLINE_REQUIRE(o.temperature >= 0 && std::isfinite(o.temperature),
+                  "The temperature ({}) is not a finite number >= 0.", text(o.temperature));
+  BOWLINE_REQUIRE(o.top_k >= 0, "top_k ({}) is negative.", o.top_k);
+  BOWLINE_REQUIRE(o.top_p > 0 && o.top_p <= 1, "top_p ({}) is not above 0 and at most 1.",
+                  text(o.top_p));
+  BOWLINE_REQUIRE(o.min_p >= 0 && o.min_p <= 1, "min_p ({}) is not between 0 and 1.",
+                  text(o.min_p));
+  BOWLINE_REQUIRE(o.repetition_penalty >= 1 && std::isfinite(o.repetition_penalty),
+                  "The repetition penalty ({}) is not a finite number >= 1.",
+                  text(o.repetition_penalty));
+  BOWLINE_REQUIRE(o.repetition_window >= 0, "The repetition window ({}) is negative.",
+                  o.repetition_window);
   return {};
 }
 

@@ -76,9 +76,9 @@ Status post_process(const TokenizerData& data, std::string_view source,
     }
   }
   if (options.max_tokens > 0) {
-    BOWLINE_REQUIRE_CODE(added <= options.max_tokens, Code::bad_argument,
-                         "max_tokens is {}, but the tokenizer adds {} special tokens.",
-                         options.max_tokens, added);
+    BOWLINE_REQUIRE(added <= options.max_tokens,
+                    "max_tokens is {}, but the tokenizer adds {} special tokens.",
+                    options.max_tokens, added);
     entries.resize(std::min(entries.size(), options.max_tokens - added));
   }
   for (const steps::PostProcessor& p : data.post_processors) {
@@ -130,8 +130,8 @@ Status tokenize(const TokenizerData& data, const Pieces& pieces, std::vector<Ent
       out.push_back({p.id, pieces.source(p.begin, p.end), false, pieces.text(p)});
       continue;
     }
-    BOWLINE_REQUIRE_CODE(p.end - p.begin < kLongestText, Code::bad_argument,
-                         "A word of the text has {} bytes.", p.end - p.begin);
+    BOWLINE_REQUIRE(p.end - p.begin < kLongestText, "A word of the text has {} bytes.",
+                    p.end - p.begin);
     tokens.clear();
     BOWLINE_TRY(std::visit([&](const auto& m) { return m.encode(pieces.text(p), scratch, tokens); },
                            data.model));
@@ -158,8 +158,8 @@ Encoding encoding_of(const std::vector<Entry>& entries) {
 
 Result<Encoding> encode_text(const TokenizerData& data, std::string_view text,
                              const EncodeOptions& options) {
-  BOWLINE_REQUIRE_CODE(text.size() < kLongestText, Code::bad_argument,
-                       "The text has {} bytes, more than {}.", text.size(), kLongestText - 1);
+  BOWLINE_REQUIRE(text.size() < kLongestText, "The text has {} bytes, more than {}.", text.size(),
+                  kLongestText - 1);
   std::vector<Entry> entries;
   if (std::holds_alternative<Bytes>(data.model)) {  // accepts any bytes and has no other steps
     for (size_t i = 0; i < text.size(); ++i) {
@@ -200,9 +200,9 @@ Result<Tokenizer> Tokenizer::from(const Model& model) {
     }
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     const auto asset = std::ranges::find(info.assets, "tokenizer", &AssetInfo::name);
-    BOWLINE_REQUIRE_CODE(asset != info.assets.end(), Code::bad_argument,
-                         "The model has no tokenizer: neither an asset \"tokenizer\" nor the "
-                         "metadata tokenizer = bytes.");
+    BOWLINE_REQUIRE(asset != info.assets.end(),
+                    "The model has no tokenizer: neither an asset \"tokenizer\" nor the "
+                    "metadata tokenizer = bytes.");
     BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
     return from_bytes(asset->media_type, bytes_of_span(bytes));
   });
@@ -260,8 +260,7 @@ Decoder& Decoder::operator=(Decoder&&) noexcept = default;
 
 Result<std::string> Decoder::next(int32_t id) {
   return guarded([&]() -> Result<std::string> {
-    BOWLINE_REQUIRE_CODE(state_ != nullptr, Code::bad_argument,
-                         "The decoder is empty: it was moved from.");
+    BOWLINE_REQUIRE(state_ != nullptr, "The decoder is empty: it was moved from.");
     std::string out;
     const TokenizerData& data = *state_->data;
     if (data.vocabulary.has(id) && !(state_->skip_special && data.added.is_special(id))) {
