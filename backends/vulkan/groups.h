@@ -1,4 +1,4 @@
-// The groups of elements of each result of a reduction (shaders/lib/groups.glsl).
+// Tables for the groups of elements of each result of a reduction (shaders/lib/groups.glsl).
 #pragma once
 
 #include "index.h"
@@ -6,44 +6,11 @@
 
 namespace bowline::detail::vulkan {
 
-// `outputs` results of `terms` elements each, and the table of their sizes.
-struct Groups {
-  uint64_t outputs = 1;
-  uint64_t terms = 1;
-  uint32_t kept = 1;  // ranks
-  uint32_t gone = 1;
-  std::vector<uint32_t> words;
-};
-
-// The kept axes form the output in their order.
-inline Groups groups_of(const Shape& x, const Axes& reduced) {
-  const auto strides = strides_of(x);
-  Loops kept(1);
-  Loops gone(1);
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    const auto a = static_cast<size_t>(axis);
-    (reduced[a] ? gone : kept).add(x[axis], {strides[a]});
-  }
-  Groups g{static_cast<uint64_t>(kept.elements()), static_cast<uint64_t>(gone.elements()),
-           kept.rank(), gone.rank(), kept.words()};
-  const std::vector<uint32_t> behind = gone.words();
-  g.words.insert(g.words.end(), behind.begin(), behind.end());
-  return g;
-}
-
-inline Axes reduced_axes(const Shape& x, const ReduceAttributes& t) {
-  return named_axes({t.axes()->data(), t.axes()->size()}, x.rank());
-}
-
-inline Groups groups_of(const Shape& x, const ReduceAttributes& t) {
-  return groups_of(x, reduced_axes(x, t));
-}
-
-// The lines along an axis.
-inline Groups groups_along(const Shape& x, int axis) {
-  Axes one{};
-  one[static_cast<size_t>(positive_axis(axis, x.rank()))] = true;
-  return groups_of(x, one);
+inline std::vector<uint32_t> words_of(const ElementGroups& g) {
+  std::vector<uint32_t> words = words_of(g.kept);
+  const std::vector<uint32_t> gone = words_of(g.gone);
+  words.insert(words.end(), gone.begin(), gone.end());
+  return words;
 }
 
 // The reason why a loop over `terms` elements, with every `lanes`-th element per invocation, cannot

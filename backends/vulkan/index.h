@@ -1,40 +1,34 @@
-// Index arithmetic for shaders: sizes with one stride per operand, merged where possible.
+// Tables for the index arithmetic of shaders (shaders/lib/index.glsl).
 #pragma once
 
 #include <vector>
 
-#include "core/strides.h"
+#include "core/loops.h"
 
 namespace bowline::detail::vulkan {
 
-// Nested loops, innermost last, with one stride per operand.
-class Loops {
- public:
-  explicit Loops(size_t operands) : strides_(operands) {}
-  // Loops over the axes of `dims`.
-  Loops(const Shape& dims, std::initializer_list<Strides> operands);
-  // Loops over `target`, to which the operands broadcast.
-  static Loops broadcast(const Shape& target, std::initializer_list<const Shape*> operands);
-
-  // Adds an inner loop. A size of 1 adds nothing; a loop that continues the previous loop is merged
-  // with it.
-  void add(int64_t dim, const std::vector<int64_t>& strides);
-  // At least one loop, so that a shader for rank 1 handles a single element.
-  uint32_t rank() const { return dims_.empty() ? 1 : static_cast<uint32_t>(dims_.size()); }
-  int64_t elements() const;
-  // True for a single loop over consecutive elements of all operands.
-  bool is_run() const;
-  const std::vector<int64_t>& strides(size_t operand) const { return strides_[operand]; }
-  // The table for shaders/lib/index.glsl: the sizes, the magic numbers and shifts to divide by
-  // them, then the strides of each operand.
-  std::vector<uint32_t> words() const;
-
- private:
-  std::vector<int64_t> dims_;
-  std::vector<std::vector<int64_t>> strides_;
-};
+// At least one loop, so that a shader for rank 1 handles a single element.
+template <int N>
+uint32_t rank_of(const Loops<N>& loops) {
+  return loops.rank == 0 ? 1 : static_cast<uint32_t>(loops.rank);
+}
 
 // Sizes with the magic numbers and shifts to divide by them: the start of a table.
-std::vector<uint32_t> divisors(const std::vector<int64_t>& dims);
+std::vector<uint32_t> divisors(std::span<const uint32_t> dims);
+
+// The divisors, then the strides of each operand.
+template <int N>
+std::vector<uint32_t> words_of(const Loops<N>& loops) {
+  const auto rank = static_cast<size_t>(loops.rank);
+  const uint32_t one = 1;
+  std::vector<uint32_t> words =
+      divisors(rank == 0 ? std::span(&one, 1) : std::span(loops.sizes, rank));
+  for (const auto& strides : loops.strides) {
+    for (uint32_t axis = 0; axis < rank_of(loops); ++axis) {
+      words.push_back(static_cast<uint32_t>(strides[axis]));
+    }
+  }
+  return words;
+}
 
 }  // namespace bowline::detail::vulkan

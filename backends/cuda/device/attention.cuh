@@ -12,7 +12,7 @@
 
 #include "core/strides.h"
 #include "device/elements.cuh"
-#include "device/wide.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 

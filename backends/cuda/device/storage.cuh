@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/element_types.h"
+#include "device/wide.h"
 #include "kernel.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
@@ -52,5 +53,7 @@ __device__ void write_some(T* at, const float (&v)[kWidth]) {
 // Converts `n` elements from `x` to `y`, which do not overlap and may have different dtypes. It is
 // the kernel of Cast, and part of kernels that compute in f32 on operands of another dtype.
 void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n);
+
+using Wide = device::Wide<Launch>;
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -5,9 +5,9 @@
 // third operand has the shape of the result.
 #include <type_traits>
 
+#include "core/loops.h"
 #include "device/elements.cuh"
 #include "device/formulas.cuh"
-#include "device/loops.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::elementwise_kernels {
 namespace {
@@ -67,7 +67,7 @@ void broadcasting(Launch& l, F f) {
   const In* const third = l.has_input(2) ? l.in_as<In>(2) : nullptr;
   l.launch("broadcast", broadcast_kernel<In, Out, F>, element_blocks(n), kElementThreads, f,
            l.in_as<In>(0), l.in_as<In>(1), third, l.out_as<Out>(0), n,
-           Loops<2>(y, {broadcast_strides(l.in_shape(0), y), broadcast_strides(l.in_shape(1), y)}));
+           Loops<2>::broadcast(y, {&l.in_shape(0), &l.in_shape(1)}));
 }
 
 // For dtypes other than f32. Memory limits these kernels, so one kernel for all functions suffices.

@@ -1,8 +1,8 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceMax ReduceMin ArgMax ArgMin TopK
 // The largest and smallest elements along axes, and their indices. Values are mapped to integers
 // with the same order, so that the result does not depend on the order of the comparisons.
+#include "core/loops.h"
 #include "device/numbers.cuh"
-#include "device/reductions.cuh"
 #include "device/rows.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::extreme_kernels {
@@ -41,8 +41,8 @@ __device__ Candidate first_of_team(Candidate best, bool last) {
 
 // One team per group. One of `values` and `indices` is null.
 template <unsigned kTeam, class T>
-__global__ void extreme_kernel(const T* x, T* values, int32_t* indices, Groups g, bool largest,
-                               bool last) {
+__global__ void extreme_kernel(const T* x, T* values, int32_t* indices, ElementGroups g,
+                               bool largest, bool last) {
   const uint64_t output = team_row<kTeam>();
   if (output >= g.outputs) {
     return;
@@ -66,7 +66,7 @@ __global__ void extreme_kernel(const T* x, T* values, int32_t* indices, Groups g
 }
 
 template <class T>
-void launch_extreme(Launch& l, T* values, int32_t* indices, const Groups& g, bool largest,
+void launch_extreme(Launch& l, T* values, int32_t* indices, const ElementGroups& g, bool largest,
                     bool last) {
   launch_rows(
       l, "extreme", g.outputs, g.length, false,

@@ -3,8 +3,8 @@
 //! ops(f32, f16, bf16) ReduceProdGrad
 // Products over axes and their gradient, sums of integers, and cumulative sums, in a fixed order.
 // Integers wrap around.
+#include "core/loops.h"
 #include "device/numbers.cuh"
-#include "device/reductions.cuh"
 #include "device/rows.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::fold_kernels {
@@ -18,7 +18,7 @@ __device__ A joined(A a, A b) {
 // One team per group: a thread combines every team-th element; then a fixed tree combines the
 // threads.
 template <unsigned kTeam, bool kProduct, class T>
-__global__ void fold_kernel(const T* x, T* y, Groups g) {
+__global__ void fold_kernel(const T* x, T* y, ElementGroups g) {
   using A = Number<T>;
   const uint64_t output = team_row<kTeam>();
   if (output >= g.outputs) {
@@ -37,7 +37,7 @@ __global__ void fold_kernel(const T* x, T* y, Groups g) {
 
 template <class T, bool kProduct>
 void fold(Launch& l) {
-  const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
+  const ElementGroups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
   launch_rows(
       l, "fold", g.outputs, g.length, false,
       [](auto team, auto) { return fold_kernel<team(), kProduct, T>; }, l.in_as<T>(0),
@@ -47,7 +47,7 @@ void fold(Launch& l) {
 // One thread per product: each element gets the product of the elements before it, multiplied by
 // the product of those behind it.
 template <class T>
-__global__ void prod_grad_kernel(const T* x, const T* dy, T* dx, float* products, Groups g) {
+__global__ void prod_grad_kernel(const T* x, const T* dy, T* dx, float* products, ElementGroups g) {
   const uint64_t output = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (output >= g.outputs) {
     return;
@@ -69,7 +69,7 @@ __global__ void prod_grad_kernel(const T* x, const T* dy, T* dx, float* products
 
 template <class T>
 void prod_grad(Launch& l) {
-  const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
+  const ElementGroups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
   float* const products = std::is_same_v<T, float> ? l.out(0) : l.workspace();
   l.launch("gradient of products", prod_grad_kernel<T>, blocks_for(g.outputs, kElementThreads),
            kElementThreads, l.in_as<T>(0), l.in_as<T>(1), l.out_as<T>(0), products, g);
@@ -83,7 +83,7 @@ uint64_t prod_grad_workspace(const NodeView& node) {
 
 // One thread per line.
 template <class T>
-__global__ void cum_sum_kernel(const T* x, T* y, Groups g, bool exclusive, bool reverse) {
+__global__ void cum_sum_kernel(const T* x, T* y, ElementGroups g, bool exclusive, bool reverse) {
   const uint64_t line = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (line >= g.outputs) {
     return;
@@ -102,7 +102,8 @@ __global__ void cum_sum_kernel(const T* x, T* y, Groups g, bool exclusive, bool 
 // distances (Hillis and Steele, "Data Parallel Algorithms", 1986). Totals pass from warp to warp
 // and from round to round.
 template <unsigned kTeam, class T>
-__global__ void cum_sum_team_kernel(const T* x, T* y, Groups g, bool exclusive, bool reverse) {
+__global__ void cum_sum_team_kernel(const T* x, T* y, ElementGroups g, bool exclusive,
+                                    bool reverse) {
   using A = Number<T>;
   const uint64_t line = team_row<kTeam>();
   if (line >= g.outputs) {
@@ -155,7 +156,7 @@ template <class T>
 void cum_sum(Launch& l) {
   const auto& t = l.attributes<CumSumAttributes>();
   const Shape& x = l.in_shape(0);
-  const Groups g = groups_along(x, t.axis());
+  const ElementGroups g = groups_along(x, t.axis());
   const bool neighbours = x.elements(positive_axis(t.axis(), x.rank()) + 1, x.rank()) == 1;
   const auto launch = [&](auto* kernel, unsigned lines, unsigned threads) {
     l.launch("running sum", kernel, blocks_for(g.outputs, lines), threads, l.in_as<T>(0),

@@ -2,8 +2,8 @@
 // Elements along an axis selected by indices, and the reverse. Negative indices count from the end.
 #include "base/float16.h"
 #include "core/element_types.h"
+#include "core/loops.h"
 #include "device/indices.cuh"
-#include "device/loops.cuh"
 #include "device/numbers.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::gather_kernels {

@@ -2,8 +2,8 @@
 // Operators that only move elements.
 #include "base/float16.h"
 #include "core/element_types.h"
+#include "core/loops.h"
 #include "device/codes.cuh"
-#include "device/loops.cuh"
 #include "device/rows.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::layout_kernels {
@@ -180,14 +180,6 @@ __global__ void fill_kernel(T* y, uint64_t n, T value, bool four) {
       });
 }
 
-uint64_t elements_of(const Loops<2>& loops) {
-  uint64_t n = 1;
-  for (int axis = 0; axis < loops.rank; ++axis) {
-    n *= loops.sizes[axis];
-  }
-  return n;
-}
-
 // Expresses the copy as matrix transposes if its fastest axes differ and are long. Returns false
 // otherwise.
 bool is_tiled(const Loops<2>& loops, Tiles* out) {
@@ -234,7 +226,7 @@ bool takes(uint32_t many, const void* x, const void* y, Loops<2>* loops) {
 
 template <class T>
 void strided_elements(Launch& l, const T* x, T* y, const Loops<2>& loops) {
-  const uint64_t n = elements_of(loops);
+  const uint64_t n = loops.elements();
   l.launch("strided copy", strided_kernel<T>, blocks_for(n, kCopyThreads), kCopyThreads, x, y, n,
            loops);
 }
@@ -242,12 +234,11 @@ void strided_elements(Launch& l, const T* x, T* y, const Loops<2>& loops) {
 // y[i . strides 1] = x[i . strides 0], with `loops` in the order of y.
 template <class T>
 void strided(Launch& l, const T* x, T* y, Loops<2> loops) {
-  const uint64_t n = elements_of(loops);
+  const uint64_t n = loops.elements();
   if (n == 0) {
     return;
   }
-  if (loops.rank == 0 ||
-      (loops.rank == 1 && loops.strides[0][0] == 1 && loops.strides[1][0] == 1)) {
+  if (loops.is_run()) {
     l.copy(y, x, n * sizeof(T));
     return;
   }
@@ -255,7 +246,7 @@ void strided(Launch& l, const T* x, T* y, Loops<2> loops) {
   if (is_tiled(loops, &tiles)) {
     const uint64_t per_matrix =
         (tiles.rows + kTile - 1) / kTile * ((tiles.columns + kTile - 1) / kTile);
-    l.launch("transpose", transpose_kernel<T>, blocks_for(elements_of(tiles.batch) * per_matrix, 1),
+    l.launch("transpose", transpose_kernel<T>, blocks_for(tiles.batch.elements() * per_matrix, 1),
              kCopyThreads, x, y, tiles);
   } else if (takes(sizeof(Wide) / sizeof(T), x, y, &loops)) {
     strided_elements(l, reinterpret_cast<const Wide*>(x), reinterpret_cast<Wide*>(y), loops);
@@ -350,7 +341,7 @@ void split(Launch& l) {
 
 void broadcast_to(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const Loops<2> loops(y, {broadcast_strides(l.in_shape(0), y), strides_of(y)});
+  const auto loops = Loops<2>::broadcast(y, {&l.in_shape(0), &y});
   with_elements(l, [&]<class T>() { strided(l, l.in_as<T>(0), l.out_as<T>(0), loops); });
 }
 

@@ -7,10 +7,10 @@
 #include <algorithm>
 
 #include "blas.h"
+#include "core/loops.h"
 #include "device/codes.cuh"
 #include "device/elements.cuh"
-#include "device/loops.cuh"
-#include "device/wide.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels {
 namespace {

@@ -2,7 +2,7 @@
 // Sums over axes, in a fixed order. Long sums are divided into parts, which a second launch adds.
 #include <algorithm>
 
-#include "device/reductions.cuh"
+#include "core/loops.h"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
@@ -18,7 +18,7 @@ constexpr unsigned kNarrowed =
     8;  // of a block that adds parts: 32 bytes, and more blocks side by side
 
 // Each sum is divided into `parts` parts of `per_part` terms.
-struct Sums : Groups {
+struct Sums : ElementGroups {
   uint64_t parts = 1;
   uint64_t per_part = 1;
 };

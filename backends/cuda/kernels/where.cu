@@ -2,8 +2,8 @@
 // Selects elements of two tensors by bool values. All three operands broadcast by the rules of
 // NumPy.
 #include "core/element_types.h"
+#include "core/loops.h"
 #include "device/elements.cuh"
-#include "device/loops.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::where_kernels {
 namespace {
@@ -20,8 +20,7 @@ __global__ void where_kernel(const uint8_t* condition, const T* a, const T* b, T
 
 void where(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const Loops<3> loops(y, {broadcast_strides(l.in_shape(0), y), broadcast_strides(l.in_shape(1), y),
-                           broadcast_strides(l.in_shape(2), y)});
+  const auto loops = Loops<3>::broadcast(y, {&l.in_shape(0), &l.in_shape(1), &l.in_shape(2)});
   const auto n = static_cast<uint64_t>(y.elements());
   with_bits(size_of(l.type()), [&]<class T>() {
     l.launch("where", where_kernel<T>, element_blocks(n), kElementThreads, l.in_as<uint8_t>(0),

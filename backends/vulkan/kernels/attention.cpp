@@ -4,9 +4,9 @@
 #include <bit>
 #include <cmath>
 
+#include "convert.h"
 #include "core/rope.h"
 #include "index.h"
-#include "wide.h"
 
 namespace bowline::detail::vulkan::attention_kernels {
 namespace {

@@ -15,8 +15,8 @@ struct Planes {
 };
 
 // The elements of a channel, from its first element on.
-Loops channel_loops(const Planes& p) {
-  Loops loops(1);
+Loops<1> channel_loops(const Planes& p) {
+  Loops<1> loops;
   loops.add(p.batch, {p.channels * p.plane});
   loops.add(p.plane, {1});
   return loops;
@@ -30,25 +30,25 @@ void finish(Push& push, const Planes& p, float eps, float momentum) {
 void batch_norm(Launch& l) {
   const auto& t = l.attributes<BatchNormAttributes>();
   const Planes p(l.in_shape(0));
-  const Loops loops = channel_loops(p);
+  const Loops<1> loops = channel_loops(p);
   Push push;
   push.add(l.in(0), l.in(1), l.in(2), l.out(1), l.out(2), l.out(0), l.out(3), l.out(4))
-      .table(l.table(loops.words()));
+      .table(l.table(words_of(loops)));
   l.push_step_words(push);
   finish(push, p, t.eps(), t.momentum());
-  l.dispatch(shader::batch_norm_forward, {loops.rank()}, push, l.over_rows(p.channels),
+  l.dispatch(shader::batch_norm_forward, {rank_of(loops)}, push, l.over_rows(p.channels),
              l.each(l.in_shape(0).elements(), 20, 4));
 }
 
 void batch_norm_grad(Launch& l) {
   const Planes p(l.in_shape(0));
-  const Loops loops = channel_loops(p);
+  const Loops<1> loops = channel_loops(p);
   Push push;
   push.add(l.in(0), l.in(1), l.in(2), l.in(3), l.in(4), l.out(0), l.out(1), l.out(2))
-      .table(l.table(loops.words()));
+      .table(l.table(words_of(loops)));
   l.push_step_words(push);
   finish(push, p, 0, 0);
-  l.dispatch(shader::batch_norm_backward, {loops.rank()}, push, l.over_rows(p.channels),
+  l.dispatch(shader::batch_norm_backward, {rank_of(loops)}, push, l.over_rows(p.channels),
              l.each(l.in_shape(0).elements(), 20, 5));
 }
 
@@ -61,16 +61,16 @@ const char* batch_refusal(const NodeView& node) {
              : nullptr;
 }
 
-void push_group(Launch& l, Push& push, const Loops& loops, const Planes& p, int64_t rows,
+void push_group(Launch& l, Push& push, const Loops<1>& loops, const Planes& p, int64_t rows,
                 int64_t groups, float eps) {
   const int64_t channels = groups == 0 ? 0 : p.channels / groups;
-  push.table(l.table(loops.words())).u32(rows, channels * p.plane, groups);
+  push.table(l.table(words_of(loops))).u32(rows, channels * p.plane, groups);
   push.u32(channels, p.plane, p.batch).f32(eps);
 }
 
 // Maps an element of a group to the channel of the group.
-Loops group_loops(const Planes& p, int64_t groups) {
-  Loops loops(1);
+Loops<1> group_loops(const Planes& p, int64_t groups) {
+  Loops<1> loops;
   loops.add(groups == 0 ? 0 : p.channels / groups, {1});
   loops.add(p.plane, {0});
   return loops;
@@ -81,11 +81,11 @@ void normalise(Launch& l, int64_t groups, float eps) {
   if (l.in_shape(0).elements() == 0) {
     return;
   }
-  const Loops loops = group_loops(p, groups);
+  const Loops<1> loops = group_loops(p, groups);
   Push push;
   push.add(l.in(0), l.in(1), l.in(2), l.out(0), uint64_t{0}, uint64_t{0}, uint64_t{0});
   push_group(l, push, loops, p, p.batch * groups, groups, eps);
-  l.dispatch(shader::group_norm_forward, {loops.rank()}, push, l.over_rows(p.batch * groups),
+  l.dispatch(shader::group_norm_forward, {rank_of(loops)}, push, l.over_rows(p.batch * groups),
              l.each(l.in_shape(0).elements(), 20, 4));
 }
 
@@ -104,12 +104,12 @@ uint64_t group_norm_grad_workspace(const NodeView& node) {
 void group_norm_grad(Launch& l) {
   const auto& t = l.attributes<GroupNormAttributes>();
   const Planes p(l.in_shape(0));
-  const Loops loops = group_loops(p, t.groups());
+  const Loops<1> loops = group_loops(p, t.groups());
   const auto dispatch = [&](const shader::ByType& shader, int64_t rows) {
     Push push;
     push.add(l.in(0), l.in(1), l.in(2), l.out(0), l.out(1), l.out(2), l.workspace());
     push_group(l, push, loops, p, rows, t.groups(), t.eps());
-    l.dispatch(shader, {loops.rank()}, push, l.over_rows(rows),
+    l.dispatch(shader, {rank_of(loops)}, push, l.over_rows(rows),
                l.each(l.in_shape(0).elements(), 20, 5));
   };
   if (l.in_shape(0).elements() > 0) {

@@ -29,8 +29,8 @@ Work work_of(const Launch& l, double flops) {
 }
 
 // The loop over the result with the strides of operands 0 and 1.
-Loops broadcast_loops(const Launch& l) {
-  return Loops::broadcast(l.out_shape(0), {&l.in_shape(0), &l.in_shape(l.inputs() > 1 ? 1 : 0)});
+Loops<2> broadcast_loops(const Launch& l) {
+  return Loops<2>::broadcast(l.out_shape(0), {&l.in_shape(0), &l.in_shape(l.inputs() > 1 ? 1 : 0)});
 }
 
 void elementwise(Launch& l) {
@@ -46,10 +46,10 @@ void elementwise(Launch& l) {
     l.dispatch(compares ? shader::elementwise_truth : shader::elementwise_same, {function}, push,
                grid, work_of(l, kFlops));
   } else {
-    const Loops loops = broadcast_loops(l);
-    push.table(l.table(loops.words())).u32(n, grid.per_group, l.inputs() > 2);
+    const Loops<2> loops = broadcast_loops(l);
+    push.table(l.table(words_of(loops))).u32(n, grid.per_group, l.inputs() > 2);
     l.dispatch(compares ? shader::broadcast_truth : shader::broadcast_same,
-               {function, loops.rank()}, push, grid, work_of(l, kFlops));
+               {function, rank_of(loops)}, push, grid, work_of(l, kFlops));
   }
 }
 
@@ -68,14 +68,14 @@ void whole(Launch& l) {
   if (divides(f.function)) {
     check_divisors(l);
   }
-  const Loops loops = broadcast_loops(l);
+  const Loops<2> loops = broadcast_loops(l);
   const Grid grid = l.over_elements(l.out_shape(0).elements());
   const uint32_t kind = l.type() == DType::boolean ? 2 : l.type() == DType::u8 ? 1 : 0;
   Push push;
-  push.add(l.in(0), input(l, 1), l.out(0)).table(l.table(loops.words()));
+  push.add(l.in(0), input(l, 1), l.out(0)).table(l.table(words_of(loops)));
   push.u32(grid.elements, grid.per_group);
   l.dispatch(is_comparison(f.function) ? shader::whole_truth : shader::whole_same,
-             {static_cast<uint32_t>(f.function), loops.rank(), kind}, push, grid, work_of(l, 10));
+             {static_cast<uint32_t>(f.function), rank_of(loops), kind}, push, grid, work_of(l, 10));
 }
 
 const char* without_int64(const NodeView& node) {

@@ -9,12 +9,12 @@
 namespace bowline::detail::vulkan::extreme_kernels {
 namespace {
 
-void launch_extreme(Launch& l, const Groups& g, const shader::ByType& shader, bool smallest,
+void launch_extreme(Launch& l, const ElementGroups& g, const shader::ByType& shader, bool smallest,
                     bool last) {
   Push push;
-  push.add(l.in(0), l.out(0)).table(l.table(g.words)).u32(g.outputs, g.terms);
-  l.dispatch(shader, {g.kept, g.gone, smallest, last}, push, l.over_rows(g.outputs),
-             l.each(g.outputs * g.terms, 20, 1));
+  push.add(l.in(0), l.out(0)).table(l.table(words_of(g))).u32(g.outputs, g.length);
+  l.dispatch(shader, {rank_of(g.kept), rank_of(g.gone), smallest, last}, push,
+             l.over_rows(g.outputs), l.each(g.outputs * g.length, 20, 1));
 }
 
 template <bool kSmallest>
@@ -99,11 +99,11 @@ uint64_t top_k_workspace(const NodeView& node) {
 }
 
 const char* reduce_refusal(const NodeView& node) {
-  return too_long(node, groups_of(node.in(0), node.attributes<ReduceAttributes>()).terms,
+  return too_long(node, groups_of(node.in(0), node.attributes<ReduceAttributes>()).length,
                   node.physical.subgroup_size);
 }
 const char* arg_refusal(const NodeView& node) {
-  return too_long(node, groups_along(node.in(0), node.attributes<ArgAttributes>().axis()).terms,
+  return too_long(node, groups_along(node.in(0), node.attributes<ArgAttributes>().axis()).length,
                   node.physical.subgroup_size);
 }
 

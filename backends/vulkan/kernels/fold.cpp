@@ -12,25 +12,25 @@ namespace {
 
 template <bool kProduct>
 void fold(Launch& l) {
-  const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
+  const ElementGroups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
   Push push;
-  push.add(l.in(0), l.out(0)).table(l.table(g.words)).u32(g.outputs, g.terms);
-  l.dispatch(shader::fold, {g.kept, g.gone, kProduct}, push, l.over_rows(g.outputs),
-             l.each(g.outputs * g.terms, 20, 1));
+  push.add(l.in(0), l.out(0)).table(l.table(words_of(g))).u32(g.outputs, g.length);
+  l.dispatch(shader::fold, {rank_of(g.kept), rank_of(g.gone), kProduct}, push,
+             l.over_rows(g.outputs), l.each(g.outputs * g.length, 20, 1));
 }
 
 const char* fold_refusal(const NodeView& node) {
-  return too_long(node, groups_of(node.in(0), node.attributes<ReduceAttributes>()).terms,
+  return too_long(node, groups_of(node.in(0), node.attributes<ReduceAttributes>()).length,
                   node.physical.subgroup_size);
 }
 
 void prod_grad(Launch& l) {
-  const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
+  const ElementGroups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
   Push push;
   push.add(l.in(0), l.in(1), l.out(0), l.type() == DType::f32 ? l.out(0) : l.workspace());
-  push.table(l.table(g.words)).u32(g.outputs, g.terms);
-  l.dispatch(shader::prod_grad, {g.kept, g.gone}, push, l.over_single_elements(g.outputs),
-             l.each(g.outputs * g.terms, 40, 4));
+  push.table(l.table(words_of(g))).u32(g.outputs, g.length);
+  l.dispatch(shader::prod_grad, {rank_of(g.kept), rank_of(g.gone)}, push,
+             l.over_single_elements(g.outputs), l.each(g.outputs * g.length, 40, 4));
 }
 
 uint64_t prod_grad_workspace(const NodeView& node) {
@@ -41,7 +41,7 @@ uint64_t prod_grad_workspace(const NodeView& node) {
 
 // Two loops over the group.
 const char* prod_grad_refusal(const NodeView& node) {
-  return too_long(node, 2 * groups_of(node.in(0), node.attributes<ReduceAttributes>()).terms, 1);
+  return too_long(node, 2 * groups_of(node.in(0), node.attributes<ReduceAttributes>()).length, 1);
 }
 
 // Lines along an axis, with `step` from one element to the next.

@@ -12,15 +12,15 @@ namespace {
 
 // `axis` is the indexed axis of the data. The loops run over y, with the strides of data and
 // indices.
-void launch_gather(Launch& l, int axis, const Loops& loops) {
+void launch_gather(Launch& l, int axis, const Loops<2>& loops) {
   const Shape& data = l.in_shape(0);
   const Grid grid = l.over_elements(l.out_shape(0).elements());
   Push push;
   push.add(l.in(0), l.in(1), l.out(0), l.step())
-      .table(l.table(loops.words()))
+      .table(l.table(words_of(loops)))
       .u32(grid.elements, grid.per_group, data[axis]);
   push.u32(data.elements(axis + 1, data.rank()), l.node());
-  l.dispatch(shader::gather, {loops.rank()}, push, grid,
+  l.dispatch(shader::gather, {rank_of(loops)}, push, grid,
              {static_cast<double>(grid.elements) * 20,
               static_cast<double>(grid.elements) * (4 + 2 * l.element_bytes())});
 }
@@ -29,7 +29,7 @@ void gather(Launch& l) {
   const Shape& data = l.in_shape(0);
   const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), data.rank());
   const int64_t inner = data.elements(axis + 1, data.rank());
-  Loops loops(2);
+  Loops<2> loops;
   loops.add(data.elements(0, axis), {data[axis] * inner, 0});
   loops.add(l.in_shape(1).elements(), {0, 1});
   loops.add(inner, {1, 0});
@@ -41,14 +41,14 @@ void gather_elements(Launch& l) {
   const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), y.rank());
   Strides from = strides_of(l.in_shape(0));
   from[static_cast<size_t>(axis)] = 0;
-  launch_gather(l, axis, Loops(y, {from, strides_of(y)}));
+  launch_gather(l, axis, Loops<2>(y, {from, strides_of(y)}));
 }
 
 void one_hot(Launch& l) {
   const Shape& y = l.out_shape(0);
   const int axis = positive_axis(l.attributes<OneHotAttributes>().axis(), y.rank());
   const int64_t inner = y.elements(axis + 1, y.rank());
-  Loops loops(2);
+  Loops<2> loops;
   loops.add(y.elements(0, axis), {inner, 0});
   loops.add(y[axis], {0, 1});
   loops.add(inner, {1, 0});
@@ -56,9 +56,9 @@ void one_hot(Launch& l) {
   const uint64_t one = stored_bits(l.type(), 1);
   Push push;
   push.add(l.in(0), l.out(0))
-      .table(l.table(loops.words()))
+      .table(l.table(words_of(loops)))
       .u32(grid.elements, grid.per_group, y[axis], one, one >> 32);
-  l.dispatch(shader::one_hot, {loops.rank()}, push, grid, l.each(grid.elements, 20, 1));
+  l.dispatch(shader::one_hot, {rank_of(loops)}, push, grid, l.each(grid.elements, 20, 1));
 }
 
 void copy_data(Launch& l) {
@@ -82,8 +82,8 @@ void scatter(Launch& l, VkDeviceAddress y, ScatterReduction reduction) {
                               strides_of(updates)};
   Shape lines_of = updates;
   lines_of[axis] = 1;
-  const Loops loops(lines_of, {strides[0], strides[1], strides[2]});
-  const uint32_t table = l.table(loops.words());
+  const Loops<3> loops(lines_of, strides);
+  const uint32_t table = l.table(words_of(loops));
   const auto count = static_cast<uint64_t>(updates[axis]);
   const uint64_t lines = static_cast<uint64_t>(updates.elements()) / count;
   for (uint64_t first = 0; first < count; first += kMaxIterations) {
@@ -97,9 +97,9 @@ void scatter(Launch& l, VkDeviceAddress y, ScatterReduction reduction) {
     const double flops = static_cast<double>(lines * (end - first)) * 20;
     const Grid grid = l.over_single_elements(lines);
     if (reduction == ScatterReduction::none) {
-      l.dispatch(shader::scatter, {loops.rank()}, push, grid, {flops, flops});
+      l.dispatch(shader::scatter, {rank_of(loops)}, push, grid, {flops, flops});
     } else {
-      l.dispatch(shader::scatter_reduce, {loops.rank(), static_cast<uint32_t>(reduction)}, push,
+      l.dispatch(shader::scatter_reduce, {rank_of(loops), static_cast<uint32_t>(reduction)}, push,
                  grid, {flops, flops});
     }
     if (end < count) {

@@ -23,20 +23,19 @@ void fill_output(Launch& l, uint64_t bits) {
 
 // y[first_y + at . strides_y] = x[first_x + at . strides_x]
 void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t first_y,
-             const Loops& loops) {
+             const Loops<2>& loops) {
   if (loops.is_run()) {
     const uint64_t size = size_of(l.type());
     const uint64_t bytes_x = static_cast<uint64_t>(first_x) * size;
     const uint64_t bytes_y = static_cast<uint64_t>(first_y) * size;
     return l.copy({y.buffer, y.offset + bytes_y, y.address + bytes_y},
-                  {x.buffer, x.offset + bytes_x, x.address + bytes_x},
-                  static_cast<uint64_t>(loops.elements()) * size);
+                  {x.buffer, x.offset + bytes_x, x.address + bytes_x}, loops.elements() * size);
   }
   const Grid grid = l.over_elements(loops.elements());
   Push push;
-  push.add(x.address, y.address).table(l.table(loops.words()));
+  push.add(x.address, y.address).table(l.table(words_of(loops)));
   push.u32(grid.elements, grid.per_group, first_x, first_y);
-  l.dispatch(shader::strided_copy, {loops.rank()}, push, grid, l.each(grid.elements, 20, 2));
+  l.dispatch(shader::strided_copy, {rank_of(loops)}, push, grid, l.each(grid.elements, 20, 2));
 }
 
 void transpose(Launch& l) {
@@ -49,14 +48,14 @@ void transpose(Launch& l) {
     from[static_cast<size_t>(axis)] = own[static_cast<size_t>(positive_axis(source, x.rank()))];
   }
   strided(l, l.in_place(0), 0, l.out_place(0), 0,
-          Loops(l.out_shape(0), {from, strides_of(l.out_shape(0))}));
+          Loops<2>(l.out_shape(0), {from, strides_of(l.out_shape(0))}));
 }
 
 // The elements of `part`, which is inside `whole` from `start` on along one axis. `whole_first`
 // gives the order of the strides.
-Loops part_of(const Shape& part, const Shape& whole, bool whole_first) {
+Loops<2> part_of(const Shape& part, const Shape& whole, bool whole_first) {
   const Strides inside = strides_of(whole), own = strides_of(part);
-  return Loops(part, {whole_first ? inside : own, whole_first ? own : inside});
+  return Loops<2>(part, {whole_first ? inside : own, whole_first ? own : inside});
 }
 
 // The distance of neighbours along an axis.
@@ -106,7 +105,7 @@ void split(Launch& l) {
 
 void broadcast_to(Launch& l) {
   const Shape& y = l.out_shape(0);
-  strided(l, l.in_place(0), 0, l.out_place(0), 0, Loops::broadcast(y, {&l.in_shape(0), &y}));
+  strided(l, l.in_place(0), 0, l.out_place(0), 0, Loops<2>::broadcast(y, {&l.in_shape(0), &y}));
 }
 
 void copy(Launch& l) {

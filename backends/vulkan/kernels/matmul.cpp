@@ -2,8 +2,8 @@
 // Matrix products: lane-shuffle kernels on software devices, shared-memory tiles on GPUs.
 #include <algorithm>
 
+#include "convert.h"
 #include "index.h"
-#include "wide.h"
 
 namespace bowline::detail::vulkan::matmul_kernels {
 namespace {
@@ -19,7 +19,7 @@ struct Product {
   int64_t k = 0;
   bool transpose_a = false;
   bool transpose_b = false;
-  Loops batch{2};                  // strides of A and B in elements
+  Loops<2> batch;                  // strides of A and B in elements
   std::vector<uint32_t> codes[2];  // of A and B: Launch::code_words(), or empty
 
   bool has_codes() const { return !codes[0].empty() || !codes[1].empty(); }
@@ -33,8 +33,8 @@ struct Choice {
 
 bool all_even(const Product& p, std::initializer_list<int64_t> lengths) {
   bool even = std::ranges::all_of(lengths, [](int64_t n) { return n % 2 == 0; });
-  for (size_t operand = 0; operand < 2; ++operand) {
-    for (const int64_t stride : p.batch.strides(operand)) {
+  for (const auto& strides : p.batch.strides) {
+    for (const int64_t stride : strides) {
       even = even && stride % 2 == 0;
     }
   }
@@ -68,7 +68,7 @@ void multiply(Launch& l, Product p) {
     p.codes[0].clear();
     p.codes[1].clear();
   }
-  const int64_t batches = p.batch.elements();
+  const uint64_t batches = p.batch.elements();
   const Choice choice = choose(l, p);
   const auto m = static_cast<uint64_t>(p.m);
   const auto n = static_cast<uint64_t>(p.n);
@@ -77,14 +77,14 @@ void multiply(Launch& l, Product p) {
   grid.local = tiles ? 256 : l.lanes();
   const uint64_t groups_x = (n + choice.columns - 1) / choice.columns;
   const uint64_t groups_y = (m + choice.rows - 1) / choice.rows;
-  grid.groups = groups_x * groups_y * static_cast<uint64_t>(batches);
+  grid.groups = groups_x * groups_y * batches;
   Push push;
   for (const size_t side : {0, 1}) {
     p.codes[side].empty() ? push.add(side == 0 ? p.a : p.b) : push.table(l.table(p.codes[side]));
   }
   push.add(p.c, p.bias)
-      .table(l.table(p.batch.words()))
-      .u32(m, n, p.k, batches == 1 ? 0 : p.batch.rank(), p.bias != 0);
+      .table(l.table(words_of(p.batch)))
+      .u32(m, n, p.k, batches == 1 ? 0 : rank_of(p.batch), p.bias != 0);
   push.u32(groups_x, groups_y, batches, p.transpose_a ? 1 : p.k, p.transpose_a ? p.m : 1);
   push.u32(p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1);
   if (p.has_codes()) {

@@ -13,9 +13,9 @@ namespace {
 // each axis.
 template <class Dim, class... Other>
 std::vector<uint32_t> table_of(const Padding& p, Dim dim, Other... others) {
-  std::vector<int64_t> dims;
+  std::vector<uint32_t> dims;
   for (int a = 0; a < std::max(p.rank, 1); ++a) {
-    dims.push_back(dim(static_cast<size_t>(a)));
+    dims.push_back(static_cast<uint32_t>(dim(static_cast<size_t>(a))));
   }
   std::vector<uint32_t> words = divisors(dims);
   const auto append = [&](auto of) {

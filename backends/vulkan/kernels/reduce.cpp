@@ -10,25 +10,26 @@ namespace {
 // Sums over the axes for which `reduced` is set.
 void reduce(Launch& l, const Axes& reduced, bool mean) {
   const Shape& x = l.in_shape(0);
-  const Groups g = groups_of(x, reduced);
+  const ElementGroups g = groups_of(x, reduced);
   bool last_is_summed = false;
   for (int axis = 0; axis < x.rank(); ++axis) {
     last_is_summed = x[axis] == 1 ? last_is_summed : reduced[static_cast<size_t>(axis)];
   }
-  const bool rows = last_is_summed && g.terms > 1;
-  const Grid grid = rows          ? l.over_rows(g.outputs)
-                    : g.terms > 8 ? l.over_single_elements(g.outputs)
-                                  : l.over_elements(g.outputs);
+  const bool rows = last_is_summed && g.length > 1;
+  const Grid grid = rows           ? l.over_rows(g.outputs)
+                    : g.length > 8 ? l.over_single_elements(g.outputs)
+                                   : l.over_elements(g.outputs);
   Push push;
-  push.add(l.in(0), l.out(0)).table(l.table(g.words)).u32(g.outputs, g.terms, grid.per_group);
-  push.f32(mean ? 1.0 / static_cast<double>(g.terms) : 1.0);
-  l.dispatch(rows ? shader::reduce_rows : shader::reduce_columns, {g.kept, g.gone}, push, grid,
-             l.each(x.elements(), 10, 1));
+  push.add(l.in(0), l.out(0)).table(l.table(words_of(g))).u32(g.outputs, g.length, grid.per_group);
+  push.f32(mean ? 1.0 / static_cast<double>(g.length) : 1.0);
+  l.dispatch(rows ? shader::reduce_rows : shader::reduce_columns,
+             {rank_of(g.kept), rank_of(g.gone)}, push, grid, l.each(x.elements(), 10, 1));
 }
 
 template <bool kMean>
 void reduce_axes(Launch& l) {
-  reduce(l, reduced_axes(l.in_shape(0), l.attributes<ReduceAttributes>()), kMean);
+  const auto* axes = l.attributes<ReduceAttributes>().axes();
+  reduce(l, named_axes({axes->data(), axes->size()}, l.in_shape(0).rank()), kMean);
 }
 
 void global_average_pool(Launch& l) {

@@ -64,11 +64,11 @@ uint64_t norm_grad_workspace(const NodeView& node) {
 }
 
 void add_chunks(Launch& l, VkDeviceAddress from, VkDeviceAddress to, uint64_t chunks, uint64_t n) {
-  const Groups g =
+  const ElementGroups g =
       groups_of(Shape{static_cast<int64_t>(chunks), static_cast<int64_t>(n)}, Axes{true});
   const Grid grid = l.over_elements(n);
   Push push;
-  push.add(from, to).table(l.table(g.words)).u32(n, chunks, grid.per_group).f32(1);
+  push.add(from, to).table(l.table(words_of(g))).u32(n, chunks, grid.per_group).f32(1);
   l.dispatch(shader::reduce_columns_f32, {1, 1}, push, grid, {static_cast<double>(chunks * n), 0});
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "wide.h"
+#include "convert.h"
 
 namespace bowline::detail::vulkan::tokens_kernels {
 namespace {
