@@ -94,20 +94,20 @@ Result<std::string> load_adapter(ModelState& state, const std::string& path,
   BOWLINE_TRY_ASSIGN(const auto file, model::VerifiedFile::open(path));
   const model::Tables tables(*file);
   const std::optional<BaseInfo> base = tables.base();
-  BOWLINE_REQUIRE(base.has_value(), "\"{}\" holds no adapter: it names no base.", path);
+  BOWLINE_REQUIRE(base.has_value(), "\"{}\" is not an adapter file: it names no base model.", path);
   BOWLINE_TRY_ASSIGN(const std::vector<uint8_t> digest, params::digest(state.table));
   if (base->digest != digest) {
     Status refused(Code::bad_argument,
-                   format("The adapter \"{}\" is of the base \"{}\" with the digest {}, but that "
-                          "of this model is {}.",
+                   format("The adapter \"{}\" was trained on the base \"{}\" with the digest {}, "
+                          "but the digest of this model is {}.",
                           path, base->name, hex(base->digest), hex(digest)));
     const Settings metadata = tables.metadata();
     const auto encoding = std::ranges::find(metadata, kBaseEncoding, &Settings::value_type::first);
     return encoding == metadata.end()
                ? std::move(refused)
-               : std::move(refused).at(format("It was trained over weights in {}: quantize the "
-                                              "model so before.",
-                                              encoding->second));
+               : std::move(refused).at(format(
+                     "It was trained on weights in {}. Quantize the model to this encoding first.",
+                     encoding->second));
   }
   const params::Table source = params::read_table(tables);
   return reshaping(state, "load_adapter()", {}, [&](params::Table& table) {

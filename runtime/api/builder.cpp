@@ -144,7 +144,7 @@ auto attempt(State* state, F&& call) -> std::invoke_result_t<F, State&, graph::M
   R result = guarded([&]() -> R {
     BOWLINE_TRY(Status(state->status));
     const std::shared_ptr<graph::ModelState> model = state->owner.lock();
-    BOWLINE_REQUIRE(model != nullptr, "The model of the builder is there no more.");
+    BOWLINE_REQUIRE(model != nullptr, "The model of this builder no longer exists.");
     return call(*state, *model);
   });
   state->keep(status_of(result));
@@ -180,7 +180,8 @@ Value GraphBuilder::State::add_input(GenericValue info) {
 
 Result<Value> GraphBuilder::State::input(graph::ModelState& model, std::string_view name,
                                          DType dtype, const std::vector<GraphDim>& shape) {
-  BOWLINE_REQUIRE(parent == nullptr, "The body of a Repeat has no inputs but the carried values.");
+  BOWLINE_REQUIRE(parent == nullptr,
+                  "The body of a Repeat cannot call input(): its inputs are the carried values.");
   BOWLINE_TRY(check_new_name(input_names, name, "An input"));
   BOWLINE_REQUIRE(dtype <= DType::boolean, "Input \"{}\" has the unknown dtype {}.", name,
                   static_cast<int>(dtype));
@@ -198,9 +199,10 @@ Result<Value> GraphBuilder::State::input(graph::ModelState& model, std::string_v
 Result<Value> GraphBuilder::State::parameter(const graph::ModelState& model,
                                              const ParameterList& list) {
   const size_t expected = parent != nullptr ? static_cast<size_t>(count) : 1;
-  BOWLINE_REQUIRE(list.items.size() == expected || (parent != nullptr && list.items.size() == 1),
-                  "The list has {} parameters, the Repeat {} iterations.", list.items.size(),
-                  expected);
+  BOWLINE_REQUIRE(
+      list.items.size() == expected || (parent != nullptr && list.items.size() == 1),
+      "The list has {} parameters, but {} are needed here (one per iteration of a Repeat).",
+      list.items.size(), expected);
   GenericValue info;
   info.kind = ValueKind::parameter;
   for (size_t i = 0; i < expected; ++i) {
@@ -214,7 +216,7 @@ Result<Value> GraphBuilder::State::parameter(const graph::ModelState& model,
 
 Result<Value> GraphBuilder::State::capture(Value outer) {
   BOWLINE_REQUIRE(parent != nullptr && parent->owns(outer),
-                  "capture() takes a value of the graph around the body.");
+                  "capture() takes a value of the enclosing graph.");
   for (size_t i = 0; i < captured.size(); ++i) {
     if (captured[i].index == outer.index) {
       return value(graph.inputs[carried + i]);
@@ -230,13 +232,14 @@ Result<std::vector<Value>> GraphBuilder::State::op(graph::ModelState& model, Op 
                                                    std::string_view name,
                                                    const std::vector<Value>& inputs,
                                                    const std::vector<Attribute>& attributes) {
-  BOWLINE_REQUIRE(is_of_models(op), "There is no operator \"{}\" for models.{}", name,
+  BOWLINE_REQUIRE(is_of_models(op), "Models have no operator \"{}\".{}", name,
                   suggestion(name, operators_of_models()));
   GenericNode node;
   node.op = op;
   for (const Value v : inputs) {
-    BOWLINE_REQUIRE(owns(v), "An input of {} is not a value of this graph{}.", name,
-                    parent != nullptr ? " (capture() brings in one of the graph around)" : "");
+    BOWLINE_REQUIRE(
+        owns(v), "An input of {} is not a value of this graph{}.", name,
+        parent != nullptr ? " (capture() brings in a value of the enclosing graph)" : "");
     node.inputs.push_back(v.index);
   }
   auto packed = attributes_from(op, attributes);
@@ -258,7 +261,7 @@ Status GraphBuilder::State::leave(const std::vector<Value>& leaving) {
   BOWLINE_REQUIRE(leaving.size() == carried, "The body of a Repeat returns {} values, not {}.",
                   leaving.size(), carried);
   for (const Value v : leaving) {
-    BOWLINE_REQUIRE(owns(v), "The body of a Repeat returns a value that is not its own.");
+    BOWLINE_REQUIRE(owns(v), "The body of a Repeat returns a value of another graph.");
     graph.outputs.push_back(v.index);
   }
   return {};
@@ -268,7 +271,7 @@ Result<std::vector<Value>> GraphBuilder::State::repeat(const graph::ModelState& 
                                                        int iterations,
                                                        const std::vector<Value>& values,
                                                        const Body& body) {
-  BOWLINE_REQUIRE(parent == nullptr, "A Repeat does not stand in the body of another.");
+  BOWLINE_REQUIRE(parent == nullptr, "A Repeat cannot be inside the body of another Repeat.");
   BOWLINE_TRY(check_repeat(iterations, static_cast<int64_t>(values.size())));
   GraphBuilder builder(std::make_unique<State>());
   State& inner = *builder.state_;
@@ -308,7 +311,9 @@ Result<std::vector<Value>> GraphBuilder::State::repeat(const graph::ModelState& 
 }
 
 Status GraphBuilder::State::output(std::string_view name, Value value) {
-  BOWLINE_REQUIRE(parent == nullptr, "The body of a Repeat has no outputs but what it returns.");
+  BOWLINE_REQUIRE(
+      parent == nullptr,
+      "The body of a Repeat cannot call output(): its outputs are the values that it returns.");
   BOWLINE_TRY(check_new_name(output_names, name, "An output"));
   BOWLINE_REQUIRE(owns(value), "Output \"{}\" is not a value of this graph.", name);
   graph.outputs.push_back(value.index);
@@ -317,7 +322,8 @@ Status GraphBuilder::State::output(std::string_view name, Value value) {
 }
 
 Status GraphBuilder::State::finish(graph::ModelState& model) {
-  BOWLINE_REQUIRE(parent == nullptr, "The body of a Repeat ends with the body.");
+  BOWLINE_REQUIRE(parent == nullptr,
+                  "The body of a Repeat cannot call finish(): it ends when the body returns.");
   BOWLINE_REQUIRE(!graph.outputs.empty(), "Graph \"{}\" has no output.", graph.name);
   BOWLINE_TRY(graph::written_storages(graph, model.table).status());
   // Another builder may have taken the name meanwhile.

@@ -33,7 +33,7 @@ std::string known(const graph::WeightFormats& formats) {
 Result<FormatReport> set_format(ModelState& state, std::string_view name,
                                 std::string_view pattern) {
   const std::shared_ptr<const WeightFormat> kind = state.formats.find(name);
-  BOWLINE_REQUIRE(kind != nullptr, "There is no weight format \"{}\"; there are {}.", name,
+  BOWLINE_REQUIRE(kind != nullptr, "There is no weight format \"{}\". Known formats: {}.", name,
                   known(state.formats));
   const std::vector<std::string>& ops = kind->ops;
   BOWLINE_TRY_ASSIGN(const std::vector<params::Chosen> storages,
@@ -45,7 +45,9 @@ Result<FormatReport> set_format(ModelState& state, std::string_view name,
       std::ranges::any_of(state.entry_points.graphs, [&](const graph::GenericGraph& g) {
         return graph::reads(state.table, g, ops, ties);
       });
-  BOWLINE_REQUIRE(fits, "The weight format \"{}\" is for {}, and none reads a parameter of \"{}\".",
+  BOWLINE_REQUIRE(fits,
+                  "The weight format \"{}\" is for {}, but no such operator reads a parameter that "
+                  "matches \"{}\".",
                   name, listed(ops), pattern);
   const int busy = state.users.busy();
   const graph::Running held(state);  // nor may a layout
@@ -54,7 +56,8 @@ Result<FormatReport> set_format(ModelState& state, std::string_view name,
 
 Status register_format(ModelState& state, WeightFormat kind) {
   BOWLINE_TRY(check_name(kind.name, "A weight format"));
-  BOWLINE_REQUIRE(kind.layout != nullptr, "The weight format \"{}\" has no layout.", kind.name);
+  BOWLINE_REQUIRE(kind.layout != nullptr, "The weight format \"{}\" has no layout function.",
+                  kind.name);
   return state.formats.add(std::move(kind));
 }
 

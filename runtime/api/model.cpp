@@ -63,8 +63,9 @@ Result<TieReport> tie(ModelState& state, std::span<const params::Pair> pairs) {
 }
 
 Status drop_training_state(ModelState& state) {
-  BOWLINE_REQUIRE(state.users.trainer() == nullptr,
-                  "The model is busy: a Trainer lives, and its training state goes with it.");
+  BOWLINE_REQUIRE(
+      state.users.trainer() == nullptr,
+      "The model is busy: a Trainer uses the training state. Destroy the Trainer first.");
   BOWLINE_TRY(params::require_idle(state.users.busy(), "drop_training_state()"));
   params::drop_training(state.table);
   state.extras.training.reset();
@@ -147,8 +148,8 @@ Status set_source(ModelState& state, std::string_view name, ValueSource source,
   BOWLINE_TRY(require_no_trainer(state, "set_source()"));
   const std::map<uint32_t, std::string> plain = graph::plain_readers(state);
   const auto reader = plain.find(tie);
-  BOWLINE_REQUIRE(encoding.is_plain() || reader == plain.end(), "\"{}\" cannot be {}: it {}.", name,
-                  encoding, reader->second);
+  BOWLINE_REQUIRE(encoding.is_plain() || reader == plain.end(),
+                  "\"{}\" cannot be stored as {}: it {}.", name, encoding, reader->second);
   return reshaping(state, "set_source()", {}, [&](params::Table& table) {
     return params::set_source(table, name, std::move(source), encoding, state.users.busy());
   });
@@ -198,7 +199,7 @@ Result<std::vector<std::vector<std::byte>>> values_of(
 
 Result<SelfTestValues> self_test(const ModelState& state, size_t number) {
   BOWLINE_REQUIRE(number < state.extras.self_tests.size(),
-                  "There is no self test {}; the model has {}.", number,
+                  "There is no self test {}; the model has {} self tests.", number,
                   state.extras.self_tests.size());
   const model::SelfTest& test = state.extras.self_tests[number];
   SelfTestValues out;
@@ -215,7 +216,7 @@ Result<std::vector<std::byte>> asset(const ModelState& state, std::string_view n
 
 Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_t tie) {
   BOWLINE_REQUIRE(tie < table.storages.size() && table.storages[tie].home.valid(),
-                  "There is no storage {} with bytes.", tie);
+                  "There is no storage {} that has values.", tie);
   return params::read_bytes(table.storages[tie]);
 }
 
@@ -285,7 +286,7 @@ Result<Parameter> Model::tied_parameter(std::string_view name, Parameter other,
 Result<ParameterList> Model::parameters(std::string_view name, int count, const TensorShape& shape,
                                         Init init, StorageRole role, DType dtype) {
   return guarded(state_, "model", [&](ModelState& s) -> Result<ParameterList> {
-    BOWLINE_REQUIRE(count >= 1, "{} parameters are asked for.", count);
+    BOWLINE_REQUIRE(count >= 1, "The list would have {} parameters; it needs at least 1.", count);
     Declaring declaring(s.table);
     ParameterList list;
     for (int i = 0; i < count; ++i) {
@@ -317,8 +318,8 @@ Status Model::set_dim_limits(std::string_view name, const DimLimits& limits) {
       return {};
     }
     BOWLINE_REQUIRE(*found == dim,
-                    "The model has a dim \"{}\" with other limits: {}..{}, {}dynamic.", name,
-                    found->min, found->max, found->dynamic ? "" : "not ");
+                    "The model already has a dim \"{}\" with other limits: {}..{}, {}dynamic.",
+                    name, found->min, found->max, found->dynamic ? "" : "not ");
     return {};
   });
 }

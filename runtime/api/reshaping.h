@@ -12,8 +12,8 @@ namespace bowline {
 // to the current ties, shapes and frozen flags.
 inline Status require_no_accumulation(const graph::ModelState& model, std::string_view verb) {
   BOWLINE_REQUIRE(model.users.trainer() == nullptr || !model.users.trainer()->accumulates(),
-                  "The model is busy: an accumulation is open, and {} would change what its "
-                  "gradients belong to. Finish the step, or call Trainer::restart_step().",
+                  "The model is busy: a step is unfinished, and {} would change the parameters of "
+                  "its gradients. Finish the step, or call Trainer::restart_step().",
                   verb);
   return {};
 }
@@ -21,7 +21,9 @@ inline Status require_no_accumulation(const graph::ModelState& model, std::strin
 // Fails if a Trainer exists: it cannot train quantized values.
 inline Status require_no_trainer(const graph::ModelState& model, std::string_view verb) {
   BOWLINE_REQUIRE(model.users.trainer() == nullptr,
-                  "The model is busy: a Trainer lives, and {} would change what it trains.", verb);
+                  "The model is busy: {} would change parameters that a Trainer uses. Destroy the "
+                  "Trainer first.",
+                  verb);
   return {};
 }
 

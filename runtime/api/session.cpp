@@ -17,7 +17,7 @@ Result<Session> Session::create(const Model& model, const Device& device,
                                 const Budget& budget) {
   const auto& of = Internals::state(model);
   return guarded(of, "model", [&](graph::ModelState&) -> Result<Session> {
-    BOWLINE_REQUIRE(!entry_points.empty(), "A session without an entry point is asked for.");
+    BOWLINE_REQUIRE(!entry_points.empty(), "A session needs at least one entry point.");
     auto state = std::make_unique<exec::SessionState>(
         of, std::vector(entry_points.begin(), entry_points.end()), budget);
     BOWLINE_TRY(state->prepare(Internals::open(device)));

@@ -50,8 +50,10 @@ void Trainer::set_gradient_hook(GradientHook hook) {
 Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batches) {
   return between_steps(state_, [&](TrainerState& s) -> Result<StepReport> {
     const uint32_t k = s.options().accumulation;
-    BOWLINE_REQUIRE(batches.size() == k, "{} batches are given for an accumulation of {}.",
-                    batches.size(), k);
+    BOWLINE_REQUIRE(
+        batches.size() == k,
+        "{} batches are given, but a step has {} micro-batches (TrainOptions::accumulation).",
+        batches.size(), k);
     BOWLINE_TRY(s.weigh_all(batches));
     std::optional<StepReport> report;
     for (uint32_t i = s.accumulated(); i < k; ++i) {

@@ -96,8 +96,10 @@ Status AtomicFile::open() {
     }
     files_.close(fd);
   }
-  return Status(Code::io_error,
-                format("File \"{}\" cannot be written: its temporary file changes.", path_));
+  return Status(
+      Code::io_error,
+      format("File \"{}\" cannot be written: other processes keep replacing its temporary file.",
+             path_));
 }
 
 Status AtomicFile::prepare(uint64_t bytes) {
@@ -119,7 +121,7 @@ Status AtomicFile::prepare(uint64_t bytes) {
     return failed("asking for free space");
   }
   BOWLINE_REQUIRE_CODE(free >= bytes, Code::io_error,
-                       "File \"{}\" takes {} bytes, but only {} are free in its folder.", path_,
+                       "File \"{}\" needs {} bytes, but only {} are free in its folder.", path_,
                        bytes, free);
   return {};
 }

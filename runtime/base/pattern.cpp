@@ -14,7 +14,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 Result<std::string_view> group_at(std::string_view pattern, size_t open) {
   const size_t close = pattern.find_first_of("{}", open + 1);
   BOWLINE_REQUIRE(close != pattern.npos && pattern[close] == '}',
-                  "The pattern \"{}\" has a brace without a partner.", pattern);
+                  "The pattern \"{}\" has an unmatched brace.", pattern);
   return pattern.substr(open + 1, close - open - 1);
 }
 
@@ -33,8 +33,7 @@ Result<std::vector<std::string>> alternatives(std::string_view pattern) {
       at += piece.size();
       continue;
     }
-    BOWLINE_REQUIRE(pattern[open] == '{', "The pattern \"{}\" has a brace without a partner.",
-                    pattern);
+    BOWLINE_REQUIRE(pattern[open] == '{', "The pattern \"{}\" has an unmatched brace.", pattern);
     BOWLINE_TRY_ASSIGN(std::string_view group, group_at(pattern, open));
     at = open + group.size() + 2;
     std::vector<std::string> longer;
@@ -44,7 +43,7 @@ Result<std::vector<std::string>> alternatives(std::string_view pattern) {
         longer.push_back(text + std::string(group.substr(0, comma)));
       }
       BOWLINE_REQUIRE(longer.size() <= kMostAlternatives,
-                      "The pattern \"{}\" stands for more than {} patterns.", pattern,
+                      "The pattern \"{}\" expands to more than {} patterns.", pattern,
                       kMostAlternatives);
       more = comma < group.size();
       group.remove_prefix(more ? comma + 1 : 0);

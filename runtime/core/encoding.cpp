@@ -12,7 +12,7 @@ namespace bowline {
 namespace {
 
 Status check_plain(const Encoding& e, DType, const Shape&) {
-  BOWLINE_REQUIRE(e == Encoding(), "The encoding \"plain\" has parameters.");
+  BOWLINE_REQUIRE(e == Encoding(), "The encoding \"plain\" takes no parameters.");
   return {};
 }
 
@@ -213,7 +213,8 @@ Result<Encoding> parse_encoding(std::string_view text) {
   for (const EncodingForm& f : kForms) {
     known += format("{}{}", known.empty() ? "" : ", ", f.name);
   }
-  BOWLINE_REQUIRE(form != nullptr, "There is no encoding \"{}\" but {}.", name, known);
+  BOWLINE_REQUIRE(form != nullptr, "There is no encoding \"{}\". Known encodings: {}.", name,
+                  known);
   Encoding out = form->usual;
   for (std::string_view key = in.word(); !key.empty(); key = in.word()) {
     const std::string_view value = in.word();
@@ -230,8 +231,8 @@ Result<Encoding> parse_encoding(std::string_view text) {
       out.symmetric = false;
       good = good && key == "with" && value == "zero" && in.word() == "points";
     }
-    BOWLINE_REQUIRE(good, "\"{}\" is not an encoding: \"{} {}\" does not describe {}.", text, key,
-                    value, name);
+    BOWLINE_REQUIRE(good, "\"{}\" is not an encoding: \"{} {}\" is not a parameter of {}.", text,
+                    key, value, name);
   }
   return out;
 }

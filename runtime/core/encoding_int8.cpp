@@ -20,8 +20,10 @@ struct Int8Layout {
 };
 
 Status check_int8(const Encoding& e, DType dtype, const Shape& shape) {
-  BOWLINE_REQUIRE(is_float(dtype), "A storage of {} cannot be int8: it stands for floats.", dtype);
-  BOWLINE_REQUIRE(is_float(e.scale_type), "The scales of int8 are {}, not floats.", e.scale_type);
+  BOWLINE_REQUIRE(is_float(dtype), "A storage of {} cannot be int8: only floats can be quantized.",
+                  dtype);
+  BOWLINE_REQUIRE(is_float(e.scale_type), "The scales of int8 cannot be {}: they must be floats.",
+                  e.scale_type);
   if (e.block == 0) {
     BOWLINE_REQUIRE(e.axis == -1, "The encoding \"int8\" has an axis ({}) but no block.", e.axis);
     return {};

@@ -97,11 +97,15 @@ uint64_t columns_rounded(const Shape& shape, uint64_t to) {
 }
 
 Status check_int4(const Encoding& e, DType dtype, const Shape& shape) {
-  BOWLINE_REQUIRE(is_float(dtype), "A storage of {} cannot be int4: it stands for floats.", dtype);
-  BOWLINE_REQUIRE(is_float(e.scale_type), "The scales of int4 are {}, not floats.", e.scale_type);
+  BOWLINE_REQUIRE(is_float(dtype), "A storage of {} cannot be int4: only floats can be quantized.",
+                  dtype);
+  BOWLINE_REQUIRE(is_float(e.scale_type), "The scales of int4 cannot be {}: they must be floats.",
+                  e.scale_type);
   BOWLINE_REQUIRE(e.axis == -1, "The blocks of int4 lie along the last axis, not {}.", e.axis);
-  BOWLINE_REQUIRE(e.block >= 2 && e.block % 2 == 0, "A block of int4 has {} elements.", e.block);
-  BOWLINE_REQUIRE(shape.rank() >= 1, "A storage of rank 0 has no blocks of {}.", e.block);
+  BOWLINE_REQUIRE(e.block >= 2 && e.block % 2 == 0,
+                  "A block of int4 cannot have {} elements: it needs an even number of at least 2.",
+                  e.block);
+  BOWLINE_REQUIRE(shape.rank() >= 1, "A storage of rank 0 cannot have blocks of {}.", e.block);
   return {};
 }
 
@@ -167,12 +171,12 @@ void encode_int4(const Encoding& e, std::span<const float> from, DType dtype, co
 }
 
 Status check_gguf(const Encoding& e, DType dtype, const Shape& shape) {
-  BOWLINE_REQUIRE(is_float(dtype), "A storage of {} cannot be {}: it stands for floats.", dtype,
-                  e.name());
-  BOWLINE_REQUIRE(e == e.form->usual, "The encoding \"{}\" has parameters of its own.", e.name());
+  BOWLINE_REQUIRE(is_float(dtype), "A storage of {} cannot be {}: only floats can be quantized.",
+                  dtype, e.name());
+  BOWLINE_REQUIRE(e == e.form->usual, "The encoding \"{}\" takes no parameters.", e.name());
   BOWLINE_REQUIRE(shape.rank() >= 1 && shape.back() % kGgufBlock == 0,
-                  "Rows of {} are not whole blocks of {}, which {} has.", columns_of(shape),
-                  kGgufBlock, e.name());
+                  "Rows of {} elements are not a multiple of {}, the block size of {}.",
+                  columns_of(shape), kGgufBlock, e.name());
   return {};
 }
 

@@ -36,7 +36,7 @@ Status check_dim(int64_t value, int64_t lowest) {
 Status check_repeat(int64_t count, int64_t carried) {
   BOWLINE_REQUIRE(count >= 1 && count <= kMaxRepeat, "The Repeat has a count of {}, outside 1..{}.",
                   count, kMaxRepeat);
-  BOWLINE_REQUIRE(carried >= 1, "The Repeat carries no value.");
+  BOWLINE_REQUIRE(carried >= 1, "The Repeat needs at least one carried value.");
   return {};
 }
 
@@ -47,8 +47,8 @@ Status check_list(size_t entries, std::string_view attribute, size_t most) {
 }
 
 Status check_limits(std::string_view dim, int64_t min, int64_t max) {
-  BOWLINE_REQUIRE(min >= 1 && min <= max && max <= kMaxDim, "Dim \"{}\" has the limits {} to {}.",
-                  dim, min, max);
+  BOWLINE_REQUIRE(min >= 1 && min <= max && max <= kMaxDim,
+                  "Dim \"{}\" has the invalid limits {} to {}.", dim, min, max);
   return {};
 }
 

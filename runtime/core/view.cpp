@@ -5,23 +5,26 @@ namespace bowline {
 Result<Shape> view_shape(const View& view, const Shape& storage) {
   Shape shape = storage;
   if (view.row_start != 0 || view.rows != -1) {
-    BOWLINE_REQUIRE(storage.rank() >= 1, "The view takes rows of a storage of rank 0.");
+    BOWLINE_REQUIRE(storage.rank() >= 1, "The view selects rows, but the storage has rank 0.");
     const int64_t all = storage[0];
     BOWLINE_REQUIRE(view.row_start >= 0 && view.row_start <= all,
-                    "The view starts at row {} of {}.", view.row_start, all);
+                    "The view starts at row {}, but the storage has {} rows.", view.row_start, all);
     const int64_t rest = all - view.row_start;
     BOWLINE_REQUIRE(view.rows >= -1 && view.rows <= rest,
-                    "The view takes {} rows from row {} of {}.", view.rows, view.row_start, all);
+                    "The view selects {} rows from row {} of a storage with {} rows.", view.rows,
+                    view.row_start, all);
     shape[0] = view.rows == -1 ? rest : view.rows;
   }
   if (!view.shape.empty()) {
     BOWLINE_TRY_ASSIGN(const Shape reshaped, Shape::checked(view.shape));
     BOWLINE_REQUIRE(reshaped.elements() == shape.elements(),
-                    "The view reshapes {} elements {} to {}.", shape.elements(), shape, reshaped);
+                    "The view cannot reshape {} elements from {} to {}.", shape.elements(), shape,
+                    reshaped);
     shape = reshaped;
   }
   if (view.transpose) {
-    BOWLINE_REQUIRE(shape.rank() >= 2, "The view transposes a shape of rank {}.", shape.rank());
+    BOWLINE_REQUIRE(shape.rank() >= 2, "The view cannot transpose a shape of rank {}.",
+                    shape.rank());
     std::swap(shape[shape.rank() - 1], shape[shape.rank() - 2]);
   }
   return shape;

@@ -82,8 +82,8 @@ std::string why_no_gpu(const std::vector<Candidate>& all) {
     if (!c.info.for_tests) {
       out += format("\n- {} ({}): {}", c.info.name, c.info.description,
                     !c.info.unusable.empty() ? c.info.unusable
-                    : c.info.software        ? "a driver in software."
-                                             : "the processor, which needs no GPU.");
+                    : c.info.software        ? "a software driver, not a GPU."
+                                             : "the processor, not a GPU.");
     }
   }
   return out;
@@ -135,7 +135,7 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                            : nullptr;
   if (found == nullptr && name == "gpu") {
     return Status(Code::unsupported,
-                  format("There is no GPU that can be used.{}", why_no_gpu(all_candidates())));
+                  format("No usable GPU was found.{}", why_no_gpu(all_candidates())));
   }
   for (const Candidate& c : all) {
     // "vulkan" stands for "vulkan:0".
@@ -153,7 +153,7 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
   const uint64_t staging = device->capabilities().staging_bytes;
   BOWLINE_REQUIRE_CODE(options.memory_budget == 0 || staging <= options.memory_budget,
                        Code::over_budget,
-                       "Device {} holds {} bytes for copies; its memory budget is {}.",
+                       "Device {} needs {} bytes for staging buffers, but its memory budget is {}.",
                        found->info.name, staging, options.memory_budget);
   if (planning) {
     device = planning_device(std::move(device));
@@ -260,16 +260,17 @@ Status OpenDevice::check_budget(uint64_t bytes) const {
   BOWLINE_REQUIRE_CODE(
       memory_budget_ == 0 || (held <= memory_budget_ && bytes <= memory_budget_ - held),
       Code::over_budget,
-      "{} bytes do not fit on device {}, which holds {}; its memory budget is {}.", bytes,
+      "{} bytes do not fit on device {}: {} bytes are in use, and its memory budget is {}.", bytes,
       info_.name, held, memory_budget_);
   return {};
 }
 
 Status OpenDevice::check_block(uint64_t bytes) const {
   const uint64_t most = capabilities().max_buffer_bytes;
-  BOWLINE_REQUIRE_CODE(most == 0 || bytes <= most, Code::out_of_memory,
-                       "A block of {} bytes does not fit on device {}, whose largest has {}.",
-                       bytes, info_.name, most);
+  BOWLINE_REQUIRE_CODE(
+      most == 0 || bytes <= most, Code::out_of_memory,
+      "A block of {} bytes does not fit on device {}; its largest block can have {} bytes.", bytes,
+      info_.name, most);
   return {};
 }
 
@@ -284,13 +285,14 @@ Status OpenDevice::require_room(const Demand& demand) {
   BOWLINE_TRY_ASSIGN(const MemoryInfo memory, device_->memory_info());
   if (capabilities().host_memory) {
     BOWLINE_REQUIRE_CODE(memory.total_bytes == 0 || demand.device_bytes <= memory.total_bytes,
-                         Code::out_of_memory, "{} bytes do not fit on device {}, which has {}.",
+                         Code::out_of_memory,
+                         "{} bytes do not fit on device {}, which has {} bytes.",
                          demand.device_bytes, info_.name, memory.total_bytes);
     return {};
   }
   BOWLINE_REQUIRE_CODE(memory.available_bytes == 0 || demand.device_bytes <= memory.available_bytes,
                        Code::out_of_memory,
-                       "{} bytes do not fit on device {}, which has {} of {} left.",
+                       "{} bytes do not fit on device {}: {} of its {} bytes are free.",
                        demand.device_bytes, info_.name, memory.available_bytes, memory.total_bytes);
   return {};
 }
@@ -304,7 +306,7 @@ Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
   BOWLINE_TRY_ASSIGN(const MemoryInfo memory, device_->memory_info());
   BOWLINE_REQUIRE_CODE(memory.total_bytes == 0 || bytes <= memory.available_bytes,
                        Code::out_of_memory,
-                       "{} bytes do not fit on device {}, which has {} of {} left.", bytes,
+                       "{} bytes do not fit on device {}: {} of its {} bytes are free.", bytes,
                        info_.name, memory.available_bytes, memory.total_bytes);
   return {};
 }

@@ -27,7 +27,7 @@ std::string no_kernel(const KernelTable<Kernel>& table, std::string_view backend
   }
   return others.empty()
              ? format("{} has no kernel of {}.", backend, op)
-             : format("{} has no kernel of {} for {} but for {}.", backend, op, type, others);
+             : format("{} has no kernel of {} for {}, only for {}.", backend, op, type, others);
 }
 
 // Returns the kernel of a node. Only inputs whose bit is set in Kernel::encoded may be quantized.

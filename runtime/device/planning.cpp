@@ -5,7 +5,7 @@ namespace {
 
 Status refused(std::string_view what) {
   return Status(Code::unsupported,
-                format("The device was opened for plans: it has no memory, and {}.", what));
+                format("The device was opened for planning only: it has no memory, and {}.", what));
 }
 
 class PlanningDevice : public Device {
@@ -24,7 +24,7 @@ class PlanningDevice : public Device {
 
   Status copy_in(Buffer, uint64_t, std::span<const std::byte>) override { return {}; }
   Status copy_out(std::span<std::byte>, Buffer, uint64_t) override {
-    return refused("nothing is read from it");
+    return refused("nothing can be read from it");
   }
   Status copy(Buffer, uint64_t, Buffer, uint64_t, uint64_t) override { return {}; }
   Status fill(Buffer, uint64_t, uint64_t, std::byte) override { return {}; }
@@ -36,10 +36,10 @@ class PlanningDevice : public Device {
     }
     return std::make_unique<Recording>();
   }
-  Status submit(std::span<Recording* const>) override { return refused("nothing runs on it"); }
+  Status submit(std::span<Recording* const>) override { return refused("nothing can run on it"); }
   Status wait() override { return {}; }
   Result<std::vector<RecordTime>> timestamps(Recording&) override {
-    return refused("nothing runs on it");
+    return refused("nothing can run on it");
   }
 
  private:

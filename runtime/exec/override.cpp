@@ -23,8 +23,8 @@ Status require_apart(std::span<const Place> earlier, const Place& place) {
                        e.window.first + e.window.count <= place.window.first ||
                        place.window.first + place.window.count <= e.window.first;
     BOWLINE_REQUIRE(apart,
-                    "\"{}\" and \"{}\" show the same values of storage {}, and both are "
-                    "overridden: give one of them.",
+                    "\"{}\" and \"{}\" are both overridden, but they share values of storage {}. "
+                    "Override only one of them.",
                     e.parameter->name, place.parameter->name, place.parameter->tie);
   }
   return {};

@@ -216,7 +216,7 @@ const Tensor* find(std::span<const Tensor> tensors, const plan::IoRange& range) 
 
 Status write_inputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
                     std::span<const Tensor> inputs, const StepValues& values) {
-  BOWLINE_REQUIRE(inputs.size() == plan.inputs.size(), "{} inputs are given, the graph has {}.",
+  BOWLINE_REQUIRE(inputs.size() == plan.inputs.size(), "{} inputs are given, but the graph has {}.",
                   inputs.size(), plan.inputs.size());
   for (const plan::IoRange& range : plan.inputs) {
     const Tensor* t = find(inputs, range);
@@ -287,7 +287,7 @@ Status check_error(const device::StepHead& head, const plan::Plan& plan) {
     return Status(Code::index_out_of_range, format("A divisor of {} is 0.", node));
   }
   return Status(Code::index_out_of_range,
-                format("Index {} lies outside the range of {}.", head.error_value, node));
+                format("Index {} is out of range in {}.", head.error_value, node));
 }
 
 void bump_versions(params::Table& table, const plan::Plan& plan) {
@@ -370,13 +370,13 @@ Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table
   };
   for (const uint32_t tie : ties) {
     BOWLINE_REQUIRE(table.storages[tie].home.valid(),
-                    "Storage {} has no bytes; materialize() or load() gives it some.", tie);
+                    "Storage {} has no values. Call materialize() or load() first.", tie);
     BOWLINE_REQUIRE(table.storages[tie].home.shards.empty(),
-                    "{} lies in parts on several devices; Model::to() gathers it on one.",
+                    "{} is sharded over several devices. Move it to one device with Model::to().",
                     named(table, tie));
     BOWLINE_REQUIRE(device_at(tie) == device_at(ties[0]),
-                    "A plan runs on one device, but this plan reads {} {} and {} {}; "
-                    "move them together with Model::to().",
+                    "A plan runs on one device, but this plan reads {} {} and {} {}. Move both to "
+                    "one device with Model::to().",
                     named(table, ties[0]), place(device_at(ties[0])), named(table, tie),
                     place(device_at(tie)));
   }
@@ -394,14 +394,13 @@ Result<std::shared_ptr<device::OpenDevice>> reading_device(
 
 Status require_on_device(const device::OpenDevice* here, const device::OpenDevice* device) {
   const std::string_view name = device == nullptr ? std::string_view() : device->info().name;
-  BOWLINE_REQUIRE(
-      here == nullptr || here == device || here->info().name != name,
-      "The model lies on device {}, but {} was opened again since, and each opening has "
-      "memory of its own. Give the Device that the model was moved to, or move it with "
-      "Model::to().",
-      here->info().name, here->info().name);
+  BOWLINE_REQUIRE(here == nullptr || here == device || here->info().name != name,
+                  "The model is on device {}, but {} was opened again since then, and each open "
+                  "Device has its own memory. Pass the Device that the model was moved to, or move "
+                  "the model with Model::to().",
+                  here->info().name, here->info().name);
   BOWLINE_REQUIRE(device != nullptr && here == device,
-                  "The model does not lie on device {} but {}; move it with Model::to().", name,
+                  "The model is not on device {} but {}. Move it with Model::to().", name,
                   here == nullptr ? "in host memory" : "on " + here->info().name);
   return {};
 }

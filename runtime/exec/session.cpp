@@ -55,8 +55,9 @@ Status check_distinct(std::span<const BoundEntryPoint> entry_points,
       const bool same = entry_points[i].name == entry_points[j].name &&
                         std::ranges::equal(plans[i]->inputs, plans[j]->inputs, {},
                                            &plan::IoRange::shape, &plan::IoRange::shape);
-      BOWLINE_REQUIRE(!same, "{} and {} take inputs of the same shapes.", text_of(entry_points[j]),
-                      text_of(entry_points[i]));
+      BOWLINE_REQUIRE(
+          !same, "{} and {} take inputs of the same shapes, so the session cannot tell them apart.",
+          text_of(entry_points[j]), text_of(entry_points[i]));
     }
   }
   return {};
@@ -223,7 +224,7 @@ Status SessionState::prepare(const std::optional<std::shared_ptr<device::OpenDev
   if (wanted) {
     BOWLINE_TRY(require_on_device(device.get(), wanted->get()));
   }
-  BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
+  BOWLINE_REQUIRE(device != nullptr, "The model is not on a device. Move it with Model::to().");
   if (const std::optional<DType> compute = device->capabilities().compute) {
     BOWLINE_TRY_ASSIGN(bound, bind(compute));
   }
@@ -259,7 +260,7 @@ Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_v
   std::vector<Entry*> named;
   for (Entry& entry : entries_) {
     BOWLINE_REQUIRE(entry_point || entry.of->name == name,
-                    "The session has several entry points, {} and {}: say which one runs.",
+                    "The session has several entry points, {} and {}. Name the one to run.",
                     text_of(entry_points_[0]), text_of(*entry.of));
     if (entry.of->name == name) {
       named.push_back(&entry);
@@ -270,7 +271,7 @@ Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_v
     return named[0];
   }
   std::erase_if(named, [&](const Entry* e) { return !takes_all(e->forward.plan(), inputs); });
-  BOWLINE_REQUIRE(!named.empty(), "The inputs have the shapes of none of these: {}.", known());
+  BOWLINE_REQUIRE(!named.empty(), "The shapes of the inputs fit none of the plans: {}.", known());
   return *std::ranges::min_element(named, {},
                                    [](const Entry* e) { return e->forward.plan().io_bytes; });
 }
@@ -369,8 +370,8 @@ MemoryReport SessionState::memory() const {
 }
 
 Result<std::string> SessionState::listing(std::string_view part, bool columns) const {
-  BOWLINE_REQUIRE(part == "forward" || part == "build", "There is no listing \"{}\" of a session.",
-                  part);
+  BOWLINE_REQUIRE(part == "forward" || part == "build",
+                  "A session has no listing \"{}\", only build and forward.", part);
   if (part == "forward") {
     BOWLINE_REQUIRE(!entries_.empty(), "There is no plan to list: the last planning failed.");
     std::string out;

@@ -32,7 +32,7 @@ Result<uint64_t> bits_of(const StepWordInfo& word, const StepScalar& scalar) {
   const auto refused = [&] {
     const std::string number = std::visit([](auto n) { return format("{}", n); }, scalar.value);
     return Status(Code::bad_argument,
-                  format("Per-step scalar \"{}\" is {}, which does not hold {}.", word.name,
+                  format("Per-step scalar \"{}\" is {}, which cannot hold {}.", word.name,
                          word.type == StepType::f32   ? "an f32"
                          : word.type == StepType::u32 ? "a u32"
                                                       : "a u64",
@@ -73,7 +73,7 @@ void StepValues::give(const plan::StepLayout::Place& place, uint64_t bits) {
 
 Status StepValues::give(const StepScalar& scalar) {
   const plan::StepLayout::Place* const p = layout_.find(scalar.name);
-  BOWLINE_REQUIRE(p != nullptr, "There is no per-step scalar \"{}\" here; those of the graph: {}.",
+  BOWLINE_REQUIRE(p != nullptr, "There is no per-step scalar \"{}\"; the graph has: {}.",
                   scalar.name, known_words(layout_));
   BOWLINE_REQUIRE(given_[static_cast<size_t>(p - layout_.places().data())] == 0,
                   "Per-step scalar \"{}\" is given twice.", scalar.name);
@@ -88,7 +88,8 @@ Status StepValues::check(const plan::Plan& plan) const {
     const bool needed = use.reader != plan::StepUse::kNobody && !use.word->default_bits &&
                         !p->written &&
                         given_[static_cast<size_t>(p - layout_.places().data())] == 0;
-    BOWLINE_REQUIRE(!needed, "Per-step scalar \"{}\" ({}) of {} has no default, and none is given.",
+    BOWLINE_REQUIRE(!needed,
+                    "Per-step scalar \"{}\" ({}) of {} has no default, and no value is given.",
                     use.word->name, use.word->type, plan.nodes[use.reader]);
   }
   return {};

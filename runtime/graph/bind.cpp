@@ -264,8 +264,8 @@ Status check_alike(const params::ParameterRow& row, bool transpose,
                    const params::ParameterRow& other) {
   const auto shows = [](bool transposed) { return transposed ? "transposed" : "row-major"; };
   BOWLINE_REQUIRE(transpose == other.view.transpose,
-                  "Parameter \"{}\" shows its storage {}, but \"{}\", in the same list of a "
-                  "Repeat, {}.",
+                  "Parameter \"{}\" views its storage {}, but \"{}\", in the same list of a "
+                  "Repeat, views it {}.",
                   row.name, shows(transpose), other.name, shows(other.view.transpose));
   return {};
 }
@@ -286,12 +286,13 @@ Status set_parameters(GenericValue& info, const params::Table& table) {
       info.encoding = encoding;
     }
     BOWLINE_TRY(check_alike(row, row.view.transpose, first));
-    BOWLINE_REQUIRE(encoding == info.encoding,
-                    "Parameter \"{}\" is stored as {}, but \"{}\", the first of its list, as {}.",
-                    row.name, encoding, info.name, info.encoding);
+    BOWLINE_REQUIRE(
+        encoding == info.encoding,
+        "Parameter \"{}\" is stored as {}, but \"{}\", the first of its list, is stored as {}.",
+        row.name, encoding, info.name, info.encoding);
     BOWLINE_REQUIRE(shape == info.shape && storage.dtype == info.dtype,
-                    "Parameter \"{}\" is {}{}, but \"{}\", the first of its list, {}{}.", row.name,
-                    storage.dtype, shape, info.name, info.dtype, info.shape);
+                    "Parameter \"{}\" is {}{}, but \"{}\", the first of its list, is {}{}.",
+                    row.name, storage.dtype, shape, info.name, info.dtype, info.shape);
   }
   return {};
 }

@@ -64,7 +64,7 @@ class NodeCounts : public CountedContext {
   }
   Status refuse(int i, int axis, std::string_view why) const override {
     return Status(Code::unsupported,
-                  format("Axis {} of input {} is counted by dim \"{}\", and {}.", axis, i,
+                  format("Axis {} of input {} is the dynamic dimension \"{}\", but {}.", axis, i,
                          dims_[static_cast<size_t>(dim(i, axis))].name, why));
   }
 
@@ -72,7 +72,7 @@ class NodeCounts : public CountedContext {
     for (int i = 0; i < inputs() && def.counted == nullptr; ++i) {
       for (int a = 0; a < in(i).rank(); ++a) {
         if (dim(i, a) != kNone) {
-          return refuse(i, a, format("{} has no rule for that", def.name));
+          return refuse(i, a, format("{} has no rule for dynamic axes", def.name));
         }
       }
     }
@@ -120,7 +120,7 @@ class Counting {
       BoundNode node = graph_.nodes[n];
       if (is_counted(graph_, node)) {
         BOWLINE_TRY((node.repeat ? count_repeat(node) : count_node(node))
-                        .at(format("While counting the axes of {}.", describe(graph_, n))));
+                        .at(format("While checking the dynamic axes of {}.", describe(graph_, n))));
       }
       nodes_.push_back(std::move(node));
     }
@@ -149,9 +149,9 @@ class Counting {
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const std::vector<int>& enters = body[body.inputs[o]].counted;
       const std::vector<int>& leaves = body[body.outputs[o]].counted;
-      BOWLINE_REQUIRE_CODE(enters == leaves, Code::unsupported,
-                           "Carried value {} enters with other counted axes than it leaves with.",
-                           o);
+      BOWLINE_REQUIRE_CODE(
+          enters == leaves, Code::unsupported,
+          "Carried value {} enters and leaves the Repeat with different dynamic axes.", o);
       graph_[node.outputs[o]].counted = leaves;
     }
     return {};

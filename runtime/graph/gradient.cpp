@@ -258,9 +258,10 @@ Status Differentiator::walk(size_t count) {
 Status Differentiator::walk_node(size_t index) {
   const BoundNode node = graph_.nodes[index];
   const OpDef& def = op_def(node.op);
-  BOWLINE_REQUIRE(def.gradient != nullptr,
-                  "A trainable storage is behind {}, and the operator {} has no gradient.",
-                  describe(graph_, index), node.op);
+  BOWLINE_REQUIRE(
+      def.gradient != nullptr,
+      "A trainable storage needs a gradient through {}, but the operator {} has no gradient.",
+      describe(graph_, index), node.op);
   std::vector<ValueId> douts;
   for (const ValueId v : node.outputs) {
     douts.push_back(gradient(v));

@@ -37,10 +37,11 @@ Status infer_repeat(Graph& graph, const typename Graph::Node& node, Dims bound) 
   Graph& body = *repeat.body;
   BOWLINE_REQUIRE(repeat.count >= 1, "The Repeat has a count of 0.");
   BOWLINE_REQUIRE(body.inputs.size() == node.inputs.size(),
-                  "The body has {} inputs, the Repeat {}.", body.inputs.size(), node.inputs.size());
+                  "The body has {} inputs, but the Repeat has {}.", body.inputs.size(),
+                  node.inputs.size());
   BOWLINE_REQUIRE(body.outputs.size() == node.outputs.size() &&
                       repeat.carried <= body.outputs.size() && repeat.carried <= body.inputs.size(),
-                  "The body has {} outputs, the Repeat {}, of which {} are carried.",
+                  "The body has {} outputs, but the Repeat has {}, of which {} are carried.",
                   body.outputs.size(), node.outputs.size(), repeat.carried);
   const size_t first_stacked = node.inputs.size() - repeat.stacked_inputs;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -61,7 +62,8 @@ Status infer_repeat(Graph& graph, const typename Graph::Node& node, Dims bound) 
                       first.shape, inner.dtype, inner.shape);
       outer.shape = inner.shape;
     } else {
-      BOWLINE_REQUIRE(inner.shape.rank() < kMaxRank, "Stacked value {} has rank {}.", i,
+      BOWLINE_REQUIRE(inner.shape.rank() < kMaxRank,
+                      "Stacked value {} has rank {}, which leaves no room for another axis.", i,
                       inner.shape.rank());
       Shape stacked{static_cast<int64_t>(repeat.count)};
       for (const int64_t d : inner.shape.dims()) {

@@ -50,10 +50,10 @@ class GraphReader {
     }
     for (uint32_t i = 0; i < from_.nodes(); ++i) {
       const model::NodeEntry node = from_.node(i);
-      BOWLINE_REQUIRE_CODE(
-          !node.repeat.has_value(), Code::unsupported,
-          "Node {} of body \"{}\" is a Repeat; one in the body of another does not run.", i,
-          from_.name());
+      BOWLINE_REQUIRE_CODE(!node.repeat.has_value(), Code::unsupported,
+                           "Node {} of body \"{}\" is a Repeat. A Repeat inside the body of "
+                           "another Repeat is not supported.",
+                           i, from_.name());
       BOWLINE_TRY(add_node(node));
     }
     add_outputs();
@@ -142,10 +142,10 @@ class GraphReader {
     for (size_t i = 0; i < std::max(updates.size(), written.size()); ++i) {
       const auto said = i < updates.size() ? format("{}", updates[i]) : "none";
       const auto is = i < written.size() ? format("{}", written[i]) : "none";
-      BOWLINE_REQUIRE(said == is,
-                      "Entry {} of the states that the graph updates is {}, but its "
-                      "nodes write {}.",
-                      i, said, is);
+      BOWLINE_REQUIRE(
+          said == is,
+          "Entry {} of the list of updated storages is {}, but the nodes of the graph write {}.", i,
+          said, is);
     }
     return {};
   }

@@ -464,7 +464,7 @@ Result<FactoredLoss> factored_loss(const BoundGraph& graph, ValueId loss,
       continue;
     }
     BOWLINE_REQUIRE_CODE(divide_alike(t, *other), Code::unsupported,
-                         "{} adds means with different divisors. Micro-batches need each mean "
+                         "{} adds means with different divisors, but micro-batches need each mean "
                          "separately. Return the means as separate results of that node and add "
                          "them after it, or train with an accumulation of 1.",
                          describe(g, g[t.value].node));

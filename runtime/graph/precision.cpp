@@ -155,8 +155,7 @@ class Rewriter {
 }  // namespace
 
 Status compute_in(GenericGraph& graph, DType compute, Dims dims, bool has_f32) {
-  BOWLINE_REQUIRE(is_short(compute), "A plan computes in f16 or bf16 besides f32, not in {}.",
-                  compute);
+  BOWLINE_REQUIRE(is_short(compute), "A plan can compute in f32, f16 or bf16, not in {}.", compute);
   std::vector<DType> outputs;
   for (const ValueId v : graph.outputs) {
     outputs.push_back(graph[v].dtype);

@@ -17,7 +17,7 @@ class Readers {
         const bool shows = i == 0 && shown[node.outputs[0]] != node.outputs[0];
         if (!shows && !takes_codes(graph, node, i)) {
           note(graph, shown[node.inputs[i]],
-               format("is read by {} of \"{}\", which reads no quantized values",
+               format("is read by {} of \"{}\", which cannot read quantized values",
                       describe(graph, n), entry));
         }
       }

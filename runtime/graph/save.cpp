@@ -81,7 +81,7 @@ class GraphWriter {
 
   Status add_node(const GenericNode& node) {
     BOWLINE_REQUIRE_CODE(!is_internal(node.op), Code::internal,
-                         "The operator is not one of files.");
+                         "The operator is internal and cannot be saved.");
     model::NodeEntry out;
     out.op = node.op;
     out.name = node.name;

@@ -74,7 +74,7 @@ std::string contradiction(const ModelState& model, std::optional<bool> tied,
   const uint32_t a = table.parameters[*table.find(name)].tie;
   const uint32_t b = table.parameters[*table.find(value)].tie;
   return a == b ? std::string()
-                : format("\"{}\" shows storage {} and \"{}\" storage {}", name, a, value, b);
+                : format("\"{}\" has storage {} and \"{}\" has storage {}", name, a, value, b);
 }
 
 }  // namespace
@@ -84,10 +84,11 @@ Status check_tie_metadata(const ModelState& model) {
   for (const Settings::value_type& entry : model.extras.metadata) {
     const std::string why = contradiction(model, tied, entry);
     if (!why.empty()) {
-      return Status(Code::bad_file,
-                    format("The metadata has \"{}\" = \"{}\", but in the table {}. "
-                           "OpenOptions::ignore_tie_metadata opens it as the table says.",
-                           entry.first, entry.second, why));
+      return Status(
+          Code::bad_file,
+          format("The metadata has \"{}\" = \"{}\", but in the parameter table {}. "
+                 "OpenOptions::ignore_tie_metadata opens the file with the ties of the table.",
+                 entry.first, entry.second, why));
     }
   }
   return {};

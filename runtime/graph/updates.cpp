@@ -84,7 +84,7 @@ class Updates {
                     const std::string& node, Place at) {
     const GenericValue& state = g[writer.inputs[static_cast<size_t>(input)]];
     BOWLINE_REQUIRE(state.kind == ValueKind::parameter,
-                    "Input {} of {}, which writes it, is not a parameter.", input, node);
+                    "Input {} of {} is not a parameter, but the node writes it.", input, node);
     for (uint32_t i = 0; i < state.parameters.size(); ++i) {
       const params::ParameterRow& row = table_.parameters[state.parameters[i]];
       const params::Storage& storage = table_.storages[row.tie];
@@ -92,11 +92,11 @@ class Updates {
                       "{} writes parameter \"{}\", whose storage {} (a {}) is trainable.", node,
                       row.name, row.tie, bowline::name_of(storage.role));
       BOWLINE_REQUIRE(!row.view.transpose,
-                      "{} writes parameter \"{}\", which shows storage {} transposed.", node,
+                      "{} writes parameter \"{}\", which is a transposed view of storage {}.", node,
                       row.name, row.tie);
       BOWLINE_REQUIRE(can_write(writer, row, storage),
-                      "{} writes parameter \"{}\", whose storage {} is stored as {}, which takes "
-                      "no such rows.",
+                      "{} writes parameter \"{}\", whose storage {} is stored as {}. The node "
+                      "cannot write rows of this encoding.",
                       node, row.name, row.tie, storage.encoding);
       at.iteration = i;
       const auto [other, is_first] =
@@ -158,8 +158,8 @@ class Updates {
       const auto write = writes_.find(row.tie);
       at.iteration = i;
       BOWLINE_REQUIRE(write == writes_.end() || is_before(at, write->second.at),
-                      "{} reads parameter \"{}\", but does not stand before {}, which writes its "
-                      "storage {} through \"{}\"; what was written is the output of that node.",
+                      "{} reads parameter \"{}\", but not before {} writes its storage {} through "
+                      "\"{}\". To read the new values, use the output of that node.",
                       reader(), row.name, write->second.node, row.tie,
                       table_.parameters[write->second.parameter].name);
     }

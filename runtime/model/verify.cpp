@@ -39,7 +39,7 @@ Status check_header(std::span<const std::byte> bytes) {
                   "The file has format {}; this library reads format {} (file offset 8).",
                   header.format_major, kFormatMajor);
   BOWLINE_REQUIRE(header.file_length == bytes.size(),
-                  "The header states {} bytes (file offset 40), the file has {}.",
+                  "The header states {} bytes (file offset 40), but the file has {}.",
                   header.file_length, bytes.size());
   BOWLINE_TRY(check_zeros(bytes, 12, 16, 0));
   BOWLINE_TRY(check_zeros(bytes, 48, kHeaderBytes, 0));
@@ -57,7 +57,7 @@ Status check_header(std::span<const std::byte> bytes) {
                   "The data start at offset {} (file offset 32), not {}.", header.data_start,
                   round_up(end, kPageBytes));
   BOWLINE_REQUIRE(header.data_start <= bytes.size() - kTrailerBytes,
-                  "The data start at offset {}, behind the end of the file ({}).",
+                  "The data start at offset {}, beyond the end of the file ({}).",
                   header.data_start, bytes.size());
   return check_zeros(bytes, end, header.data_start, 0);
 }
@@ -71,7 +71,7 @@ Status check_trailer(std::span<const std::byte> bytes) {
 }
 
 Status check_flatbuffer(const std::vector<uint8_t>& bytes) {
-  BOWLINE_REQUIRE(bytes.size() >= 16, "The tables take {} bytes, too few for any.", bytes.size());
+  BOWLINE_REQUIRE(bytes.size() >= 16, "The tables have only {} bytes.", bytes.size());
   BOWLINE_REQUIRE(file::ModelBufferHasIdentifier(bytes.data()),
                   "The tables do not carry the identifier \"BWLN\" (file offset {}).",
                   kHeaderBytes + 4);
@@ -80,8 +80,8 @@ Status check_flatbuffer(const std::vector<uint8_t>& bytes) {
   flatbuffers::Verifier verifier(bytes.data(), bytes.size(), kMaxDepth,
                                  static_cast<flatbuffers::uoffset_t>(most));
   BOWLINE_REQUIRE(file::VerifyModelBuffer(verifier),
-                  "The tables at file offsets {} to {} are malformed, or more than {}, for which "
-                  "their bytes have room.",
+                  "The tables at file offsets {} to {} are malformed, or there are more than {}, "
+                  "the most that fit into these bytes.",
                   kHeaderBytes, kHeaderBytes + bytes.size(), most);
   return {};
 }

@@ -124,13 +124,15 @@ Status check_named_sizes(Check& check, const file::Node& node, const Table& tabl
     BOWLINE_TRY(check_dim(check, 0, dim.dim(), 0));
     SizeAt size(attribute, dim.index());
     BOWLINE_TRY(visit_fields(table, size));
-    BOWLINE_REQUIRE(size.found() && count_of(dim.dim()) > 0,
-                    "Dim {} \"{}\" of the attributes stands for no size: {} has none at {}.", i,
-                    text_of(dim.dim()), attribute, dim.index());
-    BOWLINE_REQUIRE(size.value() == 0, "The attribute {} is {} where it is the dim \"{}\".",
-                    attribute, size.value(), text_of(dim.dim()));
+    BOWLINE_REQUIRE(
+        size.found() && count_of(dim.dim()) > 0,
+        "Dim {} \"{}\" of the attributes names no size: attribute {} has no size at index {}.", i,
+        text_of(dim.dim()), attribute, dim.index());
+    BOWLINE_REQUIRE(size.value() == 0,
+                    "The attribute {} has the size {} where it names the dim \"{}\".", attribute,
+                    size.value(), text_of(dim.dim()));
     BOWLINE_REQUIRE(named.insert(format("{} {}", attribute, dim.index())).second,
-                    "The attribute {} names two dims at {}.", attribute, dim.index());
+                    "The attribute {} names two dims at index {}.", attribute, dim.index());
   }
   return {};
 }

@@ -71,17 +71,17 @@ class GraphCheck {
 
   Status check_body() {
     const BodyUse& use = uses_[number_];
-    BOWLINE_REQUIRE(use.used, "The body belongs to no Repeat node of a graph before it.");
+    BOWLINE_REQUIRE(use.used, "No Repeat node of an earlier graph uses the body.");
     BOWLINE_REQUIRE(count_of(graph_.parameters()) == 0, "The body names parameters of the model.");
     BOWLINE_REQUIRE(count_of(graph_.inputs()) == use.inputs,
-                    "The body has {} inputs, its Repeat {}.", count_of(graph_.inputs()),
+                    "The body has {} inputs, but its Repeat has {}.", count_of(graph_.inputs()),
                     use.inputs);
     BOWLINE_REQUIRE(graph_.body_parameters() == use.lists,
-                    "The body has {} parameters, its Repeat {} lists.", graph_.body_parameters(),
-                    use.lists);
+                    "The body has {} parameters, but its Repeat has {} lists.",
+                    graph_.body_parameters(), use.lists);
     BOWLINE_REQUIRE(count_of(graph_.outputs()) == use.carried,
-                    "The body has {} outputs, its Repeat carries {}.", count_of(graph_.outputs()),
-                    use.carried);
+                    "The body has {} outputs, but its Repeat carries {} values.",
+                    count_of(graph_.outputs()), use.carried);
     for (uint32_t i = 0; i < use.inputs; ++i) {
       const file::Value& input = *graph_.inputs()->Get(i);
       BOWLINE_TRY(check_optional_name(check_, input.name(), format("Input {}", i)));
@@ -108,7 +108,7 @@ class GraphCheck {
     BOWLINE_TRY(spend(check_, node.inputs()));
     for (uint32_t i = 0; i < count_of(node.inputs()); ++i) {
       BOWLINE_REQUIRE(node.inputs()->Get(i) < values_,
-                      "Input {} is value {}, which is not made before the node ({} values are).", i,
+                      "Input {} is value {}, but only {} values exist before the node.", i,
                       node.inputs()->Get(i), values_);
     }
     if (node.op_type() == file::Op::Repeat) {
@@ -127,7 +127,7 @@ class GraphCheck {
     const uint32_t body = repeat.body();
     BOWLINE_TRY(bowline::check_repeat(repeat.count(), repeat.carried()));
     BOWLINE_REQUIRE(repeat.carried() <= count_of(node.inputs()),
-                    "The Repeat carries {} values of {} inputs.", repeat.carried(),
+                    "The Repeat carries {} values, but has {} inputs.", repeat.carried(),
                     count_of(node.inputs()));
     BOWLINE_REQUIRE(node.outputs() == repeat.carried(),
                     "The Repeat carries {} values, but has {} outputs.", repeat.carried(),
@@ -135,7 +135,7 @@ class GraphCheck {
     BOWLINE_REQUIRE(body < check_.model.graphs()->size(),
                     "The body {} is not one of the {} graphs.", body,
                     check_.model.graphs()->size());
-    BOWLINE_REQUIRE(body > number_, "The body {} stands before the graph {} that runs it.", body,
+    BOWLINE_REQUIRE(body > number_, "The body {} comes before the graph {} that runs it.", body,
                     number_);
     BOWLINE_REQUIRE(check_.model.graphs()->Get(body)->body(), "Graph {} is not a body.", body);
     BOWLINE_REQUIRE(!uses_[body].used, "The body {} belongs to another Repeat.", body);
@@ -155,15 +155,15 @@ class GraphCheck {
   Status check_updates() {
     const auto* updates = graph_.updates();
     BOWLINE_REQUIRE(!graph_.body() || count_of(updates) == 0,
-                    "The body says that it updates {} states.", count_of(updates));
+                    "A body cannot update storages, but this one lists {}.", count_of(updates));
     BOWLINE_TRY(spend(check_, updates));
     for (uint32_t i = 0; i < count_of(updates); ++i) {
       BOWLINE_REQUIRE(updates->Get(i) < count_of(check_.model.storages()),
-                      "The updated state {} is not one of the {} storages.", updates->Get(i),
+                      "The updated storage {} is not one of the {} storages.", updates->Get(i),
                       count_of(check_.model.storages()));
       BOWLINE_REQUIRE(i == 0 || updates->Get(i - 1) < updates->Get(i),
-                      "The updated state {} stands behind {}.", updates->Get(i),
-                      updates->Get(i - 1));
+                      "The updated storages are not in ascending order: {} follows {}.",
+                      updates->Get(i), updates->Get(i - 1));
     }
     return {};
   }

@@ -19,7 +19,7 @@ Status check_place(const NamedRange& r, const DataFile& file) {
 // Bytes that belong to no range: alignment padding.
 Status check_gap(const DataFile& file, uint64_t begin, uint64_t end, std::string_view before) {
   BOWLINE_REQUIRE(end - begin < kPageBytes,
-                  "{} bytes before {} belong to nothing (file offset {}).", end - begin, before,
+                  "{} bytes before {} belong to no range (file offset {}).", end - begin, before,
                   file.data_start + begin);
   return check_zeros(file.bytes, begin, end, file.data_start);
 }

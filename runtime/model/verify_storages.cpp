@@ -65,10 +65,10 @@ Status check_storage(Check& check, uint32_t row, const file::Storage& storage) {
   }
   BOWLINE_REQUIRE(!has_floor(storage.role()) || dtype == DType::f32, "A {} is {}, not f32.",
                   file::EnumNameRole(storage.role()), dtype);
-  BOWLINE_REQUIRE(
-      encoding.is_plain() || (!has_floor(storage.role()) && !storage.trainable()),
-      "A {} that is stored as {} {}.", file::EnumNameRole(storage.role()), encoding,
-      storage.trainable() ? "is trainable, but quantized values have no gradient" : "stays plain");
+  BOWLINE_REQUIRE(encoding.is_plain() || (!has_floor(storage.role()) && !storage.trainable()),
+                  "A {} is stored as {}, but {}.", file::EnumNameRole(storage.role()), encoding,
+                  storage.trainable() ? "it is trainable, and quantized values have no gradient"
+                                      : "it cannot be quantized");
   BOWLINE_REQUIRE(storage.slot() < kMaxSlots, "The slot {} is not below {}.", storage.slot(),
                   kMaxSlots);
   if (storage.empty()) {
@@ -182,7 +182,7 @@ Status check_parameters(Check& check) {
         check_optional_name(check, parameter.target(), format("The target of parameter {}", i)));
     BOWLINE_REQUIRE(count_of(parameter.target()) == 0 || check.model.base() != nullptr ||
                         check.parameters.contains(text_of(parameter.target())),
-                    "Parameter \"{}\" changes \"{}\", which is not there.",
+                    "Parameter \"{}\" changes \"{}\", which does not exist.",
                     text_of(parameter.name()), text_of(parameter.target()));
   }
   return {};

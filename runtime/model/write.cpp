@@ -98,7 +98,7 @@ Status as_refusal(Status status) {
   }
   return std::move(status)
       .as(Code::bad_argument)
-      .at("The file would not open, so it is not saved.");
+      .at("The file could not be opened again, so it is not saved.");
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ namespace {
 
 // Lists have no shape of their own.
 Status infer(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(2) == Shape{1}, "The scale has shape {}.", c.in(2));
+  BOWLINE_REQUIRE(c.in(2) == Shape{1}, "The scale has shape {}, not [1].", c.in(2));
   for (int o = 0; o < c.inputs() - 2; ++o) {
     BOWLINE_TRY(c.out(o, c.in(o == 0 ? 0 : o + 2)));
   }

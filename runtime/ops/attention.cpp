@@ -72,13 +72,13 @@ Status gradient(GradientContext& c) {
 
 Status counted_axes(CountedContext& c) {
   for (const int i : {0, 1, 2}) {
-    BOWLINE_TRY(counted::none(c, i, 2, 4, "a head must be complete"));
+    BOWLINE_TRY(counted::none(c, i, 2, 4, "the head size must be static"));
     c.read_count(i, 1);
   }
   BOWLINE_TRY_ASSIGN(const int batch, counted::common(c, {{0, 0}, {1, 0}, {2, 0}}));
   BOWLINE_TRY(counted::common(c, {{1, 1}, {2, 1}}).status());
   if (c.inputs() == 4) {
-    BOWLINE_TRY(counted::none(c, 3, "a mask must be complete"));
+    BOWLINE_TRY(counted::none(c, 3, "a mask must be static"));
   }
   c.count(0, 0, batch);
   c.count(1, 0, batch);

@@ -60,7 +60,7 @@ Status gradient(GradientContext& c) {
 
 // The statistics cover whole batches.
 Status counted_axes(CountedContext& c) {
-  return counted::none(c, 0, "the statistics cover all elements");
+  return counted::none(c, 0, "the statistics need all elements");
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

@@ -22,7 +22,8 @@ namespace {
 Status infer(InferContext& c) {
   const float bound = c.attributes<ClipByGlobalNormAttributes>().max_norm();
   BOWLINE_REQUIRE(bound >= 0, "The bound of the norm ({}) is negative.", bound);
-  BOWLINE_REQUIRE(c.inputs() == 1 || c.in(1).elements() == 1, "The loss has shape {}.", c.in(1));
+  BOWLINE_REQUIRE(c.inputs() == 1 || c.in(1).elements() == 1,
+                  "The loss has shape {}, not one element.", c.in(1));
   return c.out(0, Shape{1});
 }
 

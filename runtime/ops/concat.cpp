@@ -18,8 +18,8 @@ Status infer(InferContext& c) {
                      normalise_axis(c.attributes<ConcatAttributes>().axis(), y.rank()));
   for (int k = 1; k < c.inputs(); ++k) {
     Shape x = c.in(k);
-    BOWLINE_REQUIRE(x.rank() == y.rank(), "Input {} has rank {}, input 0 has {}.", k, x.rank(),
-                    y.rank());
+    BOWLINE_REQUIRE(x.rank() == y.rank(), "Input {} has rank {}, but input 0 has rank {}.", k,
+                    x.rank(), y.rank());
     const int64_t joined = y[axis] + x[axis];
     x[axis] = y[axis];
     BOWLINE_REQUIRE(
@@ -53,7 +53,7 @@ Status counted_axes(CountedContext& c) {
     for (int k = 0; k < c.inputs(); ++k) {
       axes.push_back({k, a});
       if (a == axis) {
-        BOWLINE_TRY(counted::none(c, k, a, a + 1, "another input follows behind it"));
+        BOWLINE_TRY(counted::none(c, k, a, a + 1, "the concatenated axis must be static"));
       }
     }
     BOWLINE_TRY_ASSIGN(const int dim, counted::common(c, axes));

@@ -30,7 +30,7 @@ Status infer(InferContext& c) {
   const int spatial = x.rank() - 2;
   BOWLINE_TRY(check_sizes("output paddings", *t.output_padding(), static_cast<size_t>(spatial), 0));
   const int64_t groups = t.groups();
-  BOWLINE_REQUIRE(groups >= 1, "There are {} groups.", groups);
+  BOWLINE_REQUIRE(groups >= 1, "The number of groups is {}, not at least 1.", groups);
   BOWLINE_REQUIRE(weight[1] <= kMaxDim / groups, "{} groups of {} channels are too many.", groups,
                   weight[1]);
   BOWLINE_TRY(check_channels(weight[1] * groups, x[1], weight, groups));

@@ -85,9 +85,9 @@ inline Status broadcast_all(CountedContext& c) { return broadcast(c, c.inputs(),
 inline Status rows(CountedContext& c) {
   const int last = c.in(0).rank() - 1;
   pass(c, 0, last);
-  BOWLINE_TRY(none(c, 0, last, last + 1, "a row must be complete"));
+  BOWLINE_TRY(none(c, 0, last, last + 1, "the last axis must be static"));
   for (int i = 1; i < c.inputs(); ++i) {
-    BOWLINE_TRY(none(c, i, "a weight must be complete"));
+    BOWLINE_TRY(none(c, i, "a weight must be static"));
   }
   return {};
 }

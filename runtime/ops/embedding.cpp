@@ -14,7 +14,8 @@ namespace {
 
 Status infer(InferContext& c) {
   BOWLINE_REQUIRE(c.in(0).rank() == 2, "The table has rank {}, not 2.", c.in(0).rank());
-  BOWLINE_REQUIRE(c.in(1).rank() < kMaxRank, "The ids have rank {}.", c.in(1).rank());
+  BOWLINE_REQUIRE(c.in(1).rank() < kMaxRank,
+                  "The ids have rank {}, which leaves no room for another axis.", c.in(1).rank());
   Shape y = c.in(1);
   y.push_back(c.in(0)[1]);
   return c.out(0, y);
@@ -27,7 +28,7 @@ Status gradient(GradientContext& c) {
 }
 
 Status counted_axes(CountedContext& c) {
-  BOWLINE_TRY(counted::none(c, 0, "a table must be complete"));
+  BOWLINE_TRY(counted::none(c, 0, "the table must be static"));
   for (int a = 0; a < c.in(1).rank(); ++a) {
     c.mask(1, a, 0);  // 0 is a valid id
     c.count(0, a, c.dim(1, a));

@@ -27,7 +27,7 @@ Status counted_axes(CountedContext& c) {
   const int missing = c.out(0).rank() - c.in(0).rank();
   for (int a = 0; a < c.in(0).rank(); ++a) {
     if (c.in(0)[a] != c.out(0)[a + missing]) {
-      BOWLINE_TRY(counted::none(c, 0, a, a + 1, "it is stretched"));
+      BOWLINE_TRY(counted::none(c, 0, a, a + 1, "an expanded axis must be static"));
     }
     c.count(0, a + missing, c.dim(0, a));
   }

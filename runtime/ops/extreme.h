@@ -29,7 +29,7 @@ inline double neutral(bool largest) {
 
 inline Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
-  BOWLINE_REQUIRE(r.length > 0, "The reduced axes of {} are empty and have no extreme element.",
+  BOWLINE_REQUIRE(r.length > 0, "The reduced axes of {} are empty and have no minimum or maximum.",
                   c.in(0));
   return c.out(0, r.result);
 }
@@ -96,7 +96,7 @@ inline Status infer_index(InferContext& c) {
   const auto& t = c.attributes<ArgAttributes>();
   const Shape& x = c.in(0);
   BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), x.rank()));
-  BOWLINE_REQUIRE(x[axis] > 0, "Axis {} of {} is empty and has no extreme element.", axis, x);
+  BOWLINE_REQUIRE(x[axis] > 0, "Axis {} of {} is empty and has no minimum or maximum.", axis, x);
   Shape y;
   for (int a = 0; a < x.rank(); ++a) {
     if (a != axis || t.keep_dims()) {
@@ -121,7 +121,8 @@ Status counted_index(CountedContext& c) {
     to += a != axis || t.keep_dims() ? 1 : 0;
   }
   if (t.last()) {
-    return counted::none(c, 0, axis, axis + 1, "the last of equal elements may lie behind it");
+    return counted::none(c, 0, axis, axis + 1,
+                         "the search for the last of equal elements needs all of it");
   }
   c.mask(0, axis, neutral(kLargest));
   return {};

@@ -28,7 +28,8 @@ Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const int axis,
                      normalise_axis(c.attributes<GatherAttributes>().axis(), data.rank()));
   const int rank = data.rank() - 1 + indices.rank();
-  BOWLINE_REQUIRE(rank <= kMaxRank, "Indices of rank {} into data of rank {} give rank {}.",
+  BOWLINE_REQUIRE(rank <= kMaxRank,
+                  "Indices of rank {} into data of rank {} would give rank {}, which is too high.",
                   indices.rank(), data.rank(), rank);
   Shape y;
   for (int a = 0; a < axis; ++a) {
@@ -60,7 +61,7 @@ Status gradient(GradientContext& c) {
 Status counted_axes(CountedContext& c) {
   const int rank = c.in(0).rank();
   const int axis = axis_of(c, rank);
-  BOWLINE_TRY(counted::none(c, 0, axis, axis + 1, "an index may name each of its elements"));
+  BOWLINE_TRY(counted::none(c, 0, axis, axis + 1, "an index may select any of its elements"));
   for (int a = 0; a < rank; ++a) {
     if (a != axis) {
       c.count(0, a < axis ? a : a - 1 + c.in(1).rank(), c.dim(0, a));

@@ -31,8 +31,8 @@ inline size_t position(const Shape& data, const Index& i, int axis, int64_t inde
 // Checks that `part` has the rank of `data` and is no larger along every axis except `axis`.
 // Errors  bad_argument: `part` is larger or has another rank.
 inline Status check_within(const char* what, const Shape& part, const Shape& data, int axis) {
-  BOWLINE_REQUIRE(part.rank() == data.rank(), "The {} have rank {}, the data have {}.", what,
-                  part.rank(), data.rank());
+  BOWLINE_REQUIRE(part.rank() == data.rank(), "The {} have rank {}, but the data have rank {}.",
+                  what, part.rank(), data.rank());
   for (int a = 0; a < data.rank(); ++a) {
     BOWLINE_REQUIRE(a == axis || part[a] <= data[a],
                     "Axis {} of the {} ({}) is longer than that of the data ({}).", a, what,

@@ -39,7 +39,7 @@ Status counted_axes(CountedContext& c) {
   const int axis = axis_of(c, c.in(0).rank());
   for (int a = 0; a < c.in(0).rank(); ++a) {
     if (c.dim(0, a) != c.kNone && (a == axis || c.dim(1, a) != c.dim(0, a))) {
-      return c.refuse(0, a, "an index may name each of its elements");
+      return c.refuse(0, a, "an index may select any of its elements");
     }
     c.mask(1, a, 0);
     c.count(0, a, c.dim(1, a));

@@ -33,8 +33,7 @@ Status gradient(GradientContext& c) {
 
 // Channels are independent.
 Status counted_axes(CountedContext& c) {
-  BOWLINE_TRY(
-      counted::none(c, 0, 2, c.in(0).rank(), "a mean divides by the number of all elements"));
+  BOWLINE_TRY(counted::none(c, 0, 2, c.in(0).rank(), "the mean needs a static number of elements"));
   counted::pass(c, 0, 2);
   return {};
 }

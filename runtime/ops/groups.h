@@ -15,7 +15,8 @@ inline Status check_groups(const Shape& x, int64_t groups) {
                   x[1], groups);
   // Every group has statistics, even if it is empty.
   BOWLINE_REQUIRE(groups <= std::max<int64_t>(x[1], kMostEmptyGroups),
-                  "There are {} groups without channels, above {}.", groups, kMostEmptyGroups);
+                  "There are {} groups without channels, above the limit of {}.", groups,
+                  kMostEmptyGroups);
   return {};
 }
 
@@ -29,9 +30,9 @@ inline Status group_norm_gradient(GradientContext& c, const Attributes& attribut
 
 // Samples are normalized independently, so the batch axis may be dynamic.
 inline Status counted_samples(CountedContext& c) {
-  BOWLINE_TRY(counted::none(c, 0, 1, c.in(0).rank(), "a sample must be complete"));
+  BOWLINE_TRY(counted::none(c, 0, 1, c.in(0).rank(), "every axis except the batch must be static"));
   for (const int i : {1, 2}) {
-    BOWLINE_TRY(counted::none(c, i, "a weight must be complete"));
+    BOWLINE_TRY(counted::none(c, i, "a weight must be static"));
   }
   counted::pass(c, 0, 1);
   return {};

@@ -72,7 +72,7 @@ Status gradient(GradientContext& c) {
 Status counted_axes(CountedContext& c) {
   constexpr counted::Axis kBatches[] = {{0, 1}, {2, 0}};
   if (c.inputs() == 4) {
-    BOWLINE_TRY(counted::none(c, 3, "a weight must be complete"));
+    BOWLINE_TRY(counted::none(c, 3, "a weight must be static"));
   }
   return recurrent::count_layer(c, c.attributes<GruAttributes>().reverse(), kBatches);
 }

@@ -72,7 +72,7 @@ inline double factor(const OracleContext& c, int i, Reduction reduction, size_t 
 // Rule for a loss over all elements.
 inline Status counted_elements(CountedContext& c) {
   for (const int i : {0, 1}) {
-    BOWLINE_TRY(counted::none(c, i, "a loss of elements must be complete"));
+    BOWLINE_TRY(counted::none(c, i, "a loss over all elements needs static inputs"));
   }
   return {};
 }
@@ -131,7 +131,7 @@ std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weigh
 template <class Table>
 Status counted_rows(CountedContext& c, std::initializer_list<int> outputs_of_rows) {
   const int rows = c.in(1).rank();
-  BOWLINE_TRY(counted::none(c, 0, rows, rows + 1, "a row must have all classes"));
+  BOWLINE_TRY(counted::none(c, 0, rows, rows + 1, "the number of classes must be static"));
   const auto& t = c.attributes<Table>();
   for (int a = 0; a < rows; ++a) {
     BOWLINE_TRY_ASSIGN(const int dim, counted::common(c, {{0, a}, {1, a}}));

@@ -44,7 +44,7 @@ std::optional<LossWeight> loss_weight(GradientContext& c) {
 
 Status counted_axes(CountedContext& c) {
   if (c.inputs() == 3) {
-    BOWLINE_TRY(counted::none(c, 2, "a row must have all classes"));
+    BOWLINE_TRY(counted::none(c, 2, "the number of classes must be static"));
   }
   return losses::counted_rows<Table>(c, {});
 }

@@ -23,9 +23,11 @@ int axis_of(const Context& c, int rank) {
 Status infer(InferContext& c) {
   const auto& t = c.attributes<OneHotAttributes>();
   const int rank = c.in(0).rank() + 1;
-  BOWLINE_REQUIRE(rank <= kMaxRank, "The indices have rank {}.", c.in(0).rank());
+  BOWLINE_REQUIRE(rank <= kMaxRank,
+                  "The indices have rank {}, which leaves no room for another axis.",
+                  c.in(0).rank());
   BOWLINE_TRY_ASSIGN(const int axis, normalise_axis(t.axis(), rank));
-  BOWLINE_REQUIRE(t.depth() >= 0, "The depth is {}.", t.depth());
+  BOWLINE_REQUIRE(t.depth() >= 0, "The depth ({}) is negative.", t.depth());
   Shape y;
   for (int a = 0; a < rank; ++a) {
     y.push_back(a == axis ? t.depth() : c.in(0)[a < axis ? a : a - 1]);

@@ -21,9 +21,11 @@ inline Status infer(Op op, InferContext& c) {
   for (const std::optional<size_t>& state : operands.states) {
     wanted += state ? 1 : 0;
   }
-  BOWLINE_REQUIRE(c.inputs() == wanted, "The attributes ask for {} operands, not {}.", wanted,
+  BOWLINE_REQUIRE(c.inputs() == wanted,
+                  "With these attributes the operator takes {} inputs, not {}.", wanted,
                   c.inputs());
-  BOWLINE_REQUIRE(c.in(kUpdateScale) == Shape{1}, "The scale has shape {}.", c.in(kUpdateScale));
+  BOWLINE_REQUIRE(c.in(kUpdateScale) == Shape{1}, "The scale has shape {}, not [1].",
+                  c.in(kUpdateScale));
   for (int o = 0; o < wanted - 2; ++o) {
     BOWLINE_TRY(c.out(o, c.in(0)));
   }

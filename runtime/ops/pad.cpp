@@ -50,7 +50,7 @@ Status counted_axes(CountedContext& c) {
   for (int a = 0; a < c.in(0).rank(); ++a) {
     const auto i = static_cast<uint32_t>(a);
     if (t.begin()->Get(i) != 0 || t.end()->Get(i) != 0) {
-      BOWLINE_TRY(counted::none(c, 0, a, a + 1, "pads lie at its end"));
+      BOWLINE_TRY(counted::none(c, 0, a, a + 1, "a padded axis must be static"));
     }
   }
   return counted::elementwise(c);

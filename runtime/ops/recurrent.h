@@ -41,10 +41,10 @@ inline Status check_shape(std::string_view name, const Shape& shape, const Shape
 // Rule for dynamic dimensions. Sequences are independent, and a step depends only on the steps
 // before it. `batches` are the batch axes.
 inline Status count_layer(CountedContext& c, bool reverse, std::span<const counted::Axis> batches) {
-  BOWLINE_TRY(counted::none(c, 0, 2, 3, "a gate must be complete"));
-  BOWLINE_TRY(counted::none(c, 1, "a weight must be complete"));
+  BOWLINE_TRY(counted::none(c, 0, 2, 3, "the size of the gates must be static"));
+  BOWLINE_TRY(counted::none(c, 1, "a weight must be static"));
   if (reverse) {
-    BOWLINE_TRY(counted::none(c, 0, 0, 1, "a layer that runs backwards starts at the end"));
+    BOWLINE_TRY(counted::none(c, 0, 0, 1, "a backward layer starts at the end of the sequence"));
   }
   BOWLINE_TRY_ASSIGN(const int batch, counted::common(c, batches));
   for (int o = 0; o < 3; ++o) {

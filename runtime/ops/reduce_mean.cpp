@@ -40,7 +40,7 @@ std::optional<LossWeight> loss_weight(GradientContext& c) {
 
 Status counted_axes(CountedContext& c) {
   return count_reduced(c, [&](int axis) {
-    return counted::none(c, 0, axis, axis + 1, "a mean divides by the number of all elements");
+    return counted::none(c, 0, axis, axis + 1, "the mean needs a static number of elements");
   });
 }
 

@@ -17,12 +17,12 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(t.count() >= 1 && t.count() <= 65536, "The count ({}) lies outside 1..65536.",
                   t.count());
   BOWLINE_REQUIRE(t.carried() <= static_cast<uint32_t>(c.inputs()),
-                  "The body carries {} values, but {} are given.", t.carried(), c.inputs());
+                  "The Repeat carries {} values, but has {} inputs.", t.carried(), c.inputs());
   const auto* lists = t.parameters();
   for (flatbuffers::uoffset_t i = 0; lists != nullptr && i < lists->size(); ++i) {
     const auto* items = lists->Get(i)->parameters();
     const size_t n = items == nullptr ? 0 : items->size();
-    BOWLINE_REQUIRE(n == t.count(), "Parameter list {} has {} items for {} iterations.", i, n,
+    BOWLINE_REQUIRE(n == t.count(), "Parameter list {} has {} entries for {} iterations.", i, n,
                     t.count());
   }
   return {};

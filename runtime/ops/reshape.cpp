@@ -31,7 +31,7 @@ Status infer(InferContext& c) {
       open = static_cast<int>(a);
       value = 1;
     }
-    BOWLINE_REQUIRE(value >= 0, "Dim {} is {}.", a, value);
+    BOWLINE_REQUIRE(value >= 0, "Dim {} is negative: {}.", a, value);
     y.push_back(value);
   }
   BOWLINE_TRY_ASSIGN(y, Shape::checked(y.dims()));
@@ -69,7 +69,9 @@ Status counted_axes(CountedContext& c) {
     }
     const int to = axis_behind(c, from);
     if (to < 0) {
-      return c.refuse(0, from, format("no axis of {} corresponds to it in {}", c.out(0), c.in(0)));
+      return c.refuse(
+          0, from,
+          format("the output {} has no axis that corresponds to it in {}", c.out(0), c.in(0)));
     }
     counts[static_cast<size_t>(to)] = c.dim(0, from);
     c.count(0, to, c.dim(0, from));

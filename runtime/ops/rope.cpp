@@ -93,7 +93,7 @@ Status counted_axes(CountedContext& c) {
       BOWLINE_TRY(counted::common(c, {{0, 0}, {1, 0}}).status());
     }
   }
-  return counted::none(c, 0, 3, 4, "a head must be complete");
+  return counted::none(c, 0, 3, 4, "the head size must be static");
 }
 
 // Radians per position of pair j.

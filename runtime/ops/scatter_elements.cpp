@@ -100,7 +100,7 @@ Status counted_axes(CountedContext& c) {
     for (const int i : {0, 1, 2}) {
       const bool is_one = i == 1 && c.in(1)[a] == 1 && c.dim(1, a) == c.kNone;
       if (c.dim(i, a) != c.kNone && a == axis) {
-        return c.refuse(i, a, "all elements along this axis are scattered");
+        return c.refuse(i, a, "a scattered axis must be static");
       }
       if (c.dim(i, a) != c.dim(0, a) && !is_one) {
         const int counted = c.dim(i, a) != c.kNone ? i : 0;

@@ -44,7 +44,7 @@ Status counted_axes(CountedContext& c) {
   counted::pass(c, 0, c.in(0).rank());
   const bool is_all = t.start() == 0 && (t.length() == -1 || length == whole);
   if (whole != c.kNone && !is_all) {
-    return c.refuse(0, axis, "only a part of it is used");
+    return c.refuse(0, axis, "a sliced axis must be static");
   }
   c.count(0, axis, whole != c.kNone ? whole : length);
   return {};

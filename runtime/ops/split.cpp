@@ -23,14 +23,14 @@ Status infer(InferContext& c) {
   int64_t sum = 0;
   for (uint32_t k = 0; k < t.sizes()->size(); ++k) {
     const int64_t size = t.sizes()->Get(k);
-    BOWLINE_REQUIRE(size >= 0, "Size {} is {}.", k, size);
+    BOWLINE_REQUIRE(size >= 0, "Size {} is negative: {}.", k, size);
     y[axis] = size;
     sum += size;
     BOWLINE_TRY(c.out(static_cast<int>(k), y));
   }
   BOWLINE_REQUIRE(t.sizes()->size() > 0, "There are no sizes.");
-  BOWLINE_REQUIRE(sum == c.in(0)[axis], "The sizes add up to {}, the axis has {}.", sum,
-                  c.in(0)[axis]);
+  BOWLINE_REQUIRE(sum == c.in(0)[axis], "The sizes add up to {}, but the axis has {} elements.",
+                  sum, c.in(0)[axis]);
   return {};
 }
 
@@ -52,7 +52,7 @@ Status gradient(GradientContext& c) {
 Status counted_axes(CountedContext& c) {
   const auto& t = c.attributes<SplitAttributes>();
   const int axis = t.axis() < 0 ? t.axis() + c.in(0).rank() : t.axis();
-  BOWLINE_TRY(counted::none(c, 0, axis, axis + 1, "it is split"));
+  BOWLINE_TRY(counted::none(c, 0, axis, axis + 1, "a split axis must be static"));
   for (int k = 0; k < static_cast<int>(t.sizes()->size()); ++k) {
     counted::pass(c, 0, c.in(0).rank(), k);
   }

@@ -16,11 +16,11 @@ Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   const auto& repeats = *c.attributes<TileAttributes>().repeats();
   BOWLINE_REQUIRE(repeats.size() == static_cast<uint32_t>(x.rank()),
-                  "There are {} repeats of {} axes.", repeats.size(), x.rank());
+                  "There are {} repeats for {} axes.", repeats.size(), x.rank());
   Shape y;
   for (int a = 0; a < x.rank(); ++a) {
     const int64_t times = repeats.Get(static_cast<uint32_t>(a));
-    BOWLINE_REQUIRE(times >= 0, "Axis {} is repeated {} times.", a, times);
+    BOWLINE_REQUIRE(times >= 0, "Axis {} has a negative number of repeats: {}.", a, times);
     BOWLINE_REQUIRE(times == 0 || x[a] <= kMaxDim / times,
                     "Axis {} of {} elements, repeated {} times, is longer than {}.", a, x[a], times,
                     kMaxDim);
@@ -44,7 +44,7 @@ Status gradient(GradientContext& c) {
 Status counted_axes(CountedContext& c) {
   for (int a = 0; a < c.in(0).rank(); ++a) {
     if (c.in(0)[a] != c.out(0)[a]) {
-      BOWLINE_TRY(counted::none(c, 0, a, a + 1, "it is repeated"));
+      BOWLINE_TRY(counted::none(c, 0, a, a + 1, "a repeated axis must be static"));
     }
   }
   return counted::elementwise(c);

@@ -44,7 +44,7 @@ Status counted_axes(CountedContext& c) {
       c.count(1, a, c.dim(0, a));
     }
   }
-  return counted::none(c, 0, axis, axis + 1, "k of its elements are taken");
+  return counted::none(c, 0, axis, axis + 1, "the axis of TopK must be static");
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

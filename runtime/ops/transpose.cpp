@@ -16,12 +16,13 @@ Status infer(InferContext& c) {
   const auto* permutation = c.attributes<TransposeAttributes>().permutation();
   const size_t rank = permutation->size();
   BOWLINE_REQUIRE(rank == static_cast<size_t>(x.rank()),
-                  "The permutation names {} axes, the input has {}.", rank, x.rank());
+                  "The permutation names {} axes, but the input has {}.", rank, x.rank());
   Shape y;
   uint32_t seen = 0;
   for (size_t a = 0; a < rank; ++a) {
     const int from = permutation->Get(static_cast<flatbuffers::uoffset_t>(a));
-    BOWLINE_REQUIRE(from >= 0 && from < x.rank(), "The permutation names axis {} of {}.", from, x);
+    BOWLINE_REQUIRE(from >= 0 && from < x.rank(),
+                    "The permutation names axis {}, which the input {} does not have.", from, x);
     BOWLINE_REQUIRE((seen >> from & 1) == 0, "The permutation names axis {} twice.", from);
     seen |= 1u << from;
     y.push_back(x[from]);

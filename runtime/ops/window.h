@@ -26,10 +26,11 @@ Status check_windows(const Table& t, const Shape& x, std::span<const int64_t> wi
   BOWLINE_REQUIRE(x.rank() >= 3 && x.rank() <= 2 + kMostSpatial,
                   "Input 0 ({}) has rank {}, outside 3 to 5.", x, x.rank());
   const auto spatial = static_cast<size_t>(x.rank() - 2);
-  BOWLINE_REQUIRE(window.size() == spatial, "The window has {} axes, input 0 ({}) {} spatial ones.",
-                  window.size(), x, spatial);
+  BOWLINE_REQUIRE(window.size() == spatial,
+                  "The window has {} axes, but input 0 ({}) has {} spatial axes.", window.size(), x,
+                  spatial);
   for (const int64_t size : window) {
-    BOWLINE_REQUIRE(size >= 1 && size <= kMaxDim, "The window has a dim of {}.", size);
+    BOWLINE_REQUIRE(size >= 1 && size <= kMaxDim, "The window has an axis of {} elements.", size);
   }
   BOWLINE_TRY(check_sizes("strides", *t.strides(), spatial, 1));
   BOWLINE_TRY(check_sizes("dilations", *t.dilations(), spatial, 1));
@@ -99,7 +100,7 @@ int64_t window_elements(const Table& t) {
 
 // Checks the channels of x and y against the weight [outputs, inputs / groups, window...].
 inline Status check_channels(int64_t inputs, int64_t outputs, const Shape& weight, int64_t groups) {
-  BOWLINE_REQUIRE(groups >= 1, "There are {} groups.", groups);
+  BOWLINE_REQUIRE(groups >= 1, "The number of groups is {}, not at least 1.", groups);
   BOWLINE_REQUIRE(outputs % groups == 0 && inputs % groups == 0,
                   "{} and {} channels are not multiples of {} groups.", inputs, outputs, groups);
   BOWLINE_REQUIRE(weight[0] == outputs && weight[1] == inputs / groups,
@@ -246,9 +247,9 @@ void each_product(const Convolution& c, F f) {
 
 // Axes of input 0 before `first` are independent and may be dynamic. The other axes must be static.
 inline Status counted_in_front_of(int first, CountedContext& c) {
-  BOWLINE_TRY(counted::none(c, 0, first, c.in(0).rank(), "a window must be complete"));
+  BOWLINE_TRY(counted::none(c, 0, first, c.in(0).rank(), "the axes under a window must be static"));
   for (int i = 1; i < c.inputs(); ++i) {
-    BOWLINE_TRY(counted::none(c, i, "a weight must be complete"));
+    BOWLINE_TRY(counted::none(c, i, "a weight must be static"));
   }
   counted::pass(c, 0, first);
   return {};

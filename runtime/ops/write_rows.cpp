@@ -77,7 +77,7 @@ Status counted_axes(CountedContext& c) {
   for (int a = 0; a < rank; ++a) {
     for (const int i : {0, 1}) {
       if (c.dim(i, a) != c.kNone && (i == 0 || a != axis)) {
-        return c.refuse(i, a, "a state must be complete");
+        return c.refuse(i, a, "the state must be static");
       }
     }
   }

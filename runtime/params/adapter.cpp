@@ -53,7 +53,7 @@ Result<float> number_of(const Table& table, std::string_view adapter, std::strin
   BOWLINE_TRY_ASSIGN(const uint32_t index, part_of(table, adapter, end));
   const Storage& row = table.storages[table.parameters[index].tie];
   BOWLINE_REQUIRE(row.shape == Shape{1} && is_float(row.dtype) && row.encoding.is_plain(),
-                  "Parameter \"{}\" is {}{}, not one number.", table.parameters[index].name,
+                  "Parameter \"{}\" is {}{}, not a single float.", table.parameters[index].name,
                   row.dtype, row.shape);
   std::vector<std::byte> scratch;
   BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
@@ -191,18 +191,17 @@ class Adding {
   Result<ChosenParameters> choose() const {
     BOWLINE_TRY_ASSIGN(ChosenParameters out, matching());
     for (const uint32_t index : out.whole) {
-      BOWLINE_REQUIRE(
-          is_matrix(index) || is_bias(index),
-          "\"{}\", which adapter \"{}\" would change wholly, is not a weight that is read "
-          "as a matrix alone or as a bias alone.",
-          table_.parameters[index].name, name_);
+      BOWLINE_REQUIRE(is_matrix(index) || is_bias(index),
+                      "\"{}\" cannot be changed with full rank by adapter \"{}\": it is not read "
+                      "only as a matrix or only as a bias.",
+                      table_.parameters[index].name, name_);
     }
     const size_t matched = out.low_rank.size();
     std::erase_if(out.low_rank,
                   [&](uint32_t index) { return !is_matrix(index) || out.whole.contains(index); });
     BOWLINE_REQUIRE(!out.low_rank.empty() || !out.whole.empty(),
-                    "Of the {} parameters that match the pattern \"{}\" none is a weight of rank 2 "
-                    "that Linear, Embedding or MatMul alone read as their matrix.",
+                    "None of the {} parameters that match the pattern \"{}\" is a weight of rank 2 "
+                    "that is read only as the matrix of Linear, Embedding or MatMul.",
                     matched, options_.target);
     return out;
   }
@@ -227,8 +226,8 @@ class Adding {
       const bool same = readings_[user] == Reading::none || readings_[user] == readings_[chosen];
       BOWLINE_REQUIRE(p.view.shape.empty() && same,
                       "Adapter \"{}\" would change \"{}\", which shares the storage of \"{}\" and "
-                      "is read in another way than as the matrix of Linear, Embedding or MatMul; "
-                      "per_parameter changes \"{}\" alone.",
+                      "is not read only as the matrix of Linear, Embedding or MatMul. "
+                      "AdapterOptions::per_parameter changes only \"{}\".",
                       name_, p.name, table_.parameters[chosen].name,
                       table_.parameters[chosen].name);
     }
@@ -338,8 +337,8 @@ Result<Factors> change_of(const Table& table, uint32_t base, std::string_view ad
     if (!same) {
       BOWLINE_TRY_ASSIGN(const uint64_t cost, untie_cost(table, adapted.name));
       return Status(Code::bad_argument,
-                    format("Adapter \"{}\" changes \"{}\", but \"{}\", which shares its storage, "
-                           "does not see that change, and would. untie(\"{}\") costs {} bytes.",
+                    format("Adapter \"{}\" changes \"{}\", but merging would also change \"{}\", "
+                           "which shares its storage. Call untie(\"{}\") first; it costs {} bytes.",
                            adapter, adapted.name, p.name, adapted.name, cost));
     }
   }
@@ -348,15 +347,16 @@ Result<Factors> change_of(const Table& table, uint32_t base, std::string_view ad
   const Shape whole = matrix_shape(table.storages[base].shape);
   const bool fits = a.shape.rank() == 2 && b.shape.rank() == 2 && whole.rank() == 2 &&
                     a.shape[0] == b.shape[1] && b.shape[0] == whole[0] && a.shape[1] == whole[1];
-  BOWLINE_REQUIRE(fits, "Adapter \"{}\" of \"{}\" is {} times {}, its storage {}.", adapter,
-                  adapted.name, b.shape, a.shape, whole);
+  BOWLINE_REQUIRE(fits,
+                  "Adapter \"{}\" of \"{}\" is {} times {}, which does not fit its storage {}.",
+                  adapter, adapted.name, b.shape, a.shape, whole);
   return pair;
 }
 
 Result<std::vector<float>> floats_of(const Storage& row) {
-  BOWLINE_REQUIRE(is_float(row.dtype), "It is {}, and not of floats.", row.dtype);
+  BOWLINE_REQUIRE(is_float(row.dtype), "It is {}, not a float type.", row.dtype);
   BOWLINE_REQUIRE(row.encoding.is_plain(),
-                  "It is stored as {}: decode it first, or keep the adapter beside it.",
+                  "It is stored as {}. Call dequantize() first, or keep the adapter unmerged.",
                   row.encoding);
   const auto elements = static_cast<size_t>(row.shape.elements());
   BOWLINE_TRY(require_host_memory(2 * elements * sizeof(float)));
@@ -463,7 +463,8 @@ Result<float> unit_of(const Table& table, std::string_view name) {
 }  // namespace
 
 Status set_adapter_weight(Table& table, std::string_view name, float weight, int busy) {
-  BOWLINE_REQUIRE(std::isfinite(weight), "The weight of adapter \"{}\" is {}.", name, weight);
+  BOWLINE_REQUIRE(std::isfinite(weight), "The weight of adapter \"{}\" is {}, which is not finite.",
+                  name, weight);
   BOWLINE_TRY_ASSIGN(const float unit, unit_of(table, name));
   BOWLINE_TRY(number_of(table, name, kScale).status());
   BOWLINE_TRY_ASSIGN(const uint32_t index, scale_of(table, name));

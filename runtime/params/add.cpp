@@ -32,12 +32,13 @@ Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
   BOWLINE_TRY(check_new_name(table, name));
   BOWLINE_REQUIRE(init.kind <= Init::Kind::uniform, "The initialiser {} of \"{}\" is unknown.",
                   static_cast<int>(init.kind), name);
-  BOWLINE_REQUIRE(std::isfinite(init.scale), "The initialiser of \"{}\" has a scale of {}.", name,
+  BOWLINE_REQUIRE(std::isfinite(init.scale),
+                  "The initialiser of \"{}\" has a scale of {}, which is not finite.", name,
                   init.scale);
   BOWLINE_TRY(check_role(role, name));
   const auto floor = floor_dtype(role);
-  BOWLINE_REQUIRE(!floor || dtype == *floor, "Parameter \"{}\" is a {}, which is {}, not {}.", name,
-                  name_of(role), *floor, dtype);
+  BOWLINE_REQUIRE(!floor || dtype == *floor, "Parameter \"{}\" is a {}, which must be {}, not {}.",
+                  name, name_of(role), *floor, dtype);
   Storage row;
   row.role = role;
   row.trainable = is_trained(role) && is_float(dtype);

@@ -16,7 +16,7 @@ std::string why_it_stays(const Storage& s, DType to) {
     return format("is {}", s.dtype);
   }
   if (const auto floor = floor_dtype(s.role); floor && size_of(to) < size_of(*floor)) {
-    return format("is a {}, which stays {}", name_of(s.role), *floor);
+    return format("is a {}, which must stay {}", name_of(s.role), *floor);
   }
   return {};
 }
@@ -103,7 +103,7 @@ void convert_floats(Bytes from, DType from_type, std::span<std::byte> to, DType 
 }
 
 Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int busy) {
-  BOWLINE_REQUIRE(is_float(to), "cast() makes f32, f16 or bf16 of storages, not {}.", to);
+  BOWLINE_REQUIRE(is_float(to), "cast() converts to f32, f16 or bf16, not to {}.", to);
   BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "cast()"));
   CastReport report;
   BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));

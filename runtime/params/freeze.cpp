@@ -23,15 +23,17 @@ Status freeze(Table& table, std::string_view name, bool frozen, bool all, int bu
   if (table.storages[tie].trainable != frozen) {
     return {};
   }
-  BOWLINE_REQUIRE(frozen || table.storages[tie].encoding.is_plain(),
-                  "\"{}\" is stored as {}: quantized values have no gradient.", name,
-                  table.storages[tie].encoding);
+  BOWLINE_REQUIRE(
+      frozen || table.storages[tie].encoding.is_plain(),
+      "\"{}\" cannot be thawed: it is stored as {}, and quantized values have no gradient.", name,
+      table.storages[tie].encoding);
   BOWLINE_REQUIRE(frozen || is_trained(table.storages[tie].role),
-                  "\"{}\" is a {}, which is not trained.", name, name_of(table.storages[tie].role));
+                  "\"{}\" cannot be thawed: it is a {}, which is not trained.", name,
+                  name_of(table.storages[tie].role));
   const std::string others = frozen || all ? std::string() : others_of(table, index);
   BOWLINE_REQUIRE(others.empty(),
-                  "Thawing \"{}\" would thaw {} too, which share its storage {}; freeze_storage() "
-                  "says that all of them are meant.",
+                  "Thawing \"{}\" would also thaw {}, because they share storage {}. To thaw all "
+                  "of them, call freeze_storage(name, false).",
                   name, others, tie);
   Storage& storage = stage.storage(tie);
   storage.trainable = !frozen;

@@ -12,7 +12,8 @@ namespace bowline::detail::params {
 Status require_host_memory(uint64_t bytes) {
   const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
   BOWLINE_REQUIRE_CODE(bytes <= pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)),
-                       Code::out_of_memory, "{} bytes are more than the host has.", bytes);
+                       Code::out_of_memory, "{} bytes are more than the memory of the host.",
+                       bytes);
   return {};
 }
 
@@ -42,7 +43,7 @@ Status for_each_part(const Home& home, uint64_t first, uint64_t count, const Par
 Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
                        std::vector<std::byte>& scratch) {
   const Home& home = storage.home;
-  BOWLINE_REQUIRE(home.valid(), "The storage has no bytes; materialize() or load() gives it some.");
+  BOWLINE_REQUIRE(home.valid(), "The storage has no values. Call materialize() or load() first.");
   if (home.file) {
     BOWLINE_TRY_ASSIGN(const Bytes all, home.file->bytes());
     return all.subspan(first, count);

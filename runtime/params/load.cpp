@@ -62,12 +62,11 @@ class Filling {
     BOWLINE_TRY_ASSIGN(const Window to_window, payload_of(*supply.to, storage_));
     BOWLINE_TRY_ASSIGN(const Window from_window, payload_of(*supply.from, from));
     const bool fits = from.dtype == storage_.dtype && from_window.shape == to_window.shape;
-    BOWLINE_REQUIRE(
-        fits || taken_from_.empty(),
-        "Parameters \"{}\" and \"{}\" share storage {}. By the file's \"{}\", \"{}\" would "
-        "be {}{}; the file has it as {}{}.",
-        taken_from_, supply.to->name, tie_, taken_from_, supply.to->name, storage_.dtype,
-        to_window.shape, from.dtype, from_window.shape);
+    BOWLINE_REQUIRE(fits || taken_from_.empty(),
+                    "Parameters \"{}\" and \"{}\" share storage {}. With \"{}\" of the file, "
+                    "\"{}\" would be {}{}, but in the file it is {}{}.",
+                    taken_from_, supply.to->name, tie_, taken_from_, supply.to->name,
+                    storage_.dtype, to_window.shape, from.dtype, from_window.shape);
     BOWLINE_REQUIRE(fits, "Parameter \"{}\" is {}{} here and {}{} in the file.", supply.to->name,
                     storage_.dtype, to_window.shape, from.dtype, from_window.shape);
     BOWLINE_TRY(check_encodings(supply, from));
@@ -118,18 +117,18 @@ class Filling {
     BOWLINE_REQUIRE(
         from.encoding.is_plain() ||
             (from.shape == storage_.shape && supply.from->view == supply.to->view),
-        "Parameter \"{}\", stored as {}, shows another part of its storage here than in the file.",
+        "Parameter \"{}\" is stored as {}, and its view here differs from its view in the file.",
         supply.to->name, storage_.encoding);
     return {};
   }
 
   Status take_over(const Storage& from, std::string_view name) {
     BOWLINE_REQUIRE(from.encoding.is_plain() || !storage_.trainable,
-                    "Parameter \"{}\" is stored as {} in the file, which cannot be trained; "
-                    "freeze() it first.",
+                    "Parameter \"{}\" is stored as {} in the file, which cannot be trained. Call "
+                    "freeze() first.",
                     name, from.encoding);
     const auto floor = floor_dtype(storage_.role);
-    BOWLINE_REQUIRE(!floor || from.dtype == *floor, "Parameter \"{}\" is a {}, which stays {}.",
+    BOWLINE_REQUIRE(!floor || from.dtype == *floor, "Parameter \"{}\" is a {}, which must stay {}.",
                     name, name_of(storage_.role), *floor);
     for (const uint32_t user : sorted(table_.users(tie_))) {
       const ParameterRow& p = table_.parameters[user];
@@ -290,8 +289,8 @@ Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool p
     BOWLINE_TRY(find_missing(table, tie, stage.current(tie), &filling, report.missing));
     BOWLINE_REQUIRE(
         !filling.has_gaps() || report.missing.size() == known,
-        "Storage {} has no bytes, and the file supplies a part of it: \"{}\" is missing.", tie,
-        report.missing.back());
+        "Storage {} has no values, and the file supplies only a part of it: \"{}\" is missing.",
+        tie, report.missing.back());
     ++report.storages;
   }
   if (!partial) {

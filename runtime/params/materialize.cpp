@@ -42,14 +42,16 @@ std::array<float, 4> draw(const Init& init, uint64_t seed, uint32_t tie, uint64_
 
 Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t seed, uint32_t tie) {
   BOWLINE_REQUIRE_CODE(storage.encoding.is_plain(), Code::unsupported,
-                       "Storage {} is stored as {}; load() gives it bytes.", tie, storage.encoding);
+                       "Storage {} is stored as {} and cannot be initialised. Call load() instead.",
+                       tie, storage.encoding);
   BOWLINE_TRY(require_host_memory(storage.bytes()));
   std::vector<std::byte> bytes(storage.bytes());
   if (storage.init.kind == Init::Kind::zeros) {
     return bytes;
   }
   BOWLINE_REQUIRE_CODE(is_float(storage.dtype), Code::unsupported,
-                       "Only floats are drawn or set to one, not {}.", storage.dtype);
+                       "Only floats can be initialised to ones or random values, not {}.",
+                       storage.dtype);
   const size_t element = size_of(storage.dtype);
   const size_t n = bytes.size() / element;
   std::array<float, 4> block = {1, 1, 1, 1};

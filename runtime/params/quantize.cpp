@@ -24,7 +24,7 @@ std::string why_it_stays(const Table& table, uint32_t tie, const Encoding& encod
   for (const uint32_t user : sorted(table.users(tie))) {
     const ParameterRow& p = table.parameters[user];
     if (const Status fits = encoding.check_view(p.view, row.shape); !fits.ok()) {
-      return format("is shown by \"{}\": {}", p.name, fits.message());
+      return format("is viewed by \"{}\": {}", p.name, fits.message());
     }
   }
   const uint64_t bytes = encoding.bytes(row.dtype, row.shape);
@@ -142,7 +142,7 @@ class Recoding {
                   if (beside == stays_beside_.end()) {
                     return false;
                   }
-                  keep(entry, format("is in one list of a Repeat with \"{}\", which is kept",
+                  keep(entry, format("is in the same list of a Repeat as \"{}\", which is kept",
                                      beside->second));
                   return true;
                 }) > 0;
@@ -177,7 +177,7 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
                                 const std::map<uint32_t, std::string>& plain,
                                 const std::vector<std::vector<uint32_t>>& alike, int busy) {
   BOWLINE_REQUIRE(!encoding.is_plain(),
-                  "quantize() needs an encoding; dequantize() makes values plain.");
+                  "quantize() cannot quantize to plain values. Use dequantize().");
   BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "quantize()"));
   BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   Recoding recoding(stage, alike);
@@ -219,7 +219,7 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
 
 Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern,
                                   const std::vector<std::vector<uint32_t>>& alike, int busy) {
-  BOWLINE_REQUIRE(is_float(to), "dequantize() makes f32, f16 or bf16, not {}.", to);
+  BOWLINE_REQUIRE(is_float(to), "dequantize() converts to f32, f16 or bf16, not to {}.", to);
   BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "dequantize()"));
   BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   std::erase_if(storages,

@@ -11,7 +11,7 @@ Result<std::vector<Chosen>> chosen_with_bytes(const Table& table, std::string_vi
   BOWLINE_TRY_ASSIGN(std::vector<Chosen> out, chosen(table, pattern));
   for (const auto& [tie, name] : out) {
     BOWLINE_REQUIRE(table.storages[tie].home.valid(),
-                    "Storage {} (\"{}\") has no bytes; materialize() or load() gives it some.", tie,
+                    "Storage {} (\"{}\") has no values. Call materialize() or load() first.", tie,
                     name);
   }
   return out;
@@ -62,7 +62,7 @@ Result<PlacementReport> replicate(Table& table, const std::shared_ptr<device::Op
 Result<PlacementReport> shard(Table& table,
                               std::span<const std::shared_ptr<device::OpenDevice>> devices,
                               std::string_view pattern, int busy) {
-  BOWLINE_REQUIRE(!devices.empty(), "shard() needs devices.");
+  BOWLINE_REQUIRE(!devices.empty(), "shard() needs at least one device.");
   for (size_t i = 0; i < devices.size(); ++i) {
     BOWLINE_REQUIRE(std::find(devices.begin(), devices.begin() + static_cast<ptrdiff_t>(i),
                               devices[i]) == devices.begin() + static_cast<ptrdiff_t>(i),

@@ -18,8 +18,8 @@ Result<std::vector<std::byte>> new_rows(const Storage& drawn, uint64_t seed, uin
   if (drawn.encoding.is_plain()) {
     return initial_bytes(drawn, seed, tie);
   }
-  BOWLINE_REQUIRE(drawn.init.kind == Init::Kind::zeros, "It is stored as {}: new rows are zeros.",
-                  drawn.encoding);
+  BOWLINE_REQUIRE(drawn.init.kind == Init::Kind::zeros,
+                  "It is stored as {}, so its new rows can only be zeros.", drawn.encoding);
   BOWLINE_TRY(require_host_memory(drawn.bytes()));
   return std::vector<std::byte>(drawn.bytes());
 }
@@ -48,9 +48,9 @@ class Resizing {
   Status resize(uint32_t tie) {
     Storage& row = stage_.storage(tie);
     const Shape before = row.shape;
-    BOWLINE_REQUIRE(row.encoding.is_plain() || takes_rows(row), "It is stored as {}.",
-                    row.encoding);
-    BOWLINE_REQUIRE(before.rank() >= 1, "It is one number and has no rows.");
+    BOWLINE_REQUIRE(row.encoding.is_plain() || takes_rows(row),
+                    "It is stored as {}, which cannot be resized.", row.encoding);
+    BOWLINE_REQUIRE(before.rank() >= 1, "It is a scalar and has no rows.");
     if (before[0] == rows_) {
       return {};
     }
@@ -62,7 +62,7 @@ class Resizing {
       const ParameterRow& p = stage_.before().parameters[user];
       BOWLINE_TRY(view_shape(p.view, after)
                       .status()
-                      .at(format("The view of \"{}\" has no place in {}.", p.name, after)));
+                      .at(format("The view of \"{}\" does not fit {}.", p.name, after)));
     }
     ++report_.storages;
     report_.bytes_before += row.bytes();

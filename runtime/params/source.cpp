@@ -33,7 +33,9 @@ Status set_source(Table& table, std::string_view name, ValueSource source, const
   Storage& row = stage.storage(parameter.tie);
   BOWLINE_TRY_ASSIGN(const Shape shown, view_shape(parameter.view, row.shape));
   BOWLINE_REQUIRE(shown.elements() == row.shape.elements() && !parameter.view.transpose,
-                  "\"{}\" shows a part of its storage, or turns it around.", name);
+                  "\"{}\" is a partial or transposed view of its storage. set_source() needs a "
+                  "view of the whole storage.",
+                  name);
   row.encoding = encoding.for_shape(row.shape);
   if (!row.encoding.is_plain()) {
     BOWLINE_TRY(check_codes(table, parameter.tie, row.encoding));

@@ -3,8 +3,7 @@
 namespace bowline::detail::params {
 
 Status require_idle(int busy, std::string_view verb) {
-  BOWLINE_REQUIRE(busy == 0, "The model is busy: {} would change storages that are read now.",
-                  verb);
+  BOWLINE_REQUIRE(busy == 0, "The model is busy: {} would change storages that are in use.", verb);
   return {};
 }
 

@@ -18,8 +18,7 @@ class Substitution {
   Result<Table> run() && {
     for (const auto& [from, to] : options_.aliases) {
       BOWLINE_REQUIRE(source_.find(from).has_value(),
-                      "There is no parameter \"{}\" in the file, which \"{}\" is an alias for.",
-                      from, to);
+                      "The file has no parameter \"{}\", for which \"{}\" is an alias.", from, to);
     }
     if (options_.hook) {
       here_ = describe_parameters(table_);
@@ -53,7 +52,7 @@ class Substitution {
     ParameterRow row = p;
     row.name = name_of(p);
     BOWLINE_REQUIRE(!out_.find(row.name).has_value(),
-                    "Two parameters of the file are called \"{}\" in the model.", row.name);
+                    "Two parameters of the file have the name \"{}\" in the model.", row.name);
     const std::optional<uint32_t> to = table_.find(row.name);
     if (options_.hook && to && source_.storages[p.tie].home.valid()) {
       BOWLINE_TRY_ASSIGN(const std::optional<uint32_t> given, called(number, *to));
@@ -101,8 +100,9 @@ class Substitution {
     out.dtype = given.dtype;
     out.role = role;
     BOWLINE_TRY_ASSIGN(out.shape, Shape::checked(given.shape));
-    BOWLINE_REQUIRE(given.bytes.size() == out.bytes(), "A hook gives {} bytes for {}{}.",
-                    given.bytes.size(), given.dtype, out.shape);
+    BOWLINE_REQUIRE(given.bytes.size() == out.bytes(),
+                    "The hook returned {} bytes, which do not fit {}{}.", given.bytes.size(),
+                    given.dtype, out.shape);
     if (!given.encoding.empty()) {
       BOWLINE_TRY(encode(out, given));
     }
@@ -112,8 +112,9 @@ class Substitution {
 
   static Status encode(Storage& out, LoadedValue& given) {
     BOWLINE_TRY_ASSIGN(const Encoding encoding, parse_encoding(given.encoding));
-    BOWLINE_REQUIRE(is_float(out.dtype), "A hook gives {} to be stored as {}.", out.dtype,
-                    given.encoding);
+    BOWLINE_REQUIRE(is_float(out.dtype),
+                    "The hook returned {} to be stored as {}; only floats can be quantized.",
+                    out.dtype, given.encoding);
     const Encoding fitting = encoding.for_shape(out.shape);
     BOWLINE_TRY(fitting.check(out.dtype, out.shape));
     const auto elements = static_cast<uint64_t>(out.shape.elements());
@@ -123,7 +124,7 @@ class Substitution {
     given.bytes.assign(fitting.bytes(out.dtype, out.shape), std::byte{});
     fitting.encode(numbers, out.dtype, out.shape, given.bytes);
     BOWLINE_TRY(check_encoded(fitting, numbers, given.bytes, out.dtype, out.shape)
-                    .at(format("While storing what a hook gives as {}.", fitting)));
+                    .at(format("While storing the value of the hook as {}.", fitting)));
     out.encoding = fitting;
     return {};
   }

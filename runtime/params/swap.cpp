@@ -13,7 +13,7 @@ Status check_views(const Stage& stage, uint32_t tie) {
       BOWLINE_TRY(view_shape(p.view, storage.shape).status());
       return storage.encoding.check_view(p.view, storage.shape);
     };
-    BOWLINE_TRY(fits().at(format("The view of \"{}\" has no place in {}.", p.name, storage.shape)));
+    BOWLINE_TRY(fits().at(format("The view of \"{}\" does not fit {}.", p.name, storage.shape)));
   }
   return {};
 }
@@ -30,8 +30,8 @@ Status swap(Table& table, std::string_view a, std::string_view b, int busy) {
     return {};
   }
   const Storage &x = table.storages[first], &y = table.storages[second];
-  BOWLINE_REQUIRE(x.role == y.role, "Parameter \"{}\" is a {}, \"{}\" a {}.", a, name_of(x.role), b,
-                  name_of(y.role));
+  BOWLINE_REQUIRE(x.role == y.role, "Parameter \"{}\" is a {}, but \"{}\" is a {}.", a,
+                  name_of(x.role), b, name_of(y.role));
   const auto take = [&](uint32_t tie, const Storage& was, const Storage& content) {
     Storage& row = stage.storage(tie);
     row = content;

@@ -42,9 +42,9 @@ Status check_pair(const Stage& stage, const ParameterRow& first, const Parameter
   BOWLINE_TRY(shared.encoding.check_view(wanted, shared.shape));
   BOWLINE_TRY_ASSIGN(const Shape before, view_shape(second.view, left.shape));
   BOWLINE_REQUIRE(now == before && shared.dtype == left.dtype,
-                  "Parameter \"{}\" is {}{}; through the view \"{}\" shows {}{}.", second.name,
+                  "Parameter \"{}\" is {}{}, but the view of \"{}\" is {}{}.", second.name,
                   left.dtype, before, first.name, shared.dtype, now);
-  BOWLINE_REQUIRE(shared.trainable == left.trainable, "Parameter \"{}\" is {}, \"{}\" is {}.",
+  BOWLINE_REQUIRE(shared.trainable == left.trainable, "Parameter \"{}\" is {}, but \"{}\" is {}.",
                   first.name, shared.trainable ? "trainable" : "frozen", second.name,
                   left.trainable ? "trainable" : "frozen");
   return {};
@@ -80,7 +80,8 @@ Result<std::vector<Pair>> numbered_pairs(const Table& table, std::string_view pa
   for (const std::string& p : patterns) {
     const size_t number = p.find("{}");
     BOWLINE_REQUIRE(number != p.npos && p.find("{}", number + 1) == p.npos,
-                    "The pattern \"{}\" has not one \"{}\", which stands for the number.", p, "{}");
+                    "The pattern \"{}\" must contain \"{}\" once, in place of the number.", p,
+                    "{}");
   }
   struct Member {
     std::string_view number;
@@ -106,10 +107,10 @@ Result<std::vector<Pair>> numbered_pairs(const Table& table, std::string_view pa
       pairs.push_back({members[0].parameter, members[m].parameter, {}});
     }
   }
-  BOWLINE_REQUIRE(!pairs.empty(),
-                  "Of the {} parameters no two match the pattern \"{}\" and differ in its number "
-                  "alone.",
-                  table.parameters.size(), pattern);
+  BOWLINE_REQUIRE(
+      !pairs.empty(),
+      "No two of the {} parameters match the pattern \"{}\" and differ only in its number.",
+      table.parameters.size(), pattern);
   return pairs;
 }
 

@@ -64,7 +64,9 @@ Status set_value(Table& table, std::string_view name, const Tensor& value, int b
     }
     ++storage.version;
   } else if (!storage.home.valid() && table.device()) {
-    BOWLINE_REQUIRE(window.count == storage.bytes(), "Storage {} of \"{}\" has no bytes yet.",
+    BOWLINE_REQUIRE(window.count == storage.bytes(),
+                    "Storage {} of \"{}\" has no values yet. Call materialize() or load() before "
+                    "you write a part of it.",
                     parameter.tie, name);
     BOWLINE_TRY_ASSIGN(Home home, make_home(table.device(), run));
     install(storage, std::move(home));

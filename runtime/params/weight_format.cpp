@@ -42,10 +42,11 @@ Result<std::shared_ptr<device::OpenDevice>> device_of(const Table& table,
   for (const uint32_t tie : ties) {
     const device::Block* block = table.storages[tie].home.block.get();
     BOWLINE_REQUIRE(block != nullptr,
-                    "Storage {} lies on no device; move the model with Model::to() first.", tie);
-    BOWLINE_REQUIRE(block->device_handle() == first->device_handle(),
-                    "Storages {} and {} lie on {} and {}; a format is of one device.", ties[0], tie,
-                    first->device().info().name, block->device().info().name);
+                    "Storage {} is not on a device. Move the model with Model::to() first.", tie);
+    BOWLINE_REQUIRE(
+        block->device_handle() == first->device_handle(),
+        "Storages {} and {} are on {} and {}, but the storages of a format must be on one device.",
+        ties[0], tie, first->device().info().name, block->device().info().name);
   }
   return first->device_handle();
 }
@@ -63,7 +64,7 @@ Status check_layout(const FormatLayout& layout, std::span<const StorageInfo> gro
     for (size_t k = 0; k < i; ++k) {
       BOWLINE_REQUIRE(
           begin + bytes <= layout.offsets[k] || layout.offsets[k] + group[k].bytes <= begin,
-          "It lays storages {} and {} over each other.", group[k].tie, group[i].tie);
+          "It lets storages {} and {} overlap.", group[k].tie, group[i].tie);
     }
   }
   return {};
@@ -75,7 +76,7 @@ Result<std::shared_ptr<const device::Block>> pack(Stage& stage, const WeightForm
   const Table& table = stage.before();
   BOWLINE_TRY_ASSIGN(const std::shared_ptr<device::OpenDevice> device, device_of(table, ties));
   BOWLINE_REQUIRE(matches(kind.device, device->info().name),
-                  "The format is for \"{}\", and the storages lie on {}.", kind.device,
+                  "The format is for \"{}\", but the storages are on {}.", kind.device,
                   device->info().name);
   std::vector<StorageInfo> group;
   for (const uint32_t tie : ties) {
@@ -146,7 +147,7 @@ const WeightFormat& flat_format() {
       "flat",
       {"Lstm", "Gru"},
       "*",
-      "all weights of a recurrent network in one allocation, with zeros for biases that it has not",
+      "all weights of a recurrent network in one allocation, with zeros for missing biases",
       lay_flat};
   return flat;
 }

@@ -102,10 +102,10 @@ Status Lowering::require_whole_rows(Frame& f, uint32_t n, ValueId v, const Opera
   const Shape& encoded = root.kind == ValueKind::parameter ? root.shape : f.location(v).place.shape;
   const bool keeps_rows = o.shape == encoded || (o.shape.rank() > 0 && encoded.rank() > 0 &&
                                                  o.shape.back() == encoded.back());
-  BOWLINE_REQUIRE_CODE(o.encoding.is_plain() || keeps_rows, Code::unsupported,
-                       "{} reads a storage that is stored as {} in other rows ({}) than those of "
-                       "its parameter ({}).",
-                       describe(f.graph, n), o.encoding, o.shape, encoded);
+  BOWLINE_REQUIRE_CODE(
+      o.encoding.is_plain() || keeps_rows, Code::unsupported,
+      "{} reads a storage that is stored as {} with other rows ({}) than its parameter has ({}).",
+      describe(f.graph, n), o.encoding, o.shape, encoded);
   return {};
 }
 

@@ -45,20 +45,20 @@ Status check_parameters(const Table& saved, const Table& live) {
   const std::vector<std::string> there = shapes(saved);
   const std::vector<std::string> here = shapes(live);
   BOWLINE_REQUIRE(there.size() == here.size(),
-                  "it is a checkpoint of another model: it has {} parameters, this one {}.",
+                  "it is a checkpoint of another model: it has {} parameters, this one has {}.",
                   there.size(), here.size());
   const auto [a, b] = std::ranges::mismatch(there, here);
-  BOWLINE_REQUIRE(
-      a == there.end(),
-      "it is a checkpoint of another model: its parameters differ, first {} and {} here.", *a, *b);
+  BOWLINE_REQUIRE(a == there.end(),
+                  "it is a checkpoint of another model: the first parameter that differs is {} in "
+                  "the checkpoint and {} here.",
+                  *a, *b);
   for (size_t p = 0; p < live.parameters.size(); ++p) {
     const params::ParameterRow& here_p = live.parameters[p];
     const params::ParameterRow& there_p = saved.parameters[p];
-    BOWLINE_REQUIRE(
-        here_p.tie == there_p.tie && here_p.view == there_p.view,
-        "its partition differs: parameter \"{}\" has tie {} there and {} here, or another "
-        "view. The ties there are \"{}\", here \"{}\".",
-        here_p.name, there_p.tie, here_p.tie, saved.list_ties(), live.list_ties());
+    BOWLINE_REQUIRE(here_p.tie == there_p.tie && here_p.view == there_p.view,
+                    "its ties differ: parameter \"{}\" has storage {} in the checkpoint and {} "
+                    "here, or another view. The ties of the checkpoint are \"{}\", here \"{}\".",
+                    here_p.name, there_p.tie, here_p.tie, saved.list_ties(), live.list_ties());
   }
   return {};
 }
@@ -71,7 +71,8 @@ Status check_moments(const Storage& row, bool squares) {
     float value = 0;
     std::memcpy(&value, bytes.data() + i, sizeof(value));
     BOWLINE_REQUIRE(std::isfinite(value) && (!squares || value >= 0),
-                    "moment {} of storage {} holds {}.", row.slot, row.owner, value);
+                    "moment {} of storage {} holds the invalid value {}.", row.slot, row.owner,
+                    value);
   }
   return {};
 }
@@ -84,7 +85,7 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
     if (row.empty) {
       continue;
     }
-    BOWLINE_REQUIRE(row.home.valid(), "storage {} ({}) has no bytes.", tie, name_of(row.role));
+    BOWLINE_REQUIRE(row.home.valid(), "storage {} ({}) has no values.", tie, name_of(row.role));
     if (!params::is_training(row.role)) {
       continue;
     }
@@ -93,7 +94,8 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
     const std::vector<Moment> kept = moments(optimizer, owner);
     const bool is_moment = row.role == Role::moment;
     BOWLINE_REQUIRE(!owned || !is_moment || row.slot < kept.size(),
-                    "storage {} is moment {} of {}.", tie, row.slot, kept.size());
+                    "storage {} is moment {}, but the optimizer has {} moments.", tie, row.slot,
+                    kept.size());
     const bool fits =
         owned && row.shape == (is_moment ? kept[row.slot].shape : owner) && row.dtype == DType::f32;
     BOWLINE_REQUIRE(fits, "storage {} ({}) does not fit the storage that it belongs to.", tie,
@@ -108,7 +110,8 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
   }
   for (const uint32_t tie : trained(saved)) {
     BOWLINE_REQUIRE(!pending || saved.owned(tie, Role::gradient, 0).has_value(),
-                    "storage {} has no gradient in the middle of an accumulation.", tie);
+                    "storage {} has no gradient, but the checkpoint holds an unfinished step.",
+                    tie);
   }
   return {};
 }
@@ -167,15 +170,16 @@ Status TrainerState::save(const std::string& path, const Progress& data, FileSys
 }
 
 Status TrainerState::check_record(const model::TrainingState& t, bool same_run, bool extend) const {
-  BOWLINE_REQUIRE(t.applied_steps <= t.step, "it counts {} applied steps of {}.", t.applied_steps,
-                  t.step);
+  BOWLINE_REQUIRE(t.applied_steps <= t.step,
+                  "it counts {} applied steps, but only {} steps in all.", t.applied_steps, t.step);
   BOWLINE_REQUIRE(t.loss_log.size() == t.micro_step,
-                  "it has {} losses of {} micro-batches of the unfinished step.", t.loss_log.size(),
-                  t.micro_step);
+                  "it has {} losses for {} micro-batches of the unfinished step.",
+                  t.loss_log.size(), t.micro_step);
   BOWLINE_REQUIRE(t.loss_weights.empty() || t.loss_weights.size() == t.micro_step,
-                  "it has {} weights of losses for {} micro-batches of the unfinished step.",
+                  "it has {} loss weights for {} micro-batches of the unfinished step.",
                   t.loss_weights.size(), t.micro_step);
-  BOWLINE_REQUIRE(t.rng_counter >= t.micro_step, "it counts {} micro-batches of {} in all.",
+  BOWLINE_REQUIRE(t.rng_counter >= t.micro_step,
+                  "it counts {} micro-batches of the unfinished step, but only {} in all.",
                   t.micro_step, t.rng_counter);
   BOWLINE_REQUIRE(!t.learning_rate || (std::isfinite(*t.learning_rate) && *t.learning_rate >= 0),
                   "its learning rate is {}.", *t.learning_rate);
@@ -188,7 +192,7 @@ Status TrainerState::check_record(const model::TrainingState& t, bool same_run, 
                     value);
   }
   BOWLINE_REQUIRE(!same_run || t.micro_step < options_.accumulation,
-                  "it stands at micro-batch {} of {} in its step.", t.micro_step,
+                  "its unfinished step already has {} of {} micro-batches.", t.micro_step,
                   options_.accumulation);
   return {};
 }
@@ -209,8 +213,8 @@ TrainerState::Position TrainerState::position_of(const model::TrainingState& t) 
 
 Status TrainerState::adopt(Table& staged, Position& position) const {
   BOWLINE_REQUIRE(model_->extras.training.has_value(),
-                  "The model holds no training state to continue: it was not opened from a "
-                  "checkpoint, or a Trainer has begun since.");
+                  "The model has no training state to continue: it was not opened from a "
+                  "checkpoint, or a Trainer has already taken the training state.");
   const auto refuse = [](Status s) { return std::move(s).at("While continuing its training."); };
   BOWLINE_TRY(refuse(check_record(*model_->extras.training, false, false)));
   BOWLINE_TRY(refuse(check_rows(staged, options_.optimizer, false)));
@@ -242,8 +246,8 @@ Progress progress_of(const model::TrainingState& t, const device::OpenDevice& de
   const std::string here = device_text(device);
   if (const std::string_view there = value_of(t.versions, "device"); there != here) {
     out.notes.push_back(
-        format("The checkpoint was written on {}; the run continues on {}, which may "
-               "give other bits.",
+        format("The checkpoint was written on {}; the run continues on {}, so its results may "
+               "differ in their last bits.",
                there, here));
   }
   return out;
@@ -260,7 +264,7 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   BOWLINE_TRY_ASSIGN(const auto saved, graph::load_model(verified));
   const std::optional<model::TrainingState>& t = saved->extras.training;
   const auto check = [&]() -> Status {
-    BOWLINE_REQUIRE(t.has_value(), "it is a model without a training state.");
+    BOWLINE_REQUIRE(t.has_value(), "it is a model file without a training state.");
     BOWLINE_TRY(check_parameters(saved->table, model_->table));
     BOWLINE_TRY(check_record(*t, true, options.extend));
     BOWLINE_TRY_ASSIGN(const uint64_t hash, Planner(*model_, options_).graph_hash());

@@ -171,7 +171,7 @@ Result<StepReport> NonFinitePolicy::conclude(StepReport report, const params::Ta
     rolled_back_from_ = report.step;
   }
   BOWLINE_REQUIRE_CODE(max_in_row_ == 0 || in_row_ < max_in_row_, Code::non_finite,
-                       "{} It is number {} in a row.", what, in_row_);
+                       "{} This is non-finite step {} in a row.", what, in_row_);
   return report;
 }
 
@@ -188,7 +188,7 @@ std::string describe_non_finite(const Result<BoundLoss>& loss, std::span<const T
                                        ? find_node(loss.value().graph, batch, table, device, fill)
                                        : Result<std::string>(loss.status());
   if (!node.ok()) {
-    out = format("Which node is not known: {} ", node.status().message());
+    out = format("The node that failed is unknown: {} ", node.status().message());
   } else if (!node.value().empty()) {
     out = format("The first non-finite value comes from {}. ", node.value());
   }

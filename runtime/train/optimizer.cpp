@@ -31,7 +31,7 @@ class UpdateBuilder {
     for (const uint32_t tie : ties) {
       const auto row = role ? table_.owned(tie, *role, slot) : std::optional(tie);
       BOWLINE_REQUIRE_CODE(row.has_value(), Code::internal,
-                           "Storage {} has no row of its own for {}.", tie, info.name);
+                           "Storage {} has no storage of its own for {}.", tie, info.name);
       info.uses.push_back({*row, 0, static_cast<uint64_t>(table_.storages[*row].shape.elements())});
       info.dtype = table_.storages[*row].dtype;
     }

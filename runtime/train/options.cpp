@@ -12,8 +12,8 @@ namespace bowline::detail::train {
 namespace {
 
 Status check_not_negative(std::string_view name, float value) {
-  BOWLINE_REQUIRE(std::isfinite(value) && value >= 0, "{} is {}; it is a number from 0 on.", name,
-                  value);
+  BOWLINE_REQUIRE(std::isfinite(value) && value >= 0,
+                  "{} is {}; it must be finite and not negative.", name, value);
   return {};
 }
 
@@ -46,7 +46,7 @@ Status check_optimizer(const Optimizer& o) {
                     o.name, name, suggestion(name, names));
     BOWLINE_REQUIRE(is_inside(*found, value), "{} is {}, outside {}.", name, value,
                     range_text(*found));
-    BOWLINE_REQUIRE(!found->is_flag || value == 0 || value == 1, "{} is {}; a flag is 0 or 1.",
+    BOWLINE_REQUIRE(!found->is_flag || value == 0 || value == 1, "{} is {}; it must be 0 or 1.",
                     name, value);
   }
   return {};
@@ -80,7 +80,7 @@ std::optional<size_t> group_of(std::string_view name, const std::vector<Paramete
 }  // namespace
 
 Status check_options(const TrainOptions& o) {
-  BOWLINE_REQUIRE(o.accumulation >= 1, "The accumulation is 0.");
+  BOWLINE_REQUIRE(o.accumulation >= 1, "The accumulation is 0; it must be at least 1.");
   BOWLINE_TRY(check_not_negative("learning_rate", o.schedule.learning_rate));
   BOWLINE_TRY(check_not_negative("final_fraction", o.schedule.final_fraction));
   BOWLINE_REQUIRE(o.schedule.kind == Schedule::Kind::constant || o.schedule.total_steps > 0,
@@ -91,11 +91,12 @@ Status check_options(const TrainOptions& o) {
   BOWLINE_TRY(check_optimizer(o.optimizer));
   const TrainPrecision& precision = o.precision;
   BOWLINE_REQUIRE(!precision.compute_dtype || is_float(*precision.compute_dtype),
-                  "A training computes in f32, f16 or bf16, not in {}.", *precision.compute_dtype);
+                  "Training can compute in f32, f16 or bf16, not in {}.", *precision.compute_dtype);
   BOWLINE_TRY(check_not_negative("loss_scale", precision.loss_scale));
   BOWLINE_REQUIRE(std::isfinite(precision.initial_scale) && precision.initial_scale >= 1,
-                  "initial_scale is {}; it is a number from 1 on.", precision.initial_scale);
-  BOWLINE_REQUIRE(precision.growth_interval >= 1, "growth_interval is 0.");
+                  "initial_scale is {}; it must be finite and at least 1.",
+                  precision.initial_scale);
+  BOWLINE_REQUIRE(precision.growth_interval >= 1, "growth_interval is 0; it must be at least 1.");
   for (const ParameterGroup& g : o.groups) {
     const std::string place = format("In the group \"{}\".", g.pattern);
     BOWLINE_TRY(check_not_negative("learning_rate_factor", g.learning_rate_factor).at(place));
@@ -167,11 +168,10 @@ Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const Train
     if (!own) {
       continue;
     }
-    BOWLINE_REQUIRE(
-        !group || *group == *own,
-        "Parameters \"{}\" and \"{}\" are one storage, but the first is in group \"{}\" "
-        "and the second in \"{}\".",
-        first->name, p.name, o.groups[*group].pattern, o.groups[*own].pattern);
+    BOWLINE_REQUIRE(!group || *group == *own,
+                    "Parameters \"{}\" and \"{}\" share a storage, but the first is in group "
+                    "\"{}\" and the second in \"{}\".",
+                    first->name, p.name, o.groups[*group].pattern, o.groups[*own].pattern);
     first = first == nullptr ? &p : first;
     group = own;
   }

@@ -69,11 +69,10 @@ Status check_states(const graph::GenericGraph& graph, const params::Table& table
                     std::span<const uint32_t> states) {
   for (const uint32_t tie : states) {
     const params::Storage& state = table.storages[tie];
-    BOWLINE_REQUIRE_CODE(
-        state.role == params::Role::running_statistic, Code::unsupported,
-        "Graph \"{}\" writes storage {}, a {}; of states a Trainer lets a graph write "
-        "running statistics alone.",
-        graph.name, tie, bowline::name_of(state.role));
+    BOWLINE_REQUIRE_CODE(state.role == params::Role::running_statistic, Code::unsupported,
+                         "Graph \"{}\" writes storage {}, a {}. During training, a graph may only "
+                         "write running statistics.",
+                         graph.name, tie, bowline::name_of(state.role));
   }
   return {};
 }
@@ -155,8 +154,8 @@ Result<std::vector<graph::FactoredLoss>> Planner::factored_losses(
     one_weight = one_weight && out[i].has_one_weight;
     BOWLINE_REQUIRE_CODE(
         out[i].means.size() == out[0].means.size(), Code::internal,
-        "The loss has {} means with some dims and {} with others. This is a bug in Bowline: "
-        "please report it. Train with an accumulation of 1 meanwhile.",
+        "The loss has {} means with some dims and {} with others. This is a bug in Bowline: please "
+        "report it. Until it is fixed, train with an accumulation of 1.",
         out[0].means.size(), out[i].means.size());
   }
   return one_weight ? std::vector<graph::FactoredLoss>() : std::move(out);
@@ -227,7 +226,9 @@ Status Planner::check_distinct(const Plans& p) const {
     for (size_t j = 0; j < i; ++j) {
       const bool same = std::ranges::equal(p.sets[i].accumulate.inputs, p.sets[j].accumulate.inputs,
                                            {}, &plan::IoRange::shape, &plan::IoRange::shape);
-      BOWLINE_REQUIRE(!same, "With the dims {} and {} batches have the same shapes.",
+      BOWLINE_REQUIRE(!same,
+                      "The dims {} and {} give batches of the same shapes, so the trainer cannot "
+                      "tell them apart.",
                       text_of(dims[j]), text_of(dims[i]));
     }
   }

@@ -47,10 +47,11 @@ Status require_room(const Plans& p, const params::Table& staged, device::OpenDev
   p.sizes.add_to(demand);
   exec::add_missing_copies(p.all(), staged, device, demand);
   add_waiting(staged, demand);
-  return device.require_room(demand).at(format(
-      "While reserving memory for the plans of a training: {} bytes of activations, {} of inputs "
-      "and outputs, the rest gradients and moments.",
-      p.sizes.arena, p.sizes.io));
+  return device.require_room(demand).at(
+      format("While reserving memory for the training: {} bytes for activations, {} for inputs and "
+             "outputs, "
+             "the rest for gradients and moments.",
+             p.sizes.arena, p.sizes.io));
 }
 
 // A number of first nodes of `order` with which the plans have room: the least one between two that
@@ -176,7 +177,7 @@ Result<size_t> Prepared::set_for(std::span<const Tensor> batch, const TrainOptio
     known += (known.empty() ? "" : "; ") + text_of(dims);
   }
   return Status(Code::bad_argument,
-                format("The batch has the shapes of none of these: {}.", known));
+                format("The shapes of the batch fit none of the dims: {}.", known));
 }
 
 uint64_t Prepared::launches_of(size_t set, const TrainOptions& options) const {
@@ -264,8 +265,7 @@ Result<std::string> Prepared::listing(std::string_view part, bool columns,
     return plan_text(*this, columns, options);
   }
   BOWLINE_REQUIRE(part == "forward" || part == "backward",
-                  "There is no listing \"{}\"; there are build, forward, backward and update.",
-                  part);
+                  "There is no listing \"{}\", only build, forward, backward and update.", part);
   const std::vector<std::vector<BoundDim>> dims = sets_of_dims(options);
   std::string out;
   for (size_t i = 0; i < sets.size(); ++i) {

@@ -82,7 +82,7 @@ Status TrainerState::restore() {
   BOWLINE_REQUIRE(snapshot_.has_value(), "There is no snapshot to roll back to.");
   const Table& then = snapshot_->layout;
   BOWLINE_REQUIRE(then.parameters.size() == model_->table.parameters.size(),
-                  "The snapshot has {} parameters, the model {}: some were declared since.",
+                  "The snapshot has {} parameters, but the model has {}: some were declared later.",
                   then.parameters.size(), model_->table.parameters.size());
   Table staged = model_->table;
   take_parameters(staged, then);

@@ -150,8 +150,8 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   const graph::Running running(*model_);
   if (unread_) {
     BOWLINE_REQUIRE(hash_of(batch) == unread_->batch,
-                    "The micro-batch before this one was submitted and not read back: call "
-                    "micro_step() with that one again.");
+                    "The previous micro-batch was submitted, but its result was not read back. "
+                    "Call micro_step() with that batch again.");
     return read_back(batch);
   }
   BOWLINE_TRY(require_state("micro_step()"));
@@ -299,7 +299,7 @@ Result<std::vector<float>> TrainerState::mean_factors(std::span<const Tensor> ba
       "The loss adds means that are divided by different sums, and {}. Call step() with "
       "all {} micro-batches of the step, or add_loss_weights() with each of them in their order "
       "before the first micro_step().",
-      all ? "add_loss_weights() got another batch in this place"
+      all ? "add_loss_weights() got a different batch at this position"
           : "not all micro-batches of the step were weighed",
       options_.accumulation);
   for (size_t mean = 0; mean < weighed_[0].weights.size(); ++mean) {
@@ -472,16 +472,15 @@ TrainState TrainerState::state() const { return unread_ ? TrainState::unread : f
 Status TrainerState::require_state(std::string_view call, bool whole_weights_suffice) const {
   const TrainState now = state();
   BOWLINE_REQUIRE(now != TrainState::damaged,
-                  "{} needs whole weights, and a failure left them partly written: call rollback() "
-                  "or resume() first.",
+                  "{} needs complete weights, but a failure left them partly written. Call "
+                  "rollback() or resume() first.",
                   call);
-  BOWLINE_REQUIRE(
-      now != TrainState::unread,
-      "{} has to wait: a micro-batch was submitted and not read back. Call micro_step() "
-      "with it again.",
-      call);
+  BOWLINE_REQUIRE(now != TrainState::unread,
+                  "{} cannot run now: a micro-batch was submitted, but its result was not read "
+                  "back. Call micro_step() with that batch again.",
+                  call);
   BOWLINE_REQUIRE(now != TrainState::gradients_lost || whole_weights_suffice,
-                  "{} needs the gradients of the unfinished step, and a failure lost them: call "
+                  "{} needs the gradients of the unfinished step, but a failure lost them. Call "
                   "restart_step(), rollback() or resume() first.",
                   call);
   return {};

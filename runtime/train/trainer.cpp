@@ -24,7 +24,7 @@ TrainerState::~TrainerState() {
 
 Status TrainerState::start(const device::OpenDevice* device) {
   BOWLINE_REQUIRE(model_->users.trainer() == nullptr,
-                  "The model is busy: another Trainer trains it, and a model has one at a time.");
+                  "The model is busy: it can have one Trainer at a time, and it has one.");
   BOWLINE_TRY(check_options(options_));
   BOWLINE_TRY(check_groups(model_->table, trained(model_->table), options_));
   params::Table staged = model_->table;
@@ -65,7 +65,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   if (wanted) {
     BOWLINE_TRY(exec::require_on_device(device.get(), *wanted));
   }
-  BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
+  BOWLINE_REQUIRE(device != nullptr, "The model is not on a device. Move it with Model::to().");
   if (const std::optional<DType> compute = device->capabilities().compute) {
     BOWLINE_TRY_ASSIGN(bound, planner.bound_losses(compute));
   }
@@ -130,7 +130,7 @@ Status TrainerState::gradient(std::string_view name, const Tensor& out) const {
   const auto row = table.owned(parameter.tie, params::Role::gradient, 0);
   BOWLINE_REQUIRE(row.has_value(), "Parameter \"{}\" is not trained: it has no gradient.", name);
   BOWLINE_REQUIRE(gradients_known_,
-                  "There is no gradient of \"{}\" yet: no micro-batch was run since the start or "
+                  "There is no gradient of \"{}\" yet: no micro-batch has run since the start or "
                   "the last restore.",
                   name);
   parameter.tie = *row;
@@ -147,7 +147,7 @@ Status TrainerState::gradient(std::string_view name, const Tensor& out) const {
 
 Status TrainerState::set_learning_rate(std::optional<float> rate) {
   BOWLINE_REQUIRE(!rate || (std::isfinite(*rate) && *rate >= 0),
-                  "The learning rate is {}; it is a number from 0 on.", rate.value_or(0));
+                  "The learning rate is {}; it must be finite and not negative.", rate.value_or(0));
   state_.rate = rate;
   return {};
 }

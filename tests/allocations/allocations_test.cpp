@@ -487,7 +487,7 @@ TEST(Exhausted, AbsurdSizesAreRefused) {
   const Status status = model.materialize(1);
   EXPECT_EQ(status.code(), Code::out_of_memory);
   EXPECT_EQ(status.message().substr(0, status.message().find('\n')),
-            "2199023255552 bytes are more than the host has.");
+            "2199023255552 bytes are more than the memory of the host.");
   EXPECT_EQ(model.storages(), before);
 }
 

@@ -60,7 +60,7 @@ class Adapter(harness.Case):
                     self.assertEqual(self.bits("--device", device, "--adapter", self.out), tuned)
                     done = run("eval", self.model, "--data", self.text, "--seq", 16, "--device", device, "--quantize", "q8_0",
                                "--adapter", self.out)
-                    self.expect(done, FAILED, "is of the base", "digest")
+                    self.expect(done, FAILED, "was trained on the base", "digest")
 
     def test_merged_into_quantized_weights(self):
         """Export dequantizes the weights, changes them, and quantizes them again if the file has
@@ -87,7 +87,7 @@ class Adapter(harness.Case):
     def test_an_adapter_of_another_encoding_says_which_it_needs(self):
         self.expect(self.train("--steps", 2, "--quantize", "int8 block row"), OK)
         done = run("eval", self.model, "--data", self.text, "--seq", 16, "--quantize", "int4", "--adapter", self.out)
-        self.expect(done, FAILED, "is of the base", "trained over weights in int8 block row")
+        self.expect(done, FAILED, "was trained on the base", "trained on weights in int8 block row")
 
     def test_the_file_holds_the_adapter_alone(self):
         self.expect(self.train("--steps", 2), OK)
@@ -127,9 +127,9 @@ class Adapter(harness.Case):
         other = self.folder / "other.bowline"
         self.assertEqual(run("--seed", 9, *harness.TINY, other, program=harness.MAKE_MODEL).returncode, OK)
         done = run("eval", other, "--data", self.text, "--seq", 16, "--device", "cpu", "--adapter", self.out)
-        self.expect(done, FAILED, "is of the base", "digest")
+        self.expect(done, FAILED, "was trained on the base", "digest")
         done = run("eval", self.model, "--data", self.text, "--seq", 16, "--device", "cpu", "--adapter", self.model)
-        self.expect(done, FAILED, "holds no adapter")
+        self.expect(done, FAILED, "is not an adapter file")
 
     def test_a_plan_needs_no_values(self):
         self.expect(self.train("--steps", 2, "--lora-dropout", 0.1, "--dry-run"), OK, "predicted")

@@ -270,7 +270,7 @@ class Classify(harness.Case):
         result = self.evaluate(self.model, "--data", self.test, "--adapter", adapter)
         self.assertAlmostEqual(result["nats_per_text"], nats["!classifier.*"], 5)
         wrong = self.finetune("--lora-rank", 2, "--steps", 1, "--out", self.folder / "b.bowline", "--lora-target", "{encoder.query.weight,!class_weights}")
-        self.expect(wrong, FAILED, "\"class_weights\", which adapter \"lora\" would change wholly")
+        self.expect(wrong, FAILED, "\"class_weights\" cannot be changed with full rank by adapter \"lora\"")
 
     # Predictions.
 

@@ -155,7 +155,7 @@ class Import(harness.Case):
         self.assertEqual(["frozen" in line for line in sorted(frozen)], [True, False])
         self.expect(self.call("--freeze", "{nose,body}.*", "--force"), OK, "3 of 6 values are trained")
         self.expect(self.call("--freeze", "nose.*", "--force"), USAGE, "--freeze", "matches no parameter")
-        self.expect(self.call("--freeze", "{nose", "--force"), USAGE, "has a brace without a partner")
+        self.expect(self.call("--freeze", "{nose", "--force"), USAGE, "has an unmatched brace")
         self.expect(self.call("--trainable", "nose.*", "--force"), USAGE, "--trainable", "matches no parameter")
 
     def test_a_model_of_bowline_is_not_imported_again(self):

@@ -131,14 +131,14 @@ class Ruined(harness.Case):
         for how in ("skip", "stop"):
             folder = self.checkpoints / how
             done = self.train("--checkpoint", folder, "--save-every", 1, "--on-nonfinite", how)
-            ends = {"skip": "It is number 5 in a row.", "stop": 'The first is parameter "'}
+            ends = {"skip": "This is non-finite step 5 in a row.", "stop": 'The first is parameter "'}
             self.expect(done, FAILED, ends[how], 'is not kept: parameter "', "is no longer finite. The last checkpoint is")
             self.assertEqual(sorted(file.name for file in folder.iterdir()), ["step-00000002.bowline", "step-00000003.bowline"])
             self.assertEqual([self.not_finite(file) for file in folder.iterdir()], [0, 0])
 
     def test_rollback_takes_the_update_back(self):
         done = self.train("--checkpoint", self.checkpoints, "--save-every", 1, "--on-nonfinite", "rollback")
-        self.expect(done, FAILED, "the update made weights that are not finite", "It is number 5 in a row.", "Step 3 is in")
+        self.expect(done, FAILED, "the update made weights that are not finite", "This is non-finite step 5 in a row.", "Step 3 is in")
         self.assertEqual(self.not_finite(self.checkpoints / "step-00000003.bowline"), 0)
 
     def test_without_a_checkpoint(self):

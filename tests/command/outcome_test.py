@@ -140,8 +140,8 @@ class Outcome(harness.Case):
         self.out.unlink()
         self.expect(self.train(1, "--memory-budget", needed - 1, "--dry-run"), OK, "are recomputed, to stay within the budget")
         little = needed * 2 // 3
-        said = f"; its memory budget is {little}."
-        self.expect(self.train(1, "--memory-budget", little), FAILED, "bytes do not fit on device cpu, which holds ", said)
+        said = f" bytes are in use, and its memory budget is {little}."
+        self.expect(self.train(1, "--memory-budget", little), FAILED, "bytes do not fit on device cpu: ", said)
         self.expect(self.train(1, "--memory-budget", little, "--dry-run"), FAILED, said)
         self.expect(self.train(1, "--memory-budget", "1KiB"), FAILED, "its memory budget is 1024.", "While reserving memory for all storages")
         self.assertEqual([f.name for f in self.folder.iterdir()], [])

@@ -202,7 +202,7 @@ class Run(harness.Case):
         self.assertEqual(rows[0], logits("training=0", "seed=3"))
         self.assertEqual(rows[1], logits("training=1.0"))
         for step, code, text in (("training", USAGE, "is not of the form NAME=NUMBER"),
-                                 ("seed=-1", FAILED, "which does not hold -1"),
+                                 ("seed=-1", FAILED, "which cannot hold -1"),
                                  ("sead=1", FAILED, "those of the graph: training (u32), seed (u64), counter (u32)")):
             self.expect(run("run", model, *tokens, "--step", step), code, text)
 
@@ -221,7 +221,7 @@ class Run(harness.Case):
                     'Dim "rows" is 3 in this run, outside 1..2, the limits of the plan.')
         self.expect(run(*counted, "--dim", "rows=9", "--step", "position=1"), FAILED, "Dim rows = 9 lies outside 1..8.")
         self.expect(run(*counted, "--dim", "rows=8"), FAILED, 'Per-step scalar "position" (u32) of node 1 (WriteRows)')
-        self.expect(run(*counted, "--dim", "rows=8", "--step", "position=6"), FAILED, "Index 8 lies outside the range of node 1 (WriteRows).")
+        self.expect(run(*counted, "--dim", "rows=8", "--step", "position=6"), FAILED, "Index 8 is out of range in node 1 (WriteRows).")
 
     def test_nothing_is_overwritten_unasked(self):
         self.y.write_text("mine")

@@ -63,9 +63,9 @@ class Skeleton(harness.Case):
     def test_what_needs_values_says_so(self):
         _, shapes, _ = self.make("tiny", "--config-only")
         out = self.folder / "out"
-        self.expect(self.train(shapes, "--out", out), FAILED, "has no bytes")
-        self.expect(run("generate", shapes, "a", "--device", "cpu"), FAILED, "has no bytes")
-        self.expect(run("export", shapes, "--to", "hf", "--out", out), FAILED, "no bytes")
+        self.expect(self.train(shapes, "--out", out), FAILED, "has no values")
+        self.expect(run("generate", shapes, "a", "--device", "cpu"), FAILED, "has no values")
+        self.expect(run("export", shapes, "--to", "hf", "--out", out), FAILED, "no values")
         self.assertFalse(out.exists())
 
     def test_what_makes_none(self):

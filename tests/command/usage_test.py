@@ -114,7 +114,7 @@ class Usage(harness.Case):
         if gpus:
             self.assertEqual(json.loads(self.expect(done, OK).stdout)["device"], gpus[0]["name"])
         else:
-            self.expect(done, BAD_DEVICE, "There is no GPU that can be used.\n- cpu (", "\n- --device cpu runs it on the CPU.")
+            self.expect(done, BAD_DEVICE, "No usable GPU was found.\n- cpu (", "\n- --device cpu runs it on the CPU.")
             self.assertNotIn("Did you mean", done.stderr)
 
     def test_the_best_device_costs_what_it_is(self):

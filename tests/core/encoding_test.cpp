@@ -72,9 +72,9 @@ TEST(Encodings, TakeRowsThatHaveTheirOwnScales) {
 TEST(Encodings, SayWhatTheyDoNotFit) {
   const Shape shape = {3, 5};
   EXPECT_EQ(int8(4).check(DType::i32, shape).message(),
-            "A storage of i32 cannot be int8: it stands for floats.");
+            "A storage of i32 cannot be int8: only floats can be quantized.");
   EXPECT_EQ(int8(4, -1, DType::u8).check(DType::f32, shape).message(),
-            "The scales of int8 are u8, not floats.");
+            "The scales of int8 cannot be u8: they must be floats.");
   EXPECT_EQ(int8(6).check(DType::f32, shape).message(),
             "A block of 6 is longer than axis -1 of [3,5].");
   EXPECT_EQ(int8(1, 2).check(DType::f32, shape).message(),
@@ -83,7 +83,8 @@ TEST(Encodings, SayWhatTheyDoNotFit) {
             "The encoding \"int8\" has an axis (1) but no block.");
   Encoding plain;
   plain.block = 2;
-  EXPECT_EQ(plain.check(DType::f32, shape).message(), "The encoding \"plain\" has parameters.");
+  EXPECT_EQ(plain.check(DType::f32, shape).message(),
+            "The encoding \"plain\" takes no parameters.");
 }
 
 // Every element is within half a step of its value, plus the rounding of the scale if it is
@@ -286,14 +287,14 @@ TEST(Encodings, AreBitExactAsGgufDefinesThem) {
 
 TEST(Encodings, RowsOfGgufAreWholeBlocks) {
   EXPECT_EQ(encoding_of("q8_0").check(DType::f32, {3, 33}).message(),
-            "Rows of 33 are not whole blocks of 32, which q8_0 has.");
+            "Rows of 33 elements are not a multiple of 32, the block size of q8_0.");
   EXPECT_EQ(encoding_of("q4_0").bytes(DType::f32, {3, 64}), 3u * 2 * 18);
   Encoding other = encoding_of("q8_0");
   other.block = 16;
   EXPECT_EQ(other.check(DType::f32, {3, 32}).message(),
-            "The encoding \"q8_0\" has parameters of its own.");
+            "The encoding \"q8_0\" takes no parameters.");
   EXPECT_EQ(encoding_of("int4 block 3").check(DType::f32, {3, 33}).message(),
-            "A block of int4 has 3 elements.");
+            "A block of int4 cannot have 3 elements: it needs an even number of at least 2.");
   EXPECT_EQ(encoding_of("int4 axis 0").check(DType::f32, {3, 33}).message(),
             "The blocks of int4 lie along the last axis, not 0.");
   EXPECT_EQ(encoding_of("int4").bytes(DType::f32, {3, 33}), 3u * 17 + 1 + 3 * 2 * 2);

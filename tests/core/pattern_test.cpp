@@ -24,7 +24,7 @@ TEST(Patterns, AlternativesStandForEveryChoice) {
   EXPECT_EQ(alternatives(many + "{a,b}").status().code(), Code::bad_argument);
   for (const char* wrong : {"{a", "a}", "{a,{b,c}}", "{", "}", "{}}"}) {
     EXPECT_EQ(alternatives(wrong).status().message(),
-              format("The pattern \"{}\" has a brace without a partner.", wrong));
+              format("The pattern \"{}\" has an unmatched brace.", wrong));
   }
 }
 

@@ -31,7 +31,7 @@ class KernelTables : public testing::Test {
 TEST_F(KernelTables, NameWhatIsNotThere) {
   EXPECT_EQ(refusal(Op::Embedding, DType::f16), "");
   EXPECT_EQ(refusal(Op::Embedding, DType::bf16),
-            "toy has no kernel of Embedding for bf16 but for f32, f16.");
+            "toy has no kernel of Embedding for bf16, only for f32, f16.");
   EXPECT_EQ(refusal(Op::Rope, DType::f32), "toy has no kernel of Rope.");
 }
 

@@ -225,11 +225,13 @@ TEST(OpenDevice, RefusesWhatTheDeviceCannotHoldBeforeItIsAsked) {
     return buffer.status().message();
   };
   EXPECT_EQ(refusal((32 << 20) + 1, MemoryKind::device),
-            "A block of 33554433 bytes does not fit on device small, whose largest has 33554432.");
+            "A block of 33554433 bytes does not fit on device small; its largest block can have "
+            "33554432 bytes.");
   EXPECT_EQ(refusal((32 << 20) + 1, MemoryKind::io),
-            "A block of 33554433 bytes does not fit on device small, whose largest has 33554432.");
+            "A block of 33554433 bytes does not fit on device small; its largest block can have "
+            "33554432 bytes.");
   EXPECT_EQ(refusal((10 << 20) + 1, MemoryKind::device),
-            "10485761 bytes do not fit on device small, which has 10485760 of 67108864 left.");
+            "10485761 bytes do not fit on device small: 10485760 of its 67108864 bytes are free.");
   EXPECT_EQ(small.allocations, 0);
   EXPECT_EQ(device->counters().live_bytes, 0u);
   for (const MemoryKind kind : {MemoryKind::device, MemoryKind::io}) {
@@ -254,14 +256,15 @@ TEST(OpenDevice, ComparesAllBlocksTogetherWithWhatThereIs) {
   const Status full = gpu->require_room(blocks(6, 2 << 20));
   EXPECT_EQ(full.code(), Code::out_of_memory);
   EXPECT_EQ(full.message(),
-            "12582912 bytes do not fit on device gpu, which has 10485760 of 67108864 left.");
+            "12582912 bytes do not fit on device gpu: 10485760 of its 67108864 bytes are free.");
   EXPECT_EQ(gpu->require_room(blocks(1, (32 << 20) + 1)).message(),
-            "A block of 33554433 bytes does not fit on device gpu, whose largest has 33554432.");
+            "A block of 33554433 bytes does not fit on device gpu; its largest block can have "
+            "33554432 bytes.");
   const auto host = open_for_test("host", std::make_unique<SmallDevice>(true));
   EXPECT_OK(host->require_room(blocks(32, 2 << 20)));
   const Status more = host->require_room(blocks(33, 2 << 20));
   EXPECT_EQ(more.code(), Code::out_of_memory);
-  EXPECT_EQ(more.message(), "69206016 bytes do not fit on device host, which has 67108864.");
+  EXPECT_EQ(more.message(), "69206016 bytes do not fit on device host, which has 67108864 bytes.");
   // Inputs and outputs are in other memory.
   device::Demand io;
   for (int i = 0; i < 64; ++i) {
@@ -276,8 +279,8 @@ TEST(OpenDevice, SumsThatDoNotFitInANumberAreRefused) {
   const Status s = device->require_room(blocks(3, uint64_t{1} << 63));
   EXPECT_EQ(s.code(), Code::over_budget);
   EXPECT_EQ(s.message(),
-            "18446744073709551615 bytes do not fit on device small, which holds 0; its memory "
-            "budget is 100.");
+            "18446744073709551615 bytes do not fit on device small: 0 bytes are in use, and its "
+            "memory budget is 100.");
 }
 
 TEST(OpenDevice, HoldsNoMoreThanItsBudget) {
@@ -289,7 +292,8 @@ TEST(OpenDevice, HoldsNoMoreThanItsBudget) {
     const Result<Buffer> refused = device->allocate(401, kind);
     EXPECT_EQ(refused.status().code(), Code::over_budget);
     EXPECT_EQ(refused.status().message(),
-              "401 bytes do not fit on device small, which holds 600; its memory budget is 1000.");
+              "401 bytes do not fit on device small: 600 bytes are in use, and its memory budget "
+              "is 1000.");
     EXPECT_EQ(device->require_room(blocks(1, 401)).code(), Code::over_budget);
     EXPECT_OK(device->require_room(blocks(4, 100)));
   }
@@ -330,8 +334,8 @@ TEST(OpenDevice, ARecordingThatExceedsTheBudgetIsGoneAgain) {
   const auto refused = device->record({}, {});
   EXPECT_EQ(refused.status().code(), Code::over_budget);
   EXPECT_EQ(refused.status().message(),
-            "500 bytes do not fit on device recording, which holds 1000; its memory budget is "
-            "1400.\n- While recording a plan.");
+            "500 bytes do not fit on device recording: 1000 bytes are in use, and its memory "
+            "budget is 1400.\n- While recording a plan.");
   EXPECT_EQ(recording.alive, 2);
   EXPECT_EQ(device->counters().records, 2u);
   EXPECT_EQ(device->counters().live_bytes, 1000u);

@@ -117,23 +117,22 @@ TEST_P(EntryPoints, ARunThatFitsNoneIsRefused) {
   EXPECT_EQ(
       message({}, {2, 3}),
       "The session has several entry points, \"double\" of rows = 2, width = 3 and \"sum\" of "
-      "rows = 5: say which one runs.");
+      "rows = 5. Name the one to run.");
   EXPECT_EQ(message("triple", {2, 3}),
             "The session has no plan of \"triple\"; it has \"double\" of rows = 2, width = 3; "
             "\"double\" of rows = 64, width = 32; \"sum\" of rows = 5.");
   EXPECT_EQ(message("double", {3, 2}),
-            "The inputs have the shapes of none of these: \"double\" of rows = 2, width = 3; "
+            "The shapes of the inputs fit none of the plans: \"double\" of rows = 2, width = 3; "
             "\"double\" of rows = 64, width = 32; \"sum\" of rows = 5.");
   EXPECT_EQ(message("sum", {6}), "Input \"x\" is f32[6], not f32[5].");
   EXPECT_EQ(device_.counters().submits, 0u);
 
   const BoundEntryPoint twice[] = {kPlans[0], kPlans[2], kPlans[0]};
-  EXPECT_EQ(
-      Session::create(m, device_, twice).status().message(),
-      "\"double\" of rows = 2, width = 3 and \"double\" of rows = 2, width = 3 take inputs of "
-      "the same shapes.");
+  EXPECT_EQ(Session::create(m, device_, twice).status().message(),
+            "\"double\" of rows = 2, width = 3 and \"double\" of rows = 2, width = 3 take inputs "
+            "of the same shapes, so the session cannot tell them apart.");
   EXPECT_EQ(Session::create(m, device_, std::span<const BoundEntryPoint>()).status().message(),
-            "A session without an entry point is asked for.");
+            "A session needs at least one entry point.");
 }
 
 // Two capacities of a dynamic dimension: a run uses the smallest plan that can hold it.
@@ -163,9 +162,10 @@ TEST_P(EntryPoints, WithCountedDimsTheSmallestThatHoldsARunIsTaken) {
   }
   EXPECT_EQ(s.counters().plan_builds, 2u);
   for (const int64_t rows : {1, 65}) {
-    EXPECT_EQ(run(rows).message(),
-              "The inputs have the shapes of none of these: \"square\" of rows = 64; \"square\" of "
-              "rows = 8.");
+    EXPECT_EQ(
+        run(rows).message(),
+        "The shapes of the inputs fit none of the plans: \"square\" of rows = 64; \"square\" of "
+        "rows = 8.");
   }
 }
 

@@ -49,7 +49,7 @@ TEST_P(Errors, AnIndexOutsideItsAxisIsNamed) {
   const Tensor out[] = {tensor("y", {2}, picked)};
   const Status refused = s.run(in, out);
   EXPECT_EQ(refused.code(), Code::index_out_of_range);
-  EXPECT_EQ(refused.message(), "Index -4 lies outside the range of node 0 \"pick\" (Gather).");
+  EXPECT_EQ(refused.message(), "Index -4 is out of range in node 0 \"pick\" (Gather).");
   places = {0, -3};
   ASSERT_OK(s.run(in, out));
   EXPECT_EQ(picked, (Floats{1, 1}));

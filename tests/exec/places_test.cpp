@@ -102,17 +102,16 @@ TEST_P(TwoDevices, ASessionOverBothNamesThem) {
   for (const Device& device : {cpu_, device_}) {
     const Status status = Session::create(model_, device, "both", {}).status();
     EXPECT_EQ(status.code(), Code::bad_argument);
-    EXPECT_EQ(status.message(),
-              format("A plan runs on one device, but this plan reads storage 0 "
-                     "(\"embed.weight\") on home and storage 1 (\"head.weight\") on {}; move "
-                     "them together with Model::to().",
-                     device_.info().name));
+    EXPECT_EQ(status.message(), format("A plan runs on one device, but this plan reads storage 0 "
+                                       "(\"embed.weight\") on home and storage 1 (\"head.weight\") "
+                                       "on {}. Move both to one device with Model::to().",
+                                       device_.info().name));
   }
   const BoundEntryPoint parts[] = {{"encode", {}}, {"decode", {}}};
   EXPECT_EQ(Session::create(model_, cpu_, parts).status().code(), Code::bad_argument)
       << "one session runs on one device";
   EXPECT_EQ(Session::create(model_, cpu_, "decode", {}).status().message(),
-            format("The model does not lie on device home but on {}; move it with Model::to().",
+            format("The model is not on device home but on {}. Move it with Model::to().",
                    device_.info().name));
   EXPECT_EQ(model_.to(cpu_, "haed*").message(),
             "The pattern \"haed*\" matches none of the 3 parameters.");

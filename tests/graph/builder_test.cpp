@@ -78,13 +78,13 @@ const Refusal kRefusals[] = {
     {"ARepeatOf65537", [](Model&, GraphBuilder& g) { g.repeat(65537, {x_of(g)}, same); },
      "The Repeat has a count of 65537, outside 1..65536."},
     {"ARepeatOfNothing", [](Model&, GraphBuilder& g) { g.repeat(2, {}, same); },
-     "The Repeat carries no value."},
+     "The Repeat needs at least one carried value."},
     {"AnInternalOperator", [](Model&, GraphBuilder& g) { g.op("Fill", {}); },
-     "There is no operator \"Fill\" for models. Did you mean \"Silu\" or \"Tile\"?"},
+     "Models have no operator \"Fill\". Did you mean \"Silu\" or \"Tile\"?"},
     {"AMistypedOperator", [](Model&, GraphBuilder& g) { g.op("linaer", {}); },
-     "There is no operator \"linaer\" for models. Did you mean \"Linear\"?"},
+     "Models have no operator \"linaer\". Did you mean \"Linear\"?"},
     {"APartOfTheNameOfAnOperator", [](Model&, GraphBuilder& g) { g.op("Conv2d", {}); },
-     "There is no operator \"Conv2d\" for models. Did you mean \"Conv\"?"},
+     "Models have no operator \"Conv2d\". Did you mean \"Conv\"?"},
     {"AMistypedAttribute",
      [](Model&, GraphBuilder& g) {
        g.op("Softmax", {x_of(g)}, {{"axes", 0}});
@@ -181,7 +181,7 @@ TEST(Builder, MayOutliveItsModel) {
   EXPECT_EQ(g.op("Tanh", {x}).index, Value{}.index);
   g.output("y", x);
   EXPECT_EQ(g.finish().message(),
-            "The model of the builder is there no more.\n- While building graph \"g\".");
+            "The model of this builder no longer exists.\n- While building graph \"g\".");
 }
 
 TEST(MovedFrom, EveryCallAnswers) {
@@ -273,8 +273,8 @@ TEST(Freeze, ThawingOneOfSeveralNeedsTheIntent) {
   ASSERT_OK(s.model.freeze("embed"));
   const std::string before = s.model.storages();
   EXPECT_EQ(s.model.freeze("head", false).message(),
-            "Thawing \"head\" would thaw \"embed\" too, which share its storage 0; "
-            "freeze_storage() says that all of them are meant.");
+            "Thawing \"head\" would also thaw \"embed\", because they share storage 0. To thaw all "
+            "of them, call freeze_storage(name, false).");
   EXPECT_EQ(s.model.storages(), before);
   ASSERT_OK(s.model.freeze_storage("head", false));
   EXPECT_EQ(s.model.storages().find("frozen"), std::string::npos);

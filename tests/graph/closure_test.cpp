@@ -276,7 +276,7 @@ TEST(Closure, SaveCommitsNothingThatWouldNotOpen) {
   EXPECT_EQ(status.code(), Code::bad_argument);
   EXPECT_EQ(status.message().substr(0, status.message().find('\n')),
             "Output 0 has a name that is not valid UTF-8 or holds control characters.");
-  EXPECT_NE(status.message().find("- The file would not open, so it is not saved."),
+  EXPECT_NE(status.message().find("- The file could not be opened again, so it is not saved."),
             std::string::npos);
   EXPECT_EQ(read_file(folder / "m"), before);
   EXPECT_EQ(folder.files(), 1u) << "no temporary file is left";

@@ -139,8 +139,8 @@ TEST(Bind, AListOfARepeatIsTransposedAsAWhole) {
   const Status refused = model.tie("w.0", "w.1", transposed).status();
   EXPECT_EQ(refused.code(), Code::bad_argument);
   EXPECT_EQ(refused.message(),
-            "Parameter \"w.1\" shows its storage transposed, but \"w.0\", in the same list of a "
-            "Repeat, row-major.\n- While tying \"w.1\" to \"w.0\".");
+            "Parameter \"w.1\" views its storage transposed, but \"w.0\", in the same list of a "
+            "Repeat, views it row-major.\n- While tying \"w.1\" to \"w.0\".");
   EXPECT_EQ(model.ties(), before);
   ASSERT_OK(model.tie("w.0", "w.1"));
   ASSERT_OK(model.untie("w.1").status());

@@ -97,31 +97,32 @@ TEST(Updates, AStateIsNeverThawed) {
   States s;
   const Status refused = s.model.freeze("b", false);
   EXPECT_EQ(refused.code(), Code::bad_argument);
-  EXPECT_EQ(refused.message(), "\"b\" is a running_statistic, which is not trained.");
+  EXPECT_EQ(refused.message(),
+            "\"b\" cannot be thawed: it is a running_statistic, which is not trained.");
 }
 
 TEST(Updates, WhatIsWrittenIsAParameterAsItLies) {
   States s;
-  expect_refused(s, "Input 0 of node 1 (WriteRows), which writes it, is not a parameter.",
+  expect_refused(s, "Input 0 of node 1 (WriteRows) is not a parameter, but the node writes it.",
                  [&](GraphBuilder& g, Value x) {
                    return write(g, g.op("Reshape", {x}, {{"dims", {1, 2}}}), x);
                  });
   View transposed;
   transposed.transpose = true;
   const Parameter t = must(s.model.tied_parameter("t", s.a, transposed));
-  expect_refused(s, "node 1 (WriteRows) writes parameter \"t\", which shows storage 0 transposed.",
-                 [&](GraphBuilder& g, Value x) {
-                   return g.op("WriteRows",
-                               {g.parameter(t), g.op("Reshape", {x}, {{"dims", {2, 1}}})},
-                               {{"axis", 1}});
-                 });
+  expect_refused(
+      s, "node 1 (WriteRows) writes parameter \"t\", which is a transposed view of storage 0.",
+      [&](GraphBuilder& g, Value x) {
+        return g.op("WriteRows", {g.parameter(t), g.op("Reshape", {x}, {{"dims", {2, 1}}})},
+                    {{"axis", 1}});
+      });
 }
 
 TEST(Updates, AReaderOfTheParameterStandsInFrontOfTheWriter) {
   const auto message = [](const char* reader, int writer = 0) {
     return format(
-        "{} reads parameter \"a\", but does not stand before node {} (WriteRows), which writes its "
-        "storage 0 through \"a\"; what was written is the output of that node.",
+        "{} reads parameter \"a\", but not before node {} (WriteRows) writes its storage 0 through "
+        "\"a\". To read the new values, use the output of that node.",
         reader, writer);
   };
   States s;
@@ -147,8 +148,8 @@ TEST(Updates, AReaderOfTheParameterStandsInFrontOfTheWriter) {
 TEST(Updates, TheRowsAreNotOfTheStateItself) {
   States s;
   expect_refused(s,
-                 "node 0 (WriteRows) reads parameter \"a\", but does not stand before node 0 "
-                 "(WriteRows), which writes its storage 0 through \"a\"; what was written is the "
+                 "node 0 (WriteRows) reads parameter \"a\", but not before node 0 "
+                 "(WriteRows) writes its storage 0 through \"a\". To read the new values, use the "
                  "output of that node.",
                  [&](GraphBuilder& g, Value) {
                    const Value a = g.parameter(s.a);
@@ -169,9 +170,9 @@ TEST(Updates, TiesDecide) {
   const Status refused = graph::bind(g, *Internals::state(s.model), {}).status();
   EXPECT_EQ(refused.code(), Code::bad_argument);
   EXPECT_EQ(refused.message(),
-            "node 2 (ReduceSum) reads parameter \"c\", but does not stand before node 0 "
-            "(WriteRows), which writes its storage 0 through \"a\"; what was written is the output "
-            "of that node.");
+            "node 2 (ReduceSum) reads parameter \"c\", but not before node 0 "
+            "(WriteRows) writes its storage 0 through \"a\". To read the new values, use the "
+            "output of that node.");
   ASSERT_OK(s.model.untie("c").status());
   EXPECT_OK(graph::bind(g, *Internals::state(s.model), {}).status());
 }
@@ -214,9 +215,9 @@ TEST(Updates, ABodyReadsBeforeItWrites) {
   const ParameterList own =
       must(model.parameters("k.{}", 2, {4, 2}, Init::zeros(), StorageRole::kv_cache));
   EXPECT_EQ(build_repeat(model, own, true).message(),
-            "node 1 (ReduceSum) in the body of node 0 (Repeat) reads parameter \"k.0\", but does "
-            "not stand before node 0 (WriteRows) in the body of node 0 (Repeat), which writes its "
-            "storage 0 through \"k.0\"; what was written is the output of that node.");
+            "node 1 (ReduceSum) in the body of node 0 (Repeat) reads parameter \"k.0\", but not "
+            "before node 0 (WriteRows) in the body of node 0 (Repeat) writes its storage 0 through "
+            "\"k.0\". To read the new values, use the output of that node.");
 }
 
 // A body does not show whether another iteration has written the entry.
@@ -285,7 +286,7 @@ TEST(Updates, CodesAreNotWrittenAlongTheirRows) {
   }));
   EXPECT_EQ(first_line(encode_zeros(s.model, "a", "int8 block row")),
             "node 3 (WriteRows) writes parameter \"a\", whose storage 0 is stored as int8 block 2 "
-            "axis -1 scale f32, which takes no such rows.");
+            "axis -1 scale f32. The node cannot write rows of this encoding.");
 }
 
 // A value that is read after the writer is the state, and stays quantized while its rows are
@@ -301,30 +302,29 @@ TEST(Updates, CodesGoOnlyWhereTheyAreRead) {
     }));
     return first_line(encode_zeros(s.model, "cache", "int8 block row"));
   };
+  EXPECT_EQ(reads([](GraphBuilder& g, Value v) { return total(g, v); }),
+            "\"cache\" cannot be stored as int8 block row axis -1 scale f32: it is read by node 2 "
+            "(ReduceSum) of \"g\", which cannot read quantized values.");
   EXPECT_EQ(
-      reads([](GraphBuilder& g, Value v) { return total(g, v); }),
-      "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 2 (ReduceSum) "
-      "of \"g\", which reads no quantized values.");
-  EXPECT_EQ(reads([](GraphBuilder&, Value v) { return v; }),
-            "\"cache\" cannot be int8 block row axis -1 scale f32: it is an output of \"g\".");
-  EXPECT_EQ(
-      reads([](GraphBuilder& g, Value v) {
-        return g.op("Square", {g.op("Slice", {v}, {{"axis", 0}, {"length", 2}})});
-      }),
-      "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 3 (Square) of "
-      "\"g\", which reads no quantized values.");
+      reads([](GraphBuilder&, Value v) { return v; }),
+      "\"cache\" cannot be stored as int8 block row axis -1 scale f32: it is an output of \"g\".");
+  EXPECT_EQ(reads([](GraphBuilder& g, Value v) {
+              return g.op("Square", {g.op("Slice", {v}, {{"axis", 0}, {"length", 2}})});
+            }),
+            "\"cache\" cannot be stored as int8 block row axis -1 scale f32: it is read by node 3 "
+            "(Square) of \"g\", which cannot read quantized values.");
   EXPECT_EQ(reads([](GraphBuilder& g, Value v) {
               return g.op("Slice", {v}, {{"axis", 0}, {"start", 1}, {"length", 2}});
             }),
-            "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 2 (Slice) of "
-            "\"g\", which reads no quantized values.");
+            "\"cache\" cannot be stored as int8 block row axis -1 scale f32: it is read by node 2 "
+            "(Slice) of \"g\", which cannot read quantized values.");
   EXPECT_EQ(reads([](GraphBuilder& g, Value v) {
               const Value k = g.op("Reshape", {v}, {{"dims", {1, 8, 1, 1}}});
               const Value q = g.op("Softplus", {g.op("Slice", {k}, {{"axis", 1}, {"length", 1}})});
               return g.op("Attention", {q, k, k});
             }),
-            "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 2 (Reshape) "
-            "of \"g\", which reads no quantized values.");
+            "\"cache\" cannot be stored as int8 block row axis -1 scale f32: it is read by node 2 "
+            "(Reshape) of \"g\", which cannot read quantized values.");
 }
 
 TEST(Updates, AWriterIsKeptThoughNobodyReadsIt) {

@@ -127,7 +127,7 @@ TEST_F(Encoded, IsLoaded) {
                       "axis -1 scale f16 in the file."),
             std::string::npos)
       << load(LoadMode::copy);
-  EXPECT_NE(load(LoadMode::assign).find("which cannot be trained; freeze() it first."),
+  EXPECT_NE(load(LoadMode::assign).find("which cannot be trained. Call freeze() first."),
             std::string::npos)
       << load(LoadMode::assign);
   EXPECT_EQ(model.storages(), before);
@@ -153,9 +153,9 @@ TEST_F(Encoded, IsRefusedByNameWhereNothingReadsIt) {
       model_->set_value("l0", {{}, DType::f32, {2, 2}, const_cast<float*>(zeros)}).message(),
       "\"l0\" is stored as int8 block 2 axis -1 scale f16: quantized values cannot be written "
       "or viewed in parts; call dequantize() first.");
-  EXPECT_EQ(
-      model_->freeze("l0", false).message(),
-      "\"l0\" is stored as int8 block 2 axis -1 scale f16: quantized values have no gradient.");
+  EXPECT_EQ(model_->freeze("l0", false).message(),
+            "\"l0\" cannot be thawed: it is stored as int8 block 2 axis -1 scale f16, and "
+            "quantized values have no gradient.");
   View transposed;
   transposed.transpose = true;
   EXPECT_EQ(

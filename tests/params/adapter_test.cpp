@@ -99,7 +99,7 @@ TEST(Adapter, WhatCannotBeChangedWhollyIsNamed) {
     EXPECT_NE(params::add_adapter(t, "ad", o, readings, 0)
                   .status()
                   .message()
-                  .find("\"b\", which adapter \"ad\" would change wholly"),
+                  .find("\"b\" cannot be changed with full rank by adapter \"ad\""),
               std::string::npos);
   }
 }

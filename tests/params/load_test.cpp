@@ -149,8 +149,8 @@ TEST(Load, ParametersOfATieThatTheFileHasInTwoShapesAreBothNamed) {
   const Status refused = params::load(t, s.table, LoadMode::assign, true, 0).status();
   EXPECT_EQ(
       refused.message(),
-      "Parameters \"emb\" and \"head\" share storage 0. By the file's \"emb\", \"head\" would be "
-      "f32[4,2]; the file has it as f32[3,2].\n- While loading storage 0 (\"emb\").");
+      "Parameters \"emb\" and \"head\" share storage 0. With \"emb\" of the file, \"head\" would "
+      "be f32[4,2], but in the file it is f32[3,2].\n- While loading storage 0 (\"emb\").");
   EXPECT_EQ(state_of(t), before);
 }
 

@@ -141,12 +141,14 @@ TEST(SourcesThatDoNotFit, ChangeNothing) {
             "There is no parameter \"nobody\" among the 4 of the model.");
   EXPECT_EQ(refused("w", nullptr, "plain"), "The source of \"w\" is empty.");
   EXPECT_EQ(refused("part", asked.source(), "plain"),
-            "\"part\" shows a part of its storage, or turns it around.");
+            "\"part\" is a partial or transposed view of its storage. set_source() needs a view of "
+            "the whole storage.");
   EXPECT_EQ(refused("turned", asked.source(), "plain"),
-            "\"turned\" shows a part of its storage, or turns it around.");
+            "\"turned\" is a partial or transposed view of its storage. set_source() needs a view "
+            "of the whole storage.");
   EXPECT_EQ(refused("w", asked.source(), "q8_0"),
-            "\"w\" cannot be q8_0: it is read by node 0 (Add) of \"g\", which reads no quantized "
-            "values.");
+            "\"w\" cannot be stored as q8_0: it is read by node 0 (Add) of \"g\", which cannot "
+            "read quantized values.");
   EXPECT_NE(refused("b", asked.source(), "q9"), "");
   EXPECT_EQ(m.storages(), before);
   EXPECT_EQ(asked.calls, 0u);

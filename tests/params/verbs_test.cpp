@@ -159,17 +159,17 @@ TEST(TieNumbered, NamesWhatDoesNotMatch) {
   const auto refusal = [&](const char* pattern) {
     return params::numbered_pairs(t, pattern).status().message();
   };
-  EXPECT_EQ(refusal("c.{}.w"),
-            "Of the 3 parameters no two match the pattern \"c.{}.w\" and differ "
-            "in its number alone.");
-  EXPECT_EQ(refusal("b.{}.v"),
-            "Of the 3 parameters no two match the pattern \"b.{}.v\" and differ "
-            "in its number alone.");
+  EXPECT_EQ(
+      refusal("c.{}.w"),
+      "No two of the 3 parameters match the pattern \"c.{}.w\" and differ only in its number.");
+  EXPECT_EQ(
+      refusal("b.{}.v"),
+      "No two of the 3 parameters match the pattern \"b.{}.v\" and differ only in its number.");
   EXPECT_EQ(refusal("b.*.w"),
-            "The pattern \"b.*.w\" has not one \"{}\", which stands for the number.");
+            "The pattern \"b.*.w\" must contain \"{}\" once, in place of the number.");
   EXPECT_EQ(refusal("{}.{}.w"),
-            "The pattern \"{}.{}.w\" has not one \"{}\", which stands for the number.");
-  EXPECT_EQ(refusal("b.{}.{w"), "The pattern \"b.{}.{w\" has a brace without a partner.");
+            "The pattern \"{}.{}.w\" must contain \"{}\" once, in place of the number.");
+  EXPECT_EQ(refusal("b.{}.{w"), "The pattern \"b.{}.{w\" has an unmatched brace.");
 }
 
 TEST_P(Verbs, SwapExchangesWhatStoragesHold) {
@@ -246,7 +246,7 @@ TEST_P(Verbs, ResizeAddsRowsToCodes) {
   ASSERT_TRUE(params::resize(t, "w", 1, Init::zeros(), 1, 0).ok());
   EXPECT_EQ(values_of(t, "w"), (Floats{127, -3, 5}));
   EXPECT_EQ(params::resize(t, "w", 2, Init::ones(), 1, 0).status().message(),
-            "It is stored as int8 block 3 axis -1 scale f32: new rows are zeros.\n"
+            "It is stored as int8 block 3 axis -1 scale f32, so its new rows can only be zeros.\n"
             "- While giving \"w\" 2 rows.");
 }
 

@@ -379,7 +379,7 @@ TEST_F(CountedRun, RefusesNumbersOutsideTheLimits) {
   EXPECT_EQ(refusal(5, 5, {{"rows", 0}}),
             "Dim \"rows\" is 0 in this run, outside 1..20, the limits of the plan.");
   EXPECT_EQ(refusal(5, 5, {{"rows", -1}}),
-            "Per-step scalar \"rows\" is a u32, which does not hold -1.");
+            "Per-step scalar \"rows\" is a u32, which cannot hold -1.");
   EXPECT_EQ(s.counters().submits, 0u);
   EXPECT_OK(run(s, 5, 5, {}));
 }
@@ -444,53 +444,60 @@ TEST(CountedRules, RefuseWhatWouldSeeBehindTheCount) {
   const std::vector<Attribute> first = {{"axis", 0}};
   const Unsupported all[] = {
       {"a mean",
-       "Axis 0 of input 0 is counted by dim \"seq\", and a mean divides by the number of all "
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but the mean needs a static number of "
        "elements.",
        [](GraphBuilder& g, Value x, Value) { return g.op("ReduceMean", {x}); }},
-      {"a row", "Axis 1 of input 0 is counted by dim \"seq\", and a row must be complete.",
+      {"a row",
+       "Axis 1 of input 0 is the dynamic dimension \"seq\", but the last axis must be static.",
        [](GraphBuilder& g, Value x, Value table) {
          const Value turned = g.op("Transpose", {x}, {{"permutation", {1, 0}}});
          return g.op("Linear", {turned, table});
        }},
-      {"a part", "Axis 0 of input 0 is counted by dim \"seq\", and only a part of it is used.",
+      {"a part",
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but a sliced axis must be static.",
        [&](GraphBuilder& g, Value x, Value) {
          return g.op("Slice", {x}, {{"axis", 0}, {"start", 1}});
        }},
       {"joined",
-       "Axis 0 of input 0 is counted by dim \"seq\", and another input follows behind it.",
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but the concatenated axis must be "
+       "static.",
        [&](GraphBuilder& g, Value x, Value) {
          return g.op("Concat", {x, x}, first);
        }},
       {"gathered",
-       "Axis 0 of input 0 is counted by dim \"seq\", and an index may name each of its elements.",
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but an index may select any of its "
+       "elements.",
        [&](GraphBuilder& g, Value x, Value) {
          return g.op("Gather", {x, g.op("ArgMax", {x}, {{"axis", 1}})}, first);
        }},
-      {"padded", "Axis 0 of input 0 is counted by dim \"seq\", and pads lie at its end.",
+      {"padded",
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but a padded axis must be static.",
        [](GraphBuilder& g, Value x, Value) {
          return g.op("Pad", {x}, {{"begin", {0, 0}}, {"end", {1, 0}}});
        }},
-      {"repeated", "Axis 0 of input 0 is counted by dim \"seq\", and it is repeated.",
+      {"repeated",
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but a repeated axis must be static.",
        [](GraphBuilder& g, Value x, Value) {
          return g.op("Tile", {x}, {{"repeats", {2, 1}}});
        }},
       {"the most extreme",
-       "Axis 0 of input 0 is counted by dim \"seq\", and k of its elements are taken.",
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but the axis of TopK must be static.",
        [&](GraphBuilder& g, Value x, Value) { return g.op("TopK", {x}, first); }},
       {"the last",
-       "Axis 0 of input 0 is counted by dim \"seq\", and the last of equal elements may lie behind "
-       "it.",
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but the search for the last of equal "
+       "elements needs all of it.",
        [](GraphBuilder& g, Value x, Value) {
          return g.op("ArgMax", {x}, {{"axis", 0}, {"last", true}});
        }},
       {"merged",
-       "Axis 0 of input 0 is counted by dim \"seq\", and no axis of [64] corresponds to it in "
-       "[16,4].",
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but the output [64] has no axis that "
+       "corresponds to it in [16,4].",
        [](GraphBuilder& g, Value x, Value) {
          return g.op("Reshape", {x}, {{"dims", {-1}}});
        }},
       {"met",
-       "Axis 0 of input 0 is counted by dim \"seq\", and axis 0 of input 1 does not match it.",
+       "Axis 0 of input 0 is the dynamic dimension \"seq\", but axis 0 of input 1 does not match "
+       "it.",
        [](GraphBuilder& g, Value x, Value) {
          const Value whole = g.op("Reshape", {x}, {{"dims", {"seq", 4}}});
          const Value fixed = g.input("fixed", DType::f32, {kCapacity, 4});
@@ -513,7 +520,8 @@ TEST(CountedRules, RefuseWhatWouldSeeBehindTheCount) {
         Session::create(m, cpu, "g", std::vector<BoundDim>{{"seq", kCapacity}}).status();
     EXPECT_EQ(refused.code(), Code::unsupported) << u.what;
     EXPECT_EQ(refused.message().substr(0, refused.message().find('\n')), u.sentence) << u.what;
-    EXPECT_NE(refused.message().find("- While counting the axes of node "), std::string::npos);
+    EXPECT_NE(refused.message().find("- While checking the dynamic axes of node "),
+              std::string::npos);
   }
 }
 
@@ -555,9 +563,9 @@ TEST(CountedRules, ADimIsDeclaredOnce) {
     return refused.message();
   };
   EXPECT_EQ(refusal("seq", {.max = 9}),
-            "The model has a dim \"seq\" with other limits: 1..9, dynamic.");
-  EXPECT_EQ(refusal("d", {.min = 5, .max = 4}), "Dim \"d\" has the limits 5 to 4.");
-  EXPECT_EQ(refusal("d", {.min = 0}), "Dim \"d\" has the limits 0 to 2147483647.");
+            "The model already has a dim \"seq\" with other limits: 1..9, dynamic.");
+  EXPECT_EQ(refusal("d", {.min = 5, .max = 4}), "Dim \"d\" has the invalid limits 5 to 4.");
+  EXPECT_EQ(refusal("d", {.min = 0}), "Dim \"d\" has the invalid limits 0 to 2147483647.");
 }
 
 // A training binds dynamic dimensions: batches have the size of the capacity.

@@ -82,7 +82,7 @@ TEST_P(State, RowsBehindItAreRefusedAndNothingIsWritten) {
     const Status refused = run(s, {9, 9, 9, 9}, position, seen);
     EXPECT_EQ(refused.code(), Code::index_out_of_range);
     EXPECT_EQ(refused.message(),
-              format("Index {} lies outside the range of node 1 \"keep\" (WriteRows).", last));
+              format("Index {} is out of range in node 1 \"keep\" (WriteRows).", last));
     EXPECT_EQ(values(model, "cache"), written);
   }
   EXPECT_OK(run(s, {9, 9, 9, 9}, 0, seen));
@@ -97,10 +97,9 @@ TEST_P(State, NeedsAPosition) {
   const uint64_t before = version(model);
   const Status refused = s.run({&in, 1}, {});
   EXPECT_EQ(refused.code(), Code::bad_argument);
-  EXPECT_EQ(
-      refused.message(),
-      "Per-step scalar \"position\" (u32) of node 1 \"keep\" (WriteRows) has no default, and none "
-      "is given.");
+  EXPECT_EQ(refused.message(),
+            "Per-step scalar \"position\" (u32) of node 1 \"keep\" (WriteRows) has no default, and "
+            "no value is given.");
   EXPECT_EQ(version(model), before);
   EXPECT_EQ(s.counters().submits, 0u);
 }
@@ -247,8 +246,8 @@ TEST(StateTraining, IsRefused) {
   const Status refused = Trainer::create(model, cpu, TrainOptions{}).status();
   EXPECT_EQ(refused.code(), Code::unsupported);
   EXPECT_EQ(refused.message(),
-            "Graph \"loss\" writes storage 1, a kv_cache; of states a Trainer lets a graph write "
-            "running statistics alone.");
+            "Graph \"loss\" writes storage 1, a kv_cache. During training, a graph may only write "
+            "running statistics.");
   EXPECT_EQ(model.storages(), before);
 }
 

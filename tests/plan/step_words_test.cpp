@@ -89,13 +89,13 @@ TEST(StepValues, RefuseNumbersThatAWordDoesNotHold) {
     return s.message();
   };
   EXPECT_EQ(message({"training", 0.5}),
-            "Per-step scalar \"training\" is a u32, which does not hold 0.5.");
+            "Per-step scalar \"training\" is a u32, which cannot hold 0.5.");
   EXPECT_EQ(message({"training", -1}),
-            "Per-step scalar \"training\" is a u32, which does not hold -1.");
+            "Per-step scalar \"training\" is a u32, which cannot hold -1.");
   EXPECT_EQ(message({"counter", uint64_t{1} << 32}),
-            "Per-step scalar \"counter\" is a u32, which does not hold 4294967296.");
+            "Per-step scalar \"counter\" is a u32, which cannot hold 4294967296.");
   EXPECT_EQ(message({"seed", 0x1p64}),
-            "Per-step scalar \"seed\" is a u64, which does not hold 18446744073709551616.");
+            "Per-step scalar \"seed\" is a u64, which cannot hold 18446744073709551616.");
   EXPECT_NE(message({"learning_rate", 1e39}), "");
   EXPECT_NE(message({"learning_rate", std::nan("")}), "");
   // A refused value does not count as given.
@@ -127,7 +127,7 @@ TEST(StepValues, AWordWithoutADefaultMustBeGiven) {
   ASSERT_NE(update, plan.program.records.end());
   EXPECT_EQ(
       missing.message(),
-      format("Per-step scalar \"learning_rate\" (f32) of {} has no default, and none is given.",
+      format("Per-step scalar \"learning_rate\" (f32) of {} has no default, and no value is given.",
              plan.nodes[update->node]));
   EXPECT_OK(values.give({"learning_rate", 1}));
   EXPECT_OK(values.check(plan));
@@ -200,10 +200,9 @@ TEST_P(StepWords, ThatARunRefusesChangeNothing) {
   const uint64_t submits = s.counters().submits;
   const Status unknown = run(s, {{"training", 1}, {"sead", 7}});
   EXPECT_EQ(unknown.code(), Code::bad_argument);
-  EXPECT_EQ(
-      unknown.message(),
-      "There is no per-step scalar \"sead\" here; those of the graph: training (u32), seed (u64), "
-      "counter (u32).");
+  EXPECT_EQ(unknown.message(),
+            "There is no per-step scalar \"sead\"; the graph has: training (u32), seed (u64), "
+            "counter (u32).");
   EXPECT_EQ(run(s, {{"training", 2.5}}).code(), Code::bad_argument);
   EXPECT_EQ(s.counters().submits, submits);
   EXPECT_EQ(y_, x_);

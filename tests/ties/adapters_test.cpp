@@ -405,7 +405,8 @@ TEST_P(Adapters, FilesHoldThemAloneAndNameTheirBase) {
   const std::string before = listing(other.model);
   const Status refused = load_adapter(other.model, path).status();
   EXPECT_EQ(refused.code(), Code::bad_argument);
-  EXPECT_NE(refused.message().find("is of the base \"base\" with the digest"), std::string::npos)
+  EXPECT_NE(refused.message().find("was trained on the base \"base\" with the digest"),
+            std::string::npos)
       << refused.message();
   EXPECT_EQ(listing(other.model), before);
 }
@@ -447,8 +448,8 @@ TEST(AdapterErrors, AreNamed) {
   EXPECT_EQ(refusal(zero), "Adapter \"ad\" has a rank of 0.");
   EXPECT_EQ(refusal(rank_one("none*")), "The pattern \"none*\" matches none of the 3 parameters.");
   EXPECT_EQ(refusal(rank_one("bias")),
-            "Of the 1 parameters that match the pattern \"bias\" none is a weight of rank 2 that "
-            "Linear, Embedding or MatMul alone read as their matrix.");
+            "None of the 1 parameters that match the pattern \"bias\" is a weight of rank 2 that "
+            "is read only as the matrix of Linear, Embedding or MatMul.");
   EXPECT_FALSE(refusal(rank_one("head"), "").empty());
   AdapterOptions infinite = rank_one("head");
   infinite.alpha = INFINITY;
@@ -474,9 +475,9 @@ TEST(AdapterErrors, AnotherReaderIsNamed) {
   ASSERT_OK(g.finish());
   EXPECT_EQ(
       add_adapter(s.model, "ad", rank_one("head")).status().message(),
-      "Adapter \"ad\" would change \"embed\", which shares the storage of \"head\" and is read "
-      "in another way than as the matrix of Linear, Embedding or MatMul; per_parameter changes "
-      "\"head\" alone.");
+      "Adapter \"ad\" would change \"embed\", which shares the storage of \"head\" and is "
+      "not read only as the matrix of Linear, Embedding or MatMul. AdapterOptions::per_parameter "
+      "changes only \"head\".");
   EXPECT_OK(add_adapter(s.model, "ad", rank_one("head", true)));
 }
 

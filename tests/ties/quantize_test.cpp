@@ -97,8 +97,9 @@ TEST_P(Quantized, ATransposedViewReadsTheCodes) {
   const QuantizeReport rows = must(quantize(m, "int8 block row"));
   EXPECT_EQ(rows.storages, 0u);
   EXPECT_EQ(rows.text(),
-            "0 storages converted: 0 bytes before, 0 after\n"
-            "kept \"embed\" is shown by \"head\": A view cannot transpose blocks along axis -1.\n");
+            "0 storages converted: 0 bytes before, 0 after\nkept \"embed\" is viewed by \"head\": "
+            "A view cannot "
+            "transpose blocks along axis -1.\n");
   ASSERT_EQ(must(quantize(m, "int8")).storages, 1u);
   ASSERT_OK(m.to(device_));
   Session session = must(Session::create(m, device_, "forward", {}));
@@ -151,7 +152,8 @@ TEST_P(Quantized, TrainsWhatIsAroundIt) {
         step(t, *s);
       }
       EXPECT_EQ(quantize(s->model, "int8", "first").status().message(),
-                "The model is busy: a Trainer lives, and quantize() would change what it trains.");
+                "The model is busy: quantize() would change parameters that a Trainer uses. "
+                "Destroy the Trainer first.");
     }
     EXPECT_EQ(must(codes.model.storage_bytes(1)), before);
     for (const char* name : {"first", "last"}) {
@@ -227,13 +229,13 @@ TEST(Quantize, SaysWhatItDoesNotKnow) {
   Model m = q8();
   const std::string before = m.storages();
   EXPECT_EQ(quantize(m, "q9").status().message(),
-            "There is no encoding \"q9\" but plain, int8, int4, q8_0, q4_0.");
+            "There is no encoding \"q9\". Known encodings: plain, int8, int4, q8_0, q4_0.");
   EXPECT_EQ(quantize(m, "int8 blocks 3").status().message(),
-            "\"int8 blocks 3\" is not an encoding: \"blocks 3\" does not describe int8.");
+            "\"int8 blocks 3\" is not an encoding: \"blocks 3\" is not a parameter of int8.");
   EXPECT_EQ(quantize(m, "q8_0 block 16").status().message(),
-            "\"q8_0 block 16\" is not an encoding: \"block 16\" does not describe q8_0.");
+            "\"q8_0 block 16\" is not an encoding: \"block 16\" is not a parameter of q8_0.");
   EXPECT_EQ(quantize(m, "plain").status().message(),
-            "quantize() needs an encoding; dequantize() makes values plain.");
+            "quantize() cannot quantize to plain values. Use dequantize().");
   EXPECT_EQ(quantize(m, "int8", "nothing").status().message(),
             "The pattern \"nothing\" matches none of the 2 parameters.");
   EXPECT_EQ(m.storages(), before);
@@ -257,11 +259,12 @@ TEST(Quantize, IsForStoragesWhoseReadersAllTakeCodes) {
   ASSERT_OK(g.finish());
   ASSERT_OK(m.materialize(1));
   const QuantizeReport report = must(quantize(m, "int8"));
-  EXPECT_EQ(report.text(),
-            "1 storage converted: 64 bytes before, 20 after\n"
-            "kept \"w\" is read by node 2 (Abs) of \"forward\", which reads no quantized values\n"
-            "kept \"bias\" has rank 1\n"
-            "kept \"small\" would have 8 bytes instead of 4\n");
+  EXPECT_EQ(
+      report.text(),
+      "1 storage converted: 64 bytes before, 20 after\n"
+      "kept \"w\" is read by node 2 (Abs) of \"forward\", which cannot read quantized values\n"
+      "kept \"bias\" has rank 1\n"
+      "kept \"small\" would have 8 bytes instead of 4\n");
 }
 
 TEST(Quantize, DropsWhatBelongedToTheNumbers) {
@@ -330,7 +333,8 @@ TEST(Quantize, OneStorageThatStaysKeepsItsList) {
   const QuantizeReport report = must(quantize(m, "int4"));
   EXPECT_EQ(report.storages, 0u);
   ASSERT_EQ(report.kept.size(), 3u) << report.text();
-  EXPECT_NE(report.text().find("\"w0\" is in one list of a Repeat with \"w1\""), std::string::npos)
+  EXPECT_NE(report.text().find("\"w0\" is in the same list of a Repeat as \"w1\""),
+            std::string::npos)
       << report.text();
 }
 

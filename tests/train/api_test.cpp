@@ -129,13 +129,14 @@ TEST(Groups, ConflictsAndPatternsWithoutAMatchAreRefused) {
   };
   o.groups = {group("emb*"), group("*d")};
   EXPECT_EQ(refusal(),
-            "Parameters \"embed\" and \"head\" are one storage, but the first is in group "
-            "\"emb*\" and the second in \"*d\".");
+            "Parameters \"embed\" and \"head\" share a storage, but the first is in group \"emb*\" "
+            "and the second in \"*d\".");
   o.groups = {group("emb*"), group("layers.?.w")};
   EXPECT_EQ(refusal(), "The pattern \"layers.?.w\" of a group matches no trainable parameter.");
   o.groups = {group("emb*", -1)};
-  EXPECT_EQ(refusal(),
-            "learning_rate_factor is -1; it is a number from 0 on.\n- In the group \"emb*\".");
+  EXPECT_EQ(
+      refusal(),
+      "learning_rate_factor is -1; it must be finite and not negative.\n- In the group \"emb*\".");
 }
 
 TEST(LearningRate, OverridesTheScheduleUntilItIsCleared) {
@@ -155,7 +156,7 @@ TEST(LearningRate, OverridesTheScheduleUntilItIsCleared) {
   must(t.resume(path));
   EXPECT_EQ(step(t, s).learning_rate, 0.125f);
   EXPECT_EQ(t.set_learning_rate(NAN).message(),
-            "The learning rate is nan; it is a number from 0 on.");
+            "The learning rate is nan; it must be finite and not negative.");
   EXPECT_EQ(step(t, s).learning_rate, 0.125f);
   std::filesystem::remove(path);
 }

@@ -68,10 +68,11 @@ TEST_P(MemoryBudget, OfAModel) {
   const StateBefore before(little, lm.model);
   const Status refused = lm.model.to(little);
   expect_refused(refused, whole - 1, little, lm.model, before);
-  EXPECT_EQ(refused.message(),
-            format("{} bytes do not fit on device {}, which holds {}; its memory budget is {}.\n"
-                   "- While reserving memory for all storages.",
-                   m.storage_bytes, GetParam(), m.staging_bytes, whole - 1));
+  EXPECT_EQ(
+      refused.message(),
+      format("{} bytes do not fit on device {}: {} bytes are in use, and its memory budget is {}.\n"
+             "- While reserving memory for all storages.",
+             m.storage_bytes, GetParam(), m.staging_bytes, whole - 1));
   const Device enough = open(whole);
   EXPECT_OK(lm.model.to(enough));
   EXPECT_EQ(enough.counters().live_bytes, whole);
@@ -117,8 +118,8 @@ TEST_P(MemoryBudget, OfATrainer) {
     const StateBefore before(little, lm.model);
     const Status refused = Trainer::create(lm.model, little, adamw(lm)).status();
     expect_refused(refused, model, little, lm.model, before);
-    EXPECT_NE(refused.message().find(
-                  format("bytes do not fit on device {}, which holds {}; ", GetParam(), model)),
+    EXPECT_NE(refused.message().find(format("bytes do not fit on device {}: {} bytes are in use, ",
+                                            GetParam(), model)),
               std::string::npos)
         << refused.message();
   }
@@ -320,9 +321,10 @@ TEST(MemoryBudget, AModelThatTheDeviceCannotHoldIsNotBegun) {
   const StateBefore before(device, m);
   const Status s = m.to(device);
   EXPECT_EQ(s.code(), Code::out_of_memory);
-  EXPECT_EQ(s.message(),
-            "6291456 bytes do not fit on device full, which has 5242880 of 67108864 left.\n- While "
-            "reserving memory for all storages.");
+  EXPECT_EQ(
+      s.message(),
+      "6291456 bytes do not fit on device full: 5242880 of its 67108864 bytes are free.\n- While "
+      "reserving memory for all storages.");
   EXPECT_EQ(device.counters().allocations, 0u);
   EXPECT_EQ(StateBefore(device, m).listings, before.listings);
 }
@@ -336,8 +338,9 @@ TEST(MemoryBudget, OfWhatADeviceHoldsForCopies) {
   --options.memory_budget;
   const Status s = Device::open("vulkan:0", options).status();
   EXPECT_EQ(s.code(), Code::over_budget);
-  EXPECT_EQ(s.message(),
-            "Device vulkan:0 holds 4194304 bytes for copies; its memory budget is 4194303.");
+  EXPECT_EQ(
+      s.message(),
+      "Device vulkan:0 needs 4194304 bytes for staging buffers, but its memory budget is 4194303.");
   unsetenv("BOWLINE_VULKAN_STAGE_COPIES");
 }
 

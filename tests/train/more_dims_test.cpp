@@ -150,13 +150,13 @@ TEST_P(MoreDims, AreToldApartByShapes) {
   const Result<Trainer> twice = Trainer::create(a.model, device_, same);
   ASSERT_FALSE(twice.ok());
   EXPECT_EQ(twice.status().code(), Code::bad_argument);
-  EXPECT_NE(twice.status().message().find("batches have the same shapes"), std::string::npos);
+  EXPECT_NE(twice.status().message().find("give batches of the same shapes"), std::string::npos);
   Trainer t = must(Trainer::create(a.model, device_, both(a)));
   a.seq = 6;
   const auto refused = t.micro_step(a.data(0));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().message(),
-            "The batch has the shapes of none of these: batch=2 seq=12; batch=2 seq=5.");
+            "The shapes of the batch fit none of the dims: batch=2 seq=12; batch=2 seq=5.");
   EXPECT_EQ(t.state(), TrainState::ready);
   EXPECT_FALSE(t.evaluate(a.data(0)).ok());
   step(t, a, kShort, 0);

@@ -232,9 +232,9 @@ TEST(Options, WhatIsNoNumberOrOutsideItsRangeIsRefused) {
   EXPECT_EQ(refusal([](TrainOptions& o) { o.optimizer.settings["eps"] = 0; }),
             "eps is 0, outside (0, inf).");
   EXPECT_EQ(refusal([](TrainOptions& o) { o.schedule.learning_rate = kNaN; }),
-            "learning_rate is nan; it is a number from 0 on.");
+            "learning_rate is nan; it must be finite and not negative.");
   EXPECT_EQ(refusal([](TrainOptions& o) { o.schedule.final_fraction = -1; }),
-            "final_fraction is -1; it is a number from 0 on.");
+            "final_fraction is -1; it must be finite and not negative.");
   for (const auto& [kind, name] :
        {std::pair(Schedule::Kind::linear, "linear"), std::pair(Schedule::Kind::cosine, "cosine")}) {
     EXPECT_EQ(refusal([kind = kind](TrainOptions& o) { o.schedule.kind = kind; }),
@@ -245,12 +245,13 @@ TEST(Options, WhatIsNoNumberOrOutsideItsRangeIsRefused) {
   EXPECT_EQ(refusal([](TrainOptions& o) { o.optimizer.settings["weight_decay"] = kInfinity; }),
             "weight_decay is inf, outside [0, inf).");
   EXPECT_EQ(refusal([](TrainOptions& o) { o.clip_norm = kNaN; }),
-            "clip_norm is nan; it is a number from 0 on.");
+            "clip_norm is nan; it must be finite and not negative.");
   EXPECT_EQ(refusal([](TrainOptions& o) {
               o.optimizer = {"sgd", {{"momentum", 1}}};
             }),
             "momentum is 1, outside [0, 1).");
-  EXPECT_EQ(refusal([](TrainOptions& o) { o.accumulation = 0; }), "The accumulation is 0.");
+  EXPECT_EQ(refusal([](TrainOptions& o) { o.accumulation = 0; }),
+            "The accumulation is 0; it must be at least 1.");
 }
 
 }  // namespace

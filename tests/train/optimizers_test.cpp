@@ -137,7 +137,7 @@ TEST_F(OptimizerSettings, ThatAnOptimizerDoesNotHaveAreRefused) {
   EXPECT_EQ(refusal({"adagrad", {{"eps", 0}}}), "eps is 0, outside (0, inf).");
   EXPECT_EQ(refusal({"adafactor", {{"beta2_decay", 0.5f}}}),
             "beta2_decay is 0.5, outside (-inf, 0].");
-  EXPECT_EQ(refusal({"sgd", {{"nesterov", 0.5f}}}), "nesterov is 0.5; a flag is 0 or 1.");
+  EXPECT_EQ(refusal({"sgd", {{"nesterov", 0.5f}}}), "nesterov is 0.5; it must be 0 or 1.");
 }
 
 }  // namespace

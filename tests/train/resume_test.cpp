@@ -111,8 +111,9 @@ TEST_F(Resume, AnotherGraphOrPartitionIsRefused) {
   TinyLm untied = tiny_lm(2);
   must(untied.model.untie("head.weight"));
   ASSERT_OK(untied.model.to(cpu_));
-  EXPECT_EQ(resume(options_, untied).substr(0, 74),
-            "its partition differs: parameter \"head.weight\" has tie 0 there and 18 here");
+  EXPECT_EQ(
+      resume(options_, untied).substr(0, 84),
+      "its ties differ: parameter \"head.weight\" has storage 0 in the checkpoint and 18 here");
 }
 
 TEST_F(Resume, ATrainingStateThatCannotBeIsRefused) {
@@ -123,15 +124,17 @@ TEST_F(Resume, ATrainingStateThatCannotBeIsRefused) {
               t.loss_log = {1, 1};
               t.loss_weights = {1, 1};
             }),
-            "it stands at micro-batch 2 of 2 in its step.");
+            "its unfinished step already has 2 of 2 micro-batches.");
   EXPECT_EQ(after([](State& t) { t.loss_weights.push_back(1); }),
-            "it has 2 weights of losses for 1 micro-batches of the unfinished step.");
+            "it has 2 loss weights for 1 micro-batches of the unfinished step.");
   EXPECT_EQ(after([](State& t) { t.micro_step = uint64_t{1} << 32; }),
-            "it has 1 losses of 4294967296 micro-batches of the unfinished step.");
+            "it has 1 losses for 4294967296 micro-batches of the unfinished step.");
   EXPECT_EQ(after([](State& t) { t.loss_log.clear(); }),
-            "it has 0 losses of 1 micro-batches of the unfinished step.");
-  EXPECT_EQ(after([](State& t) { t.applied_steps = 2; }), "it counts 2 applied steps of 1.");
-  EXPECT_EQ(after([](State& t) { t.rng_counter = 0; }), "it counts 1 micro-batches of 0 in all.");
+            "it has 0 losses for 1 micro-batches of the unfinished step.");
+  EXPECT_EQ(after([](State& t) { t.applied_steps = 2; }),
+            "it counts 2 applied steps, but only 1 steps in all.");
+  EXPECT_EQ(after([](State& t) { t.rng_counter = 0; }),
+            "it counts 1 micro-batches of the unfinished step, but only 0 in all.");
   EXPECT_EQ(after([](State& t) { t.learning_rate = -1.0f; }), "its learning rate is -1.");
   EXPECT_EQ(after([](State& t) { t.run.clear(); }),
             "it belongs to a run with another optimizer: none, now adamw.");
@@ -153,8 +156,8 @@ TEST_F(Resume, MomentsThatNoOptimizerMakesAreRefused) {
     return said;
   };
   EXPECT_EQ(with(0, -1), "resumed");
-  EXPECT_EQ(with(0, NAN), "moment 0 of storage 0 holds nan.");
-  EXPECT_EQ(with(1, -1), "moment 1 of storage 0 holds -1.");
+  EXPECT_EQ(with(0, NAN), "moment 0 of storage 0 holds the invalid value nan.");
+  EXPECT_EQ(with(1, -1), "moment 1 of storage 0 holds the invalid value -1.");
 }
 
 TEST_F(Resume, SkippedStepsAreNotCountedAsApplied) {

@@ -126,7 +126,7 @@ TEST(Rollback, NewParametersAreRefused) {
   const Dims one = {1};
   must(s.model.parameter("new", one, Init::ones()));
   EXPECT_EQ(t.rollback().message(),
-            "The snapshot has 2 parameters, the model 3: some were declared since.");
+            "The snapshot has 2 parameters, but the model has 3: some were declared later.");
 }
 
 // rollback() never allocates new blocks beside the old blocks, and records nothing again.

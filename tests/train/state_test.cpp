@@ -32,7 +32,7 @@ TEST(Owner, ASecondTrainerIsRefusedAndAFreshOneInheritsNothing) {
     ASSERT_FALSE(second.ok());
     EXPECT_EQ(second.status().code(), Code::bad_argument);
     EXPECT_EQ(second.status().message(),
-              "The model is busy: another Trainer trains it, and a model has one at a time.");
+              "The model is busy: it can have one Trainer at a time, and it has one.");
     EXPECT_EQ(once.model.drop_training_state().code(), Code::bad_argument);
     for (int i = 0; i < 3; ++i) {
       step(t, once);
@@ -141,7 +141,7 @@ TEST(Owner, ACheckpointIsContinuedOnlyWhenAsked) {
   o.start = TrainStart::from_checkpoint;
   const auto none = Trainer::create(dropped.model, cpu, o);
   ASSERT_FALSE(none.ok());
-  EXPECT_NE(none.status().message().find("holds no training state"), std::string::npos);
+  EXPECT_NE(none.status().message().find("has no training state"), std::string::npos);
   TinyLm other = open();
   o.optimizer = {"sgd"};
   const std::string listing = other.model.storages();
@@ -182,18 +182,18 @@ TEST(Owner, AModelOnTheWrongDeviceIsToldWhereItLies) {
     return Trainer::create(s.model, device, plain_sgd(0.1f)).status().message();
   };
   const char* in_host_memory =
-      "The model does not lie on device cpu but in host memory; move it with Model::to().";
+      "The model is not on device cpu but in host memory. Move it with Model::to().";
   EXPECT_EQ(session(a), in_host_memory);
   EXPECT_EQ(trainer(a), in_host_memory);
   ASSERT_OK(s.model.to(a));
   const char* opened_again =
-      "The model lies on device cpu, but cpu was opened again since, and each opening has memory "
-      "of "
-      "its own. Give the Device that the model was moved to, or move it with Model::to().";
+      "The model is on device cpu, but cpu was opened again since then, and each open Device has "
+      "its own memory. Pass the Device that the model was moved to, or move the model with "
+      "Model::to().";
   EXPECT_EQ(session(b), opened_again);
   EXPECT_EQ(trainer(b), opened_again);
   EXPECT_EQ(session(open_test_device("null")),
-            "The model does not lie on device null but on cpu; move it with Model::to().");
+            "The model is not on device null but on cpu. Move it with Model::to().");
 }
 
 TEST(Owner, NothingToTrainInAStorageWithoutElements) {
@@ -233,8 +233,8 @@ TEST(Accumulation, VerbsThatChangeWhatGradientsBelongToAreRefused) {
   const auto refused = [&](const Status& status, const char* verb) {
     EXPECT_EQ(status.code(), Code::bad_argument);
     EXPECT_EQ(status.message().substr(0, status.message().find('\n')),
-              format("The model is busy: an accumulation is open, and {} would change what its "
-                     "gradients belong to. Finish the step, or call Trainer::restart_step().",
+              format("The model is busy: a step is unfinished, and {} would change the parameters "
+                     "of its gradients. Finish the step, or call Trainer::restart_step().",
                      verb));
   };
   refused(s.model.untie("head").status(), "untie()");

@@ -191,8 +191,8 @@ class Adapting {
     for (const uint32_t p : graph_[v].parameters) {
       for (const std::string& adapter : adapters_) {
         BOWLINE_REQUIRE(!changes(p, adapter),
-                        "Adapter \"{}\" changes \"{}\", which {} reads, and not as the matrix of "
-                        "Linear, Embedding or MatMul, or a bias.",
+                        "Adapter \"{}\" changes \"{}\", but {} reads it neither as the matrix of "
+                        "Linear, Embedding or MatMul nor as a bias.",
                         adapter, table_.parameters[p].name, reader);
       }
     }

@@ -83,9 +83,9 @@ const Hostile kRanges[] = {
     {"unaligned", "unaligned tensor data (CVE-2023-33976)", "no multiple of 64",
      [](Sample& s) { range(s, 2).offset += 4; }},
     {"hole_with_content", "hidden bytes", "not zero", [](Sample& s) { s.data[40] = std::byte{1}; }},
-    {"large_hole", "hidden bytes", "belong to nothing",
+    {"large_hole", "hidden bytes", "belong to no range",
      [](Sample& s) { s.data.resize(s.data.size() + 8192); }},
-    {"hole_at_the_begin", "hidden bytes", "belong to nothing",
+    {"hole_at_the_begin", "hidden bytes", "belong to no range",
      [](Sample& s) {
        s.data.insert(s.data.begin(), 4096, std::byte{0});
        for (auto& row : s.model.storages) {

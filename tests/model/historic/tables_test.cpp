@@ -71,38 +71,38 @@ const Hostile kStorages[] = {
      "A block of 3 is longer", [](Sample& s) { encode(row(s, 1), "int8", 3, -1); }},
     {"an_axis_that_is_not_there", "index past the end of the shape", "Axis 5 of the encoding",
      [](Sample& s) { encode(row(s, 1), "int8", 1, 5); }},
-    {"plain_with_a_block", "parameters that mean nothing", "\"plain\" has parameters",
+    {"plain_with_a_block", "parameters that mean nothing", "\"plain\" takes no parameters",
      [](Sample& s) { encode(row(s, 1), "plain", 2, -1); }},
     {"unknown_scale_dtype", "TFLite: enum from a file", "unknown scale dtype 9",
      [](Sample& s) {
        encode(row(s, 1), "int8", 0, -1);
        row(s, 1).encoding->scale_dtype = static_cast<file::DType>(9);
      }},
-    {"scales_that_are_whole_numbers", "type confusion", "scales of int8 are i32",
+    {"scales_that_are_whole_numbers", "type confusion", "scales of int8 cannot be i32",
      [](Sample& s) {
        encode(row(s, 1), "int8", 0, -1);
        row(s, 1).encoding->scale_dtype = file::DType::i32;
      }},
     {"int4_without_a_block", "CVE-2021-29586: division by a zero block",
-     "A block of int4 has 0 elements", [](Sample& s) { encode(row(s, 1), "int4", 0, -1); }},
-    {"int4_blocks_that_share_a_byte", "an offset that is no whole number", "has 3 elements",
+     "A block of int4 cannot have 0 elements", [](Sample& s) { encode(row(s, 1), "int4", 0, -1); }},
+    {"int4_blocks_that_share_a_byte", "an offset that is no whole number", "cannot have 3 elements",
      [](Sample& s) { encode(row(s, 1), "int4", 3, -1); }},
     {"int4_across_rows", "index past the end of the shape", "along the last axis, not 0",
      [](Sample& s) { encode(row(s, 1), "int4", 2, 0); }},
     {"rows_that_end_inside_a_block_of_gguf", "GGUF readers: rows that are no whole blocks",
-     "not whole blocks of 32",
+     "not a multiple of 32",
      [](Sample& s) {
        encode(row(s, 1), "q8_0", 32, -1);
        row(s, 1).encoding->scale_dtype = file::DType::f16;
      }},
-    {"gguf_with_other_blocks", "parameters that mean nothing", "has parameters of its own",
+    {"gguf_with_other_blocks", "parameters that mean nothing", "takes no parameters",
      [](Sample& s) { encode(row(s, 1), "q4_0", 16, -1); }},
     {"codes_that_train", "a gradient written over codes", "quantized values have no gradient",
      [](Sample& s) {
        encode(row(s, 1), "int8", 0, -1);
        row(s, 1).trainable = true;
      }},
-    {"moments_as_codes", "an optimizer that writes over codes", "stays plain",
+    {"moments_as_codes", "an optimizer that writes over codes", "cannot be quantized",
      [](Sample& s) { encode(row(s, 3), "int8", 0, -1); }},
     {"codes_without_room_for_scales", "CVE-2021-37682: a scale behind the end", "the values take 8",
      [](Sample& s) {
@@ -162,9 +162,9 @@ const Hostile kParameters[] = {
      [](Sample& s) { parameter(s, 1).name = std::string(2000, 'x'); }},
     {"target_unknown", "dangling name", "\"nobody\"",
      [](Sample& s) { parameter(s, 1).target = "nobody"; }},
-    {"view_rows_past_the_end", "CVE-2021-29590: slice out of bounds", "4 rows from row 0 of 3",
-     [](Sample& s) { view(s).rows = 4; }},
-    {"view_start_past_the_end", "CVE-2021-37685", "row 4 of 3",
+    {"view_rows_past_the_end", "CVE-2021-29590: slice out of bounds",
+     "4 rows from row 0 of a storage with 3", [](Sample& s) { view(s).rows = 4; }},
+    {"view_start_past_the_end", "CVE-2021-37685", "row 4, but the storage has 3",
      [](Sample& s) { view(s).row_start = 4; }},
     {"view_start_negative", "negative axis (CVE-2020-15207)", "row -1",
      [](Sample& s) { view(s).row_start = -1; }},
@@ -176,7 +176,7 @@ const Hostile kParameters[] = {
        v.rows = std::numeric_limits<int64_t>::max();
      }},
     {"view_reshape_does_not_fit", "heap overflow by reshape (CVE-2022-23559)",
-     "reshapes 6 elements", [](Sample& s) { view(s).shape = {7}; }},
+     "cannot reshape 6 elements", [](Sample& s) { view(s).shape = {7}; }},
     {"view_reshape_rank_nine", "rank beyond a fixed array", "rank 9",
      [](Sample& s) { view(s).shape = {1, 1, 1, 1, 1, 1, 1, 1, 6}; }},
     {"view_transposes_a_vector", "axis out of range", "rank 1",
