@@ -7,7 +7,7 @@
 namespace bowline::detail::exec {
 namespace {
 
-// A number of a dim, and who says so.
+// The value of a dim in this run, and the input that gave it.
 struct Said {
   int64_t number = 0;
   std::string_view input;
@@ -27,7 +27,7 @@ Status check_number(const graph::CountedDim& dim, int64_t number) {
 Status note_input(const plan::Plan& plan, const plan::IoRange& range, const Tensor& tensor,
                   std::vector<std::optional<Said>>& said) {
   if (std::cmp_not_equal(tensor.shape.size(), range.shape.rank())) {
-    return {};  // refused with its shape
+    return {};  // check_tensor() rejects the shape
   }
   for (size_t axis = 0; axis < range.counted.size(); ++axis) {
     if (range.counted[axis] == graph::kNotCounted) {
@@ -47,9 +47,9 @@ Status note_input(const plan::Plan& plan, const plan::IoRange& range, const Tens
   return {};
 }
 
-// Runs of bytes that lie together on both sides: from the last counted axis on.
+// Runs of bytes that are contiguous in both tensors: from the last dynamic axis on.
 struct Runs {
-  int axes = 0;  // in front of a run
+  int axes = 0;  // before a run
   uint64_t bytes = 0;
   uint64_t count = 1;
 
@@ -62,7 +62,7 @@ struct Runs {
   }
 };
 
-// f(offset in the tensor of the plan, offset in that of the run) for every run.
+// Calls f(offset in the tensor of the plan, offset in the tensor of the run) for every run.
 template <class F>
 void each_run(const plan::IoRange& range, const Shape& shape, const Runs& runs, const F& f) {
   const Strides strides = strides_of(range.shape);

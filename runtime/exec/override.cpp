@@ -11,7 +11,7 @@ using params::ParameterRow;
 using params::Storage;
 using params::Window;
 
-// What one tensor stands for.
+// The parameter that one tensor overrides, and its part of the storage.
 struct Place {
   const ParameterRow* parameter;
   Window window;

@@ -3,7 +3,7 @@
 namespace bowline::detail::exec {
 namespace {
 
-// By record how often one submission runs it: the counts of the Repeats around it.
+// Returns, for each record, how often one submission runs it: the counts of its Repeats.
 std::vector<uint64_t> executions(const device::Program& program) {
   std::vector<uint64_t> out(program.records.size());
   uint64_t count = 1;

@@ -52,7 +52,7 @@ void add_missing_copies(std::span<const plan::Plan* const> plans, const params::
         demand.add(slot.form->bytes(storage.shape), device::MemoryKind::device);
         counted.push_back(slot);
       }
-      // Rows of a training that wait for their place get it apart from this.
+      // Unplaced rows of a training are counted elsewhere.
       if (!lies_on(storage, device) && table.is_readable_on(slot.tie, device) &&
           table.copy_of(slot.tie, params::whole_form(storage.dtype), device) == nullptr &&
           replicated.insert(slot.tie).second) {
@@ -97,7 +97,7 @@ Result<std::shared_ptr<device::Block>> Segment::block_of(const plan::StorageSlot
                        device::Block::allocate(device_, slot.form->bytes(storage.shape),
                                                device::MemoryKind::device));
     const device::Block* const from = there.get();
-    // The program uses the last two slots alone.
+    // The program uses only the last two slots.
     const device::Block* const slots[] = {from, from, from, from, block.get()};
     BOWLINE_TRY_ASSIGN(std::unique_ptr<device::Recording> refresh,
                        device::record(*device_, copy.refresh.program, slots));
@@ -190,7 +190,7 @@ Status Submission::submit(device::OpenDevice& device) {
 
 namespace {
 
-// `wanted`: the shape that the range has in this run.
+// `wanted`: the shape of the range in this run.
 Status check_tensor(const Tensor& t, const plan::IoRange& range, const Shape& wanted,
                     std::string_view kind) {
   Result<Shape> shape = Shape::checked(t.shape);
@@ -266,7 +266,7 @@ Status read_steps(device::OpenDevice& device, const Workspace& workspace, StepVa
 
 namespace {
 
-// The bad index of a quotient is its divisor.
+// For an integer division, the bad index is the divisor.
 bool is_quotient(const plan::Plan& plan, uint32_t node) {
   const auto& records = plan.program.records;
   const auto record = std::ranges::find_if(records, [&](const device::Record& r) {
@@ -316,7 +316,7 @@ Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
   if (ended.ok() && hoisted != nullptr) {
     hoisted->computed(table);
   }
-  bump_versions(table, segment.plan());  // one that failed may have run any part of its work
+  bump_versions(table, segment.plan());  // a failed run may have done part of its work
   BOWLINE_TRY(Status(ended));
   BOWLINE_TRY(read_steps(device, workspace, values));
   Refreshed refreshed = submission.refreshed();

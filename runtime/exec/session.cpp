@@ -33,12 +33,12 @@ void complete(MemoryReport& report, const params::Table& table, const device::Op
 
 namespace {
 
-// Held values may enlarge the arena by 1/16 or by 64 KiB, whichever is more. Larger values would
-// amount to a second copy of the weights.
+// Held values may enlarge the arena by 1/16 or by 64 KiB, whichever is more. Larger values would be
+// like a second copy of the weights.
 constexpr uint64_t kMoreOfArena = 16;
 constexpr uint64_t kMoreOfSmall = uint64_t{1} << 16;
 
-// "forward" of batch = 2, seq = 4.
+// For example "forward" of batch = 2, seq = 4.
 std::string text_of(const BoundEntryPoint& entry) {
   std::string out = format("\"{}\"", entry.name);
   for (const BoundDim& d : entry.dims) {
@@ -47,7 +47,7 @@ std::string text_of(const BoundEntryPoint& entry) {
   return out;
 }
 
-// By their shapes the inputs of a run say which plan they are for.
+// The inputs of a run select their plan by their shapes, so the shapes must differ.
 Status check_distinct(std::span<const BoundEntryPoint> entry_points,
                       std::span<const plan::Plan* const> plans) {
   for (size_t i = 0; i < plans.size(); ++i) {
@@ -153,7 +153,7 @@ Result<std::vector<SessionState::Planned>> SessionState::hoist(
   for (const uint64_t room : {before + more, more}) {
     Result<std::vector<Planned>> made = hoist(planned, room, device);
     if (made.status().code() == Code::over_budget) {
-      continue;  // the plan budget: the plans without hoisting are within it
+      continue;  // over the plan budget; the plans without hoisting are within it
     }
     BOWLINE_TRY_ASSIGN(std::vector<Planned> hoisted, std::move(made));
     if (!hoisted.empty() && arena_of(hoisted) <= before + more) {
@@ -178,8 +178,8 @@ Status SessionState::place(std::vector<Planned> planned,
       plans.push_back(&*p.hoisted);
     }
   }
-  // The old plans are of a table that is no more. They go first, so that two arenas never live
-  // together.
+  // The old plans belong to the old table. Drop them first, so that two arenas never exist at the
+  // same time.
   entries_.clear();
   workspace_ = {};
   device::Demand demand;

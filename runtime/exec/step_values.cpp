@@ -14,7 +14,7 @@ std::string known_words(const plan::StepLayout& layout) {
   return out.empty() ? "none" : out;
 }
 
-// The whole number, if it is one of 64 bits.
+// The value as a 64-bit integer, if it is one.
 std::optional<uint64_t> whole(const StepScalar& scalar) {
   if (const auto* number = std::get_if<uint64_t>(&scalar.value)) {
     return *number;

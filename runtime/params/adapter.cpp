@@ -17,11 +17,11 @@ namespace {
 
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
 constexpr std::string_view kScale = ".lora_scale", kAlpha = ".lora_alpha", kZero = ".lora_zero";
-constexpr std::string_view kDropout = ".lora_dropout";  // where it is not 0
-constexpr char kWhole = '!';                            // in front of a pattern
-constexpr std::string_view kRank = ".lora_rank";        // where not all changes have it
+constexpr std::string_view kDropout = ".lora_dropout";  // only if it is not 0
+constexpr char kWhole = '!';                            // before a pattern
+constexpr std::string_view kRank = ".lora_rank";        // if the changes have different ranks
 
-// The adapter that a parameter belongs to; nothing of one that belongs to none.
+// The name of the adapter that a parameter belongs to, or "".
 std::string_view adapter_of(const ParameterRow& p) {
   std::string_view name = p.name;
   if (p.target.empty()) {
@@ -62,7 +62,7 @@ Result<float> number_of(const Table& table, std::string_view adapter, std::strin
   return number;
 }
 
-// Rows of the adapter that the target sees, b and a as the table names them.
+// The two factors of an adapter for one target: parameters a and b.
 struct Factors {
   uint32_t a = 0;
   uint32_t b = 0;
@@ -82,7 +82,7 @@ std::shared_ptr<device::OpenDevice> device_of(const Storage& row) {
   return row.home.block ? row.home.block->device_handle() : nullptr;
 }
 
-// What a change of it takes it for.
+// The shape as a matrix: a bias is a matrix of one row.
 Shape matrix_shape(const Shape& shape) { return shape.rank() == 1 ? Shape{1, shape[0]} : shape; }
 
 Status require_new_adapter(const Table& table, std::string_view name) {
@@ -93,13 +93,13 @@ Status require_new_adapter(const Table& table, std::string_view name) {
   return {};
 }
 
-// Parameters, by how they are changed.
+// The targets of an adapter, by kind of change.
 struct ChosenParameters {
   std::set<uint32_t> low_rank;
   std::set<uint32_t> whole;
 };
 
-// One change of a storage, and the parameters that see it.
+// One change of a storage, and the parameters that it applies to.
 struct Change {
   uint32_t base = 0;
   bool of_use = false;
@@ -324,7 +324,8 @@ class Adding {
   AdapterReport report_;
 };
 
-// All parameters of the storage see one change of all of its rows, with the same two storages.
+// Checks that the adapter changes all parameters of the storage, with the same factors, and that
+// their shapes fit.
 Result<Factors> change_of(const Table& table, uint32_t base, std::string_view adapter,
                           uint32_t target) {
   const Factors pair = *pair_of(table, target, adapter);
@@ -367,7 +368,7 @@ Result<std::vector<float>> floats_of(const Storage& row) {
   return out;
 }
 
-// base + scale b a, rounded to the dtype of the storage once.
+// base + scale b a, rounded once to the dtype of the storage.
 Status merge(Table& table, uint32_t base, const Factors& pair, float scale) {
   Storage row = table.storages[base];
   const Storage& a = table.storages[table.parameters[pair.a].tie];
@@ -428,7 +429,7 @@ Result<float> dropout_of(const Table& table, std::string_view adapter) {
   }
   BOWLINE_TRY_ASSIGN(const uint32_t index, part_of(table, adapter, kDropout));
   const auto device = device_of(table.storages[table.parameters[index].tie]);
-  // The plans of all rates are alike.
+  // Plans do not depend on the rate.
   constexpr float kAnyRate = 0.5f;
   return device != nullptr && !device->has_memory() ? kAnyRate
                                                     : number_of(table, adapter, kDropout);

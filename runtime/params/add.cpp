@@ -13,7 +13,7 @@ Status check_new_name(const Table& table, std::string_view name) {
   return {};
 }
 
-// Rows of a training and adapters come by other ways.
+// Only these roles can be declared. Training and adapters add their rows in other ways.
 Status check_role(Role role, std::string_view name) {
   const bool declared = role == Role::weight || role == Role::constant || role == Role::kv_cache ||
                         role == Role::running_statistic;
@@ -25,7 +25,7 @@ Status check_role(Role role, std::string_view name) {
 
 }  // namespace
 
-// Adding a row fails before it changes anything, so it needs no copies.
+// If adding a row fails, nothing has changed yet, so no copy of the table is needed.
 Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
                                std::span<const int64_t> shape, Init init, int busy, Role role) {
   BOWLINE_TRY(require_idle(busy, "parameter()"));

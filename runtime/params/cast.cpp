@@ -10,7 +10,7 @@
 namespace bowline::detail::params {
 namespace {
 
-// Why a storage keeps its dtype under a cast of its parameters, or nothing.
+// The reason why cast() does not change a storage, or "".
 std::string why_it_stays(const Storage& s, DType to) {
   if (!is_float(s.dtype)) {
     return format("is {}", s.dtype);
@@ -69,7 +69,7 @@ Status check_codes(const Storage& row, DType to) {
   return check_finite(wide, DType::f32, bytes, to);
 }
 
-// Codes and scales stay: they stand for numbers of any float dtype.
+// Quantized values do not change: they can be read as any float dtype.
 Status cast_row(Storage& row, DType to) {
   if (row.home.valid() && row.encoding.is_plain()) {
     std::vector<std::byte> scratch;
@@ -131,7 +131,7 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
         cast_row(row, to).at(format("While casting storage {} (\"{}\") to {}.", tie, name, to)));
     report.bytes_after += row.bytes();
     ++report.storages;
-    // Masters belong to the values that the storage had.
+    // The f32 masters belong to the old values.
     for (const uint32_t owned : stage.owned_by(tie)) {
       if (stage.current(owned).role == Role::master) {
         stage.make_empty(owned);

@@ -28,7 +28,7 @@ Result<Table> clone(const Table& table) {
       for (std::shared_ptr<device::Block>& shard : home.shards) {
         BOWLINE_TRY_ASSIGN(shard, copied(*shard));
       }
-      out.set_home(tie, std::move(home));  // its copies and replicas are those of the other
+      out.set_home(tie, std::move(home));  // the clone shares no copies or replicas
       return {};
     };
     BOWLINE_TRY(copy().at(format("While copying storage {}.", tie)));

@@ -85,7 +85,7 @@ std::vector<StorageInfo> describe_storages(const Table& table) {
   for (uint32_t tie = 0; tie < rows; ++tie) {
     out.push_back(describe_storage(table, tie));
     const Storage& s = table.storages[tie];
-    // Where there is no block, a number that no other has.
+    // A storage without a block gets a number of its own.
     const void* const block = s.home.block ? static_cast<const void*>(&s.home.block->whole()) : &s;
     out.back().block = blocks.emplace(block, static_cast<uint32_t>(blocks.size())).first->second;
   }

@@ -20,7 +20,7 @@ void add_bytes(std::vector<uint8_t>& to, uint64_t word) {
   }
 }
 
-// A run after the other, so that one is in memory at a time.
+// Reads one run at a time to limit memory.
 Result<uint64_t> checksum_of(const Storage& row, const Window& window) {
   model::StreamChecksum sum;
   std::vector<std::byte> scratch;
@@ -55,7 +55,7 @@ Result<std::vector<uint8_t>> digest(const Table& table) {
     }
     add_text(hash, format("{} {}{} {} {} {}\n", name, row.dtype, shape, row.encoding,
                           p.view.transpose ? "transposed" : "", sum));
-    if (!row.encoding.is_plain()) {  // the sum is of all codes
+    if (!row.encoding.is_plain()) {  // the checksum covers the whole storage
       const ElementRun run = view_run(p.view, row.shape);
       add_text(hash, format("{} {}\n", run.first, run.count));
     }

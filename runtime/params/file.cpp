@@ -69,7 +69,7 @@ void describe_table(const Table& table, const std::vector<bool>& keep, model::De
     out.storages.push_back(describe_storage(storage, keep[tie]));
     out.has_bytes.push_back(!out.storages.back().empty && storage.home.valid());
   }
-  // Empty rows at the end need no number.
+  // Drop empty rows at the end.
   while (!out.storages.empty() && out.storages.back().empty) {
     out.storages.pop_back();
   }

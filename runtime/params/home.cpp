@@ -19,8 +19,8 @@ Status require_host_memory(uint64_t bytes) {
 
 namespace {
 
-// Calls part(block, offset in it, offset in the run, bytes) for each block that has a part of the
-// run.
+// Calls part(block, offset in the block, offset in the run, bytes) for each block that holds a part
+// of the run.
 template <class Part>
 Status for_each_part(const Home& home, uint64_t first, uint64_t count, const Part& part) {
   if (home.block) {
@@ -82,7 +82,8 @@ void copy_codes(const Storage& storage, Bytes from, uint64_t first, uint64_t cou
   const CodePlace begin = encoding.place(storage.dtype, to_shape, 0);
   const CodePlace end = encoding.place(storage.dtype, to_shape, count);
   for (const auto plane : {&CodePlace::codes, &CodePlace::scales, &CodePlace::zeros}) {
-    // Where codes and scales alternate, one of these is everything, and the others lie in it.
+    // If quantized values and scales are interleaved, one plane spans all bytes and contains the
+    // others.
     const uint64_t last = std::min<uint64_t>(end.*plane, to.size());
     if (begin.*plane < last) {
       std::memcpy(to.data() + begin.*plane, from.data() + source.*plane, last - begin.*plane);

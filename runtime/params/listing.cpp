@@ -5,7 +5,7 @@
 namespace bowline::detail::params {
 namespace {
 
-// " rows 2..5 as [2,3] transposed"; nothing for the whole storage.
+// For example " rows 2..5 as [2,3] transposed", or "" for the whole storage.
 std::string view_text(const View& view) {
   std::string out;
   if (view.row_start != 0 || view.rows != -1) {

@@ -11,7 +11,7 @@ namespace {
 
 bool is_whole(const View& view) { return view == View{}; }
 
-// What one parameter of the other table supplies for one parameter of this one.
+// One parameter of the source table, and the parameter here that takes its values.
 struct Supply {
   const ParameterRow* to;
   const ParameterRow* from;
@@ -34,7 +34,7 @@ class Filling {
         source_(source),
         tie_(tie) {}
 
-  // With LoadMode::assign: the storage takes over dtype and shape of a parameter that supplies all
+  // With LoadMode::assign, the storage takes the dtype and shape of a parameter that supplies all
   // of it.
   Status assign(std::span<const Supply> supplies) {
     for (const Supply& s : supplies) {
@@ -92,14 +92,14 @@ class Filling {
     return reached >= end;
   }
 
-  // Elements that nothing supplies, and that there were no bytes of: zeros.
+  // True if some elements were not supplied and the storage had no bytes. They are zeros.
   bool has_gaps() const { return has_gaps_; }
 
   Status finish() {
     if (!covers(0, storage_.bytes())) {
       BOWLINE_TRY(keep_the_rest());
     }
-    // What took over another shape has no home of its own any more.
+    // A storage that took another shape has no home of its own any more.
     storage_.home = table_.storages[tie_].home;
     const bool on_devices = storage_.home.block || !storage_.home.shards.empty();
     BOWLINE_TRY_ASSIGN(Home home, on_devices ? make_home_like(storage_, bytes_)
@@ -109,7 +109,7 @@ class Filling {
   }
 
  private:
-  // Codes stand for numbers together with their scales: they are taken as they are, all of them.
+  // Quantized values are meaningless without their scales, so they are copied only as a whole.
   Status check_encodings(const Supply& supply, const Storage& from) const {
     BOWLINE_REQUIRE(from.encoding == storage_.encoding,
                     "Parameter \"{}\" is stored as {} here and as {} in the file.", supply.to->name,
@@ -152,7 +152,7 @@ class Filling {
     return {};
   }
 
-  // Optimizer rows of another shape are made anew by the optimizer.
+  // The optimizer makes rows of another shape anew.
   void drop_owned() {
     for (const uint32_t row : stage_.owned_by(tie_)) {
       stage_.make_empty(row);
@@ -202,9 +202,9 @@ class Filling {
   Storage& storage_;
   const Table& source_;
   uint32_t tie_;
-  std::string_view taken_from_;  // with LoadMode::assign: whose dtype and shape the storage has
+  std::string_view taken_from_;  // with LoadMode::assign: the source of dtype and shape
   std::vector<Supply> added_;
-  std::vector<Covered> covered_;  // in order of their begin
+  std::vector<Covered> covered_;  // sorted by begin
   std::vector<std::byte> bytes_;
   bool has_gaps_ = false;
 };
@@ -237,7 +237,7 @@ std::string some_of(const std::vector<std::string>& names) {
   return names.size() > 5 ? out + format(" and {} more", names.size() - 5) : out;
 }
 
-// What to do about parameters that the file names, but has no values of.
+// The advice in the message about parameters that the file names, but has no values for.
 std::string_view remedy(const Table& source, const std::vector<std::string>& missing) {
   const bool any = std::ranges::any_of(missing, [&](const std::string& name) {
     const std::optional<uint32_t> found = source.find(name);
@@ -248,7 +248,7 @@ std::string_view remedy(const Table& source, const std::vector<std::string>& mis
              : "";
 }
 
-// Parameters of one storage of which not every element was supplied.
+// Adds the parameters of one storage that were not supplied completely.
 Status find_missing(const Table& table, uint32_t tie, const Storage& storage,
                     const Filling* filling, std::vector<std::string>& missing) {
   for (const uint32_t user : sorted(table.users(tie))) {

@@ -10,7 +10,7 @@
 namespace bowline::detail::params {
 namespace {
 
-// Tells these random numbers apart from those of Dropout, whose counters have small second words.
+// Separates these random numbers from those of Dropout, whose counters have small second words.
 constexpr uint32_t kStream = 0x494E4954;
 
 // A number in (0, 1) from 32 random bits.

@@ -43,7 +43,8 @@ Result<Home> moved(const Storage& storage, const std::shared_ptr<device::OpenDev
   return make_home(device, bytes);
 }
 
-// Moves `ties`, and new bytes go to `homes` from then on. False: nothing had to change.
+// Moves the storages `ties` to `device`. `homes` is the device for new bytes from then on. Returns
+// false if nothing had to change.
 Result<bool> move_rows(Table& table, std::span<const uint32_t> ties,
                        const std::shared_ptr<device::OpenDevice>& device,
                        const std::shared_ptr<device::OpenDevice>& homes, int busy) {

@@ -9,7 +9,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// Why a storage cannot be codes whoever reads it, or nothing.
+// The reason why a storage cannot be quantized, regardless of its readers, or "".
 std::string why_it_stays(const Table& table, uint32_t tie, const Encoding& encoding) {
   const Storage& row = table.storages[tie];
   if (row.role != Role::weight && row.role != Role::constant) {
@@ -155,7 +155,7 @@ class Recoding {
   std::vector<std::pair<Chosen, Recoded>> made_;
 };
 
-// Room on the device for what is made, before anything is.
+// Checks that the device has room for all new bytes before any are made.
 Status require_room(const Table& table, std::span<const Chosen> storages, const Encoding& encoding,
                     std::optional<DType> dtype) {
   const std::shared_ptr<device::OpenDevice>& device = table.device();

@@ -6,7 +6,7 @@
 namespace bowline::detail::params {
 namespace {
 
-// Storages of the pattern, which have bytes.
+// The storages that match the pattern. All must have bytes.
 Result<std::vector<Chosen>> chosen_with_bytes(const Table& table, std::string_view pattern) {
   BOWLINE_TRY_ASSIGN(std::vector<Chosen> out, chosen(table, pattern));
   for (const auto& [tie, name] : out) {
@@ -91,12 +91,12 @@ Result<PlacementReport> shard(Table& table,
       return {};
     };
     BOWLINE_TRY(split().at(format("While splitting storage {} (\"{}\").", tie, name)));
-    // Those that get no part may read it too.
+    // Devices without a shard may read the storage too.
     row.replicas.clear();
     for (size_t i = row.home.shards.size(); i < devices.size(); ++i) {
       row.replicas.push_back({devices[i], nullptr});
     }
-    if (row.home.shards.size() == 1) {  // whole
+    if (row.home.shards.size() == 1) {  // not split
       row.home.block = row.home.shards[0];
       row.home.shards.clear();
     }

@@ -8,12 +8,12 @@
 namespace bowline::detail::params {
 namespace {
 
-// Whether rows can be added to codes, and cut, without a look at the others.
+// True if quantized rows can be added and removed without changing other rows.
 bool takes_rows(const Storage& row) {
   return row.shape.rank() >= 2 && row.encoding.takes_rows(row.shape);
 }
 
-// What the storage would have if all of its rows were new. Codes of zeros are zeros.
+// The initial bytes of a storage of new rows. Quantized zeros are zero bytes.
 Result<std::vector<std::byte>> new_rows(const Storage& drawn, uint64_t seed, uint32_t tie) {
   if (drawn.encoding.is_plain()) {
     return initial_bytes(drawn, seed, tie);
@@ -24,7 +24,7 @@ Result<std::vector<std::byte>> new_rows(const Storage& drawn, uint64_t seed, uin
   return std::vector<std::byte>(drawn.bytes());
 }
 
-// The same rows, and behind them those of `fill`, which holds all rows of the new shape.
+// Copies the old rows into `fill`, which holds all rows of the new shape.
 Status give_rows(Storage& row, const Shape& shape, std::vector<std::byte> fill) {
   std::vector<std::byte> scratch;
   BOWLINE_TRY_ASSIGN(const Bytes old, read_all(row, scratch));
@@ -99,8 +99,8 @@ class Resizing {
   }
   static bool is_factor(Role role) { return role == Role::adapter_a || role == Role::adapter_b; }
 
-  // Moments begin with zeros in the new rows, masters with the new values. What has another shape
-  // than its owner had goes.
+  // In the new rows, moments are zeros and masters are the new values. A row of the optimizer whose
+  // shape differs from that of its owner is dropped.
   Status follow(uint32_t tie, const Storage& owner, const Shape& before) {
     Storage& row = stage_.storage(tie);
     if (row.shape != before || !row.home.valid()) {

@@ -57,7 +57,7 @@ bool Stage::retire(uint32_t tie) {
   if (const auto uses = uses_.find(tie); uses != uses_.end() && uses->second > 0) {
     return false;
   }
-  // All that are not staged stay; the first one says so.
+  // A user that is not staged keeps the storage.
   for (const uint32_t parameter : target_.users(tie)) {
     if (!parameters_.contains(parameter)) {
       return false;

@@ -1,4 +1,4 @@
-// What a file supplies, under the names of the model and with the values that a hook gives instead.
+// The values of a file, with the names of the model and the replacements of a hook.
 #include "core/encoding_check.h"
 #include "params/describe.h"
 #include "params/home.h"
@@ -33,12 +33,12 @@ class Substitution {
   }
 
  private:
-  // What one call of the hook stands for.
+  // One call of the hook.
   struct Called {
     uint32_t from;
     View view;
     uint32_t to;
-    std::optional<uint32_t> row;  // of what it gave
+    std::optional<uint32_t> row;  // of the value that it returned
   };
 
   std::string_view name_of(const ParameterRow& p) const {
@@ -65,7 +65,7 @@ class Substitution {
     return {};
   }
 
-  // The row of what the hook gives for a parameter of the file, or none.
+  // Calls the hook for a parameter of the file. Returns the row of its value, or nothing.
   Result<std::optional<uint32_t>> called(uint32_t number, uint32_t to) {
     const ParameterRow& p = source_.parameters[number];
     const uint32_t tie = table_.parameters[to].tie;

@@ -4,7 +4,7 @@
 namespace bowline::detail::params {
 namespace {
 
-// Every view of the storage still shows a part of what it will be.
+// Checks that every view of the storage still fits the new contents.
 Status check_views(const Stage& stage, uint32_t tie) {
   const Storage& storage = stage.current(tie);
   for (const uint32_t user : sorted(stage.before().users(tie))) {
@@ -38,7 +38,7 @@ Status swap(Table& table, std::string_view a, std::string_view b, int busy) {
     row.copies.clear();
     row.replicas = was.replicas;
     for (Replica& r : row.replicas) {
-      r.copy.reset();  // of what the row held
+      r.copy.reset();  // of the old contents
     }
     row.version = was.version + 1;
     row.generation = was.generation + 1;

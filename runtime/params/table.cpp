@@ -187,7 +187,7 @@ Result<uint32_t> Table::require(std::string_view name) const {
   return *found;
 }
 
-// There is one at most that is not empty.
+// At most one such row is not empty.
 std::optional<uint32_t> Table::owned(uint32_t owner, Role role, uint32_t slot) const {
   for (const uint32_t row : owned(owner)) {
     const Storage& s = storages[row];

@@ -10,7 +10,7 @@
 namespace bowline::detail::params {
 namespace {
 
-// By their numbers, whatever zeros stand in front of them.
+// Compares by number, without leading zeros.
 bool is_less(std::string_view a, std::string_view b) {
   const auto strip = [](std::string_view& digits) {
     digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
@@ -20,7 +20,7 @@ bool is_less(std::string_view a, std::string_view b) {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }
 
-// A storage, and what belongs to it, that no parameter uses any more.
+// Reports a storage that no parameter uses any more, and the rows that belong to it.
 void note_dropped(const Table& table, uint32_t tie, TieReport& report) {
   const auto add = [&](uint32_t row) {
     const Storage& s = table.storages[row];
@@ -50,7 +50,7 @@ Status check_pair(const Stage& stage, const ParameterRow& first, const Parameter
   return {};
 }
 
-// Adds the storage that the second leaves to `left`.
+// Ties the second parameter to the first. Adds the storage that the second leaves to `left`.
 Status tie_pair(Stage& stage, const Pair& pair, TieReport& report, std::set<uint32_t>& left) {
   const ParameterRow& first = stage.current_parameter(pair.first);
   const ParameterRow& second = stage.current_parameter(pair.second);
@@ -87,7 +87,7 @@ Result<std::vector<Pair>> numbered_pairs(const Table& table, std::string_view pa
     std::string_view number;
     uint32_t parameter;
   };
-  std::map<std::string, std::vector<Member>, std::less<>> groups;  // by the name around the number
+  std::map<std::string, std::vector<Member>, std::less<>> groups;  // by the name without the number
   for (uint32_t i = 0; i < table.parameters.size(); ++i) {
     const std::string_view name = table.parameters[i].name;
     for (const std::string& p : patterns) {

@@ -9,7 +9,7 @@
 namespace bowline::detail::params {
 namespace {
 
-// A part of codes is not a run of bytes.
+// Copies part of quantized values, which is not one run of bytes.
 Result<Home> copy_of_codes(const Storage& storage, uint64_t first, const Shape& shown,
                            const std::shared_ptr<device::OpenDevice>& for_new) {
   BOWLINE_TRY(storage.encoding.check(storage.dtype, shown));
@@ -23,7 +23,8 @@ Result<Home> copy_of_codes(const Storage& storage, uint64_t first, const Shape& 
   return make_home(block == nullptr ? for_new : block->device_handle(), part);
 }
 
-// What `parameter` shows of `storage`, as it lies; on the device without a detour.
+// Copies the part of `storage` that `parameter` views, in storage order. On the same device the
+// copy does not pass through the host.
 Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage, const Shape& shown,
                      const std::shared_ptr<device::OpenDevice>& for_new) {
   const ElementRun part = view_run(parameter.view, storage.shape);
@@ -44,14 +45,14 @@ Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage, cons
   return make_home(for_new, run);
 }
 
-// The shape of a copy of what `parameter` shows of a storage.
+// The shape of a copy of the part that `parameter` views.
 Result<Shape> shape_of_copy(const ParameterRow& parameter, const Storage& storage) {
   View flat = parameter.view;
   flat.transpose = false;
   return view_shape(flat, storage.shape);
 }
 
-// A new row with what `parameter` shows of row `tie`. Returns its bytes.
+// Adds a row with a copy of the part of row `tie` that `parameter` views. Returns its bytes.
 Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t tie,
                           int32_t owner) {
   const Table& table = stage.before();
@@ -61,7 +62,7 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
   row.version = 0;
   row.generation = 0;
   row.home = {};
-  row.copies.clear();  // of the other row, which may have this generation too
+  row.copies.clear();  // copies of the other row, whose generation may be equal
   row.replicas.clear();
   if (table.storages[tie].home.valid()) {
     BOWLINE_TRY_ASSIGN(Home home,
@@ -94,8 +95,8 @@ Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
         format("While giving \"{}\" a copy of storage {}.", name, row)));
     cost += bytes.value();
   }
-  // A transpose stays one: the list of a Repeat that the parameter is in shows all its storages
-  // alike.
+  // The view stays transposed, because all storages in a list of a Repeat have the same
+  // orientation.
   View view;
   view.transpose = parameter.view.transpose;
   stage.show(index, fresh, std::move(view));

@@ -18,7 +18,7 @@ Status check_tensor(std::string_view name, const Tensor& tensor, const Shape& sh
   return {};
 }
 
-// A copy of the bytes of a host or file storage with the run replaced.
+// A copy of the bytes of a host or file storage with the run `window` replaced.
 Result<Home> replaced(const Storage& storage, const Window& window, Bytes run) {
   BOWLINE_TRY(require_host_memory(storage.bytes()));
   std::vector<std::byte> bytes(storage.bytes());
@@ -51,11 +51,11 @@ Status set_value(Table& table, std::string_view name, const Tensor& value, int b
     run = ordered;
   }
   if (storage.home.block) {
-    // The last thing that can fail: it has no effect then.
+    // The last step that can fail. It changes nothing if it does.
     BOWLINE_TRY(storage.home.block->write(window.first, run));
     ++storage.version;
   } else if (!storage.home.shards.empty()) {
-    // A write to one of several parts may fail after others: what was there comes back.
+    // The write to a shard may fail after others succeeded. Then the old bytes are restored.
     std::vector<std::byte> old;
     BOWLINE_TRY(read_run(storage, window.first, window.count, old).status());
     if (Status written = write_run(storage.home, window.first, run); !written.ok()) {
@@ -88,7 +88,7 @@ Status get_value(const Table& table, std::string_view name, const Tensor& out) {
 
 namespace {
 
-// What the parameter shows of codes, as numbers of the dtype that they stand for.
+// Decodes the part of quantized values that the parameter views, to the dtype of the storage.
 Status decode_values(const ParameterRow& parameter, const Storage& storage, const Tensor& out) {
   BOWLINE_TRY_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
   BOWLINE_TRY(check_tensor(parameter.name, out, shape, storage.dtype));

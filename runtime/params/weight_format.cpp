@@ -70,7 +70,7 @@ Status check_layout(const FormatLayout& layout, std::span<const StorageInfo> gro
   return {};
 }
 
-// Gives the rows homes in one new allocation.
+// Places the rows in one new allocation.
 Result<std::shared_ptr<const device::Block>> pack(Stage& stage, const WeightFormat& kind,
                                                   std::span<const uint32_t> ties) {
   const Table& table = stage.before();
@@ -120,7 +120,7 @@ bool is_intact(const Table& table, const FormatGroup& group) {
   });
 }
 
-// Whether all members lie on one device that the format is for.
+// True if all members are on one device that the format supports.
 bool is_at_home(const Table& table, const FormatGroup& group) {
   const auto device_at = [&](uint32_t tie) {
     const std::shared_ptr<device::Block>& block = table.storages[tie].home.block;
@@ -164,7 +164,7 @@ Result<FormatReport> set_format(Table& table, const std::shared_ptr<const Weight
     }
   }
   BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "set_weight_format()"));
-  // A storage is of one group: others that it was of are given up.
+  // A storage can be in one group only. Dissolve the groups that it was in.
   std::vector<uint32_t> left;
   for (const FormatGroup& g : groups) {
     if (overlap(g.ties, ties)) {

@@ -1,7 +1,6 @@
-// Checkpoints: the model file with moments, pending gradients and the training state.
-//
-// The order of data and the dropout masks are functions of counters, so the counters are all that
-// is kept of them.
+// Checkpoints: the model file with moments, pending gradients and the training state. The order of
+// the data and the dropout masks are functions of counters, so a checkpoint stores only the
+// counters.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,8 +29,8 @@ std::string device_text(const device::OpenDevice& device) {
   return format("{}: {}", device.info().name, device.info().description);
 }
 
-// Parameters and what they show, as the listing says it; `ties` apart, so that a refusal can say
-// which of the two differs.
+// Checks that both tables have the same parameters with the same dtypes and shapes, then the same
+// ties and views. The two checks have separate messages.
 Status check_parameters(const Table& saved, const Table& live) {
   const auto shapes = [](const Table& t) {
     std::vector<std::string> out;
@@ -63,7 +62,7 @@ Status check_parameters(const Table& saved, const Table& live) {
   return {};
 }
 
-// Moments as an optimizer makes them: finite, and second moments not negative.
+// Checks that moments are finite and that second moments are not negative.
 Status check_moments(const Storage& row, bool squares) {
   std::vector<std::byte> scratch;
   BOWLINE_TRY_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
@@ -77,8 +76,8 @@ Status check_moments(const Storage& row, bool squares) {
   return {};
 }
 
-// Rows of moments and of pending gradients that fit what they belong to. A storage that was thawed
-// after its last step has none: they begin with zeros.
+// Checks that moments and pending gradients fit their owners. A storage that was thawed after the
+// last step has no moments. They start as zeros.
 Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) {
   for (size_t tie = 0; tie < saved.storages.size(); ++tie) {
     const Storage& row = saved.storages[tie];
@@ -116,7 +115,7 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
   return {};
 }
 
-// The row of the checkpoint that belongs to row `tie` of the live table: weights by tie index, rows
+// The row of the checkpoint for row `tie` of the live table. Weights are found by tie index, rows
 // of the optimizer by their owner.
 const Storage* counterpart(const Table& saved, const Table& live, uint32_t tie) {
   const Storage& row = live.storages[tie];
@@ -218,7 +217,7 @@ Status TrainerState::adopt(Table& staged, Position& position) const {
   const auto refuse = [](Status s) { return std::move(s).at("While continuing its training."); };
   BOWLINE_TRY(refuse(check_record(*model_->extras.training, false, false)));
   BOWLINE_TRY(refuse(check_rows(staged, options_.optimizer, false)));
-  // Its moments wait in their file until all plans are made.
+  // The moments stay in their file until all plans are made.
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
     const Role role = staged.storages[tie].role;
     if (role == Role::gradient) {
@@ -259,7 +258,7 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
                                       FileSystem& files) {
   BOWLINE_TRY(params::require_idle(model_->users.busy(), "resume()"));
   BOWLINE_TRY_ASSIGN(const auto verified, model::VerifiedFile::open(path, files));
-  // Nothing is used before every checksum matched.
+  // Verify every checksum before anything is used.
   BOWLINE_TRY(verified->verify_all());
   BOWLINE_TRY_ASSIGN(const auto saved, graph::load_model(verified));
   const std::optional<model::TrainingState>& t = saved->extras.training;
@@ -286,9 +285,9 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   }
   BOWLINE_TRY(prepare());
   BOWLINE_TRY(write_rows(saved->table, t->micro_step > 0));
-  // A file of before the weights added the gradients of micro-batches as they were.
+  // Older files have no loss weights. They added the gradients of micro-batches unweighted.
   position.weights.resize(position.losses.size(), prepared_.weight_unit);
-  // Nothing fails any more.
+  // From here on nothing can fail.
   state_ = std::move(position);
   gradients_known_ = state_.micro_step > 0;
   states_.forget();
@@ -296,10 +295,10 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   return out;
 }
 
-// In place: old and new bytes never lie on the device together.
+// Writes in place, so the device never holds old and new bytes at the same time.
 Status TrainerState::write_rows(const Table& saved, bool pending) {
   Table staged = model_->table;
-  // Rows of storages that are frozen now, for when they are thawed.
+  // Also adds the rows of storages that are frozen now, in case they are thawed later.
   for (const Storage& row : saved.storages) {
     if (row.role != Role::gradient && params::is_training(row.role) && !row.empty) {
       add_row(staged, static_cast<uint32_t>(row.owner), row.role, row.slot, row.shape);
@@ -313,7 +312,7 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
     const Storage& row = staged.storages[tie];
     if (row.empty || (row.role == Role::gradient && !pending)) {
-      continue;  // between two steps gradients are not kept
+      continue;  // gradients are not kept between steps
     }
     const device::Block& block = *row.home.block;
     if (const Storage* from = counterpart(saved, staged, tie); from != nullptr) {

@@ -12,7 +12,7 @@ using graph::BoundValue;
 using graph::ValueId;
 using graph::ValueKind;
 
-// A graph with a node per iteration of every Repeat, each with a name that says where it was.
+// The graph with every Repeat unrolled. The name of each node states its iteration.
 class Unrolled {
  public:
   explicit Unrolled(const BoundGraph& from) : from_(from) {
@@ -90,7 +90,7 @@ class Unrolled {
   const BoundGraph& from_;
 };
 
-// The first trainable parameter with a value, or a gradient, that is not finite; empty: none.
+// The first trainable parameter with a non-finite value or gradient, or "".
 Result<std::string> find_parameter(const params::Table& table, bool gradients) {
   for (const params::ParameterRow& p : table.parameters) {
     std::optional<uint32_t> row = p.tie;
@@ -110,7 +110,7 @@ Result<std::string> find_parameter(const params::Table& table, bool gradients) {
   return std::string();
 }
 
-// Runs the forward part once more, with every value as an output.
+// Runs the forward pass again with every value as an output.
 Result<std::string> find_node(const BoundGraph& forward, std::span<const Tensor> batch,
                               params::Table& table,
                               const std::shared_ptr<device::OpenDevice>& device,
@@ -147,7 +147,8 @@ Result<std::string> find_node(const BoundGraph& forward, std::span<const Tensor>
 Result<StepReport> NonFinitePolicy::conclude(StepReport report, const params::Table& table,
                                              const std::function<Status()>& roll_back) {
   if (!report.skipped && !report.weights_non_finite) {
-    // Steps that a rollback repeats do not end a row. Else the same bad step could follow forever.
+    // Repeated steps after a rollback do not reset the count. Otherwise they could lead to the same
+    // bad step forever.
     in_row_ = report.step > rolled_back_from_ ? 0 : in_row_;
     report.nonfinite_steps = steps_;
     return report;

@@ -22,7 +22,7 @@ class UpdateBuilder {
  public:
   explicit UpdateBuilder(const params::Table& table) : table_(table) { graph_.name = "update"; }
 
-  // The rows that belong to `ties`: themselves, or those of a role. All have one dtype.
+  // A list of the storages `ties`, or of their rows with a role. All have one dtype.
   Result<ValueId> list(std::string name, std::span<const uint32_t> ties, std::optional<Role> role,
                        uint32_t slot = 0) {
     ValueInfo info;
@@ -75,8 +75,7 @@ bool waits(const Storage& row) {
   return params::is_training(row.role) && !row.empty && row.home.block == nullptr;
 }
 
-// Where the rule of a storage is the same, but its moments are not of the same kind, it is in
-// another group.
+// Storages with the same rule but different kinds of moments are in different groups.
 struct Group {
   UpdateRule rule;
   size_t moments = 0;

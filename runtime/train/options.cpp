@@ -17,7 +17,7 @@ Status check_not_negative(std::string_view name, float value) {
   return {};
 }
 
-// "[0, 1)".
+// For example "[0, 1)".
 std::string range_text(const OptimizerSetting& s) {
   return format("{}{}, {}{}", s.min_inclusive ? "[" : "(", s.min, s.max,
                 s.max_inclusive ? "]" : ")");
@@ -66,7 +66,7 @@ std::string groups_text(const std::vector<ParameterGroup>& groups) {
   return out;
 }
 
-// The number of the first group of a name.
+// The index of the first group that matches a name.
 std::optional<size_t> group_of(std::string_view name, const std::vector<ParameterGroup>& groups) {
   for (size_t i = 0; i < groups.size(); ++i) {
     const Result<std::vector<std::string>> patterns = alternatives(groups[i].pattern);
@@ -144,7 +144,7 @@ RunSettings run_settings(const TrainOptions& o) {
   }
   s.emplace_back("dims", std::move(dims));
   s.emplace_back("groups", groups_text(o.groups));
-  // As a checkpoint of a version without these says it.
+  // "none" is also the value for checkpoints of versions without these settings.
   const TrainPrecision& precision = o.precision;
   s.emplace_back("compute", precision.compute_dtype
                                 ? std::string(bowline::name_of(*precision.compute_dtype))

@@ -29,7 +29,7 @@ void keep_output(BoundGraph& g, ValueId value, const std::string& name) {
   g.output_names = {name};
 }
 
-// The one input of the update is where the accumulate segment leaves the loss.
+// Lets the update read its only input, the loss, where the accumulate segment writes it.
 void read_loss_at(plan::Plan& update, uint64_t offset) {
   for (device::Record& r : update.program.records) {
     for (device::Operand& o : r.inputs) {
@@ -48,7 +48,7 @@ bool has_f16(const BoundGraph& g) {
          });
 }
 
-// Marks the owners of the gradient rows that the graph writes.
+// Marks the storages whose gradient rows the graph writes.
 void mark_written(const BoundGraph& g, const params::Table& table, std::vector<char>& written) {
   for (const graph::BoundNode& node : g.nodes) {
     if (op_def(node.op).gradient_rows == GradientRows::added) {
@@ -64,7 +64,7 @@ void mark_written(const BoundGraph& g, const params::Table& table, std::vector<c
   }
 }
 
-// Errors  unsupported: one of these storages, which the graph writes, is no running statistic.
+// Errors  unsupported: one of these storages, which the graph writes, is not a running statistic.
 Status check_states(const graph::GenericGraph& graph, const params::Table& table,
                     std::span<const uint32_t> states) {
   for (const uint32_t tie : states) {
@@ -143,7 +143,7 @@ std::vector<const plan::Plan*> Plans::all() const {
   return out;
 }
 
-// One per set of dims. Empty if one weight suits all terms of a micro-batch.
+// Returns one loss per set of dims, or none if one weight suits all terms of a micro-batch.
 Result<std::vector<graph::FactoredLoss>> Planner::factored_losses(
     std::span<const BoundLoss> bound, const graph::GradientOptions& options) const {
   std::vector<graph::FactoredLoss> out;
@@ -165,7 +165,7 @@ Result<Plans> Planner::make(std::span<const BoundLoss> bound, const params::Tabl
                             const device::OpenDevice& device,
                             const graph::GradientOptions& options) const {
   Plans p;
-  plan::StepLayout layout;  // one for all: the update reads what the accumulate segment wrote
+  plan::StepLayout layout;  // one for all plans: the update reads what the accumulate segment wrote
   const auto lower = [&](const BoundGraph& g, const char* name) {
     return plan::lower(g, name, device, layout, options_.budget);
   };
@@ -219,7 +219,7 @@ Result<Plans> Planner::make(std::span<const BoundLoss> bound, const params::Tabl
   return p;
 }
 
-// By the shapes of its inputs a batch says which set it is of.
+// A batch selects its set of dims by the shapes of its inputs, so the sets must differ.
 Status Planner::check_distinct(const Plans& p) const {
   const std::vector<std::vector<BoundDim>> dims = sets_of_dims(options_);
   for (size_t i = 0; i < p.sets.size(); ++i) {

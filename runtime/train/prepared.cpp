@@ -9,10 +9,10 @@
 namespace bowline::detail::train {
 namespace {
 
-// Nodes in the order in which they are no longer kept, and after how many of them a plan is worth a
-// try. What takes long is spread over the graph: of its nodes in the order of the graph every
-// second one is kept first, then every fourth, and so on. Then the backward part never makes a long
-// stretch of the forward part again at once, whose results would lie beside each other.
+// The order in which the activations of nodes are recomputed instead of kept, and the counts that
+// are worth a plan. Costly nodes are spread over the graph: first every second costly node in graph
+// order is recomputed, then every second of the rest, and so on. This avoids recomputing a long
+// stretch of the forward pass at once, whose results would need memory at the same time.
 // Source  Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016, section 4.1.
 struct AgainOrder {
   std::vector<graph::ForwardNode> nodes;
@@ -54,8 +54,8 @@ Status require_room(const Plans& p, const params::Table& staged, device::OpenDev
              p.sizes.arena, p.sizes.io));
 }
 
-// A number of first nodes of `order` with which the plans have room: the least one between two that
-// are tried.
+// The smallest number of first nodes of `order` to recompute so that the plans fit. A binary search
+// between two entries of `tries` finds it.
 template <class Make>
 Result<size_t> how_many_again(std::span<const graph::ForwardNode> order,
                               std::span<const size_t> tries, const params::Table& staged,
@@ -106,8 +106,8 @@ Result<Prepared> prepare(const Planner& planner, std::span<const BoundLoss> boun
   const Status whole = require_room(plans, staged, *device);
   size_t again = 0;
   if (!whole.ok()) {
-    // A budget is a wish that computing again can fulfil; a device without memory says how much the
-    // plan needs.
+    // Recomputation can satisfy a budget. A device without enough memory reports what the plan
+    // needs.
     BOWLINE_TRY(whole.code() == Code::over_budget ? Status() : Status(whole));
     BOWLINE_TRY_ASSIGN(again,
                        how_many_again(order, again_order.tries, staged, *device, make, whole));
@@ -116,7 +116,7 @@ Result<Prepared> prepare(const Planner& planner, std::span<const BoundLoss> boun
   }
   BOWLINE_TRY(place_waiting(staged));
   Result<Prepared> recorded = Prepared::record(std::move(plans), staged, device);
-  // What a recording takes is known when it is made.
+  // The memory of a recording is known only after it is made.
   while (recorded.status().code() == Code::over_budget && again < order.size()) {
     again = std::min(order.size(), again + std::max<size_t>(order.size() / 8, 1));
     BOWLINE_TRY_ASSIGN(Plans smaller,
@@ -218,12 +218,12 @@ std::string io_text(std::string_view what, const IoInfo& io) {
                 Shape(io.shape));
 }
 
-// Above what is listed of a set of dims, where there are several.
+// The heading of the listing of a set of dims, if there are several sets.
 std::string heading(std::span<const std::vector<BoundDim>> dims, size_t number) {
   return dims.size() > 1 ? text_of(dims[number]) + '\n' : "";
 }
 
-// What a step submits and copies, then the parameters of the Repeats.
+// Lists what a step submits and copies, then the parameters of the Repeats.
 Result<std::string> plan_text(const Prepared& prepared, bool columns, const TrainOptions& options) {
   BOWLINE_TRY_ASSIGN(const PlanInfo plan, prepared.describe(options));
   const std::vector<std::vector<BoundDim>> dims = sets_of_dims(options);

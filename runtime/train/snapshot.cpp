@@ -1,4 +1,4 @@
-// Snapshots: weights, training state and partition in host memory, and back.
+// Snapshots: copies weights, training state and ties to host memory and restores them.
 #include "params/stage.h"
 #include "train/trainer.h"
 
@@ -14,8 +14,8 @@ bool same_layout(const Storage& a, const Storage& b) {
          a.owner == b.owner && a.slot == b.slot && a.trainable == b.trainable && a.empty == b.empty;
 }
 
-// Gives row `tie` the layout `then`, with the block that it has if that is of the right size; where
-// it has none, with one on `home`.
+// Gives row `tie` the layout `then`. Keeps its block if the block has the right size. Otherwise
+// allocates one on `home`.
 Status take_layout(Table& table, uint32_t tie, const Storage& then,
                    const std::shared_ptr<device::OpenDevice>& home) {
   const Storage& row = table.storages[tie];
@@ -39,7 +39,7 @@ Status take_layout(Table& table, uint32_t tie, const Storage& then,
   return {};
 }
 
-// The partition of the snapshot. The rows that a parameter leaves and enters count as changed.
+// Restores the ties of the snapshot. The old and the new storage of a parameter count as changed.
 void take_parameters(Table& table, const Table& then) {
   for (uint32_t p = 0; p < table.parameters.size(); ++p) {
     const ParameterRow& now = table.parameters[p];
@@ -63,7 +63,7 @@ Status TrainerState::snapshot() {
   for (uint32_t tie = 0; tie < s.layout.storages.size(); ++tie) {
     const Storage& row = s.layout.storages[tie];
     auto& bytes = s.bytes.emplace_back();
-    // Between two steps gradients mean nothing.
+    // Gradients have no meaning between steps.
     if (!row.empty && (row.role != params::Role::gradient || state_.micro_step > 0)) {
       BOWLINE_TRY_ASSIGN(bytes, params::read_bytes(row));
     }
@@ -93,7 +93,7 @@ Status TrainerState::restore() {
       BOWLINE_TRY(take_layout(staged, tie, then.storages[tie], home()));
     }
   }
-  // New blocks first: until a live one is written a failure changes nothing.
+  // Write new blocks first. Until a live block is written, a failure changes nothing.
   for (const bool live : {false, true}) {
     for (uint32_t tie = 0; tie < then.storages.size(); ++tie) {
       const Storage& row = staged.storages[tie];

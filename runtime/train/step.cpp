@@ -15,11 +15,11 @@ namespace bowline::detail::train {
 
 namespace {
 
-// No norm is negative: what grad_norm is until the update writes one.
+// The value of grad_norm until the update writes a norm, which is never negative.
 constexpr float kNoNorm = -1;
 
-// Of all that a batch says: two calls with equal hashes are the same call. Of a batch that was
-// submitted nothing is allocated.
+// A hash of all contents of a batch. Calls with equal hashes count as the same call. A hash needs
+// no allocation to remember a submitted batch.
 uint64_t hash_of(std::span<const Tensor> batch) {
   uint64_t hash = batch.size();
   for (const Tensor& t : batch) {
@@ -35,7 +35,7 @@ uint64_t hash_of(std::span<const Tensor> batch) {
   return hash;
 }
 
-// Runs on every way out, that of a failed allocation too.
+// Calls a function when the scope ends, also after a failed allocation.
 template <class Function>
 class AtTheEnd {
  public:
@@ -52,8 +52,7 @@ class AtTheEnd {
 
 void TrainerState::fill(exec::StepValues& values) const {
   const double t = static_cast<double>(state_.applied + 1);
-  // A loss of an earlier micro-batch that is not finite keeps the update from being applied, as the
-  // last one does.
+  // A non-finite loss of any micro-batch prevents the update, not only that of the last.
   const bool finite = std::ranges::all_of(state_.losses, [](float l) { return std::isfinite(l); });
   const bool accumulate = state_.micro_step > 0;
   values.reset();
@@ -252,8 +251,8 @@ Status TrainerState::add_loss_weights(std::span<const Tensor> batch) {
                                  model_->table, batch, *prepared_.steps));
     ++counters_.submits;
     counters_.refreshes += refreshed.copies;
-    // An index outside of its range is an error of the micro-batch itself, which names the node
-    // that reads it.
+    // Out-of-range indices are not reported here. The micro-batch itself reports them and names the
+    // node.
   }
   size_t counted = 0;
   for (const graph::LossMean& mean : set.means) {
@@ -272,7 +271,7 @@ Status TrainerState::add_loss_weights(std::span<const Tensor> batch) {
 }
 
 Status TrainerState::weigh_all(std::span<const std::span<const Tensor>> batches) {
-  // If a submitted micro-batch is still unread, all micro-batches of its step were weighed before.
+  // If a submitted micro-batch is unread, all micro-batches of its step were weighed before.
   if (options_.accumulation == 1 || state() != TrainState::ready) {
     return {};
   }
@@ -323,7 +322,7 @@ Status TrainerState::update_alone() {
     const params::Table& table = model_->table;
     for (uint32_t tie = 0; hook_ != nullptr && tie < table.storages.size(); ++tie) {
       const auto row = table.owned(tie, params::Role::gradient, 0);
-      // After a bad index the gradients mean nothing, and the update does nothing.
+      // After an out-of-range index the gradients are meaningless, and the update does nothing.
       if (row && !table.storages[*row].empty && prepared_.steps->head().error == 0) {
         BOWLINE_TRY(call_hook(tie, *row));
       }
@@ -358,7 +357,7 @@ Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
   const params::Storage& storage = table.storages[row];
   BOWLINE_TRY_ASSIGN(std::vector<std::byte> bytes, params::read_bytes(storage));
   std::vector<float> gradient(bytes.size() / sizeof(float));
-  // The row is the sum over the terms of all micro-batches, times the loss scale.
+  // The gradient row holds the sum over the terms of all micro-batches, times the loss scale.
   const auto share = prepared_.steps->get<float>("gradient_scale");
   std::memcpy(gradient.data(), bytes.data(), bytes.size());
   for (float& g : gradient) {
@@ -389,7 +388,7 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   BOWLINE_TRY(prepared_.device->wait());
   BOWLINE_TRY(exec::read_steps(*prepared_.device, prepared_.workspace, *prepared_.steps));
   if (Status s = exec::check_error(prepared_.steps->head(), plan); !s.ok()) {
-    // The gradients hold a bad batch: the step begins anew. The update did nothing.
+    // The gradients include a bad batch, so the step starts again. The update did nothing.
     unread_.reset();
     exec::bump_versions(model_->table, plan);
     const Status put_back = forget_accumulation();
@@ -447,9 +446,9 @@ Status TrainerState::non_finite_error(std::span<const Tensor> batch, float loss,
                                          state_.step + 1, what, where));
 }
 
-// A submission of several pieces may have run some of them. What the accumulate segment left is
-// overwritten if it was the first of its step; whether the update began is seen by the norm, which
-// it writes first.
+// A failed submission may have run some of its pieces. The next first micro-batch overwrites the
+// results of the accumulate segment. The norm shows whether the update began, because the update
+// writes it first.
 void TrainerState::look_after_failed_submit(bool last) {
   if (last) {
     Status read = prepared_.device->wait();

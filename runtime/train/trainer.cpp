@@ -1,4 +1,4 @@
-// The life of a trainer, and what is asked of it between steps.
+// Creation and planning of a trainer, and its calls between steps.
 #include "train/trainer.h"
 
 #include <cmath>
@@ -74,12 +74,12 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
     graph::multiply_tables(b.graph);
   }
   add_rows(staged, options_.optimizer);
-  // The old plans are of a table that is no more. They go first, so that two arenas never live
-  // together.
+  // The old plans belong to the old table. Drop them first, so that two arenas never exist at the
+  // same time.
   prepared_.drop();
   BOWLINE_TRY_ASSIGN(Prepared fresh, train::prepare(planner, bound, staged, device));
   RunningStates states(fresh.sets[0].accumulate.plan(), staged);
-  // From here on nothing fails.
+  // From here on nothing can fail.
   prepared_ = std::move(fresh);
   states_ = std::move(states);
   model_->table = std::move(staged);
@@ -114,7 +114,7 @@ Result<std::string> TrainerState::listing(std::string_view part, bool columns) c
 
 Result<PlanInfo> TrainerState::describe() const { return prepared_.describe(options_); }
 
-// What is not read back yet lies on the old device, and stays until it is read.
+// An unread result stays on the old device until it is read.
 void TrainerState::leave_device() {
   if (!unread_) {
     prepared_.drop();
