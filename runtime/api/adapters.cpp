@@ -52,7 +52,7 @@ std::optional<std::string> encoding_of_base(const params::Table& table) {
   return found ? std::optional(format("{}", *found)) : std::nullopt;
 }
 
-// Nothing fails once the table is there.
+// From here on nothing can fail.
 Status remove_adapter(ModelState& state, std::string_view name, const params::Table& from) {
   std::vector<uint32_t> numbers;
   BOWLINE_TRY_ASSIGN(params::Table table,

@@ -1,4 +1,4 @@
-// The members of bowline::GraphBuilder, and what it holds.
+// The members of bowline::GraphBuilder, and its state.
 #include <atomic>
 #include <unordered_set>
 
@@ -36,7 +36,7 @@ struct GraphBuilder::State {
   Value add_value(GenericValue info) { return value(graph.add_value(std::move(info))); }
   Value add_input(GenericValue info);
 
-  // Each does what the call of the builder does. They know of no earlier error.
+  // Each does the work of the builder call with the same name, without a check for earlier errors.
   Result<Value> input(graph::ModelState& model, std::string_view name, DType dtype,
                       const std::vector<GraphDim>& shape);
   Result<Value> parameter(const graph::ModelState& model, const ParameterList& list);
@@ -49,7 +49,7 @@ struct GraphBuilder::State {
   Status output(std::string_view name, Value value);
   Status finish(graph::ModelState& model);
 
-  // The first error stays. The sentence may be the allocation that fails.
+  // Keeps the first error. Making its message may fail for lack of memory.
   void keep(const Status& s) {
     if (status.ok() && !s.ok()) {
       status = host_memory_exhausted();
@@ -112,7 +112,7 @@ std::vector<std::string_view> operators_of_models() {
   return names;
 }
 
-// The outputs that a node would have, as far as its attributes make sense.
+// The number of outputs that a failed node would have, from its valid attributes.
 size_t outputs_despite(Op op, size_t inputs, const std::vector<Attribute>& attributes) {
   if (!is_of_models(op)) {
     return 1;
@@ -133,8 +133,8 @@ const Status& status_of(const Result<T>& r) {
 
 Value or_none(const Result<Value>& value) { return value.ok() ? value.value() : Value{}; }
 
-// Runs a call on a builder and its model unless an error stuck before; an error of the call sticks.
-// A builder that found no memory for its state has none.
+// Runs a call on a builder and its model, unless the builder already has an error. Keeps the error
+// of the call. `state` is null if there was no memory for it.
 template <class State, class F>
 auto attempt(State* state, F&& call) -> std::invoke_result_t<F, State&, graph::ModelState&> {
   using R = std::invoke_result_t<F, State&, graph::ModelState&>;
@@ -255,7 +255,7 @@ Result<std::vector<Value>> GraphBuilder::State::op(graph::ModelState& model, Op 
   return out;
 }
 
-// The outputs of a body.
+// Adds the outputs of a body.
 Status GraphBuilder::State::leave(const std::vector<Value>& leaving) {
   BOWLINE_TRY(Status(status));
   BOWLINE_REQUIRE(leaving.size() == carried, "The body of a Repeat returns {} values, not {}.",
@@ -394,7 +394,7 @@ std::vector<Value> GraphBuilder::repeat(int count, const std::vector<Value>& car
   return last_outputs();
 }
 
-// The outputs of a call, or as many values of nothing. Returns the first.
+// The outputs of a call, or as many empty values if it failed. Returns the first.
 template <class Count>
 Value GraphBuilder::keep_last(Result<std::vector<Value>> outputs, const Count& count) {
   if (state_ == nullptr) {

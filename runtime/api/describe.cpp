@@ -50,14 +50,14 @@ bool has_named_size(const GenericGraph& g) {
   });
 }
 
-// Its shapes are those of probe values for the dims otherwise.
+// True if the shapes do not depend on dims. Otherwise they are known only for probe values.
 bool has_fixed_shapes(const GenericGraph& g) {
   return !has_named_size(g) && std::ranges::all_of(g.inputs, [&](ValueId v) {
     return std::ranges::all_of(g[v].dims, [](const GraphDim& d) { return d.name.empty(); });
   });
 }
 
-// The storages of parameters that an operator says it updates.
+// Adds the storages that the operators of the graph update.
 void add_updates(const GenericGraph& g, const params::Table& table, std::set<uint32_t>& ties) {
   for (const GenericNode& node : g.nodes) {
     if (node.repeat) {

@@ -6,8 +6,8 @@
 
 namespace bowline {
 
-// Here and not in the header: a program with RTTI and UBSan would look for types in the library's
-// control block.
+// Not in the header: with RTTI and UBSan, the program would look for types in the control block of
+// the library.
 Device::Device(std::shared_ptr<device::OpenDevice> open) : open_(std::move(open)) {}
 Device::~Device() = default;
 Device::Device(const Device&) = default;

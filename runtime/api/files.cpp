@@ -1,4 +1,4 @@
-// Files that a program writes as the library writes its own.
+// Writes files of a program in the same way as model files.
 #include "base/atomic_file.h"
 #include "base/boundary.h"
 #include "bowline.h"

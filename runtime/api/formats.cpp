@@ -50,7 +50,7 @@ Result<FormatReport> set_format(ModelState& state, std::string_view name,
                   "matches \"{}\".",
                   name, listed(ops), pattern);
   const int busy = state.users.busy();
-  const graph::Running held(state);  // nor may a layout
+  const graph::Running held(state);  // a layout function may not change the model
   return params::set_format(state.table, kind, pattern, busy);
 }
 

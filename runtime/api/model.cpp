@@ -19,7 +19,7 @@ namespace {
 
 using graph::ModelState;
 
-// Takes back the parameters that were added, unless all of them are.
+// Removes the added parameters, unless all of them were added.
 class Declaring {
  public:
   explicit Declaring(params::Table& table)
@@ -72,7 +72,7 @@ Status drop_training_state(ModelState& state) {
   return {};
 }
 
-// The same model over another table.
+// The same model with another table.
 std::shared_ptr<ModelState> with_table(const ModelState& state, params::Table table) {
   auto out = std::make_shared<ModelState>();
   out->table = std::move(table);
@@ -103,7 +103,7 @@ Result<LoadReport> load(ModelState& state, const std::string& path, const LoadOp
   BOWLINE_TRY_ASSIGN(const auto file, model::VerifiedFile::open(path));
   params::Table source = params::read_table(model::Tables(*file));
   if (options.hook || !options.aliases.empty()) {
-    const graph::Running held(state);  // a hook may not change what is loaded into
+    const graph::Running held(state);  // a hook may not change the model
     BOWLINE_TRY_ASSIGN(source, params::substituted(state.table, source, options));
   }
   const auto into = [&](params::Table& table) {
@@ -136,7 +136,7 @@ Result<CastReport> cast(ModelState& state, DType to, std::string_view pattern) {
       [&](params::Table& table) { return params::cast(table, to, pattern, state.users.busy()); });
 }
 
-// Codes are shown to the graphs first: what reads the storage must take them.
+// Before quantized values are used, every reader of the storage must support them.
 Status set_source(ModelState& state, std::string_view name, ValueSource source,
                   std::string_view text) {
   BOWLINE_TRY_ASSIGN(const Encoding encoding, parse_encoding(text));
@@ -434,7 +434,7 @@ Result<Model> Model::clone() const {
 Result<Model> Model::skeleton() const {
   return guarded(state_, "model", [](const ModelState& s) -> Result<Model> {
     std::shared_ptr<ModelState> state = with_table(s, params::skeleton(s.table));
-    state->extras.self_tests.clear();  // of values that are not there
+    state->extras.self_tests.clear();  // their values are missing
     return Model(std::move(state));
   });
 }
@@ -456,7 +456,7 @@ Result<CompactReport> Model::save_compacted(const std::string& path) const {
 Result<LoadReport> Model::load(const std::string& path, const LoadOptions& options) {
   return changing(state_, [&](ModelState& s) -> Result<LoadReport> {
     Result<LoadReport> report = bowline::load(s, path, options);
-    if (!report.ok()) {  // after a success nothing may fail, not even a sentence
+    if (!report.ok()) {  // after a success nothing may fail, not even this format()
       return std::move(report).status().at(format("While loading \"{}\" into a model.", path));
     }
     return report;

@@ -25,7 +25,7 @@ using train::TrainerState;
 
 namespace {
 
-// As guarded(), of what a gradient hook may not call: the step that it is called in has not ended.
+// Like guarded(), but fails inside a gradient hook, because the step has not ended.
 template <class Call>
 auto between_steps(const std::unique_ptr<TrainerState>& state, const Call& call) {
   return guarded(state, "trainer", [&](TrainerState& s) -> decltype(call(s)) {

@@ -11,8 +11,7 @@
 namespace bowline {
 namespace {
 
-// A name that nobody gives to a file of his own: "folder/out" is written as
-// "folder/.out.bowline-write".
+// A suffix that users do not choose: "folder/out" is written as "folder/.out.bowline-write".
 constexpr std::string_view kSuffix = ".bowline-write";
 
 std::string temporary_of(const std::string& path) {
@@ -65,8 +64,8 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path, 
   return file;
 }
 
-// The lock keeps a second writer out. A writer that waited at open() may hold the file that the
-// first one has renamed meanwhile; then the name and the descriptor differ, and it opens again.
+// The lock keeps other writers out. While a writer waits at open(), the first one may rename the
+// file. Then the name and the descriptor differ, and the writer opens the file again.
 Status AtomicFile::open() {
   for (int attempt = 0; attempt < 10; ++attempt) {
     // O_NONBLOCK: opening a pipe does not wait for its reader.

@@ -13,9 +13,8 @@ struct Range {
   uint32_t last;
 };
 
-// Characters of the Unicode Standard that have no picture of their own, or that turn the text
-// around them: general categories Cc, Cf, Zl, Zp, Co, noncharacters, fillers and variation
-// selectors.
+// Characters of the Unicode Standard that are invisible or change the direction of the text:
+// general categories Cc, Cf, Zl, Zp, Co, noncharacters, fillers and variation selectors.
 constexpr Range kInvisible[] = {
     {0x0000, 0x001F},   {0x007F, 0x009F},    {0x00AD, 0x00AD},   {0x034F, 0x034F},
     {0x0600, 0x0605},   {0x061C, 0x061C},    {0x06DD, 0x06DD},   {0x070F, 0x070F},

@@ -82,7 +82,7 @@ bool matches(std::string_view pattern, std::string_view name) {
   size_t p = 0;
   size_t n = 0;
   size_t star = std::string_view::npos;  // the last "*" ...
-  size_t kept = 0;                       // ... and where what follows it was tried last
+  size_t kept = 0;                       // ... and the last tried position of the text after it
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;

@@ -18,8 +18,7 @@ std::same_as<T, bool>;
 template <class T>
 concept Enum = std::is_enum_v<T>;
 
-// ------------------------------------------------------------------------------------------ to
-// text
+// ----------------------------------------------------------------------------------------- to text
 
 class Text {
  public:
@@ -72,8 +71,7 @@ class Text {
   std::string text_;
 };
 
-// ---------------------------------------------------------------------------------------- from
-// values
+// ------------------------------------------------------------------------------------- from values
 
 Status wrong_kind(std::string_view name) {
   return Status(Code::bad_argument, format("Attribute {} has a value of the wrong kind.", name));
@@ -228,8 +226,7 @@ Status unknown_attribute(std::string_view name, std::span<const std::string_view
                 format("There is no attribute \"{}\".{}", name, suggestion(name, all)));
 }
 
-// ------------------------------------------------------------------------------------------
-// binding
+// ----------------------------------------------------------------------------------------- binding
 
 // Writes the value of a dim where the attributes name it.
 class Binder {

@@ -5,13 +5,13 @@
 namespace bowline {
 namespace {
 
-// 0: not limited.
+// 0 means no limit.
 template <class T>
 bool exceeds(T spent, T limit) {
   return limit != 0 && spent > limit;
 }
 
-// The sum, or the largest number.
+// The sum, or the largest value on overflow.
 uint64_t saturated(uint64_t a, uint64_t b) {
   uint64_t sum = 0;
   return checked_add(a, b, sum) ? sum : UINT64_MAX;
@@ -22,7 +22,7 @@ uint64_t saturated(uint64_t a, uint64_t b) {
 Budget Budget::of_file(uint64_t table_bytes) {
   constexpr uint64_t kBytes = uint64_t{96} << 20;
   constexpr uint64_t kBytesPerByte = 256;
-  constexpr uint64_t kNodeBytes = 16;  // of the smallest node in a file
+  constexpr uint64_t kNodeBytes = 16;  // the smallest node in a file
   uint64_t bytes = 0;
   const bool fits = checked_mul(table_bytes, kBytesPerByte, bytes);
   return {saturated(kBytes, fits ? bytes : UINT64_MAX), 64 + table_bytes / kNodeBytes, 0};

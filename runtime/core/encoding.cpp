@@ -54,10 +54,10 @@ constexpr EncodingForm kForms[5] = {
     {"q4_0", &kQ4_0Functions, {&kForms[4], kGgufBlock, -1, DType::f16}, false, 8, 16, 1},
 };
 
-// Part of a step by which rounding the scale to 16 bits may move the last codes.
+// The part of a step by which rounding the scale to 16 bits may move the largest values.
 constexpr double kMostMoved = 1.0 / 8;
 
-// Compares the values of a storage with the decoded ones, one after the other.
+// Compares the values of a storage with the decoded values, one by one.
 class Losses {
  public:
   Losses(const Encoding& e, DType dtype, const Shape& shape, std::span<const float> values)
@@ -69,7 +69,7 @@ class Losses {
 
   Status check(size_t i, float value, float decoded) {
     if (e_.is_plain() && !std::isfinite(value)) {
-      return {};  // it stays what it is
+      return {};  // a plain non-finite value does not change
     }
     BOWLINE_REQUIRE(std::isfinite(value), "Element {} is {}, which cannot be quantized.", i, value);
     std::byte stored[sizeof(float)];

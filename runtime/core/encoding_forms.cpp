@@ -17,8 +17,8 @@ float next_above(float x, DType dtype) {
 }
 
 // Stores the scale of a block that spans `steps` steps of `exact`, and returns the stored scale.
-// Rounds to nearest, or up where the codes would end more than `spare` steps before the values.
-// A scale that is not finite is stored as 0.
+// Rounds to nearest. Rounds up if the quantized range would otherwise end more than `spare` steps
+// before the values. A scale that is not finite is stored as 0.
 float store_rounded(double exact, double steps, double spare, std::byte* to, DType dtype) {
   const auto stored = [to, dtype](float scale) {
     store_float(scale, to, dtype);
@@ -31,7 +31,7 @@ float store_rounded(double exact, double steps, double spare, std::byte* to, DTy
   return std::isfinite(scale) ? scale : stored(0);
 }
 
-// Symmetric codes round the largest value to the last one; a zero point is rounded too.
+// Symmetric forms round the largest value to the last step. A zero point is rounded too.
 constexpr double kSpare = 0.5;
 constexpr double kSpareOfRange = 1.0 / 64;
 

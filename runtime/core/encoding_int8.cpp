@@ -1,10 +1,11 @@
-// The form int8: codes in the order of the elements, then scales and zero points by block.
+// The form int8: quantized values in the order of the elements, then scales and zero points by
+// block.
 #include "core/encoding_forms.h"
 
 namespace bowline {
 namespace {
 
-// Where the parts of an int8 storage lie.
+// The places of the parts of an int8 storage.
 struct Int8Layout {
   uint64_t scales;
   uint64_t zeros;
@@ -41,7 +42,7 @@ uint64_t bytes_int8(const Encoding& e, DType, const Shape& shape) {
 }
 
 Status check_view_int8(const Encoding& e, const View& view, const Shape& shape) {
-  // Every element of one block has the scale of the tensor.
+  // With a single block, every view has the same scale.
   return CodeBlocks(e, shape).count() <= 1 ? view_shape(view, shape).status()
                                            : check_view_blocks(e, view, shape);
 }

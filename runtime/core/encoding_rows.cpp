@@ -1,11 +1,11 @@
-// Forms whose blocks lie in rows: int4, and q8_0 and q4_0 of GGUF.
+// Forms with blocks within rows: int4, and q8_0 and q4_0 of GGUF.
 #include "core/code_rows.h"
 #include "core/encoding_forms.h"
 
 namespace bowline {
 namespace {
 
-// Where the run begins in a storage whose parts begin at `base`: at a block.
+// The place of element `first`, which begins a block, in a storage whose parts begin at `base`.
 CodePlace advanced(const CodeLayout& l, const CodePlace& base, uint64_t first) {
   const uint64_t row = l.columns == 0 ? 0 : first / l.columns;
   const uint64_t block = l.columns == 0 ? 0 : first % l.columns / l.block;
@@ -35,7 +35,7 @@ struct Rows {
   }
 };
 
-// The byte of code i of a block, and the bits of it before the code.
+// The byte of quantized value i of a block, and its shift within the byte.
 struct Nibble {
   uint64_t byte;
   uint32_t shift;
@@ -68,7 +68,7 @@ void decode_rows(const Encoding& e, std::span<const std::byte> from, DType dtype
   decode_codes(rows.layout, from, rows.base, static_cast<uint64_t>(run.first), to);
 }
 
-// How a form makes the scale of a block, as it is stored or as GGUF divides by it, and its codes.
+// Encodes a block: its scale and its quantized values.
 using EncodeBlock = void (*)(const Encoding& e, const CodeLayout& l, std::span<const float> from,
                              std::span<std::byte> to, const CodePlace& at);
 
@@ -127,7 +127,7 @@ std::optional<CodeLayout> layout_int4(const Encoding& e, const Shape& shown) {
   return out;
 }
 
-// The begins of the scales and the zero points, and the end.
+// The beginnings of the scales and the zero points, and the end.
 CodePlace parts_int4(const Encoding& e, const Shape& shape, uint64_t& end) {
   const auto rows = static_cast<uint64_t>(shape.elements(0, shape.rank() - 1));
   const CodeLayout l = *layout_int4(e, shape);
@@ -228,7 +228,7 @@ void encode_block_q8_0(const Encoding& e, const CodeLayout& l, std::span<const f
 
 void encode_block_q4_0(const Encoding& e, const CodeLayout& l, std::span<const float> from,
                        std::span<std::byte> to, const CodePlace& at) {
-  float most = 0;  // the first one of the largest magnitude
+  float most = 0;  // the first value of the largest magnitude
   for (const float x : from) {
     most = std::abs(x) > std::abs(most) ? x : most;
   }

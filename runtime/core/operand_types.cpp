@@ -13,7 +13,7 @@ constexpr std::array kAll = {DType::f32, DType::f16, DType::bf16, DType::i8,
                              DType::u8,  DType::i32, DType::i64,  DType::boolean};
 static_assert(kAll.size() == kDTypes);
 
-// Word i of one side; past its end the last one.
+// Word i of one side, or the last word past the end.
 std::string_view word_at(std::string_view side, size_t i) {
   for (; i > 0 && side.find(',') != side.npos; --i) {
     side.remove_prefix(side.find(',') + 1);
@@ -41,7 +41,7 @@ std::span<const DType> set_of(std::string_view word) {
            : word == "T" ? all.last(1)
                          : all;
   }
-  // Of no word there is none: an operator without inputs.
+  // An empty word has no dtype: an operator without inputs.
   const auto* const at = std::ranges::find(kAll, word, [](DType t) { return name_of(t); });
   return at == kAll.end() ? std::span<const DType>() : std::span(at, 1);
 }
@@ -55,7 +55,7 @@ std::string text_of(std::span<const DType> set) {
   return out;
 }
 
-// What the letters stand for.
+// The dtypes that the letters stand for.
 class Letters {
  public:
   // The operand that gave a letter its dtype, for messages.

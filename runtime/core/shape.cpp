@@ -7,7 +7,7 @@ namespace bowline {
 Result<Shape> Shape::checked(std::span<const int64_t> dims) {
   BOWLINE_REQUIRE(dims.size() <= kMaxRank, "The shape has rank {} or more, above the limit of {}.",
                   kMaxRank + 1, kMaxRank);
-  // Without the zeros, so that every part of the shape has a product that fits.
+  // Zeros count as 1, so that the product of every part of the shape fits.
   int64_t elements = 1;
   for (const int64_t d : dims) {
     BOWLINE_REQUIRE(d >= 0 && d <= kMaxDim, "Dim {} lies outside 0..{}.", d, kMaxDim);

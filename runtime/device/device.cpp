@@ -38,8 +38,8 @@ std::vector<Candidate> all_candidates() {
   return out;
 }
 
-// Those that a device of this name can be among. Asking a backend may load drivers, so only the
-// named one is asked, and for the best one those that may have a GPU, or are no GPUs.
+// The devices that may have this name. Asking a backend may load drivers. So only the named backend
+// is asked, and for "best" and "gpu" the backends that may have a GPU or need none.
 std::vector<Candidate> candidates_for(std::string_view name) {
   if (name == "best" || name == "gpu") {
     std::vector<Candidate> out;
@@ -63,7 +63,7 @@ std::vector<Candidate> candidates_for(std::string_view name) {
 
 int rank(const Candidate& c) { return c.info.software ? 0 : c.backend->rank(); }
 
-// Of the usable devices of at least this rank.
+// The best usable device of at least this rank, or null.
 const Candidate* best_of(const std::vector<Candidate>& all, int least_rank) {
   const Candidate* best = nullptr;
   for (const Candidate& c : all) {
@@ -75,7 +75,7 @@ const Candidate* best_of(const std::vector<Candidate>& all, int least_rank) {
   return best;
 }
 
-// What there is, each with the reason why it is no GPU to use.
+// Lists all devices, each with the reason why it is not a usable GPU.
 std::string why_no_gpu(const std::vector<Candidate>& all) {
   std::string out;
   for (const Candidate& c : all) {
@@ -89,7 +89,7 @@ std::string why_no_gpu(const std::vector<Candidate>& all) {
   return out;
 }
 
-// The end of a message about a device of a GPU: what computes without one.
+// The advice at the end of a message about a GPU: the device that needs no GPU.
 std::string way_out(const std::vector<Candidate>& all) {
   const auto cpu = std::ranges::find_if(all, [](const Candidate& c) {
     return c.info.unusable.empty() && !c.info.for_tests && !c.info.software && rank(c) < kGpuRank;
@@ -97,7 +97,7 @@ std::string way_out(const std::vector<Candidate>& all) {
   return cpu == all.end() ? "" : format(" Device \"{}\" needs no GPU.", cpu->info.name);
 }
 
-// There is no device of this name.
+// The error for an unknown device name.
 Status unknown_device(std::string_view name) {
   const std::vector<Candidate> all = all_candidates();
   const std::string_view stem = name.substr(0, name.find(':'));
@@ -138,7 +138,7 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                   format("No usable GPU was found.{}", why_no_gpu(all_candidates())));
   }
   for (const Candidate& c : all) {
-    // "vulkan" stands for "vulkan:0".
+    // "vulkan" means "vulkan:0".
     if (c.info.name == name || (c.index == 0 && c.backend->name() == name)) {
       found = &c;
     }
@@ -174,12 +174,13 @@ OpenDevice::OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t
 
 OpenDevice::~OpenDevice() {
   if (was_forked()) {
-    static_cast<void>(device_.release());  // it would wait for threads that are not in this process
+    // The destructor of the device would wait for threads of the parent process.
+    static_cast<void>(device_.release());
   }
 }
 
 std::unique_lock<Turns> OpenDevice::take_turn() const {
-  // The thread whose turn it was at the fork is not there to end it.
+  // After a fork, the thread that had the turn does not exist in this process.
   const bool is_free = was_forked() || holder_ == std::this_thread::get_id();
   return is_free ? std::unique_lock<Turns>() : std::unique_lock(turns_);
 }
@@ -200,7 +201,7 @@ void OpenDevice::give_way() {
   if (turns_.waiting() == 0) {
     return;
   }
-  // So long that to change the thread costs little beside it.
+  // Long enough that a thread switch costs little in comparison.
   constexpr auto kSlice = std::chrono::milliseconds(1);
   using Clock = std::chrono::steady_clock;
   if (gives_way_at_ == Clock::time_point()) {
@@ -250,7 +251,7 @@ void Demand::add(uint64_t block_bytes, MemoryKind kind) {
 
 namespace {
 
-// Asking for the memory that is left takes a while: what is small is left to the driver.
+// Asking for free memory is slow, so small allocations are left to the driver.
 constexpr uint64_t kAskFrom = uint64_t{1} << 20;
 
 }  // namespace
@@ -442,7 +443,7 @@ void OpenDevice::reset_counters() {
 
 Result<std::shared_ptr<Block>> Block::allocate(const std::shared_ptr<OpenDevice>& device,
                                                uint64_t bytes, MemoryKind kind) {
-  // The owner first, so that no buffer is without one.
+  // Make the owner first, so that no buffer lacks an owner.
   std::shared_ptr<Block> block(new Block(device));
   BOWLINE_TRY_ASSIGN(block->buffer_, device->allocate(bytes, kind));
   block->bytes_ = bytes;
@@ -479,10 +480,10 @@ Status Block::copy(uint64_t at, const Block& from, uint64_t from_at, uint64_t co
 
 namespace {
 
-// Offsets that count from the begin of a block, as offsets of its allocation.
+// Converts offsets in blocks to offsets in their allocations.
 Program in_allocations(const Program& program, std::span<const Block* const> slots) {
   Program out = program;
-  // Scales and zero points lie with their codes; of plain operands nobody asks.
+  // Scales and zero points are in the same block. Plain operands do not use these offsets.
   const auto shift_parts = [&](auto& of) {
     const uint64_t by = slots[of.slot]->offset();
     of.offset += by;

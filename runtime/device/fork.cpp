@@ -12,7 +12,7 @@ std::atomic<uint32_t> count{0};
 }  // namespace
 
 uint32_t forks() {
-  // Refused for want of memory alone: then nothing is counted.
+  // Fails only if memory is exhausted. Then forks are not counted.
   static const int registered = pthread_atfork(nullptr, nullptr, [] { count.fetch_add(1); });
   static_cast<void>(registered);
   return count.load(std::memory_order_relaxed);

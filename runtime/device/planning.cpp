@@ -14,7 +14,7 @@ class PlanningDevice : public Device {
 
   const Capabilities& capabilities() const override { return inner_->capabilities(); }
   NodeAnswer query(const NodeQuery& node) const override { return inner_->query(node); }
-  // Not known: what the other device has does not matter.
+  // Unknown: the memory of the inner device does not matter.
   Result<MemoryInfo> memory_info() override { return MemoryInfo{}; }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind kind) override {

@@ -11,7 +11,7 @@
 namespace bowline::detail::graph {
 namespace {
 
-// The part of the storage that parameter `index` shows.
+// The part of the storage that parameter `index` views.
 StorageUse use_of(const params::Table& table, uint32_t index) {
   const params::ParameterRow& row = table.parameters[index];
   const params::Storage& storage = table.storages[row.tie];
@@ -43,8 +43,8 @@ BoundNode transpose_of(BoundGraph& graph, ValueId v) {
   return node;
 }
 
-// The nodes of a graph with parameters that are transposes: read as they lie where the operator
-// can, else copied by a node, that of a parameter in front of all others.
+// Rewrites a graph with transposed parameters. Operators that can read a transposed matrix do so.
+// For the others a Transpose node makes a copy. Copies of parameters come before all other nodes.
 class TransposedParameters {
  public:
   TransposedParameters(BoundGraph& graph, std::vector<bool> transposed)
@@ -69,7 +69,7 @@ class TransposedParameters {
   ValueId copy_of(ValueId v) {
     const auto [it, is_new] = made_.try_emplace(v, kNoValue);
     if (is_new) {
-      // That of a result follows it.
+      // The Transpose of a result follows the node of the result.
       std::vector<BoundNode>& to = graph_[v].kind == ValueKind::parameter ? copies_ : nodes_;
       to.push_back(transpose_of(graph_, v));
       it->second = to.back().outputs[0];
@@ -79,8 +79,7 @@ class TransposedParameters {
 
   void add(BoundNode node) {
     ValueId addend = kNoValue;
-    // What works element by element keeps the order of its input, so that a storage and its copy
-    // are transposed alike.
+    // An elementwise node keeps the order of its input, so its result is transposed too.
     if (op_def(node.op).derived_copy == DerivedCopy::by_element && is_transposed(node.inputs[0])) {
       transposed_[node.outputs[0]] = true;
       nodes_.push_back(std::move(node));
@@ -149,7 +148,7 @@ Status check_dims(const std::vector<NamedDim>& limits, Dims dims) {
   return {};
 }
 
-// Binds the sizes and parameters of one graph whose nodes are all there.
+// Binds the sizes and parameters of one complete graph.
 class Binder {
  public:
   Binder(const GenericGraph& from, const ModelState& model, Dims dims)

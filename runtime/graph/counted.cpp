@@ -6,14 +6,14 @@
 namespace bowline::detail::graph {
 namespace {
 
-// A request of a rule: input `input` holds `fill` behind the count of an axis.
+// A request of a rule: fill input `input` with `fill` after the current size of a dynamic axis.
 struct Mask {
   uint32_t input;
   int axis;
   float fill;
 };
 
-// One node under its rule. The masks that it asks for are collected.
+// Applies the rule of one node and collects the masks that the rule requests.
 class NodeCounts : public CountedContext {
  public:
   NodeCounts(BoundGraph& graph, BoundNode& node, std::span<const CountedDim> dims)
@@ -100,7 +100,8 @@ class NodeCounts : public CountedContext {
   std::vector<Mask> masks_;
 };
 
-// A Repeat also where its body alone names a counted dim.
+// True if the node has a dynamic axis. A Repeat also counts if only its body uses a dynamic
+// dimension.
 bool is_counted(const BoundGraph& graph, const BoundNode& node) {
   return !node.counted_sizes.empty() ||
          std::ranges::any_of(node.inputs, [&](ValueId v) { return !graph[v].counted.empty(); }) ||
@@ -109,7 +110,8 @@ bool is_counted(const BoundGraph& graph, const BoundNode& node) {
           }));
 }
 
-// One graph; its inputs are marked. `zero_tails`: behind a count its inputs are zero.
+// Processes one graph whose inputs are marked. `zero_tails`: its inputs are zero after the current
+// size of their dynamic axes.
 class Counting {
  public:
   Counting(BoundGraph& graph, std::span<const CountedDim> dims, bool zero_tails)
@@ -157,7 +159,7 @@ class Counting {
     return {};
   }
 
-  // The value with a neutral tail; made once for all who want the same.
+  // The value with a masked tail. Requests with equal arguments share one node.
   Result<ValueId> masked(ValueId v, const Mask& mask, const std::string& name) {
     if (zero_tails_ && graph_[v].kind == ValueKind::input && mask.fill == 0) {
       return v;

@@ -94,7 +94,7 @@ Marks Differentiator::reached(const BoundGraph& graph, const Marks& inputs) cons
   return marks;
 }
 
-// A value that is reached when it leaves an iteration is reached when it enters the next one.
+// If a value is reached when it leaves an iteration, it is reached when it enters the next one.
 Marks Differentiator::reached_inputs(const BoundNode& repeat, const Marks& around) const {
   const BoundRepeat& info = *repeat.repeat;
   Marks inputs;
@@ -137,7 +137,7 @@ Result<std::vector<ValueId>> Differentiator::append(Op op, std::vector<ValueId> 
 
 namespace {
 
-// One that can be run twice.
+// True if the node can run twice.
 bool is_repeatable(const BoundNode& node) {
   return !node.repeat && op_def(node.op).updates[0].output < 0;
 }
@@ -192,7 +192,7 @@ Result<ValueId> Differentiator::gradient_or_zero(ValueId v) {
   return d != kNoValue ? d : filled(0, graph_[v].shape, graph_[v].dtype);
 }
 
-// The list of gradient rows beside a list of weights.
+// The list of gradient rows for a list of weights.
 ValueId Differentiator::gradient_list(const BoundValue& parameter) {
   BoundValue list;
   list.kind = ValueKind::parameter;
@@ -206,8 +206,8 @@ ValueId Differentiator::gradient_list(const BoundValue& parameter) {
   return graph_.add_value(std::move(list));
 }
 
-// What a Cast makes of a value in 16 bits, or `v` itself: a gradient row takes contributions of
-// every float dtype.
+// Returns the input of the Cast that made `v`, or `v`. A gradient row accepts contributions of
+// every float dtype, so the Cast is not needed.
 ValueId Differentiator::before_cast(ValueId v) const {
   if (graph_[v].kind != ValueKind::result || graph_.nodes[graph_[v].node].op != Op::Cast) {
     return v;
@@ -351,7 +351,7 @@ Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
 
 namespace {
 
-// Gradient rows of which some contribution covers only a part.
+// Gradient rows with a contribution that covers only a part.
 std::vector<uint32_t> partly_covered(const BoundGraph& graph, const GradientOptions& options) {
   std::vector<uint32_t> rows;
   for (const BoundNode& node : graph.nodes) {
@@ -401,8 +401,8 @@ Status zero_partly_covered(BoundGraph& graph, size_t position, const GradientOpt
 
 namespace {
 
-// Takes a graph whose backward part begins at node `begin`, and lets that run once more what is not
-// kept for it.
+// Takes a graph whose backward part begins at node `begin`. Adds nodes that recompute the
+// activations that are not kept.
 class RunAgain {
  public:
   RunAgain(BoundGraph& graph, size_t begin, Differentiator& d)
@@ -423,7 +423,7 @@ class RunAgain {
   }
 
  private:
-  // What the backward part reads instead of `v`.
+  // The value that the backward part reads instead of `v`.
   ValueId read(ValueId v) {
     if (graph_[v].kind != ValueKind::result || graph_[v].node >= begin_) {
       return v;

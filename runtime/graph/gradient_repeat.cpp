@@ -1,8 +1,6 @@
-// The gradient of a Repeat.
-//
-// Forward and backward nodes of one iteration are built in one graph, then taken apart: the
-// backward body reads parameters as the forward one does, invariant inputs, and values that the
-// forward Repeat keeps for it, stacked over the iterations.
+// The gradient of a Repeat. The forward and backward nodes of one iteration are built in one graph,
+// which is then split. The backward body reads the parameters, the invariant inputs, and values
+// that the forward Repeat keeps for it. Kept values are stacked over the iterations.
 #include <algorithm>
 
 #include "graph/differentiator.h"
@@ -10,7 +8,7 @@
 namespace bowline::detail::graph {
 namespace {
 
-// What the backward body of a Repeat needs of the forward one, and how it gets it.
+// The backward body of a Repeat, and the values of the forward body that it needs.
 struct SplitBody {
   BoundGraph backward;
   std::vector<ValueId> kept;         // values of the forward body that are stacked
@@ -34,7 +32,7 @@ class BodySplitter {
     }
   }
 
-  // A backward input for a value of `whole` that is one already (incoming gradients).
+  // Adds a backward input for a value that is an input already (an incoming gradient).
   void add_input(ValueId v) {
     map_[v] = out_.backward.add_value(whole_[v]);
     out_.backward.inputs.push_back(map_[v]);
@@ -94,9 +92,8 @@ class BodySplitter {
     }
   }
 
-  // A parameter in another dtype, packed, or with other dims. Plans read it as a derived copy or as
-  // the quantized values themselves, in every body: to keep it would be to copy the weights of all
-  // iterations.
+  // A parameter, or one in another dtype, packed, or with other dims. Plans read it as a derived
+  // copy or as quantized values in every body. Keeping it would copy the weights of all iterations.
   bool is_form_of_parameter(ValueId v) const {
     const BoundValue& info = whole_[v];
     if (info.kind != ValueKind::result) {
@@ -186,7 +183,7 @@ class RepeatGradient {
     return whole_.add_value(std::move(info));
   }
 
-  // The backward nodes of one iteration behind the forward ones.
+  // Adds the backward nodes of one iteration after the forward nodes.
   Status walk_body() {
     const Marks needed = outer_.needed_inputs(node_);
     inner_.find_needed(needed);
@@ -200,7 +197,7 @@ class RepeatGradient {
     return inner_.walk(forward_.body->nodes.size());
   }
 
-  // Gradients of the carried inputs, then running sums of those of the invariants.
+  // Outputs: the gradients of the carried inputs, then running sums of the gradients of invariants.
   Status add_outputs() {
     for (const uint32_t i : through_) {
       BOWLINE_TRY_ASSIGN(outputs_.emplace_back(), inner_.gradient_or_zero(whole_.inputs[i]));
@@ -220,7 +217,7 @@ class RepeatGradient {
   }
 
   SplitBody take_apart() {
-    // Nodes that no output and no storage needs go before the kept values are counted.
+    // Removes unused nodes before the kept values are counted.
     const std::vector<ValueId> forward_outputs = whole_.outputs;
     whole_.outputs.insert(whole_.outputs.end(), outputs_.begin(), outputs_.end());
     prune(whole_);
@@ -236,7 +233,7 @@ class RepeatGradient {
     return splitter.split(outputs_);
   }
 
-  // The forward Repeat keeps what the backward one reads.
+  // Makes the forward Repeat keep the values that the backward Repeat reads.
   void keep(const std::vector<ValueId>& kept) {
     auto body = std::make_shared<BoundGraph>(whole_);
     body->nodes.resize(forward_nodes_);
@@ -258,7 +255,7 @@ class RepeatGradient {
     forward_.body = std::move(body);
   }
 
-  // The inputs of the backward Repeat, in the order of its body's.
+  // The inputs of the backward Repeat, in the order of its body inputs.
   Result<std::vector<ValueId>> backward_inputs(const SplitBody& split) {
     std::vector<ValueId> inputs;
     for (const uint32_t i : through_) {

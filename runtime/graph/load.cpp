@@ -9,7 +9,7 @@
 namespace bowline::detail::graph {
 namespace {
 
-// What a row or a node takes in memory, with its blocks of the allocator.
+// The memory of a row or a node, with the overhead of its allocations.
 constexpr uint64_t kStorageBytes = sizeof(params::Storage) + sizeof(model::FileRange) + 64;
 constexpr uint64_t kParameterBytes = 2 * sizeof(params::ParameterRow) + 128;
 constexpr uint64_t kNodeBytes = 2 * sizeof(GenericNode) + 256;
@@ -85,7 +85,7 @@ class GraphReader {
     return {};
   }
 
-  // Lists and names that a value copies. The vectors grow by doubling.
+  // Counts the lists and names that a value copies. Vectors grow by doubling, so the factor is 2.
   Status spend(const GenericValue& info) {
     return meter_.spend(2 * (sizeof(GenericValue) + info.name.size() +
                              info.dims.size() * sizeof(GraphDim) +
@@ -135,7 +135,7 @@ class GraphReader {
     return {};
   }
 
-  // The file says which states the graph writes, and its nodes do.
+  // The list of updated storages in the file must match the nodes of the graph.
   Status check_updates() const {
     BOWLINE_TRY_ASSIGN(const std::vector<uint32_t> written, written_storages(graph_, table_));
     const std::span<const uint32_t> updates = from_.updates();
@@ -186,7 +186,7 @@ Status read_graphs(ModelState& state, const model::Tables& model, Meter& meter) 
   return {};
 }
 
-// A rule of an operator that is broken is a fault of the file here.
+// If a file breaks a rule of an operator, the file is bad.
 Status as_file_error(Status status) {
   return status.code() == Code::bad_argument ? std::move(status).as(Code::bad_file) : status;
 }

@@ -5,22 +5,22 @@
 namespace bowline::detail::graph {
 namespace {
 
-// An iteration of a Repeat, which is a node of the graph around it.
+// One iteration of the Repeat `node` of the enclosing graph.
 struct Iteration {
   uint32_t node = 0;
   uint32_t number = 0;
   auto operator<=>(const Iteration&) const = default;
 };
 
-// A value of the outer graph or, in one iteration each, of the bodies of the Repeats `iterations`.
+// A value of the outer graph, or of the bodies of nested Repeats in the given iterations.
 struct ValuePlace {
   ValueId value = kNoValue;
   std::vector<Iteration> iterations;
   auto operator<=>(const ValuePlace&) const = default;
 };
 
-// A mean as its operator sees it. Of a body the operator reads what the outer graph holds; of other
-// values it knows the shape.
+// The context of a mean for its operator. Inside a body, the operator can read values that the
+// outer graph has. It knows only the shapes of other values.
 class MeanContext : public GradientContext {
  public:
   MeanContext(Differentiator& d, BoundGraph& outer, const BoundGraph& graph, const BoundNode& node,
@@ -61,11 +61,11 @@ class MeanContext : public GradientContext {
 
   // Of the nodes that could not be added.
   const Status& status() const { return status_; }
-  // A node would read what the outer graph does not hold.
+  // True if a node would read a value that the outer graph does not have.
   bool reads_inside() const { return reads_inside_; }
 
  private:
-  // From here on an index is that of a value of `graph_`.
+  // Indices from here on denote values of `graph_`.
   static constexpr ValueId kInside = ValueId{1} << 31;
 
   const BoundValue& info(GradientValue v) const {
@@ -85,9 +85,9 @@ class WeightFinder {
  public:
   WeightFinder(Differentiator& d, BoundGraph& outer) : d_(d), outer_(outer) {}
 
-  // A term that the loss adds, and depends on the batch.
+  // A term of the loss that depends on the batch.
   struct Term {
-    ValueId value = kNoValue;  // of the outer graph, in which the term leaves the Repeats around it
+    ValueId value = kNoValue;  // in the outer graph, after all Repeats around the term
     std::optional<LossWeight> weight;
   };
 
@@ -166,14 +166,14 @@ class WeightFinder {
     return graph.nodes[graph[p.value].node];
   }
 
-  // One number, or several that are stacked.
+  // True for a scalar, or for a stack of scalars, that an operator made.
   bool is_one_of_operator(const ValuePlace& p) const {
     const BoundGraph& graph = graph_of(p.iterations);
     return is_made_by_operator(graph, graph[p.value]) &&
            (graph[p.value].shape.elements() == 1 || is_stack(p));
   }
 
-  // Such as the losses of several heads.
+  // For example the stacked losses of several heads.
   bool is_stack(const ValuePlace& p) const {
     const BoundGraph& graph = graph_of(p.iterations);
     return is_made_by_operator(graph, graph[p.value]) &&
@@ -186,8 +186,7 @@ class WeightFinder {
            is_stack({node.inputs[0], p.iterations});
   }
 
-  // Whether the output of `node`, which makes the value at `p`, is a mean with the weights of input
-  // `i`.
+  // True if the output of `node`, the value at `p`, is a mean with the weights of input `i`.
   bool keeps(const BoundNode& node, size_t i, const ValuePlace& p) const {
     return (op_def(node.op).keeps_loss_weight >> i & 1) != 0 || is_stack(p) ||
            is_total_of_stack(node, p);
@@ -222,8 +221,8 @@ class WeightFinder {
     return adds || scales ? of_batch : std::vector<size_t>();
   }
 
-  // Whether the value may differ from one micro-batch to the next: it depends on an input of the
-  // outer graph, or on words of the step such as the counter of Dropout.
+  // True if the value may differ between micro-batches: it depends on an input of the outer graph,
+  // or on a per-step scalar such as the counter of Dropout.
   bool from_batch(const ValuePlace& p) const {
     std::vector<ValuePlace> open = {p};
     std::set<ValuePlace> seen = {p};
@@ -237,7 +236,7 @@ class WeightFinder {
       if (info.kind == ValueKind::parameter) {
         continue;
       }
-      // What a Repeat stacks, in front of it or behind, is not followed.
+      // Stacked values of a Repeat are not followed.
       if (!is_made_by_operator(graph, info) || seen.size() > kMostPlaces ||
           !step_words(graph.nodes[info.node].op).empty()) {
         return true;
@@ -256,13 +255,13 @@ class WeightFinder {
     return info.kind == ValueKind::result && !graph.nodes[info.node].repeat;
   }
 
-  // To where the value is made, through the Repeats that hand it on.
+  // Moves `p` to the place where the value is made, through the Repeats that pass it on.
   void go_home(ValuePlace& p) {
     while (++steps_ <= kMostSteps && step(p)) {
     }
   }
 
-  // From what leaves or enters an iteration to the same value where it comes from. False: it is
+  // Moves `p` one iteration boundary back to the origin of the value. Returns false if the value is
   // made here.
   bool step(ValuePlace& p) const {
     const BoundGraph& graph = graph_of(p.iterations);
@@ -300,7 +299,7 @@ class WeightFinder {
     return true;
   }
 
-  // Of the operator `node`, whose output is at `p`.
+  // The loss weight of the operator `node`, whose output is at `p`.
   Result<std::optional<LossWeight>> own_weight(const BoundNode& node, const ValuePlace& p) {
     const OpDef& def = op_def(node.op);
     if (def.loss_weight == nullptr || is_total_of_stack(node, p)) {
@@ -319,7 +318,7 @@ class WeightFinder {
     return context.reads_inside() ? std::nullopt : own;
   }
 
-  // Of a mean of means: the sums multiply.
+  // The weight of a mean of means: the sums multiply.
   Result<std::optional<LossWeight>> product(const LossWeight& a, const LossWeight& b) {
     LossWeight out{{}, a.terms * b.terms};
     if (a.sum.valid() && b.sum.valid()) {
@@ -343,7 +342,7 @@ class WeightFinder {
   std::set<ValueId> sums_;
 };
 
-// Whether two values are the same numbers: they are computed in the same way from the same values.
+// True if both values are computed in the same way from the same values.
 bool is_same(const BoundGraph& graph, ValueId a, ValueId b) {
   std::vector<std::pair<ValueId, ValueId>> open = {{a, b}};
   std::set<std::pair<ValueId, ValueId>> seen;
@@ -381,7 +380,7 @@ using Term = WeightFinder::Term;
 
 LossWeight weight_of(const Term& term) { return term.weight.value_or(LossWeight()); }
 
-// The graph up to the divisors that a batch decides.
+// The graph that computes only the divisors that depend on the batch.
 BoundGraph weights_graph(const BoundGraph& graph, std::span<const Term> terms) {
   BoundGraph out = deep_copy(graph);
   out.outputs.clear();
@@ -396,7 +395,7 @@ BoundGraph weights_graph(const BoundGraph& graph, std::span<const Term> terms) {
   return out;
 }
 
-// Multiplies term `number`, which is `value`, with an input of its own.
+// Multiplies term `number`, the value `value`, by an input of its own.
 Result<ValueId> with_factor(Differentiator& d, BoundGraph& graph, ValueId value, size_t number) {
   BoundValue info;
   info.kind = ValueKind::input;
@@ -413,7 +412,7 @@ Result<ValueId> with_factor(Differentiator& d, BoundGraph& graph, ValueId value,
   return product[0];
 }
 
-// Appends the sums again, over the values in `factored`, which they join.
+// Appends copies of the sums that add the values in `factored`. Adds the copies to `factored`.
 Status add_sums(Differentiator& d, const BoundGraph& graph, const std::set<ValueId>& sums,
                 std::map<ValueId, ValueId>& factored) {
   std::vector<ValueId> order(sums.begin(), sums.end());

@@ -32,7 +32,7 @@ class Rewriter {
   Rewriter(GenericGraph& graph, DType compute, Dims dims, bool has_f32)
       : graph_(graph), compute_(compute), dims_(dims), has_f32_(has_f32) {}
 
-  // The outputs get these dtypes.
+  // Rewrites the graph. The outputs get the dtypes `outputs`.
   Status rewrite(const std::vector<DType>& outputs) {
     std::vector<GenericNode> old = std::move(graph_.nodes);
     graph_.nodes.clear();
@@ -49,23 +49,24 @@ class Rewriter {
  private:
   bool is_number(ValueId v) const { return is_float(graph_[v].dtype); }
 
-  // Whether input i may be any of the float dtypes.
+  // True if input i may have any float dtype.
   static bool has_choice(const OpDef& def, size_t i) {
     const std::span<const DType> types = types_of_input(def.types, i);
     return std::ranges::find(types, DType::f16) != types.end();
   }
-  // Whether it may be anything: its elements are moved.
+  // True if input i may have any dtype, because its elements are only moved.
   static bool is_moved(const OpDef& def, size_t i) {
     return types_of_input(def.types, i).size() == kDTypes;
   }
 
-  // What the operands of the node that have the choice become.
+  // The dtype for the operands of the node that may have any float dtype.
   DType wanted(const GenericNode& node) const {
     const OpDef& def = op_def(node.op);
     for (const InPlace& pair : def.updates) {
       if (pair.input >= 0 && has_choice(def, static_cast<size_t>(pair.input))) {
         const GenericValue& state = graph_[node.inputs[static_cast<size_t>(pair.input)]];
-        return state.encoding.is_plain() ? state.dtype : compute_;  // codes stand for any float
+        // Quantized values can be read as any float dtype.
+        return state.encoding.is_plain() ? state.dtype : compute_;
       }
     }
     bool moves = true;
@@ -87,7 +88,7 @@ class Rewriter {
         std::ranges::any_of(node.inputs, is_sum)) {
       return DType::f32;
     }
-    // What compares numbers rounds none of them.
+    // A comparison does not round its operands.
     const bool compares = !is_float(graph_[node.outputs[0]].dtype);
     if (common && !mixed && (moves || compares)) {
       return *common;
@@ -113,7 +114,7 @@ class Rewriter {
     return infer_node(graph_, graph_.nodes.size() - 1, dims_);
   }
 
-  // Carried numbers are of the compute dtype, inside and outside.
+  // Carried values have the compute dtype, inside and outside.
   Status add_repeat(GenericNode node) {
     const GenericRepeat& repeat = *node.repeat;
     GenericGraph& body = *repeat.body;

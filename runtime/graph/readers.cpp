@@ -33,8 +33,7 @@ class Readers {
   std::map<uint32_t, std::string> found;
 
  private:
-  // The state that a value is behind its writer, with its rows as they were: the parameter. Other
-  // values are themselves.
+  // For each value: the state whose rows it still shows after a write, or itself.
   static std::vector<ValueId> shown_by(const GenericGraph& graph) {
     std::vector<ValueId> shown(graph.values.size());
     for (ValueId v = 0; v < shown.size(); ++v) {
@@ -59,8 +58,7 @@ class Readers {
     return is_view && from.rank() > 0 && to.rank() > 0 && from.back() == to.back();
   }
 
-  // A transposed view is read by the operator that reads it as it lies; where there is none, by a
-  // copy.
+  // A transposed view is read by an operator that can read it transposed, or by a copy.
   bool takes_codes(const GenericGraph& graph, const GenericNode& node, size_t i) const {
     const OpDef* def = &op_def(node.op);
     const GenericValue& value = graph[node.inputs[i]];

@@ -50,7 +50,7 @@ class GraphWriter {
   }
 
  private:
-  // A body that is written moves the others.
+  // Not a reference member: adding a body moves the others.
   model::GraphEntry& to() { return graphs_[index_]; }
 
   void add_inputs(bool body) {
@@ -113,7 +113,7 @@ class GraphWriter {
   uint32_t next_ = 0;
 };
 
-// Which rows a file gets: those of a running training only with its state.
+// The rows that a file gets. Rows of a training are saved only with its state.
 std::vector<bool> kept_rows(const params::Table& table, const model::TrainingState* training) {
   std::vector<bool> keep;
   for (const params::Storage& s : table.storages) {
@@ -126,7 +126,7 @@ std::vector<bool> kept_rows(const params::Table& table, const model::TrainingSta
   return keep;
 }
 
-// Values as they were loaded: reading a file gives every row with bytes version 1.
+// True if no value changed since loading, because every loaded row with bytes has version 1.
 bool is_unchanged(const params::Table& table) {
   return std::ranges::all_of(table.storages,
                              [](const params::Storage& s) { return s.empty || s.version <= 1; });
@@ -140,7 +140,7 @@ Status write_entry_point(model::Description& out, const GenericGraph& g,
   return {};
 }
 
-// It refers to the state.
+// The result refers to `state`.
 Result<model::Description> describe(const ModelState& state, const model::TrainingState* training) {
   model::Description out;
   out.dims = state.entry_points.dims;
@@ -168,7 +168,7 @@ Status save_model(const ModelState& state, const std::string& path,
     return load_model(std::move(file)).status();
   };
   Status status = model::write_model(path, model, accepted, files);
-  if (!status.ok()) {  // after a success nothing may fail, not even a sentence
+  if (!status.ok()) {  // after a success nothing may fail, not even this format()
     return std::move(status).at(format("While saving \"{}\".", path));
   }
   return status;

@@ -10,8 +10,8 @@ namespace {
 constexpr std::string_view kTiedTo = "tied_to.";
 constexpr std::string_view kTieWordEmbeddings = "tie_word_embeddings";
 
-// Storages whose rows are looked up, and those that are the matrix of a product: what reads both as
-// codes tells them by its ids.
+// The storages that an embedding reads, and those that a product reads as a matrix. A node that can
+// read quantized values in both ways is an embedding if it has ids.
 struct Uses {
   std::set<uint32_t> looked_up, multiplied;
 };
@@ -36,7 +36,7 @@ void add_uses(const GenericGraph& graph, const params::Table& table, Uses& out) 
   }
 }
 
-// Whether an embedding and a head share a storage; nothing where the model has not both.
+// True if an embedding and a head share a storage. Nothing if the model lacks one of them.
 std::optional<bool> ties_word_embeddings(const ModelState& model) {
   Uses uses;
   for (const GenericGraph& graph : model.entry_points.graphs) {
@@ -49,8 +49,7 @@ std::optional<bool> ties_word_embeddings(const ModelState& model) {
                              [&](uint32_t tie) { return uses.multiplied.contains(tie); });
 }
 
-// Why the entry is wrong; empty: it is not, or says nothing of ties. `tied` is
-// ties_word_embeddings().
+// The contradiction between the entry and the ties, or "". `tied` is ties_word_embeddings().
 std::string contradiction(const ModelState& model, std::optional<bool> tied,
                           const Settings::value_type& entry) {
   const auto& [key, value] = entry;

@@ -36,7 +36,7 @@ class Updates {
   }
 
  private:
-  // The entry point, and each body with the node that runs it.
+  // Visits the entry point, and each body with the node that runs it.
   template <class F>
   Status each_graph(const F& f) const {
     BOWLINE_TRY(f(graph_, Place{}));
@@ -71,7 +71,7 @@ class Updates {
     return {};
   }
 
-  // As numbers, or as codes that take what the node writes.
+  // True if the storage is plain, or quantized in a way that takes the rows that the node writes.
   static bool can_write(const GenericNode& node, const params::ParameterRow& row,
                         const params::Storage& storage) {
     const OpDef& def = op_def(node.op);
@@ -110,7 +110,7 @@ class Updates {
     return {};
   }
 
-  // Views of a parameter are read where their readers are.
+  // A view counts as read where its readers are.
   static std::vector<ValueId> shown_by(const GenericGraph& g) {
     std::vector<ValueId> shown(g.values.size());
     for (ValueId v = 0; v < shown.size(); ++v) {
@@ -166,7 +166,7 @@ class Updates {
     return {};
   }
 
-  // In one body both belong to one iteration.
+  // In a body, both must be in the same iteration.
   static bool is_before(const Place& read, const Place& write) {
     if (read.outer != write.outer) {
       return read.outer < write.outer;

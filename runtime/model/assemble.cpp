@@ -169,7 +169,7 @@ std::unique_ptr<file::TrainingStateT> table_of(const TrainingState& from) {
   return to;
 }
 
-// Adds the features that fields of a node need.
+// Adds the features that the fields of a node need.
 class AddFeatures {
  public:
   explicit AddFeatures(std::vector<std::string>& features) : features_(features) {}
@@ -244,7 +244,7 @@ class Assembly {
     }
   }
 
-  // The bytes stay where they were loaded from.
+  // Adds a range without copying its bytes.
   std::unique_ptr<file::RangeT> add(const std::shared_ptr<const FileRange>& bytes) {
     auto range = std::make_unique<file::RangeT>();
     payloads_.push_back({range.get(), bytes->length,

@@ -16,7 +16,7 @@ struct Signature {
   std::string_view format;
 };
 
-// Each format's own description gives these bytes.
+// The signatures are from the specification of each format.
 constexpr Signature kSignatures[] = {
     {0, "GGUF"sv, "a GGUF file"},
     {0, "lmgg"sv, "a GGML file"},
@@ -43,7 +43,7 @@ std::string_view as_text(std::span<const std::byte> file) {
   return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
 
-// The length of a JSON header in 8 bytes, then the header.
+// 8 bytes with the length of a JSON header, then the header.
 bool is_safetensors(std::string_view file) {
   if (file.size() < 10 || file[8] != '{') {
     return false;
@@ -55,7 +55,7 @@ bool is_safetensors(std::string_view file) {
   return length >= 2 && length <= file.size() - 8;
 }
 
-// Protocol 2 to 5, then an opcode that a pickle of a file begins with.
+// Protocol 2 to 5, then an opcode that may begin a pickle file.
 bool is_pickle(std::string_view file) {
   return file.size() > 2 && file[0] == '\x80' && file[1] >= 2 && file[1] <= 5 &&
          "}](\x8a\x95"
@@ -69,7 +69,7 @@ bool is_onnx(std::string_view file) {
          (file[2] == '\x12' || file[2] == '\x1A' || file[2] == '\x3A' || file[2] == '\x42');
 }
 
-// The begin of a text; its last character may be cut.
+// The beginning of a text. Its last character may be cut off.
 bool is_text(std::string_view file) {
   std::string_view head = file.substr(0, 512);
   const bool cut = head.size() < file.size();

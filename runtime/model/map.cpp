@@ -115,8 +115,8 @@ void MappedFile::forget(uint64_t offset, uint64_t length) const {
   if (files_ == nullptr || length == 0) {
     return;
   }
-  // The mapping begins with a page. Pages at both ends may hold neighbours' bytes too, which are
-  // read again just so.
+  // The mapping begins at a page. The pages at both ends may also hold bytes of neighbouring
+  // ranges. They are read again on demand.
   static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = offset / page * page;
   files_->forget(const_cast<std::byte*>(data_) + begin, offset + length - begin);
@@ -140,7 +140,8 @@ namespace {
 
 constexpr uint64_t kPiece = uint64_t{16} << 20;
 
-// Calls part(offset in the range, bytes) for its pieces, and forgets each behind it.
+// Calls part(offset in the range, bytes) for each piece, and releases the pages of the piece
+// afterwards.
 template <class Part>
 Status for_each_piece(const FileRange& range, const Part& part) {
   const auto all = range.file->bytes().subspan(range.offset, range.length);

@@ -24,7 +24,7 @@ std::vector<T> vector_of(const flatbuffers::Vector<T>* list) {
 
 std::string string_of(const flatbuffers::String* text) { return std::string(text_of(text)); }
 
-// `from` as a vector of what `read` makes of an item.
+// Applies `read` to each item of `from`.
 template <class T, class Read>
 auto all_of(const flatbuffers::Vector<flatbuffers::Offset<T>>* from, Read read) {
   std::vector<std::invoke_result_t<Read, const T&>> out;

@@ -19,7 +19,7 @@ static_assert(static_cast<int>(file::DType::bf16) == static_cast<int>(DType::bf1
 static_assert(static_cast<int>(file::DType::i32) == static_cast<int>(DType::i32));
 static_assert(static_cast<int>(file::DType::boolean) == static_cast<int>(DType::boolean));
 
-// A whole magic number, or what is left of one.
+// True if the file begins with the magic number, or with its first bytes if the file is shorter.
 bool has_magic(std::span<const std::byte> bytes) {
   const size_t n = std::min(bytes.size(), kMagic.size());
   return n > 0 && std::memcmp(bytes.data(), kMagic.data(), n) == 0;
@@ -75,7 +75,7 @@ Status check_flatbuffer(const std::vector<uint8_t>& bytes) {
   BOWLINE_REQUIRE(file::ModelBufferHasIdentifier(bytes.data()),
                   "The tables do not carry the identifier \"BWLN\" (file offset {}).",
                   kHeaderBytes + 4);
-  // Tables that share others would make more of a file than it holds.
+  // Shared tables could make the unpacked model much larger than the file.
   const uint64_t most = bytes.size() / kMinTableBytes;
   flatbuffers::Verifier verifier(bytes.data(), bytes.size(), kMaxDepth,
                                  static_cast<flatbuffers::uoffset_t>(most));

@@ -16,7 +16,7 @@ Status check_value(T value, std::string_view name) {
   return {};
 }
 
-// What holds for a field of each kind that core/attributes.h lists.
+// Checks a field of each kind that core/attributes.h lists.
 class FieldCheck {
  public:
   explicit FieldCheck(Check& check) : check_(check) {}
@@ -60,7 +60,7 @@ class FieldCheck {
     }
     return {};
   }
-  // Of Repeat, which is checked with its body.
+  // Parameter lists belong to Repeat, which is checked with its body.
   Status operator()(const AttributeField&,
                     const flatbuffers::Vector<flatbuffers::Offset<file::ParameterList>>*) {
     return {};
@@ -79,7 +79,7 @@ class FieldCheck {
   Check& check_;
 };
 
-// Whether a size stands where a dim is named, and what it is.
+// Finds the size that a named dim replaces.
 class SizeAt {
  public:
   SizeAt(std::string_view attribute, uint32_t index) : attribute_(attribute), index_(index) {}

@@ -1,4 +1,4 @@
-// What a file carries besides storages and graphs.
+// The parts of a file besides storages and graphs.
 #include <cmath>
 
 #include "core/dtype.h"

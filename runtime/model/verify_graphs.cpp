@@ -1,11 +1,11 @@
-// Graphs: topological order, one producer per value, Repeat bodies that hang on one node each.
+// Graphs: topological order, one producer per value, one Repeat node per body.
 #include "model/verify_attributes.h"
 #include "model/verify_parts.h"
 
 namespace bowline::detail::model {
 namespace {
 
-// What is known of a Repeat body before it is checked: the node that runs it.
+// The use of a Repeat body: the node that runs it.
 struct BodyUse {
   bool used = false;
   uint32_t inputs = 0;
@@ -151,7 +151,7 @@ class GraphCheck {
     return {};
   }
 
-  // That its nodes write these states is an op rule (graph/load.cpp).
+  // graph/load.cpp checks that the nodes write these storages.
   Status check_updates() {
     const auto* updates = graph_.updates();
     BOWLINE_REQUIRE(!graph_.body() || count_of(updates) == 0,

@@ -14,7 +14,7 @@ bool is_owned(file::Role role) {
   return role == file::Role::moment || role == file::Role::master || role == file::Role::gradient;
 }
 
-// Statistics and optimizer state are never below f32.
+// Statistics and optimizer state are always f32.
 bool has_floor(file::Role role) {
   return role == file::Role::moment || role == file::Role::master ||
          role == file::Role::running_statistic;
@@ -76,13 +76,13 @@ Status check_storage(Check& check, uint32_t row, const file::Storage& storage) {
     return {};
   }
   if (storage.range() == nullptr) {
-    return {};  // a shape without bytes: materialize() or load() gives it some
+    return {};  // a shape without values
   }
   return check_range(check, *storage.range(), encoding.bytes(dtype, shape),
                      format("storage {}", row));
 }
 
-// Of matrices a moment may keep one number for each row, or for each column.
+// The moment of a matrix may have one value per row or per column.
 bool is_of_rows_or_columns(const Shape& moment, const Shape& weight) {
   const int rows = weight.rank() - 2;
   if (rows < 0 || moment.rank() != rows + 1) {

@@ -91,7 +91,7 @@ Status verify(const AtomicFile& file, const Acceptance& acceptance, FileSystem& 
   return acceptance(std::move(verified));
 }
 
-// A file that would be refused is a fault of what is saved.
+// If the written file does not verify, the saved model was wrong: bad_argument.
 Status as_refusal(Status status) {
   if (status.ok() || status.code() == Code::io_error) {
     return status;

@@ -1,5 +1,5 @@
-// Which contribution to a gradient overwrites what the last step left: the first that the device
-// executes.
+// Finds the first contribution to each gradient in execution order. It overwrites the gradient of
+// the last step, and later contributions add to it.
 #include "plan/plan.h"
 
 namespace bowline::detail::plan {
@@ -8,8 +8,7 @@ namespace {
 using device::Program;
 using device::Record;
 
-// Walks a Program in the order in which a device executes it and marks the gradients that are
-// begun.
+// Walks a Program in execution order and marks the first contribution to each gradient.
 class Contributions {
  public:
   explicit Contributions(Program& program) : program_(program), begun_(program.slots, 0) {}
@@ -42,7 +41,8 @@ class Contributions {
     return r.accumulate != 0 || op_def(r.op).gradient_rows != GradientRows::none;
   }
 
-  // `iteration`: of the Repeat that the record is in; none: all entries of its tables are used.
+  // `iteration`: the iteration of the Repeat around the record. Without it, all entries of the
+  // tables count.
   void mark_record(const Record& record, std::optional<uint32_t> iteration) {
     const GradientRows rows = op_def(record.op).gradient_rows;
     for (size_t o = 0; o < record.outputs.size() && contributes(record); ++o) {

@@ -1,4 +1,5 @@
-// Derived copies: what a plan makes of a storage alone is made once per version, not once per run.
+// Derived copies: values that a plan computes from one storage alone. They are made once per
+// version of the storage, not once per run.
 #include "plan/lowering.h"
 
 namespace bowline::detail::plan {
@@ -19,12 +20,13 @@ bool shows_all(const BoundValue& v, const params::Table& table) {
   });
 }
 
-// Codes stand for numbers of any float dtype: those of another one need no copy.
+// Quantized values can be read as any float dtype, so a cast needs no copy.
 bool reads_the_codes(const BoundValue& from, const BoundValue& result) {
   return !from.encoding.is_plain() && is_float(result.dtype) && from.shape == result.shape;
 }
 
-// The result of the node becomes a parameter of that form. False: the node stays.
+// Replaces the result of the node by a derived copy of a parameter. Returns false if the node
+// stays.
 bool derive(BoundGraph& graph, const BoundNode& node, const params::Table& table) {
   const DerivedCopy kind = op_def(node.op).derived_copy;
   if (kind == DerivedCopy::none) {

@@ -5,7 +5,7 @@ namespace {
 
 using OperandSlot = OperandInfo::Slot;
 
-// The slot, and of a storage its tie index.
+// The kind of a slot, and the tie index if it is a storage.
 std::pair<OperandSlot, uint32_t> slot_of(const Plan& plan, uint32_t slot) {
   return slot == device::kArenaSlot ? std::pair(OperandSlot::arena, 0U)
          : slot == device::kIoSlot  ? std::pair(OperandSlot::io, 0U)

@@ -14,10 +14,11 @@ struct Roots {
   std::vector<bool> is_view;  // by node
 };
 
-// Follows views (Reshape), and states that were written, back to the values whose bytes they are.
+// Finds for each value the root value that owns its bytes. Follows views (Reshape) and writes of
+// states.
 Roots roots_of(const BoundGraph& g) {
   Roots roots{std::vector<ValueId>(g.values.size()), std::vector<bool>(g.nodes.size())};
-  std::vector<bool> written(g.values.size());  // a state behind its writer
+  std::vector<bool> written(g.values.size());  // states after their writer
   for (ValueId v = 0; v < roots.of.size(); ++v) {
     roots.of[v] = v;
   }
@@ -38,7 +39,7 @@ Roots roots_of(const BoundGraph& g) {
   return roots;
 }
 
-// Lets every output be a result of its own: others are copied by a node at the end.
+// Gives every output a result of its own. A Copy node at the end copies the others.
 void separate_outputs(BoundGraph& g, const std::set<size_t>& keep) {
   const std::vector<ValueId> roots = roots_of(g).of;
   std::set<ValueId> taken;

@@ -30,7 +30,7 @@ void add_accesses(const Program& program, const Operand& operand, bool write,
     }
     return;
   }
-  // A stepping operand counts as the whole region that it steps through.
+  // An operand that steps counts as the whole region that it steps through.
   const uint64_t bytes =
       operand.modulo != 0 ? operand.step_bytes * operand.modulo : operand.bytes();
   if (bytes != 0) {
@@ -46,11 +46,11 @@ void add_step_words(const Record& record, std::vector<Access>& out) {
   }
 }
 
-// A union of ranges, kept as disjoint ones.
+// A union of ranges, stored as disjoint ranges.
 class Ranges {
  public:
   bool overlaps(uint64_t begin, uint64_t end) const {
-    const auto next = ends_.upper_bound(begin);  // the first that ends behind `begin`
+    const auto next = ends_.upper_bound(begin);  // the first that ends after `begin`
     return next != ends_.end() && next->second < end;
   }
   void add(uint64_t begin, uint64_t end) {
@@ -66,7 +66,7 @@ class Ranges {
   std::map<uint64_t, uint64_t> ends_;  // end -> begin
 };
 
-// What the records of one level touch.
+// The ranges that the records of one level read and write.
 class Level {
  public:
   bool conflicts(const Access& a) const {

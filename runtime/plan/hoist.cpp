@@ -49,7 +49,7 @@ bool is_steady(const BoundGraph& g, const BoundNode& node) {
          std::ranges::all_of(node.outputs, is_right);
 }
 
-// By value: whether it follows from parameters alone.
+// For each value: true if it depends on parameters alone.
 std::vector<bool> steady_values(const BoundGraph& g, const params::Table& table) {
   std::set<uint32_t> written;
   add_written(g, written);
@@ -70,7 +70,7 @@ std::vector<bool> steady_values(const BoundGraph& g, const params::Table& table)
   return out;
 }
 
-// By value: through views, the one whose bytes it is.
+// For each value: the value whose bytes it views, or itself.
 std::vector<ValueId> viewed_values(const BoundGraph& g) {
   std::vector<ValueId> out(g.values.size());
   std::iota(out.begin(), out.end(), ValueId{0});

@@ -13,7 +13,7 @@ using graph::BoundValue;
 using graph::ValueId;
 using graph::ValueKind;
 
-// "@w", and "@w:bf16" of a derived copy.
+// "@w", or "@w:bf16" for a derived copy.
 std::string parameter_name(const BoundValue& v) {
   return format("@{}{}", v.name.empty() ? "list" : listed_name(v.name),
                 v.form == nullptr ? "" : format(":{}", v.dtype));
@@ -21,7 +21,7 @@ std::string parameter_name(const BoundValue& v) {
 
 class Lister {
  public:
-  // `dims`: the counted ones.
+  // `dims`: the dynamic dimensions.
   Lister(const BoundGraph& graph, std::span<const graph::CountedDim> dims, std::string indent,
          ListingColumns columns, std::string& out)
       : graph_(graph),
@@ -71,7 +71,7 @@ class Lister {
     return text;
   }
 
-  // "[1,seq<=16]": of a counted axis the dim and its capacity.
+  // For example "[1,seq<=16]": a dynamic axis shows its name and its capacity.
   std::string shape_text(const BoundValue& v) const {
     if (v.counted.empty()) {
       return format("{}", v.shape);
@@ -153,7 +153,7 @@ std::string list_nodes(const BoundGraph& graph, size_t begin, size_t end, Listin
 
 namespace {
 
-// "storage 3", and "storage 3 as bf16" of its copy.
+// "storage 3", or "storage 3 as bf16" for its copy.
 std::string storage_text(uint32_t tie, std::optional<DType> copy) {
   return format("storage {}{}", tie, copy ? format(" as {}", *copy) : "");
 }

@@ -14,14 +14,14 @@ using graph::ValueKind;
 
 namespace {
 
-// In the storage, or in its copy of another form.
+// The place in the storage, or in its copy of another form.
 CodePlace place_of(const BoundValue& v, const StorageUse& use) {
   return v.encoding.is_plain() ? CodePlace{use.first_element * size_of(v.dtype), 0, 0} : use.place;
 }
 
-// Whether each input of the node that has the bytes of input `pair.input` could lie under the
-// output, too: the weight of a Gru that is a view of its gates is read again after gates are
-// written.
+// True if every input of the node with the bytes of input `pair.input` allows the output to
+// overwrite it. Counterexample: a weight of Gru that is a view of its gates is read again after the
+// gates are written.
 bool reads_in_step(const Frame& f, const BoundNode& node, const InPlace& pair) {
   const ValueId in = f.root(node.inputs[static_cast<size_t>(pair.input)]);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -96,7 +96,7 @@ Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position) {
   return out;
 }
 
-// A kernel finds the scales of codes by the rows of the last axis that they were encoded in.
+// A kernel finds scales by rows of the last axis, so the rows must be those that were encoded.
 Status Lowering::require_whole_rows(Frame& f, uint32_t n, ValueId v, const Operand& o) {
   const BoundValue& root = f.graph[f.root(v)];
   const Shape& encoded = root.kind == ValueKind::parameter ? root.shape : f.location(v).place.shape;
@@ -109,7 +109,8 @@ Status Lowering::require_whole_rows(Frame& f, uint32_t n, ValueId v, const Opera
   return {};
 }
 
-// `o` at the storages of a parameter: in a body, and for lists and gradients, through a table.
+// Places `o` in the storages of a parameter: through a table in a body, and for lists and
+// gradients.
 Operand Lowering::parameter_operand(const Frame& f, const BoundNode& node, const BoundValue& v,
                                     Operand o) {
   const OpDef& def = op_def(node.op);
@@ -134,8 +135,8 @@ Operand Lowering::parameter_operand(const Frame& f, const BoundNode& node, const
   return o;
 }
 
-// Locations of the outputs of node n that have none yet: on an input that ends here if the operator
-// allows it, else an item of their own.
+// Chooses locations for the outputs of node n that have none yet. An output takes the place of an
+// input that ends here if the operator allows it. Otherwise it gets an item of its own.
 void Lowering::choose_result_locations(Frame& f, uint32_t n) {
   const BoundGraph& g = f.graph;
   const BoundNode& node = g.nodes[n];
@@ -143,7 +144,7 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
     const ValueId out = node.outputs[o];
     Location& at = f.location(out);
     if (updated_input(op_def(node.op), o) >= 0) {
-      continue;  // it lies where the storage does
+      continue;  // it has the location of the storage
     }
     if (at.item != kNoItem || at.place.slot != kNoSlot) {
       continue;
@@ -155,7 +156,8 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
       const ValueId in = f.root(node.inputs[static_cast<size_t>(pair.input)]);
       const Location& from = f.location(in);
       const uint32_t item = f.item_of(from.item);
-      // Only a plain result of this frame that nothing reads later, nor this node in another order.
+      // The input must be a plain result of this frame. No later node may read it, and this node
+      // may read it only in order.
       if (g[in].kind == ValueKind::result && reads_in_step(f, node, pair) && f.owns(item) &&
           from.place.modulo == 0 && f.last_use(in) == n && bytes_of(g[in]) == bytes_of(g[out]) &&
           f.item(item).last <= n && f.item(item).bytes == bytes_of(g[out])) {
@@ -174,9 +176,9 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
   }
 }
 
-// The sum into a gradient without a record of its own: where nothing else reads the contribution,
-// and its kernel can, that is written into the gradient at once. Nothing may be accumulated between
-// the two, so that the order of the sums stays.
+// Fuses the sum into a gradient with the kernel of the contribution, which then writes into the
+// gradient. The kernel must support it, and nothing else may read the contribution. Nothing may be
+// accumulated in between, so the order of the sums stays the same.
 bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   const BoundGraph& g = f.graph;
   const BoundNode& node = g.nodes[n];
@@ -197,7 +199,7 @@ bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   Record& record = plan_.program.records[index];
   f.item(item).bytes = 0;
   const BoundValue& gradient = g[f.root(node.inputs[0])];
-  // An operand with a table awaits no placement.
+  // An operand with a table needs no placement.
   Operand& o = record.outputs[output];
   o = Operand{.dtype = o.dtype, .encoding = {}, .shape = o.shape, .table = table_of(gradient)};
   record.accumulate |= uint32_t{1} << output;
@@ -311,7 +313,7 @@ void Lowering::resolve(Frame& f) {
   }
 }
 
-// What one run executes: the nodes of a Repeat once per iteration.
+// Counts the nodes that one run executes: those of a Repeat once per iteration.
 Status Lowering::spend_nodes(const BoundGraph& g) {
   for (const BoundNode& node : g.nodes) {
     uint64_t nodes = 1;
@@ -324,7 +326,7 @@ Status Lowering::spend_nodes(const BoundGraph& g) {
   return {};
 }
 
-// Now and then: a look at the clock costs as much as a small node.
+// Checks the clock only now and then, because a check costs as much as a small node.
 Status Lowering::spend_time() {
   constexpr uint32_t kEach = 64;
   return lowered_++ % kEach == 0 ? meter_.spend(0).at("While planning.") : Status();
@@ -357,8 +359,8 @@ void Lowering::find_held(Frame& f) {
   }
 }
 
-// If the graph makes held values, its temporaries may use their places before they are made. They
-// never use the places of held values of other plans.
+// If the graph makes held values, its temporaries may use the places of these values until they are
+// made. They never use the places of held values of other plans.
 void Lowering::place_made(Frame& f) {
   const graph::HeldValues& held = f.graph.held;
   if (!held.made) {

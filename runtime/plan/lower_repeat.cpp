@@ -1,7 +1,7 @@
-// A Repeat becomes a Copy of each carried value into its region (left out where the value is made
-// there), a begin, the records of the body and an end. A carried value has a region of two slots
-// that the iterations use in turn, or of count + 1 slots where its values are kept for the backward
-// pass.
+// A Repeat becomes a Copy of each carried value into its region (omitted if the value is made
+// there), a begin, the records of the body and an end. The region of a carried value has two slots
+// that the iterations use in turn. If its values are kept for the backward pass, it has count + 1
+// slots.
 #include "base/checked.h"
 #include "plan/lowering.h"
 
@@ -18,8 +18,8 @@ using graph::ValueKind;
 
 namespace {
 
-// Which carried inputs of the body are kept as they are: stacked outputs whose root is that input.
-// Input -> output position.
+// The carried inputs of the body that are kept unchanged: stacked outputs whose root is such an
+// input. Maps inputs to output positions.
 std::map<ValueId, size_t> kept_inputs(const BoundRepeat& repeat) {
   const BoundGraph& body = *repeat.body;
   const std::set<ValueId> carried(body.inputs.begin(), body.inputs.begin() + repeat.carried);
@@ -46,8 +46,8 @@ Result<uint64_t> region_bytes(uint64_t step, uint64_t slots) {
 
 }  // namespace
 
-// The initial value of carried value c comes into its region. `alone`: no other input of the Repeat
-// is the same value.
+// Moves the initial value of carried value c into its region. `alone`: no other input of the Repeat
+// has the same value.
 Status Lowering::enter(Frame& f, uint32_t n, uint32_t c, uint32_t region, bool alone) {
   const BoundGraph& g = f.graph;
   const BoundNode& node = g.nodes[n];
@@ -56,7 +56,7 @@ Status Lowering::enter(Frame& f, uint32_t n, uint32_t c, uint32_t region, bool a
   const BoundValue& value = (*node.repeat->body)[node.repeat->body->inputs[c]];
   const Location& from = f.location(init);
   const uint32_t item = f.item_of(from.item);
-  // It is made there, if it is a plain result that nothing else reads.
+  // It is made in the region if it is a plain result that nothing else reads.
   if (g[root].kind == ValueKind::result && f.owns(item) && from.place.modulo == 0 &&
       from.place.offset == 0 && f.last_use(root) == n && f.item(item).last == n &&
       f.item(item).bytes == bytes_of(value) && alone) {
@@ -104,7 +104,7 @@ Status Lowering::place_carried(Frame& f, Frame& inner, uint32_t n,
     BOWLINE_TRY_ASSIGN(const uint64_t bytes, region_bytes(step, modulo));
     const uint32_t region = f.add_item(bytes, n, last);
 
-    // A reversed Repeat does iteration count - 1 first: slot 0 belongs to it.
+    // A reversed Repeat starts with iteration count - 1, which uses slot 0.
     Location& in = inner.location(value);
     in.item = region;
     in.place = Operand{};
@@ -132,7 +132,7 @@ Status Lowering::place_carried(Frame& f, Frame& inner, uint32_t n,
   return {};
 }
 
-// Invariant and stacked inputs lie where they lie outside.
+// Invariant and stacked inputs keep the locations that they have outside.
 void Lowering::place_inputs(Frame& f, Frame& inner, const BoundNode& node) {
   for (size_t i = node.repeat->carried; i < node.inputs.size(); ++i) {
     const BoundValue& outer = f.graph[f.root(node.inputs[i])];
@@ -167,7 +167,7 @@ Status Lowering::place_stacked(Frame& f, Frame& inner, uint32_t n,
   return {};
 }
 
-// The items of the body become one of the frame around it.
+// The items of the body become one item of the enclosing frame.
 Status Lowering::lower_body(Frame& f, Frame& inner, uint32_t n) {
   const BoundRepeat& repeat = *f.graph.nodes[n].repeat;
   Record begin;
@@ -201,7 +201,7 @@ Status Lowering::lower_repeat(Frame& f, uint32_t n) {
   for (const auto& [value, output] : kept) {
     kept_outputs.insert(output);
   }
-  // Its items follow those that the frame around it has when the body is lowered.
+  // Its items follow the current items of the enclosing frame.
   Frame inner(*node.repeat->body, &f, kept_outputs);
   BOWLINE_TRY(place_carried(f, inner, n, kept));
   place_inputs(f, inner, node);

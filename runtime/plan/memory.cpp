@@ -14,7 +14,7 @@
 namespace bowline::detail::plan {
 namespace {
 
-// Comparisons of two items that an order in n squared may take: some thousand items.
+// The limit of comparisons for a quadratic placement. It allows a few thousand items.
 constexpr uint64_t kMaxComparisons = uint64_t{1} << 25;
 
 using Order = std::vector<uint32_t>;
@@ -34,8 +34,8 @@ Order order_by_time(std::span<const MemoryItem> items) {
   return order_by(items, [](const MemoryItem& m) { return uint64_t{UINT32_MAX} - m.first; });
 }
 
-// Visits the items in the order of time: `ends` for each one that ended before the next begins,
-// then `begins`.
+// Visits the items in order of time. Calls `ends` for each item that ended before the next one
+// begins, then `begins`.
 template <class Ends, class Begins>
 void walk_time(std::span<const MemoryItem> items, const Ends& ends, const Begins& begins) {
   using Ending = std::pair<uint32_t, uint32_t>;  // last position, item
@@ -61,12 +61,12 @@ uint64_t largest_live_sum(std::span<const MemoryItem> items) {
   return largest;
 }
 
-// The arena at one position: free gaps below the end of what lives.
+// The arena at one position: the free gaps below the end of the live items.
 class Gaps {
  public:
   uint64_t size() const { return size_; }
 
-  // The lowest of the smallest gaps that fit, else behind all that lives.
+  // Takes the smallest gap that fits (the lowest of equal ones), or space after all live items.
   uint64_t take(uint64_t bytes) {
     const auto fit = by_size_.lower_bound({bytes, 0});
     if (fit == by_size_.end()) {
@@ -145,7 +145,8 @@ uint64_t place_by_time(std::span<const MemoryItem> items, Offsets& offsets) {
   return front + gaps.size();
 }
 
-// Items in any order; returns the size of the arena, or nothing when it takes too long.
+// Places items in the order `order`. Returns the size of the arena, or nothing if it takes too
+// long.
 std::optional<uint64_t> place_in_order(std::span<const MemoryItem> items, const Order& order,
                                        Offsets& offsets) {
   std::vector<uint32_t> placed;  // by offset
@@ -190,7 +191,7 @@ std::optional<uint64_t> place_in_order(std::span<const MemoryItem> items, const 
   return size;
 }
 
-// No sum of offsets and sizes exceeds the sum of all items.
+// Checks the sum of all items once. Offsets plus sizes never exceed it.
 Status round_sizes(std::span<MemoryItem> items, uint64_t alignment) {
   uint64_t total = 0;
   for (MemoryItem& item : items) {

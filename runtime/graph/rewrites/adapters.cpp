@@ -14,7 +14,7 @@ using file::NoAttributesT;
 using file::ReshapeAttributesT;
 using params::Reading;
 
-// Which input of a node is a matrix that an adapter may change, or none.
+// The input of a node that is a matrix that an adapter may change, or nothing.
 std::optional<size_t> matrix_input(Op op) {
   switch (op) {
     case Op::Linear:
@@ -55,7 +55,7 @@ void add_readings(const GenericGraph& graph, std::vector<Reading>& out) {
   }
 }
 
-// The change that one adapter makes of a value, an entry per iteration.
+// The change of a value by one adapter, with an entry per iteration.
 struct Change {
   std::string name;  // "head.sql"
   ValueId u = kNoValue;
@@ -64,13 +64,13 @@ struct Change {
   float dropout = 0;
 };
 
-// Streams of their dropouts, so that no two draw the same numbers: apart from those that graphs
-// have of their own, which count from 0.
+// Streams for the dropouts of adapters, so that no two draw the same random values. The streams of
+// a graph's own dropouts count from 0.
 constexpr uint32_t kFirstStream = uint32_t{1} << 31;
 
 class Adapting {
  public:
-  // `stream`: that of the next dropout.
+  // `stream`: the stream of the next dropout.
   Adapting(GenericGraph& graph, const params::Table& table, std::span<const std::string> adapters,
            uint32_t& stream)
       : graph_(graph), table_(table), adapters_(adapters), stream_(stream) {}
@@ -110,7 +110,7 @@ class Adapting {
     BOWLINE_TRY_ASSIGN(const std::vector<Change> changes, changes_of(node.inputs[*matrix]));
     const GenericNode base = node;
     if (!changes.empty()) {
-      node.outputs[0] = graph_.add_value({});  // the last sum takes its place
+      node.outputs[0] = graph_.add_value({});  // the last sum replaces it
     }
     nodes_.push_back(std::move(node));
     ValueId sum = nodes_.back().outputs[0];
@@ -123,7 +123,7 @@ class Adapting {
     return {};
   }
 
-  // A bias, and scale u v of each change, which is a matrix of one row.
+  // Adds scale * u v of each change to a bias. The product is a matrix of one row.
   Result<ValueId> with_changes(ValueId bias) {
     BOWLINE_TRY_ASSIGN(const std::vector<Change> changes, changes_of(bias));
     const Attributes none = Attributes::of(NoAttributesT{});
@@ -141,7 +141,7 @@ class Adapting {
     return append(of, op, std::move(inputs), attributes, graph_.add_value({}));
   }
 
-  // What the node would make of u v instead of its matrix, times the scale.
+  // The result of the node for the matrix u v, times the scale.
   ValueId product(const GenericNode& of, const Change& c) {
     const auto step = [&](Op op, std::vector<ValueId> inputs, const Attributes& attributes) {
       return this->step(c, op, std::move(inputs), attributes);
@@ -217,7 +217,8 @@ class Adapting {
     return out;
   }
 
-  // An iteration whose parameter the adapter does not change takes the factors of `some`, times 0.
+  // If the adapter does not change the parameter of an iteration, the iteration uses the factors of
+  // `some` with scale 0.
   Result<Change> change_of(const std::vector<uint32_t>& parameters, uint32_t some,
                            std::string_view adapter) {
     BOWLINE_TRY_ASSIGN(const uint32_t scale, params::scale_of(table_, adapter));
@@ -237,7 +238,7 @@ class Adapting {
                   value_of(std::move(scales), dtype), dropout};
   }
 
-  // The parameters in the dtype of the matrix.
+  // The parameters as a value with the dtype of the matrix.
   ValueId value_of(std::vector<uint32_t> parameters, DType dtype) {
     const auto [at, is_new] = values_.try_emplace({parameters, dtype}, kNoValue);
     if (!is_new) {

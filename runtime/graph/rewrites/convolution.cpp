@@ -1,4 +1,4 @@
-// Convolutions that only run: see graph/fuse.h.
+// Fusion of convolutions for inference: see graph/fuse.h.
 #include <array>
 #include <map>
 #include <set>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kNoNode = UINT32_MAX;
 
-// Nodes, each of which alone reads what the one in front of it makes. All but the first are
+// A chain of nodes. Each node is the only reader of the node before it. All nodes but the first are
 // optional.
 struct Chain {
   uint32_t conv = kNoNode;
@@ -38,7 +38,7 @@ struct Chain {
   bool normalises() const { return norm != kNoNode || scale != kNoNode; }
 };
 
-// Works element by element, wherever the channels lie.
+// True if the operator is elementwise, so the order of the channels does not matter.
 bool is_elementwise(Op op) {
   constexpr std::array kOps = {Op::Add,  Op::Clip, Op::Div,      Op::HardSwish, Op::LeakyRelu,
                                Op::Max,  Op::Min,  Op::Mul,      Op::Relu,      Op::Sigmoid,
@@ -80,7 +80,7 @@ class Convolutions {
     }
   }
 
-  // The node that alone reads a value.
+  // The only reader of a value, or kNoNode.
   uint32_t reader_of(ValueId v) const { return readers_[v].size() == 1 ? readers_[v][0] : kNoNode; }
   bool is(uint32_t node, Op op) const { return node != kNoNode && graph_.nodes[node].op == op; }
   bool are_plain(const BoundNode& node) const {
@@ -90,7 +90,7 @@ class Convolutions {
     });
   }
 
-  // Without a conv if none begins at this node.
+  // The chain that begins at this node. It has no conv if there is none.
   Chain chain_from(uint32_t n) const {
     const BoundNode& conv = graph_.nodes[n];
     if (conv.op != Op::Conv || !are_plain(conv) || !has_form(conv)) {
@@ -106,8 +106,8 @@ class Convolutions {
     return chain;
   }
 
-  // That of FusedConv: one or two spatial axes, one group or as many as channels; a weight that can
-  // be packed once.
+  // True if FusedConv supports the convolution: one or two spatial axes, one group or one per
+  // channel, and a weight that can be packed once.
   bool has_form(const BoundNode& conv) const {
     if (graph_[conv.inputs[0]].shape.rank() > 4 ||
         graph_[conv.inputs[1]].kind != ValueKind::parameter) {
@@ -145,7 +145,7 @@ class Convolutions {
     }
   }
 
-  // By a node of `op` with an operand that has a number for each channel, or one.
+  // Extends the chain by a node of `op` with an operand per channel, or a scalar operand.
   void extend_by(Op op, Chain& chain, uint32_t& node, ValueId& by) const {
     const ValueId x = graph_.nodes[chain.last()].outputs[0];
     const uint32_t next = reader_of(x);
@@ -161,15 +161,15 @@ class Convolutions {
       by = other;
     }
   }
-  // Of shape [channels, 1...], or [1, channels, 1...].
+  // True if the shape is [channels, 1...] or [1, channels, 1...].
   bool is_of_channels(ValueId v, const Shape& x) const {
     const Shape& shape = graph_[v].shape;
     const int axis = shape.rank() - (x.rank() - 1);
     return axis >= 0 && shape[axis] == x[1] && shape.elements() == x[1];
   }
 
-  // What is read by a node is the same behind another one. A BatchNorm leaves its statistics as
-  // they are.
+  // True if no node between them writes a storage, so that a node can be moved. A BatchNorm does
+  // not change its statistics here.
   bool nothing_is_written(uint32_t from, uint32_t to) const {
     const std::vector<BoundNode>& nodes = old_.empty() ? graph_.nodes : old_;
     return std::none_of(nodes.begin() + from, nodes.begin() + to, [](const BoundNode& n) {
@@ -186,7 +186,7 @@ class Convolutions {
     const Shape& weight = graph_[conv.inputs[1]].shape;
     const device::Operand packed = operand(packed_shape(weight)), y = last(conv.outputs[0]);
     std::vector<device::Operand> inputs = {last(conv.inputs[0]), packed};
-    // As many as FusedConv reads: the scale, bias, mean and variance of a norm, or a bias.
+    // The inputs of FusedConv: scale, bias, mean and variance of a norm, or a bias.
     inputs.resize(chain.normalises() ? 6 : 3, operand({weight[0]}));
     const device::Operand from = operand(weight);
     const Attributes none = Attributes::of(NoAttributesT{}), attributes = attributes_of(chain);
@@ -208,7 +208,7 @@ class Convolutions {
     if (chain.norm != kNoNode) {
       t.eps = node(chain.norm).attributes.as<BatchNormAttributes>().eps();
     } else if (chain.scale != kNoNode) {
-      t.eps = 1e-12f;  // beside a variance of 1 it is nothing
+      t.eps = 1e-12f;  // negligible next to a variance of 1
     }
     if (chain.bound != kNoNode && node(chain.bound).op == Op::Relu) {
       t.min = 0;
@@ -219,7 +219,7 @@ class Convolutions {
     return Attributes::of(t);
   }
 
-  // A node as it was.
+  // A node before the rewrite.
   const BoundNode& node(uint32_t n) const { return old_.empty() ? graph_.nodes[n] : old_[n]; }
 
   Status make_nodes() {
@@ -291,7 +291,7 @@ class Convolutions {
     return std::vector<ValueId>{scale, shift == kNoValue ? zero : shift, mean, one};
   }
 
-  // Value v, of one number or one for each channel, as [channels].
+  // Value v, a scalar or one value per channel, as [channels].
   Result<ValueId> want_each(ValueId v, int64_t channels) {
     BOWLINE_TRY(want_first(v));
     if (graph_[v].shape.elements() == channels) {
@@ -328,8 +328,8 @@ class Convolutions {
     return {};
   }
 
-  // Whether the channels stay last through a node: one that works on elements, puts channels side
-  // by side, or pools.
+  // True if a node can run with channels last: an elementwise node, a concatenation of channels, or
+  // a pool.
   bool keeps_last(const BoundNode& node) const {
     const Shape& y = graph_[node.outputs[0]].shape;
     const auto is_one = [&](ValueId v) { return graph_[v].shape.elements() == 1; };
@@ -345,13 +345,14 @@ class Convolutions {
     return ((stays && std::ranges::all_of(node.inputs, fits)) || drops_ones(node)) &&
            are_plain(node) && node.outputs.size() == 1 && made_last_.contains(largest);
   }
-  // Of two spatial axes: with the channels last these are the first two of three, of one channel.
+  // A pool over two spatial axes. With channels last, they are the first two of three axes of one
+  // channel.
   bool is_pool(const BoundNode& node) const {
     return (node.op == Op::MaxPool || node.op == Op::AveragePool) &&
            graph_[node.outputs[0]].shape.rank() == 4;
   }
 
-  // Of one sample, whose means and largest elements are those of columns.
+  // A reduction over the spatial axes of one sample: with channels last, it reduces columns.
   bool is_reduced(const BoundNode& node) const {
     const Shape& x = graph_[node.inputs[0]].shape;
     if ((node.op == Op::ReduceMean || node.op == Op::ReduceMax) && x.rank() > 2) {
@@ -364,7 +365,7 @@ class Convolutions {
     return node.op == Op::GlobalAveragePool && x[0] == 1;
   }
 
-  // Of two spatial axes that are one, or the other way.
+  // A Reshape that drops or adds a spatial axis of size 1.
   bool drops_ones(const BoundNode& node) const {
     const Shape& x = graph_[node.inputs[0]].shape;
     const Shape& y = graph_[node.outputs[0]].shape;
@@ -429,7 +430,7 @@ class Convolutions {
     return add_reshape(pooled, {out[0], out[2], out[3], out[4]});
   }
 
-  // Value v, if it is there with its channels last alone.
+  // Makes value v with channels first, if it exists only with channels last.
   Status want_first(ValueId v) {
     if (only_last_.erase(v) == 0) {
       return {};
@@ -453,7 +454,7 @@ class Convolutions {
     return last_.at(v);
   }
 
-  // The Transpose that made v, if what it read is still there.
+  // The Transpose that made v, if its input still has the same value.
   const BoundNode* transpose_of(ValueId v) const {
     const uint32_t n = graph_[v].node;
     const bool is_one = n < now_ && old_[n].op == Op::Transpose && old_[n].outputs[0] == v;
@@ -465,12 +466,12 @@ class Convolutions {
     const auto& axes = *transpose.attributes.as<TransposeAttributes>().permutation();
     return {axes.begin(), axes.end()};
   }
-  // Those of a shape with its channels last, in the order of one that has them first.
+  // The axes of a shape with channels last, in channels-first order.
   static std::vector<int32_t> first_axes(const Shape& shape) {
     return shape.rank() == 3 ? std::vector{0, 2, 1} : std::vector{0, 3, 1, 2};
   }
 
-  // x with its axes in this order: a copy only if elements change places.
+  // Permutes the axes of x. Copies only if elements change places.
   Result<ValueId> turn(ValueId x, std::vector<int32_t> axes, const std::string& name,
                        ValueId out = kNoValue) {
     Shape shape;
@@ -505,7 +506,7 @@ class Convolutions {
     return packed_.at(weight);
   }
 
-  // A node that makes a new value, or `out`.
+  // Adds a node whose output is a new value, or `out`.
   Result<ValueId> add(Op op, Attributes attributes, std::vector<ValueId> inputs, std::string name,
                       ValueId out = kNoValue) {
     BoundNode made;
@@ -521,15 +522,15 @@ class Convolutions {
 
   BoundGraph& graph_;
   const device::OpenDevice& device_;
-  std::vector<std::vector<uint32_t>> readers_;  // nodes by value, kNoNode of an output
-  std::vector<BoundNode> old_;                  // while they are made anew
-  uint32_t now_ = 0;                            // the one of them that is
+  std::vector<std::vector<uint32_t>> readers_;  // nodes by value; kNoNode for an output
+  std::vector<BoundNode> old_;                  // during the rewrite: the old nodes
+  uint32_t now_ = 0;                            // during the rewrite: the current old node
   std::map<uint32_t, Chain> chains_;            // by their last nodes
   std::set<uint32_t> parts_;
   std::set<ValueId> results_;
   std::map<ValueId, ValueId> last_;  // values with their channels last
-  std::set<ValueId> only_last_;      // ... and nowhere else
-  std::set<ValueId> made_last_;      // ... before they were turned, if they were
+  std::set<ValueId> only_last_;      // ... and not with channels first
+  std::set<ValueId> made_last_;      // ... that were made with channels last
   std::map<ValueId, ValueId> packed_;
   std::map<std::pair<float, int64_t>, ValueId> filled_;  // by value and channels
 };

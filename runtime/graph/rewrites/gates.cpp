@@ -1,4 +1,4 @@
-// What a sigmoid of its own value multiplies: see graph/fuse.h.
+// Fusion of x * sigmoid(x): see graph/fuse.h.
 #include "graph/fuse.h"
 
 namespace bowline::detail::graph {

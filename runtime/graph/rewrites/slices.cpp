@@ -1,4 +1,4 @@
-// Parts of values that come together again: see graph/fuse.h.
+// Simplification of Slice and Concat: see graph/fuse.h.
 #include <map>
 #include <numeric>
 
@@ -9,7 +9,7 @@
 namespace bowline::detail::graph {
 namespace {
 
-// What a value is made of along an axis.
+// The pieces of a value along an axis.
 struct Piece {
   ValueId source;
   int64_t start, length;
@@ -112,7 +112,7 @@ class Slices {
     return out;
   }
 
-  // The node gives this piece alone.
+  // Replaces the node by a Slice of this piece.
   void take(BoundNode& node, int axis, const Piece& p) {
     if (p.length == graph_[p.source].shape[axis]) {
       return replace(node.outputs[0], p.source);
@@ -134,7 +134,7 @@ class Slices {
 
   BoundGraph& graph_;
   std::vector<ValueId> same_;
-  std::map<ValueId, ValueId> reshaped_;  // to the value that is reshaped
+  std::map<ValueId, ValueId> reshaped_;  // result of a Reshape -> its input
   std::map<ValueId, Pieces> pieces_;     // of results of Slice and Concat
   bool any_ = false;
 };

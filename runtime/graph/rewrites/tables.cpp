@@ -31,7 +31,7 @@ class Tables {
  private:
   struct Gathered {
     BoundNode node;     // an Embedding
-    size_t writes = 0;  // nodes in front of it that write a storage
+    size_t writes = 0;  // earlier nodes that write a storage
   };
 
   void add(BoundNode node) {
@@ -71,7 +71,7 @@ class Tables {
            graph_[table].shape[0] <= graph_[ids].shape.elements() / 2;
   }
 
-  // Leaves the Embedding in the place of `node`, behind the product.
+  // Puts the Embedding in the place of `node`, after the product.
   void multiply(BoundNode& node) {
     BoundNode gather = gathered_.at(node.inputs[0]).node;
     const ValueId table = gather.inputs[0], y = node.outputs[0];
@@ -88,7 +88,7 @@ class Tables {
   }
 
   BoundGraph& graph_;
-  std::map<ValueId, Gathered> gathered_;  // by what they give
+  std::map<ValueId, Gathered> gathered_;  // by result
   size_t writes_ = 0;
   bool any_ = false;
 };
