@@ -71,7 +71,7 @@ class CountedContext {
   // If the axis of input i is dynamic, the kernel reads only up to its current size. At most one
   // axis per input.
   virtual void read_count(int i, int axis) = 0;
-  // Errors  unsupported: "Axis 1 of input 0 is counted by dim "seq", and {why}."
+  // Errors  unsupported: "Axis 1 of input 0 is the dynamic dimension "seq", but {why}."
   virtual Status refuse(int i, int axis, std::string_view why) const = 0;
 
   template <class Table>
