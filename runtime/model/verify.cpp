@@ -71,7 +71,7 @@ Status check_trailer(std::span<const std::byte> bytes) {
 }
 
 Status check_flatbuffer(const std::vector<uint8_t>& bytes) {
-  BOWLINE_REQUIRE(bytes.size() >= 16, "The tables have only {} bytes.", bytes.size());
+  BOWLINE_REQUIRE(bytes.size() >= 16, "The tables have {} bytes, fewer than 16.", bytes.size());
   BOWLINE_REQUIRE(file::ModelBufferHasIdentifier(bytes.data()),
                   "The tables do not carry the identifier \"BWLN\" (file offset {}).",
                   kHeaderBytes + 4);

@@ -203,7 +203,7 @@ class Run(harness.Case):
         self.assertEqual(rows[1], logits("training=1.0"))
         for step, code, text in (("training", USAGE, "is not of the form NAME=NUMBER"),
                                  ("seed=-1", FAILED, "which cannot hold -1"),
-                                 ("sead=1", FAILED, "those of the graph: training (u32), seed (u64), counter (u32)")):
+                                 ("sead=1", FAILED, "the graph has: training (u32), seed (u64), counter (u32)")):
             self.expect(run("run", model, *tokens, "--step", step), code, text)
 
     def test_dynamic_dims(self):

@@ -114,7 +114,7 @@ class TensorBoard(harness.Case):
 
     def test_going_back(self):
         self.expect(self.train(20, "--optimizer", "sgd", "--learning-rate", "1e6", "--weight-decay", "1e6", "--save-every", 1,
-                               "--on-nonfinite", "rollback"), FAILED, "Step 4: ", "number 5 in a row")
+                               "--on-nonfinite", "rollback"), FAILED, "Step 4: ", "non-finite step 5 in a row")
         (path,) = self.events.iterdir()
         starts = [event for event in map(fields, records(path.read_bytes())) if 7 in event]
         self.assertEqual([event[2] for event in starts], [1, 4, 4, 4, 4], "hides what was drawn of the step that is made again")

@@ -100,7 +100,7 @@ TEST(NonFinite, FiveInARowEndTheRun) {
   ASSERT_FALSE(last.ok());
   EXPECT_EQ(last.status().code(), Code::non_finite);
   EXPECT_NE(last.status().message().find("Step 10: the loss is inf"), std::string::npos);
-  EXPECT_NE(last.status().message().find("number 5 in a row"), std::string::npos);
+  EXPECT_NE(last.status().message().find("non-finite step 5 in a row"), std::string::npos);
   EXPECT_EQ(t.steps(), 10u);
   EXPECT_EQ(t.state(), TrainState::ready);
 }

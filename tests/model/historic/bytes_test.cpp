@@ -34,7 +34,7 @@ const Patch kPatches[] = {
      [](Bytes& b) { put<uint64_t>(b, 24, b.size()); }},
     {"tables_length_wraps", "file offset 24",
      [](Bytes& b) { put<uint64_t>(b, 24, UINT64_MAX - 32); }},
-    {"tables_of_no_bytes", "too few",
+    {"tables_of_no_bytes", "fewer than 16",
      [](Bytes& b) {
        std::fill(b.begin() + 64, b.begin() + 4096, std::byte{0});
        put<uint64_t>(b, 24, 0);

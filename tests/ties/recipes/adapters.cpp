@@ -34,7 +34,7 @@ void of_one_use(Bench& t) {
   t.same("logits of row 0, looked up as (1,0)", logits_of_id(session, s, 0), Floats({2, 0, 1}));
   const std::string before = s.model.parameters() + s.model.storages() + s.model.ties();
   t.refused("a merge of one use of two", merge_adapter(s.model, "ad"), Code::bad_argument,
-            {"\"head\"", "\"embed\"", "untie(\"head\") costs 24 bytes"});
+            {"\"head\"", "\"embed\"", "untie(\"head\") first; it costs 24 bytes"});
   t.same("after the refusal", s.model.parameters() + s.model.storages() + s.model.ties(), before);
   t.same("E", values(s.model, "embed"), Floats({1, 0, 0, 1, 1, 1}));
   t.count("bytes of the untie", must(s.model.untie("head")), 24);
