@@ -46,7 +46,7 @@ struct AdapterOptions {
   /// false: the adapter also changes all parameters that are tied to a matching one. true: it
   /// changes the matching parameters only, each with its own A and B.
   bool per_parameter = false;
-  /// Freezes all other parameters of the model.
+  /// Freezes all weights of the model. Other adapters stay trainable.
   bool freeze_others = true;
   /// Seed of the random values of A.
   uint64_t seed = 0;
@@ -65,8 +65,8 @@ struct AdapterReport {
 ///
 /// Errors:
 /// - bad_argument: the name is taken, or an option is out of range.
-/// - bad_argument: no parameter can be a target, or a parameter with "!" cannot.
-/// - bad_argument: a parameter that is tied to a target is read in another way. See per_parameter.
+/// - bad_argument: no matching parameter can be a target, or one that matches a "!" name cannot.
+/// - bad_argument: a parameter that is tied to a target cannot be a target. See per_parameter.
 Result<AdapterReport> add_adapter(Model& model, std::string_view name,
                                   const AdapterOptions& options = {});
 
@@ -101,7 +101,7 @@ Status save_adapter(const Model& model, std::string_view name, const std::string
 
 /// Adds an adapter from a file and returns its name.
 ///
-/// If `name` is empty, the adapter has the name that it was saved with.
+/// If `name` is empty, the adapter keeps its saved name. No parameter is frozen.
 ///
 /// Errors: as Model::open().
 /// - bad_argument: the weights of the model do not match the digest in the file.

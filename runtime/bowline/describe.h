@@ -53,7 +53,7 @@ struct CopyInfo {
   uint32_t tie = 0;  ///< The tie index of the storage.
   DType dtype = DType::f32;
   std::string op;  ///< The operator that makes the copy, for example "Cast". Empty: a replica.
-  std::optional<uint64_t> version = {};  ///< The copied StorageInfo::version. None: nothing yet.
+  std::optional<uint64_t> version = {};  ///< The copied StorageInfo::version. Not set: no copy yet.
   std::string device = {};
 };
 

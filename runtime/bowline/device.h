@@ -58,7 +58,7 @@ struct Internals;  // gives the library access to private members
 
 /// An open device. Copies refer to the same device; the last copy closes it.
 ///
-/// Threads: any thread may call info(), counters() and reset_counters().
+/// Threads: any thread may call list(), open(), info(), counters() and reset_counters().
 class Device {
  public:
   /// Returns the devices of all backends, including unusable ones.

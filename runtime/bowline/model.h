@@ -8,9 +8,9 @@
 /// matches one character, and "{a,b}" matches "a" or "b". A function changes a storage if any
 /// of its parameters matches. All parameters of the storage see the change.
 ///
-/// **Errors.** If a function fails, the model is unchanged. In a hook, during a run or a
-/// training step, functions that change storages return bad_argument ("The model is busy").
-/// Functions that change ties, dtypes, shapes or frozen flags also return it between micro-batches.
+/// **Errors.** While a hook, a run or a training step is in progress, functions that change
+/// storages return bad_argument ("The model is busy"). Functions that change ties, dtypes, shapes
+/// or frozen flags also return it between the micro-batches of a step.
 #pragma once
 
 #include <cstddef>

@@ -21,11 +21,11 @@ namespace bowline {
 
 /// The result of quantize() or dequantize().
 struct QuantizeReport {
-  uint32_t storages = 0;                ///< Storages that have another encoding now.
-  uint64_t bytes_before = 0;            ///< Bytes of these storages before the call.
-  uint64_t bytes_after = 0;             ///< Bytes of these storages now, with their scales.
-  std::vector<std::string> kept;        ///< Unchanged storages. An example: "b" has rank 1.
-  std::vector<DroppedStorage> dropped;  ///< Removed moments and masters of these storages.
+  uint32_t storages = 0;          ///< Storages that have another encoding now.
+  uint64_t bytes_before = 0;      ///< Bytes of these storages before the call.
+  uint64_t bytes_after = 0;       ///< Bytes of these storages now, with their scales.
+  std::vector<std::string> kept;  ///< Unchanged storages and why, for example: "b" has rank 1.
+  std::vector<DroppedStorage> dropped;  ///< Removed training state of these storages.
 
   /// Returns the report as text, one line per item: "1 storage converted: 131072 bytes before,
   /// 36864 after".
@@ -34,7 +34,7 @@ struct QuantizeReport {
 
 /// Quantizes the storages of all parameters that match `pattern`. A tied storage is quantized once.
 ///
-/// Moments and masters of the storages are removed. `encoding` is one of these:
+/// Moments and other training state of the storages are removed. `encoding` is one of these:
 /// - "int8": 8 bits, one f32 scale for the storage.
 /// - "int8 block row": 8 bits, one f32 scale per row.
 /// - "int8 block 32": 8 bits, one f32 scale per 32 values of the last axis. 32 is an example.
@@ -59,21 +59,21 @@ struct QuantizeReport {
 /// supply quantized values.
 ///
 /// Errors:
-/// - bad_argument: a Trainer of the model exists.
-/// - bad_argument: no parameter matches, or the encoding is unknown.
+/// - bad_argument: a Trainer of the model exists, no parameter matches, or the encoding is unknown.
 /// - bad_argument: a storage has another encoding. Call dequantize() first.
 /// - bad_argument: the storages of one ParameterList would get different encodings.
+/// - over_budget, out_of_memory: the old and new storages do not fit at the same time.
 Result<QuantizeReport> quantize(Model& model, std::string_view encoding,
                                 std::string_view pattern = "*");
 
 /// Dequantizes the storages of all parameters that match `pattern`, to the dtype `to`.
 ///
-/// `to` is f32, f16 or bf16; values are rounded to nearest even. The storages stay frozen. Call
-/// Model::freeze(name, false) to train them.
+/// `to` is f32, f16 or bf16; values are rounded to nearest even. A storage stays quantized if a
+/// value would become infinite. The storages stay frozen. Call Model::freeze(name, false) to train
+/// them.
 ///
-/// Errors: as Model::cast().
+/// Errors: as Model::cast(), except for infinite values.
 /// - bad_argument: a Trainer of the model exists.
-/// - bad_argument: no parameter matches, or `to` is not a float dtype.
 Result<QuantizeReport> dequantize(Model& model, std::string_view pattern = "*",
                                   DType to = DType::f32);
 

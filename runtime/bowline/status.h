@@ -30,7 +30,7 @@ enum class Code : uint8_t {
   unsupported,         ///< Choose another device, model or precision.
   non_finite,          ///< Look for the cause of the infinity or NaN. The message names the node.
   out_of_memory,       ///< Free memory of the host or the device.
-  over_budget,         ///< Raise DeviceOptions::memory_budget, or Budget for a trusted file.
+  over_budget,         ///< Raise DeviceOptions::memory_budget, or Budget if you trust the file.
   io_error,            ///< Try again, or choose another path.
   device_lost,         ///< Open the device again and resume from the last checkpoint.
   device_poisoned,     ///< Restart the process. A GPU fault has made CUDA unusable in it.

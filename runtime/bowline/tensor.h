@@ -89,8 +89,8 @@ struct Tensor {
 
 /// The value of a per-step scalar in one run, for example the position of the next token.
 ///
-/// Operators read per-step scalars in every run; operators.md lists them. A StepScalar can also set
-/// the size of a dynamic dimension that no input has. Its name is then the name of the dimension.
+/// operators.md lists the per-step scalars of each operator. A StepScalar can also set the size of
+/// a dynamic dimension that no input has. Its name is then the name of the dimension.
 struct StepScalar {
   std::string_view name;
   std::variant<uint64_t, double> value;  ///< A double for floats and negative integers.

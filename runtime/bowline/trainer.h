@@ -46,7 +46,7 @@ namespace bowline {
 /// updates the weights. `stop` and `rollback` also apply if an update makes a weight non-finite.
 enum class OnNonFinite : uint8_t {
   skip,      ///< The step is skipped, and training continues.
-  stop,      ///< micro_step() returns non_finite. The message says where the first such value is.
+  stop,      ///< micro_step() returns non_finite. The message locates the first infinity or NaN.
   rollback,  ///< The last snapshot() is restored. Without one, micro_step() returns non_finite.
 };
 

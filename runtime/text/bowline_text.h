@@ -359,7 +359,7 @@ class StopStrings {
  public:
   /// Empty strings are ignored.
   explicit StopStrings(std::vector<std::string> stops);
-  /// Adds text and returns the text that can be shown now. Once stopped() is true, that is empty.
+  /// Adds text and returns the text to show now. Calls after a stop string return an empty text.
   std::string add(std::string_view text);
   /// Returns the text that was held back. Call it at the end of the text.
   std::string flush();
