@@ -122,6 +122,11 @@ class Adapter(harness.Case):
         again = run("eval", self.model, "--data", self.text, "--seq", 16, "--adapter", self.out, "--adapter", f"{self.out}=0.5")
         self.expect(again, FAILED, "twice", "FILE=2")
 
+    def test_the_model_may_follow_the_flag(self):
+        self.expect(self.train("--steps", 1), OK)
+        done = run("eval", "--adapter", self.out, self.model, "--data", self.text, "--seq", 16, "--batches", 1)
+        self.expect(done, OK)
+
     def test_another_base_is_refused(self):
         self.expect(self.train("--steps", 2), OK)
         other = self.folder / "other.bowline"

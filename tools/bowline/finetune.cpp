@@ -46,8 +46,7 @@ void add_training(CLI::App* verb, FinetuneOptions& o) {
 
 void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
   add_number(verb, "--learning-rate", o.learning_rate, "Peak learning rate", 0, 1e6);
-  add_text(verb, "--freeze", o.freeze, "Do not train these parameters; repeatable", "PATTERN")
-      ->allow_extra_args(false);
+  add_text(verb, "--freeze", o.freeze, "Do not train these parameters; repeatable", "PATTERN");
   add_number(verb, "--warmup", o.warmup, "Steps of linear warmup of the learning rate", 0,
              kMostSteps);
   add_choice(verb, "--schedule", o.schedule, "Learning rate", {"constant", "linear", "cosine"})

@@ -34,7 +34,25 @@ int run_program(int argc, char** argv, int (*program)(std::vector<std::string> w
   return fail(kFailed, fmt::format("Standard output cannot be written: {}.", why));
 }
 
+namespace {
+
+// Makes a repeatable flag take one value each time, so that `--adapter FILE PROMPT` leaves the
+// prompt to the positional argument behind it.
+void take_one_value_per_flag(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (!option->get_positional() && option->get_items_expected_max() > 1) {
+      option->allow_extra_args(false);
+    }
+  }
+  for (CLI::App* verb : app.get_subcommands({})) {
+    take_one_value_per_flag(*verb);
+  }
+}
+
+}  // namespace
+
 int run_arguments(CLI::App& app, Context& context, std::vector<std::string> words) {
+  take_one_value_per_flag(app);
   if (const std::string problem = find_unknown(app, words); !problem.empty()) {
     return fail(kUsage, problem);
   }

@@ -28,9 +28,7 @@ void add_form_or_file(CLI::App* verb, CLI::Option* form, CLI::Option* out) {
     }
   };
   verb->add_option_function<std::vector<std::string>>(
-          "-o", give,
-          fmt::format("-o {} sets --format; -o PATH sets --out", fmt::join(kForms, "|")))
-      ->allow_extra_args(false);
+      "-o", give, fmt::format("-o {} sets --format; -o PATH sets --out", fmt::join(kForms, "|")));
 }
 
 // Writes "example: " before each example.
