@@ -44,7 +44,7 @@ class Quantize(harness.Case):
                 self.assertLess(abs(self.bits_per_byte(self.out) - plain), difference)
 
     def test_a_quantized_base_is_finetuned_around_and_stays(self):
-        self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "int8", "--pattern", "blocks.*.mlp.*"), OK, " storages: ")
+        self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "int8", "--pattern", "blocks.*.mlp.*"), OK, " storages converted: ")
         tuned = self.folder / "tuned.bowline"
         self.expect(run("finetune", self.out, *self.with_defaults(("--steps", 3, "--out", tuned))), OK)
         before, after = (self.weights(p) for p in (self.out, tuned))

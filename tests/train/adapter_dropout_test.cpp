@@ -172,7 +172,7 @@ TEST_P(AdapterDropout, ItsWordsAreKnownInARun) {
   EXPECT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepScalar>{{"training", 0}, {"seed", 4}}));
   EXPECT_EQ(
       s.run({&in, 1}, {&out, 1}, std::vector<StepScalar>{{"sead", 4}}).message().substr(0, 37),
-      "There is no per-step scalar \"sead\" he");
+      "There is no per-step scalar \"sead\"; t");
 }
 
 TEST(AdapterDropoutFiles, AFileKeepsIt) {
