@@ -43,21 +43,25 @@ std::map<std::string_view, std::vector<Having>> all_settings() {
   return out;
 }
 
-// "For rmsprop, sgd: momentum factor [0]". The description is left out if the line has no
-// room for it, the default if the defaults differ. operators.md lists both.
+// "For rmsprop, sgd: momentum factor [0]". If the optimizers describe the setting differently, its
+// name replaces the description. A default is left out if the defaults differ, a description if the
+// line has no room for it. operators.md lists both.
 std::string help_of(const std::vector<Having>& having) {
   constexpr size_t kWidth = 50;
   std::vector<std::string_view> names;
   std::set<float> defaults;
+  std::set<std::string_view> descriptions;
   for (const Having& h : having) {
     names.push_back(h.optimizer);
     defaults.insert(h.setting->default_value);
+    descriptions.insert(h.setting->description);
   }
   const OptimizerSetting& first = *having[0].setting;
   const std::string owners = fmt::format("For {}", fmt::join(names, ", "));
   const std::string ending =
       first.is_flag || defaults.size() > 1 ? "" : fmt::format(" [{:g}]", first.default_value);
-  const std::string whole = fmt::format("{}: {}{}", owners, first.description, ending);
+  const std::string whole = fmt::format(
+      "{}: {}{}", owners, descriptions.size() > 1 ? first.name : first.description, ending);
   return whole.size() <= kWidth ? whole : owners + ending;
 }
 
