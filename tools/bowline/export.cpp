@@ -447,16 +447,16 @@ void add_export(CLI::App& app, Context& context) {
   CLI::Option* strip =
       verb->add_flag("--strip", o->strip, "Leave out optimizer state, gradients and progress");
   CLI::Option* out =
-      add_text(verb, "--out", o->out, "File or folder to write [or use --weights]", "FILE");
+      add_text(verb, "--out", o->out, "File or folder to write; needed without --weights", "FILE");
   CLI::Option* to =
-      verb->add_option("--to", o->to, "Write this format; peft, gguf-lora: adapter only")
+      verb->add_option("--to", o->to, "Format; peft, gguf-lora: adapter only [Bowline]")
           ->check(CLI::IsMember(form_names()))
           ->needs(out)
           ->excludes(strip);
   add_text(verb, "--adapter", o->adapters, "LoRA adapter to merge or convert; repeatable",
            "FILE[=WEIGHT]")
       ->needs(out);
-  add_text(verb, "--untie", o->untied, "Give this tied parameter a copy of its weight", "NAME")
+  add_text(verb, "--untie", o->untied, "Give a tied parameter its own copy of the weight", "NAME")
       ->needs(out);
   verb->add_option("--encoding", o->encoding, "Quantize the matrices for --to gguf")
       ->check(CLI::IsMember({"q8_0", "q4_0"}))
@@ -468,7 +468,7 @@ void add_export(CLI::App& app, Context& context) {
   add_choice(verb, "--dtype", o->dtype, "Dtype of the written weights [the model's]",
              {"f32", "f16", "bf16"});
   verb->add_flag("--force", o->force, "Replace existing outputs");
-  add_format(verb, o->format);
+  add_format(verb, o->format, "Output format of the summary");
   o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });
 }

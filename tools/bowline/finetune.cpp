@@ -28,7 +28,7 @@ void add_files(CLI::App* verb, FinetuneOptions& o) {
 
 void add_training(CLI::App* verb, FinetuneOptions& o) {
   CLI::Option* steps = add_number(verb, "--steps,--iters", o.steps,
-                                  "Total optimizer steps, resumed ones included", 0, kMostSteps);
+                                  "Total steps, including those before a resume", 0, kMostSteps);
   verb->add_option("--epochs", o.epochs, "Passes over the data, instead of --steps")
       ->check(real_number(0, 1e6))
       ->excludes(steps);

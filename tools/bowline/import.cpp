@@ -71,7 +71,7 @@ void add_onnx_flags(CLI::App* verb, ImportFlags& o) {
   add_text(verb, "--dim", o.dims, "ONNX: size of a dynamic dimension", "NAME=N");
   add_text(verb, "--shape", o.shapes, "ONNX: shape of an input without named dimensions",
            "NAME=N,N");
-  add_text(verb, "--batch-dim", o.batch_dim, "ONNX: name for a batch size that stays dynamic",
+  add_text(verb, "--batch-dim", o.batch_dim, "ONNX: keep the batch size dynamic; call it NAME",
            "NAME");
   add_text(verb, "--freeze", o.freeze, "ONNX: do not train these parameters", "PATTERN");
   const AdvancedFlags advanced(verb);
@@ -142,7 +142,7 @@ void add_import(CLI::App& app, Context& context) {
                             "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' \\\n"
                             "    --out ocr.bowline");
   auto o = std::make_shared<ImportFlags>();
-  verb->add_option("model", o->model, "Hugging Face folder, GGUF file or ONNX file")->required();
+  verb->add_option("model", o->model, "Hugging Face or PEFT folder, GGUF or ONNX file")->required();
   add_text(verb, "--out", o->out, "Model file to write", "FILE")->required();
   o->uses = o->task_uses = FlagUses(verb);
   add_onnx_flags(verb, *o);
@@ -151,7 +151,7 @@ void add_import(CLI::App& app, Context& context) {
   verb->add_flag("--skeleton", o->skeleton, "Import only the shapes, from config.json")
       ->excludes(base);
   verb->add_flag("--force", o->force, "Replace an existing file");
-  add_format(verb, o->format);
+  add_format(verb, o->format, "Output format of the summary");
   on_run(verb, context, [o] { return run(*o); });
 }
 

@@ -308,7 +308,7 @@ void add_inspect(CLI::App& app, Context& context) {
                "bowline inspect base.bowline\n"
                "# The memory of each entry point and of training, with 8 rows of 256 tokens\n"
                "bowline inspect base.bowline --batch 8 --seq 256\n"
-               "# What the device executes in a training step\n"
+               "# The submissions and copies of a training step\n"
                "bowline inspect base.bowline --batch 8 --seq 256 --listing build");
   auto o = std::make_shared<InspectOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
@@ -323,13 +323,13 @@ void add_inspect(CLI::App& app, Context& context) {
   verb->add_flag("--force", o->force, "Replace an existing --html")->needs(html);
   add_format(verb, o->format);
   const AdvancedFlags advanced(verb);
-  CLI::Option* listing = verb->add_option("--listing", o->listing, "List the operators")
+  CLI::Option* listing = verb->add_option("--listing", o->listing, "List part of a plan")
                              ->check(CLI::IsMember({"build", "forward", "backward", "update"}))
                              ->excludes(parameters)
                              ->excludes(storages)
                              ->excludes(ties)
                              ->excludes(html);
-  add_text(verb, "--entry", o->entry, "Entry point for --listing; loss: training [loss]", "NAME")
+  add_text(verb, "--entry", o->entry, "Entry point to list; loss lists training [loss]", "NAME")
       ->needs(listing);
   verb->add_flag("--columns", o->columns, "Add node names and memory offsets to --listing")
       ->needs(listing);

@@ -8,7 +8,7 @@ namespace {
 
 // A program of its own in tools/conform: it has reference implementations and devices for tests.
 constexpr const char* kConform = "conform";
-constexpr const char* kFooter = R"(From a GGUF file, or a folder of Hugging Face, to a tuned model:
+constexpr const char* kFooter = R"(From a GGUF file, or a Hugging Face folder, to a tuned model:
     bowline import model.gguf --out lm.bowline
     bowline finetune lm.bowline --data notes.txt --lora-rank 8 --out my.bowline
     bowline generate lm.bowline "Once upon a time" --adapter my.bowline
@@ -19,7 +19,7 @@ Exit codes
   2    wrong usage: an unknown subcommand, flag or value, or an existing output
   3    a file cannot be read, is damaged, or is of the wrong kind
   4    a device is unknown, or cannot be used
-  75   the device stopped working; run again, finetune with --resume auto
+  75   the device stopped working; run again (finetune: with --resume auto)
   130  interrupted, for example by Ctrl-C; finetune writes a checkpoint first
 
 `bowline help SUBCOMMAND` shows the flags of a subcommand and examples.)";

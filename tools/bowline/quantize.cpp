@@ -63,7 +63,7 @@ void add_quantize(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "quantize", "Quantizes the weights of a model",
                             "# 8 bits per value\n"
                             "bowline quantize base.bowline --out base8.bowline --encoding int8\n"
-                            "# 4 bits per value, only in the blocks\n"
+                            "# 4 bits per value, with zero points, only in the blocks\n"
                             "bowline quantize base.bowline --out base4.bowline \\\n"
                             "    --encoding \"int4 with zero points\" --pattern \"blocks.*\"");
   auto o = std::make_shared<QuantizeOptions>();
@@ -74,7 +74,7 @@ void add_quantize(CLI::App& app, Context& context) {
   add_text(verb, "--pattern", o->pattern, "Change only parameters with these names", "PATTERN")
       ->capture_default_str();
   verb->add_flag("--force", o->force, "Replace an existing file");
-  add_format(verb, o->format);
+  add_format(verb, o->format, "Output format of the summary");
   on_run(verb, context, [o] { return run(*o); });
 }
 
