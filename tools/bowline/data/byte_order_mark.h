@@ -1,4 +1,4 @@
-// The three bytes that some programs write before UTF-8 text.
+// Removes the byte order mark that some programs write before UTF-8 text.
 #pragma once
 
 #include <string_view>

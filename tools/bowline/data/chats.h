@@ -1,5 +1,5 @@
-// JSON lines to fine-tune a chat model on, as mlx_lm reads them: each row has `text`, or `prompt`
-// and `completion`, or `messages`.
+// Reads conversations from JSON lines in the format of mlx_lm. Each row has `text`, or `prompt` and
+// `completion`, or `messages`.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ struct Message {
 };
 
 struct Conversation {
-  std::string text;               // of a row with `text`; else there are messages
-  std::vector<Message> messages;  // a prompt is of the user, a completion of the assistant
-  size_t line = 0;                // of its file, from 1 on
+  std::string text;               // set if the row has `text`; otherwise `messages` is set
+  std::vector<Message> messages;  // `prompt` has the role user, `completion` the role assistant
+  size_t line = 0;                // line number in the file, from 1
 };
 
-// `bytes` is the content of the file `name`. Errors  bad_file: see read_json_lines(); a row has
-// none of these fields, or one that is
-// no text; a role is unknown; there are no rows ("name:line: ...").
+// `bytes`: the content of the file `name`.
+// Errors  as read_json_lines(). bad_file: a row has none of these fields, a field is not a text, a
+//         role is unknown ("name:line: ..."), or there are no rows.
 Result<std::vector<Conversation>> read_conversations(std::string_view bytes,
                                                      const std::string& name);
 

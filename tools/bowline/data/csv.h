@@ -1,5 +1,5 @@
-// CSV as RFC 4180 has it, read with libcsv: quoted fields with separators, newlines and doubled
-// quotes in them, lines that end with LF or CRLF, a byte-order mark. TSV is the same with tabs.
+// Reads CSV (RFC 4180) with libcsv. Quoted fields can contain separators, newlines and doubled
+// quotes. Lines end with LF or CRLF. A byte order mark is skipped. TSV is the same with tabs.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,13 @@
 namespace bowline::command {
 
 struct CsvRow {
-  size_t line = 0;  // where it begins, from 1 on
+  size_t line = 0;  // line number of its start, from 1
   std::vector<std::string> fields;
 };
 
-// All rows of a text, that of the header too; lines without characters are none. `name` is that of
-// the file, for messages.
-// Errors  bad_file: a quote stands inside a field without quotes, or after a quoted one, or is
-//         never closed ("name:line: ...").
+// Returns all rows, including the header. Empty lines are skipped. `name`: the file, for messages.
+// Errors  bad_file: a quote is inside an unquoted field, does not end its field, or is never closed
+//         ("name:line: ...").
 Result<std::vector<CsvRow>> read_csv(std::string_view text, const std::string& name,
                                      char separator);
 

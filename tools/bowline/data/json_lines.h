@@ -1,4 +1,4 @@
-// JSON lines: one JSON object per line; lines without characters are left out.
+// Reads JSON lines: one JSON object per line. Blank lines are skipped.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,8 @@
 
 namespace bowline::command {
 
-// Gives each object with the number of its line, from 1 on. `name` is that of the file, for
-// messages.
-// Errors  bad_file: a line is not JSON ("name:line:column: ..."), or no object; what `take`
-//         returns.
+// Calls `take` with each object and its line number, from 1. `name`: the file, for messages.
+// Errors  bad_file: a line is not JSON or not an object ("name:line:column: ..."); those of `take`.
 Status read_json_lines(std::string_view text, const std::string& name,
                        const std::function<Status(const nlohmann::json& row, size_t line)>& take);
 

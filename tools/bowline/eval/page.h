@@ -12,11 +12,11 @@
 namespace bowline::command {
 
 struct Evaluated {
-  std::string model;                                    // its path
+  std::string model;                                    // path
   std::string unit;                                     // of the losses
   std::vector<std::pair<std::string, uint64_t>> sizes;  // of the data
   Measure measure;
-  Series losses;       // of each batch, where the task evaluates by the loss
+  Series losses;       // per batch, if the task runs the entry point "loss"
   Facts sources;       // files, hashes, the device
   std::string memory;  // HTML of memory_html()
 };

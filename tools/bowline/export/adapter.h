@@ -1,4 +1,4 @@
-// Forms that other tools have for an adapter alone.
+// Exports adapters in formats of other tools.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 namespace bowline::command {
 
-// "peft", a folder, and "gguf-lora", a file.
+// "peft" (a folder) and "gguf-lora" (a file).
 std::span<const std::string_view> adapter_forms();
 bool is_adapter_form(std::string_view form);
 
-// Writes the one adapter of the model; what was at `path` goes whole. Errors  bad_argument: it has
-// none or several; as
-// peft::adapter_folder(), peft::write_gguf_adapter() and Output::begin().
+// Writes the only adapter of the model to `path`.
+// Errors  as peft::adapter_folder(), peft::write_gguf_adapter() and Output::begin(). bad_argument:
+//         the model has no adapter or several.
 Result<ExportReport> export_adapter(const Model& model, std::string_view form,
                                     const std::string& path, bool replace);
 

@@ -1,4 +1,4 @@
-// Writes a model as GGUF: names, orders of rows and keys of llama.cpp.
+// Writes a model as GGUF, with the names, row orders and keys of llama.cpp.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace bowline::command {
 
-// One tensor is in memory at a time. `dtype`: of the matrices, codes too; none: as the model has
-// them (codes of q8_0 and q4_0 bit for bit).
-// Vectors are F32, as llama.cpp wants them. Errors  bad_argument: an architecture, a setting or an
-// encoding that GGUF has not; as exported().
-// io_error: nothing is left.
+// Keeps one tensor in memory at a time.
+// `dtype`: dtype of all matrices; quantized matrices are dequantized. Empty: matrices keep their
+// dtype, and q8_0 and q4_0 keep their bytes. Vectors become F32, as llama.cpp expects.
+// Errors  as exported(). bad_argument: GGUF does not support the architecture, a setting or an
+//         encoding. io_error: the file cannot be written; no partial file remains.
 Result<ExportReport> export_gguf(const Model& model, const std::string& path,
                                  std::optional<DType> dtype, bool replace);
 

@@ -1,4 +1,4 @@
-// Keys of GGUF from settings of Hugging Face.
+// Converts Hugging Face settings and tokenizers to GGUF keys.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,16 +10,16 @@
 
 namespace bowline::command {
 
-// general.* and the keys of the architecture. Errors  bad_argument: a setting is absent, of another
-// kind, or asks for what GGUF has no key for.
+// Adds general.architecture and the keys of the architecture.
+// Errors  bad_argument: a setting is missing, has another type, or has no GGUF key.
 Status add_settings(const nlohmann::json& config, const gguf::Terms& terms, gguf::Metadata& to);
-// Divisors of the frequencies of RoPE, the tensor rope_freqs.weight; empty: there are none.
+// Returns the RoPE frequency divisors, for the tensor rope_freqs.weight. Empty: the model has none.
 Result<std::vector<float>> rope_divisors(const nlohmann::json& config);
 
-// tokenizer.*, from either form of the asset, with the template of chats. `vocabulary`: rows of the
-// table. `notes` gets a sentence where the
-// file has no tokenizer, with the reason, or one that is not quite the same. Errors  bad_file: the
-// asset is damaged.
+// Adds tokenizer.* and the chat template. The tokenizer of the model can be a GGUF tokenizer or a
+// tokenizer.json. `vocabulary`: rows of the embedding table. Adds a sentence to `notes` if the file
+// gets no tokenizer, with the reason, or a tokenizer that differs from the model's.
+// Errors  bad_file: the tokenizer of the model is damaged.
 Status add_tokenizer(const Model& model, int64_t vocabulary, gguf::Metadata& to,
                      std::vector<std::string>& notes);
 

@@ -1,5 +1,4 @@
-// Writes a folder as transformers does: model.safetensors, config.json and the files of the
-// tokenizer.
+// Writes a folder for transformers: model.safetensors, config.json and the tokenizer files.
 #pragma once
 
 #include <optional>
@@ -10,17 +9,18 @@
 
 namespace bowline::command {
 
-// What is said of an export.
+// The result of an export.
 struct ExportReport {
   size_t tensors = 0;
   uint64_t bytes = 0;
   std::vector<std::string> notes;  // sentences
 };
 
-// One tensor is in memory at a time. `dtype`: of the float weights; none: as the model has them.
-// Errors  bad_argument: weights are encoded
-// and no dtype says what they become; the model has a head that transformers has not; as
-// exported(). io_error: nothing is left.
+// Keeps one tensor in memory at a time.
+// `dtype`: dtype of the float weights. Empty: they keep their dtype.
+// Errors  as exported(). bad_argument: weights are quantized and `dtype` is empty, or transformers
+//         does not support the head of the model. io_error: the folder cannot be written; no
+//         partial folder remains.
 Result<ExportReport> export_huggingface(const Model& model, const std::string& folder,
                                         std::optional<DType> dtype, bool replace);
 

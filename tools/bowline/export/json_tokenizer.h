@@ -1,4 +1,4 @@
-// The files of a tokenizer as transformers reads them, from the keys of GGUF.
+// Converts a GGUF tokenizer to the tokenizer files of transformers.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,12 +15,11 @@ struct TokenizerFiles {
   std::string config;     // tokenizer_config.json
 };
 
-// `gguf`: a file of GGUF, of which the tokenizer can be used (text::Tokenizer reads it). Its ids
-// are those of the tokenizer that is
-// written. Errors  unsupported: its kind is not known.
+// `gguf`: a GGUF file with a tokenizer that text::Tokenizer can read. The ids stay the same.
+// Errors  unsupported: the kind of the tokenizer is unknown.
 Result<TokenizerFiles> tokenizer_files(std::span<const std::byte> gguf);
 
-// Steps as "normalizer" and "pre_tokenizer" of tokenizer.json. Equal steps have equal JSON.
+// Returns "normalizer" and "pre_tokenizer" of tokenizer.json. Equal steps have equal JSON.
 nlohmann::json normalizer_json(const std::vector<text::steps::Normalizer>& steps);
 nlohmann::json pre_tokenizer_json(const std::vector<text::steps::PreTokenizer>& steps);
 

@@ -1,5 +1,5 @@
-// A folder, or one file, that appears whole or not at all: until commit() what is written lies in a
-// folder beside it.
+// Writes a folder or a file atomically. Until commit(), the files are in a temporary folder beside
+// it.
 #pragma once
 
 #include <span>
@@ -12,11 +12,11 @@ namespace bowline::command {
 
 class Output {
  public:
-  // `replace`: what lies at `path` goes at the commit, whole: a file, or a folder of nothing but
-  // files, of which `weights` is the only
-  // *.safetensors. `bytes`: that the folder must have room for. Errors  bad_argument: there is
-  // something at `path` that is not replaced.
-  // io_error: it cannot be written, or another process writes there.
+  // Creates the temporary folder and checks that `bytes` bytes are free.
+  // `replace`: commit() replaces an existing file, or a folder that is empty or an earlier export.
+  // An earlier export holds only files, has `weights` and no other *.safetensors. Errors
+  // bad_argument: `path` exists and is not replaced, or has no file name. io_error: the
+  //         folder cannot be written, or another process writes to it.
   static Result<Output> begin(const std::string& path, std::string_view weights, bool replace,
                               uint64_t bytes);
   // Removes what was not committed.
@@ -24,12 +24,13 @@ class Output {
   Output(Output&&) = default;
   Output& operator=(Output&&) = delete;
 
-  // One file at a time, from its begin on. Errors  io_error.
+  // Write one file after the other. Errors  io_error.
   Status open(const std::string& name);
   Status write(std::span<const std::byte> bytes);
   Status write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
   Status close();
-  // The whole folder becomes `path`, or its file `name` does. Errors  io_error.
+  // commit() moves the folder to `path`. commit_file() moves its file `name` there. Errors
+  // io_error.
   Status commit();
   Status commit_file(const std::string& name);
 
@@ -43,7 +44,7 @@ class Output {
   Status rename_to_path(const std::string& from);
 
   std::string path_;
-  std::string folder_;  // empty: it is gone
+  std::string folder_;  // the temporary folder; empty after commit() if nothing is left to remove
   bool replace_;
   Descriptor lock_;
   std::string name_;  // of the open file

@@ -1,6 +1,6 @@
-// Merges of a BPE as scores of its pieces, which is how SentencePiece and the kind "llama" of GGUF
-// say them, and back: two pieces make a third wherever it is a piece, that of the highest score
-// first.
+// Converts the merges of a BPE to scores of its tokens, and back. SentencePiece and the tokenizer
+// kind "llama" of GGUF store scores: two tokens merge if their concatenation is a token, the one
+// with the highest score first.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,27 @@ namespace bowline::command {
 
 using Merge = std::pair<std::string, std::string>;
 
-// The rows of a vocabulary. Special tokens and bytes take part in no merge.
+// The rows of a vocabulary. Special tokens and bytes are never merged.
 struct Rows {
   std::vector<std::string> pieces;
   std::vector<text::TokenType> types;
 };
 
 struct Scores {
-  std::vector<float> scores;  // one for each piece
-  std::string missing;        // why there are none; empty: there are
+  std::vector<float> scores;  // per token
+  std::string missing;        // why there are no scores; empty: there are
 };
-// Scores of which the merges follow, in their order. There are none where a piece is not made of
-// any two that it can be cut into, or where others come between its merges, unless all are in the
-// order of merges of one score.
+// Returns scores that determine the same merges in the same order. Fails if the merges of a token
+// do not include every pair of tokens that spells it. Also fails if merges of other tokens are
+// between them, unless all of these merges are in the order that transformers gives to equal
+// scores.
 Scores scores_of(const Rows& from, std::span<const Merge> merges);
 
-// The merges that follow from scores, first to last; of one score, as transformers orders them.
+// Returns the merges that follow from scores, in order. Merges with equal scores are in the order
+// of transformers.
 std::vector<Merge> merges_of(const Rows& from, std::span<const double> scores);
 
-// A token of the text continues behind a space, so that words have other tokens in a text than
-// alone.
+// True if a token continues after a space. Then the tokens of a word depend on its neighbours.
 bool crosses_words(const Rows& rows);
 
 }  // namespace bowline::command

@@ -1,11 +1,11 @@
-// What is wrong with the flags of a run, before anything is read.
+// Checks the flags of a run before any file is read.
 #pragma once
 
 #include "finetune/options.h"
 
 namespace bowline::command {
 
-// Errors  bad_argument: flags that do not go together, or two of them that name one file.
+// Errors  bad_argument: flags contradict each other, or two flags name the same file.
 Status check_options(const FinetuneOptions& options);
 
 }  // namespace bowline::command

@@ -1,5 +1,5 @@
-// Event files of TensorBoard: records of TFRecord with a protocol buffer "Event" each, written by
-// hand.
+// Writes event files of TensorBoard: TFRecord records with a protocol buffer "Event" each. The
+// encoding is written by hand, without a protobuf library.
 #pragma once
 
 #include <cstdio>
@@ -14,11 +14,10 @@ namespace bowline::command {
 class EventFile {
  public:
   EventFile() = default;  // writes nothing
-  // Makes a new file in `folder`, which is made too. Points of steps after `step` in older files of
-  // the folder are
-  // hidden: the run goes on from there. Errors  io_error.
+  // Creates a new file in `folder`, and the folder if needed. TensorBoard then hides the points
+  // after `step` in older files of the folder. Errors  io_error.
   static Result<EventFile> create(const std::string& folder, uint64_t step);
-  // The same for the points of this file.
+  // Makes TensorBoard hide the points after `step`, also those of this file.
   Status go_back(uint64_t step);
 
   Status scalar(std::string_view tag, uint64_t step, double value);

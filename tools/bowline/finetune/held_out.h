@@ -1,4 +1,4 @@
-// The held-out losses of a run: before, the best, the last; all in the unit of the task.
+// The held-out losses of a run: before training, the best and the last. Unit: Task::unit().
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ class HeldOut {
  public:
   explicit HeldOut(std::string key = "") : key_(std::move(key)) {}
 
-  // What a checkpoint remembers, and reading it back; false if its losses cannot be compared with
-  // those of this run.
+  // Write the losses to the config of a checkpoint, and read them back. read_from() returns false
+  // if the losses cannot be compared with the losses of this run.
   void append_to(Config& config) const;
   bool read_from(const Config& config);
 
-  // The loss before the first step.
+  // Sets the loss before the first step.
   void begin(uint64_t step, double loss);
-  // A later one. True if it is the best so far.
+  // Adds a later loss. Returns true if it is the best so far.
   bool add(uint64_t step, double loss);
-  // The run went back to `step`: evaluations after it are due again.
+  // Forgets the last loss if it is from after `step`, so that its evaluation is repeated.
   void go_back(uint64_t step);
 
   bool begun() const { return begun_; }
@@ -31,9 +31,10 @@ class HeldOut {
   uint64_t first_step() const { return first_step_; }
   uint64_t last_step() const { return last_step_; }
   uint64_t best_step() const { return best_step_; }
-  // Evaluations in a row, up to the one of `step`, that were not better than the best.
+  // Number of evaluations since the best one, up to `step`. `every`: steps between evaluations.
   uint64_t stale(uint64_t step, uint64_t every) const;
-  // A model with this loss may replace one: it is finite, and no worse than at the begin.
+  // True if a model with this loss can replace a file: the loss is finite and not above the loss
+  // before training.
   bool acceptable(double loss) const;
 
  private:

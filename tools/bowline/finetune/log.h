@@ -1,5 +1,5 @@
-// The loss log: a header line that tells the run, then one line per step; the same bytes whether
-// the run was interrupted or not.
+// The loss log: a header line that identifies the run, then one line per step. An interrupted and
+// resumed run writes the same bytes as an uninterrupted run.
 #pragma once
 
 #include <string>
@@ -14,24 +14,24 @@ class LossLog {
  public:
   struct Place {
     std::string path;
-    std::string run;       // of recipe.h
+    std::string run;       // run_id()
     std::string unit;      // of the losses
     uint64_t step = 0;     // lines of later steps are dropped
-    bool resumed = false;  // a log of this run is gone on with
-    bool force = false;    // a log of another run is begun anew
+    bool resumed = false;  // continues an existing log of this run
+    bool force = false;    // replaces a log of another run
   };
 
-  // Errors  bad_argument: the file is there and is not a log of this run; nothing of it is changed.
-  //         bad_file: it is no
-  // regular file. io_error: it cannot be written, or another process writes it.
+  // Errors  bad_argument: the file exists and is not a log that may be continued or replaced; it
+  //         stays unchanged. bad_file: it is not a regular file. io_error: it cannot be written, or
+  //         another process writes to it.
   static Result<LossLog> open(const Place& place);
   LossLog() = default;  // writes nothing
 
-  // `loss` in the unit of the place.
+  // `loss` has the unit Place::unit.
   Status write(const StepReport& report, double loss);
-  // Drops the lines of the steps after `step`, which are made again.
+  // Removes the lines after `step`, because these steps are repeated.
   Status go_back(uint64_t step);
-  // Makes what was written durable, before a checkpoint says that it was.
+  // Syncs the file to disk. Called before a checkpoint is written.
   Status sync();
 
  private:

@@ -1,5 +1,5 @@
-// The flags of `bowline finetune` for the settings of optimizers(): one flag for each setting,
-// whichever optimizers have it.
+// The flags of `bowline finetune` for the settings of optimizers(). Optimizers with the same
+// setting share its flag.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,11 +10,11 @@
 
 namespace bowline::command {
 
-// "beta2-decay" of beta2_decay.
+// Returns the flag of a setting: "beta2-decay" for beta2_decay.
 std::string optimizer_flag(std::string_view setting);
 
-// Adds --optimizer and the flags of the settings that not all optimizers have. Values go into `o`,
-// which lives as long as the verb.
+// Adds --optimizer and the flags of the settings that not all optimizers have. The flags write to
+// `o`, which must outlive the verb.
 void add_optimizer_flags(CLI::App* verb, FinetuneOptions& o);
 
 // Errors  bad_argument: a flag was given that the optimizer does not have.

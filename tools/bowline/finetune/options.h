@@ -14,7 +14,7 @@ namespace bowline::command {
 
 constexpr std::array kOnNonFinite = {"skip", "stop", "rollback"};  // by OnNonFinite
 
-// What the library has a default for has the same one here.
+// Defaults are the same as in the library where the library has one.
 struct FinetuneOptions : DataOptions {
   std::string model;
   std::string out;
@@ -31,26 +31,26 @@ struct FinetuneOptions : DataOptions {
   std::string output = "text";
   uint64_t steps = 200;
   uint64_t warmup = Schedule{}.warmup_steps;
-  double epochs = 0;  // 0: as many as the steps show
+  double epochs = 0;  // 0: `steps` determines the length of the run
   uint64_t eval_every = 0;
   uint64_t patience = 0;
   uint64_t save_every = 0;
   uint64_t save_every_batches = 0;
   uint32_t accumulate = TrainOptions{}.accumulation;
   float learning_rate = Schedule{}.learning_rate;
-  float head_learning_rate = -1;  // below 0: the learning rate
+  float head_learning_rate = -1;  // negative: the same as learning_rate
   float final_fraction = Schedule{}.final_fraction;
   float weight_decay = 0.01f;
-  // The other settings of the optimizer, as far as they are given.
+  // The other settings of the optimizer, if they were given.
   decltype(Optimizer::settings) settings;
   std::vector<std::string> freeze;  // patterns over parameters
-  // 0: the weights themselves are trained.
+  // 0: trains the weights, without an adapter.
   int64_t lora_rank = 0;
   float lora_alpha = AdapterOptions{}.alpha;
-  float lora_scale = 0;  // 0: what lora_alpha says
+  float lora_scale = 0;  // 0: lora_alpha is used
   float lora_dropout = AdapterOptions{}.dropout;
   std::string lora_target = AdapterOptions{}.target;
-  std::string encoding;  // of the frozen weights; empty: as the file has them
+  std::string encoding;  // of the frozen weights; empty: as in the file
   float clip = TrainOptions{}.clip_norm;
   std::string compute = "f32";
   float loss_scale = TrainPrecision{}.loss_scale;

@@ -1,5 +1,5 @@
-// The page of --report: how a run goes, as pictures. It is written anew while the run goes, and
-// loads itself anew as long.
+// The page of --report: curves of a training run. During the run it is rewritten and reloads
+// itself.
 #pragma once
 
 #include <string>
@@ -16,22 +16,22 @@ class RunPage {
  public:
   struct Place {
     std::string path;
-    std::string run;       // of recipe.h
-    uint64_t step = 0;     // what the page has of later steps is dropped
-    bool resumed = false;  // a page of this run is gone on with
-    bool force = false;    // any other one is replaced
+    std::string run;       // run_id()
+    uint64_t step = 0;     // points after this step are dropped
+    bool resumed = false;  // continues an existing page of this run
+    bool force = false;    // replaces any other file
   };
-  // What does not change while the run goes.
+  // The constant parts of the page.
   struct Description {
-    std::string model;  // its path
+    std::string model;  // path
     std::string unit;   // of the losses
     uint64_t steps = 0;
     Facts settings;
     Facts sources;        // files, hashes, the device
     std::string memory;   // HTML of memory_html()
-    nlohmann::json data;  // of the settings and the memory
+    nlohmann::json data;  // settings and memory, for programs
   };
-  // What is said of the run now.
+  // The current state of the run.
   struct Now {
     double tokens_per_second = 0;  // mean of this process
     uint64_t counted_bytes = 0;
@@ -39,26 +39,26 @@ class RunPage {
     double seconds_left = 0;
   };
 
-  // Errors  bad_argument: there is a file that is no page of this run. io_error: it cannot be
-  //         written.
+  // Errors  bad_argument: the file exists and may not be continued or replaced. io_error: it cannot
+  //         be written.
   static Result<RunPage> open(const Place& place);
   RunPage() = default;  // writes nothing
 
   bool on() const { return !path_.empty(); }
   void describe(Description description) { d_ = std::move(description); }
-  // `loss` in the unit of the description; tokens per second are those of this step.
+  // `loss` has the unit Description::unit. `tokens_per_second`: of this step alone.
   void add_step(const StepReport& report, double loss, double tokens_per_second);
   void add_held_out(uint64_t step, double loss);
-  // The last evaluation: what was taken for what.
+  // Sets the result of the last evaluation.
   void set_measure(const Measure& measure) { measure_ = measure; }
   // Forgets the steps after `step`.
   void go_back(uint64_t step);
 
-  // Writes the page if the last time was long enough ago: every 5 seconds, and never more than a
-  // hundredth of the time.
+  // Writes the page at most every 5 seconds. If writing is slow, waits at least 100 times as long
+  // as the last write took.
   Status write_if_due(const Now& now);
   Status write(const Now& now);
-  // The last time: "finished", "interrupted" or "failed", and a sentence.
+  // Writes the page for the last time. `state`: "finished", "interrupted" or "failed".
   Status end(const std::string& state, const std::string& sentence, const Now& now);
 
  private:

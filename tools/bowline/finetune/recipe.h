@@ -1,4 +1,4 @@
-// What a run is: its training options, and what of them a checkpoint remembers.
+// The training options of a run, and the options that its checkpoints store.
 #pragma once
 
 #include "common/checkpoints.h"
@@ -6,29 +6,29 @@
 
 namespace bowline::command {
 
-// The adapter that is trained instead of the weights.
+// Name of the trained adapter.
 constexpr std::string_view kAdapter = "lora";
 AdapterOptions adapter_options(const FinetuneOptions& o);
 
 TrainOptions train_options(const FinetuneOptions& options, const Task& task);
-// How many steps show the data as often as --epochs says.
+// Converts --epochs to steps, rounded up.
 uint64_t steps_of(double epochs, const FinetuneOptions& options, const Task& task);
 
-// The first entry of a checkpoint behind those of run_config().
+// Key of the first entry in a checkpoint's config that is not from run_config().
 constexpr std::string_view kDevice = "device";
-// What must be the same for a run to go on bit for bit.
+// Returns the settings that must be equal for a resumed run to continue bit for bit.
 Config run_config(const FinetuneOptions& options, const Task& task);
-// Tells runs apart that begin with another model or have another config; the number of steps may
-// change.
+// Returns a hash of the config (without the number of steps) and the model at the start of the run.
 Result<std::string> run_id(const Config& config, const Model& model);
 
-// The checkpoint "path" with the config `saved` belongs to the run `config`, but for its number of
-// steps.
-// Errors  bad_file: what differs, as a sentence.
+// Checks that a checkpoint with the config `saved` belongs to the run `config`. The number of steps
+// may differ.
+// Errors  bad_file: a setting or the data differs; the message names it.
 Status check_same_run(const std::string& path, const Config& saved, const Config& config);
-// It is not beyond the last of `steps` steps.
+// Errors  bad_argument: the checkpoint's `step` is after the last of `steps` steps.
 Status check_steps(const std::string& path, uint64_t step, uint64_t steps);
-// The library has refused it: whether that is for its number of steps, in the words of the flags.
+// Explains why the library rejected a checkpoint, if the number of steps is the reason.
+// Errors  bad_argument: the message names --steps or --extend.
 Status explain_steps(const std::string& path, const SavedRun& saved,
                      const FinetuneOptions& options);
 

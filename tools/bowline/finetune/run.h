@@ -1,11 +1,11 @@
-// One run of `bowline finetune`: text in, tuned model out.
+// Runs `bowline finetune`.
 #pragma once
 
 #include "finetune/options.h"
 
 namespace bowline::command {
 
-// The exit code.
+// Returns the exit code.
 int finetune(const FinetuneOptions& options);
 
 }  // namespace bowline::command

@@ -1,5 +1,4 @@
-// What a run of `bowline finetune` holds: prepare.cpp begins it, run.cpp trains, finish.cpp ends
-// it.
+// The state of a `bowline finetune` run. prepare.cpp starts it, run.cpp trains, finish.cpp ends it.
 #pragma once
 
 #include <optional>
@@ -29,7 +28,7 @@ class Run {
         line_(out_),
         store_(o_) {}
 
-  // The exit code.
+  // Returns the exit code.
   int run();
 
  private:
@@ -89,28 +88,28 @@ class Run {
   Store store_;
   std::unique_ptr<Task> task_;
   Config config_;
-  Config saved_config_;  // of the checkpoint that the run goes on from
+  Config saved_config_;  // of the checkpoint that the run resumes
   std::string run_id_;
   std::optional<Device> device_;
   std::optional<Model> model_;
   std::optional<Trainer> trainer_;
   TrainedValues trained_;
-  std::optional<Session> evaluation_;  // where the task does not evaluate by the loss
+  std::optional<Session> evaluation_;  // set if the task does not evaluate with "loss"
   HeldOut held_;
   Measure measure_;  // of the last evaluation of this process
   LossLog log_;
   EventFile events_;
   RunPage page_;
-  uint64_t samples_ = 0;  // shown since the run began
+  uint64_t samples_ = 0;  // samples since the start of the run
   uint64_t first_step_ = 0;
-  uint64_t made_ = 0;  // steps of this process
+  uint64_t made_ = 0;  // steps that this process has made
   double chosen_ = 0;  // held-out loss of the weights that are written
   double loss_ = 0;
   uint64_t tokens_ = 0;
   double train_seconds_ = 0;
-  double shown_seconds_ = 0;   // of these, those up to the last step
-  uint64_t shown_tokens_ = 0;  // and tokens
-  std::string not_finite_;     // the parameter for which the last checkpoint was not written
+  double shown_seconds_ = 0;   // train_seconds_ at the last report
+  uint64_t shown_tokens_ = 0;  // tokens_ at the last report
+  std::string not_finite_;     // non-finite parameter that prevented the last checkpoint
   bool worse_ = false;
   bool written_ = false;
 };

@@ -1,4 +1,4 @@
-// Where the work of a run is kept: its checkpoints, and the file of --out.
+// The files of a run: its checkpoints and --out.
 #pragma once
 
 #include <optional>
@@ -12,34 +12,37 @@ class Store {
  public:
   explicit Store(const FinetuneOptions& options) : o_(options) {}
 
-  // Takes --checkpoint, if it is given.
+  // Opens the folder of --checkpoint, if it is given.
   Status open();
-  // Checks that the files of the run can be written, which goes on from `step`. `saved`: what the
-  // checkpoint there says.
+  // Checks that the files of the run can be written. `step` and `saved`: step and config of the
+  // checkpoint that the run resumes.
   Status probe(const Model& model, const Config& saved, uint64_t step);
-  // Notes in a checkpoint which older output of its own the run is going to replace.
+  // Adds the hash of an --out file to the config if an earlier part of the run wrote this file. A
+  // resumed run may then replace it.
   void append_to(Config& config) const;
-  // Of this run in --checkpoint, not after `resumed`: these are pruned as its own. Errors
-  // bad_file: there is one of
-  // another run, which must not be overwritten.
+  // Lets save() prune the checkpoints of this run in --checkpoint up to `resumed`.
+  // Errors  bad_file: the folder has a checkpoint of another run, which must not be overwritten.
   Status adopt(const std::string& resumed, const Config& config);
 
-  // The first trained parameter whose values or moments are not all finite; empty: there is none.
+  // Returns the first trained f32 parameter with a non-finite value or moment. Empty: all are
+  // finite.
   static Result<std::string> find_not_finite(const Model& model);
 
-  // Goes to --checkpoint, else to a new folder beside --out.
+  // Writes a checkpoint to --checkpoint, or to a new folder beside --out.
   Status save(const Trainer& trainer, const Progress& progress);
   Status save_best(const Trainer& trainer, const Progress& progress);
-  // Not yet saved since the run began or went on from `samples`.
+  // True if the state after `samples` samples is saved.
   bool saved(uint64_t samples) const { return samples_ == samples; }
   void set_saved(uint64_t samples, std::string path);
   const std::string& last() const { return last_; }
   std::string best() const { return best_checkpoint(folder()); }
   std::string folder() const { return folder_ ? folder_->path() : o_.checkpoint; }
 
-  // Another process may have made the file meanwhile.
+  // Errors  bad_argument: --out exists and may not be replaced. Another process may have created it
+  //         during the run.
   Status check_out() const;
-  // The run has ended well: what a folder that nobody asked for holds is no longer needed.
+  // Called after a successful run. Removes the folder beside --out that save() made without
+  // --checkpoint.
   void finish();
 
  private:

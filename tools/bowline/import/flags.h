@@ -1,4 +1,4 @@
-// What the parts of `bowline import` share: its flags, and one function for each source of models.
+// The flags of `bowline import`, and one function per kind of input.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,7 +10,7 @@
 
 namespace bowline::command {
 
-// Tasks as bits.
+// Sets of tasks are bit masks.
 constexpr unsigned bit_of(import::Task task) { return 1u << static_cast<unsigned>(task); }
 constexpr unsigned kGenerates = bit_of(import::Task::generate);
 constexpr unsigned kClassifies = bit_of(import::Task::classify);
@@ -26,7 +26,7 @@ struct ImportFlags {
   std::string out;
   std::string format = "text";
   bool force = false;
-  // Of ONNX.
+  // Flags for ONNX.
   std::string entry = "forward";
   std::vector<std::string> dims;
   std::vector<std::string> shapes;
@@ -34,10 +34,10 @@ struct ImportFlags {
   std::vector<std::string> given;
   std::vector<std::string> trainable;
   std::vector<std::string> freeze;
-  // Of adapters.
+  // Flags for adapters.
   std::string base;
   std::string name = "lora";
-  // Of text models.
+  // Flags for text models.
   std::string task;
   std::string labels;
   std::string dtype;
@@ -54,7 +54,7 @@ struct ImportFlags {
   FlagUses task_uses;  // and for which tasks
 };
 
-// Each writes --out and prints a report.
+// Each function writes --out and prints a report.
 Status import_onnx(const ImportFlags& flags);
 Status import_text_model(const ImportFlags& flags, const import::Source& source);
 Status import_adapter(const ImportFlags& flags);
@@ -63,7 +63,7 @@ Status import_adapter(const ImportFlags& flags);
 void print_report(const ImportFlags& flags, const import::Source& source,
                   const import::Built& built, const ModelInfo& info);
 
-// Parts of the reports in JSON.
+// Return parts of the reports as JSON.
 nlohmann::json described(const EntryPointInfo& entry);
 nlohmann::json described(const std::vector<import::NotFinite>& tensors);
 

@@ -1,4 +1,4 @@
-// What `bowline inspect` knows of a model file, as JSON.
+// Describes a model file as JSON, for `bowline inspect`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,10 +8,10 @@
 
 namespace bowline::command {
 
-// Whether weights have no values: 'import --skeleton' makes such models.
+// True if the weights have no values, as in models of 'import --skeleton'.
 bool is_skeleton(const ModelInfo& model);
 
-// All but the memory plan. `sha256` and sizes are of the file.
+// Returns everything except the memory plan, with the SHA-256 and sizes of the file `path`.
 Result<nlohmann::json> describe_model(const ModelInfo& model, const std::string& path);
 
 // The parameters that share a storage.

@@ -8,10 +8,10 @@
 
 namespace bowline::command {
 
-// Links to the rows of storages ("s7") and to ties ("t7").
+// Contains links to the table rows of storages ("s7") and to ties ("t7").
 std::string graph_html(const ModelInfo& info);
 
-// "blocks.{}.weight": a name without the numbers among its parts.
+// Replaces the parts of a name that are numbers: "blocks.{}.weight".
 std::string numbered_pattern(std::string_view name);
 
 }  // namespace bowline::command

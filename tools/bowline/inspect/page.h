@@ -1,4 +1,4 @@
-// What `bowline inspect --html` writes: the graphs, the parameters with their ties, the memory.
+// The page of `bowline inspect --html`: graphs, parameters with their ties, and memory.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,12 +9,12 @@
 
 namespace bowline::command {
 
-// An entry point, or the training of one, planned on a device.
+// A planned entry point, for inference or training.
 struct PlannedRun {
   std::string name;
   MemoryReport memory;
   PlanInfo plan;
-  ModelInfo model;  // with the rows that a training adds
+  ModelInfo model;  // includes the storages that training adds
 };
 
 struct InspectedModel {
@@ -22,7 +22,7 @@ struct InspectedModel {
   ModelInfo info;
   std::string device;
   std::vector<BoundDim> dims;
-  std::vector<PlannedRun> runs;  // none: not all dims are bound
+  std::vector<PlannedRun> runs;  // empty: not all dims are bound
 };
 
 std::string inspect_page(const InspectedModel& model);

@@ -1,4 +1,4 @@
-// The classes of a model that classifies, and what it says of texts.
+// The classes of a classifier, its predictions and its loss.
 #pragma once
 
 #include <span>
@@ -9,20 +9,20 @@
 
 namespace bowline::command {
 
-// How many classes the head of the model has. Errors  bad_file: it has none.
+// Returns the number of classes. Errors  bad_file: the model has no classification head.
 Result<int64_t> classes_of(const Model& model);
-// Their names as the model has them; empty: it has none. Errors  bad_file: they are not as many as
-// the classes.
+// Returns the names of the classes. Empty: the model has no names.
+// Errors  bad_file: the number of names differs from the number of classes.
 Result<std::vector<std::string>> labels_in(const Model& model);
-// The probability from which on one of several labels is given.
+// With several labels per text: the smallest probability at which a label is predicted.
 inline constexpr double kSure = 0.5;
-// A text may have several labels.
+// True if a text can have several labels.
 bool gives_several(const Model& model);
 
-// The probabilities of the classes of one text: they add up to 1, unless a text may have several.
+// Returns the probability of each class of a text: softmax, or sigmoid if `several`.
 std::vector<double> probabilities(std::span<const float> logits, bool several);
-// The negative log-likelihood of the classes of a text, in nats; of several the mean over all
-// classes.
+// Returns the negative log-likelihood of the classes of a text in nats. With `several` this is the
+// mean over all classes.
 double nats_of(std::span<const float> logits, std::span<const int32_t> classes, bool several);
 
 }  // namespace bowline::command

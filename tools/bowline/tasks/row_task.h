@@ -1,4 +1,4 @@
-// What tasks share whose data are rows of tokens of different lengths.
+// Base class of tasks whose data are rows of tokens with different lengths.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,4 @@
-// Rows of tokens of different lengths: in which order they are shown, and to which length they are
-// padded.
+// Order and padding of token rows with different lengths.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +9,19 @@
 
 namespace bowline::command {
 
-// The lengths that batches are padded to, ascending: the last one holds every row. A plan is made
-// for each.
+// The lengths that batches are padded to, ascending. The last length fits every row. Each length
+// has its own plan.
 class Buckets {
  public:
   Buckets() = default;
-  // For rows of these lengths: a few, so that little is padding; or the longest alone.
+  // Chooses a few padded lengths for rows of these lengths. `one`: only the longest.
   Buckets(std::span<const int64_t> lengths, bool one);
-  // {"batch", batch}, {"seq", edge} of each, the longest first.
+  // Returns {"batch", batch}, {"seq", edge} for each length, the longest first.
   std::vector<std::vector<BoundDim>> dims(int64_t batch) const;
 
   std::span<const int64_t> edges() const { return edges_; }
   int64_t longest() const { return edges_.empty() ? 1 : edges_.back(); }
-  // The least edge that holds a row of this length.
+  // Returns the smallest padded length that fits a row of this length.
   int64_t edge(int64_t length) const;
 
  private:
@@ -36,10 +35,11 @@ class Buckets {
 // the next sample.
 class RowOrder {
  public:
-  // `in_order`: as they stand, in every epoch, and not sorted.
+  // `in_order`: every epoch has the rows in the given order.
   RowOrder(std::vector<int64_t> lengths, int64_t batch, uint64_t seed, bool in_order);
 
-  // The rows of the samples from `first` on, a multiple of the batch; until the next call.
+  // Returns the rows of the batch that starts at sample `first`, a multiple of the batch size. The
+  // span is valid until the next call.
   std::span<const size_t> batch(uint64_t first);
 
  private:
@@ -61,17 +61,17 @@ class RowOrder {
   std::vector<size_t> rows_;
 };
 
-// Rows [0, count) in batches for an evaluation: sorted by length, the longest first, so that it is
-// known soon whether they fit. At most `most` batches, spread evenly; 0: all.
+// Divides all rows into batches for an evaluation. The longest rows are first, so that a lack of
+// memory shows early. `most`: limit for the number of batches, which are then spread evenly; 0: no
+// limit.
 std::vector<std::vector<size_t>> evaluation_batches(std::span<const int64_t> lengths, int64_t batch,
                                                     uint64_t most);
 
-// Of `count` rows those that are held out where they have no file of their own: every tenth, or the
-// last one of fewer.
+// True if the row is held out, for data without a validation file: every tenth row, or the last of
+// fewer than ten rows.
 bool held_out_row(size_t row, size_t count);
 
-// Rows of ids, of which the `i`-th is row `rows[i]`, as a [batch, seq] of i32; the rest is
-// `padding`.
+// Writes the ids of `rows` to `tokens`, i32 [batch, seq]. The rest is `padding`.
 void fill_tokens(std::span<const std::vector<int32_t>> ids, std::span<const size_t> rows,
                  int64_t batch, int64_t seq, int32_t padding, std::vector<int32_t>& tokens);
 

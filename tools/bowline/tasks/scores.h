@@ -1,4 +1,4 @@
-// What a classifier gets right: loss, accuracy, F1, the confusion of classes.
+// Measures a classifier: loss, accuracy, F1 and the confusion matrix.
 #pragma once
 
 #include "tasks/task.h"
@@ -9,19 +9,20 @@ class Scores {
  public:
   Scores(std::span<const std::string> labels, bool several);
 
-  // The logits of a text, and the classes that it has.
+  // Adds a text with its logits and its true classes.
   void add(std::span<const float> logits, std::span<const int32_t> classes,
            const std::string& text);
 
-  // Mean loss, without class weights and smoothing; "accuracy", the share of texts with all labels
-  // right; "macro_f1", the mean over the classes that a text has or got.
+  // Returns the mean loss without class weights and label smoothing; "accuracy", the share of texts
+  // with exactly the right labels; and "macro_f1", the mean F1 of the classes that occur in the
+  // truth or in a prediction.
   Measure measure() const;
 
  private:
   struct Count {
     uint64_t right = 0;
-    uint64_t missed = 0;    // texts of the class that did not get it
-    uint64_t mistaken = 0;  // texts of other classes that did
+    uint64_t missed = 0;    // false negatives
+    uint64_t mistaken = 0;  // false positives
   };
   void count(std::span<const int32_t> classes, std::span<const int32_t> predicted);
   void note(const ConfusedExample& mistake);

@@ -1,4 +1,4 @@
-// The tokenizer of a model, and where it cuts.
+// Tokenizes training data, with a length limit.
 #pragma once
 
 #include <functional>
@@ -11,31 +11,32 @@
 
 namespace bowline::command {
 
-// The ids of a text; with `special_tokens` also what the tokenizer adds. At most `most`, 0: any
-// number.
+// Returns the ids of a text. `special_tokens`: includes the tokens that the tokenizer adds.
+// `most`: limit for the number of ids; 0: no limit.
 using Encode = std::function<Result<std::vector<int32_t>>(std::string_view text,
                                                           bool special_tokens, size_t most)>;
 
-// One id per byte, and nothing else is known of the text.
+// True if the model reads bytes instead of tokens.
 bool reads_bytes(const Model& model);
-// Errors  those of tokenizer_of().
+// Errors  as tokenizer_of().
 Result<Encode> encoder_of(const Model& model);
 
-// What pads rows: the metadata `pad_token_id`, else 0.
+// Returns the padding id: the metadata `pad_token_id`, else 0.
 int32_t padding_of(const Model& model);
-// The first of the metadata `eos_token_ids`.
+// Returns the first id of the metadata `eos_token_ids`.
 std::optional<int32_t> end_of_text(const Model& model);
 
-// Where rows are cut, and why.
+// The maximum length of a row, and its origin.
 struct LengthLimit {
   int64_t tokens = 0;
-  std::string reason;  // "--max-seq-length", "the model's max_tokens"
+  std::string reason;  // origin: "--max-seq-length", "the model's max_tokens"
 };
-// The least of `flag` (0: not given), `otherwise` where that is not given either, and what the
-// model can take.
+// Returns the minimum of --max-seq-length and the model's max_tokens and context_length. `flag`: 0
+// if --max-seq-length is not given; then `otherwise` is its value.
 LengthLimit length_limit(const Model& model, int64_t flag, int64_t otherwise);
 
-// A number of the metadata; none if there is no such entry, or it is none.
+// Returns an integer of the metadata, the first of a list. Empty: the entry is missing or not an
+// integer.
 std::optional<int64_t> metadata_number(const Model& model, std::string_view key);
 
 }  // namespace bowline::command
