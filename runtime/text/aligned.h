@@ -1,4 +1,4 @@
-// Rewritten text in which every byte knows its source.
+// Rewritten text with the source position of every byte.
 #pragma once
 
 #include <string>
@@ -26,9 +26,9 @@ struct AlignedText {
   }
 };
 
-// Rewrites an AlignedText from start to end. The caller says whether a code point is new. Its
-// source is computed as in the package `tokenizers`, so that offsets are the same even where
-// accents move.
+// Rewrites an AlignedText from start to end. The caller states whether a code point is new. The
+// source of a code point is computed as in the package `tokenizers`, so that offsets are the same
+// even where accents move.
 class Rewriter {
  public:
   explicit Rewriter(AlignedText& text) : target_(text) {

@@ -1,4 +1,4 @@
-// Makes a tokenizer of its description.
+// Creates a tokenizer from its description.
 #include <algorithm>
 #include <cmath>
 
@@ -86,7 +86,8 @@ Result<std::vector<Bpe::Rule>> scored_rules(const Description& d, const Vocabula
   return out;
 }
 
-// The last pre-tokenizer converts bytes to letters, and the model has no other letters.
+// True for a BPE on bytes: the last pre-tokenizer converts bytes to letters, and the model adds no
+// byte tokens, prefix or suffix.
 bool is_byte_level(const Description& d) {
   const auto* bpe = std::get_if<steps::Bpe>(&d.model);
   return bpe != nullptr && !bpe->byte_fallback &&

@@ -1,4 +1,4 @@
-// The tokens of a template, one after the other.
+// Reads the tokens of a template from start to end.
 #pragma once
 
 #include "text/chat_template.h"
@@ -13,13 +13,13 @@ class Cursor {
     return tokens_[std::min(next_ + ahead, tokens_.size() - 1)];
   }
   bool is(Token::Kind kind) const { return at().kind == kind; }
-  // True if the token is this name or symbol.
+  // True if the current token (or the one `ahead` tokens later) is this name or symbol.
   bool is(std::string_view text, size_t ahead = 0) const {
     const Token& token = at(ahead);
     return (token.kind == Token::Kind::symbol || token.kind == Token::Kind::name) &&
            token.text == text;
   }
-  // The first of `texts` that is the token; empty: none is.
+  // Returns the first of `texts` that equals the current token. Empty: none does.
   std::string_view first_of(std::initializer_list<std::string_view> texts) const {
     const auto* const found = std::ranges::find_if(texts, [&](auto text) { return is(text); });
     return found == texts.end() ? std::string_view() : *found;
@@ -42,7 +42,7 @@ class Cursor {
                                  : Result<std::string_view>(unexpected("A name"));
   }
 
-  // Errors at the token.
+  // Return an error with the line of the current token.
   template <class... Ts>
   Status fail(std::string_view message, const Ts&... values) const {
     return failure_at(at().line, message, values...);

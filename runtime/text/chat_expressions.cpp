@@ -355,7 +355,7 @@ Status Renderer::require_no_markup(const Value& value) {
              : Status();
 }
 
-// `of`: the value of a filter in a tag.
+// `of`: the input of the first filter in a tag, else null.
 Result<Value> Renderer::filtered(const Expression& e, const Value* of, Scope* scope) {
   Value value;
   if (e.parts[0] != nullptr && (of == nullptr || e.parts[0]->op != Op::filter)) {

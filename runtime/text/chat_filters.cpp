@@ -10,7 +10,7 @@
 namespace bowline::text::chat {
 namespace {
 
-// A method of texts as a filter of what a value prints.
+// Turns a method of texts into a filter: applies it to the printed value.
 template <Function method>
 Result<Value> of_printed(Renderer& r, const Value& v, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const std::string_view text, printed(r.heap(), v));
@@ -56,7 +56,8 @@ Result<std::string> separator_of(const Value& v, size_t number) {
   return std::string((*v.list)[number].text);
 }
 
-// The indentation that an argument is, or has as a number of spaces. Empty: none.
+// Returns the indentation of an argument, which is a text or a number of spaces. Empty: the
+// argument is missing or none.
 Result<std::optional<std::string>> indent_of(Arguments& a, size_t number, std::string_view name,
                                              int64_t most, std::string_view what) {
   const Value* indent = a.take(number, name);
@@ -318,8 +319,8 @@ Result<Value> map(Renderer& r, const Value& v, Arguments& a) {
   return r.heap().iterator(std::move(out));
 }
 
-// The items of a value with their sort keys: the items or an attribute of them, without case unless
-// case_sensitive.
+// Returns items with their sort keys. The key is the item or an attribute of it, in lower case
+// unless `case_sensitive`.
 Result<std::vector<Pair>> keyed(Renderer& r, const std::vector<Value>& items,
                                 std::optional<std::string_view> attribute, bool case_sensitive) {
   std::vector<Pair> out;

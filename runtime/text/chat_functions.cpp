@@ -1,4 +1,4 @@
-// How functions are called, and the global functions.
+// Calls of functions, and the global functions.
 #include "text/chat_functions.h"
 
 #include "base/escape.h"

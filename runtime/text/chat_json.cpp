@@ -20,7 +20,7 @@ void append_hex(std::string& out, std::string_view begin, uint32_t code, int dig
 
 class Writer {
  public:
-  // Without a form: as Python prints.
+  // `form` null: prints values as Python does.
   Writer(Heap& heap, const JsonForm* form)
       : heap_(heap), form_(form != nullptr ? *form : JsonForm()), is_json_(form != nullptr) {}
 

@@ -219,7 +219,7 @@ class Fields {
     const Value* found = nullptr;
     if (first.empty() || begins_with_digit(first)) {
       const auto n = first.empty() ? next_++ : number_in<int>(first);
-      // Python has one of both in a layout.
+      // As in Python: a layout has either "{}" or "{0}", not both.
       if (!n || (first.empty() && numbered_) || (!first.empty() && next_ > 0)) {
         return bad(name);
       }
@@ -241,7 +241,7 @@ class Fields {
     return v;
   }
 
-  // ".name" or "[key]" at the begin of the path, which goes.
+  // Removes ".name" or "[key]" from the start of the path, and returns this part of `v`.
   Result<Value> step_into(const Value& v, std::string_view& path) {
     const bool is_item = path[0] == '[';
     path.remove_prefix(1);
@@ -328,7 +328,7 @@ Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now) 
     if (directive == 'f' && flag == 0) {
       out += "000000";  // microseconds
     } else if ((directive == 'z' || directive == 'Z') && flag == 0) {
-      // the time of Python has no zone
+      // as in Python: empty for a time without a time zone
     } else if (directive != '\0' && kDirectives.find(directive) != std::string_view::npos) {
       BOWLINE_TRY_ASSIGN(const std::string part, time_part(layout.substr(i + 1, 1 + flag), parts));
       out += part;

@@ -57,12 +57,12 @@ class Lexer {
     return std::string_view::npos;
   }
 
-  // The sign of a tag that trims white space, or the lack of one.
+  // Returns the sign of a tag for white space: '-', '+', or ' ' if there is none.
   char sign_at(size_t at) const {
     return at < rest_.size() && (rest_[at] == '-' || rest_[at] == '+') ? rest_[at] : ' ';
   }
 
-  // Data in front of a tag with a sign.
+  // Trims the data before a tag with this sign.
   std::string_view trimmed(std::string_view data, char sign, bool is_block) const {
     return sign == '-'               ? strip(data, Side::right)
            : sign == ' ' && is_block ? without_indent(data)
@@ -102,7 +102,8 @@ class Lexer {
     return failure_at(line_, "A comment has no end");
   }
 
-  // The end of a block tag that has just this name, from behind its begin; 0: it is another tag.
+  // Returns the end of a block tag if it has only this name. `at`: after the start of the tag. 0:
+  // it is another tag.
   size_t end_of_tag(size_t at, std::string_view name, bool trims) const {
     at += spaces_of(rest_.substr(at));
     if (!rest_.substr(at).starts_with(name)) {

@@ -119,7 +119,7 @@ bool is_space(char c) { return begins_with_space({&c, 1}); }
 bool is_not_upper(char c) { return !is_upper(c); }
 bool is_not_lower(char c) { return !is_lower(c); }
 
-// True if all letters are of a kind, and at least one of another.
+// True if all characters satisfy `all`, and at least one satisfies `some`.
 template <bool (*all)(char), bool (*some)(char) = all>
 Result<Value> consists_of(Renderer& r, const Value& v, Arguments&) {
   BOWLINE_TRY(r.heap().step(v.text.size()));

@@ -27,9 +27,10 @@ class Arguments {
   std::vector<std::string_view> names_;
 };
 
-// a op b of numbers. Errors  bad_file: the operation is not defined, or the result is too large.
+// Returns `a op b` for numbers. Errors  bad_file: the operation is not defined, or the result is
+// too large.
 Result<Value> arithmetic(std::string_view op, const Value& a, const Value& b);
-// a op b for the operators of comparisons and "%", which is the test `divisibleby`.
+// Returns `a op b` for comparison operators. "%" stands for the test `divisibleby`.
 Result<bool> compared(Heap& heap, std::string_view op, const Value& a, const Value& b);
 
 // datetime.strftime() of Python for `now` (seconds since 1970), in UTC and English.
@@ -86,8 +87,8 @@ class Renderer {
 
   Heap& heap_;
   std::optional<int64_t> now_;
-  const std::string* written_ =
-      nullptr;  // output of the template, without the output of macros and blocks
+  // The output of the template, without the output of macros and blocks.
+  const std::string* written_ = nullptr;
   std::vector<Offset> answers_;
   uint32_t level_ = 0;
 };

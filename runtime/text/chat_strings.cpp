@@ -141,7 +141,7 @@ Result<std::vector<Value>> split_lines(Heap& heap, std::string_view text) {
   BOWLINE_TRY(heap.step(8 * text.size()));
   std::vector<Value> out;
   while (!text.empty()) {
-    size_t at = 0, next = 0;  // the end of the line, and the begin of the next
+    size_t at = 0, next = 0;  // the end of the line, and the start of the next line
     while (next < text.size() && !ends_line(next_of(text, next))) {
       at = next;
     }

@@ -241,7 +241,7 @@ class CtcStep : public DecodeStep {
 
 // ---- one for each step
 
-// Makes a step of an argument: of its struct, or of whether the text is needed as a whole.
+// Return a maker of steps. The constructor of `Made` takes `step`, or `whole`.
 template <class Made, class Step>
 DecodeStepMaker maker(const Step& step) {
   return [step](bool) { return std::make_unique<Made>(step); };

@@ -1,4 +1,4 @@
-// What the file of a tokenizer says, as data.
+// The content of a tokenizer file as data.
 //
 //   tokenizer.json  --describe_json()-->  Description  --build()-->  TokenizerData
 //   GGUF            --describe_gguf()-->
@@ -68,7 +68,7 @@ BOWLINE_STEP(Lowercase);
 BOWLINE_STEP(StripAccents);
 BOWLINE_STEP(Nmt);
 
-// Of all groups. Each group reads the fields that it has.
+// Member of all four groups of steps. Each group uses only some of the fields.
 struct ByteLevel {
   static constexpr std::string_view kType = "ByteLevel";
   bool add_prefix_space = true;
@@ -197,7 +197,7 @@ struct Surround {
   bool is_template = false;
 };
 
-// RobertaProcessing is both.
+// RobertaProcessing becomes one of each.
 using PostProcessor = std::variant<ByteLevel, Surround>;
 
 // ---- decoders
@@ -311,7 +311,7 @@ struct AddedToken {
   bool normalized = false;   // is normalized itself and found in the normalized text
 };
 
-// What a token is, as GGUF numbers it (tokenizer.ggml.token_type).
+// The type of a token, with the numbers of GGUF (tokenizer.ggml.token_type).
 enum class TokenType : int32_t {
   normal = 1,
   unknown = 2,
@@ -320,7 +320,7 @@ enum class TokenType : int32_t {
   unused = 5,
   byte = 6
 };
-// The token can be a part or the result of a merge.
+// True if the token can be a part or the result of a merge.
 constexpr bool takes_part(TokenType type) {
   return type == TokenType::normal || type == TokenType::user_defined || type == TokenType::unused;
 }
@@ -335,11 +335,12 @@ struct Description {
   std::optional<std::vector<steps::Decoder>> decoders;
   steps::Model model;
   std::vector<std::pair<std::string, int64_t>> vocabulary;
-  // Of each entry of the vocabulary. Of a BPE: its merges follow from the scores.
+  // (optional) Per entry of the vocabulary. A BPE with scores has no `merges`: the scores determine
+  // them.
   std::vector<double> scores;
   std::vector<std::pair<std::string_view, std::string_view>> merges;
   std::vector<AddedToken> added;
-  std::vector<TokenType> types;  // of each entry of the vocabulary; empty: all are normal
+  std::vector<TokenType> types;  // per entry of the vocabulary; empty: all are normal
 
   TokenType type(size_t entry) const { return types.empty() ? TokenType::normal : types[entry]; }
 };
@@ -348,7 +349,7 @@ struct Description {
 Result<Description> describe_json(std::span<const std::byte> bytes);
 Result<Description> describe_gguf(std::span<const std::byte> bytes);
 
-// A way of a byte-level BPE to normalize and split text, which has a name in GGUF
+// The normalizers and pre-tokenizers of a byte-level BPE that a name in GGUF stands for
 // (tokenizer.ggml.pre).
 struct NamedSplit {
   std::string_view name;
@@ -357,7 +358,7 @@ struct NamedSplit {
   bool ignore_merges = false;
   bool adds_bos = false;  // unless the file says otherwise
 };
-// Of several names for one way, the first is the one to write.
+// If several names have equal steps, writers use the first name.
 std::vector<NamedSplit> named_splits();
 
 }  // namespace bowline::text

@@ -13,7 +13,7 @@ namespace bowline::text {
 namespace {
 
 constexpr std::string_view kCache = "cache.*";
-// Graphs are checked with small trial sizes, which the cache must hold too.
+// Graphs are checked with small trial sizes. The cache must hold these, too.
 constexpr int64_t kLeastRows = 64;
 // Without a cache: tokens of the first plan, and the context if the model does not state it.
 constexpr int64_t kFirstTokens = 64;

@@ -15,7 +15,7 @@ using Normalizer = std::function<Status(AlignedText&)>;
 // Errors  bad_file: a pattern or a map of characters is damaged.
 Result<Normalizer> make_normalizer(const steps::Normalizer& step);
 
-// Parts of pre-tokenizers.
+// Normalizers that pre-tokenizers use.
 Normalizer prepend(std::string text);
 Normalizer replace(Pattern pattern, std::string content);
 Normalizer map_bytes();  // each byte becomes its letter (byte_level.h)

@@ -59,7 +59,7 @@ bool compiles(const std::string& expression) {
   return code != nullptr;
 }
 
-// Elements between brackets, or all others.
+// A bracket class: [elements] or [^elements].
 struct ElementClass {
   std::string elements;
   bool negated = false;
@@ -67,7 +67,7 @@ struct ElementClass {
   std::string text() const { return (negated ? "[^" : "[") + elements + "]"; }
 };
 
-// Elements of a class, and other classes united with it.
+// The union of a bracket class with other classes.
 struct Union {
   std::string elements;
   std::vector<std::string> others;  // expressions that match one code point each
@@ -114,7 +114,7 @@ class Translator {
   }
 
  private:
-  // A group nests classes or groups no deeper than this.
+  // Maximum nesting depth of classes and groups.
   static constexpr int kDeepest = 50;
 
   char peek(size_t ahead = 0) const {
@@ -181,7 +181,7 @@ class Translator {
     return {};
   }
 
-  // A place between a word character and another one, or not.
+  // Returns an expression for \b, or for \B if `is_one` is false.
   static std::string boundary(bool is_one) {
     const std::string word =
         "[" + std::string(kWordElements) + std::string(kMoreWordElements) + "])";
@@ -215,7 +215,7 @@ class Translator {
     return std::optional(out);
   }
 
-  // The class of a POSIX bracket or a property, which a ^ negates.
+  // Returns the class of a POSIX bracket or a property. A leading ^ negates it.
   static ElementClass named_class(std::string_view name, bool is_posix) {
     const bool negated = name.starts_with('^');
     name.remove_prefix(negated ? 1 : 0);

@@ -11,8 +11,8 @@
 namespace bowline::text {
 
 // Returns an expression for PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE that matches the same texts as
-// `expression` in Oniguruma. Spelled out are classes that differ (\w, \s, \h, POSIX brackets,
-// scripts), unions and intersections of classes, and options of groups. An invalid expression stays
+// `expression` in Oniguruma. Rewrites classes that differ (\w, \s, \h, POSIX brackets, scripts),
+// unions and intersections of classes, and options of groups. An invalid expression stays
 // unchanged: PCRE2 rejects it.
 // Errors  unsupported: a construct that has another meaning in PCRE2 and no translation; the
 //         message names it.

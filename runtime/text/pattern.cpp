@@ -114,8 +114,8 @@ class Cover {
 
 struct Words {
   bool any_case = false;  // of contractions
-  bool lines =
-      false;  // Llama 3 and Qwen: line ends are separate, a punctuation mark joins the word
+  // Llama 3 and Qwen: line ends are separate, and a punctuation mark joins the word.
+  bool lines = false;
   size_t digits = SIZE_MAX;  // per token
 };
 

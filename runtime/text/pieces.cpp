@@ -7,7 +7,7 @@
 namespace bowline::text {
 namespace {
 
-// The longest real growth is 11 times, by compatibility decomposition.
+// The largest growth by a real normalizer is 11 times, in a compatibility decomposition.
 constexpr size_t kMostGrowth = 16;
 constexpr size_t kMostAdded = size_t{1} << 20;
 

@@ -1,5 +1,5 @@
-// What the largest logits determine. Let b be the smallest of the K known logits. Every other logit
-// is at most b, and a penalty of at least 1 makes no logit larger, so:
+// When the largest logits determine the token. Let b be the smallest of the K known logits. Every
+// other logit is at most b, and a penalty of at least 1 makes no logit larger, so:
 //
 // - A logit larger than b after the penalty is larger than all unknown logits. So these logits are
 //   the first of all tokens. Without a penalty all K are, because ties are ordered by id.

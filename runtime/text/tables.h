@@ -45,7 +45,8 @@ class OpenTable {
   size_t size() const { return size_; }
 
  protected:
-  // The slot from `hash` on for which is(slot), or a free one. Null: there is none in reach.
+  // Returns the first slot from `hash` on that is free or satisfies is(slot). Null: there is none
+  // within kLongestProbe slots.
   template <class Is>
   const Slot* find_slot(uint64_t hash, Is&& is) const {
     size_t i = hash & mask_;
@@ -57,7 +58,7 @@ class OpenTable {
     }
     return nullptr;
   }
-  // Adds a slot whose key is not there. False: too many keys collide.
+  // Adds a slot with a new key. Returns false if too many keys collide.
   bool add(const Slot& slot) {
     if (2 * (size_ + 1) > slots_.size()) {
       std::vector<Slot> old(std::max<size_t>(16, 2 * slots_.size()));

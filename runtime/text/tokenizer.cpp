@@ -15,7 +15,7 @@ struct Entry {
   int32_t id = 0;
   Offset at;
   bool special = false;
-  // Of an added token: its text, which may include white space.
+  // For an added token: its text, which may include white space.
   std::string_view text = {};
 };
 

@@ -1,4 +1,4 @@
-// A tokenizer that is ready to use. build() makes it of a Description.
+// A tokenizer that is ready to use. build() creates it from a Description.
 #pragma once
 
 #include <variant>

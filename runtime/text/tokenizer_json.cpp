@@ -43,7 +43,7 @@ Status unknown(std::string_view what, std::string_view type) {
                 format("The {} \"{}\" is not supported.", what, short_name(type)));
 }
 
-// Reads a value that simdjson has: an object, an array, a text, a bool or a number.
+// Reads a value of a type that simdjson supports: an object, an array, a text, a bool or a number.
 template <class T>
 Status read(std::string_view key, const Element& value, std::string_view what, T& to) {
   return value.get(to) == simdjson::SUCCESS ? Status() : wrong(key, what);
@@ -157,7 +157,7 @@ class Fields {
   Status status_;
 };
 
-// The alternative of a variant with this type.
+// Reads a step as the alternative of the variant `Step` with this type.
 template <class Step, size_t i = 0>
 Result<Step> read_step(std::string_view what, std::string_view type, const Object& o) {
   if constexpr (i == std::variant_size_v<Step>) {

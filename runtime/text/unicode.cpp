@@ -45,7 +45,7 @@ size_t count_of(std::string_view text) {
 size_t step_over(std::string_view bytes, bool& valid) {
   const size_t whole = utf8_length(bytes);
   valid = whole > 0;
-  // A prefix of two or three bytes is valid if it can be completed.
+  // Two or three bytes are an incomplete code point if more bytes can complete them.
   for (size_t n = 3; !valid && n > 1; --n) {
     char completed[] = {'\x80', '\x80', '\x80', '\x80'};
     if (bytes.copy(completed, n) == n && utf8_length({completed, 4}) > n) {

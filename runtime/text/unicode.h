@@ -49,9 +49,9 @@ inline char32_t previous_of(std::string_view text, size_t& at) {
 void append(std::string& out, char32_t c);
 size_t count_of(std::string_view text);  // number of code points
 
-// Length in bytes of the first code point of untrusted bytes that are not empty. `valid` is false
-// if the bytes are the longest prefix of a code point, or an invalid byte, which are read as U+FFFD
-// (Unicode, chapter 3.9).
+// Returns the number of bytes to the next code point of untrusted text, which must not be empty.
+// `valid` is false if these bytes are an incomplete code point or an invalid byte. Such bytes are
+// read as one U+FFFD (Unicode, chapter 3.9).
 size_t step_over(std::string_view bytes, bool& valid);
 
 // General categories, as in the tables of the package `tokenizers` (unicode_differences.h): \p{L},
@@ -63,14 +63,15 @@ bool is_white_space(char32_t c);      // White_Space
 bool is_mark(char32_t c);             // M
 bool is_nonspacing_mark(char32_t c);  // Mn
 bool is_control(char32_t c);          // Cc, Cf, Co, except white space of C
-bool is_punctuation(
-    char32_t c);          // P, and all other printable ASCII except letters, digits and space
+// P, and all other printable ASCII except letters, digits and space.
+bool is_punctuation(char32_t c);
 bool is_cjk(char32_t c);  // ideographs, as in BERT
 
 // True if Python's repr() shows the code point unchanged: neither C nor Z, except space.
 bool is_printable(char32_t c);
 
-// True if the decomposition and combining class are used.
+// True if normalizers use the decomposition and combining class of the code point. False for some
+// code points that are newer than the tables of the package `tokenizers`.
 bool is_normalized(char32_t c);
 
 // Lower case without context, up to two code points. `second` is 0 except for U+0130.

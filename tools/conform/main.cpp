@@ -76,7 +76,7 @@ nlohmann::json json_of(const conformance::Report& r) {
           {"seconds", r.seconds}, {"failures", failures}};
 }
 
-// Runs one suite on one device; false if it could not run or something failed.
+// Runs a suite on a device. Returns false if it could not run or a case failed.
 bool run_one(const ConformOptions& o, std::string_view suite, const Device& device,
              nlohmann::json& rows, uint64_t& cases) {
   const Result<conformance::Report> report = conformance::run(suite, device, o.run);
@@ -98,9 +98,10 @@ Result<int> run(const ConformOptions& o) {
   nlohmann::json rows = nlohmann::json::array();
   bool ok = true;
   uint64_t cases = 0;
-  std::vector<Device> devices;  // for all suites: what a device has compiled stays
+  std::vector<Device> devices;  // opened once, so that all suites share compiled kernels
   for (const std::string& name : o.devices.empty() ? usable_devices() : o.devices) {
-    BOWLINE_TRY_ASSIGN(Device device, open_device(name));  // a wrong name is no failure of a suite
+    // A wrong name ends the command. It is not a failure of a suite.
+    BOWLINE_TRY_ASSIGN(Device device, open_device(name));
     devices.push_back(std::move(device));
   }
   for (const std::string& suite : o.suites) {

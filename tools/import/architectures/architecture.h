@@ -22,18 +22,18 @@ struct BuildOptions {
   // (optional) Class names, in order. The default is the labels of the source.
   std::vector<std::string> labels = {};
   std::optional<DType> dtype = {};  // of the weights; empty: as in the source
-  DType kv_dtype =
-      DType::f32;            // dtype of the KV cache; i8: quantized, with a scale per row of a head
-  std::string pooling = {};  // "mean", "cls" or "max"; empty: the pooling of the source
-  bool multi_label = false;  // a row can have any number of classes
+  // Dtype of the KV cache. i8: quantized, with a scale per row of a head.
+  DType kv_dtype = DType::f32;
+  std::string pooling = {};    // "mean", "cls" or "max"; empty: the pooling of the source
+  bool multi_label = false;    // a row can have any number of classes
   double label_smoothing = 0;  // of the classification loss
   // Additional ties between tensors of the source. Their bytes must be equal.
   std::vector<std::pair<std::string, std::string>> ties = {};
   // Ties all tensors with equal values. A tensor that repeats one value is tied only if all other
   // tensors of its layer are tied to one other layer.
   bool tie_equal = false;
-  bool dropout =
-      false;  // the loss uses the dropout rates of the config, except those of attention weights
+  // The loss uses the dropout rates of the config, except the rate of attention weights.
+  bool dropout = false;
   uint64_t seed = 0;  // of parameters that the source does not have
   // Builds only the shapes from the config. The source has no tensors, and the parameters have no
   // values.
@@ -64,8 +64,8 @@ struct Built {
 struct Architecture {
   std::string_view type;  // "llama": model_type in config.json
   Result<Built> (*build)(const Source& source, const BuildOptions& options);
-  // Keys of config.json: of the architecture and of its family. build_model() adds the keys of all
-  // configs.
+  // Keys of config.json for the architecture and for its family. build_model() adds the keys that
+  // all configs share.
   std::array<std::span<const KeyRule>, 2> keys = {};
 };
 

@@ -13,9 +13,8 @@ inline constexpr KeyRule kBertFamilyKeys[] = {
      "layer_norm_eps hidden_act hidden_dropout_prob classifier_dropout position_embedding_type "
      "is_decoder"},
     {"type_vocab_size", KeyUse::harmless},  // number of table rows; all tokens have type 0
-    {"attention_probs_dropout_prob",
-     KeyUse::harmless},                         // of training, where --dropout leaves it out
-    {"tie_word_embeddings", KeyUse::harmless},  // of the head of another task
+    {"attention_probs_dropout_prob", KeyUse::harmless},  // --dropout ignores it
+    {"tie_word_embeddings", KeyUse::harmless},           // about the head of another task
 };
 
 // Declares the tensors of a BERT. `prefix` is the name prefix in a model with a head ("bert.").

@@ -49,8 +49,8 @@ struct DecoderParts {
   Linear out;
   std::optional<Norm> attention_out_norm;  // of the attention output
   Norm feed_forward_norm;
-  std::optional<Linear>
-      gate;  // the activated gate is multiplied with `up`; without a gate `up` is activated
+  // The activated gate is multiplied with `up`. Without a gate, `up` is activated.
+  std::optional<Linear> gate;
   Linear up, down;
   std::optional<Norm> feed_forward_out_norm;  // of the feed-forward output
   Activation activation;

@@ -14,7 +14,7 @@ inline constexpr KeyRule kLlamaFamilyKeys[] = {
     {"num_hidden_layers hidden_size num_attention_heads num_key_value_heads head_dim "
      "intermediate_size max_position_embeddings rms_norm_eps tie_word_embeddings rope_theta "
      "rope_scaling rope_parameters hidden_act"},
-    {"attention_dropout", KeyUse::harmless},  // of training, where --dropout leaves it out
+    {"attention_dropout", KeyUse::harmless},  // --dropout ignores it
     {"pretraining_tp", KeyUse::harmless},     // splits products without changing the result
     {"is_causal", KeyUse::fixed, "[true]"},
     {"is_decoder", KeyUse::fixed, "[true, false, null]"},

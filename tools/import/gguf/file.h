@@ -68,8 +68,8 @@ struct Entry {
 struct TensorEntry {
   std::string_view name;
   const TensorType* type = nullptr;
-  std::vector<int64_t>
-      shape;  // row-major: the last dim is contiguous (the file has the opposite order)
+  // Row-major: the last dim is contiguous. The file has the opposite order.
+  std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
 };
 

@@ -58,8 +58,8 @@ struct Terms {
   // Settings that are true if a tensor exists, and settings that are the first dim of a tensor.
   std::vector<std::pair<std::string_view, std::string_view>> present = {};
   std::vector<std::pair<std::string_view, std::string_view>> rows = {};
-  std::string_view head =
-      "";  // Hugging Face tensor that is tied to `table` if it is missing; empty: none
+  // Hugging Face tensor that is tied to `table` if it is missing. Empty: there is no such tensor.
+  std::string_view head = "";
   std::string_view table = "";
   std::vector<ImpliedTerm> implied = {};
   // Additional keys after "<architecture>." that do not become settings (keys.cpp).

@@ -17,7 +17,7 @@ class TensorProto;
 
 // Returns the `bytes` bytes of a tensor.
 // Errors  bad_file: the location is absolute, leaves `folder` or is a link, or the file is too
-// short.
+//         short.
 Result<std::vector<std::byte>> external_bytes(const file::TensorProto& tensor,
                                               const std::string& folder, uint64_t bytes);
 

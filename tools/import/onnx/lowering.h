@@ -1,4 +1,4 @@
-// The view that a lowering has of its node, and the registration of lowerings.
+// The interface between a lowering and its node, and the registration of lowerings.
 //
 // Each file of ops/ has the lowerings of a group of ONNX operators and defines
 //   std::span<const Lowering> lowerings_of_<file>()
@@ -51,7 +51,8 @@ class Context {
 
   size_t inputs() const { return inputs_.size(); }
   bool has(size_t i) const { return i < present_.size() && present_[i]; }
-  // Refuse a missing input. numbers(), integers(), single(): also values that are not known.
+  // These functions reject a missing input. numbers(), integers() and single() also reject unknown
+  // values.
   Term in(size_t i);
   // Returns a false Term if the input is missing.
   Term optional(size_t i);
@@ -61,7 +62,7 @@ class Context {
   int64_t single(size_t i, std::string_view what);
 
   bool has_attribute(std::string_view name) const;
-  // Refuse an attribute of another type.
+  // These functions reject an attribute of another type.
   int64_t integer(std::string_view name, int64_t otherwise);
   bool flag(std::string_view name, bool otherwise) { return integer(name, otherwise ? 1 : 0) != 0; }
   // The attribute "axis", non-negative.

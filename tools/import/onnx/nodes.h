@@ -31,8 +31,8 @@ struct Scope {
   std::set<std::string> absent;          // optional inputs of a function that the call omits
   std::map<std::string, int> producers;  // value name -> node that computes it
   std::map<std::string, int> readers;    // value name -> number of readers
-  std::map<std::string, int>
-      outputs;  // value name -> number of readers that are outputs of the model
+  // Value name -> number of readers that are outputs of the model.
+  std::map<std::string, int> outputs;
 };
 
 // What the iterations of a loop hand on: the state, and the parts of each scan output.

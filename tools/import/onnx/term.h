@@ -144,8 +144,8 @@ class Maker;
 struct Source {
   Maker* maker = nullptr;
   std::optional<ConstantTensor> numbers;  // set if the values are known
-  bool given =
-      false;  // the values are known only because the caller gave them (ImportOptions::given)
+  // The values are known only because the caller gave them (ImportOptions::given).
+  bool given = false;
   bool input = false;
   bool made = false;
   // A parameter that keeps its name, or a value computed from one. Such values are not folded into

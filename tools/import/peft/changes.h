@@ -40,8 +40,8 @@ struct Change {
   Layout layout = Layout::linear;
   Factor a;
   Factor b;
-  bool whole =
-      false;  // full rank: the rank of the parameter's values, independent of the other changes
+  // Full rank: the rank is that of the parameter, independent of the other changes.
+  bool whole = false;
 };
 
 struct LowRank {

@@ -1,6 +1,5 @@
 // A parsed model of another format: its tensors, settings and texts. Readers of formats create a
 // Source, and architectures build a Model from it. Tensor values stay in the file.
-// its bytes are.
 #pragma once
 
 #include <map>
@@ -45,8 +44,8 @@ struct Source {
   // Model metadata beside the config: the texts of kSpecialTokens, "eos_token_ids", "pooling",
   // "normalize", "max_tokens", and "prompt" (prepended to each text that is embedded).
   Settings metadata;
-  std::vector<std::string>
-      notes;  // sentences for the report, for example about dequantized tensors
+  // Sentences for the report, for example about dequantized tensors.
+  std::vector<std::string> notes;
 };
 
 }  // namespace bowline::import
