@@ -1,8 +1,9 @@
-// The floor of a measurement: the time that the machine's own rates allow.
+// The floor of a measurement: the shortest time that the measured rates of the machine allow.
 //
-//   F   operations per second of the fastest matrix product in the dtype computed in, measured in
-//       the same run
-//   BW  bytes per second that an elementwise operator reads and writes, measured in the same run
+//   F   operations per second of the fastest matrix product in the compute dtype
+//   BW  bytes per second that an elementwise operator reads and writes
+//
+// Both are measured in the same run.
 #pragma once
 
 #include <string>
@@ -14,22 +15,22 @@ namespace bowline::command {
 struct Machine {
   double flops = 0;      // F, 1/s
   double bandwidth = 0;  // BW, B/s
-  std::string source;    // what they were measured with
+  std::string source;    // how the rates were measured, for the report
 };
 
-// The median of `runs` timed calls after `warmup` ones, in seconds.
+// Returns the median time of `runs` calls, in seconds. Makes `warmup` untimed calls first.
 Result<double> median_seconds(int runs, int warmup, const std::function<Status()>& call);
 
-// A model of one matrix product y = a b with weights a and b on a device, all in `dtype`. Layout
-// nt: b is
-// transposed, tn: a is. `encoding`: how b is stored, as quantize() takes it; empty: plain.
+// A model with one matrix product y = a b on a device. a and b are weights of `dtype`.
+// `layout`: "nt": b is stored transposed; "tn": a is; any other value: neither.
+// `encoding`: encoding of b for quantize(). Empty: b is not quantized.
 class Product {
  public:
   static Result<Product> create(const Device& device, int64_t m, int64_t n, int64_t k,
                                 const std::string& layout, DType dtype = DType::f32,
                                 const std::string& encoding = {});
   Status run() { return session_->run({}, {}); }
-  // Of b as it is stored.
+  // Bytes of b in its encoding.
   uint64_t b_bytes() const { return b_bytes_; }
 
  private:
@@ -39,16 +40,16 @@ class Product {
   std::unique_ptr<Session> session_;
 };
 
-// An operator reads and writes `stream_bytes`; the products are in `dtype`.
+// Measures F with products in `dtype`, and BW with an operator over `stream_bytes` bytes.
 Result<Machine> measure_machine(const Device& device, uint64_t stream_bytes,
                                 DType dtype = DType::f32);
 
-// Work of one training step with AdamW, from the records of its forward part.
+// Minimum work of a training step with AdamW, computed from the records of the forward pass.
 struct Work {
-  double flops =
-      0;  // matrix products forward, by inputs and by weights; causal attention counted by half
-  double activation_bytes = 0;  // read and written once with ideal fusion
-  double optimizer_bytes = 0;   // weights, gradients, moments
+  // Matrix products of the forward pass and of both gradients. Causal attention counts half.
+  double flops = 0;
+  double activation_bytes = 0;  // read and written with ideal fusion
+  double optimizer_bytes = 0;   // weights, gradients and moments
 };
 Work training_work(const ModelInfo& model, const PlanInfo& plan);
 

@@ -1,4 +1,4 @@
-// Mistyped arguments: finds them before CLI11 does, and says what was probably meant.
+// Finds mistyped arguments before CLI11 does, and suggests corrections.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,10 +7,10 @@
 
 namespace bowline::command {
 
-// A sentence about the first verb or flag that `app` does not have, or empty.
+// Returns a message about the first unknown verb or flag, with a suggestion. Empty: all are known.
 std::string find_unknown(const CLI::App& app, const std::vector<std::string>& words);
 
-// What CLI11 says, as a sentence that names the verb's --help.
+// Turns an error message of CLI11 into a sentence, and adds a pointer to the --help of the verb.
 std::string usage_message(const CLI::App& app, const std::string& what);
 
 }  // namespace bowline::command

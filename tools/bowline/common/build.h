@@ -5,7 +5,8 @@
 
 namespace bowline::command {
 
-// "0.1.0 (format 1), commit 0123456789ab"; without a commit where the tree was no checkout.
+// "0.1.0 (format 1), commit 0123456789ab". Without the commit if the build was not made in a git
+// checkout.
 std::string build_text();
 
 }  // namespace bowline::command

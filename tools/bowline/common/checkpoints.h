@@ -1,5 +1,8 @@
-// A folder of checkpoints: step-00000120.bowline, or step-00000120.2.bowline two micro-batches into
-// the next step; best.bowline is the one with the best held-out loss.
+// A folder of checkpoints:
+//
+//   step-00000120.bowline    after step 120
+//   step-00000120.2.bowline  after two micro-batches of the next step
+//   best.bowline             the checkpoint with the best held-out loss
 #pragma once
 
 #include <cstdint>
@@ -21,37 +24,39 @@ struct CheckpointFile {
   std::string path;
 };
 
-// The newest first, without best.bowline; empty where there is no such folder.
+// Lists checkpoints, the newest first, without best.bowline. Empty if the folder does not exist.
 std::vector<CheckpointFile> list_checkpoints(const std::string& folder);
 std::string best_checkpoint(const std::string& folder);
 std::string checkpoint_path(const std::string& folder, uint64_t step, uint64_t micro_step);
 
-// What a checkpoint says of its run.
+// The run that a checkpoint belongs to.
 struct SavedRun {
   Config config;
   uint64_t step = 0;
 };
-// Errors  bad_file: it is damaged, or no checkpoint.
+// Errors  bad_file: the file is damaged or is not a checkpoint.
 Result<SavedRun> read_run(const std::string& path);
-// Value of a key, or none.
+// Returns the value of a key. Empty: there is no such key.
 std::optional<std::string> find_setting(const Config& config, std::string_view key);
-// Every checksum is right.
+// True if all checksums of the file are right.
 bool is_whole(const std::string& path);
-// Tells the weights of model files and checkpoints apart, by the names and checksums of their
-// parameters; empty if the file cannot be read.
+// Returns a hash of the parameter names and checksums in a model file or checkpoint. Equal weights
+// have equal hashes. Empty if the file cannot be read.
 std::string weights_hash(const std::string& path);
 
-// A folder that this process alone writes to.
+// A checkpoint folder that is locked, so that no other process writes to it.
 class CheckpointFolder {
  public:
-  // Makes the folder and locks it; removes what a killed process left of a write.
-  // Errors  io_error: it cannot be made, or another process writes to it (which one is said).
+  // Creates the folder if needed and locks it. Removes temporary files of killed processes.
+  // Errors  io_error: the folder cannot be created, or another process writes to it; the message
+  //         names the process.
   static Result<CheckpointFolder> open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // Files of this run, written before it was resumed; the oldest first. They are pruned as its own.
+  // Adds checkpoints that this run wrote before it was resumed, the oldest first. write() prunes
+  // them as well.
   void adopt(std::vector<std::string> paths) { mine_ = std::move(paths); }
-  // Writes a checkpoint, then removes those of this run but the last two. Returns its path.
+  // Writes a checkpoint and returns its path. Keeps only the last two checkpoints of this run.
   Result<std::string> write(const Trainer& trainer, const Progress& progress);
   Status write_best(const Trainer& trainer, const Progress& progress);
 

@@ -1,4 +1,4 @@
-// What a classifier takes for what, as parts of a page.
+// Confusion matrix and mistakes of a classifier, as parts of an HTML page.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace bowline::command {
 
-// How often an example of a class was predicted to be of another.
+// Number of examples per true class and predicted class.
 struct Confusion {
   std::vector<std::string> labels;
-  std::vector<uint64_t>
-      counts;  // labels.size() squared; rows are the true classes, columns the predicted ones
+  // [classes, classes], row-major. Rows are the true classes, columns the predicted classes.
+  std::vector<uint64_t> counts;
 
   uint64_t at(size_t truth, size_t predicted) const {
     return counts[truth * labels.size() + predicted];
@@ -25,15 +25,15 @@ struct ConfusedExample {
   std::string truth;
   std::string predicted;
   double probability = 0;        // of the predicted class
-  double truth_probability = 0;  // and of the true one
+  double truth_probability = 0;  // of the true class
 };
 
-// A matrix whose cells are as dark as their share of the row; of many classes those that are
-// confused most, and the pairs.
+// Returns the confusion matrix and a list of the pairs with most mistakes. Cells are shaded by
+// their share of the row. With many classes, only those with most mistakes are shown.
 std::string confusion_html(const Confusion& confusion);
 // Precision, recall and F1 of each class.
 std::string classes_html(const Confusion& confusion);
-// In the order in which they are given: the surest mistakes first, as a rule.
+// Lists the examples in the given order.
 std::string examples_html(std::span<const ConfusedExample> examples);
 
 }  // namespace bowline::command

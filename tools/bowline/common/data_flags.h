@@ -1,4 +1,4 @@
-// The flags that say what a model is trained on or evaluated by.
+// Flags for the data of a training or evaluation.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,7 +7,7 @@
 
 namespace bowline::command {
 
-// --data, --as-text, and what rows of conversations or of texts with labels have.
+// --data, --as-text, and the flags for conversations and for texts with labels.
 void add_data(CLI::App* verb, DataOptions& options);
 // --batch and --seq.
 void add_windows(CLI::App* verb, DataOptions& options);

@@ -28,30 +28,31 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Opens a regular file; `what` begins the message ("Text"), `flags` and `mode` are those of
-// open(2).
-// Errors  bad_file: it is not there, is not a regular file, or cannot be opened.
+// Opens a regular file. `what` is the first word of an error message ("Text"). `flags` and `mode`:
+// as for open(2).
+// Errors  bad_file: the file is missing, is not a regular file, or cannot be opened.
 Result<Descriptor> open_regular(std::string_view what, const std::string& path, int flags,
                                 mode_t mode = 0);
 
-// Reads a regular file of at most `most` bytes and gives it to `take` in pieces.
-// Errors  bad_file, or what `take` returns.
+// Reads a regular file of at most `most` bytes and calls `take` with consecutive parts.
+// Errors  bad_file; those of `take`.
 Status read_regular(std::string_view what, const std::string& path, uint64_t most,
                     const std::function<Status(std::string_view piece)>& take);
 
-// All of standard input. Errors  io_error: it cannot be read. bad_argument: it has more than `most`
-//         bytes.
+// Reads all of standard input.
+// Errors  io_error: it cannot be read. bad_argument: it has more than `most` bytes.
 Result<std::string> read_stdin(size_t most = size_t{64} << 20);
 
-// Writes all bytes. False: errno says why not.
+// Writes all bytes. Returns false and sets errno on failure.
 bool write_all(int fd, std::span<const std::byte> bytes);
-// A file that appears whole or not at all. Errors  io_error.
+// Writes a file atomically. Errors  io_error.
 Status write_text(const std::string& path, std::string_view text);
 
-// The first bytes of the file are `magic`.
+// True if the file begins with `magic`.
 bool begins_with(const std::string& path, std::string_view magic);
 
-// Both paths lead to the same file, or would when the file is made. An empty path leads nowhere.
+// True if both paths lead to the same file, even if it does not exist yet. False if a path is
+// empty.
 bool same_place(const std::string& a, const std::string& b);
 
 }  // namespace bowline::command

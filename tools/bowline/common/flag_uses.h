@@ -1,8 +1,7 @@
-// Refuses flags that would have no effect on the given input, in one way for all verbs.
+// Rejects flags that would have no effect on the given input.
 //
-// A flag is refused if what it asks for would be ignored, as --seq is for conversations. A flag
-// that asks for what happens anyway is fine, and so is one that only permits something, as --force
-// does.
+// For example, --seq is rejected for conversations. A flag that only permits something, such as
+// --force, is always accepted.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +13,7 @@
 
 namespace bowline::command {
 
-// A kind of input, and how messages call it: "an ONNX file".
+// A kind of input with its name in messages: "an ONNX file".
 struct InputKind {
   unsigned bit;
   std::string_view name;
@@ -25,13 +24,15 @@ class FlagUses {
   FlagUses() = default;
   explicit FlagUses(const CLI::App* verb) : verb_(verb) {}
 
-  // Declares that a flag, or flags of the verb, have an effect only on inputs of `kinds`, as bits.
+  // Declares that flags have an effect only on inputs of `kinds`, a set of bits.
   void add(const CLI::Option* flag, unsigned kinds) { uses_.push_back({flag, kinds}); }
   void add(std::initializer_list<const char*> flags, unsigned kinds);
 
   // Errors  bad_argument: a flag was given that has no effect on an input of `kind`.
   Status check(unsigned kind, std::span<const InputKind> names) const;
-  // Errors  bad_argument: `flag` was given, and has no effect because of `why`.
+  // Errors  bad_argument: `flag` was given although `has_effect` is false. `why` is the reason in
+  // the
+  //         message.
   Status check(const char* flag, bool has_effect, std::string_view why) const;
 
  private:

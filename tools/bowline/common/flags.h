@@ -14,7 +14,7 @@
 
 namespace bowline::command {
 
-// Flags of one form. --help shows their defaults, unless `help` ends with the default in brackets.
+// Makes --help show the default of a flag, unless its description ends with one in brackets.
 CLI::Option* with_default(CLI::Option* flag);
 // A number from `least` to `most`.
 template <std::integral T>
@@ -29,7 +29,7 @@ CLI::Option* add_number(CLI::App* verb, const std::string& names, T& to, const s
 }
 CLI::Option* add_choice(CLI::App* verb, const std::string& names, std::string& to,
                         const std::string& help, const std::vector<std::string>& choices);
-// `type` names the value, as FILE. The default is not shown.
+// Adds a flag with a text. `type` names the value in --help ("FILE"). The default is not shown.
 template <class T>
 CLI::Option* add_text(CLI::App* verb, const std::string& names, T& to, const std::string& help,
                       const std::string& type) {
@@ -38,21 +38,22 @@ CLI::Option* add_text(CLI::App* verb, const std::string& names, T& to, const std
 
 // --device, with its default.
 void add_device(CLI::App* verb, std::string& name);
-// --device, --threads and --memory-budget. --threads is refused for a --device that is no CPU.
+// --device, --threads and --memory-budget. --threads is rejected if the device is not the CPU.
 void add_device(CLI::App* verb, DeviceFlags& flags);
-// --memory-budget, bytes; 0: not limited.
+// --memory-budget in bytes. 0: no limit.
 void add_memory_budget(CLI::App* verb, uint64_t& bytes);
 
-// --compute: what operators compute in, as BoundEntryPoint::compute_dtype.
+// --compute: compute dtype of the operators, for BoundEntryPoint::compute_dtype.
 CLI::Option* add_compute(CLI::App* verb, std::string& dtype);
-// None for f32.
+// Returns the dtype of --compute. Empty: f32, the default.
 std::optional<DType> compute_of(std::string_view dtype);
 
-// --entry. Empty stands for "forward", or for the only entry point of the model.
+// --entry. Empty: "forward", or the only entry point of the model.
 void add_entry(CLI::App* verb, std::string& entry);
-// Errors  bad_argument: there is none of this name.
+// Returns the entry point for a value of --entry.
+// Errors  bad_argument: the model has no such entry point, or `name` is empty and it has several.
 Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& name);
-// Null: there is none.
+// Null if the model has no such entry point.
 const EntryPointInfo* find_entry_point(const ModelInfo& model, std::string_view name);
 
 // --dim name=number, --batch and --seq.
@@ -62,41 +63,44 @@ struct DimFlags {
   int64_t seq = 0;
 };
 void add_dims(CLI::App* verb, DimFlags& flags);
-// Errors  bad_argument: not of the form name=number.
+// Errors  bad_argument: the text is not of the form name=number.
 Result<BoundDim> parse_dim(const std::string& text);
-// Errors  bad_argument: not of the form name=number, given twice, or not a dim of the model or of
-//         `entry`.
+// Errors  bad_argument: a flag is not of the form name=number, or a dim is given twice, or is not a
+//         dim of the model or of `entry`.
 Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model,
                                       const EntryPointInfo* entry = nullptr);
-// "batch, seq": the named dims of the model that `dims` does not bind; empty: none.
+// Lists the named dims of the model that `dims` does not bind: "batch, seq".
 std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims);
 
-// Where `path` is no Bowline file, as `status` says, tells what 'bowline import' makes of it: it is
-// a folder, a GGUF or an ONNX file, or something else. `more`: flags of the call.
+// Adds a hint about 'bowline import' to `status`, an error of opening `path`, if `path` is a
+// folder, a GGUF or ONNX file, or another file that is not a Bowline file. `more`: flags of the
+// suggested command.
 Status with_import(Status status, const std::string& path, const std::string& more);
-// A model file that the command was given. Errors  bad_file, also where it cannot be read.
+// Opens a model file. Errors  bad_file: it cannot be read or is not a model file.
 Result<Model> open_model(const std::string& path);
 
-// What a model that is read is changed by: --quantize, and --adapter FILE[=WEIGHT], any number of
-// them.
+// Changes to a model after it is opened: --quantize, and any number of --adapter FILE[=WEIGHT].
 struct Changes {
-  std::string encoding;  // empty: as the file has it
+  std::string encoding;  // empty: as in the file
   std::vector<std::string> adapters;
 };
 void add_quantize_flag(CLI::App* verb, std::string& encoding);
 void add_changes(CLI::App* verb, Changes& changes);
-// Errors  those of quantize(); bad_argument: there is nothing to quantize.
+// Quantizes the weights of a model. An empty encoding changes nothing.
+// Errors  as quantize(); bad_argument: no weight can be quantized.
 Status quantize_all(Model& model, const std::string& encoding);
-// Decodes quantized weights. Quantized weights are frozen; plain ones can be trained again. Errors
-//         those of dequantize().
+// Dequantizes weights and unfreezes them, so that they can be trained.
+// Errors  as dequantize().
 Result<QuantizeReport> decode_weights(Model& model, const std::string& pattern);
-// Errors  those of quantize_all() and load_adapter().
+// Quantizes the model and loads the adapters.
+// Errors  as quantize_all(), load_adapter() and set_adapter_weight(). bad_argument: an adapter is
+//         given twice.
 Status change(Model& model, const Changes& changes);
 
-// The entry point that is trained. Errors  bad_file: the model has none of this name.
+// Errors  bad_file: the model has no entry point of this name.
 Status require_entry_point(const Model& model, const std::string& path, const std::string& name);
 
-// Refuses to replace a file. Errors  bad_argument: there is one, and not `force`.
+// Errors  bad_argument: the file exists and `force` is false.
 Status check_new(const std::string& path, bool force);
 
 }  // namespace bowline::command

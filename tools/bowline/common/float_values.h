@@ -1,4 +1,4 @@
-// Floats of a model that has them in f32, f16 or bf16, for code that computes in f32.
+// Converts values of a model between f32 and its float dtype (f32, f16 or bf16).
 #pragma once
 
 #include <span>
@@ -15,13 +15,13 @@ inline bool is_float(DType dtype) {
 
 class FloatValues {
  public:
-  // Zeros. `dtype` is a dtype of floats.
+  // Creates zeros. `dtype` must be a float dtype.
   FloatValues(std::string name, DType dtype, TensorShape shape);
 
   // Points to the values.
   Tensor tensor();
   std::vector<float> get() const;
-  // As many as there are; rounded to the dtype.
+  // Sets all values, rounded to the dtype. `values` has one value per element.
   void set(std::span<const float> values);
 
  private:
@@ -32,7 +32,8 @@ class FloatValues {
   std::vector<std::byte> bytes_;
 };
 
-// The dtype of an input or output of an entry point. f32 if there is none: who runs it is told so.
+// Returns the dtype of an input or output of an entry point. f32 if it does not exist: running the
+// entry point then reports the error.
 DType dtype_in(const ModelInfo& model, std::string_view entry, std::string_view name);
 
 }  // namespace bowline::command

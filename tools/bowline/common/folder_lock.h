@@ -1,4 +1,4 @@
-// One process at a time writes into a folder.
+// Locks a folder, so that only one process writes to it.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace bowline::command {
 
-// Held while it lives. The kernel releases the lock when the process dies, however it dies; a clean
-// end removes the lock file too.
+// Holds the lock during its lifetime. If the process is killed, the kernel releases the lock. The
+// destructor also removes the lock file.
 class FolderLock {
  public:
   static Result<FolderLock> take(const std::string& folder);

@@ -1,5 +1,5 @@
-// What `generate` and `chat` share: the model with its tokenizer, the flags of the sampler, and an
-// answer that is streamed.
+// Code that `generate` and `chat` share: the model with its tokenizer, the flags of the sampler,
+// and a streamed answer.
 #pragma once
 
 #include <chrono>
@@ -27,11 +27,10 @@ struct GenerationFlags {
   FlagUses uses;
 };
 void add_generation(CLI::App* verb, GenerationFlags& flags);
-// Errors  bad_argument: a flag of the sampler has no effect, as other flags are.
+// Errors  bad_argument: a flag of the sampler has no effect because of the value of another flag.
 Status check_sampling(const GenerationFlags& flags);
 
-// A model that generates, on its device. It stays where it is made, as the generator reads the
-// model.
+// A model on its device, with a generator. Not movable, because the generator refers to the model.
 class Generation {
  public:
   // Errors  bad_argument, bad_file: the model cannot be opened, has no tokenizer or cannot
@@ -50,25 +49,25 @@ class Generation {
 
 struct Answer {
   std::string text;
-  std::vector<int32_t> ids;  // with the one that ended it
-  // "stop": a token or a string that ends it; "length": --max-tokens; "context": it is full;
-  // "interrupted"; "unread": the reader of standard output left.
+  std::vector<int32_t> ids;  // includes the token that ended the answer
+  // "stop": an end token or a stop string; "length": --max-tokens is reached; "context": the
+  // context is full; "interrupted": Ctrl-C; "unread": the reader of standard output has closed it.
   std::string finish_reason;
-  size_t prompt = 0;         // tokens
-  size_t cached = 0;         // of these
-  double first_seconds = 0;  // until the first token
-  double seconds = 0;        // of the tokens behind the first one
-  // Tokens per second, of the prompt until the first token and of the answer behind it. None if
-  // fewer than two tokens were measured: their time is that of the start, not a rate.
+  size_t prompt = 0;         // tokens of the prompt
+  size_t cached = 0;         // tokens of the prompt that were in the cache
+  double first_seconds = 0;  // time to the first token
+  double seconds = 0;        // time for all tokens after the first
+  // Tokens per second of the prompt without its cached tokens, and of the answer after its first
+  // token. Empty for fewer than two tokens, because their time is mostly start-up.
   std::optional<double> prompt_rate() const;
   std::optional<double> rate() const;
 };
 
-// Goes on behind `prompt`. `show` gets the text piece by piece. Ctrl-C ends it.
+// Generates an answer to `prompt`. Calls `show` with each part of the text. Ctrl-C ends the answer.
 Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<const int32_t> prompt,
                       const std::function<void(std::string_view)>& show);
 
-// All of it.
+// All fields of the answer, and the rates.
 nlohmann::json json_of(const Answer& answer);
 
 // One line on stderr: rates, and the time to the first token.

@@ -1,4 +1,4 @@
-// XXH3, 64 bits: what model files have as checksums.
+// XXH3 with 64 bits, the checksum of model files.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The form of --help.
+// The layout of --help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,7 @@ class HelpFormatter : public CLI::Formatter {
 
 // The group of flags that few runs need; --help lists it last.
 inline constexpr const char* kAdvanced = "Advanced";
-// While it exists, new flags of the verb are in that group.
+// During its lifetime, new flags of the verb are added to the group "Advanced".
 class AdvancedFlags {
  public:
   explicit AdvancedFlags(CLI::App* verb)

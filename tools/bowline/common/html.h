@@ -1,5 +1,5 @@
-// Text as a part of an HTML page, and the parts that pages are made of. What comes from a file, an
-// argument or a device goes through one of these.
+// Escapes text for HTML, and creates parts of pages. Text from files, arguments and devices must
+// pass through one of these functions.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,21 +10,21 @@
 
 namespace bowline::command {
 
-// As escaped(), with <, >, &, and both quotes as entities: as text, or as the value of an attribute
-// in double quotes.
+// As escaped(), with entities for <, >, & and both quotes. For text and for attribute values in
+// double quotes.
 std::string html_text(std::string_view text);
-// The same where newlines are meant.
+// As html_text(), but keeps newlines.
 std::string html_lines(std::string_view text);
-// For a script element of type application/json: ASCII, and nothing in it ends the element or
-// begins a comment. Bytes that are not UTF-8 become U+FFFD.
+// Returns JSON for a script element of type application/json. It is ASCII and cannot end the
+// element or begin a comment. Invalid UTF-8 becomes U+FFFD.
 std::string html_json(const nlohmann::json& value);
 
 // A name and a value, both as text.
 using Facts = std::vector<std::pair<std::string, std::string>>;
-// A list of names with values. `kind`: a class of the style.
+// A list of names with values. `kind`: a class of the style sheet.
 std::string facts_html(const Facts& facts, std::string_view kind = "facts");
 
-// A table of texts. Columns in `numbers` are set to the right.
+// A table of texts. Columns in `numbers` are aligned to the right.
 struct Table {
   std::string caption;
   std::vector<std::string> head;
@@ -32,7 +32,7 @@ struct Table {
   std::vector<size_t> numbers;
 };
 std::string table_html(const Table& table);
-// The same behind a line that opens it.
+// Puts `html` into a collapsed block that a click on `summary` opens.
 std::string folded_html(std::string_view summary, std::string_view html);
 std::string paragraph_html(std::string_view text);
 

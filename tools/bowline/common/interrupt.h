@@ -3,12 +3,13 @@
 
 namespace bowline::command {
 
-// From now on a signal ends the process at once, with the exit code of an interruption.
+// Installs handlers: a signal now ends the process at once, with the exit code kInterrupted.
 void watch_interrupts();
-// From now on the first signal is a wish, which interrupted() tells; the second ends the process.
+// After this call, the first signal only makes interrupted() return true. A second signal ends the
+// process.
 void defer_interrupts();
 bool interrupted();
-// From now on a signal ends the process at once again; a wish that came is forgotten.
+// Undoes defer_interrupts() and forgets a signal that arrived meanwhile.
 void end_deferral();
 
 }  // namespace bowline::command

@@ -1,4 +1,4 @@
-// Arrays in NumPy's file format, versions 1 to 3, little endian and in C order.
+// Reads and writes arrays in NumPy's file format: versions 1 to 3, little endian, row-major.
 //
 // Source  "NEP 1 - A Simple File Format for NumPy Arrays" and numpy.lib.format.
 #pragma once
@@ -19,16 +19,16 @@ struct Array {
   Tensor tensor(std::string_view name) { return {name, dtype, shape, bytes.data()}; }
 };
 
-// Zeros. Errors  bad_argument: it has too many bytes to be counted.
+// Creates an array of zeros. Errors  bad_argument: the size in bytes overflows.
 Result<Array> make_array(DType dtype, std::span<const int64_t> shape);
 
 // "[2,3]"
 std::string shape_text(std::span<const int64_t> shape);
 
-// bf16, which NumPy has not, is read and written as "<V2".
-// Errors  bad_file: it cannot be read, is damaged, or is of another dtype or order.
+// Reads a file. NumPy has no bf16: its values are read and written as "<V2".
+// Errors  bad_file: the file cannot be read or is damaged, or its dtype or order is not supported.
 Result<Array> read_npy(const std::string& path);
-// Version 1.0, whole or not at all. Errors  io_error.
+// Writes a file of version 1.0 atomically. Errors  io_error.
 Status write_npy(const std::string& path, const Array& array);
 
 }  // namespace bowline::command

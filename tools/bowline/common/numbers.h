@@ -1,4 +1,4 @@
-// Numbers on the command line: a whole word, finite, and inside a range that --help shows.
+// CLI11 validators for numbers on the command line. --help shows their range.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,16 +6,16 @@
 
 namespace bowline::command {
 
-// Checks of CLI11: least <= x <= most.
+// Require least <= x <= most.
 CLI::Validator whole_number(uint64_t least, uint64_t most);
 CLI::Validator real_number(double least, double most);
-// least <= x < end.
+// Requires least <= x < end.
 CLI::Validator real_number_below(double least, double end);
 
-// Turns "512MiB", or a plain number of bytes, into that number: for CLI::Option::transform().
+// Converts "512MiB" or a plain number to bytes. For CLI::Option::transform().
 CLI::Validator byte_count();
 
-// Far above what a run can reach; sums and products of a few such counts fit in 64 bits.
+// Limit of step counts. No run reaches it, and sums of a few counts fit in 64 bits.
 inline constexpr uint64_t kMostSteps = 1'000'000'000'000;
 
 }  // namespace bowline::command

@@ -1,5 +1,5 @@
-// A page of HTML that one file holds whole: no script, no request, well-formed as XML too. It reads
-// in light and dark, on a phone and on paper; every picture has a table with its numbers.
+// A self-contained HTML page: no scripts, no requests, well-formed as XML. It has styles for light
+// and dark mode, phones and print. Every picture has a table with its values.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,19 +16,19 @@ namespace bowline::command {
 
 class Page {
  public:
-  // Both are text.
+  // Both arguments are plain text.
   Page(std::string title, std::string subtitle)
       : title_(std::move(title)), subtitle_(std::move(subtitle)) {}
 
-  // What the page is of: "running", "finished", ... and a sentence about it.
+  // Sets the state of the run ("running", "finished", ...) and a sentence about it.
   void set_state(std::string_view state, std::string_view sentence);
-  // Lets the page load itself anew after so many seconds.
+  // Makes the page reload itself every `seconds` seconds.
   void set_refresh(int seconds) { refresh_ = seconds; }
-  // The few numbers that are read first.
+  // Sets the main results, at the top of the page.
   void set_headline(const Facts& facts);
-  // `id` is of letters; `html` is the body, made of what stands below.
+  // Adds a section. `id` must consist of letters. `html` must come from the functions of html.h.
   void add(std::string_view id, std::string_view heading, std::string html);
-  // What a program reads: stands in the element "data".
+  // Sets the JSON in the element "data", for programs.
   void set_data(const nlohmann::json& data);
 
   std::string html() const;
@@ -51,10 +51,10 @@ class Page {
 // "2026-01-31 12:00:00 UTC"
 std::string now_text();
 
-// The element "data" of a page that the command wrote. Errors  bad_file: it is none.
+// Reads the element "data" of a page. Errors  bad_file: bowline did not write the page.
 Result<nlohmann::json> read_page_data(const std::string& path);
-// Before the work: that the file may be written, and can be. Errors  bad_argument: there is one,
-// and not `force`. io_error.
+// Checks before the work starts that the page can be written.
+// Errors  bad_argument: the file exists and `force` is false. io_error.
 Status check_page(const std::string& flag, const std::string& path, bool force);
 
 }  // namespace bowline::command

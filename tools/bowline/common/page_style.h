@@ -1,4 +1,4 @@
-// The style of every page: no fonts or pictures from elsewhere.
+// The style sheet of all pages. It loads no external fonts or pictures.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// Curves over a common axis, as a figure of a page: axes with round numbers, a legend, readings by
-// pointer and by keyboard, and a table.
+// Figures of a page: curves over a common x axis, with a legend, a table, and readings by pointer
+// and keyboard.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace bowline::command {
 
-// A y that is not finite is a gap.
+// A non-finite y is a gap in the curve.
 struct PlotPoint {
   double x = 0;
   double y = 0;
@@ -20,7 +20,7 @@ enum class PlotStyle : uint8_t {
   line,
   faint,   // a line behind the others
   marked,  // a line with a mark at every point
-  area,    // down to zero; between two points y is that of the first
+  area,    // filled down to zero; between two points y is the y of the first
 };
 
 struct PlotSeries {
@@ -29,7 +29,7 @@ struct PlotSeries {
   std::vector<PlotPoint> points;  // ascending in x
 };
 
-// A place of the x axis that has a name.
+// A point with a label.
 struct PlotMark {
   double x = 0;
   double y = 0;
@@ -37,17 +37,17 @@ struct PlotMark {
 };
 
 struct Plot {
-  std::string id;  // of letters
+  std::string id;  // letters only
   std::string title;
   std::string unit;    // of y; empty: none
   std::string x_name;  // "step"
   std::vector<PlotSeries> series;
-  bool from_zero = false;  // the y axis
-  bool binary = false;     // round numbers are those of bytes
+  bool from_zero = false;  // the y axis starts at 0
+  bool binary = false;     // ticks are round in KiB, MiB, ...
   std::optional<PlotMark> peak = {};
-  // (optional) A y that is a line over the whole width, with its name.
+  // (optional) A horizontal line at this y, with a label.
   std::optional<PlotMark> limit = {};
-  // (optional) What is at an x besides its number, for readings and the table.
+  // (optional) Text about an x, for readings and the table.
   std::function<std::string(double)> x_detail = {};
   std::function<std::string(double)> y_text;
   int height = 260;  // pixels
@@ -55,7 +55,7 @@ struct Plot {
 
 std::string plot_html(const Plot& plot);
 
-// Round numbers from `least` to `largest` or beyond, at most about `count` of them.
+// Returns at most about `count` round values that cover [least, largest].
 struct Ticks {
   std::vector<double> values;
   double least = 0;
@@ -63,7 +63,7 @@ struct Ticks {
 };
 Ticks round_ticks(double least, double largest, int count, bool binary = false);
 
-// Parts of a sum as one bar with its legend.
+// A part of a stacked bar.
 struct BarPart {
   std::string name;
   double value = 0;

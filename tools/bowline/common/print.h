@@ -1,5 +1,6 @@
-// All that the command prints goes through here: nothing that comes from a file, an argument or a
-// device can act on a terminal or be invisible. tools/checks/printing.py holds it.
+// Printing to stdout and stderr. Text from files, arguments and devices is escaped, so that it
+// cannot control the terminal or be invisible. tools/checks/printing.py checks that all code of the
+// command prints with these functions.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@
 
 namespace bowline::command {
 
-// Text whose newlines are meant: a listing, a message with its context.
+// Text that keeps its newlines: a listing, a message with its context.
 struct Lines {
   std::string_view text;
 };
@@ -39,7 +40,7 @@ void write(std::FILE* out, std::string_view text);
 
 }  // namespace printing
 
-// As fmt::print, with all text among the values escaped.
+// As fmt::print, but escapes all text in `values`.
 template <class... T>
 void print(std::FILE* out, fmt::format_string<printing::Shown<T>...> format, const T&... values) {
   printing::write(out, fmt::format(format, printing::shown(values)...));
@@ -49,15 +50,15 @@ void print(fmt::format_string<printing::Shown<T>...> format, const T&... values)
   command::print(stdout, format, values...);
 }
 
-// Text that a model writes, at once. Where stdout is a terminal, what could act on it is escaped;
-// tabs, joiners and variation selectors are parts of words and emoji, and stay. Elsewhere nothing
-// is changed.
+// Prints text of a model and flushes. On a terminal, control characters are escaped; tabs, joiners
+// and variation selectors are kept, because words and emoji need them. In a pipe or file the text
+// is unchanged.
 void print_answer(std::string_view text);
 
-// Indented, in ASCII; bytes that are not UTF-8 become U+FFFD.
+// Prints indented ASCII JSON. Invalid UTF-8 becomes U+FFFD.
 void print_json(const nlohmann::json& value);
 
-// The same in one line, for output of many values.
+// As print_json(), but on one line.
 void print_json_line(const nlohmann::json& value);
 
 // Replaces the live line of a terminal.
@@ -65,15 +66,14 @@ void print_live(std::FILE* out, std::string_view text);
 
 void flush(std::FILE* out);
 
-// True if all that was printed to stdout has been written, or its reader left early (| head); else
-// `why` says what failed first.
+// Flushes stdout. Returns false and sets `why` if a write failed. A reader that has closed the pipe
+// (| head) is not a failure.
 bool printed(std::string& why);
 
-// Whether the reader of stdout has left: nobody sees what is printed from now on.
+// True if the reader of stdout has closed the pipe.
 bool reader_left();
 
-// Whether `out` is a terminal that understands escape sequences: not if TERM is dumb, or NO_COLOR
-// is set.
+// True if `out` is a terminal, TERM is not "dumb" and NO_COLOR is not set.
 bool is_terminal(std::FILE* out);
 
 }  // namespace bowline::command

@@ -1,4 +1,4 @@
-// What the main() of the command and of bowline-conform share.
+// Code that the main() functions of bowline and bowline-conform share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,11 +9,11 @@
 
 namespace bowline::command {
 
-// Runs the program with the words of the command line; its exit code. A thrown exception and lost
-// output are failures.
+// Runs the program with the words of the command line and returns the exit code. An exception or a
+// failed write to stdout is a failure.
 int run_program(int argc, char** argv, int (*program)(std::vector<std::string> words));
 
-// Parses the arguments and runs what they ask for; the exit code.
+// Parses the arguments and runs the verb. Returns the exit code.
 int run_arguments(CLI::App& app, Context& context, std::vector<std::string> words);
 
 // Replaces this process by the program `name` in the folder of this one. Returns only if it fails.

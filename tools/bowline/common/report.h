@@ -1,4 +1,4 @@
-// What a running command prints: one live line on a terminal, plain lines elsewhere.
+// Progress output of a running command: one live line on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class ProgressLine {
  public:
   explicit ProgressLine(std::FILE* out);
   ~ProgressLine() { finish(); }
-  // Shows the text: on a terminal at most ten times a second, elsewhere when `plain` is true.
+  // Shows the text: on a terminal at most ten times per second, elsewhere only if `plain` is true.
   void show(const std::string& text, bool plain);
-  // Ends the live line, so that other text can follow.
+  // Ends the live line, so that other text can be printed.
   void finish();
 
  private:

@@ -1,4 +1,4 @@
-// A long series of numbers, of which a bounded number of points is kept.
+// A series of values per step that keeps a bounded number of points.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace bowline::command {
 
-// Every point that is kept is one that was added: the first, the last, and of each stretch between
-// them the least and the largest.
+// If there are too many points, it keeps the first, the last, and the smallest and largest of each
+// group between them.
 class Series {
  public:
   static constexpr size_t kMostPoints = 4096;
 
-  // Of `step` and later ones nothing else stays.
+  // Adds a point. Drops earlier points of `step` and later steps.
   void add(uint64_t step, double value);
-  // Drops what is after `step`.
+  // Drops the points after `step`.
   void go_back(uint64_t step);
   const std::vector<PlotPoint>& points() const { return points_; }
 
   // [[step, value], ...]; null for a value that is not finite.
   nlohmann::json json() const;
-  // What json() gave, up to `step`. False: it is none.
+  // Reads the result of json(), up to `step`. Returns false if `json` is invalid.
   bool read(const nlohmann::json& json, uint64_t step);
 
  private:

@@ -1,4 +1,4 @@
-// SHA-256 of a file (FIPS 180-4), to be compared with one from a source that is trusted.
+// SHA-256 of a file (FIPS 180-4), so that users can compare it with a trusted value.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Small helpers for text: numbers in it (base/parse.h), and lists as text.
+// Small helpers for text.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,7 @@
 
 namespace bowline::command {
 
-// The beginning of a text, without a part of a character: up to `most` bytes, and to the end of the
-// character that is there.
+// Returns the first `most` bytes of a text, extended to the end of the last character.
 inline std::string_view begin_of(std::string_view text, size_t most) {
   size_t end = 0;
   while (end < text.size() && end < most) {
@@ -21,7 +20,7 @@ inline std::string_view begin_of(std::string_view text, size_t most) {
   return text.substr(0, end);
 }
 
-// "a, b": `text` gives the text of an item.
+// Joins items: "a, b". `text` converts an item to text.
 template <class Range, class Text = std::identity>
 std::string joined(Range&& items, Text text = {}, std::string_view between = ", ") {
   std::string out;

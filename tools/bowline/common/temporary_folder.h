@@ -12,7 +12,7 @@
 
 namespace bowline::command {
 
-// Removed with what is in it.
+// The destructor removes the folder with its content.
 class TemporaryFolder {
  public:
   static Result<TemporaryFolder> make() {

@@ -1,4 +1,4 @@
-// Training text: read whole, checked, cut into windows in an order that needs no state.
+// Training text: reads and checks files, and cuts them into windows in an order without state.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,23 @@
 
 namespace bowline::command {
 
-// A UTF-8 text file of at most kMostTextBytes. Errors  bad_file: it is missing, no regular file,
-// empty, too large, binary
-// or not UTF-8 (as "file:line:column: ..."), or, unless `as_text`, JSON lines.
+// Reads a UTF-8 text file of at most kMostTextBytes.
+// Errors  bad_file: the file is missing, not a regular file, empty, too large, binary or not UTF-8
+//         ("file:line:column: ..."). Unless `as_text`, also if it holds JSON, JSON lines or a
+//         table.
 inline constexpr uint64_t kMostTextBytes = uint64_t{4} << 30;
 Result<std::string> read_text(const std::string& path, bool as_text);
 
-// UTF-8 without NUL. Errors  bad_file: "what:line:column: ...".
+// Errors  bad_file: the text has a NUL byte or is not valid UTF-8 ("what:line:column: ...").
 Status check_text(const std::string& what, const std::string& text);
 
-// Each of the first lines is a JSON object.
+// True if each of the first lines is a JSON object.
 bool looks_like_json_lines(std::string_view text);
 
-// Where the held-out part begins when it has no file of its own: the first line after 90 percent.
+// Returns the start of the held-out part of a text: the first line after 90 percent of the bytes.
 size_t held_out_begin(std::string_view text);
 
-// What windows are cut from, not owned: the bytes of a text, or its tokens.
+// A view of the units that windows consist of: the bytes of a text, or its tokens.
 class Units {
  public:
   Units() = default;
@@ -44,15 +45,15 @@ class Units {
   size_t size_ = 0;
 };
 
-// Windows of seq + 1 units of a text. An epoch shows every window once; its order and the offset of
-// its first window follow from (seed, epoch) alone, so a cursor is all that a checkpoint needs.
+// Windows of seq + 1 units of a text. An epoch has every window once. The order and the offset of
+// the first window depend only on (seed, epoch), so a checkpoint only stores the sample number.
 class Windows {
  public:
   Windows(size_t units, int64_t seq, uint64_t seed) : units_(units), seq_(seq), seed_(seed) {}
 
   static bool fits(size_t units, int64_t seq) { return units > static_cast<size_t>(seq); }
   uint64_t per_epoch() const;
-  // First unit of the `sample`-th window since the run began.
+  // Returns the first unit of window `sample`, counted from the start of the run.
   size_t begin(uint64_t sample) const;
 
  private:
@@ -61,7 +62,8 @@ class Windows {
   uint64_t seed_;
 };
 
-// A permutation of [0, count) by its key: a Feistel network with cycle walking.
+// Returns element `index` of a permutation of [0, count) with the key (seed, epoch): a Feistel
+// network with cycle walking.
 uint64_t permuted(uint64_t index, uint64_t count, uint64_t seed, uint64_t epoch);
 
 // Inputs "tokens" and "labels", i32 [batch, seq], of the entry point "loss".
@@ -69,12 +71,12 @@ class Batch {
  public:
   Batch(int64_t batch, int64_t seq);
 
-  // Row `row`: the window at `begin`. Of its labels the first `skipped` are not counted, nor what
-  // lies past the end of the text. Returns how many are counted.
+  // Sets row `row` to the window at `begin`. The first `skipped` labels and labels after the end of
+  // the text are ignored. Returns the number of other labels.
   int64_t set_row(int64_t row, const Units& text, size_t begin, int64_t skipped = 0);
-  // A row of which no label is counted.
+  // Sets a row in which all labels are ignored.
   void clear_row(int64_t row);
-  // From a row of seq + 1 token ids.
+  // Sets a row from seq + 1 token ids.
   void set_row(int64_t row, const int32_t* tokens);
   std::span<const Tensor> inputs() const { return tensors_; }
 
@@ -86,26 +88,25 @@ class Batch {
   std::vector<Tensor> tensors_;
 };
 
-// What the labels of an entry point "loss" have where no token is to be predicted: CrossEntropy's
-// default ignore_index.
+// Label of positions without a prediction: the default ignore_index of CrossEntropy.
 inline constexpr int32_t kIgnored = -100;
 
-// Losses of bytes are in nats as the entry point "loss" returns them, in bits per byte wherever
-// they are shown.
+// Converts nats to bits. The entry point "loss" returns nats; reports show bits per byte.
 double bits_of_nats(double nats);
 
-// How a text is evaluated.
+// Options for evaluating a text.
 struct Evaluation {
   int64_t batch = 8;
   int64_t seq = 256;
   int64_t stride = 256;      // units between windows
-  uint64_t max_batches = 0;  // of a longer text the windows are spread evenly; 0: no limit
+  uint64_t max_batches = 0;  // 0: no limit. For a longer text the windows are spread evenly.
 };
 
 // The loss of one batch in nats.
 using BatchLoss = std::function<Result<float>(std::span<const Tensor> batch)>;
 
-// Mean loss over a text in nats, each unit counted once. Errors  cancelled: a signal came.
+// Returns the mean loss over a text in nats. Each unit counts once.
+// Errors  cancelled: a signal arrived; those of `loss`.
 Result<double> mean_nats(const BatchLoss& loss, const Units& text, const Evaluation& how);
 
 }  // namespace bowline::command

@@ -1,4 +1,4 @@
-// Time that passes.
+// Wall-clock time and medians.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Of at least one time.
+// Requires at least one time.
 inline double median(std::vector<double> times) {
   std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
   return times[times.size() / 2];

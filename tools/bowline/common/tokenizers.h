@@ -1,4 +1,4 @@
-// Tokenizers that the command is given as a file, or in a model.
+// Opens tokenizers of files and models.
 #pragma once
 
 #include <string>
@@ -7,16 +7,17 @@
 
 namespace bowline::command {
 
-// Of a model file, a tokenizer.json, a folder with one, or a GGUF file. Errors  bad_file: it cannot
-// be read or is none of these, a model
-// has no tokenizer, or one of a kind that is not known.
+// Opens the tokenizer of a model file, a tokenizer.json, a folder with a tokenizer.json, or a GGUF
+// file.
+// Errors  bad_file: the file cannot be read or has another format, or a model has no tokenizer or
+//         an unknown kind.
 Result<text::Tokenizer> open_tokenizer(const std::string& path);
 
-// That of a model. Errors  bad_file: it has none, or one that is damaged or of a kind that is not
-// known.
+// Returns the tokenizer of a model.
+// Errors  bad_file: the model has no tokenizer, or it is damaged or of an unknown kind.
 Result<text::Tokenizer> tokenizer_of(const Model& model);
 
-// All of a file, or of standard input for "-".
+// Reads a whole file, or standard input if the path is "-".
 Result<std::string> read_any(const std::string& path);
 
 }  // namespace bowline::command

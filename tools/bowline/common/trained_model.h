@@ -1,4 +1,4 @@
-// Models that are trained on data of a task, and the devices that they train on.
+// Opens models and devices for training and evaluation.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace bowline::command {
 
-// Errors  bad_file: the file is damaged, or the model has no entry point "loss" that takes what its
-//         task gives: tokens and labels, of
-// a model that classifies the entry point "classify" with tokens and lengths too.
+// Opens a model that `finetune` and `eval` can run.
+// Errors  bad_file: the file is damaged, the tokenizer is unknown, or the entry point "loss" (for
+//         classifiers also "classify") is missing or lacks an input that the task sets.
 Result<Model> open_trained_model(const std::string& path);
 
-// As open_device(). Errors  those, and unsupported: the device computes nothing.
+// As open_device(). Errors  unsupported: the device computes no values.
 Result<Device> open_computing_device(const DeviceFlags& flags);
 
 }  // namespace bowline::command

@@ -1,4 +1,4 @@
-// How many values of a model a training changes.
+// Counts the values of a model that training changes.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,20 @@
 
 namespace bowline::command {
 
-// How many values the storage has.
+// Number of values in a storage.
 uint64_t elements_of(const StorageInfo& storage);
 
-// A Trainer updates the storage.
+// True if a Trainer updates the storage.
 bool is_trained(const StorageInfo& storage);
 
 struct TrainedValues {
-  uint64_t values = 0;  // that a training changes
-  uint64_t all = 0;     // of weights, statistics and adapters; a shared weight counts once
+  uint64_t values = 0;  // values that training changes
+  uint64_t all = 0;     // all values, without caches and training state; tied weights count once
 };
 TrainedValues trained_values(const ModelInfo& info);
 
-// Errors  bad_argument: weights are quantized, and what is left to train is no weight matrix but
-//         norms, biases and embeddings.
+// Errors  bad_argument: weights are quantized, and only norms, biases and embeddings are left to
+//         train.
 Status require_weights_to_train(const ModelInfo& info);
 
 }  // namespace bowline::command
