@@ -201,6 +201,16 @@ class Resume(harness.Case):
         steps = int(self.names()[-1][5:13])
         self.expect(self.train(steps + 1, "--resume", "auto"), OK, f"resumed at step {steps}")
 
+    def test_one_interruption_may_be_two_signals(self):  # as timeout(1) sends them
+        self.expect(self.train(4), OK)
+        process = self.start("--resume", "auto", "--save-every", "1")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.0005)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED)
+        self.assertIn("Interrupted after step", errors)
+
     def test_interrupt_twice(self):
         self.expect(self.train(4), OK)
         process = self.start("--resume", "auto", "--save-every", "1")
