@@ -12,10 +12,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Folders in which every file holds; the others follow.
-FOLDERS = ["backends", "runtime", "samples", "schemas", "shaders", "tools/bowline", "tools/checks",
-           "tools/cmake", "tools/compare_torch", "tools/conform", "tools/import",
-           "tools/interchange", "tools/make_golden"]
+PRODUCT = ["backends", "runtime", "samples", "schemas", "shaders", "tools"]
 SOURCES = {".h", ".cpp", ".cu", ".cuh", ".comp", ".glsl", ".fbs", ".cmake", ".py"}
 KERNELS = {".cu", ".cuh", ".comp", ".glsl"}
 WITHOUT_FUNCTIONS = {".fbs", ".cmake"}
@@ -96,7 +93,7 @@ def self_test():
 
 def main():
     self_test()
-    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*"))
+    files = [path for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*"))
              if path.suffix in SOURCES]
     wrong = []
     for path in files:
