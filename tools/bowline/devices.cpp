@@ -56,7 +56,7 @@ int list(const DevicesOptions& o) {
 }  // namespace
 
 void add_devices(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "devices", "Lists all devices, and why a device cannot be used",
+  CLI::App* verb = add_verb(app, "devices", "Lists the devices; if one is unusable, the reason",
                             "bowline devices -o json");
   auto o = std::make_shared<DevicesOptions>();
   verb->add_flag("--all", o->all, "Also list devices that exist only for tests");

@@ -453,7 +453,7 @@ void add_export(CLI::App& app, Context& context) {
           ->check(CLI::IsMember(form_names()))
           ->needs(out)
           ->excludes(strip);
-  add_text(verb, "--adapter", o->adapters, "LoRA adapter to merge or convert; repeatable",
+  add_text(verb, "--adapter", o->adapters, "Adapter to merge or convert, times WEIGHT [1]",
            "FILE[=WEIGHT]")
       ->needs(out);
   add_text(verb, "--untie", o->untied, "Give a tied parameter its own copy of the weight", "NAME")
@@ -461,7 +461,7 @@ void add_export(CLI::App& app, Context& context) {
   verb->add_option("--encoding", o->encoding, "Quantize the matrices for --to gguf")
       ->check(CLI::IsMember({"q8_0", "q4_0"}))
       ->needs(to);
-  add_text(verb, "--weights", o->weights, "Write raw weight files and parameters.json instead",
+  add_text(verb, "--weights", o->weights, "Write raw weights and parameters.json, not --out",
            "FOLDER")
       ->excludes(out)
       ->excludes(strip);

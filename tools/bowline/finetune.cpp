@@ -91,7 +91,7 @@ void add_lora(CLI::App* verb, FinetuneOptions& o) {
 void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
   add_number(verb, "--eval-every", o.eval_every, "Steps between evaluations [start and end only]",
              0, kMostSteps);
-  add_choice(verb, "--keep", o.keep, "Write the weights of this step", {"last", "best"});
+  add_choice(verb, "--keep", o.keep, "Weights to write; best: the lowest loss", {"last", "best"});
   verb->add_option("--patience", o.patience, "Stop after N evaluations without improvement")
       ->check(whole_number(1, kMostSteps));
   const AdvancedFlags advanced(verb);

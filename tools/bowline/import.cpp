@@ -76,7 +76,8 @@ void add_onnx_flags(CLI::App* verb, ImportFlags& o) {
   add_text(verb, "--freeze", o.freeze, "ONNX: do not train these parameters", "PATTERN");
   const AdvancedFlags advanced(verb);
   add_text(verb, "--given", o.given, "ONNX: replace an input by constant values", "NAME=VALUE");
-  add_text(verb, "--trainable", o.trainable, "ONNX: train these constants, too", "PATTERN");
+  add_text(verb, "--trainable", o.trainable, "ONNX: make these constants trainable parameters",
+           "PATTERN");
   o.uses.add({"--entry", "--dim", "--shape", "--batch-dim", "--given", "--trainable", "--freeze"},
              kOnnx);
 }
@@ -104,7 +105,7 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
              {"f32", "f16", "bf16", "int8"});
   add_choice(verb, "--pooling", o.pooling, "Pooling of an encoder [the source's, or mean]",
              {"mean", "cls", "max"});
-  add_text(verb, "--tie", o.ties, "Tie tensors A and B, whose values are equal", "A B")
+  add_text(verb, "--tie", o.ties, "Tie tensors A and B; their values must be equal", "A B")
       ->type_size(2);
   verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: also merge equal layers");
   verb->add_option("--label-smoothing", o.label_smoothing, "Label smoothing of the loss [0]")

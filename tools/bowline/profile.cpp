@@ -299,7 +299,7 @@ void add_profile(CLI::App& app, Context& context) {
   add_compute(verb, o->compute);
   add_device(verb, o->device.name);
   add_memory_budget(verb, o->device.memory_budget);
-  add_number(verb, "--steps", o->steps, "Number of measured steps", 1, 1000);
+  add_number(verb, "--steps", o->steps, "Number of measured runs or training steps", 1, 1000);
   CLI::Option* trace = add_text(verb, "--trace", o->trace,
                                 "Timeline for chrome://tracing or ui.perfetto.dev", "FILE");
   verb->add_flag("--force", o->force, "Replace an existing --trace")->needs(trace);

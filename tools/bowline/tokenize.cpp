@@ -102,7 +102,7 @@ void add_tokenize(CLI::App& app, Context& context) {
   auto o = std::make_shared<TokenizeOptions>();
   verb->add_option("tokenizer", o->tokenizer, "Model file, tokenizer.json or GGUF file")
       ->required();
-  CLI::Option* text = verb->add_option("text", o->text, "Text to tokenize");
+  CLI::Option* text = verb->add_option("text", o->text, "Text to tokenize [or use --file]");
   add_text(verb, "--file", o->file, "Read the text from a file; - is standard input", "FILE");
   CLI::Option* lines = verb->add_flag("--lines", o->lines, "Tokenize each line on its own");
   verb->add_flag("--null", o->null, "Tokenize each NUL-terminated text on its own")

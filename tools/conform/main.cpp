@@ -143,7 +143,7 @@ void add_flags(CLI::App& app, Context& context) {
   app.add_option("--seed", o->run.seed, "Seed of the random values")->capture_default_str();
   app.add_option(
       "--models", o->models,
-      fmt::format("Models in suite random [{}; with --quick {}]", o->run.models, kQuickModels));
+      fmt::format("Model count of suite 'random' [{}; --quick: {}]", o->run.models, kQuickModels));
   app.add_flag("--quick", o->run.quick, "Fewer cases: at most 60 s per device");
   app.add_option("--failures", o->most_failures, "Maximum number of failures to print")
       ->capture_default_str();

@@ -29,7 +29,7 @@ void add_data(CLI::App* verb, DataOptions& o) {
 
 void add_windows(CLI::App* verb, DataOptions& o) {
   add_number(verb, "--batch", o.batch, "Rows of data, or windows of text, per batch", 1, 1 << 20);
-  add_number(verb, "--seq", o.seq, "Tokens per window; bytes without a tokenizer", 1, 1 << 20);
+  add_number(verb, "--seq", o.seq, "Tokens per window (bytes if no tokenizer)", 1, 1 << 20);
   o.uses.add({"--seq"}, kPlainText);
 }
 

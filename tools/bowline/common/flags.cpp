@@ -112,7 +112,7 @@ Result<BoundDim> parse_dim(const std::string& text) {
 }
 
 void add_device(CLI::App* verb, std::string& device) {
-  add_text(verb, "--device", device, "Device name, gpu, or best (GPU, else CPU)", "NAME")
+  add_text(verb, "--device", device, "Name, gpu, or best: GPU if usable, else CPU", "NAME")
       ->capture_default_str();
 }
 
@@ -128,7 +128,7 @@ void add_device(CLI::App* verb, DeviceFlags& flags) {
 }
 
 void add_entry(CLI::App* verb, std::string& entry) {
-  add_text(verb, "--entry", entry, "Entry point [forward, or the only one]", "NAME");
+  add_text(verb, "--entry", entry, "Entry point [forward, else the only entry point]", "NAME");
 }
 
 const EntryPointInfo* find_entry_point(const ModelInfo& model, std::string_view name) {
@@ -155,8 +155,8 @@ void add_quantize_flag(CLI::App* verb, std::string& encoding) {
 
 void add_changes(CLI::App* verb, Changes& changes) {
   add_quantize_flag(verb, changes.encoding);
-  add_text(verb, "--adapter", changes.adapters, "LoRA adapter and its weight [1]; repeatable",
-           "FILE[=WEIGHT]");
+  add_text(verb, "--adapter", changes.adapters,
+           "LoRA adapter, multiplied by WEIGHT [1]; repeatable", "FILE[=WEIGHT]");
 }
 
 Status quantize_all(Model& model, const std::string& encoding) {
@@ -254,7 +254,8 @@ Status require_entry_point(const Model& model, const std::string& path, const st
 }
 
 void add_dims(CLI::App* verb, DimFlags& flags) {
-  add_text(verb, "--dim", flags.dims, "Size of a dimension; its maximum if dynamic", "NAME=N");
+  add_text(verb, "--dim", flags.dims, "Size of a dimension; if dynamic, its maximum size",
+           "NAME=N");
   verb->add_option("--batch", flags.batch, "Short for --dim batch=N")->check(kDim);
   verb->add_option("--seq", flags.seq, "Short for --dim seq=N")->check(kDim);
 }

@@ -88,7 +88,7 @@ void add_generation(CLI::App* verb, GenerationFlags& o) {
   add_device(verb, o.device);
   const AdvancedFlags advanced(verb);
   verb->add_option("--ctx-size", o.context,
-                   fmt::format("Context length in tokens [the model's, up to {}]", kContext))
+                   fmt::format("Context length in tokens [min(model's, {})]", kContext))
       ->check(whole_number(1, INT32_MAX));
   add_number(verb, "--min-p", o.sampler.min_p, "Minimum probability, relative to the largest", 0,
              1);

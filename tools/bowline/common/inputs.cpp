@@ -15,7 +15,7 @@ namespace bowline::command {
 
 const char* const kInputHelp = "Input: @x.npy|@x.txt|zeros|ones|1,2";
 
-const char* const kStepHelp = "Per-step scalar, or actual size of a dynamic dim";
+const char* const kStepHelp = "Set a per-step scalar or a dynamic dimension to N";
 
 namespace {
 
