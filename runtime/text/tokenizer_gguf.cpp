@@ -1,10 +1,9 @@
 // Reads the tokenizer of a GGUF file: only the metadata keys `tokenizer.*`, no tensors.
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#include <map>
 
 #include "base/escape.h"
+#include "base/gguf.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "text/description.h"
@@ -13,171 +12,47 @@
 namespace bowline::text {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "GGUF is read as little endian.");
+using gguf::Header;
+using gguf::ValueType;
 
-constexpr uint64_t kMostKeys = 1 << 16;
-constexpr int kMostArrays = 4;  // nested arrays
-
-enum Type : uint32_t {
-  u8,
-  i8,
-  u16,
-  i16,
-  u32,
-  i32,
-  f32,
-  boolean,
-  string,
-  array,
-  u64,
-  i64,
-  f64,
-  kTypes
-};
-
-// Size in bytes; 0 for types of variable size.
-size_t size_of_type(uint32_t type) {
-  constexpr size_t sizes[kTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-  return type < kTypes ? sizes[type] : 0;
+const gguf::Value* find(const Header& file, std::string_view key) {
+  const gguf::Entry* const entry = file.find(key);
+  return entry == nullptr ? nullptr : &entry->value;
 }
 
-// A value in the file.
-struct MetadataValue {
-  uint32_t type = 0;  // of the value, or of the elements of an array
-  bool many = false;  // the value is an array
-  uint64_t count = 1;
-  std::string_view bytes;
-};
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-  size_t at() const { return at_; }
-  std::string_view from(size_t begin) const { return bytes_.substr(begin, at_ - begin); }
-
-  Status skip(uint64_t n) {
-    BOWLINE_REQUIRE_CODE(n <= bytes_.size() - at_, Code::bad_file,
-                         "The file ends at byte {}, inside of {} bytes at byte {}.", bytes_.size(),
-                         n, at_);
-    at_ += n;
-    return {};
-  }
-  template <class T>
-  Result<T> number() {
-    BOWLINE_TRY(skip(sizeof(T)));
-    T out;
-    std::memcpy(&out, bytes_.data() + at_ - sizeof(T), sizeof(T));
-    return out;
-  }
-  Result<std::string_view> text() {
-    BOWLINE_TRY_ASSIGN(const uint64_t n, number<uint64_t>());
-    BOWLINE_TRY(skip(n));
-    return bytes_.substr(at_ - n, n);
-  }
-
- private:
-  std::string_view bytes_;
-  size_t at_ = 0;
-};
-
-Status skip_values(Reader& r, uint32_t type, uint64_t count, int depth) {
-  BOWLINE_REQUIRE_CODE(type < kTypes && depth < kMostArrays, Code::bad_file,
-                       "A value at byte {} has the invalid type {}.", r.at(), type);
-  if (const size_t size = size_of_type(type)) {
-    BOWLINE_REQUIRE_CODE(count <= UINT64_MAX / size, Code::bad_file, "An array has {} elements.",
-                         count);
-    return r.skip(count * size);
-  }
-  for (uint64_t i = 0; i < count; ++i) {  // each takes at least 8 bytes
-    if (type == string) {
-      BOWLINE_TRY(r.text().status());
-      continue;
-    }
-    BOWLINE_TRY_ASSIGN(const uint32_t inner, r.number<uint32_t>());
-    BOWLINE_TRY_ASSIGN(const uint64_t n, r.number<uint64_t>());
-    BOWLINE_TRY(skip_values(r, inner, n, depth + 1));
-  }
-  return {};
+// Empty: the file has no integer with this key.
+std::optional<int64_t> number_of(const Header& file, std::string_view key) {
+  const gguf::Value* const v = find(file, key);
+  return v == nullptr || v->type == ValueType::array ? std::nullopt : v->integer();
 }
 
-using Values = std::map<std::string, MetadataValue, std::less<>>;
-
-Result<Values> read_values(std::string_view bytes) {
-  Reader r(bytes);
-  BOWLINE_TRY_ASSIGN(const uint32_t magic, r.number<uint32_t>());
-  BOWLINE_REQUIRE_CODE(magic == 0x46554747, Code::bad_file, "The tokenizer is not a GGUF file.");
-  BOWLINE_TRY_ASSIGN(const uint32_t version, r.number<uint32_t>());
-  BOWLINE_REQUIRE_CODE(version == 2 || version == 3, Code::unsupported,
-                       "Version {} of GGUF is not supported. Supported: 2 and 3.", version);
-  BOWLINE_TRY(r.skip(8));  // the number of tensors
-  BOWLINE_TRY_ASSIGN(const uint64_t keys, r.number<uint64_t>());
-  BOWLINE_REQUIRE_CODE(keys <= kMostKeys, Code::bad_file, "The file has {} keys, more than {}.",
-                       keys, kMostKeys);
-  Values out;
-  for (uint64_t i = 0; i < keys; ++i) {
-    BOWLINE_TRY_ASSIGN(const std::string_view key, r.text());
-    MetadataValue v;
-    BOWLINE_TRY_ASSIGN(v.type, r.number<uint32_t>());
-    v.many = v.type == array;
-    if (v.many) {
-      BOWLINE_TRY_ASSIGN(v.type, r.number<uint32_t>());
-      BOWLINE_TRY_ASSIGN(v.count, r.number<uint64_t>());
-    }
-    const size_t begin = r.at();
-    BOWLINE_TRY(skip_values(r, v.type, v.count, 0));
-    v.bytes = r.from(begin);
-    if (key.starts_with("tokenizer.")) {
-      BOWLINE_REQUIRE_CODE(out.emplace(key, v).second, Code::bad_file,
-                           "The key \"{}\" occurs twice.", escaped(key.substr(0, 100)));
-    }
-  }
-  return out;
+bool flag_of(const Header& file, std::string_view key, bool otherwise) {
+  const gguf::Value* const v = find(file, key);
+  const auto flag = v == nullptr ? std::nullopt : v->boolean();
+  return flag ? *flag : number_of(file, key).value_or(otherwise ? 1 : 0) != 0;
 }
 
-const MetadataValue* find(const Values& values, std::string_view key, bool many) {
-  const auto found = values.find(key);
-  return found == values.end() || found->second.many != many ? nullptr : &found->second;
-}
-
-// Empty: the file has no number with this key.
-std::optional<int64_t> number_of(const Values& values, std::string_view key) {
-  const MetadataValue* v = find(values, key, false);
-  const size_t size = v == nullptr ? 0 : size_of_type(v->type);
-  if (size == 0 || v->type == f32 || v->type == f64) {
-    return std::nullopt;
-  }
-  uint64_t out = 0;
-  std::memcpy(&out, v->bytes.data(), size);
-  const bool is_signed = v->type == i8 || v->type == i16 || v->type == i32;
-  const auto shift = static_cast<int>(64 - 8 * size);
-  return is_signed ? static_cast<int64_t>(out << shift) >> shift : static_cast<int64_t>(out);
-}
-
-bool flag_of(const Values& values, std::string_view key, bool otherwise) {
-  const auto v = number_of(values, key);
-  return v ? *v != 0 : otherwise;
-}
-
-std::string_view text_of(const Values& values, std::string_view key) {
-  const MetadataValue* v = find(values, key, false);
-  return v != nullptr && v->type == string ? v->bytes.substr(8) : std::string_view();
+std::string_view text_of(const Header& file, std::string_view key) {
+  const gguf::Value* const v = find(file, key);
+  return v == nullptr ? std::string_view() : v->text().value_or(std::string_view());
 }
 
 // "tokenizer.ggml.NAME"
 std::string key_of(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
 
-Result<std::vector<std::string_view>> texts_of(const Values& values, std::string_view key) {
-  const MetadataValue* v = find(values, key, true);
-  BOWLINE_REQUIRE_CODE(v != nullptr && v->type == string, Code::bad_file,
+// Whether the value is an array with elements of a type.
+bool is_array_of(const gguf::Value& v, ValueType item) {
+  return v.type == ValueType::array && v.item == item;
+}
+
+Result<std::vector<std::string_view>> texts_of(const Header& file, std::string_view key) {
+  const gguf::Value* const v = find(file, key);
+  BOWLINE_REQUIRE_CODE(v != nullptr && is_array_of(*v, ValueType::text), Code::bad_file,
                        "The file has no list of texts \"{}\".", key);
-  std::vector<std::string_view> out;
-  out.reserve(v->count);  // at most an eighth of the bytes
-  Reader r(v->bytes);
-  for (uint64_t i = 0; i < v->count; ++i) {
-    BOWLINE_TRY_ASSIGN(const std::string_view text, r.text());
-    BOWLINE_REQUIRE_CODE(valid_utf8(text), Code::bad_file, "Text {} of \"{}\" is not UTF-8.", i,
+  std::vector<std::string_view> out = v->texts();
+  for (size_t i = 0; i < out.size(); ++i) {
+    BOWLINE_REQUIRE_CODE(valid_utf8(out[i]), Code::bad_file, "Text {} of \"{}\" is not UTF-8.", i,
                          key);
-    out.push_back(text);
   }
   return out;
 }
@@ -185,15 +60,17 @@ Result<std::vector<std::string_view>> texts_of(const Values& values, std::string
 // Returns 4-byte numbers; empty if the key is missing. Errors  bad_file: their number is not
 // `count`.
 template <class T>
-Result<std::vector<T>> numbers_of(const Values& values, std::string_view key, size_t count) {
-  const MetadataValue* v = find(values, key, true);
+Result<std::vector<T>> numbers_of(const Header& file, std::string_view key, size_t count) {
+  const gguf::Value* const v = find(file, key);
   if (v == nullptr) {
     return std::vector<T>();
   }
-  const bool fits = std::is_same_v<T, float> ? v->type == f32 : v->type == i32 || v->type == u32;
+  const bool fits = std::is_same_v<T, float>
+                        ? is_array_of(*v, ValueType::f32)
+                        : is_array_of(*v, ValueType::i32) || is_array_of(*v, ValueType::u32);
   BOWLINE_REQUIRE_CODE(fits && v->count == count, Code::bad_file,
                        "\"{}\" has {} values of type {}, but there are {} tokens.", key, v->count,
-                       v->type, count);
+                       static_cast<uint32_t>(v->item), count);
   std::vector<T> out(count);
   if (count != 0) {  // an empty vector may have a null address
     std::memcpy(out.data(), v->bytes.data(), v->bytes.size());
@@ -204,16 +81,16 @@ Result<std::vector<T>> numbers_of(const Values& values, std::string_view key, si
 // Writes the parts of a description.
 class Describing {
  public:
-  explicit Describing(Values values) : values_(std::move(values)) {}
+  explicit Describing(const Header& file) : file_(file) {}
 
   Result<Description> run() {
     BOWLINE_TRY_ASSIGN(const std::vector<std::string_view> pieces,
-                       texts_of(values_, key_of("tokens")));
+                       texts_of(file_, key_of("tokens")));
     for (const std::string_view piece : pieces) {
       out_.vocabulary.emplace_back(piece, std::ssize(out_.vocabulary));
     }
     BOWLINE_TRY_ASSIGN(const std::vector<int32_t> types,
-                       numbers_of<int32_t>(values_, key_of("token_type"), pieces.size()));
+                       numbers_of<int32_t>(file_, key_of("token_type"), pieces.size()));
     for (const int32_t type : types) {
       out_.types.push_back(static_cast<TokenType>(type));
     }
@@ -224,7 +101,7 @@ class Describing {
 
  private:
   Status describe_model() {
-    const std::string_view model = text_of(values_, key_of("model"));
+    const std::string_view model = text_of(file_, key_of("model"));
     if (model == "gpt2") {
       return describe_byte_level();
     }
@@ -244,7 +121,7 @@ class Describing {
   // ---- byte-level BPE
 
   Status describe_byte_level() {
-    const std::string_view pre = text_of(values_, key_of("pre"));
+    const std::string_view pre = text_of(file_, key_of("pre"));
     // llama.cpp warns and uses a pre-tokenizer that no model was trained with.
     BOWLINE_REQUIRE_CODE(
         !pre.empty(), Code::unsupported,
@@ -262,7 +139,7 @@ class Describing {
     out_.decoders = {steps::ByteLevel{}};
     out_.model = steps::Bpe{.ignore_merges = named->ignore_merges};
     BOWLINE_TRY_ASSIGN(const std::vector<std::string_view> merges,
-                       texts_of(values_, key_of("merges")));
+                       texts_of(file_, key_of("merges")));
     for (const std::string_view merge : merges) {
       const size_t space = std::min(merge.find(' ', 1), merge.size());
       out_.merges.emplace_back(merge.substr(0, space),
@@ -280,7 +157,7 @@ class Describing {
     const std::string space(kSpaceMark);
     out_.normalizers = {steps::Replace{{" "}, space}};
     out_.decoders = {steps::Replace{{space}, " "}, steps::ByteFallback{}, steps::Fuse{}};
-    if (flag_of(values_, key_of("add_space_prefix"), true)) {
+    if (flag_of(file_, key_of("add_space_prefix"), true)) {
       out_.normalizers.insert(out_.normalizers.begin(), steps::Prepend{space});
       out_.decoders->push_back(steps::StripDecoder{{" "}, 1, 0});
     }
@@ -289,7 +166,7 @@ class Describing {
 
   Status read_scores() {
     BOWLINE_TRY_ASSIGN(const std::vector<float> scores,
-                       numbers_of<float>(values_, key_of("scores"), out_.vocabulary.size()));
+                       numbers_of<float>(file_, key_of("scores"), out_.vocabulary.size()));
     BOWLINE_REQUIRE_CODE(!scores.empty(), Code::bad_file,
                          "The file has no \"tokenizer.ggml.scores\".");
     out_.scores.assign(scores.begin(), scores.end());
@@ -307,11 +184,13 @@ class Describing {
       model.unk_id = static_cast<size_t>(unknown);
     }
     const std::string key = key_of("precompiled_charsmap");
-    const MetadataValue* const map = find(values_, key, true);
-    BOWLINE_REQUIRE_CODE(map == nullptr || map->type == u8 || map->type == i8, Code::bad_file,
-                         "\"{}\" is not an array of bytes.", key);
+    const gguf::Value* const map = find(file_, key);
+    BOWLINE_REQUIRE_CODE(
+        map == nullptr || is_array_of(*map, ValueType::u8) || is_array_of(*map, ValueType::i8),
+        Code::bad_file, "\"{}\" is not an array of bytes.", key);
     if (map != nullptr && !map->bytes.empty()) {
-      out_.normalizers.push_back(steps::Precompiled{{std::string(map->bytes)}});
+      out_.normalizers.push_back(steps::Precompiled{
+          {std::string(reinterpret_cast<const char*>(map->bytes.data()), map->bytes.size())}});
     }
     add_spaces();
     if (model.byte_fallback) {
@@ -324,8 +203,8 @@ class Describing {
   // As SentencePiece: either one space between words and one at the start, or all spaces.
   void add_spaces() {
     const std::string space(kSpaceMark);
-    const bool merges = flag_of(values_, key_of("remove_extra_whitespaces"), false);
-    const bool prefix = merges || flag_of(values_, key_of("add_space_prefix"), false);
+    const bool merges = flag_of(file_, key_of("remove_extra_whitespaces"), false);
+    const bool prefix = merges || flag_of(file_, key_of("add_space_prefix"), false);
     steps::Metaspace metaspace;
     metaspace.prepend_scheme = prefix ? Prepend::always : Prepend::never;
     metaspace.split = false;
@@ -358,15 +237,15 @@ class Describing {
     model.unk_token = unknown < 0 ? model.unk_token : piece(unknown);
     out_.model = model;
     steps::BertNormalizer normalizer;
-    normalizer.lowercase = flag_of(values_, key_of("normalizer.lowercase"), true);
-    const bool strips = flag_of(values_, key_of("normalizer.strip_accents"), normalizer.lowercase);
+    normalizer.lowercase = flag_of(file_, key_of("normalizer.lowercase"), true);
+    const bool strips = flag_of(file_, key_of("normalizer.strip_accents"), normalizer.lowercase);
     if (strips != normalizer.lowercase) {
       normalizer.strip_accents = strips;
     }
     out_.normalizers = {normalizer};
     out_.pre_tokenizers = {steps::BertPreTokenizer{}};
     out_.decoders = {steps::WordPieceDecoder{}};
-    const bool cls = number_of(values_, key_of("cls_token_id")).has_value();
+    const bool cls = number_of(file_, key_of("cls_token_id")).has_value();
     return surround(cls ? "cls" : "bos", true, true, "seperator");  // sic: the format spells it so
   }
 
@@ -379,9 +258,9 @@ class Describing {
   // Returns an id of the vocabulary; -1: the key is missing. Errors  bad_file.
   Result<int32_t> id_of(std::string_view name) const {
     const std::string key = key_of(name) + "_token_id";
-    const int64_t id = number_of(values_, key).value_or(-1);
+    const int64_t id = number_of(file_, key).value_or(-1);
     BOWLINE_REQUIRE_CODE(
-        !number_of(values_, key) || (id >= 0 && std::cmp_less(id, out_.vocabulary.size())),
+        !number_of(file_, key) || (id >= 0 && std::cmp_less(id, out_.vocabulary.size())),
         Code::bad_file, "\"{}\" is {}, which is out of range for {} tokens.", key, id,
         out_.vocabulary.size());
     return static_cast<int32_t>(id);
@@ -394,7 +273,7 @@ class Describing {
     around.is_template = true;
     const auto add = [&](std::string_view flag, bool otherwise, std::string_view name,
                          std::string_view does, std::vector<int32_t>& to) -> Status {
-      if (flag_of(values_, key_of(flag), otherwise)) {
+      if (flag_of(file_, key_of(flag), otherwise)) {
         BOWLINE_TRY_ASSIGN(const int32_t id, id_of(name));
         BOWLINE_REQUIRE_CODE(id >= 0, Code::bad_file,
                              "Each text {} with a token, but the file has no \"{}_token_id\".",
@@ -425,7 +304,7 @@ class Describing {
     }
   }
 
-  Values values_;
+  const Header& file_;
   Description out_;
 };
 
@@ -449,9 +328,9 @@ std::vector<NamedSplit> named_splits() {
 }
 
 Result<Description> describe_gguf(std::span<const std::byte> bytes) {
-  BOWLINE_TRY_ASSIGN(Values values,
-                     read_values({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-  return Describing(std::move(values)).run();
+  gguf::Reader in(bytes);
+  BOWLINE_TRY_ASSIGN(const Header file, Header::read(in));
+  return Describing(file).run();
 }
 
 }  // namespace bowline::text

@@ -8,119 +8,17 @@
 
 #include <bit>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
-#include <numeric>
 
-#include "base/bytes.h"
 #include "base/escape.h"
-#include "base/float16.h"
 #include "base/status.h"
-#include "base/utf8.h"
 
 namespace bowline::gguf {
 namespace {
 
-constexpr uint64_t kLeastEntry = 8 + 4 + 1;           // an empty key, a byte
 constexpr uint64_t kLeastTensor = 8 + 4 + 8 + 4 + 8;  // an empty name, one dim
 constexpr uint32_t kMostRank = 4;
 constexpr uint64_t kMostAlignment = uint64_t{1} << 20;
-constexpr uint64_t kMostName = 4096;
-
-// Reads from the start of the file. Every length is checked against the remaining bytes.
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
-
-  uint64_t at() const { return at_; }
-  uint64_t left() const { return bytes_.size() - at_; }
-  std::span<const std::byte> since(uint64_t begin) const {
-    return bytes_.subspan(begin, at_ - begin);
-  }
-
-  Result<std::span<const std::byte>> take(uint64_t count) {
-    BOWLINE_REQUIRE_CODE(count <= left(), Code::bad_file,
-                         "The file ends within {} bytes at offset {}: only {} bytes remain.", count,
-                         at_, left());
-    at_ += count;
-    return bytes_.subspan(at_ - count, count);
-  }
-  template <class T>
-  Result<T> number() {
-    BOWLINE_TRY_ASSIGN(const std::span<const std::byte> from, take(sizeof(T)));
-    return load<T>(from.data());
-  }
-  Result<std::span<const std::byte>> sized() {
-    BOWLINE_TRY_ASSIGN(const uint64_t length, number<uint64_t>());
-    return take(length);
-  }
-  // Reads a key or tensor name.
-  Result<std::string_view> name(std::string_view what) {
-    const uint64_t begin = at_;
-    BOWLINE_TRY_ASSIGN(const std::span<const std::byte> from, sized());
-    const std::string_view out(reinterpret_cast<const char*>(from.data()), from.size());
-    BOWLINE_REQUIRE_CODE(!out.empty() && out.size() <= kMostName, Code::bad_file,
-                         "The {} at offset {} has {} bytes, not 1 to {}.", what, begin, out.size(),
-                         kMostName);
-    for (size_t i = 0; i < out.size();) {
-      const size_t length = utf8_length(out.substr(i));
-      BOWLINE_REQUIRE_CODE(length != 0, Code::bad_file, "The {} \"{}\" is not valid UTF-8.", what,
-                           escaped(out));
-      i += length;
-    }
-    return out;
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-  uint64_t at_ = 0;
-};
-
-Result<ValueType> read_value_type(Reader& in) {
-  BOWLINE_TRY_ASSIGN(const uint32_t type, in.number<uint32_t>());
-  BOWLINE_REQUIRE_CODE(type < kValueTypes, Code::bad_file, "{} is not a value type of GGUF.", type);
-  return static_cast<ValueType>(type);
-}
-
-Status read_array(Reader& in, Value& out) {
-  BOWLINE_TRY_ASSIGN(out.item, read_value_type(in));
-  BOWLINE_REQUIRE_CODE(out.item != ValueType::array, Code::bad_file,
-                       "Arrays of arrays are not allowed.");
-  BOWLINE_TRY_ASSIGN(out.count, in.number<uint64_t>());
-  const uint64_t size = size_of(out.item);
-  BOWLINE_REQUIRE_CODE(out.count <= in.left() / std::max<uint64_t>(size, 8 * (size == 0)),
-                       Code::bad_file, "The array has {} elements, but only {} bytes follow.",
-                       out.count, in.left());
-  if (size != 0) {
-    BOWLINE_TRY_ASSIGN(out.bytes, in.take(out.count * size));
-    return {};
-  }
-  const uint64_t begin = in.at();
-  for (uint64_t i = 0; i < out.count; ++i) {
-    BOWLINE_TRY(in.sized().status());
-  }
-  out.bytes = in.since(begin);
-  return {};
-}
-
-Status read_value(Reader& in, Value& out) {
-  BOWLINE_TRY_ASSIGN(out.type, read_value_type(in));
-  if (out.type == ValueType::array) {
-    return read_array(in, out);
-  }
-  BOWLINE_TRY_ASSIGN(out.bytes,
-                     out.type == ValueType::text ? in.sized() : in.take(size_of(out.type)));
-  return {};
-}
-
-Status read_entry(Reader& in, Entry& out) {
-  const uint64_t begin = in.at();
-  BOWLINE_TRY_ASSIGN(out.key, in.name("key"));
-  BOWLINE_TRY(
-      read_value(in, out.value).at(fmt::format("While reading the key \"{}\".", escaped(out.key))));
-  out.bytes = in.since(begin);
-  return {};
-}
 
 // A tensor with its offset in the data, before the data is located.
 struct Placed {
@@ -194,37 +92,6 @@ Status place_tensors(std::vector<Placed>& placed, std::span<const std::byte> dat
   return {};
 }
 
-// Returns the indices of the items, sorted by name.
-template <class Items, class Name>
-Result<std::vector<uint32_t>> ordered(const Items& items, Name name, std::string_view what) {
-  std::vector<uint32_t> order(items.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, {}, [&](uint32_t i) { return name(items[i]); });
-  const auto twice =
-      std::ranges::adjacent_find(order, {}, [&](uint32_t i) { return name(items[i]); });
-  BOWLINE_REQUIRE_CODE(twice == order.end(), Code::bad_file, "The file has two {} \"{}\".", what,
-                       escaped(name(items[*twice])));
-  return order;
-}
-
-Status check_count(const Reader& in, uint64_t count, uint64_t least, std::string_view what) {
-  BOWLINE_REQUIRE_CODE(count <= in.left() / least && count <= UINT32_MAX, Code::bad_file,
-                       "The file has {} {}, but only {} bytes follow.", count, what, in.left());
-  return {};
-}
-
-Result<uint32_t> read_version(Reader& in) {
-  const Result<std::span<const std::byte>> magic = in.take(4);
-  BOWLINE_REQUIRE_CODE(magic.ok() && std::memcmp(magic.value().data(), "GGUF", 4) == 0,
-                       Code::bad_file, "The file does not begin with \"GGUF\".");
-  BOWLINE_TRY_ASSIGN(const uint32_t version, in.number<uint32_t>());
-  BOWLINE_REQUIRE_CODE((version & 0xFFFF) != 0, Code::unsupported,
-                       "Big-endian files are not supported.");
-  BOWLINE_REQUIRE_CODE(version == 2 || version == 3, Code::unsupported,
-                       "The file has version {}. Versions 2 and 3 are supported.", version);
-  return version;
-}
-
 Result<uint64_t> alignment_of(const File& file) {
   const Entry* const entry = file.find("general.alignment");
   if (entry == nullptr) {
@@ -280,108 +147,22 @@ Status map_file(const std::string& path, Mapping& out) {
              : refused(fmt::format("cannot be mapped: {}", std::strerror(error)));
 }
 
-template <class T>
-std::optional<T> as(const Value& v, uint64_t i) {
-  return load<T>(v.bytes.data() + i * sizeof(T));
-}
-
 }  // namespace
 
-uint64_t size_of(ValueType type) {
-  constexpr uint64_t sizes[kValueTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-  return sizes[static_cast<uint32_t>(type)];
-}
-
-std::optional<std::string_view> Value::text() const {
-  if (type != ValueType::text) {
-    return std::nullopt;
-  }
-  return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-}
-
-std::vector<std::string_view> Value::texts() const {
-  std::vector<std::string_view> out;
-  if (type != ValueType::array || item != ValueType::text) {
-    return out;
-  }
-  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  while (!rest.empty()) {  // all sizes were checked when the file was parsed
-    uint64_t length = 0;
-    std::memcpy(&length, rest.data(), sizeof(length));
-    out.push_back(rest.substr(sizeof(length), length));
-    rest.remove_prefix(sizeof(length) + length);
-  }
-  return out;
-}
-
-std::optional<bool> Value::boolean() const {
-  return type == ValueType::boolean ? std::optional(bytes[0] != std::byte{0}) : std::nullopt;
-}
-
-std::optional<int64_t> Value::integer(uint64_t i) const {
-  if (i >= count) {
-    return std::nullopt;
-  }
-  switch (type == ValueType::array ? item : type) {
-    case ValueType::u8:
-      return as<uint8_t>(*this, i);
-    case ValueType::i8:
-      return as<int8_t>(*this, i);
-    case ValueType::u16:
-      return as<uint16_t>(*this, i);
-    case ValueType::i16:
-      return as<int16_t>(*this, i);
-    case ValueType::u32:
-      return as<uint32_t>(*this, i);
-    case ValueType::i32:
-      return as<int32_t>(*this, i);
-    case ValueType::u64: {
-      const auto value = load<uint64_t>(bytes.data() + i * 8);
-      return value <= INT64_MAX ? std::optional(static_cast<int64_t>(value)) : std::nullopt;
-    }
-    case ValueType::i64:
-      return as<int64_t>(*this, i);
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<double> Value::real(uint64_t i) const {
-  if (i >= count) {
-    return std::nullopt;
-  }
-  switch (type == ValueType::array ? item : type) {
-    case ValueType::f32:
-      return as<float>(*this, i);
-    case ValueType::f64:
-      return as<double>(*this, i);
-    default:
-      return integer(i);
-  }
-}
-
 Result<File> File::parse(std::span<const std::byte> bytes) {
-  File out;
-  out.bytes = bytes;
   Reader in(bytes);
-  BOWLINE_TRY_ASSIGN(out.version, read_version(in));
-  BOWLINE_TRY_ASSIGN(const uint64_t tensors, in.number<uint64_t>());
-  BOWLINE_TRY_ASSIGN(const uint64_t entries, in.number<uint64_t>());
-  BOWLINE_TRY(check_count(in, entries, kLeastEntry, "keys"));
-  BOWLINE_TRY(check_count(in, tensors, kLeastTensor, "tensors"));
-  for (uint64_t i = 0; i < entries; ++i) {
-    BOWLINE_TRY(read_entry(in, out.entries.emplace_back()));
-  }
-  BOWLINE_TRY_ASSIGN(out.by_key_, ordered(
-                                      out.entries, [](const Entry& e) { return e.key; }, "keys"));
+  BOWLINE_TRY_ASSIGN(Header metadata, Header::read(in));
+  File out(std::move(metadata));
+  out.bytes = bytes;
+  BOWLINE_TRY(in.check_count(out.tensor_count, kLeastTensor, "tensors"));
   BOWLINE_TRY_ASSIGN(out.alignment, alignment_of(out));
   std::vector<Placed> placed;
-  for (uint64_t i = 0; i < tensors; ++i) {
+  std::vector<std::string_view> names;
+  for (uint64_t i = 0; i < out.tensor_count; ++i) {
     BOWLINE_TRY(read_tensor(in, placed.emplace_back()));
+    names.push_back(placed.back().tensor.name);
   }
-  BOWLINE_TRY(ordered(
-                  placed, [](const Placed& p) { return p.tensor.name; }, "tensors")
-                  .status());
+  BOWLINE_TRY(distinct(names, "tensors").status());
   const uint64_t begin = (in.at() + out.alignment - 1) / out.alignment * out.alignment;
   BOWLINE_TRY(
       place_tensors(placed, bytes.subspan(std::min<uint64_t>(begin, bytes.size())), out.alignment));
@@ -401,12 +182,6 @@ Result<std::shared_ptr<const File>> File::open(const std::string& path) {
   auto out = std::make_shared<File>(std::move(parsed).value());
   out->mapping_ = mapping;
   return std::shared_ptr<const File>(std::move(out));
-}
-
-const Entry* File::find(std::string_view key) const {
-  const auto found =
-      std::ranges::lower_bound(by_key_, key, {}, [&](uint32_t i) { return entries[i].key; });
-  return found != by_key_.end() && entries[*found].key == key ? &entries[*found] : nullptr;
 }
 
 }  // namespace bowline::gguf
