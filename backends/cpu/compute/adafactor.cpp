@@ -14,8 +14,8 @@ double square(float x) { return static_cast<double>(x) * static_cast<double>(x);
 
 }  // namespace
 
-// The update of all elements lies in the scratch before w is changed: its size is not known
-// earlier.
+// The scratch memory holds the update u of all elements, because w changes only after rms(u) is
+// known.
 size_t adafactor_scratch_bytes(size_t n) {
   return n * sizeof(float) + 64 + sum_of_squares_scratch_bytes(n);
 }
@@ -53,7 +53,7 @@ bool adafactor(Threads& threads, const AdafactorShape& shape, const AdafactorSte
       }
       row[r] = mixed(row[r], sum, columns);
     });
-    constexpr size_t kColumns = 64;  // of a task
+    constexpr size_t kColumns = 64;  // columns per task
     const size_t tasks = (columns + kColumns - 1) / kColumns;
     threads.parallel_for(batch * tasks, [&](size_t task, size_t) {
       const size_t b = task / tasks;

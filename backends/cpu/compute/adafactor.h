@@ -1,4 +1,4 @@
-// Adafactor on one f32 array; what it computes stands at its operator (runtime/ops/adafactor.cpp).
+// Adafactor on one f32 array. The operator (runtime/ops/adafactor.cpp) defines the computation.
 //
 // Threads   uses the pool for larger arrays; the bits do not depend on the number of threads;
 //           nothing is allocated.
@@ -10,8 +10,8 @@
 
 namespace bowline::detail::cpu {
 
-// `batch` matrices [rows, columns] side by side, with `row` [batch, rows] and `column` [batch,
-// columns]; of a vector `row` is all of v, `column` is null, and rows is 1.
+// `batch` contiguous matrices [rows, columns]. The second moments v are `row` [batch, rows] and
+// `column` [batch, columns]. For a vector, batch and rows are 1, `row` is v, and `column` is null.
 struct AdafactorShape {
   size_t batch = 1;
   size_t rows = 1;
@@ -20,14 +20,14 @@ struct AdafactorShape {
 struct AdafactorStep {
   double learning_rate = 0;
   double least_rate = 0;  // 1 / sqrt(update)
-  double beta = 0;        // what the new squares weigh
+  double beta = 0;        // weight of the new squares in v
   double eps = 0;
   double eps2 = 0;
   double d = 1;
   double weight_decay = 0;
   float grad_scale = 1;
 };
-// The gradient is first multiplied by grad_scale. Returns whether every new w is finite.
+// Multiplies the gradient by grad_scale first. Returns true if every new w is finite.
 bool adafactor(Threads& threads, const AdafactorShape& shape, const AdafactorStep& step,
                const float* g, float* w, float* row, float* column, void* scratch);
 size_t adafactor_scratch_bytes(size_t n);

@@ -120,7 +120,7 @@ void online_softmax(size_t keys, size_t width, size_t dim, bool first, float* st
   }
 }
 
-// The same for keys or values, which may be quantized.
+// The rows of a block in f32 (attention-inl.h), for keys or values that may be quantized.
 template <class T>
 BlockRows block_rows(const AttentionInput<T>& x, size_t batch, size_t head, size_t first,
                      size_t rows, size_t dim, float* scratch) {

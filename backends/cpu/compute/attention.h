@@ -15,17 +15,15 @@
 //           kv_heads, keys, dim]; lse [batch, heads, queries], contiguous. Query head h reads key
 //           head h / (heads / kv_heads); dk and dv are summed over the query heads of a key head.
 //           The axis `dim` is contiguous; the others have strides.
-// Causal    query i sees the keys j <= i + keys - queries, with a window only the last of them. A
-//           query that sees no key has o = 0 and lse = -inf.
+// Causal    query i sees the keys j <= i + keys - queries; with a window, only the last `window`
+//           of these keys. A query that sees no key has o = 0 and lse = -inf.
 // Masks     see runtime/ops/attention.cpp. Rows of k and v that are hidden from a query do not
-// affect
-//           its results, even if they contain NaN or infinity.
+//           affect its results, even if they contain NaN or infinity.
 // Quantized k and v of the forward pass may be quantized, with one row per position of a head.
 // Numerics  running maximum and sum over blocks of 64 keys in ascending order. If a head has a
-// single
-//           query, chunks of two blocks are summed separately and combined in ascending order. Sums
-//           over queries and heads are in ascending order. The bits do not depend on the number of
-//           threads.
+//           single query, chunks of two blocks are summed separately and combined in ascending
+//           order. Sums over queries and heads are in ascending order. The bits do not depend on
+//           the number of threads.
 // Threads   uses the pool; outputs must not overlap inputs; nothing is allocated.
 // Source    Dao, "FlashAttention-2", 2023; Milakov and Gimelshein, "Online normalizer calculation
 //           for softmax", 2018.

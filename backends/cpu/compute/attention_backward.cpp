@@ -140,7 +140,7 @@ struct BlockMemory {
   float *st, *dpt;          // [kBlock keys][kBlock]
   float *lse, *delta;       // [kBlock]
   float *k, *v, *q, *dout;  // converted rows of a 16-bit dtype
-  float* slopes;            // of soft-capping
+  float* slopes;            // derivatives of soft-capping
 };
 
 // lse and delta = do . o of the queries of a block. Queries that see no key and lanes without a

@@ -1,4 +1,5 @@
-// What the forward and the backward pass of attention share: blocks, and which keys a query sees.
+// Shared by the forward and the backward pass of attention: block sizes, and the keys that a query
+// sees.
 #pragma once
 
 #include <algorithm>

@@ -63,7 +63,7 @@ HWY_INLINE hn::Vec<CodeTag> dot_of_block(const uint8_t* HWY_RESTRICT codes,
   return sum;
 }
 
-// Processes the rows one after the other, which suits the memory system best.
+// Processes the rows one after the other, so that memory is read sequentially.
 template <CodeOrder kOrder>
 void dots_of_codes(const Codes& codes, const size_t* rows, const float* HWY_RESTRICT a,
                    float* sums) {
@@ -95,7 +95,7 @@ void dots_of_codes(const Codes& codes, const size_t* rows, const float* HWY_REST
   sums_of_lanes(sum, sums);
 }
 
-// Blocks as long as a row, so that a row has one scale.
+// For encodings with one block, and so one scale, per row.
 inline void dots_of_code_rows(const Codes& codes, const size_t* rows, const float* HWY_RESTRICT a,
                               float* sums) {
   const CodeTag d;

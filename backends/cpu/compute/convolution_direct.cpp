@@ -51,9 +51,9 @@ struct Padded {
 
   Windows windows;
   size_t extent[kMostSpatial];
-  size_t parts[kMostSpatial];  // of the rows and of the elements of a row
-  size_t rows;                 // per part
-  size_t row;                  // elements per row of a part
+  size_t parts[kMostSpatial];  // number of groups along each axis
+  size_t rows;                 // rows per group
+  size_t row;                  // elements per row of a group
 };
 
 // Rows with fewer outputs are computed together with the gap between rows.
@@ -293,12 +293,12 @@ struct Direct {
       }
     }
   }
-  // The position of element `column` of the first of these rows.
+  // The position of element `column` of the first row of `r` in the padded plane.
   template <class Element>
   size_t place(const Rows<Element>& r, size_t column) const {
     return padded.place(r.z, r.y, column + to_size(padded.windows.axis[2].pad));
   }
-  // The zeros around the plane are already written.
+  // Copies the input into the padded plane, whose zeros are already written.
   void pack(const float* x, float* to) const {
     const size_t parts = padded.parts[2], row = padded.row;
     for_rows(x, [&](const Rows<const float>& r) {

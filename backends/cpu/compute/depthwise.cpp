@@ -21,7 +21,7 @@
 namespace bowline::detail::cpu {
 namespace {
 
-constexpr size_t kMostElements = 8;  // of a window along an axis
+constexpr size_t kMostElements = 8;  // maximum number of window elements along an axis
 constexpr size_t kMostLanes = 16;
 // Number of products that are added before the lanes are added.
 constexpr size_t kElementsOfSum = 4096;
@@ -78,14 +78,15 @@ struct Taps {
   size_t row_count = 0, column_count = 0;
   size_t elements[kMostElements * kMostElements];  // index in the window, row by row
   ptrdiff_t rows[kMostElements], columns[kMostElements];
-  // All bits are set if the element is in the same row. As long as a row plus a vector.
+  // One mask per output of a row, and a vector more: all bits are set if the window element is in
+  // the row of the output, otherwise none.
   const float* masks[kMostElements];
 };
 
 struct PlanesJob {
   Layout layout;
   Taps taps[4];   // one, or one per part
-  float* frames;  // two; for the backward pass of strided windows the parts
+  float* frames;  // the frames of a thread, then its parts or sums
 };
 
 }  // namespace
@@ -477,7 +478,7 @@ struct Runs {
     return aligned(
         std::max(2 * l.frame + parts, kFramesOfSum * l.frame + kChannelsOfSum * 9 * kMostLanes));
   }
-  // With frames of zeros.
+  // The job of a thread, with `frames` frames filled with zeros.
   PlanesJob of(size_t thread, size_t frames = 2) const {
     PlanesJob own = job;
     own.frames = threads + thread * thread_floats(job.layout);

@@ -1,9 +1,9 @@
 // Operators on f32 arrays element by element, and the sum of squares.
 //
-// Shapes    arrays of n contiguous elements; outputs may lie exactly on an input of the same size.
+// Shapes    arrays of n contiguous elements; an output may be the same array as an input.
 // Numerics  NaN and infinities propagate; denormals are kept. The bits do not depend on the number
 //           of threads.
-// Threads   uses the pool from some 10 thousand elements on; nothing is allocated.
+// Threads   uses the pool for arrays of more than 8192 elements; nothing is allocated.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct Operands {
   }
 };
 
-// y = f(a), f(a, b) or f(a, b, c); a comparison gives 0 or 1. All operands have step 1.
+// y = f(a), f(a, b) or f(a, b, c); a comparison returns 0 or 1. All operands have step 1.
 void elementwise(Threads& threads, const FunctionCall& f, size_t n, const Operands<float>& in,
                  float* y);
 

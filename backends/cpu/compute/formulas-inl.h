@@ -1,5 +1,5 @@
-// The dialect of runtime/ops/formulas over vectors, and all formulas. Included once per instruction
-// set.
+// The types and functions that formulas use (runtime/ops/formulas/README.md), for f32 vectors, and
+// all formulas. Included once per instruction set.
 #if defined(BOWLINE_CPU_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_FORMULAS_INL_H
 #undef BOWLINE_CPU_FORMULAS_INL_H

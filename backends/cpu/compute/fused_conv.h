@@ -4,8 +4,9 @@
 // from a padded copy of a part of x. With one channel per group, the window slides over vectors of
 // channels.
 //
-// Numerics  f32 sums over the window and the channels, in ascending order for any number of
-// threads. Threads   uses the pool; nothing is allocated.
+// Numerics  f32 sums over the window and the channels, in ascending order. The bits do not depend
+//           on the number of threads.
+// Threads   uses the pool; nothing is allocated.
 #pragma once
 
 #include "core/packed_conv.h"

@@ -7,14 +7,15 @@
 namespace bowline::detail::cpu {
 namespace {
 
-// With fewer products, a second thread costs more than it saves. The second limit is for a task of
-// a thread that has several tasks, so that all threads end together.
+// A convolution with fewer products than kLeastProducts runs on one thread, because a second thread
+// costs more than it saves. Larger convolutions are divided into several tasks per thread, of about
+// kProductsOfTask products, so that all threads end together.
 constexpr size_t kLeastProducts = size_t{1} << 18;
 constexpr size_t kProductsOfTask = size_t{1} << 19;
 constexpr size_t kMostTasksPerThread = 4;
 
 // Number of outputs per block, and number of input floats that a block reads, in place or copied.
-// The block meets all panels while it is in the cache.
+// A block is multiplied with all panels while it is in the cache.
 constexpr size_t kLeastOfBlock = 24;
 constexpr size_t kReadFloats = size_t{1} << 15;
 constexpr size_t kCopiedFloats = size_t{1} << 14;

@@ -93,8 +93,8 @@ TileFunction wide_tile_for(size_t rows, size_t vectors) {
 #endif
 }
 
-// Half cycles per element of k: two multiply-adds and two loads per cycle, and a latency of five
-// cycles per sum.
+// Estimated half cycles per element of k: two multiply-adds and two loads per cycle, and a latency
+// of five cycles per sum.
 size_t tiles_time(const GemmShape& s, size_t rows, size_t vectors) {
   const size_t all_vectors = (s.n + hn::Lanes(TileTag()) - 1) / hn::Lanes(TileTag());
   const auto time = [](size_t r, size_t v) {

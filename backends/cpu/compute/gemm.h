@@ -4,9 +4,8 @@
 //
 // Shapes    C [m, n], op(A) [m, k], op(B) [k, n], bias [n]; each size may be 0.
 // Numerics  f32 sums with fused multiply-add if the machine has it, over ascending blocks of k with
-// a
-//           fixed size. The bits depend on the instruction set, the shape and the layout, never on
-//           the number of threads.
+//           a fixed size. The bits depend on the instruction set, the shape and the layout, never
+//           on the number of threads.
 // Threads   uses the pool; one caller at a time. Operands must not overlap C; nothing is allocated.
 #pragma once
 
@@ -40,8 +39,9 @@ struct GemmOptions {
   // to f32 in blocks that fit into the caches.
   const Codes* a_codes = nullptr;
   const Codes* b_codes = nullptr;
-  IntegersOf a_of =
-      IntegersOf::f32;  // with b_codes: bf16 operands allow products with the precision of bf16
+  // Only for b_codes: the dtype of A before its conversion to f32. bf16 selects products with the
+  // precision of bf16.
+  IntegersOf a_of = IntegersOf::f32;
 };
 
 // Bytes of scratch memory, aligned to 64, for any product of this shape with this pool.

@@ -75,7 +75,8 @@ struct Block {
   alignas(64) int32_t start[kMostDigits][kBlock / 4];
 };
 
-// A row: the unit of each block, in whole chunks, then the blocks.
+// Layout of a converted row: the unit of each block, padded to the alignment of a Block, then the
+// blocks. Units and scales are read in chunks of kChunk.
 constexpr size_t kChunk = 8;
 constexpr size_t floats_of_units(size_t blocks) {
   constexpr size_t kAligned = alignof(Block) / sizeof(float);
@@ -196,7 +197,7 @@ BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper,
   return true;
 }
 
-// In both halves.
+// Loads a block of quantized values into both halves of a register.
 template <Order kOrder>
 BOWLINE_VNNI inline __m512i load_codes(const std::byte* from) {
   if constexpr (kOrder == Order::bytes) {
@@ -393,9 +394,9 @@ BOWLINE_VNNI inline __m128 dots_of_blocks(const Kind& kind, const CodeRow* row, 
   return sums_of_lanes(lanes);
 }
 
-// Steps of some blocks of four rows. The factors of a step are computed one step ahead, because a
-// load that is narrower than the preceding store must wait until the store reaches the cache. The
-// factors past the last step are unused.
+// A step processes up to kSome blocks of four rows. The factors of a step are computed one step
+// ahead, because a load that is narrower than the preceding store must wait until the store reaches
+// the cache. The factors past the last step are unused.
 template <class Of, class Kind>
 BOWLINE_VNNI void dots_of_rows(const Codes& codes, size_t first, size_t count, const IntegerRow& a,
                                float* out) {

@@ -4,11 +4,10 @@
 //   out[j] = sum over k of a[k] * scale(j, k) * (code(j, k) - zero(j, k))
 //
 // Numerics  a block of 32 elements of a becomes integers times a power of two, the smallest that
-// can
-//           hold its largest element. f32 rows use 22 bits, so each element has an error of at most
-//           2^-20 of the largest, or 2^-126. Rows that were bf16 use 16 bits, with an error of at
-//           most 2^-14 of the largest; bf16 itself has an error of 2^-9. Sums of four elements are
-//           exact; then f32 is used, for blocks in ascending order.
+//           can hold its largest element. f32 rows use 22 bits, so each element has an error of at
+//           most 2^-20 of the largest, or 2^-126. Rows that were bf16 use 16 bits, with an error of
+//           at most 2^-14 of the largest; bf16 itself has an error of 2^-9. Sums of four elements
+//           are exact; then f32 is used, for blocks in ascending order.
 // Source    Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD.
 #pragma once
 

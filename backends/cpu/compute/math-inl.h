@@ -4,8 +4,7 @@
 //           silu 2.5 ulp above -4, gelu 2.3e-7 * |x| in both forms, its derivatives 3e-7, both
 //           absolute. NaN gives NaN; infinities give the result of the formula in IEEE arithmetic.
 // Source    polynomials are our own minimax fits (Lawson iteration): e^r for |r| <= ln(2)/2 to
-// 3e-9,
-//           and e^(z^2) erfc(z) in t = 1 / (1 + 0.4 z) for z >= 0 to 6e-8.
+//           3e-9, and e^(z^2) erfc(z) in t = 1 / (1 + 0.4 z) for z >= 0 to 6e-8.
 #if defined(BOWLINE_CPU_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_MATH_INL_H
 #undef BOWLINE_CPU_MATH_INL_H

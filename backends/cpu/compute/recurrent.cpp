@@ -33,7 +33,7 @@ struct Part {
   size_t step;    // its position in the operands
   size_t before;  // the position of the previous step
   bool first;     // there is no previous step
-  bool last;      // the last running step; backward, no gradient comes from behind it
+  bool last;      // the last running step; backward, no later step adds a gradient
   size_t begin;   // rows
   size_t end;
   size_t panel;

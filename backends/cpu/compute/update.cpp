@@ -22,8 +22,8 @@
 #define BOWLINE_CPU_UPDATE_ONCE
 namespace bowline::detail::cpu {
 
-// Holds any formula as bytes: they are made once per array, and every instruction set has a type of
-// its own.
+// The object of a formula, as bytes. It is created once per array and copied to the type that the
+// formula has in the namespace of an instruction set.
 struct FormulaBytes {
   alignas(8) std::byte bytes[128];
   float grad_scale;
@@ -65,8 +65,8 @@ HWY_INLINE void store_state(const Part& part, F value, float* state, size_t i) {
   }
 }
 
-// Returns 0 times the sum of the new weights: NaN if one is not finite. No array: each state is a
-// register.
+// Returns 0 times the sum of the new weights, which is NaN if a weight is not finite. States are
+// variables instead of an array, so that they stay in registers.
 template <class Formula>
 HWY_INLINE float update_block(const FormulaBytes& from, size_t n, const float* g, float* w,
                               const States& states) {
@@ -109,8 +109,8 @@ namespace {
 #define BOWLINE_OPTIMIZER(Name, stem) HWY_EXPORT(stem##_block);
 #include "generated/optimizers.inc"
 
-// The formulas over single numbers. Their arithmetic rounds like that of all computers: no
-// instruction set with products that are not rounded is asked for here.
+// The formulas for single values. They create the formula objects, with baseline instructions, so
+// that the per-step values do not depend on the instruction set of the kernels.
 namespace once {
 
 using S = float;

@@ -1,6 +1,6 @@
-// Updates of optimizers with a formula (runtime/ops/formulas/optimizers) on one f32 array.
+// Optimizers that are defined by a formula (runtime/ops/formulas/optimizers), on one f32 array.
 //
-// Threads   use the pool for larger arrays; the bits do not depend on the number of threads;
+// Threads   uses the pool for larger arrays; the bits do not depend on the number of threads;
 //           nothing is allocated.
 #pragma once
 
@@ -15,20 +15,21 @@
 
 namespace bowline::detail::cpu {
 
-// What is the same for all arrays of a node.
+// The arguments that all arrays of a node share.
 struct Update {
   Op op;
   std::span<const float> numbers;   // UpdateOperands::numbers
-  std::span<const uint32_t> words;  // the step words that the operator reads, as bits
-  float grad_scale;                 // what the gradient is multiplied by first
+  std::span<const uint32_t> words;  // the per-step scalars that the operator reads, as bits
+  float grad_scale;                 // the gradient is multiplied by this value first
 };
 
-// A missing state is null. Returns whether every new w is finite.
+// A missing state is null. Returns true if every new w is finite.
 using States = std::array<float*, kMostOptimizerStates>;
 bool update(Threads& threads, const Update& call, size_t n, const float* g, float* w,
             const States& states);
 
-// Whether block(first, size), which is 0 where all is finite, is so for all blocks of 0 .. n - 1.
+// Calls block(first, size) for blocks of 0 .. n - 1. A call returns 0 if all values of the block
+// are finite. Returns true if all calls return 0.
 template <class F>
 bool all_finite(Threads& threads, size_t n, F&& block) {
   constexpr size_t kBlock = 8192;

@@ -7,7 +7,7 @@
 namespace bowline::detail::cpu::adafactor_kernels {
 namespace {
 
-// The largest entry of a list has as many elements as its operand.
+// The operand has as many elements as the largest entry of its list.
 uint64_t adafactor_workspace(const device::NodeQuery& node, const Threads&) {
   return adafactor_scratch_bytes(static_cast<size_t>(node.inputs[0].shape.elements()));
 }

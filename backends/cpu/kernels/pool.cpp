@@ -91,7 +91,8 @@ bool pools_rows(const Windows& w) {
   return a.window == 1 && a.stride == 1 && a.pad == 0 && a.in == a.out;
 }
 
-// Calls f(plane, row of y, its window); of the last axis the window has the first element.
+// Calls f(plane, row of y, window) for whole rows of y. Along the last axis, the window has one
+// element, at the start of the row.
 template <class F>
 void for_rows_of_windows(Threads& threads, const Windows& w, int64_t planes, F&& f) {
   const WindowAxis &az = w.axis[0], &ay = w.axis[1];  // clang 14 cannot capture structured bindings

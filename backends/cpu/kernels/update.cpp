@@ -1,7 +1,8 @@
 //! optimizers
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm LossScale
 //! ops(f16, bf16) AccumulateGrad RoundWeights
-// Gradients of storages and optimizers. List operands hold one entry per storage.
+// Gradient storages (zero, add, clip, loss scale), optimizers, and rounding of f32 weights to 16
+// bits. List operands hold one entry per storage.
 #include "compute/update.h"
 
 #include <cmath>
@@ -41,7 +42,7 @@ void run_accumulate(const Launch& l) {
   }
 }
 
-// A contribution in 16 bits.
+// For a contribution in f16 or bf16.
 template <class T>
 void run_accumulate_narrow(const Launch& l) {
   const ListItem& g = l.in[0].entry;
