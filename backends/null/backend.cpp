@@ -39,7 +39,7 @@ class NullDevice : public device::Device {
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
 
-  // Supports everything. A real device names what it lacks.
+  // Supports every operator. A real device returns the reason why it cannot run a node.
   NodeAnswer query(const NodeQuery&) const override { return {}; }
 
   Result<device::MemoryInfo> memory_info() override {

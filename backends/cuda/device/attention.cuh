@@ -1,4 +1,4 @@
-// What attention and its gradient share.
+// Shared by attention and its gradient: the division of work, masks, and loops over tiles.
 //
 // A block owns some rows of one head: queries, or keys in the pass for dk and dv. It iterates over
 // the rows of the other kind, 64 at a time: it computes products of its rows with the other rows,

@@ -16,9 +16,9 @@ struct Codes {
   bool zero_points = false;
   DType scale_type = DType::f32;
   uint32_t block = 0;
-  int block_shift = -1;  // of a block whose size is a power of two
-  bool four =
-      false;  // four neighbours, from a multiple of four on, share a scale and start at a byte
+  int block_shift = -1;  // log2 of the block size if it is a power of two, else -1
+  // Four neighbours, from a multiple of four on, share a scale and start at a byte boundary.
+  bool four = false;
   int64_t columns = 0;
   int64_t row_bytes = 0;
   int64_t block_bytes = 0;

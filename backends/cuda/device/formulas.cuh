@@ -1,5 +1,5 @@
-// The dialect of runtime/ops/formulas for single values, and all formulas: f32 formulas as types
-// for kernels, formulas of integers and bool in 64 bits.
+// The types and functions that formulas use (runtime/ops/formulas/README.md), and all formulas: f32
+// formulas as types for kernels, formulas of integers and bool in 64 bits.
 #pragma once
 
 #include "device/math.cuh"

@@ -14,7 +14,7 @@
 
 namespace bowline::detail::cuda_emu {
 
-// The numbers are those of driver_types.h.
+// The values are the same as in driver_types.h.
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,

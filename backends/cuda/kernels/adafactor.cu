@@ -1,4 +1,6 @@
-// Adafactor: sums over rows, columns and whole weights, storage after storage.
+// Adafactor (runtime/ops/adafactor.cpp). The storages are updated one after the other, each with
+// these launches: row moments, column moments (matrices only), sums of w^2 and means of the row
+// moments, sums of u^2, and the new weights.
 #include <algorithm>
 
 #include "device/rows.cuh"
@@ -11,7 +13,7 @@ using device::StepHead;
 
 constexpr unsigned kThreads = kRowThreads;
 
-// The step words.
+// The per-step scalars, in device memory.
 struct UpdateWords {
   const float* learning_rate;
   const uint32_t* update;
@@ -19,16 +21,16 @@ struct UpdateWords {
   uint32_t* weights_non_finite;
 };
 
-// One storage of Adafactor: `batch` matrices [rows, columns], or a vector, whose v is `row`.
+// One storage: `batch` matrices [rows, columns], or a vector, whose second moments are `row`.
 struct Factored {
   float* w;
   const float* g;
   float* row;
   float* column;  // null: a vector
   uint64_t batch, rows, columns;
-  float* parts_of_w;  // partial sums of squares, `parts` of each
+  float* parts_of_w;  // `parts` partial sums of w^2, and as many of u^2
   float* parts_of_u;
-  float* means;  // of the rows of each matrix
+  float* means;  // [batch]: mean of the row moments of each matrix
   unsigned parts;
 
   __device__ uint64_t size() const { return batch * rows * columns; }
@@ -47,7 +49,8 @@ __device__ float new_weight(const UpdateWords& words, const AdafactorNumbers& a)
   return powf(static_cast<float>(*words.update), a.beta2_decay);
 }
 
-// The row moments, a team each; of a vector its moments, a thread each.
+// Updates the row moments, one warp per row. For a vector, updates its moments, one thread per
+// element.
 __global__ void adafactor_rows_kernel(Factored f, const float* scale_at, const StepHead* head,
                                       UpdateWords words, AdafactorNumbers a) {
   if (halted(head, words.non_finite)) {
@@ -78,7 +81,7 @@ __global__ void adafactor_rows_kernel(Factored f, const float* scale_at, const S
   }
 }
 
-// The column moments: `blocks` blocks for each matrix.
+// Updates the column moments. Each matrix has `blocks` blocks, and each block adds `width` columns.
 __global__ void adafactor_columns_kernel(Factored f, const float* scale_at, const StepHead* head,
                                          UpdateWords words, AdafactorNumbers a, unsigned width,
                                          unsigned blocks) {
@@ -101,7 +104,8 @@ __global__ void adafactor_columns_kernel(Factored f, const float* scale_at, cons
   }
 }
 
-// The first `parts` blocks add squares of w, the others the rows of a matrix each.
+// The first `parts` blocks compute one partial sum of w^2 each. Every other block computes the mean
+// of the row moments of one matrix.
 __global__ void adafactor_means_kernel(Factored f) {
   float sum = 0;
   if (blockIdx.x < f.parts) {
@@ -125,7 +129,7 @@ __global__ void adafactor_means_kernel(Factored f) {
   }
 }
 
-// u of one element.
+// The update u of one element.
 __device__ float adafactor_step(const Factored& f, uint64_t i, float scale, float eps) {
   float v = 0;
   if (f.column == nullptr) {
@@ -138,6 +142,7 @@ __device__ float adafactor_step(const Factored& f, uint64_t i, float scale, floa
   return f.g[i] * scale / sqrtf(fmaxf(v, eps * eps));
 }
 
+// Each block computes one partial sum of u^2.
 __global__ void adafactor_size_kernel(Factored f, const float* scale_at, AdafactorNumbers a) {
   const float scale = *scale_at;
   float sum = 0;
@@ -152,6 +157,7 @@ __global__ void adafactor_size_kernel(Factored f, const float* scale_at, Adafact
   }
 }
 
+// Updates the weights, one thread per element. Every block adds the partial sums again.
 __global__ void adafactor_apply_kernel(Factored f, const float* scale_at, const StepHead* head,
                                        UpdateWords words, AdafactorNumbers a) {
   if (halted(head, words.non_finite)) {
@@ -176,12 +182,12 @@ __global__ void adafactor_apply_kernel(Factored f, const float* scale_at, const 
 
 constexpr uint64_t kMostParts = kThreads;
 
-// There are no more matrices than elements, and no entry has more of those than the operand.
+// Two lists of partial sums, and one mean per matrix. A storage has at most as many matrices as
+// elements, and the operand has as many elements as the largest storage.
 uint64_t adafactor_workspace(const NodeView& node) {
   return (2 * kMostParts + static_cast<uint64_t>(node.in(0).elements())) * sizeof(float);
 }
 
-// Storage after storage, each with as many launches as its form asks for.
 void adafactor(Launch& l) {
   namespace word = step::adafactor;
   const auto& t = l.attributes<AdafactorAttributes>();

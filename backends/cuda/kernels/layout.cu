@@ -204,7 +204,8 @@ bool is_tiled(const Loops<2>& loops, Tiles* out) {
   return true;
 }
 
-// True if `many` elements can be moved at once; `loops` then counts such groups.
+// Returns true if `many` elements can be moved at once; `loops` then counts groups of `many`
+// elements.
 bool takes(uint32_t many, const void* x, const void* y, Loops<2>* loops) {
   const int last = loops->rank - 1;
   if (!aligned16(x, y) || loops->strides[0][last] != 1 || loops->strides[1][last] != 1 ||

@@ -1,6 +1,7 @@
 //! ops(f32, f16, bf16) MeanSquaredError BinaryCrossEntropy Huber
 //! ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
-// Elementwise losses. A fixed number of parts is summed, and one block adds the parts.
+// Elementwise losses and their gradients, four elements per thread. For the sum of losses, several
+// blocks compute one partial sum each, and a single block adds the partial sums.
 #include <algorithm>
 
 #include "device/formulas.cuh"

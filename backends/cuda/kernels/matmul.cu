@@ -16,7 +16,7 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels {
 namespace {
 
 // One operand of y[batch, m, n] = a b + bias. Its rows are the m rows of a, or the n columns of b.
-// `along_k` tells that the elements of such a row are contiguous.
+// If `along_k` is set, the elements of a row are contiguous.
 struct Side {
   const float* data;
   int64_t ld;  // stride between rows if along_k, else between steps of k

@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned kGroup = kRowThreads / kLanes;  // rows that a block processes at once
 constexpr uint64_t kMostParts = 512;               // of the sums over rows
-constexpr unsigned kColumnWidth = 8;  // columns of a block that adds parts: 32 bytes of each
+constexpr unsigned kColumnWidth = 8;  // columns per block that adds parts: 32 bytes of each
 
 // 1 / sqrt(mean of (x - mean)^2 + eps) of a row, and its mean, which is 0 for RmsNorm.
 template <bool kLayer, unsigned kTeam, int kWidth, class T>

@@ -1,8 +1,9 @@
 //! optimizers
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm LossScale
 //! ops(f16, bf16) AccumulateGrad RoundWeights
-// What runs once per step over lists of storages: one launch for all of them, with a block per
-// chunk. Rates and counters are read from the step words in device memory.
+// Gradient storages, optimizers, and rounding of f32 weights to 16 bits. A kernel over lists of
+// storages is one launch with one block per chunk of a storage; the sum of squares for clipping has
+// at most kPartials blocks. Per-step scalars are read from the step buffer in device memory.
 #include <algorithm>
 
 #include "core/optimizers.h"
@@ -29,11 +30,12 @@ namespace {
 using device::StepHead;
 
 constexpr unsigned kThreads = kRowThreads;
-constexpr unsigned kPartials =
-    256;  // most sums of squares; fixed, so that the order does not depend on the device
+// Maximum number of partial sums of squares. It is fixed, so that the order of the sum does not
+// depend on the device.
+constexpr unsigned kPartials = 256;
 
-// Calls f(entry, i, four) for this thread's elements of a chunk; `four` says that four elements
-// from i on are meant.
+// Calls f(i, false) for each element of the chunk that this thread owns. If `four` is set, calls
+// f(i, true) for elements i to i + 3 where possible.
 template <class F>
 __device__ void for_chunk(const Chunk& chunk, bool four, F&& f) {
   const uint64_t end = chunk.begin + chunk.length;
@@ -99,7 +101,7 @@ void accumulate_grad(Launch& l) {
            l.head());
 }
 
-// A contribution in 16 bits.
+// For a contribution in f16 or bf16.
 template <class T>
 __global__ void accumulate_narrow_kernel(float* grad, const T* contribution, uint64_t n,
                                          uint32_t is_first, const StepHead* head) {
@@ -138,7 +140,7 @@ void round_weights(Launch& l) {
   l.launch("round_weights", round_kernel<T>, masters.chunk_count, kThreads, masters, l.in_list(1));
 }
 
-// Block b adds the squares of chunks b, b + kPartials, ...
+// Block b computes one partial sum: the squares of chunks b, b + kPartials, ...
 __global__ void squares_kernel(List grads, float* partials) {
   float sum = 0;
   for (uint32_t c = blockIdx.x; c < grads.chunk_count; c += kPartials) {
@@ -165,6 +167,7 @@ struct ClipWords {
   uint32_t* non_finite;
 };
 
+// One block adds the partial sums.
 // norm = gradient_scale sqrt(sum), scale = gradient_scale min(1, max_norm / norm).
 __global__ void clip_kernel(const float* partials, unsigned count, const float* loss, float* scale,
                             ClipWords words, float max_norm) {
@@ -197,7 +200,7 @@ void clip(Launch& l) {
            l.attributes<ClipByGlobalNormAttributes>().max_norm());
 }
 
-// What a formula reads: the attributes, and the step words in device memory.
+// The inputs of a formula: the attributes, and the per-step scalars in device memory.
 struct Reading {
   float numbers[kMostOptimizerNumbers];
   const uint32_t* words[kMostOptimizerWords];
@@ -231,7 +234,7 @@ struct Storages {
   }
 };
 
-// Returns whether the new weights are finite.
+// Updates kWidth elements from i on. Returns true if the new weights are finite.
 template <int kWidth, class Formula>
 __device__ bool update_some(const Formula& formula, float scale, const Storages<Formula>& at,
                             uint64_t i) {

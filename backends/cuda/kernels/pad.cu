@@ -1,6 +1,7 @@
 //! ops(any) Pad Tile
 //! ops(f32, f16, bf16) PadGrad
-// Pads with elements of the tensor or with a constant. Tile pads with wrap.
+// Pads with elements of the tensor or with a constant, four elements of y per thread. Tile pads
+// with wrap. The gradient has one thread per element of dx.
 #include "base/float16.h"
 #include "core/element_types.h"
 #include "core/padding.h"

@@ -159,18 +159,19 @@ struct BackStep {
   Layer layer;
   const T* activations;
   const T* w;
-  const float* behind;  // [batch, gates * units]: the gradient of the products of the step behind,
-                        // or of this one for gru_reset
-  float* made;          // the same of this step
+  // [batch, gates * units]: the gradient of the products of the following step; for gru_reset, of
+  // this step.
+  const float* behind;
+  float* made;  // the same for this step
   const float* old_c;
   const float* c;
   const float* dc_in;  // null: zero
-  float* dc;           // from step to step
+  float* dc;           // passed from step to step
   const T* recurrent;
   const T* old_h;
   const T* dy;
   T* d_new;
-  float* dh;  // from step to step: the gradient of h that does not pass through w
+  float* dh;  // passed from step to step: the gradient of h that does not pass through w
   T* dgates;
   T* dh0;
   uint32_t from;   // rows [from, from + depth) of w, and of `behind`

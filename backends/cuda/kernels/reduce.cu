@@ -14,8 +14,8 @@ constexpr uint64_t kRowPart = 4096;
 constexpr uint64_t kColumnPart = 128;
 constexpr uint64_t kBlocksWanted = 1024;
 constexpr unsigned kWidest = 32;  // columns of a block
-constexpr unsigned kNarrowed =
-    8;  // of a block that adds parts: 32 bytes, and more blocks side by side
+// Columns per block when parts are added: 32 bytes of each part, and more blocks than with kWidest.
+constexpr unsigned kNarrowed = 8;
 
 // Each sum is divided into `parts` parts of `per_part` terms.
 struct Sums : ElementGroups {

@@ -14,7 +14,7 @@ constexpr unsigned kAllLanes = 0xFFFFFFFF;
 constexpr unsigned kWarpsPerBlock = 4;
 constexpr unsigned kColumns = 4;  // per lane
 
-// One thread per element of the result. An out-of-range id gives zeros. T has the size of an
+// Four elements of the result per thread. An out-of-range id gives zeros. T has the size of an
 // element.
 template <class T>
 __global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, device::StepHead* head,
