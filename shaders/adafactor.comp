@@ -1,17 +1,18 @@
 //! variants PART=rows,columns,vector,parts,means,size,apply
-// One storage: `batch` matrices [rows, columns] with moments row [batch, rows] and column [batch,
-// columns]; or a vector with moments `row`. With b = update^beta2_decay, g = grad * scale, in this
-// order:
-//   rows     row = (1 - b) row + b mean of g^2 along the row: one subgroup per row
-//   columns  the same along the columns, over a run of rows: one invocation per column; the first
-//       run also keeps the old part
-//   vector   of a vector, one invocation per element
-//   parts    sums of w^2: subgroup k takes elements k, k + parts, ... in rounds of its lanes
-//   means    of the row moments of each matrix: one subgroup per matrix
-//   size     sums of u^2, as parts; u = g / sqrt(max(v, eps^2)), v = row column / max(mean, eps)
-//   apply    w = w (1 - rate weight_decay) - max(eps2, rms(w)) min(rate, 1 / sqrt(update)) u /
-//       max(1, rms(u) / d)
-// Nothing happens after an error.
+// Adafactor on one storage: `batch` matrices [rows, columns] with second moments row [batch, rows]
+// and column [batch, columns], or a vector with second moments `row`. b = update^beta2_decay and
+// g = grad * scale.
+//   rows     row = (1 - b) row + b mean(g^2) over the row: one subgroup per row
+//   columns  column = (1 - b) column + b mean(g^2) over the column: one invocation per column. A
+//            dispatch adds `count` rows; only the first dispatch multiplies by 1 - b
+//   vector   row = (1 - b) row + b g^2, for a vector
+//   parts    partial sums of w^2, one per subgroup
+//   means    mean of the row moments of a matrix: one subgroup per matrix
+//   size     partial sums of u^2, as `parts`, with u = g / sqrt(max(v, eps^2)). For a matrix,
+//            v = row column / max(mean, eps); for a vector, v = row
+//   apply    w = w (1 - rate weight_decay)
+//                - max(eps2, rms(w)) min(rate, 1 / sqrt(update)) u / max(1, rms(u) / d)
+// After an error or a non-finite gradient, weights and moments do not change.
 #include "common.glsl"
 #include "math.glsl"
 #include "step_adafactor.glsl"
@@ -21,7 +22,7 @@ layout(push_constant, scalar) uniform Push {
   Floats g;
   Floats row;
   Floats column;
-  Floats sums;  // parts of w^2, parts of u^2, means
+  Floats sums;  // partial sums of w^2, partial sums of u^2, means
   Floats scale;
   STEP_WORDS
   uint batch;
@@ -29,7 +30,7 @@ layout(push_constant, scalar) uniform Push {
   uint columns;
   uint vector;
   uint parts;
-  uint first;  // row of a run
+  uint first;  // columns: rows [first, first + count) are added
   uint count;
   uint per_group;
   float beta2_decay;

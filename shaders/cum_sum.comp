@@ -57,7 +57,7 @@ void main() {
     const uint at = place_of(line, min(k, p.size - 1));
     const N own = load(p.x, at);
     N with = k < p.size ? own : kZero;
-    // No loop, because its iterations would count (see the README of the backend).
+    // Unrolled, because software drivers limit the iterations of all loops (README of the backend).
     with = with_earlier(with, 1);
     with = with_earlier(with, 2);
     with = with_earlier(with, 4);

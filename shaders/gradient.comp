@@ -1,6 +1,6 @@
 //! variants T=f32,f16,bf16
-// Adds to gradient storages, or sets them to zero. The step buffer tells whether a micro-batch adds
-// to the previous micro-batch.
+// Adds a contribution to a gradient storage, or sets the storage to zero. If `accumulate` of the
+// step buffer is set, the gradient of earlier submissions is kept.
 #include "common.glsl"
 #include "step.glsl"
 
@@ -8,11 +8,11 @@ layout(constant_id = 1) const uint FUNCTION = 0;  // 0 accumulate, 1 zero
 
 layout(push_constant, scalar) uniform Push {
   Floats grad;
-  Elements contribution;  // of the storage type
+  Elements contribution;  // in the storage dtype
   Step step;
   uint n;
   uint per_group;
-  uint is_first;  // contribution of this submission
+  uint is_first;  // 1: the first contribution of this submission
 } p;
 
 void main() {

@@ -13,7 +13,8 @@ uint32_t rank_of(const Loops<N>& loops) {
   return loops.rank == 0 ? 1 : static_cast<uint32_t>(loops.rank);
 }
 
-// Sizes with the magic numbers and shifts to divide by them: the start of a table.
+// Returns the words at the start of a table: the sizes, and the magic numbers and shifts to divide
+// by the sizes.
 std::vector<uint32_t> divisors(std::span<const uint32_t> dims);
 
 // The divisors, then the strides of each operand.

@@ -9,8 +9,8 @@ namespace bowline::detail::vulkan {
 namespace {
 
 constexpr uint64_t kAlignment = 64;  // kernels need only 8; a cache line is faster
-constexpr uint64_t kStagingBytes =
-    4u << 20;  // size of a staging step for memory that the host cannot see
+// Bytes per staged copy, for memory that the host cannot see.
+constexpr uint64_t kStagingBytes = 4u << 20;
 
 const char* too_large(const NodeView& node) {
   const auto exceeds = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
@@ -56,8 +56,8 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   self->capabilities_.alignment = kAlignment;
   self->capabilities_.max_buffer_bytes = physical.max_allocation_bytes;
   self->capabilities_.host_memory = physical.is_software();
-  self->capabilities_.denormals =
-      false;  // shaders do not require DenormPreserve, which few drivers offer
+  // Shaders do not require DenormPreserve, which few drivers offer.
+  self->capabilities_.denormals = false;
   return std::unique_ptr<device::Device>(std::move(self));
 }
 

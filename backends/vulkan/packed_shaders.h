@@ -1,5 +1,5 @@
-// The SPIR-V modules of the build. The library has them packed; a module is unpacked when it is
-// used.
+// The SPIR-V modules of the build. The library contains them compressed; a module is unpacked when
+// it is used.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace bowline::detail::vulkan {
 
-// The first `count` words, or some more, of the words that tools/cmake/compile_shaders.py packed.
+// Unpacks the first `count` words, or a few more, that tools/cmake/compile_shaders.py packed.
 std::vector<uint32_t> unpack(std::span<const uint8_t> packed, size_t count);
 
-// The module of a number of namespace shader (vulkan_shaders.h).
+// Returns the module with this number of namespace shader (vulkan_shaders.h).
 std::vector<uint32_t> shader_module(uint32_t shader);
 
 }  // namespace bowline::detail::vulkan

@@ -22,11 +22,11 @@ constexpr uint32_t kNumbers[] = {0, 1, 2, 3, 4, 0xff, 0xffff, ~3u};
 // The meaning of an id of the module.
 enum class Kind : uint8_t {
   other,
-  number,   // a type without device access; replaced by the type of words
-  array,    // a type: array of such numbers
-  pointer,  // a type: pointer to such a number
-  element,  // a pointer to such a number; replaced by a pointer to its word
-  value,    // a value of such a type
+  number,   // an 8-bit or 16-bit type that the device cannot access; replaced by the type of words
+  array,    // a type: array of a number type
+  pointer,  // a type: pointer to a number type
+  element,  // a pointer to a number in memory; replaced by a pointer to its word
+  value,    // a value of a number type
 };
 
 struct Id {
@@ -197,7 +197,7 @@ class InWords {
 
   LackingAccess lacking_;
   std::vector<Id> ids_;  // of the original module
-  bool any_ = false;     // the module has numbers of such types
+  bool any_ = false;     // the module has number types
   std::vector<uint32_t> out_;
   uint32_t next_id_ = 0;
   uint32_t uint_ = 0;  // the types of words and of pairs of words

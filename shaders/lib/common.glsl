@@ -1,4 +1,4 @@
-// The dialect of all shaders: operands by device address, no descriptor sets.
+// Included by all shaders. Operands are device addresses; there are no descriptor sets.
 //
 // T is the storage type, A the arithmetic type. In variants with T=f16 or bf16, operands are
 // Elements, which read() and write() convert from and to f32. Constant 0 is the x size of the

@@ -1,5 +1,5 @@
-// The dialect of runtime/ops/formulas for single values. For comparisons (OUT_truth), only the
-// functions that they use.
+// The types and functions that formulas use (runtime/ops/formulas/README.md), for single values.
+// With OUT_truth, only the functions that comparisons use.
 #define F A
 #define M bool
 
@@ -55,7 +55,7 @@ F normal_cdf(F x, out F density) {
   return normal_cdf(x);
 }
 
-// Optimizers: one number of a step, of one precision, and globals with what the update reads.
+// Optimizers: the types S and D are both f32. begin_step() and apply() use global variables.
 #define S A
 #define D A
 #define STEP(name) void begin_step()

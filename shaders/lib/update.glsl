@@ -1,5 +1,6 @@
-// The update of an optimizer with a formula (generated/update_<stem>.comp): one workgroup per chunk
-// of a storage, all storages in one dispatch. Nothing happens after an error.
+// The main function of generated/update_<stem>.comp, the update of an optimizer with a formula. One
+// dispatch updates all storages, with one workgroup per chunk of a storage. After an error or a
+// non-finite gradient, weights and states do not change.
 void main() {
   const uint number = group_index();
   if (number >= p.count || p.step.error != 0 || step_non_finite != 0) {

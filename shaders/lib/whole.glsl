@@ -1,5 +1,5 @@
-// The dialect of runtime/ops/formulas for a single integer or bool: 32 bits, or 64 if WIDE is
-// defined. Overflow wraps around.
+// The types and functions that formulas use (runtime/ops/formulas/README.md), for a single
+// integer or bool: 32 bits, or 64 if WIDE is defined. Overflow wraps around.
 #ifdef WIDE
 #define F int64_t
 #else

@@ -1,4 +1,5 @@
-// Adafactor: sums over rows, columns and whole weights, storage after storage.
+// Adafactor (runtime/ops/adafactor.cpp). The storages are updated one after the other, each with
+// several dispatches (shaders/adafactor.comp).
 #include <algorithm>
 
 #include "kernel.h"
@@ -6,9 +7,10 @@
 namespace bowline::detail::vulkan::adafactor_kernels {
 namespace {
 
-constexpr uint64_t kPartials = 256;  // of the sums of squares
+constexpr uint64_t kPartials = 256;  // partial sums of w^2, and as many of u^2
 
-// There are no more matrices than elements, and no entry has more of those than the operand.
+// Two lists of partial sums, and one mean per matrix. A storage has at most as many matrices as
+// elements, and the operand has as many elements as the largest storage.
 uint64_t adafactor_workspace(const NodeView& node) {
   return (2 * kPartials + static_cast<uint64_t>(node.in(0).elements())) * 4;
 }
@@ -43,7 +45,8 @@ void adafactor_part(Launch& l, uint32_t shader, const Factored& f, const Grid& g
 }
 
 void adafactor_storage(Launch& l, const Factored& f) {
-  constexpr uint64_t kRun = 16384;  // rows that one dispatch adds up: loops of software devices end
+  // Rows that one dispatch adds, because software devices limit the iterations of a loop.
+  constexpr uint64_t kRun = 16384;
   const uint64_t n = f.elements();
   adafactor_part(l, shader::adafactor_parts, f, l.over_rows(kPartials));
   if (f.is_vector) {
@@ -66,7 +69,7 @@ void adafactor_storage(Launch& l, const Factored& f) {
   adafactor_part(l, shader::adafactor_apply, f, l.over_elements(n));
 }
 
-// Storage after storage: they share the workspace.
+// Barriers separate the storages, because they share the workspace.
 void adafactor(Launch& l) {
   const bool matrices = l.inputs() > 4;
   const auto weights = l.in_list(0), grads = l.in_list(1), rows = l.in_list(3);

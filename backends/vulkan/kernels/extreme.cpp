@@ -43,10 +43,11 @@ struct TopK {
   uint64_t size;
   uint64_t step;
   uint64_t k;
-  bool in_passes;  // an element after the other, instead of comparing each element with each of its
-                   // line
-  uint64_t whole;  // what the dispatches cover: places of the result, or elements of a line
-  uint64_t at_once;
+  // True: k passes, each of which finds the next element of the result. False: each element is
+  // compared with all elements of its line.
+  bool in_passes;
+  uint64_t whole;    // all passes, or all elements of a line
+  uint64_t at_once;  // the part of `whole` per dispatch
 };
 
 TopK top_k_of(const PhysicalDevice& physical, const Shape& x, const Attributes& attributes) {

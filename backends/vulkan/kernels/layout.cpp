@@ -51,8 +51,8 @@ void transpose(Launch& l) {
           Loops<2>(l.out_shape(0), {from, strides_of(l.out_shape(0))}));
 }
 
-// The elements of `part`, which is inside `whole` from `start` on along one axis. `whole_first`
-// gives the order of the strides.
+// A loop over the elements of `part`, which is a part of `whole`. Operand 0 has the strides of
+// `whole` if `whole_first` is set, else the strides of `part`; operand 1 has the other strides.
 Loops<2> part_of(const Shape& part, const Shape& whole, bool whole_first) {
   const Strides inside = strides_of(whole), own = strides_of(part);
   return Loops<2>(part, {whole_first ? inside : own, whole_first ? own : inside});

@@ -1,8 +1,10 @@
 //! optimizers
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm LossScale
 //! ops(f16, bf16) AccumulateGrad RoundWeights
-// What runs once per step over lists of storages. A list becomes a table of chunks, so that one
-// dispatch serves storages of all sizes; rates and counters are read from the step words.
+// Gradient storages, optimizers, and rounding of f32 weights to 16 bits. Clipping and optimizers
+// divide all storages into a table of chunks, which one dispatch processes. ZeroGrad,
+// AccumulateGrad and RoundWeights have one dispatch per storage. Per-step scalars are read from the
+// step buffer.
 #include <algorithm>
 
 #include "convert.h"
@@ -104,8 +106,8 @@ uint32_t shader_of(Op op) {
   }
 }
 
-// The push block of generated/update_<stem>.comp. A missing state is the weights, which nothing
-// reads through it.
+// Fills the push block of generated/update_<stem>.comp. A missing state gets the address of the
+// weights, which the shader does not access through it.
 void update(Launch& l) {
   const OptimizerDef& def = *optimizer_of(l.op());
   const UpdateOperands operands = update_operands(l.op(), l.attributes());

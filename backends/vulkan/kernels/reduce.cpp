@@ -42,8 +42,8 @@ void sum_to(Launch& l) { reduce(l, stretched_axes(l.in_shape(0), l.out_shape(0))
 
 const char* refusal(const NodeView& node) {
   const int64_t outputs = std::max<int64_t>(node.out(0).elements(), 1);
-  const int64_t at_once =
-      outputs == 1 ? 8 * node.physical.subgroup_size : 8;  // terms per iteration
+  // Terms per iteration.
+  const int64_t at_once = outputs == 1 ? 8 * node.physical.subgroup_size : 8;
   return refuse_loops(node, (node.in(0).elements() / outputs + at_once - 1) / at_once,
                       "A sum has more terms than the loops of a software device run.");
 }

@@ -11,7 +11,7 @@ namespace {
 
 uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
 
-// Rows of the last axis; an empty tensor has none to work on.
+// Number of rows of the last axis; 0 for an empty tensor.
 uint64_t rows_of(const Shape& shape) {
   return shape.elements() == 0 ? 0 : static_cast<uint64_t>(shape.rows());
 }
