@@ -12,8 +12,8 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// y[batch, m, n] = a' b' + bias of f32, row-major. a' is a [m, k], or the transpose of a [k, m]; b'
-// likewise. The bias [n] is added to every row.
+// The product y[batch, m, n] = a' b' + bias in f32, row-major. a' is a [m, k], or the transpose of
+// a [k, m]. b' is b [k, n], or the transpose of b [n, k]. The bias [n] is added to every row.
 struct BlasProduct {
   int64_t m = 0;
   int64_t n = 0;

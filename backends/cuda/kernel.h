@@ -18,7 +18,7 @@ class Blas;
 struct ListEntry {
   float* data;
   uint64_t elements;
-  uint32_t first;  // of AccumulateGrad: overwrites unless the step accumulates
+  uint32_t first;  // device::TableEntry::first
 };
 
 // Up to kChunk elements of one entry. A launch over all storages has one block per chunk.

@@ -19,7 +19,7 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 constexpr int kThreads = 128;
 constexpr int kDown = 8;     // threads along own rows
 constexpr int kAcross = 16;  // threads along other rows, or along the head
-constexpr int kOthers = 64;  // other rows of a tile
+constexpr int kOthers = 64;  // other rows per tile
 constexpr int64_t kMaxHeadDim = 256;
 
 // kPadded is the head size, rounded up. A thread owns kRows rows: the row of its index, and every
@@ -93,7 +93,7 @@ struct Problem {
   int queries;
   int keys;
   int dim;
-  unsigned tiles;  // of own rows
+  unsigned tiles;  // number of blocks along the own rows of a head
   int part;        // keys per part of the forward pass; each part has its own `out` and `row_out`
   // Number of valid rows; all rows unless a dynamic dimension is smaller. A query behind the
   // current size sees no key.

@@ -7,6 +7,7 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 namespace {
 
+// One block computes o and lse of kOwn queries of a head, over one part of the keys.
 template <int kPadded, int kRows>
 __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
   using T = Tiling<kPadded, kRows>;

@@ -1,6 +1,6 @@
 //! ops(any) Cast
 // Conversion between all dtypes. runtime/ops/cast.cpp defines the conversions. One kernel per
-// source dtype; the target dtype is the same for all threads.
+// source dtype, with four elements per thread; the target dtype is the same for all threads.
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 

@@ -130,8 +130,8 @@ void batch_norm_grad(Launch& l) {
 
 // The channels of a group of one sample are contiguous.
 struct Group {
-  uint64_t groups;    // of a sample
-  uint64_t channels;  // of a group
+  uint64_t groups;    // per sample
+  uint64_t channels;  // per group
   float eps;
 };
 

@@ -1,8 +1,8 @@
 //! elementwise
 //! elementwise(f16, bf16)
 //! elementwise(i8, u8, i32, i64, boolean)
-// Operators with formulas (runtime/ops/formulas). Two operands broadcast by the rules of NumPy; a
-// third operand has the shape of the result.
+// Operators with formulas (runtime/ops/formulas), four elements per thread. Two operands broadcast
+// by the rules of NumPy; a third operand has the shape of the result.
 #include <type_traits>
 
 #include "core/loops.h"

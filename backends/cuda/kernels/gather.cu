@@ -1,5 +1,6 @@
 //! ops(any) Gather GatherElements OneHot ScatterElements
-// Elements along an axis selected by indices, and the reverse. Negative indices count from the end.
+// Elements along an axis selected by indices, four per thread; and the reverse, one line per
+// thread. Negative indices count from the end.
 #include "base/float16.h"
 #include "core/element_types.h"
 #include "core/loops.h"

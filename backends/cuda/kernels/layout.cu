@@ -1,5 +1,6 @@
 //! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
-// Operators that only move elements.
+// Operators that only move elements. A thread moves one element, or 16 bytes if the alignment
+// allows it. Transposes move tiles through shared memory.
 #include "base/float16.h"
 #include "core/element_types.h"
 #include "core/loops.h"
@@ -16,7 +17,7 @@ constexpr int64_t kSmallestTiled = 16;
 
 __device__ uint64_t thread_of_grid() { return uint64_t{blockIdx.x} * kCopyThreads + threadIdx.x; }
 
-// The unit of an access by a thread, if alignment allows it.
+// The 16 bytes that a thread moves at once.
 struct alignas(16) Wide {
   uint32_t words[4];
 };
@@ -83,7 +84,8 @@ struct Rows {
   uint64_t rows, size, inner;
 };
 
-// True if `count` rows from `position` on fit. Otherwise the first thread reports the last one.
+// True if `count` rows from `position` on fit. Otherwise the first thread reports the last row as
+// an out-of-range index.
 __device__ bool fits(const Rows& r, uint64_t position, uint64_t count, device::StepHead* head,
                      uint32_t node) {
   if (position + count > r.size && thread_of_grid() == 0) {

@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
   }
 }
 
-// Adds the parts of k.
+// Adds the sums of the parts of k, four results per thread.
 __global__ void add_splits_kernel(const float* parts, unsigned splits, const float* bias, int n,
                                   float* y, uint64_t count, Writing writing) {
   const bool adds = writing.adds();

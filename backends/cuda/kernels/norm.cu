@@ -65,7 +65,7 @@ __global__ void norm_kernel(const T* __restrict__ x, const T* __restrict__ gamma
   }
 }
 
-// The sums over the rows of each block.
+// Where each block writes its sums over rows.
 struct BlockSums {
   float* dgamma;   // of the first block
   float* dbeta;    // the same; unused for RmsNorm
@@ -164,7 +164,7 @@ __global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ 
   } while (group < end);
 }
 
-// The sums of `parts` rows of n columns of dgamma, then of dbeta.
+// Adds `parts` rows of partial sums. Each row has n columns of dgamma, then n columns of dbeta.
 template <class T>
 __global__ void add_parts_kernel(const float* from, T* dgamma, T* dbeta, uint64_t parts,
                                  uint64_t columns, uint64_t n, unsigned width) {

@@ -26,13 +26,13 @@ struct Rotation {
   const int32_t* given;  // positions, or null; per sequence if per_sequence
   bool per_sequence;
   uint64_t threads;
-  uint32_t dim;        // of a head
-  uint32_t heads;      // of a position
-  uint32_t positions;  // of a sequence
+  uint32_t dim;        // elements per head
+  uint32_t heads;      // per position
+  uint32_t positions;  // per sequence
   uint32_t half;       // rotated pairs per head
   uint32_t first;      // first pair of this launch
-  uint32_t pairs;      // of this launch
-  uint32_t copied;     // copied elements of a head in this launch
+  uint32_t pairs;      // number of pairs in this launch
+  uint32_t copied;     // elements per head that this launch copies
   uint64_t offset;     // position of the first element
   bool inverse;
   bool interleaved;

@@ -1,6 +1,6 @@
 //! ops(any) Where
-// Selects elements of two tensors by bool values. All three operands broadcast by the rules of
-// NumPy.
+// Selects elements of two tensors by bool values, four elements per thread. All three operands
+// broadcast by the rules of NumPy.
 #include "core/element_types.h"
 #include "core/loops.h"
 #include "device/elements.cuh"
