@@ -2,8 +2,8 @@
 // lse = log sum exp x. The loss of a counted row is
 // lse - (1 - smoothing) x[label] - smoothing mean(x). A label equal to ignore_index is not counted.
 // Another label outside [0, classes) is reported as an out-of-range index. One subgroup per row.
-//   rows   lse, and for each row its loss and its weight (1 if it counts), or with reduction none
-//          only its loss
+//   rows   lse, and the loss and weight of each row. The weight is 1 if the row is counted, else 0.
+//          With reduction none, the weight is not written
 //   grad   dx = (exp(x - lse) - (1 - smoothing) onehot(label) - smoothing / classes) * dloss
 //          / weight of all rows
 #include "common.glsl"

@@ -13,7 +13,7 @@ layout(push_constant, scalar) uniform Push {
   uint count;
   uint rows;
   uint n;  // elements per row
-  uint blocks;  // of S columns
+  uint blocks;  // blocks of S columns per row
   uint first;  // adds ids [first, end) to the sums of ids before `first`
   uint end;
 } p;

@@ -1,7 +1,7 @@
 //! variants PART=rows,weights,grad T=f32,f16,bf16
 // The loss of a counted row is -weight[label] x[label]. A label equal to ignore_index is not
 // counted. Another label outside [0, classes) is reported as an out-of-range index.
-//   rows     one invocation per row: its loss and weight, or with reduction none only its loss
+//   rows     one invocation per row: loss and weight; with reduction none, only the loss
 //   weights  one subgroup adds the weights of the counted rows in a fixed order
 //   grad     one invocation per element: dx = -weight[label] onehot(label) * dloss / weight of all
 //            rows

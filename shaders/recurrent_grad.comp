@@ -1,7 +1,7 @@
 //! variants CELL=lstm,gru,gru_reset T=f32,f16,bf16
 // The gradient of one step of a recurrent layer. An invocation computes one unit of ROWS batch
-// rows: the gradient of its h, which the following step passed through w, then the cell. After the
-// first step, `ends` asks only for the gradient of the first state.
+// rows: first the gradient of h that the following step passes back through w, then the gradient of
+// the cell. With `ends`, it computes only the gradient of the initial state.
 //   lstm       the complete step
 //   gru        with reset_after the complete step, otherwise dz and dn
 //   gru_reset  dr without reset_after, from the d_new that gru wrote
@@ -19,7 +19,7 @@ const uint GATES = 3;
 layout(push_constant, scalar) uniform Push {
   Elements activations;
   Elements w;
-  // [batch, GATES * units]: the gradient of the products of the following step, for gru_reset of
+  // [batch, GATES * units]: the gradient of the products of the following step; for gru_reset, of
   // this step
   Floats behind;
   Floats made;  // the same for this step

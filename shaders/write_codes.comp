@@ -18,10 +18,10 @@ layout(push_constant, scalar) uniform Push {
   STEP_WORDS
   uint at_count;
   uint n;  // blocks of all rows
-  uint most;  // rows
+  uint most;  // maximum number of rows
   uint size;  // rows of the state
   uint inner;  // quantized rows per row of the state
-  uint columns;  // of a quantized row
+  uint columns;  // elements per quantized row
   uint node;
 } p;
 

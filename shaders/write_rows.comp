@@ -15,7 +15,7 @@ layout(push_constant, scalar) uniform Push {
   uint at_count;
   uint n;  // elements of all rows
   uint per_group;
-  uint most;  // rows
+  uint most;  // maximum number of rows
   uint size;  // rows of the state
   uint inner;  // elements per row
   uint node;

@@ -22,9 +22,9 @@ struct ListItem {
 struct Arg {
   std::byte* data = nullptr;
   const Shape* shape = nullptr;
-  ListItem entry;                  // of a table operand: the entry of the iteration
-  std::span<const ListItem> list;  // of a list operand
-  // Of a quantized operand (device::Operand::encoding).
+  ListItem entry;                  // table operand: its entry at this iteration
+  std::span<const ListItem> list;  // list operand: all entries
+  // Only for quantized operands (device::Operand::encoding).
   std::byte* scales = nullptr;
   const std::byte* zeros = nullptr;
 

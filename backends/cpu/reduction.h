@@ -59,7 +59,7 @@ class Walk {
 };
 
 // Calls f(output, walk) for each result of a reduction. walk(g) calls g with the position of each
-// of its elements, in row-major order.
+// element of x that belongs to the result, in row-major order.
 template <class F>
 void for_reductions(Threads& threads, const Shape& x, const Axes& reduced, F&& f) {
   const Walk kept(x, reduced, false);

@@ -25,8 +25,8 @@ uint32_t target_of(Instruction instruction, uint32_t value) {
 std::vector<uint32_t> chosen_cases(std::span<const uint32_t> module,
                                    std::span<const uint32_t> constants) {
   std::vector<uint32_t> out(module.begin(), module.begin() + kHeaderWords);
-  std::map<uint32_t, uint32_t> number_of;  // of a constant, by its id
-  std::map<uint32_t, uint32_t> value_of;   // of 32 bits, as all constants of the shaders are
+  std::map<uint32_t, uint32_t> number_of;  // number of a specialization constant, by id
+  std::map<uint32_t, uint32_t> value_of;   // value by id; all constants have 32 bits
   for_each_instruction(module, [&](Instruction all) {
     if (operation(all) == kDecorate && all[2] == kSpecId) {
       number_of[all[1]] = all[3];

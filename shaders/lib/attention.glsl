@@ -1,9 +1,9 @@
 // Parts shared by the attention shaders. A subgroup keeps rows of one head (queries or keys) in
-// registers and iterates over the rows of the other side; every lane loads a part of such a row.
-// With short heads (OWN_lane), each lane owns a row, and shuffles with constant indices distribute
-// the loaded parts. With long heads (OWN_part), a lane would need too many registers, and drivers
-// minutes to compile; so the subgroup has one row, and each lane owns a part of it. No shared
-// memory, no barrier, memory linear in the length.
+// registers and iterates over the rows of the other side; every lane loads a part of each of these
+// rows. With short heads (OWN_lane), each lane owns a row, and shuffles with constant indices
+// distribute the loaded parts. With long heads (OWN_part), the subgroup has one row, and each lane
+// owns a part of it. A whole row per lane would need too many registers, and minutes to compile.
+// There is no shared memory and no barrier, and memory is linear in the length.
 #include "common.glsl"
 #include "math.glsl"
 #include "step.glsl"

@@ -2,7 +2,7 @@
 const uint kMean = 0;
 const uint kNone = 2;
 
-// Writes the loss and the weight of a term, or with reduction none only the loss.
+// Writes the loss and the weight of a term; with reduction none, only the loss.
 void write_term(Floats terms, uint i, A loss, A weight, uint reduction) {
   if (reduction == kNone) {
     terms.v[i] = loss;

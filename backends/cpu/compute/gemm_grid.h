@@ -12,7 +12,7 @@ namespace bowline::detail::cpu {
 inline constexpr size_t kSerialWork = 100'000;
 // A part with this number of rows is worth packing B again.
 inline constexpr size_t kPartRows = 512;
-// Multiply-adds of a part with one row that are worth the claim of a task.
+// A part with one row is worth a task if it has this number of multiply-adds.
 inline constexpr size_t kPartOfRow = 200'000;
 // Up to this number of rows, packing B costs more than it saves.
 inline constexpr size_t kFewRows = 6;
