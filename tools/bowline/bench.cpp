@@ -1,5 +1,5 @@
-// bowline bench: times matrix products, runs, training steps and generation, beside the floor of
-// the machine; work on large tables, and with ties; tokenizers. bench/ has a file for each.
+// bowline bench: benchmarks of matrix products, runs, training steps, generation, large tables of
+// storages, ties and tokenizers. bench/ has a file for each.
 #include "bench/verbs.h"
 #include "verb.h"
 

@@ -1,4 +1,4 @@
-// `bowline bench decode`: tokens per second, beside what the memory of the machine allows.
+// `bowline bench decode`: tokens per second, compared with the limit of the memory bandwidth.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -26,13 +26,14 @@ struct BenchDecodeOptions {
   bool no_floor = false;
 };
 
-// What one token reads.
+// The memory that one token reads.
 struct Traffic {
   uint64_t weights = 0;      // bytes, each storage once
-  uint64_t cache_entry = 0;  // bytes of the cache for each token of the text
+  uint64_t cache_entry = 0;  // bytes of the KV cache per cached token
 };
 
-// An embedding reads one row, which is not counted; a head that is tied to it reads all.
+// The one row that an Embedding reads is not counted. A tied head reads the whole table, which is
+// counted.
 Traffic traffic_of(const ModelInfo& model, const PlanInfo& plan) {
   std::set<uint32_t> read;
   const auto decode = std::ranges::find(plan.segments, "decode",
@@ -65,10 +66,10 @@ Traffic traffic_of(const ModelInfo& model, const PlanInfo& plan) {
 
 struct Measured {
   double prompt_seconds = 0;
-  std::vector<double> seconds;  // of each token
+  std::vector<double> seconds;  // of each generated token
   double median = 0;
 
-  // Mean of tokens [begin, end), in seconds.
+  // Returns the mean time of tokens [begin, end), in seconds.
   double mean(size_t begin, size_t end) const {
     double sum = 0;
     for (size_t i = begin; i < end; ++i) {
@@ -84,7 +85,7 @@ Result<Measured> measure(text::Generator& g, const BenchDecodeOptions& o, int64_
     const RandomBlock r = philox({i, 0, 0, 0}, {1, 1});
     prompt.push_back(static_cast<int32_t>(r[0] % static_cast<uint64_t>(vocabulary)));
   }
-  // Memory that is touched for the first time is slow.
+  // Warm-up: the first access to memory is slow.
   BOWLINE_TRY(g.feed(prompt));
   BOWLINE_TRY(g.next().status());
   BOWLINE_TRY(g.rewind(0));
@@ -123,7 +124,8 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
   const Traffic traffic = traffic_of(info, plan);
   BOWLINE_TRY_ASSIGN(const Measured m, measure(g, o, vocabulary_of(plan)));
   const uint64_t counted = device.counters().peak_bytes;
-  const uint64_t resident = peak_resident_bytes();  // without what measuring the floor takes
+  // Before the floor is measured, which also needs memory.
+  const uint64_t resident = peak_resident_bytes();
   const size_t n = m.seconds.size(), part = std::max<size_t>(1, n / 8);
   const double mean_length = static_cast<double>(o.prompt) + static_cast<double>(n) / 2;
   const double bytes =

@@ -23,13 +23,14 @@ double bytes_of(const OperandInfo& o) {
 
 double dim_of(const OperandInfo& o, size_t axis) { return static_cast<double>(o.shape[axis]); }
 
-// Forward products, then one for each side that needs a gradient. All but weights do.
+// One forward and two backward products. Assumes that both operands need a gradient.
 double product_flops(const RecordInfo& r) {
   const OperandInfo& a = r.inputs[0];
   return 3 * 2 * elements(r.outputs[0]) * dim_of(a, a.shape.size() - 1);
 }
 
-// Two products forward, five backward (the scores are made again); the causal half.
+// Two forward and five backward products, because the backward pass recomputes the scores. Causal
+// attention needs half.
 double attention_flops(const RecordInfo& r) {
   const double one = 2.0 * elements(r.inputs[0]) * dim_of(r.inputs[1], 1);
   const bool causal =
@@ -43,14 +44,15 @@ void add_work(const RecordInfo& r, double times, Work& work) {
   } else if (r.op == "Attention") {
     work.flops += times * attention_flops(r);
   } else if (r.op == "RmsNorm" || r.op == "LayerNorm") {
-    // Residual and norm, read and written forward and backward.
+    // Residual and norm are each read and written, in the forward and in the backward pass.
     work.activation_bytes += times * 8 * bytes_of(r.inputs[0]);
   } else if (r.op == "CrossEntropy") {
     work.activation_bytes += times * 2 * bytes_of(r.inputs[0]);
   }
 }
 
-// The best rate of square products; larger ones until a call takes long.
+// Returns the best rate of square products, in operations per second. Stops after a size that takes
+// longer than 0.2 s.
 Result<double> largest_rate(const Device& device, DType dtype, int64_t& best_size) {
   double best = 0;
   for (const int64_t size : {256, 512, 768, 1024}) {
@@ -75,8 +77,8 @@ Result<double> largest_rate(const Device& device, DType dtype, int64_t& best_siz
   return best;
 }
 
-// Reads and writes a matrix once: an operator with one instruction per element is as fast as
-// memory.
+// Returns the bandwidth in bytes per second. Neg reads and writes each element once and computes so
+// little that memory limits it.
 Result<double> stream_rate(const Device& device, uint64_t bytes) {
   const auto elements = static_cast<int64_t>(bytes / size_of(DType::f32));
   Model model;
@@ -168,7 +170,7 @@ Work training_work(const ModelInfo& model, const PlanInfo& plan) {
     trained +=
         s.trainable && !s.empty && s.role == StorageRole::weight ? static_cast<double>(s.bytes) : 0;
   }
-  // The gradient written and read; the weights and both moments read and written.
+  // The gradient is written and read. The weights and both moments are read and written.
   work.optimizer_bytes = trained * (2 + 2 + 4);
   return work;
 }

@@ -1,4 +1,4 @@
-// `bowline bench table`: how what works on the table of storages grows with it.
+// `bowline bench table`: time of operations on a table of many storages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,8 @@ struct Timed {
 
 std::string name_of(int number) { return fmt::format("layers.{}.weight", number); }
 
-// The sum of an input and all parameters, in Repeats with a parameter per iteration.
+// Returns a model that adds all parameters to an input. Its Repeats read one parameter per
+// iteration.
 Result<Model> sum_of(int parameters) {
   constexpr size_t kMostIterations = 1 << 16;
   Model model;
@@ -90,7 +91,7 @@ class TableBench {
   static Status tie(Model& model, int i) { return model.tie(name_of(i - 1), name_of(i)).status(); }
   static Status untie(Model& model, int i) { return model.untie(name_of(i)).status(); }
 
-  // All but the first, one by one.
+  // Calls `verb` for each parameter except the first.
   Status each(Model& model, Status (*verb)(Model&, int)) const {
     for (int i = 1; i < o_.parameters; ++i) {
       BOWLINE_TRY(verb(model, i));

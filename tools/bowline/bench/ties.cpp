@@ -1,4 +1,4 @@
-// `bowline bench ties`: what shared weights cost, beside the same work without them.
+// `bowline bench ties`: time of shared weights, compared with the same work without ties.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,8 +27,9 @@ struct BenchTiesOptions {
 
 constexpr int64_t kWidth = 64, kHidden = 256, kRows = 64;
 
-// A block, x + W2 gelu(W1 x + b1) + b2, run `repeats` times. `nested`: each repeat has parameters
-// of its own, tied to those of the one before it; else all name one.
+// A block x + W2 gelu(W1 x + b1) + b2 that runs `repeats` times. If `nested`, each iteration has
+// its own parameters, which are tied to those of the previous iteration. Otherwise all iterations
+// read the same parameters.
 Result<Model> universal(int repeats, bool nested) {
   constexpr const char* kNames[] = {"layer_1.weight", "layer_1.bias", "layer_2.weight",
                                     "layer_2.bias"};
@@ -63,7 +64,8 @@ Result<Model> universal(int repeats, bool nested) {
   return model;
 }
 
-// The sum of an input and twice `pairs` parameters, tied in pairs or not.
+// The sum of an input and 2 * `pairs` parameters. If `tied`, the two parameters of each pair are
+// tied.
 Result<Model> sum_of(int pairs, bool tied) {
   Model model;
   ParameterList all;
@@ -94,7 +96,7 @@ Result<double> milliseconds(const Call& call) {
   return 1e3 * seconds_since(start);
 }
 
-// Medians of the same work with ties and without, run by turns.
+// Median times of the same work with ties and without. The two variants run alternately.
 struct Comparison {
   std::string what;
   double tied_ms = 0;
@@ -114,7 +116,7 @@ Result<Comparison> by_turns(std::string what, int runs, const Tied& tied, const 
   return Comparison{std::move(what), median(with), median(without)};
 }
 
-// One model on the device with what runs and trains it.
+// A model on the device, with its session and trainer.
 struct Placed {
   Model model;
   std::optional<Session> session;

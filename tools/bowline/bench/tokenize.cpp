@@ -20,14 +20,14 @@ struct BenchTokenizeOptions {
   int runs = 11;
 };
 
-// Of this thread: what other programs take does not count.
+// Returns the CPU time of this thread, which does not count other programs.
 double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The median of `runs` calls after one other, in seconds of the core.
+// Returns the median CPU time of `runs` calls in seconds, after one warm-up call.
 Result<double> median_cpu_seconds(int runs, const std::function<Status()>& call) {
   BOWLINE_TRY(call());
   std::vector<double> times;

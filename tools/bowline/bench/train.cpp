@@ -28,7 +28,7 @@ struct BenchTrainOptions {
   std::string dump_losses;
   std::string save_model;
   std::string compute = "f32";
-  std::string encoding;  // of the weights under an adapter; empty: as the file has it
+  std::string encoding;  // of the frozen weights; empty: as in the file
   std::string lora_target = AdapterOptions{}.target;
   int64_t lora_rank = 0;  // 0: the weights are trained
   int64_t batch = 8;
@@ -41,8 +41,8 @@ constexpr uint64_t kWarmupSteps = 3;
 constexpr uint64_t kLeastRuns = 7;
 constexpr double kLeastSeconds = 1;
 constexpr uint64_t kMadeBatches = 20;
-constexpr uint64_t kStreamBytes =
-    8 << 20;  // small, so that measuring the floor does not set the peak of memory
+// Small, so that measuring the floor does not set the peak of memory.
+constexpr uint64_t kStreamBytes = 8 << 20;
 
 constexpr const char* kAdapter = "bench";
 
@@ -93,7 +93,7 @@ struct MeasuredSteps {
   Work work;
 };
 
-// The optimizer of tools/compare_torch.
+// The same optimizer as in tools/compare_torch.
 TrainOptions train_options(const BenchTrainOptions& o) {
   TrainOptions t;
   t.dims = {{"batch", o.batch}, {"seq", o.seq}};
@@ -103,8 +103,8 @@ TrainOptions train_options(const BenchTrainOptions& o) {
   return t;
 }
 
-// The inputs of a batch of tokens: beside them their labels, or, of a classifier, the lengths of
-// whole rows and a class for each.
+// The inputs of a batch of tokens. A language model gets the labels of the tokens. A classifier
+// gets a length and a class per row; every row has the full length.
 class Inputs {
  public:
   Inputs(const EntryPointInfo& loss, const BenchTrainOptions& o, std::span<const Tensor> of_tokens)

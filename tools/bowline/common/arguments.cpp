@@ -56,7 +56,7 @@ bool abbreviates(const std::string& word, const std::string& name) {
   return word.size() >= 2 && word == initials;
 }
 
-// The flags that a word shortens: by the first letters of their words, else by their begin.
+// Returns the flags that a word abbreviates: by their initials, else as a prefix.
 std::vector<std::string> shortened_by(const std::string& word,
                                       const std::vector<std::string>& names) {
   const std::string letters = without_dashes(word);
@@ -82,7 +82,7 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
   return name.empty() ? "" : fmt::format(" Did you mean '{}'?", name);
 }
 
-// Flags that only 'bowline' itself has.
+// Returns a hint for flags that only `bowline` without a subcommand has.
 std::string of_the_program(const std::string& flag) {
   return flag == "-v" || flag == "-V" || flag == "--version"
              ? " 'bowline --version' prints the version."

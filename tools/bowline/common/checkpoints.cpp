@@ -40,7 +40,8 @@ std::optional<CheckpointFile> parsed(const fs::path& path) {
   return CheckpointFile{*step, *micro, path.string()};
 }
 
-// What a killed process left of a write. A file that is being written is locked.
+// Removes the temporary files of killed processes. A file that is being written is locked and
+// stays.
 void remove_leftovers(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {

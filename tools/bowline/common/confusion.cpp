@@ -12,7 +12,7 @@
 namespace bowline::command {
 namespace {
 
-constexpr size_t kMostClasses = 40;  // of a matrix
+constexpr size_t kMostClasses = 40;  // rows of the matrix
 constexpr size_t kMostPairs = 20;
 constexpr size_t kMostCharacters = 600;
 
@@ -37,7 +37,7 @@ double share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// The classes with the most mistakes, in their order.
+// Returns the classes with the most mistakes, in class order.
 std::vector<size_t> shown_classes(const Confusion& c, const Sums& sums) {
   std::vector<size_t> classes(c.labels.size());
   std::iota(classes.begin(), classes.end(), size_t{0});

@@ -50,7 +50,8 @@ Result<Descriptor> open_regular(std::string_view what, const std::string& path, 
     return Status(Code::bad_file, fmt::format("{} \"{}\" {}.", what, path, why));
   };
   struct stat info {};
-  // Opening a device can have effects, so its kind is looked at first, and again once it is open.
+  // Opening a device can have side effects, so the kind of the file is checked before opening, and
+  // again after it.
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return refuse(fmt::format("is {}, not a regular file", kind_of(info.st_mode)));
   }

@@ -22,7 +22,7 @@ namespace {
 const CLI::Range kDim(1, 1 << 30);
 constexpr std::string_view kCpu = "cpu";
 
-// The nearest dim of the model, or all of them.
+// Returns a hint: the dim with the most similar name, or all dims of the model.
 std::string known_dims(const std::string& name, const ModelInfo& model) {
   std::vector<std::string> names;
   for (const DimInfo& d : model.dims) {
@@ -34,7 +34,7 @@ std::string known_dims(const std::string& name, const ModelInfo& model) {
                          : "did you mean " + close;
 }
 
-// Attributes that name a dim hold its name as a word.
+// True if an attribute of a node contains the name of the dim.
 bool names_dim(const std::vector<NodeInfo>& nodes, const std::string& dim) {
   return std::ranges::any_of(nodes, [&](const NodeInfo& node) {
     return names_dim(node.body, dim) ||
@@ -44,7 +44,8 @@ bool names_dim(const std::vector<NodeInfo>& nodes, const std::string& dim) {
   });
 }
 
-// A generating entry point has the dims of its caches, which no input shows.
+// True if the entry point may have the dim. Entry points with updates may have the dims of their
+// caches, which no input shows.
 bool has_dim(const EntryPointInfo& entry, const std::string& dim) {
   const bool of_input = std::ranges::any_of(entry.inputs, [&](const InputInfo& input) {
     return std::ranges::find(input.dims, dim, &GraphDim::name) != input.dims.end();
@@ -52,18 +53,18 @@ bool has_dim(const EntryPointInfo& entry, const std::string& dim) {
   return of_input || !entry.updates.empty() || names_dim(entry.nodes, dim);
 }
 
-// A folder or a file that 'bowline import' reads.
+// True if `bowline import` reads this folder or file.
 bool importable(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error) || begins_with(path, "GGUF") ||
          path.ends_with(".onnx");
 }
 
-// --threads is for the CPU.
+// Adds --threads, which applies only to the CPU.
 void add_threads(CLI::App* verb, int& threads) {
   CLI::Option* const flag =
       add_number(verb, "--threads", threads, "CPU threads [one per core]", 0, 1024);
-  // "best" and "gpu" are known once they are opened; what cannot be opened is the verb's to say.
+  // "best" and "gpu" name a device only after they are opened. The verb reports errors of opening.
   verb->parse_complete_callback([verb, flag] {
     const auto name = verb->get_option("--device")->as<std::string>();
     if (flag->count() == 0 || name == kCpu) {
@@ -185,8 +186,8 @@ Result<QuantizeReport> decode_weights(Model& model, const std::string& pattern) 
 
 namespace {
 
-// 'bowline finetune' gives all of its adapters one name. Where the model has that name already, it
-// becomes name_2, name_3 and so on. Empty: the file's own name is free.
+// `bowline finetune` gives all of its adapters the same name. If the model already has an adapter
+// of that name, returns name_2, name_3 and so on. Empty: the name in the file is kept.
 std::string free_name(const Model& model, const std::string& path) {
   const std::vector<std::string> taken = adapters(model);
   if (taken.empty()) {
@@ -204,8 +205,8 @@ std::string free_name(const Model& model, const std::string& path) {
   return name;
 }
 
-// The digest of an adapter that was trained over quantized weights is that of these. So the weights
-// of a plain base are quantized in the same way.
+// An adapter that was trained over quantized weights stores the digest of the quantized weights. If
+// the model is not quantized, it is quantized in the same way.
 Result<std::string> load_for_base(Model& model, const std::string& path) {
   Result<std::string> name = load_adapter(model, path, free_name(model, path));
   if (name.ok()) {

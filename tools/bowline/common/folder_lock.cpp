@@ -24,8 +24,8 @@ std::string owner_of(int fd) {
                                                                                  : pid;
 }
 
-// The name still leads to the open file: the process that held it before did not remove it
-// meanwhile.
+// True if the path still names the open file. The previous owner of the lock may have removed the
+// file in the meantime.
 bool is_named(int fd, const std::string& path) {
   struct stat opened {};
   struct stat named {};

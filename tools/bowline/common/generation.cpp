@@ -16,12 +16,13 @@
 namespace bowline::command {
 namespace {
 
-// A context that is not asked for: as the model says, but no more than this.
+// The largest context that is used by default.
 constexpr int64_t kContext = 4096;
-// Tokens of a prompt between two looks at Ctrl-C.
+// Prompt tokens between two checks for Ctrl-C.
 constexpr size_t kPrompt = 256;
 
-// What a model says of its context is read by the generator, with its errors.
+// Returns kContext if the context of the model is longer, else 0. With 0 the generator reads the
+// context of the model and reports errors.
 int64_t usual_context(const Model& model) {
   const std::string length = model.metadata("context_length");
   return length.size() > 4 || (length.size() == 4 && length > std::to_string(kContext)) ? kContext
@@ -39,7 +40,7 @@ void note_context(const Model& model, int64_t context) {
   }
 }
 
-// The text of the generator becomes the prompt. False: Ctrl-C came.
+// Makes the prompt the text of the generator. Returns false after Ctrl-C.
 Result<bool> read_prompt(text::Generator& g, std::span<const int32_t> prompt, Answer& answer) {
   const auto same =
       static_cast<size_t>(std::ranges::mismatch(prompt, g.tokens()).in1 - prompt.begin());
@@ -53,7 +54,7 @@ Result<bool> read_prompt(text::Generator& g, std::span<const int32_t> prompt, An
   return read == prompt.size();
 }
 
-// Ends an answer by the token; "": it goes on.
+// Returns the reason why the answer ends after its last token. Empty: it continues.
 std::string reason_to_end(const text::Generator& g, const GenerationFlags& flags,
                           const Answer& answer, const text::StopStrings& stops) {
   if (g.is_stop(answer.ids.back()) || stops.stopped()) {

@@ -24,7 +24,8 @@ std::string names(const CLI::Option& option) {
   return out;
 }
 
-// "a|b" of the type "TEXT:{a,b}", which is what CLI11 makes of a list of choices. Empty: any value.
+// Converts "TEXT:{a,b}", the type that CLI11 makes from a list of choices, to "a|b". Empty: any
+// value.
 std::string choices(const std::string& type) {
   const size_t begin = type.find('{');
   const size_t end = type.find('}', std::min(begin, type.size()));
@@ -36,7 +37,7 @@ std::string choices(const std::string& type) {
   return out;
 }
 
-// The name of a value in place of the type and range that CLI11 prints: "N" for "INT:1..8".
+// Converts the type and range that CLI11 prints to a short name: "INT:1..8" to "N".
 std::string value_name(const std::string& type) {
   const std::string name = type.substr(0, type.find(':'));
   return type.ends_with("BYTES")           ? "BYTES"

@@ -48,7 +48,7 @@ std::string html_json(const nlohmann::json& value) {
   using nlohmann::json;
   std::string out;
   for (const char c : value.dump(-1, ' ', true, json::error_handler_t::replace)) {
-    switch (c) {  // within texts alone
+    switch (c) {  // these characters occur only in strings
       case '<':
         out += "\\u003c";
         break;

@@ -73,7 +73,7 @@ Status fill(Array& array, const std::string& what) {
   return {};
 }
 
-// By name what each input gets.
+// Returns the value from the flags for each input name.
 Result<std::map<std::string, std::string>> parse(const EntryPointInfo& entry,
                                                  const std::vector<std::string>& flags) {
   std::map<std::string, std::string> given;
@@ -101,14 +101,14 @@ void add_dims_of(const InputInfo& input, const Array& array, std::vector<BoundDi
   }
 }
 
-// It begins as a number does.
+// True if the text begins like a number.
 bool is_numbers(const std::string& what) {
   return what.find_first_not_of("-.") < what.size() &&
          std::string_view("0123456789").find(what[what.find_first_not_of("-.")]) !=
              std::string_view::npos;
 }
 
-// What text says of a shape: -1 where the text says it, or a size that is known.
+// Returns the shape for parsing a text. The text determines a size of -1.
 TextShape text_shape(const InputInfo& input, std::span<const BoundDim> dims) {
   TextShape out{input.dtype, {}};
   for (const GraphDim& dim : input.dims) {
@@ -118,7 +118,8 @@ TextShape text_shape(const InputInfo& input, std::span<const BoundDim> dims) {
   return out;
 }
 
-// Of a file or a list of numbers. False: it is made once its shape is known.
+// Reads a file or a list of numbers. Returns false for a value that is made once its shape is
+// known.
 Result<bool> read(const InputInfo& input, const std::string& what, std::span<const BoundDim> dims,
                   Array& array) {
   const bool file = what[0] == '@';
@@ -133,7 +134,7 @@ Result<bool> read(const InputInfo& input, const std::string& what, std::span<con
   return true;
 }
 
-// Errors  bad_argument: a dim that nothing says.
+// Errors  bad_argument: the size of a dim is unknown.
 Result<std::vector<int64_t>> shape_of(const InputInfo& input, std::span<const BoundDim> dims) {
   std::vector<int64_t> shape;
   for (const GraphDim& dim : input.dims) {
@@ -161,7 +162,7 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
   Inputs inputs;
   inputs.dims = std::move(dims);
   std::vector<bool> read_already;
-  // Files and numbers first: their shapes say the dims of the others.
+  // Files and numbers come first, because their shapes determine the dims of the other inputs.
   for (const InputInfo& input : entry.inputs) {
     Array array;
     std::string& what = given.try_emplace(input.name, otherwise).first->second;

@@ -13,7 +13,7 @@ volatile sig_atomic_t deferred = 0;
 volatile sig_atomic_t interrupts = 0;
 
 // One interruption may arrive as several signals: timeout(1) signals the process and then its
-// group, and a closed terminal sends SIGHUP and SIGTERM. A later signal is the user's.
+// group, and a closed terminal sends SIGHUP and SIGTERM. A later signal ends the process.
 constexpr time_t kOneInterruption = 1;  // seconds
 timespec first_signal = {};
 

@@ -14,9 +14,9 @@
 namespace bowline::command {
 namespace {
 
-constexpr size_t kMostRecords = size_t{1} << 18;   // that run
-constexpr uint64_t kMostWork = uint64_t{1} << 26;  // pieces of the arena that are touched
-constexpr size_t kMostPoints = 1200;               // of a picture
+constexpr size_t kMostRecords = size_t{1} << 18;   // that are executed
+constexpr uint64_t kMostWork = uint64_t{1} << 26;  // accesses to pieces of the arena
+constexpr size_t kMostPoints = 1200;               // of a plot
 
 struct Touch {
   uint64_t begin = 0;
@@ -30,7 +30,7 @@ class Walk {
  public:
   Walk(const SegmentInfo& segment, MemoryCurve& curve) : s_(segment), curve_(curve) {}
 
-  // False: too many.
+  // Returns false if there are too many records or accesses.
   bool run() {
     first_ = curve_.node.size();
     return part(0, s_.records.size(), 0) && add_live();
@@ -107,8 +107,8 @@ class Walk {
     }
   }
 
-  // The arena in pieces that no operand cuts: each lives from a write up to the last read before
-  // the next one.
+  // Splits the arena at the bounds of all operands. Each piece is live from a write to the last
+  // read before the next write.
   bool add_live() {
     std::vector<uint64_t> cuts;
     for (const Touch& t : touches_) {
@@ -149,7 +149,7 @@ class Walk {
   void touch_piece(Piece& piece, uint64_t bytes, const Touch& t) {
     const bool anew = t.write && piece.open && piece.first < t.record;
     if (anew) {
-      // What the record itself reads there it replaces: both are one.
+      // If a record reads and overwrites a piece, the piece counts once for this record.
       piece.last -= piece.last == t.record ? 1 : 0;
       close(piece, bytes);
     }
@@ -174,7 +174,7 @@ class Walk {
   std::map<std::string, uint32_t> numbers_;
   std::vector<Touch> touches_;
   std::vector<Piece> pieces_;
-  std::vector<int64_t> changes_;  // of the live bytes, at a record
+  std::vector<int64_t> changes_;  // change of the live bytes at each record
 };
 
 std::string group_of(StorageRole role) {
@@ -212,7 +212,7 @@ std::string bar(const MemoryReport& m, const ModelInfo& model) {
       counted += s.bytes;
     }
   }
-  if (counted > m.storage_bytes) {  // some lie elsewhere
+  if (counted > m.storage_bytes) {  // some are in other memory
     sizes.assign(1, {"storages", m.storage_bytes});
   } else {
     add("other storages", m.storage_bytes - counted);
@@ -231,7 +231,7 @@ std::string bar(const MemoryReport& m, const ModelInfo& model) {
                   parts);
 }
 
-// The largest of each stretch of records, at its place.
+// Returns the largest value of each stretch of records, at its record.
 std::vector<PlotPoint> points_of(const MemoryCurve& curve) {
   const size_t count = curve.live.size();
   const size_t stretch = (count + kMostPoints - 1) / kMostPoints;

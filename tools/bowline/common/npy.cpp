@@ -80,7 +80,7 @@ class HeaderParser {
     BOWLINE_TRY_ASSIGN(const std::string_view text, quoted());
     BOWLINE_REQUIRE_CODE(!text.starts_with('>'), Code::bad_file,
                          "The elements ('{}') are in big-endian order.", text);
-    // One byte has no order: '<', '=' and '|' mean the same.
+    // '<', '=' and '|' mean the same: the host is little endian, and a single byte has no order.
     const auto same = [&](std::string_view known) {
       return text == known || (text.size() == known.size() && text.substr(1) == known.substr(1) &&
                                "|=<"sv.find(text[0]) != std::string_view::npos);
@@ -146,7 +146,7 @@ class HeaderParser {
   bool fortran_ = false;
 };
 
-// Bytes of an array; errors where they cannot be counted.
+// Returns the size of an array in bytes. Errors  bad_argument: it is too large.
 Result<uint64_t> bytes_of(DType dtype, std::span<const int64_t> shape) {
   uint64_t bytes = size_of(dtype);
   for (const int64_t dim : shape) {

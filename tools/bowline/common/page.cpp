@@ -18,11 +18,11 @@ namespace {
 constexpr std::string_view kDataBegin = "<script type=\"application/json\" id=\"data\">";
 constexpr std::string_view kDataEnd = "</script>";
 constexpr uint64_t kMostPageBytes = uint64_t{256} << 20;
-// Of room that a page may need; asked for before the work begins.
+// The free space that is checked before the work begins.
 constexpr uint64_t kProbeBytes = uint64_t{1} << 20;
 
-// Nothing but the style in the page itself is allowed: not even a name that slipped through could
-// load or run anything.
+// The page may use only its own style. Even a name that is not escaped can then load or run
+// nothing.
 constexpr std::string_view kPolicy =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 

@@ -1,6 +1,6 @@
-// A chart is one SVG whose height is in pixels and whose width is that of the page: places along it
-// are percentages, so that text stays of one size on every screen. Curves lie in an inner SVG that
-// is stretched over the plot, their strokes are not.
+// A chart is one SVG. Its height is in pixels and its width is the width of the page. Positions
+// along the width are percentages, so that text has the same size on every screen. The curves are
+// in an inner SVG that is stretched over the plot; their strokes are not stretched.
 #include "common/plot.h"
 
 #include <fmt/format.h>
@@ -18,14 +18,14 @@
 namespace bowline::command {
 namespace {
 
-constexpr double kGrid = 10000;        // of the inner SVG, in both directions
-constexpr size_t kMostStops = 48;      // readings of a chart
-constexpr size_t kMostFocusable = 12;  // of these, those that Tab reaches
-constexpr size_t kMostMarks = 60;      // of a series; of more only the last has one
-constexpr double kLogFrom = 200;       // largest over least
-constexpr double kHeadroom = 1.3;      // over a peak, for its name
+constexpr double kGrid = 10000;        // width and height of the inner SVG
+constexpr size_t kMostStops = 48;      // positions where a reader can see the values
+constexpr size_t kMostFocusable = 12;  // stops that the Tab key reaches
+constexpr size_t kMostMarks = 60;      // of a series; a longer series marks only its last point
+constexpr double kLogFrom = 200;       // largest / least, for a log axis
+constexpr double kHeadroom = 1.3;      // the axis ends at this multiple of a peak, for its label
 
-// The least of 1, 2 and 5 times a power of `base` that is not below `width`.
+// Returns the smallest of 1, 2 and 5 times a power of 10 that is at least `width`.
 double round_step(double width) {
   const double power = std::pow(10.0, std::floor(std::log10(width)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -36,8 +36,8 @@ double round_step(double width) {
   return 10 * power;
 }
 
-// "2e-4", "0.25", "150k"; `step` is the distance to the next tick, `largest` the largest of the
-// axis.
+// Returns for example "2e-4", "0.25" or "150k". `step` is the distance to the next tick, `largest`
+// the largest value of the axis.
 std::string tick_text(double value, double step, double largest) {
   if (value == 0) {
     return "0";
@@ -67,7 +67,7 @@ std::string bytes_tick(double value) {
                                      : text;
 }
 
-// Where values lie along an axis, from 0 to 1.
+// Maps values to positions along an axis, from 0 to 1.
 struct Axis {
   double least = 0;
   double largest = 1;
@@ -147,7 +147,7 @@ class Chart {
     if (p_.limit) {
       y1 = std::max(y1, p_.limit->y);
     }
-    if (y0 > y1) {  // nothing is finite
+    if (y0 > y1) {  // no value is finite
       y0 = 0;
       y1 = 1;
     }
@@ -165,7 +165,7 @@ class Chart {
   }
   std::string detail(double x) const { return p_.x_detail ? ", " + p_.x_detail(x) : ""; }
 
-  // Across and down, in percent.
+  // Return the horizontal and vertical position in percent.
   double across(double x) const { return 100 * (x - x_.least) / (x_.largest - x_.least); }
   double down(double y) const { return 100 * (1 - y_.place(y)); }
 
@@ -190,7 +190,7 @@ class Chart {
     return out + "</figcaption>\n";
   }
 
-  // What a reader hears of the whole.
+  // Returns a description of the chart for screen readers.
   std::string summary() const {
     std::string out = p_.title + (p_.unit.empty() ? "" : " in " + p_.unit) + ".";
     for (const PlotSeries& s : p_.series) {
@@ -325,7 +325,8 @@ class Chart {
     return across < 35 ? "start" : across > 65 ? "end" : "middle";
   }
 
-  // Marks, the peak, the ends, and what lies between.
+  // Chooses the stops: all marks, the peak, the ends, and evenly spaced points of the longest
+  // series.
   void choose_stops() {
     std::set<double> xs;
     const PlotSeries* longest = nullptr;
@@ -351,7 +352,7 @@ class Chart {
     stops_.assign(xs.begin(), xs.end());
   }
 
-  // By number of the series what it has at x.
+  // Returns the values at x, each with the index of its series.
   std::vector<std::pair<size_t, double>> values_at(double x) const {
     std::vector<std::pair<size_t, double>> out;
     for (size_t i = 0; i < p_.series.size(); ++i) {

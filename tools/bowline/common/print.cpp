@@ -13,8 +13,8 @@
 namespace bowline::command {
 namespace {
 
-// Parts of a text that stay as they are on a terminal: a tab, zero-width joiners, variation
-// selectors. 0: there is none at `at`.
+// Returns the length of a character that a terminal gets unchanged: a tab, a zero-width joiner or a
+// variation selector. Returns 0 if there is none at `at`.
 size_t length_of_kept(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) {
     return at + i < text.size() ? static_cast<uint8_t>(text[at + i]) : uint8_t{0};

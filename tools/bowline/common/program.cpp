@@ -16,9 +16,9 @@
 namespace bowline::command {
 
 int run_program(int argc, char** argv, int (*program)(std::vector<std::string> words)) {
-  // A reader that leaves early (| head) is no reason to die half way through a checkpoint.
+  // A closed pipe (| head) must not kill the process in the middle of a checkpoint.
   std::signal(SIGPIPE, SIG_IGN);
-  // A file size limit fails the write, which says so.
+  // At the file size limit, the write then fails and is reported.
   std::signal(SIGXFSZ, SIG_IGN);
   int code = kFailed;
   try {
@@ -26,7 +26,7 @@ int run_program(int argc, char** argv, int (*program)(std::vector<std::string> w
   } catch (const std::exception& error) {
     fail(kFailed, fmt::format("Unexpected failure: {}.", error.what()));
   }
-  // A verb is not done when its output did not arrive, unless the reader wanted no more.
+  // A verb fails if its output could not be written, unless the reader closed the pipe.
   std::string why;
   if (printed(why) || code != kOk) {
     return code;

@@ -8,8 +8,8 @@ namespace {
 
 constexpr size_t kStretch = 4;
 
-// Of each stretch the least and the largest, in their order; one that is not finite stays, as it is
-// a gap.
+// Keeps the least and the largest point of each stretch, in their order. A stretch with a
+// non-finite point keeps only this point, because it is a gap in the curve.
 std::vector<PlotPoint> thinned(const std::vector<PlotPoint>& points) {
   std::vector<PlotPoint> out = {points.front()};
   for (size_t begin = 1; begin + 1 < points.size(); begin += kStretch) {

@@ -22,7 +22,8 @@ class TextCheck {
  public:
   TextCheck(const std::string& path, const std::string& text) : path_(path), text_(text) {}
 
-  // A character that the end of the text may cut waits for the next piece, unless it is the last.
+  // The last bytes may be an incomplete character. They wait for the next piece unless `last` is
+  // true.
   Status advance(bool last) {
     while (at_ < text_.size() && (last || text_.size() - at_ >= kLongest)) {
       BOWLINE_TRY(check_character());
@@ -55,7 +56,8 @@ class TextCheck {
   size_t column_ = 1;
 };
 
-// The header of a table: at least two names without spaces, or nothing.
+// Returns the number of columns if the line is a table header: at least two names without spaces.
+// Otherwise returns 0.
 size_t columns_of_header(std::string_view line, char separator) {
   size_t columns = 1;
   bool empty = true;
@@ -84,8 +86,8 @@ size_t columns_of(std::string_view line, char separator) {
   return columns;
 }
 
-// A header and at least two rows, each with as many fields; of a long text the first lines are
-// read.
+// True if the text begins with a header and at least two rows, all with the same number of fields.
+// Checks only the first rows.
 bool looks_like_table(std::string_view text, char separator) {
   constexpr size_t kLeastRows = 2, kMostRows = 20;
   size_t columns = 0;
@@ -106,7 +108,8 @@ bool looks_like_table(std::string_view text, char separator) {
   return rows >= kLeastRows;
 }
 
-// What a text holds that is not prose: "JSON lines", "a table"; or nothing.
+// Returns the structure of a text that is not prose, for example "JSON lines" or "a table", else
+// null.
 const char* structure_of(const std::string& path, std::string_view text) {
   if (path.ends_with(".jsonl") || path.ends_with(".ndjson") || looks_like_json_lines(text)) {
     return "JSON lines";
@@ -247,7 +250,8 @@ void Batch::set_row(int64_t row, const int32_t* tokens) {
 double bits_of_nats(double nats) { return nats / std::log(2.0); }
 
 Result<double> mean_nats(const BatchLoss& loss, const Units& text, const Evaluation& how) {
-  // Window w predicts the units from w * stride + overlap + 1 on; the first one also those before.
+  // Window w predicts the units from w * stride + overlap + 1 on. The first window also predicts
+  // the units before that.
   const int64_t overlap = how.seq - how.stride;
   const int64_t predicted = static_cast<int64_t>(text.size()) - 1;
   const int64_t windows = std::max<int64_t>(1, (predicted - overlap + how.stride - 1) / how.stride);

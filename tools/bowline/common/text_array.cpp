@@ -24,7 +24,7 @@ bool append(std::string_view word, std::vector<std::byte>& bytes) {
   return value.has_value();
 }
 
-// False: it is no number of the dtype.
+// Appends a value. Returns false if the word is not a number of the dtype.
 bool append(DType dtype, std::string_view word, std::vector<std::byte>& bytes) {
   switch (dtype) {
     case DType::f32:
@@ -88,7 +88,7 @@ Result<Rows> read_rows(std::string_view text, const std::string& where, DType dt
   return rows;
 }
 
-// The shape of so many rows and columns.
+// Returns the shape of an array that consists of these rows and columns.
 Result<std::vector<int64_t>> shape_of(const Rows& rows, const std::string& where,
                                       std::vector<int64_t> shape) {
   const size_t rank = shape.size();

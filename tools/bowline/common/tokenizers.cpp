@@ -12,10 +12,10 @@ namespace bowline::command {
 namespace {
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
-// The metadata of a GGUF file lies in front of its tensors.
+// The metadata of a GGUF file precedes its tensors.
 constexpr size_t kMostMetadata = size_t{256} << 20;
 
-// The first bytes of a regular file, at most so many.
+// Reads at most `most` bytes from the start of a regular file.
 Result<std::string> read_begin(const std::string& path, size_t most) {
   std::string out;
   const Status status =
@@ -27,8 +27,7 @@ Result<std::string> read_begin(const std::string& path, size_t most) {
                                                          : Result<std::string>(status);
 }
 
-// What a caller of the command is told of a file: which one it is, and that it is not what it
-// should be.
+// Adds the path to an error, and returns the error as bad_file.
 Result<text::Tokenizer> of_file(Result<text::Tokenizer> made, const std::string& path) {
   if (made.ok()) {
     return made;

@@ -12,7 +12,7 @@ namespace {
 
 struct Need {
   const char* name;
-  DType dtype;  // f32: or a shorter dtype of floats
+  DType dtype;  // f32 also allows shorter floats
   size_t rank;
   const char* shape;
 };

@@ -11,7 +11,7 @@
 namespace bowline::command {
 namespace {
 
-// The storages that an Embedding looks rows up in.
+// Adds the storages that Embedding nodes read.
 void add_looked_up(const std::vector<NodeInfo>& nodes, const ModelInfo& info,
                    std::set<uint32_t>& ties) {
   for (const NodeInfo& node : nodes) {

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kForms = {"text", "json"};
 
-// -o of a verb that writes a file: the form or the file, and either may be given once.
+// Adds -o to a verb that writes a file. -o takes an output format or a path, and each may be set
+// once.
 void add_form_or_file(CLI::App* verb, CLI::Option* form, CLI::Option* out) {
   const auto give = [form, out](const std::vector<std::string>& values) {
     for (const std::string& value : values) {
@@ -106,7 +107,7 @@ namespace {
 
 constexpr std::string_view kProcessor = "cpu";
 
-// What to do about a device that is not there or cannot be used.
+// Returns advice for a device that is missing or cannot be used.
 std::string device_remedy(const std::string& name, Code code) {
   std::vector<std::string> names = {"best", "gpu"};
   bool has_cpu = false;
