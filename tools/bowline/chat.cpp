@@ -20,7 +20,8 @@ struct ChatOptions {
   std::string format = "text";
 };
 
-// Seconds since 1970 as a clock on the wall here shows them: templates print them as UTC.
+// Returns the local wall-clock time as if it were UTC, in seconds since 1970, because templates
+// print it as UTC.
 int64_t local_seconds() {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
@@ -71,7 +72,7 @@ class Chat {
     return c != EOF || !line.empty();
   }
 
-  // A conversation that has grown too long for the context is said to be, and goes on without the
+  // On a terminal, a conversation that exceeds the context is reported and continues without the
   // last message.
   Status take_turn(const std::string& line) {
     messages_.push_back({"user", line});
@@ -91,7 +92,7 @@ class Chat {
     return {};
   }
 
-  // What is not on the terminal yet.
+  // Ends the printed answer: a JSON line, or a newline and the rates.
   void show(const Answer& a) const {
     const bool is_json = o_.format == "json";
     if (is_json) {
@@ -105,7 +106,7 @@ class Chat {
     }
   }
 
-  // What is in the cache of the conversation so far is not read again.
+  // The generator reuses the cached part of the conversation.
   Result<Answer> answer_all() {
     text::SpecialTokens special = text::SpecialTokens::of(of_.model);
     special.now = local_seconds();
@@ -127,7 +128,7 @@ class Chat {
   bool is_terminal_;
 };
 
-// The format renders a system message.
+// False if the chat template ignores the system message.
 bool takes_system(const text::ChatTemplate& format, const Model& model) {
   const text::ChatMessage user{"user", "x"};
   const text::SpecialTokens special = text::SpecialTokens::of(model);

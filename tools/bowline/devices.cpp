@@ -1,4 +1,4 @@
-// bowline devices: every device of every backend, with the reason when it cannot be used.
+// bowline devices: lists every device of every backend, with the reason if it cannot be used.
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// bowline eval: how well a model predicts a text, or tells texts apart.
+// bowline eval: evaluates a model: perplexity of text, or classification accuracy.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct EvalOptions : DataOptions {
   Changes changes;
 };
 
-// Of --report what the model and its run say.
+// Fills in what the --report page shows about the model and its plan.
 Status describe(const EvalOptions& o, const Model& model, const Session& session,
                 const Device& device, const Task& task, Evaluated& page) {
   BOWLINE_TRY_ASSIGN(const PlanInfo plan, session.describe());
@@ -59,7 +59,7 @@ Status describe(const EvalOptions& o, const Model& model, const Session& session
   return {};
 }
 
-// `page` is that of --report, if there is one.
+// `page` is null without --report.
 Result<Measure> evaluate(const EvalOptions& o, Model& model, const Device& device, Task& task,
                          Evaluated* page) {
   BOWLINE_TRY(change(model, o.changes));

@@ -1,5 +1,5 @@
-// bowline export: a model without what a training left in it, as a model file or as the bytes of
-// its storages, in the dtype that is asked for; or in the form of the tools that it came from.
+// bowline export: writes a model without its training state: as a model file, as the bytes of its
+// storages, or in a format of other tools. --dtype converts the values.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -38,7 +38,7 @@ struct ExportOptions {
   FlagUses uses;
 };
 
-// Storages of parameters, each once.
+// Returns the storages of all parameters, each once.
 std::set<uint32_t> storages_of(const ModelInfo& info) {
   std::set<uint32_t> out;
   for (const ParameterInfo& p : info.parameters) {
@@ -59,8 +59,8 @@ json rows_of(const ModelInfo& info) {
   return rows;
 }
 
-// storage_<tie>.bin with the bytes of each storage that a parameter shows, and parameters.json,
-// which names them.
+// Writes storage_<tie>.bin with the bytes of each storage that has a parameter, and
+// parameters.json, which lists these files.
 Result<json> write_weights(const Model& model, const std::string& folder, bool replace) {
   constexpr const char* kParameters = "parameters.json";
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
@@ -107,7 +107,7 @@ void print_notes(const std::vector<std::string>& notes) {
 
 Status export_model(const ExportOptions& o, const Model& model,
                     const std::vector<std::string>& notes) {
-  BOWLINE_TRY(model.save(o.out));  // without the training
+  BOWLINE_TRY(model.save(o.out));  // without training state
   const uint64_t before = std::filesystem::file_size(o.model);
   const uint64_t after = std::filesystem::file_size(o.out);
   if (o.format == "json") {
@@ -154,8 +154,8 @@ Status untie_all(Model& model, const std::vector<std::string>& names) {
   return {};
 }
 
-// "model.layers.*.mlp.up_proj.weight": the same weight of every layer. In a Repeat these have one
-// encoding, so they change together.
+// Returns a pattern such as "model.layers.*.mlp.up_proj.weight", which matches the same weight of
+// every layer. In a Repeat, these weights have the same encoding, so they change together.
 std::string pattern_of(const std::string& name) {
   std::string out;
   for (const char c : name) {
@@ -168,13 +168,13 @@ std::string pattern_of(const std::string& name) {
   return out;
 }
 
-// Merges adapters into the weights. Quantized weights are decoded, changed, and quantized again
-// where the file has them so and the written form can hold it.
+// Merges adapters into the weights. Quantized weights are dequantized first. They are quantized
+// again if they were quantized in the file and the output format supports their encoding.
 class Merging {
  public:
   Merging(Model& model, const ExportOptions& o) : model_(model), o_(o) {}
 
-  // Returns sentences for the report.
+  // Returns notes for the report.
   Result<std::vector<std::string>> run() {
     BOWLINE_TRY_ASSIGN(const ModelInfo file, model_.describe());
     BOWLINE_TRY(change(model_, {"", o_.adapters}));
@@ -202,9 +202,9 @@ class Merging {
  private:
   // The same weight of every layer.
   struct Group {
-    std::string encoding;  // of the file
+    std::string encoding;  // in the file
     DType dtype = DType::f32;
-    bool again = false;  // it is quantized again
+    bool again = false;  // quantized again after the merge
     std::vector<std::string> names;
   };
 
@@ -216,9 +216,9 @@ class Merging {
     return o_.to.empty() || (o_.to == "gguf" && (encoding == "q8_0" || encoding == "q4_0"));
   }
 
-  // `file`: before the adapters were loaded, which may have quantized a plain base.
+  // `file` describes the model before its adapters were loaded. Loading may quantize the weights.
   void choose(const ModelInfo& file, const ModelInfo& info) {
-    std::set<uint32_t> changed;  // ties
+    std::set<uint32_t> changed;  // tie indices
     std::set<std::string> patterns;
     for (const ParameterInfo& p : info.parameters) {
       const auto target = std::ranges::find(info.parameters, p.target, &ParameterInfo::name);
@@ -276,10 +276,10 @@ class Merging {
     return quantize_all(model_, o_.encoding);
   }
 
-  // Of each weight that is changed at most this many values, spread evenly.
+  // At most this many values of each changed weight are compared, evenly spread.
   static constexpr size_t kSample = 65536;
 
-  // `rounded`: the values are rounded to this dtype.
+  // Returns values of the changed weights, rounded to the dtype `rounded`.
   Result<std::vector<float>> sampled(DType rounded) const {
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model_.describe());
     std::vector<float> out;
@@ -300,8 +300,8 @@ class Merging {
     return out;
   }
 
-  // The part of the change that is in the written weights: their change, projected on the exact
-  // one.
+  // Returns how much of the change is in the written weights: the projection of their change on the
+  // exact change.
   std::string survival(const std::vector<float>& base, const std::vector<float>& merged,
                        const std::vector<float>& written) const {
     double common = 0;
@@ -330,7 +330,7 @@ class Merging {
   std::vector<std::string> notes_;
 };
 
-// Forms of other tools, by the word behind --to.
+// Formats of other tools, by the value of --to.
 struct Form {
   const char* name;
   Result<ExportReport> (*write)(const Model& model, const std::string& path,
@@ -349,7 +349,8 @@ std::vector<std::string> form_names() {
   return names;
 }
 
-// Adapters stay beside the weights for a form of theirs, and become a part of them for the others.
+// An adapter format contains only the adapter. Other formats contain the weights with the adapters
+// merged into them.
 Result<ExportReport> write_form(const ExportOptions& o, Model& model) {
   if (is_adapter_form(o.to)) {
     BOWLINE_TRY(change(model, {"", o.adapters}));

@@ -122,7 +122,7 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
   add_format(verb, o.output, "Output format of the summary");
 }
 
-// Which kinds of data a flag has an effect on.
+// Declares the kinds of data on which a flag has an effect.
 void add_uses(FinetuneOptions& o) {
   o.uses.add({"--in-order"}, kConversations | kExamples);
   o.uses.add({"--class-weights"}, kExamples);

@@ -1,4 +1,4 @@
-// bowline generate: goes on with a text.
+// bowline generate: generates text from a prompt.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

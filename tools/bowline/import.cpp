@@ -16,7 +16,7 @@
 namespace bowline::command {
 namespace {
 
-// What is imported.
+// The kind of the source.
 enum Kind : unsigned { kFolder = 1, kSkeleton = 2, kGguf = 4, kOnnx = 8, kAdapter = 16 };
 constexpr InputKind kKinds[] = {
     {kFolder, "a folder of Hugging Face"},
@@ -59,7 +59,7 @@ Result<int> run(const ImportFlags& o) {
   Status done = kind == kAdapter ? import_adapter(o)
                 : kind == kOnnx  ? import_onnx(o)
                                  : import_text(o, is_folder);
-  if (done.code() == Code::unsupported) {  // the file asks for what Bowline does not have
+  if (done.code() == Code::unsupported) {  // the file needs an unsupported feature
     done = std::move(done).as(Code::bad_file);
   }
   return done.ok() ? kOk : kind == kAdapter ? fail(done) : fail_flags(done);

@@ -1,4 +1,4 @@
-// bowline inspect: what is in a model file, who is tied to whom, and the memory that it takes.
+// bowline inspect: shows the content of a model file, its ties, and the memory that it needs.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-// Rows of a kind that the summary shows; flags show all.
+// Rows of each kind in the summary; flags show all rows.
 constexpr size_t kMostRows = 8;
 constexpr size_t kMostCharacters = 80;
 
@@ -66,7 +66,7 @@ class Inspection {
       BOWLINE_TRY_FLAGS(check_page("--html", o_.html, o_.force));
     }
     BOWLINE_TRY_ASSIGN(Model model, open_model(o_.model));
-    // Planning a training adds rows: these are of the file.
+    // Planning a training adds storages to the model, so the file is described first.
     BOWLINE_TRY_ASSIGN(info_, model.describe());
     model_.emplace(std::move(model));
     Result<std::vector<BoundDim>> dims = dims_of(o_.dims, info_);
@@ -119,7 +119,7 @@ class Inspection {
     return {};
   }
 
-  // Where the model lies from then on; what has no values has no need of memory.
+  // Moves the model to the device. A model without values uses a device that only plans.
   Result<Device> place_model() {
     BOWLINE_TRY_ASSIGN(Device device,
                        open_device(is_skeleton(info_) ? "planning:" + o_.device : o_.device));

@@ -6,7 +6,8 @@
 namespace bowline::command {
 namespace {
 
-// A program of its own in tools/conform: it has reference implementations and devices for tests.
+// conform is a separate program in tools/conform, because it contains reference implementations and
+// test devices.
 constexpr const char* kConform = "conform";
 constexpr const char* kFooter = R"(From a GGUF file, or a Hugging Face folder, to a tuned model:
     bowline import model.gguf --out lm.bowline
@@ -25,7 +26,7 @@ Exit codes
 `bowline help SUBCOMMAND` shows the flags of a subcommand and examples.)";
 
 int run(std::vector<std::string> words) {
-  if (!words.empty() && words[0] == "help") {  // help VERB is VERB --help
+  if (!words.empty() && words[0] == "help") {  // "help VERB" means "VERB --help"
     words.erase(words.begin());
     words.emplace_back("--help");
   }

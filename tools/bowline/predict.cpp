@@ -1,4 +1,4 @@
-// bowline predict: the labels of texts, or their embeddings.
+// bowline predict: classifies texts, or computes their embeddings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace bowline::command {
 namespace {
 
-constexpr int64_t kMostTokens = 512;  // of a text, where the model does not say
+constexpr int64_t kMostTokens = 512;  // default limit of a text
 
 struct PredictOptions {
   std::string model;
@@ -59,7 +59,7 @@ Result<std::vector<std::string>> from_stdin() {
   return lines_of(text);
 }
 
-// Of the command line, a file, or stdin.
+// Returns the texts of the command line, of a file, or from stdin.
 Result<std::vector<std::string>> texts_of(const PredictOptions& o) {
   if (!o.texts.empty()) {
     for (const std::string& text : o.texts) {
@@ -121,7 +121,7 @@ class Predictor {
     return p;
   }
 
-  // Cuts the texts, and makes the plans that they need.
+  // Tokenizes and truncates the texts, and makes plans for their lengths.
   Status place(const Device& device, std::span<const std::string> texts) {
     for (const std::string& given : texts) {
       const std::string text = prompt_ + given;
@@ -146,14 +146,14 @@ class Predictor {
     return name_columns();
   }
 
-  // Gives the outputs of each text, in their order.
+  // Returns the outputs in the order of the texts.
   Result<std::vector<std::vector<float>>> run() {
     std::vector<std::vector<float>> out(ids_.size());
     std::vector<int32_t> tokens;
     std::vector<int32_t> lengths(static_cast<size_t>(batch_));
     FloatValues made(embed_ ? "embedding" : "logits", dtype_, {batch_, columns_});
     for (const std::vector<size_t>& rows : evaluation_batches(lengths_, batch_, 0)) {
-      const int64_t seq = buckets_.edge(lengths_[rows[0]]);  // the longest of them
+      const int64_t seq = buckets_.edge(lengths_[rows[0]]);  // the first row is the longest
       fill_tokens(ids_, rows, batch_, seq, padding_, tokens);
       std::ranges::fill(lengths, 1);
       for (size_t i = 0; i < rows.size(); ++i) {
@@ -206,7 +206,8 @@ class Predictor {
   Predictor() = default;
   std::string entry() const { return embed_ ? "embed" : "classify"; }
 
-  // Numbers stand for the names of classes that the model does not have.
+  // Reads the dtype and the columns of the output. A class without a name gets its number as its
+  // name.
   Status name_columns() {
     BOWLINE_TRY_ASSIGN(const PlanInfo plan, session_->describe());
     dtype_ = plan.segments[0].outputs[0].dtype;
@@ -221,12 +222,12 @@ class Predictor {
   std::optional<Session> session_;
   Encode encode_;
   LengthLimit limit_;
-  std::string prompt_;  // in front of each text
+  std::string prompt_;  // prepended to each text
   Buckets buckets_;
   std::vector<std::string> labels_;
   std::vector<std::vector<int32_t>> ids_;
   std::vector<int64_t> lengths_;
-  DType dtype_ = DType::f32;  // of what it gives
+  DType dtype_ = DType::f32;  // of the output
   int64_t columns_ = 0;
   int64_t batch_ = 1;
   int32_t padding_ = 0;
@@ -235,7 +236,7 @@ class Predictor {
   bool several_ = false;
 };
 
-// A line per text: its label with the probability, or its numbers.
+// Prints a line per text: the label with its probability, or the values of the embedding.
 void print_plain(const nlohmann::json& row) {
   if (row.contains("embedding")) {
     print("{}\n",

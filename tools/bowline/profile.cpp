@@ -1,4 +1,4 @@
-// bowline profile: where the time of a run or of a training step goes, node by node.
+// bowline profile: measures the time of each node of a run or of a training step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ struct ProfileOptions {
   bool force = false;
 };
 
-// What is profiled: a call without clocks, and one with them.
+// The call to profile, without and with clocks.
 struct Subject {
   std::function<Status()> run;
   std::function<Result<std::vector<NodeTime>>()> profile;
@@ -45,7 +45,7 @@ struct Subject {
 
 struct Measured {
   double step_ns = 0;     // median without clocks
-  double clocked_ns = 0;  // mean of the steps with clocks, those of the nodes included
+  double clocked_ns = 0;  // mean of the steps with clocks
   std::vector<std::vector<NodeTime>> steps;
   std::vector<NodeTime> mean;
 
@@ -107,8 +107,8 @@ void sort_by_time(std::vector<NodeTime>& nodes) {
   std::ranges::stable_sort(nodes, std::greater(), &NodeTime::ns);
 }
 
-// Chrome's trace format ("Trace Event Format", Google, 2016): complete events, in microseconds, end
-// to end.
+// Writes Chrome's trace format ("Trace Event Format", Google, 2016): complete events in
+// microseconds, one after the other.
 Status write_trace(const std::string& path, const Measured& m) {
   json events = json::array();
   double at = 0;
@@ -175,9 +175,9 @@ class Profiling {
     return make_inputs(entry_, o_.inputs, std::move(dims), "random:1");
   }
 
-  // A generating entry point writes the last rows of caches that are full: they get as many rows as
-  // the dim "kv_length" has, and the run writes those of the dim "rows", or one. The names are
-  // those of text::Generator.
+  // Prepares the caches of a generating entry point as if they were full. They get "kv_length"
+  // rows, and the run writes the last "rows" rows, or one row. The names are those of
+  // text::Generator.
   Status fill_caches(Model& model, const Inputs& inputs) {
     const auto length = [&](std::string_view dim, int64_t otherwise) {
       const auto found = std::ranges::find(inputs.lengths, dim, &BoundDim::name);
@@ -195,7 +195,7 @@ class Profiling {
     return {};
   }
 
-  // Those that the entry point writes, as a pattern.
+  // Returns a pattern for the caches that the entry point writes.
   Result<std::string> written_caches(const Model& model) const {
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     std::vector<std::string> names;

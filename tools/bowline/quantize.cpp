@@ -1,4 +1,4 @@
-// bowline quantize: a model whose weights are codes, once per storage, or numbers again.
+// bowline quantize: quantizes the weights of a model, once per storage, or dequantizes them.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -52,7 +52,7 @@ Result<int> run(const QuantizeOptions& o) {
   if (!report.ok()) {
     return fail_flags(report.status());
   }
-  BOWLINE_TRY(model.save(o.out));  // without the training
+  BOWLINE_TRY(model.save(o.out));  // without training state
   print_report(o, report.value());
   return kOk;
 }

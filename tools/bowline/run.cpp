@@ -1,4 +1,4 @@
-// bowline run: one run of an entry point, inputs and outputs as files of NumPy or as text.
+// bowline run: runs an entry point. Inputs and outputs are NumPy files or text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct RunOptions {
   bool force = false;
 };
 
-// By name of the output its file.
+// Returns the file of each output name.
 Result<std::map<std::string, std::string>> files_of(const RunOptions& o,
                                                     const EntryPointInfo& entry) {
   std::map<std::string, std::string> files;
@@ -95,12 +95,12 @@ struct Outputs {
 struct Request {
   EntryPointInfo entry;
   Inputs inputs;
-  std::map<std::string, std::string> files;  // by name of the output
+  std::map<std::string, std::string> files;  // by output name
   std::vector<StepScalar> steps;
 };
 
-// The shape of an output in this run. The size of a dynamic dimension is that of the inputs or of a
-// flag, else its maximum.
+// Returns the shape of an output in this run. The size of a dynamic dimension comes from the
+// inputs, a flag or a per-step scalar; otherwise it is the maximum.
 TensorShape shape_of(const IoInfo& output, const Request& request) {
   std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
   for (size_t axis = 0; axis < output.dynamic_dims.size(); ++axis) {
@@ -119,7 +119,7 @@ TensorShape shape_of(const IoInfo& output, const Request& request) {
   return shape;
 }
 
-// `outputs` outlives them.
+// `outputs` must outlive the result.
 Result<Outputs> make_outputs(const std::vector<IoInfo>& outputs, const Request& request) {
   Outputs out;
   for (const IoInfo& o : outputs) {
@@ -132,7 +132,7 @@ Result<Outputs> make_outputs(const std::vector<IoInfo>& outputs, const Request& 
   return out;
 }
 
-// "tokens=text:Hello" as the ids that the model's tokenizer makes of the text: "tokens=9906".
+// Replaces "tokens=text:Hello" by the token ids of the text: "tokens=9906".
 Result<std::vector<std::string>> with_ids(const std::vector<std::string>& inputs,
                                           const Model& model) {
   constexpr std::string_view kText = "=text:";

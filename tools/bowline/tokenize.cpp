@@ -1,5 +1,4 @@
-// bowline tokenize: the pieces that a tokenizer makes of text, with their ids and the bytes that
-// they stand for.
+// bowline tokenize: prints the tokens of a text with their ids and bytes.
 
 #include <fmt/format.h>
 
@@ -28,7 +27,7 @@ struct TokenizeOptions {
 };
 
 // {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...], "special": [...], "text": "..."}:
-// `text` is what the ids decode to.
+// `text` is decoded from the ids.
 Result<nlohmann::json> as_json(const text::Tokenizer& tokenizer, const text::Encoding& e) {
   nlohmann::json pieces = nlohmann::json::array();
   nlohmann::json offsets = nlohmann::json::array();

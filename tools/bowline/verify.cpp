@@ -1,4 +1,4 @@
-// bowline verify: structure, every checksum, and the self tests of a model file.
+// bowline verify: checks the structure, every checksum, and the self tests of a model file.
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ std::vector<Values> values_of(const std::vector<TensorInfo>& infos,
   return out;
 }
 
-// The numbers of named dims, from the shapes of the inputs.
+// Returns the sizes of the named dims, from the shapes of the inputs.
 std::vector<BoundDim> bound_dims(const EntryPointInfo& entry, std::span<const Values> given) {
   std::vector<BoundDim> dims;
   for (const InputInfo& input : entry.inputs) {
@@ -79,7 +79,7 @@ Status compare(const Values& actual, const Values& expected, float tolerance,
   return {};
 }
 
-// A self test costs no more memory than reading a file of this size may.
+// A self test may use no more memory than the budget for reading a file of this size.
 Status check_cost(const std::string& path, const MemoryReport& memory) {
   std::error_code error;
   const uint64_t limit = Budget::of_file(std::filesystem::file_size(path, error)).bytes;

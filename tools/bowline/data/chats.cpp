@@ -32,14 +32,15 @@ Result<std::string> text_of(const Row& row, const nlohmann::json& of, const char
   return at->get<std::string>();
 }
 
-// Whether a value says no more than its absence: nothing, or the weight that every message has.
+// True if a key with this value means the same as no key: it is empty, or the default weight of a
+// message.
 bool says_nothing(const std::string& key, const nlohmann::json& value) {
   const bool is_one = (value.is_number() && value == 1) || value == true;
   return value.is_null() || value.empty() || (value.is_string() && value == "") ||
          ((key == "weight" || key == "train") && is_one);
 }
 
-// Errors  bad_file: a key that templates or trainers of others read, and that is not read here.
+// Errors  bad_file: other templates or trainers read this key, but Bowline does not.
 Status refuse(const Row& row, const char* of, const std::string& key) {
   return Status(Code::bad_file,
                 fmt::format("{}:{}: A {} has the key \"{}\", which is not read. Leave it out, or "

@@ -14,7 +14,7 @@ struct Reader {
   csv_parser parser;
   std::vector<CsvRow> rows;
   CsvRow row;
-  size_t line = 1;  // of the bytes that are parsed now
+  size_t line = 1;  // of the bytes that are being parsed
 
   Reader() { csv_init(&parser, CSV_STRICT | CSV_STRICT_FINI); }
   ~Reader() { csv_free(&parser); }
@@ -32,10 +32,10 @@ void take_row(int, void* reader) {
   r.row = {};
 }
 
-// Spaces around a field belong to it.
+// Spaces around a field are part of the field.
 int is_no_space(unsigned char) { return 0; }
 
-// The length of the first line of a text that is not empty, its end included.
+// Returns the length of the first line of a non-empty text, including its end.
 size_t line_length(std::string_view text) {
   const size_t end = text.find_first_of("\r\n");
   if (end == std::string_view::npos) {
@@ -52,8 +52,8 @@ Result<std::vector<CsvRow>> read_csv(std::string_view text, const std::string& n
   Reader r;
   csv_set_delim(&r.parser, static_cast<unsigned char>(separator));
   csv_set_space_func(&r.parser, is_no_space);
-  bool begun = false;  // a row, on an earlier line
-  // Line by line, so that a row knows where it began.
+  bool begun = false;  // a row began on an earlier line
+  // Parses line by line, so that each row has the number of its first line.
   for (; !text.empty(); ++r.line) {
     const std::string_view line = text.substr(0, line_length(text));
     text.remove_prefix(line.size());

@@ -157,8 +157,8 @@ std::vector<std::string> labels_of(std::span<const Example> examples) {
 Result<std::vector<std::string>> read_labels(std::string_view bytes, const std::string& what) {
   std::vector<std::string> out;
   bytes = without_byte_order_mark(bytes);
-  bytes =
-      bytes.substr(0, bytes.find_last_not_of("\r\n") + 1);  // empty lines at the end do not count
+  // Ignores empty lines at the end.
+  bytes = bytes.substr(0, bytes.find_last_not_of("\r\n") + 1);
   for (size_t line = 1; !bytes.empty(); ++line) {
     std::string_view label = bytes.substr(0, bytes.find('\n'));
     bytes.remove_prefix(std::min(bytes.size(), label.size() + 1));

@@ -10,7 +10,7 @@
 namespace bowline::command {
 namespace {
 
-// The column of a byte, counted in characters, from 1 on.
+// Returns the column of a byte, in characters from 1.
 size_t column_of(std::string_view line, size_t byte) {
   const std::string_view before = line.substr(0, std::min(byte, line.size()));
   return 1 + static_cast<size_t>(std::ranges::count_if(
@@ -21,7 +21,7 @@ Result<nlohmann::json> parse(std::string_view line, const std::string& name, siz
   try {
     return nlohmann::json::parse(line);
   } catch (const nlohmann::json::parse_error& error) {
-    // The byte counts from 1 on, and is the last one that was read.
+    // error.byte is the number of the last byte that was read, from 1.
     const size_t byte = error.byte == 0 ? 0 : error.byte - 1;
     return Status(Code::bad_file,
                   fmt::format("{}:{}:{}: The line is not valid JSON from here on{}.", name, number,

@@ -13,14 +13,14 @@
 namespace bowline::command {
 namespace {
 
-constexpr std::string_view kFile =
-    "model.safetensors";  // what Output calls it until it has its name
+// The name of the file inside the temporary folder.
+constexpr std::string_view kFile = "model.safetensors";
 
 struct Part {
   ExportedTensor from;
   gguf::Order order = gguf::Order::same;
   int64_t heads = 1;
-  bool codes = false;  // the bytes of its storage
+  bool codes = false;  // copies the quantized bytes of the storage
 };
 
 std::string_view type_name_of(DType dtype) {
@@ -57,7 +57,8 @@ class GgufExport {
  private:
   Status find_architecture() {
     const std::string type = text_at(out_.config, "model_type");
-    terms_ = gguf::find_terms(type == "mistral" ? "llama" : type);  // one and the same in GGUF
+    // GGUF uses the same architecture for both.
+    terms_ = gguf::find_terms(type == "mistral" ? "llama" : type);
     BOWLINE_REQUIRE(terms_ != nullptr && !terms_->head.empty(),
                     "The architecture {} cannot be exported to GGUF.", listed_name(type));
     return {};
@@ -120,7 +121,7 @@ class GgufExport {
     return out;
   }
 
-  // As llama.cpp numbers what most of a file is.
+  // Returns the llama.cpp number for the type of the largest tensor.
   uint32_t file_type() const {
     const auto largest = std::ranges::max_element(written_, {}, &gguf::WrittenTensor::bytes);
     const std::string_view name = largest == written_.end() ? "F32" : largest->type->name;
@@ -177,7 +178,7 @@ class GgufExport {
     return reordered(bytes, part);
   }
 
-  // To numbers in f32, as vectors are written.
+  // Adds 1 to f32 values. Vectors are written as f32.
   static void add_one(std::span<std::byte> bytes) {
     for (; !bytes.empty(); bytes = bytes.subspan(sizeof(float))) {
       float x = 0;
@@ -187,7 +188,7 @@ class GgufExport {
     }
   }
 
-  // Row g of GGUF is row hugging_face_row(g) of Hugging Face, codes or not.
+  // Row g of GGUF is row hugging_face_row(g) of Hugging Face, also for quantized rows.
   static std::vector<std::byte> reordered(std::span<const std::byte> from, const Part& part) {
     const auto rows = static_cast<uint64_t>(part.from.shape[0]);
     const uint64_t row_bytes = from.size() / rows;

@@ -19,7 +19,7 @@ using gguf::Metadata;
 using gguf::Terms;
 using nlohmann::json;
 
-// A setting, which newer configs keep among those of RoPE. Null: there is none.
+// Returns a setting, which newer configs store in "rope_parameters". Null: there is none.
 const json& setting(const json& config, std::string_view name) {
   const json& value = value_at(config, name);
   return value.is_null() ? value_at(value_at(config, "rope_parameters"), name) : value;
@@ -37,7 +37,7 @@ Status add_whole(std::string_view key, const json& value, std::string_view name,
 Status add_key(const json& config, const Terms& terms, const KeyTerm& term, Metadata& to) {
   const std::string key = fmt::format("{}.{}", terms.architecture, term.gguf);
   json value = setting(config, term.hugging_face);
-  if (value.is_null() && term.hugging_face == "n_inner") {  // absent where it is the usual one
+  if (value.is_null() && term.hugging_face == "n_inner") {  // missing if it has its default
     value = 4 * integer_at(config, "n_embd", 0);
   }
   if (value.is_null()) {
@@ -61,10 +61,10 @@ int64_t head_dim_of(const json& config) {
   return integer_at(config, "head_dim", heads > 0 ? width / heads : 0);
 }
 
-// A window that the context does not exceed is none, and of a config that does not say whether it
-// uses one Mistral alone does.
+// Rejects a sliding window that GGUF cannot store. A window that is at least as long as the context
+// is ignored. Without "use_sliding_window" only Mistral has a window.
 Status check_window(const json& config, const Terms& terms) {
-  constexpr int64_t kOfMistral = 4096;  // where config.json leaves it out
+  constexpr int64_t kOfMistral = 4096;  // default of "sliding_window"
   const bool is_mistral = value_at(config, "model_type") == "mistral";
   const bool left_out = is_mistral && !config.contains("sliding_window");
   const json sliding = left_out ? json(kOfMistral) : setting(config, "sliding_window");
@@ -91,7 +91,7 @@ Status check_implied(json config, const Terms& terms) {
   return {};
 }
 
-// What scales RoPE, with its type; null: nothing.
+// Returns the RoPE scaling with its type. Null: there is none.
 Result<json> scaling_of(const json& config) {
   for (const char* const key : {"rope_scaling", "rope_parameters"}) {
     json out = value_at(config, key);
@@ -109,7 +109,7 @@ Result<json> scaling_of(const json& config) {
 
 Status add_scaling(const json& config, const Terms& terms, Metadata& to) {
   BOWLINE_TRY_ASSIGN(const json scaling, scaling_of(config));
-  if (scaling.is_null() || scaling["rope_type"] == "llama3") {  // that is a tensor
+  if (scaling.is_null() || scaling["rope_type"] == "llama3") {  // stored as a tensor
     return {};
   }
   const std::string prefix = fmt::format("{}.rope.scaling.", terms.architecture);

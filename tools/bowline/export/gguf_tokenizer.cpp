@@ -1,6 +1,6 @@
-// A tokenizer as keys of GGUF. Of tokenizer.json two kinds of BPE are converted: over bytes, whose
-// splitting of text has a name in llama.cpp, and over letters with pieces for bytes, whose merges
-// are scores there; and Unigram, whose map of characters and spaces have keys.
+// Writes a tokenizer as GGUF keys. From tokenizer.json it converts byte-level BPE if llama.cpp has
+// a name for the text splitting, BPE over characters with a token for each byte (its merges become
+// scores), and Unigram.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ const std::string kSpace(text::kSpaceMark);
 
 struct Vocabulary : Rows {
   std::vector<float> scores;  // of Unigram
-  bool rounded = false;       // a score has more digits
+  bool rounded = false;       // the scores in the model have more digits
 };
 
 Status put_piece(const std::string& piece, int64_t id, TokenType type, Vocabulary& to) {
@@ -76,7 +76,7 @@ void add_vocabulary(const char* model, std::string_view pre, const Vocabulary& p
   to.numbers("tokenizer.ggml.token_type", types);
 }
 
-// With U+0120 for a space within a piece, as llama.cpp reads it.
+// Returns a merge as llama.cpp reads it: U+0120 replaces a space within a token.
 std::string merge_text(std::string_view left, std::string_view right) {
   std::string out;
   for (const char c : std::string(left) + "\n" + std::string(right)) {
@@ -85,7 +85,7 @@ std::string merge_text(std::string_view left, std::string_view right) {
   return out;
 }
 
-// None: GGUF has no keys for what the tokenizer adds around a text.
+// Empty: GGUF has no keys for the tokens that the tokenizer adds around a text.
 std::optional<steps::Surround> surround_of(const Description& d) {
   steps::Surround out;
   for (const steps::PostProcessor& step : d.post_processors) {
@@ -115,7 +115,7 @@ void add_special_ids(const Model& model, const steps::Surround& around, Metadata
   }
 }
 
-// Why a tokenizer is not written; empty: it is.
+// The reason why a tokenizer is not written. Empty: it is written.
 using Missing = std::string;
 
 constexpr const char* kNoKeys = "GGUF has no keys for how it changes and splits text";
@@ -124,7 +124,7 @@ bool are(std::span<const steps::Normalizer> given, const std::vector<steps::Norm
   return normalizer_json({given.begin(), given.end()}) == normalizer_json(others);
 }
 
-// Bytes are letters.
+// BPE over bytes.
 Missing add_byte_level(Description& d, const Vocabulary& pieces, Metadata& to,
                        std::vector<std::string>& notes) {
   for (steps::PreTokenizer& step : d.pre_tokenizers) {
@@ -154,7 +154,7 @@ Missing add_byte_level(Description& d, const Vocabulary& pieces, Metadata& to,
   return "";
 }
 
-// It cuts in front of spaces.
+// True if text is split before spaces.
 bool splits(const std::vector<steps::PreTokenizer>& steps) {
   return std::ranges::any_of(steps, [](const steps::PreTokenizer& step) {
     const auto* const metaspace = std::get_if<steps::Metaspace>(&step);
@@ -162,8 +162,8 @@ bool splits(const std::vector<steps::PreTokenizer>& steps) {
   });
 }
 
-// Where spaces become U+2581, and whether one is put in front: of each text between special tokens,
-// or with conditions, as Metaspace has them.
+// How spaces become U+2581. plain: no space is prepended; prefix: a space is prepended to each text
+// between special tokens; metaspace, metaspace_first: the rules of Metaspace.
 enum class Spaces : uint8_t { unknown, plain, prefix, metaspace, metaspace_first };
 
 Spaces spaces_of(std::span<const steps::Normalizer> normalizers,
@@ -176,7 +176,7 @@ Spaces spaces_of(std::span<const steps::Normalizer> normalizers,
   }
   const bool prefix = !normalizers.empty() && are(normalizers.first(1), {steps::Prepend{kSpace}});
   normalizers = normalizers.subspan(prefix ? 1 : 0);
-  // At spaces, of which the normalizer leaves none, as Gemma's has it.
+  // The split at spaces of Gemma has no effect, because the normalizer leaves no spaces.
   const auto* const split = pre.size() == 1 ? std::get_if<steps::Split>(&pre[0]) : nullptr;
   const bool splits_none =
       split != nullptr && split->pattern.text == " " && !split->pattern.is_expression;
@@ -185,14 +185,15 @@ Spaces spaces_of(std::span<const steps::Normalizer> normalizers,
   return !known ? Spaces::unknown : prefix ? Spaces::prefix : Spaces::plain;
 }
 
-// "<0x41>"
+// True for a byte token such as "<0x41>".
 bool is_byte(std::string_view piece) {
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); };
   return piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>') &&
          is_hex(piece[3]) && is_hex(piece[4]);
 }
 
-// Gives bytes and the unknown piece their types. Returns its id, or none.
+// Sets the types of the byte tokens and of the unknown token. Returns the id of the unknown token,
+// if there is one.
 std::optional<uint32_t> mark(std::string_view unknown, Vocabulary& pieces) {
   std::optional<uint32_t> out;
   for (size_t id = 0; id < pieces.pieces.size(); ++id) {
@@ -215,7 +216,7 @@ void note_prefix(Spaces spaces, std::vector<std::string>& notes) {
   }
 }
 
-// Letters are pieces, and what is none is the bytes that it has.
+// BPE over characters. A character without a token becomes its bytes.
 Missing add_scored(const Description& d, Vocabulary& pieces, Metadata& to,
                    std::vector<std::string>& notes) {
   const Spaces spaces = spaces_of(d.normalizers, d.pre_tokenizers);
@@ -242,22 +243,22 @@ Missing add_scored(const Description& d, Vocabulary& pieces, Metadata& to,
   return "";
 }
 
-// What Unigram does to text before it looks for pieces.
+// The changes that Unigram makes to a text before it looks for tokens.
 struct Preparation {
   std::string charsmap;
-  bool one_space = false;  // between words, and in front of the first one
+  bool one_space = false;  // between words and before the first word
   Spaces spaces = Spaces::unknown;
-  bool cuts_at_white_space = false;  // of any kind
+  bool cuts_at_white_space = false;  // of any kind, not only at spaces
 };
 
-// A run of spaces becomes one, and none is left at the end.
+// True if runs of spaces become one space, and spaces at the end are removed.
 bool merges_spaces(std::span<const steps::Normalizer> normalizers) {
   return std::ranges::any_of(std::array<std::string, 2>{kSpace, " "}, [&](const auto& space) {
     return are(normalizers, {steps::Strip{false, true}, steps::Replace{{" {2,}", true}, space}});
   });
 }
 
-// None: GGUF has no keys for it.
+// Empty: GGUF has no keys for the changes.
 std::optional<Preparation> preparation_of(const Description& d) {
   Preparation out;
   std::span<const steps::Normalizer> normalizers = d.normalizers;
@@ -280,7 +281,7 @@ std::optional<Preparation> preparation_of(const Description& d) {
   return known ? std::optional(std::move(out)) : std::nullopt;
 }
 
-// Words by themselves have the pieces that they have in a text.
+// True if a word on its own has the same tokens as in a text.
 bool has_words_alone(const Vocabulary& pieces) {
   const auto space = std::ranges::find(pieces.pieces, kSpace);
   return !crosses_words(pieces) && space != pieces.pieces.end() &&
@@ -305,7 +306,7 @@ void note_unigram(const Preparation& how, const Vocabulary& pieces, bool byte_fa
   }
 }
 
-// The pieces whose scores have the largest sum.
+// Unigram: the tokens whose scores have the largest sum.
 Missing add_unigram(const Description& d, Vocabulary& pieces, Metadata& to,
                     std::vector<std::string>& notes) {
   const auto how = preparation_of(d);
@@ -372,7 +373,7 @@ Result<Missing> add_json(const Model& model, Description d, int64_t vocabulary, 
   return missing;
 }
 
-// tokenizer.*, from either form of the asset.
+// Writes the keys tokenizer.*, from a tokenizer.json or from a GGUF tokenizer.
 Result<Missing> add_keys(const Model& model, int64_t vocabulary, Metadata& to,
                          std::vector<std::string>& notes) {
   BOWLINE_TRY_ASSIGN(const std::string kind, media_type_of(model, "tokenizer"));
@@ -408,7 +409,7 @@ Status add_tokenizer(const Model& model, int64_t vocabulary, Metadata& to,
   }
   BOWLINE_TRY_ASSIGN(const Missing missing, add_keys(model, vocabulary, to, notes));
   if (!missing.empty()) {
-    to.text("tokenizer.ggml.model", "none");  // as llama.cpp says that a model takes ids alone
+    to.text("tokenizer.ggml.model", "none");  // as in llama.cpp for a model that takes only ids
     notes.push_back(fmt::format("The file has no tokenizer: {}.", missing));
   }
   return {};

@@ -47,13 +47,12 @@ Status check_encodings(const ExportedModel& model, std::optional<DType> dtype) {
   return {};
 }
 
-// The heads of classes of transformers read the first token through a layer of their own. Names as
-// its classes have them.
+// A classification model of transformers whose head reads the first token through its own layer.
 struct ClassHead {
   std::string_view type;
   std::string_view class_name;
-  std::string_view layer;   // begin of its parameters
-  std::string_view prefix;  // of the encoder
+  std::string_view layer;   // prefix of its parameters
+  std::string_view prefix;  // of the parameters of the encoder
 };
 constexpr ClassHead kClassHeads[] = {
     {"bert", "BertForSequenceClassification", "pooler.dense.", "bert."},
@@ -115,7 +114,7 @@ Status add_class_head(const Model& model, ExportedModel& out) {
   return add_labels(model, out.config);
 }
 
-// Of most elements.
+// Returns the dtype with the most elements.
 DType main_dtype(const ExportedModel& model, std::optional<DType> dtype) {
   uint64_t bytes[kDTypes] = {};
   for (const ExportedTensor& t : model.tensors) {
@@ -125,7 +124,7 @@ DType main_dtype(const ExportedModel& model, std::optional<DType> dtype) {
   return static_cast<DType>(std::ranges::max_element(bytes) - bytes);
 }
 
-// Wide numbers first, so that every tensor lies at a multiple of its number's size.
+// Wider dtypes come first, so that each tensor is aligned to the size of its elements.
 std::string safetensors_header(ExportedModel& model, std::optional<DType> dtype, uint64_t& bytes) {
   std::ranges::stable_sort(model.tensors, std::ranges::greater(), [&](const ExportedTensor& t) {
     return size_of(written_dtype(t, dtype));
@@ -163,7 +162,7 @@ Status write_weights(const Model& model, const ExportedModel& exported, std::str
   return out.close();
 }
 
-// tokenizer.json and tokenizer_config.json of the keys of GGUF.
+// Converts GGUF keys to tokenizer.json and tokenizer_config.json.
 Status convert_tokenizer(const Model& model, Output& out, std::vector<std::string>& notes) {
   BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
   const Status usable = text::Tokenizer::from(model).status();

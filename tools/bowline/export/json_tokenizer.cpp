@@ -60,7 +60,7 @@ json step_json(const auto& step) {
       step);
 }
 
-// `list`: the key of the steps of a Sequence.
+// `list` is the key for the steps of a Sequence.
 json group_json(const auto& group, const char* list) {
   json all = json::array();
   for (const auto& step : group) {
@@ -98,7 +98,7 @@ class Converter {
     return out.dump() + "\n";
   }
 
-  // The class that takes tokenizer.json as it is.
+  // Returns tokenizer_config.json with the class that uses tokenizer.json unchanged.
   std::string config(const gguf::File& file) const {
     json out = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                 {"clean_up_tokenization_spaces", false}};
@@ -119,7 +119,7 @@ class Converter {
     return std::holds_alternative<Model>(d_.model);
   }
 
-  // Text can be cut at spaces, unless a token continues behind one.
+  // Splits text at spaces, unless a token crosses a space.
   void split_words() {
     const bool crosses = crosses_words(rows_);
     const auto set = [&](auto& group) {
@@ -133,7 +133,7 @@ class Converter {
     set(*d_.decoders);
   }
 
-  // The tokens around a text, and around a pair of texts.
+  // Returns the tokens that are added around a text, and around a pair of texts.
   json post_processor() const {
     if (d_.post_processors.empty()) {
       return nullptr;
@@ -156,7 +156,8 @@ class Converter {
     add(single, around.before, 0);
     add_text(single, "A", 0);
     json pair = single;
-    add(pair, is<steps::WordPiece>() ? std::vector<int32_t>() : around.before, 1);  // one [CLS]
+    // WordPiece has one [CLS] for both texts.
+    add(pair, is<steps::WordPiece>() ? std::vector<int32_t>() : around.before, 1);
     add_text(pair, "B", 1);
     return {{"type", "TemplateProcessing"},
             {"single", std::move(single)},
@@ -172,8 +173,8 @@ class Converter {
     return out;
   }
 
-  // Only normal tokens are found in text. The least of their scores decides when text becomes the
-  // unknown token.
+  // Only normal tokens occur in text. Readers derive the score of the unknown token from the least
+  // score, so no other token may have a lower score.
   json scored_vocabulary() const {
     double least = 0;
     for (size_t id = 0; id < rows_.pieces.size(); ++id) {

@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether all that lies in a folder are files, the weights among them and no other ones: what an
-// export wrote, and not a home. One with nothing in it is as good.
+// True if the folder may be replaced: it is empty, or it is an earlier export. An export contains
+// the file `weights`, no other weights, and only regular files.
 bool is_export(const fs::path& folder, std::string_view weights) {
   std::error_code error;
   bool found = fs::is_empty(folder, error);
@@ -51,7 +51,7 @@ Status check_replaced(const std::string& path, std::string_view weights, bool re
   return {};
 }
 
-// What a killed export left, or what was replaced.
+// Removes the content of a folder: the rest of a killed export, or a replaced folder.
 bool remove_content(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -71,7 +71,7 @@ Status check_room(const std::string& folder, const std::string& path, uint64_t b
   return {};
 }
 
-// Of a folder.
+// Writes the entries of a folder to disk.
 bool sync_folder(const std::string& path) {
   const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return folder.get() >= 0 && fsync(folder.get()) == 0;
@@ -86,7 +86,7 @@ bool rename_with(const std::string& from, const std::string& to, unsigned int ho
   return renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), how) == 0;
 }
 
-// The last call failed as it does on file systems that have no such rename.
+// True if errno says that the file system does not support this kind of rename.
 bool has_no_such_rename() { return errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP; }
 
 bool is_folder(const std::string& path) {
@@ -98,8 +98,8 @@ bool plain_rename(const std::string& from, const std::string& to) {
   return std::rename(from.c_str(), to.c_str()) == 0;
 }
 
-// `from` and `to` change places. Where the file system cannot do that in one step, `to` steps aside
-// until `from` has its place, and comes back if that fails; a file just replaces a file.
+// Exchanges `from` and `to`. If the file system cannot do this in one step, a file replaces a file.
+// A folder at `to` is first renamed, and renamed back if `from` cannot be moved.
 bool change_places(const std::string& from, const std::string& to) {
   if (rename_with(from, to, RENAME_EXCHANGE)) {
     return true;
@@ -127,7 +127,7 @@ bool change_places(const std::string& from, const std::string& to) {
   return true;
 }
 
-// Where there is nothing yet.
+// Renames `from` to a path that does not exist yet.
 bool move_to_new(const std::string& from, const std::string& to) {
   if (rename_with(from, to, RENAME_NOREPLACE)) {
     return true;
@@ -223,7 +223,7 @@ Status Output::commit() {
   BOWLINE_TRY(rename_to_path(folder_));
   if (!fs::exists(there)) {
     folder_.clear();
-  } else if (!fs::is_directory(there)) {  // a file lies where the folder did
+  } else if (!fs::is_directory(there)) {  // folder_ is now the replaced file
     fs::remove(folder_, error);
     folder_.clear();
   }

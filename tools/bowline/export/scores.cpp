@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kNone = SIZE_MAX;
 
-// Pieces by their texts.
+// Finds tokens by their text.
 class Index {
  public:
   explicit Index(const Rows& from) : from_(from) {
@@ -28,7 +28,7 @@ class Index {
     const auto found = ids_.find(text);
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
-  // Where a piece can be cut into two, the longest left part first.
+  // Returns the positions that split a token into two tokens, the longest left part first.
   std::vector<size_t> cuts(size_t id) const {
     const std::string_view piece = from_.pieces[id];
     std::vector<size_t> out;
@@ -46,13 +46,14 @@ class Index {
   std::unordered_map<std::string_view, size_t> ids_;
 };
 
-// In letters.
+// Returns the length in characters.
 size_t length_of(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// By which transformers orders merges of one score, the longest first (convert_slow_tokenizer.py).
+// The order of merges with the same score in transformers, the longest first
+// (convert_slow_tokenizer.py).
 std::pair<size_t, size_t> lengths(const Merge& merge) {
   return {length_of(merge.first), length_of(merge.second)};
 }
@@ -65,7 +66,7 @@ std::string shown(const Rows& from, size_t id) {
 
 Scores scores_of(const Rows& from, std::span<const Merge> merges) {
   const Index index(from);
-  std::vector<size_t> made;  // by each merge
+  std::vector<size_t> made;  // the token of each merge
   std::vector<size_t> last(from.pieces.size(), 0), ways(from.pieces.size(), 0);
   for (const auto& [left, right] : merges) {
     const auto id = index.find(left + right);
@@ -80,7 +81,7 @@ Scores scores_of(const Rows& from, std::span<const Merge> merges) {
   }
   std::vector<float> scores(from.pieces.size(), 0);
   float next = 0;
-  size_t end = kNone;  // of the merges that have one score
+  size_t end = kNone;  // last merge with the current score
   bool one_piece = true, by_length = true;
   for (size_t i = 0; i < made.size(); ++i) {
     const bool begins = end == kNone || i > end;

@@ -39,7 +39,7 @@ std::vector<std::byte> converted(std::vector<std::byte> bytes, DType from, DType
   return out;
 }
 
-// No finite number becomes infinite.
+// Errors  a finite value would become infinite.
 Status check_range(std::span<const std::byte> bytes, const ExportedTensor& tensor, DType to) {
   if (!import::is_float(tensor.dtype) || to == DType::f32 || to == tensor.dtype) {
     return {};
@@ -103,7 +103,7 @@ Result<std::optional<std::string>> text_asset(const Model& model, std::string_vi
 
 namespace {
 
-// The forms have the tie of the head alone.
+// Adds a note about ties. The formats store only the tie of the head.
 void note_ties(ExportedModel& model) {
   std::map<uint32_t, const ExportedTensor*> first;
   std::string example;

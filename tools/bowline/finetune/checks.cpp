@@ -12,7 +12,7 @@
 namespace bowline::command {
 namespace {
 
-// The folder of a file that is written at the end must be there now.
+// The folder of an output file must exist before the work begins.
 Status check_folder(const char* flag, const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
@@ -21,7 +21,8 @@ Status check_folder(const char* flag, const std::string& path) {
   return {};
 }
 
-// What is written may be nothing else that was named; --out may be the model itself, with --force.
+// Output paths must differ from all other paths, with two exceptions: --out may be the model with
+// --force, and --tensorboard may be the folder of --checkpoint.
 Status check_places(const FinetuneOptions& o) {
   const std::string resume = o.resume == "none" || o.resume == "auto" ? "" : o.resume;
   const std::vector<std::pair<const char*, std::string>> read = {
@@ -48,7 +49,7 @@ Status check_places(const FinetuneOptions& o) {
   return {};
 }
 
-// Flags that other flags leave without effect.
+// Rejects flags that have no effect because of other flags.
 Status check_uses(const FinetuneOptions& o) {
   BOWLINE_TRY(check_optimizer_flags(o));
   BOWLINE_TRY(o.uses.check("--final-fraction", o.schedule != "constant",

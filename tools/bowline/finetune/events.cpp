@@ -1,6 +1,5 @@
-// Numbers of fields are those of tensorflow/core/util/event.proto and framework/summary.proto; the
-// frame is that of TFRecord: length, masked CRC-32C of the length, bytes, masked CRC-32C of the
-// bytes.
+// The field numbers are from tensorflow/core/util/event.proto and framework/summary.proto. The
+// frame is TFRecord: length, masked CRC-32C of the length, bytes, masked CRC-32C of the bytes.
 #include "finetune/events.h"
 
 #include <fcntl.h>
@@ -20,7 +19,7 @@
 namespace bowline::command {
 namespace {
 
-// Castagnoli's polynomial, reflected.
+// The Castagnoli polynomial, with reversed bits.
 constexpr std::array<uint32_t, 256> make_crc_table() {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < table.size(); ++i) {

@@ -17,7 +17,7 @@ std::string loss_text(double loss) {
                           : fmt::format("{:.4g}", loss);
 }
 
-// Every way out comes through here.
+// Every run ends here.
 int Run::finish(Status status) {
   line_.finish();
   if (status.ok() && !worse_) {
@@ -27,7 +27,7 @@ int Run::finish(Status status) {
     return page.ok() ? kOk : fail(page);
   }
   const std::string kept = keep_work();
-  // What ended the run is said last.
+  // The reason for the end is printed last.
   const auto end = [&](const char* state, const std::string& message) {
     if (const Status page = page_.end(state, message, now()); !page.ok()) {
       fail(page);
@@ -57,7 +57,7 @@ std::string Run::result_text() const {
                      written_ ? fmt::format(" The weights are in \"{}\".", o_.out) : "");
 }
 
-// The values, and where the best weights are.
+// Returns the losses and the location of the best weights.
 std::string Run::worse_text() const {
   const bool any = held_.best_step() != held_.first_step();
   const std::string best = any ? fmt::format("\"{}\", of step {}, with {}", store_.best(),
@@ -71,7 +71,7 @@ std::string Run::worse_text() const {
                      o_.out.empty() ? "" : fmt::format(" to \"{}\"", o_.out), best);
 }
 
-// A checkpoint of all that was done, if there is none. Returns a sentence about it.
+// Writes a checkpoint if the latest work is not saved. Returns a sentence about it.
 std::string Run::keep_work() {
   if (!store_.saved(samples_) && (samples_ > 0 || interrupted())) {
     const std::string before =
@@ -125,7 +125,7 @@ RunPage::Now Run::now() const {
   return now;
 }
 
-// ", accuracy 0.91": what the last evaluation measured besides the loss.
+// Returns the other results of the last evaluation: ", accuracy 0.91".
 std::string Run::more_text() const {
   std::string out;
   for (const auto& [name, value] : measure_.more) {
@@ -134,13 +134,13 @@ std::string Run::more_text() const {
   return out;
 }
 
-// "trains 12,288 of 134,527,296 values (an adapter)".
+// "trains 12,288 of 134,527,296 values (the adapter)".
 std::string Run::trained_text() const {
   return fmt::format("trains {} of {} values{}", grouped(trained_.values), grouped(trained_.all),
                      o_.lora_rank != 0 ? " (the adapter)" : "");
 }
 
-// A session beside the trainer shares what lies in storages.
+// The evaluation session shares the storages of the trainer, so only its other memory is added.
 MemoryReport Run::memory() const {
   MemoryReport m = trainer_->memory();
   if (evaluation_) {
@@ -235,7 +235,7 @@ void Run::print_json_result() const {
                            {"counted_bytes", device_->counters().peak_bytes},
                            {"peak_rss_bytes", peak_resident_bytes()}};
   for (const auto& [name, value] : measure_.more) {
-    result["held_out_" + name] = value;  // of the last evaluation
+    result["held_out_" + name] = value;  // from the last evaluation
   }
   print_json(result);
 }

@@ -22,7 +22,7 @@ std::string header_of(const LossLog::Place& place) {
                      place.unit);
 }
 
-// From the begin of the file, at most `most` bytes.
+// Reads at most `most` bytes from the start of the file.
 Result<std::string> read_begin(int fd, size_t most) {
   std::string text;
   char piece[1 << 16];
@@ -39,7 +39,7 @@ Result<std::string> read_begin(int fd, size_t most) {
   return text;
 }
 
-// Length of the header and of the whole lines of steps 1..step that follow it.
+// Returns the length of the header and of the complete lines of steps 1..step after it.
 size_t kept_length(std::string_view text, uint64_t step) {
   size_t length = text.find('\n') + 1;
   for (;;) {

@@ -14,9 +14,9 @@
 namespace bowline::command {
 namespace {
 
-constexpr float kMost = 1e6f;  // of a number without a bound
+constexpr float kMost = 1e6f;  // the bound of settings without one
 
-// A setting as the optimizers have it.
+// A setting of one optimizer.
 struct Having {
   std::string_view optimizer;
   unsigned bit;
@@ -65,7 +65,7 @@ std::string help_of(const std::vector<Having>& having) {
   return whole.size() <= kWidth ? whole : owners + ending;
 }
 
-// The range that holds the ranges of all of them.
+// Returns a range that includes the ranges of all optimizers.
 CLI::Validator range_of(const std::vector<Having>& having) {
   const auto low = [](const Having& h) { return h.setting->min; };
   const auto high = [](const Having& h) { return h.setting->max; };

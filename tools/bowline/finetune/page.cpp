@@ -17,10 +17,11 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRefreshSeconds = 5;
-constexpr double kShare =
-    100;  // of the time that pass between two writes, one takes at most the 100th part
-constexpr size_t kSmoothFrom = 200;  // points; of fewer there is no smooth curve
-constexpr size_t kSmoothShare = 40;  // of the points, one is the mean of those around it
+// Writes take at most about 1/100 of the time: the pause after a write is at least this many times
+// as long as the write.
+constexpr double kShare = 100;
+constexpr size_t kSmoothFrom = 200;  // shorter curves are not smoothed
+constexpr size_t kSmoothShare = 40;  // each mean covers 1/40 of the points
 constexpr const char* kKind = "bowline finetune report 1";
 
 std::string value_text(double value) {
@@ -31,7 +32,7 @@ std::string value_text(double value) {
 
 std::string short_text(double value) { return fmt::format("{:.4g}", value); }
 
-// Each point with the mean of those around it that are finite.
+// Replaces each value by the mean of the finite values around it.
 std::vector<PlotPoint> smoothed(const std::vector<PlotPoint>& points) {
   const size_t radius = points.size() / kSmoothShare / 2;
   std::vector<PlotPoint> out;
@@ -68,7 +69,7 @@ Result<RunPage> RunPage::open(const Place& place) {
   return page;
 }
 
-// Takes what an earlier part of the run has written.
+// Reads the data that an earlier part of the run wrote.
 Status RunPage::read(const Place& place) {
   BOWLINE_TRY_ASSIGN(const json data, read_page_data(place.path));
   const json none;

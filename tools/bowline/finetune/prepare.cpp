@@ -14,7 +14,7 @@
 namespace bowline::command {
 namespace {
 
-// As few digits of a float as stand for it: settings have nine.
+// Returns the shortest decimal of a float. Settings store nine digits.
 std::string shortest(const std::string& text) {
   const auto value = number_in<float>(text);
   const bool fraction = text.find_first_of(".e") != std::string::npos;
@@ -39,7 +39,7 @@ Status freeze(Model& model, const std::vector<std::string>& patterns) {
   return {};
 }
 
-// A node draws random values.
+// True if a node draws random values.
 bool draws(const std::vector<NodeInfo>& nodes) {
   return std::ranges::any_of(
       nodes, [](const NodeInfo& node) { return node.op == "Dropout" || draws(node.body); });
@@ -121,7 +121,7 @@ Status Run::place_model() {
   return {};
 }
 
-// A head that an import made is random, and no target says so.
+// Warns if a classification head is not trained: after an import it may be random.
 Status Run::warn_of_the_head(const AdapterReport& report) const {
   const auto is_head = [](std::string_view name) { return name.starts_with("classifier."); };
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
@@ -160,7 +160,7 @@ Status Run::resume_auto() {
       return {};
     }
     if (is_whole(file.path)) {
-      return failed;  // not damaged, but of another run
+      return failed;  // intact, but from another run
     }
     print(stderr, "bowline: {}\n- This checkpoint is skipped.\n", Lines{failed.message()});
   }
@@ -172,7 +172,7 @@ Status Run::resume_from(const std::string& path) {
   BOWLINE_TRY(check_same_run(path, saved.config, config_));
   const Result<Progress> resumed = trainer_->resume(path, {.extend = o_.extend});
   if (!resumed.ok()) {
-    // Of a damaged file nothing else is worth saying.
+    // For a damaged file, only the damage is reported.
     BOWLINE_TRY(is_whole(path) ? explain_steps(path, saved, o_) : Status());
     return Status(resumed.status()).as(Code::bad_file);
   }

@@ -22,7 +22,7 @@ Optimizer optimizer(const FinetuneOptions& o) {
   return out;
 }
 
-// Null: the optimizer does not have it.
+// Returns null if the optimizer does not have the setting.
 const OptimizerSetting* find_setting_of(const FinetuneOptions& o, std::string_view name) {
   const std::span<const OptimizerSetting> all =
       std::ranges::find(optimizers(), o.optimizer, &OptimizerInfo::name)->settings;
@@ -70,7 +70,8 @@ TrainOptions train_options(const FinetuneOptions& o, const Task& task) {
   t.schedule.learning_rate = o.learning_rate;
   t.schedule.final_fraction = o.final_fraction;
   t.schedule.warmup_steps = o.warmup;
-  t.schedule.total_steps = std::max<uint64_t>(o.steps, 1);  // of a run of no steps no rate is asked
+  // The schedule needs at least one step, also if the run has none.
+  t.schedule.total_steps = std::max<uint64_t>(o.steps, 1);
   t.clip_norm = o.clip;
   t.precision.compute_dtype = compute_of(o.compute);
   t.precision.loss_scale = o.loss_scale;
@@ -102,7 +103,7 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
                        {"schedule", o.schedule},
                        {"optimizer", o.optimizer},
                        {"weight-decay", number_text(o.weight_decay)},
-                       // Checkpoints name these two for every optimizer.
+                       // Checkpoints store these two settings for every optimizer.
                        {"beta2", number_text(value_of(o, "beta2", 0.999f))},
                        {"momentum", number_text(value_of(o, "momentum", 0))},
                        {"clip", number_text(o.clip)},
@@ -118,7 +119,7 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
     c.emplace_back("final-fraction", number_text(o.final_fraction));
     c.emplace_back(kSteps, std::to_string(o.steps));
   }
-  // Runs from before there was a choice have no such entries.
+  // Older checkpoints do not have these entries.
   if (o.lora_rank != 0) {
     c.emplace_back("lora-rank", std::to_string(o.lora_rank));
     c.emplace_back("lora-alpha", number_text(lora_alpha(o)));
@@ -163,7 +164,7 @@ Result<std::string> run_id(const Config& config, const Model& model) {
 
 namespace {
 
-// "with --batch 8, now 4"; a setting may have no value, and may be left out.
+// Returns for example "with --batch 8, now 4". A setting may have no value, and may be missing.
 std::string difference(const std::string& key, const std::optional<std::string>& before,
                        const std::optional<std::string>& now) {
   const auto shown = [&](const std::optional<std::string>& value) {
@@ -196,7 +197,7 @@ Status check_same_run(const std::string& path, const Config& saved, const Config
     BOWLINE_TRY(require_same(key, before, value));
   }
   for (const auto& [key, value] : saved) {
-    if (key == kDevice) {  // the state of the run begins with it
+    if (key == kDevice) {  // from here on: the state of the run
       break;
     }
     BOWLINE_TRY(require_same(key, value, find_setting(config, key)));

@@ -72,7 +72,7 @@ Status Run::train() {
   return {};
 }
 
-// Up to the end of the step, or to a signal.
+// Runs micro-batches to the end of the step, or to a signal.
 Status Run::train_step() {
   BOWLINE_TRY(weigh());
   for (bool finished = false; !finished && !interrupted();) {
@@ -93,7 +93,7 @@ Status Run::train_step() {
   return {};
 }
 
-// All micro-batches of the step, also those that an earlier run made.
+// Adds the loss weights of all micro-batches of the step, including those before a resume.
 Status Run::weigh() {
   const auto size = static_cast<uint64_t>(o_.batch);
   const uint64_t first = samples_ - size * trainer_->accumulated();
@@ -103,7 +103,7 @@ Status Run::weigh() {
   return {};
 }
 
-// The data goes on, unless the step begins anew: then with its first batch.
+// Advances the data position. If the step restarts, the position returns to its first batch.
 Result<std::optional<StepReport>> Run::micro_step(std::span<const Tensor> batch) {
   const uint64_t step = trainer_->steps();
   const uint32_t before = trainer_->accumulated();
@@ -120,18 +120,19 @@ Result<std::optional<StepReport>> Run::micro_step(std::span<const Tensor> batch)
   return report;
 }
 
-// Writes a checkpoint, unless no run can go on from it: it would take the place of a good one.
+// Writes a checkpoint, unless a parameter is not finite: no run could continue from the checkpoint,
+// and it could replace a good one.
 Status Run::save() {
   BOWLINE_TRY_ASSIGN(not_finite_, Store::find_not_finite(*model_));
   if (!not_finite_.empty()) {
     return {};
   }
-  // A run that goes on from here finds all of its steps there.
+  // A run that resumes from this checkpoint finds all of its steps in the page.
   BOWLINE_TRY(page_.on() ? page_.write(now()) : Status());
   return store_.save(*trainer_, progress());
 }
 
-// Where a rollback goes back to.
+// Takes the snapshot for a rollback.
 Status Run::snapshot() {
   return o_.on_nonfinite == "rollback" && not_finite_.empty() ? trainer_->snapshot() : Status();
 }
@@ -195,7 +196,7 @@ Status Run::evaluate() {
   return best && o_.eval_every != 0 ? store_.save_best(*trainer_, progress()) : Status();
 }
 
-// Which weights are written, and whether they may replace anything.
+// Chooses the weights and writes them, unless they are worse than before.
 Status Run::choose() {
   const uint64_t last = trainer_->steps();
   const bool earlier =

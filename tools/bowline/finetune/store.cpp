@@ -25,7 +25,7 @@ bool is_there(const std::string& path) {
   return !path.empty() && fs::exists(fs::symlink_status(path, error));
 }
 
-// Of the rows that a file gets.
+// Returns the size of the storages that a file will contain.
 Result<uint64_t> bytes_of(const Model& model, bool training) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   uint64_t bytes = 0;
@@ -36,7 +36,7 @@ Result<uint64_t> bytes_of(const Model& model, bool training) {
   return bytes;
 }
 
-// Of f32.
+// True if all f32 values are finite.
 bool all_finite(std::span<const std::byte> bytes) {
   for (size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
     float value = 0;
@@ -71,8 +71,8 @@ Status Store::probe(const Model& model, const Config& saved, uint64_t step) {
   return probe_file(checkpoint_path(o_.checkpoint, std::min(next, o_.steps), 0), bytes);
 }
 
-// Nothing is lost when the file holds what a checkpoint of this run holds too, or held when it was
-// written.
+// True if the file can be replaced without loss: its weights are in a checkpoint of this run, or
+// were when the checkpoint was written.
 bool Store::is_ours(const std::string& weights, const Config& saved) const {
   return !weights.empty() && !last_.empty() &&
          (weights == find_setting(saved, kReplaces) || weights == weights_hash(last_) ||
@@ -100,7 +100,7 @@ Status Store::adopt(const std::string& resumed, const Config& config) {
   for (const CheckpointFile& file : list_checkpoints(o_.checkpoint)) {
     const Result<SavedRun> saved = read_run(file.path);
     if (!saved.ok()) {
-      continue;  // damaged: it is no save, and takes the place of none
+      continue;  // damaged: not counted as a checkpoint
     }
     BOWLINE_TRY(check_same_run(file.path, saved.value().config, config));
     found = found || same_place(file.path, resumed);

@@ -37,8 +37,9 @@ void print_onnx(const ImportFlags& o, const EntryPointInfo& entry, const ModelIn
   }
 }
 
-// "x=1,3,48,192": the name and the numbers. `batch` stands for kBatch, if it is not empty. Errors
-// bad_argument.
+// Parses "x=1,3,48,192" into the name and the numbers. If `batch` is not empty, this word stands
+// for kBatch.
+// Errors  bad_argument: the text has another form.
 template <class T>
 Result<std::pair<std::string, std::vector<T>>> parse_numbers(const std::string& flag,
                                                              const std::string& text,
@@ -93,8 +94,8 @@ Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
   return options;
 }
 
-// Freezes what matches --freeze. Errors  bad_argument: a pattern of --freeze or --trainable matches
-// nothing that trains.
+// Freezes the parameters that match --freeze.
+// Errors  bad_argument: a pattern of --freeze or --trainable matches no trainable parameter.
 Status choose_trained(Model& model, const ImportFlags& o) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   using Names = std::vector<std::string>;

@@ -22,10 +22,10 @@ using nlohmann::json;
 
 namespace {
 
-// Names that differ in one number alone are one line: "model.layers.{0..29}.mlp.up_proj.weight".
+// Names that differ in only one number share a line: "model.layers.{0..29}.mlp.up_proj.weight".
 struct NameGroup {
   const TensorReport* first = nullptr;
-  std::string before, behind;  // of the number
+  std::string before, behind;  // text around the number
   uint32_t least = 0, most = 0;
   int64_t count = 1;
 };

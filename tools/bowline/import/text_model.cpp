@@ -52,8 +52,8 @@ Result<import::BuildOptions> build_options(const ImportFlags& o) {
   return options;
 }
 
-// A tokenizer that gives ids which the model has not is refused; one that cannot be used is said
-// so, as the model works without.
+// Rejects a tokenizer with ids that the model does not have. An unusable tokenizer only adds a
+// note, because the model also works without a tokenizer.
 Status check_tokenizer(Built& built) {
   if (!built.model.asset("tokenizer").ok()) {
     built.notes.push_back("The source has no tokenizer: the model takes ids alone.");

@@ -54,7 +54,7 @@ json entry_point(const EntryPointInfo& e) {
           {"operators", counts}};
 }
 
-// Every storage with more than one parameter, and what its parameters would cost without the tie.
+// Lists every storage with more than one parameter, and its size without the tie.
 json ties_of(const ModelInfo& model) {
   json out = json::array();
   for (const TieInfo& tie : model.ties) {
@@ -96,7 +96,7 @@ json parameters_of(const ModelInfo& model) {
   return out;
 }
 
-// Numbers and bytes; a tied weight counts once, and what a training adds counts apart.
+// Returns elements and bytes. A tied weight counts once; training state counts separately.
 json sizes_of(const ModelInfo& model) {
   uint64_t elements = 0;
   uint64_t trainable = 0;
@@ -127,7 +127,7 @@ json sizes_of(const ModelInfo& model) {
 json object_of(const Settings& settings) { return std::map(settings.begin(), settings.end()); }
 
 json training_of(const TrainingInfo& t) {
-  // What must be the same for the run to go on; the optimizer is the first of it.
+  // "run" holds the settings that must be the same to resume. The optimizer is the first.
   return {{"step", t.step},
           {"micro_step", t.micro_step},
           {"epoch", t.epoch},

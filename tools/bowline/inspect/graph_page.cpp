@@ -27,8 +27,8 @@ std::string shortened(const std::string& text) {
   return text.size() <= kMostCharacters ? text : text.substr(0, kMostCharacters) + "...";
 }
 
-// What a value is called where it is read, by its number.
-using Names = std::map<uint32_t, std::string>;  // HTML
+// The name of each value as HTML, by value number.
+using Names = std::map<uint32_t, std::string>;
 
 class EntryPointGraph {
  public:
@@ -72,7 +72,7 @@ class EntryPointGraph {
     return found == names.end() ? fmt::format("value {}", value) : found->second;
   }
 
-  // `path` is the number of the Repeat around the nodes, with a point behind.
+  // `path` is the number of the enclosing Repeat, followed by a dot.
   std::string nodes(const std::vector<NodeInfo>& all, const std::string& id,
                     const std::string& path, Names& names) const {
     std::string out;
@@ -142,7 +142,7 @@ class EntryPointGraph {
     return v.kind == NodeValueInfo::Kind::parameter ? parameter(v) : name_in(names, v.value);
   }
 
-  // One parameter, or that of each iteration: their pattern.
+  // Shows one parameter, or the pattern of the parameters of all iterations.
   std::string parameter(const NodeValueInfo& v) const {
     if (v.parameters.empty()) {
       return "no parameter";
@@ -169,7 +169,7 @@ class EntryPointGraph {
   }
 
   const ModelInfo& info_;
-  const std::vector<size_t>& names_of_;  // by tie index, how many parameters show it
+  const std::vector<size_t>& names_of_;  // number of parameters by tie index
   const EntryPointInfo& e_;
   std::string id_;
 };

@@ -43,7 +43,7 @@ std::string list_html(const std::vector<std::string>& items) {
   return out + "</ul>\n";
 }
 
-// The first ones, and the others behind a line that opens them.
+// Shows the first items and folds the others.
 std::string folded_list(const std::vector<std::string>& items, size_t most) {
   if (items.size() <= most) {
     return list_html(items);
@@ -54,7 +54,7 @@ std::string folded_list(const std::vector<std::string>& items, size_t most) {
                      list_html({middle, items.end()}));
 }
 
-// A storage as one node, and on its left the names that lead to it.
+// Shows a storage as a node, with the names of its parameters on the left.
 std::string tie_html(const ModelInfo& info, const TieInfo& tie) {
   const StorageInfo& s = info.storages[tie.tie];
   std::vector<std::string> names;
@@ -172,7 +172,7 @@ class Parameters {
   std::vector<std::vector<const ParameterInfo*>> names_;  // by tie index
 };
 
-// How many storages of each form there are.
+// Counts the storages by role, dtype and encoding.
 std::string forms_html(const ModelInfo& info) {
   struct Form {
     uint64_t storages = 0;
@@ -269,7 +269,7 @@ std::string records_html(const SegmentInfo& segment) {
   return folded_html(t.caption, table_html(t));
 }
 
-// Of a training one batch and the update.
+// For a training: one batch and the update.
 std::vector<std::string_view> segments_of(const PlannedRun& run) {
   return run.name == "training" ? std::vector<std::string_view>{"accumulate", "update"}
                                 : std::vector<std::string_view>{run.plan.segments[0].name};

@@ -1,4 +1,4 @@
-// Conversations: JSON lines of train.jsonl, valid.jsonl and test.jsonl in a folder, or of one file.
+// Conversations: JSON lines in one file, or in train.jsonl, valid.jsonl and test.jsonl of a folder.
 //
 // Source  mlx_lm (mlx_lm/tuner/datasets.py), for what a row may hold. Hugging Face transformers
 //         (apply_chat_template with return_assistant_tokens_mask), for the tokens of marked
@@ -21,9 +21,9 @@
 namespace bowline::command {
 namespace {
 
-constexpr int64_t kMostTokens = 2048;  // of a row, unless told otherwise; as mlx_lm
+constexpr int64_t kMostTokens = 2048;  // default limit of a row, as in mlx_lm
 
-// Rows for the entry point "loss": what is read, and what is predicted after each of it.
+// Rows for the entry point "loss": the input tokens, and the label after each token.
 struct Rows : TokenRows {
   std::vector<std::vector<int32_t>> labels;
   uint64_t counted = 0;  // labels
@@ -31,13 +31,13 @@ struct Rows : TokenRows {
   uint64_t chats = 0;    // rows that are conversations, not texts
 };
 
-// The tokens of a conversation, and whether each is to be predicted.
+// The tokens of a conversation, and which of them are trained.
 struct Learnt {
   std::vector<int32_t> ids;
   std::vector<uint8_t> counts;
 };
 
-// Tokens that lie in one of these bytes, if only by a part.
+// Marks the tokens that overlap one of the byte ranges.
 std::vector<uint8_t> tokens_in(std::span<const text::Offset> bytes, const text::Encoding& all) {
   std::vector<uint8_t> out;
   for (const text::Offset& token : all.offsets) {
@@ -48,7 +48,7 @@ std::vector<uint8_t> tokens_in(std::span<const text::Offset> bytes, const text::
   return out;
 }
 
-// The number of tokens that both texts begin with: the same ids, of the same bytes.
+// Returns the number of equal tokens at the start of both texts: the same ids from the same bytes.
 size_t equal_tokens(const text::Encoding& a, const text::Encoding& b) {
   const size_t most = std::min(a.ids.size(), b.ids.size());
   size_t n = 0;
@@ -82,7 +82,7 @@ class Renderer {
     return r;
   }
 
-  // `file` is where the conversation stands, for messages.
+  // `file` is the path for messages.
   Status add(const Conversation& c, const std::string& file, Rows& rows) const {
     Result<Learnt> row = c.messages.empty() ? of_text(c.text) : of_conversation(c);
     if (!row.ok()) {
@@ -109,9 +109,10 @@ class Renderer {
     return {std::move(ids), std::move(counts)};
   }
 
-  // With --mask-prompt the answers that the template marks are learnt. If it marks none, what is
-  // learnt begins with the first token that the prompt alone does not have: the template may end a
-  // prompt in another way than it begins an answer, and a token may reach over the border.
+  // With --mask-prompt only the answers that the template marks are trained. If the template marks
+  // none, training begins at the first token that differs from the tokens of the prompt alone. The
+  // template may end a prompt differently than it begins an answer, and a token may cross the
+  // border.
   Result<Learnt> of_conversation(const Conversation& c) const {
     BOWLINE_TRY(format_ ? Status() : Status(no_format_));
     std::vector<text::ChatMessage> messages;
@@ -152,7 +153,7 @@ class Renderer {
     rows.counted += counted;
     rows.silent += counted == 0 ? 1 : 0;
     if (ids.size() < 2) {
-      ids.resize(1);  // one token, after which nothing is to be predicted
+      ids.resize(1);  // one token, without a label
       labels = {kIgnored};
     } else {
       ids.pop_back();
@@ -248,7 +249,7 @@ class ChatTask final : public RowTask<Rows> {
   std::array<Tensor, 2> tensors_;
 };
 
-// The file of a folder, or the only one.
+// Returns the file in the folder, or the only file.
 std::string file_of(const std::string& data, const char* name) {
   std::error_code error;
   return std::filesystem::is_directory(data, error) ? data + "/" + name : data;

@@ -16,7 +16,7 @@
 namespace bowline::command {
 namespace {
 
-constexpr int64_t kMostTextTokens = 512;  // of a text, where the model does not say
+constexpr int64_t kMostTextTokens = 512;  // default limit of a text
 
 struct Texts : TokenRows {
   std::vector<Example> examples;
@@ -108,8 +108,8 @@ class ClassifyTask final : public RowTask<Texts> {
   }
 
  private:
-  // What a file said: another file with the same numbers is no other run, the same file with others
-  // is.
+  // Weights from a file are compared by value: the same weights from another file belong to the
+  // same run.
   std::string all_weights() const {
     std::string text;
     for (size_t i = 0; i < labels_.size(); ++i) {
@@ -118,7 +118,7 @@ class ClassifyTask final : public RowTask<Texts> {
     return text;
   }
 
-  // Rows that are missing have one token.
+  // Rows that the batch does not use have length 1.
   std::span<const Tensor> fill(const Texts& of, std::span<const size_t> rows) {
     const int64_t seq = fill_ids(of, rows);
     lengths_.assign(static_cast<size_t>(o_.batch), 1);
@@ -152,16 +152,16 @@ class ClassifyTask final : public RowTask<Texts> {
   }
 
   std::vector<std::string> labels_;
-  std::vector<float> weights_;  // of the classes; empty: not asked for
+  std::vector<float> weights_;  // by class; empty without --class-weights
   DType logits_;
-  FloatValues targets_;  // of a text that may have several labels
+  FloatValues targets_;  // for texts with several labels
   bool several_;
   std::vector<int32_t> lengths_;
   std::vector<int32_t> classes_;
   std::array<Tensor, 3> tensors_;
 };
 
-// Of --labels, else of the model, else of the data.
+// Returns the labels of --labels, else of the model, else of the data.
 Result<std::vector<std::string>> choose_labels(const Model& model, const DataOptions& o,
                                                std::vector<std::string> of_rows) {
   BOWLINE_TRY_ASSIGN(std::vector<std::string> labels, labels_in(model));

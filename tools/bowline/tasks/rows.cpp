@@ -9,10 +9,10 @@
 namespace bowline::command {
 namespace {
 
-// A plan is for at least one row in so many.
+// A plan must serve at least one row in this many.
 constexpr size_t kLeastShare = 50;
 
-// Powers of two from 8 on, and between each two of them their middle.
+// Rounds up to 8, 12, 16, 24, 32, and so on: powers of two and the middle between two of them.
 int64_t round_up(int64_t length) {
   int64_t power = 8;
   while (power < length) {
@@ -30,7 +30,7 @@ Buckets::Buckets(std::span<const int64_t> lengths, bool one) {
   for (const int64_t length : lengths) {
     ++rows[std::min(round_up(length), longest)];
   }
-  size_t waiting = 0;  // rows of shorter edges, too few for a plan of their own
+  size_t waiting = 0;  // rows with smaller edges, too few for their own plan
   for (const auto& [edge, count] : rows) {
     waiting += count;
     if (!one && edge < longest && waiting * kLeastShare >= lengths.size()) {
@@ -56,9 +56,10 @@ int64_t Buckets::edge(int64_t length) const {
 
 namespace {
 
-// More give less padding, and batches whose rows are more alike.
+// Batches that are sorted by length together. More batches reduce padding, but make the rows of a
+// batch more alike.
 constexpr uint64_t kPartBatches = 50;
-// Tells the draws of the order of batches from those of the rows.
+// Separates the random order of batches from the random order of rows.
 constexpr uint64_t kBatchesKey = 0x9E3779B97F4A7C15;
 
 }  // namespace

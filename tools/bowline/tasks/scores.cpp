@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostMistakes = 20;
 
-// The label of one class, or those of several.
+// Returns the label of the class, or several labels joined by "|".
 std::string text_of(std::span<const int32_t> classes, std::span<const std::string> labels) {
   return joined(
       classes, [&](int32_t c) { return labels[static_cast<size_t>(c)]; }, "|");

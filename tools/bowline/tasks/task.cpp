@@ -11,7 +11,7 @@
 namespace bowline::command {
 namespace {
 
-// One of conversations, as mlx_lm has them.
+// True for a folder of conversations in the layout of mlx_lm.
 bool is_data_folder(const std::string& path) {
   return std::ranges::any_of(std::array{"train", "valid", "test"}, [&](const char* part) {
     std::error_code error;
@@ -33,7 +33,8 @@ DataKind kind_of(const Model& model, const DataOptions& o) {
   if (model.metadata("task") == "classify") {
     return kExamples;
   }
-  // In a file a model that reads bytes knows no conversations: these are refused by name.
+  // A model that reads bytes has no chat format, so JSON lines count as plain text. Reading them as
+  // plain text then reports a clear error.
   const bool rows = !o.as_text && !reads_bytes(model) && is_json_lines(o.data);
   return is_data_folder(o.data) || rows ? kConversations : kPlainText;
 }

@@ -12,11 +12,11 @@
 namespace bowline::command {
 namespace {
 
-// A text with what windows are cut from.
+// A text, and the units that windows are cut from.
 struct Part {
   std::string text;
   bool bytes = true;
-  std::vector<int32_t> tokens;  // unless windows are cut from the bytes
+  std::vector<int32_t> tokens;  // unused if windows are cut from the bytes
 
   Units units() const { return bytes ? Units(std::string_view(text)) : Units(tokens); }
 };
