@@ -1,4 +1,4 @@
-// Converts JSON to values of a chat template, with the order of its keys.
+// Converts JSON to values of a chat template and keeps the order of the keys.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -47,8 +47,8 @@ inline std::string parameters(const Model& model) {
   return Internals::state(model)->table.list_parameters();
 }
 
-// True if the tables are equal in their listings and their bytes are at the same addresses. Makes
-// no text, because most inputs are rejected and then compared.
+// True if the tables are equal in their listings and their bytes are at the same addresses. Formats
+// no text, because this check runs for most inputs.
 inline bool same_rows(const params::Table& a, const params::Table& b) {
   const auto same_storage = [](const params::Storage& s, const params::Storage& t) {
     return s.dtype == t.dtype && s.shape == t.shape && s.encoding == t.encoding &&
@@ -99,9 +99,9 @@ inline bool runs(Model& model) {
   return accepted(offload(model)) && ran;
 }
 
-// Calls `read` for the copy of a base. The input is rejected and the model is unchanged, or the
-// adapter "ad" is added. The adapter then runs, goes through `write_and_read` (with the model that
-// has it, and a model that gets it) and is removed. Returns true in the second case.
+// Calls `read` for the copy of a base. If `read` rejects the input, the model must be unchanged.
+// Otherwise the model has the new adapter "ad". The adapter then runs, `write_and_read` copies it
+// to another model, and it is removed. Returns true if every step succeeds.
 template <class Read, class WriteAndRead>
 bool takes_adapter(Base& base, bool is_run, Read read, WriteAndRead write_and_read) {
   if (!accepted(read(base.copy))) {

@@ -14,8 +14,8 @@ namespace bowline::test {
 // Makes a small change to `frame`. Invalid tables are first replaced by those of make_sample().
 void mutate(Frame& frame, std::mt19937& random);
 
-// The same for an input of libFuzzer of at most `most` bytes. Returns its size. If the result does
-// not fit, the input stays unchanged.
+// Mutates an input of libFuzzer in a buffer of `most` bytes. Returns its new size. If the result
+// does not fit, the input stays unchanged.
 size_t mutate(uint8_t* data, size_t size, size_t most, unsigned seed);
 
 // True if the status is ok. A rejected input is not a fault of the library, except with

@@ -86,7 +86,7 @@ inline Result<import::Built> import_folder(const std::string& folder,
   return build_model(source, options);
 }
 
-// Largest difference of two tensors with values around 1.
+// Returns the largest absolute difference of two tensors.
 inline double difference(std::span<const float> a, std::span<const float> b) {
   EXPECT_EQ(a.size(), b.size());
   double most = 0;

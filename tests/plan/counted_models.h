@@ -118,8 +118,8 @@ inline void add_prefill(Model& model, Decoder& d) {
   EXPECT_OK(g.finish());
 }
 
-// Token id [1, 1] at a position -> logits [1, 1, kClasses]. Keys and values of earlier tokens lie
-// in states, with "kv_length" valid rows.
+// Token id [1, 1] at a position -> logits [1, 1, kClasses]. States hold the keys and values of
+// earlier tokens, in "kv_length" valid rows.
 inline void add_decode(Model& model, Decoder& d) {
   EXPECT_OK(model.set_dim_limits("kv_length", {.dynamic = true}));
   const Dims cache = {1, kCapacity, 2, kWidth / 2};

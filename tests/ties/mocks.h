@@ -13,8 +13,8 @@
 
 namespace bowline::test {
 
-// Handles have a number space of their own, and only copies in and out see the memory. Code that
-// shares by pointer, by object or by a copy of a handle fails here.
+// Handles have their own numbers, and the memory can be accessed only by copies in and out. Code
+// that shares by pointer, by object or by a copy of a handle fails here.
 class OpaqueDevice : public WrappedDevice {
  public:
   using WrappedDevice::WrappedDevice;

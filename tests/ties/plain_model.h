@@ -41,7 +41,7 @@ struct PlainModel {
   Shape shown(const PlainParameter& p) const {
     return view_shape(p.view, storages.at(p.storage).shape).value();
   }
-  // Returns the storage index of each element that a parameter shows.
+  // Returns the storage index of each element of a parameter.
   std::vector<size_t> places(const PlainParameter& p) const {
     const Shape& whole = storages.at(p.storage).shape;
     const Shape shown = view_shape(p.view, whole).value();

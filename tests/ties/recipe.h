@@ -3,7 +3,6 @@
 //
 // A recipe runs on two devices, A and B. It ends at the first call that fails. It notes wrong
 // values and continues.
-// noted, and it goes on.
 #pragma once
 
 #include "ties/models.h"

@@ -26,7 +26,7 @@ Status status_of(Result<T> result) {
     EXPECT_TRUE(ok_status.ok()) << ok_status.message();                   \
   } while (false)
 
-// Expects like wrong_number().
+// Expects that wrong_number() finds no error.
 inline void expect_number(double value, double right, std::initializer_list<Wrong> signatures = {},
                           double tolerance = 1e-6) {
   const std::string wrong = wrong_number(value, right, signatures, tolerance);

@@ -28,8 +28,8 @@ struct Node {
   };
   Kind kind = Kind::op;
   std::vector<Shape> shapes;  // of the outputs
-  std::vector<DType>
-      dtypes;  // of the outputs of an operator or capture; others are f32, or i32 of `classes`
+  // The dtypes of the outputs of an operator or capture. Others are f32, or i32 of `classes`.
+  std::vector<DType> dtypes;
   uint32_t item = 0;
   int64_t classes = 0;
   std::vector<uint32_t> parameters;

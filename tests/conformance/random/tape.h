@@ -11,8 +11,8 @@ struct Tape {
     Shape shape;
     int32_t input = -1;      // node of the entry point
     int32_t parameter = -1;  // of the recipe
-    bool needed =
-        false;  // depends on a trainable storage, or enters a Repeat that differentiates it
+    // Depends on a trainable storage, or enters a Repeat that differentiates it.
+    bool needed = false;
     int32_t factor = -1;  // index of a mean in the loss
   };
   struct Line {

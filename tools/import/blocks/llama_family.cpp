@@ -10,8 +10,8 @@
 namespace bowline::import {
 namespace {
 
-constexpr int64_t kMost = int64_t{1}
-                          << 24;  // limit of all sizes: a product of three fits in 64 bits twice
+// The limit of all sizes. The product of two sizes fits in 64 bits.
+constexpr int64_t kMost = int64_t{1} << 24;
 
 // Keys of rope_scaling and rope_parameters.
 // Source  transformers, modeling_rope_utils.py.

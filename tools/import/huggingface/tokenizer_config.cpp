@@ -48,7 +48,7 @@ constexpr KeyRule kKeys[] = {
      KeyUse::harmless},
     // Offsets.
     {"trim_offsets", KeyUse::harmless},
-    // Of tokenizers without tokenizer.json.
+    // Settings of tokenizers without tokenizer.json.
     {"do_basic_tokenize never_split wordpieces_prefix legacy from_slow sp_model_kwargs "
      "remove_space clean_text handle_chinese_chars use_fast vocab_file merges_file tokenizer_file "
      "special_tokens_map_file",

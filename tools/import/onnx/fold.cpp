@@ -177,8 +177,8 @@ Known where(const Term& condition, const Term& a, const Term& b, const Dims& dim
   });
 }
 
-// Only those casts that every device rounds in the same way: of floats, f32 to integers, to bool or
-// to f32.
+// Folds only casts that every device rounds in the same way: from f32, integers or bool to f32,
+// integers or bool.
 Known cast(const Term& x, DType dtype) {
   if (!known(x) || (dtype != DType::f32 && is_float(dtype)) ||
       (x.dtype != DType::f32 && is_float(x.dtype))) {

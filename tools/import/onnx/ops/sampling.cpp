@@ -25,8 +25,9 @@ struct Spatial {
   int64_t places = 1;
 };
 
-struct Table : Spatial {  // by which positions are counted
-  Term rows;              // [batch * places, channels]
+// The spatial dims determine the row of a position.
+struct Table : Spatial {
+  Term rows;  // [batch * places, channels]
 };
 
 // Reads the spatial dims of [batch, channels, spatial..].
@@ -91,8 +92,8 @@ std::vector<Neighbour> neighbours(const Sampling& s, const Term& grid, int64_t n
   if (s.mode == "nearest") {
     x = round(x);
   }
-  if (s.padding == "border" &&
-      s.mode != "cubic") {  // each neighbour of the cubic filter is moved to the border
+  // With the cubic filter, each neighbour is moved to the border instead.
+  if (s.padding == "border" && s.mode != "cubic") {
     const Term outside = (x < -edge) | (x > size - 1 + edge);
     x = where(outside, clip(x, 0, size - 1), x);
   } else if (s.padding == "reflection") {
