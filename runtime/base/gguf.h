@@ -95,7 +95,7 @@ class Reader {
 Result<std::vector<uint32_t>> distinct(std::span<const std::string_view> names,
                                        std::string_view what);
 
-// What a file holds in front of its tensors.
+// The head and the metadata entries of a file, which stand before its tensors.
 struct Header {
   // Reads the head and all entries.
   static Result<Header> read(Reader& in);

@@ -472,13 +472,7 @@ namespace {
 
 template <class T>
 AttentionForward<T> forward_for() {
-  if constexpr (std::same_as<T, float>) {
-    return BOWLINE_BEST(forward_f32)();
-  } else if constexpr (std::same_as<T, f16>) {
-    return BOWLINE_BEST(forward_f16)();
-  } else {
-    return BOWLINE_BEST(forward_bf16)();
-  }
+  return BOWLINE_BEST_FOR(T, forward)();
 }
 
 }  // namespace

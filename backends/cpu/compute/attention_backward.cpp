@@ -252,13 +252,7 @@ namespace {
 
 template <class T>
 BackwardBlock<T> backward_for() {
-  if constexpr (std::same_as<T, float>) {
-    return BOWLINE_BEST(backward_f32)();
-  } else if constexpr (std::same_as<T, f16>) {
-    return BOWLINE_BEST(backward_f16)();
-  } else {
-    return BOWLINE_BEST(backward_bf16)();
-  }
+  return BOWLINE_BEST_FOR(T, backward)();
 }
 
 // If true, one task owns dq, dk and dv of a key head and computes the scores once. With fewer key

@@ -96,13 +96,7 @@ void decode(const Codes& codes, size_t row, size_t first, size_t count, float* o
 template <class T>
 void encode(const CodeLayout& layout, const T* from, size_t row, std::byte* codes,
             std::byte* scales) {
-  if constexpr (std::same_as<T, float>) {
-    BOWLINE_BEST(encode_f32)(layout, from, row, codes, scales);
-  } else if constexpr (std::same_as<T, f16>) {
-    BOWLINE_BEST(encode_f16)(layout, from, row, codes, scales);
-  } else {
-    BOWLINE_BEST(encode_bf16)(layout, from, row, codes, scales);
-  }
+  BOWLINE_BEST_FOR(T, encode)(layout, from, row, codes, scales);
 }
 template void encode(const CodeLayout&, const float*, size_t, std::byte*, std::byte*);
 template void encode(const CodeLayout&, const f16*, size_t, std::byte*, std::byte*);

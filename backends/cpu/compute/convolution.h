@@ -11,6 +11,7 @@
 // Threads   uses the pool; nothing is allocated.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,6 +22,12 @@
 namespace bowline::detail::cpu {
 
 constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
+
+// The number of planes that one task processes, so that each thread has about 16 tasks.
+inline size_t planes_per_task(size_t planes, const Threads& threads) {
+  constexpr size_t kTasksPerThread = 16;
+  return std::max<size_t>(1, planes / (threads.count() * kTasksPerThread));
+}
 
 // True if no value is NaN or infinite.
 bool all_finite(std::span<const float> values);

@@ -237,8 +237,6 @@ HWY_AFTER_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace {
 
-constexpr size_t kTasksPerThread = 16;
-
 // Scratch of the direct method: offsets of the taps, then per thread a padded plane and as much
 // room for rows.
 size_t tap_floats(const Convolution& c) {
@@ -382,7 +380,7 @@ void convolve_direct(Threads& threads, const Convolution& c, const float* x, con
   const Group size(c);
   const size_t outputs = to_size(c.outputs), planes = to_size(c.batch * c.groups);
   // A task processes several planes, because the zeros around them can stay.
-  const size_t unit = std::max<size_t>(1, planes / (threads.count() * kTasksPerThread));
+  const size_t unit = planes_per_task(planes, threads);
   threads.parallel_for((planes + unit - 1) / unit, [&](size_t task, size_t thread) {
     float* plane = direct.plane(thread);
     std::fill_n(plane, direct.padded.floats(), 0.0f);  // once per task

@@ -422,8 +422,6 @@ HWY_AFTER_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace {
 
-constexpr size_t kTasksPerThread = 16;
-
 // Rows of masks, one per column of the window and direction.
 size_t mask_floats(const Convolution& c) {
   return to_size(c.windows.axis[2].window) * aligned(to_size(c.windows.axis[2].out) + kMostLanes);
@@ -497,7 +495,7 @@ void slide_all(Threads& threads, const Convolution& c, bool back, const float* f
   const Runs runs(c, scratch, back);
   const auto slide = back ? BOWLINE_BEST(slide_planes_back) : BOWLINE_BEST(slide_planes);
   const size_t channels = to_size(c.groups), planes = to_size(c.batch) * channels;
-  const size_t unit = std::max<size_t>(1, planes / (threads.count() * kTasksPerThread));
+  const size_t unit = planes_per_task(planes, threads);
   threads.parallel_for((planes + unit - 1) / unit, [&](size_t task, size_t thread) {
     slide(runs.of(thread), task * unit, std::min(planes, (task + 1) * unit), channels, from, weight,
           to_size(c.windows.window()), bias, to);

@@ -79,13 +79,7 @@ constexpr size_t kTaskAngles = 256;
 
 template <class T>
 Rotation<T> rotation_of(bool interleaved) {
-  if constexpr (std::same_as<T, float>) {
-    return BOWLINE_BEST(rotation_f32)(interleaved);
-  } else if constexpr (std::same_as<T, f16>) {
-    return BOWLINE_BEST(rotation_f16)(interleaved);
-  } else {
-    return BOWLINE_BEST(rotation_bf16)(interleaved);
-  }
+  return BOWLINE_BEST_FOR(T, rotation)(interleaved);
 }
 
 }  // namespace

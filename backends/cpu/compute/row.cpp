@@ -338,13 +338,7 @@ void for_row_blocks(Threads& threads, size_t rows, F&& f) {
 
 template <class T>
 NormRows<T> norms_of() {
-  if constexpr (std::same_as<T, float>) {
-    return BOWLINE_BEST(norm_rows_f32)();
-  } else if constexpr (std::same_as<T, f16>) {
-    return BOWLINE_BEST(norm_rows_f16)();
-  } else {
-    return BOWLINE_BEST(norm_rows_bf16)();
-  }
+  return BOWLINE_BEST_FOR(T, norm_rows)();
 }
 
 // y = the sum of `blocks` rows of x. For 16-bit dtypes, the first row accumulates the sum, which is

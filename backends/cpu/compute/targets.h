@@ -5,7 +5,10 @@
 // kernels keep vectors in arrays.
 #pragma once
 
+#include <concepts>
 #include <string>
+
+#include "base/float16.h"
 
 // As bits, because older releases of Highway do not name all targets: x86 sets newer than AVX-512
 // or between the three, then SVE, then RVV.
@@ -19,6 +22,17 @@
   ([] {                                     \
     HWY_EXPORT(function);                   \
     return &HWY_DYNAMIC_DISPATCH(function); \
+  }())
+// The same for the element type T: of `function`_f32, `function`_f16 or `function`_bf16.
+#define BOWLINE_BEST_FOR(T, function)            \
+  ([] {                                          \
+    if constexpr (std::same_as<T, float>) {      \
+      return BOWLINE_BEST(function##_f32);       \
+    } else if constexpr (std::same_as<T, f16>) { \
+      return BOWLINE_BEST(function##_f16);       \
+    } else {                                     \
+      return BOWLINE_BEST(function##_bf16);      \
+    }                                            \
   }())
 
 namespace bowline::detail::cpu {
