@@ -6,6 +6,7 @@
 // Both are measured in the same run.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "bowline.h"
@@ -29,7 +30,8 @@ class Product {
   static Result<Product> create(const Device& device, int64_t m, int64_t n, int64_t k,
                                 const std::string& layout, DType dtype = DType::f32,
                                 const std::string& encoding = {});
-  Status run() { return session_->run({}, {}); }
+  // Median time of one product, in seconds: wall time on the CPU, kernel time on a GPU.
+  Result<double> seconds(int runs, int warmup);
   // Bytes of b in its encoding.
   uint64_t b_bytes() const { return b_bytes_; }
 
@@ -38,6 +40,7 @@ class Product {
   uint64_t b_bytes_ = 0;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Session> session_;
+  std::optional<Device> device_;
 };
 
 // Measures F with products in `dtype`, and BW with an operator over `stream_bytes` bytes.

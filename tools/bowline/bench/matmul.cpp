@@ -32,7 +32,7 @@ Result<int> matmul(const MatmulOptions& o) {
     BOWLINE_TRY_ASSIGN(Product product,
                        Product::create(device, o.m, o.n, o.k, o.layout, dtype, o.encoding));
     b_bytes = product.b_bytes();
-    BOWLINE_TRY_ASSIGN(seconds, median_seconds(o.runs, 3, [&] { return product.run(); }));
+    BOWLINE_TRY_ASSIGN(seconds, product.seconds(o.runs, 3));
   }
   BOWLINE_TRY_ASSIGN(const Machine machine, measure_machine(device, 64 << 20, dtype));
   const double flops =
