@@ -104,13 +104,6 @@ void function_block(const FunctionCall& call, size_t n, const Operands<float>& i
   }
 }
 
-void add_scaled_block(size_t n, float factor, const float* x, float* y) {
-  const FloatVector f = hn::Set(FloatTag(), factor);
-  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    part.store(hn::MulAdd(f, part.load(x + i), part.load(y + i)), y + i);
-  });
-}
-
 double sum_of_squares_block(size_t n, const float* x) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> half;
@@ -165,23 +158,6 @@ void elementwise(Threads& threads, const FunctionCall& f, size_t n, const Operan
 
 void elementwise_row(const FunctionCall& f, size_t n, const Operands<float>& in, float* y) {
   BOWLINE_BEST(function_block)(f, n, in, y);
-}
-
-void add_scaled(Threads& threads, size_t n, float factor, const float* x, float* y) {
-  for_blocks(threads, n, [=](size_t i, size_t size) {
-    BOWLINE_BEST(add_scaled_block)(size, factor, x + i, y + i);
-  });
-}
-
-void add_bias(Threads& threads, size_t rows, size_t n, const float* x, const float* bias,
-              float* y) {
-  const size_t rows_per_task = std::max<size_t>(1, kBlock / std::max<size_t>(1, n));
-  threads.parallel_for((rows + rows_per_task - 1) / rows_per_task, [=](size_t task, size_t) {
-    const size_t end = std::min(rows, (task + 1) * rows_per_task);
-    for (size_t row = task * rows_per_task; row < end; ++row) {
-      BOWLINE_BEST(function_block)({Function::add_binary}, n, {{x + row * n}, {bias}}, y + row * n);
-    }
-  });
 }
 
 size_t sum_of_squares_scratch_bytes(size_t n) { return blocks_of(n) * sizeof(double); }

@@ -41,12 +41,6 @@ void elementwise(Threads& threads, const FunctionCall& f, size_t n, const Operan
 // The same for a row that is small enough for one task.
 void elementwise_row(const FunctionCall& f, size_t n, const Operands<float>& in, float* y);
 
-// y += factor * x
-void add_scaled(Threads& threads, size_t n, float factor, const float* x, float* y);
-
-// y [rows, n] = x [rows, n] + bias [n]
-void add_bias(Threads& threads, size_t rows, size_t n, const float* x, const float* bias, float* y);
-
 // Sum of x^2 in f64, over blocks of a fixed size in ascending order.
 size_t sum_of_squares_scratch_bytes(size_t n);
 double sum_of_squares(Threads& threads, size_t n, const float* x, void* scratch);

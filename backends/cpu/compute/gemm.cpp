@@ -555,22 +555,5 @@ void gemm(Threads& threads, const GemmShape& shape, const float* a, const float*
   });
 }
 
-void gemm_batched(Threads& threads, const GemmShape& shape, size_t batch, const float* a,
-                  size_t stride_a, const float* b, size_t stride_b, float* c, size_t stride_c,
-                  const GemmOptions& options, void* scratch) {
-  if (batch < threads.count() || shape.m == 0 || shape.n == 0 || shape.k == 0) {
-    for (size_t i = 0; i < batch; ++i) {
-      gemm(threads, shape, a + i * stride_a, b + i * stride_b, c + i * stride_c, options, scratch);
-    }
-    return;
-  }
-  const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
-  threads.parallel_for(batch, [&](size_t i, size_t thread) {
-    Job job{shape, a + i * stride_a, b + i * stride_b, c + i * stride_c, options};
-    BOWLINE_BEST(choose_tile)(job);
-    multiply(job, Grid{}, 0, static_cast<float*>(scratch) + thread * floats, job.panel);
-  });
-}
-
 }  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

@@ -50,10 +50,4 @@ size_t gemm_scratch_bytes(const GemmShape& shape, const Threads& threads, bool a
 void gemm(Threads& threads, const GemmShape& shape, const float* a, const float* b, float* c,
           const GemmOptions& options, void* scratch);
 
-// `batch` products of the same shape. The strides are elements from one matrix to the next; 0
-// repeats an operand. Needs the scratch memory of one product.
-void gemm_batched(Threads& threads, const GemmShape& shape, size_t batch, const float* a,
-                  size_t stride_a, const float* b, size_t stride_b, float* c, size_t stride_c,
-                  const GemmOptions& options, void* scratch);
-
 }  // namespace bowline::detail::cpu

@@ -32,12 +32,10 @@ constexpr size_t kMinBlockRows = 8;
 // Norms of rows of T. dgamma and dbeta receive the sums over these rows.
 template <class T>
 struct NormRows {
-  void (*layer)(size_t rows, size_t n, const T* x, const T* gamma, const T* beta, float eps, T* y);
-  void (*layer_backward)(size_t rows, size_t n, const T* x, const T* gamma, const T* dy, float eps,
-                         T* dx, float* dgamma, float* dbeta);
-  void (*rms)(size_t rows, size_t n, const T* x, const T* gamma, float eps, T* y);
-  void (*rms_backward)(size_t rows, size_t n, const T* x, const T* gamma, const T* dy, float eps,
-                       T* dx, float* dgamma);
+  void (*forward)(size_t rows, size_t n, const T* x, const T* gamma, const T* beta, float eps,
+                  T* y);
+  void (*backward)(size_t rows, size_t n, const T* x, const T* gamma, const T* dy, float eps, T* dx,
+                   float* dgamma, float* dbeta);
 };
 
 }  // namespace
@@ -47,121 +45,82 @@ struct NormRows {
 HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu::HWY_NAMESPACE {
 
-struct NormStatistics {
-  float mean;
-  float r;
+// LayerNorm, or without kLayer RmsNorm: it has no mean and no beta.
+template <bool kLayer>
+struct Normalizer {
+  template <class T>
+  Normalizer(size_t n, const T* x, float eps) {
+    const FloatTag d;
+    const float count = static_cast<float>(n);
+    if constexpr (kLayer) {
+      const auto load = [=](size_t i, auto part) HWY_ATTR { return part.load(x + i); };
+      mean = hn::Set(d, sum_vectors(n, load) / count);
+    }
+    const FloatVector m = mean;
+    const float squares = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      const FloatVector c = kLayer ? hn::Sub(part.load(x + i), m) : part.load(x + i);
+      return hn::Mul(c, c);
+    });
+    r = hn::Set(d, 1.0f / std::sqrt(squares / count + eps));
+  }
+  HWY_INLINE FloatVector operator()(FloatVector x) const {
+    return hn::Mul(kLayer ? hn::Sub(x, mean) : x, r);
+  }
+  FloatVector mean = hn::Zero(FloatTag());
+  FloatVector r;
 };
 
-template <class T>
-NormStatistics layer_norm_statistics(size_t n, const T* x, float eps) {
-  const FloatTag d;
-  const float count = static_cast<float>(n);
-  const float mean =
-      sum_vectors(n, [=](size_t i, auto part) HWY_ATTR { return part.load(x + i); }) / count;
-  const FloatVector m = hn::Set(d, mean);
-  const float squares = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    const FloatVector c = hn::Sub(part.load(x + i), m);
-    return hn::Mul(c, c);
-  });
-  return {mean, 1.0f / std::sqrt(squares / count + eps)};
-}
-
-template <class T>
-float rms_norm_r(size_t n, const T* x, float eps) {
-  const float squares = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    const FloatVector v = part.load(x + i);
-    return hn::Mul(v, v);
-  });
-  return 1.0f / std::sqrt(squares / static_cast<float>(n) + eps);
-}
-
-template <class T>
-void layer_norm_rows(size_t rows, size_t n, const T* x, const T* gamma, const T* beta, float eps,
-                     T* y) {
-  const FloatTag d;
+template <bool kLayer, class T>
+void norm_forward(size_t rows, size_t n, const T* x, const T* gamma, const T* beta, float eps,
+                  T* y) {
   for (size_t row = 0; row < rows; ++row, x += n, y += n) {
-    const NormStatistics s = layer_norm_statistics(n, x, eps);
-    const FloatVector mean = hn::Set(d, s.mean);
-    const FloatVector r = hn::Set(d, s.r);
+    const Normalizer<kLayer> normalized(n, x, eps);
     for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-      const FloatVector h = hn::Mul(hn::Sub(part.load(x + i), mean), r);
-      part.store(hn::MulAdd(h, part.load(gamma + i), part.load(beta + i)), y + i);
+      const FloatVector h = normalized(part.load(x + i)), g = part.load(gamma + i);
+      part.store(kLayer ? hn::MulAdd(h, g, part.load(beta + i)) : hn::Mul(h, g), y + i);
     });
   }
 }
 
-template <class T>
-void rms_norm_rows(size_t rows, size_t n, const T* x, const T* gamma, float eps, T* y) {
-  const FloatTag d;
-  for (size_t row = 0; row < rows; ++row, x += n, y += n) {
-    const FloatVector r = hn::Set(d, rms_norm_r(n, x, eps));
-    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-      part.store(hn::Mul(hn::Mul(part.load(x + i), r), part.load(gamma + i)), y + i);
-    });
-  }
-}
-
-template <class T>
-void layer_norm_backward_rows(size_t rows, size_t n, const T* x, const T* gamma, const T* dy,
-                              float eps, T* dx, float* dgamma, float* dbeta) {
+template <bool kLayer, class T>
+void norm_backward(size_t rows, size_t n, const T* x, const T* gamma, const T* dy, float eps, T* dx,
+                   float* dgamma, float* dbeta) {
   const FloatTag d;
   const float count = static_cast<float>(n);
-  std::fill(dgamma, dgamma + n, 0.0f);
-  std::fill(dbeta, dbeta + n, 0.0f);
+  std::fill_n(dgamma, n, 0.0f);
+  std::fill_n(dbeta, kLayer ? n : 0, 0.0f);
   for (size_t row = 0; row < rows; ++row, x += n, dy += n, dx += n) {
-    const NormStatistics s = layer_norm_statistics(n, x, eps);
-    const FloatVector mean = hn::Set(d, s.mean);
-    const FloatVector r = hn::Set(d, s.r);
-    const float sum_g = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-      return hn::Mul(part.load(dy + i), part.load(gamma + i));
-    });
+    const Normalizer<kLayer> normalized(n, x, eps);
+    const auto g_at = [=](size_t i, auto part)
+                          HWY_ATTR { return hn::Mul(part.load(dy + i), part.load(gamma + i)); };
+    const FloatVector mean_g = hn::Set(d, kLayer ? sum_vectors(n, g_at) / count : 0.0f);
     const float sum_gh = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-      const FloatVector h = hn::Mul(hn::Sub(part.load(x + i), mean), r);
-      return hn::Mul(hn::Mul(part.load(dy + i), part.load(gamma + i)), h);
+      const FloatVector h = normalized(part.load(x + i));
+      return hn::Mul(g_at(i, part), h);
     });
-    const FloatVector mean_g = hn::Set(d, sum_g / count);
     const FloatVector mean_gh = hn::Set(d, sum_gh / count);
     for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
       const FloatVector dyi = part.load(dy + i);
-      const FloatVector h = hn::Mul(hn::Sub(part.load(x + i), mean), r);
+      const FloatVector h = normalized(part.load(x + i));
       const FloatVector g = hn::Mul(dyi, part.load(gamma + i));
       part.store(hn::MulAdd(dyi, h, part.load(dgamma + i)), dgamma + i);
-      part.store(hn::Add(dyi, part.load(dbeta + i)), dbeta + i);
-      part.store(hn::Mul(r, hn::NegMulAdd(h, mean_gh, hn::Sub(g, mean_g))), dx + i);
+      if constexpr (kLayer) {
+        part.store(hn::Add(dyi, part.load(dbeta + i)), dbeta + i);
+      }
+      const FloatVector apart = kLayer ? hn::Sub(g, mean_g) : g;
+      part.store(hn::Mul(normalized.r, hn::NegMulAdd(h, mean_gh, apart)), dx + i);
     });
   }
 }
 
 template <class T>
-void rms_norm_backward_rows(size_t rows, size_t n, const T* x, const T* gamma, const T* dy,
-                            float eps, T* dx, float* dgamma) {
-  const FloatTag d;
-  std::fill(dgamma, dgamma + n, 0.0f);
-  for (size_t row = 0; row < rows; ++row, x += n, dy += n, dx += n) {
-    const FloatVector r = hn::Set(d, rms_norm_r(n, x, eps));
-    const float sum_gh = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-      const FloatVector h = hn::Mul(part.load(x + i), r);
-      return hn::Mul(hn::Mul(part.load(dy + i), part.load(gamma + i)), h);
-    });
-    const FloatVector mean_gh = hn::Set(d, sum_gh / static_cast<float>(n));
-    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-      const FloatVector dyi = part.load(dy + i);
-      const FloatVector h = hn::Mul(part.load(x + i), r);
-      const FloatVector g = hn::Mul(dyi, part.load(gamma + i));
-      part.store(hn::MulAdd(dyi, h, part.load(dgamma + i)), dgamma + i);
-      part.store(hn::Mul(r, hn::NegMulAdd(h, mean_gh, g)), dx + i);
-    });
-  }
+NormRows<T> norm_rows(bool layer) {
+  return layer ? NormRows<T>{norm_forward<true, T>, norm_backward<true, T>}
+               : NormRows<T>{norm_forward<false, T>, norm_backward<false, T>};
 }
-
-template <class T>
-NormRows<T> norm_rows() {
-  return {layer_norm_rows<T>, layer_norm_backward_rows<T>, rms_norm_rows<T>,
-          rms_norm_backward_rows<T>};
-}
-NormRows<float> norm_rows_f32() { return norm_rows<float>(); }
-NormRows<f16> norm_rows_f16() { return norm_rows<f16>(); }
-NormRows<bf16> norm_rows_bf16() { return norm_rows<bf16>(); }
+NormRows<float> norm_rows_f32(bool layer) { return norm_rows<float>(layer); }
+NormRows<f16> norm_rows_f16(bool layer) { return norm_rows<f16>(layer); }
+NormRows<bf16> norm_rows_bf16(bool layer) { return norm_rows<bf16>(layer); }
 
 // y = first row, or y + row: the order of a sum over rows.
 void add_rows(size_t rows, size_t n, size_t stride, const float* x, bool accumulate, float* y) {
@@ -266,19 +225,6 @@ void log_sum_exp_rows(size_t rows, size_t n, const float* x, float* y) {
   }
 }
 
-void cross_entropy_rows(size_t rows, size_t n, const float* logits, const int32_t* labels,
-                        int32_t ignore_index, float* loss) {
-  for (size_t row = 0; row < rows; ++row, logits += n) {
-    if (labels[row] == ignore_index) {
-      loss[row] = 0;
-      continue;
-    }
-    const float max = max_of_row(n, logits);
-    const float log_sum = std::log(exp_row<false>(n, logits, max, nullptr));
-    loss[row] = log_sum - (logits[labels[row]] - max);
-  }
-}
-
 void cross_entropy_backward_rows(size_t rows, size_t n, const float* logits, const int32_t* labels,
                                  int32_t ignore_index, const RowFactor& by, float smoothing,
                                  float* dlogits) {
@@ -298,10 +244,6 @@ void cross_entropy_backward_rows(size_t rows, size_t n, const float* logits, con
     }
     dlogits[labels[row]] -= factor * (1 - smoothing);
   }
-}
-
-float row_sum(size_t n, const float* x) {
-  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR { return part.load(x + i); });
 }
 
 }  // namespace bowline::detail::cpu::HWY_NAMESPACE
@@ -327,22 +269,6 @@ constexpr size_t block_rows(size_t rows) {
 }
 constexpr size_t blocks_of(size_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
 
-// Calls f(block, first row, number of rows).
-template <class F>
-void for_row_blocks(Threads& threads, size_t rows, F&& f) {
-  threads.parallel_for(blocks_of(rows), [&](size_t block, size_t) {
-    const size_t first = block * block_rows(rows);
-    f(block, first, std::min(block_rows(rows), rows - first));
-  });
-}
-
-template <class T>
-NormRows<T> norms_of() {
-  return BOWLINE_BEST_FOR(T, norm_rows)();
-}
-
-// y = the sum of `blocks` rows of x. For 16-bit dtypes, the first row accumulates the sum, which is
-// then rounded.
 template <class T>
 void add_blocks(size_t blocks, size_t n, size_t stride, float* x, T* y) {
   if constexpr (std::same_as<T, float>) {
@@ -358,57 +284,36 @@ void add_blocks(size_t blocks, size_t n, size_t stride, float* x, T* y) {
 }  // namespace
 
 template <class T>
-void layer_norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, const T* beta,
-                float eps, T* y) {
-  const NormRows<T> norms = norms_of<T>();
+void norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, const T* beta,
+          float eps, T* y) {
+  const NormRows<T> norms = BOWLINE_BEST_FOR(T, norm_rows)(beta != nullptr);
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    norms.layer(count, n, x + row * n, gamma, beta, eps, y + row * n);
+    norms.forward(count, n, x + row * n, gamma, beta, eps, y + row * n);
   });
 }
 
 template <class T>
-void layer_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma,
-                         const T* dy, float eps, T* dx, T* dgamma, T* dbeta, void* scratch) {
-  const NormRows<T> norms = norms_of<T>();
-  float* partial = static_cast<float*>(scratch);
-  for_row_blocks(threads, rows, [=](size_t block, size_t row, size_t count) {
-    float* sums = partial + block * 2 * n;
-    norms.layer_backward(count, n, x + row * n, gamma, dy + row * n, eps, dx + row * n, sums,
-                         sums + n);
-  });
+void norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, const T* dy,
+                   float eps, T* dx, T* dgamma, T* dbeta, void* scratch) {
+  const NormRows<T> norms = BOWLINE_BEST_FOR(T, norm_rows)(dbeta != nullptr);
+  float* const partial = static_cast<float*>(scratch);
   const size_t blocks = blocks_of(rows);
+  threads.parallel_for(blocks, [=](size_t block, size_t) {
+    const size_t row = block * block_rows(rows), at = row * n;
+    float* const sums = partial + block * 2 * n;
+    norms.backward(std::min(block_rows(rows), rows - row), n, x + at, gamma, dy + at, eps, dx + at,
+                   sums, sums + n);
+  });
   add_blocks(blocks, n, 2 * n, partial, dgamma);
-  add_blocks(blocks, n, 2 * n, partial + n, dbeta);
+  if (dbeta != nullptr) {
+    add_blocks(blocks, n, 2 * n, partial + n, dbeta);
+  }
 }
 
-template <class T>
-void rms_norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, float eps,
-              T* y) {
-  const NormRows<T> norms = norms_of<T>();
-  for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    norms.rms(count, n, x + row * n, gamma, eps, y + row * n);
-  });
-}
-
-template <class T>
-void rms_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma,
-                       const T* dy, float eps, T* dx, T* dgamma, void* scratch) {
-  const NormRows<T> norms = norms_of<T>();
-  float* partial = static_cast<float*>(scratch);
-  for_row_blocks(threads, rows, [=](size_t block, size_t row, size_t count) {
-    norms.rms_backward(count, n, x + row * n, gamma, dy + row * n, eps, dx + row * n,
-                       partial + block * n);
-  });
-  add_blocks(blocks_of(rows), n, n, partial, dgamma);
-}
-
-#define BOWLINE_NORMS(T)                                                                           \
-  template void layer_norm(Threads&, size_t, size_t, const T*, const T*, const T*, float, T*);     \
-  template void layer_norm_backward(Threads&, size_t, size_t, const T*, const T*, const T*, float, \
-                                    T*, T*, T*, void*);                                            \
-  template void rms_norm(Threads&, size_t, size_t, const T*, const T*, float, T*);                 \
-  template void rms_norm_backward(Threads&, size_t, size_t, const T*, const T*, const T*, float,   \
-                                  T*, T*, void*)
+#define BOWLINE_NORMS(T)                                                                         \
+  template void norm(Threads&, size_t, size_t, const T*, const T*, const T*, float, T*);         \
+  template void norm_backward(Threads&, size_t, size_t, const T*, const T*, const T*, float, T*, \
+                              T*, T*, void*)
 BOWLINE_NORMS(float);
 BOWLINE_NORMS(f16);
 BOWLINE_NORMS(bf16);
@@ -417,17 +322,6 @@ BOWLINE_NORMS(bf16);
 size_t norm_backward_scratch_bytes(size_t rows, size_t n) {
   return blocks_of(rows) * 2 * n * sizeof(float);
 }
-
-void sum_rows(Threads& threads, size_t rows, size_t n, const float* x, bool accumulate, float* y,
-              void* scratch) {
-  float* partial = static_cast<float*>(scratch);
-  for_row_blocks(threads, rows, [=](size_t block, size_t row, size_t count) {
-    BOWLINE_BEST(add_rows)(count, n, n, x + row * n, false, partial + block * n);
-  });
-  BOWLINE_BEST(add_rows)(blocks_of(rows), n, n, partial, accumulate, y);
-}
-
-size_t sum_rows_scratch_bytes(size_t rows, size_t n) { return blocks_of(rows) * n * sizeof(float); }
 
 void softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y) {
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
@@ -477,14 +371,6 @@ LabelCheck check_labels(size_t rows, size_t n, const int32_t* labels, int32_t ig
   return check;
 }
 
-void cross_entropy(Threads& threads, size_t rows, size_t n, const float* logits,
-                   const int32_t* labels, int32_t ignore_index, float* loss) {
-  for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    BOWLINE_BEST(cross_entropy_rows)
-    (count, n, logits + row * n, labels + row, ignore_index, loss + row);
-  });
-}
-
 void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float* logits,
                             const int32_t* labels, int32_t ignore_index, const RowFactor& factor,
                             float smoothing, float* dlogits) {
@@ -494,8 +380,6 @@ void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float
     (count, n, logits + row * n, labels + row, ignore_index, part, smoothing, dlogits + row * n);
   });
 }
-
-float sum_of_row(size_t n, const float* x) { return BOWLINE_BEST(row_sum)(n, x); }
 
 }  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

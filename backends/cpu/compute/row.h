@@ -1,4 +1,4 @@
-// Operators along the last axis of an array [rows, n]: norms, softmax, cross entropy, column sums.
+// Operators along the last axis of an array [rows, n]: norms, softmax, cross entropy.
 // The arrays are f32; norms also accept f16 and bf16.
 //
 // Numerics  sums in f32 with a fixed order. Sums over rows run over blocks of rows, whose number
@@ -15,40 +15,24 @@
 
 namespace bowline::detail::cpu {
 
-// y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta, var biased. y may be x.
+// LayerNorm: y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta, var biased. Without beta (null)
+// RmsNorm: y = x / sqrt(mean(x^2) + eps) * gamma. y may be x.
 template <class T>
-void layer_norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, const T* beta,
-                float eps, T* y);
+void norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, const T* beta,
+          float eps, T* y);
 
 // With h = (x - mean) r, r = 1 / sqrt(var + eps), g = dy * gamma:
 //
 //   dx = r (g - mean(g) - h mean(g h))
 //   dgamma = sum of dy h over rows,  dbeta = sum of dy over rows
 //
-// Recomputes mean and r. dx may be dy or x.
+// Without dbeta (null) the gradient of RmsNorm: h = x r, r = 1 / sqrt(mean(x^2) + eps),
+// dx = r (g - h mean(g h)). Recomputes mean and r. dx may be dy or x.
 template <class T>
-void layer_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma,
-                         const T* dy, float eps, T* dx, T* dgamma, T* dbeta, void* scratch);
-
-// y = x / sqrt(mean(x^2) + eps) * gamma. y may be x.
-template <class T>
-void rms_norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, float eps, T* y);
-
-// With r = 1 / sqrt(mean(x^2) + eps), g = dy * gamma:
-//
-//   dx = r (g - x r^2 mean(g x)),  dgamma = sum of dy x r over rows
-//
-// dx may be dy or x.
-template <class T>
-void rms_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma,
-                       const T* dy, float eps, T* dx, T* dgamma, void* scratch);
+void norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, const T* dy,
+                   float eps, T* dx, T* dgamma, T* dbeta, void* scratch);
 
 size_t norm_backward_scratch_bytes(size_t rows, size_t n);
-
-// y [n] = sum of x over rows (+ y): the gradient of a bias.
-void sum_rows(Threads& threads, size_t rows, size_t n, const float* x, bool accumulate, float* y,
-              void* scratch);
-size_t sum_rows_scratch_bytes(size_t rows, size_t n);
 
 // y = e^(x - max) / sum of e^(x - max). y may be x.
 void softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y);
@@ -75,10 +59,6 @@ struct LabelCheck {
 };
 LabelCheck check_labels(size_t rows, size_t n, const int32_t* labels, int32_t ignore_index);
 
-// loss [rows] = log(sum of e^logits) - logits[label]. Labels must have passed the check.
-void cross_entropy(Threads& threads, size_t rows, size_t n, const float* logits,
-                   const int32_t* labels, int32_t ignore_index, float* loss);
-
 // The factor of the gradient of each row: one for all rows, or one per row.
 struct RowFactor {
   float all = 1;
@@ -90,8 +70,5 @@ struct RowFactor {
 void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float* logits,
                             const int32_t* labels, int32_t ignore_index, const RowFactor& factor,
                             float smoothing, float* dlogits);
-
-// The sum of one row.
-float sum_of_row(size_t n, const float* x);
 
 }  // namespace bowline::detail::cpu

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "compute/convert.h"
+#include "compute/planes.h"
 #include "compute/row.h"
 #include "core/element_types.h"
 #include "kernel.h"
@@ -96,23 +97,22 @@ void run(const Launch& l) {
       static_cast<double>(l.attributes<CrossEntropyAttributes>().label_smoothing());
   float* const lse = l.out[1].f32();
   log_sum_exp(l.threads, r.rows, r.n, logits, lse);
-  parallel_blocks(l.threads, r.check.valid ? static_cast<int64_t>(r.rows) : 0,
-                  smoothing == 0 ? 4096 : 1, [&](int64_t begin, int64_t end) {
-                    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-                      if (!r.counts(i)) {
-                        continue;
-                      }
-                      const float* const row = logits + i * r.n;
-                      const auto of_label =
-                          static_cast<double>(row[static_cast<size_t>(r.labels[i])]);
-                      terms[i] = static_cast<double>(lse[i]) - of_label;
-                      if (smoothing != 0) {
-                        const double mean =
-                            static_cast<double>(sum_of_row(r.n, row)) / static_cast<double>(r.n);
-                        terms[i] += smoothing * (of_label - mean);
-                      }
-                    }
-                  });
+  parallel_blocks(
+      l.threads, r.check.valid ? static_cast<int64_t>(r.rows) : 0, smoothing == 0 ? 4096 : 1,
+      [&](int64_t begin, int64_t end) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+          if (!r.counts(i)) {
+            continue;
+          }
+          const float* const row = logits + i * r.n;
+          const auto of_label = static_cast<double>(row[static_cast<size_t>(r.labels[i])]);
+          terms[i] = static_cast<double>(lse[i]) - of_label;
+          if (smoothing != 0) {
+            const double mean = static_cast<double>(sum_of(r.n, row)) / static_cast<double>(r.n);
+            terms[i] += smoothing * (of_label - mean);
+          }
+        }
+      });
   reduce(l, r, terms, static_cast<double>(r.check.counted));
 }
 
