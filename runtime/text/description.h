@@ -4,16 +4,18 @@
 //   GGUF            --describe_gguf()-->
 //
 // `bowline export` writes a Description in the format of the other file. A step is a struct with
-// the type and the fields of tokenizer.json. fields() lists them: `field` has a default, `needed`
-// has none.
+// the type and the fields of tokenizer.json. fields() visits them: a `field` has a default, a
+// `needed` field has none.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -51,11 +53,32 @@ inline constexpr std::string_view kSpaceMark = "\u2581";
 
 namespace steps {
 
+// Calls f.needed(name, member) for the first `needed` members, and f.field(name, member) for the
+// others. `names`: the names of the members, as the preprocessor spells a list.
+void visit_fields(std::string_view names, size_t needed, const auto& members, auto& f) {
+  const auto visit = [&](auto& member) {
+    const std::string_view name = names.substr(0, names.find(','));
+    names.remove_prefix(std::min(name.size() + 2, names.size()));
+    if (needed > 0) {
+      f.needed(name, member);
+      --needed;
+    } else {
+      f.field(name, member);
+    }
+  };
+  std::apply([&](auto&... member) { (visit(member), ...); }, members);
+}
+
+// Declares the type of a step, and fields(step, f), which passes the listed members to f.
+#define BOWLINE_FIELDS(type, needed, ...)                \
+  static constexpr std::string_view kType = type;        \
+  auto members() { return std::tie(__VA_ARGS__); }       \
+  auto members() const { return std::tie(__VA_ARGS__); } \
+  static void fields(auto& step, auto& f) { visit_fields(#__VA_ARGS__, needed, step.members(), f); }
 // A step without fields.
-#define BOWLINE_STEP(Name)                           \
-  struct Name {                                      \
-    static constexpr std::string_view kType = #Name; \
-    static void fields(const auto&, auto&) {}        \
+#define BOWLINE_STEP(Name)   \
+  struct Name {              \
+    BOWLINE_FIELDS(#Name, 0) \
   }
 
 // ---- normalizers
@@ -70,61 +93,40 @@ BOWLINE_STEP(Nmt);
 
 // Member of all four groups of steps. Each group uses only some of the fields.
 struct ByteLevel {
-  static constexpr std::string_view kType = "ByteLevel";
   bool add_prefix_space = true;
   bool trim_offsets = true;
   bool use_regex = true;
-  static void fields(auto& s, auto& f) {
-    f.field("add_prefix_space", s.add_prefix_space);
-    f.field("trim_offsets", s.trim_offsets);
-    f.field("use_regex", s.use_regex);
-  }
+  BOWLINE_FIELDS("ByteLevel", 0, add_prefix_space, trim_offsets, use_regex)
 };
 
 struct BertNormalizer {
-  static constexpr std::string_view kType = "BertNormalizer";
   bool clean_text = true;
   bool handle_chinese_chars = true;
   std::optional<bool> strip_accents = {};  // empty: as `lowercase`
   bool lowercase = true;
-  static void fields(auto& s, auto& f) {
-    f.field("clean_text", s.clean_text);
-    f.field("handle_chinese_chars", s.handle_chinese_chars);
-    f.field("lowercase", s.lowercase);
-    f.field("strip_accents", s.strip_accents);
-  }
+  BOWLINE_FIELDS("BertNormalizer", 0, clean_text, handle_chinese_chars, lowercase, strip_accents)
 };
 
 struct Strip {
-  static constexpr std::string_view kType = "Strip";
   bool strip_left = false;
   bool strip_right = false;
-  static void fields(auto& s, auto& f) {
-    f.needed("strip_left", s.strip_left);
-    f.needed("strip_right", s.strip_right);
-  }
+  BOWLINE_FIELDS("Strip", 2, strip_left, strip_right)
 };
 
 struct Prepend {
-  static constexpr std::string_view kType = "Prepend";
   std::string prepend;
-  static void fields(auto& s, auto& f) { f.needed("prepend", s.prepend); }
+  BOWLINE_FIELDS("Prepend", 1, prepend)
 };
 
 struct Replace {
-  static constexpr std::string_view kType = "Replace";
   PatternText pattern;
   std::string content;
-  static void fields(auto& s, auto& f) {
-    f.needed("pattern", s.pattern);
-    f.needed("content", s.content);
-  }
+  BOWLINE_FIELDS("Replace", 2, pattern, content)
 };
 
 struct Precompiled {
-  static constexpr std::string_view kType = "Precompiled";
   Base64 precompiled_charsmap;
-  static void fields(auto& s, auto& f) { f.needed("precompiled_charsmap", s.precompiled_charsmap); }
+  BOWLINE_FIELDS("Precompiled", 1, precompiled_charsmap)
 };
 
 using Normalizer = std::variant<NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Nmt, ByteLevel,
@@ -137,51 +139,37 @@ BOWLINE_STEP(WhitespaceSplit);
 BOWLINE_STEP(BertPreTokenizer);
 
 struct Metaspace {
-  static constexpr std::string_view kType = "Metaspace";
   Letter replacement{std::string(kSpaceMark)};
   text::Prepend prepend_scheme = text::Prepend::always;
   bool split = true;
-  static void fields(auto& s, auto& f) {
-    f.field("replacement", s.replacement);
-    f.field("prepend_scheme", s.prepend_scheme);
-    f.field("split", s.split);
-  }
+  BOWLINE_FIELDS("Metaspace", 0, replacement, prepend_scheme, split)
 };
 
 struct Punctuation {
-  static constexpr std::string_view kType = "Punctuation";
   Matches behavior = Matches::isolated;
-  static void fields(auto& s, auto& f) { f.field("behavior", s.behavior); }
+  BOWLINE_FIELDS("Punctuation", 0, behavior)
 };
 
 struct Digits {
-  static constexpr std::string_view kType = "Digits";
   bool individual_digits = false;
-  static void fields(auto& s, auto& f) { f.field("individual_digits", s.individual_digits); }
+  BOWLINE_FIELDS("Digits", 0, individual_digits)
 };
 
 struct CharDelimiterSplit {
-  static constexpr std::string_view kType = "CharDelimiterSplit";
   Letter delimiter;
-  static void fields(auto& s, auto& f) { f.needed("delimiter", s.delimiter); }
+  BOWLINE_FIELDS("CharDelimiterSplit", 1, delimiter)
 };
 
 struct FixedLength {
-  static constexpr std::string_view kType = "FixedLength";
   size_t length = 5;
-  static void fields(auto& s, auto& f) { f.field("length", s.length); }
+  BOWLINE_FIELDS("FixedLength", 0, length)
 };
 
 struct Split {
-  static constexpr std::string_view kType = "Split";
   PatternText pattern;
   Matches behavior = Matches::isolated;
   bool invert = false;
-  static void fields(auto& s, auto& f) {
-    f.needed("pattern", s.pattern);
-    f.needed("behavior", s.behavior);
-    f.field("invert", s.invert);
-  }
+  BOWLINE_FIELDS("Split", 2, pattern, behavior, invert)
 };
 
 using PreTokenizer =
@@ -207,43 +195,28 @@ BOWLINE_STEP(ByteFallback);
 #undef BOWLINE_STEP
 
 struct WordPieceDecoder {
-  static constexpr std::string_view kType = "WordPiece";
   std::string prefix = "##";
   bool cleanup = true;
-  static void fields(auto& s, auto& f) {
-    f.field("prefix", s.prefix);
-    f.field("cleanup", s.cleanup);
-  }
+  BOWLINE_FIELDS("WordPiece", 0, prefix, cleanup)
 };
 
 struct BPEDecoder {
-  static constexpr std::string_view kType = "BPEDecoder";
   std::string suffix = "</w>";
-  static void fields(auto& s, auto& f) { f.field("suffix", s.suffix); }
+  BOWLINE_FIELDS("BPEDecoder", 0, suffix)
 };
 
 struct StripDecoder {
-  static constexpr std::string_view kType = "Strip";
   Letter content;
   size_t start = 0;
   size_t stop = 0;
-  static void fields(auto& s, auto& f) {
-    f.needed("content", s.content);
-    f.needed("start", s.start);
-    f.needed("stop", s.stop);
-  }
+  BOWLINE_FIELDS("Strip", 3, content, start, stop)
 };
 
 struct CTC {
-  static constexpr std::string_view kType = "CTC";
   std::string pad_token = "<pad>";
   std::string word_delimiter_token = "|";
   bool cleanup = true;
-  static void fields(auto& s, auto& f) {
-    f.field("pad_token", s.pad_token);
-    f.field("word_delimiter_token", s.word_delimiter_token);
-    f.field("cleanup", s.cleanup);
-  }
+  BOWLINE_FIELDS("CTC", 0, pad_token, word_delimiter_token, cleanup)
 };
 
 using Decoder = std::variant<ByteLevel, Fuse, ByteFallback, Metaspace, WordPieceDecoder, BPEDecoder,
@@ -252,52 +225,36 @@ using Decoder = std::variant<ByteLevel, Fuse, ByteFallback, Metaspace, WordPiece
 // ---- models
 
 struct Bpe {
-  static constexpr std::string_view kType = "BPE";
   bool byte_fallback = false;
   bool fuse_unk = false;
   bool ignore_merges = false;
   std::optional<std::string> unk_token = {};
   std::optional<std::string> continuing_subword_prefix = {};
   std::optional<std::string> end_of_word_suffix = {};
-  static void fields(auto& s, auto& f) {
-    f.field("byte_fallback", s.byte_fallback);
-    f.field("fuse_unk", s.fuse_unk);
-    f.field("ignore_merges", s.ignore_merges);
-    f.field("unk_token", s.unk_token);
-    f.field("continuing_subword_prefix", s.continuing_subword_prefix);
-    f.field("end_of_word_suffix", s.end_of_word_suffix);
-  }
+  BOWLINE_FIELDS("BPE", 0, byte_fallback, fuse_unk, ignore_merges, unk_token,
+                 continuing_subword_prefix, end_of_word_suffix)
 };
 
 struct WordPiece {
-  static constexpr std::string_view kType = "WordPiece";
   std::string unk_token = "[UNK]";
   std::string continuing_subword_prefix = "##";
   size_t max_input_chars_per_word = 100;
-  static void fields(auto& s, auto& f) {
-    f.field("unk_token", s.unk_token);
-    f.field("continuing_subword_prefix", s.continuing_subword_prefix);
-    f.field("max_input_chars_per_word", s.max_input_chars_per_word);
-  }
+  BOWLINE_FIELDS("WordPiece", 0, unk_token, continuing_subword_prefix, max_input_chars_per_word)
 };
 
 struct Unigram {
-  static constexpr std::string_view kType = "Unigram";
   bool byte_fallback = false;
   std::optional<size_t> unk_id = {};
-  static void fields(auto& s, auto& f) {
-    f.field("byte_fallback", s.byte_fallback);
-    f.field("unk_id", s.unk_id);
-  }
+  BOWLINE_FIELDS("Unigram", 0, byte_fallback, unk_id)
 };
 
 struct WordLevel {
-  static constexpr std::string_view kType = "WordLevel";
   std::string unk_token;
-  static void fields(auto& s, auto& f) { f.field("unk_token", s.unk_token); }
+  BOWLINE_FIELDS("WordLevel", 0, unk_token)
 };
 
 using Model = std::variant<Bpe, WordPiece, Unigram, WordLevel>;
+#undef BOWLINE_FIELDS
 
 }  // namespace steps
 
