@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "text/require.h"
 #include "text/unicode.h"
 
 namespace bowline::text {
@@ -14,7 +15,7 @@ constexpr size_t kMostTokens = 1 << 20;
 
 Result<AddedTokens> AddedTokens::create(std::vector<AddedToken> tokens,
                                         const std::vector<Normalizer>& normalizers) {
-  BOWLINE_REQUIRE_CODE(tokens.size() <= kMostTokens, Code::bad_file,
+  BOWLINE_REQUIRE_FILE(tokens.size() <= kMostTokens,
                        "The tokenizer has {} added tokens, more than {}.", tokens.size(),
                        kMostTokens);
   AddedTokens out;
@@ -34,7 +35,7 @@ Result<AddedTokens> AddedTokens::create(std::vector<AddedToken> tokens,
     }
     Places& places = token.normalized ? out.normalized_ : out.plain_;
     (token.normalized ? out.any_normalized_ : out.any_plain_) = true;
-    BOWLINE_REQUIRE_CODE(places.trie.insert(content.text, token.id), Code::bad_file,
+    BOWLINE_REQUIRE_FILE(places.trie.insert(content.text, token.id),
                          "The added tokens have too many hash collisions.");
     places.begins[static_cast<uint8_t>(content.text[0])] = true;
   }

@@ -4,6 +4,7 @@
 #include "base/escape.h"
 #include "text/byte_level.h"
 #include "text/models.h"
+#include "text/require.h"
 
 namespace bowline::text {
 namespace {
@@ -32,8 +33,8 @@ Result<Bpe> Bpe::create(const Vocabulary& vocabulary, Options options,
   const Options& o = out.options_;
   if (!o.unknown.empty()) {
     const auto id = vocabulary.find(o.unknown);
-    BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file,
-                         "The unknown token \"{}\" is not in the vocabulary.", escaped(o.unknown));
+    BOWLINE_REQUIRE_FILE(id.has_value(), "The unknown token \"{}\" is not in the vocabulary.",
+                         escaped(o.unknown));
     out.unknown_ = *id;
   }
   for (size_t byte = 0; byte < 256; ++byte) {
@@ -178,7 +179,7 @@ Status Bpe::add_symbols(std::string_view word, bool first, bool last, Scratch& s
         add(bytes_[static_cast<uint8_t>(word[i])], 1);
       }
     } else {
-      BOWLINE_REQUIRE_CODE(unknown_ >= 0, Code::bad_file,
+      BOWLINE_REQUIRE_FILE(unknown_ >= 0,
                            "The vocabulary has no token for \"{}\" and no unknown token.",
                            escaped(word.substr(at, n)));
       if (!options_.fuse_unknown) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/escape.h"
+#include "text/require.h"
 #include "text/tokenizer_data.h"
 
 namespace bowline::text {
@@ -38,8 +39,8 @@ Result<std::vector<Bpe::Rule>> listed_rules(const Description& d, const Vocabula
     merged += right.substr(std::min(right.size(), right.starts_with(prefix) ? prefix.size() : 0));
     const auto id = [&](std::string_view piece) -> Result<int32_t> {
       const auto found = v.find(piece);
-      BOWLINE_REQUIRE_CODE(
-          found.has_value(), Code::bad_file,
+      BOWLINE_REQUIRE_FILE(
+          found.has_value(),
           "Merge {} (\"{}\" and \"{}\") names \"{}\", which is not in the vocabulary.", out.size(),
           escaped(left.substr(0, 100)), escaped(right.substr(0, 100)),
           escaped(piece.substr(0, 100)));
@@ -59,8 +60,8 @@ Result<std::vector<Bpe::Rule>> listed_rules(const Description& d, const Vocabula
 // token, the highest score first.
 Result<std::vector<Bpe::Rule>> scored_rules(const Description& d, const Vocabulary& v) {
   const auto is_text = [&](int32_t id) { return takes_part(d.type(static_cast<size_t>(id))); };
-  BOWLINE_REQUIRE_CODE(std::ranges::all_of(d.scores, [](double s) { return std::isfinite(s); }),
-                       Code::bad_file, "A score is not finite.");
+  BOWLINE_REQUIRE_FILE(std::ranges::all_of(d.scores, [](double s) { return std::isfinite(s); }),
+                       "A score is not finite.");
   std::vector<double> order = d.scores;
   std::ranges::sort(order, std::greater<>());
   order.erase(std::unique(order.begin(), order.end()), order.end());
@@ -71,8 +72,8 @@ Result<std::vector<Bpe::Rule>> scored_rules(const Description& d, const Vocabula
     if (!is_text(id) || piece.empty()) {
       continue;
     }
-    BOWLINE_REQUIRE_CODE(piece.size() <= kLongestMerged, Code::bad_file,
-                         "Token {} has {} bytes, more than {}.", id, piece.size(), kLongestMerged);
+    BOWLINE_REQUIRE_FILE(piece.size() <= kLongestMerged, "Token {} has {} bytes, more than {}.", id,
+                         piece.size(), kLongestMerged);
     const auto rank = static_cast<uint32_t>(
         std::ranges::lower_bound(order, d.scores[i], std::greater<>()) - order.begin());
     for (size_t cut = length_of(piece[0]); cut < piece.size(); cut += length_of(piece[cut])) {
@@ -164,8 +165,8 @@ Status add_tokens(const Description& d, TokenizerData& data) {
       continue;
     }
     const auto there = data.vocabulary.find(token.content);
-    BOWLINE_REQUIRE_CODE(
-        !there || *there == token.id, Code::bad_file,
+    BOWLINE_REQUIRE_FILE(
+        !there || *there == token.id,
         "The added token \"{}\" has id {}, but the vocabulary has this text as token {}.",
         escaped(token.content.substr(0, 100)), token.id, *there);
     if (!there) {

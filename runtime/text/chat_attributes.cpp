@@ -55,22 +55,20 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
         return heap_.method(value, name);
       }
       // Further methods of Python's lists, and names that the sandbox hides.
-      if (is_among(name, {"append", "clear", "copy", "extend", "index", "count", "insert", "pop",
-                          "remove", "reverse", "sort", "start", "stop", "step", "mapping",
-                          "isdisjoint"})) {
-        return failure("The method {} of a list is not supported.", quoted(name));
-      }
-      if (name.starts_with('_')) {
-        return failure("The attribute {} of a list is not supported.", quoted(name));
-      }
+      BOWLINE_REQUIRE_FILE(!is_among(name, {"append", "clear", "copy", "extend", "index", "count",
+                                            "insert", "pop", "remove", "reverse", "sort", "start",
+                                            "stop", "step", "mapping", "isdisjoint"}),
+                           "The method {} of a list is not supported.", quoted(name));
+      BOWLINE_REQUIRE_FILE(!name.starts_with('_'), "The attribute {} of a list is not supported.",
+                           quoted(name));
       return Value::undefined(name);
     case Kind::dict:
       if (method_of(value, name) != nullptr) {
         return heap_.method(value, name);
       }
-      if (is_among(name, {"clear", "fromkeys", "pop", "popitem", "setdefault", "update"})) {
-        return failure("The method {} of a dict is not supported.", quoted(name));
-      }
+      BOWLINE_REQUIRE_FILE(
+          !is_among(name, {"clear", "fromkeys", "pop", "popitem", "setdefault", "update"}),
+          "The method {} of a dict is not supported.", quoted(name));
       return item(value, Value::of(name));
     case Kind::name_space:
       return item(value, Value::of(name));
@@ -81,11 +79,11 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
         return heap_.method(value, name);
       }
       // Further methods of Python's texts.
-      if (name.starts_with("is") || name.starts_with('_') ||
-          is_among(name, {"casefold", "center", "encode", "expandtabs", "format_map", "maketrans",
-                          "swapcase", "translate"})) {
-        return failure("The method {} of a text is not supported.", quoted(name));
-      }
+      BOWLINE_REQUIRE_FILE(
+          !name.starts_with("is") && !name.starts_with('_') &&
+              !is_among(name, {"casefold", "center", "encode", "expandtabs", "format_map",
+                               "maketrans", "swapcase", "translate"}),
+          "The method {} of a text is not supported.", quoted(name));
       return Value::undefined(name);
     default:
       return failure("The attribute {} of {} is not supported.", quoted(name),

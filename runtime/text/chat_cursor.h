@@ -42,13 +42,8 @@ class Cursor {
                                  : Result<std::string_view>(unexpected("A name"));
   }
 
-  // Return an error with the line of the current token.
-  template <class... Ts>
-  Status fail(std::string_view message, const Ts&... values) const {
-    return failure_at(at().line, message, values...);
-  }
   Status unexpected(std::string_view expected) const {
-    return fail("{} is expected before {}", expected, shown());
+    return failure("{} is expected before {}.", expected, shown());
   }
   std::string shown() const {
     switch (at().kind) {

@@ -54,9 +54,8 @@ Result<int64_t> Arguments::integer(size_t number, std::string_view name, int64_t
   if (value == nullptr || value->kind == Kind::none) {
     return otherwise;
   }
-  if (!value->is_number()) {
-    return failure("An argument is {}, not a number.", described(value->kind));
-  }
+  BOWLINE_REQUIRE_FILE(value->is_number(), "An argument is {}, not a number.",
+                       described(value->kind));
   return value->number();
 }
 
@@ -65,9 +64,8 @@ Result<std::optional<std::string_view>> Arguments::text(size_t number, std::stri
   if (value == nullptr || value->kind == Kind::none) {
     return std::optional<std::string_view>();
   }
-  if (value->kind != Kind::text) {
-    return failure("An argument is {}, not a text.", described(value->kind));
-  }
+  BOWLINE_REQUIRE_FILE(value->kind == Kind::text, "An argument is {}, not a text.",
+                       described(value->kind));
   return std::optional(value->text);
 }
 
@@ -82,14 +80,12 @@ Arguments Arguments::rest(size_t number) {
 }
 
 Status Arguments::require_taken() const {
-  if (taken_ < positional.size()) {
-    return failure("A call has {} arguments, but at most {} are supported.", positional.size(),
-                   taken_);
-  }
+  BOWLINE_REQUIRE_FILE(taken_ >= positional.size(),
+                       "A call has {} arguments, but at most {} are supported.", positional.size(),
+                       taken_);
   for (const auto& [name, value] : named) {
-    if (std::ranges::find(names_, name) == names_.end()) {
-      return failure("The argument {} is not supported.", quoted(name));
-    }
+    BOWLINE_REQUIRE_FILE(std::ranges::find(names_, name) != names_.end(),
+                         "The argument {} is not supported.", quoted(name));
   }
   return {};
 }
@@ -143,9 +139,7 @@ Result<Value> Renderer::evaluate_here(const Expression& e, Scope* scope) {
       if (of.kind == Kind::real) {
         return Value::of(e.op == Op::negative ? -of.real : of.real);
       }
-      if (!of.is_number()) {
-        return failure("A sign is not defined for {}.", described(of.kind));
-      }
+      BOWLINE_REQUIRE_FILE(of.is_number(), "A sign is not defined for {}.", described(of.kind));
       return arithmetic(e.op == Op::negative ? "-" : "+", Value::of(int64_t{0}), of);
     case Op::binary:
       return binary(e, scope);
@@ -179,9 +173,7 @@ Result<Value> Renderer::name(std::string_view asked, Scope* scope) const {
       (asked == "strftime_now" && now_)) {
     return Value::function(asked);
   }
-  if (is_unknown_global(asked)) {
-    return failure("The name {} is not supported.", quoted(asked));
-  }
+  BOWLINE_REQUIRE_FILE(!is_unknown_global(asked), "The name {} is not supported.", quoted(asked));
   return Value::undefined(asked);
 }
 
@@ -228,9 +220,8 @@ Result<Value> Renderer::binary(const Expression& e, Scope* scope) {
   }
   if (e.text == "*" && a.kind == Kind::text && b.is_number()) {
     const auto times = static_cast<uint64_t>(std::max<int64_t>(b.number(), 0));
-    if (!a.text.empty() && times > kMostText / a.text.size()) {
-      return failure("Repeating a text {} times makes it too long.", times);
-    }
+    BOWLINE_REQUIRE_FILE(a.text.empty() || times <= kMostText / a.text.size(),
+                         "Repeating a text {} times makes it too long.", times);
     std::string out;
     for (uint64_t i = 0; i < times && !a.text.empty(); ++i) {
       out += a.text;
@@ -289,13 +280,10 @@ Result<Value> Renderer::slice(const Expression& e, Scope* scope) {
       return failure("A bound of a slice is {}.", described(v.kind));
     }
   }
-  if (bounds[2] == 0) {
-    return failure("The step of a slice is 0.");
-  }
+  BOWLINE_REQUIRE_FILE(bounds[2] != 0, "The step of a slice is 0.");
   const Slice slice{bounds[0], bounds[1], bounds[2].value_or(1)};
-  if (of.kind != Kind::text && (!of.is_sequence() || of.is_view())) {
-    return failure("A slice is not defined for {}.", described(of.kind));
-  }
+  BOWLINE_REQUIRE_FILE(of.kind == Kind::text || (of.is_sequence() && !of.is_view()),
+                       "A slice is not defined for {}.", described(of.kind));
   if (of.kind == Kind::text && slice.step == 1) {
     return part_of(of.text, slice);
   }
@@ -331,16 +319,14 @@ Result<Arguments> Renderer::arguments(const Expression& e, Scope* scope) {
   }
   if (e.dict != nullptr) {
     BOWLINE_TRY_ASSIGN(const Value rest, evaluate(e.dict, scope));
-    if (rest.kind != Kind::dict) {
-      return failure("The argument after \"**\" is {}.", described(rest.kind));
-    }
+    BOWLINE_REQUIRE_FILE(rest.kind == Kind::dict, "The argument after \"**\" is {}.",
+                         described(rest.kind));
     for (const auto& [key, value] : *rest.dict) {
       BOWLINE_TRY(heap_.step(sizeof(Pair)));
       const bool is_known = std::ranges::any_of(
           out.named, [&key = key](const auto& named) { return named.first == key.text; });
-      if (key.kind != Kind::text || is_known) {
-        return failure("An argument after \"**\" has no name, or its name occurs twice.");
-      }
+      BOWLINE_REQUIRE_FILE(key.kind == Kind::text && !is_known,
+                           "An argument after \"**\" has no name, or its name occurs twice.");
       out.named.emplace_back(key.text, value);
     }
   }
@@ -384,11 +370,10 @@ Result<Value> Renderer::called(const Expression& e, Scope* scope, const Value* c
     case Kind::method:
       return method(*callee.method, std::move(a));
     case Kind::undefined:
-      if (callee.text == "strftime_now") {
-        return failure(
-            "The template reads the time with \"strftime_now\", but no time is given: the text of "
-            "training and evaluation must not depend on the day.");
-      }
+      BOWLINE_REQUIRE_FILE(
+          callee.text != "strftime_now",
+          "The template reads the time with \"strftime_now\", but no time is given: the text of "
+          "training and evaluation must not depend on the day.");
       return failure("The function {} is not defined.", quoted(callee.text));
     default:
       return failure("A call needs a function, not {}.", described(callee.kind));
@@ -437,9 +422,7 @@ Result<Value> Renderer::call_macro(const Macro& macro, Arguments arguments) {
   }
   BOWLINE_TRY(arguments.require_taken());
   const Nested nested(level_, 10);
-  if (level_ > kMostLevels) {
-    return failure("The calls of macros are nested too deeply.");
-  }
+  BOWLINE_REQUIRE_FILE(level_ <= kMostLevels, "The calls of macros are nested too deeply.");
   std::string text;
   BOWLINE_TRY(run(s.body, scope, text).status());
   return heap_.text(std::move(text));

@@ -50,9 +50,8 @@ Result<Value> default_of(Renderer&, const Value& v, Arguments& a) {
 // Returns the separator between items (0) or after keys (1) of json.dumps().
 Result<std::string> separator_of(const Value& v, size_t number) {
   const bool is_pair = v.is_sequence() && v.list->size() == 2;
-  if (!is_pair || (*v.list)[number].kind != Kind::text) {
-    return failure("The argument \"separators\" is not two texts.");
-  }
+  BOWLINE_REQUIRE_FILE(is_pair && (*v.list)[number].kind == Kind::text,
+                       "The argument \"separators\" is not two texts.");
   return std::string((*v.list)[number].text);
 }
 
@@ -68,9 +67,7 @@ Result<std::optional<std::string>> indent_of(Arguments& a, size_t number, std::s
     return std::optional(std::string(indent->text));
   }
   BOWLINE_TRY_ASSIGN(const int64_t spaces, a.integer(number, name, 0));
-  if (spaces > most) {
-    return failure("{} of {} is out of range.", what, spaces);
-  }
+  BOWLINE_REQUIRE_FILE(spaces <= most, "{} of {} is out of range.", what, spaces);
   return std::optional(std::string(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' '));
 }
 
@@ -111,9 +108,8 @@ Result<Value> list(Renderer& r, const Value& v, Arguments&) {
 
 template <bool last>
 Result<Value> end_of(Renderer& r, const Value& v, Arguments&) {
-  if (last && (v.kind == Kind::dict || v.is_view())) {
-    return failure("The filter of a dict \"last\" is not supported.");
-  }
+  BOWLINE_REQUIRE_FILE(!last || (v.kind != Kind::dict && !v.is_view()),
+                       "The filter of a dict \"last\" is not supported.");
   BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   return items->empty() ? Value::undefined("an item") : last ? items->back() : items->front();
 }
@@ -147,9 +143,7 @@ std::optional<double> real_from(std::string_view text) {
 }
 
 Result<Value> whole_of(double r) {
-  if (!(std::abs(r) < 0x1p63)) {
-    return failure("An integer cannot be made of {}.", real_text(r));
-  }
+  BOWLINE_REQUIRE_FILE(std::abs(r) < 0x1p63, "An integer cannot be made of {}.", real_text(r));
   return Value::of(static_cast<int64_t>(r));
 }
 
@@ -159,10 +153,9 @@ Result<Value> real_of_filter(Renderer&, const Value& v, Arguments& a) {
     return Value::of(v.as_real());
   }
   const std::optional<double> read = v.kind == Kind::text ? real_from(v.text) : std::nullopt;
-  if (!read && v.kind == Kind::text &&
-      v.text.find_first_of("0123456789iInN") != std::string_view::npos) {
-    return failure("The conversion of {} to a number is not supported.", quoted(v.text));
-  }
+  BOWLINE_REQUIRE_FILE(read || v.kind != Kind::text ||
+                           v.text.find_first_of("0123456789iInN") == std::string_view::npos,
+                       "The conversion of {} to a number is not supported.", quoted(v.text));
   return read ? Value::of(*read) : otherwise != nullptr ? *otherwise : Value::of(0.0);
 }
 
@@ -170,9 +163,8 @@ Result<Value> absolute(Renderer&, const Value& v, Arguments&) {
   if (v.kind == Kind::real) {
     return Value::of(std::abs(v.real));
   }
-  if (!v.is_number() || v.number() == INT64_MIN) {
-    return failure("The absolute value is not defined for {}.", described(v.kind));
-  }
+  BOWLINE_REQUIRE_FILE(v.is_number() && v.number() != INT64_MIN,
+                       "The absolute value is not defined for {}.", described(v.kind));
   return Value::of(std::abs(v.number()));
 }
 
@@ -180,10 +172,9 @@ Result<Value> rounded(Renderer&, const Value& v, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const int64_t precision, a.integer(0, "precision", 0));
   BOWLINE_TRY_ASSIGN(const auto method, a.text(1, "method"));
   const std::string_view how = method.value_or("common");
-  if (!v.is_numeric() || precision < 0 || precision > 15 ||
-      (how != "common" && how != "ceil" && how != "floor")) {
-    return failure("Rounding of {} in this way is not supported.", described(v.kind));
-  }
+  BOWLINE_REQUIRE_FILE(v.is_numeric() && precision >= 0 && precision <= 15 &&
+                           (how == "common" || how == "ceil" || how == "floor"),
+                       "Rounding of {} in this way is not supported.", described(v.kind));
   if (how != "common") {
     const double power = std::pow(10.0, static_cast<double>(precision));
     const double scaled = v.as_real() * power;
@@ -225,16 +216,14 @@ Result<Value> number_of(Renderer&, const Value& v, Arguments& a) {
     return Value::of(*n);
   }
   const bool is_ascii = digits.empty() || static_cast<uint8_t>(digits[0]) < 0x80;
-  if (!is_ascii || std::ranges::any_of(digits, is_digit)) {
-    return failure("The conversion of {} to a number is not supported.", quoted(v.text));
-  }
+  BOWLINE_REQUIRE_FILE(is_ascii && !std::ranges::any_of(digits, is_digit),
+                       "The conversion of {} to a number is not supported.", quoted(v.text));
   return Value::of(otherwise);
 }
 
 Result<Value> items(Renderer& r, const Value& v, Arguments&) {
-  if (v.kind != Kind::dict && v.kind != Kind::undefined) {
-    return failure("\"items\" is not defined for {}.", described(v.kind));
-  }
+  BOWLINE_REQUIRE_FILE(v.kind == Kind::dict || v.kind == Kind::undefined,
+                       "\"items\" is not defined for {}.", described(v.kind));
   std::vector<Value> out;
   if (v.kind == Kind::dict) {
     BOWLINE_TRY_ASSIGN(out, items_of(r.heap(), v));
@@ -248,12 +237,10 @@ Result<Value> attribute_of(Renderer& r, const Value& v, std::string_view path) {
   while (true) {
     const size_t dot = path.find('.');
     const std::string_view name = path.substr(0, dot);
-    if (!name.empty() && is_digit(name[0])) {
-      return failure("The attribute {} is not supported.", quoted(path));
-    }
-    if (out.kind == Kind::undefined) {
-      return failure("An attribute of an undefined value is read.");
-    }
+    BOWLINE_REQUIRE_FILE(name.empty() || !is_digit(name[0]), "The attribute {} is not supported.",
+                         quoted(path));
+    BOWLINE_REQUIRE_FILE(out.kind != Kind::undefined,
+                         "An attribute of an undefined value is read.");
     if (out.kind == Kind::dict || out.kind == Kind::name_space) {
       BOWLINE_TRY_ASSIGN(out, r.item(out, Value::of(name)));
     } else {
@@ -271,9 +258,7 @@ Result<Value> select(Renderer& r, const Value& v, Arguments& a) {
   std::optional<std::string_view> attribute;
   if (of_attribute) {
     BOWLINE_TRY_ASSIGN(attribute, a.text(0, ""));
-    if (!attribute) {
-      return failure("A selection by attribute lacks the attribute.");
-    }
+    BOWLINE_REQUIRE_FILE(attribute, "A selection by attribute lacks the attribute.");
   }
   const size_t first = of_attribute ? 1 : 0;
   BOWLINE_TRY_ASSIGN(const auto test, a.text(first, ""));
@@ -302,9 +287,7 @@ Result<Value> map(Renderer& r, const Value& v, Arguments& a) {
   if (a.positional.empty()) {
     BOWLINE_TRY_ASSIGN(const auto attribute, a.text(0, "attribute"));
     const Value* otherwise = a.take(1, "default");
-    if (!attribute) {
-      return failure("\"map\" names neither a filter nor an attribute.");
-    }
+    BOWLINE_REQUIRE_FILE(attribute, "\"map\" names neither a filter nor an attribute.");
     for (const Value& item : *items) {
       BOWLINE_TRY_ASSIGN(Value found, attribute_of(r, item, *attribute));
       out.push_back(found.kind == Kind::undefined && otherwise != nullptr ? *otherwise : found);
@@ -342,9 +325,8 @@ Result<Value> in_order(Renderer& r, std::vector<Pair> pairs, bool reversed) {
   for (const Pair& p : pairs) {
     BOWLINE_TRY(r.heap().step(16 * (64 + p.first.text.size())));
   }
-  if (!sort_by_key(pairs, reversed)) {
-    return failure("The keys to sort are neither all texts nor all integers.");
-  }
+  BOWLINE_REQUIRE_FILE(sort_by_key(pairs, reversed),
+                       "The keys to sort are neither all texts nor all integers.");
   const auto items = pairs | std::views::values;
   return r.heap().list({items.begin(), items.end()});
 }
@@ -362,9 +344,8 @@ Result<Value> sorted_dict(Renderer& r, const Value& v, Arguments& a) {
   const bool case_sensitive = a.flag(0, "case_sensitive");
   BOWLINE_TRY_ASSIGN(const auto by, a.text(1, "by"));
   const bool reversed = a.flag(2, "reverse");
-  if (v.kind != Kind::dict || (by && *by != "key" && *by != "value")) {
-    return failure("\"dictsort\" is not defined for {}.", described(v.kind));
-  }
+  BOWLINE_REQUIRE_FILE(v.kind == Kind::dict && (!by || *by == "key" || *by == "value"),
+                       "\"dictsort\" is not defined for {}.", described(v.kind));
   std::vector<Value> keys;
   for (const auto& [key, value] : *v.dict) {
     keys.push_back(by == "value" ? value : key);
@@ -428,9 +409,7 @@ Result<Value> indented(Renderer& r, const Value& v, Arguments& a) {
     out += i > 0 ? "\n" : "";
     out += i > 0 ? (blank || !lines[i].text.empty() ? indent : "") : first ? indent : "";
     out += lines[i].text;
-    if (out.size() > Heap::kMostBytes) {
-      return failure("The result of \"indent\" is too long.");
-    }
+    BOWLINE_REQUIRE_FILE(out.size() <= Heap::kMostBytes, "The result of \"indent\" is too long.");
   }
   if (text.empty() && first) {
     out += indent;

@@ -13,14 +13,11 @@ Result<Value> range(Heap& heap, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const int64_t step, a.integer(2, "", 1));
   const int64_t start = from_zero ? 0 : first;
   constexpr int64_t kMost = 100'000;  // the limit of Jinja2's sandbox
-  if (a.positional.empty() || step == 0) {
-    return failure("A range has no end, or a step of 0.");
-  }
+  BOWLINE_REQUIRE_FILE(!a.positional.empty() && step != 0, "A range has no end, or a step of 0.");
   std::vector<Value> out;
   for (int64_t n = start; step > 0 ? n < stop : n > stop;) {
-    if (static_cast<int64_t>(out.size()) == kMost) {
-      return failure("A range has more than {} elements.", kMost);
-    }
+    BOWLINE_REQUIRE_FILE(static_cast<int64_t>(out.size()) != kMost,
+                         "A range has more than {} elements.", kMost);
     out.push_back(Value::of(n));
     if (__builtin_add_overflow(n, step, &n)) {
       break;
@@ -34,18 +31,16 @@ Result<Value> range(Heap& heap, Arguments& a) {
 Result<Value> dict(Heap& heap, Arguments& a, Kind kind) {
   std::vector<Pair> pairs;
   if (const Value* from = a.take(0, "")) {
-    if (from->kind != Kind::dict) {
-      return failure("A dict made of {} is not supported.", described(from->kind));
-    }
+    BOWLINE_REQUIRE_FILE(from->kind == Kind::dict, "A dict made of {} is not supported.",
+                         described(from->kind));
     pairs = *from->dict;
   }
   BOWLINE_TRY_ASSIGN(const Value out, heap.dict(std::move(pairs), kind));
   for (const auto& [name, value] : a.named) {
     a.take(SIZE_MAX, name);
     BOWLINE_TRY_ASSIGN(const Value* known, find(heap, out, Value::of(name)));
-    if (known != nullptr || (kind == Kind::name_space && name.starts_with('_'))) {
-      return failure("The name {} of a dict occurs twice.", quoted(name));
-    }
+    BOWLINE_REQUIRE_FILE(known == nullptr && (kind != Kind::name_space || !name.starts_with('_')),
+                         "The name {} of a dict occurs twice.", quoted(name));
     out.dict->emplace_back(Value::of(name), value);
   }
   BOWLINE_TRY(a.require_taken());
@@ -56,9 +51,7 @@ Result<Value> dict(Heap& heap, Arguments& a, Kind kind) {
 
 Result<Value> applied(Function function, std::string_view what, std::string_view name, Renderer& r,
                       const Value& v, Arguments& a) {
-  if (function == nullptr) {
-    return failure("The {} {} is not supported.", what, quoted(name));
-  }
+  BOWLINE_REQUIRE_FILE(function != nullptr, "The {} {} is not supported.", what, quoted(name));
   BOWLINE_TRY_ASSIGN(const Value out, function(r, v, a));
   BOWLINE_TRY(a.require_taken());
   return out;
@@ -75,9 +68,7 @@ Result<Value> Renderer::function(std::string_view name, Arguments a) {
   if (name == "strftime_now") {
     BOWLINE_TRY_ASSIGN(const auto layout, a.text(0, "format"));
     BOWLINE_TRY(a.require_taken());
-    if (!layout) {
-      return failure("\"strftime_now\" lacks a layout.");
-    }
+    BOWLINE_REQUIRE_FILE(layout, "\"strftime_now\" lacks a layout.");
     BOWLINE_TRY_ASSIGN(std::string text, time_text(heap_, *layout, now_.value_or(0)));
     return heap_.text(std::move(text));
   }

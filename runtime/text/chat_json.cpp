@@ -26,13 +26,10 @@ class Writer {
 
   Status add(const Value& v, int depth) {
     BOWLINE_TRY(heap_.step());
-    if (out.size() > Heap::kMostBytes) {
-      return failure("A text has more than {} bytes.", Heap::kMostBytes);
-    }
-    if (depth > kMostWrittenLevels) {
-      return failure("A value {} has more than {} levels.", is_json_ ? "for JSON" : "to print",
-                     kMostWrittenLevels);
-    }
+    BOWLINE_REQUIRE_FILE(out.size() <= Heap::kMostBytes, "A text has more than {} bytes.",
+                         Heap::kMostBytes);
+    BOWLINE_REQUIRE_FILE(depth <= kMostWrittenLevels, "A value {} has more than {} levels.",
+                         is_json_ ? "for JSON" : "to print", kMostWrittenLevels);
     switch (v.kind) {
       case Kind::none:
       case Kind::boolean:
@@ -55,9 +52,8 @@ class Writer {
       default:
         break;
     }
-    if (is_json_) {
-      return failure("JSON cannot represent {}.", v.text.empty() ? described(v.kind) : v.text);
-    }
+    BOWLINE_REQUIRE_FILE(!is_json_, "JSON cannot represent {}.",
+                         v.text.empty() ? described(v.kind) : v.text);
     if (v.kind == Kind::undefined) {
       out += "Undefined";
       return {};
@@ -141,9 +137,7 @@ class Writer {
       // the steps of a comparison sort, for the limit
       BOWLINE_TRY(
           heap_.step(64 * static_cast<size_t>(std::bit_width(pairs.size())) * pairs.size()));
-      if (!sort_by_key(pairs)) {
-        return failure("The keys of a dict to sort are not all texts.");
-      }
+      BOWLINE_REQUIRE_FILE(sort_by_key(pairs), "The keys of a dict to sort are not all texts.");
     }
     out += '{';
     for (const Pair& pair : pairs) {
@@ -161,9 +155,8 @@ class Writer {
     if (key.kind == Kind::text || !is_json_) {
       return add(key, depth);
     }
-    if (!key.is_numeric() && key.kind != Kind::none) {
-      return failure("A dict for JSON has a key that is {}.", described(key.kind));
-    }
+    BOWLINE_REQUIRE_FILE(key.is_numeric() || key.kind == Kind::none,
+                         "A dict for JSON has a key that is {}.", described(key.kind));
     out += '"' + scalar(key) + '"';
     return {};
   }

@@ -72,9 +72,8 @@ Result<Spec> spec_of(std::string_view text) {
     s.type = text[0];
     text.remove_prefix(1);
   }
-  if (!text.empty() || s.width > kMostWidth || s.precision > kMostPrecision) {
-    return failure("The layout {} is not supported.", quoted(whole));
-  }
+  BOWLINE_REQUIRE_FILE(text.empty() && s.width <= kMostWidth && s.precision <= kMostPrecision,
+                       "The layout {} is not supported.", quoted(whole));
   return s;
 }
 
@@ -150,9 +149,8 @@ std::string digits_of(const Spec& s, const Value& v) {
 Result<std::string> formatted_number(const Spec& s, const Value& v, std::string_view layout) {
   std::string digits = digits_of(s, v);
   const bool zeros_in_groups = s.group != 0 && s.fill == "0" && s.align == '=';
-  if (digits.empty() || zeros_in_groups) {
-    return failure("The layout {} of a number is not supported.", quoted(layout));
-  }
+  BOWLINE_REQUIRE_FILE(!digits.empty() && !zeros_in_groups,
+                       "The layout {} of a number is not supported.", quoted(layout));
   if (s.group != 0) {
     digits = grouped_digits(digits, s.group);
   }
@@ -172,10 +170,9 @@ Result<std::string> laid_out(Heap& heap, const Value& v, std::string_view layout
   if (v.is_numeric()) {
     return formatted_number(s, v, layout);
   }
-  if (v.kind != Kind::text || s.sign != '-' || s.group != 0 || s.align == '=' ||
-      (s.type != 0 && s.type != 's')) {
-    return failure("The layout {} of {} is not supported.", quoted(layout), described(v.kind));
-  }
+  BOWLINE_REQUIRE_FILE(v.kind == Kind::text && s.sign == '-' && s.group == 0 && s.align != '=' &&
+                           (s.type == 0 || s.type == 's'),
+                       "The layout {} of {} is not supported.", quoted(layout), described(v.kind));
   const size_t letters = s.precision < 0 ? v.text.size() : offset_of(v.text, s.precision);
   return filled(s, v.text.substr(0, letters), 0, s.align == 0 ? '<' : s.align);
 }
@@ -231,9 +228,8 @@ class Fields {
       const auto at = std::ranges::find(a_.named, first, [](const auto& p) { return p.first; });
       found = at == a_.named.end() ? nullptr : &at->second;
     }
-    if (found == nullptr) {
-      return failure("A layout asks for the value {}, which it is not given.", quoted(first));
-    }
+    BOWLINE_REQUIRE_FILE(found != nullptr, "A layout asks for the value {}, which it is not given.",
+                         quoted(first));
     Value v = *found;
     for (std::string_view path = name.substr(end); !path.empty();) {
       BOWLINE_TRY_ASSIGN(v, step_into(v, path));
@@ -293,15 +289,12 @@ Result<Value> formatted(Renderer& r, const Value& v, Arguments& a) {
       continue;
     }
     const size_t end = layout.find_first_of("{}", at + 1);
-    if (c == '}' || end == std::string_view::npos || layout[end] == '{') {
-      return failure("The braces of a layout do not match, or are nested.");
-    }
+    BOWLINE_REQUIRE_FILE(c != '}' && end != std::string_view::npos && layout[end] != '{',
+                         "The braces of a layout do not match, or are nested.");
     BOWLINE_TRY_ASSIGN(const std::string text, fields.text_of(layout.substr(at + 1, end - at - 1)));
     BOWLINE_TRY(r.heap().step(text.size()));
     out += text;
-    if (out.size() > Heap::kMostBytes) {
-      return failure("The result of a layout is too long.");
-    }
+    BOWLINE_REQUIRE_FILE(out.size() <= Heap::kMostBytes, "The result of a layout is too long.");
     at = end + 1;
   }
   a.rest(0);  // unused arguments are allowed
@@ -311,9 +304,7 @@ Result<Value> formatted(Renderer& r, const Value& v, Arguments& a) {
 Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now) {
   std::tm parts = {};
   const std::time_t seconds = now;
-  if (gmtime_r(&seconds, &parts) == nullptr) {
-    return failure("The time is out of range.");
-  }
+  BOWLINE_REQUIRE_FILE(gmtime_r(&seconds, &parts) != nullptr, "The time is out of range.");
   constexpr std::string_view kDirectives = "aAbBcCdDeFgGhHIjklmMnpPrRStTuUVwWxXyY%";
   std::string out;
   for (size_t i = 0; i < layout.size(); ++i) {

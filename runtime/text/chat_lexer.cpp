@@ -21,7 +21,7 @@ class Lexer {
 
   Result<std::vector<Token>> lex() {
     while (!rest_.empty()) {
-      BOWLINE_TRY(next());
+      BOWLINE_TRY(with_line(next(), line_));
     }
     add(Token::Kind::end, {});
     return std::move(out_);
@@ -99,7 +99,7 @@ class Lexer {
         return {};
       }
     }
-    return failure_at(line_, "A comment has no end");
+    return failure("A comment has no end.");
   }
 
   // Returns the end of a block tag if it has only this name. `at`: after the start of the tag. 0:
@@ -124,7 +124,7 @@ class Lexer {
         return {};
       }
     }
-    return failure_at(line_, "A raw block has no end");
+    return failure("A raw block has no end.");
   }
 
   Status tag(bool prints) {
@@ -139,7 +139,7 @@ class Lexer {
       }
       BOWLINE_TRY(token());
     }
-    return failure_at(line_, "A tag has no end");
+    return failure("A tag has no end.");
   }
 
   Status token() {
@@ -193,16 +193,14 @@ class Lexer {
     std::string text(rest_.substr(0, n));
     std::erase(text, '_');
     const std::string_view behind = rest_.substr(n);
-    if ((n == whole && n > 1 && rest_[0] == '0') || (!behind.empty() && is_name_begin(behind[0]))) {
-      return failure_at(line_, "The number {} is not supported", quoted(rest_.substr(0, n + 2)));
-    }
+    BOWLINE_REQUIRE_FILE(
+        (n != whole || n <= 1 || rest_[0] != '0') && (behind.empty() || !is_name_begin(behind[0])),
+        "The number {} is not supported.", quoted(rest_.substr(0, n + 2)));
     add(n == whole ? Token::Kind::integer : Token::Kind::real, rest_.substr(0, n));
     const char* const end = text.data() + text.size();
     const auto read = n == whole ? std::from_chars(text.data(), end, out_.back().integer)
                                  : std::from_chars(text.data(), end, out_.back().real);
-    if (read.ec == std::errc::result_out_of_range) {
-      return failure_at(line_, "A number is too large");
-    }
+    BOWLINE_REQUIRE_FILE(read.ec != std::errc::result_out_of_range, "A number is too large.");
     skip(n);
     return {};
   }
@@ -213,9 +211,7 @@ class Lexer {
     while (n < rest_.size() && rest_[n] != quote) {
       n += rest_[n] == '\\' ? 2 : 1;
     }
-    if (n >= rest_.size()) {
-      return failure_at(line_, "A text has no end");
-    }
+    BOWLINE_REQUIRE_FILE(n < rest_.size(), "A text has no end.");
     std::string_view inner = rest_.substr(1, n - 1);
     if (inner.find('\\') != std::string_view::npos) {
       std::string out;
@@ -250,21 +246,16 @@ class Lexer {
     }
     const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     if (digits == 0) {
-      if (c == 'N' || is_digit(c) || static_cast<unsigned char>(c) >= 0x80) {
-        return failure_at(line_, "The escape \"\\{}\" is not supported",
-                          escaped(std::string(1, c)));
-      }
+      BOWLINE_REQUIRE_FILE(c != 'N' && !is_digit(c) && static_cast<unsigned char>(c) < 0x80,
+                           "The escape \"\\{}\" is not supported.", escaped(std::string(1, c)));
       out += '\\';
       from.remove_prefix(1);
       return {};
     }
     const auto code = number_in<uint32_t>(from.substr(2, digits), 16);
-    if (from.size() < 2 + digits || !code) {
-      return failure_at(line_, "An escape has too few digits");
-    }
-    if (*code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
-      return failure_at(line_, "An escape does not name a character");
-    }
+    BOWLINE_REQUIRE_FILE(from.size() >= 2 + digits && code, "An escape has too few digits.");
+    BOWLINE_REQUIRE_FILE(*code <= 0x10FFFF && (*code < 0xD800 || *code >= 0xE000),
+                         "An escape does not name a character.");
     append(out, *code);
     from.remove_prefix(2 + digits);
     return {};
@@ -277,17 +268,15 @@ class Lexer {
       return {};
     }
     const char c = rest_[0];
-    if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == std::string_view::npos) {
-      return failure_at(line_, "The character {} is not allowed in a tag",
-                        quoted(rest_.substr(0, std::max<size_t>(utf8_length(rest_), 1))));
-    }
+    BOWLINE_REQUIRE_FILE(std::string_view("+-/*%~[](){}><=.:|,;").find(c) != std::string_view::npos,
+                         "The character {} is not allowed in a tag.",
+                         quoted(rest_.substr(0, std::max<size_t>(utf8_length(rest_), 1))));
     if (c == '(' || c == '[' || c == '{') {
       open_ += c;
     } else if (c == ')' || c == ']' || c == '}') {
       const char begin = c == ')' ? '(' : c == ']' ? '[' : '{';
-      if (open_.empty() || open_.back() != begin) {
-        return failure_at(line_, "The bracket \"{}\" closes none", c);
-      }
+      BOWLINE_REQUIRE_FILE(!open_.empty() && open_.back() == begin,
+                           "The bracket \"{}\" closes none.", c);
       open_.pop_back();
     }
     take(Token::Kind::symbol, 1);
@@ -339,13 +328,10 @@ std::string with_newlines(std::string_view text) {
 }  // namespace
 
 Result<std::vector<Token>> lex(Tree& tree) {
-  if (tree.source.size() > kMostTemplateBytes) {
-    return failure("The template has {} bytes, more than {}.", tree.source.size(),
-                   kMostTemplateBytes);
-  }
-  if (!valid_utf8(tree.source)) {
-    return failure("The template is not valid UTF-8.");
-  }
+  BOWLINE_REQUIRE_FILE(tree.source.size() <= kMostTemplateBytes,
+                       "The template has {} bytes, more than {}.", tree.source.size(),
+                       kMostTemplateBytes);
+  BOWLINE_REQUIRE_FILE(valid_utf8(tree.source), "The template is not valid UTF-8.");
   tree.source = with_newlines(tree.source);
   return Lexer(tree).lex();
 }

@@ -28,9 +28,8 @@ Result<Value> tells_affix(Renderer& r, const Value& v, Arguments& a) {
   const std::vector<Value> one = {given != nullptr ? *given : Value()};
   for (const Value& affix : one[0].kind == Kind::tuple ? *one[0].list : one) {
     BOWLINE_TRY(r.heap().step());
-    if (affix.kind != Kind::text) {
-      return failure("An argument of startswith or endswith is not a text.");
-    }
+    BOWLINE_REQUIRE_FILE(affix.kind == Kind::text,
+                         "An argument of startswith or endswith is not a text.");
     if (has_affix<at_end>(v.text, affix.text)) {
       return Value::of(true);
     }
@@ -68,22 +67,17 @@ size_t place_of(std::string_view what, std::string_view text) {
 template <bool from_right, bool must>
 Result<Value> place(Renderer& r, const Value& v, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const auto what, a.text(0, ""));
-  if (!what) {
-    return failure("The argument of \"find\" is not a text.");
-  }
+  BOWLINE_REQUIRE_FILE(what, "The argument of \"find\" is not a text.");
   BOWLINE_TRY(r.heap().step(v.text.size()));
   const size_t at = place_of<from_right>(*what, v.text);
-  if (must && at == std::string_view::npos) {
-    return failure("The argument of \"index\" does not occur in the text.");
-  }
+  BOWLINE_REQUIRE_FILE(!must || at != std::string_view::npos,
+                       "The argument of \"index\" does not occur in the text.");
   return Value::of(at == std::string_view::npos ? int64_t{-1} : length(v.text.substr(0, at)));
 }
 
 Result<Value> occurrences(Renderer& r, const Value& v, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const auto what, a.text(0, ""));
-  if (!what) {
-    return failure("The argument of \"count\" is not a text.");
-  }
+  BOWLINE_REQUIRE_FILE(what, "The argument of \"count\" is not a text.");
   BOWLINE_TRY(r.heap().step(v.text.size()));
   if (what->empty()) {
     return Value::of(length(v.text) + 1);
@@ -98,9 +92,8 @@ Result<Value> occurrences(Renderer& r, const Value& v, Arguments& a) {
 template <bool from_right>
 Result<Value> partition(Renderer& r, const Value& v, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const auto separator, a.text(0, ""));
-  if (!separator || separator->empty()) {
-    return failure("The separator of \"partition\" is empty.");
-  }
+  BOWLINE_REQUIRE_FILE(separator && !separator->empty(),
+                       "The separator of \"partition\" is empty.");
   BOWLINE_TRY(r.heap().step(v.text.size()));
   const size_t at = place_of<from_right>(*separator, v.text);
   std::string_view parts[] = {from_right ? "" : v.text, "", from_right ? v.text : ""};
@@ -123,9 +116,9 @@ bool is_not_lower(char c) { return !is_lower(c); }
 template <bool (*all)(char), bool (*some)(char) = all>
 Result<Value> consists_of(Renderer& r, const Value& v, Arguments&) {
   BOWLINE_TRY(r.heap().step(v.text.size()));
-  if (length(v.text) != static_cast<int64_t>(v.text.size())) {
-    return failure("The kind of the letters of {} is supported only for ASCII.", quoted(v.text));
-  }
+  BOWLINE_REQUIRE_FILE(length(v.text) == static_cast<int64_t>(v.text.size()),
+                       "The kind of the letters of {} is supported only for ASCII.",
+                       quoted(v.text));
   return Value::of(std::ranges::all_of(v.text, all) && std::ranges::any_of(v.text, some));
 }
 
@@ -138,9 +131,8 @@ Result<Value> adjusted(Renderer& r, const Value& v, Arguments& a) {
   }
   const std::string_view letter = fill.value_or(" ");
   constexpr int64_t kMost = 10'000;
-  if (width > kMost || length(letter) != 1) {
-    return failure("A width of {} is out of range.", width);
-  }
+  BOWLINE_REQUIRE_FILE(width <= kMost && length(letter) == 1, "A width of {} is out of range.",
+                       width);
   BOWLINE_TRY(r.heap().step(v.text.size()));
   std::string filler;
   for (int64_t n = length(v.text); n < width; ++n) {
@@ -152,9 +144,7 @@ Result<Value> adjusted(Renderer& r, const Value& v, Arguments& a) {
 
 Result<Value> joined(Renderer& r, const Value& v, Arguments& a) {
   const Value* list = a.take(0, "");
-  if (list == nullptr) {
-    return failure("\"join\" lacks a list.");
-  }
+  BOWLINE_REQUIRE_FILE(list != nullptr, "\"join\" lacks a list.");
   BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), *list));
   for (const Value& item : *items) {
     BOWLINE_TRY(require_text("join", item));
@@ -205,18 +195,14 @@ constexpr NamedFunction kTextMethods[] = {
 template <bool counts>
 Result<Value> search(Renderer& r, const Value& v, Arguments& a) {
   const Value* what = a.take(0, "");
-  if (what == nullptr) {
-    return failure("\"{}\" lacks a value.", counts ? "count" : "index");
-  }
+  BOWLINE_REQUIRE_FILE(what != nullptr, "\"{}\" lacks a value.", counts ? "count" : "index");
   int64_t count = 0, index = -1;
   for (const Value& item : *v.list) {
     BOWLINE_TRY_ASSIGN(const bool same, equal(r.heap(), item, *what));
     index = same && index < 0 ? &item - v.list->data() : index;
     count += same ? 1 : 0;
   }
-  if (!counts && index < 0) {
-    return failure("The argument of \"index\" is not in the list.");
-  }
+  BOWLINE_REQUIRE_FILE(counts || index >= 0, "The argument of \"index\" is not in the list.");
   return Value::of(counts ? count : index);
 }
 
@@ -225,9 +211,7 @@ Result<Value> copied(Renderer& r, const Value& v, Arguments&) { return r.heap().
 Result<Value> value_or(Renderer& r, const Value& v, Arguments& a) {
   const Value* key = a.take(0, "");
   const Value* otherwise = a.take(1, "");
-  if (key == nullptr) {
-    return failure("\"get\" lacks a key.");
-  }
+  BOWLINE_REQUIRE_FILE(key != nullptr, "\"get\" lacks a key.");
   BOWLINE_TRY_ASSIGN(const Value* found, find(r.heap(), v, *key));
   return found != nullptr ? *found : otherwise != nullptr ? *otherwise : Value::none();
 }
@@ -257,9 +241,7 @@ Result<Value> replaced(Renderer& r, const Value& v, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const auto from, a.text(0, "old"));
   BOWLINE_TRY_ASSIGN(const auto to, a.text(1, "new"));
   BOWLINE_TRY_ASSIGN(const int64_t most, a.integer(2, "count", -1));
-  if (!from || !to) {
-    return failure("\"replace\" lacks an argument.");
-  }
+  BOWLINE_REQUIRE_FILE(from && to, "\"replace\" lacks an argument.");
   BOWLINE_TRY_ASSIGN(std::string out, replace(r.heap(), v.text, *from, *to, most));
   return r.heap().text(std::move(out));
 }
@@ -275,9 +257,7 @@ Result<Value> join(Heap& heap, std::string_view between, const std::vector<Value
   for (const Value& part : parts) {
     BOWLINE_TRY_ASSIGN(const std::string_view text, printed(heap, part));
     BOWLINE_TRY(heap.step(between.size() + text.size()));
-    if (out.size() > Heap::kMostBytes) {
-      return failure("The result of \"join\" is too long.");
-    }
+    BOWLINE_REQUIRE_FILE(out.size() <= Heap::kMostBytes, "The result of \"join\" is too long.");
     out += &part == parts.data() ? "" : between;
     out += text;
   }

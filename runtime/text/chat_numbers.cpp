@@ -9,14 +9,10 @@ namespace {
 // a to the power of b >= 0.
 Result<Value> power_of(int64_t a, int64_t b) {
   int64_t out = 1;
-  while (b > 0) {
-    if ((b & 1) != 0 && __builtin_mul_overflow(out, a, &out)) {
-      return failure("A number is too large.");
-    }
-    b >>= 1;
-    if (b > 0 && __builtin_mul_overflow(a, a, &a)) {
-      return failure("A number is too large.");
-    }
+  for (; b > 0; b >>= 1) {
+    bool is_large = (b & 1) != 0 && __builtin_mul_overflow(out, a, &out);
+    is_large = is_large || (b > 1 && __builtin_mul_overflow(a, a, &a));
+    BOWLINE_REQUIRE_FILE(!is_large, "A number is too large.");
   }
   return Value::of(out);
 }
@@ -47,26 +43,22 @@ Value floor_of(double a, double b, bool wants_rest) {
 Result<Value> real_of(std::string_view op, const Value& left, const Value& right) {
   constexpr int64_t kExact = int64_t{1} << 53;
   for (const Value* v : {&left, &right}) {
-    if (v->is_number() && (v->number() > kExact || v->number() < -kExact)) {
-      return failure("The integer {} cannot be converted to a float exactly.", v->number());
-    }
+    BOWLINE_REQUIRE_FILE(!v->is_number() || (v->number() <= kExact && v->number() >= -kExact),
+                         "The integer {} cannot be converted to a float exactly.", v->number());
   }
   const double a = left.as_real(), b = right.as_real();
   if (op == "+" || op == "-" || op == "*") {
     return Value::of(op == "+" ? a + b : op == "-" ? a - b : a * b);
   }
-  if (b == 0 && op != "**") {
-    return failure("Division by 0.");
-  }
+  BOWLINE_REQUIRE_FILE(b != 0 || op == "**", "Division by 0.");
   if (op == "/") {
     return Value::of(a / b);
   }
   if (op == "//" || op == "%") {
     return floor_of(a, b, op == "%");
   }
-  if ((a == 0 && b < 0) || (a < 0 && std::isfinite(b) && b != std::floor(b))) {
-    return failure("The result of a power is not a number.");
-  }
+  BOWLINE_REQUIRE_FILE(!(a == 0 && b < 0) && !(a < 0 && std::isfinite(b) && b != std::floor(b)),
+                       "The result of a power is not a number.");
   const double power = std::pow(a, b);
   return std::isinf(power) && std::isfinite(a) && std::isfinite(b)
              ? Result<Value>(failure("A number is too large."))
@@ -79,18 +71,14 @@ Result<Value> whole_number(std::string_view op, int64_t a, int64_t b) {
                          : op == "-" ? __builtin_sub_overflow(a, b, &out)
                          : op == "*" ? __builtin_mul_overflow(a, b, &out)
                                      : (op != "**" && b == -1 && a == INT64_MIN);
-  if (too_large) {
-    return failure("A number is too large.");
-  }
+  BOWLINE_REQUIRE_FILE(!too_large, "A number is too large.");
   if (op == "+" || op == "-" || op == "*") {
     return Value::of(out);
   }
   if (op == "**") {
     return power_of(a, b);
   }
-  if (b == 0) {
-    return failure("Division by 0.");
-  }
+  BOWLINE_REQUIRE_FILE(b != 0, "Division by 0.");
   // Rounds down, as in Python.
   const int64_t rest = a % b, floor = a / b;
   const bool is_between = rest != 0 && (rest < 0) != (b < 0);

@@ -15,13 +15,16 @@ class Parser : private Cursor {
   Parser(Tree& tree, std::vector<Token> tokens) : Cursor(std::move(tokens)), tree_(tree) {}
 
   Status parse() {
-    BOWLINE_TRY_ASSIGN(tree_.body, body({}));
+    Result<Body> all = body({});
+    BOWLINE_TRY(with_line(all.status(), at().line));
+    tree_.body = std::move(all).value();
     return {};
   }
 
  private:
   Status require_level() const {
-    return level_ <= kMostNesting ? Status() : fail("More than {} levels are nested", kMostNesting);
+    BOWLINE_REQUIRE_FILE(level_ <= kMostNesting, "More than {} levels are nested.", kMostNesting);
+    return {};
   }
 
   // ---- expressions
@@ -328,7 +331,7 @@ class Parser : private Cursor {
         BOWLINE_TRY_ASSIGN(const Part value, expression());
         e.named.emplace_back(name, value);
       } else if (e.dict != nullptr || e.list != nullptr || !e.named.empty()) {
-        return fail("An argument is not valid");
+        return failure("An argument is not valid.");
       } else {
         BOWLINE_TRY(add_expression(e.parts));
       }
@@ -360,7 +363,7 @@ class Parser : private Cursor {
     if (is("(")) {
       BOWLINE_TRY(arguments(e));
     } else if (is("is")) {
-      return fail("Tests cannot be chained");
+      return failure("Tests cannot be chained.");
     } else if (begins_argument()) {
       BOWLINE_TRY_ASSIGN(const Part first, primary());
       BOWLINE_TRY_ASSIGN(e.parts.emplace_back(), postfix(first));
@@ -444,13 +447,11 @@ class Parser : private Cursor {
       }
     }
     if (is("break") || is("continue")) {
-      if (loops_ == 0) {
-        return fail("\"{}\" is outside of a loop", at().text);
-      }
+      BOWLINE_REQUIRE_FILE(loops_ != 0, "\"{}\" is outside of a loop.", at().text);
       add(out, take().text == "break" ? Statement::Kind::stop : Statement::Kind::next, line);
       return {};
     }
-    return fail("The tag {} is not supported", shown());
+    return failure("The tag {} is not supported.", shown());
   }
 
   Result<Part> filters(Part of) {
@@ -554,9 +555,7 @@ class Parser : private Cursor {
       BOWLINE_TRY(parameters(s));
     }
     BOWLINE_TRY_ASSIGN(s.expression, expression());
-    if (s.expression->op != Op::call) {
-      return fail("A call is expected in the tag \"call\"");
-    }
+    BOWLINE_REQUIRE_FILE(s.expression->op == Op::call, "A call is expected in the tag \"call\".");
     return body_of_macro(s, "endcall");
   }
 

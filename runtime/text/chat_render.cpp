@@ -13,9 +13,8 @@ Result<RenderedChat> Renderer::render(const Tree& tree, Scope* globals) {
 
 Status Renderer::append(std::string& out, std::string_view text) {
   BOWLINE_TRY(heap_.step(text.size()));
-  if (out.size() + text.size() > kMostText) {
-    return failure("The text has more than {} bytes.", kMostText);
-  }
+  BOWLINE_REQUIRE_FILE(out.size() + text.size() <= kMostText, "The text has more than {} bytes.",
+                       kMostText);
   out += text;
   return {};
 }
@@ -168,9 +167,9 @@ Status Renderer::assign(const Statement& s, const Value& value, Scope* scope) {
     return assign(s.targets[0], value, scope);
   }
   BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(heap_, value));
-  if (items->size() != s.targets.size()) {
-    return failure("An assignment has {} values for {} names.", items->size(), s.targets.size());
-  }
+  BOWLINE_REQUIRE_FILE(items->size() == s.targets.size(),
+                       "An assignment has {} values for {} names.", items->size(),
+                       s.targets.size());
   for (size_t i = 0; i < items->size(); ++i) {
     BOWLINE_TRY(assign(s.targets[i], (*items)[i], scope));
   }
@@ -189,13 +188,10 @@ Status Renderer::assign(const Target& target, const Value& value, Scope* scope) 
     return heap_.step(sizeof(Value));
   }
   BOWLINE_TRY_ASSIGN(const Value of, name(target.name, scope));
-  if (of.kind != Kind::name_space) {
-    return failure("An attribute is set of {}, which is {}.", quoted(target.name),
-                   described(of.kind));
-  }
-  if (target.attribute.starts_with('_')) {
-    return failure("The attribute {} of a namespace cannot be set.", quoted(target.attribute));
-  }
+  BOWLINE_REQUIRE_FILE(of.kind == Kind::name_space, "An attribute is set of {}, which is {}.",
+                       quoted(target.name), described(of.kind));
+  BOWLINE_REQUIRE_FILE(!target.attribute.starts_with('_'),
+                       "The attribute {} of a namespace cannot be set.", quoted(target.attribute));
   for (Pair& pair : *of.dict) {
     BOWLINE_TRY(heap_.step());
     if (pair.first.text == target.attribute) {

@@ -118,16 +118,13 @@ Result<std::vector<Value>> split(Heap& heap, std::string_view text,
 
 Result<std::string> replace(Heap& heap, std::string_view text, std::string_view from,
                             std::string_view to, int64_t most) {
-  if (from.empty()) {
-    return failure("Replacing an empty text is not supported.");
-  }
+  BOWLINE_REQUIRE_FILE(!from.empty(), "Replacing an empty text is not supported.");
   BOWLINE_TRY(heap.step(text.size()));
   std::string out;
   for (size_t at = text.find(from); at != std::string_view::npos && most != 0; --most) {
     BOWLINE_TRY(heap.step(at + to.size()));
-    if (out.size() + to.size() > Heap::kMostBytes) {
-      return failure("A text has more than {} bytes.", Heap::kMostBytes);
-    }
+    BOWLINE_REQUIRE_FILE(out.size() + to.size() <= Heap::kMostBytes,
+                         "A text has more than {} bytes.", Heap::kMostBytes);
     out += text.substr(0, at);
     out += to;
     text.remove_prefix(at + from.size());
@@ -158,9 +155,9 @@ Result<std::string> with_case(std::string_view text, Case to) {
   std::string out;
   bool in_word = false;
   for (const char c : text) {
-    if (static_cast<unsigned char>(c) >= 0x80) {
-      return failure("The case of {} cannot be changed: only ASCII is supported.", quoted(text));
-    }
+    BOWLINE_REQUIRE_FILE(static_cast<unsigned char>(c) < 0x80,
+                         "The case of {} cannot be changed: only ASCII is supported.",
+                         quoted(text));
     const bool begins = out.empty() || kInFrontOfWords.find(out.back()) != std::string_view::npos;
     const bool up = to == Case::upper || (to == Case::title && !in_word) ||
                     (to == Case::words && begins) || (to == Case::capitalize && out.empty());

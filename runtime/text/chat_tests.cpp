@@ -18,9 +18,8 @@ constexpr NamedTest kComparisons[] = {
 
 Result<bool> compared(Heap& heap, std::string_view op, const Value& a, const Value& b) {
   if (op == "%") {
-    if (!a.is_number() || !b.is_number() || b.number() == 0 || b.number() == -1) {
-      return failure("\"divisibleby\" is not defined for {}.", described(a.kind));
-    }
+    BOWLINE_REQUIRE_FILE(a.is_number() && b.is_number() && b.number() != 0 && b.number() != -1,
+                         "\"divisibleby\" is not defined for {}.", described(a.kind));
     return a.number() % b.number() == 0;
   }
   if (op == "in" || op == "not in") {
@@ -40,18 +39,15 @@ Result<bool> Renderer::test(std::string_view name, const Value& v, Arguments arg
   const auto* const comparison = std::ranges::find(kComparisons, name, &NamedTest::name);
   if (comparison != std::end(kComparisons)) {
     const Value* other = arguments.take(0, "");
-    if (other == nullptr) {
-      return failure("The test \"{}\" lacks a value.", name);
-    }
+    BOWLINE_REQUIRE_FILE(other != nullptr, "The test \"{}\" lacks a value.", name);
     BOWLINE_TRY(arguments.require_taken());
     return compared(heap_, comparison->op, v, *other);
   }
   BOWLINE_TRY(arguments.require_taken());
   const Kind k = v.kind;
   if (name == "odd" || name == "even") {
-    if (!v.is_number()) {
-      return failure("\"odd\" and \"even\" are not defined for {}.", described(k));
-    }
+    BOWLINE_REQUIRE_FILE(v.is_number(), "\"odd\" and \"even\" are not defined for {}.",
+                         described(k));
     return (v.number() % 2 != 0) == (name == "odd");
   }
   if (name == "sequence" || name == "iterable") {

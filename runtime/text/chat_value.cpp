@@ -48,18 +48,14 @@ Heap::~Heap() = default;
 
 Status Heap::step(uint64_t bytes) {
   steps_ += 1 + bytes / 64;
-  if (steps_ > kMostSteps) {
-    return failure("Rendering takes more than {} steps.", kMostSteps);
-  }
+  BOWLINE_REQUIRE_FILE(steps_ <= kMostSteps, "Rendering takes more than {} steps.", kMostSteps);
   return {};
 }
 
 Status Heap::take(uint64_t bytes) {
   BOWLINE_TRY(step(bytes));
   bytes_ += bytes;
-  if (bytes_ > kMostBytes) {
-    return failure("The values have more than {} bytes.", kMostBytes);
-  }
+  BOWLINE_REQUIRE_FILE(bytes_ <= kMostBytes, "The values have more than {} bytes.", kMostBytes);
   return {};
 }
 
@@ -138,18 +134,15 @@ bool is_true(const Value& v) {
 
 Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
   BOWLINE_TRY(heap.step());
-  if (depth > kMostValueLevels) {
-    return failure("Compared values have more than {} levels.", kMostValueLevels);
-  }
+  BOWLINE_REQUIRE_FILE(depth <= kMostValueLevels, "Compared values have more than {} levels.",
+                       kMostValueLevels);
   if (a.is_numeric() && b.is_numeric()) {
     return compared_numbers(a, b) == 0;
   }
   if (a.kind != b.kind || (a.kind == Kind::list && a.text != b.text)) {
     return false;
   }
-  if (a.is_view()) {
-    return failure("The comparison of dict views is not supported.");
-  }
+  BOWLINE_REQUIRE_FILE(!a.is_view(), "The comparison of dict views is not supported.");
   switch (a.kind) {
     case Kind::undefined:
     case Kind::none:
@@ -195,9 +188,7 @@ Result<std::partial_ordering> order(Heap& heap, const Value& a, const Value& b, 
   BOWLINE_TRY(heap.step());
   if (a.is_numeric() && b.is_numeric()) {
     const std::partial_ordering sign = compared_numbers(a, b);
-    if (sign == std::partial_ordering::unordered) {
-      return failure("NaN has no order.");
-    }
+    BOWLINE_REQUIRE_FILE(sign != std::partial_ordering::unordered, "NaN has no order.");
     return sign;
   }
   if (a.kind == Kind::text && b.kind == Kind::text) {
@@ -232,9 +223,8 @@ bool sort_by_key(std::vector<Pair>& pairs, bool reversed) {
 }
 
 Result<const Value*> find(Heap& heap, const Value& dict, const Value& key) {
-  if (key.kind == Kind::list || key.kind == Kind::dict) {
-    return failure("A key of a dict cannot be {}.", described(key.kind));
-  }
+  BOWLINE_REQUIRE_FILE(key.kind != Kind::list && key.kind != Kind::dict,
+                       "A key of a dict cannot be {}.", described(key.kind));
   for (const Pair& pair : *dict.dict) {
     BOWLINE_TRY_ASSIGN(const bool same, equal(heap, pair.first, key));
     if (same) {
@@ -247,9 +237,8 @@ Result<const Value*> find(Heap& heap, const Value& dict, const Value& key) {
 Result<bool> contains(Heap& heap, const Value& in, const Value& what) {
   switch (in.kind) {
     case Kind::text:
-      if (what.kind != Kind::text) {
-        return failure("A text cannot contain {}.", described(what.kind));
-      }
+      BOWLINE_REQUIRE_FILE(what.kind == Kind::text, "A text cannot contain {}.",
+                           described(what.kind));
       BOWLINE_TRY(heap.step(in.text.size()));
       return in.text.find(what.text) != std::string_view::npos;
     case Kind::dict: {
@@ -290,9 +279,8 @@ Result<const std::vector<Value>*> elements(Heap& heap, const Value& v) {
     case Kind::tuple:
       return v.list;
     case Kind::iterator:
-      if (std::exchange(v.iterator->is_used, true)) {
-        return failure("The result of a filter can be iterated only once.");
-      }
+      BOWLINE_REQUIRE_FILE(!std::exchange(v.iterator->is_used, true),
+                           "The result of a filter can be iterated only once.");
       return &v.iterator->items;
     case Kind::dict:
       for (const Pair& pair : *v.dict) {

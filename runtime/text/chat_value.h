@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/status.h"
 #include "bowline_text.h"
+#include "text/require.h"
 
 namespace bowline::text::chat {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "base/boundary.h"
 #include "base/parse.h"
 #include "base/utf8.h"
 #include "text/byte_level.h"
+#include "text/require.h"
 #include "text/unicode.h"
 
 namespace bowline::text {
@@ -288,7 +288,7 @@ struct MakeDecoder {
       BOWLINE_TRY(pattern.find(piece, ranges));
       std::string out;
       for (const Range& r : ranges) {
-        BOWLINE_REQUIRE_CODE(out.size() <= std::max(piece.size(), kMostGrown), Code::bad_file,
+        BOWLINE_REQUIRE_FILE(out.size() <= std::max(piece.size(), kMostGrown),
                              "A decoder makes more than {} bytes of {}.", out.size(), piece.size());
         if (r.match) {
           out += content;

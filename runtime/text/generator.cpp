@@ -7,6 +7,7 @@
 #include "base/escape.h"
 #include "base/parse.h"
 #include "bowline_text.h"
+#include "text/require.h"
 #include "text/sampler.h"
 
 namespace bowline::text {
@@ -26,8 +27,8 @@ Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
   for (size_t at = 0; at < all.size();) {
     const size_t end = std::min(all.find(',', at), all.size());
     const auto id = number_in<int32_t>(std::string_view(all).substr(at, end - at));
-    BOWLINE_REQUIRE_CODE(id && *id >= 0, Code::bad_file,
-                         "Metadata eos_token_ids (\"{}\") is not a list of ids.", escaped(all));
+    BOWLINE_REQUIRE_FILE(id && *id >= 0, "Metadata eos_token_ids (\"{}\") is not a list of ids.",
+                         escaped(all));
     ids.push_back(*id);
     at = end + 1;
   }
@@ -47,7 +48,7 @@ Result<int64_t> context_of(const Model& model) {
 Status check_positions(const Model& model, int64_t context) {
   const std::string text = model.metadata("position_rows");
   const auto rows = number_in<int64_t>(text);
-  BOWLINE_REQUIRE_CODE(text.empty() || rows.value_or(-1) >= 0, Code::bad_file,
+  BOWLINE_REQUIRE_FILE(text.empty() || rows.value_or(-1) >= 0,
                        "Metadata position_rows is \"{}\", not an integer. Import the model again.",
                        escaped(text));
   BOWLINE_REQUIRE(!rows || context <= *rows,

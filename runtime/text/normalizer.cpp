@@ -6,9 +6,9 @@
 #include <array>
 #include <cstring>
 
-#include "base/boundary.h"
 #include "base/utf8.h"
 #include "text/byte_level.h"
+#include "text/require.h"
 
 namespace bowline::text {
 namespace {
@@ -194,11 +194,10 @@ bool is_space_of_nmt(char32_t c) {
 class CharsMap {
  public:
   static Result<std::shared_ptr<const CharsMap>> read(std::string_view bytes) {
-    BOWLINE_REQUIRE_CODE(bytes.size() >= 4, Code::bad_file, "The character map has {} bytes.",
-                         bytes.size());
+    BOWLINE_REQUIRE_FILE(bytes.size() >= 4, "The character map has {} bytes.", bytes.size());
     uint32_t size = 0;
     std::memcpy(&size, bytes.data(), 4);
-    BOWLINE_REQUIRE_CODE(size % 4 == 0 && size <= bytes.size() - 4, Code::bad_file,
+    BOWLINE_REQUIRE_FILE(size % 4 == 0 && size <= bytes.size() - 4,
                          "The trie of the character map has {} bytes, more than the map ({}).",
                          size, bytes.size());
     auto map = std::make_shared<CharsMap>();
@@ -207,8 +206,7 @@ class CharsMap {
       std::memcpy(map->units_.data(), bytes.data() + 4, size);
     }
     map->texts_ = bytes.substr(4 + size_t{size});
-    BOWLINE_REQUIRE_CODE(valid_utf8(map->texts_), Code::bad_file,
-                         "The texts of the character map are not UTF-8.");
+    BOWLINE_REQUIRE_FILE(valid_utf8(map->texts_), "The texts of the character map are not UTF-8.");
     return std::shared_ptr<const CharsMap>(std::move(map));
   }
 

@@ -4,9 +4,9 @@
 
 #include <array>
 
-#include "base/boundary.h"
 #include "base/escape.h"
 #include "text/oniguruma.h"
+#include "text/require.h"
 #include "text/unicode.h"
 
 namespace bowline::text {
@@ -231,8 +231,8 @@ Result<int> search(const Compiled& code, const Match& m, std::string_view text, 
     // another search used a few.
     dear -= found == PCRE2_ERROR_MATCHLIMIT ? dear : std::min<uint64_t>(dear, limit / 64 + kCheap);
   }
-  BOWLINE_REQUIRE_CODE(
-      found >= PCRE2_ERROR_NOMATCH, bowline::Code::bad_file,
+  BOWLINE_REQUIRE_FILE(
+      found >= PCRE2_ERROR_NOMATCH,
       "A regular expression of the tokenizer exceeds its limits at byte {} of {}: {}.", at,
       text.size(), error_text(found));
   return found;
@@ -326,7 +326,7 @@ Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) 
       return Status();
     });
   }
-  BOWLINE_REQUIRE_CODE(expression.size() <= kLongestExpression, bowline::Code::bad_file,
+  BOWLINE_REQUIRE_FILE(expression.size() <= kLongestExpression,
                        "A regular expression has {} bytes, more than {}.", expression.size(),
                        kLongestExpression);
   const auto code = std::make_shared<Compiled>();
@@ -337,7 +337,7 @@ Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) 
   code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                              &error, &place, nullptr);
-  BOWLINE_REQUIRE_CODE(code->code != nullptr, bowline::Code::bad_file,
+  BOWLINE_REQUIRE_FILE(code->code != nullptr,
                        "The regular expression \"{}\" does not compile: {} (byte {}).",
                        escaped(expression.substr(0, 200)), error_text(error), place);
   return Pattern([code](std::string_view text, std::vector<Range>& out) {

@@ -2,7 +2,7 @@
 
 #include <simdjson.h>
 
-#include "base/boundary.h"
+#include "text/require.h"
 
 namespace bowline::text {
 namespace {
@@ -103,7 +103,7 @@ Status Pieces::rewrite(const Rewrite& rewrite) {
     if (part.text.empty()) {
       continue;
     }
-    BOWLINE_REQUIRE_CODE(all.text.size() + part.text.size() <= most_, Code::bad_file,
+    BOWLINE_REQUIRE_FILE(all.text.size() + part.text.size() <= most_,
                          "The tokenizer makes more than {} bytes out of a text of {}.", most_,
                          source_.size());
     const size_t begin = all.text.size();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/status.h"
+#include "text/require.h"
 
 namespace bowline::text {
 namespace {
@@ -157,7 +157,7 @@ Status add(const steps::CharDelimiterSplit& step, Parts& out) {
   return add_split(out, Pattern::of_text(step.delimiter.text), Matches::removed);
 }
 Status add(const steps::FixedLength& step, Parts& out) {
-  BOWLINE_REQUIRE_CODE(step.length > 0, Code::bad_file, "\"length\" is 0.");
+  BOWLINE_REQUIRE_FILE(step.length > 0, "\"length\" is 0.");
   out.push_back(fixed_length(step.length));
   return {};
 }

@@ -3,6 +3,7 @@
 #include "base/escape.h"
 #include "bowline_text.h"
 #include "text/byte_level.h"
+#include "text/require.h"
 #include "text/tokenizer_data.h"
 
 namespace bowline::text {
@@ -103,7 +104,7 @@ Status post_process(const TokenizerData& data, std::string_view source,
 Status normalize(const TokenizerData& data, AlignedText& t) {
   for (const Normalizer& n : data.normalizers) {
     BOWLINE_TRY(n(t));
-    BOWLINE_REQUIRE_CODE(t.text.size() <= t.most, Code::bad_file,
+    BOWLINE_REQUIRE_FILE(t.text.size() <= t.most,
                          "The normalizers turn a part of the text into more than {} bytes.",
                          t.most);
   }

@@ -4,10 +4,10 @@
 
 #include "base/escape.h"
 #include "base/gguf.h"
-#include "base/status.h"
 #include "base/utf8.h"
 #include "text/description.h"
 #include "text/pattern.h"
+#include "text/require.h"
 
 namespace bowline::text {
 namespace {
@@ -47,12 +47,11 @@ bool is_array_of(const gguf::Value& v, ValueType item) {
 
 Result<std::vector<std::string_view>> texts_of(const Header& file, std::string_view key) {
   const gguf::Value* const v = find(file, key);
-  BOWLINE_REQUIRE_CODE(v != nullptr && is_array_of(*v, ValueType::text), Code::bad_file,
+  BOWLINE_REQUIRE_FILE(v != nullptr && is_array_of(*v, ValueType::text),
                        "The file has no list of texts \"{}\".", key);
   std::vector<std::string_view> out = v->texts();
   for (size_t i = 0; i < out.size(); ++i) {
-    BOWLINE_REQUIRE_CODE(valid_utf8(out[i]), Code::bad_file, "Text {} of \"{}\" is not UTF-8.", i,
-                         key);
+    BOWLINE_REQUIRE_FILE(valid_utf8(out[i]), "Text {} of \"{}\" is not UTF-8.", i, key);
   }
   return out;
 }
@@ -68,7 +67,7 @@ Result<std::vector<T>> numbers_of(const Header& file, std::string_view key, size
   const bool fits = std::is_same_v<T, float>
                         ? is_array_of(*v, ValueType::f32)
                         : is_array_of(*v, ValueType::i32) || is_array_of(*v, ValueType::u32);
-  BOWLINE_REQUIRE_CODE(fits && v->count == count, Code::bad_file,
+  BOWLINE_REQUIRE_FILE(fits && v->count == count,
                        "\"{}\" has {} values of type {}, but there are {} tokens.", key, v->count,
                        static_cast<uint32_t>(v->item), count);
   std::vector<T> out(count);
@@ -167,8 +166,7 @@ class Describing {
   Status read_scores() {
     BOWLINE_TRY_ASSIGN(const std::vector<float> scores,
                        numbers_of<float>(file_, key_of("scores"), out_.vocabulary.size()));
-    BOWLINE_REQUIRE_CODE(!scores.empty(), Code::bad_file,
-                         "The file has no \"tokenizer.ggml.scores\".");
+    BOWLINE_REQUIRE_FILE(!scores.empty(), "The file has no \"tokenizer.ggml.scores\".");
     out_.scores.assign(scores.begin(), scores.end());
     return {};
   }
@@ -185,9 +183,9 @@ class Describing {
     }
     const std::string key = key_of("precompiled_charsmap");
     const gguf::Value* const map = find(file_, key);
-    BOWLINE_REQUIRE_CODE(
+    BOWLINE_REQUIRE_FILE(
         map == nullptr || is_array_of(*map, ValueType::u8) || is_array_of(*map, ValueType::i8),
-        Code::bad_file, "\"{}\" is not an array of bytes.", key);
+        "\"{}\" is not an array of bytes.", key);
     if (map != nullptr && !map->bytes.empty()) {
       out_.normalizers.push_back(steps::Precompiled{
           {std::string(reinterpret_cast<const char*>(map->bytes.data()), map->bytes.size())}});
@@ -259,10 +257,9 @@ class Describing {
   Result<int32_t> id_of(std::string_view name) const {
     const std::string key = key_of(name) + "_token_id";
     const int64_t id = number_of(file_, key).value_or(-1);
-    BOWLINE_REQUIRE_CODE(
+    BOWLINE_REQUIRE_FILE(
         !number_of(file_, key) || (id >= 0 && std::cmp_less(id, out_.vocabulary.size())),
-        Code::bad_file, "\"{}\" is {}, which is out of range for {} tokens.", key, id,
-        out_.vocabulary.size());
+        "\"{}\" is {}, which is out of range for {} tokens.", key, id, out_.vocabulary.size());
     return static_cast<int32_t>(id);
   }
 
@@ -275,7 +272,7 @@ class Describing {
                          std::string_view does, std::vector<int32_t>& to) -> Status {
       if (flag_of(file_, key_of(flag), otherwise)) {
         BOWLINE_TRY_ASSIGN(const int32_t id, id_of(name));
-        BOWLINE_REQUIRE_CODE(id >= 0, Code::bad_file,
+        BOWLINE_REQUIRE_FILE(id >= 0,
                              "Each text {} with a token, but the file has no \"{}_token_id\".",
                              does, key_of(name));
         to = {id};

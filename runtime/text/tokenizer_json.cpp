@@ -5,8 +5,8 @@
 
 #include "base/base64.h"
 #include "base/escape.h"
-#include "base/status.h"
 #include "text/description.h"
+#include "text/require.h"
 #include "text/unicode.h"
 
 namespace bowline::text {
@@ -117,8 +117,7 @@ class Fields {
   static Status take(std::string_view key, const Element& value, size_t& to) {
     int64_t n = -1;
     BOWLINE_TRY(value.get(n) == simdjson::SUCCESS && n >= 0 ? Status() : wrong(key, "a number"));
-    BOWLINE_REQUIRE_CODE(n <= kMostCount, Code::bad_file, "\"{}\" is {}, more than {}.", key, n,
-                         kMostCount);
+    BOWLINE_REQUIRE_FILE(n <= kMostCount, "\"{}\" is {}, more than {}.", key, n, kMostCount);
     to = static_cast<size_t>(n);
     return {};
   }
@@ -128,16 +127,15 @@ class Fields {
   }
   static Status take(std::string_view key, const Element& value, Letter& to) {
     BOWLINE_TRY(take(key, value, to.text));
-    BOWLINE_REQUIRE_CODE(count_of(to.text) == 1, Code::bad_file,
-                         "\"{}\" is \"{}\", which is not one code point.", key,
-                         short_name(to.text));
+    BOWLINE_REQUIRE_FILE(count_of(to.text) == 1, "\"{}\" is \"{}\", which is not one code point.",
+                         key, short_name(to.text));
     return {};
   }
   static Status take(std::string_view key, const Element& value, Base64& to) {
     std::string_view text;
     BOWLINE_TRY(read(key, value, "text", text));
     const auto bytes = from_base64(text);
-    BOWLINE_REQUIRE_CODE(bytes, Code::bad_file, "The character map is not base64.");
+    BOWLINE_REQUIRE_FILE(bytes, "The character map is not base64.");
     to.bytes = *bytes;
     return {};
   }
@@ -179,8 +177,7 @@ Result<Step> read_step(std::string_view what, std::string_view type, const Objec
 // steps.
 template <class F>
 Status for_steps(const Element& step, std::string_view list, int depth, F&& read) {
-  BOWLINE_REQUIRE_CODE(depth < kMostNesting, Code::bad_file, "Sequences are nested deeper than {}.",
-                       kMostNesting);
+  BOWLINE_REQUIRE_FILE(depth < kMostNesting, "Sequences are nested deeper than {}.", kMostNesting);
   Object o;
   if (step.get(o) != simdjson::SUCCESS) {
     return wrong("type", "an object");
@@ -204,7 +201,7 @@ Status read_group(const Object& root, std::string_view key, std::string_view lis
     BOWLINE_TRY(
         for_steps(*step, list, 0, read).at(format("While reading the {} of the tokenizer.", what)));
   }
-  BOWLINE_REQUIRE_CODE(out.size() <= kMostSteps, Code::bad_file,
+  BOWLINE_REQUIRE_FILE(out.size() <= kMostSteps,
                        "A sequence of the tokenizer has {} steps, more than {}.", out.size(),
                        kMostSteps);
   return {};
@@ -225,8 +222,8 @@ Status read_group(const Object& root, std::string_view key, std::string_view lis
 // Reads an id. `what` names it in the message.
 Status read_id(const Element& value, const std::string& what, std::vector<int32_t>& out) {
   int64_t id = -1;
-  BOWLINE_REQUIRE_CODE(value.get(id) == simdjson::SUCCESS && id >= 0 && id <= INT32_MAX,
-                       Code::bad_file, "{}", what);
+  BOWLINE_REQUIRE_FILE(value.get(id) == simdjson::SUCCESS && id >= 0 && id <= INT32_MAX, "{}",
+                       what);
   out.push_back(static_cast<int32_t>(id));
   return {};
 }
@@ -249,7 +246,7 @@ Result<steps::Surround> read_template(const Object& o) {
   size_t texts = 0;
   for (const Element& value : single) {
     Object part;
-    BOWLINE_REQUIRE_CODE(value.get(part) == simdjson::SUCCESS, Code::bad_file,
+    BOWLINE_REQUIRE_FILE(value.get(part) == simdjson::SUCCESS,
                          "A part of the template is not an object.");
     if (find(part, "Sequence")) {
       BOWLINE_TRY_ASSIGN(const Object sequence, object_at(part, "Sequence"));
@@ -270,7 +267,7 @@ Result<steps::Surround> read_template(const Object& o) {
 Status read_pair(const Object& o, std::string_view key, std::vector<int32_t>& out) {
   BOWLINE_TRY_ASSIGN(const Array pair, array_at(o, key));
   const std::string what = format("\"{}\" is not a token and its id.", key);
-  BOWLINE_REQUIRE_CODE(pair.size() == 2, Code::bad_file, "{}", what);
+  BOWLINE_REQUIRE_FILE(pair.size() == 2, "{}", what);
   return read_id(pair.at(1).value_unsafe(), what, out);
 }
 
@@ -319,7 +316,7 @@ Status read_pieces(const Object& model, Description& out) {
   out.vocabulary.reserve(vocab.size());
   for (const auto& [piece, value] : vocab) {
     int64_t id = 0;
-    BOWLINE_REQUIRE_CODE(value.get(id) == simdjson::SUCCESS, Code::bad_file,
+    BOWLINE_REQUIRE_FILE(value.get(id) == simdjson::SUCCESS,
                          "The id of token \"{}\" is not an integer.", short_name(piece));
     out.vocabulary.emplace_back(piece, id);
   }
@@ -333,11 +330,10 @@ Status read_scored(const Object& model, Description& out) {
     Array pair;
     std::string_view piece;
     double score = 0;
-    BOWLINE_REQUIRE_CODE(entry.get(pair) == simdjson::SUCCESS && pair.size() == 2 &&
+    BOWLINE_REQUIRE_FILE(entry.get(pair) == simdjson::SUCCESS && pair.size() == 2 &&
                              pair.at(0).get(piece) == simdjson::SUCCESS &&
                              pair.at(1).get(score) == simdjson::SUCCESS,
-                         Code::bad_file, "Entry {} of \"vocab\" is not a token and its score.",
-                         out.scores.size());
+                         "Entry {} of \"vocab\" is not a token and its score.", out.scores.size());
     out.vocabulary.emplace_back(piece, std::ssize(out.vocabulary));
     out.scores.push_back(score);
   }
@@ -349,9 +345,9 @@ Status read_merge(const Element& merge, std::string_view& left, std::string_view
   std::string_view both;
   if (merge.get(both) == simdjson::SUCCESS) {
     const size_t space = both.find(' ');
-    BOWLINE_REQUIRE_CODE(
+    BOWLINE_REQUIRE_FILE(
         space != std::string_view::npos && both.find(' ', space + 1) == std::string_view::npos,
-        Code::bad_file, "The merge \"{}\" is not two tokens.", short_name(both));
+        "The merge \"{}\" is not two tokens.", short_name(both));
     left = both.substr(0, space);
     right = both.substr(space + 1);
     return {};
@@ -360,7 +356,7 @@ Status read_merge(const Element& merge, std::string_view& left, std::string_view
   const bool fine = merge.get(pair) == simdjson::SUCCESS && pair.size() == 2 &&
                     pair.at(0).get(left) == simdjson::SUCCESS &&
                     pair.at(1).get(right) == simdjson::SUCCESS;
-  BOWLINE_REQUIRE_CODE(fine, Code::bad_file, "A merge is not two tokens.");
+  BOWLINE_REQUIRE_FILE(fine, "A merge is not two tokens.");
   return {};
 }
 
@@ -402,8 +398,7 @@ Status read_model(const Object& model, Description& out) {
 
 Result<AddedToken> read_added(const Element& value) {
   Object o;
-  BOWLINE_REQUIRE_CODE(value.get(o) == simdjson::SUCCESS, Code::bad_file,
-                       "An added token is not an object.");
+  BOWLINE_REQUIRE_FILE(value.get(o) == simdjson::SUCCESS, "An added token is not an object.");
   AddedToken out;
   Fields fields(o);
   fields.needed("content", out.content);
@@ -415,8 +410,8 @@ Result<AddedToken> read_added(const Element& value) {
   fields.field("normalized", out.normalized);
   BOWLINE_TRY(Status(fields.status()));
   BOWLINE_TRY_ASSIGN(const auto id, needed_at<int64_t>(o, "id", "a number"));
-  BOWLINE_REQUIRE_CODE(id >= 0, Code::bad_file, "\"id\" is not a number.");
-  BOWLINE_REQUIRE_CODE(id <= INT32_MAX, Code::bad_file, "The added token \"{}\" has id {}.",
+  BOWLINE_REQUIRE_FILE(id >= 0, "\"id\" is not a number.");
+  BOWLINE_REQUIRE_FILE(id <= INT32_MAX, "The added token \"{}\" has id {}.",
                        short_name(out.content), id);
   out.id = static_cast<int32_t>(id);
   return out;
@@ -425,16 +420,16 @@ Result<AddedToken> read_added(const Element& value) {
 }  // namespace
 
 Result<Description> describe_json(std::span<const std::byte> bytes) {
-  BOWLINE_REQUIRE_CODE(bytes.size() <= kMostBytes, Code::bad_file,
-                       "The tokenizer has {} bytes, more than {}.", bytes.size(), kMostBytes);
+  BOWLINE_REQUIRE_FILE(bytes.size() <= kMostBytes, "The tokenizer has {} bytes, more than {}.",
+                       bytes.size(), kMostBytes);
   const auto parser = std::make_shared<simdjson::dom::parser>();
   Element document;
   const auto error =
       parser->parse(reinterpret_cast<const char*>(bytes.data()), bytes.size()).get(document);
-  BOWLINE_REQUIRE_CODE(error == simdjson::SUCCESS, Code::bad_file,
-                       "The tokenizer is not valid JSON: {}", simdjson::error_message(error));
+  BOWLINE_REQUIRE_FILE(error == simdjson::SUCCESS, "The tokenizer is not valid JSON: {}",
+                       simdjson::error_message(error));
   Object root;
-  BOWLINE_REQUIRE_CODE(document.get(root) == simdjson::SUCCESS, Code::bad_file,
+  BOWLINE_REQUIRE_FILE(document.get(root) == simdjson::SUCCESS,
                        "The tokenizer is not a JSON object.");
   Description out;
   out.file = parser;

@@ -1,6 +1,7 @@
 #include "text/vocabulary.h"
 
 #include "base/escape.h"
+#include "text/require.h"
 
 namespace bowline::text {
 namespace {
@@ -12,23 +13,21 @@ constexpr size_t kLongestPiece = 1 << 16;
 
 Status Vocabulary::add(std::string_view piece, int64_t id) {
   const std::string name = escaped(piece.substr(0, 100));
-  BOWLINE_REQUIRE_CODE(id >= 0 && id < kMostIds, Code::bad_file,
+  BOWLINE_REQUIRE_FILE(id >= 0 && id < kMostIds,
                        "Token \"{}\" has id {}, which is outside of 0 to {}.", name, id,
                        kMostIds - 1);
-  BOWLINE_REQUIRE_CODE(piece.size() <= kLongestPiece, Code::bad_file,
-                       "Token \"{}...\" has {} bytes, more than {}.", name, piece.size(),
-                       kLongestPiece);
+  BOWLINE_REQUIRE_FILE(piece.size() <= kLongestPiece, "Token \"{}...\" has {} bytes, more than {}.",
+                       name, piece.size(), kLongestPiece);
   const auto number = static_cast<size_t>(id);
-  BOWLINE_REQUIRE_CODE(number < most_ids_, Code::bad_file,
+  BOWLINE_REQUIRE_FILE(number < most_ids_,
                        "Token \"{}\" has id {}, far beyond the number of tokens.", name, id);
   if (number >= pieces_.size()) {
     pieces_.resize(number + 1);
   }
-  BOWLINE_REQUIRE_CODE(!pieces_[number].there, Code::bad_file,
-                       "Id {} belongs to two tokens: \"{}\" and \"{}\".", id,
-                       escaped(this->piece(static_cast<int32_t>(id)).substr(0, 100)), name);
+  BOWLINE_REQUIRE_FILE(!pieces_[number].there, "Id {} belongs to two tokens: \"{}\" and \"{}\".",
+                       id, escaped(this->piece(static_cast<int32_t>(id)).substr(0, 100)), name);
   if (const auto other = ids_.insert(piece, static_cast<int32_t>(id))) {
-    BOWLINE_REQUIRE_CODE(*other >= 0, Code::bad_file,
+    BOWLINE_REQUIRE_FILE(*other >= 0,
                          "The tokens of the vocabulary have too many hash collisions.");
     return Status(Code::bad_file, format("Token \"{}\" has two ids, {} and {}.", name, *other, id));
   }

@@ -5,6 +5,7 @@
 #include "base/escape.h"
 #include "text/byte_level.h"
 #include "text/models.h"
+#include "text/require.h"
 #include "text/unicode.h"
 
 namespace bowline::text {
@@ -20,8 +21,7 @@ Result<WordPiece> WordPiece::create(const Vocabulary& vocabulary, const Options&
   WordPiece out;
   out.options_ = options;
   const auto unknown = vocabulary.find(options.unknown);
-  BOWLINE_REQUIRE_CODE(unknown.has_value(), Code::bad_file,
-                       "The unknown token \"{}\" is not in the vocabulary.",
+  BOWLINE_REQUIRE_FILE(unknown.has_value(), "The unknown token \"{}\" is not in the vocabulary.",
                        escaped(options.unknown));
   out.unknown_ = *unknown;
   for (size_t i = 0; i < vocabulary.size(); ++i) {
@@ -68,7 +68,7 @@ Result<Unigram> Unigram::create(const Vocabulary& vocabulary, std::vector<double
   Unigram out;
   out.options_ = options;
   out.scores_ = std::move(scores);
-  BOWLINE_REQUIRE_CODE(options.unknown < 0 || vocabulary.has(options.unknown), Code::bad_file,
+  BOWLINE_REQUIRE_FILE(options.unknown < 0 || vocabulary.has(options.unknown),
                        "The unknown token has id {}, which is not in the vocabulary.",
                        options.unknown);
   double least = INFINITY;
@@ -78,8 +78,8 @@ Result<Unigram> Unigram::create(const Vocabulary& vocabulary, std::vector<double
     if (out.scores_[i] == -INFINITY) {
       continue;
     }
-    BOWLINE_REQUIRE_CODE(std::isfinite(out.scores_[i]), Code::bad_file,
-                         "The score of token \"{}\" is not finite.", escaped(piece.substr(0, 100)));
+    BOWLINE_REQUIRE_FILE(std::isfinite(out.scores_[i]), "The score of token \"{}\" is not finite.",
+                         escaped(piece.substr(0, 100)));
     least = std::min(least, out.scores_[i]);
     if (!piece.empty() && (!out.pieces_.insert(piece, id) || out.ids_.insert(piece, id) == -1)) {
       return pieces_collide();
@@ -114,7 +114,7 @@ Status Unigram::encode(std::string_view word, Scratch&, std::vector<Token>& out)
       one = one || length == n;
     });
     if (!one) {
-      BOWLINE_REQUIRE_CODE(options_.unknown >= 0, Code::bad_file,
+      BOWLINE_REQUIRE_FILE(options_.unknown >= 0,
                            "The vocabulary has no token for \"{}\" and no unknown token.",
                            escaped(word.substr(at, n)));
       offer(at, at + n, unknown_score_ + here, options_.unknown);
@@ -178,8 +178,7 @@ Result<WordLevel> WordLevel::create(const Vocabulary& vocabulary, std::string_vi
 
 Status WordLevel::encode(std::string_view word, Scratch&, std::vector<Token>& out) const {
   const int32_t id = words_.find(word).value_or(unknown_);
-  BOWLINE_REQUIRE_CODE(id >= 0, Code::bad_file,
-                       "The vocabulary has no token for \"{}\" and no unknown token.",
+  BOWLINE_REQUIRE_FILE(id >= 0, "The vocabulary has no token for \"{}\" and no unknown token.",
                        escaped(word.substr(0, 100)));
   out.push_back({id, 0, word.size()});
   return {};
