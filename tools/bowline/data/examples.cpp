@@ -75,57 +75,42 @@ Result<std::vector<Example>> from_csv(std::string_view bytes, const std::string&
   return out;
 }
 
-Result<std::string> label_text(const nlohmann::json& value, const std::string& field,
-                               const std::string& name, size_t line) {
+// read_json_lines() adds the place to the errors of the next three functions.
+
+Result<std::string> label_text(const nlohmann::json& value, const std::string& field) {
   if (value.is_string()) {
     return value.get<std::string>();
   }
-  BOWLINE_REQUIRE_CODE(
-      value.is_number_integer() || value.is_boolean(), Code::bad_file,
-      "{}:{}: Field \"{}\" holds a label that is {}. A label must be text or a whole number.", name,
-      line, field, value.type_name());
+  BOWLINE_REQUIRE(value.is_number_integer() || value.is_boolean(),
+                  "Field \"{}\" holds a label that is {}. A label must be text or a whole number.",
+                  field, value.type_name());
   return value.dump();
 }
 
-Result<std::vector<std::string>> labels_in(const nlohmann::json& row, const ExampleFields& fields,
-                                           const std::string& name, size_t line) {
+Result<std::vector<std::string>> labels_in(const nlohmann::json& row, const ExampleFields& fields) {
   const auto found = row.find(fields.label);
-  BOWLINE_REQUIRE_CODE(found != row.end(), Code::bad_file,
-                       "{}:{}: There is no field \"{}\" (--label-field).", name, line,
-                       fields.label);
+  BOWLINE_REQUIRE(found != row.end(), "There is no field \"{}\" (--label-field).", fields.label);
+  BOWLINE_REQUIRE(!fields.several || found->is_array(),
+                  "Field \"{}\" is {}. This model has several labels per text: write an array of "
+                  "labels.",
+                  fields.label, found->type_name());
   std::vector<std::string> out;
-  if (!fields.several) {
-    BOWLINE_TRY_ASSIGN(std::string label, label_text(*found, fields.label, name, line));
-    out.push_back(std::move(label));
-    return out;
-  }
-  BOWLINE_REQUIRE_CODE(found->is_array(), Code::bad_file,
-                       "{}:{}: Field \"{}\" is {}. This model has several labels per text: write "
-                       "an array of labels.",
-                       name, line, fields.label, found->type_name());
-  for (const nlohmann::json& value : *found) {
-    BOWLINE_TRY_ASSIGN(std::string label, label_text(value, fields.label, name, line));
+  for (const nlohmann::json& value : fields.several ? *found : nlohmann::json::array({*found})) {
+    BOWLINE_TRY_ASSIGN(std::string label, label_text(value, fields.label));
     out.push_back(std::move(label));
   }
   return out;
 }
 
-Result<std::vector<Example>> from_json_lines(std::string_view bytes, const std::string& name,
-                                             const ExampleFields& fields) {
-  std::vector<Example> out;
-  BOWLINE_TRY(read_json_lines(bytes, name, [&](const nlohmann::json& row, size_t line) -> Status {
-    const auto text = row.find(fields.text);
-    BOWLINE_REQUIRE_CODE(text != row.end() && text->is_string(), Code::bad_file,
-                         "{}:{}: There is no field \"{}\" (--text-field) with text.", name, line,
-                         fields.text);
-    Example example{text->get<std::string>(), {}, line};
-    if (!fields.label.empty()) {
-      BOWLINE_TRY_ASSIGN(example.labels, labels_in(row, fields, name, line));
-    }
-    out.push_back(std::move(example));
-    return {};
-  }));
-  return out;
+Result<Example> example_in(const nlohmann::json& row, size_t line, const ExampleFields& fields) {
+  const auto text = row.find(fields.text);
+  BOWLINE_REQUIRE(text != row.end() && text->is_string(),
+                  "There is no field \"{}\" (--text-field) with text.", fields.text);
+  Example example{text->get<std::string>(), {}, line};
+  if (!fields.label.empty()) {
+    BOWLINE_TRY_ASSIGN(example.labels, labels_in(row, fields));
+  }
+  return example;
 }
 
 }  // namespace
@@ -139,9 +124,16 @@ Result<std::vector<Example>> read_examples(std::string_view bytes, const std::st
   BOWLINE_REQUIRE_CODE(
       holds_examples(name), Code::bad_file,
       "The format of \"{}\" is unknown. Its name must end in .csv, .tsv, .jsonl or .ndjson.", name);
-  BOWLINE_TRY_ASSIGN(std::vector<Example> out, is_json_lines(name)
-                                                   ? from_json_lines(bytes, name, fields)
-                                                   : from_csv(bytes, name, fields));
+  std::vector<Example> out;
+  if (is_json_lines(name)) {
+    BOWLINE_TRY(read_json_lines(bytes, name, [&](const nlohmann::json& row, size_t line) -> Status {
+      BOWLINE_TRY_ASSIGN(Example example, example_in(row, line, fields));
+      out.push_back(std::move(example));
+      return {};
+    }));
+  } else {
+    BOWLINE_TRY_ASSIGN(out, from_csv(bytes, name, fields));
+  }
   BOWLINE_REQUIRE_CODE(!out.empty(), Code::bad_file, "\"{}\" holds no rows.", name);
   return out;
 }

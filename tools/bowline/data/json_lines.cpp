@@ -47,7 +47,9 @@ Status read_json_lines(std::string_view text, const std::string& name,
     BOWLINE_REQUIRE_CODE(row.is_object(), Code::bad_file,
                          "{}:{}:1: The line holds no JSON object, but {}.", name, number,
                          row.type_name());
-    BOWLINE_TRY(take(row, number));
+    if (const Status taken = take(row, number); !taken.ok()) {
+      return Status(Code::bad_file, fmt::format("{}:{}: {}", name, number, taken.message()));
+    }
   }
   return {};
 }
