@@ -40,11 +40,11 @@ Status describe(const EvalOptions& o, const Model& model, const Session& session
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_TRY_ASSIGN(const std::string sha256, sha256_of_file(o.model));
   page.model = o.model;
-  page.unit = task.unit();
-  page.sizes = task.sizes();
+  page.unit = task.info().unit;
+  page.sizes = task.info().sizes;
   page.sources = {{"Model", o.model},
                   {"SHA-256 of the model file", sha256},
-                  {"Data", fmt::format("{}: {}", o.data, task.held_out())}};
+                  {"Data", fmt::format("{}: {}", o.data, task.info().held_out)}};
   for (const std::string& adapter : o.changes.adapters) {
     page.sources.emplace_back("Adapter", adapter);
   }
@@ -65,8 +65,8 @@ Result<Measure> evaluate(const EvalOptions& o, Model& model, const Device& devic
   BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY(model.to(device));
   std::vector<BoundEntryPoint> plans;
-  for (std::vector<BoundDim>& dims : task.dims()) {
-    plans.push_back({task.evaluated(), std::move(dims)});
+  for (const std::vector<BoundDim>& dims : task.info().dims) {
+    plans.push_back({task.info().evaluated, dims});
   }
   BOWLINE_TRY_ASSIGN(Session session, Session::create(model, device, plans));
   if (page != nullptr) {
@@ -75,8 +75,8 @@ Result<Measure> evaluate(const EvalOptions& o, Model& model, const Device& devic
   uint64_t batches = 0;
   return task.evaluate(
       [&](std::span<const Tensor> inputs, std::span<const Tensor> outputs) -> Status {
-        BOWLINE_TRY(session.run(task.evaluated(), inputs, outputs));
-        if (page != nullptr && task.evaluated() == "loss") {
+        BOWLINE_TRY(session.run(task.info().evaluated, inputs, outputs));
+        if (page != nullptr && task.info().evaluated == "loss") {
           const float loss = *static_cast<const float*>(outputs[0].data);
           page->losses.add(++batches, task.shown(static_cast<double>(loss)));
         }
@@ -103,12 +103,12 @@ void print_confusion(const Confusion& c) {
 }
 
 void print_text(const Measure& m, const Task& task) {
-  print("{:<11} {:.4f} {}\n", "loss", m.loss, task.unit());
+  print("{:<11} {:.4f} {}\n", "loss", m.loss, task.info().unit);
   for (const auto& [name, value] : m.more) {
     print("{:<11} {:.4f}\n", spoken(name), value);
   }
   if (m.perplexity) {
-    const std::string unit = task.unit();
+    const std::string unit = task.info().unit;
     print("{:<11} {:.4f}{}\n", "perplexity", *m.perplexity, unit.substr(unit.rfind(" per ")));
   }
   if (m.confusion) {
@@ -127,7 +127,7 @@ nlohmann::json json_of(const Confusion& c) {
 }
 
 void print_measure_json(const Measure& m, const Task& task, const Device& device) {
-  nlohmann::json out = json_of(m, task.unit(), task.sizes());
+  nlohmann::json out = json_of(m, task.info().unit, task.info().sizes);
   out["device"] = device.info().name;
   if (m.confusion) {
     out["confusion"] = json_of(*m.confusion);
@@ -155,7 +155,7 @@ Result<int> run(const EvalOptions& o) {
   if (o.format == "json") {
     print_measure_json(m, *task, device);
   } else {
-    for (const std::string& note : task->notes()) {
+    for (const std::string& note : task->info().notes) {
       print("{}\n", note);
     }
     print_text(m, *task);

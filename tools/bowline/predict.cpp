@@ -6,14 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "common/array.h"
 #include "common/files.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
-#include "common/float_values.h"
 #include "common/numbers.h"
 #include "common/print.h"
 #include "common/strings.h"
 #include "common/text.h"
+#include "common/tokenizers.h"
 #include "common/trained_model.h"
 #include "data/examples.h"
 #include "tasks/labels.h"
@@ -109,7 +110,7 @@ class Predictor {
     BOWLINE_REQUIRE_CODE(find_entry_point(info, entry) != nullptr, Code::bad_file,
                          "Model \"{}\" has no entry point \"{}\"{}.", o.model, entry,
                          p.embed_ ? "" : ": it is not a classifier");
-    BOWLINE_TRY_ASSIGN(p.encode_, encoder_of(model));
+    BOWLINE_TRY_ASSIGN(p.tokenizer_, tokenizer_of(model));
     p.limit_ = length_limit(model, o.max_seq_length, kMostTokens);
     p.padding_ = padding_of(model);
     p.several_ = gives_several(model);
@@ -124,46 +125,32 @@ class Predictor {
   // Tokenizes and truncates the texts, and makes plans for their lengths.
   Status place(const Device& device, std::span<const std::string> texts) {
     for (const std::string& given : texts) {
-      const std::string text = prompt_ + given;
-      BOWLINE_TRY_ASSIGN(std::vector<int32_t> ids, encode_(text, true, 0));
-      if (ids.size() > static_cast<size_t>(limit_.tokens)) {
-        ++cut_;
-        BOWLINE_TRY_ASSIGN(ids, encode_(text, true, static_cast<size_t>(limit_.tokens)));
-      }
+      BOWLINE_TRY_ASSIGN(std::vector<int32_t> ids,
+                         encode_cut(*tokenizer_, prompt_ + given, limit_, cut_));
       BOWLINE_REQUIRE(!ids.empty(), "A text is empty.");
       lengths_.push_back(static_cast<int64_t>(ids.size()));
       ids_.push_back(std::move(ids));
     }
     batch_ = std::min(batch_, std::max<int64_t>(1, static_cast<int64_t>(texts.size())));
-    buckets_ = Buckets(lengths_, false);
+    const Buckets buckets(lengths_, false);
+    padded_ = RowBatch(buckets, batch_, padding_);
     BOWLINE_TRY(model_->to(device));
     std::vector<BoundEntryPoint> plans;
-    for (std::vector<BoundDim>& dims : buckets_.dims(batch_)) {
+    for (std::vector<BoundDim>& dims : buckets.dims(batch_)) {
       plans.push_back({entry(), std::move(dims)});
     }
-    BOWLINE_TRY_ASSIGN(Session session, Session::create(*model_, device, plans));
-    session_.emplace(std::move(session));
+    BOWLINE_TRY_ASSIGN(session_, Session::create(*model_, device, plans));
     return name_columns();
   }
 
   // Returns the outputs in the order of the texts.
   Result<std::vector<std::vector<float>>> run() {
     std::vector<std::vector<float>> out(ids_.size());
-    std::vector<int32_t> tokens;
-    std::vector<int32_t> lengths(static_cast<size_t>(batch_));
-    FloatValues made(embed_ ? "embedding" : "logits", dtype_, {batch_, columns_});
+    BOWLINE_TRY_ASSIGN(Array made, make_array(dtype_, {batch_, columns_}));
+    const Tensor output = made.tensor(embed_ ? "embedding" : "logits");
     for (const std::vector<size_t>& rows : evaluation_batches(lengths_, batch_, 0)) {
-      const int64_t seq = buckets_.edge(lengths_[rows[0]]);  // the first row is the longest
-      fill_tokens(ids_, rows, batch_, seq, padding_, tokens);
-      std::ranges::fill(lengths, 1);
-      for (size_t i = 0; i < rows.size(); ++i) {
-        lengths[i] = static_cast<int32_t>(lengths_[rows[i]]);
-      }
-      const Tensor inputs[] = {{"tokens", DType::i32, {batch_, seq}, tokens.data()},
-                               {"lengths", DType::i32, {batch_}, lengths.data()}};
-      const Tensor output = made.tensor();
-      BOWLINE_TRY(session_->run(entry(), inputs, {&output, 1}));
-      const std::vector<float> values = made.get();
+      BOWLINE_TRY(session_->run(entry(), padded_.fill(ids_, rows), {&output, 1}));
+      const std::vector<float> values = floats_of(made);
       for (size_t i = 0; i < rows.size(); ++i) {
         const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i) * columns_;
         out[rows[i]].assign(begin, begin + columns_);
@@ -220,10 +207,10 @@ class Predictor {
 
   std::optional<Model> model_;
   std::optional<Session> session_;
-  Encode encode_;
+  std::optional<text::Tokenizer> tokenizer_;
   LengthLimit limit_;
   std::string prompt_;  // prepended to each text
-  Buckets buckets_;
+  RowBatch padded_;
   std::vector<std::string> labels_;
   std::vector<std::vector<int32_t>> ids_;
   std::vector<int64_t> lengths_;

@@ -95,6 +95,15 @@ Status read_regular(std::string_view what, const std::string& path, uint64_t mos
   }
 }
 
+Result<std::string> read_file(std::string_view what, const std::string& path, uint64_t most) {
+  std::string out;
+  BOWLINE_TRY(read_regular(what, path, most, [&](std::string_view piece) {
+    out += piece;
+    return Status();
+  }));
+  return out;
+}
+
 Result<std::string> read_stdin(size_t most) {
   std::string text;
   std::vector<char> piece(kPiece);

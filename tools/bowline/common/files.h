@@ -39,6 +39,9 @@ Result<Descriptor> open_regular(std::string_view what, const std::string& path, 
 Status read_regular(std::string_view what, const std::string& path, uint64_t most,
                     const std::function<Status(std::string_view piece)>& take);
 
+// As read_regular(). Returns the whole file.
+Result<std::string> read_file(std::string_view what, const std::string& path, uint64_t most);
+
 // Reads all of standard input.
 // Errors  io_error: it cannot be read. bad_argument: it has more than `most` bytes.
 Result<std::string> read_stdin(size_t most = size_t{64} << 20);

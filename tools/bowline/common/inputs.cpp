@@ -1,11 +1,10 @@
 #include "common/inputs.h"
 
 #include <algorithm>
-#include <cstring>
+#include <concepts>
 #include <map>
 #include <optional>
 
-#include "base/float16.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "common/strings.h"
@@ -19,33 +18,19 @@ const char* const kStepHelp = "Set a per-step scalar or a dynamic dimension to N
 
 namespace {
 
-template <class T>
-void store(Array& array, size_t i, T value) {
-  std::memcpy(array.bytes.data() + i * sizeof(T), &value, sizeof(T));
-}
-
+// Sets an element to `real` if the dtype is a float dtype, else to `integer`.
 void set(Array& array, size_t i, float real, int integer) {
-  switch (array.dtype) {
-    case DType::f32:
-      return store(array, i, real);
-    case DType::f16:
-      return store(array, i, from_f32<f16>(real).bits);
-    case DType::bf16:
-      return store(array, i, from_f32<bf16>(real).bits);
-    case DType::i8:
-    case DType::u8:
-      return store(array, i, static_cast<uint8_t>(integer));
-    case DType::i32:
-      return store(array, i, static_cast<int32_t>(integer));
-    case DType::i64:
-      return store(array, i, static_cast<int64_t>(integer));
-    case DType::boolean:
-      return store(array, i, static_cast<uint8_t>(integer & 1));
-  }
+  with_zero(array.dtype, [&]<class T>(T) {
+    if constexpr (std::integral<T>) {
+      set_element(array, i, static_cast<T>(std::same_as<T, bool> ? integer & 1 : integer));
+    } else {
+      set_element(array, i, from_f32<T>(real));
+    }
+  });
 }
 
 Status fill(Array& array, const std::string& what) {
-  const size_t elements = array.bytes.size() / size_of(array.dtype);
+  const size_t elements = array.elements();
   if (what == "zeros") {
     return {};
   }

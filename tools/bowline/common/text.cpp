@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "common/files.h"
-#include "common/interrupt.h"
 
 namespace bowline::command {
 namespace {
@@ -245,42 +243,6 @@ void Batch::clear_row(int64_t row) {
 void Batch::set_row(int64_t row, const int32_t* tokens) {
   std::copy_n(tokens, seq_, tokens_.begin() + row * seq_);
   std::copy_n(tokens + 1, seq_, labels_.begin() + row * seq_);
-}
-
-double bits_of_nats(double nats) { return nats / std::log(2.0); }
-
-Result<double> mean_nats(const BatchLoss& loss, const Units& text, const Evaluation& how) {
-  // Window w predicts the units from w * stride + overlap + 1 on. The first window also predicts
-  // the units before that.
-  const int64_t overlap = how.seq - how.stride;
-  const int64_t predicted = static_cast<int64_t>(text.size()) - 1;
-  const int64_t windows = std::max<int64_t>(1, (predicted - overlap + how.stride - 1) / how.stride);
-  int64_t batches = (windows + how.batch - 1) / how.batch;
-  int64_t step = 1;
-  if (how.max_batches != 0 && static_cast<uint64_t>(batches) > how.max_batches) {
-    batches = static_cast<int64_t>(how.max_batches);
-    step = windows / (batches * how.batch);
-  }
-  Batch rows(how.batch, how.seq);
-  double nats = 0;
-  int64_t total = 0;
-  for (int64_t b = 0; b < batches; ++b) {
-    BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted during an evaluation.");
-    int64_t counted = 0;
-    for (int64_t row = 0; row < how.batch; ++row) {
-      const int64_t window = (b * how.batch + row) * step;
-      if (window >= windows) {
-        rows.clear_row(row);
-        continue;
-      }
-      counted += rows.set_row(row, text, static_cast<size_t>(window * how.stride),
-                              window == 0 ? 0 : overlap);
-    }
-    BOWLINE_TRY_ASSIGN(const float mean, loss(rows.inputs()));
-    nats += static_cast<double>(mean) * static_cast<double>(counted);
-    total += counted;
-  }
-  return nats / static_cast<double>(total);
 }
 
 }  // namespace bowline::command

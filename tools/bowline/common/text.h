@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,23 +89,5 @@ class Batch {
 
 // Label of positions without a prediction: the default ignore_index of CrossEntropy.
 inline constexpr int32_t kIgnored = -100;
-
-// Converts nats to bits. The entry point "loss" returns nats; reports show bits per byte.
-double bits_of_nats(double nats);
-
-// Options for evaluating a text.
-struct Evaluation {
-  int64_t batch = 8;
-  int64_t seq = 256;
-  int64_t stride = 256;      // units between windows
-  uint64_t max_batches = 0;  // 0: no limit. For a longer text the windows are spread evenly.
-};
-
-// The loss of one batch in nats.
-using BatchLoss = std::function<Result<float>(std::span<const Tensor> batch)>;
-
-// Returns the mean loss over a text in nats. Each unit counts once.
-// Errors  cancelled: a signal arrived; those of `loss`.
-Result<double> mean_nats(const BatchLoss& loss, const Units& text, const Evaluation& how);
 
 }  // namespace bowline::command

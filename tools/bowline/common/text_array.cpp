@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <concepts>
 
-#include "base/float16.h"
 #include "base/status.h"
 #include "common/files.h"
 #include "common/strings.h"
@@ -26,22 +25,15 @@ bool append(std::string_view word, std::vector<std::byte>& bytes) {
 
 // Appends a value. Returns false if the word is not a number of the dtype.
 bool append(DType dtype, std::string_view word, std::vector<std::byte>& bytes) {
-  switch (dtype) {
-    case DType::f32:
-      return append<float>(word, bytes);
-    case DType::i8:
-      return append<int8_t>(word, bytes);
-    case DType::u8:
-      return append<uint8_t>(word, bytes);
-    case DType::i32:
-      return append<int32_t>(word, bytes);
-    case DType::i64:
-      return append<int64_t>(word, bytes);
-    case DType::boolean:
+  return with_zero(dtype, [&]<class T>(T) {
+    if constexpr (std::same_as<T, bool>) {
       return (word == "0" || word == "1") && append<uint8_t>(word, bytes);
-    default:
+    } else if constexpr (std::same_as<T, f16> || std::same_as<T, bf16>) {
       return false;
-  }
+    } else {
+      return append<T>(word, bytes);
+    }
+  });
 }
 
 struct Rows {
@@ -121,32 +113,14 @@ Result<std::vector<int64_t>> shape_of(const Rows& rows, const std::string& where
   return rows.count % between == 0 ? Result(shape) : no_fit();
 }
 
-template <class T>
-T load(const Array& array, size_t i) {
-  T value{};
-  std::memcpy(&value, array.bytes.data() + i * sizeof(T), sizeof(T));
-  return value;
-}
-
 std::string number_text(const Array& array, size_t i) {
-  switch (array.dtype) {
-    case DType::f32:
-      return fmt::format("{}", load<float>(array, i));
-    case DType::f16:
-      return fmt::format("{}", to_f32(f16{load<uint16_t>(array, i)}));
-    case DType::bf16:
-      return fmt::format("{}", to_f32(bf16{load<uint16_t>(array, i)}));
-    case DType::i8:
-      return fmt::format("{}", int{load<int8_t>(array, i)});
-    case DType::u8:
-    case DType::boolean:
-      return fmt::format("{}", int{load<uint8_t>(array, i)});
-    case DType::i32:
-      return fmt::format("{}", load<int32_t>(array, i));
-    case DType::i64:
-      return fmt::format("{}", load<int64_t>(array, i));
-  }
-  return "";
+  return with_zero(array.dtype, [&]<class T>(T) {
+    if constexpr (std::integral<T>) {
+      return fmt::format("{}", int64_t{element<T>(array, i)});
+    } else {
+      return fmt::format("{}", to_f32(element<T>(array, i)));
+    }
+  });
 }
 
 }  // namespace
@@ -157,27 +131,19 @@ Result<Array> parse_text_array(std::string_view text, const std::string& where,
                        "{}: Values of dtype {} can be read only from .npy files.", where,
                        name_of(shape.dtype));
   BOWLINE_TRY_ASSIGN(Rows rows, read_rows(text, where, shape.dtype));
-  Array array;
-  array.dtype = shape.dtype;
-  BOWLINE_TRY_ASSIGN(array.shape, shape_of(rows, where, shape.shape));
-  array.bytes = std::move(rows.bytes);
-  return array;
+  BOWLINE_TRY_ASSIGN(std::vector<int64_t> sizes, shape_of(rows, where, shape.shape));
+  return Array{shape.dtype, std::move(sizes), std::move(rows.bytes)};
 }
 
 Result<Array> read_text_array(const std::string& path, const TextShape& shape) {
-  std::string text;
-  BOWLINE_TRY(read_regular("Array", path, kMostArrayBytes, [&](std::string_view piece) {
-    text += piece;
-    return Status();
-  }));
+  BOWLINE_TRY_ASSIGN(const std::string text, read_file("Array", path, kMostArrayBytes));
   return parse_text_array(text, path, shape);
 }
 
 Status write_text_array(const std::string& path, const Array& array) {
-  const size_t elements = array.bytes.size() / size_of(array.dtype);
   const size_t columns = array.shape.empty() ? 1 : static_cast<size_t>(array.shape.back());
   std::string text;
-  for (size_t i = 0; i < elements; ++i) {
+  for (size_t i = 0; i < array.elements(); ++i) {
     text += number_text(array, i);
     text += (i + 1) % columns == 0 ? '\n' : ' ';
   }

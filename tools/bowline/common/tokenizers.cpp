@@ -71,12 +71,7 @@ Result<std::string> read_any(const std::string& path) {
     return text.ok() ? std::move(text)
                      : Result<std::string>(std::move(text).status().as(Code::bad_file));
   }
-  std::string out;
-  BOWLINE_TRY(read_regular("Text", path, kMostBytes, [&](std::string_view piece) -> Status {
-    out += piece;
-    return {};
-  }));
-  return out;
+  return read_file("Text", path, kMostBytes);
 }
 
 }  // namespace bowline::command

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/status.h"
+#include "common/array.h"
 #include "common/flags.h"
-#include "common/float_values.h"
 #include "verb.h"
 
 namespace bowline::command {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/status.h"
-#include "common/float_values.h"
+#include "common/array.h"
 #include "common/html.h"
 
 namespace bowline::command {

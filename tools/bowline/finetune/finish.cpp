@@ -67,7 +67,7 @@ std::string Run::worse_text() const {
                      std::isfinite(chosen_)
                          ? "The model predicts the held-out text worse than before"
                          : "The loss of the held-out text is not finite",
-                     loss_text(chosen_), task_->unit(), loss_text(held_.before()),
+                     loss_text(chosen_), task_->info().unit, loss_text(held_.before()),
                      o_.out.empty() ? "" : fmt::format(" to \"{}\"", o_.out), best);
 }
 
@@ -103,7 +103,7 @@ Progress Run::progress() const {
   Progress p;
   p.step = trainer_->steps();
   p.micro_step = trainer_->accumulated();
-  p.epoch = samples_ / task_->samples_per_epoch();
+  p.epoch = samples_ / task_->info().samples_per_epoch;
   p.data_cursor = samples_;
   p.data_seed = o_.seed;
   p.config = state_config();
@@ -173,15 +173,15 @@ void Run::describe() const {
                        static_cast<double>(o_.batch);
   const MemoryReport m = memory();
   print(out_, "device         {} ({})\n", device_->info().name, device_->info().description);
-  for (const auto& [name, text] : task_->describe()) {
+  for (const auto& [name, text] : task_->info().data) {
     print(out_, "{:<14} {}\n", name, text);
   }
-  for (const std::string& note : task_->notes()) {
+  for (const std::string& note : task_->info().notes) {
     print(out_, "{:<14} {}\n", "", note);
   }
   print(out_, "{:<14} {}\n", "values", trained_text());
   print(out_, "steps          {} in total, from step {} on; {:.2f} epochs\n", o_.steps, first_step_,
-        shown / static_cast<double>(task_->samples_per_epoch()));
+        shown / static_cast<double>(task_->info().samples_per_epoch));
   const std::string copies =
       m.copy_bytes == 0 ? "" : fmt::format("copies of weights {}, ", bytes_text(m.copy_bytes));
   print(out_,
@@ -220,7 +220,7 @@ void Run::show(const StepReport& report, double loss, double rate) {
 }
 
 void Run::print_json_result() const {
-  const std::string unit = json_key(task_->unit());
+  const std::string unit = json_key(task_->info().unit);
   nlohmann::json result = {{"device", device_->info().name},
                            {"steps", made_},
                            {"loss", loss_},
@@ -245,7 +245,8 @@ void Run::print_result() {
     print_json_result();
     return;
   }
-  print("held-out: {} -> {} {}\n", loss_text(held_.before()), loss_text(chosen_), task_->unit());
+  print("held-out: {} -> {} {}\n", loss_text(held_.before()), loss_text(chosen_),
+        task_->info().unit);
   print("speed: {:.0f} tokens/s on {}\n", rate(), device_->info().name);
   print("memory: {} predicted, {} allocated\n", bytes_text(memory().predicted_bytes),
         bytes_text(device_->counters().peak_bytes));

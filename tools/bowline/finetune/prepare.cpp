@@ -79,7 +79,7 @@ Status Run::open_data() {
     o_.steps = steps_of(o_.epochs, o_, *task_);
   }
   config_ = run_config(o_, *task_);
-  held_ = HeldOut(task_->evaluation_key());
+  held_ = HeldOut(task_->info().evaluation_key);
   BOWLINE_TRY_ASSIGN(run_id_, run_id(config_, *model_));
   return {};
 }
@@ -110,10 +110,10 @@ Status Run::place_model() {
   BOWLINE_TRY_ASSIGN(Trainer trainer,
                      Trainer::create(*model_, *device_, train_options(o_, *task_)));
   trainer_.emplace(std::move(trainer));
-  if (task_->evaluated() != "loss") {
+  if (task_->info().evaluated != "loss") {
     std::vector<BoundEntryPoint> plans;
-    for (std::vector<BoundDim>& dims : task_->dims()) {
-      plans.push_back({task_->evaluated(), std::move(dims), compute_of(o_.compute)});
+    for (const std::vector<BoundDim>& dims : task_->info().dims) {
+      plans.push_back({task_->info().evaluated, dims, compute_of(o_.compute)});
     }
     BOWLINE_TRY_ASSIGN(Session session, Session::create(*model_, *device_, plans));
     evaluation_.emplace(std::move(session));
@@ -191,7 +191,7 @@ Status Run::resume_from(const std::string& path) {
   }
   if (!held_.read_from(saved.config)) {
     print(out_, "the held-out data or its windows changed: held-out losses start again\n");
-    held_ = HeldOut(task_->evaluation_key());
+    held_ = HeldOut(task_->info().evaluation_key);
   }
   saved_config_ = std::move(saved.config);
   return {};
@@ -200,7 +200,7 @@ Status Run::resume_from(const std::string& path) {
 Status Run::open_outputs() {
   BOWLINE_TRY(store_.probe(*model_, saved_config_, first_step_));
   if (!o_.log.empty()) {
-    BOWLINE_TRY_ASSIGN(log_, LossLog::open({o_.log, run_id_, task_->unit(), first_step_,
+    BOWLINE_TRY_ASSIGN(log_, LossLog::open({o_.log, run_id_, task_->info().unit, first_step_,
                                             o_.resume != "none", o_.force}));
   }
   if (!o_.tensorboard.empty()) {
@@ -222,7 +222,7 @@ Status Run::describe_page() {
   const MemoryReport report = memory();
   RunPage::Description d;
   d.model = o_.model;
-  d.unit = task_->unit();
+  d.unit = task_->info().unit;
   d.steps = o_.steps;
   for (const auto& [name, value] : config_) {
     d.settings.emplace_back(name, shortest(value));
@@ -233,7 +233,7 @@ Status Run::describe_page() {
   d.sources = {{"Model", o_.model},
                {"SHA-256 of the model file", sha256},
                {"Data", o_.data},
-               {"Held out", task_->held_out()},
+               {"Held out", task_->info().held_out},
                {"Run", run_id_},
                {"Device", fmt::format("{}, {}", device_->info().name, device_->info().description)},
                {"Built as", build_text()}};

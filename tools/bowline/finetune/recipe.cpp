@@ -59,10 +59,9 @@ AdapterOptions adapter_options(const FinetuneOptions& o) {
 
 TrainOptions train_options(const FinetuneOptions& o, const Task& task) {
   TrainOptions t;
-  std::vector<std::vector<BoundDim>> dims = task.dims();
-  t.dims = std::move(dims.front());
-  t.more_dims.assign(std::make_move_iterator(dims.begin() + 1),
-                     std::make_move_iterator(dims.end()));
+  const std::vector<std::vector<BoundDim>>& dims = task.info().dims;
+  t.dims = dims.front();
+  t.more_dims.assign(dims.begin() + 1, dims.end());
   t.optimizer = optimizer(o);
   t.schedule.kind = o.schedule == "constant" ? Schedule::Kind::constant
                     : o.schedule == "linear" ? Schedule::Kind::linear
@@ -86,15 +85,15 @@ TrainOptions train_options(const FinetuneOptions& o, const Task& task) {
 }
 
 uint64_t steps_of(double epochs, const FinetuneOptions& o, const Task& task) {
-  const double samples = epochs * static_cast<double>(task.samples_per_epoch());
+  const double samples = epochs * static_cast<double>(task.info().samples_per_epoch);
   return static_cast<uint64_t>(
       std::ceil(samples / static_cast<double>(o.batch * static_cast<int64_t>(o.accumulate))));
 }
 
 Config run_config(const FinetuneOptions& o, const Task& task) {
   Config c = {{"batch", std::to_string(o.batch)}};
-  if (task.window()) {
-    c.emplace_back("seq", std::to_string(*task.window()));
+  if (task.info().window) {
+    c.emplace_back("seq", std::to_string(*task.info().window));
   }
   const Config rest = {{"accumulate", std::to_string(o.accumulate)},
                        {"seed", std::to_string(o.seed)},
@@ -107,7 +106,7 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
                        {"beta2", number_text(value_of(o, "beta2", 0.999f))},
                        {"momentum", number_text(value_of(o, "momentum", 0))},
                        {"clip", number_text(o.clip)},
-                       {std::string(kData), task.training_data()}};
+                       {std::string(kData), task.info().training_data}};
   c.insert(c.end(), rest.begin(), rest.end());
   for (const auto& [name, value] : o.settings) {
     if (name != "beta2" && name != "momentum") {
@@ -143,7 +142,7 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
   if (!o.freeze.empty()) {
     c.emplace_back("freeze", fmt::format("{}", fmt::join(o.freeze, " ")));
   }
-  for (const auto& setting : task.settings()) {
+  for (const auto& setting : task.info().settings) {
     c.push_back(setting);
   }
   return c;

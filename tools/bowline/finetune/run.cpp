@@ -29,13 +29,13 @@ int Run::run() {
 }
 
 Status Run::work() {
-  for (const std::string& note : task_->notes()) {
+  for (const std::string& note : task_->info().notes) {
     print(out_, "{}\n", note);
   }
   print(out_, "{}\n", trained_text());
-  print(out_, "{} steps of {} on {}; every loss is in {}\n", o_.steps,
-        task_->step_text(o_.batch * static_cast<int64_t>(o_.accumulate)), device_->info().name,
-        task_->unit());
+  print(out_, "{} steps of {} {} on {}; every loss is in {}\n", o_.steps,
+        o_.batch * static_cast<int64_t>(o_.accumulate), task_->info().step, device_->info().name,
+        task_->info().unit);
   if (!held_.begun()) {
     BOWLINE_TRY(evaluate());
   }
@@ -166,7 +166,7 @@ Status Run::report_step(const StepReport& report) {
 
 Status Run::forward(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
   if (evaluation_) {
-    return evaluation_->run(task_->evaluated(), inputs, outputs);
+    return evaluation_->run(task_->info().evaluated, inputs, outputs);
   }
   BOWLINE_TRY_ASSIGN(*static_cast<float*>(outputs[0].data), trainer_->evaluate(inputs));
   return {};

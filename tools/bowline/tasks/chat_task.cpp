@@ -69,15 +69,13 @@ class Renderer {
     r.mask_prompt_ = o.mask_prompt;
     r.limit_ = static_cast<size_t>(limit.tokens);
     if (!o.chat_format.empty()) {
-      Result<text::ChatTemplate> format = text::ChatTemplate::named(o.chat_format);
-      BOWLINE_TRY(format.status());
-      r.format_.emplace(std::move(format).value());
-    } else {
-      Result<text::ChatTemplate> format = text::ChatTemplate::from(model);
-      r.no_format_ = format.status();
-      if (format.ok()) {
-        r.format_.emplace(std::move(format).value());
-      }
+      BOWLINE_TRY_ASSIGN(r.format_, text::ChatTemplate::named(o.chat_format));
+      return r;
+    }
+    Result<text::ChatTemplate> format = text::ChatTemplate::from(model);
+    r.no_format_ = format.status();
+    if (format.ok()) {
+      r.format_ = std::move(format).value();
     }
     return r;
   }
@@ -173,7 +171,33 @@ class Renderer {
 
 class ChatTask final : public RowTask<Rows> {
  public:
-  using RowTask::RowTask;
+  ChatTask(const DataOptions& o, Rows train, Rows held_out, const LengthLimit& limit,
+           int32_t padding)
+      : RowTask(o, std::move(train), std::move(held_out), limit, padding) {
+    const auto size = [](const Rows& rows) {
+      return fmt::format("{} rows, {} tokens to predict", rows.ids.size(), rows.counted);
+    };
+    info_.unit = "nats per token";
+    info_.step = fmt::format("rows of at most {} tokens", longest_);
+    info_.data = {{"training data", size(train_)}, {"held out", size(held_out_)}};
+    info_.sizes = {{"rows", held_out_.ids.size()}, {"tokens", held_out_.counted}};
+    info_.notes = {"rows " + cut_note_};
+    if (const uint64_t silent = train_.silent + held_out_.silent; silent > 0) {
+      info_.notes.push_back(fmt::format("{} rows have no token to predict", silent));
+    }
+    if (o_.mask_prompt) {
+      info_.settings.emplace_back("mask-prompt", "");
+    }
+    if (!o_.chat_format.empty()) {
+      info_.settings.emplace_back("chat-format", o_.chat_format);
+    }
+    if (o_.in_order) {
+      info_.settings.emplace_back("in-order", "");
+    }
+    info_.evaluation_key =
+        hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_, o_.mask_prompt,
+                              o_.chat_format, o_.batch, o_.eval_batches));
+  }
 
   std::span<const Tensor> batch(uint64_t first) override {
     return fill(train_, order_.batch(first));
@@ -196,52 +220,11 @@ class ChatTask final : public RowTask<Rows> {
     return Measure{loss, std::exp(loss)};
   }
 
-  std::string unit() const override { return "nats per token"; }
-  std::string step_text(int64_t rows) const override {
-    return fmt::format("{} rows of at most {} tokens", rows, buckets_.longest());
-  }
-  Settings describe() const override {
-    const auto size = [](const Rows& rows) {
-      return fmt::format("{} rows, {} tokens to predict", rows.ids.size(), rows.counted);
-    };
-    return {{"training data", size(train_)}, {"held out", size(held_out_)}};
-  }
-  std::vector<std::pair<std::string, uint64_t>> sizes() const override {
-    return {{"rows", held_out_.ids.size()}, {"tokens", held_out_.counted}};
-  }
-  std::vector<std::string> notes() const override {
-    const uint64_t silent = train_.silent + held_out_.silent;
-    std::vector<std::string> out = {cut_note("rows")};
-    if (silent > 0) {
-      out.push_back(fmt::format("{} rows have no token to predict", silent));
-    }
-    return out;
-  }
-
-  Settings settings() const override {
-    Settings s = {{"max-seq-length", std::to_string(limit_.tokens)}};
-    if (o_.mask_prompt) {
-      s.emplace_back("mask-prompt", "");
-    }
-    if (!o_.chat_format.empty()) {
-      s.emplace_back("chat-format", o_.chat_format);
-    }
-    if (o_.in_order) {
-      s.emplace_back("in-order", "");
-    }
-    return s;
-  }
-  std::string evaluation_key() const override {
-    return hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_.tokens, o_.mask_prompt,
-                                 o_.chat_format, o_.batch, o_.eval_batches));
-  }
-
  private:
   std::span<const Tensor> fill(const Rows& of, std::span<const size_t> rows) {
-    const int64_t seq = fill_ids(of, rows);
-    fill_tokens(of.labels, rows, o_.batch, seq, kIgnored, labels_);
-    tensors_ = {{{"tokens", DType::i32, {o_.batch, seq}, tokens_.data()},
-                 {"labels", DType::i32, {o_.batch, seq}, labels_.data()}}};
+    const Tensor tokens = batch_.fill(of.ids, rows)[0];
+    fill_tokens(of.labels, rows, o_.batch, tokens.shape[1], kIgnored, labels_);
+    tensors_ = {tokens, {"labels", DType::i32, tokens.shape, labels_.data()}};
     return tensors_;
   }
 
@@ -277,7 +260,7 @@ Status read_rows(const std::string& file, const Renderer& renderer,
 
 Result<std::unique_ptr<Task>> make_chat_task(const Model& model, const DataOptions& o,
                                              Purpose purpose) {
-  LengthLimit limit = length_limit(model, o.max_seq_length, kMostTokens);
+  const LengthLimit limit = length_limit(model, o.max_seq_length, kMostTokens);
   BOWLINE_TRY_ASSIGN(const Renderer renderer, Renderer::create(model, o, limit));
   Rows train;
   Rows held_out;
@@ -309,7 +292,7 @@ Result<std::unique_ptr<Task>> make_chat_task(const Model& model, const DataOptio
                        "The held-out part of \"{}\" has no token to predict.",
                        o.valid.empty() ? o.data : o.valid);
   return std::unique_ptr<Task>(std::make_unique<ChatTask>(o, std::move(train), std::move(held_out),
-                                                          std::move(limit), padding_of(model)));
+                                                          limit, padding_of(model)));
 }
 
 }  // namespace bowline::command

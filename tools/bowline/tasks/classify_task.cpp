@@ -5,9 +5,11 @@
 #include <array>
 
 #include "base/status.h"
-#include "common/float_values.h"
+#include "common/array.h"
+#include "common/flags.h"
 #include "common/hash.h"
 #include "common/text.h"
+#include "common/tokenizers.h"
 #include "tasks/class_weights.h"
 #include "tasks/labels.h"
 #include "tasks/row_task.h"
@@ -23,71 +25,76 @@ struct Texts : TokenRows {
   std::vector<std::vector<int32_t>> classes;
 };
 
+// Returns the dtype of an input or output of an entry point. f32 if it does not exist: running the
+// entry point then reports the error.
+DType dtype_in(const ModelInfo& model, std::string_view entry, std::string_view name) {
+  const EntryPointInfo* const e = find_entry_point(model, entry);
+  if (e == nullptr) {
+    return DType::f32;
+  }
+  const auto input = std::ranges::find(e->inputs, name, &InputInfo::name);
+  if (input != e->inputs.end()) {
+    return input->dtype;
+  }
+  const auto output = std::ranges::find(e->outputs, name, &OutputInfo::name);
+  return output == e->outputs.end() ? DType::f32 : output->dtype;
+}
+
 class ClassifyTask final : public RowTask<Texts> {
  public:
   ClassifyTask(const DataOptions& o, Texts train, Texts held_out, std::vector<std::string> labels,
-               std::vector<float> weights, const ModelInfo& info, bool several, LengthLimit limit,
-               int32_t padding)
-      : RowTask(o, std::move(train), std::move(held_out), std::move(limit), padding),
+               std::vector<float> weights, const ModelInfo& info, bool several,
+               const LengthLimit& limit, int32_t padding)
+      : RowTask(o, std::move(train), std::move(held_out), limit, padding),
         labels_(std::move(labels)),
         weights_(std::move(weights)),
         logits_(dtype_in(info, "classify", "logits")),
-        targets_("targets", dtype_in(info, "loss", "targets"),
-                 {o.batch, static_cast<int64_t>(labels_.size())}),
-        several_(several) {}
+        targets_dtype_(dtype_in(info, "loss", "targets")),
+        several_(several) {
+    info_.evaluated = "classify";
+    info_.unit = "nats per text";
+    info_.step = fmt::format("texts of at most {} tokens", longest_);
+    info_.data = {{"training data",
+                   fmt::format("{} texts with {} labels", train_.ids.size(), labels_.size())},
+                  {"held out", fmt::format("{} texts", held_out_.ids.size())}};
+    info_.sizes = {{"texts", held_out_.ids.size()}};
+    info_.notes = {"texts " + cut_note_};
+    info_.settings.emplace_back("text-field", o_.fields.text);
+    info_.settings.emplace_back("label-field", o_.fields.label);
+    if (o_.in_order) {
+      info_.settings.emplace_back("in-order", "");
+    }
+    if (!weights_.empty()) {
+      info_.settings.emplace_back("class-weights",
+                                  is_rule(o_.class_weights) ? o_.class_weights : all_weights());
+    }
+    info_.evaluation_key =
+        hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_, o_.fields.text,
+                              o_.fields.label, o_.batch, o_.eval_batches));
+  }
 
   std::span<const Tensor> batch(uint64_t first) override {
     const std::span<const size_t> rows = order_.batch(first);
-    fill(train_, rows);
-    return several_ ? with_targets(rows) : with_labels(rows);
+    const auto [tokens, lengths] = batch_.fill(train_.ids, rows);
+    tensors_ = {tokens, lengths, several_ ? targets(rows) : labels(rows)};
+    return tensors_;
   }
 
   Result<Measure> evaluate(const Forward& forward) override {
     Scores scores(labels_, several_);
-    FloatValues made("logits", logits_, {o_.batch, static_cast<int64_t>(labels_.size())});
+    const size_t classes = labels_.size();
+    BOWLINE_TRY_ASSIGN(Array made, make_array(logits_, {o_.batch, static_cast<int64_t>(classes)}));
     BOWLINE_TRY(for_batches([&](std::span<const size_t> rows) -> Status {
-      const Tensor output = made.tensor();
-      BOWLINE_TRY(forward(fill(held_out_, rows), {&output, 1}));
-      const std::vector<float> logits = made.get();
+      const Tensor output = made.tensor("logits");
+      BOWLINE_TRY(forward(batch_.fill(held_out_.ids, rows), {&output, 1}));
+      const std::vector<float> logits = floats_of(made);
       for (size_t i = 0; i < rows.size(); ++i) {
-        scores.add(std::span(logits).subspan(i * labels_.size(), labels_.size()),
-                   held_out_.classes[rows[i]], held_out_.examples[rows[i]].text);
+        scores.add(std::span(logits).subspan(i * classes, classes), held_out_.classes[rows[i]],
+                   held_out_.examples[rows[i]].text);
       }
       return {};
     }));
     return scores.measure();
-  }
-  std::string evaluated() const override { return "classify"; }
-
-  std::string unit() const override { return "nats per text"; }
-  std::string step_text(int64_t rows) const override {
-    return fmt::format("{} texts of at most {} tokens", rows, buckets_.longest());
-  }
-  Settings describe() const override {
-    return {{"training data",
-             fmt::format("{} texts with {} labels", train_.ids.size(), labels_.size())},
-            {"held out", fmt::format("{} texts", held_out_.ids.size())}};
-  }
-  std::vector<std::pair<std::string, uint64_t>> sizes() const override {
-    return {{"texts", held_out_.ids.size()}};
-  }
-  std::vector<std::string> notes() const override { return {cut_note("texts")}; }
-
-  Settings settings() const override {
-    Settings s = {{"max-seq-length", std::to_string(limit_.tokens)},
-                  {"text-field", o_.fields.text},
-                  {"label-field", o_.fields.label}};
-    if (o_.in_order) {
-      s.emplace_back("in-order", "");
-    }
-    if (!weights_.empty()) {
-      s.emplace_back("class-weights", is_rule(o_.class_weights) ? o_.class_weights : all_weights());
-    }
-    return s;
-  }
-  std::string evaluation_key() const override {
-    return hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_.tokens, o_.fields.text,
-                                 o_.fields.label, o_.batch, o_.eval_batches));
   }
 
   Status prepare(Model& model) const override {
@@ -102,9 +109,8 @@ class ClassifyTask final : public RowTask<Texts> {
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
     const auto p = std::ranges::find(info.parameters, "class_weights", &ParameterInfo::name);
     BOWLINE_REQUIRE(p != info.parameters.end(), "The model has no class_weights.");
-    FloatValues values(p->name, p->dtype, {static_cast<int64_t>(weights_.size())});
-    values.set(weights_);
-    return model.set_value(p->name, values.tensor());
+    Array values = float_array(p->dtype, {static_cast<int64_t>(weights_.size())}, weights_);
+    return model.set_value(p->name, values.tensor(p->name));
   }
 
  private:
@@ -118,46 +124,33 @@ class ClassifyTask final : public RowTask<Texts> {
     return text;
   }
 
-  // Rows that the batch does not use have length 1.
-  std::span<const Tensor> fill(const Texts& of, std::span<const size_t> rows) {
-    const int64_t seq = fill_ids(of, rows);
-    lengths_.assign(static_cast<size_t>(o_.batch), 1);
-    for (size_t i = 0; i < rows.size(); ++i) {
-      lengths_[i] = static_cast<int32_t>(of.ids[rows[i]].size());
-    }
-    tensors_[0] = {"tokens", DType::i32, {o_.batch, seq}, tokens_.data()};
-    tensors_[1] = {"lengths", DType::i32, {o_.batch}, lengths_.data()};
-    return std::span(tensors_).first(2);
-  }
-
-  std::span<const Tensor> with_labels(std::span<const size_t> rows) {
+  Tensor labels(std::span<const size_t> rows) {
     classes_.clear();
     for (const size_t row : rows) {
       classes_.push_back(train_.classes[row][0]);
     }
-    tensors_[2] = {"labels", DType::i32, {o_.batch}, classes_.data()};
-    return tensors_;
+    return {"labels", DType::i32, {o_.batch}, classes_.data()};
   }
 
-  std::span<const Tensor> with_targets(std::span<const size_t> rows) {
-    std::vector<float> targets(static_cast<size_t>(o_.batch) * labels_.size());
+  Tensor targets(std::span<const size_t> rows) {
+    std::vector<float> values(static_cast<size_t>(o_.batch) * labels_.size());
     for (size_t i = 0; i < rows.size(); ++i) {
       for (const int32_t c : train_.classes[rows[i]]) {
-        targets[i * labels_.size() + static_cast<size_t>(c)] = 1;
+        values[i * labels_.size() + static_cast<size_t>(c)] = 1;
       }
     }
-    targets_.set(targets);
-    tensors_[2] = targets_.tensor();
-    return tensors_;
+    targets_ =
+        float_array(targets_dtype_, {o_.batch, static_cast<int64_t>(labels_.size())}, values);
+    return targets_.tensor("targets");
   }
 
   std::vector<std::string> labels_;
   std::vector<float> weights_;  // by class; empty without --class-weights
   DType logits_;
-  FloatValues targets_;  // for texts with several labels
+  DType targets_dtype_;
   bool several_;
-  std::vector<int32_t> lengths_;
-  std::vector<int32_t> classes_;
+  Array targets_;                 // for texts with several labels
+  std::vector<int32_t> classes_;  // for texts with one label
   std::array<Tensor, 3> tensors_;
 };
 
@@ -192,16 +185,11 @@ Result<std::vector<std::string>> choose_labels(const Model& model, const DataOpt
 
 Result<Texts> encode(const Model& model, std::vector<Example> examples, const std::string& file,
                      std::span<const std::string> labels, const LengthLimit& limit) {
-  BOWLINE_TRY_ASSIGN(const Encode encode, encoder_of(model));
-  const auto most = static_cast<size_t>(limit.tokens);
+  BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, tokenizer_of(model));
   Texts out;
   BOWLINE_TRY_ASSIGN(out.classes, classes_of(examples, labels, file));
   for (const Example& e : examples) {
-    Result<std::vector<int32_t>> ids = encode(e.text, true, 0);
-    if (ids.ok() && ids.value().size() > most) {
-      ++out.cut;
-      ids = encode(e.text, true, most);
-    }
+    Result<std::vector<int32_t>> ids = encode_cut(tokenizer, e.text, limit, out.cut);
     if (!ids.ok()) {
       return std::move(ids).status().at(fmt::format("While reading {}:{}.", file, e.line));
     }

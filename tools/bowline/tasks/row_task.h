@@ -35,27 +35,29 @@ struct TokenRows {
 template <class Rows>
 class RowTask : public Task {
  public:
-  RowTask(const DataOptions& o, Rows train, Rows held_out, LengthLimit limit, int32_t padding)
+  RowTask(const DataOptions& o, Rows train, Rows held_out, const LengthLimit& limit,
+          int32_t padding)
       : o_(o),
         train_(std::move(train)),
         held_out_(std::move(held_out)),
-        limit_(std::move(limit)),
-        padding_(padding),
+        limit_(limit.tokens),
         order_(train_.lengths(), o.batch, o.seed, o.in_order) {
     std::vector<int64_t> all = train_.lengths();
     std::ranges::copy(held_out_.lengths(), std::back_inserter(all));
-    buckets_ = Buckets(all, o.pad_to_longest);
+    const Buckets buckets(all, o.pad_to_longest);
+    longest_ = buckets.longest();
+    batch_ = RowBatch(buckets, o.batch, padding);
+    info_.dims = buckets.dims(o.batch);
+    info_.samples_per_epoch = train_.ids.size();
+    info_.held_out =
+        fmt::format("{} rows, XXH3 {} of their file", held_out_.ids.size(), held_out_.hash);
+    info_.training_data = fmt::format("{} rows, XXH3 {}", train_.ids.size(), train_.hash);
+    info_.settings = {{"max-seq-length", std::to_string(limit_)}};
+    cut_note_ = fmt::format("are cut at {} tokens ({}): {} of {} are longer", limit_, limit.reason,
+                            train_.cut + held_out_.cut, all.size());
   }
 
-  std::vector<std::vector<BoundDim>> dims() const override { return buckets_.dims(o_.batch); }
-  uint64_t samples_per_epoch() const override { return train_.ids.size(); }
-  uint64_t tokens() const override { return in_batch_; }
-  std::string held_out() const override {
-    return fmt::format("{} rows, XXH3 {} of their file", held_out_.ids.size(), held_out_.hash);
-  }
-  std::string training_data() const override {
-    return fmt::format("{} rows, XXH3 {}", train_.ids.size(), train_.hash);
-  }
+  uint64_t tokens() const override { return batch_.tokens(); }
 
  protected:
   // Calls `use` with the rows of each batch of an evaluation.
@@ -69,35 +71,14 @@ class RowTask : public Task {
     return {};
   }
 
-  // Writes the ids of rows to tokens_, padded to the returned length.
-  int64_t fill_ids(const Rows& of, std::span<const size_t> rows) {
-    size_t longest = 1;
-    in_batch_ = 0;
-    for (const size_t row : rows) {
-      longest = std::max(longest, of.ids[row].size());
-      in_batch_ += of.ids[row].size();
-    }
-    const int64_t seq = buckets_.edge(static_cast<int64_t>(longest));
-    fill_tokens(of.ids, rows, o_.batch, seq, padding_, tokens_);
-    return seq;
-  }
-
-  // "rows are cut at 512 tokens (the model's max_tokens): 3 of 90 are longer"
-  std::string cut_note(std::string_view what) const {
-    return fmt::format("{} are cut at {} tokens ({}): {} of {} are longer", what, limit_.tokens,
-                       limit_.reason, train_.cut + held_out_.cut,
-                       train_.ids.size() + held_out_.ids.size());
-  }
-
   DataOptions o_;
   Rows train_;
   Rows held_out_;
-  LengthLimit limit_;
-  int32_t padding_;
-  Buckets buckets_;
+  int64_t limit_;
   RowOrder order_;
-  std::vector<int32_t> tokens_;
-  uint64_t in_batch_ = 0;  // tokens, without padding
+  RowBatch batch_;
+  int64_t longest_ = 1;
+  std::string cut_note_;  // "are cut at 512 tokens (the model's max_tokens): 3 of 90 are longer"
 };
 
 }  // namespace bowline::command

@@ -141,4 +141,21 @@ void fill_tokens(std::span<const std::vector<int32_t>> ids, std::span<const size
   }
 }
 
+std::array<Tensor, 2> RowBatch::fill(std::span<const std::vector<int32_t>> ids,
+                                     std::span<const size_t> rows) {
+  int64_t longest = 1;
+  count_ = 0;
+  lengths_.assign(static_cast<size_t>(batch_), 1);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto length = static_cast<int64_t>(ids[rows[i]].size());
+    lengths_[i] = static_cast<int32_t>(length);
+    longest = std::max(longest, length);
+    count_ += static_cast<uint64_t>(length);
+  }
+  const int64_t seq = buckets_.edge(longest);
+  fill_tokens(ids, rows, batch_, seq, padding_, tokens_);
+  return {{{"tokens", DType::i32, {batch_, seq}, tokens_.data()},
+           {"lengths", DType::i32, {batch_}, lengths_.data()}}};
+}
+
 }  // namespace bowline::command

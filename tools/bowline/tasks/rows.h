@@ -1,6 +1,7 @@
 // Order and padding of token rows with different lengths.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -19,7 +20,6 @@ class Buckets {
   // Returns {"batch", batch}, {"seq", edge} for each length, the longest first.
   std::vector<std::vector<BoundDim>> dims(int64_t batch) const;
 
-  std::span<const int64_t> edges() const { return edges_; }
   int64_t longest() const { return edges_.empty() ? 1 : edges_.back(); }
   // Returns the smallest padded length that fits a row of this length.
   int64_t edge(int64_t length) const;
@@ -74,5 +74,28 @@ bool held_out_row(size_t row, size_t count);
 // Writes the ids of `rows` to `tokens`, i32 [batch, seq]. The rest is `padding`.
 void fill_tokens(std::span<const std::vector<int32_t>> ids, std::span<const size_t> rows,
                  int64_t batch, int64_t seq, int32_t padding, std::vector<int32_t>& tokens);
+
+// A batch of rows, padded to the length of a bucket.
+class RowBatch {
+ public:
+  RowBatch() = default;
+  RowBatch(Buckets buckets, int64_t batch, int32_t padding)
+      : buckets_(std::move(buckets)), batch_(batch), padding_(padding) {}
+
+  // Returns "tokens", i32 [batch, seq], and "lengths", i32 [batch], of `rows`. Rows that the batch
+  // does not use have length 1. The tensors are valid until the next call.
+  std::array<Tensor, 2> fill(std::span<const std::vector<int32_t>> ids,
+                             std::span<const size_t> rows);
+  // Number of tokens in the batch, without padding.
+  uint64_t tokens() const { return count_; }
+
+ private:
+  Buckets buckets_;
+  int64_t batch_ = 1;
+  int32_t padding_ = 0;
+  uint64_t count_ = 0;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> lengths_;
+};
 
 }  // namespace bowline::command

@@ -54,61 +54,60 @@ struct Measure {
 
 // "bits_per_byte" for "bits per byte".
 std::string json_key(std::string unit);
-// Returns all fields except the confusion matrix and the mistakes. `sizes`: Task::sizes().
+// Returns all fields except the confusion matrix and the mistakes. `sizes`: TaskInfo::sizes.
 nlohmann::json json_of(const Measure& measure, const std::string& unit,
                        std::span<const std::pair<std::string, uint64_t>> sizes);
 
-// Runs the entry point Task::evaluated().
+// Runs the entry point TaskInfo::evaluated.
 using Forward =
     std::function<Status(std::span<const Tensor> inputs, std::span<const Tensor> outputs)>;
+
+// Describes a task and its data.
+struct TaskInfo {
+  std::vector<std::vector<BoundDim>> dims;  // all sets of dims that batches can have
+  std::optional<int64_t> window;            // length of the windows of a text
+  uint64_t samples_per_epoch = 0;
+  std::string evaluated = "loss";  // the entry point that evaluate() runs
+  std::string unit;                // of all shown losses: "bits per byte"
+  double nats_per_unit = 1;
+  std::string step;      // what a step has: "x 256 bytes", after the number of rows
+  Settings data;         // pairs of a name and a sentence
+  std::string held_out;  // the held-out data, with its hash
+  std::vector<std::pair<std::string, uint64_t>> sizes;  // of the held-out data: {"bytes", 5120}
+  std::vector<std::string> notes;  // for the user, about data that was cut or left out
+  // A resumed run requires equal values of both: the identity of the training data ("81 bytes, XXH3
+  // ..."), and the flags of this task.
+  std::string training_data;
+  Settings settings;
+  // Identifies everything except the weights that an evaluation depends on. Losses with equal keys
+  // are comparable.
+  std::string evaluation_key;
+};
 
 class Task {
  public:
   virtual ~Task() = default;
 
-  // Returns all sets of dims that batches can have.
-  virtual std::vector<std::vector<BoundDim>> dims() const = 0;
-  // Returns the window length of a text. Empty if the data are rows.
-  virtual std::optional<int64_t> window() const { return {}; }
+  const TaskInfo& info() const { return info_; }
+  // Converts nats to the unit of shown losses.
+  double shown(double nats) const { return nats / info_.nats_per_unit; }
 
-  // Training. Samples are numbered from the start of the run. The seed determines their order.
-  virtual uint64_t samples_per_epoch() const = 0;
-  // Returns the batch that starts at sample `first`, a multiple of the batch size. It is valid
-  // until the next call.
+  // Returns the batch that starts at sample `first`, a multiple of the batch size. Samples are
+  // numbered from the start of the run. The seed determines their order. The batch is valid until
+  // the next call.
   virtual std::span<const Tensor> batch(uint64_t first) = 0;
   // Number of tokens in the last batch, without padding, for the speed.
   virtual uint64_t tokens() const = 0;
 
   // Evaluates the held-out data. Errors  cancelled: a signal arrived; those of `forward`.
   virtual Result<Measure> evaluate(const Forward& forward) = 0;
-  // The entry point that evaluate() runs.
-  virtual std::string evaluated() const { return "loss"; }
-
-  // unit() is the unit of all shown losses ("bits per byte"). shown() converts nats to it.
-  virtual std::string unit() const = 0;
-  virtual double shown(double nats) const { return nats; }
-  // Describes the size of a step with this number of rows: "8 x 256 bytes".
-  virtual std::string step_text(int64_t rows) const = 0;
-  // Describes the data, as pairs of a name and a sentence.
-  virtual Settings describe() const = 0;
-  // held_out() describes the held-out data, with its hash. sizes() returns its sizes: {"bytes",
-  // 5120}.
-  virtual std::string held_out() const = 0;
-  virtual std::vector<std::pair<std::string, uint64_t>> sizes() const = 0;
-  // Notes for the user about data that was cut or left out.
-  virtual std::vector<std::string> notes() const { return {}; }
-
-  // A resumed run requires equal values of both: training_data() identifies the training data ("81
-  // bytes, XXH3 ..."), settings() has the flags of this task.
-  virtual std::string training_data() const = 0;
-  virtual Settings settings() const { return {}; }
-  // Identifies everything except the weights that an evaluation depends on. Losses with equal keys
-  // are comparable.
-  virtual std::string evaluation_key() const = 0;
 
   // Called before training. Writes values that follow from the data into the model, such as the
   // names of the classes.
   virtual Status prepare(Model&) const { return {}; }
+
+ protected:
+  TaskInfo info_;
 };
 
 enum class Purpose : uint8_t { training, evaluation };  // evaluation: all data is held out

@@ -1,28 +1,14 @@
 #include "tasks/tokenize.h"
 
 #include <charconv>
-#include <memory>
 
 #include "base/status.h"
-#include "bowline_text.h"
-#include "common/tokenizers.h"
 
 namespace bowline::command {
 
 bool reads_bytes(const Model& model) {
   const std::string tokenizer = model.metadata("tokenizer");
   return tokenizer == "bytes" || (tokenizer.empty() && !model.asset("tokenizer").ok());
-}
-
-Result<Encode> encoder_of(const Model& model) {
-  BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, tokenizer_of(model));
-  return Encode([tokenizer](std::string_view text, bool special_tokens,
-                            size_t most) -> Result<std::vector<int32_t>> {
-    BOWLINE_TRY_ASSIGN(
-        text::Encoding encoding,
-        tokenizer.encode(text, {.special_tokens = special_tokens, .max_tokens = most}));
-    return std::move(encoding.ids);
-  });
 }
 
 std::optional<int64_t> metadata_number(const Model& model, std::string_view key) {
@@ -54,6 +40,17 @@ LengthLimit length_limit(const Model& model, int64_t flag, int64_t otherwise) {
     }
   }
   return limit;
+}
+
+Result<std::vector<int32_t>> encode_cut(const text::Tokenizer& tokenizer, std::string_view text,
+                                        const LengthLimit& limit, uint64_t& cut) {
+  BOWLINE_TRY_ASSIGN(text::Encoding all, tokenizer.encode(text));
+  const auto most = static_cast<size_t>(limit.tokens);
+  if (all.ids.size() > most) {
+    ++cut;
+    BOWLINE_TRY_ASSIGN(all, tokenizer.encode(text, {.max_tokens = most}));
+  }
+  return std::move(all.ids);
 }
 
 }  // namespace bowline::command

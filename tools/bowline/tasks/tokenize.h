@@ -1,25 +1,17 @@
 // Tokenizes training data, with a length limit.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "bowline.h"
+#include "bowline_text.h"
 
 namespace bowline::command {
 
-// Returns the ids of a text. `special_tokens`: includes the tokens that the tokenizer adds.
-// `most`: limit for the number of ids; 0: no limit.
-using Encode = std::function<Result<std::vector<int32_t>>(std::string_view text,
-                                                          bool special_tokens, size_t most)>;
-
 // True if the model reads bytes instead of tokens.
 bool reads_bytes(const Model& model);
-// Errors  as tokenizer_of().
-Result<Encode> encoder_of(const Model& model);
 
 // Returns the padding id: the metadata `pad_token_id`, else 0.
 int32_t padding_of(const Model& model);
@@ -34,6 +26,11 @@ struct LengthLimit {
 // Returns the minimum of --max-seq-length and the model's max_tokens and context_length. `flag`: 0
 // if --max-seq-length is not given; then `otherwise` is its value.
 LengthLimit length_limit(const Model& model, int64_t flag, int64_t otherwise);
+
+// Returns the ids of a text, with the tokens that the tokenizer adds. Truncates a longer text to
+// the limit and counts it in `cut`.
+Result<std::vector<int32_t>> encode_cut(const text::Tokenizer& tokenizer, std::string_view text,
+                                        const LengthLimit& limit, uint64_t& cut);
 
 // Returns an integer of the metadata, the first of a list. Empty: the entry is missing or not an
 // integer.
