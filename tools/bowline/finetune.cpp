@@ -33,8 +33,8 @@ void add_training(CLI::App* verb, FinetuneOptions& o) {
       ->check(real_number(0, 1e6))
       ->excludes(steps);
   add_windows(verb, o);
-  add_number(verb, "--accumulate", o.accumulate, "Micro-batches per step (gradient accumulation)",
-             1, 1 << 16);
+  add_number(verb, "--accumulate", o.train.accumulation,
+             "Micro-batches per step (gradient accumulation)", 1, 1 << 16);
   const AdvancedFlags advanced(verb);
   verb->add_flag("--in-order", o.in_order, "Do not shuffle the rows");
   add_choice(verb, "--on-nonfinite", o.on_nonfinite, "On NaN or infinity",
@@ -45,10 +45,11 @@ void add_training(CLI::App* verb, FinetuneOptions& o) {
 }
 
 void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
-  add_number(verb, "--learning-rate", o.learning_rate, "Peak learning rate", 0, 1e6);
+  TrainOptions& train = o.train;
+  add_number(verb, "--learning-rate", train.schedule.learning_rate, "Peak learning rate", 0, 1e6);
   add_text(verb, "--freeze", o.freeze, "Do not train these parameters; repeatable", "PATTERN");
-  add_number(verb, "--warmup", o.warmup, "Steps of linear warmup of the learning rate", 0,
-             kMostSteps);
+  add_number(verb, "--warmup", train.schedule.warmup_steps,
+             "Steps of linear warmup of the learning rate", 0, kMostSteps);
   add_choice(verb, "--schedule", o.schedule, "Learning rate", {"constant", "linear", "cosine"})
       ->type_name("NAME");
   add_optimizer_flags(verb, o);
@@ -58,32 +59,32 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
              "Rate of the classification head [--learning-rate]", 0, 1e6);
   verb->add_option("--class-weights", o.class_weights,
                    "Class weights: balanced, none, FILE [the model's]");
-  add_number(verb, "--final-fraction", o.final_fraction,
+  add_number(verb, "--final-fraction", train.schedule.final_fraction,
              "Final learning rate, relative to the peak", 0, 1);
-  add_number(verb, "--weight-decay", o.weight_decay, "Weight decay of matrices; vectors have none",
-             0, 1e6);
-  add_number(verb, "--clip", o.clip, "Maximum gradient norm; 0: no clipping", 0, 1e6);
-  add_number(verb, "--loss-scale", o.loss_scale, "Loss scale for mixed precision [automatic]", 0,
-             1e9);
+  add_number(verb, "--weight-decay", train.optimizer.settings["weight_decay"],
+             "Weight decay of matrices; vectors have none", 0, 1e6);
+  add_number(verb, "--clip", train.clip_norm, "Maximum gradient norm; 0: no clipping", 0, 1e6);
+  add_number(verb, "--loss-scale", train.precision.loss_scale,
+             "Loss scale for mixed precision [automatic]", 0, 1e9);
 }
 
 void add_lora(CLI::App* verb, FinetuneOptions& o) {
-  CLI::Option* rank = add_number(verb, "--lora-rank", o.lora_rank,
+  CLI::Option* rank = add_number(verb, "--lora-rank", o.lora.rank,
                                  "Train a LoRA adapter of this rank [no adapter]", 0, 1 << 16);
   add_quantize_flag(verb, o.encoding);
   const AdvancedFlags advanced(verb);
-  CLI::Option* alpha = add_number(verb, "--lora-alpha", o.lora_alpha,
+  CLI::Option* alpha = add_number(verb, "--lora-alpha", o.lora.alpha,
                                   "LoRA alpha: the scale is alpha / rank", 0, 1e6)
                            ->needs(rank);
   verb->add_option("--lora-scale", o.lora_scale, "Scale of the adapter, instead of --lora-alpha")
       ->check(real_number(0, 1e6))
       ->needs(rank)
       ->excludes(alpha);
-  verb->add_option("--lora-dropout", o.lora_dropout, "Dropout probability of the adapter input")
+  verb->add_option("--lora-dropout", o.lora.dropout, "Dropout probability of the adapter input")
       ->check(real_number_below(0, 1))
       ->needs(rank)
       ->capture_default_str();
-  add_text(verb, "--lora-target", o.lora_target, "Weight matrices that get an adapter", "PATTERN")
+  add_text(verb, "--lora-target", o.lora.target, "Weight matrices that get an adapter", "PATTERN")
       ->needs(rank)
       ->capture_default_str();
 }

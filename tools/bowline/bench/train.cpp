@@ -28,9 +28,8 @@ struct BenchTrainOptions {
   std::string dump_losses;
   std::string save_model;
   std::string compute = "f32";
-  std::string encoding;  // of the frozen weights; empty: as in the file
-  std::string lora_target = AdapterOptions{}.target;
-  int64_t lora_rank = 0;  // 0: the weights are trained
+  std::string encoding;               // of the frozen weights; empty: as in the file
+  AdapterOptions lora = {.rank = 0};  // rank 0: the weights are trained
   int64_t batch = 8;
   int64_t seq = 256;
   uint64_t steps = 0;
@@ -47,17 +46,14 @@ constexpr uint64_t kStreamBytes = 8 << 20;
 constexpr const char* kAdapter = "bench";
 
 Status add_adapter(const BenchTrainOptions& o, Model& model) {
-  BOWLINE_REQUIRE(o.encoding.empty() || o.lora_rank != 0,
+  BOWLINE_REQUIRE(o.encoding.empty() || o.lora.rank != 0,
                   "--quantize freezes the weights, so only an adapter can be trained. Add "
                   "--lora-rank, such as --lora-rank 8.");
-  if (o.lora_rank == 0) {
+  if (o.lora.rank == 0) {
     return {};
   }
   BOWLINE_TRY(quantize_all(model, o.encoding));
-  AdapterOptions options;
-  options.rank = o.lora_rank;
-  options.target = o.lora_target;
-  return add_adapter(model, kAdapter, options).status();
+  return add_adapter(model, kAdapter, o.lora).status();
 }
 
 // Batches of seq + 1 token ids per row.
@@ -258,9 +254,9 @@ void add_bench_train(CLI::App& bench, Context& context) {
   add_number(verb, "--seq", o->seq, "Tokens per row", 1, 1 << 20);
   add_device(verb, o->device);
   add_compute(verb, o->compute);
-  CLI::Option* rank = add_number(verb, "--lora-rank", o->lora_rank,
+  CLI::Option* rank = add_number(verb, "--lora-rank", o->lora.rank,
                                  "Train a LoRA adapter of this rank [no adapter]", 1, 1 << 12);
-  add_text(verb, "--lora-target", o->lora_target, "Weight matrices that get an adapter", "PATTERN")
+  add_text(verb, "--lora-target", o->lora.target, "Weight matrices that get an adapter", "PATTERN")
       ->needs(rank)
       ->capture_default_str();
   add_quantize_flag(verb, o->encoding);

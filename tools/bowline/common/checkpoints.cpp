@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kKept = 2;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".bowline";
 
@@ -115,31 +114,14 @@ std::string weights_hash(const std::string& path) {
   return hash_text(text);
 }
 
-Result<CheckpointFolder> CheckpointFolder::open(const std::string& path) {
+Result<FolderLock> lock_checkpoints(const std::string& folder) {
   std::error_code error;
-  fs::create_directories(path, error);
-  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be created: {}.", path,
+  fs::create_directories(folder, error);
+  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be created: {}.", folder,
                        error.message());
-  BOWLINE_TRY_ASSIGN(FolderLock lock, FolderLock::take(path));
-  remove_leftovers(path);
-  return CheckpointFolder(path, std::move(lock));
-}
-
-Result<std::string> CheckpointFolder::write(const Trainer& trainer, const Progress& progress) {
-  const std::string path = checkpoint_path(path_, progress.step, progress.micro_step);
-  BOWLINE_TRY(trainer.save(path, progress));
-  std::erase(mine_, path);
-  mine_.push_back(path);
-  while (mine_.size() > kKept) {
-    std::error_code ignored;
-    fs::remove(mine_.front(), ignored);
-    mine_.erase(mine_.begin());
-  }
-  return path;
-}
-
-Status CheckpointFolder::write_best(const Trainer& trainer, const Progress& progress) {
-  return trainer.save(best_checkpoint(path_), progress);
+  BOWLINE_TRY_ASSIGN(FolderLock lock, FolderLock::take(folder));
+  remove_leftovers(folder);
+  return lock;
 }
 
 }  // namespace bowline::command

@@ -44,28 +44,10 @@ bool is_whole(const std::string& path);
 // have equal hashes. Empty if the file cannot be read.
 std::string weights_hash(const std::string& path);
 
-// A checkpoint folder that is locked, so that no other process writes to it.
-class CheckpointFolder {
- public:
-  // Creates the folder if needed and locks it. Removes temporary files of killed processes.
-  // Errors  io_error: the folder cannot be created, or another process writes to it; the message
-  //         names the process.
-  static Result<CheckpointFolder> open(const std::string& path);
-
-  const std::string& path() const { return path_; }
-  // Adds checkpoints that this run wrote before it was resumed, the oldest first. write() prunes
-  // them as well.
-  void adopt(std::vector<std::string> paths) { mine_ = std::move(paths); }
-  // Writes a checkpoint and returns its path. Keeps only the last two checkpoints of this run.
-  Result<std::string> write(const Trainer& trainer, const Progress& progress);
-  Status write_best(const Trainer& trainer, const Progress& progress);
-
- private:
-  CheckpointFolder(std::string path, FolderLock lock)
-      : path_(std::move(path)), lock_(std::move(lock)) {}
-  std::string path_;
-  FolderLock lock_;
-  std::vector<std::string> mine_;
-};
+// Creates the folder if needed and locks it, so that no other process writes to it. Removes
+// temporary files of killed processes.
+// Errors  io_error: the folder cannot be created, or another process writes to it; the message
+//         names the process.
+Result<FolderLock> lock_checkpoints(const std::string& folder);
 
 }  // namespace bowline::command

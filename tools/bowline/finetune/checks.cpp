@@ -55,9 +55,9 @@ Status check_uses(const FinetuneOptions& o) {
   BOWLINE_TRY(o.uses.check("--final-fraction", o.schedule != "constant",
                            "with --schedule constant the rate never falls"));
   for (const char* flag : {"--lora-alpha", "--lora-scale", "--lora-dropout", "--lora-target"}) {
-    BOWLINE_TRY(o.uses.check(flag, o.lora_rank != 0, "--lora-rank is 0"));
+    BOWLINE_TRY(o.uses.check(flag, o.lora.rank != 0, "--lora-rank is 0"));
   }
-  BOWLINE_TRY(o.uses.check("--freeze", o.lora_rank == 0,
+  BOWLINE_TRY(o.uses.check("--freeze", o.lora.rank == 0,
                            "--lora-rank trains an adapter and freezes all weights. --lora-target "
                            "chooses what the adapter changes"));
   return o.uses.check("--force", !o.out.empty() || !o.log.empty() || !o.report.empty(),
@@ -80,9 +80,9 @@ Status check_options(const FinetuneOptions& o) {
                   "--keep best and --patience compare evaluations: give --eval-every.");
   BOWLINE_REQUIRE(!o.with_training_state || !o.out.empty(),
                   "--with-training-state belongs to --out, which is not given.");
-  BOWLINE_REQUIRE(o.lora_rank == 0 || !o.with_training_state,
+  BOWLINE_REQUIRE(o.lora.rank == 0 || !o.with_training_state,
                   "--with-training-state writes a whole model, --lora-rank an adapter alone.");
-  BOWLINE_REQUIRE(o.encoding.empty() || o.lora_rank != 0,
+  BOWLINE_REQUIRE(o.encoding.empty() || o.lora.rank != 0,
                   "--quantize freezes the weights, so only an adapter can be trained. Add "
                   "--lora-rank, such as --lora-rank 8.");
   BOWLINE_TRY(check_uses(o));

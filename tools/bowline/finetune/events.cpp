@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -14,29 +13,18 @@
 #include <filesystem>
 
 #include "base/status.h"
-#include "common/files.h"
 
 namespace bowline::command {
 namespace {
 
-// The Castagnoli polynomial, with reversed bits.
-constexpr std::array<uint32_t, 256> make_crc_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t i = 0; i < table.size(); ++i) {
-    uint32_t value = i;
-    for (int bit = 0; bit < 8; ++bit) {
-      value = (value >> 1) ^ ((value & 1) != 0 ? 0x82F63B78U : 0U);
-    }
-    table[i] = value;
-  }
-  return table;
-}
-constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
-
+// CRC-32C: the Castagnoli polynomial, with reversed bits. Events are short, so no table is needed.
 uint32_t masked_crc(std::string_view bytes) {
   uint32_t crc = ~0U;
   for (const char c : bytes) {
-    crc = (crc >> 8) ^ kCrcTable[(crc ^ static_cast<unsigned char>(c)) & 0xFF];
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78U : 0U);
+    }
   }
   return std::rotr(~crc, 15) + 0xA282EAD8U;
 }
@@ -93,20 +81,15 @@ Result<EventFile> EventFile::create(const std::string& folder, uint64_t step) {
   events.path_ = folder + "/" + file_name();
   Result<Descriptor> file =
       open_regular("Event file", events.path_, O_WRONLY | O_CREAT | O_EXCL, 0666);
-  if (!file.ok()) {
-    return std::move(file).status().as(Code::io_error);
-  }
-  events.file_.reset(fdopen(file.value().get(), "wb"));
-  BOWLINE_REQUIRE_CODE(events.file_, Code::io_error, "Event file \"{}\" cannot be written: {}.",
-                       events.path_, std::strerror(errno));
-  file.value().release();
+  BOWLINE_TRY(Status(file.status()).as(Code::io_error));
+  events.file_ = std::move(file).value();
   BOWLINE_TRY(events.record(event_at(0) + bytes_field(3, "brain.Event:2")));  // file_version
   BOWLINE_TRY(events.go_back(step));
   return events;
 }
 
 Status EventFile::go_back(uint64_t step) {
-  if (!file_) {
+  if (file_.get() < 0) {
     return {};
   }
   const std::string start = key(1, kVarint) + varint(1);  // SessionLog.status = START
@@ -114,7 +97,7 @@ Status EventFile::go_back(uint64_t step) {
 }
 
 Status EventFile::scalar(std::string_view tag, uint64_t step, double value) {
-  if (!file_) {
+  if (file_.get() < 0) {
     return {};
   }
   const auto number = std::bit_cast<uint32_t>(static_cast<float>(value));
@@ -127,10 +110,8 @@ Status EventFile::record(std::string_view event) {
   const std::string length = little_endian(static_cast<uint64_t>(event.size()));
   const std::string frame = length + little_endian(masked_crc(length)) + std::string(event) +
                             little_endian(masked_crc(event));
-  const bool ok = std::fwrite(frame.data(), 1, frame.size(), file_.get()) == frame.size() &&
-                  std::fflush(file_.get()) == 0;
-  BOWLINE_REQUIRE_CODE(ok, Code::io_error, "Event file \"{}\" cannot be written: {}.", path_,
-                       std::strerror(errno));
+  BOWLINE_REQUIRE_CODE(write_all(file_.get(), std::as_bytes(std::span(frame))), Code::io_error,
+                       "Event file \"{}\" cannot be written: {}.", path_, std::strerror(errno));
   return {};
 }
 

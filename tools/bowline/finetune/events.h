@@ -2,12 +2,11 @@
 // encoding is written by hand, without a protobuf library.
 #pragma once
 
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include "bowline.h"
+#include "common/files.h"
 
 namespace bowline::command {
 
@@ -25,7 +24,7 @@ class EventFile {
  private:
   Status record(std::string_view event);
   std::string path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, std::fclose};
+  Descriptor file_;
 };
 
 }  // namespace bowline::command

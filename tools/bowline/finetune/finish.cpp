@@ -52,22 +52,22 @@ int Run::finish(Status status) {
 }
 
 std::string Run::result_text() const {
-  return fmt::format("The held-out loss was {} before and is {} now.{}", loss_text(held_.before()),
-                     loss_text(chosen_),
+  return fmt::format("The held-out loss was {} before and is {} now.{}",
+                     loss_text(held_.first().value), loss_text(chosen_),
                      written_ ? fmt::format(" The weights are in \"{}\".", o_.out) : "");
 }
 
 // Returns the losses and the location of the best weights.
 std::string Run::worse_text() const {
-  const bool any = held_.best_step() != held_.first_step();
+  const bool any = held_.best().step != held_.first().step;
   const std::string best = any ? fmt::format("\"{}\", of step {}, with {}", store_.best(),
-                                             held_.best_step(), loss_text(held_.best()))
+                                             held_.best().step, loss_text(held_.best().value))
                                : fmt::format("the model before the first step, \"{}\"", o_.model);
   return fmt::format("{}: {} {}, before {}. Nothing is written{}.\n- The best is {}.",
                      std::isfinite(chosen_)
                          ? "The model predicts the held-out text worse than before"
                          : "The loss of the held-out text is not finite",
-                     loss_text(chosen_), task_->info().unit, loss_text(held_.before()),
+                     loss_text(chosen_), task_->info().unit, loss_text(held_.first().value),
                      o_.out.empty() ? "" : fmt::format(" to \"{}\"", o_.out), best);
 }
 
@@ -137,7 +137,7 @@ std::string Run::more_text() const {
 // "trains 12,288 of 134,527,296 values (the adapter)".
 std::string Run::trained_text() const {
   return fmt::format("trains {} of {} values{}", grouped(trained_.values), grouped(trained_.all),
-                     o_.lora_rank != 0 ? " (the adapter)" : "");
+                     o_.lora.rank != 0 ? " (the adapter)" : "");
 }
 
 // The evaluation session shares the storages of the trainer, so only its other memory is added.
@@ -169,7 +169,7 @@ void Run::describe() const {
                 {"peak_rss_bytes", peak_resident_bytes()}});
     return;
   }
-  const double shown = static_cast<double>(o_.steps) * static_cast<double>(o_.accumulate) *
+  const double shown = static_cast<double>(o_.steps) * static_cast<double>(o_.train.accumulation) *
                        static_cast<double>(o_.batch);
   const MemoryReport m = memory();
   print(out_, "device         {} ({})\n", device_->info().name, device_->info().description);
@@ -224,10 +224,10 @@ void Run::print_json_result() const {
   nlohmann::json result = {{"device", device_->info().name},
                            {"steps", made_},
                            {"loss", loss_},
-                           {unit + "_before", held_.before()},
+                           {unit + "_before", held_.first().value},
                            {unit + "_after", chosen_},
-                           {unit + "_best", held_.best()},
-                           {"best_step", held_.best_step()},
+                           {unit + "_best", held_.best().value},
+                           {"best_step", held_.best().step},
                            {"written", written_ ? nlohmann::json(o_.out) : nlohmann::json()},
                            {"checkpoint", store_.last()},
                            {"tokens_per_second", rate()},
@@ -245,7 +245,7 @@ void Run::print_result() {
     print_json_result();
     return;
   }
-  print("held-out: {} -> {} {}\n", loss_text(held_.before()), loss_text(chosen_),
+  print("held-out: {} -> {} {}\n", loss_text(held_.first().value), loss_text(chosen_),
         task_->info().unit);
   print("speed: {:.0f} tokens/s on {}\n", rate(), device_->info().name);
   print("memory: {} predicted, {} allocated\n", bytes_text(memory().predicted_bytes),

@@ -14,8 +14,9 @@ constexpr const char* kKey = "held-out";
 
 void HeldOut::append_to(Config& config) const {
   if (begun_) {
-    config.emplace_back(kKey, fmt::format("{} {} {:.17g} {} {:.17g} {} {:.17g}", key_, first_step_,
-                                          before_, best_step_, best_, last_step_, last_));
+    config.emplace_back(
+        kKey, fmt::format("{} {} {:.17g} {} {:.17g} {} {:.17g}", key_, first_.step, first_.value,
+                          best_.step, best_.value, last_.step, last_.value));
   }
 }
 
@@ -25,12 +26,10 @@ bool HeldOut::read_from(const Config& config) {
     return false;
   }
   const char* at = text.c_str() + key_.size();
-  for (const auto& [step, loss] :
-       {std::pair(&first_step_, &before_), std::pair(&best_step_, &best_),
-        std::pair(&last_step_, &last_)}) {
+  for (Loss* const loss : {&first_, &best_, &last_}) {
     char* end = nullptr;
-    *step = std::strtoull(at, &end, 10);
-    *loss = std::strtod(end, &end);
+    loss->step = std::strtoull(at, &end, 10);
+    loss->value = std::strtod(end, &end);
     at = end;
   }
   begun_ = true;
@@ -39,34 +38,24 @@ bool HeldOut::read_from(const Config& config) {
 
 void HeldOut::begin(uint64_t step, double loss) {
   begun_ = true;
-  first_step_ = best_step_ = last_step_ = step;
-  before_ = best_ = last_ = loss;
+  first_ = best_ = last_ = {step, loss};
 }
 
 bool HeldOut::add(uint64_t step, double loss) {
-  last_ = loss;
-  last_step_ = step;
-  if (!std::isfinite(loss) || (std::isfinite(best_) && !(loss < best_))) {
-    return false;
-  }
-  best_ = loss;
-  best_step_ = step;
-  return true;
+  last_ = {step, loss};
+  const bool better = std::isfinite(loss) && (!std::isfinite(best_.value) || loss < best_.value);
+  best_ = better ? last_ : best_;
+  return better;
 }
 
-void HeldOut::go_back(uint64_t step) {
-  if (last_step_ > step) {
-    last_ = before_;
-    last_step_ = first_step_;
-  }
-}
+void HeldOut::go_back(uint64_t step) { last_ = last_.step > step ? first_ : last_; }
 
 uint64_t HeldOut::stale(uint64_t step, uint64_t every) const {
-  return every == 0 || step < best_step_ ? 0 : step / every - best_step_ / every;
+  return every == 0 || step < best_.step ? 0 : step / every - best_.step / every;
 }
 
 bool HeldOut::acceptable(double loss) const {
-  return std::isfinite(loss) && (!std::isfinite(before_) || loss <= before_);
+  return std::isfinite(loss) && (!std::isfinite(first_.value) || loss <= first_.value);
 }
 
 }  // namespace bowline::command

@@ -10,6 +10,11 @@ namespace bowline::command {
 
 class HeldOut {
  public:
+  struct Loss {
+    uint64_t step = 0;
+    double value = 0;
+  };
+
   explicit HeldOut(std::string key = "") : key_(std::move(key)) {}
 
   // Write the losses to the config of a checkpoint, and read them back. read_from() returns false
@@ -25,12 +30,10 @@ class HeldOut {
   void go_back(uint64_t step);
 
   bool begun() const { return begun_; }
-  double before() const { return before_; }
-  double last() const { return last_; }
-  double best() const { return best_; }
-  uint64_t first_step() const { return first_step_; }
-  uint64_t last_step() const { return last_step_; }
-  uint64_t best_step() const { return best_step_; }
+  // The loss before the first step.
+  const Loss& first() const { return first_; }
+  const Loss& best() const { return best_; }
+  const Loss& last() const { return last_; }
   // Number of evaluations since the best one, up to `step`. `every`: steps between evaluations.
   uint64_t stale(uint64_t step, uint64_t every) const;
   // True if a model with this loss can replace a file: the loss is finite and not above the loss
@@ -40,12 +43,9 @@ class HeldOut {
  private:
   std::string key_;
   bool begun_ = false;
-  double before_ = 0;
-  double best_ = 0;
-  double last_ = 0;
-  uint64_t first_step_ = 0;
-  uint64_t best_step_ = 0;
-  uint64_t last_step_ = 0;
+  Loss first_;
+  Loss best_;
+  Loss last_;
 };
 
 }  // namespace bowline::command

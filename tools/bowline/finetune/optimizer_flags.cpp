@@ -89,10 +89,12 @@ void add_optimizer_flags(CLI::App* verb, FinetuneOptions& o) {
   for (const OptimizerInfo& info : optimizers()) {
     names.emplace_back(info.name);
   }
-  add_choice(verb, "--optimizer", o.optimizer, "", names)->type_name("NAME");
+  add_choice(verb, "--optimizer", o.train.optimizer.name, "", names)->type_name("NAME");
   o.optimizer_uses = FlagUses(verb);
   for (const auto& [name, having] : all_settings()) {
-    const auto give = [&o, key = std::string(name)](float value) { o.settings[key] = value; };
+    const auto give = [&o, key = std::string(name)](float value) {
+      o.train.optimizer.settings[key] = value;
+    };
     const std::string flag = "--" + optimizer_flag(name);
     CLI::Option* const option = having[0].setting->is_flag
                                     ? verb->add_flag_callback(
@@ -110,8 +112,8 @@ void add_optimizer_flags(CLI::App* verb, FinetuneOptions& o) {
 
 Status check_optimizer_flags(const FinetuneOptions& o) {
   const std::vector<InputKind> kinds = kinds_of_optimizers();
-  return o.optimizer_uses.check(std::ranges::find(kinds, o.optimizer, &InputKind::name)->bit,
-                                kinds);
+  return o.optimizer_uses.check(
+      std::ranges::find(kinds, o.train.optimizer.name, &InputKind::name)->bit, kinds);
 }
 
 }  // namespace bowline::command

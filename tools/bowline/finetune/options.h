@@ -16,6 +16,8 @@ constexpr std::array kOnNonFinite = {"skip", "stop", "rollback"};  // by OnNonFi
 
 // Defaults are the same as in the library where the library has one.
 struct FinetuneOptions : DataOptions {
+  FinetuneOptions() { train.optimizer.settings["weight_decay"] = 0.01f; }
+
   std::string model;
   std::string out;
   std::string log;
@@ -24,36 +26,24 @@ struct FinetuneOptions : DataOptions {
   std::string checkpoint;
   std::string resume = "none";
   DeviceFlags device;
+  // The options of the library that have a flag. train_options() adds the others.
+  TrainOptions train;
   std::string schedule = "cosine";  // the number of steps is known here
-  std::string optimizer = Optimizer{}.name;
   std::string keep = "last";
   std::string on_nonfinite = kOnNonFinite[static_cast<size_t>(TrainOptions{}.on_nonfinite)];
   std::string output = "text";
   uint64_t steps = 200;
-  uint64_t warmup = Schedule{}.warmup_steps;
   double epochs = 0;  // 0: `steps` determines the length of the run
   uint64_t eval_every = 0;
   uint64_t patience = 0;
   uint64_t save_every = 0;
   uint64_t save_every_batches = 0;
-  uint32_t accumulate = TrainOptions{}.accumulation;
-  float learning_rate = Schedule{}.learning_rate;
-  float head_learning_rate = -1;  // negative: the same as learning_rate
-  float final_fraction = Schedule{}.final_fraction;
-  float weight_decay = 0.01f;
-  // The other settings of the optimizer, if they were given.
-  decltype(Optimizer::settings) settings;
-  std::vector<std::string> freeze;  // patterns over parameters
-  // 0: trains the weights, without an adapter.
-  int64_t lora_rank = 0;
-  float lora_alpha = AdapterOptions{}.alpha;
-  float lora_scale = 0;  // 0: lora_alpha is used
-  float lora_dropout = AdapterOptions{}.dropout;
-  std::string lora_target = AdapterOptions{}.target;
-  std::string encoding;  // of the frozen weights; empty: as in the file
-  float clip = TrainOptions{}.clip_norm;
+  float head_learning_rate = -1;      // negative: the same as the learning rate
+  std::vector<std::string> freeze;    // patterns over parameters
+  AdapterOptions lora = {.rank = 0};  // rank 0: trains the weights, without an adapter
+  float lora_scale = 0;               // 0: lora.alpha is used
+  std::string encoding;               // of the frozen weights; empty: as in the file
   std::string compute = "f32";
-  float loss_scale = TrainPrecision{}.loss_scale;
   bool force = false;
   bool extend = false;
   bool with_training_state = false;

@@ -59,8 +59,7 @@ Status Run::prepare() {
 }
 
 Status Run::open_model() {
-  BOWLINE_TRY_ASSIGN(Model model, open_trained_model(o_.model));
-  model_.emplace(std::move(model));
+  BOWLINE_TRY_ASSIGN(model_, open_trained_model(o_.model));
   return {};
 }
 
@@ -69,7 +68,7 @@ Status Run::check_flags() const {
   BOWLINE_TRY(check_data_flags(*model_, o_));
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
   const EntryPointInfo* const loss = find_entry_point(info, "loss");
-  return o_.uses.check("--seed", !o_.in_order || o_.lora_rank != 0 || draws(loss->nodes),
+  return o_.uses.check("--seed", !o_.in_order || o_.lora.rank != 0 || draws(loss->nodes),
                        "--in-order shows the rows as they stand, and the model has no dropout");
 }
 
@@ -87,15 +86,13 @@ Status Run::open_data() {
 Status Run::place_model() {
   DeviceFlags flags = o_.device;
   flags.name = (o_.dry_run ? "planning:" : "") + flags.name;
-  BOWLINE_TRY_ASSIGN(Device device, open_computing_device(flags));
-  device_.emplace(std::move(device));
+  BOWLINE_TRY_ASSIGN(device_, open_computing_device(flags));
   if (o_.dry_run) {
-    BOWLINE_TRY_ASSIGN(Model shapes, model_->skeleton());
-    model_.emplace(std::move(shapes));
+    BOWLINE_TRY_ASSIGN(model_, model_->skeleton());
   }
   BOWLINE_TRY(task_->prepare(*model_));
   BOWLINE_TRY(freeze(*model_, o_.freeze));
-  if (o_.lora_rank == 0) {
+  if (o_.lora.rank == 0) {
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
     BOWLINE_TRY(require_weights_to_train(info));
   } else {
@@ -107,16 +104,13 @@ Status Run::place_model() {
   BOWLINE_TRY_ASSIGN(const ModelInfo trained, model_->describe());
   trained_ = trained_values(trained);
   BOWLINE_TRY(model_->to(*device_));
-  BOWLINE_TRY_ASSIGN(Trainer trainer,
-                     Trainer::create(*model_, *device_, train_options(o_, *task_)));
-  trainer_.emplace(std::move(trainer));
+  BOWLINE_TRY_ASSIGN(trainer_, Trainer::create(*model_, *device_, train_options(o_, *task_)));
   if (task_->info().evaluated != "loss") {
     std::vector<BoundEntryPoint> plans;
     for (const std::vector<BoundDim>& dims : task_->info().dims) {
       plans.push_back({task_->info().evaluated, dims, compute_of(o_.compute)});
     }
-    BOWLINE_TRY_ASSIGN(Session session, Session::create(*model_, *device_, plans));
-    evaluation_.emplace(std::move(session));
+    BOWLINE_TRY_ASSIGN(evaluation_, Session::create(*model_, *device_, plans));
   }
   return {};
 }
@@ -127,12 +121,12 @@ Status Run::warn_of_the_head(const AdapterReport& report) const {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
   if (std::ranges::any_of(info.parameters, is_head, &ParameterInfo::name) &&
       std::ranges::none_of(report.targets, is_head)) {
-    BOWLINE_TRY_ASSIGN(const std::vector<std::string> targets, alternatives(o_.lora_target));
+    BOWLINE_TRY_ASSIGN(const std::vector<std::string> targets, alternatives(o_.lora.target));
     print(
         stderr,
         "bowline: --lora-target \"{}\" does not train the classification head, which is random if "
         "it is new.\n- --lora-target \"{{{},classifier.*}}\" trains it, too.\n",
-        o_.lora_target, fmt::join(targets, ","));
+        o_.lora.target, fmt::join(targets, ","));
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/status.h"
+#include "base/words.h"
 #include "common/flags.h"
 #include "common/hash.h"
 #include "finetune/optimizer_flags.h"
@@ -16,68 +17,52 @@ namespace {
 constexpr std::string_view kSteps = "steps";
 constexpr std::string_view kData = "data";
 
-Optimizer optimizer(const FinetuneOptions& o) {
-  Optimizer out{o.optimizer, o.settings};
-  out.settings["weight_decay"] = o.weight_decay;
-  return out;
-}
-
 // Returns null if the optimizer does not have the setting.
 const OptimizerSetting* find_setting_of(const FinetuneOptions& o, std::string_view name) {
   const std::span<const OptimizerSetting> all =
-      std::ranges::find(optimizers(), o.optimizer, &OptimizerInfo::name)->settings;
+      std::ranges::find(optimizers(), o.train.optimizer.name, &OptimizerInfo::name)->settings;
   const auto found = std::ranges::find(all, name, &OptimizerSetting::name);
   return found == all.end() ? nullptr : &*found;
 }
 
 // The value of a setting, or `none` if the optimizer does not have it.
 float value_of(const FinetuneOptions& o, std::string_view name, float none) {
-  const auto given = o.settings.find(name);
+  const auto given = o.train.optimizer.settings.find(name);
   const OptimizerSetting* const setting = find_setting_of(o, name);
-  return given != o.settings.end() ? given->second
-         : setting != nullptr      ? setting->default_value
-                                   : none;
+  return given != o.train.optimizer.settings.end() ? given->second
+         : setting != nullptr                      ? setting->default_value
+                                                   : none;
 }
 
 std::string number_text(float number) { return fmt::format("{:.9g}", number); }
 
 float lora_alpha(const FinetuneOptions& o) {
-  return o.lora_scale != 0 ? o.lora_scale * static_cast<float>(o.lora_rank) : o.lora_alpha;
+  return o.lora_scale != 0 ? o.lora_scale * static_cast<float>(o.lora.rank) : o.lora.alpha;
 }
 
 }  // namespace
 
 AdapterOptions adapter_options(const FinetuneOptions& o) {
-  AdapterOptions a;
-  a.rank = o.lora_rank;
+  AdapterOptions a = o.lora;
   a.alpha = lora_alpha(o);
-  a.dropout = o.lora_dropout;
-  a.target = o.lora_target;
   a.seed = o.seed;
   return a;
 }
 
 TrainOptions train_options(const FinetuneOptions& o, const Task& task) {
-  TrainOptions t;
+  TrainOptions t = o.train;
   const std::vector<std::vector<BoundDim>>& dims = task.info().dims;
   t.dims = dims.front();
   t.more_dims.assign(dims.begin() + 1, dims.end());
-  t.optimizer = optimizer(o);
   t.schedule.kind = o.schedule == "constant" ? Schedule::Kind::constant
                     : o.schedule == "linear" ? Schedule::Kind::linear
                                              : Schedule::Kind::cosine;
-  t.schedule.learning_rate = o.learning_rate;
-  t.schedule.final_fraction = o.final_fraction;
-  t.schedule.warmup_steps = o.warmup;
   // The schedule needs at least one step, also if the run has none.
   t.schedule.total_steps = std::max<uint64_t>(o.steps, 1);
-  t.clip_norm = o.clip;
   t.precision.compute_dtype = compute_of(o.compute);
-  t.precision.loss_scale = o.loss_scale;
-  t.accumulation = o.accumulate;
   t.seed = o.seed;
   if (o.head_learning_rate >= 0) {
-    t.groups = {{"classifier.*", o.head_learning_rate / o.learning_rate, {}}};
+    t.groups = {{"classifier.*", o.head_learning_rate / o.train.schedule.learning_rate, {}}};
   }
   t.on_nonfinite = static_cast<OnNonFinite>(std::ranges::find(kOnNonFinite, o.on_nonfinite) -
                                             kOnNonFinite.begin());
@@ -86,8 +71,8 @@ TrainOptions train_options(const FinetuneOptions& o, const Task& task) {
 
 uint64_t steps_of(double epochs, const FinetuneOptions& o, const Task& task) {
   const double samples = epochs * static_cast<double>(task.info().samples_per_epoch);
-  return static_cast<uint64_t>(
-      std::ceil(samples / static_cast<double>(o.batch * static_cast<int64_t>(o.accumulate))));
+  return static_cast<uint64_t>(std::ceil(
+      samples / static_cast<double>(o.batch * static_cast<int64_t>(o.train.accumulation))));
 }
 
 Config run_config(const FinetuneOptions& o, const Task& task) {
@@ -95,36 +80,36 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
   if (task.info().window) {
     c.emplace_back("seq", std::to_string(*task.info().window));
   }
-  const Config rest = {{"accumulate", std::to_string(o.accumulate)},
+  const Config rest = {{"accumulate", std::to_string(o.train.accumulation)},
                        {"seed", std::to_string(o.seed)},
-                       {"learning-rate", number_text(o.learning_rate)},
-                       {"warmup", std::to_string(o.warmup)},
+                       {"learning-rate", number_text(o.train.schedule.learning_rate)},
+                       {"warmup", std::to_string(o.train.schedule.warmup_steps)},
                        {"schedule", o.schedule},
-                       {"optimizer", o.optimizer},
-                       {"weight-decay", number_text(o.weight_decay)},
+                       {"optimizer", o.train.optimizer.name},
+                       {"weight-decay", number_text(value_of(o, "weight_decay", 0))},
                        // Checkpoints store these two settings for every optimizer.
                        {"beta2", number_text(value_of(o, "beta2", 0.999f))},
                        {"momentum", number_text(value_of(o, "momentum", 0))},
-                       {"clip", number_text(o.clip)},
+                       {"clip", number_text(o.train.clip_norm)},
                        {std::string(kData), task.info().training_data}};
   c.insert(c.end(), rest.begin(), rest.end());
-  for (const auto& [name, value] : o.settings) {
-    if (name != "beta2" && name != "momentum") {
+  for (const auto& [name, value] : o.train.optimizer.settings) {
+    if (!is_one_of("weight_decay beta2 momentum", name)) {
       c.emplace_back(optimizer_flag(name),
                      find_setting_of(o, name)->is_flag ? std::string() : number_text(value));
     }
   }
   if (o.schedule != "constant") {
-    c.emplace_back("final-fraction", number_text(o.final_fraction));
+    c.emplace_back("final-fraction", number_text(o.train.schedule.final_fraction));
     c.emplace_back(kSteps, std::to_string(o.steps));
   }
   // Older checkpoints do not have these entries.
-  if (o.lora_rank != 0) {
-    c.emplace_back("lora-rank", std::to_string(o.lora_rank));
+  if (o.lora.rank != 0) {
+    c.emplace_back("lora-rank", std::to_string(o.lora.rank));
     c.emplace_back("lora-alpha", number_text(lora_alpha(o)));
-    c.emplace_back("lora-target", o.lora_target);
-    if (o.lora_dropout != 0) {
-      c.emplace_back("lora-dropout", number_text(o.lora_dropout));
+    c.emplace_back("lora-target", o.lora.target);
+    if (o.lora.dropout != 0) {
+      c.emplace_back("lora-dropout", number_text(o.lora.dropout));
     }
     if (!o.encoding.empty()) {
       c.emplace_back("quantize", o.encoding);
@@ -133,8 +118,8 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
   if (o.compute != FinetuneOptions{}.compute) {
     c.emplace_back("compute", o.compute);
   }
-  if (o.loss_scale != 0) {
-    c.emplace_back("loss-scale", number_text(o.loss_scale));
+  if (o.train.precision.loss_scale != 0) {
+    c.emplace_back("loss-scale", number_text(o.train.precision.loss_scale));
   }
   if (o.head_learning_rate >= 0) {
     c.emplace_back("head-learning-rate", number_text(o.head_learning_rate));

@@ -10,15 +10,12 @@
 #include "verb.h"
 
 namespace bowline::command {
-int Run::run() {
+
+Result<int> Run::run() {
   watch_interrupts();
-  if (const Status s = open_model(); !s.ok()) {
-    return fail(s);
-  }
+  BOWLINE_TRY(open_model());
   BOWLINE_TRY_FLAGS(check_flags());
-  if (const Status s = prepare(); !s.ok()) {
-    return fail(s);
-  }
+  BOWLINE_TRY(prepare());
   if (o_.dry_run) {
     describe();
     return kOk;
@@ -34,12 +31,12 @@ Status Run::work() {
   }
   print(out_, "{}\n", trained_text());
   print(out_, "{} steps of {} {} on {}; every loss is in {}\n", o_.steps,
-        o_.batch * static_cast<int64_t>(o_.accumulate), task_->info().step, device_->info().name,
-        task_->info().unit);
+        o_.batch * static_cast<int64_t>(o_.train.accumulation), task_->info().step,
+        device_->info().name, task_->info().unit);
   if (!held_.begun()) {
     BOWLINE_TRY(evaluate());
   }
-  print(out_, "held-out before: {}{}\n", loss_text(held_.before()), more_text());
+  print(out_, "held-out before: {}{}\n", loss_text(held_.first().value), more_text());
   flush(out_);
   BOWLINE_TRY(train());
   BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted.");
@@ -47,7 +44,7 @@ Status Run::work() {
     BOWLINE_TRY(log_.sync());
     BOWLINE_TRY(save());
   }
-  if (trainer_->steps() != held_.last_step()) {
+  if (trainer_->steps() != held_.last().step) {
     BOWLINE_TRY(evaluate());
   }
   return choose();
@@ -63,7 +60,7 @@ Status Run::train() {
       line_.finish();
       print(out_,
             "stopped after step {}: the last {} evaluations were no better than that of step {}\n",
-            trainer_->steps(), o_.patience, held_.best_step());
+            trainer_->steps(), o_.patience, held_.best().step);
       return {};
     }
     BOWLINE_TRY(train_step());
@@ -97,7 +94,7 @@ Status Run::train_step() {
 Status Run::weigh() {
   const auto size = static_cast<uint64_t>(o_.batch);
   const uint64_t first = samples_ - size * trainer_->accumulated();
-  for (uint64_t i = 0; trainer_->needs_loss_weights() && i < o_.accumulate; ++i) {
+  for (uint64_t i = 0; trainer_->needs_loss_weights() && i < o_.train.accumulation; ++i) {
     BOWLINE_TRY(trainer_->add_loss_weights(task_->batch(first + i * size)));
   }
   return {};
@@ -200,8 +197,8 @@ Status Run::evaluate() {
 Status Run::choose() {
   const uint64_t last = trainer_->steps();
   const bool earlier =
-      o_.keep == "best" && held_.best_step() != last && held_.best_step() != held_.first_step();
-  chosen_ = earlier ? held_.best() : held_.last();
+      o_.keep == "best" && held_.best().step != last && held_.best().step != held_.first().step;
+  chosen_ = earlier ? held_.best().value : held_.last().value;
   worse_ = !held_.acceptable(chosen_);
   if (worse_) {
     return {};
@@ -211,7 +208,7 @@ Status Run::choose() {
       BOWLINE_TRY(save());
     }
     BOWLINE_TRY(trainer_->resume(store_.best(), {.extend = true}).status());
-    print(out_, "kept: step {}, the best\n", held_.best_step());
+    print(out_, "kept: step {}, the best\n", held_.best().step);
   }
   return o_.out.empty() ? Status() : write_out();
 }
@@ -219,16 +216,14 @@ Status Run::choose() {
 Status Run::write_out() {
   BOWLINE_TRY(store_.check_out());
   BOWLINE_TRY(o_.with_training_state ? trainer_->save(o_.out, progress())
-              : o_.lora_rank != 0    ? save_adapter(*model_, kAdapter, o_.out)
+              : o_.lora.rank != 0    ? save_adapter(*model_, kAdapter, o_.out)
                                      : model_->save(o_.out));
   written_ = true;
   return {};
 }
 
-int finetune(const FinetuneOptions& options) {
-  if (const Status s = check_options(options); !s.ok()) {
-    return fail(kUsage, s.message());
-  }
+Result<int> finetune(const FinetuneOptions& options) {
+  BOWLINE_TRY_FLAGS(check_options(options));
   return Run(options).run();
 }
 

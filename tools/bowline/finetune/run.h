@@ -6,6 +6,6 @@
 namespace bowline::command {
 
 // Returns the exit code.
-int finetune(const FinetuneOptions& options);
+Result<int> finetune(const FinetuneOptions& options);
 
 }  // namespace bowline::command

@@ -29,7 +29,7 @@ class Run {
         store_(o_) {}
 
   // Returns the exit code.
-  int run();
+  Result<int> run();
 
  private:
   Status open_model();
@@ -58,7 +58,7 @@ class Run {
   Status write_out();
   bool evaluation_due() const {
     const uint64_t step = trainer_->steps();
-    return o_.eval_every != 0 && step % o_.eval_every == 0 && step != held_.last_step();
+    return o_.eval_every != 0 && step % o_.eval_every == 0 && step != held_.last().step;
   }
   bool out_of_patience() const {
     return o_.patience != 0 && held_.stale(trainer_->steps(), o_.eval_every) >= o_.patience;

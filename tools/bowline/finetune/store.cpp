@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kKept = 2;
 constexpr const char* kReplaces = "replaces";
 
 bool is_there(const std::string& path) {
@@ -50,7 +51,7 @@ bool all_finite(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Status Store::open() { return o_.checkpoint.empty() ? Status() : take_folder(); }
+Status Store::open() { return o_.checkpoint.empty() ? Status() : lock_folder(); }
 
 Status Store::probe(const Model& model, const Config& saved, uint64_t step) {
   const std::string weights = is_there(o_.out) ? weights_hash(o_.out) : "";
@@ -92,10 +93,9 @@ Status Store::check_out() const {
 }
 
 Status Store::adopt(const std::string& resumed, const Config& config) {
-  if (!folder_) {
+  if (!lock_) {
     return {};
   }
-  std::vector<std::string> mine;
   bool found = false;
   for (const CheckpointFile& file : list_checkpoints(o_.checkpoint)) {
     const Result<SavedRun> saved = read_run(file.path);
@@ -105,10 +105,9 @@ Status Store::adopt(const std::string& resumed, const Config& config) {
     BOWLINE_TRY(check_same_run(file.path, saved.value().config, config));
     found = found || same_place(file.path, resumed);
     if (found) {
-      mine.insert(mine.begin(), file.path);
+      mine_.insert(mine_.begin(), file.path);
     }
   }
-  folder_->adopt(std::move(mine));
   return {};
 }
 
@@ -117,24 +116,18 @@ void Store::set_saved(uint64_t samples, std::string path) {
   last_ = std::move(path);
 }
 
-Status Store::take_folder() {
-  if (folder_) {
+Status Store::lock_folder() {
+  if (lock_) {
     return {};
   }
-  if (!o_.checkpoint.empty()) {
-    BOWLINE_TRY_ASSIGN(CheckpointFolder folder, CheckpointFolder::open(o_.checkpoint));
-    folder_.emplace(std::move(folder));
-    return {};
-  }
+  folder_ = o_.checkpoint;
   const std::string beside = (o_.out.empty() ? o_.model : o_.out) + ".checkpoint";
-  for (int number = 1;; ++number) {
-    const std::string path = number == 1 ? beside : fmt::format("{}.{}", beside, number);
-    if (!is_there(path)) {
-      BOWLINE_TRY_ASSIGN(CheckpointFolder folder, CheckpointFolder::open(path));
-      folder_.emplace(std::move(folder));
-      return {};
-    }
+  for (int number = 1; folder_.empty() || (o_.checkpoint.empty() && is_there(folder_)); ++number) {
+    folder_ = number == 1 ? beside : fmt::format("{}.{}", beside, number);
   }
+  BOWLINE_TRY_ASSIGN(FolderLock lock, lock_checkpoints(folder_));
+  lock_.emplace(std::move(lock));
+  return {};
 }
 
 Result<std::string> Store::find_not_finite(const Model& model) {
@@ -154,27 +147,34 @@ Result<std::string> Store::find_not_finite(const Model& model) {
 }
 
 Status Store::save(const Trainer& trainer, const Progress& progress) {
-  BOWLINE_TRY(take_folder());
-  BOWLINE_TRY_ASSIGN(last_, folder_->write(trainer, progress));
-  samples_ = progress.data_cursor;
+  BOWLINE_TRY(lock_folder());
+  const std::string path = checkpoint_path(folder_, progress.step, progress.micro_step);
+  BOWLINE_TRY(trainer.save(path, progress));
+  std::erase(mine_, path);
+  mine_.push_back(path);
+  while (mine_.size() > kKept) {
+    std::error_code ignored;
+    fs::remove(mine_.front(), ignored);
+    mine_.erase(mine_.begin());
+  }
+  set_saved(progress.data_cursor, path);
   return {};
 }
 
 Status Store::save_best(const Trainer& trainer, const Progress& progress) {
-  BOWLINE_TRY(take_folder());
-  return folder_->write_best(trainer, progress);
+  BOWLINE_TRY(lock_folder());
+  return trainer.save(best(), progress);
 }
 
 void Store::finish() {
-  if (!folder_ || !o_.checkpoint.empty()) {
+  if (!lock_ || !o_.checkpoint.empty()) {
     return;
   }
-  const std::string folder = folder_->path();
-  folder_.reset();
+  lock_.reset();
   std::error_code ignored;
-  fs::remove(best_checkpoint(folder), ignored);
+  fs::remove(best_checkpoint(folder_), ignored);
   fs::remove(last_, ignored);
-  fs::remove(folder, ignored);  // only if it is empty
+  fs::remove(folder_, ignored);  // only if it is empty
 }
 
 }  // namespace bowline::command

@@ -12,7 +12,7 @@ class Store {
  public:
   explicit Store(const FinetuneOptions& options) : o_(options) {}
 
-  // Opens the folder of --checkpoint, if it is given.
+  // Locks the folder of --checkpoint, if it is given.
   Status open();
   // Checks that the files of the run can be written. `step` and `saved`: step and config of the
   // checkpoint that the run resumes.
@@ -28,7 +28,8 @@ class Store {
   // finite.
   static Result<std::string> find_not_finite(const Model& model);
 
-  // Writes a checkpoint to --checkpoint, or to a new folder beside --out.
+  // Writes a checkpoint to --checkpoint, or to a new folder beside --out. Keeps only the last two
+  // checkpoints of this run.
   Status save(const Trainer& trainer, const Progress& progress);
   Status save_best(const Trainer& trainer, const Progress& progress);
   // True if the state after `samples` samples is saved.
@@ -36,7 +37,7 @@ class Store {
   void set_saved(uint64_t samples, std::string path);
   const std::string& last() const { return last_; }
   std::string best() const { return best_checkpoint(folder()); }
-  std::string folder() const { return folder_ ? folder_->path() : o_.checkpoint; }
+  std::string folder() const { return lock_ ? folder_ : o_.checkpoint; }
 
   // Errors  bad_argument: --out exists and may not be replaced. Another process may have created it
   //         during the run.
@@ -46,11 +47,13 @@ class Store {
   void finish();
 
  private:
-  Status take_folder();
+  Status lock_folder();
   bool is_ours(const std::string& weights, const Config& saved) const;
 
   const FinetuneOptions& o_;
-  std::optional<CheckpointFolder> folder_;
+  std::optional<FolderLock> lock_;
+  std::string folder_;             // that is locked
+  std::vector<std::string> mine_;  // checkpoints of this run, the oldest first
   std::optional<uint64_t> samples_;
   std::string last_;
   bool replace_out_ = false;
