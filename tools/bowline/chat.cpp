@@ -153,20 +153,18 @@ Result<int> run(const ChatOptions& o) {
 }  // namespace
 
 void add_chat(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "chat", "Chats with a language model; reads messages from standard input",
-               "# Type one message per line\n"
-               "bowline chat lm.bowline --system \"Be short.\" --temp 0.7\n"
-               "# One question to a tuned model\n"
-               "echo \"Which knot shortens a rope?\" | \\\n"
-               "    bowline chat lm.bowline --adapter adapter.bowline");
-  auto o = std::make_shared<ChatOptions>();
+  const auto [verb, o] = add_verb<ChatOptions>(
+      app, context, run, "chat", "Chats with a language model; reads messages from standard input",
+      "# Type one message per line\n"
+      "bowline chat lm.bowline --system \"Be short.\" --temp 0.7\n"
+      "# One question to a tuned model\n"
+      "echo \"Which knot shortens a rope?\" | \\\n"
+      "    bowline chat lm.bowline --adapter adapter.bowline");
   add_generation(verb, o->of);
   verb->add_option("--system", o->system, "System message");
   add_text(verb, "--chat-format", o->chat_format, "Chat template, such as chatml [the model's]",
            "NAME");
   add_format(verb, o->format, "Output format of an answer");
-  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command

@@ -21,7 +21,7 @@ struct DevicesOptions {
   bool all = false;
 };
 
-int list(const DevicesOptions& o) {
+Result<int> list(const DevicesOptions& o) {
   std::vector<DeviceInfo> devices = Device::list();
   if (!o.all) {
     std::erase_if(devices, [](const DeviceInfo& d) { return d.for_tests; });
@@ -56,12 +56,11 @@ int list(const DevicesOptions& o) {
 }  // namespace
 
 void add_devices(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "devices", "Lists the devices; if one is unusable, the reason",
-                            "bowline devices -o json");
-  auto o = std::make_shared<DevicesOptions>();
+  const auto [verb, o] = add_verb<DevicesOptions>(
+      app, context, list, "devices", "Lists the devices; if one is unusable, the reason",
+      "bowline devices -o json");
   verb->add_flag("--all", o->all, "Also list devices that exist only for tests");
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return list(*o); });
 }
 
 }  // namespace bowline::command

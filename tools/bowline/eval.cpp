@@ -136,6 +136,9 @@ void print_measure_json(const Measure& m, const Task& task, const Device& device
 }
 
 Result<int> run(const EvalOptions& o) {
+  if (o.eval_stride > o.seq) {
+    return fail(kUsage, fmt::format("--stride {} is above --seq {}.", o.eval_stride, o.seq));
+  }
   BOWLINE_TRY_FLAGS(o.uses.check("--force", !o.report.empty(), "--report is not given"));
   Evaluated page;
   if (!o.report.empty()) {
@@ -168,16 +171,15 @@ Result<int> run(const EvalOptions& o) {
 }  // namespace
 
 void add_eval(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "eval", "Evaluates a model: perplexity of text, or classification accuracy",
-               "bowline eval tuned.bowline --data notes.txt\n"
-               "# A model with an adapter\n"
-               "bowline eval lm.bowline --adapter adapter.bowline --data chats.jsonl");
-  auto o = std::make_shared<EvalOptions>();
+  const auto [verb, o] =
+      add_verb<EvalOptions>(app, context, run, "eval",
+                            "Evaluates a model: perplexity of text, or classification accuracy",
+                            "bowline eval tuned.bowline --data notes.txt\n"
+                            "# A model with an adapter\n"
+                            "bowline eval lm.bowline --adapter adapter.bowline --data chats.jsonl");
   verb->add_option("model", o->model, "Model file with the entry point 'loss'")->required();
   add_data(verb, *o);
   add_windows(verb, *o);
-  o->eval_stride = 0;
   add_text(verb, "--report", o->report, "Write an HTML page with the loss of each batch", "FILE");
   verb->add_flag("--force", o->force, "Replace an existing --report");
   add_changes(verb, o->changes);
@@ -189,12 +191,6 @@ void add_eval(CLI::App& app, Context& context) {
   add_number(verb, "--batches", o->eval_batches, "Evaluate at most this many batches [all]", 0,
              kMostSteps);
   o->uses.add({"--stride"}, kPlainText);
-  on_run(verb, context, [o]() -> Result<int> {
-    if (o->eval_stride > o->seq) {
-      return fail(kUsage, fmt::format("--stride {} is above --seq {}.", o->eval_stride, o->seq));
-    }
-    return run(*o);
-  });
 }
 
 }  // namespace bowline::command

@@ -432,18 +432,18 @@ Result<int> run(const ExportOptions& o) {
 }  // namespace
 
 void add_export(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "export", "Writes a model for other tools, merges adapters, strips checkpoints",
-               "# A checkpoint without its training state\n"
-               "bowline export run/step-00000300.bowline --strip --out tuned.bowline\n"
-               "# A model with a merged adapter, for Bowline and for Hugging Face\n"
-               "bowline export lm.bowline --adapter a.bowline --out merged.bowline\n"
-               "bowline export lm.bowline --adapter a.bowline --to hf --out lm/\n"
-               "# The adapter alone, for PEFT\n"
-               "bowline export lm.bowline --adapter a.bowline --to peft --out a/\n"
-               "# A GGUF file for llama.cpp\n"
-               "bowline export lm.bowline --to gguf --encoding q8_0 --out lm.gguf");
-  auto o = std::make_shared<ExportOptions>();
+  const auto [verb, o] = add_verb<ExportOptions>(
+      app, context, run, "export",
+      "Writes a model for other tools, merges adapters, strips checkpoints",
+      "# A checkpoint without its training state\n"
+      "bowline export run/step-00000300.bowline --strip --out tuned.bowline\n"
+      "# A model with a merged adapter, for Bowline and for Hugging Face\n"
+      "bowline export lm.bowline --adapter a.bowline --out merged.bowline\n"
+      "bowline export lm.bowline --adapter a.bowline --to hf --out lm/\n"
+      "# The adapter alone, for PEFT\n"
+      "bowline export lm.bowline --adapter a.bowline --to peft --out a/\n"
+      "# A GGUF file for llama.cpp\n"
+      "bowline export lm.bowline --to gguf --encoding q8_0 --out lm.gguf");
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   CLI::Option* strip =
       verb->add_flag("--strip", o->strip, "Leave out optimizer state, gradients and progress");
@@ -471,7 +471,6 @@ void add_export(CLI::App& app, Context& context) {
   verb->add_flag("--force", o->force, "Replace existing outputs");
   add_format(verb, o->format, "Output format of the summary");
   o->uses = FlagUses(verb);
-  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command

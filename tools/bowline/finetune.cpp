@@ -133,20 +133,20 @@ void add_uses(FinetuneOptions& o) {
 }  // namespace
 
 void add_finetune(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "finetune", "Fine-tunes a model on text, on chats, or on labelled texts",
-               "# Text. After an interruption, the same command continues.\n"
-               "bowline finetune base.bowline --data notes.txt --steps 300 \\\n"
-               "    --checkpoint run --save-every 50 --resume auto --out tuned.bowline\n"
-               "# A LoRA adapter for a chat model\n"
-               "bowline finetune lm.bowline --data chats.jsonl --mask-prompt \\\n"
-               "    --lora-rank 16 --learning-rate 1e-4 --epochs 2 --out adapter.bowline\n"
-               "# A classifier, on a table with the columns \"text\" and \"label\"\n"
-               "bowline finetune encoder.bowline --data train.csv --epochs 3 \\\n"
-               "    --learning-rate 5e-5 --out classifier.bowline\n"
-               "# Only the memory that the training needs\n"
-               "bowline finetune lm.bowline --data notes.txt --lora-rank 8 --dry-run");
-  auto options = std::make_shared<FinetuneOptions>();
+  const auto [verb, options] = add_verb<FinetuneOptions>(
+      app, context, finetune, "finetune",
+      "Fine-tunes a model on text, on chats, or on labelled texts",
+      "# Text. After an interruption, the same command continues.\n"
+      "bowline finetune base.bowline --data notes.txt --steps 300 \\\n"
+      "    --checkpoint run --save-every 50 --resume auto --out tuned.bowline\n"
+      "# A LoRA adapter for a chat model\n"
+      "bowline finetune lm.bowline --data chats.jsonl --mask-prompt \\\n"
+      "    --lora-rank 16 --learning-rate 1e-4 --epochs 2 --out adapter.bowline\n"
+      "# A classifier, on a table with the columns \"text\" and \"label\"\n"
+      "bowline finetune encoder.bowline --data train.csv --epochs 3 \\\n"
+      "    --learning-rate 5e-5 --out classifier.bowline\n"
+      "# Only the memory that the training needs\n"
+      "bowline finetune lm.bowline --data notes.txt --lora-rank 8 --dry-run");
   add_files(verb, *options);
   add_training(verb, *options);
   add_optimizer(verb, *options);
@@ -155,7 +155,6 @@ void add_finetune(CLI::App& app, Context& context) {
   add_checkpoints(verb, *options);
   add_rest(verb, *options);
   add_uses(*options);
-  on_run(verb, context, [options] { return finetune(*options); });
 }
 
 }  // namespace bowline::command

@@ -49,16 +49,15 @@ Result<int> run(const GenerateOptions& o) {
 }  // namespace
 
 void add_generate(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "generate", "Generates text from a prompt",
-                            "bowline generate lm.bowline \"Once upon a time\" --max-tokens 100\n"
-                            "# Sample, with an adapter\n"
-                            "bowline generate lm.bowline \"Once upon a time\" \\\n"
-                            "    --adapter adapter.bowline --temp 0.8 --top-p 0.95");
-  auto o = std::make_shared<GenerateOptions>();
+  const auto [verb, o] = add_verb<GenerateOptions>(
+      app, context, run, "generate", "Generates text from a prompt",
+      "bowline generate lm.bowline \"Once upon a time\" --max-tokens 100\n"
+      "# Sample, with an adapter\n"
+      "bowline generate lm.bowline \"Once upon a time\" \\\n"
+      "    --adapter adapter.bowline --temp 0.8 --top-p 0.95");
   add_generation(verb, o->of);
   verb->add_option("prompt", o->prompt, "Prompt; - reads it from standard input [-]");
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command

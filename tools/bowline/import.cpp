@@ -125,24 +125,24 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
 }  // namespace
 
 void add_import(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "import", "Converts a model from Hugging Face, GGUF, ONNX or PEFT",
-                            "# A language model\n"
-                            "bowline import smollm2/ --out lm.bowline\n"
-                            "bowline import model.gguf --out lm.bowline\n"
-                            "# An encoder with a new classification head\n"
-                            "bowline import minilm/ --task classify --labels labels.txt \\\n"
-                            "    --out encoder.bowline\n"
-                            "# A LoRA adapter from PEFT\n"
-                            "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
-                            "# Only the shapes, to plan the memory of a training\n"
-                            "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
-                            "# An ONNX graph with a fixed batch size, or with any batch size\n"
-                            "bowline import model.onnx --dim batch=1 --out model.bowline\n"
-                            "bowline import model.onnx --batch-dim batch --out model.bowline\n"
-                            "# An ONNX graph whose dimensions have no names\n"
-                            "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' \\\n"
-                            "    --out ocr.bowline");
-  auto o = std::make_shared<ImportFlags>();
+  const auto [verb, o] = add_verb<ImportFlags>(
+      app, context, run, "import", "Converts a model from Hugging Face, GGUF, ONNX or PEFT",
+      "# A language model\n"
+      "bowline import smollm2/ --out lm.bowline\n"
+      "bowline import model.gguf --out lm.bowline\n"
+      "# An encoder with a new classification head\n"
+      "bowline import minilm/ --task classify --labels labels.txt \\\n"
+      "    --out encoder.bowline\n"
+      "# A LoRA adapter from PEFT\n"
+      "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
+      "# Only the shapes, to plan the memory of a training\n"
+      "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
+      "# An ONNX graph with a fixed batch size, or with any batch size\n"
+      "bowline import model.onnx --dim batch=1 --out model.bowline\n"
+      "bowline import model.onnx --batch-dim batch --out model.bowline\n"
+      "# An ONNX graph whose dimensions have no names\n"
+      "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' \\\n"
+      "    --out ocr.bowline");
   verb->add_option("model", o->model, "Hugging Face or PEFT folder, GGUF or ONNX file")->required();
   add_text(verb, "--out", o->out, "Model file to write", "FILE")->required();
   o->uses = o->task_uses = FlagUses(verb);
@@ -153,7 +153,6 @@ void add_import(CLI::App& app, Context& context) {
       ->excludes(base);
   verb->add_flag("--force", o->force, "Replace an existing file");
   add_format(verb, o->format, "Output format of the summary");
-  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command

@@ -263,13 +263,13 @@ Result<int> run(const PredictOptions& o) {
 }  // namespace
 
 void add_predict(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "predict", "Predicts labels of texts, or computes embeddings",
-                            "# The label of a text, or of each row of a table\n"
-                            "bowline predict tuned.bowline \"A library that draws maps\"\n"
-                            "bowline predict tuned.bowline --file texts.csv\n"
-                            "# The embedding of a text\n"
-                            "bowline predict minilm.bowline --embed \"A game of chess\"");
-  auto o = std::make_shared<PredictOptions>();
+  const auto [verb, o] = add_verb<PredictOptions>(
+      app, context, run, "predict", "Predicts labels of texts, or computes embeddings",
+      "# The label of a text, or of each row of a table\n"
+      "bowline predict tuned.bowline \"A library that draws maps\"\n"
+      "bowline predict tuned.bowline --file texts.csv\n"
+      "# The embedding of a text\n"
+      "bowline predict minilm.bowline --embed \"A game of chess\"");
   verb->add_option("model", o->model, "Model file that classifies or embeds texts")->required();
   CLI::Option* texts = verb->add_option("texts", o->texts, "Texts [the lines of standard input]");
   add_text(verb, "--file", o->file, "Read lines, or rows of .csv, .tsv or .jsonl", "FILE")
@@ -284,7 +284,6 @@ void add_predict(CLI::App& app, Context& context) {
   add_device(verb, o->device);
   add_format(verb, o->format, "Output format; json has all probabilities");
   o->uses = FlagUses(verb);
-  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command

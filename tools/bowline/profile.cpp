@@ -279,17 +279,18 @@ class Profiling {
   std::vector<StepScalar> steps_;
 };
 
+Result<int> run(const ProfileOptions& o) { return Profiling(o).run(); }
+
 }  // namespace
 
 void add_profile(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "profile", "Measures the time of each operator in a run or training step",
-               "# A training step, with a timeline for the browser\n"
-               "bowline profile base.bowline --train --batch 8 --seq 256 \\\n"
-               "    --trace trace.json\n"
-               "# A run of an entry point, with random inputs\n"
-               "bowline profile base.bowline --entry forward --batch 8 --seq 256");
-  auto o = std::make_shared<ProfileOptions>();
+  const auto [verb, o] = add_verb<ProfileOptions>(
+      app, context, run, "profile", "Measures the time of each operator in a run or training step",
+      "# A training step, with a timeline for the browser\n"
+      "bowline profile base.bowline --train --batch 8 --seq 256 \\\n"
+      "    --trace trace.json\n"
+      "# A run of an entry point, with random inputs\n"
+      "bowline profile base.bowline --entry forward --batch 8 --seq 256");
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
   CLI::Option* train = verb->add_flag("--train", o->train, "Profile a training step with AdamW");
@@ -304,7 +305,6 @@ void add_profile(CLI::App& app, Context& context) {
                                 "Timeline for chrome://tracing or ui.perfetto.dev", "FILE");
   verb->add_flag("--force", o->force, "Replace an existing --trace")->needs(trace);
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return Profiling(*o).run(); });
 }
 
 }  // namespace bowline::command

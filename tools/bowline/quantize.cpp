@@ -60,13 +60,13 @@ Result<int> run(const QuantizeOptions& o) {
 }  // namespace
 
 void add_quantize(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "quantize", "Quantizes the weights of a model",
-                            "# 8 bits per value\n"
-                            "bowline quantize base.bowline --out base8.bowline --encoding int8\n"
-                            "# 4 bits per value, with zero points, only in the blocks\n"
-                            "bowline quantize base.bowline --out base4.bowline \\\n"
-                            "    --encoding \"int4 with zero points\" --pattern \"blocks.*\"");
-  auto o = std::make_shared<QuantizeOptions>();
+  const auto [verb, o] = add_verb<QuantizeOptions>(
+      app, context, run, "quantize", "Quantizes the weights of a model",
+      "# 8 bits per value\n"
+      "bowline quantize base.bowline --out base8.bowline --encoding int8\n"
+      "# 4 bits per value, with zero points, only in the blocks\n"
+      "bowline quantize base.bowline --out base4.bowline \\\n"
+      "    --encoding \"int4 with zero points\" --pattern \"blocks.*\"");
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   add_text(verb, "--out", o->out, "Model file to write", "FILE")->required();
   add_text(verb, "--encoding", o->encoding, "int8, int4, q8_0, q4_0, ...; plain: f32", "ENCODING")
@@ -75,7 +75,6 @@ void add_quantize(CLI::App& app, Context& context) {
       ->capture_default_str();
   verb->add_flag("--force", o->force, "Replace an existing file");
   add_format(verb, o->format, "Output format of the summary");
-  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command

@@ -209,14 +209,13 @@ Result<int> run(const RunOptions& o) {
 }  // namespace
 
 void add_run(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "run", "Runs an entry point, on inputs from files or the command line",
-               "# Values on the command line, or the tokens of a text\n"
-               "bowline run base.bowline --input tokens=65,66,67\n"
-               "bowline run lm.bowline --input tokens=text:Hello\n"
-               "# NumPy files\n"
-               "bowline run base.bowline --input tokens=@x.npy --output logits=@y.npy");
-  auto o = std::make_shared<RunOptions>();
+  const auto [verb, o] = add_verb<RunOptions>(
+      app, context, run, "run", "Runs an entry point, on inputs from files or the command line",
+      "# Values on the command line, or the tokens of a text\n"
+      "bowline run base.bowline --input tokens=65,66,67\n"
+      "bowline run lm.bowline --input tokens=text:Hello\n"
+      "# NumPy files\n"
+      "bowline run base.bowline --input tokens=@x.npy --output logits=@y.npy");
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
   add_text(verb, "--input", o->inputs, std::string(kInputHelp) + "|text:Hi", "NAME=VALUE");
@@ -229,7 +228,6 @@ void add_run(CLI::App& app, Context& context) {
   add_memory_budget(verb, o->device.memory_budget);
   verb->add_flag("--force", o->force, "Replace existing outputs")->needs(outputs);
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/status.h"
 #include "bowline_text.h"
@@ -15,10 +16,9 @@ namespace {
 
 struct TokenizeOptions {
   std::string tokenizer;
-  std::string text;
+  std::optional<std::string> text;
   std::string file;
   std::string format = "text";
-  bool has_text = false;
   bool lines = false;
   bool null = false;
   bool no_special = false;
@@ -71,11 +71,11 @@ Status show(const text::Tokenizer& tokenizer, std::string_view text, const Token
 }
 
 Result<int> tokenize(const TokenizeOptions& o) {
-  if (o.has_text == !o.file.empty()) {
+  if (o.text.has_value() == !o.file.empty()) {
     return fail(kUsage, "Give either TEXT or --file.");
   }
   BOWLINE_TRY_ASSIGN(const text::Tokenizer tokenizer, open_tokenizer(o.tokenizer));
-  std::string all = o.text;
+  std::string all = o.text.value_or("");
   if (!o.file.empty()) {
     BOWLINE_TRY_ASSIGN(all, read_any(o.file));
   }
@@ -95,13 +95,13 @@ Result<int> tokenize(const TokenizeOptions& o) {
 }  // namespace
 
 void add_tokenize(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "tokenize", "Shows the tokens of a text, with ids and bytes",
-                            "bowline tokenize model.bowline \"A library that draws maps\"\n"
-                            "bowline tokenize tokenizer.json --file texts.txt --lines -o json");
-  auto o = std::make_shared<TokenizeOptions>();
+  const auto [verb, o] = add_verb<TokenizeOptions>(
+      app, context, tokenize, "tokenize", "Shows the tokens of a text, with ids and bytes",
+      "bowline tokenize model.bowline \"A library that draws maps\"\n"
+      "bowline tokenize tokenizer.json --file texts.txt --lines -o json");
   verb->add_option("tokenizer", o->tokenizer, "Model file, tokenizer.json or GGUF file")
       ->required();
-  CLI::Option* text = verb->add_option("text", o->text, "Text to tokenize [or use --file]");
+  verb->add_option("text", o->text, "Text to tokenize [or use --file]");
   add_text(verb, "--file", o->file, "Read the text from a file; - is standard input", "FILE");
   CLI::Option* lines = verb->add_flag("--lines", o->lines, "Tokenize each line on its own");
   verb->add_flag("--null", o->null, "Tokenize each NUL-terminated text on its own")
@@ -112,10 +112,6 @@ void add_tokenize(CLI::App& app, Context& context) {
   add_number(verb, "--max-tokens", o->max_tokens, "Truncate to this many tokens [no limit]", 1,
              1 << 30);
   add_format(verb, o->format);
-  on_run(verb, context, [o, text] {
-    o->has_text = text->count() > 0;
-    return tokenize(*o);
-  });
 }
 
 }  // namespace bowline::command

@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bowline.h"
@@ -37,6 +39,18 @@ CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& de
 void add_format(CLI::App* verb, std::string& format, const std::string& help = "Output format");
 // Sets the function that the verb runs after the arguments are parsed. It returns the exit code.
 void on_run(CLI::App* verb, Context& context, std::function<Result<int>()> run);
+
+// As add_verb(), for a verb that calls `run`. Returns the verb and its options, which flags set.
+template <class Options>
+std::pair<CLI::App*, Options*> add_verb(CLI::App& app, Context& context,
+                                        Result<int> (*run)(const Options&), const std::string& name,
+                                        const std::string& description,
+                                        const std::string& examples) {
+  CLI::App* const verb = add_verb(app, name, description, examples);
+  const auto options = std::make_shared<Options>();
+  on_run(verb, context, [run, options] { return run(*options); });
+  return {verb, options.get()};
+}
 
 // Prints "bowline: <message>" to stderr and returns the code.
 int fail(int code, const std::string& message);

@@ -164,16 +164,15 @@ Result<int> run(const VerifyOptions& o) {
 }  // namespace
 
 void add_verify(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "verify", "Checks a model file: structure, checksums and stored self tests",
-               "bowline verify base.bowline");
-  auto o = std::make_shared<VerifyOptions>();
+  const auto [verb, o] =
+      add_verb<VerifyOptions>(app, context, run, "verify",
+                              "Checks a model file: structure, checksums and stored self tests",
+                              "bowline verify base.bowline");
   verb->add_option("model", o->model, "Model file")->required();
   add_text(verb, "--device", o->device, "Device that runs the self tests", "NAME")
       ->capture_default_str();
   add_format(verb, o->format);
   o->uses = FlagUses(verb);
-  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command

@@ -176,9 +176,9 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
 }  // namespace
 
 void add_bench_decode(CLI::App& bench, Context& context) {
-  CLI::App* verb = add_verb(bench, "decode", "Times text generation, in tokens per second",
-                            "bowline bench decode lm.bowline --tokens 128 --device cpu -o json");
-  auto o = std::make_shared<BenchDecodeOptions>();
+  const auto [verb, o] = add_verb<BenchDecodeOptions>(
+      bench, context, bench_decode, "decode", "Times text generation, in tokens per second",
+      "bowline bench decode lm.bowline --tokens 128 --device cpu -o json");
   verb->add_option("model", o->model, "Model file of a language model")->required();
   add_number(verb, "--prompt", o->prompt, "Tokens of the prompt", 1, 1 << 20);
   add_number(verb, "--tokens", o->tokens, "Generated tokens", 1, 1 << 20);
@@ -186,7 +186,6 @@ void add_bench_decode(CLI::App& bench, Context& context) {
   add_device(verb, o->device);
   verb->add_flag("--no-floor", o->no_floor, "Do not measure the lower limit of this machine");
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return bench_decode(*o); });
 }
 
 }  // namespace bowline::command

@@ -75,10 +75,9 @@ Result<int> matmul(const MatmulOptions& o) {
 }  // namespace
 
 void add_bench_matmul(CLI::App& bench, Context& context) {
-  CLI::App* verb =
-      add_verb(bench, "matmul", "Times one matrix product: [m, k] by [k, n]",
-               "bowline bench matmul --m 768 --n 768 --k 768 --layout nt --device cpu");
-  auto o = std::make_shared<MatmulOptions>();
+  const auto [verb, o] = add_verb<MatmulOptions>(
+      bench, context, matmul, "matmul", "Times one matrix product: [m, k] by [k, n]",
+      "bowline bench matmul --m 768 --n 768 --k 768 --layout nt --device cpu");
   add_number(verb, "--m", o->m, "Rows of the result", 1, 1 << 16);
   add_number(verb, "--n", o->n, "Columns of the result", 1, 1 << 16);
   add_number(verb, "--k", o->k, "Columns of a and rows of b", 1, 1 << 16);
@@ -88,7 +87,6 @@ void add_bench_matmul(CLI::App& bench, Context& context) {
   add_number(verb, "--runs", o->runs, "Timed runs, after 3 runs to warm up", 7, 1000);
   add_device(verb, o->device);
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return matmul(*o); });
 }
 
 }  // namespace bowline::command

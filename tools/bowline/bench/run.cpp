@@ -62,9 +62,9 @@ Result<int> bench_run(const BenchRunOptions& o) {
 }  // namespace
 
 void add_bench_run(CLI::App& bench, Context& context) {
-  CLI::App* verb = add_verb(bench, "run", "Times an entry point",
-                            "bowline bench run m.bowline --entry embed --batch 1 --seq 32");
-  auto o = std::make_shared<BenchRunOptions>();
+  const auto [verb, o] =
+      add_verb<BenchRunOptions>(bench, context, bench_run, "run", "Times an entry point",
+                                "bowline bench run m.bowline --entry embed --batch 1 --seq 32");
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
   add_text(verb, "--input", o->inputs, std::string(kInputHelp) + " [random]", "NAME=VALUE");
@@ -74,7 +74,6 @@ void add_bench_run(CLI::App& bench, Context& context) {
   add_number(verb, "--runs", o->runs, "Timed runs, after 5 runs to warm up", 1, 1'000'000);
   add_device(verb, o->device);
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return bench_run(*o); });
 }
 
 }  // namespace bowline::command

@@ -135,15 +135,14 @@ Result<int> bench_table(const BenchTableOptions& o) {
 }  // namespace
 
 void add_bench_table(CLI::App& bench, Context& context) {
-  CLI::App* verb =
-      add_verb(bench, "table", "Times opening, planning and saving a model with many parameters",
-               "bowline bench table --parameters 100000");
-  auto o = std::make_shared<BenchTableOptions>();
+  const auto [verb, o] =
+      add_verb<BenchTableOptions>(bench, context, bench_table, "table",
+                                  "Times opening, planning and saving a model with many parameters",
+                                  "bowline bench table --parameters 100000");
   add_number(verb, "--parameters", o->parameters, "Number of parameters, each of 4 values", 1,
              10'000'000);
   add_device(verb, o->device);
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return bench_table(*o); });
 }
 
 }  // namespace bowline::command

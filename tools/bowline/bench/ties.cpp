@@ -186,15 +186,14 @@ Result<int> bench_ties(const BenchTiesOptions& o) {
 }  // namespace
 
 void add_bench_ties(CLI::App& bench, Context& context) {
-  CLI::App* verb = add_verb(bench, "ties", "Compares the speed with and without tied weights",
-                            "bowline bench ties --repeats 16");
-  auto o = std::make_shared<BenchTiesOptions>();
+  const auto [verb, o] = add_verb<BenchTiesOptions>(
+      bench, context, bench_ties, "ties", "Compares the speed with and without tied weights",
+      "bowline bench ties --repeats 16");
   add_number(verb, "--repeats", o->repeats, "Repeats of one block with tied weights", 2, 4096);
   add_number(verb, "--runs", o->runs, "Timed runs of each side; the median is shown", 1, 100'000);
   add_number(verb, "--ties", o->ties, "Ties of the model that is planned", 1, 1'000'000);
   add_device(verb, o->device);
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return bench_ties(*o); });
 }
 
 }  // namespace bowline::command

@@ -69,15 +69,14 @@ Result<int> bench_tokenize(const BenchTokenizeOptions& o) {
 }  // namespace
 
 void add_bench_tokenize(CLI::App& bench, Context& context) {
-  CLI::App* verb = add_verb(bench, "tokenize", "Times encoding and decoding on one core",
-                            "bowline bench tokenize tokenizer.json --text book.txt");
-  auto o = std::make_shared<BenchTokenizeOptions>();
+  const auto [verb, o] = add_verb<BenchTokenizeOptions>(
+      bench, context, bench_tokenize, "tokenize", "Times encoding and decoding on one core",
+      "bowline bench tokenize tokenizer.json --text book.txt");
   verb->add_option("tokenizer", o->tokenizer, "Model file, tokenizer.json or GGUF file")
       ->required();
   add_text(verb, "--text", o->text, "File with the text; - is standard input", "FILE")->required();
   add_number(verb, "--runs", o->runs, "Timed runs, after one run to warm up", 1, 100'000);
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return bench_tokenize(*o); });
 }
 
 }  // namespace bowline::command

@@ -245,10 +245,9 @@ Result<int> run(const BenchTrainOptions& o) {
 }  // namespace
 
 void add_bench_train(CLI::App& bench, Context& context) {
-  CLI::App* verb =
-      add_verb(bench, "train", "Times a training step (AdamW) of the entry point 'loss'",
-               "bowline bench train base.bowline --batch 8 --seq 256 --device cpu -o json");
-  auto o = std::make_shared<BenchTrainOptions>();
+  const auto [verb, o] = add_verb<BenchTrainOptions>(
+      bench, context, run, "train", "Times a training step (AdamW) of the entry point 'loss'",
+      "bowline bench train base.bowline --batch 8 --seq 256 --device cpu -o json");
   verb->add_option("model", o->model, "Model file")->required();
   add_number(verb, "--batch", o->batch, "Rows per batch", 1, 1 << 20);
   add_number(verb, "--seq", o->seq, "Tokens per row", 1, 1 << 20);
@@ -266,7 +265,6 @@ void add_bench_train(CLI::App& bench, Context& context) {
   add_text(verb, "--save-model", o->save_model, "Write the trained model", "FILE");
   verb->add_flag("--no-floor", o->no_floor, "Do not measure the lower limit of this machine");
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command
