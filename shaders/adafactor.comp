@@ -169,7 +169,7 @@ void main() {
   FOR_ELEMENTS(i, size()) {
     const A next = p.w.v[i] * keep - factor * update_of(i, scale);
     p.w.v[i] = next;
-    if (isnan(next) || isinf(next)) {
+    if (!is_finite(next)) {
       set_step_weights_non_finite(1);
     }
   }

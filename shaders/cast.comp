@@ -45,7 +45,6 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 bool is_float(uint type) { return type <= BF16; }
-bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 
 uvec2 negated(uvec2 n) { return uvec2(~n.x + 1u, ~n.y + (n.x == 0 ? 1u : 0u)); }
 uvec2 shifted_left(uvec2 n, uint by) {  // by < 64

@@ -65,7 +65,7 @@ void main() {
     p.scale.v[0] = step_gradient_scale * (clips ? p.max_norm / norm : 1);
     set_step_grad_norm(norm);
     const A loss = p.has_loss != 0 ? p.loss.v[0] : 0;
-    if (isnan(norm) || isinf(norm) || isnan(loss) || isinf(loss)) {
+    if (!is_finite(norm) || !is_finite(loss)) {
       set_step_non_finite(1);
     }
   }

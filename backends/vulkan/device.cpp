@@ -46,12 +46,15 @@ void read_properties(const Loader& loader, PhysicalDevice* device,
                      VkPhysicalDeviceSubgroupProperties* subgroup) {
   auto maintenance = typed<VkPhysicalDeviceMaintenance3Properties>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES);
+  auto floats = typed<VkPhysicalDeviceFloatControlsProperties>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES);
+  floats.pNext = &maintenance;
   auto driver =
       typed<VkPhysicalDeviceDriverProperties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
   auto control = typed<VkPhysicalDeviceSubgroupSizeControlProperties>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
-  control.pNext = &maintenance;
-  driver.pNext = device->has_subgroup_control ? static_cast<void*>(&control) : &maintenance;
+  control.pNext = &floats;
+  driver.pNext = device->has_subgroup_control ? static_cast<void*>(&control) : &floats;
   subgroup->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES;
   subgroup->pNext = &driver;
   auto properties =
@@ -63,6 +66,7 @@ void read_properties(const Loader& loader, PhysicalDevice* device,
   device->has_subgroup_control =
       device->has_subgroup_control &&
       (control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  device->keeps_special_values = floats.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE;
   device->max_allocation_bytes = maintenance.maxMemoryAllocationSize;
   device->driver = std::string(driver.driverName) + " " + driver.driverInfo;
   std::memcpy(device->pipeline_cache_uuid, properties.properties.pipelineCacheUUID, VK_UUID_SIZE);

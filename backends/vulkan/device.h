@@ -22,6 +22,7 @@ struct PhysicalDevice {
   uint64_t memory_bytes = 0;          // size of the largest device-local heap
   uint64_t max_allocation_bytes = 0;  // limit of one vkAllocateMemory
   bool has_int64 = false;
+  bool keeps_special_values = false;  // NaN, infinities and -0 of f32, where a shader asks for it
   bool has_16bit_storage = false;
   bool has_8bit_storage = false;
   bool has_memory_budget = false;

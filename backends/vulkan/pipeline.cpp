@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/atomic_file.h"
+#include "float_controls.h"
 #include "packed_shaders.h"
 #include "shader_code.h"
 #include "vulkan_shaders.h"
@@ -123,8 +124,11 @@ VkResult Pipelines::open(const std::string& folder) {
 VkResult Pipelines::module(const PipelineKey& key, VkShaderModule* module) const {
   const PhysicalDevice& physical = device_->physical();
   const LackingAccess lacking{!physical.has_16bit_storage, !physical.has_8bit_storage};
-  const std::vector<uint32_t> words = elements_in_words(
+  std::vector<uint32_t> words = elements_in_words(
       chosen_cases(shader_module(key.shader), {key.constants, key.count}), lacking);
+  if (physical.keeps_special_values) {
+    words = with_special_values(words);
+  }
   auto info = typed<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
   info.codeSize = words.size() * sizeof(uint32_t);
   info.pCode = words.data();

@@ -11,6 +11,8 @@ constexpr size_t kHeaderWords = 5;
 constexpr size_t kBound = 3;  // word of the header that exceeds all ids
 
 enum : uint32_t {
+  kEntryPoint = 15,
+  kExecutionMode = 16,
   kCapability = 17,
   kTypeInt = 21,
   kTypeVector = 23,
@@ -42,7 +44,14 @@ enum : uint32_t {
 enum : uint32_t { kSpecId = 1, kArrayStride = 6 };
 
 // Capabilities.
-enum : uint32_t { kStorageBuffer16BitAccess = 4433, kStorageBuffer8BitAccess = 4448 };
+enum : uint32_t {
+  kStorageBuffer16BitAccess = 4433,
+  kStorageBuffer8BitAccess = 4448,
+  kSignedZeroInfNanPreserve = 4466,
+};
+
+// Execution modes.
+enum : uint32_t { kModeSignedZeroInfNanPreserve = 4461 };
 
 using Instruction = std::span<const uint32_t>;
 

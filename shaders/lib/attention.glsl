@@ -99,7 +99,7 @@ float exp_below(float x) {
   float n;
   const float reduced = expm1_reduced(max(x, -87.0), n) + 1.0;
   const float e = reduced * power_of_two(int(n));
-  return x != x ? x : (x < -87.0 ? 0.0 : e);
+  return is_nan(x) ? x : (x < -87.0 ? 0.0 : e);
 }
 
 // Loads part i of a row for this lane. Lanes past the end of the row hold zero.

@@ -36,6 +36,11 @@ A read(Floats x, uint i) { return x.v[i]; }
 void write(Floats y, uint i, A value) { y.v[i] = value; }
 #endif
 
+// These tests look at bits, because a driver may assume that no value is NaN or infinite.
+bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
+bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
+bool is_finite(float x) { return (floatBitsToUint(x) & 0x7fffffffu) < 0x7f800000u; }
+
 // Workgroups are numbered over x, then y. A long dispatch runs in several parts of whole rows of x,
 // so nothing may depend on the number of rows. Numbers past the end of the work do nothing.
 uint group_index() { return gl_WorkGroupID.x + gl_NumWorkGroups.x * gl_WorkGroupID.y; }

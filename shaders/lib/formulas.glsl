@@ -9,16 +9,15 @@ int rank_of(F x) {
   const int bits = floatBitsToInt(x);
   return bits < 0 ? -(bits & 0x7fffffff) : bits;
 }
-bool less(F a, F b) { return !isnan(a) && !isnan(b) && rank_of(a) < rank_of(b); }
-bool equal(F a, F b) { return !isnan(a) && !isnan(b) && rank_of(a) == rank_of(b); }
-#define is_nan(x) isnan(x)
+bool less(F a, F b) { return !is_nan(a) && !is_nan(b) && rank_of(a) < rank_of(b); }
+bool equal(F a, F b) { return !is_nan(a) && !is_nan(b) && rank_of(a) == rank_of(b); }
 #define COMPARE(name) M name##_compare(F a, F b)
 
 #ifndef OUT_truth
 #include "math.glsl"
 
-bool negative(F x) { return floatBitsToUint(x) > 0x80000000u && !isnan(x); }
-bool positive(F x) { return floatBitsToInt(x) > 0 && !isnan(x); }
+bool negative(F x) { return floatBitsToUint(x) > 0x80000000u && !is_nan(x); }
+bool positive(F x) { return floatBitsToInt(x) > 0 && !is_nan(x); }
 #define fma_of(a, b, c) ((a) * (b) + (c))
 #define abs_of(x) abs(x)
 #define min_of(a, b) min(a, b)
@@ -39,7 +38,8 @@ bool positive(F x) { return floatBitsToInt(x) > 0 && !isnan(x); }
 // log(w) x / (w - 1), where w is the rounded 1 + x: the rounding error cancels in the division.
 F log1p_of(F x) {
   precise const F w = 1.0f + x;
-  return w == 1.0f ? x : w == kInfinity ? w : log_f32(w) * (x / (w - 1.0f));
+  precise const F rounded = w - 1.0f;  // a driver may else replace it by x
+  return w == 1.0f ? x : w == kInfinity ? w : log_f32(w) * (x / rounded);
 }
 
 F sigmoid(F x, out F rest) {

@@ -16,7 +16,7 @@ float expm1_reduced(float x, out float n) {
 }
 
 float exp_f32(float x) {
-  if (isnan(x)) {
+  if (is_nan(x)) {
     return x;
   }
   if (x > 88.722839) {
@@ -31,7 +31,7 @@ float exp_f32(float x) {
 
 // e^x - 1, with a small relative error also near 0.
 float expm1_f32(float x) {
-  if (isnan(x)) {
+  if (is_nan(x)) {
     return x;
   }
   if (x > 80.0) {
@@ -83,7 +83,7 @@ float tanh_f32(float x) {
     return x + x * s * p;
   }
   const float y = t > 10.0 ? 1.0 : 1.0 - 2.0 / (exp_f32(2.0 * t) + 1.0);
-  return isnan(x) ? x : (x < 0.0 ? -y : y);
+  return is_nan(x) ? x : (x < 0.0 ? -y : y);
 }
 
 float sigmoid_f32(float x) { return 1.0 / (1.0 + exp_f32(-x)); }
@@ -128,7 +128,7 @@ float erf_near(float x) {  // |x| <= 1
 }
 
 float erf_f32(float x) {
-  if (isnan(x)) {
+  if (is_nan(x)) {
     return x;
   }
   const float t = abs(x);
@@ -140,7 +140,7 @@ float erf_f32(float x) {
 
 // The normal distribution function.
 float normal_cdf(float x) {
-  if (isnan(x)) {
+  if (is_nan(x)) {
     return x;
   }
   const float t = abs(x) * 0.707106781;
@@ -199,7 +199,7 @@ uint turns_of(float x) {
 }
 
 float sin_f32(float x) {
-  if (isnan(x) || isinf(x)) {
+  if (!is_finite(x)) {
     return uintBitsToFloat(0x7fc00000u);
   }
   if (abs(x) < 0.78539816) {
@@ -210,7 +210,7 @@ float sin_f32(float x) {
 }
 
 float cos_f32(float x) {
-  if (isnan(x) || isinf(x)) {
+  if (!is_finite(x)) {
     return uintBitsToFloat(0x7fc00000u);
   }
   if (abs(x) < 0.5) {
@@ -226,16 +226,16 @@ float pow_f32(float a, float b) {
   if (b == 0.0 || a == 1.0) {
     return 1.0;
   }
-  if (isnan(a) || isnan(b)) {
+  if (is_nan(a) || is_nan(b)) {
     return uintBitsToFloat(0x7fc00000u);
   }
   const bool whole = floor(b) == b;
   const bool odd = whole && abs(b) < 16777216.0 && (int(b) & 1) != 0;
-  if (a == -1.0 && isinf(b)) {
+  if (a == -1.0 && is_infinite(b)) {
     return 1.0;
   }
   float magnitude;
-  if (isinf(b)) {
+  if (is_infinite(b)) {
     magnitude = (abs(a) > 1.0) == (b > 0.0) ? kInfinity : 0.0;
   } else {
     const float exponent = b * log_f32(abs(a));
@@ -245,5 +245,5 @@ float pow_f32(float a, float b) {
     return magnitude;
   }
   // -0 and negative bases
-  return odd ? -magnitude : whole || a == 0.0 || isinf(a) ? magnitude : uintBitsToFloat(0x7fc00000u);
+  return odd ? -magnitude : whole || a == 0.0 || is_infinite(a) ? magnitude : uintBitsToFloat(0x7fc00000u);
 }

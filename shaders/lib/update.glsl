@@ -16,7 +16,7 @@ void main() {
     apply();
     store_states(chunk, i);
     chunk.w.v[i] = w;
-    if (isnan(w) || isinf(w)) {
+    if (!is_finite(w)) {
       set_step_weights_non_finite(1);
     }
   }

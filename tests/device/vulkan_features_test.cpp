@@ -5,6 +5,7 @@
 #include <set>
 
 #include "conformance/suite.h"
+#include "float_controls.h"
 #include "need.h"
 #include "open_device.h"
 #include "packed_shaders.h"
@@ -88,6 +89,37 @@ TEST(VulkanShaders, InWordsNeedNoAccessToSmallerElements) {
   }
 }
 
+// A driver may assume that no value is NaN or infinite, and then drop tests for them. Bit tests
+// stay.
+TEST(VulkanShaders, DoNotAskTheDriverForNan) {
+  enum : uint32_t { kIsNan = 156, kIsInf = 157, kFirstCompare = 180, kLastCompare = 191 };
+  for (uint32_t i = 0; i < kShaderCount; ++i) {
+    const std::vector<uint32_t> module = shader_module(i);
+    spirv::for_each_instruction(module, [&](spirv::Instruction in) {
+      const uint32_t op = spirv::operation(in);
+      EXPECT_TRUE(op != kIsNan && op != kIsInf) << kPackedShaders[i].name;
+      EXPECT_FALSE(op >= kFirstCompare && op <= kLastCompare && in[3] == in[4])
+          << kPackedShaders[i].name << " compares a value with itself";
+    });
+  }
+}
+
+TEST(VulkanShaders, WithSpecialValuesStayValid) {
+  enum : uint32_t { kEveryFew = 16 };  // the validator is a process
+  for (uint32_t i = 0; i < kShaderCount; ++i) {
+    const std::vector<uint32_t> words = with_special_values(shader_module(i));
+    size_t modes = 0;
+    spirv::for_each_instruction(words, [&](spirv::Instruction in) {
+      modes += spirv::operation(in) == spirv::kExecutionMode &&
+               in[2] == spirv::kModeSignedZeroInfNanPreserve && in[3] == 32;
+    });
+    EXPECT_EQ(modes, 1u) << kPackedShaders[i].name;
+    if (i % kEveryFew == 0) {
+      EXPECT_TRUE(is_valid(words)) << kPackedShaders[i].name;
+    }
+  }
+}
+
 constexpr auto kNoSmallElements = [](PhysicalDevice& d) {
   d.has_16bit_storage = d.has_8bit_storage = false;
 };
@@ -126,6 +158,7 @@ TEST(VulkanWithoutSmallElements, ModulesNeedWhatTheDeviceHas) {
   for (const auto& [has_16, has_8] : {std::pair(false, false), {false, true}, {true, false}}) {
     physical.has_16bit_storage = has_16;
     physical.has_8bit_storage = has_8;
+    physical.keeps_special_values = has_16;
     Device device(loader, physical);
     ASSERT_EQ(device.open(), VK_SUCCESS);
     Pipelines pipelines(device);
@@ -134,6 +167,7 @@ TEST(VulkanWithoutSmallElements, ModulesNeedWhatTheDeviceHas) {
     ASSERT_EQ(pipelines.get({shader::cast_1_2, 1, {physical.subgroup_size}}, &made), VK_SUCCESS);
     EXPECT_EQ(noted.needed.contains(spirv::kStorageBuffer16BitAccess), has_16);
     EXPECT_EQ(noted.needed.contains(spirv::kStorageBuffer8BitAccess), has_8);
+    EXPECT_EQ(noted.needed.contains(spirv::kSignedZeroInfNanPreserve), has_16);
   }
 }
 
