@@ -12,6 +12,9 @@
 namespace bowline::command {
 namespace {
 
+// The reads and writes of twice as many bytes do not fit the caches of a GPU.
+constexpr uint64_t kLeastGpuStream = 64 << 20;
+
 double elements(const OperandInfo& o) {
   return std::accumulate(o.shape.begin(), o.shape.end(), 1.0,
                          [](double n, int64_t dim) { return n * static_cast<double>(dim); });
@@ -168,6 +171,10 @@ Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int6
 Result<Machine> measure_machine(const Device& device, uint64_t stream_bytes, DType dtype) {
   Machine machine;
   int64_t size = 0;
+  const DeviceInfo info = device.info();
+  if (info.name != "cpu" && !info.software) {
+    stream_bytes = std::max(stream_bytes, kLeastGpuStream);
+  }
   BOWLINE_TRY_ASSIGN(machine.flops, largest_rate(device, dtype, size));
   BOWLINE_TRY_ASSIGN(machine.bandwidth, stream_rate(device, stream_bytes));
   machine.source =
