@@ -1,4 +1,5 @@
-// Node sequences that the gradients of several operators append: reshapes, broadcasts and sums.
+// Nodes that the gradients of several operators append: casts, reshapes, broadcasts, products,
+// sums.
 #pragma once
 
 #include "ops/op.h"
@@ -19,7 +20,49 @@ inline Attributes fill_attributes(float value, const Shape& shape, DType dtype) 
   return Attributes::of(t);
 }
 
-// Appends a tensor that is filled with one value.
+inline Attributes cast_attributes(DType to) {
+  CastAttributesT t;
+  t.to = static_cast<file::DType>(to);
+  return Attributes::of(t);
+}
+
+inline GradientValue cast_to(GradientContext& c, GradientValue v, DType dtype) {
+  return !v.valid() || c.dtype(v) == dtype ? v : c.add1(Op::Cast, {v}, cast_attributes(dtype));
+}
+
+inline Attributes scale_attributes(float factor) {
+  ScaleAttributesT t;
+  t.factor = factor;
+  return Attributes::of(t);
+}
+
+inline GradientValue scaled(GradientContext& c, GradientValue v, float factor) {
+  return c.add1(Op::Scale, {v}, scale_attributes(factor));
+}
+
+// `length` elements of an axis, from `start`.
+inline GradientValue sliced(GradientContext& c, GradientValue v, int axis, int64_t start,
+                            int64_t length) {
+  SliceAttributesT t;
+  t.axis = axis;
+  t.start = start;
+  t.length = length;
+  return c.add1(Op::Slice, {v}, Attributes::of(t));
+}
+
+inline Attributes mat_mul_attributes(bool transpose_a, bool transpose_b) {
+  MatMulAttributesT t;
+  t.transpose_a = transpose_a;
+  t.transpose_b = transpose_b;
+  return Attributes::of(t);
+}
+
+inline GradientValue multiplied(GradientContext& c, GradientValue a, GradientValue b,
+                                bool transpose_a = false, bool transpose_b = false) {
+  return c.add1(Op::MatMul, {a, b}, mat_mul_attributes(transpose_a, transpose_b));
+}
+
+// A tensor that is filled with one value.
 inline GradientValue filled(GradientContext& c, const Shape& shape, DType dtype, float value) {
   return c.add1(Op::Fill, {}, fill_attributes(value, shape, dtype));
 }

@@ -25,6 +25,15 @@ class Index {
   int64_t operator[](int axis) const { return at_[static_cast<size_t>(axis)]; }
   size_t flat() const { return flat_; }
 
+  // The position in a tensor of shape `whole` of the element at this index, moved by `offset` along
+  // an axis.
+  size_t in_whole(const Shape& whole, int axis, int64_t offset) const {
+    int64_t position = 0;
+    for (int a = 0; a < whole.rank(); ++a) {
+      position = position * whole[a] + (*this)[a] + (a == axis ? offset : 0);
+    }
+    return static_cast<size_t>(position);
+  }
   // The position in a tensor of shape `from`, which broadcasts to this shape, of the element at
   // this index.
   size_t in_broadcast(const Shape& from) const {

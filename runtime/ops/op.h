@@ -16,6 +16,7 @@
 #include "core/attributes.h"
 #include "core/operand_types.h"
 #include "core/shape.h"
+#include "core/strides.h"
 #include "generated/step_words.h"
 
 #ifdef BOWLINE_ORACLES
@@ -26,33 +27,55 @@
 
 namespace bowline {
 
-// Input and output of shape inference.
-class InferContext {
+// The attributes of a node. Sizes given as dimension names are already replaced by values.
+class AttributesContext {
  public:
+  explicit AttributesContext(const Attributes& attributes) : attributes_(&attributes) {}
+
+  const Attributes& attributes() const { return *attributes_; }
+  template <class Table>
+  const Table& attributes() const {
+    return attributes_->as<Table>();
+  }
+  // The attribute `axis`, counted from the front. Shape inference has checked it.
+  template <class Table>
+  int axis(int rank) const {
+    return positive_axis(attributes<Table>().axis(), rank);
+  }
+
+ private:
+  const Attributes* attributes_;
+};
+
+// Input and output of shape inference.
+class InferContext : public AttributesContext {
+ public:
+  using AttributesContext::AttributesContext;
   virtual ~InferContext() = default;
   virtual int inputs() const = 0;
   virtual const Shape& in(int i) const = 0;
   virtual DType dtype(int i) const = 0;
   // Sets output i. Without `dtype`, OpDef::types decides its dtype.
   virtual Status out(int i, const Shape& shape, std::optional<DType> dtype = {}) = 0;
-
-  const Attributes& attributes() const { return *attributes_; }
-  // Sizes given as dimension names are already replaced by values.
-  template <class Table>
-  const Table& attributes() const {
-    return attributes_->as<Table>();
-  }
-
-  explicit InferContext(const Attributes& attributes) : attributes_(&attributes) {}
-
- private:
-  const Attributes* attributes_;
 };
+
+// Shape inference: checks the shape of an input. `name` and `of` are words of the message.
+inline Status check_shape(std::string_view name, const Shape& shape, std::string_view of,
+                          const Shape& expected) {
+  BOWLINE_REQUIRE(shape == expected, "Shape of {} ({}) is not the shape of {} ({}).", name, shape,
+                  of, expected);
+  return {};
+}
+inline Status check_shape(std::string_view name, const Shape& shape, const Shape& expected) {
+  BOWLINE_REQUIRE(shape == expected, "Shape of {} ({}) is not {}.", name, shape, expected);
+  return {};
+}
 
 // Input and output of the rules for dynamic dimensions. Elements behind the current size of a
 // dynamic axis are undefined and may be NaN. Elements before it must not depend on them.
-class CountedContext {
+class CountedContext : public AttributesContext {
  public:
+  using AttributesContext::AttributesContext;
   static constexpr int kNone = -1;
 
   virtual ~CountedContext() = default;
@@ -73,16 +96,6 @@ class CountedContext {
   virtual void read_count(int i, int axis) = 0;
   // Errors  unsupported: "Axis 1 of input 0 is the dynamic dimension "seq", but {why}."
   virtual Status refuse(int i, int axis, std::string_view why) const = 0;
-
-  template <class Table>
-  const Table& attributes() const {
-    return attributes_->as<Table>();
-  }
-
-  explicit CountedContext(const Attributes& attributes) : attributes_(&attributes) {}
-
- private:
-  const Attributes* attributes_;
 };
 
 // A value of the graph under differentiation. Invalid after an error.
@@ -94,8 +107,9 @@ using GradientValues = std::vector<GradientValue>;
 
 // Input and output of a gradient function. If `add` fails, it returns invalid values, and din()
 // returns its status.
-class GradientContext {
+class GradientContext : public AttributesContext {
  public:
+  using AttributesContext::AttributesContext;
   virtual ~GradientContext() = default;
   virtual int inputs() const = 0;
   virtual GradientValue in(int i) const = 0;
@@ -118,17 +132,13 @@ class GradientContext {
   }
   // Adds a contribution to the gradient of input i.
   virtual Status din(int i, GradientValue gradient) = 0;
-
-  const Attributes& attributes() const { return *attributes_; }
-  template <class Table>
-  const Table& attributes() const {
-    return attributes_->as<Table>();
+  // The same for every input i up to the length of `gradients`, the results of one `add`.
+  Status din_each(const GradientValues& gradients) {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      BOWLINE_TRY(din(static_cast<int>(i), gradients[i]));
+    }
+    return gradients.empty() ? din(0, {}) : Status();
   }
-
-  explicit GradientContext(const Attributes& attributes) : attributes_(&attributes) {}
-
- private:
-  const Attributes* attributes_;
 };
 
 // The divisor of a mean loss: the sum of the weights of its terms.
@@ -141,7 +151,7 @@ struct LossWeight {
 
 // Operands of a reference implementation, in double precision. Integers are exact up to 2^53.
 // Inputs are rounded to their dtype; the caller rounds the outputs. Outputs start as zero.
-class OracleContext {
+class OracleContext : public AttributesContext {
  public:
   // Values of the kernel record and of the head of the step buffer.
   struct Facts {
@@ -172,9 +182,9 @@ class OracleContext {
   OracleContext(const Attributes& attributes, std::span<const Array> in, std::span<Array> out,
                 std::span<std::vector<double>> magnitude, const Facts& record,
                 std::span<const uint64_t> step_words, Outcome& result)
-      : facts(record),
+      : AttributesContext(attributes),
+        facts(record),
         outcome(result),
-        attributes_(&attributes),
         in_(in),
         out_(out),
         magnitude_(magnitude),
@@ -200,7 +210,6 @@ class OracleContext {
     magnitude(i).assign(out(i).size(), 0.0);
     return magnitude(i);
   }
-  const Attributes& attributes() const { return *attributes_; }
   size_t last_axis(int i) const { return static_cast<size_t>(shape(i).back()); }
   // A per-step scalar of the operator, before the step.
   template <class T>
@@ -212,16 +221,10 @@ class OracleContext {
     outcome.words[word.index] = number;
   }
 
-  template <class Table>
-  const Table& attributes() const {
-    return attributes_->as<Table>();
-  }
-
   const Facts& facts;
   Outcome& outcome;
 
  private:
-  const Attributes* attributes_;
   std::span<const Array> in_;
   std::span<Array> out_;
   std::span<std::vector<double>> magnitude_;
@@ -248,18 +251,13 @@ struct Tolerance {
   }
 };
 
-class ToleranceContext {
+class ToleranceContext : public AttributesContext {
  public:
   ToleranceContext(const Attributes& attributes, std::span<const OracleContext::Array> in)
-      : attributes_(&attributes), in_(in) {}
+      : AttributesContext(attributes), in_(in) {}
   const Shape& in(int i) const { return in_[static_cast<size_t>(i)].shape; }
-  template <class Table>
-  const Table& attributes() const {
-    return attributes_->as<Table>();
-  }
 
  private:
-  const Attributes* attributes_;
   std::span<const OracleContext::Array> in_;
 };
 
