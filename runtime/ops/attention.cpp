@@ -63,11 +63,7 @@ Status gradient(GradientContext& c) {
         "The loss depends on the additive mask of Attention, which has no gradient.");
     in.push_back(c.in(3));
   }
-  const GradientValues d = c.add(Op::AttentionGrad, in, c.attributes());
-  for (int i = 0; i < 3; ++i) {
-    BOWLINE_TRY(c.din(i, d.empty() ? GradientValue{} : d[static_cast<size_t>(i)]));
-  }
-  return {};
+  return c.din_each(c.add(Op::AttentionGrad, in, c.attributes()));
 }
 
 Status counted_axes(CountedContext& c) {

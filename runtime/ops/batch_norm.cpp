@@ -50,12 +50,8 @@ Status gradient(GradientContext& c) {
     BOWLINE_REQUIRE(!c.dout(o).valid(),
                     "The loss depends on output {}, a statistic without a gradient.", o);
   }
-  const GradientValues d =
-      c.add(Op::BatchNormGrad, {c.in(0), c.in(1), c.dout(0), c.out(3), c.out(4)}, c.attributes());
-  for (int i = 0; i < 3; ++i) {
-    BOWLINE_TRY(c.din(i, d.empty() ? GradientValue{} : d[static_cast<size_t>(i)]));
-  }
-  return {};
+  return c.din_each(
+      c.add(Op::BatchNormGrad, {c.in(0), c.in(1), c.dout(0), c.out(3), c.out(4)}, c.attributes()));
 }
 
 // The statistics cover whole batches.
@@ -90,7 +86,7 @@ Status counted_axes(CountedContext& c) {
       s.inverse = 1 / std::sqrt(old_variance + eps);
     }
     for (size_t i = 0; i < x.size(); ++i) {
-      c.out(0)[at[i]] = (x[i] - s.mean) * s.inverse * scale + bias;
+      c.out(0)[at[i]] = s.of(x[i]) * scale + bias;
       const double lost = training ? s.lost(x[i]) : (std::abs(x[i]) + std::abs(s.mean)) * s.inverse;
       magnitude[0][at[i]] = lost * std::abs(scale) + std::abs(bias);
     }
@@ -105,7 +101,7 @@ Status counted_axes(CountedContext& c) {
     const double of_mean = s.square * (4 * std::sqrt(n) + 8) * std::ldexp(1.0, -24);
     magnitude[2][channel] = std::abs(old_variance) + part * (variance + of_mean);
     magnitude[3][channel] = training ? s.size : std::abs(s.mean);
-    magnitude[4][channel] = s.inverse * (training ? 1 + 2 * std::sqrt(s.square) * s.inverse : 1);
+    magnitude[4][channel] = s.inverse * (training ? s.condition() : 1);
   }
 }
 

@@ -22,11 +22,9 @@ namespace {
 Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   BOWLINE_REQUIRE(x.rank() >= 2, "Input x has rank {}, below 2.", x.rank());
-  BOWLINE_REQUIRE(c.in(2) == x, "Shape of dy ({}) is not the shape of x ({}).", c.in(2), x);
+  BOWLINE_TRY(check_shape("dy", c.in(2), "x", x));
   for (const int i : {1, 3, 4}) {
-    BOWLINE_REQUIRE(c.in(i) == Shape{x[1]},
-                    "Shape of input {} ({}) is not the shape of a channel ([{}]).", i, c.in(i),
-                    x[1]);
+    BOWLINE_TRY(check_shape(format("input {}", i), c.in(i), "a channel", Shape{x[1]}));
   }
   BOWLINE_TRY(c.out(0, x));
   BOWLINE_TRY(c.out(1, c.in(1)));

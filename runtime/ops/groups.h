@@ -1,8 +1,6 @@
 // Parts shared by GroupNorm and InstanceNorm. InstanceNorm is GroupNorm with one group per channel.
 #pragma once
 
-#include <cmath>
-
 #include "ops/channels.h"
 #include "ops/counted.h"
 
@@ -21,11 +19,7 @@ inline Status check_groups(const Shape& x, int64_t groups) {
 }
 
 inline Status group_norm_gradient(GradientContext& c, const Attributes& attributes) {
-  const GradientValues d = c.add(Op::GroupNormGrad, {c.in(0), c.in(1), c.dout(0)}, attributes);
-  for (int i = 0; i < 3; ++i) {
-    BOWLINE_TRY(c.din(i, d.empty() ? GradientValue{} : d[static_cast<size_t>(i)]));
-  }
-  return {};
+  return c.din_each(c.add(Op::GroupNormGrad, {c.in(0), c.in(1), c.dout(0)}, attributes));
 }
 
 // Samples are normalized independently, so the batch axis may be dynamic.
@@ -47,7 +41,7 @@ inline void group_norm_oracle(const OracleContext& c, size_t groups, double eps)
     const Normal s = normal_of(x, eps);
     for (size_t i = 0; i < n; ++i) {
       const size_t channel = (first + i) / p.plane % p.channels;
-      c.out(0)[first + i] = (x[i] - s.mean) * s.inverse * c.in(1)[channel] + c.in(2)[channel];
+      c.out(0)[first + i] = s.of(x[i]) * c.in(1)[channel] + c.in(2)[channel];
       magnitude[first + i] = s.lost(x[i]) * std::abs(c.in(1)[channel]) + std::abs(c.in(2)[channel]);
     }
   }

@@ -21,18 +21,12 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(x.rank() >= 1, "Input x has rank 0.");
   const float eps = c.attributes<RmsNormAttributes>().eps();
   BOWLINE_REQUIRE(eps >= 1e-12f, "Eps {} is not at least 1e-12.", eps);
-  const Shape row{x.back()};
-  BOWLINE_REQUIRE(c.in(1) == row, "Shape of gamma ({}) is not the shape of a row ({}).", c.in(1),
-                  row);
+  BOWLINE_TRY(check_shape("gamma", c.in(1), "a row", Shape{x.back()}));
   return c.out(0, x);
 }
 
 Status gradient(GradientContext& c) {
-  const GradientValues d = c.add(Op::RmsNormGrad, {c.in(0), c.in(1), c.dout(0)}, c.attributes());
-  for (int i = 0; i < 2; ++i) {
-    BOWLINE_TRY(c.din(i, d.empty() ? GradientValue{} : d[static_cast<size_t>(i)]));
-  }
-  return {};
+  return c.din_each(c.add(Op::RmsNormGrad, {c.in(0), c.in(1), c.dout(0)}, c.attributes()));
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

@@ -17,9 +17,8 @@ Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   BOWLINE_REQUIRE(x.rank() >= 1, "Input x has rank 0.");
   const Shape row{x.back()};
-  BOWLINE_REQUIRE(c.in(1) == row, "Shape of gamma ({}) is not the shape of a row ({}).", c.in(1),
-                  row);
-  BOWLINE_REQUIRE(c.in(2) == x, "Shape of dy ({}) is not the shape of x ({}).", c.in(2), x);
+  BOWLINE_TRY(check_shape("gamma", c.in(1), "a row", row));
+  BOWLINE_TRY(check_shape("dy", c.in(2), "x", x));
   BOWLINE_TRY(c.out(0, x));
   return c.out(1, row);
 }
