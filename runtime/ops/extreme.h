@@ -40,33 +40,17 @@ inline Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
   const DType type = c.dtype(c.in(0));
   BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
-  const auto cast = [&](GradientValue v, DType to) {
-    CastAttributesT t;
-    t.to = static_cast<file::DType>(to);
-    return c.dtype(v) == to ? v : c.add1(Op::Cast, {v}, Attributes::of(t));
-  };
   const GradientValue y = broadcast_to(c, reshaped(c, c.out(0), r.kept), x);
-  const GradientValue equal = c.add1(Op::Equal, {c.in(0), y});
-  if (!equal.valid()) {
-    return c.din(0, equal);
-  }
-  const GradientValue mask = cast(equal, DType::f32);
+  const GradientValue mask = cast_to(c, c.add1(Op::Equal, {c.in(0), y}), DType::f32);
   const GradientValue count = summed_to(c, mask, r.kept);
-  const GradientValue dy = reshaped(c, c.dout(0), r.kept);
-  if (!dy.valid()) {
-    return c.din(0, dy);
-  }
-  const GradientValue share = c.add1(Op::Div, {cast(dy, DType::f32), count});
-  const GradientValue dx = c.add1(Op::Mul, {mask, share});
-  return c.din(0, dx.valid() ? cast(dx, type) : dx);
+  const GradientValue dy = cast_to(c, reshaped(c, c.dout(0), r.kept), DType::f32);
+  const GradientValue share = c.add1(Op::Div, {dy, count});
+  return c.din(0, cast_to(c, c.add1(Op::Mul, {mask, share}), type));
 }
 
 template <bool kLargest>
 Status counted_axes(CountedContext& c) {
-  return count_reduced(c, [&](int axis) {
-    c.mask(0, axis, neutral(kLargest));
-    return Status();
-  });
+  return mask_reduced(c, neutral(kLargest));
 }
 
 template <bool kLargest>
@@ -112,7 +96,7 @@ template <bool kLargest>
 Status counted_index(CountedContext& c) {
   const auto& t = c.attributes<ArgAttributes>();
   const int rank = c.in(0).rank();
-  const int axis = t.axis() < 0 ? t.axis() + rank : t.axis();
+  const int axis = c.axis<ArgAttributes>(rank);
   int to = 0;
   for (int a = 0; a < rank; ++a) {
     if (a != axis) {
@@ -132,7 +116,7 @@ template <bool kLargest>
 void index_oracle(const OracleContext& c) {
   const auto& t = c.attributes<ArgAttributes>();
   const Shape& x = c.shape(0);
-  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  const int axis = c.axis<ArgAttributes>(x.rank());
   const auto inner = static_cast<size_t>(x.elements(axis + 1, x.rank()));
   const auto n = static_cast<size_t>(x[axis]);
   for (size_t o = 0; o < c.out(0).size(); ++o) {

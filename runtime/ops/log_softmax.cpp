@@ -5,34 +5,15 @@
 // Shapes    x [..., n] of rank >= 1  ->  y of the shape of x.
 // Numerics  computed in f32, so that small probabilities keep their precision.
 // Gradient  LogSoftmaxGrad.
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "ops/counted.h"
-#include "ops/op.h"
+#include "ops/softmax.h"
 
 namespace bowline::detail::log_softmax_op {
 namespace {
 
-Status infer(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(0).rank() >= 1, "Input x has rank 0.");
-  const int axis = c.attributes<SoftmaxAttributes>().axis();
-  BOWLINE_TRY_ASSIGN(const int normalised, normalise_axis(axis, c.in(0).rank()));
-  BOWLINE_REQUIRE_CODE(
-      normalised == c.in(0).rank() - 1, Code::unsupported,
-      "LogSoftmax over axis {} of {} is not implemented; it runs over the last axis.", axis,
-      c.in(0));
-  return c.out(0, c.in(0));
-}
+Status infer(InferContext& c) { return softmax::infer(c, "LogSoftmax", "x"); }
 
 Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::LogSoftmaxGrad, {c.out(0), c.dout(0)}, c.attributes()));
-}
-
-Status counted_axes(CountedContext& c) {
-  c.mask(0, c.in(0).rank() - 1, -std::numeric_limits<double>::infinity());
-  return counted::elementwise(c);
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -62,7 +43,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 extern const OpDef op_log_softmax{
     .name = "LogSoftmax",
     .infer = infer,
-    .counted = counted_axes,
+    .counted = softmax::counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -17,17 +17,10 @@
 namespace bowline::detail::reduce_mean_op {
 namespace {
 
-Status infer(InferContext& c) {
-  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
-  return c.out(0, r.result);
-}
-
 Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
   BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
-  ScaleAttributesT share;
-  share.factor = 1 / static_cast<float>(r.length);
-  const GradientValue d = c.add1(Op::Scale, {c.dout(0)}, Attributes::of(share));
+  const GradientValue d = scaled(c, c.dout(0), 1 / static_cast<float>(r.length));
   return c.din(0, broadcast_to(c, reshaped(c, d, r.kept), x));
 }
 
@@ -58,25 +51,20 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// One sum, then a division, or a product with the rounded 1 / n.
-Tolerance tolerance(ToleranceContext& c) {
-  const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
-  return Tolerance::of_reduction(r.ok() ? r.value().length : 1, 2);
-}
-
 }  // namespace
 
 extern const OpDef op_reduce_mean{
     .name = "ReduceMean",
     .stays_f32 = true,
-    .infer = infer,
+    .infer = infer_reduced,
     .counted = counted_axes,
     .gradient = gradient,
     .loss_weight = loss_weight,
     .keeps_loss_weight = 0b1,
     .loss_terms = LossTerms::total,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    // One sum, then a division, or a product with the rounded 1 / n.
+    .tolerance = reduced_tolerance<2>,
 };
 
 }  // namespace bowline::detail::reduce_mean_op

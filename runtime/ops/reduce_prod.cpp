@@ -18,21 +18,11 @@
 namespace bowline::detail::reduce_prod_op {
 namespace {
 
-Status infer(InferContext& c) {
-  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
-  return c.out(0, r.result);
-}
-
 Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::ReduceProdGrad, {c.in(0), c.dout(0)}, c.attributes()));
 }
 
-Status counted_axes(CountedContext& c) {
-  return count_reduced(c, [&](int axis) {
-    c.mask(0, axis, 1);
-    return Status();
-  });
-}
+Status counted_axes(CountedContext& c) { return mask_reduced(c, 1); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Reduced r = reduced(c.attributes<ReduceAttributes>(), c.shape(0)).value();
@@ -43,22 +33,17 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// One rounding per factor. The error grows as in a sum.
-Tolerance tolerance(ToleranceContext& c) {
-  const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
-  return Tolerance::of_reduction(r.ok() ? r.value().length : 1, 0);
-}
-
 }  // namespace
 
 extern const OpDef op_reduce_prod{
     .name = "ReduceProd",
     .types = "N -> N",
-    .infer = infer,
+    .infer = infer_reduced,
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    // One rounding per factor. The error grows as in a sum.
+    .tolerance = reduced_tolerance<0>,
 };
 
 }  // namespace bowline::detail::reduce_prod_op

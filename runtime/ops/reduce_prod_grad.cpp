@@ -18,8 +18,7 @@ namespace {
 
 Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
-  BOWLINE_REQUIRE(c.in(1) == r.result, "Shape of dy ({}) is not the shape of the products ({}).",
-                  c.in(1), r.result);
+  BOWLINE_TRY(check_shape("dy", c.in(1), "the products", r.result));
   return c.out(0, c.in(0));
 }
 
@@ -40,12 +39,6 @@ Status infer(InferContext& c) {
   }
 }
 
-// One rounding per factor, and two to multiply the parts before and behind the element with dy.
-Tolerance tolerance(ToleranceContext& c) {
-  const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
-  return Tolerance::of_reduction(r.ok() ? r.value().length : 1, 2);
-}
-
 }  // namespace
 
 extern const OpDef op_reduce_prod_grad{
@@ -53,7 +46,8 @@ extern const OpDef op_reduce_prod_grad{
     .inputs = 2,
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    // One rounding per factor, and two to multiply the parts before and behind the element with dy.
+    .tolerance = reduced_tolerance<2>,
 };
 
 }  // namespace bowline::detail::reduce_prod_grad_op

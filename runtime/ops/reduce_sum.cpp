@@ -17,23 +17,13 @@
 namespace bowline::detail::reduce_sum_op {
 namespace {
 
-Status infer(InferContext& c) {
-  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
-  return c.out(0, r.result);
-}
-
 Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
   BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
   return c.din(0, broadcast_to(c, reshaped(c, c.dout(0), r.kept), x));
 }
 
-Status counted_axes(CountedContext& c) {
-  return count_reduced(c, [&](int axis) {
-    c.mask(0, axis, 0);
-    return Status();
-  });
-}
+Status counted_axes(CountedContext& c) { return mask_reduced(c, 0); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Reduced r = reduced(c.attributes<ReduceAttributes>(), c.shape(0)).value();
@@ -45,23 +35,18 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-Tolerance tolerance(ToleranceContext& c) {
-  const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
-  return Tolerance::of_reduction(r.ok() ? r.value().length : 1, 0);
-}
-
 }  // namespace
 
 extern const OpDef op_reduce_sum{
     .name = "ReduceSum",
     .stays_f32 = true,
     .types = "N -> N",
-    .infer = infer,
+    .infer = infer_reduced,
     .counted = counted_axes,
     .gradient = gradient,
     .loss_terms = LossTerms::total,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    .tolerance = reduced_tolerance<0>,
 };
 
 }  // namespace bowline::detail::reduce_sum_op

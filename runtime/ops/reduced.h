@@ -50,4 +50,24 @@ Status count_reduced(CountedContext& c, const Summed& summed) {
   return {};
 }
 
+// Rule for a reduction with the neutral element `neutral`.
+inline Status mask_reduced(CountedContext& c, double neutral) {
+  return count_reduced(c, [&](int axis) {
+    c.mask(0, axis, neutral);
+    return Status();
+  });
+}
+
+inline Status infer_reduced(InferContext& c) {
+  BOWLINE_TRY_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
+  return c.out(0, r.result);
+}
+
+// Allows a reduction and then `extra` roundings.
+template <int extra>
+Tolerance reduced_tolerance(ToleranceContext& c) {
+  const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
+  return Tolerance::of_reduction(r.ok() ? r.value().length : 1, extra);
+}
+
 }  // namespace bowline

@@ -4,24 +4,12 @@
 //
 // Shapes    y and dy of the same shape [..., n]  ->  dx of this shape.
 // Gradient  none.
-#include <cmath>
-
-#include "ops/op.h"
+#include "ops/softmax.h"
 
 namespace bowline::detail::softmax_grad_op {
 namespace {
 
-Status infer(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(0).rank() >= 1, "Input y has rank 0.");
-  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of dy ({}) is not the shape of y ({}).", c.in(1),
-                  c.in(0));
-  const int axis = c.attributes<SoftmaxAttributes>().axis();
-  BOWLINE_TRY_ASSIGN(const int normalised, normalise_axis(axis, c.in(0).rank()));
-  BOWLINE_REQUIRE_CODE(normalised == c.in(0).rank() - 1, Code::unsupported,
-                       "Softmax over axis {} of {} is not implemented; it runs over the last axis.",
-                       axis, c.in(0));
-  return c.out(0, c.in(0));
-}
+Status infer(InferContext& c) { return softmax::infer(c, "Softmax", "y"); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const size_t n = c.last_axis(0);
