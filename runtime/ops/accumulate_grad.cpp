@@ -14,9 +14,7 @@ namespace bowline::detail::accumulate_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(0) == c.in(1),
-                  "Shape of the contribution ({}) is not the shape of the storage ({}).", c.in(1),
-                  c.in(0));
+  BOWLINE_TRY(check_shape("the contribution", c.in(1), "the storage", c.in(0)));
   return c.out(0, c.in(0));
 }
 

@@ -16,7 +16,7 @@ inline Status check_operands(const InferContext& c) {
   for (const int i : {0, 1, 2}) {
     BOWLINE_REQUIRE(c.in(i).rank() == 4, "Input {} has rank {}, not 4.", i, c.in(i).rank());
   }
-  BOWLINE_REQUIRE(c.in(2) == k, "Shape of v ({}) is not the shape of k ({}).", c.in(2), k);
+  BOWLINE_TRY(check_shape("v", c.in(2), "k", k));
   BOWLINE_REQUIRE(q[0] == k[0] && q[3] == k[3], "Batch or head size of q ({}) differs from k ({}).",
                   q, k);
   BOWLINE_REQUIRE(q[3] >= 1 && k[2] >= 1 && q[2] % k[2] == 0,
@@ -85,9 +85,8 @@ inline Status check_mask(const InferContext& c, int i) {
                     "The mask {} does not broadcast to the scores {}.", mask, scores);
     return {};
   }
-  const Shape expected = kind == AttentionMask::padding ? Shape{k[0], k[1]} : Shape{k[0]};
-  BOWLINE_REQUIRE(mask == expected, "Shape of the mask ({}) is not {}.", mask, expected);
-  return {};
+  return check_shape("the mask", mask,
+                     kind == AttentionMask::padding ? Shape{k[0], k[1]} : Shape{k[0]});
 }
 
 // Decides whether a query sees a key.

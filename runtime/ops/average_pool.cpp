@@ -39,9 +39,6 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::AveragePoolGrad, {c.dout(0)}, Attributes::of(g)));
 }
 
-// Channels are independent.
-Status counted_axes(CountedContext& c) { return counted_in_front_of(2, c); }
-
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<PoolAttributes>();
   const Windows w = windows_of(t, c.shape(0), pool_window(t), c.out_shape(0));
@@ -67,7 +64,7 @@ Tolerance tolerance(ToleranceContext& c) {
 extern const OpDef op_average_pool{
     .name = "AveragePool",
     .infer = infer,
-    .counted = counted_axes,
+    .counted = counted_in_front_of<2>,  // channels are independent
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -17,8 +17,7 @@ Status infer(InferContext& c) {
   const auto& t = c.attributes<AveragePoolGradAttributes>();
   BOWLINE_TRY_ASSIGN(const Shape dx, Shape::checked({t.dims()->data(), t.dims()->size()}));
   BOWLINE_TRY_ASSIGN(const Shape y, pooled(t, dx));
-  BOWLINE_REQUIRE(c.in(0) == y, "Shape of dy ({}) is not the shape of the pool's output ({}).",
-                  c.in(0), y);
+  BOWLINE_TRY(check_shape("dy", c.in(0), "the pool's output", y));
   return c.out(0, dx);
 }
 

@@ -29,18 +29,11 @@ Status gradient(GradientContext& c) {
   if (!c.needs(1)) {
     return {};
   }
-  const auto cast = [&](GradientValue v, DType to) {
-    CastAttributesT t;
-    t.to = static_cast<file::DType>(to);
-    return c.dtype(v) == to ? v : c.add1(Op::Cast, {v}, Attributes::of(t));
-  };
   const int64_t n = c.shape(c.in(0)).elements();
   const bool mean = c.attributes<Table>().reduction() == Reduction::mean && n > 0;
-  ScaleAttributesT share;
-  share.factor = mean ? -1 / static_cast<float>(n) : -1;
-  const GradientValue x = cast(c.in(0), DType::f32);
-  const GradientValue d = c.add1(Op::Scale, {c.dout(0)}, Attributes::of(share));
-  return c.din(1, cast(c.add1(Op::Mul, {x, d}), c.dtype(c.in(1))));
+  const GradientValue x = cast_to(c, c.in(0), DType::f32);
+  const GradientValue d = scaled(c, c.dout(0), mean ? -1 / static_cast<float>(n) : -1);
+  return c.din(1, cast_to(c, c.add1(Op::Mul, {x, d}), c.dtype(c.in(1))));
 }
 
 // Per term: three roundings for the exponential, four for the logarithm, four for the rest. Then

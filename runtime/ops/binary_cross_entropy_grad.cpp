@@ -16,13 +16,11 @@ namespace {
   return {s - t, s + std::abs(t)};
 }
 
-// Three roundings for the exponential and three for the sigmoid; then difference, division,
-// product.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(9); }
-
 }  // namespace
 
+// Three roundings for the exponential and three for the sigmoid; then difference, division,
+// product.
 extern const OpDef op_binary_cross_entropy_grad =
-    losses::gradient_definition<slope, LossAttributes>("BinaryCrossEntropyGrad", tolerance);
+    losses::gradient_definition<slope, LossAttributes>("BinaryCrossEntropyGrad", roundings<9>);
 
 }  // namespace bowline::detail::binary_cross_entropy_grad_op

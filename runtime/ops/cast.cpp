@@ -27,9 +27,7 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  CastAttributesT back;
-  back.to = static_cast<file::DType>(c.dtype(c.in(0)));
-  return c.din(0, c.add1(Op::Cast, {c.dout(0)}, Attributes::of(back)));
+  return c.din(0, c.add1(Op::Cast, {c.dout(0)}, cast_attributes(c.dtype(c.in(0)))));
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

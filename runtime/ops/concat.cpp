@@ -5,6 +5,7 @@
 // Shapes    inputs that have the same shape except along the axis  ->  y, whose axis is the sum of
 //           theirs.
 // Gradient  one Slice of dy per input.
+#include "ops/build.h"
 #include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
@@ -31,23 +32,20 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  const int rank = c.shape(c.in(0)).rank();
-  const int axis = c.attributes<ConcatAttributes>().axis();
-  SliceAttributesT part;
-  part.axis = axis < 0 ? axis + rank : axis;
+  const int axis = c.axis<ConcatAttributes>(c.shape(c.in(0)).rank());
+  int64_t start = 0;
   for (int k = 0; k < c.inputs(); ++k) {
-    part.length = c.shape(c.in(k))[part.axis];
+    const int64_t length = c.shape(c.in(k))[axis];
     if (c.needs(k)) {
-      BOWLINE_TRY(c.din(k, c.add1(Op::Slice, {c.dout(0)}, Attributes::of(part))));
+      BOWLINE_TRY(c.din(k, sliced(c, c.dout(0), axis, start, length)));
     }
-    part.start += part.length;
+    start += length;
   }
   return {};
 }
 
 Status counted_axes(CountedContext& c) {
-  const int given = c.attributes<ConcatAttributes>().axis();
-  const int axis = given < 0 ? given + c.in(0).rank() : given;
+  const int axis = c.axis<ConcatAttributes>(c.in(0).rank());
   for (int a = 0; a < c.in(0).rank(); ++a) {
     std::vector<counted::Axis> axes;
     for (int k = 0; k < c.inputs(); ++k) {
@@ -64,16 +62,11 @@ Status counted_axes(CountedContext& c) {
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Shape& y = c.out_shape(0);
-  const int given = c.attributes<ConcatAttributes>().axis();
-  const int axis = given < 0 ? given + y.rank() : given;
+  const int axis = c.axis<ConcatAttributes>(y.rank());
   int64_t offset = 0;
   for (int k = 0; k < c.inputs(); ++k) {
     for (Index i(c.shape(k)); i.valid(); i.next()) {
-      int64_t position = 0;
-      for (int a = 0; a < y.rank(); ++a) {
-        position = position * y[a] + i[a] + (a == axis ? offset : 0);
-      }
-      c.out(0)[static_cast<size_t>(position)] = c.in(k)[i.flat()];
+      c.out(0)[i.in_whole(y, axis, offset)] = c.in(k)[i.flat()];
     }
     offset += c.shape(k)[axis];
   }

@@ -47,9 +47,6 @@ Status gradient(GradientContext& c) {
   return c.inputs() > 2 && c.needs(2) ? c.din(2, bias_gradient(c, c.dout(0))) : Status();
 }
 
-// Samples are independent.
-Status counted_axes(CountedContext& c) { return counted_in_front_of(1, c); }
-
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto magnitude = c.zero_magnitude(0);
   const auto x = c.in(0), weight = c.in(1);
@@ -77,7 +74,7 @@ extern const OpDef op_conv{
     .optional_inputs = 1,
     .costly = true,
     .infer = infer,
-    .counted = counted_axes,
+    .counted = counted_in_front_of<1>,  // samples are independent
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -60,10 +60,7 @@ Status infer(InferContext& c) {
 GradientValue without_rest(GradientContext& c, GradientValue v, const Shape& x) {
   for (int a = 2; a < x.rank() && v.valid(); ++a) {
     if (c.shape(v)[a] != x[a]) {
-      SliceAttributesT slice;
-      slice.axis = a;
-      slice.length = x[a];
-      v = c.add1(Op::Slice, {v}, Attributes::of(slice));
+      v = sliced(c, v, a, 0, x[a]);
     }
   }
   return v;
@@ -87,9 +84,6 @@ Status gradient(GradientContext& c) {
   }
   return c.inputs() > 2 && c.needs(2) ? c.din(2, bias_gradient(c, c.dout(0))) : Status();
 }
-
-// Samples are independent.
-Status counted_axes(CountedContext& c) { return counted_in_front_of(1, c); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto magnitude = c.zero_magnitude(0);
@@ -119,7 +113,7 @@ extern const OpDef op_conv_transpose{
     .optional_inputs = 1,
     .costly = true,
     .infer = infer,
-    .counted = counted_axes,
+    .counted = counted_in_front_of<1>,  // samples are independent
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -4,19 +4,15 @@
 //
 // Shapes    x of any shape and dtype  ->  y of the same shape and dtype.
 // Gradient  dx = dy.
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 namespace bowline::detail::copy_op {
 namespace {
 
-Status infer(InferContext& c) { return c.out(0, c.in(0)); }
-
 Status gradient(GradientContext& c) { return c.din(0, c.dout(0)); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
-  for (size_t i = 0; i < c.in(0).size(); ++i) {
-    c.out(0)[i] = c.in(0)[i];
-  }
+  std::ranges::copy(c.in(0), c.out(0).begin());
 }
 
 }  // namespace
@@ -25,7 +21,7 @@ extern const OpDef op_copy{
     .name = "Copy",
     .role = OpRole::copy,
     .types = "A -> A",
-    .infer = infer,
+    .infer = elementwise::infer,
     .gradient = gradient,
     .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),

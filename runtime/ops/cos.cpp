@@ -18,13 +18,11 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s, std::abs(x) < 0.5 ? std::abs(s) : 1};
 }
 
-// The range reduction cancels, so the error is relative to 1, not to the result. Below 1 no
-// reduction is needed.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
-
 }  // namespace
 
-extern const OpDef op_cos = elementwise::definition<value, Op::CosGrad>("Cos", tolerance);
-extern const OpDef op_cos_grad = elementwise::gradient_definition<slope>("CosGrad", tolerance);
+// The range reduction cancels, so the error is relative to 1, not to the result. Below 1 no
+// reduction is needed.
+extern const OpDef op_cos = elementwise::definition<value, Op::CosGrad>("Cos", roundings<6>);
+extern const OpDef op_cos_grad = elementwise::gradient_definition<slope>("CosGrad", roundings<6>);
 
 }  // namespace bowline::detail::cos_op

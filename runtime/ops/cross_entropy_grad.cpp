@@ -22,15 +22,11 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(logits.rank() >= 1, "The logits have rank 0.");
   const Shape rows(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
   for (const int i : {1, 2}) {
-    BOWLINE_REQUIRE(c.in(i) == rows,
-                    "Shape of input {} ({}) is not the shape of the rows of the logits ({}).", i,
-                    c.in(i), rows);
+    BOWLINE_TRY(check_shape(format("input {}", i), c.in(i), "the rows of the logits", rows));
   }
   const auto& t = c.attributes<CrossEntropyAttributes>();
   BOWLINE_TRY(losses::check_smoothing(t.label_smoothing()));
-  const Shape loss = losses::reduced(t.reduction(), rows);
-  BOWLINE_REQUIRE(c.in(3) == loss, "Shape of dloss ({}) is not the shape of the loss ({}).",
-                  c.in(3), loss);
+  BOWLINE_TRY(check_shape("dloss", c.in(3), "the loss", losses::reduced(t.reduction(), rows)));
   return c.out(0, logits);
 }
 
@@ -64,9 +60,6 @@ Status infer(InferContext& c) {
   }
 }
 
-// The argument of exp is a difference of rounded values, and p - 1 cancels.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
 }  // namespace
 
 extern const OpDef op_cross_entropy_grad{
@@ -76,7 +69,8 @@ extern const OpDef op_cross_entropy_grad{
     .in_place = {{0, 0}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    // The argument of exp is a difference of rounded values, and p - 1 cancels.
+    .tolerance = roundings<8>,
 };
 
 }  // namespace bowline::detail::cross_entropy_grad_op

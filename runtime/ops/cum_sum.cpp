@@ -17,30 +17,22 @@
 namespace bowline::detail::cum_sum_op {
 namespace {
 
-int axis_of(const Attributes& attributes, const Shape& x) {
-  const int axis = attributes.as<CumSumAttributes>().axis();
-  return axis < 0 ? axis + x.rank() : axis;
-}
-
 Status infer(InferContext& c) {
   BOWLINE_TRY(normalise_axis(c.attributes<CumSumAttributes>().axis(), c.in(0).rank()).status());
   return c.out(0, c.in(0));
 }
 
 Status gradient(GradientContext& c) {
-  const auto& t = c.attributes<CumSumAttributes>();
   CumSumAttributesT back;
-  back.axis = t.axis();
-  back.exclusive = t.exclusive();
-  back.reverse = !t.reverse();
+  c.attributes<CumSumAttributes>().UnPackTo(&back);
+  back.reverse = !back.reverse;
   return c.din(0, c.add1(Op::CumSum, {c.dout(0)}, Attributes::of(back)));
 }
 
 // If the sums start at the end, elements behind the current size would come first.
 Status counted_axes(CountedContext& c) {
-  const auto& t = c.attributes<CumSumAttributes>();
-  if (t.reverse()) {
-    c.mask(0, t.axis() < 0 ? t.axis() + c.in(0).rank() : t.axis(), 0);
+  if (c.attributes<CumSumAttributes>().reverse()) {
+    c.mask(0, c.axis<CumSumAttributes>(c.in(0).rank()), 0);
   }
   return counted::elementwise(c);
 }
@@ -48,7 +40,7 @@ Status counted_axes(CountedContext& c) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<CumSumAttributes>();
   const Shape& x = c.shape(0);
-  const int axis = axis_of(c.attributes(), x);
+  const int axis = c.axis<CumSumAttributes>(x.rank());
   const auto n = static_cast<size_t>(x[axis]);
   const auto magnitude = c.zero_magnitude(0);
   for_lines(x, axis, [&](size_t begin) {
@@ -67,9 +59,7 @@ Status counted_axes(CountedContext& c) {
 }
 
 Tolerance tolerance(ToleranceContext& c) {
-  const Shape& x = c.in(0);
-  const int axis = c.attributes<CumSumAttributes>().axis();
-  return Tolerance::of_reduction(x[axis < 0 ? axis + x.rank() : axis], 0);
+  return Tolerance::of_reduction(c.in(0)[c.axis<CumSumAttributes>(c.in(0).rank())], 0);
 }
 
 }  // namespace

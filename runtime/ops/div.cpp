@@ -45,12 +45,6 @@ constexpr OpDef definition(OpDef def) {
   return def;
 }
 
-// Vulkan allows a division an error of 2.5 roundings.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
-
-// Two divisions and a product.
-Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(10); }
-
 constexpr auto gradient = elementwise::binary_gradient<Op::DivGradA, Op::DivGradB>;
 
 // The divisor of a masked mean: a scalar that depends on the batch but not on any weight.
@@ -61,25 +55,23 @@ std::optional<LossWeight> loss_weight(GradientContext& c) {
   if (!is_sum) {
     return std::nullopt;
   }
-  CastAttributesT to;
-  to.to = file::DType::f32;
-  const GradientValue sum =
-      c.dtype(divisor) == DType::f32 ? divisor : c.add1(Op::Cast, {divisor}, Attributes::of(to));
-  return LossWeight{reshaped(c, sum, Shape{})};
+  return LossWeight{reshaped(c, cast_to(c, divisor, DType::f32), Shape{})};
 }
 
 }  // namespace
 
+// Vulkan allows a division an error of 2.5 roundings.
 extern const OpDef op_div = [] {
   OpDef def =
-      definition(elementwise::binary_definition<value>("Div", tolerance, gradient, "N -> N"));
+      definition(elementwise::binary_definition<value>("Div", roundings<4>, gradient, "N -> N"));
   def.loss_weight = loss_weight;
   def.keeps_loss_weight = 0b1;
   return def;
 }();
+// Two divisions and a product.
 extern const OpDef op_div_grad_a =
-    elementwise::binary_gradient_definition<slope_a>("DivGradA", gradient_tolerance);
+    elementwise::binary_gradient_definition<slope_a>("DivGradA", roundings<10>);
 extern const OpDef op_div_grad_b =
-    elementwise::binary_gradient_definition<slope_b>("DivGradB", gradient_tolerance);
+    elementwise::binary_gradient_definition<slope_b>("DivGradB", roundings<10>);
 
 }  // namespace bowline::detail::div_op

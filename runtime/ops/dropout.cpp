@@ -46,9 +46,6 @@ Status gradient(GradientContext& c) {
   }
 }
 
-// Three roundings: 1 - rate, its reciprocal, the product.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(3); }
-
 }  // namespace
 
 extern const OpDef op_dropout{
@@ -59,7 +56,8 @@ extern const OpDef op_dropout{
     .counted = counted::elementwise,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    // Three roundings: 1 - rate, its reciprocal, the product.
+    .tolerance = roundings<3>,
 };
 
 }  // namespace bowline::detail::dropout_op

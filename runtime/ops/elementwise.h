@@ -19,8 +19,7 @@ using Curve = Point (*)(double x, const Attributes& attributes);
 inline Status infer(InferContext& c) { return c.out(0, c.in(0)); }
 
 inline Status infer_gradient(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of dy ({}) is not the shape of x ({}).", c.in(1),
-                  c.in(0));
+  BOWLINE_TRY(check_shape("dy", c.in(1), "x", c.in(0)));
   return c.out(0, c.in(0));
 }
 
@@ -119,7 +118,7 @@ Status binary_gradient(GradientContext& c) {
 
 inline Status infer_binary_gradient(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const Shape y, bowline::broadcast(c.in(0), c.in(1)));
-  BOWLINE_REQUIRE(c.in(2) == y, "Shape of dy ({}) is not the shape of y ({}).", c.in(2), y);
+  BOWLINE_TRY(check_shape("dy", c.in(2), "y", y));
   return c.out(0, y);
 }
 

@@ -23,12 +23,10 @@ elementwise::Point slope(double x, const Attributes& a) {
   return {s, std::abs(s)};
 }
 
-// An exponential and one or two products.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
-
 }  // namespace
 
-extern const OpDef op_elu = elementwise::definition<value, Op::EluGrad>("Elu", tolerance);
-extern const OpDef op_elu_grad = elementwise::gradient_definition<slope>("EluGrad", tolerance);
+// An exponential and one or two products.
+extern const OpDef op_elu = elementwise::definition<value, Op::EluGrad>("Elu", roundings<6>);
+extern const OpDef op_elu_grad = elementwise::gradient_definition<slope>("EluGrad", roundings<6>);
 
 }  // namespace bowline::detail::elu_op

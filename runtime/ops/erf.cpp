@@ -21,16 +21,11 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s, s * (1 + x * x)};
 }
 
-// Near 0, a polynomial by Horner's rule and two products. Elsewhere, an exponential of a product.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
-// The rounding of x^2 costs x^2 roundings of the exponential. Then two products.
-Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
 }  // namespace
 
-extern const OpDef op_erf = elementwise::definition<value, Op::ErfGrad>("Erf", tolerance);
-extern const OpDef op_erf_grad =
-    elementwise::gradient_definition<slope>("ErfGrad", gradient_tolerance);
+// Near 0, a polynomial by Horner's rule and two products. Elsewhere, an exponential of a product.
+extern const OpDef op_erf = elementwise::definition<value, Op::ErfGrad>("Erf", roundings<8>);
+// The rounding of x^2 costs x^2 roundings of the exponential. Then two products.
+extern const OpDef op_erf_grad = elementwise::gradient_definition<slope>("ErfGrad", roundings<8>);
 
 }  // namespace bowline::detail::erf_op

@@ -17,12 +17,10 @@ elementwise::Point value(double x, const Attributes&) {
 
 Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::Mul, {c.dout(0), c.out(0)})); }
 
-// A polynomial, and two products with powers of two.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
-
 }  // namespace
 
+// A polynomial, and two products with powers of two.
 extern const OpDef op_exp =
-    elementwise::in_f32(elementwise::definition<value>("Exp", tolerance, gradient));
+    elementwise::in_f32(elementwise::definition<value>("Exp", roundings<4>, gradient));
 
 }  // namespace bowline::detail::exp_op

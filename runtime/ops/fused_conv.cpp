@@ -62,17 +62,14 @@ Status infer(InferContext& c) {
   const Form form(c.inputs());
   BOWLINE_REQUIRE(c.in(2).rank() == 1, "Input 2 ({}) has rank {}, not 1.", c.in(2), c.in(2).rank());
   for (int i = 3; i < form.addend; ++i) {
-    BOWLINE_REQUIRE(c.in(i) == c.in(2),
-                    "Shape of input {} ({}) is not the shape of a channel ({}).", i, c.in(i),
-                    c.in(2));
+    BOWLINE_TRY(check_shape(format("input {}", i), c.in(i), "a channel", c.in(2)));
   }
   BOWLINE_REQUIRE(t.eps() >= 1e-12f, "Eps {} is not at least 1e-12.", t.eps());
   BOWLINE_REQUIRE(t.min() <= t.max(), "The interval from {} to {} is empty.", t.min(), t.max());
   BOWLINE_TRY_ASSIGN(const Shape planes, slid(t, c.in(0), c.in(1), c.in(2)[0]));
   const Shape y = channels_last(planes);
   if (form.adds) {
-    BOWLINE_REQUIRE(c.in(form.addend) == y, "Shape of the addend ({}) is not {}.",
-                    c.in(form.addend), y);
+    BOWLINE_TRY(check_shape("the addend", c.in(form.addend), y));
   }
   return c.out(0, y);
 }

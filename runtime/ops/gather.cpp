@@ -16,12 +16,6 @@
 namespace bowline::detail::gather_op {
 namespace {
 
-template <class Context>
-int axis_of(const Context& c, int rank) {
-  const int axis = c.template attributes<GatherAttributes>().axis();
-  return axis < 0 ? axis + rank : axis;
-}
-
 Status infer(InferContext& c) {
   const Shape& data = c.in(0);
   const Shape& indices = c.in(1);
@@ -48,7 +42,7 @@ Status infer(InferContext& c) {
 Status gradient(GradientContext& c) {
   const Shape data = c.shape(c.in(0));
   const int64_t count = c.shape(c.in(1)).elements();
-  const int axis = axis_of(c, data.rank());
+  const int axis = c.axis<GatherAttributes>(data.rank());
   const int64_t before = data.elements(0, axis);
   const int64_t behind = data.elements(axis + 1, data.rank());
   const GradientValue zeros = filled(c, {before, data[axis], behind}, c.dtype(c.in(0)), 0);
@@ -60,7 +54,7 @@ Status gradient(GradientContext& c) {
 
 Status counted_axes(CountedContext& c) {
   const int rank = c.in(0).rank();
-  const int axis = axis_of(c, rank);
+  const int axis = c.axis<GatherAttributes>(rank);
   BOWLINE_TRY(counted::none(c, 0, axis, axis + 1, "an index may select any of its elements"));
   for (int a = 0; a < rank; ++a) {
     if (a != axis) {
@@ -76,7 +70,7 @@ Status counted_axes(CountedContext& c) {
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Shape& data = c.shape(0);
-  const int axis = axis_of(c, data.rank());
+  const int axis = c.axis<GatherAttributes>(data.rank());
   const auto before = static_cast<size_t>(data.elements(0, axis));
   const auto behind = static_cast<size_t>(data.elements(axis + 1, data.rank()));
   const auto n = static_cast<size_t>(data[axis]);

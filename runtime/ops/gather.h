@@ -18,16 +18,6 @@ inline std::optional<int64_t> element(double index, int64_t n) {
   return at >= 0 && at < n ? std::optional(at) : std::nullopt;
 }
 
-// Returns the position in a tensor of shape `data`: `index` along the axis, and the coordinates of
-// `i` along all other axes.
-inline size_t position(const Shape& data, const Index& i, int axis, int64_t index) {
-  int64_t at = 0;
-  for (int a = 0; a < data.rank(); ++a) {
-    at = at * data[a] + (a == axis ? index : i[a]);
-  }
-  return static_cast<size_t>(at);
-}
-
 // Checks that `part` has the rank of `data` and is no larger along every axis except `axis`.
 // Errors  bad_argument: `part` is larger or has another rank.
 inline Status check_within(const char* what, const Shape& part, const Shape& data, int axis) {

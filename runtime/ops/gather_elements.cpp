@@ -14,12 +14,6 @@
 namespace bowline::detail::gather_elements_op {
 namespace {
 
-template <class Context>
-int axis_of(const Context& c, int rank) {
-  const int axis = c.template attributes<GatherAttributes>().axis();
-  return axis < 0 ? axis + rank : axis;
-}
-
 Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const int axis,
                      normalise_axis(c.attributes<GatherAttributes>().axis(), c.in(0).rank()));
@@ -30,13 +24,13 @@ Status infer(InferContext& c) {
 Status gradient(GradientContext& c) {
   const Shape& data = c.shape(c.in(0));
   const GradientValue zeros = filled(c, data, c.dtype(c.in(0)), 0);
-  return c.din(0, gather::scattered(c, zeros, c.in(1), c.dout(0), axis_of(c, data.rank()),
-                                    ScatterReduction::add));
+  return c.din(0, gather::scattered(c, zeros, c.in(1), c.dout(0),
+                                    c.axis<GatherAttributes>(data.rank()), ScatterReduction::add));
 }
 
 // Indices behind the current size are unused; they only must be valid.
 Status counted_axes(CountedContext& c) {
-  const int axis = axis_of(c, c.in(0).rank());
+  const int axis = c.axis<GatherAttributes>(c.in(0).rank());
   for (int a = 0; a < c.in(0).rank(); ++a) {
     if (c.dim(0, a) != c.kNone && (a == axis || c.dim(1, a) != c.dim(0, a))) {
       return c.refuse(0, a, "an index may select any of its elements");
@@ -49,11 +43,11 @@ Status counted_axes(CountedContext& c) {
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Shape& data = c.shape(0);
-  const int axis = axis_of(c, data.rank());
+  const int axis = c.axis<GatherAttributes>(data.rank());
   for (Index i(c.shape(1)); i.valid(); i.next()) {
     const double index = c.in(1)[i.flat()];
     if (const auto at = gather::element(index, data[axis])) {
-      c.out(0)[i.flat()] = c.in(0)[gather::position(data, i, axis, *at)];
+      c.out(0)[i.flat()] = c.in(0)[i.in_whole(data, axis, *at - i[axis])];
     } else {
       c.outcome.bad_indices.push_back(index);
     }

@@ -38,15 +38,14 @@ elementwise::Point slope(double x, const Attributes& a) {
   return {(1 + t) / 2 + inner * (1 - t * t), (1 + std::abs(t)) / 2 + std::abs(inner) * (1 + t * t)};
 }
 
+}  // namespace
+
 // 1 + t and 1 - t^2 cancel, and exp(-x^2 / 2) magnifies the rounding of its argument. The
 // distribution function costs about ten roundings of 1: two for the argument of its polynomial,
 // three for Horner's rule, three for the exponential, two for products. Then one product with x, or
 // two for the gradient.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(12); }
-
-}  // namespace
-
-extern const OpDef op_gelu = elementwise::definition<value, Op::GeluGrad>("Gelu", tolerance);
-extern const OpDef op_gelu_grad = elementwise::gradient_definition<slope>("GeluGrad", tolerance);
+extern const OpDef op_gelu = elementwise::definition<value, Op::GeluGrad>("Gelu", roundings<12>);
+extern const OpDef op_gelu_grad =
+    elementwise::gradient_definition<slope>("GeluGrad", roundings<12>);
 
 }  // namespace bowline::detail::gelu_op

@@ -26,9 +26,8 @@ Status infer(InferContext& c) {
 
 Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
-  ScaleAttributesT share;
-  share.factor = 1 / static_cast<float>(x.elements(2, x.rank()));
-  return c.din(0, broadcast_to(c, c.add1(Op::Scale, {c.dout(0)}, Attributes::of(share)), x));
+  const float share = 1 / static_cast<float>(x.elements(2, x.rank()));
+  return c.din(0, broadcast_to(c, scaled(c, c.dout(0), share), x));
 }
 
 // Channels are independent.

@@ -25,11 +25,10 @@ namespace bowline::detail::gru_op {
 namespace {
 
 Status infer(InferContext& c) {
-  recurrent::Layer layer;
-  BOWLINE_TRY(recurrent::check_layer(c.in(0), c.in(1), 3, &layer));
-  BOWLINE_TRY(recurrent::check_shape("h0", c.in(2), layer.state()));
+  BOWLINE_TRY_ASSIGN(const recurrent::Layer layer, recurrent::check_layer(c.in(0), c.in(1), 3));
+  BOWLINE_TRY(check_shape("h0", c.in(2), layer.state()));
   if (c.inputs() == 4) {
-    BOWLINE_TRY(recurrent::check_shape("bias_n", c.in(3), Shape{layer.hidden}));
+    BOWLINE_TRY(check_shape("bias_n", c.in(3), Shape{layer.hidden}));
   }
   BOWLINE_TRY(c.out(0, layer.states()));
   BOWLINE_TRY(c.out(1, c.in(0)));
@@ -57,15 +56,11 @@ Status gradient(GradientContext& c) {
   }
   const auto& t = c.attributes<GruAttributes>();
   const GradientValue before = recurrent::previous_states(c, layer, c.in(2), c.out(0), t.reverse());
-  SliceAttributesT both;
-  both.axis = 1;
-  both.length = 2 * layer.hidden;
   const GradientValue d_both =
-      c.add1(Op::Slice, {reshaped(c, d[0], Shape{rows, 3 * layer.hidden})}, Attributes::of(both));
+      sliced(c, reshaped(c, d[0], Shape{rows, 3 * layer.hidden}), 1, 0, 2 * layer.hidden);
   const GradientValue x_new = t.reset_after() ? before : reshaped(c, c.out(2), flat);
   return c.din(1, c.add1(Op::Concat,
-                         {recurrent::weight_gradient(c, d_both, before),
-                          recurrent::weight_gradient(c, d_new, x_new)},
+                         {multiplied(c, d_both, before, true), multiplied(c, d_new, x_new, true)},
                          Attributes::of(ConcatAttributesT{})));
 }
 

@@ -21,12 +21,11 @@ namespace bowline::detail::gru_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
-  recurrent::Layer layer;
-  BOWLINE_TRY(recurrent::check_layer(c.in(0), c.in(2), 3, &layer));
-  BOWLINE_TRY(recurrent::check_shape("the recurrent part", c.in(1), layer.states()));
-  BOWLINE_TRY(recurrent::check_shape("h0", c.in(3), layer.state()));
-  BOWLINE_TRY(recurrent::check_shape("y", c.in(4), layer.states()));
-  BOWLINE_TRY(recurrent::check_shape("dy", c.in(5), layer.states()));
+  BOWLINE_TRY_ASSIGN(const recurrent::Layer layer, recurrent::check_layer(c.in(0), c.in(2), 3));
+  BOWLINE_TRY(check_shape("the recurrent part", c.in(1), layer.states()));
+  BOWLINE_TRY(check_shape("h0", c.in(3), layer.state()));
+  BOWLINE_TRY(check_shape("y", c.in(4), layer.states()));
+  BOWLINE_TRY(check_shape("dy", c.in(5), layer.states()));
   BOWLINE_TRY(c.out(0, c.in(0)));
   BOWLINE_TRY(c.out(1, layer.states()));
   return c.out(2, layer.state());

@@ -24,14 +24,12 @@ elementwise::Point slope(double x, const Attributes&) {
   return x < 3 ? elementwise::Point{x / 3 + 0.5, std::abs(x) / 3 + 0.5} : elementwise::Point{1, 1};
 }
 
-// x / 6 + 1 / 2 cancels below 0. A rounded constant, two products and a sum.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
-
 }  // namespace
 
+// x / 6 + 1 / 2 cancels below 0. A rounded constant, two products and a sum.
 extern const OpDef op_hard_swish =
-    elementwise::definition<value, Op::HardSwishGrad>("HardSwish", tolerance);
+    elementwise::definition<value, Op::HardSwishGrad>("HardSwish", roundings<4>);
 extern const OpDef op_hard_swish_grad =
-    elementwise::gradient_definition<slope, true>("HardSwishGrad", tolerance);
+    elementwise::gradient_definition<slope, true>("HardSwishGrad", roundings<4>);
 
 }  // namespace bowline::detail::hard_swish_op

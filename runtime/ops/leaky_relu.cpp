@@ -22,14 +22,12 @@ elementwise::Point slope(double x, const Attributes& a) {
   return {s, std::abs(s)};
 }
 
-// One product.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
-
 }  // namespace
 
+// One product.
 extern const OpDef op_leaky_relu =
-    elementwise::definition<value, Op::LeakyReluGrad>("LeakyRelu", tolerance);
+    elementwise::definition<value, Op::LeakyReluGrad>("LeakyRelu", roundings<1>);
 extern const OpDef op_leaky_relu_grad =
-    elementwise::gradient_definition<slope>("LeakyReluGrad", tolerance);
+    elementwise::gradient_definition<slope>("LeakyReluGrad", roundings<1>);
 
 }  // namespace bowline::detail::leaky_relu_op

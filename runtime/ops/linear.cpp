@@ -23,8 +23,7 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(w[1] == x.back(), "The weight {} takes rows of {}, x has rows of {}.", w, w[1],
                   x.back());
   if (c.inputs() == 3) {
-    BOWLINE_REQUIRE(c.in(2) == Shape{w[0]}, "Shape of bias ({}) is not the shape of a row ({}).",
-                    c.in(2), Shape{w[0]});
+    BOWLINE_TRY(check_shape("bias", c.in(2), "a row", Shape{w[0]}));
   }
   Shape y = x;
   y[y.rank() - 1] = w[0];
@@ -36,14 +35,11 @@ Status gradient(GradientContext& c) {
   const Shape w = c.shape(c.in(1));
   const GradientValue dy = reshaped(c, c.dout(0), Shape{x.rows(), w[0]});
   if (c.needs(0)) {
-    const GradientValue dx = c.add1(Op::MatMul, {dy, c.in(1)}, Attributes::of(MatMulAttributesT{}));
-    BOWLINE_TRY(c.din(0, reshaped(c, dx, x)));
+    BOWLINE_TRY(c.din(0, reshaped(c, multiplied(c, dy, c.in(1)), x)));
   }
   if (c.needs(1)) {
-    MatMulAttributesT t;
-    t.transpose_a = true;
     const GradientValue rows = reshaped(c, c.in(0), Shape{x.rows(), x.back()});
-    BOWLINE_TRY(c.din(1, c.add1(Op::MatMul, {dy, rows}, Attributes::of(t))));
+    BOWLINE_TRY(c.din(1, multiplied(c, dy, rows, true)));
   }
   if (c.inputs() == 3 && c.needs(2)) {
     BOWLINE_TRY(c.din(2, summed_to(c, dy, Shape{w[0]})));
@@ -53,10 +49,7 @@ Status gradient(GradientContext& c) {
 
 // x w^T is a MatMul whose b is transposed.
 TransposedInput with_transposed(const Attributes&, int i) {
-  MatMulAttributesT t;
-  t.transpose_a = i == 0;
-  t.transpose_b = i != 1;
-  return {i < 2 ? Op::MatMul : Op::Invalid, Attributes::of(t), 2};
+  return {i < 2 ? Op::MatMul : Op::Invalid, mat_mul_attributes(i == 0, i != 1), 2};
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

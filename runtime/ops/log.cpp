@@ -18,12 +18,10 @@ elementwise::Point value(double x, const Attributes&) {
 
 Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::Div, {c.dout(0), c.in(0)})); }
 
-// A polynomial and two sums.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
-
 }  // namespace
 
+// A polynomial and two sums.
 extern const OpDef op_log =
-    elementwise::in_f32(elementwise::definition<value>("Log", tolerance, gradient));
+    elementwise::in_f32(elementwise::definition<value>("Log", roundings<4>, gradient));
 
 }  // namespace bowline::detail::log_op

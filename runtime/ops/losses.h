@@ -94,11 +94,6 @@ std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weigh
   if (t.reduction() != Reduction::mean) {
     return {};
   }
-  const auto cast = [&](GradientValue v) {
-    CastAttributesT to;
-    to.to = file::DType::f32;
-    return c.dtype(v) == DType::f32 ? v : c.add1(Op::Cast, {v}, Attributes::of(to));
-  };
   const GradientValue labels = c.in(1);
   const double rows = static_cast<double>(c.shape(labels).elements());
   // The ignored label is added from two parts, because an f32 Fill has only 24 significant bits.
@@ -113,15 +108,16 @@ std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weigh
   if (!counts.valid()) {
     return LossWeight{{}, rows};
   }
-  GradientValue each = cast(counts);
+  GradientValue each = cast_to(c, counts, DType::f32);
   if (weight.valid()) {
     // The ignored label may be out of range. The lookup uses class 0 instead, and
     // its weight is not counted.
     const GradientValue safe =
         c.add1(Op::Where, {counts, labels, filled(c, Shape{}, DType::i32, 0)});
-    GatherAttributesT first_axis;
-    const GradientValue read = c.add1(Op::Gather, {weight, safe}, Attributes::of(first_axis));
-    each = c.add1(Op::Where, {counts, cast(read), filled(c, Shape{}, DType::f32, 0)});
+    const GradientValue read =
+        c.add1(Op::Gather, {weight, safe}, Attributes::of(GatherAttributesT{}));
+    each = c.add1(Op::Where,
+                  {counts, cast_to(c, read, DType::f32), filled(c, Shape{}, DType::f32, 0)});
   }
   return LossWeight{c.add1(Op::ReduceSum, {each}, Attributes::of(ReduceAttributesT{})), rows};
 }
@@ -151,18 +147,15 @@ using Surface = Point (*)(double x, double t, const Attributes& attributes);
 
 template <class Table>
 Status infer(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(1) == c.in(0), "Shape of the target ({}) is not the shape of x ({}).",
-                  c.in(1), c.in(0));
+  BOWLINE_TRY(check_shape("the target", c.in(1), "x", c.in(0)));
   return c.out(0, reduced(c.attributes<Table>().reduction(), c.in(0)));
 }
 
 template <class Table>
 Status infer_gradient(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(1) == c.in(0), "Shape of the target ({}) is not the shape of x ({}).",
-                  c.in(1), c.in(0));
+  BOWLINE_TRY(check_shape("the target", c.in(1), "x", c.in(0)));
   const Shape loss = reduced(c.attributes<Table>().reduction(), c.in(0));
-  BOWLINE_REQUIRE(c.in(2) == loss, "Shape of dloss ({}) is not the shape of the loss ({}).",
-                  c.in(2), loss);
+  BOWLINE_TRY(check_shape("dloss", c.in(2), "the loss", loss));
   return c.out(0, c.in(0));
 }
 

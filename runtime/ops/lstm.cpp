@@ -24,10 +24,9 @@ namespace bowline::detail::lstm_op {
 namespace {
 
 Status infer(InferContext& c) {
-  recurrent::Layer layer;
-  BOWLINE_TRY(recurrent::check_layer(c.in(0), c.in(1), 4, &layer));
-  BOWLINE_TRY(recurrent::check_shape("h0", c.in(2), layer.state()));
-  BOWLINE_TRY(recurrent::check_shape("c0", c.in(3), layer.state()));
+  BOWLINE_TRY_ASSIGN(const recurrent::Layer layer, recurrent::check_layer(c.in(0), c.in(1), 4));
+  BOWLINE_TRY(check_shape("h0", c.in(2), layer.state()));
+  BOWLINE_TRY(check_shape("c0", c.in(3), layer.state()));
   BOWLINE_TRY(c.out(0, layer.states()));
   BOWLINE_TRY(c.out(1, layer.states()));
   return c.out(2, c.in(0));
@@ -51,8 +50,8 @@ Status gradient(GradientContext& c) {
   const recurrent::Layer layer = recurrent::layer_of(c.shape(c.in(0)), c.shape(c.in(1)));
   const bool reverse = c.attributes<LstmAttributes>().reverse();
   const GradientValue rows = reshaped(c, d[0], Shape{layer.steps * layer.batch, 4 * layer.hidden});
-  return c.din(1, recurrent::weight_gradient(
-                      c, rows, recurrent::previous_states(c, layer, c.in(2), c.out(0), reverse)));
+  const GradientValue before = recurrent::previous_states(c, layer, c.in(2), c.out(0), reverse);
+  return c.din(1, multiplied(c, rows, before, true));
 }
 
 Status counted_axes(CountedContext& c) {

@@ -20,13 +20,12 @@ namespace bowline::detail::lstm_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
-  recurrent::Layer layer;
-  BOWLINE_TRY(recurrent::check_layer(c.in(0), c.in(1), 4, &layer));
-  BOWLINE_TRY(recurrent::check_shape("c0", c.in(2), layer.state()));
-  BOWLINE_TRY(recurrent::check_shape("c", c.in(3), layer.states()));
-  BOWLINE_TRY(recurrent::check_shape("dy", c.in(4), layer.states()));
+  BOWLINE_TRY_ASSIGN(const recurrent::Layer layer, recurrent::check_layer(c.in(0), c.in(1), 4));
+  BOWLINE_TRY(check_shape("c0", c.in(2), layer.state()));
+  BOWLINE_TRY(check_shape("c", c.in(3), layer.states()));
+  BOWLINE_TRY(check_shape("dy", c.in(4), layer.states()));
   if (c.inputs() == 6) {
-    BOWLINE_TRY(recurrent::check_shape("dc", c.in(5), layer.states()));
+    BOWLINE_TRY(check_shape("dc", c.in(5), layer.states()));
   }
   BOWLINE_TRY(c.out(0, c.in(0)));
   BOWLINE_TRY(c.out(1, layer.state()));

@@ -26,7 +26,7 @@ Status infer(InferContext& c) {
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<MaskTailAttributes>();
-  const int axis = t.axis() < 0 ? t.axis() + c.shape(0).rank() : t.axis();
+  const int axis = c.axis<MaskTailAttributes>(c.shape(0).rank());
   for (Index i(c.shape(0)); i.valid(); i.next()) {
     c.out(0)[i.flat()] =
         i[axis] < c.extent(0, axis) ? c.in(0)[i.flat()] : static_cast<double>(t.fill());

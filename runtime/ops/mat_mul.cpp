@@ -51,13 +51,6 @@ Status infer(InferContext& c) {
   return c.out(0, y);
 }
 
-Attributes transposed(bool a, bool b) {
-  MatMulAttributesT t;
-  t.transpose_a = a;
-  t.transpose_b = b;
-  return Attributes::of(t);
-}
-
 // Reshapes the rows of all batches to one matrix.
 GradientValue as_matrix(GradientContext& c, GradientValue v) {
   const Shape& s = c.shape(v);
@@ -72,8 +65,7 @@ Status gradient(GradientContext& c) {
   GradientValue a = c.in(0), dy = c.dout(0);
   const GradientValue b = c.in(1);
   if (c.needs(0)) {
-    const GradientValue d = ta ? c.add1(Op::MatMul, {b, dy}, transposed(tb, true))
-                               : c.add1(Op::MatMul, {dy, b}, transposed(false, !tb));
+    const GradientValue d = ta ? multiplied(c, b, dy, tb, true) : multiplied(c, dy, b, false, !tb);
     BOWLINE_TRY(c.din(0, summed_to(c, d, c.shape(a))));
   }
   if (c.needs(1)) {
@@ -81,8 +73,7 @@ Status gradient(GradientContext& c) {
       a = as_matrix(c, a);
       dy = as_matrix(c, dy);
     }
-    const GradientValue d = tb ? c.add1(Op::MatMul, {dy, a}, transposed(true, ta))
-                               : c.add1(Op::MatMul, {a, dy}, transposed(!ta, false));
+    const GradientValue d = tb ? multiplied(c, dy, a, true, ta) : multiplied(c, a, dy, !ta, false);
     BOWLINE_TRY(c.din(1, summed_to(c, d, c.shape(b))));
   }
   return {};
@@ -90,7 +81,7 @@ Status gradient(GradientContext& c) {
 
 TransposedInput with_transposed(const Attributes& attributes, int i) {
   const auto& t = attributes.as<MatMulAttributes>();
-  return {Op::MatMul, transposed(t.transpose_a() != (i == 0), t.transpose_b() != (i == 1))};
+  return {Op::MatMul, mat_mul_attributes(t.transpose_a() != (i == 0), t.transpose_b() != (i == 1))};
 }
 
 Status counted_axes(CountedContext& c) {

@@ -30,9 +30,6 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::MaxPoolGrad, {c.in(0), c.out(0), c.dout(0)}, c.attributes()));
 }
 
-// Channels are independent.
-Status counted_axes(CountedContext& c) { return counted_in_front_of(2, c); }
-
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<PoolAttributes>();
   const Windows w = windows_of(t, c.shape(0), pool_window(t), c.out_shape(0));
@@ -52,7 +49,7 @@ Status counted_axes(CountedContext& c) { return counted_in_front_of(2, c); }
 extern const OpDef op_max_pool{
     .name = "MaxPool",
     .infer = infer,
-    .counted = counted_axes,
+    .counted = counted_in_front_of<2>,  // channels are independent
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
 };

@@ -18,9 +18,7 @@ namespace {
 Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const Shape y, pooled(c.attributes<PoolAttributes>(), c.in(0)));
   for (const int i : {1, 2}) {
-    BOWLINE_REQUIRE(c.in(i) == y,
-                    "Shape of input {} ({}) is not the shape of the pool's output ({}).", i,
-                    c.in(i), y);
+    BOWLINE_TRY(check_shape(format("input {}", i), c.in(i), "the pool's output", y));
   }
   return c.out(0, c.in(0));
 }

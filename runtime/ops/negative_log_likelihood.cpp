@@ -22,9 +22,9 @@ using Table = NegativeLogLikelihoodAttributes;
 
 Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const Shape rows, losses::rows_of_classes(c, "log-probabilities", "target"));
-  const int64_t classes = c.in(0).back();
-  BOWLINE_REQUIRE(c.inputs() == 2 || c.in(2) == Shape{classes},
-                  "Shape of weight ({}) is not the shape of the classes ([{}]).", c.in(2), classes);
+  if (c.inputs() == 3) {
+    BOWLINE_TRY(check_shape("weight", c.in(2), "the classes", Shape{c.in(0).back()}));
+  }
   return c.out(0, losses::reduced(c.attributes<Table>().reduction(), rows));
 }
 

@@ -20,16 +20,12 @@ Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   BOWLINE_REQUIRE(x.rank() >= 1, "The log-probabilities have rank 0.");
   const Shape rows(x.dims().first(static_cast<size_t>(x.rank() - 1)));
-  BOWLINE_REQUIRE(
-      c.in(1) == rows,
-      "Shape of target ({}) is not the shape of the rows of the log-probabilities ({}).", c.in(1),
-      rows);
+  BOWLINE_TRY(check_shape("target", c.in(1), "the rows of the log-probabilities", rows));
   const Shape loss = losses::reduced(c.attributes<Table>().reduction(), rows);
-  BOWLINE_REQUIRE(c.in(2) == loss, "Shape of dloss ({}) is not the shape of the loss ({}).",
-                  c.in(2), loss);
-  BOWLINE_REQUIRE(c.inputs() == 3 || c.in(3) == Shape{x.back()},
-                  "Shape of weight ({}) is not the shape of the classes ([{}]).", c.in(3),
-                  x.back());
+  BOWLINE_TRY(check_shape("dloss", c.in(2), "the loss", loss));
+  if (c.inputs() == 4) {
+    BOWLINE_TRY(check_shape("weight", c.in(3), "the classes", Shape{x.back()}));
+  }
   return c.out(0, x);
 }
 

@@ -14,12 +14,6 @@
 namespace bowline::detail::one_hot_op {
 namespace {
 
-template <class Context>
-int axis_of(const Context& c, int rank) {
-  const int axis = c.template attributes<OneHotAttributes>().axis();
-  return axis < 0 ? axis + rank : axis;
-}
-
 Status infer(InferContext& c) {
   const auto& t = c.attributes<OneHotAttributes>();
   const int rank = c.in(0).rank() + 1;
@@ -37,7 +31,7 @@ Status infer(InferContext& c) {
 
 // Indices behind the current size have no effect.
 Status counted_axes(CountedContext& c) {
-  const int axis = axis_of(c, c.out(0).rank());
+  const int axis = c.axis<OneHotAttributes>(c.out(0).rank());
   for (int a = 0; a < c.in(0).rank(); ++a) {
     c.count(0, a < axis ? a : a + 1, c.dim(0, a));
   }
@@ -46,7 +40,7 @@ Status counted_axes(CountedContext& c) {
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Shape& y = c.out_shape(0);
-  const int axis = axis_of(c, y.rank());
+  const int axis = c.axis<OneHotAttributes>(y.rank());
   for (Index i(y); i.valid(); i.next()) {
     int64_t from = 0;
     for (int a = 0; a < y.rank(); ++a) {

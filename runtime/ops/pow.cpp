@@ -36,21 +36,17 @@ elementwise::Point slope_b(double a, double b) {
   return {s, std::abs(s) * cost(a, b)};
 }
 
-// A logarithm, a product, an exponential.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
-// The same, and a difference, two products and another logarithm.
-Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(14); }
-
 constexpr auto gradient = elementwise::binary_gradient<Op::PowGradA, Op::PowGradB>;
 
 }  // namespace
 
+// A logarithm, a product, an exponential.
 extern const OpDef op_pow = elementwise::in_f32(
-    elementwise::binary_definition<value>("Pow", tolerance, gradient, "F -> F"));
+    elementwise::binary_definition<value>("Pow", roundings<8>, gradient, "F -> F"));
+// The same, and a difference, two products and another logarithm.
 extern const OpDef op_pow_grad_a =
-    elementwise::binary_gradient_definition<slope_a, true>("PowGradA", gradient_tolerance);
+    elementwise::binary_gradient_definition<slope_a, true>("PowGradA", roundings<14>);
 extern const OpDef op_pow_grad_b =
-    elementwise::binary_gradient_definition<slope_b, true>("PowGradB", gradient_tolerance);
+    elementwise::binary_gradient_definition<slope_b, true>("PowGradB", roundings<14>);
 
 }  // namespace bowline::detail::pow_op

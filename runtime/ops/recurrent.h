@@ -21,7 +21,7 @@ struct Layer {
 // The sizes of a layer. Inference has checked the shapes.
 inline Layer layer_of(const Shape& gates, const Shape& w) { return {gates[0], gates[1], w[1]}; }
 
-inline Status check_layer(const Shape& gates, const Shape& w, int64_t count, Layer* layer) {
+inline Result<Layer> check_layer(const Shape& gates, const Shape& w, int64_t count) {
   BOWLINE_REQUIRE(gates.rank() == 3, "The gates have rank {}, not 3.", gates.rank());
   BOWLINE_REQUIRE(w.rank() == 2, "The weight has rank {}, not 2.", w.rank());
   BOWLINE_REQUIRE(w[0] == count * w[1], "The weight {} does not fit {} gates of {} units.", w,
@@ -29,13 +29,7 @@ inline Status check_layer(const Shape& gates, const Shape& w, int64_t count, Lay
   BOWLINE_REQUIRE(gates[2] == w[0],
                   "The last axis of the gates {} is not the number of rows of the weight {}.",
                   gates, w);
-  *layer = layer_of(gates, w);
-  return {};
-}
-
-inline Status check_shape(std::string_view name, const Shape& shape, const Shape& expected) {
-  BOWLINE_REQUIRE(shape == expected, "Shape of {} ({}) is not {}.", name, shape, expected);
-  return {};
+  return layer_of(gates, w);
 }
 
 // Rule for dynamic dimensions. Sequences are independent, and a step depends only on the steps
@@ -63,22 +57,12 @@ inline GradientValue previous_states(GradientContext& c, const Layer& layer, Gra
   }
   GradientValues parts = {reshaped(c, first, Shape{1, layer.batch, layer.hidden})};
   if (layer.steps > 1) {
-    SliceAttributesT kept;
-    kept.start = reverse ? 1 : 0;
-    kept.length = layer.steps - 1;
     parts.insert(reverse ? parts.begin() : parts.end(),
-                 c.add1(Op::Slice, {states}, Attributes::of(kept)));
+                 sliced(c, states, 0, reverse ? 1 : 0, layer.steps - 1));
   }
   const GradientValue all =
       parts.size() == 1 ? parts[0] : c.add1(Op::Concat, parts, Attributes::of(ConcatAttributesT{}));
   return reshaped(c, all, rows);
-}
-
-// The gradient of a weight. `d` is the gradient of the product of the weight with the rows of `x`.
-inline GradientValue weight_gradient(GradientContext& c, GradientValue d, GradientValue x) {
-  MatMulAttributesT t;
-  t.transpose_a = true;
-  return c.add1(Op::MatMul, {d, x}, Attributes::of(t));
 }
 
 // A value and the magnitude against which its rounding error is measured: the first-order sum of

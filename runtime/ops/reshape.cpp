@@ -86,9 +86,7 @@ Status counted_axes(CountedContext& c) {
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
-  for (size_t i = 0; i < c.in(0).size(); ++i) {
-    c.out(0)[i] = c.in(0)[i];
-  }
+  std::ranges::copy(c.in(0), c.out(0).begin());
 }
 
 }  // namespace

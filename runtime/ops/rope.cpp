@@ -66,17 +66,9 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  const auto& t = c.attributes<RopeAttributes>();
   RopeAttributesT back;
-  back.base = t.base();
-  back.rotary_dims = t.rotary_dims();
-  back.interleaved = t.interleaved();
-  back.inverse = !t.inverse();
-  back.position_offset = t.position_offset();
-  back.factor = t.factor();
-  back.low_frequency_factor = t.low_frequency_factor();
-  back.high_frequency_factor = t.high_frequency_factor();
-  back.original_length = t.original_length();
+  c.attributes<RopeAttributes>().UnPackTo(&back);
+  back.inverse = !back.inverse;
   GradientValues in = {c.dout(0)};
   if (c.inputs() == 2) {
     in.push_back(c.in(1));
@@ -147,9 +139,6 @@ Status counted_axes(CountedContext& c) {
   }
 }
 
-// The angle has the roundings of a power of the base and of a product.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
 }  // namespace
 
 extern const OpDef op_rope{
@@ -161,7 +150,8 @@ extern const OpDef op_rope{
     .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
+    // The angle has the roundings of a power of the base and of a product.
+    .tolerance = roundings<8>,
 };
 
 }  // namespace bowline::detail::rope_op

@@ -21,16 +21,12 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s, std::abs(s)};
 }
 
-// A root and a division.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
-// A root, two products and a division.
-Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(10); }
-
 }  // namespace
 
-extern const OpDef op_rsqrt = elementwise::definition<value, Op::RsqrtGrad>("Rsqrt", tolerance);
+// A root and a division.
+extern const OpDef op_rsqrt = elementwise::definition<value, Op::RsqrtGrad>("Rsqrt", roundings<8>);
+// A root, two products and a division.
 extern const OpDef op_rsqrt_grad =
-    elementwise::gradient_definition<slope>("RsqrtGrad", gradient_tolerance);
+    elementwise::gradient_definition<slope>("RsqrtGrad", roundings<10>);
 
 }  // namespace bowline::detail::rsqrt_op

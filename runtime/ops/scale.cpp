@@ -4,12 +4,10 @@
 //
 // Shapes    any x  ->  y of the shape of x.
 // Gradient  dx = factor * dy.
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 namespace bowline::detail::scale_op {
 namespace {
-
-Status infer(InferContext& c) { return c.out(0, c.in(0)); }
 
 Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::Scale, {c.dout(0)}, c.attributes()));
@@ -26,7 +24,7 @@ Status gradient(GradientContext& c) {
 
 extern const OpDef op_scale{
     .name = "Scale",
-    .infer = infer,
+    .infer = elementwise::infer,
     .gradient = gradient,
     .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),

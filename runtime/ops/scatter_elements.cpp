@@ -26,12 +26,6 @@
 namespace bowline::detail::scatter_elements_op {
 namespace {
 
-template <class Context>
-int axis_of(const Context& c, int rank) {
-  const int axis = c.template attributes<ScatterElementsAttributes>().axis();
-  return axis < 0 ? axis + rank : axis;
-}
-
 const char* name_of(ScatterReduction reduction) {
   constexpr const char* kNames[] = {"none", "add", "mul", "max", "min"};
   return kNames[static_cast<size_t>(reduction)];
@@ -76,7 +70,7 @@ Status gradient(GradientContext& c) {
   const bool replaces = reduction == ScatterReduction::none;
   const Shape updates = c.shape(c.in(2));
   const DType type = c.dtype(c.in(0));
-  const int axis = axis_of(c, updates.rank());
+  const int axis = c.axis<ScatterElementsAttributes>(updates.rank());
   if (c.needs(0)) {
     BOWLINE_TRY(c.din(0, replaces
                              ? gather::scattered(c, c.dout(0), c.in(1), filled(c, updates, type, 0),
@@ -95,7 +89,7 @@ Status gradient(GradientContext& c) {
 
 // Lines of updates behind the current size only write into lines of data behind the current size.
 Status counted_axes(CountedContext& c) {
-  const int axis = axis_of(c, c.in(0).rank());
+  const int axis = c.axis<ScatterElementsAttributes>(c.in(0).rank());
   for (int a = 0; a < c.in(0).rank(); ++a) {
     for (const int i : {0, 1, 2}) {
       const bool is_one = i == 1 && c.in(1)[a] == 1 && c.dim(1, a) == c.kNone;
@@ -134,7 +128,7 @@ double joined(ScatterReduction reduction, double y, double update) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto reduction = c.attributes<ScatterElementsAttributes>().reduction();
   const Shape& data = c.shape(0);
-  const int axis = axis_of(c, data.rank());
+  const int axis = c.axis<ScatterElementsAttributes>(data.rank());
   const auto magnitude = c.zero_magnitude(0);
   for (size_t i = 0; i < c.in(0).size(); ++i) {
     c.out(0)[i] = c.in(0)[i];
@@ -147,7 +141,7 @@ double joined(ScatterReduction reduction, double y, double update) {
       c.outcome.bad_indices.push_back(index);
       continue;
     }
-    const size_t at = gather::position(data, i, axis, *element);
+    const size_t at = i.in_whole(data, axis, *element - i[axis]);
     const double update = c.in(2)[i.flat()];
     c.out(0)[at] = elementwise::wrapped(joined(reduction, c.out(0)[at], update), c.dtype(0));
     magnitude[at] = reduction == ScatterReduction::add ? magnitude[at] + std::abs(update)
@@ -161,7 +155,8 @@ Tolerance tolerance(ToleranceContext& c) {
   const Shape& updates = c.in(2);
   const bool rounds =
       t.reduction() == ScatterReduction::add || t.reduction() == ScatterReduction::mul;
-  return rounds ? Tolerance::of_reduction(updates[axis_of(c, updates.rank())] + 1, 0)
+  return rounds ? Tolerance::of_reduction(
+                      updates[c.axis<ScatterElementsAttributes>(updates.rank())] + 1, 0)
                 : Tolerance::exact();
 }
 

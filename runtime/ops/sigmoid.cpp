@@ -25,14 +25,12 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s * rest, s * rest * (cost(x) + cost(-x))};
 }
 
-// An exponential, a sum, a division, and one or two products.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
 }  // namespace
 
+// An exponential, a sum, a division, and one or two products.
 extern const OpDef op_sigmoid =
-    elementwise::definition<value, Op::SigmoidGrad>("Sigmoid", tolerance);
+    elementwise::definition<value, Op::SigmoidGrad>("Sigmoid", roundings<8>);
 extern const OpDef op_sigmoid_grad =
-    elementwise::gradient_definition<slope>("SigmoidGrad", tolerance);
+    elementwise::gradient_definition<slope>("SigmoidGrad", roundings<8>);
 
 }  // namespace bowline::detail::sigmoid_op

@@ -18,13 +18,11 @@ elementwise::Point value(double x, const Attributes&) {
 
 elementwise::Point slope(double x, const Attributes&) { return {std::cos(x), 1}; }
 
-// The range reduction cancels, so the error is relative to 1, not to the result. Below 1 no
-// reduction is needed.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
-
 }  // namespace
 
-extern const OpDef op_sin = elementwise::definition<value, Op::SinGrad>("Sin", tolerance);
-extern const OpDef op_sin_grad = elementwise::gradient_definition<slope>("SinGrad", tolerance);
+// The range reduction cancels, so the error is relative to 1, not to the result. Below 1 no
+// reduction is needed.
+extern const OpDef op_sin = elementwise::definition<value, Op::SinGrad>("Sin", roundings<6>);
+extern const OpDef op_sin_grad = elementwise::gradient_definition<slope>("SinGrad", roundings<6>);
 
 }  // namespace bowline::detail::sin_op

@@ -29,7 +29,7 @@ Status gradient(GradientContext& c) {
   const Shape& x = c.shape(c.in(0));
   const auto& t = c.attributes<SliceAttributes>();
   SliceGradAttributesT a;
-  a.axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  a.axis = c.axis<SliceAttributes>(x.rank());
   a.start = t.start();
   a.size = x[a.axis];
   return c.din(0, c.add1(Op::SliceGrad, {c.dout(0)}, Attributes::of(a)));
@@ -38,7 +38,7 @@ Status gradient(GradientContext& c) {
 // A dynamic length makes the output axis dynamic. A dynamic input axis must be taken as a whole.
 Status counted_axes(CountedContext& c) {
   const auto& t = c.attributes<SliceAttributes>();
-  const int axis = t.axis() < 0 ? t.axis() + c.in(0).rank() : t.axis();
+  const int axis = c.axis<SliceAttributes>(c.in(0).rank());
   const int length = c.attribute_dim("length");
   const int whole = c.dim(0, axis);
   counted::pass(c, 0, c.in(0).rank());
@@ -53,20 +53,15 @@ Status counted_axes(CountedContext& c) {
 // True if the result is the first rows of x.
 bool is_front(const Attributes& attributes, const Shape& x) {
   const auto& t = attributes.as<SliceAttributes>();
-  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
-  return t.start() == 0 && x.elements(0, axis) == 1;
+  return t.start() == 0 && x.elements(0, positive_axis(t.axis(), x.rank())) == 1;
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<SliceAttributes>();
   const Shape& x = c.shape(0);
-  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  const int axis = c.axis<SliceAttributes>(x.rank());
   for (Index i(c.out_shape(0)); i.valid(); i.next()) {
-    int64_t position = 0;
-    for (int a = 0; a < x.rank(); ++a) {
-      position = position * x[a] + i[a] + (a == axis ? t.start() : 0);
-    }
-    c.out(0)[i.flat()] = c.in(0)[static_cast<size_t>(position)];
+    c.out(0)[i.flat()] = c.in(0)[i.in_whole(x, axis, t.start())];
   }
 }
 

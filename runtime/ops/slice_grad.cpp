@@ -25,13 +25,9 @@ Status infer(InferContext& c) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<SliceGradAttributes>();
   const Shape& dx = c.out_shape(0);
-  const int axis = t.axis() < 0 ? t.axis() + dx.rank() : t.axis();
+  const int axis = c.axis<SliceGradAttributes>(dx.rank());
   for (Index i(c.shape(0)); i.valid(); i.next()) {
-    int64_t position = 0;
-    for (int a = 0; a < dx.rank(); ++a) {
-      position = position * dx[a] + i[a] + (a == axis ? t.start() : 0);
-    }
-    c.out(0)[static_cast<size_t>(position)] = c.in(0)[i.flat()];
+    c.out(0)[i.in_whole(dx, axis, t.start())] = c.in(0)[i.flat()];
   }
 }
 

@@ -24,15 +24,13 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s, s};
 }
 
-// Three roundings for the exponential, four for the logarithm or the division, one for the sum or
-// product.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
 }  // namespace
 
+// Three roundings for the exponential, four for the logarithm or the division, one for the sum or
+// product.
 extern const OpDef op_softplus =
-    elementwise::definition<value, Op::SoftplusGrad>("Softplus", tolerance);
+    elementwise::definition<value, Op::SoftplusGrad>("Softplus", roundings<8>);
 extern const OpDef op_softplus_grad =
-    elementwise::gradient_definition<slope>("SoftplusGrad", tolerance);
+    elementwise::gradient_definition<slope>("SoftplusGrad", roundings<8>);
 
 }  // namespace bowline::detail::softplus_op

@@ -51,7 +51,7 @@ Status gradient(GradientContext& c) {
 
 Status counted_axes(CountedContext& c) {
   const auto& t = c.attributes<SplitAttributes>();
-  const int axis = t.axis() < 0 ? t.axis() + c.in(0).rank() : t.axis();
+  const int axis = c.axis<SplitAttributes>(c.in(0).rank());
   BOWLINE_TRY(counted::none(c, 0, axis, axis + 1, "a split axis must be static"));
   for (int k = 0; k < static_cast<int>(t.sizes()->size()); ++k) {
     counted::pass(c, 0, c.in(0).rank(), k);
@@ -62,15 +62,11 @@ Status counted_axes(CountedContext& c) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<SplitAttributes>();
   const Shape& x = c.shape(0);
-  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  const int axis = c.axis<SplitAttributes>(x.rank());
   int64_t offset = 0;
   for (int k = 0; k < static_cast<int>(t.sizes()->size()); ++k) {
     for (Index i(c.out_shape(k)); i.valid(); i.next()) {
-      int64_t position = 0;
-      for (int a = 0; a < x.rank(); ++a) {
-        position = position * x[a] + i[a] + (a == axis ? offset : 0);
-      }
-      c.out(k)[i.flat()] = c.in(0)[static_cast<size_t>(position)];
+      c.out(k)[i.flat()] = c.in(0)[i.in_whole(x, axis, offset)];
     }
     offset += c.out_shape(k)[axis];
   }

@@ -21,17 +21,12 @@ elementwise::Point slope(double x, const Attributes&) {
   return {s, s};
 }
 
-// Vulkan allows the inverse of an inverse square root, and divisions with an error of 2.5
-// roundings.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
-
-// Root, product and division.
-Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
-
 }  // namespace
 
-extern const OpDef op_sqrt = elementwise::definition<value, Op::SqrtGrad>("Sqrt", tolerance);
-extern const OpDef op_sqrt_grad =
-    elementwise::gradient_definition<slope>("SqrtGrad", gradient_tolerance);
+// Vulkan allows the inverse of an inverse square root, and divisions with an error of 2.5
+// roundings.
+extern const OpDef op_sqrt = elementwise::definition<value, Op::SqrtGrad>("Sqrt", roundings<4>);
+// Root, product and division.
+extern const OpDef op_sqrt_grad = elementwise::gradient_definition<slope>("SqrtGrad", roundings<8>);
 
 }  // namespace bowline::detail::sqrt_op

@@ -14,14 +14,12 @@ elementwise::Point value(double x, const Attributes&) { return {x * x, x * x}; }
 
 elementwise::Point slope(double x, const Attributes&) { return {2 * x, 2 * std::abs(x)}; }
 
-// One product; the gradient has one more.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(2); }
-
 }  // namespace
 
+// One product; the gradient has one more.
 extern const OpDef op_square =
-    elementwise::definition<value, Op::SquareGrad>("Square", tolerance, "N -> N");
+    elementwise::definition<value, Op::SquareGrad>("Square", roundings<2>, "N -> N");
 extern const OpDef op_square_grad =
-    elementwise::gradient_definition<slope>("SquareGrad", tolerance);
+    elementwise::gradient_definition<slope>("SquareGrad", roundings<2>);
 
 }  // namespace bowline::detail::square_op

@@ -7,18 +7,13 @@
 //           from all its parameters. A Trainer refuses a parameter without another use; freeze() it
 //           instead.
 // View      y shares the bytes of x; there is no kernel.
-#include "ops/counted.h"
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 namespace bowline::detail::stop_gradient_op {
 namespace {
 
-Status infer(InferContext& c) { return c.out(0, c.in(0)); }
-
 [[maybe_unused]] void oracle(const OracleContext& c) {
-  for (size_t i = 0; i < c.in(0).size(); ++i) {
-    c.out(0)[i] = c.in(0)[i];
-  }
+  std::ranges::copy(c.in(0), c.out(0).begin());
 }
 
 }  // namespace
@@ -28,7 +23,7 @@ extern const OpDef op_stop_gradient{
     .is_view = true,
     .stops_gradient = true,
     .types = "A -> A",
-    .infer = infer,
+    .infer = elementwise::infer,
     .counted = counted::elementwise,
     .oracle = BOWLINE_ORACLE(oracle),
 };

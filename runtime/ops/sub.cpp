@@ -16,10 +16,7 @@ Status gradient(GradientContext& c) {
   if (!c.needs(1)) {
     return {};
   }
-  ScaleAttributesT minus;
-  minus.factor = -1;
-  const GradientValue d = c.add1(Op::Scale, {c.dout(0)}, Attributes::of(minus));
-  return c.din(1, summed_to(c, d, c.shape(c.in(1))));
+  return c.din(1, summed_to(c, scaled(c, c.dout(0), -1), c.shape(c.in(1))));
 }
 
 elementwise::Point value(double a, double b) { return {a - b, std::abs(a - b)}; }

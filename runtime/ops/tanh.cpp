@@ -8,13 +8,10 @@
 // In place  on x.
 #include <cmath>
 
-#include "ops/counted.h"
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 namespace bowline::detail::tanh_op {
 namespace {
-
-Status infer(InferContext& c) { return c.out(0, c.in(0)); }
 
 Status gradient(GradientContext& c) {
   const GradientValue dy = c.dout(0);
@@ -24,22 +21,13 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::Sub, {dy, lost}));
 }
 
-[[maybe_unused]] void oracle(const OracleContext& c) {
-  for (size_t i = 0; i < c.in(0).size(); ++i) {
-    c.out(0)[i] = std::tanh(c.in(0)[i]);
-  }
+elementwise::Point value(double x, const Attributes&) {
+  const double y = std::tanh(x);
+  return {y, std::abs(y)};
 }
 
 }  // namespace
 
-extern const OpDef op_tanh{
-    .name = "Tanh",
-    .in_place = {{0, 0}},
-    .infer = infer,
-    .counted = counted::elementwise,
-    .gradient = gradient,
-    .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = roundings<8>,
-};
+extern const OpDef op_tanh = elementwise::definition<value>("Tanh", roundings<8>, gradient);
 
 }  // namespace bowline::detail::tanh_op

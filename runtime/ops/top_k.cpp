@@ -11,6 +11,7 @@
 // Source    ONNX operators, TopK with `sorted`.
 #include "ops/build.h"
 #include "ops/extreme.h"
+#include "ops/gather.h"
 #include "ops/lines.h"
 
 namespace bowline::detail::top_k_op {
@@ -28,16 +29,13 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  ScatterElementsAttributesT t;
-  t.axis = c.attributes<TopKAttributes>().axis();
-  const GradientValue zeros = filled(c, c.shape(c.in(0)), c.dtype(c.in(0)), 0);
-  return c.din(0, c.add1(Op::ScatterElements, {zeros, c.out(1), c.dout(0)}, Attributes::of(t)));
+  return c.din(0, gather::scattered(c, zeros_like(c, c.in(0)), c.out(1), c.dout(0),
+                                    c.attributes<TopKAttributes>().axis(), ScatterReduction::none));
 }
 
 Status counted_axes(CountedContext& c) {
   const int rank = c.in(0).rank();
-  const int given = c.attributes<TopKAttributes>().axis();
-  const int axis = given < 0 ? given + rank : given;
+  const int axis = c.axis<TopKAttributes>(rank);
   for (int a = 0; a < rank; ++a) {
     if (a != axis) {
       c.count(0, a, c.dim(0, a));
@@ -50,7 +48,7 @@ Status counted_axes(CountedContext& c) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<TopKAttributes>();
   const Shape& x = c.shape(0);
-  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  const int axis = c.axis<TopKAttributes>(x.rank());
   const size_t step = step_of(x, axis);
   const auto n = static_cast<size_t>(x[axis]);
   const auto k = static_cast<size_t>(t.k());

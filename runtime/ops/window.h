@@ -246,7 +246,8 @@ void each_product(const Convolution& c, F f) {
 }
 
 // Axes of input 0 before `first` are independent and may be dynamic. The other axes must be static.
-inline Status counted_in_front_of(int first, CountedContext& c) {
+template <int first>
+Status counted_in_front_of(CountedContext& c) {
   BOWLINE_TRY(counted::none(c, 0, first, c.in(0).rank(), "the axes under a window must be static"));
   for (int i = 1; i < c.inputs(); ++i) {
     BOWLINE_TRY(counted::none(c, i, "a weight must be static"));

@@ -25,12 +25,6 @@
 namespace bowline::detail::write_rows_op {
 namespace {
 
-template <class Context>
-int axis_of(const Context& c, int rank) {
-  const int axis = c.template attributes<WriteRowsAttributes>().axis();
-  return axis < 0 ? axis + rank : axis;
-}
-
 Status infer(InferContext& c) {
   const Shape& state = c.in(0);
   Shape rows = c.in(1);
@@ -49,7 +43,7 @@ Status infer(InferContext& c) {
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Shape& state = c.shape(0);
-  const int axis = axis_of(c, state.rank());
+  const int axis = c.axis<WriteRowsAttributes>(state.rank());
   const int64_t rows = c.extent(1, axis);
   const int64_t position = c.step(step::write_rows::position);
   std::ranges::copy(c.in(0), c.out(0).begin());
@@ -63,17 +57,13 @@ Status infer(InferContext& c) {
     if (i[axis] >= rows) {
       continue;
     }
-    int64_t at = 0;
-    for (int a = 0; a < state.rank(); ++a) {
-      at = at * state[a] + i[a] + (a == axis ? position : 0);
-    }
-    c.out(0)[static_cast<size_t>(at)] = c.in(1)[i.flat()];
+    c.out(0)[i.in_whole(state, axis, position)] = c.in(1)[i.flat()];
   }
 }
 
 Status counted_axes(CountedContext& c) {
   const int rank = c.in(0).rank();
-  const int axis = axis_of(c, rank);
+  const int axis = c.axis<WriteRowsAttributes>(rank);
   for (int a = 0; a < rank; ++a) {
     for (const int i : {0, 1}) {
       if (c.dim(i, a) != c.kNone && (i == 0 || a != axis)) {

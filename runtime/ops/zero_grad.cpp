@@ -4,12 +4,10 @@
 //
 // Shapes    a list of storages of any shapes, which are updated.
 // Gradient  none.
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 namespace bowline::detail::zero_grad_op {
 namespace {
-
-Status infer(InferContext& c) { return c.out(0, c.in(0)); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   for (size_t i = 0; i < c.in(0).size(); ++i) {
@@ -25,7 +23,7 @@ extern const OpDef op_zero_grad{
     .takes_lists = true,
     .types = "f32 -> f32",
     .updates = {{0, 0}},
-    .infer = infer,
+    .infer = elementwise::infer,
     .oracle = BOWLINE_ORACLE(oracle),
 };
 
