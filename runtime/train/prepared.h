@@ -14,6 +14,8 @@ struct Prepared {
     exec::Segment evaluate;
     std::optional<exec::Segment> weigh;
     std::vector<graph::LossMean> means;
+
+    std::vector<const exec::Segment*> segments() const;
   };
 
   std::vector<Set> sets;  // in the order of sets_of_dims(); empty: there are no plans

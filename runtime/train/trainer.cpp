@@ -90,7 +90,9 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
                                                              : 1;
   }
   counters_.plan_builds += prepared_.sets.size();
-  counters_.recordings += 3 * prepared_.sets.size();
+  for (const Prepared::Set& set : prepared_.sets) {
+    counters_.recordings += set.segments().size();
+  }
   counters_.launches = prepared_.launches_of(0, options_);
   return {};
 }

@@ -471,6 +471,9 @@ TEST_P(MicroBatches, MeansOfOtherLabelsAreWeighedFirst) {
   ASSERT_OK(c.model.to(device_));
   Trainer t = must(Trainer::create(c.model, device_, options(2)));
   EXPECT_TRUE(t.needs_loss_weights());
+  // The plan of the weights counts.
+  EXPECT_EQ(t.counters().recordings, 4u);
+  EXPECT_EQ(t.memory().predicted_bytes, device_.counters().live_bytes);
   std::vector<MicroBatch> batches = {random_batch(random, Kind::two_labels, 1),
                                      random_batch(random, Kind::two_labels, 4)};
   const std::vector<Tensor> first = batches[0].tensors(Kind::two_labels);
