@@ -170,7 +170,7 @@ class Usage(harness.Case):
             if verb not in writers:
                 self.expect(run(*verb, "-o", "file"), USAGE, "--format", "file")
                 continue
-            self.assertRegex(run(*verb, "--help").stdout, r"  -o TEXT +-o text\|json sets --format; -o PATH sets --out")
+            self.assertRegex(run(*verb, "--help").stdout, r"  -o TEXT +text\|json: as --format; any other value: as --out")
             self.expect(run(*verb, "-o", "a", "--out", "b"), USAGE, '-o "a" sets --out, which is set already.', f"bowline {verb[0]} --help")
             self.expect(run(*verb, "-o", "a", "-o", "b"), USAGE, '-o "b" sets --out, which is set already.')
             self.expect(run(*verb, "-o", "text", "-o", "json"), USAGE, '-o "json" sets --format, which is set already.')

@@ -56,9 +56,9 @@ Result<int> list(const DevicesOptions& o) {
 }  // namespace
 
 void add_devices(CLI::App& app, Context& context) {
-  const auto [verb, o] = add_verb<DevicesOptions>(
-      app, context, list, "devices", "Lists the devices; if one is unusable, the reason",
-      "bowline devices -o json");
+  const auto [verb, o] = add_verb<DevicesOptions>(app, context, list, "devices",
+                                                  "Lists the devices, and why a device is unusable",
+                                                  "bowline devices -o json");
   verb->add_flag("--all", o->all, "Also list devices that exist only for tests");
   add_format(verb, o->format);
 }

@@ -462,7 +462,7 @@ void add_export(CLI::App& app, Context& context) {
   verb->add_option("--encoding", o->encoding, "Quantize the matrices for --to gguf")
       ->check(CLI::IsMember({"q8_0", "q4_0"}))
       ->needs(to);
-  add_text(verb, "--weights", o->weights, "Write raw weights and parameters.json, not --out",
+  add_text(verb, "--weights", o->weights, "Instead of --out: raw weights, parameters.json",
            "FOLDER")
       ->excludes(out)
       ->excludes(strip);

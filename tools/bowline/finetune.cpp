@@ -16,7 +16,7 @@ void add_files(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("model", o.model, "Model file with the entry point 'loss'")->required();
   add_data(verb, o);
   add_text(verb, "--valid", o.valid, "Held-out data [a tenth of --data]", "FILE");
-  add_text(verb, "--out", o.out, "Write the result, unless the held-out loss rose", "FILE");
+  add_text(verb, "--out", o.out, "Result; not written if the held-out loss is worse", "FILE");
   verb->add_flag("--force", o.force, "Replace existing --out, --log and --report files");
   add_text(verb, "--log", o.log, "Write loss, gradient norm, learning rate per step", "FILE");
   add_text(verb, "--report", o.report, "Write an HTML page with the progress of the run", "FILE");
@@ -92,7 +92,8 @@ void add_lora(CLI::App* verb, FinetuneOptions& o) {
 void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
   add_number(verb, "--eval-every", o.eval_every, "Steps between evaluations [start and end only]",
              0, kMostSteps);
-  add_choice(verb, "--keep", o.keep, "Weights to write; best: the lowest loss", {"last", "best"});
+  add_choice(verb, "--keep", o.keep, "Written weights; best: lowest held-out loss",
+             {"last", "best"});
   verb->add_option("--patience", o.patience, "Stop after N evaluations without improvement")
       ->check(whole_number(1, kMostSteps));
   const AdvancedFlags advanced(verb);
@@ -145,7 +146,7 @@ void add_finetune(CLI::App& app, Context& context) {
       "# A classifier, on a table with the columns \"text\" and \"label\"\n"
       "bowline finetune encoder.bowline --data train.csv --epochs 3 \\\n"
       "    --learning-rate 5e-5 --out classifier.bowline\n"
-      "# Only the memory that the training needs\n"
+      "# Print the memory that the training needs, without training\n"
       "bowline finetune lm.bowline --data notes.txt --lora-rank 8 --dry-run");
   add_files(verb, *options);
   add_training(verb, *options);

@@ -107,10 +107,10 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
              {"mean", "cls", "max"});
   add_text(verb, "--tie", o.ties, "Tie tensors A and B; their values must be equal", "A B")
       ->type_size(2);
-  verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: also merge equal layers");
+  verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: store equal layers once");
   verb->add_option("--label-smoothing", o.label_smoothing, "Label smoothing of the loss [0]")
       ->check(CLI::Range(0.0, 0.999));
-  verb->add_flag("--dropout", o.dropout, "Train with the dropout rates of the config");
+  verb->add_flag("--dropout", o.dropout, "Keep the dropout rates of the config for training");
   verb->add_option("--seed", o.seed, "Random seed of weights that the source lacks [0]");
   o.uses.add({"--labels", "--pooling", "--tie", "--multi-label", "--label-smoothing", "--seed"},
              kTextModels);

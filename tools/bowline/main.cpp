@@ -17,7 +17,7 @@ constexpr const char* kFooter = R"(From a GGUF file, or a Hugging Face folder, t
 Exit codes
   0    done
   1    the work failed; the message says why
-  2    wrong usage: an unknown subcommand, flag or value, or an existing output
+  2    wrong usage: unknown subcommand, flag or value, or the output exists
   3    a file cannot be read, is damaged, or is of the wrong kind
   4    a device is unknown, or cannot be used
   75   the device stopped working; run again (finetune: with --resume auto)

@@ -184,7 +184,7 @@ void add_bench_decode(CLI::App& bench, Context& context) {
   add_number(verb, "--tokens", o->tokens, "Generated tokens", 1, 1 << 20);
   add_changes(verb, o->changes);
   add_device(verb, o->device);
-  verb->add_flag("--no-floor", o->no_floor, "Do not measure the lower limit of this machine");
+  verb->add_flag("--no-floor", o->no_floor, "Do not measure the best possible time");
   add_format(verb, o->format);
 }
 

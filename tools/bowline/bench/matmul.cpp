@@ -76,14 +76,14 @@ Result<int> matmul(const MatmulOptions& o) {
 
 void add_bench_matmul(CLI::App& bench, Context& context) {
   const auto [verb, o] = add_verb<MatmulOptions>(
-      bench, context, matmul, "matmul", "Times one matrix product: [m, k] by [k, n]",
+      bench, context, matmul, "matmul", "Times one matrix product: A [m, k] by B [k, n]",
       "bowline bench matmul --m 768 --n 768 --k 768 --layout nt --device cpu");
   add_number(verb, "--m", o->m, "Rows of the result", 1, 1 << 16);
   add_number(verb, "--n", o->n, "Columns of the result", 1, 1 << 16);
-  add_number(verb, "--k", o->k, "Columns of a and rows of b", 1, 1 << 16);
-  add_choice(verb, "--layout", o->layout, "nt: b transposed; tn: a transposed", {"nn", "nt", "tn"});
+  add_number(verb, "--k", o->k, "Columns of A, rows of B", 1, 1 << 16);
+  add_choice(verb, "--layout", o->layout, "nt: B transposed; tn: A transposed", {"nn", "nt", "tn"});
   add_choice(verb, "--dtype", o->dtype, "Dtype of the matrices", {"f32", "bf16", "f16"});
-  add_text(verb, "--encoding", o->encoding, "Encoding of b, such as int8 [none]", "ENCODING");
+  add_text(verb, "--encoding", o->encoding, "Encoding of B, such as int8 [none]", "ENCODING");
   add_number(verb, "--runs", o->runs, "Timed runs, after 3 runs to warm up", 7, 1000);
   add_device(verb, o->device);
   add_format(verb, o->format);

@@ -189,9 +189,10 @@ void add_bench_ties(CLI::App& bench, Context& context) {
   const auto [verb, o] = add_verb<BenchTiesOptions>(
       bench, context, bench_ties, "ties", "Compares the speed with and without tied weights",
       "bowline bench ties --repeats 16");
-  add_number(verb, "--repeats", o->repeats, "Repeats of one block with tied weights", 2, 4096);
+  add_number(verb, "--repeats", o->repeats, "Blocks of the model; all share their weights", 2,
+             4096);
   add_number(verb, "--runs", o->runs, "Timed runs of each side; the median is shown", 1, 100'000);
-  add_number(verb, "--ties", o->ties, "Ties of the model that is planned", 1, 1'000'000);
+  add_number(verb, "--ties", o->ties, "Tied weights of the model that is planned", 1, 1'000'000);
   add_device(verb, o->device);
   add_format(verb, o->format);
 }

@@ -260,10 +260,10 @@ void add_bench_train(CLI::App& bench, Context& context) {
       ->capture_default_str();
   add_quantize_flag(verb, o->encoding);
   verb->add_option("--steps", o->steps, "Steps to run [until the median is steady]");
-  add_text(verb, "--tokens", o->tokens, "File with i32 [steps, batch, seq + 1]", "FILE");
+  add_text(verb, "--tokens", o->tokens, "Read i32 tokens: steps x batch x (seq + 1)", "FILE");
   add_text(verb, "--dump-losses", o->dump_losses, "Write the loss of each step", "FILE");
   add_text(verb, "--save-model", o->save_model, "Write the trained model", "FILE");
-  verb->add_flag("--no-floor", o->no_floor, "Do not measure the lower limit of this machine");
+  verb->add_flag("--no-floor", o->no_floor, "Do not measure the best possible time");
   add_format(verb, o->format);
 }
 

@@ -113,7 +113,7 @@ Result<BoundDim> parse_dim(const std::string& text) {
 }
 
 void add_device(CLI::App* verb, std::string& device) {
-  add_text(verb, "--device", device, "Name, gpu, or best: GPU if usable, else CPU", "NAME")
+  add_text(verb, "--device", device, "Device name, gpu, or best (GPU, else CPU)", "NAME")
       ->capture_default_str();
 }
 

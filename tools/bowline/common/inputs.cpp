@@ -14,7 +14,7 @@ namespace bowline::command {
 
 const char* const kInputHelp = "Input: @x.npy|@x.txt|zeros|ones|1,2";
 
-const char* const kStepHelp = "Set a per-step scalar or a dynamic dimension to N";
+const char* const kStepHelp = "Value of a scalar, or size of a dynamic dimension";
 
 namespace {
 

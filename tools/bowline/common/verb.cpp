@@ -29,7 +29,8 @@ void add_form_or_file(CLI::App* verb, CLI::Option* form, CLI::Option* out) {
     }
   };
   verb->add_option_function<std::vector<std::string>>(
-      "-o", give, fmt::format("-o {} sets --format; -o PATH sets --out", fmt::join(kForms, "|")));
+      "-o", give,
+      fmt::format("{}: as --format; any other value: as --out", fmt::join(kForms, "|")));
 }
 
 // Writes "example: " before each example.
