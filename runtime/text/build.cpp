@@ -29,9 +29,9 @@ Status make_decoders(const std::optional<std::vector<steps::Decoder>>& decoders,
 
 // ---- models
 
-Result<std::vector<Bpe::Rule>> listed_rules(const Description& d, const Vocabulary& v,
+Result<std::vector<MergeRule>> listed_rules(const Description& d, const Vocabulary& v,
                                             const std::string& prefix) {
-  std::vector<Bpe::Rule> out;
+  std::vector<MergeRule> out;
   out.reserve(d.merges.size());
   std::string merged;
   for (const auto& [left, right] : d.merges) {
@@ -46,7 +46,7 @@ Result<std::vector<Bpe::Rule>> listed_rules(const Description& d, const Vocabula
           escaped(piece.substr(0, 100)));
       return *found;
     };
-    Bpe::Rule rule;
+    MergeRule rule;
     BOWLINE_TRY_ASSIGN(rule.left, id(left));
     BOWLINE_TRY_ASSIGN(rule.right, id(right));
     BOWLINE_TRY_ASSIGN(rule.merged, id(merged));
@@ -58,14 +58,14 @@ Result<std::vector<Bpe::Rule>> listed_rules(const Description& d, const Vocabula
 
 // Derives the merges of a vocabulary with scores: two tokens merge if their concatenation is a
 // token, the highest score first.
-Result<std::vector<Bpe::Rule>> scored_rules(const Description& d, const Vocabulary& v) {
+Result<std::vector<MergeRule>> scored_rules(const Description& d, const Vocabulary& v) {
   const auto is_text = [&](int32_t id) { return takes_part(d.type(static_cast<size_t>(id))); };
   BOWLINE_REQUIRE_FILE(std::ranges::all_of(d.scores, [](double s) { return std::isfinite(s); }),
                        "A score is not finite.");
   std::vector<double> order = d.scores;
   std::ranges::sort(order, std::greater<>());
   order.erase(std::unique(order.begin(), order.end()), order.end());
-  std::vector<Bpe::Rule> out;
+  std::vector<MergeRule> out;
   for (size_t i = 0; i < d.scores.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
     const std::string_view piece = v.piece(id);
@@ -97,64 +97,44 @@ bool is_byte_level(const Description& d) {
          std::holds_alternative<steps::ByteLevel>(d.pre_tokenizers.back());
 }
 
-struct MakeModel {
-  const Description& d;
-  bool byte_level;
-  TokenizerData& data;
+Result<TokenModel> model_of(const steps::Bpe& s, const Description& d, const Vocabulary& v) {
+  const std::string prefix = s.continuing_subword_prefix.value_or("");
+  const bool has_ends = !prefix.empty() || !s.end_of_word_suffix.value_or("").empty();
+  BOWLINE_REQUIRE_CODE(!has_ends || (!s.ignore_merges && !s.byte_fallback), Code::unsupported,
+                       "A BPE with continuing_subword_prefix or end_of_word_suffix and with {} "
+                       "is not supported.",
+                       s.ignore_merges ? "ignore_merges" : "byte_fallback");
+  BOWLINE_TRY_ASSIGN(const std::vector<MergeRule> rules,
+                     d.scores.empty() ? listed_rules(d, v, prefix) : scored_rules(d, v));
+  return make_bpe(v, s, is_byte_level(d), rules);
+}
+Result<TokenModel> model_of(const steps::WordPiece& s, const Description&, const Vocabulary& v) {
+  return make_word_piece(v, s);
+}
+Result<TokenModel> model_of(const steps::Unigram& s, const Description& d, const Vocabulary& v) {
+  std::vector<double> searched;
+  for (size_t i = 0; i < d.scores.size(); ++i) {
+    const TokenType type = d.type(i);  // a byte is also found by its spelling, as in `tokenizers`
+    const bool is_searched = type == TokenType::normal || type == TokenType::byte;
+    searched.push_back(is_searched ? d.scores[i] : -INFINITY);
+  }
+  return make_unigram(v, s, std::move(searched));
+}
+Result<TokenModel> model_of(const steps::WordLevel& s, const Description&, const Vocabulary& v) {
+  return make_word_level(v, s);
+}
 
-  Status operator()(const steps::Bpe& s) const {
-    const std::string prefix = s.continuing_subword_prefix.value_or("");
-    const std::string suffix = s.end_of_word_suffix.value_or("");
-    const bool has_ends = !prefix.empty() || !suffix.empty();
-    BOWLINE_REQUIRE_CODE(!has_ends || (!s.ignore_merges && !s.byte_fallback), Code::unsupported,
-                         "A BPE with continuing_subword_prefix or end_of_word_suffix and with {} "
-                         "is not supported.",
-                         s.ignore_merges ? "ignore_merges" : "byte_fallback");
-    BOWLINE_TRY_ASSIGN(const std::vector<Bpe::Rule> rules,
-                       d.scores.empty() ? listed_rules(d, data.vocabulary, prefix)
-                                        : scored_rules(d, data.vocabulary));
-    data.kind = byte_level ? "byte-level BPE" : "BPE";
-    return assign(Bpe::create(data.vocabulary,
-                              {byte_level, s.byte_fallback, s.fuse_unk, s.ignore_merges,
-                               s.unk_token.value_or(""), prefix, suffix},
-                              rules));
-  }
-  Status operator()(const steps::WordPiece& s) const {
-    data.kind = "WordPiece";
-    return assign(WordPiece::create(
-        data.vocabulary, {s.unk_token, s.continuing_subword_prefix, s.max_input_chars_per_word}));
-  }
-  Status operator()(const steps::Unigram& s) const {
-    std::vector<double> searched;
-    for (size_t i = 0; i < d.scores.size(); ++i) {
-      const TokenType type = d.type(i);  // a byte is also found by its spelling, as in `tokenizers`
-      searched.push_back(type == TokenType::normal || type == TokenType::byte ? d.scores[i]
-                                                                              : -INFINITY);
-    }
-    data.kind = "Unigram";
-    return assign(
-        Unigram::create(data.vocabulary, std::move(searched),
-                        {s.unk_id ? static_cast<int32_t>(*s.unk_id) : -1, s.byte_fallback}));
-  }
-  Status operator()(const steps::WordLevel& s) const {
-    data.kind = "WordLevel";
-    return assign(WordLevel::create(data.vocabulary, s.unk_token));
-  }
-
- private:
-  template <class Made>
-  Status assign(Result<Made> made) const {
-    BOWLINE_TRY_ASSIGN(data.model, std::move(made));
-    return {};
-  }
-};
-
-Status make_model(const Description& d, bool byte_level, TokenizerData& data) {
+Status make_model(const Description& d, TokenizerData& data) {
   data.vocabulary.expect(d.vocabulary.size());
   for (const auto& [piece, id] : d.vocabulary) {
     BOWLINE_TRY(data.vocabulary.add(piece, id));
   }
-  return std::visit(MakeModel{d, byte_level, data}, d.model);
+  data.kind = is_byte_level(d) ? "byte-level BPE"
+                               : std::visit([](const auto& s) { return s.kType; }, d.model);
+  BOWLINE_TRY_ASSIGN(
+      data.model,
+      std::visit([&](const auto& s) { return model_of(s, d, data.vocabulary); }, d.model));
+  return {};
 }
 
 // Adds the tokens to the vocabulary.
@@ -197,11 +177,10 @@ Result<SharedData> build(const Description& d) {
   }
   data->post_processors = d.post_processors;
   BOWLINE_TRY(in_part(make_decoders(d.decoders, data->decoders), "decoder"));
-  const bool byte_level = is_byte_level(d);
-  if (byte_level) {
+  if (is_byte_level(d)) {
     data->pre_tokenizers.pop_back();  // the model takes raw bytes
   }
-  BOWLINE_TRY(in_part(make_model(d, byte_level, *data), "model"));
+  BOWLINE_TRY(in_part(make_model(d, *data), "model"));
   BOWLINE_TRY(add_tokens(d, *data));
   return SharedData(std::move(data));
 }

@@ -134,8 +134,7 @@ Status tokenize(const TokenizerData& data, const Pieces& pieces, std::vector<Ent
     BOWLINE_REQUIRE(p.end - p.begin < kLongestText, "A word of the text has {} bytes.",
                     p.end - p.begin);
     tokens.clear();
-    BOWLINE_TRY(std::visit([&](const auto& m) { return m.encode(pieces.text(p), scratch, tokens); },
-                           data.model));
+    BOWLINE_TRY(data.model(pieces.text(p), scratch, tokens));
     for (const Token& t : tokens) {
       out.push_back({t.id, pieces.source(p.begin + t.begin, p.begin + t.end)});
     }
@@ -162,7 +161,7 @@ Result<Encoding> encode_text(const TokenizerData& data, std::string_view text,
   BOWLINE_REQUIRE(text.size() < kLongestText, "The text has {} bytes, more than {}.", text.size(),
                   kLongestText - 1);
   std::vector<Entry> entries;
-  if (std::holds_alternative<Bytes>(data.model)) {  // accepts any bytes and has no other steps
+  if (!data.model) {  // accepts any bytes and has no other steps
     for (size_t i = 0; i < text.size(); ++i) {
       const auto at = static_cast<uint32_t>(i);
       entries.push_back({static_cast<uint8_t>(text[i]), {at, at + 1}});

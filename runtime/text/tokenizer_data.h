@@ -1,8 +1,6 @@
 // A tokenizer that is ready to use. build() creates it from a Description.
 #pragma once
 
-#include <variant>
-
 #include "text/added_tokens.h"
 #include "text/decoders.h"
 #include "text/description.h"
@@ -17,7 +15,7 @@ struct TokenizerData {
   AddedTokens added;
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> pre_tokenizers;
-  std::variant<Bytes, Bpe, WordPiece, Unigram, WordLevel> model;
+  TokenModel model;  // empty: the id of a token is its byte
   std::vector<steps::PostProcessor> post_processors;
   std::vector<DecodeStepMaker> decoders;
 };
