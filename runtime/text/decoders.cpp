@@ -51,27 +51,19 @@ std::string take_text(std::string& bytes, bool all) {
   return out;
 }
 
-Status pass_on(const std::string& text, const DecodeStep::Next& next) {
+Status pass_on(const std::string& text, const PassOn& next) {
   return text.empty() ? Status() : next(text);
 }
 
-class BytesStep : public DecodeStep {
- public:
-  explicit BytesStep(bool whole) : whole_(whole) {}
-  Status push(std::string_view piece, const Next& next) override {
-    if (const auto bytes = bytes_of(piece)) {
-      bytes_ += *bytes;
-    } else {
-      bytes_ += piece;
+// Byte-level letters to bytes.
+DecodeStep bytes_step(bool whole) {
+  return [whole, bytes = std::string()](PieceOrEnd piece, const PassOn& next) mutable -> Status {
+    if (piece) {
+      bytes += bytes_of(*piece).value_or(std::string(*piece));
     }
-    return whole_ ? Status() : pass_on(take_text(bytes_, false), next);
-  }
-  Status finish(const Next& next) override { return pass_on(take_text(bytes_, true), next); }
-
- private:
-  bool whole_;
-  std::string bytes_;
-};
+    return whole && piece ? Status() : pass_on(take_text(bytes, !piece), next);
+  };
+}
 
 // The byte of "<0x1F>".
 std::optional<uint8_t> byte_of(std::string_view piece) {
@@ -79,52 +71,36 @@ std::optional<uint8_t> byte_of(std::string_view piece) {
   return fits ? number_in<uint8_t>(piece.substr(3, 2), 16) : std::nullopt;
 }
 
-class ByteFallbackStep : public DecodeStep {
- public:
-  explicit ByteFallbackStep(bool whole) : whole_(whole) {}
-  Status push(std::string_view piece, const Next& next) override {
-    if (const auto byte = byte_of(piece)) {
-      bytes_ += static_cast<char>(*byte);
-      return whole_ ? Status() : pass_on(take_text(bytes_, false), next);
+DecodeStep byte_fallback_step(bool whole) {
+  return [whole, bytes = std::string()](PieceOrEnd piece, const PassOn& next) mutable -> Status {
+    if (const auto byte = piece ? byte_of(*piece) : std::nullopt) {
+      bytes += static_cast<char>(*byte);
+      return whole ? Status() : pass_on(take_text(bytes, false), next);
     }
-    BOWLINE_TRY(finish(next));
-    return next(piece);
-  }
-  // In a run that is not UTF-8 every byte is replaced.
-  Status finish(const Next& next) override {
-    const bool valid = valid_utf8(bytes_);
-    std::string text = valid ? bytes_ : std::string();
-    for (size_t i = 0; !valid && i < bytes_.size(); ++i) {
+    // In a run that is not UTF-8 every byte is replaced.
+    const bool valid = valid_utf8(bytes);
+    std::string text = valid ? bytes : std::string();
+    for (size_t i = 0; !valid && i < bytes.size(); ++i) {
       append(text, kReplacement);
     }
-    bytes_.clear();
-    return pass_on(text, next);
-  }
-
- private:
-  bool whole_;
-  std::string bytes_;
-};
+    bytes.clear();
+    BOWLINE_TRY(pass_on(text, next));
+    return piece ? next(*piece) : Status();
+  };
+}
 
 // A step that maps each token, and the first token differently.
-class MapStep : public DecodeStep {
- public:
-  using Map = std::function<Status(std::string& piece, bool first)>;
-  explicit MapStep(const Map& map) : map_(map) {}
-  Status push(std::string_view piece, const Next& next) override {
-    std::string text(piece);
-    BOWLINE_TRY(map_(text, first_));
-    first_ = false;
-    return next(text);
-  }
-
- private:
-  const Map& map_;
-  bool first_ = true;
-};
-
-DecodeStepMaker mapped(MapStep::Map map) {
-  return [map = std::move(map)](bool) { return std::make_unique<MapStep>(map); };
+DecodeStepMaker mapped(std::function<Status(std::string& piece, bool first)> map) {
+  return [map = std::move(map)](bool) -> DecodeStep {
+    return [map, first = true](PieceOrEnd piece, const PassOn& next) mutable -> Status {
+      if (!piece) {
+        return {};
+      }
+      std::string text(*piece);
+      BOWLINE_TRY(map(text, std::exchange(first, false)));
+      return next(text);
+    };
+  };
 }
 
 void clean_up(std::string& text) {
@@ -138,128 +114,94 @@ void clean_up(std::string& text) {
 }
 
 // Joins all tokens to one text, if it is needed as a whole.
-class FuseStep : public DecodeStep {
- public:
-  explicit FuseStep(bool whole) : whole_(whole) {}
-  Status push(std::string_view piece, const Next& next) override {
-    if (!whole_) {
-      return next(piece);
+DecodeStep fuse_step(bool whole) {
+  return [whole, all = std::string()](PieceOrEnd piece, const PassOn& next) mutable -> Status {
+    if (!whole) {
+      return piece ? next(*piece) : Status();
     }
-    text_ += piece;
-    return {};
-  }
-  Status finish(const Next& next) override { return whole_ ? next(text_) : Status(); }
+    all += piece.value_or("");
+    return piece ? Status() : next(all);
+  };
+}
 
- private:
-  bool whole_;
-  std::string text_;
-};
+// Removes `content` from the start and the end of `text`, at most `start` and `stop` times.
+// Returns how often it was at the start.
+size_t strip_ends(std::string& text, std::string_view content, size_t start, size_t stop) {
+  size_t stripped = 0;
+  for (; stripped < start && text.starts_with(content); ++stripped) {
+    text.erase(0, content.size());
+  }
+  for (size_t n = 0; n < stop && text.ends_with(content); ++n) {
+    text.erase(text.size() - content.size());
+  }
+  return stripped;
+}
 
 // Strips fused text: the start at once, the end when the text is complete.
-class StripStream : public DecodeStep {
- public:
-  explicit StripStream(const steps::StripDecoder& step)
-      : content_(step.content.text), start_(step.start), stop_(step.stop) {}
-  Status push(std::string_view piece, const Next& next) override {
-    held_ += piece;
-    while (start_ > 0 && held_.starts_with(content_)) {
-      held_.erase(0, content_.size());
-      --start_;
+DecodeStep strip_stream(steps::StripDecoder step) {
+  return [step, held = std::string()](PieceOrEnd piece, const PassOn& next) mutable -> Status {
+    held += piece.value_or("");
+    if (!piece) {
+      strip_ends(held, step.content.text, 0, step.stop);
+      return pass_on(std::exchange(held, {}), next);
     }
-    if (!held_.empty()) {
-      start_ = 0;
-    }
+    step.start -= strip_ends(held, step.content.text, step.start, 0);
+    step.start = held.empty() ? step.start : 0;
     // All of the content at the end may be stripped; the text before it is certain.
-    size_t end = held_.size();
-    while (stop_ > 0 && std::string_view(held_).substr(0, end).ends_with(content_)) {
-      end -= content_.size();
-    }
-    const std::string text = held_.substr(0, end);
-    held_.erase(0, end);
+    std::string text = held;
+    strip_ends(text, step.content.text, 0, step.stop > 0 ? SIZE_MAX : 0);
+    held.erase(0, text.size());
     return pass_on(text, next);
-  }
-  Status finish(const Next& next) override {
-    const size_t cut = std::min(stop_, held_.size() / content_.size());
-    const std::string text = held_.substr(0, held_.size() - cut * content_.size());
-    held_.clear();
-    return pass_on(text, next);
-  }
-
- private:
-  std::string content_;
-  size_t start_;
-  size_t stop_;
-  std::string held_;
-};
+  };
+}
 
 // Handles the end-of-word suffix. The last token is known only at the end.
-class SuffixStep : public DecodeStep {
- public:
-  explicit SuffixStep(const steps::BPEDecoder& step) : suffix_(step.suffix) {}
-  Status push(std::string_view piece, const Next& next) override {
-    const Status status = any_ ? pass(" ", next) : Status();
-    held_ = piece;
-    any_ = true;
-    return status;
-  }
-  Status finish(const Next& next) override { return any_ ? pass("", next) : Status(); }
-
- private:
-  Status pass(std::string_view end, const Next& next) {
-    replace_all(held_, suffix_, end);
-    return next(held_);
-  }
-  std::string suffix_;
-  std::string held_;
-  bool any_ = false;
-};
-
-// Keeps one of equal neighbouring tokens.
-class CtcStep : public DecodeStep {
- public:
-  explicit CtcStep(const steps::CTC& step) : step_(step) {}
-  Status push(std::string_view piece, const Next& next) override {
-    if (any_ && piece == last_) {
+DecodeStep suffix_step(const steps::BPEDecoder& step) {
+  return [suffix = step.suffix, held = std::optional<std::string>()](
+             PieceOrEnd piece, const PassOn& next) mutable -> Status {
+    const std::optional<std::string> after(piece);
+    std::optional<std::string> text = std::exchange(held, after);
+    if (!text) {
       return {};
     }
-    any_ = true;
-    last_ = piece;
-    std::string text(piece);
-    replace_all(text, step_.pad_token, "");
-    if (step_.cleanup) {
+    replace_all(*text, suffix, piece ? " " : "");
+    return next(*text);
+  };
+}
+
+// Keeps one of equal neighbouring tokens.
+DecodeStep ctc_step(const steps::CTC& step) {
+  return [step, last = std::optional<std::string>()](PieceOrEnd piece,
+                                                     const PassOn& next) mutable -> Status {
+    if (!piece || piece == last) {
+      return {};
+    }
+    last = *piece;
+    std::string text(*piece);
+    replace_all(text, step.pad_token, "");
+    if (step.cleanup) {
       clean_up(text);
-      replace_all(text, step_.word_delimiter_token, " ");
+      replace_all(text, step.word_delimiter_token, " ");
     }
     return pass_on(text, next);
-  }
-
- private:
-  steps::CTC step_;
-  std::string last_;
-  bool any_ = false;
-};
+  };
+}
 
 // ---- one for each step
-
-// Return a maker of steps. The constructor of `Made` takes `step`, or `whole`.
-template <class Made, class Step>
-DecodeStepMaker maker(const Step& step) {
-  return [step](bool) { return std::make_unique<Made>(step); };
-}
-template <class Made>
-DecodeStepMaker maker() {
-  return [](bool whole) { return std::make_unique<Made>(whole); };
-}
 
 struct MakeDecoder {
   using Made = Result<DecodeStepMaker>;
   bool fused;
 
   Made operator()(const steps::ByteLevel&) const { return decode_bytes(); }
-  Made operator()(const steps::ByteFallback&) const { return maker<ByteFallbackStep>(); }
-  Made operator()(const steps::Fuse&) const { return maker<FuseStep>(); }
-  Made operator()(const steps::BPEDecoder& step) const { return maker<SuffixStep>(step); }
-  Made operator()(const steps::CTC& step) const { return maker<CtcStep>(step); }
+  Made operator()(const steps::ByteFallback&) const { return DecodeStepMaker(byte_fallback_step); }
+  Made operator()(const steps::Fuse&) const { return DecodeStepMaker(fuse_step); }
+  Made operator()(const steps::BPEDecoder& step) const {
+    return DecodeStepMaker([step](bool) { return suffix_step(step); });
+  }
+  Made operator()(const steps::CTC& step) const {
+    return DecodeStepMaker([step](bool) { return ctc_step(step); });
+  }
   Made operator()(const steps::Metaspace& step) const {
     return mapped([step](std::string& piece, bool first) -> Status {
       const bool prepended = step.prepend_scheme != Prepend::never;
@@ -302,16 +244,10 @@ struct MakeDecoder {
   }
   Made operator()(const steps::StripDecoder& step) const {
     if (fused) {
-      return maker<StripStream>(step);
+      return DecodeStepMaker([step](bool) { return strip_stream(step); });
     }
     return mapped([step](std::string& piece, bool) -> Status {
-      const std::string& content = step.content.text;
-      for (size_t n = 0; n < step.start && piece.starts_with(content); ++n) {
-        piece.erase(0, content.size());
-      }
-      for (size_t n = 0; n < step.stop && piece.ends_with(content); ++n) {
-        piece.erase(piece.size() - content.size());
-      }
+      strip_ends(piece, step.content.text, step.start, step.stop);
       return {};
     });
   }
@@ -323,7 +259,7 @@ Result<DecodeStepMaker> make_decoder(const steps::Decoder& step, bool fused) {
   return std::visit(MakeDecoder{fused}, step);
 }
 
-DecodeStepMaker decode_bytes() { return maker<BytesStep>(); }
+DecodeStepMaker decode_bytes() { return bytes_step; }
 
 DecodeStepMaker decode_spaced() {
   return mapped([](std::string& piece, bool first) -> Status {
@@ -340,23 +276,19 @@ DecodeChain::DecodeChain(const std::vector<DecodeStepMaker>& makers, bool whole)
   }
 }
 
-Status DecodeChain::push_from(size_t step, std::string_view piece, std::string& out) {
+Status DecodeChain::run(size_t step, PieceOrEnd piece, std::string& out) {
   if (step == steps_.size()) {
-    out += piece;
+    out += piece.value_or("");
     return {};
   }
-  return steps_[step]->push(piece,
-                            [&](std::string_view text) { return push_from(step + 1, text, out); });
+  return steps_[step](piece, [&](std::string_view text) { return run(step + 1, text, out); });
 }
 
-Status DecodeChain::push(std::string_view piece, std::string& out) {
-  return push_from(0, piece, out);
-}
+Status DecodeChain::push(std::string_view piece, std::string& out) { return run(0, piece, out); }
 
 Status DecodeChain::finish(std::string& out) {
   for (size_t step = 0; step < steps_.size(); ++step) {
-    BOWLINE_TRY(steps_[step]->finish(
-        [&](std::string_view text) { return push_from(step + 1, text, out); }));
+    BOWLINE_TRY(run(step, std::nullopt, out));
   }
   return {};
 }

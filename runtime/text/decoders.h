@@ -3,7 +3,7 @@
 #pragma once
 
 #include <functional>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,23 +13,15 @@
 
 namespace bowline::text {
 
-// A step of the chain, with its state.
-class DecodeStep {
- public:
-  using Next = std::function<Status(std::string_view)>;
-  virtual ~DecodeStep() = default;
-  // Takes a token, or a part of the text if an earlier step has fused the tokens.
-  virtual Status push(std::string_view piece, const Next& next) = 0;
-  // Passes on the rest at the end.
-  virtual Status finish(const Next& next) {
-    (void)next;
-    return {};
-  }
-};
+// A token, or a part of the text if an earlier step has fused the tokens. Empty: the end.
+using PieceOrEnd = std::optional<std::string_view>;
+using PassOn = std::function<Status(std::string_view)>;
+// A step of the chain, with its state. At the end it passes on the rest.
+using DecodeStep = std::function<Status(PieceOrEnd piece, const PassOn& next)>;
 
 // Creates a step in its initial state. `whole`: the text is needed only after all tokens, so a step
 // may wait for them.
-using DecodeStepMaker = std::function<std::unique_ptr<DecodeStep>(bool whole)>;
+using DecodeStepMaker = std::function<DecodeStep(bool whole)>;
 
 // `fused`: an earlier step has joined the tokens to one text. Errors  bad_file: a pattern is
 // damaged.
@@ -45,8 +37,8 @@ class DecodeChain {
   Status finish(std::string& out);
 
  private:
-  Status push_from(size_t step, std::string_view piece, std::string& out);
-  std::vector<std::unique_ptr<DecodeStep>> steps_;
+  Status run(size_t step, PieceOrEnd piece, std::string& out);
+  std::vector<DecodeStep> steps_;
 };
 
 }  // namespace bowline::text
