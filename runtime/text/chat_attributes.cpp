@@ -1,6 +1,5 @@
 // Attributes and items of values.
 #include "text/chat_functions.h"
-#include "text/chat_loop.h"
 
 namespace bowline::text::chat {
 Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
@@ -42,6 +41,9 @@ Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
 
 Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
   BOWLINE_TRY(require_no_markup(value));
+  if (const Function method = method_of(value, name)) {
+    return heap_.method(method, value);
+  }
   switch (value.kind) {
     case Kind::undefined:
       return failure("The attribute {} of {}, which is not defined.", quoted(name),
@@ -51,9 +53,6 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
       return Value::undefined(name);
     case Kind::list:
     case Kind::tuple:
-      if (method_of(value, name) != nullptr) {
-        return heap_.method(value, name);
-      }
       // Further methods of Python's lists, and names that the sandbox hides.
       BOWLINE_REQUIRE_FILE(!is_among(name, {"append", "clear", "copy", "extend", "index", "count",
                                             "insert", "pop", "remove", "reverse", "sort", "start",
@@ -63,9 +62,6 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
                            quoted(name));
       return Value::undefined(name);
     case Kind::dict:
-      if (method_of(value, name) != nullptr) {
-        return heap_.method(value, name);
-      }
       BOWLINE_REQUIRE_FILE(
           !is_among(name, {"clear", "fromkeys", "pop", "popitem", "setdefault", "update"}),
           "The method {} of a dict is not supported.", quoted(name));
@@ -75,9 +71,6 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
     case Kind::loop:
       return of_loop(*value.loop, name);
     case Kind::text:
-      if (method_of(value, name) != nullptr) {
-        return heap_.method(value, name);
-      }
       // Further methods of Python's texts.
       BOWLINE_REQUIRE_FILE(
           !name.starts_with("is") && !name.starts_with('_') &&

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <ranges>
 
-#include "text/chat_render.h"
+#include "text/chat_functions.h"
 
 namespace bowline::text::chat {
 namespace {
@@ -169,9 +169,9 @@ Result<Value> Renderer::name(std::string_view asked, Scope* scope) const {
       }
     }
   }
-  if (is_among(asked, {"namespace", "range", "dict", "raise_exception"}) ||
-      (asked == "strftime_now" && now_)) {
-    return Value::function(asked);
+  const Function function = global_of(asked);
+  if (function != nullptr && (asked != "strftime_now" || now_)) {
+    return Value(function, asked, nullptr);
   }
   BOWLINE_REQUIRE_FILE(!is_unknown_global(asked), "The name {} is not supported.", quoted(asked));
   return Value::undefined(asked);
@@ -366,9 +366,7 @@ Result<Value> Renderer::called(const Expression& e, Scope* scope, const Value* c
     case Kind::macro:
       return call_macro(*callee.macro, std::move(a));
     case Kind::function:
-      return function(callee.text, std::move(a));
-    case Kind::method:
-      return method(*callee.method, std::move(a));
+      return call(callee.function, callee.self == nullptr ? Value() : *callee.self, a);
     case Kind::undefined:
       BOWLINE_REQUIRE_FILE(
           callee.text != "strftime_now",

@@ -302,20 +302,28 @@ Result<Value> map(Renderer& r, const Value& v, Arguments& a) {
   return r.heap().iterator(std::move(out));
 }
 
-// Returns items with their sort keys. The key is the item or an attribute of it, in lower case
-// unless `case_sensitive`.
-Result<std::vector<Pair>> keyed(Renderer& r, const std::vector<Value>& items,
-                                std::optional<std::string_view> attribute, bool case_sensitive) {
+// A key to sort by: a text is in lower case unless `case_sensitive`.
+Result<Value> sort_key(Renderer& r, const Value& v, bool case_sensitive) {
+  if (v.kind != Kind::text || case_sensitive) {
+    return v;
+  }
+  BOWLINE_TRY_ASSIGN(std::string lower, with_case(v.text, Case::lower));
+  return r.heap().text(std::move(lower));
+}
+
+// Returns the elements of `v` with their sort keys. Takes the arguments `case_sensitive` (number
+// `first`) and `attribute`, whose value is the key.
+Result<std::vector<Pair>> keyed(Renderer& r, const Value& v, Arguments& a, size_t first) {
+  const bool case_sensitive = a.flag(first, "case_sensitive");
+  BOWLINE_TRY_ASSIGN(const auto attribute, a.text(first + 1, "attribute"));
+  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
   std::vector<Pair> out;
-  for (const Value& item : items) {
+  for (const Value& item : *items) {
     Value key = item;
     if (attribute) {
       BOWLINE_TRY_ASSIGN(key, attribute_of(r, item, *attribute));
     }
-    if (key.kind == Kind::text && !case_sensitive) {
-      BOWLINE_TRY_ASSIGN(std::string lower, with_case(key.text, Case::lower));
-      BOWLINE_TRY_ASSIGN(key, r.heap().text(std::move(lower)));
-    }
+    BOWLINE_TRY_ASSIGN(key, sort_key(r, key, case_sensitive));
     out.emplace_back(key, item);
   }
   return out;
@@ -333,10 +341,7 @@ Result<Value> in_order(Renderer& r, std::vector<Pair> pairs, bool reversed) {
 
 Result<Value> sorted(Renderer& r, const Value& v, Arguments& a) {
   const bool reversed = a.flag(0, "reverse");
-  const bool case_sensitive = a.flag(1, "case_sensitive");
-  BOWLINE_TRY_ASSIGN(const auto attribute, a.text(2, "attribute"));
-  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
-  BOWLINE_TRY_ASSIGN(std::vector<Pair> pairs, keyed(r, *items, attribute, case_sensitive));
+  BOWLINE_TRY_ASSIGN(std::vector<Pair> pairs, keyed(r, v, a, 1));
   return in_order(r, std::move(pairs), reversed);
 }
 
@@ -346,23 +351,18 @@ Result<Value> sorted_dict(Renderer& r, const Value& v, Arguments& a) {
   const bool reversed = a.flag(2, "reverse");
   BOWLINE_REQUIRE_FILE(v.kind == Kind::dict && (!by || *by == "key" || *by == "value"),
                        "\"dictsort\" is not defined for {}.", described(v.kind));
-  std::vector<Value> keys;
-  for (const auto& [key, value] : *v.dict) {
-    keys.push_back(by == "value" ? value : key);
-  }
-  BOWLINE_TRY_ASSIGN(std::vector<Pair> pairs, keyed(r, keys, {}, case_sensitive));
   BOWLINE_TRY_ASSIGN(const std::vector<Value> items, items_of(r.heap(), v));
-  for (size_t i = 0; i < items.size(); ++i) {
-    pairs[i].second = items[i];
+  std::vector<Pair> pairs;
+  for (const Value& item : items) {
+    const Value& key = (*item.list)[by == "value" ? 1 : 0];
+    BOWLINE_TRY_ASSIGN(const Value sorted_by, sort_key(r, key, case_sensitive));
+    pairs.emplace_back(sorted_by, item);
   }
   return in_order(r, std::move(pairs), reversed);
 }
 
 Result<Value> unique(Renderer& r, const Value& v, Arguments& a) {
-  const bool case_sensitive = a.flag(0, "case_sensitive");
-  BOWLINE_TRY_ASSIGN(const auto attribute, a.text(1, "attribute"));
-  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
-  BOWLINE_TRY_ASSIGN(const std::vector<Pair> pairs, keyed(r, *items, attribute, case_sensitive));
+  BOWLINE_TRY_ASSIGN(const std::vector<Pair> pairs, keyed(r, v, a, 0));
   BOWLINE_TRY_ASSIGN(const Value seen, r.heap().dict({}));
   std::vector<Value> out;
   for (const auto& [key, item] : pairs) {
@@ -377,10 +377,7 @@ Result<Value> unique(Renderer& r, const Value& v, Arguments& a) {
 
 template <bool largest>
 Result<Value> extreme(Renderer& r, const Value& v, Arguments& a) {
-  const bool case_sensitive = a.flag(0, "case_sensitive");
-  BOWLINE_TRY_ASSIGN(const auto attribute, a.text(1, "attribute"));
-  BOWLINE_TRY_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
-  BOWLINE_TRY_ASSIGN(const std::vector<Pair> pairs, keyed(r, *items, attribute, case_sensitive));
+  BOWLINE_TRY_ASSIGN(const std::vector<Pair> pairs, keyed(r, v, a, 0));
   const Pair* best = nullptr;
   for (const Pair& pair : pairs) {
     if (best != nullptr) {
@@ -467,10 +464,11 @@ constexpr NamedFunction kFilters[] = {
 }  // namespace
 
 Result<Value> Renderer::filter(std::string_view name, const Value& value, Arguments arguments) {
-  BOWLINE_TRY(heap_.step());
   const bool takes_markup = name == "safe" || name == "string" || name == "tojson";
   BOWLINE_TRY(takes_markup ? Status() : require_no_markup(value));
-  return applied(function_of(kFilters, name), "filter", name, *this, value, arguments);
+  const Function function = function_of(kFilters, name);
+  BOWLINE_REQUIRE_FILE(function != nullptr, "The filter {} is not supported.", quoted(name));
+  return call(function, value, arguments);
 }
 
 }  // namespace bowline::text::chat

@@ -6,7 +6,7 @@
 namespace bowline::text::chat {
 namespace {
 
-Result<Value> range(Heap& heap, Arguments& a) {
+Result<Value> range(Renderer& r, const Value&, Arguments& a) {
   BOWLINE_TRY_ASSIGN(const int64_t first, a.integer(0, "", 0));
   const bool from_zero = a.positional.size() < 2;
   BOWLINE_TRY_ASSIGN(const int64_t stop, a.integer(1, "", first));
@@ -23,61 +23,60 @@ Result<Value> range(Heap& heap, Arguments& a) {
       break;
     }
   }
-  BOWLINE_TRY(a.require_taken());
-  return heap.list(std::move(out), Kind::list, "range");
+  return r.heap().list(std::move(out), Kind::list, "range");
 }
 
 // namespace() and dict(), from named arguments or from a dict.
-Result<Value> dict(Heap& heap, Arguments& a, Kind kind) {
+template <Kind kind>
+Result<Value> dict(Renderer& r, const Value&, Arguments& a) {
   std::vector<Pair> pairs;
   if (const Value* from = a.take(0, "")) {
     BOWLINE_REQUIRE_FILE(from->kind == Kind::dict, "A dict made of {} is not supported.",
                          described(from->kind));
     pairs = *from->dict;
   }
-  BOWLINE_TRY_ASSIGN(const Value out, heap.dict(std::move(pairs), kind));
+  BOWLINE_TRY_ASSIGN(const Value out, r.heap().dict(std::move(pairs), kind));
   for (const auto& [name, value] : a.named) {
     a.take(SIZE_MAX, name);
-    BOWLINE_TRY_ASSIGN(const Value* known, find(heap, out, Value::of(name)));
+    BOWLINE_TRY_ASSIGN(const Value* known, find(r.heap(), out, Value::of(name)));
     BOWLINE_REQUIRE_FILE(known == nullptr && (kind != Kind::name_space || !name.starts_with('_')),
                          "The name {} of a dict occurs twice.", quoted(name));
     out.dict->emplace_back(Value::of(name), value);
   }
-  BOWLINE_TRY(a.require_taken());
   return out;
 }
+
+Result<Value> formatted_now(Renderer& r, const Value&, Arguments& a) {
+  BOWLINE_TRY_ASSIGN(const auto layout, a.text(0, "format"));
+  BOWLINE_TRY(a.require_taken());
+  BOWLINE_REQUIRE_FILE(layout, "\"strftime_now\" lacks a layout.");
+  BOWLINE_TRY_ASSIGN(std::string text, time_text(r.heap(), *layout, r.now().value_or(0)));
+  return r.heap().text(std::move(text));
+}
+
+Result<Value> raise_exception(Renderer& r, const Value&, Arguments& a) {
+  std::string_view text;
+  if (const Value* message = a.take(0, "message")) {
+    BOWLINE_TRY_ASSIGN(text, printed(r.heap(), *message));
+  }
+  return Status(Code::bad_argument, "The chat template rejects the conversation: " + escaped(text));
+}
+
+constexpr NamedFunction kGlobals[] = {{"range", range},
+                                      {"namespace", dict<Kind::name_space>},
+                                      {"dict", dict<Kind::dict>},
+                                      {"strftime_now", formatted_now},
+                                      {"raise_exception", raise_exception}};
 
 }  // namespace
 
-Result<Value> applied(Function function, std::string_view what, std::string_view name, Renderer& r,
-                      const Value& v, Arguments& a) {
-  BOWLINE_REQUIRE_FILE(function != nullptr, "The {} {} is not supported.", what, quoted(name));
-  BOWLINE_TRY_ASSIGN(const Value out, function(r, v, a));
-  BOWLINE_TRY(a.require_taken());
-  return out;
-}
+Function global_of(std::string_view name) { return function_of(kGlobals, name); }
 
-Result<Value> Renderer::function(std::string_view name, Arguments a) {
+Result<Value> Renderer::call(Function function, const Value& of, Arguments& arguments) {
   BOWLINE_TRY(heap_.step());
-  if (name == "range") {
-    return range(heap_, a);
-  }
-  if (name == "namespace" || name == "dict") {
-    return dict(heap_, a, name == "dict" ? Kind::dict : Kind::name_space);
-  }
-  if (name == "strftime_now") {
-    BOWLINE_TRY_ASSIGN(const auto layout, a.text(0, "format"));
-    BOWLINE_TRY(a.require_taken());
-    BOWLINE_REQUIRE_FILE(layout, "\"strftime_now\" lacks a layout.");
-    BOWLINE_TRY_ASSIGN(std::string text, time_text(heap_, *layout, now_.value_or(0)));
-    return heap_.text(std::move(text));
-  }
-  const Value* message = a.take(0, "message");
-  std::string_view text;
-  if (message != nullptr) {
-    BOWLINE_TRY_ASSIGN(text, printed(heap_, *message));
-  }
-  return Status(Code::bad_argument, "The chat template rejects the conversation: " + escaped(text));
+  BOWLINE_TRY_ASSIGN(const Value out, function(*this, of, arguments));
+  BOWLINE_TRY(arguments.require_taken());
+  return out;
 }
 
 }  // namespace bowline::text::chat

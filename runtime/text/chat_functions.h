@@ -5,7 +5,6 @@
 
 namespace bowline::text::chat {
 
-using Function = Result<Value> (*)(Renderer& r, const Value& v, Arguments& a);
 struct NamedFunction {
   std::string_view name;
   Function function;
@@ -17,10 +16,8 @@ Function function_of(const NamedFunction (&table)[n], std::string_view name) {
   const auto* const found = std::ranges::find(table, name, &NamedFunction::name);
   return found == std::end(table) ? nullptr : found->function;
 }
-// Calls a function with all of its arguments. `what`: "filter" or "method".
-// Errors  bad_file: the function is null, or does not take an argument.
-Result<Value> applied(Function function, std::string_view what, std::string_view name, Renderer& r,
-                      const Value& v, Arguments& a);
+// Null: there is no global function of this name.
+Function global_of(std::string_view name);
 // Null: the value has no such method.
 Function method_of(const Value& value, std::string_view name);
 

@@ -216,14 +216,12 @@ Result<Value> value_or(Renderer& r, const Value& v, Arguments& a) {
   return found != nullptr ? *found : otherwise != nullptr ? *otherwise : Value::none();
 }
 
-Result<Value> keys(Renderer& r, const Value& v, Arguments&) {
-  const auto all = *v.dict | std::views::keys;
-  return r.heap().list({all.begin(), all.end()}, Kind::list, "dict_keys");
-}
-
-Result<Value> values(Renderer& r, const Value& v, Arguments&) {
-  const auto all = *v.dict | std::views::values;
-  return r.heap().list({all.begin(), all.end()}, Kind::list, "dict_values");
+// The keys (0) or the values (1).
+template <size_t part>
+Result<Value> halves(Renderer& r, const Value& v, Arguments&) {
+  const auto all = *v.dict | std::views::elements<part>;
+  return r.heap().list({all.begin(), all.end()}, Kind::list,
+                       part == 0 ? "dict_keys" : "dict_values");
 }
 
 Result<Value> pairs(Renderer& r, const Value& v, Arguments&) {
@@ -232,8 +230,11 @@ Result<Value> pairs(Renderer& r, const Value& v, Arguments&) {
 }
 
 constexpr NamedFunction kListMethods[] = {{"index", search<false>}, {"count", search<true>}};
-constexpr NamedFunction kDictMethods[] = {
-    {"copy", copied}, {"get", value_or}, {"items", pairs}, {"keys", keys}, {"values", values}};
+constexpr NamedFunction kDictMethods[] = {{"copy", copied},
+                                          {"get", value_or},
+                                          {"items", pairs},
+                                          {"keys", halves<0>},
+                                          {"values", halves<1>}};
 
 }  // namespace
 
@@ -270,10 +271,6 @@ Result<std::vector<Value>> items_of(Heap& heap, const Value& dict) {
     BOWLINE_TRY_ASSIGN(out.emplace_back(), heap.list({key, value}, Kind::tuple));
   }
   return out;
-}
-
-Result<Value> Renderer::method(const Method& m, Arguments arguments) {
-  return applied(method_of(m.of, m.name), "method", m.name, *this, m.of, arguments);
 }
 
 Function method_of(const Value& value, std::string_view name) {

@@ -1,8 +1,6 @@
 // Renders the statements of a tree to text.
 #include "text/chat_render.h"
 
-#include "text/chat_loop.h"
-
 namespace bowline::text::chat {
 Result<RenderedChat> Renderer::render(const Tree& tree, Scope* globals) {
   std::string out;

@@ -44,10 +44,11 @@ class Renderer {
   Result<RenderedChat> render(const Tree& tree, Scope* globals);
 
   Heap& heap() { return heap_; }
+  std::optional<int64_t> now() const { return now_; }
   Result<Value> filter(std::string_view name, const Value& value, Arguments arguments);
   Result<bool> test(std::string_view name, const Value& value, Arguments arguments);
-  Result<Value> method(const Method& method, Arguments arguments);
-  Result<Value> function(std::string_view name, Arguments arguments);
+  // Calls a function with all of its arguments. Errors  bad_file: it does not take an argument.
+  Result<Value> call(Function function, const Value& of, Arguments& arguments);
   // Errors  bad_file: the value is markup, the result of the filter `safe`.
   static Status require_no_markup(const Value& value);
   // value.name, value[key].

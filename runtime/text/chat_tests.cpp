@@ -66,7 +66,7 @@ Result<bool> Renderer::test(std::string_view name, const Value& v, Arguments arg
       {"number", v.is_numeric()},
       {"integer", k == Kind::integer},
       {"float", k == Kind::real},
-      {"callable", k == Kind::macro || k == Kind::function || k == Kind::method},
+      {"callable", k == Kind::macro || k == Kind::function},
       {"boolean", k == Kind::boolean},
       {"true", k == Kind::boolean && v.boolean},
       {"false", k == Kind::boolean && !v.boolean},

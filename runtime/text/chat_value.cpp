@@ -3,7 +3,6 @@
 #include <ranges>
 
 #include "base/escape.h"
-#include "text/chat_loop.h"
 #include "text/chat_strings.h"
 
 namespace bowline::text::chat {
@@ -38,13 +37,9 @@ std::string_view described(Kind kind) {
                                              "an iterator",
                                              "a loop",
                                              "a macro",
-                                             "a function",
                                              "a function"};
   return kDescribed[static_cast<size_t>(kind)];
 }
-
-Heap::Heap() = default;
-Heap::~Heap() = default;
 
 Status Heap::step(uint64_t bytes) {
   steps_ += 1 + bytes / 64;
@@ -86,11 +81,9 @@ Result<Value> Heap::iterator(std::vector<Value> items) {
   return v;
 }
 
-Result<Value> Heap::method(const Value& of, std::string_view name) {
-  BOWLINE_TRY(take(sizeof(Method)));
-  Value v = Value::of(Kind::method);
-  v.method = &methods_.emplace_back(Method{of, name});
-  return v;
+Result<Value> Heap::method(Function function, const Value& of) {
+  BOWLINE_TRY(take(sizeof(Value)));
+  return Value(function, {}, &values_.emplace_back(of));
 }
 
 Result<Value> Heap::macro(const Statement* statement, Scope* scope) {
@@ -107,7 +100,7 @@ Result<Scope*> Heap::scope(Scope* outer) {
 
 Result<Loop*> Heap::loop() {
   BOWLINE_TRY(take(sizeof(Loop)));
-  return loops_.emplace_back(std::make_unique<Loop>()).get();
+  return &loops_.emplace_back();
 }
 
 bool is_true(const Value& v) {

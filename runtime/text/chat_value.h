@@ -4,7 +4,6 @@
 
 #include <compare>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +26,11 @@ std::string quoted(std::string_view text);
 struct Statement;
 struct Value;
 struct Loop;
+class Renderer;
+class Arguments;
+
+// A global function, or a filter or method of the value `of`.
+using Function = Result<Value> (*)(Renderer& r, const Value& of, Arguments& a);
 
 enum class Kind : uint8_t {
   undefined,
@@ -42,8 +46,7 @@ enum class Kind : uint8_t {
   iterator,  // result of a filter on a list; can be iterated once
   loop,      // the variable `loop`
   macro,     // of the template
-  function,  // a global: range, namespace, ...
-  method,    // of a value: strip, items, ...
+  function,  // a global: range, namespace, ...; or a method of a value: strip, items, ...
 };
 // "a list"
 std::string_view described(Kind kind);
@@ -55,7 +58,6 @@ struct Macro {
   const Statement* statement = nullptr;
   Scope* scope = nullptr;  // of its definition
 };
-struct Method;
 struct Iterator;
 
 struct Value {
@@ -64,6 +66,7 @@ struct Value {
   union {
     int64_t integer = 0;
     double real;
+    Function function;
   };
   // Also the name of a function or of an undefined value. Of a list: the Python type that it
   // represents ("range", "dict_keys", "dict_values", "dict_items"); empty: a list.
@@ -74,7 +77,7 @@ struct Value {
     Iterator* iterator;
     Loop* loop;
     const Macro* macro;
-    const Method* method;
+    const Value* self;  // of a method; null: a global function
   };
 
   Value() = default;
@@ -84,6 +87,8 @@ struct Value {
   explicit Value(double r) : kind(Kind::real), real(r) {}
   explicit Value(std::string_view t) : Value(Kind::text, t) {}
   explicit Value(const char* t) : Value(std::string_view(t)) {}
+  Value(Function f, std::string_view t, const Value* of)
+      : kind(Kind::function), function(f), text(t), self(of) {}
 
   template <class T>
   static Value of(const T& content) {
@@ -91,7 +96,6 @@ struct Value {
   }
   static Value none() { return Value(Kind::none); }
   static Value undefined(std::string_view name) { return Value(Kind::undefined, name); }
-  static Value function(std::string_view name) { return Value(Kind::function, name); }
 
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple; }
   // A Python view, represented by a list.
@@ -108,11 +112,6 @@ struct Value {
   double as_real() const { return kind == Kind::real ? real : static_cast<double>(number()); }
 };
 
-struct Method {
-  Value of;
-  std::string_view name;
-};
-
 struct Iterator {
   std::vector<Value> items;
   bool is_used = false;
@@ -124,14 +123,26 @@ struct Scope {
   std::vector<std::pair<std::string_view, Value>> names;
 };
 
+// The elements of a `for` loop, one at a time. As in Jinja2, the condition of the loop is evaluated
+// when an element is needed, because it may read a namespace that the body changes.
+struct Loop {
+  const Statement* statement = nullptr;
+  Scope* scope = nullptr;  // enclosing scope
+  const std::vector<Value>* items = nullptr;
+  size_t next = 0;             // index into `items` of the next element to examine
+  int64_t index0 = -1;         // of the current iteration
+  std::optional<Value> ahead;  // already found element for the next iteration
+  std::optional<int64_t> length;
+  bool settled = false;  // all remaining `items` satisfy the condition
+  Value before;
+  Value current;
+};
+
 // Owns all values of a rendering and limits its cost.
 class Heap {
  public:
   static constexpr uint64_t kMostSteps = 10'000'000;
   static constexpr uint64_t kMostBytes = uint64_t{256} << 20;
-
-  Heap();
-  ~Heap();
 
   // Counts a step, plus one per 64 bytes that are read. Errors  bad_file: too many steps.
   Status step(uint64_t bytes = 0);
@@ -142,7 +153,7 @@ class Heap {
                      std::string_view python = {});
   Result<Value> dict(std::vector<Pair> pairs, Kind kind = Kind::dict);
   Result<Value> iterator(std::vector<Value> items);
-  Result<Value> method(const Value& of, std::string_view name);
+  Result<Value> method(Function function, const Value& of);
   Result<Value> macro(const Statement* statement, Scope* scope);
   Result<Scope*> scope(Scope* outer);
   Result<Loop*> loop();
@@ -156,10 +167,10 @@ class Heap {
   std::deque<std::vector<Value>> lists_;
   std::deque<std::vector<Pair>> dicts_;
   std::deque<Iterator> iterators_;
-  std::deque<Method> methods_;
+  std::deque<Value> values_;
   std::deque<Macro> macros_;
   std::deque<Scope> scopes_;
-  std::deque<std::unique_ptr<Loop>> loops_;
+  std::deque<Loop> loops_;
 };
 
 // Truth value as in Python.
