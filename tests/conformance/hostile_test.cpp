@@ -12,7 +12,8 @@
 namespace bowline::conformance {
 namespace {
 
-constexpr size_t kCases = 12;  // per operator
+// Cases per operator. Vulkan compiles most cases anew, which takes 15 ms each.
+constexpr size_t kCases = 12, kVulkanCases = 3;
 constexpr int64_t kMostElements = 4096;
 constexpr uint64_t kMostBytes = uint64_t{1} << 26;  // of workspace
 constexpr int64_t kNumbers[] = {0, 1, 2, 3, -1, -2, 8, 65536, kMaxDim - 1, kMaxDim, -kMaxDim};
@@ -100,7 +101,7 @@ class Write {
 
 // Returns the problem of a case, or an empty text. With extreme real numbers (an eps of 1e30) an
 // f32 kernel need not equal the oracle.
-std::string check(Bench& bench, const Case& c, bool compared, int& ran) {
+std::string check(Bench& bench, const Case& c, bool compared, size_t& ran) {
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
   for (size_t i = 0; i < c.inputs.size(); ++i) {
@@ -157,10 +158,11 @@ INSTANTIATE_TEST_SUITE_P(Devices, HostileAttributes,
 TEST_P(HostileAttributes, AreRefusedOrComputed) {
   BOWLINE_NEED(test::why_test_device_missing(GetParam()));
   Bench bench(Internals::open(test::open_test_device(GetParam())));
-  int ran = 0, tried = 0;
+  const size_t most = GetParam().starts_with("vulkan") ? kVulkanCases : kCases;
+  size_t ran = 0, tried = 0;
   for (int i = 0; i < kOps; ++i) {
     const Op op = op_at(i);
-    const std::vector<Case> cases = cases_of(op, {.quick = true}, kCases).value();
+    const std::vector<Case> cases = cases_of(op, {.quick = true}, most).value();
     for (Case c : cases) {
       const Attributes as_they_are = c.attributes;
       if (c.refused) {
@@ -194,8 +196,8 @@ TEST_P(HostileAttributes, AreRefusedOrComputed) {
       EXPECT_TRUE(all.ok()) << all.message();
     }
   }
-  EXPECT_GT(tried, 5000);
-  EXPECT_GT(ran, 1000);
+  EXPECT_GT(tried, 400 * most);
+  EXPECT_GT(ran, 80 * most);
 }
 
 }  // namespace
