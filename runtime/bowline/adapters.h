@@ -65,7 +65,7 @@ struct AdapterReport {
 ///
 /// Errors:
 /// - bad_argument: the name is taken, or an option is out of range.
-/// - bad_argument: no matching parameter can be a target, or one that matches a "!" name cannot.
+/// - bad_argument: no match can be a target, or a match of a "!" name cannot be a target.
 /// - bad_argument: a parameter that is tied to a target cannot be a target. See per_parameter.
 Result<AdapterReport> add_adapter(Model& model, std::string_view name,
                                   const AdapterOptions& options = {});
@@ -92,7 +92,7 @@ Status remove_adapter(Model& model, std::string_view name);
 ///
 /// Errors:
 /// - bad_argument: there is no such adapter, or a target is quantized.
-/// - bad_argument: the adapter does not change a parameter that is tied to a target.
+/// - bad_argument: a target is tied to a parameter that the adapter does not change.
 Status merge_adapter(Model& model, std::string_view name);
 
 /// Saves an adapter without the model. The file contains a digest of the weights of the model.
@@ -101,7 +101,7 @@ Status save_adapter(const Model& model, std::string_view name, const std::string
 
 /// Adds an adapter from a file and returns its name.
 ///
-/// If `name` is empty, the adapter keeps its saved name. No parameter is frozen.
+/// If `name` is empty, the adapter keeps its saved name. The call freezes nothing.
 ///
 /// Errors: as Model::open().
 /// - bad_argument: the weights of the model do not match the digest in the file.

@@ -38,7 +38,7 @@ struct DeviceInfo {
   std::string unusable;     ///< Why the device cannot be opened. Empty if it can.
   bool software = false;    ///< A GPU driver that runs on the CPU. "best" and "gpu" ignore it.
   bool for_tests = false;   ///< A device for tests only. "best" and "gpu" ignore it.
-  bool computes = true;     ///< false: the device checks calls but computes no results ("null").
+  bool computes = true;     ///< false ("null"): the device checks calls but computes no results.
 };
 
 /// What a device did since it was opened or its counters were reset.

@@ -64,8 +64,8 @@ struct Attribute {
 ///
 /// **State.** Some operators write to a parameter: WriteRows to a kv_cache, BatchNorm to running
 /// statistics while training. A node that reads the parameter sees the old values. A node that
-/// reads the output of the writing node sees the new values. In an entry point, at most one node
-/// may write to a storage. In the body of a Repeat, each iteration must write to its own storage:
+/// reads the output of the writing node sees the new values. In an entry point, a storage has at
+/// most one writing node. In the body of a Repeat, each iteration must write to its own storage:
 /// use a ParameterList.
 class GraphBuilder {
  public:

@@ -5,8 +5,8 @@
 /// adds graphs, a Session runs them and a Trainer trains them. See bowline.h for the terms.
 ///
 /// **Patterns.** Some functions take a pattern of parameter names. "*" matches any characters, "?"
-/// matches one character, and "{a,b}" matches "a" or "b". A function changes a storage if any
-/// of its parameters matches. All parameters of the storage see the change.
+/// matches one character, and "{a,b}" matches "a" or "b". If any parameter of a storage
+/// matches, the storage changes, and all its parameters see the change.
 ///
 /// **Errors.** While a hook, a run or a training step is in progress, functions that change
 /// storages return bad_argument ("The model is busy"). Functions that change ties, dtypes, shapes
@@ -67,8 +67,8 @@ struct ParameterList {
 
 /// Reads bytes [first, first + out.size()) of a storage into `out`.
 ///
-/// The library may call it at any time, from any thread, and more than once for the same bytes. It
-/// must return the same bytes each time. If it fails, the function that needs the bytes fails.
+/// Several threads may call it at once, at any time, and more than once for the same bytes. It must
+/// return the same bytes each time. If it fails, the function that needs the bytes fails.
 using ValueSource = std::function<Status(uint64_t first, std::span<std::byte> out)>;
 
 /// A removed storage.
@@ -88,7 +88,7 @@ struct TieReport {
   std::vector<Tie> ties;                ///< New ties.
   std::vector<DroppedStorage> dropped;  ///< Storages that became unused, and their moments.
 
-  /// Returns the report as text, one line per item: "tied "b" to "a"".
+  /// Returns the report as text, one line per item, such as: tied "b" to "a"
   std::string text() const;
 };
 
@@ -127,7 +127,7 @@ struct ModelCounters {
 
 /// A neural network: storages, parameters and graphs. It owns all values.
 ///
-/// A Model can be moved, but not copied; see clone() and share().
+/// A Model can be moved. To copy it, see clone() and share().
 class Model {
  public:
   /// An empty model.
@@ -365,7 +365,7 @@ class Model {
 
   /// Moves the matching storages with their moments to a device.
   ///
-  /// A Session or Trainer needs all storages that it reads on one device. New storages are created
+  /// All storages that a Session or Trainer reads must be on one device. New storages are created
   /// on the device of the last call without a pattern.
   ///
   /// Errors: as to(const Device&).
@@ -378,7 +378,7 @@ class Model {
   /// Returns a copy of the model without values.
   ///
   /// Use the copy to make plans on a "planning:" device, or give it values with materialize() or
-  /// load(). They are placed on the device of the last to(device) of this model.
+  /// load(). They are placed on the device of the original's last to(device).
   Result<Model> skeleton() const;
 
   /// Returns a second Model object for the same storages and graphs.

@@ -41,8 +41,8 @@ struct QuantizeReport {
 /// - "int4": 4 bits, one f16 scale per 32 values of the last axis.
 /// - "q8_0", "q4_0": the block formats of GGUF.
 ///
-/// An int8 or int4 encoding can continue with "scale f32", "scale f16" or "scale bf16", and with
-/// "with zero points". For example, "int4 with zero points" has one zero point per scale.
+/// An int8 or int4 encoding can end with "scale f32" (or f16, bf16), then "with zero points". For
+/// example, "int4 with zero points" has one zero point per scale.
 ///
 /// Quantized values can be the weight of a Linear, the table of an Embedding, and the matrices of a
 /// MatMul. A storage that has the encoding already does not change. QuantizeReport::kept lists the

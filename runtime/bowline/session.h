@@ -44,7 +44,7 @@ struct Counters {
   uint64_t refreshes = 0;    ///< Renewed copies of weights and hoisted values (see Session).
   uint64_t transfers = 0;    ///< Transfers of replicas and shards (placement.h) between devices.
   uint64_t hook_calls = 0;   ///< Calls of a GradientHook.
-  /// Kernel launches, library calls, copies and fills in one run or training step. On the CPU: 0.
+  /// Kernel launches, library calls, copies and fills in the last run or step. On the CPU: 0.
   uint64_t launches = 0;
 };
 
@@ -80,7 +80,7 @@ class Session {
   /// - bad_argument: there is no such entry point.
   /// - bad_argument: a named dimension has no size, or a size outside its DimLimits.
   /// - bad_argument: a storage is on another device. The message says where.
-  /// - unsupported: the device cannot run a node, or not with a dynamic dimension.
+  /// - unsupported: the device does not support a node, or a dynamic dimension of it.
   /// - out_of_memory: the plan does not fit into memory. The message has the sizes.
   /// - over_budget: the plan exceeds `budget` or the memory budget of the device.
   static Result<Session> create(const Model& model, const Device& device,
@@ -114,8 +114,8 @@ class Session {
   /// maximum. Outputs must have these sizes. If the entry point has several plans, the run uses the
   /// smallest plan that takes the inputs.
   ///
-  /// Outputs are checked after the run. An error of an output, or during the run, may leave changes
-  /// in parameters that the run writes, such as a kv_cache.
+  /// `outputs` are checked after the run. If this check or the run fails, parameters that the run
+  /// writes, such as a kv_cache, may have changed.
   ///
   /// Errors: as create(), if new plans are made.
   /// - index_out_of_range: an index or label is out of range, or an integer divisor is 0.

@@ -73,11 +73,11 @@ struct TrainPrecision {
   std::optional<DType> compute_dtype = {};  ///< As BoundEntryPoint::compute_dtype.
   /// The loss is multiplied by this value while gradients are computed.
   ///
-  /// If it is 0, the scale is dynamic for plans with f16 values, else 1. With a dynamic scale, a
-  /// step with a non-finite gradient is skipped and halves the scale.
+  /// 0: dynamic for plans with f16 values, 1 for other plans. With a dynamic scale, a step with a
+  /// non-finite gradient is skipped and halves the scale.
   float loss_scale = 0;
   float initial_scale = 32768;      ///< The first dynamic scale.
-  uint32_t growth_interval = 2000;  ///< A dynamic scale doubles after this many finite steps.
+  uint32_t growth_interval = 2000;  ///< Finite steps in a row that double a dynamic scale.
 };
 
 /// Options of a Trainer.
@@ -295,7 +295,7 @@ class Trainer {
   /// The gradient is the sum over the micro-batches of the unfinished step, or of the last step if
   /// there is no unfinished one. It has no loss scale, and it is not yet averaged or clipped.
   ///
-  /// Errors: bad_argument: the parameter is not trained; no micro-batch was run yet.
+  /// Errors: bad_argument: the parameter is not trained, or no micro-batch ran yet.
   Status gradient(std::string_view name, const Tensor& out) const;
 
   /// Does the same as micro_step(), but returns the time of each node instead of a report.
@@ -311,10 +311,10 @@ class Trainer {
 
   /// Restores the last snapshot.
   ///
-  /// This also undoes later changes by Model::tie(), untie(), freeze(), load() and set_value(). The
-  /// rows of storages that were added since become empty (StorageInfo::empty).
+  /// This also undoes later changes by Model::tie(), untie(), freeze(), load() and set_value().
+  /// Storages that were added since become empty (StorageInfo::empty).
   ///
-  /// Errors: bad_argument: there is no snapshot; parameters were declared since.
+  /// Errors: bad_argument: no snapshot exists, or parameters were declared after it.
   Status rollback();
 
   /// Writes a checkpoint atomically: the model, its training state, and the position `data`.

@@ -42,8 +42,8 @@ struct DecoderState;
 /// Decodes tokens to text one by one.
 ///
 /// The texts of next() and flush(), joined, equal the result of Tokenizer::decode(). There is one
-/// exception: a run of single-byte tokens that is not valid UTF-8. decode() replaces the whole run
-/// by U+FFFD. A Decoder returns the valid code points at the start of the run.
+/// exception: a run of single-byte tokens that is not valid UTF-8. decode() replaces each byte
+/// of the run by U+FFFD. A Decoder returns the valid code points at the start of the run.
 ///
 /// A Decoder can be moved. Threads: one thread at a time.
 class Decoder {
@@ -71,8 +71,8 @@ class Decoder {
 ///
 /// Text is UTF-8. Invalid bytes become U+FFFD, as with errors="replace" in Python. Supported kinds
 /// are byte-level BPE (GPT-2, Llama 3, Qwen), BPE with byte fallback (Llama 2), WordPiece (BERT),
-/// Unigram (T5) and bytes. The results are the same as with the Python package `tokenizers`.
-/// runtime/text/README.md lists the differences. The truncation and padding settings of a file are
+/// Unigram (T5) and bytes. The results equal those of the Python package `tokenizers`, except
+/// for the cases in runtime/text/README.md. The truncation and padding settings of a file are
 /// ignored.
 ///
 /// A Tokenizer is immutable. Copies share its data. Threads: any thread.
@@ -109,7 +109,7 @@ class Tokenizer {
   /// Converts text to tokens.
   ///
   /// Errors:
-  /// - bad_argument: the text has 1 GiB or more; max_tokens is too small for the special tokens.
+  /// - bad_argument: the text has 1 GiB or more, or max_tokens is too small for the special tokens.
   /// - bad_file: a regular expression of the tokenizer exceeds its limits on this text.
   /// - bad_file: the vocabulary has no token for a part of the text, and none for unknown text.
   Result<Encoding> encode(std::string_view text, const EncodeOptions& options = {}) const;
@@ -118,7 +118,7 @@ class Tokenizer {
   /// so are special tokens if `skip_special` is true. Errors: bad_file: a decoder exceeds a limit.
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special = true) const;
 
-  /// Returns a Decoder for the same tokens. It uses the data of this tokenizer and may outlive it.
+  /// Returns a Decoder for this vocabulary. The Decoder may outlive the Tokenizer.
   Decoder stream(bool skip_special = true) const;
 
   /// Returns the number of ids: the highest id plus 1. An embedding table needs this many rows.
@@ -204,8 +204,8 @@ class ChatTemplate {
   /// Errors:
   /// - bad_argument: the template refuses the conversation. The message is from the template.
   /// - bad_argument: a message is not valid UTF-8.
-  /// - bad_file: rendering takes more than 10,000,000 steps or 16 MiB, or reaches an unsupported or
-  ///   invalid operation.
+  /// - bad_file: rendering takes more than 10,000,000 steps, 256 MiB of values or 16 MiB of text.
+  /// - bad_file: rendering reaches an operation that is unsupported or invalid.
   Result<std::string> render(std::span<const ChatMessage> messages, bool add_generation_prompt,
                              const SpecialTokens& special) const;
 
@@ -239,7 +239,7 @@ struct SamplerOptions {
   int32_t top_k = 0;  ///< Keeps the tokens with the top_k largest logits. 0: all.
   float top_p = 1;    ///< Keeps the most probable tokens that together reach this probability.
   float min_p = 0;    ///< Keeps tokens with at least min_p times the largest probability.
-  /// Logits of recent tokens are divided by this value if positive, else multiplied by it. 1
+  /// Positive logits of recent tokens are divided by this value, others multiplied by it. 1
   /// disables the penalty.
   float repetition_penalty = 1;
   int32_t repetition_window = 64;  ///< Number of recent tokens, including tokens of the prompt.
@@ -324,7 +324,7 @@ class Generator {
   /// Errors: as feed().
   Result<size_t> replace(std::span<const int32_t> ids);
 
-  /// Returns the text.
+  /// Returns the text. The span is valid until the text changes.
   std::span<const int32_t> tokens() const;
   /// Returns true if next() has room for one more token.
   bool has_room() const;
