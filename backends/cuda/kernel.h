@@ -66,6 +66,7 @@ class Launch {
   Launch(Context& context, const device::Record& record, uint32_t iteration)
       : context_(context), record_(record), iteration_(iteration) {}
 
+  const device::Record& record() const { return record_; }
   Op op() const { return record_.op; }
   const Attributes& attributes() const { return record_.attributes; }
   template <class Table>

@@ -167,6 +167,7 @@ class Launch {
 
   const PhysicalDevice& physical() const { return physical_; }
   uint32_t lanes() const { return physical_.subgroup_size; }
+  const device::Record& record() const { return program_.records[record_]; }
   Op op() const { return record().op; }
   DType type() const { return record().type; }
   double element_bytes() const { return static_cast<double>(size_of(type())); }
@@ -255,7 +256,6 @@ class Launch {
   void fill(const Place& to, uint64_t bytes, uint32_t word);
 
  private:
-  const device::Record& record() const { return program_.records[record_]; }
   Place place(const device::Operand& operand) const;
   Place place(uint32_t slot, uint64_t offset) const;
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "blas.h"
-#include "core/loops.h"
+#include "core/products.h"
 #include "device/codes.cuh"
 #include "device/elements.cuh"
 #include "device/storage.cuh"
@@ -356,50 +356,16 @@ struct Form {
   bool regular = false;  // each operand has one batch stride
 };
 
-int64_t batch_of(const Shape& s) {
-  int64_t batch = 1;
-  for (int axis = 0; axis < s.rank() - 2; ++axis) {
-    batch *= s[axis];
-  }
-  return batch;
-}
-
-Form mat_mul_form(const MatMulAttributes& t, const Shape& a, const Shape& b, const Shape& y) {
-  Form f;
-  BlasProduct& s = f.sizes;
-  s.transpose_a = t.transpose_a();
-  s.transpose_b = t.transpose_b();
-  s.m = y[y.rank() - 2];
-  s.n = y[y.rank() - 1];
-  s.k = a[a.rank() - (s.transpose_a ? 2 : 1)];
-  s.batch = batch_of(y);
-  if (batch_of(b) == 1 && batch_of(a) == s.batch && !s.transpose_a) {
-    s.m *= s.batch;  // the rows of all matrices of a, one after the other
-    s.batch = 1;
-  }
-  if (s.batch > 1) {
-    auto a_strides = broadcast_strides(a, y);
-    auto b_strides = broadcast_strides(b, y);
-    for (int axis = 0; axis < y.rank() - 2; ++axis) {
-      f.batches.add(y[axis],
-                    {a_strides[static_cast<size_t>(axis)], b_strides[static_cast<size_t>(axis)]});
-    }
-  }
-  f.regular = f.batches.rank <= 1;
-  s.stride_a = f.batches.strides[0][0];
-  s.stride_b = f.batches.strides[1][0];
-  return f;
-}
-
-Form linear_form(const Shape& x, const Shape& w, bool bias) {
-  Form f;
-  f.sizes.transpose_b = true;
-  f.sizes.m = x.rows();
-  f.sizes.n = w[0];
-  f.sizes.k = w[1];
-  f.sizes.bias = bias;
-  f.regular = true;
-  return f;
+template <class Node>
+Form form_of(const Node& node) {
+  MatrixProduct p = matrix_product_of(node);
+  p.join_rows();
+  const auto batch = static_cast<int64_t>(p.batch.elements());
+  const bool bias = node.inputs.size() == 3;
+  return {{p.m, p.n, p.k, batch, p.batch.strides[0][0], p.batch.strides[1][0], p.transpose_a,
+           p.transpose_b, bias},
+          p.batch,
+          p.batch.rank <= 1};
 }
 
 // Bowline's own kernels: the chosen kernel, and the parts of k.
@@ -555,20 +521,9 @@ void multiply(Launch& l, const Form& f, const Places& at) {
   }
 }
 
-Form form_of(const Launch& l) {
-  return l.op() == Op::Linear ? linear_form(l.in_shape(0), l.in_shape(1), l.has_input(2))
-                              : mat_mul_form(l.attributes<MatMulAttributes>(), l.in_shape(0),
-                                             l.in_shape(1), l.out_shape(0));
-}
-Form form_of(const NodeView& v) {
-  return v.query.op == Op::Linear
-             ? linear_form(v.in(0), v.in(1), v.query.inputs.size() == 3)
-             : mat_mul_form(v.attributes<MatMulAttributes>(), v.in(0), v.in(1), v.out(0));
-}
-
 void product(Launch& l) {
   Wide wide(l);
-  const Form f = form_of(l);
+  const Form f = form_of(l.record());
   multiply(l, f,
            {{codes_of(l, 0), codes_of(l, 1)},
             wide.in(0),
@@ -579,8 +534,10 @@ void product(Launch& l) {
             wide.workspace_bytes()});
   wide.finish();
 }
-uint64_t workspace(const NodeView& v) { return Wide::bytes(v) + workspace_of(form_of(v), v.blas); }
-const char* refusal(const NodeView& v) { return refusal_of(form_of(v).sizes); }
+uint64_t workspace(const NodeView& v) {
+  return Wide::bytes(v) + workspace_of(form_of(v.query), v.blas);
+}
+const char* refusal(const NodeView& v) { return refusal_of(form_of(v.query).sizes); }
 
 }  // namespace
 

@@ -3,24 +3,19 @@
 #include <algorithm>
 
 #include "convert.h"
+#include "core/products.h"
 #include "index.h"
 
 namespace bowline::detail::vulkan::matmul_kernels {
 namespace {
 
-// C[m, n] = op(A)[m, k] op(B)[k, n] + bias, for every batch index.
-struct Product {
+// With the addresses of A, B, C and the bias (0: none).
+struct Product : MatrixProduct {
   VkDeviceAddress a = 0;
   VkDeviceAddress b = 0;
   VkDeviceAddress c = 0;
   VkDeviceAddress bias = 0;
-  int64_t m = 0;
-  int64_t n = 0;
-  int64_t k = 0;
-  bool transpose_a = false;
-  bool transpose_b = false;
-  Loops<2> batch;                  // strides of A and B in elements
-  std::vector<uint32_t> codes[2];  // of A and B: Launch::code_words(), or empty
+  std::vector<uint32_t> codes[2] = {};  // of A and B: Launch::code_words(), or empty
 
   bool has_codes() const { return !codes[0].empty() || !codes[1].empty(); }
 };
@@ -98,19 +93,6 @@ void multiply(Launch& l, Product p) {
              {products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4});
 }
 
-Product operands_of(const Launch& l, const Wide& wide) {
-  Product p;
-  p.a = wide.in(0);
-  p.b = wide.in(1);
-  p.c = wide.out(0);
-  for (const size_t side : {0, 1}) {
-    if (l.is_encoded(side)) {
-      p.codes[side] = l.code_words(side);
-    }
-  }
-  return p;
-}
-
 // Offsets in quantized operands have 32 bits.
 const char* refusal(const NodeView& v) {
   const bool fits = std::ranges::all_of(v.query.inputs, [](const device::Operand& o) {
@@ -119,59 +101,17 @@ const char* refusal(const NodeView& v) {
   return fits ? nullptr : "A quantized matrix has more than 2^32 bytes.";
 }
 
-// The axes before the matrices.
-Shape batch_of(const Shape& x) {
-  Shape batch;
-  for (int axis = 0; axis + 2 < x.rank(); ++axis) {
-    batch.push_back(x[axis]);
-  }
-  return batch;
-}
-
-// `p` has the addresses.
-void matmul(Launch& l, Product p) {
-  const auto& attributes = l.attributes<MatMulAttributes>();
-  const Shape& a = l.in_shape(0);
-  const Shape& b = l.in_shape(1);
-  const Shape& c = l.out_shape(0);
-  p.transpose_a = attributes.transpose_a();
-  p.transpose_b = attributes.transpose_b();
-  p.m = c[c.rank() - 2];
-  p.n = c[c.rank() - 1];
-  p.k = p.transpose_a ? a[a.rank() - 2] : a[a.rank() - 1];
-  if (c.elements() == 0) {
-    return;
-  }
-  if (!p.transpose_a && b.elements(0, b.rank() - 2) == 1) {
-    p.m = c.rows();  // one B for all batches: they are additional rows
-  } else {
-    const Shape batch = batch_of(c);
-    const Strides strides_a = broadcast_strides(batch_of(a), batch);
-    const Strides strides_b = broadcast_strides(batch_of(b), batch);
-    for (int axis = 0; axis < batch.rank(); ++axis) {
-      const auto i = static_cast<size_t>(axis);
-      p.batch.add(batch[axis], {strides_a[i] * p.m * p.k, strides_b[i] * p.k * p.n});
+void product(Launch& l) {
+  Wide wide(l);
+  Product p{matrix_product_of(l.record()), wide.in(0), wide.in(1), wide.out(0)};
+  p.bias = l.inputs() > 2 ? wide.in(2) : 0;
+  for (const size_t side : {0, 1}) {
+    if (l.is_encoded(side)) {
+      p.codes[side] = l.code_words(side);
     }
   }
-  multiply(l, p);
-}
-
-void matmul(Launch& l) {
-  Wide wide(l);
-  matmul(l, operands_of(l, wide));
-  wide.finish();
-}
-
-// y = x W^T + bias, W [out, in].
-void linear(Launch& l) {
-  Wide wide(l);
-  Product p = operands_of(l, wide);
-  p.bias = l.inputs() > 2 ? wide.in(2) : 0;
-  p.transpose_b = true;
-  p.m = l.out_shape(0).rows();
-  p.n = l.out_shape(0).back();
-  p.k = l.in_shape(0).back();
-  if (l.out_shape(0).elements() != 0) {
+  if (!p.is_empty()) {
+    p.join_rows();
     multiply(l, p);
   }
   wide.finish();
@@ -179,9 +119,9 @@ void linear(Launch& l) {
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(mat_mul, .launch = matmul, .workspace = Wide::bytes, .refusal = refusal,
+BOWLINE_KERNELS_OF_FLOATS(mat_mul, .launch = product, .workspace = Wide::bytes, .refusal = refusal,
                           .encoded = 0b11);
-BOWLINE_KERNELS_OF_FLOATS(linear, .launch = linear, .workspace = Wide::bytes, .refusal = refusal,
+BOWLINE_KERNELS_OF_FLOATS(linear, .launch = product, .workspace = Wide::bytes, .refusal = refusal,
                           .encoded = 0b10);
 
 }  // namespace bowline::detail::vulkan::matmul_kernels

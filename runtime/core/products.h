@@ -1,0 +1,51 @@
+// The sizes of the matrix product of a MatMul or Linear.
+#pragma once
+
+#include "core/attributes.h"
+#include "core/loops.h"
+
+namespace bowline {
+
+// C[m, n] = A B for each matrix of a batch. A is [m, k], or the transpose of a [k, m]; B is [k, n],
+// or the transpose of an [n, k].
+struct MatrixProduct {
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  Loops<2> batch = {};  // the elements between the matrices of A and B
+
+  bool is_empty() const { return m == 0 || n == 0 || batch.elements() == 0; }
+
+  // If all matrices of A have one B, they become the rows of a single matrix.
+  void join_rows() {
+    if (!transpose_a && batch.rank == 1 && batch.strides[0][0] == m * k &&
+        batch.strides[1][0] == 0) {
+      m *= batch.sizes[0];
+      batch = {};
+    }
+  }
+};
+
+// Of a device::Record or device::NodeQuery.
+template <class Node>
+MatrixProduct matrix_product_of(const Node& node) {
+  const Shape& a = node.inputs[0].shape;
+  const Shape& b = node.inputs[1].shape;
+  if (node.op == Op::Linear) {
+    return {.m = a.rows(), .n = b[0], .k = b[1], .transpose_b = true};
+  }
+  const auto& t = node.attributes.template as<MatMulAttributes>();
+  const Shape& c = node.outputs[0].shape;
+  MatrixProduct p = {.m = c[c.rank() - 2],
+                     .n = c[c.rank() - 1],
+                     .k = a[a.rank() - (t.transpose_a() ? 2 : 1)],
+                     .transpose_a = t.transpose_a(),
+                     .transpose_b = t.transpose_b()};
+  const Strides of_a = broadcast_strides(a, c), of_b = broadcast_strides(b, c);
+  for (int axis = 0; axis < c.rank() - 2; ++axis) {
+    const auto i = static_cast<size_t>(axis);
+    p.batch.add(c[axis], {of_a[i], of_b[i]});
+  }
+  return p;
+}
+
+}  // namespace bowline
