@@ -6,15 +6,9 @@
 
 #include <cstddef>
 
+#include "core/losses.h"
+
 namespace bowline::detail::cpu {
-
-enum class ElementLoss { mean_squared_error, binary_cross_entropy, huber };
-
-// A loss and its constant.
-struct LossCall {
-  ElementLoss loss;
-  float p = 0;
-};
 
 // y = loss(x, t)
 void loss_of(const LossCall& f, size_t n, const float* x, const float* t, float* y);

@@ -15,24 +15,6 @@ namespace {
 
 constexpr int64_t kBlock = 2048;
 
-LossCall call_of(const Launch& l) {
-  switch (l.record.op) {
-    case Op::Huber:
-    case Op::HuberGrad:
-      return {ElementLoss::huber, l.attributes<HuberAttributes>().delta()};
-    case Op::BinaryCrossEntropy:
-    case Op::BinaryCrossEntropyGrad:
-      return {ElementLoss::binary_cross_entropy};
-    default:
-      return {ElementLoss::mean_squared_error};
-  }
-}
-
-Reduction reduction_of(Op op, const Attributes& attributes) {
-  return op == Op::Huber || op == Op::HuberGrad ? attributes.as<HuberAttributes>().reduction()
-                                                : attributes.as<LossAttributes>().reduction();
-}
-
 // Elements [begin, begin + n) of an operand as f32. f32 operands are not copied.
 template <class T>
 const float* wide(const Arg& x, int64_t begin, size_t n, [[maybe_unused]] float* block) {
@@ -63,10 +45,9 @@ uint64_t workspace(const device::NodeQuery& node, const Threads&) {
 
 template <class T>
 void run(const Launch& l) {
-  const LossCall call = call_of(l);
-  const Reduction reduction = reduction_of(l.record.op, l.record.attributes);
+  const LossCall call = loss_call_of(l.record);
   float* const loss = l.out[0].f32();
-  if (reduction == Reduction::none) {
+  if (call.reduction == Reduction::none) {
     for_blocks<T>(l, [&](int64_t begin, size_t n, const float* x, const float* t) {
       loss_of(call, n, x, t, loss + begin);
     });
@@ -81,21 +62,18 @@ void run(const Launch& l) {
   for (int64_t block = 0; block * kBlock < elements; ++block) {
     sum += static_cast<double>(sums[block]);
   }
-  const bool mean = reduction == Reduction::mean && elements > 0;
-  *loss = static_cast<float>(mean ? sum / static_cast<double>(elements) : sum);
+  *loss = static_cast<float>(sum / call.divisor(elements));
 }
 
 template <class T>
 void run_grad(const Launch& l) {
-  const LossCall call = call_of(l);
-  const Reduction reduction = reduction_of(l.record.op, l.record.attributes);
+  const LossCall call = loss_call_of(l.record);
   const float* const dloss = l.in[2].f32();
-  const bool mean = reduction == Reduction::mean;
-  const float count = mean ? static_cast<float>(l.in[0].elements()) : 1.0f;
+  const auto count = static_cast<float>(call.divisor(l.in[0].elements()));
   for_blocks<T>(l, [&](int64_t begin, size_t n, const float* x, const float* t) {
     alignas(64) float block[kBlock];
     float* const dx = std::same_as<T, float> ? l.out[0].f32() + begin : block;
-    if (reduction == Reduction::none) {
+    if (call.reduction == Reduction::none) {
       loss_slope(call, n, x, t, dloss + begin, dx);
     } else {
       loss_slope(call, n, x, t, *dloss / count, dx);

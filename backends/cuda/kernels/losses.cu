@@ -4,6 +4,7 @@
 // blocks compute one partial sum each, and a single block adds the partial sums.
 #include <algorithm>
 
+#include "core/losses.h"
 #include "device/formulas.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
@@ -25,16 +26,12 @@ namespace {
 constexpr unsigned kMostParts = kRowThreads;
 constexpr uint64_t kPart = 4096;
 
-// A loss and its constant.
-struct Call {
-  Op loss;
-  float p;
-
+struct Call : LossCall {
   __device__ float value(float x, float t) const {
     switch (loss) {
-      case Op::Huber:
+      case ElementLoss::huber:
         return formulas::huber_loss(x, t, p);
-      case Op::BinaryCrossEntropy:
+      case ElementLoss::binary_cross_entropy:
         return formulas::binary_cross_entropy_loss(x, t, p);
       default:
         return formulas::mean_squared_error_loss(x, t, p);
@@ -42,9 +39,9 @@ struct Call {
   }
   __device__ float slope(float x, float t) const {
     switch (loss) {
-      case Op::Huber:
+      case ElementLoss::huber:
         return formulas::huber_slope(x, t, p);
-      case Op::BinaryCrossEntropy:
+      case ElementLoss::binary_cross_entropy:
         return formulas::binary_cross_entropy_slope(x, t, p);
       default:
         return formulas::mean_squared_error_slope(x, t, p);
@@ -88,49 +85,33 @@ __global__ void loss_grad_kernel(Call call, const X* x, const X* target, const f
   });
 }
 
-bool is_huber(Op op) { return op == Op::Huber || op == Op::HuberGrad; }
-
-Call call_of(const Launch& l) {
-  if (is_huber(l.op())) {
-    return {Op::Huber, l.attributes<HuberAttributes>().delta()};
-  }
-  const bool binary = l.op() == Op::BinaryCrossEntropy || l.op() == Op::BinaryCrossEntropyGrad;
-  return {binary ? Op::BinaryCrossEntropy : Op::MeanSquaredError, 0};
-}
-
-Reduction reduction_of(const Launch& l) {
-  return is_huber(l.op()) ? l.attributes<HuberAttributes>().reduction()
-                          : l.attributes<LossAttributes>().reduction();
-}
-
-float divisor_of(const Launch& l) {
-  const int64_t n = l.in_shape(0).elements();
-  return reduction_of(l) == Reduction::mean && n > 0 ? static_cast<float>(n) : 1.0f;
-}
-
 uint64_t loss_workspace(const NodeView&) { return kMostParts * sizeof(float); }
 
 template <class X>
 void loss(Launch& l) {
-  const auto n = static_cast<uint64_t>(l.in_shape(0).elements());
-  if (reduction_of(l) == Reduction::none) {
-    l.launch("loss of elements", each_loss_kernel<X>, element_blocks(n), kElementThreads,
-             call_of(l), l.in_as<X>(0), l.in_as<X>(1), l.out(0), n);
+  const Call call = {loss_call_of(l.record())};
+  const int64_t elements = l.in_shape(0).elements();
+  const auto n = static_cast<uint64_t>(elements);
+  if (call.reduction == Reduction::none) {
+    l.launch("loss of elements", each_loss_kernel<X>, element_blocks(n), kElementThreads, call,
+             l.in_as<X>(0), l.in_as<X>(1), l.out(0), n);
     return;
   }
   const auto parts = static_cast<unsigned>(std::clamp<uint64_t>(n / kPart, 1, kMostParts));
-  l.launch("parts of a loss", part_loss_kernel<X>, parts, kRowThreads, call_of(l), l.in_as<X>(0),
+  l.launch("parts of a loss", part_loss_kernel<X>, parts, kRowThreads, call, l.in_as<X>(0),
            l.in_as<X>(1), l.workspace(), n);
   l.launch("loss", sum_of_parts_kernel, 1, kRowThreads, l.workspace(), parts, l.out(0),
-           divisor_of(l));
+           static_cast<float>(call.divisor(elements)));
 }
 
 template <class X>
 void loss_grad(Launch& l) {
-  const auto n = static_cast<uint64_t>(l.in_shape(0).elements());
-  l.launch("loss gradient", loss_grad_kernel<X>, element_blocks(n), kElementThreads, call_of(l),
-           l.in_as<X>(0), l.in_as<X>(1), l.in(2), reduction_of(l) == Reduction::none, divisor_of(l),
-           l.out_as<X>(0), n);
+  const Call call = {loss_call_of(l.record())};
+  const int64_t elements = l.in_shape(0).elements();
+  const auto n = static_cast<uint64_t>(elements);
+  l.launch("loss gradient", loss_grad_kernel<X>, element_blocks(n), kElementThreads, call,
+           l.in_as<X>(0), l.in_as<X>(1), l.in(2), call.reduction == Reduction::none,
+           static_cast<float>(call.divisor(elements)), l.out_as<X>(0), n);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 //! ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
 // Losses. Shaders write the terms and their weights side by side; then one subgroup adds them in a
 // fixed order.
+#include "core/losses.h"
+
 #include "kernel.h"
 
 namespace bowline::detail::vulkan::losses_kernels {
@@ -140,54 +142,38 @@ void negative_log_likelihood_grad(Launch& l) {
              l.each(n, 4, 1));
 }
 
-// An elementwise loss and its constant.
-struct ElementLoss {
-  uint32_t number = 0;
-  float p = 0;
-  Reduction reduction = Reduction::mean;
-};
-
-ElementLoss loss_of(const Launch& l) {
-  if (l.op() == Op::Huber || l.op() == Op::HuberGrad) {
-    const auto& t = l.attributes<HuberAttributes>();
-    return {2, t.delta(), t.reduction()};
-  }
-  const bool binary = l.op() == Op::BinaryCrossEntropy || l.op() == Op::BinaryCrossEntropyGrad;
-  return {binary, 0, l.attributes<LossAttributes>().reduction()};
-}
-
-Push push_elements(const Launch& l, const ElementLoss& f, VkDeviceAddress y, VkDeviceAddress dloss,
+Push push_elements(const Launch& l, const LossCall& f, VkDeviceAddress y, VkDeviceAddress dloss,
                    VkDeviceAddress dx, uint64_t per_group) {
   const uint64_t n = elements(l.in_shape(0));
   Push push;
   push.add(l.in(0), l.in(1), y, dloss, dx)
       .u32(n, per_group, kParts, f.reduction == Reduction::none);
-  push.f32(f.reduction == Reduction::mean && n > 0 ? static_cast<double>(n) : 1.0).add(f.p);
+  push.f32(f.divisor(static_cast<int64_t>(n))).add(f.p);
   return push;
 }
 
 uint64_t parts_workspace(const NodeView&) { return kParts * kTermBytes; }
 
 void element_loss(Launch& l) {
-  const ElementLoss f = loss_of(l);
+  const LossCall f = loss_call_of(l.record());
   const auto n = static_cast<double>(elements(l.in_shape(0)));
   const double bytes = n * 2 * l.element_bytes();
   if (f.reduction == Reduction::none) {
     const Grid grid = l.over_elements(elements(l.in_shape(0)));
-    l.dispatch(shader::element_loss_each, {f.number},
+    l.dispatch(shader::element_loss_each, {static_cast<uint32_t>(f.loss)},
                push_elements(l, f, l.out(0), 0, 0, grid.per_group), grid, {n * 20, bytes});
     return;
   }
-  l.dispatch(shader::element_loss_parts, {f.number}, push_elements(l, f, l.workspace(), 0, 0, 0),
-             l.over_rows(kParts), {n * 20, bytes});
+  l.dispatch(shader::element_loss_parts, {static_cast<uint32_t>(f.loss)},
+             push_elements(l, f, l.workspace(), 0, 0, 0), l.over_rows(kParts), {n * 20, bytes});
   add_up(l, l.workspace(), kParts, f.reduction);
 }
 
 void element_loss_grad(Launch& l) {
-  const ElementLoss f = loss_of(l);
+  const LossCall f = loss_call_of(l.record());
   const uint64_t n = elements(l.in_shape(0));
   const Grid grid = l.over_elements(n);
-  l.dispatch(shader::element_loss_grad, {f.number},
+  l.dispatch(shader::element_loss_grad, {static_cast<uint32_t>(f.loss)},
              push_elements(l, f, 0, l.in(2), l.out(0), grid.per_group), grid, l.each(n, 20, 3));
 }
 
