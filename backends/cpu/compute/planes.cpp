@@ -174,30 +174,11 @@ float products_run(size_t n, const float* x, const float* dy, float mean) {
   });
 }
 
-void scale_each(size_t n, const float* x, float mean, float scale, float bias, float* y) {
-  const FloatTag d;
-  const FloatVector m = hn::Set(d, mean), s = hn::Set(d, scale), b = hn::Set(d, bias);
-  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    part.store(hn::MulAdd(hn::Sub(part.load(x + i), m), s, b), y + i);
-  });
-}
-
 void scale_planes(size_t planes, size_t n, const float* x, const float* mean, const float* inverse,
                   const float* scale, const float* bias, float* y) {
   for (size_t c = 0; c < planes; ++c, x += n, y += n) {
-    scale_each(n, x, mean[c], inverse[c] * scale[c], bias[c], y);
+    scale_channel({1, n, n}, x, mean[c], inverse[c] * scale[c], bias[c], y);
   }
-}
-
-void mix_each(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
-              float* dx) {
-  const FloatTag d;
-  const FloatVector m = hn::Set(d, mean), va = hn::Set(d, a), vb = hn::Set(d, b),
-                    vc = hn::Set(d, c);
-  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    const FloatVector of_x = hn::MulAdd(hn::Sub(part.load(x + i), m), vb, vc);
-    part.store(hn::MulAdd(part.load(dy + i), va, of_x), dx + i);
-  });
 }
 
 void largest_each(const float* const* rows, size_t count, size_t n, bool first, float* y) {
@@ -260,18 +241,9 @@ float products_of(size_t n, const float* x, const float* dy, float mean) {
   return BOWLINE_BEST(products_run)(n, x, dy, mean);
 }
 
-void scale_run(size_t n, const float* x, float mean, float scale, float bias, float* y) {
-  BOWLINE_BEST(scale_each)(n, x, mean, scale, bias, y);
-}
-
 void scale_each_plane(size_t planes, size_t n, const float* x, const float* mean,
                       const float* inverse, const float* scale, const float* bias, float* y) {
   BOWLINE_BEST(scale_planes)(planes, n, x, mean, inverse, scale, bias, y);
-}
-
-void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
-             float* dx) {
-  BOWLINE_BEST(mix_each)(n, x, dy, mean, a, b, c, dx);
 }
 
 void largest_of_rows(std::span<const float* const> rows, size_t n, bool first, float* y) {

@@ -18,6 +18,8 @@ struct Planes {
         plane(static_cast<size_t>(x.elements(2, x.rank()))) {}
   size_t at(size_t sample, size_t channel) const { return (sample * channels + channel) * plane; }
   ChannelPlanes of_channel() const { return {batch, channels * plane, plane}; }
+  // Of a channel of one sample.
+  ChannelPlanes of_sample() const { return {1, plane, plane}; }
 
   size_t batch, channels, plane;
 };
@@ -129,7 +131,8 @@ void group_norm(const Launch& l, size_t groups, float eps) {
   for_groups(l.threads, p, groups, [&](size_t n, size_t first) {
     const Statistics s = statistics(channels * p.plane, x + p.at(n, first), eps);
     for (size_t c = first; c < first + channels; ++c) {
-      scale_run(p.plane, x + p.at(n, c), s.mean, s.inverse * scale[c], bias[c], y + p.at(n, c));
+      const size_t at = p.at(n, c);
+      scale_planes_of(p.of_sample(), x + at, s.mean, s.inverse * scale[c], bias[c], y + at);
     }
   });
 }
@@ -175,8 +178,8 @@ void run_group_norm_grad(const Launch& l) {
       const auto mean_gh = static_cast<float>(sum_gh / count);
       for (size_t c = first; c < first + channels; ++c) {
         const size_t at = p.at(n, c);
-        mix_run(p.plane, x + at, dy + at, s.mean, s.inverse * scale[c],
-                -s.inverse * s.inverse * mean_gh, -s.inverse * mean_g, dx + at);
+        mix_planes_of(p.of_sample(), x + at, dy + at, s.mean, s.inverse * scale[c],
+                      -s.inverse * s.inverse * mean_gh, -s.inverse * mean_g, dx + at);
       }
     });
   }
