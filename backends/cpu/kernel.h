@@ -3,6 +3,8 @@
 // "//! ops(f16, bf16) MatMul").
 #pragma once
 
+#include <algorithm>
+
 #include "base/float16.h"
 #include "compute/codes.h"
 #include "device/backend.h"
@@ -108,6 +110,20 @@ void parallel_blocks(Threads& threads, int64_t n, int64_t grain, F&& f) {
   threads.parallel_for(static_cast<size_t>(blocks), [&](size_t task, size_t) {
     const int64_t begin = static_cast<int64_t>(task) * grain;
     f(begin, begin + grain < n ? begin + grain : n);
+  });
+}
+
+// The elements of a task: enough to be worth a task.
+constexpr int64_t kGrain = 16384;
+
+// Calls f(row) for rows of `elements` elements, with about kGrain elements per task.
+template <class F>
+void parallel_rows(Threads& threads, int64_t rows, int64_t elements, F&& f) {
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, elements));
+  parallel_blocks(threads, rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      f(row);
+    }
   });
 }
 

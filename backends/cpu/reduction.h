@@ -1,11 +1,7 @@
 // Loops over the elements of each result of a reduction, and over the lines along an axis.
 #pragma once
 
-#include <algorithm>
-#include <numeric>
-
-#include "core/strides.h"
-#include "kernel.h"
+#include "rows.h"
 
 namespace bowline::detail::cpu {
 
@@ -15,63 +11,25 @@ inline Axes named_axes_of(const Launch& l) {
   return named_axes({axes->data(), axes->size()}, l.in[0].shape->rank());
 }
 
-// The offsets of the elements along some axes of a tensor, in row-major order.
-class Walk {
- public:
-  Walk(const Shape& shape, const Axes& axes, bool which) {
-    const Strides strides = strides_of(shape);
-    for (int a = 0; a < shape.rank(); ++a) {
-      const auto i = static_cast<size_t>(a);
-      if (axes[i] == which) {
-        dims_[static_cast<size_t>(rank_)] = shape[a];
-        strides_[static_cast<size_t>(rank_++)] = strides[i];
-        count_ *= shape[a];
-      }
-    }
-  }
-  int64_t count() const { return count_; }
-  int64_t offset(int64_t i) const {
-    int64_t at = 0;
-    for (int a = rank_ - 1; a >= 0; --a) {
-      at += i % dims_[static_cast<size_t>(a)] * strides_[static_cast<size_t>(a)];
-      i /= dims_[static_cast<size_t>(a)];
-    }
-    return at;
-  }
-  // Calls f(offset) for every element, starting at `base`.
-  template <class F>
-  void each(int64_t base, F&& f) const {
-    const int64_t inner = rank_ == 0 ? 1 : dims_[static_cast<size_t>(rank_ - 1)];
-    const int64_t step = rank_ == 0 ? 0 : strides_[static_cast<size_t>(rank_ - 1)];
-    for (int64_t i = 0; i < count_; i += inner) {
-      const int64_t at = base + offset(i);
-      for (int64_t k = 0; k < inner; ++k) {
-        f(at + k * step);
-      }
-    }
-  }
-
- private:
-  int rank_ = 0;
-  int64_t count_ = 1;
-  std::array<int64_t, kMaxRank> dims_{};
-  std::array<int64_t, kMaxRank> strides_{};
-};
-
 // Calls f(output, walk) for each result of a reduction. walk(g) calls g with the position of each
 // element of x that belongs to the result, in row-major order.
 template <class F>
 void for_reductions(Threads& threads, const Shape& x, const Axes& reduced, F&& f) {
-  const Walk kept(x, reduced, false);
-  const Walk gone(x, reduced, true);
-  parallel_blocks(threads, kept.count(),
-                  std::max<int64_t>(1, 16384 / std::max<int64_t>(1, gone.count())),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t o = begin; o < end; ++o) {
-                      const int64_t base = kept.offset(o);
-                      f(o, [&](auto&& g) { gone.each(base, g); });
-                    }
-                  });
+  const ElementGroups groups = groups_of(x, reduced);
+  const auto length = static_cast<int64_t>(groups.length);
+  const int64_t n = row_length(groups.gone);
+  const int64_t step = row_step(groups.gone, 0);
+  parallel_rows(threads, static_cast<int64_t>(groups.outputs), length, [&](int64_t output) {
+    const int64_t base = groups.begin(static_cast<uint64_t>(output));
+    f(output, [&](auto&& g) {
+      for (int64_t i = 0; i < length; i += n) {
+        const int64_t at = base + groups.element(static_cast<uint64_t>(i));
+        for (int64_t k = 0; k < n; ++k) {
+          g(at + k * step);
+        }
+      }
+    });
+  });
 }
 
 // The lines of a tensor along an axis: `count` lines of n elements that are `step` apart.
@@ -88,7 +46,7 @@ struct Lines {
 // Calls f(line, begin, thread), where `begin` is the position of the first element of the line.
 template <class F>
 void for_lines(Threads& threads, const Lines& lines, F&& f) {
-  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, lines.n));
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, lines.n));
   threads.parallel_for(static_cast<size_t>((lines.count + grain - 1) / grain),
                        [&](size_t task, size_t thread) {
                          const int64_t begin = static_cast<int64_t>(task) * grain;

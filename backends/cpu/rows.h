@@ -1,43 +1,41 @@
 // Loops over tensors whose operands have their own strides: rows of the last axis.
 #pragma once
 
-#include <array>
+#include <algorithm>
 
-#include "core/strides.h"
+#include "core/loops.h"
 #include "kernel.h"
 
 namespace bowline::detail::cpu {
 
-// Calls f(row, at) for every row of `out`, which has out.back() elements (1 if the rank is 0).
-// at[k] is the position of the row in operand k, in elements. Threads share the rows, with about
-// `grain` elements per task.
-template <size_t N, class F>
-void for_rows(Threads& threads, const Shape& out, const std::array<Strides, N>& strides,
-              int64_t grain, F&& f) {
-  if (out.elements() == 0) {
-    return;
-  }
-  const int last = out.rank() - 1;
-  const int64_t n = out.rank() == 0 ? 1 : out.back();
-  parallel_blocks(threads, out.elements() / n, std::max<int64_t>(1, grain / n),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t row = begin; row < end; ++row) {
-                      std::array<int64_t, N> at{};
-                      int64_t rest = row;
-                      for (int a = last - 1; a >= 0; --a) {
-                        for (size_t k = 0; k < N; ++k) {
-                          at[k] += rest % out[a] * strides[k][static_cast<size_t>(a)];
-                        }
-                        rest /= out[a];
-                      }
-                      f(row, at);
-                    }
-                  });
+// The rows of a loop: its last axis, and the stride of operand k within it.
+template <int N>
+int64_t row_length(const Loops<N>& loops) {
+  return loops.rank == 0 ? 1 : loops.sizes[loops.rank - 1];
+}
+template <int N>
+int64_t row_step(const Loops<N>& loops, int k) {
+  return loops.rank == 0 ? 0 : loops.strides[k][loops.rank - 1];
 }
 
-// Stride of an operand within a row.
-inline int64_t row_step(const Shape& out, const Strides& strides) {
-  return out.rank() == 0 ? 0 : strides[static_cast<size_t>(out.rank() - 1)];
+// Calls f(i, n, at) for the rows of the loop, or for parts of them: n elements from element i of
+// the loop on. Element i of operand k is at[k]. Threads share the parts, with about kGrain elements
+// per task.
+template <int N, class F>
+void for_rows(Threads& threads, const Loops<N>& loops, F&& f) {
+  if (loops.elements() == 0) {
+    return;
+  }
+  const int64_t length = row_length(loops);
+  const int64_t parts = (length + kGrain - 1) / kGrain;
+  const int64_t rows = static_cast<int64_t>(loops.elements()) / length;
+  parallel_rows(threads, rows * parts, std::min(length, kGrain), [&](int64_t part) {
+    const int64_t first = part % parts * kGrain;
+    const int64_t i = part / parts * length + first;
+    int64_t at[N];
+    loops.offsets(static_cast<uint64_t>(i), at);
+    f(i, std::min(kGrain, length - first), at);
+  });
 }
 
 }  // namespace bowline::detail::cpu

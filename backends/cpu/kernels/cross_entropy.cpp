@@ -97,22 +97,21 @@ void run(const Launch& l) {
       static_cast<double>(l.attributes<CrossEntropyAttributes>().label_smoothing());
   float* const lse = l.out[1].f32();
   log_sum_exp(l.threads, r.rows, r.n, logits, lse);
-  parallel_blocks(
-      l.threads, r.check.valid ? static_cast<int64_t>(r.rows) : 0, smoothing == 0 ? 4096 : 1,
-      [&](int64_t begin, int64_t end) {
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-          if (!r.counts(i)) {
-            continue;
-          }
-          const float* const row = logits + i * r.n;
-          const auto of_label = static_cast<double>(row[static_cast<size_t>(r.labels[i])]);
-          terms[i] = static_cast<double>(lse[i]) - of_label;
-          if (smoothing != 0) {
-            const double mean = static_cast<double>(sum_of(r.n, row)) / static_cast<double>(r.n);
-            terms[i] += smoothing * (of_label - mean);
-          }
-        }
-      });
+  parallel_rows(l.threads, r.check.valid ? static_cast<int64_t>(r.rows) : 0,
+                smoothing == 0 ? 4 : kGrain, [&](int64_t at) {
+                  const auto i = static_cast<size_t>(at);
+                  if (!r.counts(i)) {
+                    return;
+                  }
+                  const float* const row = logits + i * r.n;
+                  const auto of_label = static_cast<double>(row[static_cast<size_t>(r.labels[i])]);
+                  terms[i] = static_cast<double>(lse[i]) - of_label;
+                  if (smoothing != 0) {
+                    const double mean =
+                        static_cast<double>(sum_of(r.n, row)) / static_cast<double>(r.n);
+                    terms[i] += smoothing * (of_label - mean);
+                  }
+                });
   reduce(l, r, terms, static_cast<double>(r.check.counted));
 }
 
@@ -184,16 +183,14 @@ void run_likelihood_grad(const Launch& l) {
   const float* const dloss = l.in[2].f32();
   T* const dx = l.out[0].as<T>();
   const double each = share(r, weight_of_all<T>(l, r, 3));
-  parallel_blocks(
-      l.threads, static_cast<int64_t>(r.rows),
-      std::max<int64_t>(1, 16384 / static_cast<int64_t>(r.n)), [&](int64_t begin, int64_t end) {
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-          std::fill_n(dx + i * r.n, r.n, T{});
-          if (r.check.valid && r.counts(i)) {
-            const auto d = static_cast<double>(dloss[r.reduction == Reduction::none ? i : 0]);
-            const double slope = -weight_of<T>(l, 3, r.labels[i]) * each * d;
-            dx[i * r.n + static_cast<size_t>(r.labels[i])] = from_f32<T>(static_cast<float>(slope));
-          }
+  parallel_rows(
+      l.threads, static_cast<int64_t>(r.rows), static_cast<int64_t>(r.n), [&](int64_t at) {
+        const auto i = static_cast<size_t>(at);
+        std::fill_n(dx + i * r.n, r.n, T{});
+        if (r.check.valid && r.counts(i)) {
+          const auto d = static_cast<double>(dloss[r.reduction == Reduction::none ? i : 0]);
+          const double slope = -weight_of<T>(l, 3, r.labels[i]) * each * d;
+          dx[i * r.n + static_cast<size_t>(r.labels[i])] = from_f32<T>(static_cast<float>(slope));
         }
       });
 }

@@ -76,59 +76,19 @@ Operands<In> operands_of(const Launch& l) {
   return {{at(0)}, {at(1)}, l.has_input(2) ? at(2) : nullptr};
 }
 
-// Strides of two operands through a result, without axes of size 1. Neighbouring axes that both
-// operands pass with a single stride are merged.
-struct Walk {
-  Walk(const Shape& out, const std::array<Strides, 2>& steps) {
-    for (int a = 0; a < out.rank(); ++a) {
-      const auto at = static_cast<size_t>(a), last = static_cast<size_t>(shape.rank() - 1);
-      if (out[a] == 1) {
-        continue;
-      }
-      const bool joins = shape.rank() > 0 && std::ranges::all_of(std::array{0, 1}, [&](int k) {
-                           const auto i = static_cast<size_t>(k);
-                           return strides[i][last] == steps[i][at] * out[a];
-                         });
-      if (joins) {
-        shape[shape.rank() - 1] *= out[a];
-      } else {
-        shape.push_back(out[a]);
-      }
-      for (size_t k = 0; k < 2; ++k) {
-        strides[k][static_cast<size_t>(shape.rank() - 1)] = steps[k][at];
-      }
-    }
-  }
-  Shape shape;
-  std::array<Strides, 2> strides{};
-};
-
 // Operands of different shapes: rows of the last axis, in which each operand steps by 0 or 1.
 template <class In, class Out>
 void broadcast(const Launch& l, const FunctionCall& f) {
-  const Shape& whole = *l.out[0].shape;
-  const Walk walk(
-      whole, {broadcast_strides(*l.in[0].shape, whole), broadcast_strides(*l.in[1].shape, whole)});
+  const auto loops = Loops<2>::broadcast(*l.out[0].shape, {l.in[0].shape, l.in[1].shape});
   const Operands<In> all = operands_of<In>(l);
-  const auto step = [&](size_t k) {
-    return static_cast<size_t>(row_step(walk.shape, walk.strides[k]));
-  };
-  Out* y = l.out[0].as<Out>();
-  if (walk.shape.rank() == 1) {
-    const Operands<In> row = {{all.a.data, step(0)}, {all.b.data, step(1)}, all.c};
-    parallel_blocks(l.threads, whole.elements(), 16384, [&](int64_t begin, int64_t end) {
-      row_of(f, static_cast<size_t>(end - begin), row.at(static_cast<size_t>(begin)), y + begin);
-    });
-    return;
-  }
-  const int64_t n = walk.shape.back();
-  for_rows(l.threads, walk.shape, walk.strides, 16384,
-           [&](int64_t row, const std::array<int64_t, 2>& at) {
-             const Operands<In> part = {{all.a.data + at[0], step(0)},
-                                        {all.b.data + at[1], step(1)},
-                                        all.c == nullptr ? nullptr : all.c + row * n};
-             row_of(f, static_cast<size_t>(n), part, y + row * n);
-           });
+  const auto step = [&](int k) { return static_cast<size_t>(row_step(loops, k)); };
+  Out* const y = l.out[0].as<Out>();
+  for_rows(l.threads, loops, [&](int64_t i, int64_t n, const int64_t* at) {
+    const Operands<In> part = {{all.a.data + at[0], step(0)},
+                               {all.b.data + at[1], step(1)},
+                               all.c == nullptr ? nullptr : all.c + i};
+    row_of(f, static_cast<size_t>(n), part, y + i);
+  });
 }
 
 template <class In, class Out>
@@ -143,7 +103,7 @@ void run_into(const Launch& l, const FunctionCall& f) {
   if constexpr (std::same_as<In, float> && std::same_as<Out, float>) {
     elementwise(l.threads, f, static_cast<size_t>(out.elements()), in, y);
   } else {
-    parallel_blocks(l.threads, out.elements(), 16384, [&](int64_t begin, int64_t end) {
+    parallel_blocks(l.threads, out.elements(), kGrain, [&](int64_t begin, int64_t end) {
       row_of(f, static_cast<size_t>(end - begin), in.at(static_cast<size_t>(begin)), y + begin);
     });
   }

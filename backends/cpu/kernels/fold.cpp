@@ -4,7 +4,6 @@
 // Products over axes and their gradient, sums of integers, and cumulative sums. Integers wrap
 // around.
 #include "core/element_types.h"
-#include "kernel.h"
 #include "reduction.h"
 
 namespace bowline::detail::cpu::fold_kernels {
@@ -46,35 +45,29 @@ void run_fold(const Launch& l) {
 // behind it, in f32.
 template <class T>
 void run_prod_grad(const Launch& l) {
-  const Shape& shape = *l.in[0].shape;
-  const Axes reduced = named_axes_of(l);
-  const Walk kept(shape, reduced, false);
-  const Walk gone(shape, reduced, true);
+  const ElementGroups groups = groups_of(*l.in[0].shape, named_axes_of(l));
   const T* const x = l.in[0].as<const T>();
   const T* const dy = l.in[1].as<const T>();
   T* const dx = l.out[0].as<T>();
   auto* const products = std::same_as<T, float> ? reinterpret_cast<float*>(l.out[0].data)
                                                 : reinterpret_cast<float*>(l.workspace);
-  parallel_blocks(l.threads, kept.count(),
-                  std::max<int64_t>(1, 4096 / std::max<int64_t>(1, gone.count())),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t o = begin; o < end; ++o) {
-                      const int64_t base = kept.offset(o);
-                      float before = 1;
-                      for (int64_t i = 0; i < gone.count(); ++i) {
-                        const int64_t at = base + gone.offset(i);
-                        products[at] = before;
-                        before *= to_f32(x[at]);
-                      }
-                      float behind = to_f32(dy[o]);
-                      for (int64_t i = gone.count(); i-- > 0;) {
-                        const int64_t at = base + gone.offset(i);
-                        const float factor = to_f32(x[at]);
-                        dx[at] = from_f32<T>(products[at] * behind);
-                        behind *= factor;
-                      }
-                    }
-                  });
+  parallel_rows(l.threads, static_cast<int64_t>(groups.outputs),
+                static_cast<int64_t>(4 * groups.length), [&](int64_t output) {
+                  const int64_t base = groups.begin(static_cast<uint64_t>(output));
+                  float before = 1;
+                  for (uint64_t i = 0; i < groups.length; ++i) {
+                    const int64_t at = base + groups.element(i);
+                    products[at] = before;
+                    before *= to_f32(x[at]);
+                  }
+                  float behind = to_f32(dy[output]);
+                  for (uint64_t i = groups.length; i-- > 0;) {
+                    const int64_t at = base + groups.element(i);
+                    const float factor = to_f32(x[at]);
+                    dx[at] = from_f32<T>(products[at] * behind);
+                    behind *= factor;
+                  }
+                });
 }
 
 uint64_t prod_grad_workspace(const device::NodeQuery& node, const Threads&) {

@@ -22,16 +22,13 @@ void copy_rows(const Launch& l, const Copy& copy) {
       l.bad_index(ids[i]);
     }
   }
-  parallel_blocks(l.threads, count, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, n)),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t i = begin; i < end; ++i) {
-                      if (ids[i] < 0 || ids[i] >= rows) {
-                        std::fill_n(y + i * n, n, T{});
-                      } else {
-                        copy(ids[i], y + i * n);
-                      }
-                    }
-                  });
+  parallel_rows(l.threads, count, n, [&](int64_t i) {
+    if (ids[i] < 0 || ids[i] >= rows) {
+      std::fill_n(y + i * n, n, T{});
+    } else {
+      copy(ids[i], y + i * n);
+    }
+  });
 }
 
 void store_floats(const float* from, size_t n, float* to) { std::copy_n(from, n, to); }

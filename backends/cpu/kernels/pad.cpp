@@ -11,8 +11,6 @@
 namespace bowline::detail::cpu::pad_kernels {
 namespace {
 
-constexpr int64_t kGrain = 16384;
-
 // Handles the last axis as rows: copies the inner part and looks up the pads.
 template <class T>
 void pad_row(const PaddedAxis& axis, PadMode mode, const T* x, T* y, T value) {
@@ -39,27 +37,25 @@ void pad(const Launch& l, const Padding& p, PadMode mode, float value) {
     const T fill = static_cast<T>(stored_bits(l.record.type, value));
     const T* const x = l.in[0].as<const T>();
     T* const y = l.out[0].as<T>();
-    parallel_blocks(l.threads, l.out[0].elements() / row_axis.whole,
-                    std::max<int64_t>(1, kGrain / row_axis.whole), [&](int64_t begin, int64_t end) {
-                      for (int64_t row = begin; row < end; ++row) {
-                        int64_t rest = row;
-                        int64_t from = row_axis.crop;
-                        bool there = true;
-                        for (int a = last - 1; a >= 0; --a) {
-                          const PaddedAxis& axis = p.axes[static_cast<size_t>(a)];
-                          const int64_t i = taken(axis, mode, rest % axis.whole);
-                          there = there && i >= 0;
-                          from += (axis.crop + i) * strides[static_cast<size_t>(a)];
-                          rest /= axis.whole;
-                        }
-                        T* const to = y + row * row_axis.whole;
-                        if (there) {
-                          pad_row(row_axis, mode, x + from, to, fill);
-                        } else {
-                          std::fill_n(to, row_axis.whole, fill);
-                        }
-                      }
-                    });
+    parallel_rows(l.threads, l.out[0].elements() / row_axis.whole, row_axis.whole,
+                  [&](int64_t row) {
+                    int64_t rest = row;
+                    int64_t from = row_axis.crop;
+                    bool there = true;
+                    for (int a = last - 1; a >= 0; --a) {
+                      const PaddedAxis& axis = p.axes[static_cast<size_t>(a)];
+                      const int64_t i = taken(axis, mode, rest % axis.whole);
+                      there = there && i >= 0;
+                      from += (axis.crop + i) * strides[static_cast<size_t>(a)];
+                      rest /= axis.whole;
+                    }
+                    T* const to = y + row * row_axis.whole;
+                    if (there) {
+                      pad_row(row_axis, mode, x + from, to, fill);
+                    } else {
+                      std::fill_n(to, row_axis.whole, fill);
+                    }
+                  });
   });
 }
 
@@ -79,32 +75,30 @@ void run_pad_grad(const Launch& l) {
   const Padding p = padding_of(*l.out[0].shape, *t.begin(), *t.end());
   const T* const dy = l.in[0].as<const T>();
   T* const dx = l.out[0].as<T>();
-  parallel_blocks(l.threads, l.out[0].elements(), kGrain / 4, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      std::array<Takers, kMaxRank> takers;
-      int64_t terms = 1;
-      int64_t rest = i;
-      for (int a = p.rank - 1; a >= 0; --a) {
-        const PaddedAxis& axis = p.axes[static_cast<size_t>(a)];
-        takers[static_cast<size_t>(a)] = takers_of(axis, mode, rest % axis.source);
-        terms *= takers[static_cast<size_t>(a)].count;
-        rest /= axis.source;
-      }
-      double sum = 0;
-      for (int64_t k = 0; k < terms; ++k) {
-        int64_t left = k;
-        int64_t at = 0;
-        int64_t stride = 1;
-        for (int a = p.rank - 1; a >= 0; --a) {
-          const Takers& of_axis = takers[static_cast<size_t>(a)];
-          at += of_axis.at(left % of_axis.count) * stride;
-          left /= of_axis.count;
-          stride *= p.axes[static_cast<size_t>(a)].whole;
-        }
-        sum += static_cast<double>(to_f32(dy[at]));
-      }
-      dx[i] = from_f32<T>(static_cast<float>(sum));
+  parallel_rows(l.threads, l.out[0].elements(), 4, [&](int64_t i) {
+    std::array<Takers, kMaxRank> takers;
+    int64_t terms = 1;
+    int64_t rest = i;
+    for (int a = p.rank - 1; a >= 0; --a) {
+      const PaddedAxis& axis = p.axes[static_cast<size_t>(a)];
+      takers[static_cast<size_t>(a)] = takers_of(axis, mode, rest % axis.source);
+      terms *= takers[static_cast<size_t>(a)].count;
+      rest /= axis.source;
     }
+    double sum = 0;
+    for (int64_t k = 0; k < terms; ++k) {
+      int64_t left = k;
+      int64_t at = 0;
+      int64_t stride = 1;
+      for (int a = p.rank - 1; a >= 0; --a) {
+        const Takers& of_axis = takers[static_cast<size_t>(a)];
+        at += of_axis.at(left % of_axis.count) * stride;
+        left /= of_axis.count;
+        stride *= p.axes[static_cast<size_t>(a)].whole;
+      }
+      sum += static_cast<double>(to_f32(dy[at]));
+    }
+    dx[i] = from_f32<T>(static_cast<float>(sum));
   });
 }
 

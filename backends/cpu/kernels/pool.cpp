@@ -11,17 +11,6 @@
 namespace bowline::detail::cpu::pool_kernels {
 namespace {
 
-// Calls f(plane) for all planes. `work` is the number of elements that a plane touches.
-template <class F>
-void for_planes(Threads& threads, int64_t planes, int64_t work, F&& f) {
-  parallel_blocks(threads, planes, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, work)),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t p = begin; p < end; ++p) {
-                      f(p);
-                    }
-                  });
-}
-
 // The elements of a window along an axis that are inside [low, high): k in [begin, end); the first
 // is at `at`.
 struct Span {
@@ -96,17 +85,14 @@ bool pools_rows(const Windows& w) {
 template <class F>
 void for_rows_of_windows(Threads& threads, const Windows& w, int64_t planes, F&& f) {
   const WindowAxis &az = w.axis[0], &ay = w.axis[1];  // clang 14 cannot capture structured bindings
-  const int64_t work = std::max<int64_t>(1, ay.out * w.axis[2].out * w.window());
-  parallel_blocks(threads, planes * az.out, std::max<int64_t>(1, 16384 / work),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t i = begin; i < end; ++i) {
-                      const Span z = inside(az, i % az.out);
-                      for (int64_t y = 0; y < ay.out; ++y) {
-                        f(i / az.out, i % az.out * ay.out + y,
-                          std::array<Span, kMostSpatial>{z, inside(ay, y), Span{0, 1, 0}});
-                      }
-                    }
-                  });
+  const int64_t work = ay.out * w.axis[2].out * w.window();
+  parallel_rows(threads, planes * az.out, work, [&](int64_t i) {
+    const Span z = inside(az, i % az.out);
+    for (int64_t y = 0; y < ay.out; ++y) {
+      f(i / az.out, i % az.out * ay.out + y,
+        std::array<Span, kMostSpatial>{z, inside(ay, y), Span{0, 1, 0}});
+    }
+  });
 }
 
 // Calls take(rows, first, last) for groups of rows of x in a window. `first` and `last` mark the
@@ -146,29 +132,31 @@ void run_max_pool(const Launch& l) {
   }
   const float* x = l.in[0].f32();
   float* y = l.out[0].f32();
-  for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
-    const float* from = x + p * w.inputs();
-    for_windows(w, [&](int64_t o, const auto& spans) {
-      const int64_t i = largest(w, spans, from);
-      y[p * w.outputs() + o] = i < 0 ? -std::numeric_limits<float>::infinity() : from[i];
-    });
-  });
+  parallel_rows(
+      l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
+        const float* from = x + p * w.inputs();
+        for_windows(w, [&](int64_t o, const auto& spans) {
+          const int64_t i = largest(w, spans, from);
+          y[p * w.outputs() + o] = i < 0 ? -std::numeric_limits<float>::infinity() : from[i];
+        });
+      });
 }
 
 void run_max_pool_grad(const Launch& l) {
   const Windows w = windows<PoolAttributes>(l, *l.in[0].shape, *l.in[1].shape);
   const float *x = l.in[0].f32(), *dy = l.in[2].f32();
   float* dx = l.out[0].f32();
-  for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
-    float* to = dx + p * w.inputs();
-    std::fill_n(to, w.inputs(), 0.0f);
-    for_windows(w, [&](int64_t o, const auto& spans) {
-      const int64_t i = largest(w, spans, x + p * w.inputs());
-      if (i >= 0) {
-        to[i] += dy[p * w.outputs() + o];
-      }
-    });
-  });
+  parallel_rows(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(),
+                [&](int64_t p) {
+                  float* to = dx + p * w.inputs();
+                  std::fill_n(to, w.inputs(), 0.0f);
+                  for_windows(w, [&](int64_t o, const auto& spans) {
+                    const int64_t i = largest(w, spans, x + p * w.inputs());
+                    if (i >= 0) {
+                      to[i] += dy[p * w.outputs() + o];
+                    }
+                  });
+                });
 }
 
 // The divisor of the average of window o. `spans` are its elements inside the input.
@@ -207,14 +195,15 @@ void run_average_pool(const Launch& l) {
   }
   const float* x = l.in[0].f32();
   float* y = l.out[0].f32();
-  for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
-    const float* from = x + p * w.inputs();
-    for_windows(w, [&](int64_t o, const auto& spans) {
-      float sum = 0;
-      for_elements(w, spans, [&](int64_t i) { sum += from[i]; });
-      y[p * w.outputs() + o] = sum / std::max(count_of(w, o, spans, pads), 1.0f);
-    });
-  });
+  parallel_rows(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(),
+                [&](int64_t p) {
+                  const float* from = x + p * w.inputs();
+                  for_windows(w, [&](int64_t o, const auto& spans) {
+                    float sum = 0;
+                    for_elements(w, spans, [&](int64_t i) { sum += from[i]; });
+                    y[p * w.outputs() + o] = sum / std::max(count_of(w, o, spans, pads), 1.0f);
+                  });
+                });
 }
 
 void run_average_pool_grad(const Launch& l) {
@@ -222,20 +211,21 @@ void run_average_pool_grad(const Launch& l) {
   const bool pads = l.attributes<AveragePoolGradAttributes>().count_pads();
   const float* dy = l.in[0].f32();
   float* dx = l.out[0].f32();
-  for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
-    float* to = dx + p * w.inputs();
-    std::fill_n(to, w.inputs(), 0.0f);
-    for_windows(w, [&](int64_t o, const auto& spans) {
-      const float part = dy[p * w.outputs() + o] / std::max(count_of(w, o, spans, pads), 1.0f);
-      for_elements(w, spans, [&](int64_t i) { to[i] += part; });
-    });
-  });
+  parallel_rows(
+      l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
+        float* to = dx + p * w.inputs();
+        std::fill_n(to, w.inputs(), 0.0f);
+        for_windows(w, [&](int64_t o, const auto& spans) {
+          const float part = dy[p * w.outputs() + o] / std::max(count_of(w, o, spans, pads), 1.0f);
+          for_elements(w, spans, [&](int64_t i) { to[i] += part; });
+        });
+      });
 }
 
 void run_global_average_pool(const Launch& l) {
   const Shape& x = *l.in[0].shape;
   const int64_t plane = x.elements(2, x.rank());
-  for_planes(l.threads, x.elements(0, 2), plane, [&](int64_t p) {
+  parallel_rows(l.threads, x.elements(0, 2), plane, [&](int64_t p) {
     l.out[0].f32()[p] =
         sum_of(static_cast<size_t>(plane), l.in[0].f32() + p * plane) / static_cast<float>(plane);
   });

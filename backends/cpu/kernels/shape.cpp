@@ -4,18 +4,15 @@
 // row.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <optional>
 
 #include "base/float16.h"
 #include "core/element_types.h"
+#include "core/moves.h"
 #include "reduction.h"
-#include "rows.h"
 
 namespace bowline::detail::cpu::shape_kernels {
 namespace {
-
-constexpr int64_t kGrain = 16384;
 
 void run_copy(const Launch& l) {
   const std::byte* from = l.in[0].data;
@@ -38,27 +35,29 @@ void run_fill(const Launch& l) {
   });
 }
 
-// y[i] = x[sum of index * stride]: a strided copy with one stride per output axis. The inner loop
-// copies rows of the last axis.
-void gather(const Launch& l, const Strides& stride) {
-  const Shape& out = *l.out[0].shape;
-  const int64_t n = out.rank() == 0 ? 1 : out.back();
-  const int64_t inner = row_step(out, stride);
+// y[at . strides 1] = x[at . strides 0]. The inner loop copies rows of the last axis.
+template <class T>
+void copy(Threads& threads, const T* x, T* y, const Loops<2>& loops) {
+  const int64_t step_x = row_step(loops, 0), step_y = row_step(loops, 1);
+  for_rows(threads, loops, [=](int64_t, int64_t n, const int64_t* at) {
+    const T* const from = x + at[0];
+    T* const to = y + at[1];
+    if (step_x == 1 && step_y == 1) {
+      std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        to[i * step_y] = from[i * step_x];
+      }
+    }
+  });
+}
+
+void run_moves(const Launch& l) {
   with_bits(size_of(l.record.type), [&]<class T>() {
-    const T* const x = l.in[0].as<const T>();
-    T* const y = l.out[0].as<T>();
-    for_rows(l.threads, out, std::array<Strides, 1>{stride}, kGrain,
-             [=](int64_t row, const std::array<int64_t, 1>& at) {
-               T* to = y + row * n;
-               const T* from = x + at[0];
-               if (inner == 1) {
-                 std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
-               } else {
-                 for (int64_t i = 0; i < n; ++i) {
-                   to[i] = from[i * inner];
-                 }
-               }
-             });
+    for (const Move& m : moves_of(l.record)) {
+      copy(l.threads, l.in[m.input].as<const T>() + m.first_x, l.out[m.output].as<T>() + m.first_y,
+           m.loops);
+    }
   });
 }
 
@@ -92,19 +91,16 @@ template <class T>
 void transpose_squares(Threads& threads, const Swap& s, const T* x, T* y) {
   constexpr int64_t kSide = 32;
   const int64_t strips = (s.columns + kSide - 1) / kSide;
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, kSide * s.rows));
-  parallel_blocks(threads, s.batch * strips, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t strip = begin; strip < end; ++strip) {
-      const int64_t n = strip / strips, first = strip % strips * kSide;
-      const int64_t last = std::min(first + kSide, s.columns);
-      const T* const from = x + n * s.rows * s.columns;
-      T* const to = y + n * s.rows * s.columns;
-      for (int64_t top = 0; top < s.rows; top += kSide) {
-        const int64_t bottom = std::min(top + kSide, s.rows);
-        for (int64_t k = first; k < last; ++k) {
-          for (int64_t j = top; j < bottom; ++j) {
-            to[k * s.rows + j] = from[j * s.columns + k];
-          }
+  parallel_rows(threads, s.batch * strips, kSide * s.rows, [=](int64_t strip) {
+    const int64_t n = strip / strips, first = strip % strips * kSide;
+    const int64_t last = std::min(first + kSide, s.columns);
+    const T* const from = x + n * s.rows * s.columns;
+    T* const to = y + n * s.rows * s.columns;
+    for (int64_t top = 0; top < s.rows; top += kSide) {
+      const int64_t bottom = std::min(top + kSide, s.rows);
+      for (int64_t k = first; k < last; ++k) {
+        for (int64_t j = top; j < bottom; ++j) {
+          to[k * s.rows + j] = from[j * s.columns + k];
         }
       }
     }
@@ -118,95 +114,27 @@ void run_transpose(const Launch& l) {
       transpose_squares(l.threads, *swap, l.in[0].as<const T>(), l.out[0].as<T>());
     });
   }
-  const Strides from = strides_of(*l.in[0].shape);
-  Strides stride{};
-  for (int a = 0; a < l.out[0].shape->rank(); ++a) {
-    stride[static_cast<size_t>(a)] =
-        from[static_cast<size_t>(permutation->Get(static_cast<flatbuffers::uoffset_t>(a)))];
-  }
-  gather(l, stride);
+  run_moves(l);
 }
 
-void run_broadcast(const Launch& l) {
-  gather(l, broadcast_strides(*l.in[0].shape, *l.out[0].shape));
-}
-
-// The axis as outer x axis x inner blocks; `inner` in bytes.
-struct Blocks {
-  int64_t outer;
-  int64_t inner;
-};
-Blocks around(const Launch& l, const Shape& s, int axis) {
-  return {s.elements(0, axis),
-          s.elements(axis + 1, s.rank()) * static_cast<int64_t>(size_of(l.record.type))};
-}
-
-// Copies row r of `size` bytes from x + r * step_x to y + r * step_y.
-void copy_rows(Threads& threads, int64_t rows, int64_t size, const std::byte* x, int64_t step_x,
-               std::byte* y, int64_t step_y) {
-  parallel_blocks(threads, rows, std::max<int64_t>(1, 4 * kGrain / std::max<int64_t>(1, size)),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t r = begin; r < end; ++r) {
-                      std::copy_n(x + r * step_x, size, y + r * step_y);
-                    }
-                  });
-}
-
-void run_slice(const Launch& l) {
-  const auto& t = l.attributes<SliceAttributes>();
-  const Shape& in = *l.in[0].shape;
-  const int axis = positive_axis(t.axis(), in.rank());
-  const auto [outer, inner] = around(l, in, axis);
-  const int64_t size = (*l.out[0].shape)[axis] * inner;
-  copy_rows(l.threads, outer, size, l.in[0].data + t.start() * inner, in[axis] * inner,
-            l.out[0].data, size);
-}
-
+// Each row of dx is a row of dy between zeros.
 void run_slice_grad(const Launch& l) {
   const auto& t = l.attributes<SliceGradAttributes>();
   const Shape& out = *l.out[0].shape;
   const int axis = positive_axis(t.axis(), out.rank());
-  const auto [outer, inner] = around(l, out, axis);
-  const int64_t size = (*l.in[0].shape)[axis] * inner;
+  const int64_t inner = out.elements(axis + 1, out.rank());
+  const int64_t step = out[axis] * inner, size = (*l.in[0].shape)[axis] * inner;
   const int64_t start = t.start() * inner;
-  const int64_t step = out[axis] * inner;
-  const std::byte* dy = l.in[0].data;
-  std::byte* dx = l.out[0].data;
-  parallel_blocks(l.threads, outer, std::max<int64_t>(1, 4 * kGrain / std::max<int64_t>(1, step)),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t o = begin; o < end; ++o) {
-                      std::byte* row = dx + o * step;
-                      std::fill_n(row, start, std::byte{0});
-                      std::copy_n(dy + o * size, size, row + start);
-                      std::fill(row + start + size, row + step, std::byte{0});
-                    }
-                  });
-}
-
-void run_concat(const Launch& l) {
-  const Shape& out = *l.out[0].shape;
-  const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), out.rank());
-  const auto [outer, inner] = around(l, out, axis);
-  const int64_t step = out[axis] * inner;
-  int64_t start = 0;
-  for (const Arg& in : l.in) {
-    const int64_t size = (*in.shape)[axis] * inner;
-    copy_rows(l.threads, outer, size, in.data, size, l.out[0].data + start, step);
-    start += size;
-  }
-}
-
-void run_split(const Launch& l) {
-  const Shape& in = *l.in[0].shape;
-  const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), in.rank());
-  const auto [outer, inner] = around(l, in, axis);
-  const int64_t step = in[axis] * inner;
-  int64_t start = 0;
-  for (const Arg& out : l.out) {
-    const int64_t size = (*out.shape)[axis] * inner;
-    copy_rows(l.threads, outer, size, l.in[0].data + start, step, out.data, size);
-    start += size;
-  }
+  with_bits(size_of(l.record.type), [&]<class T>() {
+    const T* const dy = l.in[0].as<const T>();
+    T* const dx = l.out[0].as<T>();
+    parallel_rows(l.threads, out.elements(0, axis), step, [=](int64_t row) {
+      T* const to = dx + row * step;
+      std::fill_n(to, start, T{});
+      std::copy_n(dy + row * size, size, to + start);
+      std::fill(to + start + size, to + step, T{});
+    });
+  });
 }
 
 // Quantizes rows [position, position + count) of every outer element of a quantized state; each has
@@ -218,18 +146,14 @@ void write_codes(const Launch& l, int axis, int64_t position, int64_t count) {
   const int64_t size = (*l.in[0].shape)[axis];
   const int64_t inner = rows.elements(axis + 1, rows.rank() - 1);
   const T* const from = l.in[1].as<const T>();
-  parallel_blocks(l.threads, rows.elements(0, axis) * count * inner,
-                  std::max<int64_t>(1, kGrain / std::max<int64_t>(1, rows.back())),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t i = begin; i < end; ++i) {
-                      const int64_t outer = i / (count * inner);
-                      const int64_t at = i % (count * inner);
-                      const int64_t row = outer * rows[axis] * inner + at;
-                      encode(layout, from + row * rows.back(),
-                             static_cast<size_t>((outer * size + position) * inner + at),
-                             l.out[0].data, l.out[0].scales);
-                    }
-                  });
+  parallel_rows(l.threads, rows.elements(0, axis) * count * inner, rows.back(), [&](int64_t i) {
+    const int64_t outer = i / (count * inner);
+    const int64_t at = i % (count * inner);
+    const int64_t row = outer * rows[axis] * inner + at;
+    encode(layout, from + row * rows.back(),
+           static_cast<size_t>((outer * size + position) * inner + at), l.out[0].data,
+           l.out[0].scales);
+  });
 }
 
 // The state is updated in place, in the memory of the output.
@@ -250,9 +174,13 @@ void run_write_rows(const Launch& l) {
                            : write_codes<float>)(l, axis, position, rows);
     return;
   }
-  const auto [outer, row] = around(l, state, axis);
-  copy_rows(l.threads, outer, rows * row, l.in[1].data, (*l.in[1].shape)[axis] * row,
-            l.out[0].data + position * row, state[axis] * row);
+  const int64_t row = state.elements(axis + 1, state.rank());
+  Loops<2> written;
+  written.add(state.elements(0, axis), {(*l.in[1].shape)[axis] * row, state[axis] * row});
+  written.add(rows * row, {1, 1});
+  with_bits(size_of(l.record.type), [&]<class T>() {
+    copy(l.threads, l.in[1].as<const T>(), l.out[0].as<T>() + position * row, written);
+  });
 }
 
 void run_mask_tail(const Launch& l) {
@@ -267,15 +195,12 @@ void run_mask_tail(const Launch& l) {
     const T fill = static_cast<T>(stored_bits(l.record.type, t.fill()));
     const T* x = l.in[0].as<const T>();
     T* y = l.out[0].as<T>();
-    parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
-                    [&](int64_t begin, int64_t end) {
-                      for (int64_t o = begin; o < end; ++o) {
-                        if (x != y) {
-                          std::copy_n(x + o * size, kept, y + o * size);
-                        }
-                        std::fill(y + o * size + kept, y + (o + 1) * size, fill);
-                      }
-                    });
+    parallel_rows(l.threads, outer, size, [=](int64_t row) {
+      if (x != y) {
+        std::copy_n(x + row * size, kept, y + row * size);
+      }
+      std::fill(y + row * size + kept, y + (row + 1) * size, fill);
+    });
   });
 }
 
@@ -312,25 +237,21 @@ void sum_columns(Threads& threads, const T* x, T* y, int64_t matrices, int64_t t
                  int64_t columns, double scale) {
   constexpr int64_t kTogether = 64;
   const int64_t strips = (columns + kTogether - 1) / kTogether;
-  const int64_t work = std::max<int64_t>(1, terms * std::min(columns, kTogether));
-  parallel_blocks(threads, matrices * strips, std::max<int64_t>(1, kGrain / work),
-                  [=](int64_t first, int64_t last) {
-                    for (int64_t i = first; i < last; ++i) {
-                      const int64_t begin = i % strips * kTogether;
-                      const int64_t some = std::min(kTogether, columns - begin);
-                      const T* row = x + i / strips * terms * columns + begin;
-                      double sums[kTogether] = {};
-                      for (int64_t t = 0; t < terms; ++t, row += columns) {
-                        for (int64_t c = 0; c < some; ++c) {
-                          sums[c] += static_cast<double>(to_f32(row[c]));
-                        }
-                      }
-                      for (int64_t c = 0; c < some; ++c) {
-                        y[i / strips * columns + begin + c] =
-                            from_f32<T>(static_cast<float>(sums[c] * scale));
-                      }
-                    }
-                  });
+  const int64_t work = terms * std::min(columns, kTogether);
+  parallel_rows(threads, matrices * strips, work, [=](int64_t i) {
+    const int64_t begin = i % strips * kTogether;
+    const int64_t some = std::min(kTogether, columns - begin);
+    const T* row = x + i / strips * terms * columns + begin;
+    double sums[kTogether] = {};
+    for (int64_t t = 0; t < terms; ++t, row += columns) {
+      for (int64_t c = 0; c < some; ++c) {
+        sums[c] += static_cast<double>(to_f32(row[c]));
+      }
+    }
+    for (int64_t c = 0; c < some; ++c) {
+      y[i / strips * columns + begin + c] = from_f32<T>(static_cast<float>(sums[c] * scale));
+    }
+  });
 }
 
 // Sums x over the axes in `reduced`. The elements of each output are added in row-major order, so
@@ -395,12 +316,12 @@ BOWLINE_KERNEL(write_rows, .run = run_write_rows, .encoded = 0b1);
 BOWLINE_KERNEL(mask_tail, .run = run_mask_tail);
 BOWLINE_KERNEL(fill, .run = run_fill);
 BOWLINE_KERNEL(transpose, .run = run_transpose);
-BOWLINE_KERNEL(slice, .run = run_slice);
+BOWLINE_KERNEL(slice, .run = run_moves);
 BOWLINE_KERNEL(slice_grad, .run = run_slice_grad);
-BOWLINE_KERNEL(concat, .run = run_concat);
-BOWLINE_KERNEL(split, .run = run_split);
-BOWLINE_KERNEL(broadcast_to, .run = run_broadcast);
-BOWLINE_KERNEL(expand, .run = run_broadcast);
+BOWLINE_KERNEL(concat, .run = run_moves);
+BOWLINE_KERNEL(split, .run = run_moves);
+BOWLINE_KERNEL(broadcast_to, .run = run_moves);
+BOWLINE_KERNEL(expand, .run = run_moves);
 BOWLINE_KERNELS_OF_FLOATS(sum_to, .run = run_sum_to<T>);
 BOWLINE_KERNELS_OF_FLOATS(reduce_sum, .run = run_reduce_sum<T>);
 BOWLINE_KERNELS_OF_FLOATS(reduce_mean, .run = run_reduce_mean<T>);

@@ -3,7 +3,7 @@
 // thread. Negative indices count from the end.
 #include "base/float16.h"
 #include "core/element_types.h"
-#include "core/loops.h"
+#include "core/indices.h"
 #include "device/indices.cuh"
 #include "device/numbers.cuh"
 
@@ -28,34 +28,13 @@ __global__ void gather_kernel(const T* data, const int32_t* indices, T* y, devic
   });
 }
 
-// `axis` is the indexed axis of the data.
-void launch_gather(Launch& l, int axis, const Loops<2>& loops) {
-  const Shape& data = l.in_shape(0);
-  const int64_t stride = strides_of(data)[static_cast<size_t>(axis)];
+void gather(Launch& l) {
+  const GatherLoops g = gather_loops_of(l.record());
   const auto count = static_cast<uint64_t>(l.out_shape(0).elements());
   with_bits(size_of(l.type()), [&]<class T>() {
     l.launch("gather", gather_kernel<T>, element_blocks(count), kElementThreads, l.in_as<T>(0),
-             l.in_i32(1), l.out_as<T>(0), l.head(), l.node(), count, data[axis], stride, loops);
+             l.in_i32(1), l.out_as<T>(0), l.head(), l.node(), count, g.n, g.stride, g.loops);
   });
-}
-
-void gather(Launch& l) {
-  const Shape& data = l.in_shape(0);
-  const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), data.rank());
-  const int64_t inner = strides_of(data)[static_cast<size_t>(axis)];
-  Loops<2> loops;
-  loops.add(data.elements(0, axis), {data[axis] * inner, 0});
-  loops.add(l.in_shape(1).elements(), {0, 1});
-  loops.add(inner, {1, 0});
-  launch_gather(l, axis, loops);
-}
-
-void gather_elements(Launch& l) {
-  const Shape& y = l.out_shape(0);
-  const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), y.rank());
-  Strides from = strides_of(l.in_shape(0));
-  from[static_cast<size_t>(axis)] = 0;
-  launch_gather(l, axis, Loops<2>(y, {from, strides_of(y)}));
 }
 
 template <class T>
@@ -79,14 +58,6 @@ void one_hot(Launch& l) {
              static_cast<T>(stored_bits(l.type(), 1)));
   });
 }
-
-// The updates along the axis that one thread writes: their number, and the strides of data, indices
-// and updates.
-struct Line {
-  int64_t n;
-  uint64_t count;
-  int64_t strides[3];
-};
 
 struct Replace {
   template <class T>
@@ -125,46 +96,32 @@ struct Join {
 template <class Y, class T, class F>
 __global__ void scatter_kernel(Y* y, const int32_t* indices, const T* updates,
                                device::StepHead* head, uint32_t node, uint64_t lines, F join,
-                               Line line, Loops<3> loops) {
+                               ScatterLines s) {
   const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (i >= lines) {
     return;
   }
   int64_t at[3];
-  loops.offsets(i, at);
-  for (uint64_t k = 0; k < line.count; ++k) {
+  s.lines.offsets(i, at);
+  for (uint64_t k = 0; k < s.count; ++k) {
     const int32_t index = indices[at[1]];
-    const int64_t element = element_of(index, line.n);
+    const int64_t element = element_of(index, s.n);
     if (element < 0) {
       bad_index(head, node, index);
     } else {
-      join(y + at[0] + element * line.strides[0], updates + at[2]);
+      join(y + at[0] + element * s.steps[0], updates + at[2]);
     }
-    at[1] += line.strides[1];
-    at[2] += line.strides[2];
+    at[1] += s.steps[1];
+    at[2] += s.steps[2];
   }
 }
 
 template <class Y, class T, class F>
 void scatter(Launch& l, Y* y, F join) {
-  const Shape& data = l.in_shape(0);
-  const Shape& updates = l.in_shape(2);
-  if (updates.elements() == 0) {
-    return;
-  }
-  const int axis = positive_axis(l.attributes<ScatterElementsAttributes>().axis(), data.rank());
-  const std::array strides = {strides_of(data), broadcast_strides(l.in_shape(1), updates),
-                              strides_of(updates)};
-  Line line{data[axis], static_cast<uint64_t>(updates[axis]), {}};
-  for (size_t k = 0; k < 3; ++k) {
-    line.strides[k] = strides[k][static_cast<size_t>(axis)];
-  }
-  Shape starts = updates;
-  starts[axis] = 1;
-  const Loops<3> loops(starts, strides);
-  const uint64_t lines = static_cast<uint64_t>(updates.elements()) / line.count;
+  const ScatterLines s = scatter_lines_of(l.record());
+  const uint64_t lines = s.lines.elements();
   l.launch("scatter", scatter_kernel<Y, T, F>, blocks_for(lines, kElementThreads), kElementThreads,
-           y, l.in_i32(1), l.in_as<T>(2), l.head(), l.node(), lines, join, line, loops);
+           y, l.in_i32(1), l.in_as<T>(2), l.head(), l.node(), lines, join, s);
 }
 
 void copy_data(Launch& l) {
@@ -194,17 +151,12 @@ void scatter_elements(Launch& l) {
   });
 }
 
-uint64_t scatter_workspace(const NodeView& node) {
-  const bool replaces =
-      node.attributes<ScatterElementsAttributes>().reduction() == ScatterReduction::none;
-  const bool narrow = node.query.type == DType::f16 || node.query.type == DType::bf16;
-  return narrow && !replaces ? static_cast<uint64_t>(node.out(0).elements()) * sizeof(float) : 0;
-}
+uint64_t scatter_workspace(const NodeView& node) { return scatter_wide_bytes(node.query); }
 
 }  // namespace
 
 BOWLINE_KERNEL(gather, .run = gather);
-BOWLINE_KERNEL(gather_elements, .run = gather_elements);
+BOWLINE_KERNEL(gather_elements, .run = gather);
 BOWLINE_KERNEL(one_hot, .run = one_hot);
 BOWLINE_KERNEL(scatter_elements, .run = scatter_elements, .workspace = scatter_workspace);
 

@@ -3,7 +3,7 @@
 // allows it. Transposes move tiles through shared memory.
 #include "base/float16.h"
 #include "core/element_types.h"
-#include "core/loops.h"
+#include "core/moves.h"
 #include "device/codes.cuh"
 #include "device/rows.cuh"
 
@@ -264,32 +264,11 @@ void with_elements(const Launch& l, F&& move) {
   with_bits(size_of(l.type()), move);
 }
 
-void transpose(Launch& l) {
-  const Shape& y = l.out_shape(0);
-  const Strides own = strides_of(l.in_shape(0));
-  const auto* permutation = l.attributes<TransposeAttributes>().permutation();
-  Strides from{};
-  for (int axis = 0; axis < y.rank(); ++axis) {
-    const int source = permutation->Get(static_cast<flatbuffers::uoffset_t>(axis));
-    from[static_cast<size_t>(axis)] = own[static_cast<size_t>(source)];
-  }
-  const Loops<2> loops(y, {from, strides_of(y)});
-  with_elements(l, [&]<class T>() { strided(l, l.in_as<T>(0), l.out_as<T>(0), loops); });
-}
-
-// The elements of a tensor of shape `part`, with the strides of two tensors of the same rank.
-Loops<2> loops_over(const Shape& part, const Shape& x, const Shape& y) {
-  return Loops<2>(part, {strides_of(x), strides_of(y)});
-}
-
-void slice(Launch& l) {
-  const auto& attributes = l.attributes<SliceAttributes>();
-  const Shape& x = l.in_shape(0);
-  const Shape& y = l.out_shape(0);
-  const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), x.rank()));
-  const int64_t start = attributes.start() * strides_of(x)[axis];
+void move(Launch& l) {
   with_elements(l, [&]<class T>() {
-    strided(l, l.in_as<T>(0) + start, l.out_as<T>(0), loops_over(y, x, y));
+    for (const Move& m : moves_of(l.record())) {
+      strided(l, l.in_as<T>(m.input) + m.first_x, l.out_as<T>(m.output) + m.first_y, m.loops);
+    }
   });
 }
 
@@ -314,38 +293,6 @@ void slice_grad(Launch& l) {
                l.out_as<T>(0), n, whole, part, start);
     }
   });
-}
-
-void concat(Launch& l) {
-  const Shape& y = l.out_shape(0);
-  const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), y.rank());
-  with_elements(l, [&]<class T>() {
-    T* to = l.out_as<T>(0);
-    for (size_t i = 0; i < l.inputs(); ++i) {
-      const Shape& x = l.in_shape(i);
-      strided(l, l.in_as<T>(i), to, loops_over(x, x, y));
-      to += x[axis] * strides_of(y)[static_cast<size_t>(axis)];
-    }
-  });
-}
-
-void split(Launch& l) {
-  const Shape& x = l.in_shape(0);
-  const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), x.rank());
-  with_elements(l, [&]<class T>() {
-    const T* from = l.in_as<T>(0);
-    for (size_t i = 0; i < l.outputs(); ++i) {
-      const Shape& y = l.out_shape(i);
-      strided(l, from, l.out_as<T>(i), loops_over(y, x, y));
-      from += y[axis] * strides_of(x)[static_cast<size_t>(axis)];
-    }
-  });
-}
-
-void broadcast_to(Launch& l) {
-  const Shape& y = l.out_shape(0);
-  const auto loops = Loops<2>::broadcast(y, {&l.in_shape(0), &y});
-  with_elements(l, [&]<class T>() { strided(l, l.in_as<T>(0), l.out_as<T>(0), loops); });
 }
 
 template <class T>
@@ -422,13 +369,13 @@ void fill(Launch& l) {
 
 }  // namespace
 
-BOWLINE_KERNEL(transpose, .run = transpose);
-BOWLINE_KERNEL(slice, .run = slice);
+BOWLINE_KERNEL(transpose, .run = move);
+BOWLINE_KERNEL(slice, .run = move);
 BOWLINE_KERNEL(slice_grad, .run = slice_grad);
-BOWLINE_KERNEL(concat, .run = concat);
-BOWLINE_KERNEL(split, .run = split);
-BOWLINE_KERNEL(broadcast_to, .run = broadcast_to);
-BOWLINE_KERNEL(expand, .run = broadcast_to);
+BOWLINE_KERNEL(concat, .run = move);
+BOWLINE_KERNEL(split, .run = move);
+BOWLINE_KERNEL(broadcast_to, .run = move);
+BOWLINE_KERNEL(expand, .run = move);
 BOWLINE_KERNEL(copy, .run = copy);
 BOWLINE_KERNEL(mask_tail, .run = mask_tail);
 BOWLINE_KERNEL(write_rows, .run = write_rows, .encoded = 0b1);

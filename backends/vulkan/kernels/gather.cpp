@@ -4,44 +4,23 @@
 
 #include "base/float16.h"
 #include "convert.h"
+#include "core/indices.h"
 #include "index.h"
 #include "kernel.h"
 
 namespace bowline::detail::vulkan::gather_kernels {
 namespace {
 
-// `axis` is the indexed axis of the data. The loops run over y, with the strides of data and
-// indices.
-void launch_gather(Launch& l, int axis, const Loops<2>& loops) {
-  const Shape& data = l.in_shape(0);
+void gather(Launch& l) {
+  const GatherLoops g = gather_loops_of(l.record());
   const Grid grid = l.over_elements(l.out_shape(0).elements());
   Push push;
   push.add(l.in(0), l.in(1), l.out(0), l.step())
-      .table(l.table(words_of(loops)))
-      .u32(grid.elements, grid.per_group, data[axis]);
-  push.u32(data.elements(axis + 1, data.rank()), l.node());
-  l.dispatch(shader::gather, {rank_of(loops)}, push, grid,
+      .table(l.table(words_of(g.loops)))
+      .u32(grid.elements, grid.per_group, g.n, g.stride, l.node());
+  l.dispatch(shader::gather, {rank_of(g.loops)}, push, grid,
              {static_cast<double>(grid.elements) * 20,
               static_cast<double>(grid.elements) * (4 + 2 * l.element_bytes())});
-}
-
-void gather(Launch& l) {
-  const Shape& data = l.in_shape(0);
-  const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), data.rank());
-  const int64_t inner = data.elements(axis + 1, data.rank());
-  Loops<2> loops;
-  loops.add(data.elements(0, axis), {data[axis] * inner, 0});
-  loops.add(l.in_shape(1).elements(), {0, 1});
-  loops.add(inner, {1, 0});
-  launch_gather(l, axis, loops);
-}
-
-void gather_elements(Launch& l) {
-  const Shape& y = l.out_shape(0);
-  const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), y.rank());
-  Strides from = strides_of(l.in_shape(0));
-  from[static_cast<size_t>(axis)] = 0;
-  launch_gather(l, axis, Loops<2>(y, {from, strides_of(y)}));
 }
 
 void one_hot(Launch& l) {
@@ -72,50 +51,32 @@ void copy_data(Launch& l) {
 
 // One invocation per line along the axis. Long lines are divided into consecutive dispatches.
 void scatter(Launch& l, VkDeviceAddress y, ScatterReduction reduction) {
-  const Shape& data = l.in_shape(0);
-  const Shape& updates = l.in_shape(2);
-  if (updates.elements() == 0) {
-    return;
-  }
-  const int axis = positive_axis(l.attributes<ScatterElementsAttributes>().axis(), data.rank());
-  const std::array strides = {strides_of(data), broadcast_strides(l.in_shape(1), updates),
-                              strides_of(updates)};
-  Shape lines_of = updates;
-  lines_of[axis] = 1;
-  const Loops<3> loops(lines_of, strides);
-  const uint32_t table = l.table(words_of(loops));
-  const auto count = static_cast<uint64_t>(updates[axis]);
-  const uint64_t lines = static_cast<uint64_t>(updates.elements()) / count;
-  for (uint64_t first = 0; first < count; first += kMaxIterations) {
-    const uint64_t end = std::min<uint64_t>(count, first + kMaxIterations);
+  const ScatterLines s = scatter_lines_of(l.record());
+  const uint64_t lines = s.lines.elements();
+  const uint32_t table = l.table(words_of(s.lines));
+  for (uint64_t first = 0; first < s.count && lines > 0; first += kMaxIterations) {
+    const uint64_t end = std::min<uint64_t>(s.count, first + kMaxIterations);
     Push push;
-    push.add(y, l.in(1), l.in(2), l.step()).table(table).u32(lines, first, end, data[axis]);
-    for (const Strides& s : strides) {
-      push.u32(s[static_cast<size_t>(axis)]);
-    }
-    push.u32(l.node());
+    push.add(y, l.in(1), l.in(2), l.step()).table(table).u32(lines, first, end, s.n);
+    push.u32(s.steps[0], s.steps[1], s.steps[2], l.node());
     const double flops = static_cast<double>(lines * (end - first)) * 20;
     const Grid grid = l.over_single_elements(lines);
     if (reduction == ScatterReduction::none) {
-      l.dispatch(shader::scatter, {rank_of(loops)}, push, grid, {flops, flops});
+      l.dispatch(shader::scatter, {rank_of(s.lines)}, push, grid, {flops, flops});
     } else {
-      l.dispatch(shader::scatter_reduce, {rank_of(loops), static_cast<uint32_t>(reduction)}, push,
+      l.dispatch(shader::scatter_reduce, {rank_of(s.lines), static_cast<uint32_t>(reduction)}, push,
                  grid, {flops, flops});
     }
-    if (end < count) {
+    if (end < s.count) {
       l.barrier();
     }
   }
 }
 
-bool is_wide(DType type, ScatterReduction reduction) {
-  return reduction != ScatterReduction::none && (type == DType::f16 || type == DType::bf16);
-}
-
 // f16 and bf16 are combined in f32; the workspace holds the data as f32.
 void scatter_elements(Launch& l) {
   const ScatterReduction reduction = l.attributes<ScatterElementsAttributes>().reduction();
-  if (!is_wide(l.type(), reduction)) {
+  if (scatter_wide_bytes(l.record()) == 0) {
     copy_data(l);
     return scatter(l, l.out(0), reduction);
   }
@@ -127,16 +88,12 @@ void scatter_elements(Launch& l) {
   convert(l, l.workspace(), DType::f32, l.out(0), l.type(), n);
 }
 
-uint64_t scatter_workspace(const NodeView& node) {
-  return is_wide(node.query.type, node.attributes<ScatterElementsAttributes>().reduction())
-             ? static_cast<uint64_t>(node.out(0).elements()) * sizeof(float)
-             : 0;
-}
+uint64_t scatter_workspace(const NodeView& node) { return scatter_wide_bytes(node.query); }
 
 }  // namespace
 
 BOWLINE_KERNEL(gather, .launch = gather);
-BOWLINE_KERNEL(gather_elements, .launch = gather_elements);
+BOWLINE_KERNEL(gather_elements, .launch = gather);
 BOWLINE_KERNEL(one_hot, .launch = one_hot);
 BOWLINE_KERNEL(scatter_elements, .launch = scatter_elements, .workspace = scatter_workspace);
 

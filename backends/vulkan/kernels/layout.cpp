@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/float16.h"
+#include "core/moves.h"
 #include "index.h"
 #include "kernel.h"
 
@@ -38,74 +39,16 @@ void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t
   l.dispatch(shader::strided_copy, {rank_of(loops)}, push, grid, l.each(grid.elements, 20, 2));
 }
 
-void transpose(Launch& l) {
-  const Shape& x = l.in_shape(0);
-  const auto* permutation = l.attributes<TransposeAttributes>().permutation();
-  const Strides own = strides_of(x);
-  Strides from{};
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    const int source = permutation->Get(static_cast<flatbuffers::uoffset_t>(axis));
-    from[static_cast<size_t>(axis)] = own[static_cast<size_t>(positive_axis(source, x.rank()))];
+void move(Launch& l) {
+  for (const Move& m : moves_of(l.record())) {
+    strided(l, l.in_place(m.input), m.first_x, l.out_place(m.output), m.first_y, m.loops);
   }
-  strided(l, l.in_place(0), 0, l.out_place(0), 0,
-          Loops<2>(l.out_shape(0), {from, strides_of(l.out_shape(0))}));
-}
-
-// A loop over the elements of `part`, which is a part of `whole`. Operand 0 has the strides of
-// `whole` if `whole_first` is set, else the strides of `part`; operand 1 has the other strides.
-Loops<2> part_of(const Shape& part, const Shape& whole, bool whole_first) {
-  const Strides inside = strides_of(whole), own = strides_of(part);
-  return Loops<2>(part, {whole_first ? inside : own, whole_first ? own : inside});
-}
-
-// The distance of neighbours along an axis.
-int64_t step_of(const Shape& x, int axis) { return x.elements(axis + 1, x.rank()); }
-
-void slice(Launch& l) {
-  const auto& attributes = l.attributes<SliceAttributes>();
-  const Shape& x = l.in_shape(0);
-  const int axis = positive_axis(attributes.axis(), x.rank());
-  const int64_t start = attributes.start() < 0 ? attributes.start() + x[axis] : attributes.start();
-  strided(l, l.in_place(0), start * step_of(x, axis), l.out_place(0), 0,
-          part_of(l.out_shape(0), x, true));
 }
 
 void slice_grad(Launch& l) {
-  const auto& attributes = l.attributes<SliceGradAttributes>();
-  const Shape& dx = l.out_shape(0);
-  const int axis = positive_axis(attributes.axis(), dx.rank());
-  const int64_t start = attributes.start() < 0 ? attributes.start() + dx[axis] : attributes.start();
   fill_output(l, 0);
   l.barrier();
-  strided(l, l.in_place(0), 0, l.out_place(0), start * step_of(dx, axis),
-          part_of(l.in_shape(0), dx, false));
-}
-
-void concat(Launch& l) {
-  const Shape& y = l.out_shape(0);
-  const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), y.rank());
-  int64_t start = 0;
-  for (size_t i = 0; i < l.inputs(); ++i) {
-    const Shape& x = l.in_shape(i);
-    strided(l, l.in_place(i), 0, l.out_place(0), start * step_of(y, axis), part_of(x, y, false));
-    start += x[axis];
-  }
-}
-
-void split(Launch& l) {
-  const Shape& x = l.in_shape(0);
-  const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), x.rank());
-  int64_t start = 0;
-  for (size_t i = 0; i < l.outputs(); ++i) {
-    const Shape& y = l.out_shape(i);
-    strided(l, l.in_place(0), start * step_of(x, axis), l.out_place(i), 0, part_of(y, x, true));
-    start += y[axis];
-  }
-}
-
-void broadcast_to(Launch& l) {
-  const Shape& y = l.out_shape(0);
-  strided(l, l.in_place(0), 0, l.out_place(0), 0, Loops<2>::broadcast(y, {&l.in_shape(0), &y}));
+  move(l);
 }
 
 void copy(Launch& l) {
@@ -180,13 +123,13 @@ void fill(Launch& l) {
 
 }  // namespace
 
-BOWLINE_KERNEL(transpose, .launch = transpose);
-BOWLINE_KERNEL(slice, .launch = slice);
+BOWLINE_KERNEL(transpose, .launch = move);
+BOWLINE_KERNEL(slice, .launch = move);
 BOWLINE_KERNEL(slice_grad, .launch = slice_grad);
-BOWLINE_KERNEL(concat, .launch = concat);
-BOWLINE_KERNEL(split, .launch = split);
-BOWLINE_KERNEL(broadcast_to, .launch = broadcast_to);
-BOWLINE_KERNEL(expand, .launch = broadcast_to);
+BOWLINE_KERNEL(concat, .launch = move);
+BOWLINE_KERNEL(split, .launch = move);
+BOWLINE_KERNEL(broadcast_to, .launch = move);
+BOWLINE_KERNEL(expand, .launch = move);
 BOWLINE_KERNEL(copy, .launch = copy);
 BOWLINE_KERNEL(mask_tail, .launch = mask_tail);
 BOWLINE_KERNEL(write_rows, .launch = write_rows, .refusal = write_refusal, .encoded = 0b1);
