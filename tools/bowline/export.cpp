@@ -11,6 +11,7 @@
 #include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/report.h"
+#include "common/strings.h"
 #include "export/adapter.h"
 #include "export/gguf.h"
 #include "export/huggingface.h"
@@ -154,20 +155,6 @@ Status untie_all(Model& model, const std::vector<std::string>& names) {
   return {};
 }
 
-// Returns a pattern such as "model.layers.*.mlp.up_proj.weight", which matches the same weight of
-// every layer. In a Repeat, these weights have the same encoding, so they change together.
-std::string pattern_of(const std::string& name) {
-  std::string out;
-  for (const char c : name) {
-    if (c < '0' || c > '9') {
-      out += c;
-    } else if (out.empty() || out.back() != '*') {
-      out += '*';
-    }
-  }
-  return out;
-}
-
 // Merges adapters into the weights. Quantized weights are dequantized first. They are quantized
 // again if they were quantized in the file and the output format supports their encoding.
 class Merging {
@@ -218,8 +205,8 @@ class Merging {
 
   // `file` describes the model before its adapters were loaded. Loading may quantize the weights.
   void choose(const ModelInfo& file, const ModelInfo& info) {
-    std::set<uint32_t> changed;  // tie indices
-    std::set<std::string> patterns;
+    std::set<uint32_t> changed;      // tie indices
+    std::set<std::string> patterns;  // in a Repeat, the weights of a pattern have one encoding
     for (const ParameterInfo& p : info.parameters) {
       const auto target = std::ranges::find(info.parameters, p.target, &ParameterInfo::name);
       if (!p.target.empty() && target != info.parameters.end()) {

@@ -51,12 +51,6 @@ std::string join(const json& items) {
 
 uint64_t number(const json& all, const char* key) { return all.at(key).get<uint64_t>(); }
 
-std::string shortened(const std::string& text) {
-  return text.size() <= kMostCharacters
-             ? text
-             : fmt::format("{}... ({} bytes)", text.substr(0, kMostCharacters), text.size());
-}
-
 class Inspection {
  public:
   explicit Inspection(const InspectOptions& options) : o_(options) {}
@@ -286,7 +280,8 @@ class Inspection {
     size_t shown = 0;
     for (const auto& [key, value] : all["metadata"].items()) {
       if (++shown <= kMostRows) {
-        print("metadata    {} = {}\n", listed_name(key), shortened(value.get<std::string>()));
+        print("metadata    {} = {}\n", listed_name(key),
+              shortened(value.get<std::string>(), kMostCharacters));
       }
     }
     print_more(shown, kMostRows, "-o json");

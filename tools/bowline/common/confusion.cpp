@@ -7,7 +7,6 @@
 
 #include "bowline.h"
 #include "common/html.h"
-#include "common/strings.h"
 
 namespace bowline::command {
 namespace {
@@ -53,27 +52,24 @@ std::vector<size_t> shown_classes(const Confusion& c, const Sums& sums) {
 }
 
 std::string matrix_html(const Confusion& c, const Sums& sums, const std::vector<size_t>& classes) {
-  std::string out =
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion "
-      "matrix\">\n<table "
-      "class=\"confusion\">\n<caption>Rows are the true classes, columns what was predicted; a "
-      "cell is as dark "
-      "as its share of the row.</caption>\n<thead><tr><th class=\"corner\" scope=\"col\">true "
-      "class</th>";
+  std::string rows = "<thead><tr><th class='corner'>true class</th>";
   for (const size_t j : classes) {
-    out += fmt::format("<th scope=\"col\">{}</th>", html_text(c.labels[j]));
+    rows += fmt::format("<th>{}</th>", html_text(c.labels[j]));
   }
-  out += "</tr></thead>\n<tbody>\n";
+  rows += "</tr></thead>\n<tbody>\n";
   for (const size_t i : classes) {
-    out += fmt::format("<tr><th scope=\"row\">{}</th>", html_text(c.labels[i]));
+    rows += fmt::format("<tr><th scope='row'>{}</th>", html_text(c.labels[i]));
     for (const size_t j : classes) {
-      out +=
-          fmt::format("<td{} style=\"--share:{:.3f}\">{}</td>", i == j ? " class=\"hit\"" : "",
+      rows +=
+          fmt::format("<td{} style='--share:{:.3f}'>{}</td>", i == j ? " class='hit'" : "",
                       share(c.at(i, j), sums.truth[i]), c.at(i, j) == 0 ? "" : grouped(c.at(i, j)));
     }
-    out += "</tr>\n";
+    rows += "</tr>\n";
   }
-  return out + "</tbody>\n</table>\n</div>\n";
+  return scrolled_html(
+      "Rows are the true classes, columns what was predicted; a cell is as dark as its share of "
+      "the row.",
+      " class='confusion'", rows + "</tbody>\n");
 }
 
 std::string pairs_html(const Confusion& c, const Sums& sums) {
@@ -91,20 +87,14 @@ std::string pairs_html(const Confusion& c, const Sums& sums) {
     return paragraph_html("Nothing is confused.");
   }
   pairs.resize(std::min(pairs.size(), kMostPairs));
-  Table t;
-  t.caption = "What is confused most";
-  t.head = {"true class", "predicted", "examples", "share of the class"};
-  t.numbers = {2, 3};
+  Table t{.caption = "What is confused most",
+          .head = {"true class", "predicted", "examples", "share of the class"},
+          .numbers = {2, 3}};
   for (const auto& [i, j] : pairs) {
     t.rows.push_back({c.labels[i], c.labels[j], grouped(c.at(i, j)),
                       fmt::format("{:.1f} %", 100 * share(c.at(i, j), sums.truth[i]))});
   }
   return table_html(t);
-}
-
-std::string shortened(const std::string& text) {
-  const std::string_view begin = begin_of(text, kMostCharacters);
-  return begin.size() == text.size() ? text : fmt::format("{}... ({} bytes)", begin, text.size());
 }
 
 }  // namespace
@@ -122,10 +112,9 @@ std::string confusion_html(const Confusion& c) {
 
 std::string classes_html(const Confusion& c) {
   const Sums sums = sums_of(c);
-  Table t;
-  t.caption = "Each class";
-  t.head = {"class", "examples", "precision", "recall", "F1"};
-  t.numbers = {1, 2, 3, 4};
+  Table t{.caption = "Each class",
+          .head = {"class", "examples", "precision", "recall", "F1"},
+          .numbers = {1, 2, 3, 4}};
   for (size_t i = 0; i < c.labels.size(); ++i) {
     const double precision = share(c.at(i, i), sums.predicted[i]);
     const double recall = share(c.at(i, i), sums.truth[i]);
@@ -140,20 +129,19 @@ std::string examples_html(std::span<const ConfusedExample> examples) {
   if (examples.empty()) {
     return paragraph_html("No example is predicted wrongly.");
   }
-  std::string out =
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confused "
-      "examples\">\n<table>\n"
-      "<caption>Confused examples</caption>\n<thead><tr><th scope=\"col\">text</th><th "
-      "scope=\"col\">true "
-      "class</th><th scope=\"col\">predicted</th></tr></thead>\n<tbody>\n";
+  const auto likely = [](const std::string& label, double probability) {
+    return fmt::format("{} <span class='note'>{:.1f} %</span>", html_text(label),
+                       100 * probability);
+  };
+  Table t{.caption = "Confused examples",
+          .head = {"text", "true class", "predicted"},
+          .markup = {0, 1, 2}};
   for (const ConfusedExample& e : examples) {
-    out += fmt::format(
-        "<tr><td class=\"text\">{}</td><td>{} <span class=\"note\">{:.1f} %</span></td><td>{} "
-        "<span class=\"note\">{:.1f} %</span></td></tr>\n",
-        html_lines(shortened(e.text)), html_text(e.truth), 100 * e.truth_probability,
-        html_text(e.predicted), 100 * e.probability);
+    t.rows.push_back(
+        {fmt::format("<div class='text'>{}</div>", html_lines(shortened(e.text, kMostCharacters))),
+         likely(e.truth, e.truth_probability), likely(e.predicted, e.probability)});
   }
-  return out + "</tbody>\n</table>\n</div>\n";
+  return table_html(t);
 }
 
 }  // namespace bowline::command

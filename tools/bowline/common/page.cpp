@@ -29,7 +29,7 @@ constexpr std::string_view kPolicy =
 }  // namespace
 
 void Page::set_state(std::string_view state, std::string_view sentence) {
-  state_ = fmt::format("<p class=\"state\"><strong class=\"pill {0}\">{0}</strong> {1}</p>\n",
+  state_ = fmt::format("<p class='state'><strong class='pill {0}'>{0}</strong> {1}</p>\n",
                        html_text(state), html_text(sentence));
 }
 
@@ -43,28 +43,26 @@ void Page::set_data(const nlohmann::json& data) { data_ = html_json(data); }
 
 std::string Page::html() const {
   std::string out = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-      "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\"/>\n",
+      "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'/>\n"
+      "<meta name='viewport' content='width=device-width, initial-scale=1'/>\n"
+      "<meta name='color-scheme' content='light dark'/>\n"
+      "<meta http-equiv='Content-Security-Policy' content=\"{}\"/>\n",
       kPolicy);
   if (refresh_ > 0) {
-    out += fmt::format("<meta http-equiv=\"refresh\" content=\"{}\"/>\n", refresh_);
+    out += fmt::format("<meta http-equiv='refresh' content='{}'/>\n", refresh_);
   }
   out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n", html_text(title_),
                      kPageStyle);
-  out += "<a class=\"skip\" href=\"#main\">Skip to the content</a>\n<header>\n";
-  out += fmt::format(
-      "<h1>{}</h1>\n<p class=\"subtitle\">{}</p>\n{}<nav aria-label=\"Sections\"><ul>\n",
-      html_text(title_), html_text(subtitle_), state_);
+  out += "<a class='skip' href='#main'>Skip to the content</a>\n<header>\n";
+  out += fmt::format("<h1>{}</h1>\n<p class='subtitle'>{}</p>\n{}<nav aria-label='Sections'><ul>\n",
+                     html_text(title_), html_text(subtitle_), state_);
   for (const Section& s : sections_) {
-    out += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", s.id, html_text(s.heading));
+    out += fmt::format("<li><a href='#{}'>{}</a></li>\n", s.id, html_text(s.heading));
   }
-  out += fmt::format("</ul></nav>\n</header>\n<main id=\"main\">\n{}", headline_);
+  out += fmt::format("</ul></nav>\n</header>\n<main id='main'>\n{}", headline_);
   for (const Section& s : sections_) {
-    out +=
-        fmt::format("<section aria-labelledby=\"{0}\">\n<h2 id=\"{0}\">{1}</h2>\n{2}</section>\n",
-                    s.id, html_text(s.heading), s.body);
+    out += fmt::format("<section aria-labelledby='{0}'>\n<h2 id='{0}'>{1}</h2>\n{2}</section>\n",
+                       s.id, html_text(s.heading), s.body);
   }
   out += fmt::format("</main>\n<footer><p>Written {} by bowline {}.</p></footer>\n", now_text(),
                      html_text(build_text()));

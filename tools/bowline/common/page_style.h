@@ -80,8 +80,7 @@ svg { display: block; overflow: visible; }
 .bar rect { fill: var(--own); stroke: var(--paper); }
 .c0 { --own: var(--c0); } .c1 { --own: var(--c1); } .c2 { --own: var(--c2); } .c3 { --own: var(--c3); }
 .c4 { --own: var(--c4); } .c5 { --own: var(--c5); } .c6 { --own: var(--c6); } .c7 { --own: var(--c7); }
-.scroll { overflow-x: auto; max-width: 100%; margin-bottom: 1.25rem; }
-.scroll.tall { max-height: 36rem; overflow-y: auto; }
+.scroll { overflow: auto; max-width: 100%; max-height: 90vh; margin-bottom: 1.25rem; }
 table { border-collapse: collapse; font-size: .9rem; }
 caption { text-align: left; color: var(--soft); padding: .25rem 0; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .9rem .25rem 0; border-top: 1px solid var(--grid); }
@@ -101,21 +100,10 @@ summary { cursor: pointer; color: var(--link); width: fit-content; max-width: 10
 .node { border: 1px solid var(--line); border-radius: .4rem; background: var(--paper); padding: .4rem .75rem; margin: 0 0 .4rem;
   position: relative; overflow-wrap: anywhere; }
 .node .op { font-weight: 600; }
-.node .label { color: var(--soft); }
-.operands { font-size: .875rem; color: var(--soft); }
-.node .operands { margin: .1rem 0 0; }
-.operands .word { display: inline-block; min-width: 3.6rem; }
+.operands { font-size: .875rem; color: var(--soft); margin: .1rem 0 0; max-width: none; }
 .repeat { border: 2px solid var(--c0); border-radius: .6rem; background: var(--panel); padding: .6rem .75rem .2rem; margin: 0 0 .4rem; }
-.operands { list-style: none; margin: .1rem 0 .5rem; padding: 0; }
 .repeat > .op { font-weight: 600; color: var(--c0); }
 .port { border-radius: 1.2rem; border-style: dashed; }
-.tie { background: var(--panel); border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .85rem; margin: 0 0 .75rem; }
-.tie { width: fit-content; max-width: 100%; display: grid; grid-template-columns: minmax(0, 1fr) 2.5rem auto; align-items: center; }
-.tie::before { content: ""; grid-column: 2; grid-row: 1; align-self: stretch; border: solid var(--c0); border-width: 2px 2px 2px 0;
-  border-radius: 0 .6rem .6rem 0; margin-right: .6rem; }
-.tie .names { grid-column: 1; grid-row: 1; min-width: 0; }
-.tie .names ul { list-style: none; margin: 0; padding: 0; text-align: right; }
-.tie .shared { grid-column: 3; border: 2px solid var(--c0); border-radius: .5rem; background: var(--paper); padding: .4rem .75rem; }
 code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .9em; overflow-wrap: anywhere; }
 :target { background: color-mix(in srgb, var(--c4) 22%, transparent); }
 h2:target { background: none; }
@@ -127,16 +115,13 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); color: var(--soft)
   .headline dd { font-size: 1.1rem; }
   .chart { width: calc(100% - 4rem); margin: .75rem .5rem 3rem 3.5rem; }
   .chart .wide { display: none; }
-  .tie { grid-template-columns: 1fr; gap: .4rem; }
-  .tie::before { display: none; }
-  .tie .names ul { text-align: left; }
-  .tie .shared { grid-column: 1; justify-self: start; }
 }
 @media print {
   :root { color-scheme: light; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   nav, .skip, .state a { display: none; }
-  figure, .headline div, .tie, .node { break-inside: avoid; }
+  .scroll { max-height: none; }
+  figure, .headline div, .node { break-inside: avoid; }
   h2, h3 { break-after: avoid; }
   .confusion td, .key, .bar rect, .pill { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }

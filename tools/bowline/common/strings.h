@@ -33,4 +33,18 @@ std::string joined(Range&& items, Text text = {}, std::string_view between = ", 
   return out;
 }
 
+// Returns a pattern such as "model.layers.*.mlp.up_proj.weight", which matches the same weight of
+// every layer.
+inline std::string pattern_of(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c < '0' || c > '9') {
+      out += c;
+    } else if (out.empty() || out.back() != '*') {
+      out += '*';
+    }
+  }
+  return out;
+}
+
 }  // namespace bowline::command

@@ -23,12 +23,26 @@ std::string shape_of(const std::vector<GraphDim>& dims) {
   return "[" + joined(dims, text, ",") + "]";
 }
 
-std::string shortened(const std::string& text) {
-  return text.size() <= kMostCharacters ? text : text.substr(0, kMostCharacters) + "...";
-}
-
 // The name of each value as HTML, by value number.
 using Names = std::map<uint32_t, std::string>;
+
+// A box of the graph.
+struct Box {
+  std::string_view kind = "node";  // class of the style sheet
+  std::string id = {};
+  std::string op = {};
+  std::string text = {};
+  std::string operands = {};  // HTML
+  std::string body = {};      // HTML of the boxes inside
+};
+
+std::string box_html(const Box& b) {
+  return fmt::format("<li class='{}'{}><span class='op'>{}</span> {}{}{}</li>\n", b.kind,
+                     b.id.empty() ? "" : fmt::format(" id='{}'", b.id), html_text(b.op),
+                     html_text(shortened(b.text, kMostCharacters)),
+                     b.operands.empty() ? "" : "<p class='operands'>" + b.operands + "</p>",
+                     b.body.empty() ? "" : "\n<ol>\n" + b.body + "</ol>");
+}
 
 class EntryPointGraph {
  public:
@@ -40,33 +54,30 @@ class EntryPointGraph {
 
   std::string html() const {
     Names names;
-    std::string out = "<ol class=\"graph\">\n";
+    std::string out = "<ol class='graph'>\n";
     for (size_t i = 0; i < e_.inputs.size(); ++i) {
       const InputInfo& input = e_.inputs[i];
       const std::string id = fmt::format("{}i{}", id_, i);
-      names[input.value] = link(id, "input " + input.name);
-      out += fmt::format(
-          "<li class=\"node port\" id=\"{}\"><span class=\"op\">input</span> {} <span "
-          "class=\"label\">{}{}</span></li>\n",
-          id, html_text(input.name), name_of(input.dtype), html_text(shape_of(input.dims)));
+      names[input.value] = link_html(id, "input " + input.name);
+      out += box_html({.kind = "node port",
+                       .id = id,
+                       .op = "input",
+                       .text = fmt::format("{} {}{}", input.name, std::string(name_of(input.dtype)),
+                                           shape_of(input.dims))});
     }
     out += nodes(e_.nodes, id_, "", names);
     for (const OutputInfo& output : e_.outputs) {
-      out += fmt::format(
-          "<li class=\"node port\"><span class=\"op\">output</span> {} <span "
-          "class=\"label\">{}{}</span>"
-          "<ul class=\"operands\"><li><span class=\"word\">from</span> {}</li></ul></li>\n",
-          html_text(output.name), name_of(output.dtype),
-          output.shape ? html_text(shape_text(*output.shape)) : "", name_in(names, output.value));
+      out +=
+          box_html({.kind = "node port",
+                    .op = "output",
+                    .text = fmt::format("{} {}{}", output.name, std::string(name_of(output.dtype)),
+                                        output.shape ? shape_text(*output.shape) : ""),
+                    .operands = "from " + name_in(names, output.value)});
     }
     return out + "</ol>\n";
   }
 
  private:
-  static std::string link(const std::string& id, const std::string& text) {
-    return fmt::format("<a href=\"#{}\">{}</a>", id, html_text(text));
-  }
-
   static std::string name_in(const Names& names, uint32_t value) {
     const auto found = names.find(value);
     return found == names.end() ? fmt::format("value {}", value) : found->second;
@@ -80,62 +91,44 @@ class EntryPointGraph {
       const NodeInfo& node = all[i];
       const std::string own = fmt::format("{}n{}", id, i);
       const std::string number = fmt::format("{}{}", path, i);
-      out += node.body.empty() ? plain(node, own, number, names) : repeat(node, own, number, names);
+      const std::string sources =
+          joined(node.inputs, [&](const NodeValueInfo& v) { return source(v, names); });
+      Box box{.id = own,
+              .op = number + " " + node.op,
+              .text = joined(
+                  node.attributes, [](const auto& a) { return a.first + "=" + a.second; }, " "),
+              .operands = sources.empty() ? "" : "reads " + sources};
+      if (!node.body.empty()) {
+        box.kind = "repeat";
+        box.op += fmt::format(" {} times", grouped(node.count));
+        box.body = body(node, own, number + ".", names);
+      }
+      box.text = node.name + (node.name.empty() ? "" : " ") + box.text;
+      out += box_html(box);
       for (size_t k = 0; k < node.outputs.size(); ++k) {
-        names[node.outputs[k].value] = link(
+        names[node.outputs[k].value] = link_html(
             own, fmt::format("node {}{}", number, k == 0 ? "" : fmt::format(", output {}", k)));
       }
     }
     return out;
   }
 
-  static std::string head(const NodeInfo& node, const std::string& number) {
-    const std::string attributes = joined(
-        node.attributes, [](const auto& a) { return a.first + "=" + a.second; }, " ");
-    return fmt::format(
-        "<span class=\"label\">{}</span> <span class=\"op\">{}</span>{} <span "
-        "class=\"label\">{}</span>",
-        number, html_text(node.op), node.name.empty() ? "" : " " + html_text(node.name),
-        html_text(shortened(attributes)));
-  }
-
-  std::string reads(const std::vector<NodeValueInfo>& inputs, const Names& names) const {
-    const std::string out =
-        joined(inputs, [&](const NodeValueInfo& v) { return source(v, names); });
-    return out.empty()
-               ? ""
-               : fmt::format(
-                     "<ul class=\"operands\"><li><span class=\"word\">reads</span> {}</li></ul>",
-                     out);
-  }
-
-  std::string plain(const NodeInfo& node, const std::string& id, const std::string& number,
-                    const Names& names) const {
-    return fmt::format("<li class=\"node\" id=\"{}\">{}{}</li>\n", id, head(node, number),
-                       reads(node.inputs, names));
-  }
-
-  std::string repeat(const NodeInfo& node, const std::string& id, const std::string& number,
-                     const Names& names) const {
+  // The boxes inside a Repeat.
+  std::string body(const NodeInfo& node, const std::string& id, const std::string& path,
+                   const Names& names) const {
     Names inner;
     for (size_t i = 0; i < node.body_inputs.size() && i < node.inputs.size(); ++i) {
-      const NodeValueInfo& outer = node.inputs[i];
       inner[node.body_inputs[i]] =
-          source(outer, names) +
+          source(node.inputs[i], names) +
           (i < node.body_outputs.size() ? ", later the iteration before" : "");
     }
-    std::string out = fmt::format(
-        "<li class=\"repeat\" id=\"{}\"><span class=\"label\">{}</span> <span class=\"op\">Repeat "
-        "{} times</span> {}{}\n<ol>\n",
-        id, number, grouped(node.count), html_text(node.name), reads(node.inputs, names));
-    out += nodes(node.body, id, number + ".", inner);
+    std::string out = nodes(node.body, id, path, inner);
     for (const uint32_t value : node.body_outputs) {
-      out += fmt::format(
-          "<li class=\"node port\"><span class=\"op\">to the next iteration</span> "
-          "<ul class=\"operands\"><li><span class=\"word\">from</span> {}</li></ul></li>\n",
-          name_in(inner, value));
+      out += box_html({.kind = "node port",
+                       .op = "to the next iteration",
+                       .operands = "from " + name_in(inner, value)});
     }
-    return out + "</ol></li>\n";
+    return out;
   }
 
   std::string source(const NodeValueInfo& v, const Names& names) const {
@@ -156,16 +149,16 @@ class EntryPointGraph {
     }
     if (ties.size() == 1) {
       const size_t names = names_of_[first.tie];
-      return link(fmt::format("s{}", first.tie), first.name) + shape +
+      return link_html(fmt::format("s{}", first.tie), first.name) + shape +
              (names < 2 ? ""
-                        : fmt::format(" (<a href=\"#t{}\">tied: {} names</a>)", first.tie, names));
+                        : fmt::format(" ({})", link_html(fmt::format("t{}", first.tie),
+                                                         fmt::format("tied: {} names", names))));
     }
-    const std::string pattern = numbered_pattern(first.name);
-    const bool one = std::ranges::all_of(v.parameters, [&](uint32_t p) {
-      return numbered_pattern(info_.parameters[p].name) == pattern;
-    });
-    return link(fmt::format("s{}", first.tie), one ? pattern : first.name + " and others") + shape +
-           fmt::format(" ({} storages)", grouped(ties.size()));
+    const std::string pattern = pattern_of(first.name);
+    const bool one = std::ranges::all_of(
+        v.parameters, [&](uint32_t p) { return pattern_of(info_.parameters[p].name) == pattern; });
+    return link_html(fmt::format("s{}", first.tie), one ? pattern : first.name + " and others") +
+           shape + fmt::format(" ({} storages)", grouped(ties.size()));
   }
 
   const ModelInfo& info_;
@@ -196,22 +189,8 @@ std::string graph_html(const ModelInfo& info) {
   for (size_t i = 0; i < info.entry_points.size(); ++i) {
     const EntryPointInfo& e = info.entry_points[i];
     out += fmt::format("<details{}>\n<summary>Entry point {}: {} nodes</summary>\n{}</details>\n",
-                       i == 0 ? " open=\"open\"" : "", html_text(e.name),
-                       grouped(count_of(e.nodes)), EntryPointGraph(info, names_of, i).html());
-  }
-  return out;
-}
-
-std::string numbered_pattern(std::string_view name) {
-  std::string out;
-  while (!name.empty()) {
-    const size_t dot = std::min(name.find('.'), name.size());
-    const std::string_view part = name.substr(0, dot);
-    const bool number =
-        !part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
-    out += number ? "{}" : part;
-    out += dot < name.size() ? "." : "";
-    name.remove_prefix(std::min(dot + 1, name.size()));
+                       i == 0 ? " open='open'" : "", html_text(e.name), grouped(count_of(e.nodes)),
+                       EntryPointGraph(info, names_of, i).html());
   }
   return out;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "bowline.h"
 
@@ -10,8 +9,5 @@ namespace bowline::command {
 
 // Contains links to the table rows of storages ("s7") and to ties ("t7").
 std::string graph_html(const ModelInfo& info);
-
-// Replaces the parts of a name that are numbers: "blocks.{}.weight".
-std::string numbered_pattern(std::string_view name);
 
 }  // namespace bowline::command

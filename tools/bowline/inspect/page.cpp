@@ -20,157 +20,61 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostOpenTies = 24;
-constexpr size_t kMostOpenNames = 12;
-constexpr size_t kMostOpenRows = 100;
 constexpr size_t kMostValue = 400;
 constexpr size_t kMostRecords = 4000;  // rows of a plan
-
-std::string code_html(std::string_view text) {
-  return fmt::format("<code>{}</code>", html_text(text));
-}
 
 std::string storage_text(const StorageInfo& s) {
   return fmt::format("{} {}{}", std::string(name_of(s.dtype)), shape_text(s.shape),
                      s.encoding == "plain" ? "" : ", " + s.encoding);
 }
 
-std::string list_html(const std::vector<std::string>& items) {
-  std::string out = "<ul>\n";
-  for (const std::string& item : items) {
-    out += "<li>" + item + "</li>\n";
-  }
-  return out + "</ul>\n";
+// The name of a parameter, and how it shows its storage.
+std::string name_html(const ParameterInfo& p, const StorageInfo& s) {
+  return fmt::format("<code>{}</code>{}", html_text(p.name),
+                     p.view.transpose     ? " transposed"
+                     : p.shape != s.shape ? " as " + shape_text(p.shape)
+                                          : "");
 }
 
-// Shows the first items and folds the others.
-std::string folded_list(const std::vector<std::string>& items, size_t most) {
-  if (items.size() <= most) {
-    return list_html(items);
+// Lists the storages that have parameters, or only those with several. The first column links to
+// the row of the storage ("s7"), the last one to the row of the tie ("t7").
+std::string storages_html(const ModelInfo& info, bool only_ties) {
+  std::vector<std::vector<std::string>> names(info.storages.size());
+  for (const ParameterInfo& p : info.parameters) {
+    names[p.tie].push_back(name_html(p, info.storages[p.tie]));
   }
-  const auto middle = items.begin() + static_cast<ptrdiff_t>(most);
-  return list_html({items.begin(), middle}) +
-         folded_html(fmt::format("and {} more", grouped(items.size() - most)),
-                     list_html({middle, items.end()}));
-}
-
-// Shows a storage as a node, with the names of its parameters on the left.
-std::string tie_html(const ModelInfo& info, const TieInfo& tie) {
-  const StorageInfo& s = info.storages[tie.tie];
-  std::vector<std::string> names;
-  for (const uint32_t p : tie.parameters) {
-    const ParameterInfo& parameter = info.parameters[p];
-    std::string name = code_html(parameter.name);
-    if (parameter.view.transpose) {
-      name += " transposed";
-    }
-    if (parameter.shape != s.shape && !parameter.view.transpose) {
-      name += " as " + html_text(shape_text(parameter.shape));
-    }
-    names.push_back(std::move(name));
+  std::map<uint32_t, uint64_t> saved;
+  for (const TieInfo& tie : info.ties) {
+    saved[tie.tie] = tie.saved_bytes;
   }
-  return fmt::format(
-      "<div class=\"tie\" id=\"t{0}\"><div class=\"names\">{1}</div><div class=\"shared\"><a "
-      "href=\"#s{0}\">storage {0}</a><br/>{2}<br/>{3}<br/><strong>saves {4}</strong></div></div>\n",
-      tie.tie, folded_list(names, kMostOpenNames), html_text(storage_text(s)),
-      bytes_text(tie.bytes), bytes_text(tie.saved_bytes));
+  Table t{.caption = only_ties ? "Storages with several names" : "Storages and their names",
+          .head = {"storage", "parameters", "values", "role", "bytes", "tie saves"},
+          .numbers = {0, 4, 5},
+          .markup = {0, 1, 5}};
+  for (const StorageInfo& s : info.storages) {
+    const auto tie = saved.find(s.tie);
+    if (s.empty || names[s.tie].empty() || (only_ties && tie == saved.end())) {
+      continue;
+    }
+    t.ids.push_back(fmt::format("{}{}", only_ties ? 't' : 's', s.tie));
+    t.rows.push_back(
+        {link_html(fmt::format("s{}", s.tie), std::to_string(s.tie)),
+         joined(names[s.tie], std::identity(), "<br/>"), storage_text(s),
+         fmt::format("{}{}", name_of(s.role), s.trainable ? "" : ", frozen"), bytes_text(s.bytes),
+         tie == saved.end() ? "" : link_html(fmt::format("t{}", s.tie), bytes_text(tie->second))});
+  }
+  return table_html(t);
 }
 
 std::string ties_html(const ModelInfo& info, uint64_t saved) {
   if (info.ties.empty()) {
     return paragraph_html("No two parameters share a storage.");
   }
-  std::string out = paragraph_html(fmt::format(
-      "{} storages have more than one name. Without these ties the model would take {} more.",
-      grouped(info.ties.size()), bytes_text(saved)));
-  std::string rest;
-  for (size_t i = 0; i < info.ties.size(); ++i) {
-    (i < kMostOpenTies ? out : rest) += tie_html(info, info.ties[i]);
-  }
-  return rest.empty()
-             ? out
-             : out +
-                   folded_html(
-                       fmt::format("and {} more", grouped(info.ties.size() - kMostOpenTies)), rest);
+  return paragraph_html(fmt::format("{} storages have more than one name. Without these ties the "
+                                    "model would take {} more.",
+                                    grouped(info.ties.size()), bytes_text(saved))) +
+         storages_html(info, true);
 }
-
-constexpr std::string_view kStorageHead =
-    "<thead><tr><th scope=\"col\" class=\"number\">storage</th><th "
-    "scope=\"col\">parameters</th><th "
-    "scope=\"col\">values</th><th scope=\"col\">role</th><th scope=\"col\" "
-    "class=\"number\">bytes</th></tr></thead>";
-
-class Parameters {
- public:
-  explicit Parameters(const ModelInfo& info) : info_(info), names_(info.storages.size()) {
-    for (const ParameterInfo& p : info.parameters) {
-      names_[p.tie].push_back(&p);
-    }
-  }
-
-  std::string html() const {
-    std::map<std::string, std::vector<uint32_t>> groups;
-    for (uint32_t tie = 0; tie < names_.size(); ++tie) {
-      if (!info_.storages[tie].empty && !names_[tie].empty()) {
-        groups[numbered_pattern(names_[tie].front()->name)].push_back(tie);
-      }
-    }
-    std::vector<uint32_t> single;
-    std::string folded;
-    for (const auto& [pattern, ties] : groups) {
-      if (ties.size() == 1) {
-        single.push_back(ties[0]);
-        continue;
-      }
-      uint64_t bytes = 0;
-      for (const uint32_t tie : ties) {
-        bytes += info_.storages[tie].bytes;
-      }
-      folded += fmt::format("<details><summary>{}: {} storages, {}, {}</summary>\n{}</details>\n",
-                            html_text(pattern), grouped(ties.size()),
-                            html_text(storage_text(info_.storages[ties[0]])), bytes_text(bytes),
-                            table(ties));
-    }
-    std::ranges::sort(single);
-    std::string out;
-    if (!single.empty()) {
-      out =
-          single.size() <= kMostOpenRows
-              ? table(single)
-              : fmt::format("<details><summary>{} storages of their own</summary>\n{}</details>\n",
-                            grouped(single.size()), table(single));
-    }
-    return out + (folded.empty() ? "" : "<h3>Lists: names that differ in a number</h3>\n" + folded);
-  }
-
- private:
-  std::string table(const std::vector<uint32_t>& ties) const {
-    std::string out =
-        "<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" "
-        "aria-label=\"Parameters\">\n<table>";
-    out += kStorageHead;
-    out += "<tbody>\n";
-    for (const uint32_t tie : ties) {
-      const StorageInfo& s = info_.storages[tie];
-      const std::string names = joined(
-          names_[tie], [](const ParameterInfo* p) { return code_html(p->name); }, "<br/>");
-      const std::string tied =
-          names_[tie].size() < 2
-              ? ""
-              : fmt::format("<br/><a href=\"#t{}\">tied: {} names</a>", tie, names_[tie].size());
-      out += fmt::format(
-          "<tr id=\"s{0}\"><td "
-          "class=\"number\">{0}</td><td>{1}{2}</td><td>{3}</td><td>{4}{5}</td><td "
-          "class=\"number\">{6}</td></tr>\n",
-          tie, names, tied, html_text(storage_text(s)), html_text(name_of(s.role)),
-          s.trainable ? "" : ", frozen", bytes_text(s.bytes));
-    }
-    return out + "</tbody></table>\n</div>\n";
-  }
-
-  const ModelInfo& info_;
-  std::vector<std::vector<const ParameterInfo*>> names_;  // by tie index
-};
 
 // Counts the storages by role, dtype and encoding.
 std::string forms_html(const ModelInfo& info) {
@@ -188,10 +92,9 @@ std::string forms_html(const ModelInfo& info) {
       form.bytes += s.bytes;
     }
   }
-  Table t;
-  t.caption = "Storages by role, dtype and encoding";
-  t.head = {"role", "dtype", "encoding", "storages", "numbers", "bytes"};
-  t.numbers = {3, 4, 5};
+  Table t{.caption = "Storages by role, dtype and encoding",
+          .head = {"role", "dtype", "encoding", "storages", "numbers", "bytes"},
+          .numbers = {3, 4, 5}};
   for (const auto& [key, form] : forms) {
     t.rows.push_back({key[0], key[1], key[2], grouped(form.storages), grouped(form.elements),
                       bytes_text(form.bytes)});
@@ -199,15 +102,12 @@ std::string forms_html(const ModelInfo& info) {
   return table_html(t);
 }
 
-Facts shortened(const Settings& settings) {
+std::string settings_html(const Settings& settings) {
   Facts facts;
   for (const auto& [name, value] : settings) {
-    facts.emplace_back(name, value.size() <= kMostValue
-                                 ? value
-                                 : fmt::format("{}... ({} bytes)", value.substr(0, kMostValue),
-                                               grouped(value.size())));
+    facts.emplace_back(name, shortened(value, kMostValue));
   }
-  return facts;
+  return facts_html(facts);
 }
 
 std::string file_html(const InspectedModel& m) {
@@ -225,13 +125,13 @@ std::string file_html(const InspectedModel& m) {
   }
   std::string out = facts_html(facts);
   if (!m.info.metadata.empty()) {
-    out += "<h3>Metadata</h3>\n" + facts_html(shortened(m.info.metadata));
+    out += "<h3>Metadata</h3>\n" + settings_html(m.info.metadata);
   }
   if (m.info.training) {
     const TrainingInfo& t = *m.info.training;
     out += "<h3>Checkpoint</h3>\n" +
            facts_html({{"Step", grouped(t.step)}, {"Epoch", grouped(t.epoch)}}) +
-           facts_html(shortened(t.run)) + facts_html(shortened(t.config));
+           settings_html(t.run) + settings_html(t.config);
   }
   return out;
 }
@@ -246,10 +146,9 @@ std::string operand_text(const OperandInfo& o) {
 
 // The records with their shapes.
 std::string records_html(const SegmentInfo& segment) {
-  Table t;
-  t.caption = fmt::format("Records of \"{}\", in the order of execution", segment.name);
-  t.head = {"record", "node", "reads", "writes"};
-  t.numbers = {0};
+  Table t{.caption = fmt::format("Records of \"{}\", in the order of execution", segment.name),
+          .head = {"record", "node", "reads", "writes"},
+          .numbers = {0}};
   uint64_t number = 0;
   for (const RecordInfo& r : segment.records) {
     if (t.rows.size() == kMostRecords) {
@@ -275,7 +174,8 @@ std::vector<std::string_view> segments_of(const PlannedRun& run) {
                                 : std::vector<std::string_view>{run.plan.segments[0].name};
 }
 
-std::string runs_html(const InspectedModel& m) {
+// `data` gets the sizes of each run.
+std::string runs_html(const InspectedModel& m, json& data) {
   if (m.runs.empty()) {
     return paragraph_html(fmt::format(
         "The memory depends on the dims {}: give each with --dim name=number, --batch or --seq.",
@@ -285,13 +185,19 @@ std::string runs_html(const InspectedModel& m) {
       joined(m.dims, [](const BoundDim& d) { return fmt::format("{} = {}", d.name, d.value); });
   std::string out = paragraph_html(
       fmt::format("Planned on {}{}{}.", m.device, dims.empty() ? "" : " with ", dims));
-  size_t number = 0;
   for (const PlannedRun& run : m.runs) {
-    const bool training = run.name == "training";
-    out +=
-        fmt::format("<h3>{}</h3>\n", html_text(run.name)) +
-        memory_html(fmt::format("m{}", number++), training ? "one batch and the update" : "one run",
-                    run.memory, run.model, memory_curve(run.plan, segments_of(run)));
+    const std::optional<MemoryCurve> curve = memory_curve(run.plan, segments_of(run));
+    json& sizes = data[run.name] = {{"predicted_bytes", run.memory.predicted_bytes},
+                                    {"arena_bytes", run.memory.arena_bytes},
+                                    {"lower_bound_bytes", run.memory.lower_bound_bytes}};
+    if (curve && !curve->live.empty()) {
+      sizes["peak_bytes"] = curve->live[curve->peak];
+      sizes["peak_node"] = curve->node_at(curve->peak);
+    }
+    out += fmt::format("<h3>{}</h3>\n", html_text(run.name)) +
+           memory_html(fmt::format("m{}", data.size()),
+                       run.name == "training" ? "one batch and the update" : "one run", run.memory,
+                       run.model, curve);
     for (const SegmentInfo& segment : run.plan.segments) {
       out += records_html(segment);
     }
@@ -317,21 +223,11 @@ std::string inspect_page(const InspectedModel& m) {
                      {"Ties save", bytes_text(saved)}});
   page.add("graph", "Graph", graph_html(m.info));
   page.add("ties", "Ties", ties_html(m.info, saved));
-  page.add("parameters", "Parameters", Parameters(m.info).html());
+  page.add("parameters", "Parameters", storages_html(m.info, false));
   page.add("storages", "Storages", forms_html(m.info));
-  page.add("memory", "Memory plan", runs_html(m));
-  page.add("file", "File", file_html(m));
   json memory = json::object();
-  for (const PlannedRun& run : m.runs) {
-    const std::optional<MemoryCurve> curve = memory_curve(run.plan, segments_of(run));
-    memory[run.name] = {{"predicted_bytes", run.memory.predicted_bytes},
-                        {"arena_bytes", run.memory.arena_bytes},
-                        {"lower_bound_bytes", run.memory.lower_bound_bytes}};
-    if (curve && !curve->live.empty()) {
-      memory[run.name]["peak_bytes"] = curve->live[curve->peak];
-      memory[run.name]["peak_node"] = curve->node_at(curve->peak);
-    }
-  }
+  page.add("memory", "Memory plan", runs_html(m, memory));
+  page.add("file", "File", file_html(m));
   page.set_data({{"page", "bowline inspect 1"},
                  {"sha256", m.all["sha256"]},
                  {"sizes", sizes},
