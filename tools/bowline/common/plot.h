@@ -55,14 +55,6 @@ struct Plot {
 
 std::string plot_html(const Plot& plot);
 
-// Returns at most about `count` round values that cover [least, largest].
-struct Ticks {
-  std::vector<double> values;
-  double least = 0;
-  double largest = 0;
-};
-Ticks round_ticks(double least, double largest, int count, bool binary = false);
-
 // A part of a stacked bar.
 struct BarPart {
   std::string name;

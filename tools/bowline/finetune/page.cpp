@@ -30,8 +30,6 @@ std::string value_text(double value) {
                                  : fmt::format("{:.4g}", value);
 }
 
-std::string short_text(double value) { return fmt::format("{:.4g}", value); }
-
 // Replaces each value by the mean of the finite values around it.
 std::vector<PlotPoint> smoothed(const std::vector<PlotPoint>& points) {
   const size_t radius = points.size() / kSmoothShare / 2;
@@ -191,40 +189,39 @@ std::string RunPage::html(const Now& now) const {
   }
   page.set_headline(headline(now));
 
-  const auto step_plot = [](const char* id, const char* title, std::string unit) {
-    Plot plot;
-    plot.id = id;
-    plot.title = title;
-    plot.unit = std::move(unit);
-    plot.x_name = "step";
-    plot.y_text = short_text;
-    plot.height = 180;
-    return plot;
-  };
-  Plot loss = step_plot("losses", "Loss", d_.unit);
-  loss.height = 300;
-  loss.y_text = value_text;
   const bool smooth = loss_.points().size() >= kSmoothFrom;
-  loss.series = {{smooth ? "training, each step" : "training",
-                  smooth ? PlotStyle::faint : PlotStyle::line, loss_.points()},
-                 {"held-out", PlotStyle::marked, held_out_.points()}};
+  Plot loss{.id = "losses",
+            .title = "Loss",
+            .unit = d_.unit,
+            .x_name = "step",
+            .series = {{smooth ? "training, each step" : "training",
+                        smooth ? PlotStyle::faint : PlotStyle::line, loss_.points()},
+                       {"held-out", PlotStyle::marked, held_out_.points()}},
+            .y_text = value_text,
+            .height = 300};
   if (smooth) {
     loss.series.push_back({"training, smoothed", PlotStyle::line, smoothed(loss_.points())});
   }
   page.add("loss", "Loss", plot_html(loss));
-
-  Plot rate = step_plot("rates", "Learning rate", "");
-  rate.from_zero = true;
-  rate.series = {{"learning rate", PlotStyle::line, learning_rate_.points()}};
-  Plot norm = step_plot("norms", "Gradient norm", "before clipping");
-  norm.series = {{"gradient norm", PlotStyle::line, grad_norm_.points()}};
-  Plot speed = step_plot("speeds", "Tokens per second", "of each step");
-  speed.from_zero = true;
-  speed.y_text = [](double y) { return fmt::format("{:.0f}", y); };
-  speed.series = {{"tokens per second", PlotStyle::line, tokens_per_second_.points()}};
+  const auto small_plot = [](const char* id, const char* title, const char* unit, bool from_zero,
+                             const char* format, const Series& series) {
+    return plot_html({.id = id,
+                      .title = title,
+                      .unit = unit,
+                      .x_name = "step",
+                      .series = {{title, PlotStyle::line, series.points()}},
+                      .from_zero = from_zero,
+                      .y_text = [=](double y) { return fmt::format(fmt::runtime(format), y); },
+                      .height = 180});
+  };
   page.add(
       "course", "Course of the training",
-      "<div class=\"pair\">\n" + plot_html(rate) + plot_html(norm) + plot_html(speed) + "</div>\n");
+      "<div class='pair'>\n" +
+          small_plot("rates", "Learning rate", "", true, "{:.4g}", learning_rate_) +
+          small_plot("norms", "Gradient norm", "before clipping", false, "{:.4g}", grad_norm_) +
+          small_plot("speeds", "Tokens per second", "of each step", true, "{:.0f}",
+                     tokens_per_second_) +
+          "</div>\n");
 
   if (measure_.confusion) {
     page.add("confusion", "Confusion matrix", confusion_html(*measure_.confusion));
