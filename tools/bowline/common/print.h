@@ -1,5 +1,5 @@
 // Printing to stdout and stderr. Text from files, arguments and devices is escaped, so that it
-// cannot control the terminal or be invisible. tools/checks/printing.py checks that all code of the
+// cannot control the terminal or be invisible. tools/checks/patterns.py checks that all code of the
 // command prints with these functions.
 #pragma once
 
