@@ -123,33 +123,27 @@ def make_seed(path, kind):
     finish(writer)
 
 
-def permuted(values, heads):
-    """Orders the rows of a head as llama.cpp's convert_hf_to_gguf.py does."""
+def permuted(values, heads, halves=2):
+    """Orders the rows of a head as llama.cpp's convert_hf_to_gguf.py does. With half as many
+    `halves` as a head has rows, the other way round."""
     shape = values.shape
-    return values.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
+    return values.reshape(heads, halves, shape[0] // heads // halves, *shape[1:]).swapaxes(1, 2).reshape(shape)
 
 
 HEADS, KV_HEADS = 4, 2
 
 
-def gguf_values(architecture, name, values):
-    """Converts a Hugging Face tensor to the layout of GGUF."""
-    if architecture == "llama" and ".attn_q." in name:
-        return permuted(values, HEADS)
-    if architecture == "llama" and ".attn_k." in name:
-        return permuted(values, KV_HEADS)
-    if architecture == "gpt2" and values.ndim == 2 and any(part in name for part in ("attn_qkv", "attn_output", "ffn_up", "ffn_down")):
+def gguf_values(config, name, values, back=False):
+    """Converts a Hugging Face tensor to the layout of GGUF, or back."""
+    architecture, part = config.model_type, name.split(".")[-2]
+    if architecture == "llama" and part in ("attn_q", "attn_k"):
+        heads = config.num_attention_heads if part == "attn_q" else config.num_key_value_heads
+        return permuted(values, heads, values.shape[0] // heads // 2 if back else 2)
+    if architecture == "gpt2" and values.ndim == 2 and part in ("attn_qkv", "attn_output", "ffn_up", "ffn_down"):
         return values.T.copy()
     if architecture == "gemma2" and name.endswith("norm.weight"):
-        return values + np.float32(1)
+        return values + np.float32(-1 if back else 1)
     return values
-
-
-def hugging_face_values(architecture, name, values):
-    """The inverse conversion, except for heads."""
-    if architecture == "gemma2" and name.endswith("norm.weight"):
-        return values - np.float32(1)
-    return gguf_values(architecture, name, values)
 
 
 ARCHITECTURES = {
@@ -236,7 +230,7 @@ def make_names(path, architecture, width, inner, layers, vocabulary):
     for number, (name, value) in enumerate(sorted(state_of(model).items())):
         values = (1000 * number + np.arange(value.size)).reshape(value.shape).astype(np.float32)
         to = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        writer.add_tensor(to, gguf_values(architecture, to, values))
+        writer.add_tensor(to, gguf_values(model.config, to, values))
     finish(writer)
 
 
@@ -249,58 +243,35 @@ def draw_weights(model, seed):
         value.copy_((drawn * 8).round() / 64 + middle if "norm" in name else drawn * 0.2)
 
 
-def make_llama(folder, kind, config, rope=None):
-    """A model whose matrices are of `kind` where their rows are whole blocks, else Q8_0, else F16,
-    as llama.cpp chooses.
+def make_model(folder, kind, config, seed, rope=None):
+    """A model whose matrices are of `kind` where their rows are whole blocks, else Q8_0 in files of
+    K types, else F16, as llama.cpp chooses.
     """
-    model = transformers.LlamaForCausalLM(config).eval()
-    draw_weights(model, 3)
-    name_map = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    architecture = config.model_type
+    arch, model_class, _, _ = ARCHITECTURES[architecture]
+    model = model_class(config).eval()
+    draw_weights(model, seed)
+    name_map = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
     label = kind.name.lower() if rope is None else "rope"
-    writer = new_writer(folder / f"llama_{label}.gguf", "llama")
-    add_config(writer, "llama", config)
+    path = folder / f"{architecture}_{label}.gguf"
+    writer = new_writer(path, architecture)
+    add_config(writer, architecture, config)
     add_tokenizer(writer)
     state = dict(model.state_dict())
     for name, value in state_of(model).items():
         to = name_map.get_name(name, try_suffixes=(".weight", ".bias"))
-        heads = config.num_attention_heads if ".attn_q." in to else config.num_key_value_heads if ".attn_k." in to else None
-        values = permuted(value, heads) if heads else value
-        kinds = [kind, T.Q8_0, T.F16] if kind in (T.Q4_K, T.Q6_K) else [kind]
-        used = T.F32 if value.ndim == 1 else next(k for k in kinds if value.shape[1] % gguf.GGML_QUANT_SIZES[k][0] == 0)
+        values = gguf_values(config, to, value)
+        kinds = [kind, T.Q8_0, T.F16] if kind in (T.Q4_K, T.Q6_K) else [kind, T.F16]
+        used = T.F32 if value.ndim == 1 else next(k for k in kinds if values.shape[1] % gguf.GGML_QUANT_SIZES[k][0] == 0)
         add(writer, to, values, used)
-        numbers = numbers_of(values, used)
-        back = numbers.reshape(heads, value.shape[0] // heads // 2, 2, -1).swapaxes(1, 2).reshape(value.shape) if heads else numbers
-        state[name].copy_(torch.from_numpy(back.copy()))
+        state[name].copy_(torch.from_numpy(gguf_values(config, to, numbers_of(values, used), back=True).copy()))
     if rope is not None:
         writer.add_tensor("rope_freqs.weight", rope)
     finish(writer)
-    tokens, logits = write_logits(model, folder / f"logits_{label}.f32")
-    # it supports no other head_dim and no divisors
-    if config.head_dim * config.num_attention_heads == config.hidden_size and rope is None:
-        check(folder / f"llama_{label}.gguf", tokens, logits)
-
-
-def make_model(folder, architecture, kind):
-    arch, model_class, _, _ = ARCHITECTURES[architecture]
-    model = model_class(tiny_config(architecture)).eval()
-    draw_weights(model, 4)
-    name_map = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
-    label = f"{architecture}_{kind.name.lower()}"
-    writer = new_writer(folder / f"{label}.gguf", architecture)
-    add_config(writer, architecture, model.config)
-    add_tokenizer(writer)
-    state = dict(model.state_dict())
-    for name, value in state_of(model).items():
-        to = name_map.get_name(name, try_suffixes=(".weight", ".bias"))
-        values = gguf_values(architecture, to, value)
-        # A block has 32 values of a row.
-        used = kind if value.ndim == 2 and values.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 else T.F32 if value.ndim == 1 else T.F16
-        add(writer, to, values, used)
-        state[name].copy_(torch.from_numpy(hugging_face_values(architecture, to, numbers_of(values, used)).copy()))
-    finish(writer)
-    tokens, logits = write_logits(model, folder / f"logits_{label}.f32")
-    # its reader ignores n_positions and n_inner
-    check(folder / f"{label}.gguf", tokens, logits, config=model.config)
+    tokens, logits = write_logits(model, folder / f"logits_{label if architecture == 'llama' else path.stem}.f32")
+    # For Llama it supports no other head_dim and no divisors.
+    if architecture != "llama" or (config.head_dim * config.num_attention_heads == config.hidden_size and rope is None):
+        check(path, tokens, logits, config)
 
 
 def write_logits(model, path):
@@ -311,9 +282,9 @@ def write_logits(model, path):
     return tokens, logits
 
 
-def check(path, tokens, logits, **options):
-    """Loads the file with the GGUF reader of transformers."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32, **options)
+def check(path, tokens, logits, config):
+    """Loads the file with the GGUF reader of transformers, which ignores some settings of GPT-2."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32, config=config)
     with torch.no_grad():
         difference = (model(tokens).logits - logits).abs().max().item()
     print(f"{path.name}: transformers' reader of GGUF differs by {difference:.2e}")
@@ -333,19 +304,18 @@ def main():
         make_names(folder / f"names_{architecture}.gguf", architecture, 16, 24, 2, 16)
     small = {"attention_bias": False, "mlp_bias": False, "intermediate_size": 32}
     for kind in (T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1):
-        make_llama(folder, kind, tiny_config("llama", **small))
+        make_model(folder, kind, tiny_config("llama", **small), 3)
     for kind in (T.Q4_K, T.Q6_K):
-        make_llama(folder, kind, tiny_config("llama", **small | {"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2,
-                                                                "num_key_value_heads": 1, "head_dim": 16}))
-    for kind in (T.F32, T.Q8_0):
-        make_model(folder, "gpt2", kind)
-    for kind in (T.F32, T.BF16, T.Q8_0):
-        make_model(folder, "gemma2", kind)
+        make_model(folder, kind, tiny_config("llama", **small | {"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2,
+                                                                "num_key_value_heads": 1, "head_dim": 16}), 3)
+    for architecture, kinds in (("gpt2", (T.F32, T.Q8_0)), ("gemma2", (T.F32, T.BF16, T.Q8_0))):
+        for kind in kinds:
+            make_model(folder, kind, tiny_config(architecture), 4)
     scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 8192, "rope_theta": 10000.0}
     config = tiny_config("llama", **small | {"head_dim": 32, "num_hidden_layers": 1, "rope_parameters": scaling,
                                              "max_position_embeddings": 16384})
-    make_llama(folder, T.Q8_0, config, llama3_frequencies(config))
+    make_model(folder, T.Q8_0, config, 3, llama3_frequencies(config))
     if len(sys.argv) > 2:
         make_seeds(pathlib.Path(sys.argv[2]))
     (folder / "rope.json").write_text(json.dumps(scaling) + "\n")
