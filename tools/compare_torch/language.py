@@ -22,7 +22,7 @@ import struct
 import tempfile
 import time
 
-from sides import Bowline, Failure, Torch, median_time, print_machine
+from sides import Bowline, Failure, Torch, in_turn, line, median_time, onnx_session, print_machine, time_training
 
 TRAIN, EMBED, LORA = (16, 128), (1, 32), (4, 128)
 CLASSES, RANK = 10, 8
@@ -77,16 +77,8 @@ def work_train(task, options):
     head.weight.data, head.bias.data = weight.reshape(head.weight.shape), bias
     encoder.train()
     optimizer = torch.optim.AdamW([*encoder.parameters(), *head.parameters()], lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
-    batches, labels, losses = read_tokens(task, *TRAIN)[:, :, :-1], torch.zeros(TRAIN[0], dtype=torch.long), []
-
-    def step(i):
-        loss = classifier_loss(encoder, head, batches[i % len(batches)], labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-
-    return {"time_ms": median_time(step), "loss": losses[0]}
+    labels = torch.zeros(TRAIN[0], dtype=torch.long)
+    return time_training(optimizer, lambda rows: classifier_loss(encoder, head, rows[:, :-1], labels), read_tokens(task, *TRAIN))
 
 
 def embedding_of(encoder, tokens):
@@ -135,9 +127,7 @@ def work_embed_onnx(task, options):
         warnings.simplefilter("ignore")
         path = pathlib.Path(folder) / "encoder.onnx"
         torch.onnx.export(Embedding(), (tokens,), path, input_names=["tokens"], output_names=["result"], dynamo=True, verbose=False)
-        settings = onnxruntime.SessionOptions()
-        settings.intra_op_num_threads, settings.inter_op_num_threads = options.threads, 1
-        session = onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
+        session = onnx_session(path, options)
         feed = {"tokens": tokens.numpy()}
         return {"time_ms": median_time(lambda _: session.run(None, feed), 50), "version": onnxruntime.__version__,
                 "embedding": session.run(None, feed)[0][0].tolist()}
@@ -164,18 +154,12 @@ def work_lora(task, options):
     model = peft.get_peft_model(model, peft.LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules="all-linear"))
     model.train()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
-    batches, losses = read_tokens(task, *LORA), []
 
-    def step(i):
-        rows = batches[i % len(batches)]
+    def loss(rows):
         logits = model(input_ids=rows[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), rows[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), rows[:, 1:].flatten())
 
-    return {"time_ms": median_time(step), "loss": losses[0], "version": peft.__version__}
+    return {**time_training(optimizer, loss, read_tokens(task, *LORA)), "version": peft.__version__}
 
 
 def work_llama(task, options):
@@ -238,33 +222,6 @@ def make_tokens(path, batch, seq, most):
     count = 8 * batch * (seq + 1)
     path.write_bytes(struct.pack(f"<{count}i", *(pick.randrange(most) for _ in range(count))))
     return path
-
-
-def in_turn(runs, sides):
-    """Returns the median of every result of each side, and its peak in MiB. None if a side is
-    missing; the reason is printed.
-    """
-    results = {name: [] for name in sides}
-    for _ in range(runs):
-        for name, side in sides.items():
-            result, peak = side()
-            if "missing" in result:
-                if not results[name]:
-                    print(f"{name}: {result['missing']}", flush=True)
-                results[name] = None
-                continue
-            results[name].append({**result, "peak_mib": peak})
-        sides = {name: side for name, side in sides.items() if results[name] is not None}
-    return {name: runs and {key: statistics.median(r[key] for r in runs) if isinstance(runs[0][key], (int, float)) else runs[0][key]
-                            for key in runs[0]} for name, runs in results.items()}
-
-
-def line(what, results, key, peer, aim):
-    ours, theirs = results["Bowline"], results[peer]
-    if theirs is None:
-        return
-    print(f"{what}: Bowline {ours[key]:.3f} ms, peak {ours['peak_mib']:.0f} MiB; {peer} {theirs[key]:.3f} ms, peak "
-          f"{theirs['peak_mib']:.0f} MiB; {peer}'s time over Bowline's {theirs[key] / ours[key]:.2f} (aim: at least {aim:.2f})", flush=True)
 
 
 def expect_close(what, ours, theirs):

@@ -20,8 +20,8 @@ import struct
 import tempfile
 
 from onnx_file import OnnxFile
-from sides import (GEMM, OPTIMIZER, WEIGHT_DECAY, Bowline, Failure, Torch, judge, measure, median_time, parse_json,
-                   print_machine, run, update_error)
+from sides import (GEMM, Bowline, Failure, Torch, adamw, in_turn, judge, line, median_time, onnx_session, print_machine, time_training,
+                   train, update_error)
 
 HIDDEN, LSTM_BATCH, SEQ = 256, 16, 64
 SIDE, CLASSES, IMAGES = 96, 1000, 8
@@ -120,7 +120,7 @@ class OnnxOperators:
 
     def __init__(self, weights):
         self.file = OnnxFile()
-        for name, (shape, data) in weights.items():
+        for name, (shape, data, _) in weights.items():
             self.file.initializer(name, shape, data)
         self.file.initializer("zero", [], struct.pack("<f", 0))
         self.file.initializer("six", [], struct.pack("<f", 6))
@@ -165,9 +165,9 @@ def floor_ms(net, batch, training, machine):
 
 
 def read_parameters(folder):
-    """Returns {name: (shape, bytes)} of an exported model."""
+    """Returns {name: (shape, bytes, tie index)} of an exported model."""
     folder = pathlib.Path(folder)
-    return {row["name"]: (row["shape"], (folder / f"storage_{row['tie']}.bin").read_bytes())
+    return {row["name"]: (row["shape"], (folder / f"storage_{row['tie']}.bin").read_bytes(), row["tie"])
             for row in json.loads((folder / "parameters.json").read_text())}
 
 
@@ -175,7 +175,7 @@ def read_tensors(folder, dtype):
     import torch
 
     return {name: torch.frombuffer(bytearray(data), dtype=torch.float32).reshape(shape).to(dtype)
-            for name, (shape, data) in read_parameters(folder).items()}
+            for name, (shape, data, _) in read_parameters(folder).items()}
 
 
 class LstmTrainer:
@@ -188,15 +188,11 @@ class LstmTrainer:
         self.layer.weight_ih_l0, self.layer.weight_hh_l0, self.layer.bias_ih_l0 = w["w_in"], w["w"], w["b"]
         torch.nn.init.zeros_(self.layer.bias_hh_l0).requires_grad_(False)
         self.layer.flatten_parameters()
-        values = w.values()
-        self.optimizer = torch.optim.AdamW(
-            [{"params": [v for v in values if v.dim() >= 2], "weight_decay": WEIGHT_DECAY},
-             {"params": [v for v in values if v.dim() < 2], "weight_decay": 0}], **OPTIMIZER)
+        self.optimizer = adamw(w.values())
 
-    def loss(self, rows):
+    def loss(self, columns):
         import torch.nn.functional as F
 
-        columns = rows.T
         x, _ = self.layer(F.embedding(columns[:-1], self.weights["embedding"]))
         return F.cross_entropy(F.linear(x, self.weights["head"]).flatten(0, 1), columns[1:].flatten())
 
@@ -216,20 +212,12 @@ class MobilenetTrainer:
         return F.cross_entropy(mobilenet(TorchOperators(self.weights, True), images), labels)
 
 
-def step(trainer, batch):
-    loss = trainer.loss(batch)
-    trainer.optimizer.zero_grad()
-    loss.backward()
-    trainer.optimizer.step()
-    return loss.item()
-
-
 def read_batches(task, dtype):
     import torch
 
     data = bytearray(pathlib.Path(task["data"]).read_bytes())
     if task["net"] == "lstm":
-        return list(torch.frombuffer(data, dtype=torch.int32).reshape(-1, LSTM_BATCH, SEQ + 1).long())
+        return list(torch.frombuffer(data, dtype=torch.int32).reshape(-1, SEQ + 1, LSTM_BATCH).long())
     pixels = task["batch"] * 3 * SIDE * SIDE
     words = torch.frombuffer(data, dtype=torch.int32).reshape(-1, pixels + task["batch"])
     return [(row[:pixels].view(torch.float32).reshape(task["batch"], 3, SIDE, SIDE).to(dtype), row[pixels:].long())
@@ -247,8 +235,7 @@ def work_agree(task, options):
     torch.set_num_threads(options.threads)
     before, after = (read_tensors(task[key], torch.float64) for key in ("before", "after"))
     trainer = TRAINERS[task["net"]](task["before"], torch.float64)
-    batches = read_batches(task, torch.float64)
-    losses = [step(trainer, batches[i % len(batches)]) for i in range(STEPS[task["net"]])]
+    losses = train(trainer, read_batches(task, torch.float64), STEPS[task["net"]])
     return {"losses": losses, **update_error(before, after, trainer.weights)}
 
 
@@ -257,8 +244,7 @@ def work_train(task, options):
 
     torch.set_num_threads(options.threads)
     trainer = TRAINERS[task["net"]](task["before"], torch.float32)
-    batches = read_batches(task, torch.float32)
-    return {"time_ms": median_time(lambda i: step(trainer, batches[i % len(batches)]), 9)}
+    return time_training(trainer.optimizer, trainer.loss, read_batches(task, torch.float32), 9)
 
 
 def work_infer(task, options):
@@ -281,10 +267,7 @@ def work_infer_onnx(task, options):
         return {"missing": f"ONNX Runtime is not installed for {task['python']} ({error}); pip install onnxruntime"}
     operators = OnnxOperators(read_parameters(task["weights"]))
     logits = mobilenet(operators, operators.file.input("images", [task["batch"], 3, SIDE, SIDE]))
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads, settings.inter_op_num_threads = options.threads, 1
-    session = onnxruntime.InferenceSession(operators.file.finish(logits, [task["batch"], CLASSES]), settings,
-                                           providers=["CPUExecutionProvider"])
+    session = onnx_session(operators.file.finish(logits, [task["batch"], CLASSES]), options)
     pixels = task["batch"] * 3 * SIDE * SIDE
     images = numpy.fromfile(task["data"], dtype=numpy.float32, count=pixels).reshape(task["batch"], 3, SIDE, SIDE)
     return {"time_ms": median_time(lambda _: session.run(None, {"images": images}), 9), "version": onnxruntime.__version__,
@@ -296,25 +279,14 @@ WORK = {"net_agree": work_agree, "net_train": work_train, "net_infer": work_infe
 # ----------------------------------------------------------------------------------- both sides
 
 
-class Nets:
-    """Bowline's side: compare_nets."""
-
-    def __init__(self, options):
-        self.options = options
-
-    def __call__(self, *arguments):
-        text, peak = run([self.options.nets, *arguments], self.options.threads)
-        return (parse_json(text, "compare_nets") if text else None), peak
-
-
 def make_data(net, batch, text, path):
     """Writes the batches: random windows of the text for lstm, random pixels and labels for
     mobilenet.
     """
     pick = random.Random(f"{net} {batch}")
     if net == "lstm":
-        starts = [pick.randrange(len(text) - SEQ) for _ in range(BATCHES * batch)]
-        path.write_bytes(b"".join(struct.pack(f"<{SEQ + 1}i", *text[s : s + SEQ + 1]) for s in starts))
+        starts = [[pick.randrange(len(text) - SEQ) for _ in range(batch)] for _ in range(BATCHES)]
+        path.write_bytes(b"".join(struct.pack(f"<{batch}i", *(text[s + t] for s in row)) for row in starts for t in range(SEQ + 1)))
         return
     with path.open("wb") as file:
         for _ in range(BATCHES):
@@ -324,7 +296,7 @@ def make_data(net, batch, text, path):
 
 
 def compare(options, net):
-    torch, nets, bowline = Torch(options), Nets(options), Bowline(options)
+    torch, bowline = Torch(options), Bowline(options)
     text = options.text.read_bytes()
     if len(text) <= SEQ:
         raise Failure(f"Text {options.text} has {len(text)} bytes; a window has {SEQ + 1}.")
@@ -333,12 +305,12 @@ def compare(options, net):
         data, model, after = folder / "data.bin", folder / "before.bowline", folder / "after.bowline"
         batch = LSTM_BATCH if net == "lstm" else IMAGES
         make_data(net, batch, text, data)
-        nets("make", net, model)
-        before = bowline.export(model, folder / "before")
-        train = ("train", net, model, "--data", data, "--batch", batch) + (("--seq", SEQ) if net == "lstm" else ())
-        result, _ = nets(*train, "--steps", STEPS[net], "--save", after)
+        bowline.nets("make", net, model)
+        task = {"net": net, "batch": batch, "data": str(data), "before": str(bowline.export(model, folder / "before"))}
+        steps = ("train", net, model, "--data", data, "--batch", batch) + (("--seq", SEQ) if net == "lstm" else ())
+        result, _ = bowline.nets(*steps, "--steps", STEPS[net], "--save", after)
         trained = bowline.export(after, folder / "after")
-        theirs, _ = torch("net_agree", net=net, batch=batch, data=str(data), before=str(before), after=str(trained))
+        theirs, _ = torch("net_agree", **task, after=str(trained))
         judge(f"{net}, batch {batch}", result["losses"], theirs, STEPS[net], options.net_tolerance)
 
         print_machine(torch)
@@ -346,43 +318,33 @@ def compare(options, net):
         print(f"floor: F = {machine['floor_flops'] / 1e9:.0f} GFLOP/s, BW = {machine['floor_bandwidth'] / 1e9:.1f} GB/s, "
               "the fastest product and copy of Bowline", flush=True)
         what = f"batch {batch} x {SEQ}" if net == "lstm" else f"{SIDE} x {SIDE}, batch {batch}"
-        print_row(f"{net} training step, {what}", floor_ms(net, batch, True, machine), measure(None, options.runs, {
-            "PyTorch": lambda _: torch("net_train", net=net, batch=batch, data=str(data), before=str(before)),
-            "Bowline": lambda _: nets(*train)}), {"PyTorch": AIM[net]})
+        print_rows(f"{net} training step, {what}", floor_ms(net, batch, True, machine), {"PyTorch": AIM[net]}, in_turn(
+            options.runs, {"PyTorch": lambda: torch("net_train", **task), "Bowline": lambda: bowline.nets(*steps)}))
         if net == "mobilenet":
             make_data(net, 1, text, data)
-            compare_inference(options, torch, nets, folder, trained, machine)
+            compare_inference(options, torch, bowline, folder, trained, machine)
 
 
-def compare_inference(options, torch, nets, folder, trained, machine):
+def compare_inference(options, torch, bowline, folder, trained, machine):
     task = {"net": "mobilenet", "batch": 1, "data": str(folder / "data.bin"), "weights": str(trained)}
     command = ("run", "mobilenet", folder / "after.bowline", "--data", task["data"])
-    nets(*command, "--steps", 1, "--result", folder / "logits.bin")
+    bowline.nets(*command, "--steps", 1, "--result", folder / "logits.bin")
     ours = struct.unpack(f"<{CLASSES}f", (folder / "logits.bin").read_bytes())
-    sides = {"PyTorch": lambda _: torch("net_infer", **task), "Bowline": lambda _: nets(*command)}
     aims = {"PyTorch": AIM_INFERENCE, "ONNX Runtime": AIM_INFERENCE_ONNX}
-    peers = {"PyTorch": sides["PyTorch"](None)[0]}
-    onnx, _ = torch("net_infer_onnx", **task, python=options.python)
-    if "missing" in onnx:
-        print(f"inference is compared without ONNX Runtime: {onnx['missing']}")
-    else:
-        print(f"ONNX Runtime {onnx['version']}, {options.threads} threads")
-        peers["ONNX Runtime"] = onnx
-        sides["ONNX Runtime"] = lambda _: torch("net_infer_onnx", **task, python=options.python)
-    for name, peer in peers.items():
-        error = max(abs(a - b) for a, b in zip(ours, peer["logits"])) / max(map(abs, peer["logits"]))
-        print(f"agreement, mobilenet inference with {name}: logits {error:.1e} of the largest")
+    results = in_turn(options.runs, {
+        "PyTorch": lambda: torch("net_infer", **task), "Bowline": lambda: bowline.nets(*command),
+        "ONNX Runtime": lambda: torch("net_infer_onnx", **task, python=options.python)})
+    for peer in (name for name in aims if results[name]):
+        theirs = results[peer]["logits"]
+        error = max(abs(a - b) for a, b in zip(ours, theirs)) / max(map(abs, theirs))
+        print(f"agreement, mobilenet inference with {peer}: logits {error:.1e} of the largest")
         if not error <= MOST_LOGIT_ERROR or math.isnan(sum(ours)):
-            raise Failure(f"mobilenet inference: the logits differ from {name}'s by {error:.1e} of the largest one.")
-    print_row(f"mobilenet inference, {SIDE} x {SIDE}, batch 1", floor_ms("mobilenet", 1, False, machine),
-              measure(None, options.runs, sides), aims)
+            raise Failure(f"mobilenet inference: the logits differ from {peer}'s by {error:.1e} of the largest one.")
+    print_rows(f"mobilenet inference, {SIDE} x {SIDE}, batch 1", floor_ms("mobilenet", 1, False, machine), aims, results)
 
 
-def print_row(what, floor, results, aims):
-    """Prints the times, and each peer's time divided by Bowline's."""
-    ours = results["Bowline"][0]
-    print(f"{what}: " + ", ".join(f"{side} {ms:.2f} ms, peak {mib:.0f} MiB" for side, (ms, mib) in results.items()))
-    print(f"  floor {floor[0]:.2f} ms ({floor[1]}), Bowline reaches {100 * floor[0] / ours:.0f} percent of it")
-    for side, (ms, _) in results.items():
-        if side in aims:
-            print(f"  {side}'s time over Bowline's: {ms / ours:.2f} (aim: at least {aims[side]})", flush=True)
+def print_rows(what, floor, aims, results):
+    """Prints the lower limit of Bowline's time, and each peer's time divided by Bowline's."""
+    print(f"{what}: floor {floor[0]:.2f} ms ({floor[1]}), Bowline reaches {100 * floor[0] / results['Bowline']['time_ms']:.0f} percent of it")
+    for peer, aim in aims.items():
+        line("  time", results, "time_ms", peer, aim)

@@ -12,7 +12,7 @@ import re
 import statistics
 import tempfile
 
-from sides import Bowline, Failure, Torch, measure, median_time
+from sides import Bowline, Failure, Torch, in_turn, median_time, onnx_session
 
 AIM_EACH, AIM_MEAN = 1.3, 1.0  # Bowline's time over ONNX Runtime's, at most
 MOST_ERROR = 1e-3  # of the largest element of an output, or of this where all are smaller
@@ -22,12 +22,9 @@ LEAST_OUTPUT = 1e-4
 def session(task, options):
     """Returns an ONNX Runtime session of the model, and its inputs by name."""
     import onnx
-    import onnxruntime
 
     folder = pathlib.Path(task["folder"])
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads, settings.inter_op_num_threads = options.threads, 1
-    made = onnxruntime.InferenceSession(str(folder / "model.onnx"), settings, providers=["CPUExecutionProvider"])
+    made = onnx_session(folder / "model.onnx", options)
     tensors = [onnx.TensorProto.FromString(file.read_bytes()) for file in sorted((folder / "test_data_set_0").glob("input_*.pb"))]
     if not tensors:
         raise Failure(f"{folder} has no test_data_set_0/input_*.pb.")
@@ -95,13 +92,13 @@ def compare_one(options, folder, name):
         error = torch("models_agree", out=out, outputs=len(told["outputs"]))[0]["error"]
         if not error <= MOST_ERROR:
             raise Failure(f"{name}: an output differs from ONNX Runtime's by {error:.1e} of its largest element.")
-        results = measure(None, options.runs, {
-            "ONNX Runtime": lambda _: torch("models_infer", folder=str(folder)),
-            "Bowline": lambda _: bowline.bench("run", model, *inputs, "--device", "cpu", "--threads", options.threads)})
-        theirs, ours = results["ONNX Runtime"], results["Bowline"]
-        print(f"{name}: agreement {error:.1e}, ONNX Runtime {theirs[0]:.3f} ms, peak {theirs[1]:.0f} MiB, Bowline {ours[0]:.3f} ms, "
-              f"peak {ours[1]:.0f} MiB; Bowline's time over ONNX Runtime's: {ours[0] / theirs[0]:.2f}", flush=True)
-        return ours[0] / theirs[0]
+        results = in_turn(options.runs, {
+            "ONNX Runtime": lambda: torch("models_infer", folder=str(folder)),
+            "Bowline": lambda: bowline.bench("run", model, *inputs, "--device", "cpu", "--threads", options.threads)})
+        ratio = results["Bowline"]["time_ms"] / results["ONNX Runtime"]["time_ms"]
+        sides = ", ".join(f"{side} {r['time_ms']:.3f} ms, peak {r['peak_mib']:.0f} MiB" for side, r in results.items())
+        print(f"{name}: agreement {error:.1e}, {sides}; Bowline's time over ONNX Runtime's: {ratio:.2f}", flush=True)
+        return ratio
 
 
 def compare(options, _net):

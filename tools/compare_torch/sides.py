@@ -89,6 +89,11 @@ class Bowline:
         text, _ = self("inspect", model, "-o", "json")
         return {given["name"] for given in parse_json(text, "bowline inspect")["entry_points"][0]["inputs"]}
 
+    def nets(self, *arguments):
+        """Runs compare_nets; returns (the JSON object that it prints, peak in MiB)."""
+        text, peak = run([self.options.nets, *arguments], self.options.threads)
+        return (parse_json(text, "compare_nets") if text else None), peak
+
     def export(self, model, folder):
         self("export", model, "--weights", folder)
         return folder
@@ -189,12 +194,65 @@ def median_time(once, least=5, seconds=1.0, warmup=3):
     return 1e3 * statistics.median(times)
 
 
-def measure(shape, runs, sides):
-    """Returns for each side (median time in ms, peak in MiB), the sides taken in turn."""
-    times, peaks = {name: [] for name in sides}, {name: 0 for name in sides}
+def in_turn(runs, sides):
+    """Returns the median of every result of each side, and its peak in MiB. None if a side is
+    missing; the reason is printed.
+    """
+    results = {name: [] for name in sides}
     for _ in range(runs):
         for name, side in sides.items():
-            result, peak = side(shape)
-            times[name].append(result["time_ms"])
-            peaks[name] = max(peaks[name], peak)
-    return {name: (statistics.median(times[name]), peaks[name]) for name in sides}
+            result, peak = side()
+            if "missing" in result:
+                if not results[name]:
+                    print(f"{name}: {result['missing']}", flush=True)
+                results[name] = None
+                continue
+            results[name].append({**result, "peak_mib": peak})
+        sides = {name: side for name, side in sides.items() if results[name] is not None}
+    return {name: runs and {key: statistics.median(r[key] for r in runs) if isinstance(runs[0][key], (int, float)) else runs[0][key]
+                            for key in runs[0]} for name, runs in results.items()}
+
+
+def line(what, results, key, peer, aim):
+    ours, theirs = results["Bowline"], results[peer]
+    if theirs is None:
+        return
+    print(f"{what}: Bowline {ours[key]:.3f} ms, peak {ours['peak_mib']:.0f} MiB; {peer} {theirs[key]:.3f} ms, peak "
+          f"{theirs['peak_mib']:.0f} MiB; {peer}'s time over Bowline's {theirs[key] / ours[key]:.2f} (aim: at least {aim:.2f})", flush=True)
+
+
+def adamw(values, **more):
+    """The optimizer of `bowline bench train`."""
+    import torch
+
+    return torch.optim.AdamW([{"params": [v for v in values if v.dim() >= 2], "weight_decay": WEIGHT_DECAY},
+                              {"params": [v for v in values if v.dim() < 2], "weight_decay": 0}], **OPTIMIZER, **more)
+
+
+def update(optimizer, loss):
+    """Trains a step on the loss of a batch; returns the loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def train(trainer, batches, steps):
+    """Returns the losses of the steps."""
+    return [update(trainer.optimizer, trainer.loss(batches[i % len(batches)])) for i in range(steps)]
+
+
+def time_training(optimizer, loss_of, batches, least=5):
+    """Returns the median time of training steps, and the loss of the first."""
+    losses = []
+    time_ms = median_time(lambda i: losses.append(update(optimizer, loss_of(batches[i % len(batches)]))), least)
+    return {"time_ms": time_ms, "loss": losses[0]}
+
+
+def onnx_session(model, options):
+    """An ONNX Runtime session of a file or its bytes."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads, settings.inter_op_num_threads = options.threads, 1
+    return onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])

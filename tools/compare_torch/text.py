@@ -5,17 +5,15 @@ head, causal attention, GELU, no biases, the embedding also the head. Its sizes 
 weights, what weights do not tell from the options.
 """
 
-import json
 import math
 import pathlib
 import random
 import re
-import statistics
 import struct
 import tempfile
 
-from sides import (GEMM, OPTIMIZER, WEIGHT_DECAY, Bowline, Failure, Torch, judge, measure, median_time, print_machine,
-                   update_error)
+from nets import read_parameters
+from sides import (GEMM, Bowline, Failure, Torch, adamw, in_turn, judge, print_machine, time_training, train, update_error)
 
 STEPS = 20
 # (batch, seq): goals for Bowline's time as a ratio to PyTorch's, and for its memory in MiB.
@@ -62,16 +60,13 @@ def read_weights(folder):
     """
     import torch
 
-    rows = json.loads((folder / "parameters.json").read_text())
     found, ties = {}, {}
-    for row in rows:
-        key = role_of(row["name"])
-        data = bytearray((folder / f"storage_{row['tie']}.bin").read_bytes())
-        if len(data) != 4 * math.prod(row["shape"]):
-            raise Failure(f"Storage {row['tie']} has {len(data)} bytes; the shape of parameter "
-                          f"'{row['name']}' is {row['shape']}.")
-        found[key] = torch.frombuffer(data, dtype=torch.float32).reshape(row["shape"])
-        ties[key] = row["tie"]
+    for name, (shape, data, tie) in read_parameters(folder).items():
+        if len(data) != 4 * math.prod(shape):
+            raise Failure(f"Storage {tie} has {len(data)} bytes; the shape of parameter '{name}' is {shape}.")
+        key = role_of(name)
+        found[key] = torch.frombuffer(bytearray(data), dtype=torch.float32).reshape(shape)
+        ties[key] = tie
     if ties.get(("head", None), ties.get(("embedding", None))) != ties.get(("embedding", None)):
         raise Failure("The head is not tied to the embedding.")
     found.pop(("head", None), None)
@@ -120,11 +115,7 @@ class Trainer:
         angles = torch.outer(torch.arange(seq, dtype=torch.float64), frequencies)
         dtype = weights["embedding", None].dtype
         self.cos, self.sin = angles.cos().to(device, dtype), angles.sin().to(device, dtype)
-        values = self.weights.values()
-        self.optimizer = torch.optim.AdamW(
-            [{"params": [v for v in values if v.dim() >= 2], "weight_decay": WEIGHT_DECAY},
-             {"params": [v for v in values if v.dim() < 2], "weight_decay": 0}],
-            fused=options.fused, **OPTIMIZER)
+        self.optimizer = adamw(self.weights.values(), fused=options.fused)
 
     def rotate(self, x):
         import torch
@@ -135,6 +126,7 @@ class Trainer:
     def loss(self, tokens):
         import torch.nn.functional as F
 
+        tokens = tokens.to(self.device)
         w, (batch, seq) = self.weights, (tokens.shape[0], tokens.shape[1] - 1)
         embedding = w["embedding", None]
         x = F.embedding(tokens[:, :-1], embedding)
@@ -150,13 +142,6 @@ class Trainer:
             x = x + F.linear(y, w["down", block])
         x = F.rms_norm(x, (channels,), w["final_norm", None], self.eps)
         return F.cross_entropy(F.linear(x, embedding).flatten(0, 1), tokens[:, 1:].flatten())
-
-    def step(self, tokens):
-        loss = self.loss(tokens.to(self.device))
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        return loss.item()
 
 
 def read_tokens(path, batch, seq):
@@ -177,7 +162,7 @@ def work_agree(task, options):
     before, after = (read_weights(pathlib.Path(task[key])) for key in ("before", "after"))
     trainer = Trainer({key: value.double() for key, value in before.items()}, task["seq"], options)
     batches = read_tokens(pathlib.Path(task["tokens"]), task["batch"], task["seq"])
-    losses = [trainer.step(tokens) for tokens in batches]
+    losses = train(trainer, batches, len(batches))
 
     def named(weights):
         return {role if block is None else f"block {block} {role}": value for (role, block), value in weights.items()}
@@ -190,7 +175,7 @@ def work_time(task, options):
     weights = read_weights(pathlib.Path(task["before"])) if task["before"] else random_weights()
     trainer = Trainer(weights, task["seq"], options, task["device"])
     batches = read_tokens(pathlib.Path(task["tokens"]), task["batch"], task["seq"])
-    return {"time_ms": median_time(lambda i: trainer.step(batches[i % len(batches)]))}
+    return time_training(trainer.optimizer, trainer.loss, batches)
 
 
 WORK = {"agree": work_agree, "time": work_time}
@@ -256,88 +241,65 @@ def compare(options, _net):
 def compare_cpu(options, bowline, torch, step_of_torch):
     print_machine(torch)
     if not options.torch_only:
-        compare_products(options, bowline, torch, "bf16")
+        compare_products(options, bowline, torch, "cpu", "cpu", GEMM, f" (aim with AVX512_BF16: at least {AIM_BF16_GEMM})", "bf16")
         compare_precisions(options, bowline)
-
-    def step_of_bowline(shape):
-        return bowline.bench(*bowline.train(*shape, "cpu"))
-
-    sides = {"PyTorch": step_of_torch}
-    if not options.torch_only:
-        sides["Bowline"] = step_of_bowline
     print(f"training step, cpu: median of {options.runs} runs, the sides in turn")
     for shape, (aim_ratio, aim_mib) in AIMS.items():
-        results = measure(shape, options.runs, sides)
+        sides = {"PyTorch": lambda: step_of_torch(shape)}
+        if not options.torch_only:
+            sides["Bowline"] = lambda: bowline.bench(*bowline.train(*shape, "cpu"))
+        results = in_turn(options.runs, sides)
         line = f"{shape[0]} x {shape[1]:3}: " + ", ".join(
-            f"{side} {ms:.2f} ms, peak {mib:.0f} MiB" for side, (ms, mib) in results.items())
+            f"{side} {r['time_ms']:.2f} ms, peak {r['peak_mib']:.0f} MiB" for side, r in results.items())
         if "Bowline" in results:
-            line += (f"; ratio {results['Bowline'][0] / results['PyTorch'][0]:.3f} "
+            line += (f"; ratio {results['Bowline']['time_ms'] / results['PyTorch']['time_ms']:.3f} "
                      f"(aim: {aim_ratio}, {aim_mib} MiB)")
         print(line, flush=True)
 
 
-def compare_products(options, bowline, torch, dtype):
-    """Matrix products on the CPU, the sides in turn."""
-    rates = []
-    for _ in range(options.runs):
-        theirs, _ = torch("gemm", size=GEMM, device="cpu", dtype=dtype)
-        ours, _ = bowline.bench("matmul", "--m", GEMM, "--n", GEMM, "--k", GEMM, "--layout", "nt", "--dtype", dtype,
-                                "--device", "cpu")
-        rates.append((theirs["gflops"], ours["gflops"]))
-    theirs, ours = (statistics.median(column) for column in zip(*rates))
-    print(f"cpu, {dtype} GEMM {GEMM} cubed: PyTorch {theirs:.0f} GFLOP/s, Bowline {ours:.0f} GFLOP/s; ratio "
-          f"{ours / theirs:.3f} (aim with AVX512_BF16: at least {AIM_BF16_GEMM})", flush=True)
+def compare_products(options, bowline, torch, device, torch_device, size, aim, dtype="f32"):
+    """Compares matrix products, the sides in turn."""
+    def product():
+        result, peak = bowline.bench("matmul", "--m", size, "--n", size, "--k", size, "--layout", "nt", "--dtype", dtype, "--device", device)
+        return {"gflops": result["gflops"]}, peak
+
+    rates = in_turn(options.runs, {"PyTorch": lambda: torch("gemm", size=size, device=torch_device, dtype=dtype), "Bowline": product})
+    theirs, ours = rates["PyTorch"]["gflops"], rates["Bowline"]["gflops"]
+    where = " on the CPU" if torch_device != device else ""
+    print(f"{device}, {dtype} GEMM {size} cubed: PyTorch{where} {theirs:.0f} GFLOP/s, Bowline {ours:.1f} GFLOP/s; ratio "
+          f"{ours / theirs:.3f}{aim}", flush=True)
 
 
 def compare_precisions(options, bowline):
     """Bowline's training step in bf16 with its own in f32, in turn."""
-    shape = (8, 256)
-    results = measure(shape, options.runs, {
-        compute: lambda shape, compute=compute: bowline.bench(*bowline.train(*shape, "cpu"), "--compute", compute, "--no-floor")
+    results = in_turn(options.runs, {
+        compute: lambda compute=compute: bowline.bench(*bowline.train(8, 256, "cpu"), "--compute", compute, "--no-floor")
         for compute in ("f32", "bf16")})
-    (f32, _), (bf16, _) = results["f32"], results["bf16"]
+    f32, bf16 = (results[compute]["time_ms"] for compute in ("f32", "bf16"))
     print(f"cpu, training step 8 x 256: Bowline in f32 {f32:.2f} ms, computed in bf16 {bf16:.2f} ms; {f32 / bf16:.2f} times "
           f"as fast (aim with AVX512_BF16: at least {AIM_BF16_STEP})", flush=True)
 
 
 def compare_vulkan(options, bowline, torch, step_of_torch):
-    def gemm_of_bowline():
-        result, _ = bowline.bench("matmul", "--m", GEMM, "--n", GEMM, "--k", GEMM, "--layout", "nt",
-                                  "--dtype", "f32", "--device", options.vulkan)
-        return result["gflops"]
-
-    rates = [(torch("gemm", size=GEMM, device="cpu")[0]["gflops"], gemm_of_bowline()) for _ in range(options.runs)]
-    theirs, ours = (statistics.median(column) for column in zip(*rates))
-    print(f"{options.vulkan}, f32 GEMM {GEMM} cubed: PyTorch on the CPU {theirs:.0f} GFLOP/s, Bowline "
-          f"{ours:.1f} GFLOP/s; ratio {ours / theirs:.3f} (aim: at least {AIM_VULKAN_GEMM})", flush=True)
-
-    results = measure((8, 256), options.runs, {
-        "PyTorch": step_of_torch,
-        "Bowline": lambda shape: bowline.bench(*bowline.train(*shape, options.vulkan))})
-    (theirs, _), (ours, mib) = results["PyTorch"], results["Bowline"]
+    compare_products(options, bowline, torch, options.vulkan, "cpu", GEMM, f" (aim: at least {AIM_VULKAN_GEMM})")
+    results = in_turn(options.runs, {
+        "PyTorch": lambda: step_of_torch((8, 256)),
+        "Bowline": lambda: bowline.bench(*bowline.train(8, 256, options.vulkan))})
+    theirs, ours = results["PyTorch"]["time_ms"], results["Bowline"]["time_ms"]
     print(f"{options.vulkan}, training step 8 x 256: PyTorch on the CPU {theirs:.2f} ms, Bowline {ours:.2f} ms, "
-          f"peak {mib:.0f} MiB; ratio {ours / theirs:.2f} (aim: {AIM_VULKAN_STEP})", flush=True)
+          f"peak {results['Bowline']['peak_mib']:.0f} MiB; ratio {ours / theirs:.2f} (aim: {AIM_VULKAN_STEP})", flush=True)
 
 
 def compare_cuda(options, bowline, torch, step_of_torch):
     """Both sides on one GPU."""
     # Allows a trial of the comparison without a GPU.
     device = options.cuda if options.cuda.startswith("cuda") else "cpu"
-    size = GEMM_CUDA if device == options.cuda else 64
-    rates = []
-    for _ in range(options.runs):
-        theirs = torch("gemm", size=size, device=device)[0]
-        ours, _ = bowline.bench("matmul", "--m", size, "--n", size, "--k", size, "--layout", "nt", "--dtype", "f32",
-                                "--device", options.cuda)
-        rates.append((theirs["gflops"], ours["gflops"]))
-    theirs, ours = (statistics.median(column) for column in zip(*rates))
-    print(f"{options.cuda}, f32 GEMM {size} cubed: PyTorch {theirs:.0f} GFLOP/s, Bowline {ours:.0f} GFLOP/s; "
-          f"ratio {ours / theirs:.3f}", flush=True)
+    compare_products(options, bowline, torch, options.cuda, device, GEMM_CUDA if device == options.cuda else 64, "")
     for shape in AIMS:
-        results = measure(shape, options.runs, {
-            "PyTorch": lambda shape: step_of_torch(shape, device),
-            "Bowline": lambda shape: bowline.bench(*bowline.train(*shape, options.cuda))})
-        (theirs, _), (ours, _) = results["PyTorch"], results["Bowline"]
+        results = in_turn(options.runs, {
+            "PyTorch": lambda: step_of_torch(shape, device),
+            "Bowline": lambda: bowline.bench(*bowline.train(*shape, options.cuda))})
+        theirs, ours = results["PyTorch"]["time_ms"], results["Bowline"]["time_ms"]
         aim = f" (aim: at least {AIM_CUDA_STEP[shape]})" if shape in AIM_CUDA_STEP else ""
         print(f"{options.cuda}, training step {shape[0]} x {shape[1]}: PyTorch {theirs:.3f} ms, Bowline {ours:.3f} ms; "
               f"PyTorch's time over Bowline's {theirs / ours:.2f}{aim}", flush=True)
