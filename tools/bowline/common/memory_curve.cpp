@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "common/page.h"
 #include "common/plot.h"
@@ -28,49 +27,38 @@ struct Touch {
 // Follows the records of a segment in the order in which they run.
 class Walk {
  public:
-  Walk(const SegmentInfo& segment, MemoryCurve& curve) : s_(segment), curve_(curve) {}
+  Walk(const SegmentInfo& segment, MemoryCurve& curve)
+      : s_(segment), curve_(curve), first_(curve.node.size()) {}
 
   // Returns false if there are too many records or accesses.
   bool run() {
-    first_ = curve_.node.size();
-    return part(0, s_.records.size(), 0) && add_live();
+    struct Loop {
+      size_t begin;  // its repeat_begin
+      uint32_t done = 0;
+    };
+    std::vector<Loop> loops;
+    size_t steps = first_;
+    for (size_t i = 0; i < s_.records.size(); ++i) {
+      if (++steps > kMostRecords) {
+        return false;
+      }
+      const RecordInfo& r = s_.records[i];
+      if (r.kind == RecordInfo::Kind::repeat_begin) {
+        loops.push_back({i});
+      } else if (r.kind == RecordInfo::Kind::op) {
+        const RecordInfo* const loop = loops.empty() ? nullptr : &s_.records[loops.back().begin];
+        const uint32_t done = loops.empty() ? 0 : loops.back().done;
+        record(r, loop != nullptr && loop->reverse ? loop->count - 1 - done : done);
+      } else if (++loops.back().done < s_.records[loops.back().begin].count) {
+        i = loops.back().begin;
+      } else {
+        loops.pop_back();
+      }
+    }
+    return add_live();
   }
 
  private:
-  bool part(size_t begin, size_t end, uint32_t iteration) {
-    for (size_t i = begin; i < end; ++i) {
-      const RecordInfo& r = s_.records[i];
-      if (r.kind == RecordInfo::Kind::op) {
-        if (curve_.node.size() >= kMostRecords) {
-          return false;
-        }
-        record(r, iteration);
-        continue;
-      }
-      const size_t last = end_of(i);
-      for (uint32_t k = 0; k < r.count; ++k) {
-        if (++iterations_ > kMostRecords || !part(i + 1, last, r.reverse ? r.count - 1 - k : k)) {
-          return false;
-        }
-      }
-      i = last;
-    }
-    return true;
-  }
-
-  // The repeat_end of the repeat_begin at `begin`.
-  size_t end_of(size_t begin) const {
-    size_t depth = 0;
-    for (size_t i = begin; i < s_.records.size(); ++i) {
-      depth += s_.records[i].kind == RecordInfo::Kind::repeat_begin ? 1 : 0;
-      depth -= s_.records[i].kind == RecordInfo::Kind::repeat_end ? 1 : 0;
-      if (depth == 0) {
-        return i;
-      }
-    }
-    return s_.records.size();
-  }
-
   void record(const RecordInfo& r, uint32_t iteration) {
     const auto number = numbers_.try_emplace(r.node, static_cast<uint32_t>(curve_.nodes.size()));
     if (number.second) {
@@ -169,8 +157,7 @@ class Walk {
 
   const SegmentInfo& s_;
   MemoryCurve& curve_;
-  size_t first_ = 0;
-  size_t iterations_ = 0;
+  size_t first_;  // its first record in the curve
   std::map<std::string, uint32_t> numbers_;
   std::vector<Touch> touches_;
   std::vector<Piece> pieces_;
@@ -196,31 +183,23 @@ std::string group_of(StorageRole role) {
 }
 
 std::string bar(const MemoryReport& m, const ModelInfo& model) {
-  std::vector<std::pair<std::string, uint64_t>> sizes;
-  const auto add = [&](const std::string& name, uint64_t bytes) {
-    const auto found = std::ranges::find(sizes, name, &std::pair<std::string, uint64_t>::first);
-    if (found == sizes.end()) {
-      sizes.emplace_back(name, bytes);
-    } else {
-      found->second += bytes;
-    }
-  };
+  std::map<std::string, uint64_t> sizes;
   uint64_t counted = 0;
   for (const StorageInfo& s : model.storages) {
     if (!s.empty) {
-      add(group_of(s.role), s.bytes);
+      sizes[group_of(s.role)] += s.bytes;
       counted += s.bytes;
     }
   }
   if (counted > m.storage_bytes) {  // some are in other memory
-    sizes.assign(1, {"storages", m.storage_bytes});
+    sizes = {{"storages", m.storage_bytes}};
   } else {
-    add("other storages", m.storage_bytes - counted);
+    sizes["other storages"] = m.storage_bytes - counted;
   }
-  add("copies of storages", m.copy_bytes);
-  add("activations", m.arena_bytes);
-  add("inputs and outputs", m.io_bytes);
-  add("backend", m.backend_bytes + m.staging_bytes);
+  sizes["copies of storages"] = m.copy_bytes;
+  sizes["activations"] = m.arena_bytes;
+  sizes["inputs and outputs"] = m.io_bytes;
+  sizes["backend"] = m.backend_bytes + m.staging_bytes;
   std::vector<BarPart> parts;
   for (const auto& [name, bytes] : sizes) {
     if (bytes != 0) {
@@ -283,21 +262,20 @@ std::string memory_html(const std::string& id, const std::string& of, const Memo
   }
   const MemoryCurve& c = *curve;
   const auto text = [](double y) { return bytes_text(static_cast<uint64_t>(y)); };
-  Plot plot;
-  plot.id = id;
-  plot.title = fmt::format("Activations over {}", of);
-  plot.unit = "live bytes of the arena";
-  plot.x_name = "record";
-  plot.series = {{"live", PlotStyle::area, points_of(c)}};
-  plot.from_zero = true;
-  plot.binary = true;
   const auto peak = static_cast<double>(c.live[c.peak]);
-  plot.peak = {static_cast<double>(c.peak + 1), peak, short_name(c.node_at(c.peak))};
-  plot.limit = {0, static_cast<double>(memory.arena_bytes),
-                fmt::format("arena, {}", bytes_text(memory.arena_bytes))};
-  plot.x_detail = [&](double x) { return short_name(c.node_at(static_cast<size_t>(x) - 1)); };
-  plot.y_text = text;
-  out += plot_html(plot);
+  out += plot_html(
+      {.id = id,
+       .title = fmt::format("Activations over {}", of),
+       .unit = "live bytes of the arena",
+       .x_name = "record",
+       .series = {{"live", PlotStyle::area, points_of(c)}},
+       .from_zero = true,
+       .binary = true,
+       .peak = {{static_cast<double>(c.peak + 1), peak, short_name(c.node_at(c.peak))}},
+       .limit = {{0, static_cast<double>(memory.arena_bytes),
+                  fmt::format("arena, {}", bytes_text(memory.arena_bytes))}},
+       .x_detail = [&](double x) { return short_name(c.node_at(static_cast<size_t>(x) - 1)); },
+       .y_text = text});
   std::string parts;
   for (size_t i = 0; i < c.parts.size() && c.parts.size() > 1; ++i) {
     const size_t end = i + 1 < c.parts.size() ? c.parts[i + 1].begin : c.live.size();
