@@ -28,7 +28,8 @@ constexpr InputKind kKinds[] = {
 constexpr unsigned kTextModels = kFolder | kGguf;
 
 Status import_text(const ImportFlags& o, bool is_folder) {
-  BOWLINE_TRY_ASSIGN(const import::Source source, o.skeleton  ? huggingface::read_config(o.model)
+  BOWLINE_TRY_ASSIGN(const import::Source source, o.build.skeleton
+                                                      ? huggingface::read_config(o.model)
                                                   : is_folder ? huggingface::read(o.model)
                                                               : gguf::read(o.model));
   return import_text_model(o, source);
@@ -45,13 +46,13 @@ Result<int> run(const ImportFlags& o) {
   }
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(o.model, error);
-  if (o.skeleton && !is_folder) {
+  if (o.build.skeleton && !is_folder) {
     return fail(kUsage,
                 fmt::format("--skeleton reads config.json in a folder, but \"{}\" is not a folder.",
                             escaped(o.model)));
   }
   const Kind kind = !o.base.empty()                ? kAdapter
-                    : o.skeleton                   ? kSkeleton
+                    : o.build.skeleton             ? kSkeleton
                     : is_folder                    ? kFolder
                     : begins_with(o.model, "GGUF") ? kGguf
                                                    : kOnnx;
@@ -66,12 +67,12 @@ Result<int> run(const ImportFlags& o) {
 }
 
 void add_onnx_flags(CLI::App* verb, ImportFlags& o) {
-  add_text(verb, "--entry", o.entry, "ONNX: name of the entry point", "NAME")
+  add_text(verb, "--entry", o.onnx.entry_point, "ONNX: name of the entry point", "NAME")
       ->capture_default_str();
   add_text(verb, "--dim", o.dims, "ONNX: size of a dynamic dimension", "NAME=N");
   add_text(verb, "--shape", o.shapes, "ONNX: shape of an input without named dimensions",
            "NAME=N,N");
-  add_text(verb, "--batch-dim", o.batch_dim, "ONNX: keep the batch size dynamic; call it NAME",
+  add_text(verb, "--batch-dim", o.onnx.batch_dim, "ONNX: keep the batch size dynamic; call it NAME",
            "NAME");
   add_text(verb, "--freeze", o.freeze, "ONNX: do not train these parameters", "PATTERN");
   const AdvancedFlags advanced(verb);
@@ -99,19 +100,19 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
   add_text(verb, "--labels", o.labels, "One label per line, in class order", "FILE");
   add_choice(verb, "--dtype", o.dtype, "Dtype of the weights [the source's]",
              {"f32", "f16", "bf16"});
-  verb->add_flag("--multi-label", o.multi_label, "Allow several labels per text");
+  verb->add_flag("--multi-label", o.build.multi_label, "Allow several labels per text");
   const AdvancedFlags advanced(verb);
   add_choice(verb, "--kv-dtype", o.kv_dtype, "Dtype of the KV cache",
              {"f32", "f16", "bf16", "int8"});
-  add_choice(verb, "--pooling", o.pooling, "Pooling of an encoder [the source's, or mean]",
+  add_choice(verb, "--pooling", o.build.pooling, "Pooling of an encoder [the source's, or mean]",
              {"mean", "cls", "max"});
-  add_text(verb, "--tie", o.ties, "Tie tensors A and B; their values must be equal", "A B")
-      ->type_size(2);
-  verb->add_flag("--tie-equal", o.tie_equal, "Tie equal tensors; ONNX: store equal layers once");
-  verb->add_option("--label-smoothing", o.label_smoothing, "Label smoothing of the loss [0]")
+  add_text(verb, "--tie", o.build.ties, "Tie tensors A and B; their values must be equal", "A B");
+  verb->add_flag("--tie-equal", o.build.tie_equal,
+                 "Tie equal tensors; ONNX: store equal layers once");
+  verb->add_option("--label-smoothing", o.build.label_smoothing, "Label smoothing of the loss [0]")
       ->check(CLI::Range(0.0, 0.999));
-  verb->add_flag("--dropout", o.dropout, "Keep the dropout rates of the config for training");
-  verb->add_option("--seed", o.seed, "Random seed of weights that the source lacks [0]");
+  verb->add_flag("--dropout", o.build.dropout, "Keep the dropout rates of the config for training");
+  verb->add_option("--seed", o.build.seed, "Random seed of weights that the source lacks [0]");
   o.uses.add({"--labels", "--pooling", "--tie", "--multi-label", "--label-smoothing", "--seed"},
              kTextModels);
   o.uses.add({"--task", "--dtype", "--kv-dtype", "--dropout"}, kTextModels | kSkeleton);
@@ -149,7 +150,7 @@ void add_import(CLI::App& app, Context& context) {
   add_onnx_flags(verb, *o);
   CLI::Option* base = add_adapter_flags(verb, *o);
   add_text_flags(verb, *o);
-  verb->add_flag("--skeleton", o->skeleton, "Import only the shapes, from config.json")
+  verb->add_flag("--skeleton", o->build.skeleton, "Import only the shapes, from config.json")
       ->excludes(base);
   verb->add_flag("--force", o->force, "Replace an existing file");
   add_format(verb, o->format, "Output format of the summary");

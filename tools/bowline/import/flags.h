@@ -7,6 +7,7 @@
 
 #include "architectures/architecture.h"
 #include "common/flag_uses.h"
+#include "onnx/import.h"
 
 namespace bowline::command {
 
@@ -27,10 +28,9 @@ struct ImportFlags {
   std::string format = "text";
   bool force = false;
   // Flags for ONNX.
-  std::string entry = "forward";
+  onnx::ImportOptions onnx;  // without what import_onnx() reads from the following texts
   std::vector<std::string> dims;
   std::vector<std::string> shapes;
-  std::string batch_dim;
   std::vector<std::string> given;
   std::vector<std::string> trainable;
   std::vector<std::string> freeze;
@@ -38,18 +38,11 @@ struct ImportFlags {
   std::string base;
   std::string name = "lora";
   // Flags for text models.
+  import::BuildOptions build;  // without what import_text_model() reads from the following texts
   std::string task;
   std::string labels;
   std::string dtype;
   std::string kv_dtype = "f32";
-  std::string pooling;
-  std::vector<std::string> ties;
-  bool tie_equal = false;
-  bool multi_label = false;
-  double label_smoothing = 0;
-  bool dropout = false;
-  uint64_t seed = 0;
-  bool skeleton = false;
   FlagUses uses;       // which flags are for which Kind
   FlagUses task_uses;  // and for which tasks
 };

@@ -63,18 +63,16 @@ Result<std::pair<std::string, std::vector<T>>> parse_numbers(const std::string& 
 }
 
 Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
-  onnx::ImportOptions options;
-  options.entry_point = o.entry;
-  options.batch_dim = o.batch_dim;
-  options.tie_equal = o.tie_equal;
+  onnx::ImportOptions options = o.onnx;
+  options.tie_equal = o.build.tie_equal;
   for (const std::string& flag : o.dims) {
     BOWLINE_TRY_ASSIGN(BoundDim dim, parse_dim(flag));
     options.dims.push_back(std::move(dim));
   }
   for (const std::string& flag : o.shapes) {
-    BOWLINE_TRY_ASSIGN(auto shape, parse_numbers<int64_t>("--shape", flag, o.batch_dim));
+    BOWLINE_TRY_ASSIGN(auto shape, parse_numbers<int64_t>("--shape", flag, o.onnx.batch_dim));
     const bool legal = std::ranges::all_of(shape.second, [&](int64_t d) {
-      return d > 0 || (d == onnx::kBatch && !o.batch_dim.empty());
+      return d > 0 || (d == onnx::kBatch && !o.onnx.batch_dim.empty());
     });
     BOWLINE_REQUIRE(legal, "--shape \"{}\" has a dimension below 1.", escaped(flag));
     options.shapes.insert(std::move(shape));

@@ -77,7 +77,7 @@ void print_text(const ImportFlags& o, const Source& source, const Built& built,
   }
   print("{}: {} from {}, task {}, {}\n", o.out, built.model.metadata("architecture"), source.format,
         std::string(name_of(built.task)), bytes_text(bytes));
-  if (o.skeleton) {
+  if (o.build.skeleton) {
     print("  a skeleton: {} parameters of this size, without values\n", info.parameters.size());
   } else {
     print("  {} tensors in the source: {} taken, {} tied to another, {} dropped\n",
@@ -129,7 +129,7 @@ json report_json(const ImportFlags& o, const Source& source, const Built& built,
           {"format", source.format},
           {"task", std::string(name_of(built.task))},
           {"bytes", bytes},
-          {"skeleton", o.skeleton},
+          {"skeleton", o.build.skeleton},
           {"tensors", tensors},
           {"ties", ties},
           {"entries", entries},

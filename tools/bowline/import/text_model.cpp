@@ -26,7 +26,7 @@ std::optional<DType> float_of(std::string_view name) {
 }
 
 Result<import::BuildOptions> build_options(const ImportFlags& o) {
-  import::BuildOptions options;
+  import::BuildOptions options = o.build;
   for (const import::Task t :
        {import::Task::generate, import::Task::classify, import::Task::embed}) {
     if (name_of(t) == o.task) {
@@ -39,16 +39,6 @@ Result<import::BuildOptions> build_options(const ImportFlags& o) {
   }
   options.dtype = float_of(o.dtype);
   options.kv_dtype = o.kv_dtype == "int8" ? DType::i8 : float_of(o.kv_dtype).value_or(DType::f32);
-  options.pooling = o.pooling;
-  options.multi_label = o.multi_label;
-  options.label_smoothing = o.label_smoothing;
-  options.tie_equal = o.tie_equal;
-  options.dropout = o.dropout;
-  options.seed = o.seed;
-  options.skeleton = o.skeleton;
-  for (size_t i = 0; i + 1 < o.ties.size(); i += 2) {
-    options.ties.emplace_back(o.ties[i], o.ties[i + 1]);
-  }
   return options;
 }
 
