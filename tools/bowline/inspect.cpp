@@ -7,6 +7,7 @@
 
 #include "base/escape.h"
 #include "base/status.h"
+#include "common/find.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/help.h"
@@ -177,7 +178,7 @@ class Inspection {
       BOWLINE_TRY_ASSIGN(run.plan, session.describe());
       BOWLINE_TRY_ASSIGN(run.model, model_->describe());
     }
-    if (find_entry_point(info_, "loss") != nullptr) {
+    if (find_named(info_.entry_points, "loss") != nullptr) {
       BOWLINE_TRY_ASSIGN(Trainer trainer, this->trainer());
       PlannedRun& run = runs.emplace_back(PlannedRun{"training", trainer.memory(), {}, {}});
       BOWLINE_TRY_ASSIGN(run.plan, trainer.describe());

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "common/array.h"
 #include "common/files.h"
+#include "common/find.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/numbers.h"
@@ -107,7 +108,7 @@ class Predictor {
     p.batch_ = o.batch;
     const std::string entry = p.entry();
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
-    BOWLINE_REQUIRE_CODE(find_entry_point(info, entry) != nullptr, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(find_named(info.entry_points, entry) != nullptr, Code::bad_file,
                          "Model \"{}\" has no entry point \"{}\"{}.", o.model, entry,
                          p.embed_ ? "" : ": it is not a classifier");
     BOWLINE_TRY_ASSIGN(p.tokenizer_, tokenizer_of(model));

@@ -8,6 +8,7 @@
 #include "base/escape.h"
 #include "base/status.h"
 #include "common/files.h"
+#include "common/find.h"
 #include "common/flags.h"
 #include "common/help.h"
 #include "common/inputs.h"
@@ -180,8 +181,8 @@ class Profiling {
   // text::Generator.
   Status fill_caches(Model& model, const Inputs& inputs) {
     const auto length = [&](std::string_view dim, int64_t otherwise) {
-      const auto found = std::ranges::find(inputs.lengths, dim, &BoundDim::name);
-      return found == inputs.lengths.end() ? otherwise : found->value;
+      const BoundDim* const found = find_named(inputs.lengths, dim);
+      return found == nullptr ? otherwise : found->value;
     };
     BOWLINE_TRY_ASSIGN(const std::string caches, written_caches(model));
     const int64_t context = length("kv_length", 0);
@@ -189,7 +190,7 @@ class Profiling {
       return {};
     }
     BOWLINE_TRY(model.resize(caches, context).status());
-    if (std::ranges::find(steps_, "position", &StepScalar::name) == steps_.end()) {
+    if (find_named(steps_, "position") == nullptr) {
       steps_.emplace_back("position", context - std::min(context, length("rows", 1)));
     }
     return {};

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/escape.h"
 #include "base/status.h"
 #include "bowline_text.h"
+#include "common/find.h"
 #include "common/flags.h"
 #include "common/help.h"
 #include "common/inputs.h"
@@ -43,48 +43,33 @@ Result<std::map<std::string, std::string>> files_of(const RunOptions& o,
                     "--output \"{}\" is not of the form NAME=@file.npy or NAME=@file.txt.", flag);
     const std::string name = flag.substr(0, equals);
     const std::string path = flag.substr(equals + 2);
-    BOWLINE_REQUIRE(
-        std::ranges::find(entry.outputs, name, &OutputInfo::name) != entry.outputs.end(),
-        "Entry point \"{}\" has no output \"{}\".", entry.name, name);
+    BOWLINE_REQUIRE(find_named(entry.outputs, name) != nullptr,
+                    "Entry point \"{}\" has no output \"{}\".", entry.name, name);
     BOWLINE_REQUIRE(files.emplace(name, path).second, "Output \"{}\" is given twice.", name);
     BOWLINE_TRY(check_new(path, o.force));
   }
   return files;
 }
 
-struct Summary {
-  double least = INFINITY;
-  double largest = -INFINITY;
-  double sum = 0;
-  uint64_t not_finite = 0;
-};
-
-Summary summarise(const Array& array) {
-  Summary s;
-  for (size_t at = 0; at + sizeof(float) <= array.bytes.size(); at += sizeof(float)) {
-    float value = 0;
-    std::memcpy(&value, array.bytes.data() + at, sizeof value);
-    if (!std::isfinite(value)) {
-      ++s.not_finite;
-      continue;
-    }
-    const auto x = static_cast<double>(value);
-    s.least = std::min(s.least, x);
-    s.largest = std::max(s.largest, x);
-    s.sum += x;
-  }
-  return s;
-}
-
 std::string summary_text(const Array& array) {
-  const size_t elements = array.bytes.size() / size_of(array.dtype);
-  if (array.dtype != DType::f32 || elements == 0) {
+  if (array.dtype != DType::f32 || array.elements() == 0) {
     return "";
   }
-  const Summary s = summarise(array);
-  const auto finite = static_cast<double>(elements - s.not_finite);
-  return fmt::format("  min {:.6g}, mean {:.6g}, max {:.6g}{}", s.least, s.sum / finite, s.largest,
-                     s.not_finite == 0 ? "" : fmt::format(", {} not finite", s.not_finite));
+  double least = INFINITY, largest = -INFINITY, sum = 0;
+  uint64_t finite = 0;
+  for (const float value : floats_of(array)) {
+    if (std::isfinite(value)) {
+      const auto x = static_cast<double>(value);
+      least = std::min(least, x);
+      largest = std::max(largest, x);
+      sum += x;
+      ++finite;
+    }
+  }
+  const uint64_t others = array.elements() - finite;
+  return fmt::format("  min {:.6g}, mean {:.6g}, max {:.6g}{}", least,
+                     sum / static_cast<double>(finite), largest,
+                     others == 0 ? "" : fmt::format(", {} not finite", others));
 }
 
 struct Outputs {
@@ -108,11 +93,10 @@ TensorShape shape_of(const IoInfo& output, const Request& request) {
     if (dim.empty()) {
       continue;
     }
-    const auto& lengths = request.inputs.lengths;
-    const auto given = std::ranges::find(lengths, dim, &BoundDim::name);
-    shape[axis] = given == lengths.end() ? shape[axis] : given->value;
-    const auto step = std::ranges::find(request.steps, dim, &StepScalar::name);
-    if (step != request.steps.end() && std::holds_alternative<uint64_t>(step->value)) {
+    const BoundDim* const given = find_named(request.inputs.lengths, dim);
+    shape[axis] = given == nullptr ? shape[axis] : given->value;
+    const StepScalar* const step = find_named(request.steps, dim);
+    if (step != nullptr && std::holds_alternative<uint64_t>(step->value)) {
       shape[axis] = static_cast<int64_t>(std::get<uint64_t>(step->value));
     }
   }

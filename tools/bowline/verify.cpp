@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/bytes.h"
 #include "base/status.h"
+#include "common/find.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
 #include "verb.h"
@@ -17,64 +18,40 @@
 namespace bowline::command {
 namespace {
 
-// A tensor of a self test with its bytes.
-struct Values {
-  TensorInfo info;
-  std::vector<std::byte> bytes;
-
-  Tensor tensor() { return {info.name, info.dtype, info.shape, bytes.data()}; }
-};
-
-std::vector<Values> values_of(const std::vector<TensorInfo>& infos,
-                              std::vector<std::vector<std::byte>> bytes) {
-  std::vector<Values> out;
-  for (size_t i = 0; i < infos.size(); ++i) {
-    out.push_back({infos[i], std::move(bytes[i])});
-  }
-  return out;
-}
-
 // Returns the sizes of the named dims, from the shapes of the inputs.
-std::vector<BoundDim> bound_dims(const EntryPointInfo& entry, std::span<const Values> given) {
+std::vector<BoundDim> bound_dims(const EntryPointInfo& entry, std::span<const TensorInfo> given) {
   std::vector<BoundDim> dims;
   for (const InputInfo& input : entry.inputs) {
-    for (const Values& v : given) {
-      for (size_t i = 0;
-           v.info.name == input.name && i < input.dims.size() && i < v.info.shape.size(); ++i) {
-        if (!input.dims[i].name.empty()) {
-          dims.push_back({input.dims[i].name, v.info.shape[i]});
-        }
+    const TensorInfo* const info = find_named(given, input.name);
+    const size_t rank = info == nullptr ? 0 : std::min(input.dims.size(), info->shape.size());
+    for (size_t i = 0; i < rank; ++i) {
+      if (!input.dims[i].name.empty()) {
+        dims.push_back({input.dims[i].name, info->shape[i]});
       }
     }
   }
   return dims;
 }
 
-Status compare(const Values& actual, const Values& expected, float tolerance,
-               std::string_view graph) {
-  if (expected.info.dtype != DType::f32) {
-    BOWLINE_REQUIRE_CODE(actual.bytes == expected.bytes, Code::bad_file,
-                         "Output \"{}\" of entry point \"{}\" differs.", expected.info.name, graph);
+Status compare(const TensorInfo& output, std::span<const std::byte> actual,
+               std::span<const std::byte> expected, float tolerance, std::string_view graph) {
+  if (output.dtype != DType::f32) {
+    BOWLINE_REQUIRE_CODE(std::ranges::equal(actual, expected), Code::bad_file,
+                         "Output \"{}\" of entry point \"{}\" differs.", output.name, graph);
     return {};
   }
-  const size_t n = expected.bytes.size() / sizeof(float);
-  if (n == 0) {
-    return {};
-  }
-  std::vector<float> a(n);
-  std::vector<float> e(n);
-  std::memcpy(a.data(), actual.bytes.data(), n * sizeof(float));
-  std::memcpy(e.data(), expected.bytes.data(), n * sizeof(float));
   double scale = 0;
-  for (const float x : e) {
-    scale = std::max(scale, std::abs(static_cast<double>(x)));
+  for (size_t at = 0; at < expected.size(); at += sizeof(float)) {
+    scale = std::max(scale, std::abs(static_cast<double>(load<float>(&expected[at]))));
   }
-  for (size_t i = 0; i < n; ++i) {
-    BOWLINE_REQUIRE_CODE(std::abs(static_cast<double>(a[i]) - static_cast<double>(e[i])) <=
+  for (size_t at = 0; at < expected.size(); at += sizeof(float)) {
+    const float a = load<float>(&actual[at]);
+    const float e = load<float>(&expected[at]);
+    BOWLINE_REQUIRE_CODE(std::abs(static_cast<double>(a) - static_cast<double>(e)) <=
                              static_cast<double>(tolerance) * scale,
                          Code::bad_file,
-                         "Element {} of output \"{}\" of entry point \"{}\" is {}, expected {}.", i,
-                         expected.info.name, graph, a[i], e[i]);
+                         "Element {} of output \"{}\" of entry point \"{}\" is {}, expected {}.",
+                         at / sizeof(float), output.name, graph, a, e);
   }
   return {};
 }
@@ -91,10 +68,11 @@ Status check_cost(const std::string& path, const MemoryReport& memory) {
   return {};
 }
 
-std::vector<Tensor> tensors_of(std::vector<Values>& values) {
+std::vector<Tensor> tensors_of(const std::vector<TensorInfo>& infos,
+                               std::vector<std::vector<std::byte>>& bytes) {
   std::vector<Tensor> out;
-  for (Values& v : values) {
-    out.push_back(v.tensor());
+  for (size_t i = 0; i < infos.size(); ++i) {
+    out.push_back({infos[i].name, infos[i].dtype, infos[i].shape, bytes[i].data()});
   }
   return out;
 }
@@ -103,23 +81,23 @@ Status run_self_test(const std::string& path, const Model& model, const ModelInf
                      const Device& device, size_t number) {
   const SelfTestInfo& test = info.self_tests[number];
   const std::string& name = test.entry_point;
-  const EntryPointInfo* entry = find_entry_point(info, name);
+  const EntryPointInfo* entry = find_named(info.entry_points, name);
   BOWLINE_REQUIRE_CODE(entry != nullptr, Code::bad_file,
                        "A self test needs entry point \"{}\", which the model does not have.",
                        name);
-  BOWLINE_TRY_ASSIGN(SelfTestValues bytes, model.self_test(number));
-  std::vector<Values> inputs = values_of(test.inputs, std::move(bytes.inputs));
-  const std::vector<Values> expected = values_of(test.outputs, std::move(bytes.outputs));
-  std::vector<Values> actual = expected;
-  for (Values& v : actual) {
-    std::ranges::fill(v.bytes, std::byte{0xFF});
+  BOWLINE_TRY_ASSIGN(SelfTestValues values, model.self_test(number));
+  std::vector<std::vector<std::byte>> actual = values.outputs;
+  for (std::vector<std::byte>& bytes : actual) {
+    std::ranges::fill(bytes, std::byte{0xFF});
   }
   BOWLINE_TRY_ASSIGN(Session session,
-                     Session::create(model, device, name, bound_dims(*entry, inputs)));
+                     Session::create(model, device, name, bound_dims(*entry, test.inputs)));
   BOWLINE_TRY(check_cost(path, session.memory()));
-  BOWLINE_TRY(session.run(tensors_of(inputs), tensors_of(actual)));
-  for (size_t i = 0; i < expected.size(); ++i) {
-    BOWLINE_TRY(compare(actual[i], expected[i], test.relative_tolerance, name));
+  BOWLINE_TRY(
+      session.run(tensors_of(test.inputs, values.inputs), tensors_of(test.outputs, actual)));
+  for (size_t i = 0; i < actual.size(); ++i) {
+    BOWLINE_TRY(
+        compare(test.outputs[i], actual[i], values.outputs[i], test.relative_tolerance, name));
   }
   return {};
 }

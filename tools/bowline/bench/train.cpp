@@ -11,6 +11,7 @@
 #include "bench/floor.h"
 #include "bench/verbs.h"
 #include "common/files.h"
+#include "common/find.h"
 #include "common/flags.h"
 #include "common/report.h"
 #include "common/text.h"
@@ -131,7 +132,7 @@ Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const De
   const size_t row_length = static_cast<size_t>(o.seq) + 1;
   const size_t rows = tokens.size() / row_length;
   Batch batch(o.batch, o.seq);
-  const Inputs inputs(*find_entry_point(info, "loss"), o, batch.inputs());
+  const Inputs inputs(*find_named(info.entry_points, "loss"), o, batch.inputs());
   MeasuredSteps m;
   double total = 0;
   for (uint64_t step = 0;; ++step) {

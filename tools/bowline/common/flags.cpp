@@ -12,6 +12,7 @@
 #include "base/nearest.h"
 #include "base/status.h"
 #include "common/files.h"
+#include "common/find.h"
 #include "common/numbers.h"
 #include "common/strings.h"
 #include "verb.h"
@@ -47,9 +48,8 @@ bool names_dim(const std::vector<NodeInfo>& nodes, const std::string& dim) {
 // True if the entry point may have the dim. Entry points with updates may have the dims of their
 // caches, which no input shows.
 bool has_dim(const EntryPointInfo& entry, const std::string& dim) {
-  const bool of_input = std::ranges::any_of(entry.inputs, [&](const InputInfo& input) {
-    return std::ranges::find(input.dims, dim, &GraphDim::name) != input.dims.end();
-  });
+  const bool of_input = std::ranges::any_of(
+      entry.inputs, [&](const InputInfo& input) { return find_named(input.dims, dim) != nullptr; });
   return of_input || !entry.updates.empty() || names_dim(entry.nodes, dim);
 }
 
@@ -76,10 +76,6 @@ void add_threads(CLI::App* verb, int& threads) {
                                              device.value().info().name, kCpu));
     }
   });
-}
-
-bool bound(std::span<const BoundDim> dims, const std::string& name) {
-  return std::ranges::find(dims, name, &BoundDim::name) != dims.end();
 }
 
 }  // namespace
@@ -132,13 +128,8 @@ void add_entry(CLI::App* verb, std::string& entry) {
   add_text(verb, "--entry", entry, "Entry point [forward, else the only entry point]", "NAME");
 }
 
-const EntryPointInfo* find_entry_point(const ModelInfo& model, std::string_view name) {
-  const auto found = std::ranges::find(model.entry_points, name, &EntryPointInfo::name);
-  return found == model.entry_points.end() ? nullptr : &*found;
-}
-
 Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& name) {
-  const EntryPointInfo* entry = find_entry_point(model, name.empty() ? "forward" : name);
+  const EntryPointInfo* entry = find_named(model.entry_points, name.empty() ? "forward" : name);
   if (entry == nullptr && name.empty() && model.entry_points.size() == 1) {
     entry = &model.entry_points[0];
   }
@@ -249,7 +240,7 @@ Status change(Model& model, const Changes& changes) {
 
 Status require_entry_point(const Model& model, const std::string& path, const std::string& name) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
-  BOWLINE_REQUIRE_CODE(find_entry_point(info, name) != nullptr, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(find_named(info.entry_points, name) != nullptr, Code::bad_file,
                        "Model \"{}\" has no entry point \"{}\".", path, name);
   return {};
 }
@@ -266,17 +257,18 @@ Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& mo
   std::vector<BoundDim> dims;
   for (const std::string& text : flags.dims) {
     BOWLINE_TRY_ASSIGN(BoundDim dim, parse_dim(text));
-    BOWLINE_REQUIRE(!bound(dims, dim.name), "Dim \"{}\" is given twice.", dim.name);
+    BOWLINE_REQUIRE(find_named(dims, dim.name) == nullptr, "Dim \"{}\" is given twice.", dim.name);
     dims.push_back(std::move(dim));
   }
   for (const auto& [name, value] : {std::pair("batch", flags.batch), std::pair("seq", flags.seq)}) {
-    BOWLINE_REQUIRE(value == 0 || !bound(dims, name), "Dim \"{}\" is given twice.", name);
+    BOWLINE_REQUIRE(value == 0 || find_named(dims, name) == nullptr, "Dim \"{}\" is given twice.",
+                    name);
     if (value != 0) {
       dims.push_back({name, value});
     }
   }
   for (const BoundDim& dim : dims) {
-    BOWLINE_REQUIRE(std::ranges::find(model.dims, dim.name, &DimInfo::name) != model.dims.end(),
+    BOWLINE_REQUIRE(find_named(model.dims, dim.name) != nullptr,
                     "The model has no named dim \"{}\"; {}.", dim.name,
                     known_dims(dim.name, model));
     BOWLINE_REQUIRE(entry == nullptr || has_dim(*entry, dim.name),
@@ -287,9 +279,10 @@ Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& mo
 }
 
 std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims) {
-  return joined(
-      model.dims | std::views::filter([&](const DimInfo& d) { return !bound(dims, d.name); }),
-      &DimInfo::name);
+  return joined(model.dims | std::views::filter([&](const DimInfo& d) {
+                  return find_named(dims, d.name) == nullptr;
+                }),
+                &DimInfo::name);
 }
 
 Status with_import(Status status, const std::string& path, const std::string& more) {

@@ -53,8 +53,6 @@ void add_entry(CLI::App* verb, std::string& entry);
 // Returns the entry point for a value of --entry.
 // Errors  bad_argument: the model has no such entry point, or `name` is empty and it has several.
 Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& name);
-// Null if the model has no such entry point.
-const EntryPointInfo* find_entry_point(const ModelInfo& model, std::string_view name);
 
 // --dim name=number, --batch and --seq.
 struct DimFlags {

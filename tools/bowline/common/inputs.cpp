@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "base/status.h"
+#include "common/find.h"
 #include "common/strings.h"
 #include "common/text_array.h"
 
@@ -67,9 +68,8 @@ Result<std::map<std::string, std::string>> parse(const EntryPointInfo& entry,
     BOWLINE_REQUIRE(equals != std::string::npos && equals + 1 < flag.size(),
                     "--input \"{}\" is not of the form NAME=VALUE.", flag);
     const std::string name = flag.substr(0, equals);
-    const bool known =
-        std::ranges::find(entry.inputs, name, &InputInfo::name) != entry.inputs.end();
-    BOWLINE_REQUIRE(known, "Entry point \"{}\" has no input \"{}\"; it has {}.", entry.name, name,
+    BOWLINE_REQUIRE(find_named(entry.inputs, name) != nullptr,
+                    "Entry point \"{}\" has no input \"{}\"; it has {}.", entry.name, name,
                     joined(entry.inputs, &InputInfo::name));
     BOWLINE_REQUIRE(given.emplace(name, flag.substr(equals + 1)).second,
                     "Input \"{}\" is given twice.", name);
@@ -80,7 +80,7 @@ Result<std::map<std::string, std::string>> parse(const EntryPointInfo& entry,
 void add_dims_of(const InputInfo& input, const Array& array, std::vector<BoundDim>& dims) {
   for (size_t i = 0; i < input.dims.size() && i < array.shape.size(); ++i) {
     const std::string& name = input.dims[i].name;
-    if (!name.empty() && std::ranges::find(dims, name, &BoundDim::name) == dims.end()) {
+    if (!name.empty() && find_named(dims, name) == nullptr) {
       dims.push_back({name, array.shape[i]});
     }
   }
@@ -97,8 +97,8 @@ bool is_numbers(const std::string& what) {
 TextShape text_shape(const InputInfo& input, std::span<const BoundDim> dims) {
   TextShape out{input.dtype, {}};
   for (const GraphDim& dim : input.dims) {
-    const auto bound = std::ranges::find(dims, dim.name, &BoundDim::name);
-    out.shape.push_back(dim.name.empty() ? dim.value : bound == dims.end() ? -1 : bound->value);
+    const BoundDim* const bound = find_named(dims, dim.name);
+    out.shape.push_back(dim.name.empty() ? dim.value : bound == nullptr ? -1 : bound->value);
   }
   return out;
 }
@@ -123,8 +123,8 @@ Result<bool> read(const InputInfo& input, const std::string& what, std::span<con
 Result<std::vector<int64_t>> shape_of(const InputInfo& input, std::span<const BoundDim> dims) {
   std::vector<int64_t> shape;
   for (const GraphDim& dim : input.dims) {
-    const auto bound = std::ranges::find(dims, dim.name, &BoundDim::name);
-    BOWLINE_REQUIRE(dim.name.empty() || bound != dims.end(),
+    const BoundDim* const bound = find_named(dims, dim.name);
+    BOWLINE_REQUIRE(dim.name.empty() || bound != nullptr,
                     "The size of dimension \"{}\" is unknown. Set it with --dim NAME=N.", dim.name);
     shape.push_back(dim.name.empty() ? dim.value : bound->value);
   }
@@ -164,7 +164,7 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
     inputs.arrays.push_back(std::move(array));
   }
   for (const BoundDim& d : inputs.dims) {
-    if (std::ranges::find(inputs.lengths, d.name, &BoundDim::name) == inputs.lengths.end()) {
+    if (find_named(inputs.lengths, d.name) == nullptr) {
       inputs.lengths.push_back(d);
     }
   }

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "common/array.h"
+#include "common/find.h"
 #include "common/flags.h"
 #include "verb.h"
 
@@ -23,7 +24,7 @@ constexpr std::string_view kTrained =
 
 Status check_entry(const ModelInfo& info, const std::string& path, const std::string& name,
                    std::span<const Need> needs) {
-  const EntryPointInfo* entry = find_entry_point(info, name);
+  const EntryPointInfo* entry = find_named(info.entry_points, name);
   BOWLINE_REQUIRE_CODE(entry != nullptr, Code::bad_file,
                        "Model \"{}\" has no entry point \"{}\". {}", path, name, kTrained);
   for (const Need& need : needs) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "common/find.h"
 #include "common/flags.h"
 #include "common/help.h"
 
@@ -112,8 +113,7 @@ void add_optimizer_flags(CLI::App* verb, FinetuneOptions& o) {
 
 Status check_optimizer_flags(const FinetuneOptions& o) {
   const std::vector<InputKind> kinds = kinds_of_optimizers();
-  return o.optimizer_uses.check(
-      std::ranges::find(kinds, o.train.optimizer.name, &InputKind::name)->bit, kinds);
+  return o.optimizer_uses.check(find_named(kinds, o.train.optimizer.name)->bit, kinds);
 }
 
 }  // namespace bowline::command

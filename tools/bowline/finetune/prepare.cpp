@@ -3,6 +3,7 @@
 #include "base/pattern.h"
 #include "base/status.h"
 #include "common/build.h"
+#include "common/find.h"
 #include "common/flags.h"
 #include "common/memory_curve.h"
 #include "common/print.h"
@@ -67,7 +68,7 @@ Status Run::open_model() {
 Status Run::check_flags() const {
   BOWLINE_TRY(check_data_flags(*model_, o_));
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model_->describe());
-  const EntryPointInfo* const loss = find_entry_point(info, "loss");
+  const EntryPointInfo* const loss = find_named(info.entry_points, "loss");
   return o_.uses.check("--seed", !o_.in_order || o_.lora.rank != 0 || draws(loss->nodes),
                        "--in-order shows the rows as they stand, and the model has no dropout");
 }

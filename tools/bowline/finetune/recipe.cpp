@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/words.h"
+#include "common/find.h"
 #include "common/flags.h"
 #include "common/hash.h"
 #include "finetune/optimizer_flags.h"
@@ -19,10 +20,7 @@ constexpr std::string_view kData = "data";
 
 // Returns null if the optimizer does not have the setting.
 const OptimizerSetting* find_setting_of(const FinetuneOptions& o, std::string_view name) {
-  const std::span<const OptimizerSetting> all =
-      std::ranges::find(optimizers(), o.train.optimizer.name, &OptimizerInfo::name)->settings;
-  const auto found = std::ranges::find(all, name, &OptimizerSetting::name);
-  return found == all.end() ? nullptr : &*found;
+  return find_named(find_named(optimizers(), o.train.optimizer.name)->settings, name);
 }
 
 // The value of a setting, or `none` if the optimizer does not have it.

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "common/array.h"
-#include "common/flags.h"
+#include "common/find.h"
 #include "common/hash.h"
 #include "common/text.h"
 #include "common/tokenizers.h"
@@ -28,16 +28,10 @@ struct Texts : TokenRows {
 // Returns the dtype of an input or output of an entry point. f32 if it does not exist: running the
 // entry point then reports the error.
 DType dtype_in(const ModelInfo& model, std::string_view entry, std::string_view name) {
-  const EntryPointInfo* const e = find_entry_point(model, entry);
-  if (e == nullptr) {
-    return DType::f32;
-  }
-  const auto input = std::ranges::find(e->inputs, name, &InputInfo::name);
-  if (input != e->inputs.end()) {
-    return input->dtype;
-  }
-  const auto output = std::ranges::find(e->outputs, name, &OutputInfo::name);
-  return output == e->outputs.end() ? DType::f32 : output->dtype;
+  const EntryPointInfo* const e = find_named(model.entry_points, entry);
+  const InputInfo* const input = e == nullptr ? nullptr : find_named(e->inputs, name);
+  const OutputInfo* const output = e == nullptr ? nullptr : find_named(e->outputs, name);
+  return input != nullptr ? input->dtype : output != nullptr ? output->dtype : DType::f32;
 }
 
 class ClassifyTask final : public RowTask<Texts> {
@@ -107,8 +101,8 @@ class ClassifyTask final : public RowTask<Texts> {
       return {};
     }
     BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
-    const auto p = std::ranges::find(info.parameters, "class_weights", &ParameterInfo::name);
-    BOWLINE_REQUIRE(p != info.parameters.end(), "The model has no class_weights.");
+    const ParameterInfo* const p = find_named(info.parameters, "class_weights");
+    BOWLINE_REQUIRE(p != nullptr, "The model has no class_weights.");
     Array values = float_array(p->dtype, {static_cast<int64_t>(weights_.size())}, weights_);
     return model.set_value(p->name, values.tensor(p->name));
   }

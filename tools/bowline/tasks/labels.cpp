@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/status.h"
+#include "common/find.h"
 #include "data/examples.h"
 
 namespace bowline::command {
@@ -11,8 +12,8 @@ namespace bowline::command {
 Result<int64_t> classes_of(const Model& model) {
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   for (const char* name : {"class_weights", "classifier.bias"}) {
-    const auto at = std::ranges::find(info.parameters, name, &ParameterInfo::name);
-    if (at != info.parameters.end() && at->shape.size() == 1) {
+    const ParameterInfo* const at = find_named(info.parameters, name);
+    if (at != nullptr && at->shape.size() == 1) {
       return at->shape[0];
     }
   }
