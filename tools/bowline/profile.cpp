@@ -59,23 +59,14 @@ struct Measured {
   }
 };
 
-double ns_since(Clock::time_point start) { return 1e9 * seconds_since(start); }
-
 Result<Measured> measure(const Subject& subject, int steps) {
   Measured m;
-  std::vector<double> ns;
-  for (int i = 0; i < kWarmup + steps; ++i) {
-    const Clock::time_point start = Clock::now();
-    BOWLINE_TRY(subject.run());
-    if (i >= kWarmup) {
-      ns.push_back(ns_since(start));
-    }
-  }
-  m.step_ns = median(std::move(ns));
+  BOWLINE_TRY_ASSIGN(const double seconds, median_seconds(steps, kWarmup, subject.run));
+  m.step_ns = 1e9 * seconds;
   for (int i = 0; i < steps; ++i) {
     const Clock::time_point start = Clock::now();
     BOWLINE_TRY_ASSIGN(std::vector<NodeTime> times, subject.profile());
-    m.clocked_ns += ns_since(start) / steps;
+    m.clocked_ns += 1e9 * seconds_since(start) / steps;
     m.steps.push_back(std::move(times));
   }
   m.mean = m.steps[0];

@@ -90,13 +90,10 @@ Result<Measured> measure(text::Generator& g, const BenchDecodeOptions& o, int64_
   BOWLINE_TRY(g.next().status());
   BOWLINE_TRY(g.rewind(0));
   Measured m;
-  const Clock::time_point begin = Clock::now();
-  BOWLINE_TRY(g.feed(prompt));
-  m.prompt_seconds = seconds_since(begin);
+  BOWLINE_TRY_ASSIGN(m.prompt_seconds, seconds_of([&] { return g.feed(prompt); }));
   for (int64_t i = 0; i < o.tokens; ++i) {
-    const Clock::time_point start = Clock::now();
-    BOWLINE_TRY(g.next().status());
-    m.seconds.push_back(seconds_since(start));
+    BOWLINE_TRY_ASSIGN(const double seconds, seconds_of([&] { return g.next().status(); }));
+    m.seconds.push_back(seconds);
   }
   m.median = median(m.seconds);
   return m;

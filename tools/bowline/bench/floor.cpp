@@ -61,16 +61,11 @@ Result<double> device_seconds(const Device& device, Session& session, int runs, 
   if (device.info().name == "cpu" || session.profile({}).status().code() == Code::unsupported) {
     return median_seconds(runs, warmup, [&] { return session.run({}, {}); });
   }
-  std::vector<double> times;
-  for (int i = 0; i < warmup + runs; ++i) {
+  return median_of(runs, warmup, [&]() -> Result<double> {
     BOWLINE_TRY_ASSIGN(const std::vector<NodeTime> nodes, session.profile({}));
-    if (i >= warmup) {
-      times.push_back(1e-9 *
-                      std::accumulate(nodes.begin(), nodes.end(), 0.0,
-                                      [](double sum, const NodeTime& n) { return sum + n.ns; }));
-    }
-  }
-  return median(std::move(times));
+    return 1e-9 * std::accumulate(nodes.begin(), nodes.end(), 0.0,
+                                  [](double sum, const NodeTime& n) { return sum + n.ns; });
+  });
 }
 
 // Returns the best rate of square products, in operations per second. Stops after a size that takes
@@ -116,18 +111,6 @@ Result<double> stream_rate(const Device& device, uint64_t bytes) {
 }
 
 }  // namespace
-
-Result<double> median_seconds(int runs, int warmup, const std::function<Status()>& call) {
-  std::vector<double> times;
-  for (int i = 0; i < warmup + runs; ++i) {
-    const Clock::time_point start = Clock::now();
-    BOWLINE_TRY(call());
-    if (i >= warmup) {
-      times.push_back(seconds_since(start));
-    }
-  }
-  return median(std::move(times));
-}
 
 Result<double> Product::seconds(int runs, int warmup) {
   return device_seconds(*device_, *session_, runs, warmup);

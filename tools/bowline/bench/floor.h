@@ -19,9 +19,6 @@ struct Machine {
   std::string source;    // how the rates were measured, for the report
 };
 
-// Returns the median time of `runs` calls, in seconds. Makes `warmup` untimed calls first.
-Result<double> median_seconds(int runs, int warmup, const std::function<Status()>& call);
-
 // A model with one matrix product y = a b on a device. a and b are weights of `dtype`.
 // `layout`: "nt": b is stored transposed; "tn": a is; any other value: neither.
 // `encoding`: encoding of b for quantize(). Empty: b is not quantized.

@@ -89,13 +89,6 @@ Result<Model> sum_of(int pairs, bool tied) {
   return model;
 }
 
-template <class Call>
-Result<double> milliseconds(const Call& call) {
-  const Clock::time_point start = Clock::now();
-  BOWLINE_TRY(call());
-  return 1e3 * seconds_since(start);
-}
-
 // Median times of the same work with ties and without. The two variants run alternately.
 struct Comparison {
   std::string what;
@@ -108,12 +101,12 @@ template <class Tied, class Plain>
 Result<Comparison> by_turns(std::string what, int runs, const Tied& tied, const Plain& plain) {
   std::vector<double> with, without;
   for (int i = 0; i < runs; ++i) {
-    BOWLINE_TRY_ASSIGN(const double t, milliseconds(tied));
-    BOWLINE_TRY_ASSIGN(const double p, milliseconds(plain));
+    BOWLINE_TRY_ASSIGN(const double t, seconds_of(tied));
+    BOWLINE_TRY_ASSIGN(const double p, seconds_of(plain));
     with.push_back(t);
     without.push_back(p);
   }
-  return Comparison{std::move(what), median(with), median(without)};
+  return Comparison{std::move(what), 1e3 * median(with), 1e3 * median(without)};
 }
 
 // A model on the device, with its session and trainer.

@@ -29,14 +29,11 @@ double cpu_seconds() {
 
 // Returns the median CPU time of `runs` calls in seconds, after one warm-up call.
 Result<double> median_cpu_seconds(int runs, const std::function<Status()>& call) {
-  BOWLINE_TRY(call());
-  std::vector<double> times;
-  for (int i = 0; i < runs; ++i) {
+  return median_of(runs, 1, [&]() -> Result<double> {
     const double begin = cpu_seconds();
     BOWLINE_TRY(call());
-    times.push_back(cpu_seconds() - begin);
-  }
-  return median(std::move(times));
+    return cpu_seconds() - begin;
+  });
 }
 
 Result<int> bench_tokenize(const BenchTokenizeOptions& o) {

@@ -14,6 +14,7 @@
 #include "common/find.h"
 #include "common/flags.h"
 #include "common/report.h"
+#include "common/strings.h"
 #include "common/text.h"
 #include "common/timing.h"
 #include "verb.h"
@@ -100,30 +101,18 @@ TrainOptions train_options(const BenchTrainOptions& o) {
   return t;
 }
 
-// The inputs of a batch of tokens. A language model gets the labels of the tokens. A classifier
-// gets a length and a class per row; every row has the full length.
-class Inputs {
- public:
-  Inputs(const EntryPointInfo& loss, const BenchTrainOptions& o, std::span<const Tensor> of_tokens)
-      : lengths_(static_cast<size_t>(o.batch), static_cast<int32_t>(o.seq)),
-        classes_(static_cast<size_t>(o.batch)) {
-    const bool by_row = std::ranges::any_of(
-        loss.inputs, [](const InputInfo& input) { return input.name == "lengths"; });
-    for (const Tensor& t : of_tokens) {
-      const bool replaced = by_row && t.name == "labels";
-      tensors_.push_back(replaced ? Tensor{"labels", DType::i32, {o.batch}, classes_.data()} : t);
-    }
-    if (by_row) {
-      tensors_.push_back({"lengths", DType::i32, {o.batch}, lengths_.data()});
-    }
+// Returns the inputs of a batch of tokens. A language model gets the labels of the tokens. A
+// classifier gets a length and a class per row; every row has the full length.
+std::vector<Tensor> inputs_of(const EntryPointInfo& loss, std::span<const Tensor> tokens,
+                              std::vector<int32_t>& lengths, std::vector<int32_t>& classes) {
+  if (find_named(loss.inputs, "lengths") == nullptr) {
+    return {tokens.begin(), tokens.end()};
   }
-  std::span<const Tensor> tensors() const { return tensors_; }
-
- private:
-  std::vector<int32_t> lengths_;
-  std::vector<int32_t> classes_;
-  std::vector<Tensor> tensors_;
-};
+  const auto rows = static_cast<int64_t>(lengths.size());
+  return {tokens[0],
+          {"labels", DType::i32, {rows}, classes.data()},
+          {"lengths", DType::i32, {rows}, lengths.data()}};
+}
 
 Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const Device& device) {
   BOWLINE_TRY_ASSIGN(const std::vector<int32_t> tokens, read_tokens(o));
@@ -132,7 +121,10 @@ Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const De
   const size_t row_length = static_cast<size_t>(o.seq) + 1;
   const size_t rows = tokens.size() / row_length;
   Batch batch(o.batch, o.seq);
-  const Inputs inputs(*find_named(info.entry_points, "loss"), o, batch.inputs());
+  std::vector<int32_t> lengths(static_cast<size_t>(o.batch), static_cast<int32_t>(o.seq));
+  std::vector<int32_t> classes(lengths.size());
+  const std::vector<Tensor> inputs =
+      inputs_of(*find_named(info.entry_points, "loss"), batch.inputs(), lengths, classes);
   MeasuredSteps m;
   double total = 0;
   for (uint64_t step = 0;; ++step) {
@@ -145,8 +137,7 @@ Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const De
       batch.set_row(row, tokens.data() + from * row_length);
     }
     const Clock::time_point start = Clock::now();
-    BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report,
-                       trainer.micro_step(inputs.tensors()));
+    BOWLINE_TRY_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(inputs));
     const double seconds = seconds_since(start);
     m.losses.push_back(report ? report->loss : 0);
     if (step >= kWarmupSteps || (o.steps != 0 && o.steps <= kWarmupSteps)) {
@@ -161,38 +152,6 @@ Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const De
   return m;
 }
 
-Status write_losses(const std::string& path, std::span<const float> losses) {
-  std::string text;
-  for (const float loss : losses) {
-    text += fmt::format("{:.9g}\n", loss);
-  }
-  return write_text(path, text);
-}
-
-nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const MeasuredSteps& m,
-                       double ms, double tokens, const Machine& machine, const Work& work,
-                       double floor_ms) {
-  nlohmann::json j = {{"device", device.info().name},
-                      {"batch", o.batch},
-                      {"seq", o.seq},
-                      {"compute", o.compute},
-                      {"runs", m.seconds.size()},
-                      {"time_ms", ms},
-                      {"tokens_per_second", tokens},
-                      {"gflops", work.flops / ms / 1e6},
-                      {"peak_rss_bytes", peak_resident_bytes()},
-                      {"predicted_bytes", m.memory.predicted_bytes},
-                      {"counted_bytes", m.counted_bytes},
-                      {"losses", m.losses}};
-  if (!o.no_floor) {
-    j["floor_ms"] = floor_ms;
-    j["percent_of_floor"] = 100 * floor_ms / ms;
-    j["floor_flops"] = machine.flops;
-    j["floor_bandwidth"] = machine.bandwidth;
-  }
-  return j;
-}
-
 Result<int> run(const BenchTrainOptions& o) {
   BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
   BOWLINE_TRY_ASSIGN(Model opened, open_model(o.model));
@@ -203,7 +162,8 @@ Result<int> run(const BenchTrainOptions& o) {
   BOWLINE_TRY_ASSIGN(const MeasuredSteps m, measure(o, *model, device));
   const Work& work = m.work;
   if (!o.dump_losses.empty()) {
-    BOWLINE_TRY(write_losses(o.dump_losses, m.losses));
+    const auto line = [](float loss) { return fmt::format("{:.9g}\n", loss); };
+    BOWLINE_TRY(write_text(o.dump_losses, joined(m.losses, line, "")));
   }
   if (!o.save_model.empty()) {
     BOWLINE_TRY(model->save(o.save_model));
@@ -223,14 +183,33 @@ Result<int> run(const BenchTrainOptions& o) {
   }
   const double ms = 1e3 * median(m.seconds);
   const double tokens = 1e3 * static_cast<double>(o.batch * o.seq) / ms;
+  const double gflops = work.flops / ms / 1e6;
   if (o.format == "json") {
-    print_json(json_of(o, device, m, ms, tokens, machine, work, floor_ms));
+    nlohmann::json j = {{"device", device.info().name},
+                        {"batch", o.batch},
+                        {"seq", o.seq},
+                        {"compute", o.compute},
+                        {"runs", m.seconds.size()},
+                        {"time_ms", ms},
+                        {"tokens_per_second", tokens},
+                        {"gflops", gflops},
+                        {"peak_rss_bytes", peak_resident_bytes()},
+                        {"predicted_bytes", m.memory.predicted_bytes},
+                        {"counted_bytes", m.counted_bytes},
+                        {"losses", m.losses}};
+    if (!o.no_floor) {
+      j["floor_ms"] = floor_ms;
+      j["percent_of_floor"] = 100 * floor_ms / ms;
+      j["floor_flops"] = machine.flops;
+      j["floor_bandwidth"] = machine.bandwidth;
+    }
+    print_json(j);
     return kOk;
   }
   print("training step, batch {} x {}, computed in {}, on {}\n", o.batch, o.seq, o.compute,
         device.info().name);
   print("time    {:.3f} ms, median of {} steps ({:.0f} tokens/s, {:.1f} GFLOP/s)\n", ms,
-        m.seconds.size(), tokens, work.flops / ms / 1e6);
+        m.seconds.size(), tokens, gflops);
   if (!o.no_floor) {
     print("floor   {:.3f} ms, {:.1f} percent of the time\n", floor_ms, 100 * floor_ms / ms);
     print("        {:.2f} GFLOP / F + ({:.1f} MB activations + {:.1f} MB optimizer) / BW\n",
