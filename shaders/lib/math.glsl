@@ -44,11 +44,11 @@ float expm1_f32(float x) {
 }
 
 float log_f32(float x) {
-  if (!(x > 0.0)) {
-    return x == 0.0 ? -kInfinity : uintBitsToFloat(0x7fc00000u);
+  if (!is_finite(x)) {
+    return x < 0.0 ? uintBitsToFloat(0x7fc00000u) : x;
   }
-  if (x == kInfinity) {
-    return x;
+  if (x <= 0.0) {
+    return x == 0.0 ? -kInfinity : uintBitsToFloat(0x7fc00000u);
   }
   float n = 0.0;
   if (x < 1.17549435e-38) {
