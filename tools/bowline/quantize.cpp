@@ -69,7 +69,7 @@ void add_quantize(CLI::App& app, Context& context) {
       "    --encoding \"int4 with zero points\" --pattern \"blocks.*\"");
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   add_text(verb, "--out", o->out, "Model file to write", "FILE")->required();
-  add_text(verb, "--encoding", o->encoding, "int8, int4, q8_0, ...; plain: dequantize", "ENCODING")
+  add_text(verb, "--encoding", o->encoding, "int8, int4, ...; plain: dequantize", "ENCODING")
       ->required();
   add_text(verb, "--pattern", o->pattern, "Change only parameters with these names", "PATTERN")
       ->capture_default_str();
