@@ -75,14 +75,10 @@ Result<json> write_weights(const Model& model, const std::string& folder, bool r
   BOWLINE_TRY_ASSIGN(Output out, Output::begin(folder, kParameters, replace, bytes));
   for (const uint32_t tie : ties) {
     BOWLINE_TRY_ASSIGN(const std::vector<std::byte> storage, model.storage_bytes(tie));
-    BOWLINE_TRY(out.open(fmt::format("storage_{}.bin", tie)));
-    BOWLINE_TRY(out.write(storage));
-    BOWLINE_TRY(out.close());
+    BOWLINE_TRY(out.add(fmt::format("storage_{}.bin", tie), storage));
   }
   const json rows = rows_of(info);
-  BOWLINE_TRY(out.open(kParameters));
-  BOWLINE_TRY(out.write(rows.dump(2) + "\n"));
-  BOWLINE_TRY(out.close());
+  BOWLINE_TRY(out.add(kParameters, rows.dump(2) + "\n"));
   BOWLINE_TRY(out.commit());
   return json{{"parameters", rows.size()}, {"storages", ties.size()}, {"bytes", bytes}};
 }

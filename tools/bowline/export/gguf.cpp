@@ -82,14 +82,10 @@ class GgufExport {
     }
     BOWLINE_TRY_ASSIGN(const gguf::TensorType* const type, choose_type(part));
     gguf::WrittenTensor& w = written_.emplace_back();
-    w = {named.name, type, tensor.shape, type->bytes};
+    w = {named.name, type, tensor.shape, elements_of(tensor) * type->bytes / type->block};
     if (named.order == gguf::Order::transposed) {
       std::ranges::reverse(w.shape);
     }
-    for (const int64_t dim : tensor.shape) {
-      w.bytes *= static_cast<uint64_t>(dim);
-    }
-    w.bytes /= type->block;
     parts_.push_back(std::move(part));
     return {};
   }

@@ -30,11 +30,7 @@ DType written_dtype(const ExportedTensor& tensor, std::optional<DType> dtype) {
 }
 
 uint64_t written_bytes(const ExportedTensor& tensor, std::optional<DType> dtype) {
-  uint64_t bytes = size_of(written_dtype(tensor, dtype));
-  for (const int64_t dim : tensor.shape) {
-    bytes *= static_cast<uint64_t>(dim);
-  }
-  return bytes;
+  return elements_of(tensor) * size_of(written_dtype(tensor, dtype));
 }
 
 Status check_encodings(const ExportedModel& model, std::optional<DType> dtype) {
@@ -144,16 +140,10 @@ std::string safetensors_header(ExportedModel& model, std::optional<DType> dtype,
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
 }
 
-Status write_text(Output& out, const std::string& name, std::string_view text) {
-  BOWLINE_TRY(out.open(name));
-  BOWLINE_TRY(out.write(text));
-  return out.close();
-}
-
 Status write_weights(const Model& model, const ExportedModel& exported, std::string_view header,
                      std::optional<DType> dtype, Output& out) {
   BOWLINE_TRY(out.open(std::string(kWeights)));
-  BOWLINE_TRY(out.write(header));
+  BOWLINE_TRY(out.write(std::as_bytes(std::span(header))));
   for (const ExportedTensor& t : exported.tensors) {
     BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes,
                        numbers_of(model, t, written_dtype(t, dtype)));
@@ -173,8 +163,8 @@ Status convert_tokenizer(const Model& model, Output& out, std::vector<std::strin
                                 files.status().message()));
     return {};
   }
-  BOWLINE_TRY(write_text(out, "tokenizer.json", files.value().tokenizer));
-  return write_text(out, "tokenizer_config.json", files.value().config);
+  BOWLINE_TRY(out.add("tokenizer.json", files.value().tokenizer));
+  return out.add("tokenizer_config.json", files.value().config);
 }
 
 Status write_tokenizer(const Model& model, Output& out, std::vector<std::string>& notes) {
@@ -187,16 +177,16 @@ Status write_tokenizer(const Model& model, Output& out, std::vector<std::string>
     return convert_tokenizer(model, out, notes);
   }
   BOWLINE_TRY_ASSIGN(const std::optional<std::string> text, text_asset(model, "tokenizer"));
-  return write_text(out, "tokenizer.json", *text);
+  return out.add("tokenizer.json", *text);
 }
 
 Status write_assets(const Model& model, Output& out, std::vector<std::string>& notes) {
   for (const char* const name : {"tokenizer_config.json", "generation_config.json"}) {
     BOWLINE_TRY_ASSIGN(const std::optional<std::string> text, text_asset(model, name));
-    BOWLINE_TRY(text ? write_text(out, name, *text) : Status());
+    BOWLINE_TRY(text ? out.add(name, *text) : Status());
   }
   BOWLINE_TRY_ASSIGN(const std::optional<std::string> chat, text_asset(model, "chat_template"));
-  BOWLINE_TRY(chat ? write_text(out, "chat_template.jinja", *chat) : Status());
+  BOWLINE_TRY(chat ? out.add("chat_template.jinja", *chat) : Status());
   return write_tokenizer(model, out, notes);
 }
 
@@ -214,7 +204,7 @@ Result<ExportReport> export_huggingface(const Model& model, const std::string& f
   BOWLINE_TRY_ASSIGN(Output files,
                      Output::begin(folder, kWeights, replace, header.size() + report.bytes));
   BOWLINE_TRY(write_weights(model, out, header, dtype, files));
-  BOWLINE_TRY(write_text(files, "config.json", out.config.dump(2) + "\n"));
+  BOWLINE_TRY(files.add("config.json", out.config.dump(2) + "\n"));
   BOWLINE_TRY(write_assets(model, files, report.notes));
   BOWLINE_TRY(files.commit());
   return report;

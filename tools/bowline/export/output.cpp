@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/atomic_file.h"
 #include "base/status.h"
 
 namespace bowline::command {
@@ -77,11 +78,6 @@ bool sync_folder(const std::string& path) {
   return folder.get() >= 0 && fsync(folder.get()) == 0;
 }
 
-std::string parent_of(const std::string& path) {
-  const std::string parent = fs::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
 bool rename_with(const std::string& from, const std::string& to, unsigned int how) {
   return renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), how) == 0;
 }
@@ -111,7 +107,7 @@ bool change_places(const std::string& from, const std::string& to) {
     return plain_rename(from, to);
   }
   const std::string aside =
-      parent_of(to) + "/." + fs::path(to).filename().string() + ".bowline_replaced";
+      folder_of(to) + "/." + fs::path(to).filename().string() + ".bowline_replaced";
   std::error_code error;
   fs::remove_all(aside, error);
   if (!plain_rename(to, aside)) {
@@ -150,7 +146,7 @@ Result<Output> Output::begin(const std::string& given, std::string_view weights,
   const std::string name = fs::path(path).filename().string();
   BOWLINE_REQUIRE(!name.empty() && name != "." && name != "..",
                   "\"{}\" does not end with the name of a file or folder to write.", given);
-  const std::string folder = parent_of(path) + "/." + name + ".bowline_export";
+  const std::string folder = folder_of(path) + "/." + name + ".bowline_export";
   const auto failed = [&](std::string_view what) {
     return Status(Code::io_error, fmt::format("\"{}\" cannot be written: {} \"{}\" fails: {}.",
                                               path, what, folder, std::strerror(errno)));
@@ -205,13 +201,19 @@ Status Output::close() {
   return {};
 }
 
+Status Output::add(const std::string& name, std::span<const std::byte> bytes) {
+  BOWLINE_TRY(open(name));
+  BOWLINE_TRY(write(bytes));
+  return close();
+}
+
 Status Output::rename_to_path(const std::string& from) {
   std::error_code error;
   const bool replaces = replace_ && fs::exists(fs::symlink_status(path_, error));
   if (!(replaces ? change_places(from, path_) : move_to_new(from, path_))) {
     return failed("rename");
   }
-  return sync_folder(parent_of(path_)) ? Status() : failed("fsync of the folder");
+  return sync_folder(folder_of(path_)) ? Status() : failed("fsync of the folder");
 }
 
 Status Output::commit() {

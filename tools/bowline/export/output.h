@@ -27,8 +27,12 @@ class Output {
   // Write one file after the other. Errors  io_error.
   Status open(const std::string& name);
   Status write(std::span<const std::byte> bytes);
-  Status write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
   Status close();
+  // Writes a whole file.
+  Status add(const std::string& name, std::span<const std::byte> bytes);
+  Status add(const std::string& name, std::string_view text) {
+    return add(name, std::as_bytes(std::span(text)));
+  }
   // commit() moves the folder to `path`. commit_file() moves its file `name` there. Errors
   // io_error.
   Status commit();

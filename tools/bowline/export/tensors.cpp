@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "base/escape.h"
 #include "base/status.h"
@@ -168,13 +169,15 @@ Result<ExportedModel> exported(const Model& model) {
   return out;
 }
 
+uint64_t elements_of(const ExportedTensor& tensor) {
+  return std::accumulate(
+      tensor.shape.begin(), tensor.shape.end(), uint64_t{1},
+      [](uint64_t product, int64_t dim) { return product * static_cast<uint64_t>(dim); });
+}
+
 Result<std::vector<std::byte>> numbers_of(const Model& model, const ExportedTensor& tensor,
                                           DType dtype) {
-  size_t elements = 1;
-  for (const int64_t dim : tensor.shape) {
-    elements *= static_cast<size_t>(dim);
-  }
-  std::vector<std::byte> bytes(elements * size_of(tensor.dtype));
+  std::vector<std::byte> bytes(elements_of(tensor) * size_of(tensor.dtype));
   BOWLINE_TRY(model.get_value(tensor.parameter,
                               {tensor.parameter, tensor.dtype, tensor.shape, bytes.data()}));
   BOWLINE_TRY(check_range(bytes, tensor, dtype));

@@ -44,6 +44,7 @@ Result<std::optional<std::string>> text_asset(const Model& model, std::string_vi
 // Returns the media type of an asset. Empty: there is no such asset.
 Result<std::string> media_type_of(const Model& model, std::string_view name);
 
+uint64_t elements_of(const ExportedTensor& tensor);
 // Returns the values of a tensor in a float dtype. Quantized values are dequantized. Integers stay
 // unchanged.
 // Errors  as Model::get_value(). bad_argument: a finite value overflows the dtype.
