@@ -49,13 +49,12 @@ Libs: -L\${libdir} ${libs}
 " @ONLY)
 endfunction()
 
-# Installs `target` as the package bowline.
+# Installs `target` as the package bowline. `ARGN` is EXCLUDE_FROM_ALL or empty.
 function(bowline_install target component)
-  cmake_parse_arguments(arg "EXCLUDE_FROM_ALL" "" "" ${ARGN})
-  set(excluded "")
-  if(arg_EXCLUDE_FROM_ALL)
-    set(excluded EXCLUDE_FROM_ALL)
-  endif()
+  set(excluded ${ARGN})
+  macro(bowline_install_files destination)
+    install(FILES ${ARGN} DESTINATION "${destination}" COMPONENT ${component} ${excluded})
+  endmacro()
   set_target_properties(${target} PROPERTIES EXPORT_NAME bowline)
   get_target_property(type ${target} TYPE)
   set(libs -lbowline)
@@ -72,7 +71,6 @@ function(bowline_install target component)
 
   set(made "${PROJECT_BINARY_DIR}/package/${component}")
   set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/${component}")  # find_package(bowline) looks into bowline*
-  set(documents "${CMAKE_INSTALL_DOCDIR}")
   bowline_write_pc("${made}/bowline.pc" bowline "Runs and fine-tunes neural networks" "" "${libs}")
   file(CONFIGURE OUTPUT "${made}/bowlineConfig.cmake" CONTENT
 "# Targets: bowline::bowline, and bowline::text where it was built and its libraries are found:
@@ -119,17 +117,13 @@ endif()
   install(TARGETS ${target} EXPORT ${component} COMPONENT ${component} ${excluded}
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     NAMELINK_COMPONENT ${component})
-  install(FILES "${PROJECT_SOURCE_DIR}/runtime/bowline.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-    COMPONENT ${component} ${excluded})
+  bowline_install_files("${CMAKE_INSTALL_INCLUDEDIR}" "${PROJECT_SOURCE_DIR}/runtime/bowline.h")
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/bowline" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
     COMPONENT ${component} ${excluded} FILES_MATCHING PATTERN "*.h")
-  install(FILES "${made}/bowlineConfig.cmake" "${made}/bowlineConfigVersion.cmake" DESTINATION "${folder}"
-    COMPONENT ${component} ${excluded})
-  install(FILES "${made}/bowline.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT ${component} ${excluded})
-  install(FILES "${PROJECT_SOURCE_DIR}/schemas/ops.fbs" "${BOWLINE_INSTALL_SCRIPTS}/tsan.supp"
-    DESTINATION "${CMAKE_INSTALL_DATADIR}/bowline" COMPONENT ${component} ${excluded})
-  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/operators.md" "${made}/third-party-notices.txt"
-    DESTINATION "${documents}" COMPONENT ${component} ${excluded})
+  bowline_install_files("${folder}" "${made}/bowlineConfig.cmake" "${made}/bowlineConfigVersion.cmake")
+  bowline_install_files("${CMAKE_INSTALL_LIBDIR}/pkgconfig" "${made}/bowline.pc")
+  bowline_install_files("${CMAKE_INSTALL_DATADIR}/bowline" "${PROJECT_SOURCE_DIR}/schemas/ops.fbs" "${BOWLINE_INSTALL_SCRIPTS}/tsan.supp")
+  bowline_install_files("${CMAKE_INSTALL_DOCDIR}" "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/operators.md" "${made}/third-party-notices.txt")
   install(EXPORT ${component} NAMESPACE bowline:: FILE bowlineTargets.cmake DESTINATION "${folder}"
     COMPONENT ${component} ${excluded})
   if(TARGET bowline_text)
@@ -138,47 +132,35 @@ endif()
     set_target_properties(bowline_text PROPERTIES EXPORT_NAME text)
     install(TARGETS bowline_text EXPORT ${component}_text COMPONENT ${component} ${excluded}
       ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-    install(FILES "${PROJECT_SOURCE_DIR}/runtime/text/bowline_text.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-      COMPONENT ${component} ${excluded})
-    install(FILES "${made}/bowline-text.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT ${component} ${excluded})
+    bowline_install_files("${CMAKE_INSTALL_INCLUDEDIR}" "${PROJECT_SOURCE_DIR}/runtime/text/bowline_text.h")
+    bowline_install_files("${CMAKE_INSTALL_LIBDIR}/pkgconfig" "${made}/bowline-text.pc")
     install(EXPORT ${component}_text NAMESPACE bowline:: FILE bowlineTextTargets.cmake DESTINATION "${folder}"
       COMPONENT ${component} ${excluded})
   endif()
 endfunction()
 
-# Installs the command: the program, its man pages and bash completion, and its third-party notices.
-function(bowline_install_command)
-  set(made "${PROJECT_BINARY_DIR}/package/command")
-  bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_command
-    bowline_program bowline_text bowline_import bowline_gguf bowline_onnx bowline_data)
-  bowline_install_run(bowline_command manual.py "" --command "$<TARGET_FILE:bowline_command>" --version "${PROJECT_VERSION}"
-    --man "${made}/man" --completion "${made}/completion/bowline" --conform "$<TARGET_FILE:bowline_conform>" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
-  bowline_install_run(bowline_command notices.py "" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
-    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices-command.txt")
-  install(TARGETS bowline_command COMPONENT bowline_command)
-  install(DIRECTORY "${made}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT bowline_command)
-  install(DIRECTORY "${made}/completion/" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT bowline_command)
-  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/third-party-notices-command.txt" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
-    COMPONENT bowline_command)
-endfunction()
-
-# Installs bowline-conform, which `bowline conform` starts.
-function(bowline_install_conform)
-  set(made "${PROJECT_BINARY_DIR}/package/conform")
-  bowline_list_objects("${made}/objects" bowline_base bowline_runtime bowline_ops_oracles ${BOWLINE_CHECKED_BACKEND_OBJECTS}
-    bowline_conformance bowline_recipes bowline_conform bowline_program)
-  bowline_install_run(bowline_conform manual.py "" --conform "$<TARGET_FILE:bowline_conform>" --version "${PROJECT_VERSION}"
-    --man "${made}/man" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
-  bowline_install_run(bowline_conform notices.py "" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
-    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices-conform.txt")
-  install(TARGETS bowline_conform COMPONENT bowline_conform)
-  install(DIRECTORY "${made}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT bowline_conform)
-  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/third-party-notices-conform.txt" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
-    COMPONENT bowline_conform)
+# Installs a program: its man pages, its third-party notices, and what else manual.py writes for it.
+# `ARGN` are the targets of its objects.
+function(bowline_install_program target manual)
+  string(REGEX REPLACE "^bowline_" "" name "${target}")
+  set(made "${PROJECT_BINARY_DIR}/package/${name}")
+  bowline_list_objects("${made}/objects" bowline_base bowline_runtime ${target} bowline_program ${ARGN})
+  bowline_install_run(${target} manual.py "" ${manual} --version "${PROJECT_VERSION}" --man "${made}/man"
+    --conform "$<TARGET_FILE:bowline_conform>" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
+  bowline_install_run(${target} notices.py "" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
+    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices-${name}.txt")
+  install(TARGETS ${target} COMPONENT ${target})
+  install(DIRECTORY "${made}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT ${target})
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/third-party-notices-${name}.txt" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+    COMPONENT ${target})
 endfunction()
 
 bowline_install(bowline bowline)
 if(TARGET bowline_command)
-  bowline_install_command()
-  bowline_install_conform()
+  set(completion "${PROJECT_BINARY_DIR}/package/command/completion")
+  bowline_install_program(bowline_command "--command;$<TARGET_FILE:bowline_command>;--completion;${completion}/bowline"
+    bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text bowline_import bowline_gguf bowline_onnx bowline_data)
+  install(DIRECTORY "${completion}/" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT bowline_command)
+  bowline_install_program(bowline_conform ""
+    bowline_ops_oracles ${BOWLINE_CHECKED_BACKEND_OBJECTS} bowline_conformance bowline_recipes)
 endif()
