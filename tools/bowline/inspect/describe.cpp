@@ -13,10 +13,11 @@ namespace {
 
 using nlohmann::json;
 
-json dims_of(const std::vector<GraphDim>& dims) {
+// A row for each item.
+json rows_of(const auto& items, const auto& row) {
   json out = json::array();
-  for (const GraphDim& dim : dims) {
-    out.push_back(dim.name.empty() ? json(dim.value) : json(dim.name));
+  for (const auto& item : items) {
+    out.push_back(row(item));
   }
   return out;
 }
@@ -31,16 +32,12 @@ void count_nodes(const std::vector<NodeInfo>& nodes, std::map<std::string, uint6
 }
 
 json entry_point(const EntryPointInfo& e) {
-  json inputs = json::array();
-  for (const InputInfo& input : e.inputs) {
-    inputs.push_back({{"name", input.name},
-                      {"dtype", std::string(name_of(input.dtype))},
-                      {"shape", dims_of(input.dims)}});
-  }
-  json outputs = json::array();
-  for (const OutputInfo& output : e.outputs) {
-    outputs.push_back(output.name);
-  }
+  const auto dim = [](const GraphDim& d) { return d.name.empty() ? json(d.value) : json(d.name); };
+  const auto input = [&](const InputInfo& i) -> json {
+    return {{"name", i.name},
+            {"dtype", std::string(name_of(i.dtype))},
+            {"shape", rows_of(i.dims, dim)}};
+  };
   std::map<std::string, uint64_t> counts;
   count_nodes(e.nodes, counts);
   uint64_t nodes = 0;
@@ -48,52 +45,32 @@ json entry_point(const EntryPointInfo& e) {
     nodes += count;
   }
   return {{"name", e.name},
-          {"inputs", inputs},
-          {"outputs", outputs},
+          {"inputs", rows_of(e.inputs, input)},
+          {"outputs", rows_of(e.outputs, [](const OutputInfo& o) { return o.name; })},
           {"nodes", nodes},
           {"operators", counts}};
 }
 
-// Lists every storage with more than one parameter, and its size without the tie.
-json ties_of(const ModelInfo& model) {
-  json out = json::array();
-  for (const TieInfo& tie : model.ties) {
-    out.push_back({{"tie", tie.tie},
-                   {"parameters", names_of(model, tie)},
-                   {"bytes", tie.bytes},
-                   {"saved_bytes", tie.saved_bytes}});
+json storage_row(const StorageInfo& s) {
+  json row = {{"tie", s.tie}, {"empty", s.empty}};
+  if (!s.empty) {
+    row.update({{"dtype", std::string(name_of(s.dtype))},
+                {"shape", dims_of(s.shape)},
+                {"bytes", s.bytes},
+                {"encoding", s.encoding},
+                {"role", std::string(name_of(s.role))},
+                {"trainable", s.trainable}});
   }
-  return out;
+  return row;
 }
 
-json storages_of(const ModelInfo& model) {
-  json out = json::array();
-  for (const StorageInfo& s : model.storages) {
-    json row = {{"tie", s.tie}, {"empty", s.empty}};
-    if (!s.empty) {
-      row.update({{"dtype", std::string(name_of(s.dtype))},
-                  {"shape", dims_of(s.shape)},
-                  {"bytes", s.bytes},
-                  {"encoding", s.encoding},
-                  {"role", std::string(name_of(s.role))},
-                  {"trainable", s.trainable}});
-    }
-    out.push_back(row);
-  }
-  return out;
-}
-
-json parameters_of(const ModelInfo& model) {
-  json out = json::array();
-  for (const ParameterInfo& p : model.parameters) {
-    out.push_back({{"name", p.name},
-                   {"tie", p.tie},
-                   {"dtype", std::string(name_of(p.dtype))},
-                   {"shape", dims_of(p.shape)},
-                   {"view", !(p.view == View{})},
-                   {"trainable", p.trainable}});
-  }
-  return out;
+json parameter_row(const ParameterInfo& p) {
+  return {{"name", p.name},
+          {"tie", p.tie},
+          {"dtype", std::string(name_of(p.dtype))},
+          {"shape", dims_of(p.shape)},
+          {"view", !(p.view == View{})},
+          {"trainable", p.trainable}};
 }
 
 // Returns elements and bytes. A tied weight counts once; training state counts separately.
@@ -153,6 +130,21 @@ std::vector<std::string> names_of(const ModelInfo& model, const TieInfo& tie) {
 }
 
 Result<json> describe_model(const ModelInfo& model, const std::string& path) {
+  uint64_t saved = 0;
+  json dynamic = json::array();
+  for (const DimInfo& d : model.dims) {
+    if (d.dynamic) {
+      dynamic.push_back(d.name);
+    }
+  }
+  // A storage with more than one parameter, and its size without the tie.
+  const auto tie = [&](const TieInfo& t) -> json {
+    saved += t.saved_bytes;
+    return {{"tie", t.tie},
+            {"parameters", names_of(model, t)},
+            {"bytes", t.bytes},
+            {"saved_bytes", t.saved_bytes}};
+  };
   json all = {{"file", path},
               {"kind", model.training       ? "checkpoint"
                        : is_skeleton(model) ? "skeleton"
@@ -160,28 +152,15 @@ Result<json> describe_model(const ModelInfo& model, const std::string& path) {
               {"file_bytes", std::filesystem::file_size(path)},
               {"sizes", sizes_of(model)},
               {"metadata", object_of(model.metadata)},
-              {"dims", json::array()},
-              {"dynamic_dims", json::array()},
-              {"entry_points", json::array()},
-              {"parameters", parameters_of(model)},
-              {"storages", storages_of(model)},
-              {"ties", ties_of(model)}};
+              {"dims", rows_of(model.dims, [](const DimInfo& d) { return d.name; })},
+              {"dynamic_dims", dynamic},
+              {"entry_points", rows_of(model.entry_points, entry_point)},
+              {"parameters", rows_of(model.parameters, parameter_row)},
+              {"storages", rows_of(model.storages, storage_row)},
+              {"ties", rows_of(model.ties, tie)}};
   BOWLINE_TRY_ASSIGN(all["sha256"], sha256_of_file(path));
   if (model.training) {
     all["training"] = training_of(*model.training);
-  }
-  for (const DimInfo& d : model.dims) {
-    all["dims"].push_back(d.name);
-    if (d.dynamic) {
-      all["dynamic_dims"].push_back(d.name);
-    }
-  }
-  for (const EntryPointInfo& e : model.entry_points) {
-    all["entry_points"].push_back(entry_point(e));
-  }
-  uint64_t saved = 0;
-  for (const TieInfo& tie : model.ties) {
-    saved += tie.saved_bytes;
   }
   all["saved_bytes"] = saved;
   return all;
