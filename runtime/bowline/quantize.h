@@ -61,7 +61,7 @@ struct QuantizeReport {
 /// Errors:
 /// - bad_argument: a Trainer of the model exists, no parameter matches, or the encoding is unknown.
 /// - bad_argument: a storage has another encoding. Call dequantize() first.
-/// - bad_argument: the storages of one ParameterList would get different encodings.
+/// - bad_argument: the pattern matches only some storages of a ParameterList.
 /// - over_budget, out_of_memory: the old and new storages do not fit at the same time.
 Result<QuantizeReport> quantize(Model& model, std::string_view encoding,
                                 std::string_view pattern = "*");

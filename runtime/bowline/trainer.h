@@ -62,7 +62,7 @@ enum class TrainStart : uint8_t {
 struct ParameterGroup {
   std::string pattern;                     ///< Pattern of parameter names; see model.h.
   float learning_rate_factor = 1;          ///< Multiplies the learning rate.
-  std::optional<float> weight_decay = {};  ///< Replaces the optimizer setting, for every rank.
+  std::optional<float> weight_decay = {};  ///< Replaces the optimizer setting, also for vectors.
 };
 
 /// The precision of training.
@@ -73,8 +73,8 @@ struct TrainPrecision {
   std::optional<DType> compute_dtype = {};  ///< As BoundEntryPoint::compute_dtype.
   /// The loss is multiplied by this value while gradients are computed.
   ///
-  /// 0: dynamic for plans with f16 values, 1 for other plans. With a dynamic scale, a step with a
-  /// non-finite gradient is skipped and halves the scale.
+  /// 0: dynamic for plans with f16 values, 1 for other plans. With a dynamic scale, finite losses
+  /// with a non-finite gradient skip the step and halve the scale; on_nonfinite does not apply.
   float loss_scale = 0;
   float initial_scale = 32768;      ///< The first dynamic scale.
   uint32_t growth_interval = 2000;  ///< Finite steps in a row that double a dynamic scale.

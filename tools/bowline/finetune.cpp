@@ -16,7 +16,7 @@ void add_files(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("model", o.model, "Model file with the entry point 'loss'")->required();
   add_data(verb, o);
   add_text(verb, "--valid", o.valid, "Held-out data [a tenth of --data]", "FILE");
-  add_text(verb, "--out", o.out, "Result; not written if the held-out loss is worse", "FILE");
+  add_text(verb, "--out", o.out, "Result; not written if held-out loss rose overall", "FILE");
   verb->add_flag("--force", o.force, "Replace existing --out, --log and --report files");
   add_text(verb, "--log", o.log, "Write loss, gradient norm, learning rate per step", "FILE");
   add_text(verb, "--report", o.report, "Write an HTML page with the progress of the run", "FILE");

@@ -108,7 +108,7 @@ void add_text_flags(CLI::App* verb, ImportFlags& o) {
              {"mean", "cls", "max"});
   add_text(verb, "--tie", o.build.ties, "Tie tensors A and B; their values must be equal", "A B");
   verb->add_flag("--tie-equal", o.build.tie_equal,
-                 "Tie equal tensors; ONNX: store equal layers once");
+                 "Tie equal tensors; ONNX: loop over equal layers");
   verb->add_option("--label-smoothing", o.build.label_smoothing, "Label smoothing of the loss [0]")
       ->check(CLI::Range(0.0, 0.999));
   verb->add_flag("--dropout", o.build.dropout, "Keep the dropout rates of the config for training");
