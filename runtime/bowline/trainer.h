@@ -312,7 +312,7 @@ class Trainer {
   /// Restores the last snapshot.
   ///
   /// This also undoes later changes by Model::tie(), untie(), freeze(), load() and set_value().
-  /// Storages that were added since become empty (StorageInfo::empty).
+  /// Storages that untie() added since become empty (StorageInfo::empty).
   ///
   /// Errors: bad_argument: no snapshot exists, or parameters were declared after it.
   Status rollback();
