@@ -25,36 +25,28 @@ std::vector<std::string> albert_layers(int64_t layers, int64_t groups, int64_t i
 }
 
 Result<EncoderParts> declare_albert(Weights& weights, Fields& config) {
-  constexpr int64_t kMost = int64_t{1} << 24;
-  EncoderSizes s;
-  const int64_t layers = config.integer("num_hidden_layers", 1, 4096);
+  BOWLINE_TRY_ASSIGN(EncoderParts parts, encoder_of(config, {.default_activation = "gelu_new"}));
+  EncoderSizes& s = parts.sizes;
+  const int64_t layers = s.layers;
   const int64_t groups = config.integer_or("num_hidden_groups", 1, layers, 1);
   const int64_t inner = config.integer_or("inner_group_num", 1, 64, 1);
   s.layers = layers * inner;
-  s.width = config.integer("hidden_size", 1, kMost);
-  s.embedding_width = config.integer_or("embedding_size", 1, kMost, 128);
-  s.heads = config.integer("num_attention_heads", 1, 65536);
-  s.inner = config.integer("intermediate_size", 1, kMost);
-  s.vocabulary = config.integer("vocab_size", 1, kMost);
-  s.positions = config.integer("max_position_embeddings", 1, kMost);
-  const double eps = config.number_or("layer_norm_eps", 1e-12, 1, 1e-12);
-  const std::string activation = config.text_or("hidden_act", "gelu_new");
+  s.embedding_width = config.integer_or("embedding_size", 1, kMostSize, 128);
   const double hidden = config.number_or("hidden_dropout_prob", 0, 0.999, 0);
   const double pooled = config.number_or("classifier_dropout_prob", 0, 0.999, 0.1);
   BOWLINE_TRY(Status(config.status()));
-  BOWLINE_TRY_ASSIGN(Activation known, activation_of(activation));
   weights.strip_prefix("albert.");
-  const EncoderNames names = {"",
-                              "attention.query",
-                              "attention.key",
-                              "attention.value",
-                              "attention.dense",
-                              "attention.LayerNorm",
-                              "ffn",
-                              "ffn_output",
-                              "full_layer_layer_norm",
-                              albert_layers(layers, groups, inner)};
-  EncoderParts parts = declare_encoder(weights, s, names, true, eps, std::move(known));
+  EncoderNames names = {"",
+                        "attention.query",
+                        "attention.key",
+                        "attention.value",
+                        "attention.dense",
+                        "attention.LayerNorm",
+                        "ffn",
+                        "ffn_output",
+                        "full_layer_layer_norm"};
+  names.of_layer = albert_layers(layers, groups, inner);
+  declare_encoder(weights, names, true, parts);
   const std::string mapping = "encoder.embedding_hidden_mapping_in";
   parts.embedding_projection =
       Linear{weights.one(mapping + ".weight", {s.width, s.embedding_width}),
@@ -63,16 +55,11 @@ Result<EncoderParts> declare_albert(Weights& weights, Fields& config) {
   return parts;
 }
 
-Result<Built> build_albert(const Source& source, const BuildOptions& options) {
-  const auto declared = [&](Weights& weights) {
-    Fields config("The config", source.config);
-    return declare_albert(weights, config);
-  };
-  return build_encoder(source, options,
-                       {.declare = declared,
-                        .projection = {"pooler", "tanh"},
-                        .other_heads = {"predictions.*", "sop_classifier.*", "qa_outputs.*"}});
-}
+constexpr EncoderForm kAlbertForm = {
+    .declare = declare_albert,
+    .projection = {"pooler", "tanh"},
+    .other_heads = {"predictions.*", "sop_classifier.*", "qa_outputs.*"},
+};
 
 // Source  transformers, configuration_albert.py, 2 to 5.
 constexpr KeyRule kAlbertKeys[] = {
@@ -85,7 +72,8 @@ constexpr KeyRule kAlbertKeys[] = {
      KeyUse::harmless},
 };
 
-constexpr Architecture kAlbertArchitectures[] = {{"albert", build_albert, {{kAlbertKeys}}}};
+constexpr Architecture kAlbertArchitectures[] = {
+    {"albert", build_encoder<kAlbertForm>, {{kAlbertKeys}}}};
 
 }  // namespace
 

@@ -6,16 +6,15 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build_bert(const Source& source, const BuildOptions& options) {
-  const auto declare = [&](Weights& weights) {
-    Fields config("The config", source.config);
-    return declare_bert(weights, config, "bert.", 0);
-  };
-  return build_encoder(source, options,
-                       {.declare = declare,
-                        .projection = {"pooler.dense", "tanh"},
-                        .other_heads = {"cls.*", "qa_outputs.*"}});
+Result<EncoderParts> declare_bert_model(Weights& weights, Fields& config) {
+  return declare_bert(weights, config, "bert.", 0);
 }
+
+constexpr EncoderForm kBertForm = {
+    .declare = declare_bert_model,
+    .projection = {"pooler.dense", "tanh"},
+    .other_heads = {"cls.*", "qa_outputs.*"},
+};
 
 // Source  transformers, configuration_bert.py.
 constexpr KeyRule kBertKeys[] = {
@@ -25,7 +24,7 @@ constexpr KeyRule kBertKeys[] = {
 };
 
 constexpr Architecture kBertArchitectures[] = {
-    {"bert", build_bert, {{kBertKeys, kBertFamilyKeys}}}};
+    {"bert", build_encoder<kBertForm>, {{kBertKeys, kBertFamilyKeys}}}};
 
 }  // namespace
 

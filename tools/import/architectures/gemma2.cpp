@@ -24,8 +24,7 @@ double softcap_of(Fields& config, const char* key, double otherwise) {
   return config.number_or(key, 1e-3, 1e6, config.is_null(key) ? 0 : otherwise);
 }
 
-Result<DecoderParts> declare_gemma2(Weights& weights, const nlohmann::json& all) {
-  Fields config("The config", all);
+Result<DecoderParts> declare_gemma2(Weights& weights, Fields& config) {
   BOWLINE_REQUIRE_CODE(!config.boolean_or("use_bidirectional_attention", false), Code::unsupported,
                        "The config has bidirectional attention, which is not supported "
                        "(\"use_bidirectional_attention\").");
@@ -44,12 +43,6 @@ Result<DecoderParts> declare_gemma2(Weights& weights, const nlohmann::json& all)
   return p;
 }
 
-Result<Built> build_gemma2(const Source& source, const BuildOptions& options) {
-  return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
-    return declare_gemma2(weights, source.config);
-  });
-}
-
 // Source  transformers, configuration_gemma2.py.
 constexpr KeyRule kGemma2Keys[] = {
     {"hidden_activation"},
@@ -60,7 +53,7 @@ constexpr KeyRule kGemma2Keys[] = {
 };
 
 constexpr Architecture kGemma2Architectures[] = {
-    {"gemma2", build_gemma2, {{kGemma2Keys, kLlamaFamilyKeys}}}};
+    {"gemma2", build_decoder<declare_gemma2>, {{kGemma2Keys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

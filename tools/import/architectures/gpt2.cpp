@@ -6,21 +6,19 @@
 
 #include "base/status.h"
 #include "blocks/decoder.h"
-#include "source/json.h"
 
 namespace bowline::import {
 namespace {
 
 Result<DecoderParts> declare_gpt2(Weights& weights, Fields& config) {
-  constexpr int64_t kMost = int64_t{1} << 24;
   DecoderParts p;
   DecoderSizes& s = p.sizes;
   s.layers = config.integer("n_layer", 1, 4096);
-  s.width = config.integer("n_embd", 1, kMost);
+  s.width = config.integer("n_embd", 1, kMostSize);
   s.heads = config.integer("n_head", 1, 65536);
-  s.inner = config.integer_or("n_inner", 1, kMost, 4 * s.width);
-  s.vocabulary = config.integer("vocab_size", 1, kMost);
-  s.context = config.integer("n_positions", 1, kMost);
+  s.inner = config.integer_or("n_inner", 1, kMostSize, 4 * s.width);
+  s.vocabulary = config.integer("vocab_size", 1, kMostSize);
+  s.context = config.integer("n_positions", 1, kMostSize);
   const double eps = config.number_or("layer_norm_epsilon", 1e-12, 1, 1e-5);
   const std::string activation = config.text_or("activation_function", "gelu_new");
   p.embedding_dropout = config.number_or("embd_pdrop", 0, 0.999, 0.1);
@@ -63,13 +61,6 @@ Result<DecoderParts> declare_gpt2(Weights& weights, Fields& config) {
   return p;
 }
 
-Result<Built> build_gpt2(const Source& source, const BuildOptions& options) {
-  return build_decoder(source, options, [&](Weights& weights) {
-    Fields config("The config", source.config);
-    return declare_gpt2(weights, config);
-  });
-}
-
 // Source  transformers, configuration_gpt2.py.
 constexpr KeyRule kGpt2Keys[] = {
     {"architectures", KeyUse::harmless},  // a decoder has only the language model head
@@ -86,7 +77,8 @@ constexpr KeyRule kGpt2Keys[] = {
      KeyUse::harmless},
 };
 
-constexpr Architecture kGpt2Architectures[] = {{"gpt2", build_gpt2, {{kGpt2Keys}}}};
+constexpr Architecture kGpt2Architectures[] = {
+    {"gpt2", build_decoder<declare_gpt2>, {{kGpt2Keys}}}};
 
 }  // namespace
 

@@ -6,15 +6,12 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build_llama(const Source& source, const BuildOptions& options) {
-  return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
-    Fields config("The config", source.config);
-    const bool bias = config.boolean_or("attention_bias", false);
-    return declare_llama(weights, config,
-                         {.qkv_bias = bias,
-                          .out_bias = bias,
-                          .feed_forward_bias = config.boolean_or("mlp_bias", false)});
-  });
+Result<DecoderParts> declare_llama_model(Weights& weights, Fields& config) {
+  const bool bias = config.boolean_or("attention_bias", false);
+  return declare_llama(weights, config,
+                       {.qkv_bias = bias,
+                        .out_bias = bias,
+                        .feed_forward_bias = config.boolean_or("mlp_bias", false)});
 }
 
 // Source  transformers, configuration_llama.py.
@@ -26,7 +23,7 @@ constexpr KeyRule kLlamaKeys[] = {
 };
 
 constexpr Architecture kLlamaArchitectures[] = {
-    {"llama", build_llama, {{kLlamaKeys, kLlamaFamilyKeys}}}};
+    {"llama", build_decoder<declare_llama_model>, {{kLlamaKeys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

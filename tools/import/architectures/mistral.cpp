@@ -29,12 +29,9 @@ Status check_windows(Fields& config) {
   return {};
 }
 
-Result<Built> build_mistral(const Source& source, const BuildOptions& options) {
-  return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
-    Fields config("The config", source.config);
-    BOWLINE_TRY(check_windows(config));
-    return declare_llama(weights, config, {.is_windowed = [](Fields&, int64_t) { return true; }});
-  });
+Result<DecoderParts> declare_mistral_model(Weights& weights, Fields& config) {
+  BOWLINE_TRY(check_windows(config));
+  return declare_llama(weights, config, {.is_windowed = [](Fields&, int64_t) { return true; }});
 }
 
 // Source  transformers, configuration_mistral.py.
@@ -44,7 +41,7 @@ constexpr KeyRule kMistralKeys[] = {
 };
 
 constexpr Architecture kMistralArchitectures[] = {
-    {"mistral", build_mistral, {{kMistralKeys, kLlamaFamilyKeys}}}};
+    {"mistral", build_decoder<declare_mistral_model>, {{kMistralKeys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

@@ -6,13 +6,10 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build_qwen2(const Source& source, const BuildOptions& options) {
-  return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
-    Fields config("The config", source.config);
-    return declare_llama(
-        weights, config,
-        {.qkv_bias = true, .is_windowed = is_behind_first_layers, .uses_window = false});
-  });
+Result<DecoderParts> declare_qwen2_model(Weights& weights, Fields& config) {
+  return declare_llama(
+      weights, config,
+      {.qkv_bias = true, .is_windowed = is_behind_first_layers, .uses_window = false});
 }
 
 // Source  transformers, configuration_qwen2.py.
@@ -22,7 +19,7 @@ constexpr KeyRule kQwen2Keys[] = {
 };
 
 constexpr Architecture kQwen2Architectures[] = {
-    {"qwen2", build_qwen2, {{kQwen2Keys, kLlamaFamilyKeys}}}};
+    {"qwen2", build_decoder<declare_qwen2_model>, {{kQwen2Keys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

@@ -6,18 +6,15 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build_qwen3(const Source& source, const BuildOptions& options) {
-  return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
-    Fields config("The config", source.config);
-    const bool bias = config.boolean_or("attention_bias", false);
-    return declare_llama(weights, config,
-                         {.qkv_bias = bias,
-                          .out_bias = bias,
-                          .head_norms = true,
-                          .head_dim = 128,
-                          .is_windowed = is_behind_first_layers,
-                          .uses_window = false});
-  });
+Result<DecoderParts> declare_qwen3_model(Weights& weights, Fields& config) {
+  const bool bias = config.boolean_or("attention_bias", false);
+  return declare_llama(weights, config,
+                       {.qkv_bias = bias,
+                        .out_bias = bias,
+                        .head_norms = true,
+                        .head_dim = 128,
+                        .is_windowed = is_behind_first_layers,
+                        .uses_window = false});
 }
 
 // Source  transformers, configuration_qwen3.py.
@@ -27,7 +24,7 @@ constexpr KeyRule kQwen3Keys[] = {
 };
 
 constexpr Architecture kQwen3Architectures[] = {
-    {"qwen3", build_qwen3, {{kQwen3Keys, kLlamaFamilyKeys}}}};
+    {"qwen3", build_decoder<declare_qwen3_model>, {{kQwen3Keys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

@@ -7,25 +7,24 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build_roberta(const Source& source, const BuildOptions& options) {
-  const auto declare = [&](Weights& weights) -> Result<EncoderParts> {
-    Fields config("The config", source.config);
-    const int64_t padding = config.integer_or("pad_token_id", 0, 65536, 1);
-    weights.rename("classifier.out_proj.weight", "classifier.weight");
-    weights.rename("classifier.out_proj.bias", "classifier.bias");
-    BOWLINE_TRY_ASSIGN(EncoderParts parts, declare_bert(weights, config, "roberta.", padding + 1));
-    parts.padding = weights.constant("padding_id", static_cast<double>(padding), DType::f32);
-    return parts;
-  };
-  return build_encoder(source, options,
-                       {.declare = declare,
-                        .projection = {"classifier.dense", "tanh", true},
-                        .other_heads = {"lm_head.*", "qa_outputs.*", "pooler.*"}});
+Result<EncoderParts> declare_roberta(Weights& weights, Fields& config) {
+  const int64_t padding = config.integer_or("pad_token_id", 0, 65536, 1);
+  weights.rename("classifier.out_proj.weight", "classifier.weight");
+  weights.rename("classifier.out_proj.bias", "classifier.bias");
+  BOWLINE_TRY_ASSIGN(EncoderParts parts, declare_bert(weights, config, "roberta.", padding + 1));
+  parts.padding = weights.constant("padding_id", static_cast<double>(padding), DType::f32);
+  return parts;
 }
 
+constexpr EncoderForm kRobertaForm = {
+    .declare = declare_roberta,
+    .projection = {"classifier.dense", "tanh", true},
+    .other_heads = {"lm_head.*", "qa_outputs.*", "pooler.*"},
+};
+
 constexpr Architecture kRobertaArchitectures[] = {
-    {"roberta", build_roberta, {{std::span<const KeyRule>(), kBertFamilyKeys}}},
-    {"xlm-roberta", build_roberta, {{std::span<const KeyRule>(), kBertFamilyKeys}}}};
+    {"roberta", build_encoder<kRobertaForm>, {{std::span<const KeyRule>(), kBertFamilyKeys}}},
+    {"xlm-roberta", build_encoder<kRobertaForm>, {{std::span<const KeyRule>(), kBertFamilyKeys}}}};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "architectures/architecture.h"
 #include "base/escape.h"
@@ -100,17 +101,12 @@ Result<Built> build_model(const Source& source, const BuildOptions& options) {
   BOWLINE_TRY(Status(config.status()));
   const std::vector<Architecture> known = architectures();
   const auto found = std::ranges::find(known, type, &Architecture::type);
-  if (found == known.end()) {
-    std::vector<std::string_view> names;
-    for (const Architecture& a : known) {
-      names.push_back(a.type);
-    }
-    return Status(
-        Code::unsupported,
-        fmt::format("The architecture \"{}\" is not supported. Supported: {}. Other models can be "
-                    "exported to ONNX (torch.onnx.export) and imported from there.",
-                    escaped(type), fmt::join(names, ", ")));
-  }
+  const auto names = known | std::views::transform(&Architecture::type);
+  BOWLINE_REQUIRE_CODE(
+      found != known.end(), Code::unsupported,
+      "The architecture \"{}\" is not supported. Supported: {}. Other models can be exported to "
+      "ONNX (torch.onnx.export) and imported from there.",
+      escaped(type), fmt::format("{}", fmt::join(names, ", ")));
   BOWLINE_TRY(
       check_keys(config.what(), source.config, {found->keys[0], found->keys[1], kConfigKeys}));
   BOWLINE_TRY_ASSIGN(Built built, found->build(source, options));

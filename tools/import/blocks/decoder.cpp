@@ -239,7 +239,7 @@ Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
 }
 
 Result<Built> build_decoder(const Source& source, const BuildOptions& options,
-                            const std::function<Result<DecoderParts>(Weights&)>& declare) {
+                            DeclareDecoder declare) {
   const auto head = std::ranges::find_if(source.tensors, [](const SourceTensor& t) {
     return t.name == "score.weight" || t.name == "classifier.weight";
   });
@@ -258,7 +258,8 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
                        task == Task::classify ? " --labels FILE" : "");
   Built out;
   Weights weights(source, options, out.model);
-  BOWLINE_TRY_ASSIGN(const DecoderParts parts, declare(weights));
+  Fields config("The config", source.config);
+  BOWLINE_TRY_ASSIGN(const DecoderParts parts, declare(weights, config));
   BOWLINE_TRY(Status(weights.status()));
   BOWLINE_TRY(add_decoder(out.model, weights, parts, options));
   BOWLINE_TRY(weights.finish(out));

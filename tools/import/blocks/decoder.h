@@ -2,9 +2,8 @@
 // of layers, and the entry points for generation.
 #pragma once
 
-#include <functional>
-
 #include "blocks/layers.h"
+#include "source/json.h"
 
 namespace bowline::import {
 
@@ -67,8 +66,16 @@ struct DecoderParts {
 Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
                    const BuildOptions& options);
 
+// Declares the tensors of an architecture.
+using DeclareDecoder = Result<DecoderParts> (*)(Weights& weights, Fields& config);
+
 // Builds the model, its entry points, values and metadata from the declared parts.
 Result<Built> build_decoder(const Source& source, const BuildOptions& options,
-                            const std::function<Result<DecoderParts>(Weights&)>& declare);
+                            DeclareDecoder declare);
+// Architecture::build of a decoder.
+template <DeclareDecoder declare>
+Result<Built> build_decoder(const Source& source, const BuildOptions& options) {
+  return build_decoder(source, options, declare);
+}
 
 }  // namespace bowline::import

@@ -359,8 +359,8 @@ Weight shared_list(Weights& weights, const std::vector<std::string>& of_layer,
       at->second = weights.one(begin + part, shape);
     }
     if (at->second.dtype != made.begin()->second.dtype) {
-      weights.fail(Status(Code::unsupported, fmt::format("The tensors of {} have different dtypes.",
-                                                         listed_name(part))));
+      weights.fail(Code::unsupported, "The tensors of {} have different dtypes.",
+                   listed_name(part));
     }
     all.push_back(std::get<Parameter>(at->second.of));
   }
@@ -369,11 +369,24 @@ Weight shared_list(Weights& weights, const std::vector<std::string>& of_layer,
 
 }  // namespace
 
-EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const EncoderNames& names,
-                             bool has_types, double eps, Activation activation) {
+Result<EncoderParts> encoder_of(Fields& config, const EncoderKeys& keys) {
   EncoderParts p;
-  p.sizes = sizes;
-  p.activation = std::move(activation);
+  EncoderSizes& s = p.sizes;
+  s.layers = config.integer(keys.layers, 1, 4096);
+  s.width = config.integer(keys.width, 1, kMostSize);
+  s.heads = config.integer(keys.heads, 1, 65536);
+  s.inner = config.integer(keys.inner, 1, kMostSize);
+  s.vocabulary = config.integer("vocab_size", 1, kMostSize);
+  s.positions = config.integer("max_position_embeddings", 1, kMostSize);
+  s.eps = config.number_or(keys.eps, 1e-12, 1, s.eps);
+  const std::string activation = config.text_or(keys.activation, keys.default_activation);
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_TRY_ASSIGN(p.activation, activation_of(activation));
+  return p;
+}
+
+void declare_encoder(Weights& weights, const EncoderNames& names, bool has_types, EncoderParts& p) {
+  const EncoderSizes& sizes = p.sizes;
   const int64_t width = sizes.width, inner = sizes.inner;
   const int64_t narrow = sizes.embedding_width != 0 ? sizes.embedding_width : width;
   p.words = weights.one("embeddings.word_embeddings.weight", {sizes.vocabulary, narrow});
@@ -383,7 +396,7 @@ EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const 
     p.types = weights.one(types, {std::max<int64_t>(weights.rows_of(types), 1), narrow});
   }
   p.embedding_norm = {Norm::Kind::layer, weights.one("embeddings.LayerNorm.weight", {narrow}),
-                      weights.one("embeddings.LayerNorm.bias", {narrow}), eps};
+                      weights.one("embeddings.LayerNorm.bias", {narrow}), sizes.eps};
   const auto list = [&](const char* name, const char* part, std::vector<int64_t> shape) {
     return names.of_layer.empty()
                ? weights.list(fmt::format("{}.{{}}.{}.{}", names.layers, name, part), sizes.layers,
@@ -394,7 +407,8 @@ EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const 
     return Linear{list(name, "weight", {out, in}), list(name, "bias", {out})};
   };
   const auto norm = [&](const char* name) {
-    return Norm{Norm::Kind::layer, list(name, "weight", {width}), list(name, "bias", {width}), eps};
+    return Norm{Norm::Kind::layer, list(name, "weight", {width}), list(name, "bias", {width}),
+                sizes.eps};
   };
   p.q = linear(names.q, width, width);
   p.k = linear(names.k, width, width);
@@ -404,7 +418,6 @@ EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const 
   p.up = linear(names.up, inner, width);
   p.down = linear(names.down, width, inner);
   p.feed_forward_norm = norm(names.feed_forward_norm);
-  return p;
 }
 
 Result<Built> build_encoder(const Source& source, const BuildOptions& options,
@@ -418,7 +431,8 @@ Result<Built> build_encoder(const Source& source, const BuildOptions& options,
       entry_of(source.metadata, "truncation_side") == nullptr, Code::unsupported,
       "tokenizer_config.json has \"truncation_side\": \"left\", which cuts off the "
       "start of a long text. Only \"right\", which cuts off the end, is supported.");
-  BOWLINE_TRY_ASSIGN(const EncoderParts parts, form.declare(weights));
+  Fields config("The config", source.config);
+  BOWLINE_TRY_ASSIGN(const EncoderParts parts, form.declare(weights, config));
   BOWLINE_TRY(Status(weights.status()));
   const EncoderSizes& s = parts.sizes;
   BOWLINE_REQUIRE_CODE(s.width % s.heads == 0, Code::bad_file,

@@ -2,7 +2,7 @@
 // classification.
 #pragma once
 
-#include <functional>
+#include <array>
 
 #include "blocks/layers.h"
 #include "source/json.h"
@@ -18,6 +18,7 @@ struct EncoderSizes {
   int64_t vocabulary = 0;
   int64_t positions = 0;       // rows of the position table
   int64_t first_position = 0;  // position row of the first token
+  double eps = 1e-12;          // of the norms
 };
 
 struct EncoderParts {
@@ -45,6 +46,19 @@ struct EncoderParts {
   Dropout dropout = {};
 };
 
+// Keys of config.json where architectures differ.
+struct EncoderKeys {
+  const char* layers = "num_hidden_layers";
+  const char* width = "hidden_size";
+  const char* heads = "num_attention_heads";
+  const char* inner = "intermediate_size";
+  const char* eps = "layer_norm_eps";  // "": the default
+  const char* activation = "hidden_act";
+  const char* default_activation = "gelu";
+};
+// Reads the sizes and the activation.
+Result<EncoderParts> encoder_of(Fields& config, const EncoderKeys& keys);
+
 // Tensor names of an architecture. The names of the layers' tensors begin with "<layers>.{}.".
 struct EncoderNames {
   const char* layers;
@@ -61,19 +75,24 @@ struct ProjectionForm {
   bool drops_before = false;  // Dropout before the projection, too
 };
 
-// Declares the tensors of the embeddings and layers.
-EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const EncoderNames& names,
-                             bool has_types, double eps, Activation activation);
+// Declares the tensors of the embeddings and layers, with the sizes of `parts`.
+void declare_encoder(Weights& weights, const EncoderNames& names, bool has_types,
+                     EncoderParts& parts);
 
 struct EncoderForm {
-  std::function<Result<EncoderParts>(Weights&)> declare;
+  Result<EncoderParts> (*declare)(Weights& weights, Fields& config);
   ProjectionForm projection;
   // Tensors of heads for other tasks.
-  std::vector<std::string_view> other_heads;
+  std::array<std::string_view, 3> other_heads;
 };
 
 // Builds the model, its entry points, values and metadata.
 Result<Built> build_encoder(const Source& source, const BuildOptions& options,
                             const EncoderForm& form);
+// Architecture::build of an encoder.
+template <const EncoderForm& form>
+Result<Built> build_encoder(const Source& source, const BuildOptions& options) {
+  return build_encoder(source, options, form);
+}
 
 }  // namespace bowline::import

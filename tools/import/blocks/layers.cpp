@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <ranges>
 
 #include "base/escape.h"
 #include "base/status.h"
@@ -24,15 +25,9 @@ Result<Activation> activation_of(const std::string& name) {
       {"sigmoid", {"Sigmoid", {}}},
   };
   const auto found = known.find(name);
-  if (found == known.end()) {
-    std::string names;
-    for (const auto& [key, value] : known) {
-      names += (names.empty() ? "" : ", ") + key;
-    }
-    return Status(Code::unsupported,
-                  fmt::format("The activation \"{}\" is not supported. Supported: {}.",
-                              escaped(name), names));
-  }
+  BOWLINE_REQUIRE_CODE(found != known.end(), Code::unsupported,
+                       "The activation \"{}\" is not supported. Supported: {}.", escaped(name),
+                       fmt::format("{}", fmt::join(known | std::views::keys, ", ")));
   return found->second;
 }
 

@@ -8,6 +8,9 @@
 
 namespace bowline::import {
 
+// The limit of all sizes. The product of two sizes fits in 64 bits.
+inline constexpr int64_t kMostSize = int64_t{1} << 24;
+
 struct Linear {
   Weight weight;  // [out, in]
   std::optional<Weight> bias;

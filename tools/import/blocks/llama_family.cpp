@@ -10,9 +10,6 @@
 namespace bowline::import {
 namespace {
 
-// The limit of all sizes. The product of two sizes fits in 64 bits.
-constexpr int64_t kMost = int64_t{1} << 24;
-
 // Keys of rope_scaling and rope_parameters.
 // Source  transformers, modeling_rope_utils.py.
 constexpr KeyRule kRotationKeys[] = {
@@ -33,11 +30,10 @@ Weight head_of(Weights& weights, Fields& config, const Weight& embedding,
     return weights.one(name, shape);
   }
   if (config.has("tie_word_embeddings")) {
-    weights.fail(
-        Status(Code::bad_file,
-               fmt::format("The config does not tie {} to {}, but the source has no {}. Set "
-                           "\"tie_word_embeddings\" to true to tie it.",
-                           name, from, name)));
+    weights.fail(Code::bad_file,
+                 "The config does not tie {} to {}, but the source has no {}. Set "
+                 "\"tie_word_embeddings\" to true to tie it.",
+                 name, from, name);
     return {};
   }
   return weights.tied(name, embedding, from, "the source has no separate head");
@@ -108,7 +104,7 @@ Result<Rotation> rotation_in(const char* key, const nlohmann::json& said,
   if (type == "llama3") {
     r.low_frequency_factor = fields.number("low_freq_factor", 1e-6, 1e6);
     r.high_frequency_factor = fields.number("high_freq_factor", 1e-6, 1e6);
-    r.original_length = fields.integer("original_max_position_embeddings", 1, kMost);
+    r.original_length = fields.integer("original_max_position_embeddings", 1, kMostSize);
   } else if (type == "linear") {  // every pair is scaled
     r.low_frequency_factor = static_cast<double>(r.original_length);
     r.high_frequency_factor = 2 * r.low_frequency_factor;
@@ -153,14 +149,14 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
   DecoderParts p;
   DecoderSizes& s = p.sizes;
   s.layers = config.integer("num_hidden_layers", 1, 4096);
-  s.width = config.integer("hidden_size", 1, kMost);
+  s.width = config.integer("hidden_size", 1, kMostSize);
   s.heads = config.integer("num_attention_heads", 1, 65536);
   s.kv_heads = config.integer_or("num_key_value_heads", 1, s.heads, s.heads);
   s.head_dim = config.integer_or("head_dim", 1, 65536,
                                  form.head_dim != 0 ? form.head_dim : s.width / s.heads);
-  s.inner = config.integer("intermediate_size", 1, kMost);
-  s.vocabulary = config.integer("vocab_size", 1, kMost);
-  s.context = config.integer("max_position_embeddings", 1, kMost);
+  s.inner = config.integer("intermediate_size", 1, kMostSize);
+  s.vocabulary = config.integer("vocab_size", 1, kMostSize);
+  s.context = config.integer("max_position_embeddings", 1, kMostSize);
   const double eps = config.number_or("rms_norm_eps", 1e-12, 1, form.rms_eps);
   const std::string activation = config.text_or(form.activation_key, std::string(form.activation));
   BOWLINE_TRY(Status(config.status()));
@@ -176,13 +172,15 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
                "frequencies are computed from the config");
   weights.drop("model.rotary_emb.inv_freq", "frequencies are computed from the config");
 
-  const auto list = [&](const char* name, std::vector<int64_t> shape) {
-    return weights.list(fmt::format("model.layers.{{}}.{}.weight", name), s.layers, shape);
+  const auto list = [&](const char* name, const char* part, std::vector<int64_t> shape) {
+    return weights.list(fmt::format("model.layers.{{}}.{}.{}", name, part), s.layers, shape);
   };
   const auto linear = [&](const char* name, int64_t out, int64_t in, bool bias) {
-    return Linear{
-        list(name, {out, in}),
-        weights.list_if(bias, fmt::format("model.layers.{{}}.{}.bias", name), s.layers, {out})};
+    Linear made{list(name, "weight", {out, in}), {}};
+    if (bias) {
+      made.bias = list(name, "bias", {out});
+    }
+    return made;
   };
   std::optional<Weight> offset, offsets;
   if (form.norm_offset) {
@@ -190,7 +188,7 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
     offsets = repeated(*offset, s.layers);
   }
   const auto norm = [&](const char* name, int64_t width) {
-    return Norm{Norm::Kind::rms, list(name, {width}), {}, eps, offsets};
+    return Norm{Norm::Kind::rms, list(name, "weight", {width}), {}, eps, offsets};
   };
   const int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   p.embedding = weights.one("model.embed_tokens.weight", {s.vocabulary, s.width});

@@ -110,9 +110,8 @@ Weights::Weights(const Source& source, const BuildOptions& options, Model& model
     const std::optional<DType> stated = stated_dtype(source.config);
     dtype_ = stated.value_or(dtype_);
     if (!stated) {
-      fail(
-          Status(Code::bad_file,
-                 "The \"dtype\" of the config is not a float dtype. Choose a dtype with --dtype."));
+      fail(Code::bad_file,
+           "The \"dtype\" of the config is not a float dtype. Choose a dtype with --dtype.");
     }
   }
   tensors_.reserve(source.tensors.size());
@@ -139,9 +138,8 @@ void Weights::index_names() {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const auto [at, is_new] = by_name_.emplace(tensors_[i].name, i);
     if (!is_new) {
-      fail(Status(Code::bad_file, fmt::format("The tensors {} and {} have the same parameter name.",
-                                              listed_name(tensors_[at->second].report.name),
-                                              listed_name(tensors_[i].report.name))));
+      fail(Code::bad_file, "The tensors {} and {} have the same parameter name.",
+           listed_name(tensors_[at->second].report.name), listed_name(tensors_[i].report.name));
     }
   }
 }
@@ -194,22 +192,18 @@ DType Weights::parameter_dtype(const Tensor& tensor) const {
 Weights::Tensor* Weights::take(const std::string& name, const std::vector<int64_t>& shape) {
   Tensor* t = find(name);
   if (t == nullptr) {
-    fail(Status(
-        Code::bad_file,
-        fmt::format("The source has no tensor {}, which the config requires.", listed_name(name))));
+    fail(Code::bad_file, "The source has no tensor {}, which the config requires.",
+         listed_name(name));
     return nullptr;
   }
   if (t->source->shape != shape) {
-    fail(Status(
-        Code::bad_file,
-        fmt::format("Tensor {} has the shape {}, but the config requires {}.",
-                    listed_name(t->report.name), shape_text(t->source->shape), shape_text(shape))));
+    fail(Code::bad_file, "Tensor {} has the shape {}, but the config requires {}.",
+         listed_name(t->report.name), shape_text(t->source->shape), shape_text(shape));
     return nullptr;
   }
   if (!is_float(t->source->dtype)) {
-    fail(Status(Code::bad_file,
-                fmt::format("Tensor {} has the dtype {}, which is not a float dtype.",
-                            listed_name(t->report.name), t->source->stored)));
+    fail(Code::bad_file, "Tensor {} has the dtype {}, which is not a float dtype.",
+         listed_name(t->report.name), t->source->stored);
     return nullptr;
   }
   t->report.use = TensorReport::Use::taken;
@@ -221,11 +215,10 @@ std::optional<DType> Weights::common_dtype(const std::vector<Tensor*>& tensors) 
   DType common = parameter_dtype(*tensors[0]);
   for (const Tensor* t : tensors) {
     if (t->source->encoding != tensors[0]->source->encoding) {
-      fail(Status(Code::unsupported,
-                  fmt::format("Tensor {} is stored as {}, but tensor {} as {}. All layers must use "
-                              "the same format.",
-                              listed_name(tensors[0]->report.name), tensors[0]->source->stored,
-                              listed_name(t->report.name), t->source->stored)));
+      fail(Code::unsupported,
+           "Tensor {} is stored as {}, but tensor {} as {}. All layers must use the same format.",
+           listed_name(tensors[0]->report.name), tensors[0]->source->stored,
+           listed_name(t->report.name), t->source->stored);
       return std::nullopt;
     }
     if (parameter_dtype(*t) != common) {
@@ -244,12 +237,11 @@ Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
     return {};
   }
   const DType dtype = parameter_dtype(*t);
-  Result<Parameter> made = model_.parameter(name, shape, Init::zeros(), StorageRole::weight, dtype);
-  fail(made.status());
-  if (made.ok()) {
+  Weight made = fresh(name, std::move(shape), Init::zeros(), StorageRole::weight, dtype);
+  if (status_.ok()) {
     fill(*t, dtype);
   }
-  return made.ok() ? Weight{made.value(), dtype} : Weight{};
+  return made;
 }
 
 Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t> shape) {
@@ -264,31 +256,17 @@ Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t
   if (!dtype) {
     return {Parameter(), dtype_};
   }
-  Result<ParameterList> made = model_.parameters(name, static_cast<int>(count), shape,
-                                                 Init::zeros(), StorageRole::weight, *dtype);
-  fail(made.status());
-  for (size_t i = 0; i < tensors.size() && made.ok(); ++i) {
+  Weight made = fresh_list(name, count, std::move(shape), StorageRole::weight, *dtype);
+  for (size_t i = 0; i < tensors.size() && status_.ok(); ++i) {
     fill(*tensors[i], *dtype);
   }
-  return made.ok() ? Weight{std::move(made).value(), *dtype} : Weight{};
-}
-
-std::optional<Weight> Weights::one_if(bool is_there, const std::string& name,
-                                      std::vector<int64_t> shape) {
-  return is_there ? std::optional(one(name, std::move(shape))) : std::nullopt;
-}
-
-std::optional<Weight> Weights::list_if(bool is_there, const std::string& name, int64_t count,
-                                       std::vector<int64_t> shape) {
-  return is_there ? std::optional(list(name, count, std::move(shape))) : std::nullopt;
+  return made;
 }
 
 Weight Weights::fresh(const std::string& name, std::vector<int64_t> shape, Init init,
                       StorageRole role, std::optional<DType> dtype) {
   const DType chosen = dtype.value_or(dtype_);
-  Result<Parameter> made = model_.parameter(name, shape, init, role, chosen);
-  fail(made.status());
-  return made.ok() ? Weight{made.value(), chosen} : Weight{};
+  return weight_of(model_.parameter(name, shape, init, role, chosen), chosen);
 }
 
 Weight Weights::constant(const std::string& name, double value, std::optional<DType> dtype) {
@@ -307,10 +285,9 @@ Weight Weights::constant(const std::string& name, double value, std::optional<DT
 
 Weight Weights::fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
                            StorageRole role, DType dtype) {
-  Result<ParameterList> made = model_.parameters(name, static_cast<int>(count), std::move(shape),
-                                                 Init::zeros(), role, dtype);
-  fail(made.status());
-  return made.ok() ? Weight{std::move(made).value(), dtype} : Weight{};
+  return weight_of(model_.parameters(name, static_cast<int>(count), std::move(shape), Init::zeros(),
+                                     role, dtype),
+                   dtype);
 }
 
 Weight Weights::caches(const std::string& name, int64_t count, std::vector<int64_t> shape,
@@ -337,12 +314,10 @@ Weight Weights::tied(const std::string& name, const Weight& other, const std::st
     const Result<bool> same = equal_tensors(*t->source, *kept.source);
     fail(same.status());
     if (same.ok() && !same.value()) {
-      fail(Status(
-          Code::bad_file,
-          fmt::format("{} ties {} and {}, but their values differ. To train "
-                      "them separately, set \"tie_word_embeddings\" to false. To keep one, "
-                      "remove the other from the source.",
-                      declares, listed_name(kept.report.name), listed_name(t->report.name))));
+      fail(Code::bad_file,
+           "{} ties {} and {}, but their values differ. To train them separately, set "
+           "\"tie_word_embeddings\" to false. To keep one, remove the other from the source.",
+           declares, listed_name(kept.report.name), listed_name(t->report.name));
       return {};
     }
     t->report.use = TensorReport::Use::tied;
@@ -351,9 +326,7 @@ Weight Weights::tied(const std::string& name, const Weight& other, const std::st
   } else {
     notes_.push_back(fmt::format("{} is tied to {}: {}.", name, other_name, declares));
   }
-  Result<Parameter> made = model_.tied_parameter(name, *to);
-  fail(made.status());
-  return made.ok() ? Weight{made.value(), other.dtype} : Weight{};
+  return weight_of(model_.tied_parameter(name, *to), other.dtype);
 }
 
 void Weights::drop(std::string_view pattern, std::string_view reason) {

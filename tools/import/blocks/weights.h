@@ -1,6 +1,8 @@
 // Creates parameters from the tensors of a source. Every tensor must be taken, tied or dropped.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -43,9 +45,6 @@ class Weights {
   Weight one(const std::string& name, std::vector<int64_t> shape);
   // "{}" in the name stands for the layer index.
   Weight list(const std::string& name, int64_t count, std::vector<int64_t> shape);
-  std::optional<Weight> one_if(bool is_there, const std::string& name, std::vector<int64_t> shape);
-  std::optional<Weight> list_if(bool is_there, const std::string& name, int64_t count,
-                                std::vector<int64_t> shape);
   // Creates a parameter that the source does not have.
   Weight fresh(const std::string& name, std::vector<int64_t> shape, Init init,
                StorageRole role = StorageRole::weight, std::optional<DType> dtype = {});
@@ -62,6 +61,10 @@ class Weights {
   void drop(std::string_view pattern, std::string_view reason);
   void note(std::string sentence) { notes_.push_back(std::move(sentence)); }
   void fail(Status status);
+  template <class... Ts>
+  void fail(Code code, fmt::format_string<Ts...> sentence, Ts&&... values) {
+    fail(Status(code, fmt::format(sentence, std::forward<Ts>(values)...)));
+  }
   const Status& status() const { return status_; }
 
   // Ties tensors that share bytes or that the options name, sets the values of all parameters, and
@@ -96,6 +99,12 @@ class Weights {
   // Sets the values of the tensor's parameter, with this dtype. Must run before the graphs are
   // built: parameters of a list are quantized together.
   void fill(const Tensor& tensor, DType dtype);
+  // The weight of a parameter or list that the model made. A failure is kept.
+  template <class Made>
+  Weight weight_of(Result<Made> made, DType dtype) {
+    fail(made.status());
+    return made.ok() ? Weight{std::move(made).value(), dtype} : Weight{};
+  }
   Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
                     StorageRole role, DType dtype);
 
