@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "export/scores.h"
 #include "gguf/file.h"
-#include "source/special_tokens.h"
+#include "source/source.h"
 
 namespace bowline::command {
 namespace {

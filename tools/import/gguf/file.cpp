@@ -176,9 +176,7 @@ Result<std::shared_ptr<const File>> File::open(const std::string& path) {
   const auto mapping = std::make_shared<Mapping>();
   BOWLINE_TRY(map_file(path, *mapping));
   Result<File> parsed = parse({static_cast<const std::byte*>(mapping->data), mapping->bytes});
-  if (!parsed.ok()) {
-    return std::move(parsed).status().at(fmt::format("While reading \"{}\" as GGUF.", path));
-  }
+  BOWLINE_TRY(Status(parsed.status()).at(fmt::format("While reading \"{}\" as GGUF.", path)));
   auto out = std::make_shared<File>(std::move(parsed).value());
   out->mapping_ = mapping;
   return std::shared_ptr<const File>(std::move(out));

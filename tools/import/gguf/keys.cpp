@@ -3,7 +3,7 @@
 //
 // Source  gguf, constants.py (Keys); llama.cpp, llama-model.cpp and llama-vocab.cpp, for the keys
 //         that an architecture reads.
-#include "gguf/keys.h"
+#include "source/keys.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "base/words.h"
-#include "source/keys.h"
+#include "gguf/metadata.h"
 
 namespace bowline::gguf {
 namespace {

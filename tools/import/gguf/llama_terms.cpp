@@ -1,4 +1,4 @@
-#include "gguf/llama_terms.h"
+#include "gguf/terms.h"
 
 namespace bowline::gguf {
 

@@ -1,5 +1,7 @@
 #include "gguf/metadata.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -59,6 +61,10 @@ class Keys {
     return first;
   }
 
+  Result<json> optional(std::string_view key, KeyTerm::Kind kind = KeyTerm::Kind::whole) const {
+    return number({key, "", kind, false});
+  }
+
   Result<std::string> text(std::string_view key, std::string_view otherwise) const {
     const Value* const value = find(key);
     if (value == nullptr) {
@@ -85,11 +91,6 @@ const TensorEntry* find_tensor(const File& file, std::string_view name) {
   return found == file.tensors.end() ? nullptr : &*found;
 }
 
-constexpr KeyTerm kScalingFactor{"rope.scaling.factor", "factor", KeyTerm::Kind::real, false};
-constexpr KeyTerm kLinearFactor{"rope.scale_linear", "factor", KeyTerm::Kind::real, false};
-constexpr KeyTerm kScalingContext{"rope.scaling.original_context_length",
-                                  "original_max_position_embeddings", KeyTerm::Kind::whole, false};
-
 // rope.scaling.*; null if the file has no scaling.
 Result<json> key_scaling(const Keys& keys) {
   // As in llama.cpp: a factor without a type is linear, and older files store the factor in
@@ -97,14 +98,14 @@ Result<json> key_scaling(const Keys& keys) {
   BOWLINE_TRY_ASSIGN(const std::string type, keys.text("rope.scaling.type", "linear"));
   BOWLINE_REQUIRE_CODE(type == "none" || type == "linear" || type == "yarn", Code::unsupported,
                        "The RoPE scaling \"{}\" is not supported.", escaped(type));
-  BOWLINE_TRY_ASSIGN(json factor, keys.number(kScalingFactor));
+  BOWLINE_TRY_ASSIGN(json factor, keys.optional("rope.scaling.factor", KeyTerm::Kind::real));
   if (factor.is_null()) {
-    BOWLINE_TRY_ASSIGN(factor, keys.number(kLinearFactor));
+    BOWLINE_TRY_ASSIGN(factor, keys.optional("rope.scale_linear", KeyTerm::Kind::real));
   }
   if (type == "none" || factor.is_null() || factor == 0 || factor == 1) {
     return json();
   }
-  BOWLINE_TRY_ASSIGN(const json context, keys.number(kScalingContext));
+  BOWLINE_TRY_ASSIGN(const json context, keys.optional("rope.scaling.original_context_length"));
   json out = {{"rope_type", type}, {"factor", factor}};
   if (!context.is_null()) {
     out["original_max_position_embeddings"] = context;
@@ -136,7 +137,7 @@ Status add_rotary(const File& file, const Keys& keys, json& config) {
   }
   const auto dim = config["head_dim"].get<int64_t>();
   for (const char* const key : {"rope.dimension_count", "attention.value_length"}) {
-    BOWLINE_TRY_ASSIGN(const json count, keys.number({key, "", KeyTerm::Kind::whole, false}));
+    BOWLINE_TRY_ASSIGN(const json count, keys.optional(key));
     BOWLINE_REQUIRE_CODE(count.is_null() || count == dim, Code::unsupported,
                          "The key \"{}\" is {}, but the heads have size {}.", key, count.dump(),
                          dim);
@@ -159,31 +160,35 @@ Status add_rotary(const File& file, const Keys& keys, json& config) {
   return {};
 }
 
+struct TokenKey {
+  std::string_view gguf;  // after "tokenizer.ggml."
+  const char* setting;
+  bool is_added = false;  // to a list. Tokens that end a turn also end an answer.
+};
+constexpr TokenKey kTokenKeys[] = {
+    {"bos", "bos_token_id"},       {"eos", "eos_token_id"},       {"padding", "pad_token_id"},
+    {"eot", "eos_token_id", true}, {"eom", "eos_token_id", true},
+};
+
 Status add_tokens(const File& file, json& config) {
-  for (const auto& [key, name] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token_id"),
-                                  std::pair("tokenizer.ggml.eos_token_id", "eos_token_id"),
-                                  std::pair("tokenizer.ggml.padding_token_id", "pad_token_id")}) {
-    if (const Entry* const entry = file.find(key)) {
-      const std::optional<int64_t> id = entry->value.integer();
-      BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file, "The key \"{}\" is not an integer.",
-                           key);
-      config[name] = *id;
-    }
-  }
-  // Tokens that end a turn also end an answer.
-  for (const char* const key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+  for (const TokenKey& token : kTokenKeys) {
+    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", token.gguf);
     const Entry* const entry = file.find(key);
     if (entry == nullptr) {
       continue;
     }
     const std::optional<int64_t> id = entry->value.integer();
     BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file, "The key \"{}\" is not an integer.", key);
-    json& ends = config["eos_token_id"];
-    if (!ends.is_array()) {
-      ends = ends.is_null() ? json::array() : json::array({ends});
+    json& ids = config[token.setting];
+    if (!token.is_added) {
+      ids = *id;
+      continue;
     }
-    if (std::find(ends.begin(), ends.end(), *id) == ends.end()) {
-      ends.push_back(*id);
+    if (!ids.is_array()) {
+      ids = ids.is_null() ? json::array() : json::array({ids});
+    }
+    if (std::find(ids.begin(), ids.end(), *id) == ids.end()) {
+      ids.push_back(*id);
     }
   }
   return {};
@@ -321,8 +326,7 @@ Result<json> config_of(const File& file, const Terms& terms) {
       config[std::string(setting)] = found->shape[0];
     }
   }
-  BOWLINE_TRY_ASSIGN(const json count,
-                     keys.number({"vocab_size", "", KeyTerm::Kind::whole, false}));
+  BOWLINE_TRY_ASSIGN(const json count, keys.optional("vocab_size"));
   BOWLINE_REQUIRE_CODE(
       count.is_null() || !config.contains("vocab_size") || count == config["vocab_size"],
       Code::bad_file, "The key \"{}.vocab_size\" is {}, but \"token_embd.weight\" has {} rows.",

@@ -1,4 +1,4 @@
-// Converts the metadata of a GGUF file to the settings of config.json.
+// Checks the metadata of a GGUF file and converts it to the settings of config.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,6 +7,11 @@
 #include "gguf/terms.h"
 
 namespace bowline::gguf {
+
+// Checks that every key of the file is supported.
+// Errors  unsupported: a key changes the result of the model and is not supported, or a key of the
+//         model or its tokenizer is unknown.
+Status check_file_keys(const File& file, const Terms& terms);
 
 // Errors  bad_file: a key is missing or has another type. unsupported: layers have different
 //         values, or the RoPE scaling is not supported.

@@ -7,13 +7,11 @@
 
 #include "base/escape.h"
 #include "base/status.h"
-#include "gguf/keys.h"
 #include "gguf/metadata.h"
 #include "gguf/terms.h"
 #include "gguf/values.h"
 #include "gguf/write.h"
 #include "source/numbers.h"
-#include "source/special_tokens.h"
 
 namespace bowline::gguf {
 namespace {
@@ -286,9 +284,8 @@ class Reading {
 
 Result<Source> read(std::shared_ptr<const File> file, const std::string& path) {
   Result<Source> out = Reading(std::move(file), path).run();
-  return out.ok() ? std::move(out)
-                  : Result<Source>(std::move(out).status().at(
-                        fmt::format("While reading \"{}\" as GGUF.", path)));
+  BOWLINE_TRY(Status(out.status()).at(fmt::format("While reading \"{}\" as GGUF.", path)));
+  return out;
 }
 
 }  // namespace

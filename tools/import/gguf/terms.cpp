@@ -1,6 +1,6 @@
 #include "gguf/terms.h"
 
-#include <algorithm>
+#include "base/pattern.h"
 
 namespace bowline::gguf {
 namespace {
@@ -8,19 +8,12 @@ namespace {
 // Matches the text against the pattern and returns the layer index that "{}" stands for, without
 // leading zeros. Returns an empty text if the pattern has no "{}", and nothing without a match.
 std::optional<std::string_view> layer_of(std::string_view pattern, std::string_view text) {
-  const size_t hole = pattern.find("{}");
-  if (hole == std::string_view::npos) {
+  const std::optional<Digits> digits = number_in(pattern, text);
+  if (!digits) {
     return text == pattern ? std::optional<std::string_view>("") : std::nullopt;
   }
-  const std::string_view head = pattern.substr(0, hole);
-  const std::string_view tail = pattern.substr(hole + 2);
-  if (text.size() <= head.size() + tail.size() || !text.starts_with(head) ||
-      !text.ends_with(tail)) {
-    return std::nullopt;
-  }
-  const std::string_view layer = text.substr(head.size(), text.size() - head.size() - tail.size());
-  const bool number = std::ranges::all_of(layer, [](char c) { return c >= '0' && c <= '9'; });
-  return number && (layer.size() == 1 || layer[0] != '0') ? std::optional(layer) : std::nullopt;
+  const std::string_view layer = text.substr(digits->begin, digits->end - digits->begin);
+  return layer.size() == 1 || layer[0] != '0' ? std::optional(layer) : std::nullopt;
 }
 
 Named translated(const Terms& terms, std::string_view name, std::string_view TensorTerm::*from,

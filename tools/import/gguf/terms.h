@@ -66,6 +66,11 @@ struct Terms {
   std::vector<import::KeyRule> more_keys = {};
 };
 
+// Terms that all Llama-like decoders share, without biases, with all rows in the order of Hugging
+// Face. `more`: additional tensors of this architecture.
+Terms llama_terms(std::string_view architecture, std::string_view class_name,
+                  std::initializer_list<TensorTerm> more);
+
 // Null if the architecture is not supported. Generated from the files of terms/.
 const Terms* find_terms(std::string_view architecture);
 // "bert, gpt2, llama, ..."

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include "base/bytes.h"
 #include "base/float16.h"
@@ -31,47 +32,18 @@ void decode_q8_0(const std::byte* from, float* to) {
   }
 }
 
-// d (f16), 16 bytes with values i (low) and i + 16 (high): x = d * (q - 8)
-void decode_q4_0(const std::byte* from, float* to) {
-  const float d = scale(from);
-  for (int i = 0; i < 16; ++i) {
-    const int codes = byte_at(from, 2 + i);
-    to[i] = d * static_cast<float>((codes & 15) - 8);
-    to[i + 16] = d * static_cast<float>((codes >> 4) - 8);
-  }
-}
-
-// d and m (f16), then as Q4_0: x = d * q + m
-void decode_q4_1(const std::byte* from, float* to) {
-  const float d = scale(from);
-  const float m = scale(from + 2);
-  for (int i = 0; i < 16; ++i) {
-    const int codes = byte_at(from, 4 + i);
-    to[i] = d * static_cast<float>(codes & 15) + m;
-    to[i + 16] = d * static_cast<float>(codes >> 4) + m;
-  }
-}
-
-// d (f16), 32 high bits, then the low bits as in Q4_0: x = d * (q - 16)
-void decode_q5_0(const std::byte* from, float* to) {
-  const float d = scale(from);
-  const auto high = load<uint32_t>(from + 2);
-  for (int i = 0; i < 16; ++i) {
-    const int low = byte_at(from, 6 + i);
-    to[i] = d * static_cast<float>(((low & 15) | high_bit(high, i)) - 16);
-    to[i + 16] = d * static_cast<float>((low >> 4 | high_bit(high, i + 16)) - 16);
-  }
-}
-
-// d and m (f16), then as Q5_0: x = d * q + m
-void decode_q5_1(const std::byte* from, float* to) {
-  const float d = scale(from);
-  const float m = scale(from + 2);
-  const auto high = load<uint32_t>(from + 4);
-  for (int i = 0; i < 16; ++i) {
-    const int low = byte_at(from, 8 + i);
-    to[i] = d * static_cast<float>((low & 15) | high_bit(high, i)) + m;
-    to[i + 16] = d * static_cast<float>(low >> 4 | high_bit(high, i + 16)) + m;
+// 32 values of 4 or 5 bits: d (f16), m (f16) if `has_least`, 32 high bits if `has_high`, 16 bytes
+// with the low bits of values i (low) and i + 16 (high): x = d * q + m, or x = d * (q - middle).
+template <bool has_high, bool has_least>
+void decode_short(const std::byte* from, float* to) {
+  constexpr int kHigh = has_least ? 4 : 2, kLow = kHigh + (has_high ? 4 : 0);
+  constexpr int kMiddle = has_least ? 0 : has_high ? 16 : 8;
+  const float d = scale(from), m = has_least ? scale(from + 2) : 0;
+  const uint32_t high = has_high ? load<uint32_t>(from + kHigh) : 0;
+  for (int i = 0; i < 32; ++i) {
+    const int low = byte_at(from, kLow + i % 16) >> (i / 16 * 4) & 15;
+    const float x = d * static_cast<float>((low | high_bit(high, i)) - kMiddle);
+    to[i] = has_least ? x + m : x;
   }
 }
 
@@ -144,10 +116,10 @@ constexpr TensorType kTypes[] = {
     {1, "F16", 1, 2, DType::f16, "plain", decode_f16},
     {30, "BF16", 1, 2, DType::bf16, "plain", decode_bf16},
     {8, "Q8_0", 32, 34, DType::f32, "q8_0", decode_q8_0},
-    {2, "Q4_0", 32, 18, DType::f32, "q4_0", decode_q4_0},
-    {3, "Q4_1", 32, 20, DType::f32, "", decode_q4_1},
-    {6, "Q5_0", 32, 22, DType::f32, "", decode_q5_0},
-    {7, "Q5_1", 32, 24, DType::f32, "", decode_q5_1},
+    {2, "Q4_0", 32, 18, DType::f32, "q4_0", decode_short<false, false>},
+    {3, "Q4_1", 32, 20, DType::f32, "", decode_short<false, true>},
+    {6, "Q5_0", 32, 22, DType::f32, "", decode_short<true, false>},
+    {7, "Q5_1", 32, 24, DType::f32, "", decode_short<true, true>},
     {12, "Q4_K", 256, 144, DType::f32, "", decode_q4_k},
     {13, "Q5_K", 256, 176, DType::f32, "", decode_q5_k},
     {14, "Q6_K", 256, 210, DType::f32, "", decode_q6_k},
@@ -179,11 +151,7 @@ std::string tensor_type_name(uint32_t number) {
 }
 
 std::string known_tensor_types() {
-  std::string out;
-  for (const TensorType& type : kTypes) {
-    out += fmt::format("{}{}", out.empty() ? "" : ", ", type.name);
-  }
-  return out;
+  return fmt::format("{}", fmt::join(kTypes | std::views::transform(&TensorType::name), ", "));
 }
 
 }  // namespace bowline::gguf

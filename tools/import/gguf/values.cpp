@@ -35,32 +35,39 @@ struct Rows {
   const std::byte* row(uint64_t i) const {
     return data + (head_dim == 0 ? i : gguf_row(i, head_dim)) * stored;
   }
-  // Decodes elements [first, first + count) of a row of the file.
-  template <class Put>
-  void decode(const std::byte* row, uint64_t first, uint64_t count, const Put& put) const {
+  // Decodes elements from `first` on of a row of the file.
+  void decode(const std::byte* row, uint64_t first, std::span<float> to) const {
     float block[kMostBlock];
-    for (uint64_t i = 0; i < count;) {
-      const uint64_t at = first + i;
-      const uint64_t skipped = at % type->block;
-      const uint64_t n = std::min<uint64_t>(type->block - skipped, count - i);
-      type->decode(row + at / type->block * type->bytes, block);
-      put(i, std::span<const float>(block + skipped, n));
-      i += n;
+    while (!to.empty()) {
+      const uint64_t skipped = first % type->block;
+      const uint64_t n = std::min<uint64_t>(type->block - skipped, to.size());
+      type->decode(row + first / type->block * type->bytes, block);
+      std::copy_n(block + skipped, n, to.begin());
+      first += n;
+      to = to.subspan(n);
     }
   }
 };
 
-// Calls `piece(row, first byte in the row, bytes)` for each part of a byte range over rows of
-// `row_bytes`.
-template <class Piece>
-void for_rows(uint64_t first, std::span<std::byte> out, uint64_t row_bytes, const Piece& piece) {
-  for (uint64_t done = 0; done < out.size();) {
-    const uint64_t at = first + done;
-    const uint64_t inside = at % row_bytes;
-    const uint64_t n = std::min<uint64_t>(row_bytes - inside, out.size() - done);
-    piece(at / row_bytes, inside, out.subspan(done, n));
-    done += n;
+// Calls `piece(row, first in the row, part)` for each part of a range over rows of `row_size`.
+template <class T, class Piece>
+void for_rows(uint64_t first, std::span<T> out, uint64_t row_size, const Piece& piece) {
+  while (!out.empty()) {
+    const uint64_t inside = first % row_size;
+    const uint64_t n = std::min<uint64_t>(row_size - inside, out.size());
+    piece(first / row_size, inside, out.first(n));
+    first += n;
+    out = out.subspan(n);
   }
+}
+
+// Reads bytes that may start and end inside of an element. `read` fills elements, from an index on.
+template <class Element, class Read>
+void by_elements(uint64_t first, std::span<std::byte> out, const Read& read) {
+  const uint64_t skipped = first % sizeof(Element);
+  std::vector<Element> elements((skipped + out.size() + sizeof(Element) - 1) / sizeof(Element));
+  read(first / sizeof(Element), std::span(elements));
+  std::memcpy(out.data(), std::as_bytes(std::span(elements)).data() + skipped, out.size());
 }
 
 void copy_rows(const Rows& rows, uint64_t first, std::span<std::byte> out) {
@@ -69,82 +76,50 @@ void copy_rows(const Rows& rows, uint64_t first, std::span<std::byte> out) {
   });
 }
 
-// A byte range may start and end inside of an element.
-void put_floats(std::span<const float> from, uint64_t skipped, std::span<std::byte> to) {
-  std::memcpy(to.data(), std::as_bytes(from).data() + skipped, to.size());
-}
-
+// Decodes all values and subtracts `less`.
+template <int less>
 void decode_rows(const Rows& rows, uint64_t first, std::span<std::byte> out) {
-  for_rows(
-      first, out, rows.columns * sizeof(float),
-      [&](uint64_t row, uint64_t inside, std::span<std::byte> to) {
-        const uint64_t from = inside / sizeof(float);
-        const uint64_t end = (inside + to.size() + sizeof(float) - 1) / sizeof(float);
-        uint64_t skipped = inside % sizeof(float);
-        uint64_t done = 0;
-        rows.decode(rows.row(row), from, end - from, [&](uint64_t, std::span<const float> block) {
-          const uint64_t n = std::min<uint64_t>(block.size_bytes() - skipped, to.size() - done);
-          put_floats(block, skipped, to.subspan(done, n));
-          done += n;
-          skipped = 0;
-        });
-      });
+  by_elements<float>(first, out, [&](uint64_t begin, std::span<float> all) {
+    for_rows(begin, all, rows.columns, [&](uint64_t row, uint64_t inside, std::span<float> to) {
+      rows.decode(rows.row(row), inside, to);
+    });
+    if constexpr (less != 0) {
+      std::ranges::transform(all, all.begin(), [](float x) { return x - less; });
+    }
+  });
 }
 
 // Output element (i, o) is element (o, i) of the file. Each column of the file is read once per
-// byte range, in whole blocks. `Element` is the type of the output.
+// byte range, in whole blocks: column(o, i, values) reads elements from i on of row o.
 template <class Element, class Column>
 void transpose(const Rows& rows, uint64_t first, std::span<std::byte> out, const Column& column) {
-  const uint64_t size = sizeof(Element);
-  const uint64_t begin = first / size;
-  const uint64_t end = (first + out.size() + size - 1) / size;
-  for (uint64_t o = 0; o < rows.rows; ++o) {
-    // Smallest i with i * rows + o inside [begin, end), and the number of such i.
-    const uint64_t i = (begin + rows.rows - 1 - o) / rows.rows;
-    if (i * rows.rows + o >= end) {
-      continue;
+  by_elements<Element>(first, out, [&](uint64_t begin, std::span<Element> to) {
+    const uint64_t end = begin + to.size();
+    for (uint64_t o = 0; o < rows.rows; ++o) {
+      // Smallest i with i * rows + o inside [begin, end), and the values of all such i.
+      const uint64_t i = (begin + rows.rows - 1 - o) / rows.rows;
+      if (i * rows.rows + o >= end) {
+        continue;
+      }
+      std::vector<Element> values((end - 1 - o) / rows.rows - i + 1);
+      column(o, i, std::span(values));
+      for (uint64_t k = 0; k < values.size(); ++k) {
+        to[(i + k) * rows.rows + o - begin] = values[k];
+      }
     }
-    const uint64_t count = (end - 1 - o) / rows.rows - i + 1;
-    column(o, i, count, [&](uint64_t k, Element value) {
-      const uint64_t place = ((i + k) * rows.rows + o) * size;
-      const uint64_t from = std::max(place, first);
-      const uint64_t to = std::min<uint64_t>(place + size, first + out.size());
-      std::memcpy(out.data() + (from - first),
-                  reinterpret_cast<const std::byte*>(&value) + (from - place), to - from);
-    });
-  }
+  });
 }
 
 void transpose_numbers(const Rows& rows, uint64_t first, std::span<std::byte> out) {
-  transpose<float>(rows, first, out, [&](uint64_t o, uint64_t i, uint64_t count, const auto& put) {
-    rows.decode(rows.data + o * rows.stored, i, count,
-                [&](uint64_t k, std::span<const float> block) {
-                  for (uint64_t j = 0; j < block.size(); ++j) {
-                    put(k + j, block[j]);
-                  }
-                });
+  transpose<float>(rows, first, out, [&](uint64_t o, uint64_t i, std::span<float> to) {
+    rows.decode(rows.data + o * rows.stored, i, to);
   });
 }
 
 void transpose_16_bits(const Rows& rows, uint64_t first, std::span<std::byte> out) {
-  transpose<uint16_t>(rows, first, out,
-                      [&](uint64_t o, uint64_t i, uint64_t count, const auto& put) {
-                        for (uint64_t k = 0; k < count; ++k) {
-                          uint16_t bits = 0;
-                          std::memcpy(&bits, rows.data + o * rows.stored + (i + k) * 2, 2);
-                          put(k, bits);
-                        }
-                      });
-}
-
-// A byte range may start and end inside of an element.
-void less_one(const Rows& rows, uint64_t first, std::span<std::byte> out) {
-  constexpr uint64_t kSize = sizeof(float);
-  const uint64_t skipped = first % kSize;
-  std::vector<float> numbers((skipped + out.size() + kSize - 1) / kSize);
-  decode_rows(rows, first - skipped, std::as_writable_bytes(std::span(numbers)));
-  std::ranges::transform(numbers, numbers.begin(), [](float x) { return x - 1; });
-  put_floats(numbers, skipped, out);
+  transpose<uint16_t>(rows, first, out, [&](uint64_t o, uint64_t i, std::span<uint16_t> to) {
+    std::memcpy(to.data(), rows.data + o * rows.stored + i * 2, to.size_bytes());
+  });
 }
 
 bool is_transposed(const Laid& laid) { return laid.order == Order::transposed; }
@@ -188,8 +163,8 @@ Status check_laid(const Laid& laid) {
 ValueSource values_of(std::shared_ptr<const File> file, const Laid& laid) {
   const bool encoded = stays_encoded(laid);
   const bool halves = laid.tensor->type->bytes == 2;
-  const auto read = laid.order == Order::one_less ? less_one
-                    : !is_transposed(laid)        ? (encoded ? copy_rows : decode_rows)
+  const auto read = laid.order == Order::one_less ? decode_rows<1>
+                    : !is_transposed(laid)        ? (encoded ? copy_rows : decode_rows<0>)
                                            : (halves ? transpose_16_bits : transpose_numbers);
   return [file = std::move(file), rows = Rows(laid), read, bytes = value_bytes(laid)](
              uint64_t first, std::span<std::byte> out) -> Status {

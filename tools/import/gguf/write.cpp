@@ -18,68 +18,50 @@ void append_text(std::vector<std::byte>& out, std::string_view text) {
 
 }  // namespace
 
-template <class T>
-void Metadata::put(T value) {
-  append(bytes_, value);
-}
-
-void Metadata::put_text(std::string_view text) { append_text(bytes_, text); }
-
 void Metadata::begin(std::string_view key, ValueType type) {
-  put_text(key);
-  put(static_cast<uint32_t>(type));
+  append_text(bytes_, key);
+  append(bytes_, static_cast<uint32_t>(type));
   ++count_;
 }
 
-void Metadata::number(std::string_view key, uint32_t value) {
-  begin(key, ValueType::u32);
-  put(value);
+template <class T>
+void Metadata::put(std::string_view key, ValueType type, T value) {
+  begin(key, type);
+  append(bytes_, value);
 }
 
-void Metadata::number(std::string_view key, float value) {
-  begin(key, ValueType::f32);
-  put(value);
-}
-
+void Metadata::number(std::string_view key, uint32_t value) { put(key, ValueType::u32, value); }
+void Metadata::number(std::string_view key, float value) { put(key, ValueType::f32, value); }
 void Metadata::flag(std::string_view key, bool value) {
-  begin(key, ValueType::boolean);
-  put(static_cast<uint8_t>(value));
+  put(key, ValueType::boolean, static_cast<uint8_t>(value));
 }
 
 void Metadata::text(std::string_view key, std::string_view value) {
   begin(key, ValueType::text);
-  put_text(value);
+  append_text(bytes_, value);
+}
+
+template <class T, class Put>
+void Metadata::put_array(std::string_view key, ValueType item, std::span<const T> values,
+                         const Put& put_item) {
+  put(key, ValueType::array, static_cast<uint32_t>(item));
+  append(bytes_, uint64_t{values.size()});
+  for (const T& value : values) {
+    put_item(bytes_, value);
+  }
 }
 
 void Metadata::texts(std::string_view key, std::span<const std::string> values) {
-  begin(key, ValueType::array);
-  put(static_cast<uint32_t>(ValueType::text));
-  put(uint64_t{values.size()});
-  for (const std::string& value : values) {
-    put_text(value);
-  }
+  put_array(key, ValueType::text, values, append_text);
 }
-
-template <class T>
-void Metadata::put_array(std::string_view key, ValueType item, std::span<const T> values) {
-  begin(key, ValueType::array);
-  put(static_cast<uint32_t>(item));
-  put(uint64_t{values.size()});
-  for (const T value : values) {
-    put(value);
-  }
-}
-
 void Metadata::numbers(std::string_view key, std::span<const int32_t> values) {
-  put_array(key, ValueType::i32, values);
+  put_array(key, ValueType::i32, values, append<int32_t>);
 }
-
 void Metadata::numbers(std::string_view key, std::span<const float> values) {
-  put_array(key, ValueType::f32, values);
+  put_array(key, ValueType::f32, values, append<float>);
 }
-
 void Metadata::numbers(std::string_view key, std::span<const uint8_t> values) {
-  put_array(key, ValueType::u8, values);
+  put_array(key, ValueType::u8, values, append<uint8_t>);
 }
 
 void Metadata::copy(const Entry& entry) {

@@ -30,11 +30,11 @@ class Metadata {
 
  private:
   void begin(std::string_view key, ValueType type);
-  void put_text(std::string_view text);
   template <class T>
-  void put(T value);
-  template <class T>
-  void put_array(std::string_view key, ValueType item, std::span<const T> values);
+  void put(std::string_view key, ValueType type, T value);
+  template <class T, class Put>
+  void put_array(std::string_view key, ValueType item, std::span<const T> values,
+                 const Put& put_item);
   std::vector<std::byte> bytes_;
   uint64_t count_ = 0;
 };

@@ -12,7 +12,6 @@
 #include "base/words.h"
 #include "source/json.h"
 #include "source/keys.h"
-#include "source/special_tokens.h"
 
 namespace bowline::huggingface {
 namespace {

@@ -3,7 +3,7 @@
 // of at most 2^-25.
 #include <algorithm>
 
-#include "gguf/llama_terms.h"
+#include "gguf/terms.h"
 
 namespace bowline::gguf {
 namespace {

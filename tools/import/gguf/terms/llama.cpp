@@ -1,5 +1,5 @@
 // Llama 2 and 3, Mistral, SmolLM2, TinyLlama: GGUF reorders the rows of q and k. Some have biases.
-#include "gguf/llama_terms.h"
+#include "gguf/terms.h"
 
 namespace bowline::gguf {
 

@@ -1,5 +1,5 @@
 // Qwen2 and Qwen2.5: biases for q, k and v; rows in the order of Hugging Face.
-#include "gguf/llama_terms.h"
+#include "gguf/terms.h"
 
 namespace bowline::gguf {
 

@@ -1,5 +1,5 @@
 // Qwen3: norms for q and k.
-#include "gguf/llama_terms.h"
+#include "gguf/terms.h"
 
 namespace bowline::gguf {
 
