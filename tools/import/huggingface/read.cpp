@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "base/escape.h"
 #include "base/status.h"
@@ -34,11 +35,21 @@ bool is_there(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
+std::string quoted(const std::string& path) { return fmt::format("\"{}\"", escaped(path)); }
+
 // Reads a JSON file of the folder `root`.
 Result<json> read_json(const std::string& root, const std::string& path) {
   BOWLINE_TRY(import::check_inside(root, path));
   BOWLINE_TRY_ASSIGN(const std::string text, import::read_whole(path, kMostJson));
-  return import::parse_json(fmt::format("\"{}\"", escaped(path)), text);
+  return import::parse_json(quoted(path), text);
+}
+
+// Reads the settings of the folder `root` in an object whose keys are supported.
+Result<json> read_settings(const std::string& root, const std::string& path,
+                           std::span<const KeyRule> keys) {
+  BOWLINE_TRY_ASSIGN(json settings, read_json(root, path));
+  BOWLINE_TRY(import::check_keys(quoted(path), settings, {keys}));
+  return settings;
 }
 
 Result<json> read_object(const std::string& root, const std::string& path) {
@@ -58,22 +69,22 @@ Status check_beside(const std::string& name, std::string_view what) {
 }
 
 // Returns the tensors of each shard, as the index lists them.
-Result<std::map<std::string, std::vector<std::string>>> read_index(const std::string& root,
-                                                                   const std::string& path) {
+Result<std::map<std::string, std::set<std::string>>> read_index(const std::string& root,
+                                                                const std::string& path) {
   BOWLINE_TRY_ASSIGN(const json index, read_json(root, path));
-  Fields fields(fmt::format("\"{}\"", escaped(path)), index);
+  Fields fields(quoted(path), index);
   const json* map = fields.object("weight_map");
   BOWLINE_TRY(Status(fields.status()));
   BOWLINE_REQUIRE_CODE(map != nullptr, Code::bad_file, "\"{}\" has no \"weight_map\".",
                        escaped(path));
-  std::map<std::string, std::vector<std::string>> shards;
+  std::map<std::string, std::set<std::string>> shards;
   for (const auto& [tensor, file] : map->items()) {
     BOWLINE_REQUIRE_CODE(file.is_string(), Code::bad_file,
                          "\"{}\" has {} for tensor {}, not a string.", escaped(path), shown(file),
                          listed_name(tensor));
     const auto& name = file.get_ref<const std::string&>();
-    BOWLINE_TRY(check_beside(name, fmt::format("\"{}\"", escaped(path))));
-    shards[name].push_back(tensor);
+    BOWLINE_TRY(check_beside(name, quoted(path)));
+    shards[name].insert(tensor);
   }
   BOWLINE_REQUIRE_CODE(shards.size() <= kMostShards, Code::bad_file,
                        "\"{}\" names {} files, more than the limit of {}.", escaped(path),
@@ -90,27 +101,15 @@ Status read_shards(const std::string& folder, const std::string& index, Source& 
                          escaped(index), expected.size());
     BOWLINE_TRY(import::check_inside(out.path, path));
     BOWLINE_TRY_ASSIGN(Safetensors part, read_safetensors(path));
-    std::ranges::sort(expected);
     for (SourceTensor& t : part.tensors) {
-      const auto at = std::ranges::lower_bound(expected, t.name);
-      BOWLINE_REQUIRE_CODE(at != expected.end() && *at == t.name, Code::bad_file,
+      BOWLINE_REQUIRE_CODE(expected.erase(t.name) == 1, Code::bad_file,
                            "Shard \"{}\" has a tensor {} that \"{}\" does not assign to it.",
                            escaped(path), listed_name(t.name), escaped(index));
       out.tensors.push_back(std::move(t));
     }
-    if (part.tensors.size() < expected.size()) {
-      std::vector<std::string> found;
-      for (size_t i = out.tensors.size() - part.tensors.size(); i < out.tensors.size(); ++i) {
-        found.push_back(out.tensors[i].name);
-      }
-      std::ranges::sort(found);
-      const auto missing = std::ranges::find_if(
-          expected, [&](const std::string& n) { return !std::ranges::binary_search(found, n); });
-      return Status(
-          Code::bad_file,
-          fmt::format("Shard \"{}\" has no tensor {}, although \"{}\" assigns it to the shard.",
-                      escaped(path), listed_name(*missing), escaped(index)));
-    }
+    BOWLINE_REQUIRE_CODE(expected.empty(), Code::bad_file,
+                         "Shard \"{}\" has no tensor {}, although \"{}\" assigns it to the shard.",
+                         escaped(path), listed_name(*expected.begin()), escaped(index));
   }
   return {};
 }
@@ -311,9 +310,8 @@ constexpr KeyRule kSentenceKeys[] = {
 // Returns the pooling mode that the file enables.
 Result<std::string> read_pooling(const std::string& root, const std::string& path,
                                  bool has_prompt) {
-  BOWLINE_TRY_ASSIGN(const json config, read_json(root, path));
-  Fields fields(fmt::format("\"{}\"", escaped(path)), config);
-  BOWLINE_TRY(import::check_keys(fields.what(), config, {kPoolingKeys}));
+  BOWLINE_TRY_ASSIGN(const json config, read_settings(root, path, kPoolingKeys));
+  Fields fields(quoted(path), config);
   const bool pools_prompt = fields.boolean_or("include_prompt", true);
   BOWLINE_REQUIRE_CODE(pools_prompt || !has_prompt, Code::unsupported,
                        "\"{}\" has \"include_prompt\": false, but each text has a prompt. "
@@ -351,9 +349,8 @@ Status read_prompt(const std::string& folder, Source& out) {
   if (!is_there(path)) {
     return {};
   }
-  BOWLINE_TRY_ASSIGN(const json config, read_json(folder, path));
-  Fields fields(fmt::format("\"{}\"", escaped(path)), config);
-  BOWLINE_TRY(import::check_keys(fields.what(), config, {kSentenceKeys}));
+  BOWLINE_TRY_ASSIGN(const json config, read_settings(folder, path, kSentenceKeys));
+  Fields fields(quoted(path), config);
   const std::string name = fields.text_or("default_prompt_name", "");
   const json* const prompts = fields.object("prompts");
   BOWLINE_TRY(Status(fields.status()));
@@ -378,9 +375,8 @@ Status read_transformer(const std::string& encoder, Source& out, bool& lowercase
     if (!is_there(path)) {
       continue;
     }
-    BOWLINE_TRY_ASSIGN(const json config, read_json(out.path, path));
-    Fields fields(fmt::format("\"{}\"", escaped(path)), config);
-    BOWLINE_TRY(import::check_keys(fields.what(), config, {kTransformerKeys}));
+    BOWLINE_TRY_ASSIGN(const json config, read_settings(out.path, path, kTransformerKeys));
+    Fields fields(quoted(path), config);
     if (fields.has("max_seq_length")) {
       out.metadata.emplace_back(
           "max_tokens", std::to_string(fields.integer("max_seq_length", 1, int64_t{1} << 24)));
@@ -425,9 +421,7 @@ Result<std::string> read_modules(const std::string& folder, Source& out, bool& l
     } else if (name == "Normalize") {
       normalize = true;
       if (const std::string settings = place + "/config.json"; !at.empty() && is_there(settings)) {
-        BOWLINE_TRY_ASSIGN(const json config, read_json(folder, settings));
-        BOWLINE_TRY(
-            import::check_keys(fmt::format("\"{}\"", escaped(settings)), config, {kNormalizeKeys}));
+        BOWLINE_TRY(read_settings(folder, settings, kNormalizeKeys).status());
       }
     } else {
       return Status(Code::unsupported,

@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "base/bytes.h"
 #include "base/escape.h"
 #include "base/status.h"
 #include "source/json.h"
@@ -128,10 +129,7 @@ Result<std::string> read_header(const File& file) {
   BOWLINE_REQUIRE_CODE(file.bytes() >= raw.size(), Code::bad_file,
                        "The file has {} bytes, too few for a header length.", file.bytes());
   BOWLINE_TRY(file.read(0, raw));
-  uint64_t length = 0;
-  for (size_t i = raw.size(); i-- > 0;) {
-    length = length << 8 | std::to_integer<uint64_t>(raw[i]);
-  }
+  const auto length = load<uint64_t>(raw.data());
   BOWLINE_REQUIRE_CODE(length <= kMostHeader, Code::bad_file,
                        "The header has {} bytes, more than the limit of {}.", length, kMostHeader);
   BOWLINE_REQUIRE_CODE(length <= file.bytes() - raw.size(), Code::bad_file,
@@ -186,9 +184,7 @@ Result<Safetensors> read(const std::shared_ptr<const File>& file) {
 Result<Safetensors> read_safetensors(const std::string& path) {
   BOWLINE_TRY_ASSIGN(const std::shared_ptr<const File> file, File::open(path));
   Result<Safetensors> out = read(file);
-  if (!out.ok()) {
-    return std::move(out).status().at(fmt::format("While reading \"{}\".", escaped(path)));
-  }
+  BOWLINE_TRY(Status(out.status()).at(fmt::format("While reading \"{}\".", escaped(path))));
   return out;
 }
 

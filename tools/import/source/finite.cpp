@@ -102,15 +102,13 @@ std::vector<NotFinite> FiniteCheck::found() const {
 std::string list_of(std::span<const NotFinite> tensors) {
   constexpr size_t kMost = 8;
   std::vector<std::string> parts;
+  for (const NotFinite& t : tensors.first(std::min(tensors.size(), kMost))) {
+    parts.push_back(
+        fmt::format("{} of the {} values of {}", t.values, t.elements, listed_name(t.tensor)));
+  }
   uint64_t rest = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const NotFinite& t = tensors[i];
-    if (i < kMost) {
-      parts.push_back(
-          fmt::format("{} of the {} values of {}", t.values, t.elements, listed_name(t.tensor)));
-    } else {
-      rest += t.values;
-    }
+  for (const NotFinite& t : tensors.subspan(parts.size())) {
+    rest += t.values;
   }
   if (rest > 0) {
     parts.push_back(fmt::format("{} values of {} more tensors", rest, tensors.size() - kMost));

@@ -172,20 +172,23 @@ const json* Fields::need(std::string_view key) {
   return value;
 }
 
+const json* Fields::checked(std::string_view key, const json* value, bool is_right,
+                            std::string_view wanted) {
+  if (value != nullptr && !is_right) {
+    fail(fmt::format("{}: \"{}\" is {}, {}.", what_, key, shown(*value), wanted));
+    return nullptr;
+  }
+  return value;
+}
+
 int64_t Fields::integer(std::string_view key, int64_t least, int64_t most) {
   const json* value = need(key);
-  if (value == nullptr) {
-    return least;
-  }
-  const bool fits = value->is_number_integer() &&
+  const bool fits = value != nullptr && value->is_number_integer() &&
                     (!value->is_number_unsigned() || value->get<uint64_t>() <= INT64_MAX);
   const int64_t n = fits ? value->get<int64_t>() : 0;
-  if (!fits || n < least || n > most) {
-    fail(fmt::format("{}: \"{}\" is {}, not an integer from {} to {}.", what_, key, shown(*value),
-                     least, most));
-    return least;
-  }
-  return n;
+  value = checked(key, value, fits && n >= least && n <= most,
+                  fmt::format("not an integer from {} to {}", least, most));
+  return value == nullptr ? least : n;
 }
 
 int64_t Fields::integer_or(std::string_view key, int64_t least, int64_t most, int64_t otherwise) {
@@ -194,16 +197,11 @@ int64_t Fields::integer_or(std::string_view key, int64_t least, int64_t most, in
 
 double Fields::number(std::string_view key, double least, double most) {
   const json* value = need(key);
-  if (value == nullptr) {
-    return least;
-  }
-  const double n = value->is_number() ? value->get<double>() : 0;
-  if (!value->is_number() || !(n >= least && n <= most)) {
-    fail(fmt::format("{}: \"{}\" is {}, not a number from {} to {}.", what_, key, shown(*value),
-                     least, most));
-    return least;
-  }
-  return n;
+  const bool fits = value != nullptr && value->is_number();
+  const double n = fits ? value->get<double>() : 0;
+  value = checked(key, value, fits && n >= least && n <= most,
+                  fmt::format("not a number from {} to {}", least, most));
+  return value == nullptr ? least : n;
 }
 
 double Fields::number_or(std::string_view key, double least, double most, double otherwise) {
@@ -212,18 +210,14 @@ double Fields::number_or(std::string_view key, double least, double most, double
 
 bool Fields::boolean_or(std::string_view key, bool otherwise) {
   const json* value = find(key);
-  if (value != nullptr && !value->is_boolean()) {
-    fail(fmt::format("{}: \"{}\" is {}, neither true nor false.", what_, key, shown(*value)));
-  }
-  return value != nullptr && value->is_boolean() ? value->get<bool>() : otherwise;
+  value = checked(key, value, value != nullptr && value->is_boolean(), "neither true nor false");
+  return value == nullptr ? otherwise : value->get<bool>();
 }
 
 std::string Fields::text(std::string_view key) {
   const json* value = need(key);
-  if (value != nullptr && !value->is_string()) {
-    fail(fmt::format("{}: \"{}\" is {}, not a string.", what_, key, shown(*value)));
-  }
-  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+  value = checked(key, value, value != nullptr && value->is_string(), "not a string");
+  return value == nullptr ? std::string() : value->get<std::string>();
 }
 
 std::string Fields::text_or(std::string_view key, std::string otherwise) {
@@ -231,26 +225,16 @@ std::string Fields::text_or(std::string_view key, std::string otherwise) {
 }
 
 std::vector<std::string> Fields::texts(std::string_view key) {
-  std::vector<std::string> out;
   const json* value = find(key);
-  for (const json& item : value != nullptr && value->is_array() ? *value : json::array()) {
-    if (item.is_string()) {
-      out.push_back(item.get<std::string>());
-    }
-  }
-  if (value != nullptr && (!value->is_array() || out.size() != value->size())) {
-    fail(fmt::format("{}: \"{}\" is {}, not a list of strings.", what_, key, shown(*value)));
-  }
-  return out;
+  const bool fits = value != nullptr && value->is_array() &&
+                    std::ranges::all_of(*value, [](const json& item) { return item.is_string(); });
+  value = checked(key, value, fits, "not a list of strings");
+  return value == nullptr ? std::vector<std::string>() : value->get<std::vector<std::string>>();
 }
 
 const json* Fields::object(std::string_view key) {
   const json* value = find(key);
-  if (value != nullptr && !value->is_object()) {
-    fail(fmt::format("{}: \"{}\" is {}, not an object.", what_, key, shown(*value)));
-    return nullptr;
-  }
-  return value;
+  return checked(key, value, value != nullptr && value->is_object(), "not an object");
 }
 
 }  // namespace bowline::import

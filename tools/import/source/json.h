@@ -51,6 +51,9 @@ class Fields {
  private:
   const nlohmann::json* find(std::string_view key) const;
   const nlohmann::json* need(std::string_view key);
+  // Returns a value, or null after a failure: it is not what is `wanted`.
+  const nlohmann::json* checked(std::string_view key, const nlohmann::json* value, bool is_right,
+                                std::string_view wanted);
 
   std::string what_;
   const nlohmann::json& object_;
