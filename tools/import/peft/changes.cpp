@@ -8,11 +8,16 @@
 #include <set>
 
 #include "base/escape.h"
+#include "base/pattern.h"
 #include "base/status.h"
 #include "source/finite.h"
 #include "source/numbers.h"
 
 namespace bowline::peft {
+
+std::string_view type_name(DType t) {
+  return t == DType::f32 ? "F32" : t == DType::f16 ? "F16" : "BF16";
+}
 
 std::vector<float> floats_of(DType dtype, std::span<const std::byte> bytes) {
   std::vector<float> out(bytes.size() / size_of(dtype));
@@ -145,24 +150,14 @@ Status check(const ModelInfo& info, const LowRank& from) {
   return check_finite(from.changes);
 }
 
-// "model.layers.*.q_proj.weight"
-struct Starred {
-  std::string begin;
-  std::optional<std::string> end;  // empty: the name has no star
-  bool matches(std::string_view name) const {
-    return end ? name.size() >= begin.size() + end->size() && name.starts_with(begin) &&
-                     name.ends_with(*end)
-               : name == begin;
-  }
-  std::string text() const { return end ? begin + "*" + *end : begin; }
-};
-
-Starred starred(const std::string& name) {
+// "model.layers.*.q_proj.weight": a star for the first number.
+std::string starred(const std::string& name) {
   const auto is_digit = [](char d) { return d >= '0' && d <= '9'; };
   const auto begin = std::ranges::find_if(name, is_digit);
   const auto end = std::find_if_not(begin, name.end(), is_digit);
-  return begin == name.end() ? Starred{name, {}}
-                             : Starred{{name.begin(), begin}, std::string(end, name.end())};
+  return begin == name.end()
+             ? name
+             : std::string(name.begin(), begin) + "*" + std::string(end, name.end());
 }
 
 // Patterns such as "model.layers.*.self_attn.q_proj.weight" for the changes that are (not)
@@ -170,18 +165,17 @@ Starred starred(const std::string& name) {
 std::set<std::string> patterns_of(const ModelInfo& info, const std::vector<Change>& changes,
                                   bool whole) {
   std::set<std::string> patterns, names;
-  std::vector<Starred> all;
   for (const Change& c : changes) {
     if (c.whole == whole) {
       names.insert(c.parameter);
-      all.push_back(starred(c.parameter));
-      patterns.insert(all.back().text());
+      patterns.insert(starred(c.parameter));
     }
   }
   const bool exact = std::ranges::all_of(info.parameters, [&](const ParameterInfo& p) {
     return !p.target.empty() ||
-           names.contains(p.name) ==
-               std::ranges::any_of(all, [&](const Starred& s) { return s.matches(p.name); });
+           names.contains(p.name) == std::ranges::any_of(patterns, [&](const auto& star) {
+             return matches(star, p.name);
+           });
   });
   return exact ? patterns : names;
 }

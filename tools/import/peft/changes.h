@@ -30,6 +30,8 @@ struct Factor {
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;
 };
+// "F32", "F16" or "BF16", as in safetensors and GGUF.
+std::string_view type_name(DType dtype);
 // Converts f32, f16 or bf16 to f32.
 std::vector<float> floats_of(DType dtype, std::span<const std::byte> bytes);
 // Returns the transposed matrix.

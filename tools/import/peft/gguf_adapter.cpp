@@ -171,11 +171,8 @@ struct Written {
 };
 
 void add(Written& out, std::string name, Factor factor) {
-  const char* const type = factor.dtype == DType::f32   ? "F32"
-                           : factor.dtype == DType::f16 ? "F16"
-                                                        : "BF16";
-  out.tensors.push_back(
-      {std::move(name), gguf::find_tensor_type(type), factor.shape, factor.bytes.size()});
+  out.tensors.push_back({std::move(name), gguf::find_tensor_type(type_name(factor.dtype)),
+                         factor.shape, factor.bytes.size()});
   out.factors.push_back(std::move(factor));
 }
 
@@ -202,10 +199,8 @@ Result<bool> is_gguf_adapter(const std::string& path) {
 Result<AdapterReport> read_gguf_adapter(Model& model, const std::string& path,
                                         std::string_view name) {
   Result<AdapterReport> out = read_gguf(model, path, name);
-  if (!out.ok()) {
-    return std::move(out).status().at(
-        fmt::format("While reading the adapter \"{}\".", escaped(path)));
-  }
+  BOWLINE_TRY(
+      Status(out.status()).at(fmt::format("While reading the adapter \"{}\".", escaped(path))));
   return out;
 }
 

@@ -258,10 +258,8 @@ bool is_folder(const std::string& path) {
 
 Result<AdapterReport> read_adapter(Model& model, const std::string& folder, std::string_view name) {
   Result<AdapterReport> out = read(model, folder, name);
-  if (!out.ok()) {
-    return std::move(out).status().at(
-        fmt::format("While reading the adapter \"{}\".", escaped(folder)));
-  }
+  BOWLINE_TRY(
+      Status(out.status()).at(fmt::format("While reading the adapter \"{}\".", escaped(folder))));
   return out;
 }
 

@@ -108,16 +108,12 @@ std::vector<Named> tensors_of(const Model& model, std::vector<Change>& changes,
   return out;
 }
 
-std::string_view dtype_name(DType t) {
-  return t == DType::f32 ? "F32" : t == DType::f16 ? "F16" : "BF16";
-}
-
 std::string header_of(const std::vector<Named>& tensors) {
   ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
   uint64_t bytes = 0;
   for (const auto& [name, factor] : tensors) {
     const uint64_t end = bytes + factor->bytes.size();
-    header[name] = {{"dtype", dtype_name(factor->dtype)},
+    header[name] = {{"dtype", type_name(factor->dtype)},
                     {"shape", factor->shape},
                     {"data_offsets", {bytes, end}}};
     bytes = end;
