@@ -35,25 +35,33 @@ Update update_of(Context& c, size_t parts) {
   return out;
 }
 
-// The gradient plus the gradient of the L2 penalty.
-Term regular(double norm, const Term& x, const Term& g) { return x * norm + g; }
+// Sets the outputs for each weight, grouped by kind. `next` returns the values after the step of a
+// weight and its states: it gets the weight, the gradient plus that of the L2 penalty, and the
+// states.
+template <class Next>
+Term updated(Context& c, const Update& u, const Next& next) {
+  const double norm = c.real("norm_coefficient", 0);
+  const size_t n = u.weights[0].size();
+  for (size_t i = 0; i < n; ++i) {
+    const Term& x = u.weights[0][i];
+    const Term g = x * norm + u.weights[1][i];
+    const Terms out = next(x, g, i);
+    for (size_t k = 0; k < out.size(); ++k) {
+      c.out(k * n + i, out[k]);
+    }
+  }
+  return c.results()[0];
+}
 
 // r = R / (1 + T decay); h' = h + g^2; x' = x - r g / (sqrt(h') + eps)
 Term adagrad(Context& c) {
   const Update u = update_of(c, 3);
-  const double decay = c.real("decay_factor", 0);
   const double eps = c.real("epsilon", 1e-6);
-  const double norm = c.real("norm_coefficient", 0);
-  const Term r = u.rate / (u.step * decay + 1);
-  const size_t n = u.weights[0].size();
-  for (size_t i = 0; i < n; ++i) {
-    const Term& x = u.weights[0][i];
-    const Term g = regular(norm, x, u.weights[1][i]);
+  const Term r = u.rate / (u.step * c.real("decay_factor", 0) + 1);
+  return updated(c, u, [&](const Term& x, const Term& g, size_t i) {
     const Term h = u.weights[2][i] + g * g;
-    c.out(i, x - r * g / (sqrt(h) + eps));
-    c.out(n + i, h);
-  }
-  return c.results()[0];
+    return Terms{x - r * g / (sqrt(h) + eps), h};
+  });
 }
 
 // v' = alpha v + b g with b = 1 in step 0, else beta. x' = x - R v', or x - R (g + alpha v') for
@@ -61,21 +69,14 @@ Term adagrad(Context& c) {
 Term momentum(Context& c) {
   const Update u = update_of(c, 3);
   const double alpha = c.real("alpha", 0);
-  const double beta = c.real("beta", 0);
-  const double norm = c.real("norm_coefficient", 0);
   const bool standard = c.choice("mode", "", "standard nesterov", "Mode") == "standard";
   const Term later = u.step > 0;
-  const Term b = where(later, beta, c.m.scalar(DType::f32, 1));
-  const size_t n = u.weights[0].size();
-  for (size_t i = 0; i < n; ++i) {
-    const Term& x = u.weights[0][i];
-    const Term g = regular(norm, x, u.weights[1][i]);
+  const Term b = where(later, c.real("beta", 0), c.m.scalar(DType::f32, 1));
+  return updated(c, u, [&](const Term& x, const Term& g, size_t i) {
     const Term v = u.weights[2][i] * alpha + g * b;
     const Term way = standard ? v : g + v * alpha;
-    c.out(i, x - u.rate * way);
-    c.out(n + i, v);
-  }
-  return c.results()[0];
+    return Terms{x - u.rate * way, v};
+  });
 }
 
 // v' = alpha v + (1 - alpha) g; h' = beta h + (1 - beta) g^2
@@ -83,26 +84,18 @@ Term momentum(Context& c) {
 // x' = (1 - post) (x - r v' / (sqrt(h') + eps))
 Term adam(Context& c) {
   const Update u = update_of(c, 4);
-  const double alpha = c.real("alpha", 0.9);
-  const double beta = c.real("beta", 0.999);
+  const double alpha = c.real("alpha", 0.9), beta = c.real("beta", 0.999);
   const double eps = c.real("epsilon", 1e-6);
-  const double norm = c.real("norm_coefficient", 0);
   const double post = c.real("norm_coefficient_post", 0);
   const auto rest = [&](double base) { return 1 - pow(base, u.step); };  // 1 - base^T
   const Term later = u.step > 0;
   const Term r = where(later, u.rate * sqrt(rest(beta)) / rest(alpha), u.rate);
-  const size_t n = u.weights[0].size();
-  for (size_t i = 0; i < n; ++i) {
-    const Term& x = u.weights[0][i];
-    const Term g = regular(norm, x, u.weights[1][i]);
+  return updated(c, u, [&](const Term& x, const Term& g, size_t i) {
     const Term v = u.weights[2][i] * alpha + g * (1 - alpha);
     const Term h = u.weights[3][i] * beta + g * g * (1 - beta);
     const Term moved = x - r * v / (sqrt(h) + eps);
-    c.out(i, post == 0 ? moved : moved * (1 - post));
-    c.out(n + i, v);
-    c.out(2 * n + i, h);
-  }
-  return c.results()[0];
+    return Terms{post == 0 ? moved : moved * (1 - post), v, h};
+  });
 }
 
 // Sums over the axes that were broadcast.
@@ -117,34 +110,40 @@ Term summed_to(Context& c, const Term& d, const Dims& dims) {
   return c.m.reshape(c.m.reduce("ReduceSum", d, axes, true), dims);
 }
 
-// Gradient rule of an ONNX operator. in: the inputs, y: the output, dy: the gradient of the output.
+// A node with its inputs, its output and the gradient of its output.
+struct Step {
+  Terms in;
+  Term y, dy;
+};
+
+// Gradient rule of an ONNX operator.
 struct Rule {
   std::string_view op;
-  Terms (*gradients)(const Terms& in, const Term& y, const Term& dy);
+  Terms (*gradients)(const Step& s);
 };
 
 constexpr Rule kRules[] = {
     {"Add",
-     [](const Terms&, const Term&, const Term& dy) {
-       return Terms{dy, dy};
+     [](const Step& s) {
+       return Terms{s.dy, s.dy};
      }},
     {"Sub",
-     [](const Terms&, const Term&, const Term& dy) {
-       return Terms{dy, -dy};
+     [](const Step& s) {
+       return Terms{s.dy, -s.dy};
      }},
     {"Mul",
-     [](const Terms& in, const Term&, const Term& dy) {
-       return Terms{dy * in[1], dy * in[0]};
+     [](const Step& s) {
+       return Terms{s.dy * s.in[1], s.dy * s.in[0]};
      }},
     {"Div",
-     [](const Terms& in, const Term& y, const Term& dy) {
-       const Term d = dy / in[1];
-       return Terms{d, -(d * y)};
+     [](const Step& s) {
+       const Term d = s.dy / s.in[1];
+       return Terms{d, -(d * s.y)};
      }},
-    {"Neg", [](const Terms&, const Term&, const Term& dy) { return Terms{-dy}; }},
-    {"Identity", [](const Terms&, const Term&, const Term& dy) { return Terms{dy}; }},
-    {"Exp", [](const Terms&, const Term& y, const Term& dy) { return Terms{dy * y}; }},
-    {"Log", [](const Terms& in, const Term&, const Term& dy) { return Terms{dy / in[0]}; }},
+    {"Neg", [](const Step& s) { return Terms{-s.dy}; }},
+    {"Identity", [](const Step& s) { return Terms{s.dy}; }},
+    {"Exp", [](const Step& s) { return Terms{s.dy * s.y}; }},
+    {"Log", [](const Step& s) { return Terms{s.dy / s.in[0]}; }},
 };
 
 // Accumulated gradients, by value name.
@@ -170,16 +169,15 @@ void step_back(Context& c, const file::NodeProto& node, const std::set<std::stri
   const auto rule = std::ranges::find(kRules, node.op_type(), &Rule::op);
   support(rule != std::end(kRules), "There is no gradient rule for {} in an ONNX graph.",
           escaped(node.op_type()));
-  Terms in;
+  Step step{{}, c.before().values.at(node.output(0)), gradients.at(node.output(0))};
   for (const std::string& name : node.input()) {
-    in.push_back(name.empty() ? Term{} : c.before().values.at(name));
+    step.in.push_back(name.empty() ? Term{} : c.before().values.at(name));
   }
-  const Term dy = gradients.at(node.output(0));
-  const Terms parts = rule->gradients(in, c.before().values.at(node.output(0)), dy);
-  for (size_t i = 0; i < parts.size() && i < in.size(); ++i) {
+  const Terms parts = rule->gradients(step);
+  for (size_t i = 0; i < parts.size() && i < step.in.size(); ++i) {
     const std::string& name = node.input(static_cast<int>(i));
     if (!name.empty() && useful.contains(name)) {
-      const Term part = summed_to(c, parts[i], in[i].dims);
+      const Term part = summed_to(c, parts[i], step.in[i].dims);
       const auto before = gradients.find(name);
       gradients[name] = before == gradients.end() ? part : before->second + part;
     }
