@@ -8,26 +8,11 @@
 #include <cstring>
 
 #include "base/bytes.h"
-#include "base/float16.h"
 #include "base/status.h"
 #include "onnx.pb.h"
-#include "onnx/external.h"
 
 namespace bowline::onnx {
 namespace {
-
-double real_at(DType t, const std::byte* at) {
-  switch (t) {
-    case DType::f32:
-      return static_cast<double>(load<float>(at));
-    case DType::f16:
-      return static_cast<double>(to_f32(f16{load<uint16_t>(at)}));
-    case DType::bf16:
-      return static_cast<double>(to_f32(bf16{load<uint16_t>(at)}));
-    default:
-      return 0;
-  }
-}
 
 int64_t integer_at(DType t, const std::byte* at) {
   switch (t) {
@@ -55,13 +40,7 @@ void store(DType t, int64_t value, std::byte* at) {
 }
 
 void store(DType t, double value, std::byte* at) {
-  const auto x = static_cast<float>(value);
-  if (t == DType::f32) {
-    std::memcpy(at, &x, sizeof x);
-  } else {
-    const uint16_t bits = t == DType::f16 ? from_f32<f16>(x).bits : from_f32<bf16>(x).bits;
-    std::memcpy(at, &bits, sizeof bits);
-  }
+  import::put_number(static_cast<float>(value), at, t);
 }
 
 int64_t truncated(double x) {
@@ -155,11 +134,18 @@ ConstantTensor ConstantTensor::of(DType dtype, std::vector<int64_t> shape,
   return of_values(dtype, std::move(shape), values);
 }
 
+bool ConstantTensor::is_uniform() const {
+  const std::string_view all = content();
+  const size_t size = size_of(dtype);
+  return all.size() <= size || all.substr(size) == all.substr(0, all.size() - size);
+}
+
 std::vector<int64_t> ConstantTensor::integers() const {
   std::vector<int64_t> out(elements());
   for (size_t i = 0; i < out.size(); ++i) {
     const std::byte* const at = bytes.data() + i * size_of(dtype);
-    out[i] = onnx::is_float(dtype) ? truncated(real_at(dtype, at)) : integer_at(dtype, at);
+    out[i] = onnx::is_float(dtype) ? truncated(double{import::number_at(at, dtype)})
+                                   : integer_at(dtype, at);
   }
   return out;
 }
@@ -168,8 +154,8 @@ std::vector<double> ConstantTensor::reals() const {
   std::vector<double> out(elements());
   for (size_t i = 0; i < out.size(); ++i) {
     const std::byte* const at = bytes.data() + i * size_of(dtype);
-    out[i] =
-        onnx::is_float(dtype) ? real_at(dtype, at) : static_cast<double>(integer_at(dtype, at));
+    out[i] = onnx::is_float(dtype) ? double{import::number_at(at, dtype)}
+                                   : static_cast<double>(integer_at(dtype, at));
   }
   return out;
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bowline.h"
+#include "source/numbers.h"
 
 namespace bowline::onnx {
 
@@ -38,12 +40,18 @@ struct ConstantTensor {
                            const std::vector<double>& values);
 
   size_t elements() const { return bytes.size() / size_of(dtype); }
+  // True if all elements are equal.
+  bool is_uniform() const;
+  // The bytes as a key of a map.
+  std::string_view content() const {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
   // Elements of a float dtype are truncated towards zero and clamped to i64.
   std::vector<int64_t> integers() const;
   std::vector<double> reals() const;
 };
 
-constexpr bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
+using import::is_float;
 
 // "[2,3]"
 std::string shape_text(const std::vector<int64_t>& shape);
@@ -63,5 +71,13 @@ Result<DType> dtype_of(int32_t onnx);
 //         or too short.
 //         unsupported: as dtype_of().
 Result<ConstantTensor> numbers_of(const file::TensorProto& tensor, const std::string& folder);
+
+// Returns the `bytes` bytes of a tensor that are in a file beside the model.
+// Errors  bad_file: the location is absolute, leaves `folder` or is a link, or the file is too
+//         short.
+// Source  ONNX, "External Data": location, offset and length. A location is relative to the folder
+//         of the model.
+Result<std::vector<std::byte>> external_bytes(const file::TensorProto& tensor,
+                                              const std::string& folder, uint64_t bytes);
 
 }  // namespace bowline::onnx

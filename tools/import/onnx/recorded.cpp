@@ -17,17 +17,8 @@ namespace {
 constexpr size_t kMostPeriods = 64;
 constexpr size_t kMostSearched = size_t{1} << 25;
 
-bool is_one_number(const ConstantTensor& numbers) {
-  const size_t size = size_of(numbers.dtype);
-  return numbers.bytes.size() <= size ||
-         std::equal(numbers.bytes.begin() + static_cast<ptrdiff_t>(size), numbers.bytes.end(),
-                    numbers.bytes.begin());
-}
-
 size_t hash_of(const RecordedParameter& p) {
-  const std::string_view bytes(reinterpret_cast<const char*>(p.numbers.bytes.data()),
-                               p.numbers.bytes.size());
-  return std::hash<std::string_view>()(bytes) ^ p.numbers.shape.size() << 1 ^
+  return std::hash<std::string_view>()(p.numbers.content()) ^ p.numbers.shape.size() << 1 ^
          static_cast<size_t>(p.role);
 }
 
@@ -176,7 +167,7 @@ void EqualModel::find_equal_parameters() {
       by_hash.emplace(hash, p);
     }
     is_matrix_.push_back(parameter.role == StorageRole::weight &&
-                         parameter.numbers.shape.size() >= 2 && !is_one_number(parameter.numbers));
+                         parameter.numbers.shape.size() >= 2 && !parameter.numbers.is_uniform());
   }
 }
 

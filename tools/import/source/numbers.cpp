@@ -3,28 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/bytes.h"
-#include "base/float16.h"
 #include "base/status.h"
 
 namespace bowline::import {
-
-float number_at(const std::byte* from, DType dtype) {
-  if (dtype == DType::f32) {
-    return load<float>(from);
-  }
-  const auto half = load<uint16_t>(from);
-  return dtype == DType::f16 ? to_f32(f16{half}) : to_f32(bf16{half});
-}
-
-void put_number(float f, std::byte* to, DType dtype) {
-  if (dtype == DType::f32) {
-    std::memcpy(to, &f, sizeof f);
-    return;
-  }
-  const uint16_t h = dtype == DType::f16 ? from_f32<f16>(f).bits : from_f32<bf16>(f).bits;
-  std::memcpy(to, &h, sizeof h);
-}
 
 void convert(std::span<const std::byte> from, DType from_dtype, std::span<std::byte> to,
              DType to_dtype) {
