@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/status.h"
+#include "onnx/fold.h"
 
 namespace bowline::onnx {
 namespace {
@@ -366,9 +367,8 @@ BatchedNode batched_node(const Batch& batch, std::string_view op, const Terms& i
 }
 
 Dims dims_of_row(const Batch& batch, const Term& x) {
-  Dims dims = x.dims;
-  dims[static_cast<size_t>(axis_in(x)->axis)] /= batch.size;
-  return dims;
+  const int64_t axis = axis_in(x)->axis;
+  return x.dims.with(axis, x.dims[axis] / batch.size);
 }
 
 Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row) {
@@ -391,9 +391,7 @@ Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row) {
   if (!free && row.size() == 2 && axis == 1 && shared->front == 1) {
     axis = 0;
   }
-  Dims dims = row;
-  dims[axis] *= batch.size;
-  return dims;
+  return row.with(static_cast<int64_t>(axis), row[axis] * batch.size);
 }
 
 namespace {
@@ -420,44 +418,32 @@ std::vector<bool> marks_of_moved(const Terms& inputs, const ConstantTensor& numb
   return out;
 }
 
-// Returns the position in t of element i of `dims`, to which t broadcasts.
-size_t place_in(const Term& t, const Dims& dims, size_t i) {
-  size_t at = 0, step = 1;
-  for (size_t a = 0; a < t.rank(); ++a) {
-    const auto dim = static_cast<size_t>(dims[dims.size() - 1 - a]);
-    const auto own = static_cast<size_t>(t.dims[t.rank() - 1 - a]);
-    at += own == 1 ? 0 : i % dim * step;
-    i /= dim;
-    step *= own;
-  }
-  return at;
-}
-
 // For elementwise operators.
 std::vector<bool> marks_of_each(const Batch& batch, std::string_view op, const Terms& inputs,
-                                size_t elements, const Dims& dims) {
+                                const Dims& dims) {
   std::vector<std::vector<int64_t>> values;
   for (const Term& t : inputs) {
     values.push_back(t.numbers()->integers());
   }
-  const auto is_marked = [&](size_t n, size_t i) {
-    return has_marks(inputs[n]) && inputs[n].numbers()->of_batch[place_in(inputs[n], dims, i)];
-  };
-  // A multiple of the batch size is smallest for a batch of 1. A value below that minimum is
-  // smaller for every batch size, so the comparison does not depend on the batch.
-  const auto is_above = [&](size_t a, size_t b, size_t i) {
-    const int64_t x = values[a][place_in(inputs[a], dims, i)];
-    const int64_t y = values[b][place_in(inputs[b], dims, i)];
-    return is_marked(a, i) && !is_marked(b, i) && batch.is_multiple(x) && y < x / batch.size;
-  };
   const bool compares = is_one_of("Equal NotEqual Less LessOrEqual Greater GreaterOrEqual", op);
-  std::vector<bool> out(elements);
-  for (size_t i = 0; i < elements; ++i) {
+  std::vector<bool> out;
+  fold::walk(dims, [&](const Dims& at) {
+    const auto place = [&](size_t n) { return fold::place_in(inputs[n].dims, at); };
+    const auto is_marked = [&](size_t n) {
+      return has_marks(inputs[n]) && inputs[n].numbers()->of_batch[place(n)];
+    };
+    // A multiple of the batch size is smallest for a batch of 1. A value below that minimum is
+    // smaller for every batch size, so the comparison does not depend on the batch.
+    const auto is_above = [&](size_t a, size_t b) {
+      const int64_t x = values[a][place(a)], y = values[b][place(b)];
+      return is_marked(a) && !is_marked(b) && batch.is_multiple(x) && y < x / batch.size;
+    };
+    bool marked = false;
     for (size_t n = 0; n < inputs.size(); ++n) {
-      out[i] = out[i] || is_marked(n, i);
+      marked = marked || is_marked(n);
     }
-    out[i] = out[i] && !(compares && (is_above(0, 1, i) || is_above(1, 0, i)));
-  }
+    out.push_back(marked && !(compares && (is_above(0, 1) || is_above(1, 0))));
+  });
   return out;
 }
 
@@ -476,7 +462,7 @@ std::vector<bool> marks_of_batch(const Batch& batch, std::string_view op, const 
   } else if (is_one_of("Transpose Slice Concat Expand Gather", op)) {
     out = marks_of_moved(inputs, numbers);
   } else {
-    out = marks_of_each(batch, op, inputs, numbers.elements(), dims);
+    out = marks_of_each(batch, op, inputs, dims);
   }
   return std::ranges::find(out, true) == out.end() ? std::vector<bool>() : out;
 }

@@ -9,15 +9,13 @@
 namespace bowline::onnx {
 
 Context::Context(Maker& maker, const file::NodeProto& node, int version, std::string folder,
-                 const Lowered& before, Terms inputs, std::vector<bool> present,
-                 std::vector<Readers> readers)
+                 const Lowered& before, Terms inputs, std::vector<Readers> readers)
     : m(maker),
       opset(version),
       node_(node),
       folder_(std::move(folder)),
       before_(before),
       inputs_(std::move(inputs)),
-      present_(std::move(present)),
       readers_(std::move(readers)),
       read_(inputs_.size()),
       outputs_(static_cast<size_t>(node.output_size())),
@@ -38,6 +36,12 @@ ConstantTensor Context::numbers(size_t i) {
   require_known(term, fmt::format("Input {}", i));
   m.check_sizes(*term.numbers());
   return *term.numbers();
+}
+
+double Context::number(size_t i) {
+  const ConstantTensor n = numbers(i);
+  require(n.elements() == 1, "Input {} has {} elements.", i, n.elements());
+  return n.reals()[0];
 }
 
 std::vector<int64_t> Context::integers(size_t i) {
@@ -84,9 +88,10 @@ std::string Context::text(std::string_view name, const std::string& otherwise) {
 }
 
 std::string Context::choice(std::string_view name, const std::string& otherwise,
-                            std::string_view choices, std::string_view what) {
+                            std::string_view choices, std::string_view what, Code code) {
   const std::string value = text(name, otherwise);
-  require(is_one_of(choices, value), "{} \"{}\" is not supported.", what, escaped(value));
+  refuse_unless(is_one_of(choices, value), code, "{} \"{}\" is not supported.", what,
+                escaped(value));
   return value;
 }
 
@@ -145,7 +150,7 @@ void Context::check_leftovers() const {
             escaped(a.name()));
   }
   for (size_t i = 0; i < read_.size(); ++i) {
-    support(read_[i] || !present_[i], "Input {} is not supported for this operator.", i);
+    support(read_[i] || !inputs_[i], "Input {} is not supported for this operator.", i);
   }
   for (size_t i = 0; i < set_.size(); ++i) {
     support(set_[i] || !wants(i), "Output {} is not supported for this operator.", i);
@@ -185,6 +190,24 @@ Term channels_second(Context& c, const Term& x) {
   std::vector<int64_t> order = all_axes(x.rank());
   std::rotate(order.begin() + 1, order.end() - 1, order.end());
   return c.m.transpose(x, order);
+}
+
+Dims swapped(size_t rank, int64_t a, int64_t b) {
+  Dims axes = all_axes(rank);
+  std::swap(axes[a], axes[b]);
+  return axes;
+}
+
+Term rows_times(Context& c, const Term& x, const Term& matrix, const Dims& dims) {
+  const int64_t n = matrix.dims[0];
+  return c.m.reshape(c.m.matmul(c.m.reshape(x, {n == 0 ? 0 : x.elements() / n, n}), matrix), dims);
+}
+
+Term with_length(Context& c, const Term& x, int64_t axis, int64_t length) {
+  const int64_t have = x.dims[axis];
+  const Dims none(x.rank(), 0);
+  return length <= have ? c.m.slice(x, axis, 0, length)
+                        : c.m.pad(x, none, none.with(axis, length - have));
 }
 
 void require_small(std::string_view what, const std::vector<int64_t>& values) {

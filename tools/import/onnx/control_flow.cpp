@@ -97,14 +97,13 @@ Terms NodeReader::outputs_of(const file::NodeProto& node, const Scope& scope, It
   return out;
 }
 
-Terms NodeReader::loop(const file::NodeProto& node, const Terms& inputs,
-                       const std::vector<bool>& present, const Scope& scope) {
+Terms NodeReader::loop(const file::NodeProto& node, const Terms& inputs, const Scope& scope) {
   require_attributes(node, {"body"});
   const file::GraphProto* body = graph_of(node, "body");
   require(inputs.size() >= 2, "The node has {} inputs, but needs at least 2.", inputs.size());
   const size_t carried = inputs.size() - 2;
-  const int64_t most = present[0] ? known_scalar(inputs[0], "The number of iterations") : INT64_MAX;
-  int64_t goes_on = present[1] ? known_scalar(inputs[1], "The condition") : 1;
+  const int64_t most = inputs[0] ? known_scalar(inputs[0], "The number of iterations") : INT64_MAX;
+  int64_t goes_on = inputs[1] ? known_scalar(inputs[1], "The condition") : 1;
   const int outputs = body->output_size();
   require(outputs >= 1 + static_cast<int>(carried), "The subgraph has {} outputs, fewer than {}.",
           outputs, 1 + carried);
@@ -118,7 +117,7 @@ Terms NodeReader::loop(const file::NodeProto& node, const Terms& inputs,
     Terms in = {maker_.integers(DType::i64, {}, {i}), maker_.integers(DType::boolean, {}, {1})};
     in.insert(in.end(), made.state.begin(), made.state.end());
     const Terms out = located(number_text(i, "loop"), [&] { return graph(*body, scope, in); });
-    const bool last = present[0] && i + 1 == most;
+    const bool last = inputs[0] && i + 1 == most;
     goes_on = last ? goes_on : known_scalar(out[0], "The loop condition");
     made.take(std::span(out).subspan(1));
   }

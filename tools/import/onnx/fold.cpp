@@ -17,29 +17,6 @@ bool small(const Dims& dims) {
   return n.ok() && n.value() <= kMost;
 }
 
-// Position in an operand of shape `own` that broadcasts, of the element at a position of the
-// result.
-size_t place_in(const Dims& own, std::span<const int64_t> position) {
-  int64_t place = 0;
-  for (size_t a = 0; a < own.size(); ++a) {
-    const int64_t i = position[position.size() - own.size() + a];
-    place = place * own[a] + (own[a] == 1 ? 0 : i);
-  }
-  return static_cast<size_t>(place);
-}
-
-// Calls `visit` with the position of each element of `dims`, in row-major order.
-template <class Visit>
-void walk(const Dims& dims, const Visit& visit) {
-  Dims at(dims.size(), 0);
-  for (int64_t left = dims.product(); left > 0; --left) {
-    visit(at);
-    for (size_t a = dims.size(); a-- > 0 && ++at[a] == dims[a];) {
-      at[a] = 0;
-    }
-  }
-}
-
 // An operator of integers. Empty if the result is undefined.
 struct OfIntegers {
   std::string_view op;
@@ -126,6 +103,15 @@ Known taken(const Term& x, const Dims& dims, const Place& place) {
 }
 
 }  // namespace
+
+size_t place_in(const Dims& own, std::span<const int64_t> position) {
+  int64_t place = 0;
+  for (size_t a = 0; a < own.size(); ++a) {
+    const int64_t i = position[position.size() - own.size() + a];
+    place = place * own[a] + (own[a] == 1 ? 0 : i);
+  }
+  return static_cast<size_t>(place);
+}
 
 Known unary(std::string_view op, const Term& x) {
   if (!known(x)) {

@@ -2,11 +2,28 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "onnx/maker.h"
 
 namespace bowline::onnx::fold {
+
+// Position in an operand of shape `own` that broadcasts, of the element at a position of the
+// result.
+size_t place_in(const Dims& own, std::span<const int64_t> position);
+
+// Calls `visit` with the position of each element of `dims`, in row-major order.
+template <class Visit>
+void walk(const Dims& dims, const Visit& visit) {
+  Dims at(dims.size(), 0);
+  for (int64_t left = dims.product(); left > 0; --left) {
+    visit(at);
+    for (size_t a = dims.size(); a-- > 0 && ++at[a] == dims[a];) {
+      at[a] = 0;
+    }
+  }
+}
 
 // All functions return nothing if an operand is not known, has a dtype that is not computed here,
 // or is too large.

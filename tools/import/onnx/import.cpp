@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <ranges>
 #include <set>
 
 #include "base/escape.h"
@@ -135,23 +136,22 @@ class Reader {
 
   // "[batch,3,?,?]"
   static std::string declared_text(const file::TypeProto::Tensor& type) {
-    std::string out;
-    for (const auto& dim : type.shape().dim()) {
-      out += (out.empty() ? "" : ",") + (has_number(dim)           ? std::to_string(dim.dim_value())
-                                         : dim.dim_param().empty() ? "?"
-                                                                   : listed_name(dim.dim_param()));
-    }
-    return fmt::format("[{}]", out);
+    const auto text = [](const auto& dim) {
+      return has_number(dim)           ? std::to_string(dim.dim_value())
+             : dim.dim_param().empty() ? "?"
+                                       : listed_name(dim.dim_param());
+    };
+    return fmt::format("[{}]", fmt::join(type.shape().dim() | std::views::transform(text), ","));
   }
 
   static void refuse_open_dim(const std::string& name, const file::TypeProto::Tensor& type,
                               size_t axis) {
     const std::string& dim = type.shape().dim(static_cast<int>(axis)).dim_param();
-    std::string example;
-    for (const auto& d : type.shape().dim()) {
-      example += (example.empty() ? "" : ",") +
-                 (has_number(d) ? std::to_string(d.dim_value()) : std::string("N"));
-    }
+    const auto size = [](const auto& d) {
+      return has_number(d) ? std::to_string(d.dim_value()) : std::string("N");
+    };
+    const std::string example =
+        fmt::format("{}", fmt::join(type.shape().dim() | std::views::transform(size), ","));
     support(false,
             "Dim {} (\"{}\") has no size: the shape is {}. Give it a size with {}--shape {}={}.",
             axis, escaped(dim), declared_text(type),
@@ -258,11 +258,9 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
     }
   }
   const auto known = [](const std::set<std::string>& names) {
-    std::string out;
-    for (const std::string& name : names) {
-      out += (out.empty() ? "" : ", ") + listed_name(name);
-    }
-    return out.empty() ? std::string("none") : out;
+    const auto text = [](const std::string& name) { return listed_name(name); };
+    return names.empty() ? std::string("none")
+                         : fmt::format("{}", fmt::join(names | std::views::transform(text), ", "));
   };
   const auto require_input = [&](const std::string& name) -> Status {
     BOWLINE_REQUIRE(inputs.contains(name), "The graph has no input \"{}\". Its inputs are: {}.",
@@ -356,9 +354,7 @@ Result<Imported> import_graph(const file::ModelProto& model, const std::string& 
 Result<Imported> import_file(const std::string& path, const ImportOptions& options) {
   BOWLINE_TRY_ASSIGN(const auto model, read_model(path));
   auto imported = import_graph(*model, std::filesystem::path(path).parent_path().string(), options);
-  if (!imported.ok()) {
-    return std::move(imported).status().at(fmt::format("While reading \"{}\".", escaped(path)));
-  }
+  BOWLINE_TRY(Status(imported.status()).at(fmt::format("While reading \"{}\".", escaped(path))));
   return imported;
 }
 

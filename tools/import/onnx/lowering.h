@@ -43,14 +43,13 @@ struct Readers {
 class Context {
  public:
   Context(Maker& maker, const file::NodeProto& node, int opset, std::string folder,
-          const Lowered& before, Terms inputs, std::vector<bool> present,
-          std::vector<Readers> readers);
+          const Lowered& before, Terms inputs, std::vector<Readers> readers);
 
   Maker& m;
   const int opset;  // version of the operator set of the node's domain
 
   size_t inputs() const { return inputs_.size(); }
-  bool has(size_t i) const { return i < present_.size() && present_[i]; }
+  bool has(size_t i) const { return i < inputs_.size() && inputs_[i]; }
   // These functions reject a missing input. numbers(), integers() and single() also reject unknown
   // values.
   Term in(size_t i);
@@ -58,7 +57,9 @@ class Context {
   Term optional(size_t i);
   ConstantTensor numbers(size_t i);
   std::vector<int64_t> integers(size_t i);
-  // The only element of an input. `what` names the input in the message.
+  // The only element of an input.
+  double number(size_t i);
+  // The same of integers. `what` names the input in the message.
   int64_t single(size_t i, std::string_view what);
 
   bool has_attribute(std::string_view name) const;
@@ -73,7 +74,7 @@ class Context {
   std::string text(std::string_view name, const std::string& otherwise);
   // A text attribute that must be one of the words of `choices`. `what` names it in the message.
   std::string choice(std::string_view name, const std::string& otherwise, std::string_view choices,
-                     std::string_view what);
+                     std::string_view what, Code code = Code::bad_file);
   std::vector<int64_t> list(std::string_view name);  // empty if the attribute is missing
   std::vector<double> reals(std::string_view name);
   std::vector<std::string> texts(std::string_view name);
@@ -111,7 +112,6 @@ class Context {
   const std::string folder_;
   const Lowered& before_;
   Terms inputs_;
-  std::vector<bool> present_;
   std::vector<Readers> readers_;
   std::vector<bool> read_;
   std::set<std::string> asked_;
@@ -124,6 +124,12 @@ struct Lowering {
   Term (*lower)(Context& c);  // returns output 0
   std::string_view domain = {};
 };
+
+// Lowers an operator that is a formula of its input.
+template <Term (*formula)(const Term& x)>
+Term plain(Context& c) {
+  return formula(c.in(0));
+}
 
 // The tables of all files of ops/. The build writes this function.
 std::vector<std::span<const Lowering>> groups_of_lowerings();
@@ -140,9 +146,35 @@ Term in_f32(const Term& x);
 // Requires integers below 2^31, so that sums and products with dims cannot overflow.
 void require_small(std::string_view what, const std::vector<int64_t>& values);
 
+// Extends values of some axes to all axes. The other axes get `otherwise`. Both have a value per
+// axis, or two parts with a value per axis: begins and ends.
+template <class T>
+std::vector<T> of_all_axes(const std::vector<T>& values, const std::vector<int64_t>& axes,
+                           std::vector<T> otherwise, size_t parts = 1) {
+  if (axes.empty() || values.empty()) {
+    return values;
+  }
+  require(values.size() == parts * axes.size(), "{} values do not fit {} axes.", values.size(),
+          axes.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t rank = otherwise.size() / parts;
+    const auto axis = static_cast<size_t>(axis_of(axes[i % axes.size()], rank));
+    otherwise[i / axes.size() * rank + axis] = values[i];
+  }
+  return otherwise;
+}
+
 // Transposes [n, channels, d..] to [n, d.., channels], and back.
 Term channels_last(Context& c, const Term& x);
 Term channels_second(Context& c, const Term& x);
+
+// 0, 1, .. rank - 1 with two axes swapped: a permutation for transpose().
+Dims swapped(size_t rank, int64_t a, int64_t b);
+// Multiplies the rows of x with a matrix. A row has the elements of the last axes. `dims`: of the
+// result.
+Term rows_times(Context& c, const Term& x, const Term& matrix, const Dims& dims);
+// Crops an axis to `length` elements or pads it with zeros at the end.
+Term with_length(Context& c, const Term& x, int64_t axis, int64_t length);
 
 // Number of products of integers from -255 to 255 whose sum is exact in f32: 255 * 255 * 256 <
 // 2^24.

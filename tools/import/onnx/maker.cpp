@@ -33,6 +33,24 @@ size_t Dims::checked(size_t axis) const {
   return axis;
 }
 
+Dims Dims::with(int64_t axis, int64_t dim) const {
+  Dims out = *this;
+  out[axis] = dim;
+  return out;
+}
+
+Dims Dims::without(int64_t axis) const {
+  Dims out = *this;
+  out.erase(out.begin() + axis);
+  return out;
+}
+
+Dims Dims::inserted(int64_t axis, const Dims& more) const {
+  Dims out = *this;
+  out.insert(out.begin() + axis, more.begin(), more.end());
+  return out;
+}
+
 namespace {
 
 // Longest chain of values with a deferred node (Later) that is kept before its nodes are added.
@@ -139,9 +157,7 @@ Term Maker::integers(DType dtype, const Dims& dims, const std::vector<int64_t>& 
 Term Maker::count(DType dtype, int64_t n) {
   support(n >= 0 && n <= kMostComputed, "A table of {} indices is larger than the limit of {}.", n,
           kMostComputed);
-  std::vector<int64_t> values(static_cast<size_t>(n));
-  std::iota(values.begin(), values.end(), 0);
-  return integers(dtype, {n}, values);
+  return table(dtype, {n}, [](int64_t i) { return i; });
 }
 
 std::string Maker::free_name(const std::string& wanted) {
@@ -165,11 +181,9 @@ bowline::Value Maker::parameter(Source& source) {
       not_finite_.push_back({name, count, values.size()});
     }
     if (batch_) {
-      const auto* bytes = reinterpret_cast<const char*>(stored.bytes.data());
-      const std::string_view content(bytes, stored.bytes.size());
-      made_.push_back({source.name, std::hash<std::string>()(
-                                        fmt::format("{}{}{}", name, shape_text(stored.shape),
-                                                    std::hash<std::string_view>()(content)))});
+      const size_t content = std::hash<std::string_view>()(stored.content());
+      made_.push_back({source.name, std::hash<std::string>()(fmt::format(
+                                        "{}{}{}", name, shape_text(stored.shape), content))});
     }
     return required(graph_.parameter(name, source.role, std::move(stored)));
   };
@@ -424,9 +438,7 @@ Term Maker::for_each_row(const Term& x, size_t axis) {
   if (!batch_ || !batch_->was_one || x.dims[axis] != 1) {
     return x;
   }
-  Dims dims = x.dims;
-  dims[axis] = batch_->size;
-  return expand(x, dims);
+  return expand(x, x.dims.with(static_cast<int64_t>(axis), batch_->size));
 }
 
 }  // namespace bowline::onnx

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,16 @@ class Maker {
   Term scalar(DType dtype, double value) { return filled(dtype, {}, value); }
   Term filled(DType dtype, const Dims& dims, double value);
   Term integers(DType dtype, const Dims& dims, const std::vector<int64_t>& values);
+  // A constant whose element i, in row-major order, is of(i): an integer or a real.
+  template <class Of>
+  Term table(DType dtype, const Dims& dims, const Of& of) {
+    using Number = std::conditional_t<std::is_floating_point_v<decltype(of(0))>, double, int64_t>;
+    std::vector<Number> values;
+    for (int64_t i = 0, n = dims.product(); i < n; ++i) {
+      values.push_back(of(i));
+    }
+    return constant(ConstantTensor::of(dtype, dims, values));
+  }
   // A constant of shape `dims` ([n] or []) that holds dims of a value, or their product. Elements
   // that depend on the batch size are marked.
   Term sizes(const Dims& dims, const std::vector<int64_t>& values);

@@ -247,16 +247,12 @@ void NodeReader::lower_all(const Nodes& nodes, Scope& scope, std::vector<std::st
 void NodeReader::lower(const file::NodeProto& node, const Nodes& nodes, Scope& scope) {
   count_node();
   Terms inputs;
-  std::vector<bool> present;
   for (const std::string& name : node.input()) {
-    present.push_back(!name.empty() && !scope.absent.contains(name));
-    inputs.emplace_back();
-    if (present.back()) {
-      inputs.back() = value(name, nodes, scope);
-    }
+    const bool missing = name.empty() || scope.absent.contains(name);
+    inputs.push_back(missing ? Term() : value(name, nodes, scope));
   }
   maker_.name(node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name());
-  const Terms outputs = outputs_of(node, inputs, present, scope);
+  const Terms outputs = outputs_of(node, inputs, scope);
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& name = node.output(i);
     if (!name.empty() && scope.readers.contains(name)) {
@@ -267,29 +263,27 @@ void NodeReader::lower(const file::NodeProto& node, const Nodes& nodes, Scope& s
   scope.lowered.nodes.push_back(&node);
 }
 
-Terms NodeReader::outputs_of(const file::NodeProto& node, const Terms& inputs,
-                             const std::vector<bool>& present, Scope& scope) {
+Terms NodeReader::outputs_of(const file::NodeProto& node, const Terms& inputs, Scope& scope) {
   const auto function =
       functions_.find(function_key(node.domain(), node.op_type(), node.overload()));
   if (function != functions_.end()) {
-    return call(*function->second, node, inputs, present, scope);
+    return call(*function->second, node, inputs, scope);
   }
   if (domain_of(node.domain()).empty()) {
     if (node.op_type() == "If") {
       return branch(node, inputs, scope);
     }
     if (node.op_type() == "Loop") {
-      return loop(node, inputs, present, scope);
+      return loop(node, inputs, scope);
     }
     if (node.op_type() == "Scan") {
       return scan(node, inputs, scope);
     }
   }
-  return by_lowering(node, inputs, present, scope);
+  return by_lowering(node, inputs, scope);
 }
 
-Terms NodeReader::by_lowering(const file::NodeProto& node, const Terms& inputs,
-                              const std::vector<bool>& present, Scope& scope) {
+Terms NodeReader::by_lowering(const file::NodeProto& node, const Terms& inputs, Scope& scope) {
   const bool constant = node.op_type() == "Constant" && domain_of(node.domain()).empty();
   const auto known = constants_.find(&node);
   if (constant && known != constants_.end()) {
@@ -306,7 +300,7 @@ Terms NodeReader::by_lowering(const file::NodeProto& node, const Terms& inputs,
     };
     readers.push_back({count(scope.readers), count(scope.outputs)});
   }
-  Context c(maker_, node, opset, folder_, scope.lowered, inputs, present, std::move(readers));
+  Context c(maker_, node, opset, folder_, scope.lowered, inputs, std::move(readers));
   c.out(0, lowering.lower(c));
   c.check_leftovers();
   if (constant) {
@@ -348,7 +342,7 @@ Terms NodeReader::graph(const file::GraphProto& graph, const Scope& outer, const
 }
 
 Terms NodeReader::call(const file::FunctionProto& function, const file::NodeProto& node,
-                       const Terms& inputs, const std::vector<bool>& present, const Scope& outer) {
+                       const Terms& inputs, const Scope& outer) {
   support(outer.depth < kMostScopes, "Graphs and functions are nested deeper than {} levels.",
           kMostScopes);
   require(inputs.size() <= static_cast<size_t>(function.input_size()) &&
@@ -382,7 +376,7 @@ Terms NodeReader::call(const file::FunctionProto& function, const file::NodeProt
   survey(*body, names, scope);
   for (int i = 0; i < function.input_size(); ++i) {
     const auto at = static_cast<size_t>(i);
-    if (at < inputs.size() && present[at]) {
+    if (at < inputs.size() && inputs[at]) {
       define(function.input(i), inputs[at], scope);
     } else {
       scope.absent.insert(function.input(i));

@@ -63,15 +63,13 @@ class NodeReader {
   // Expands a subgraph for these inputs and returns its outputs.
   Terms graph(const file::GraphProto& graph, const Scope& outer, const Terms& inputs);
   void lower(const file::NodeProto& node, const Nodes& nodes, Scope& scope);
-  Terms outputs_of(const file::NodeProto& node, const Terms& inputs,
-                   const std::vector<bool>& present, Scope& scope);
-  Terms by_lowering(const file::NodeProto& node, const Terms& inputs,
-                    const std::vector<bool>& present, Scope& scope);
+  // The outputs of a node. A missing optional input is a false Term.
+  Terms outputs_of(const file::NodeProto& node, const Terms& inputs, Scope& scope);
+  Terms by_lowering(const file::NodeProto& node, const Terms& inputs, Scope& scope);
   Terms call(const file::FunctionProto& function, const file::NodeProto& node, const Terms& inputs,
-             const std::vector<bool>& present, const Scope& scope);
-  Terms branch(const file::NodeProto& node, const Terms& inputs, const Scope& scope);
-  Terms loop(const file::NodeProto& node, const Terms& inputs, const std::vector<bool>& present,
              const Scope& scope);
+  Terms branch(const file::NodeProto& node, const Terms& inputs, const Scope& scope);
+  Terms loop(const file::NodeProto& node, const Terms& inputs, const Scope& scope);
   Terms scan(const file::NodeProto& node, const Terms& inputs, const Scope& scope);
   // Returns the outputs of a node after its last iteration. `axes`: the new axis of each scan
   // output.

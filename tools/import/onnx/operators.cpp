@@ -30,56 +30,20 @@ Term term_of(const Operand& operand, const Operand& other) {
 
 }  // namespace
 
-Term operator+(const Operand& a, const Operand& b) { return maker_of(a, b).binary("Add", a, b); }
-Term operator-(const Operand& a, const Operand& b) {
-  return b.term() == nullptr ? a + -b.number() : maker_of(a, b).binary("Sub", a, b);
+Term unary(std::string_view op, const Term& x, const std::vector<Attribute>& attributes) {
+  return maker_of(x).unary(op, x, attributes);
 }
-Term operator*(const Operand& a, const Operand& b) { return maker_of(a, b).binary("Mul", a, b); }
-Term operator/(const Operand& a, const Operand& b) { return maker_of(a, b).binary("Div", a, b); }
-Term operator-(const Term& x) { return maker_of(x).unary("Neg", x); }
-Term operator&(const Operand& a, const Operand& b) { return maker_of(a, b).binary("And", a, b); }
-Term operator|(const Operand& a, const Operand& b) { return maker_of(a, b).binary("Or", a, b); }
-Term operator==(const Operand& a, const Operand& b) {
-  return maker_of(a, b).compare("Equal", a, b);
+Term binary(std::string_view op, const Operand& a, const Operand& b) {
+  return maker_of(a, b).binary(op, a, b);
 }
-Term operator!=(const Operand& a, const Operand& b) {
-  return maker_of(a, b).compare("NotEqual", a, b);
+Term compare(std::string_view op, const Operand& a, const Operand& b) {
+  return maker_of(a, b).compare(op, a, b);
 }
-Term operator<(const Operand& a, const Operand& b) { return maker_of(a, b).compare("Less", a, b); }
-Term operator<=(const Operand& a, const Operand& b) {
-  return maker_of(a, b).compare("LessOrEqual", a, b);
-}
-Term operator>(const Operand& a, const Operand& b) {
-  return maker_of(a, b).compare("Greater", a, b);
-}
-Term operator>=(const Operand& a, const Operand& b) {
-  return maker_of(a, b).compare("GreaterOrEqual", a, b);
-}
-Term max(const Operand& a, const Operand& b) { return maker_of(a, b).binary("Max", a, b); }
-Term min(const Operand& a, const Operand& b) { return maker_of(a, b).binary("Min", a, b); }
-Term pow(const Operand& a, const Operand& b) { return maker_of(a, b).binary("Pow", a, b); }
 Term where(const Term& condition, const Operand& a, const Operand& b) {
   return maker_of(condition).where(condition, a, b);
 }
 Term cast(const Term& x, DType dtype) { return maker_of(x).cast(x, dtype); }
-Term clip(const Term& x, double least, double most) {
-  return maker_of(x).unary("Clip", x, {{"min", least}, {"max", most}});
-}
-Term elu(const Term& x, double alpha) { return maker_of(x).unary("Elu", x, {{"alpha", alpha}}); }
 Term scalar_like(const Term& x, double number) { return maker_of(x).scalar(x.dtype, number); }
-Term cos(const Term& x) { return maker_of(x).unary("Cos", x); }
-Term sin(const Term& x) { return maker_of(x).unary("Sin", x); }
-Term abs(const Term& x) { return maker_of(x).unary("Abs", x); }
-Term exp(const Term& x) { return maker_of(x).unary("Exp", x); }
-Term floor(const Term& x) { return maker_of(x).unary("Floor", x); }
-Term log(const Term& x) { return maker_of(x).unary("Log", x); }
-Term round(const Term& x) { return maker_of(x).unary("Round", x); }
-Term rsqrt(const Term& x) { return maker_of(x).unary("Rsqrt", x); }
-Term sigmoid(const Term& x) { return maker_of(x).unary("Sigmoid", x); }
-Term sign(const Term& x) { return maker_of(x).unary("Sign", x); }
-Term sqrt(const Term& x) { return maker_of(x).unary("Sqrt", x); }
-Term square(const Term& x) { return maker_of(x).unary("Square", x); }
-Term tanh(const Term& x) { return maker_of(x).unary("Tanh", x); }
 
 int64_t axis_of(int64_t axis, size_t rank) {
   const auto r = static_cast<int64_t>(rank);
@@ -162,14 +126,13 @@ Term Maker::transpose(const Term& x, const std::vector<int64_t>& permutation) {
 
 Term Maker::slice(const Term& x, int64_t given, int64_t start, int64_t length) {
   const int64_t axis = axis_of(given, x.rank());
-  Dims dims = x.dims;
-  int64_t& dim = dims[axis];
+  const int64_t dim = x.dims[axis];
   require(start >= 0 && start <= dim && length >= 0 && length <= dim - start,
           "Elements {} to {} are out of range for axis {} of {}.", start, length, given, x.dims);
   if (length == dim) {
     return x;
   }
-  dim = length;
+  const Dims dims = x.dims.with(axis, length);
   return known_or(fold::slice(x, axis, start, dims), "Slice", {x},
                   {{"axis", axis}, {"start", start}, {"length", length}}, x.dtype, dims);
 }
@@ -203,8 +166,7 @@ Terms Maker::split(const Term& x, int64_t given, const std::vector<int64_t>& siz
   for (const int64_t size : sizes) {
     legal = legal && size >= 0 && size <= left;
     left -= legal ? size : 0;
-    outputs.emplace_back(x.dtype, x.dims);
-    outputs.back().second[axis] = size;
+    outputs.emplace_back(x.dtype, x.dims.with(axis, size));
   }
   require(legal && left == 0, "The sizes {} do not add up to axis {} of {}.", sizes, given, x.dims);
   if (x.constant()) {
@@ -244,32 +206,23 @@ Term Maker::pad(const Term& x, const std::vector<int64_t>& begin, const std::vec
 }
 
 Term Maker::along(const Term& x, int64_t axis, size_t rank) {
-  Dims dims(rank, 1);
-  dims[axis] = x.elements();
-  return reshape(x, dims);
+  return reshape(x, Dims(rank, 1).with(axis, x.elements()));
 }
 
 Term Maker::at(const Term& x, int64_t axis, int64_t i) {
-  Dims dims = x.dims;
-  const Term part = slice(x, axis, i, 1);
-  dims.erase(dims.begin() + axis);
-  return reshape(part, dims);
+  return reshape(slice(x, axis, i, 1), x.dims.without(axis_of(axis, x.rank())));
 }
 
 Term Maker::stack(Terms parts, int64_t axis) {
   for (Term& part : parts) {
-    Dims dims = part.dims;
-    dims.insert(dims.begin() + axis, 1);
-    part = reshape(part, dims);
+    part = reshape(part, part.dims.inserted(axis, {1}));
   }
   return concat(parts, axis);
 }
 
 Term Maker::gather(const Term& x, const Term& indices, int64_t given) {
   const int64_t axis = axis_of(given, x.rank());
-  Dims dims = x.dims;
-  dims.erase(dims.begin() + axis);
-  dims.insert(dims.begin() + axis, indices.dims.begin(), indices.dims.end());
+  const Dims dims = x.dims.without(axis).inserted(axis, indices.dims);
   return known_or(fold::gather(x, indices, axis, dims), "Gather", {x, indices}, {{"axis", axis}},
                   x.dtype, dims);
 }

@@ -110,6 +110,12 @@ class Dims : public std::vector<int64_t> {
     return Dims(begin() + static_cast<std::ptrdiff_t>(first),
                 begin() + static_cast<std::ptrdiff_t>(last));
   }
+  // Copies with another dim, without an axis, and with more axes before an axis or at the end.
+  Dims with(int64_t axis, int64_t dim) const;
+  Dims with_last(int64_t dim) const { return with(static_cast<int64_t>(size()) - 1, dim); }
+  Dims without(int64_t axis) const;
+  Dims inserted(int64_t axis, const Dims& more) const;
+  Dims joined(const Dims& more) const { return inserted(static_cast<int64_t>(size()), more); }
 
  private:
   size_t checked(size_t axis) const;
@@ -203,42 +209,51 @@ class Operand {
   double number_ = 0;
 };
 
-// Elementwise arithmetic. The operands have the same dtype and broadcast.
-Term operator+(const Operand& a, const Operand& b);
-Term operator-(const Operand& a, const Operand& b);
-Term operator*(const Operand& a, const Operand& b);
-Term operator/(const Operand& a, const Operand& b);
-Term operator-(const Term& x);
-// Elementwise, of bool.
-Term operator&(const Operand& a, const Operand& b);
-Term operator|(const Operand& a, const Operand& b);
-// Elementwise comparisons. They return bool.
-Term operator==(const Operand& a, const Operand& b);
-Term operator!=(const Operand& a, const Operand& b);
-Term operator<(const Operand& a, const Operand& b);
-Term operator<=(const Operand& a, const Operand& b);
-Term operator>(const Operand& a, const Operand& b);
-Term operator>=(const Operand& a, const Operand& b);
-Term max(const Operand& a, const Operand& b);
-Term min(const Operand& a, const Operand& b);
-Term pow(const Operand& a, const Operand& b);
+// Elementwise, by the name of the Bowline operator. Operands have the same dtype and broadcast.
+Term unary(std::string_view op, const Term& x, const std::vector<Attribute>& attributes = {});
+Term binary(std::string_view op, const Operand& a, const Operand& b);
+Term compare(std::string_view op, const Operand& a, const Operand& b);  // returns bool
+
+inline Term operator+(const Operand& a, const Operand& b) { return binary("Add", a, b); }
+inline Term operator-(const Operand& a, const Operand& b) {
+  return b.term() == nullptr ? a + -b.number() : binary("Sub", a, b);
+}
+inline Term operator*(const Operand& a, const Operand& b) { return binary("Mul", a, b); }
+inline Term operator/(const Operand& a, const Operand& b) { return binary("Div", a, b); }
+inline Term operator-(const Term& x) { return unary("Neg", x); }
+// Of bool.
+inline Term operator&(const Operand& a, const Operand& b) { return binary("And", a, b); }
+inline Term operator|(const Operand& a, const Operand& b) { return binary("Or", a, b); }
+inline Term operator==(const Operand& a, const Operand& b) { return compare("Equal", a, b); }
+inline Term operator!=(const Operand& a, const Operand& b) { return compare("NotEqual", a, b); }
+inline Term operator<(const Operand& a, const Operand& b) { return compare("Less", a, b); }
+inline Term operator<=(const Operand& a, const Operand& b) { return compare("LessOrEqual", a, b); }
+inline Term operator>(const Operand& a, const Operand& b) { return compare("Greater", a, b); }
+inline Term operator>=(const Operand& a, const Operand& b) {
+  return compare("GreaterOrEqual", a, b);
+}
+inline Term max(const Operand& a, const Operand& b) { return binary("Max", a, b); }
+inline Term min(const Operand& a, const Operand& b) { return binary("Min", a, b); }
+inline Term pow(const Operand& a, const Operand& b) { return binary("Pow", a, b); }
 Term where(const Term& condition, const Operand& a, const Operand& b);
 Term cast(const Term& x, DType dtype);
-Term clip(const Term& x, double least, double most);
-Term elu(const Term& x, double alpha);
-Term abs(const Term& x);
-Term cos(const Term& x);
-Term exp(const Term& x);
-Term floor(const Term& x);
-Term log(const Term& x);
-Term round(const Term& x);  // halves to even
-Term rsqrt(const Term& x);
-Term sigmoid(const Term& x);
-Term sign(const Term& x);
-Term sin(const Term& x);
-Term sqrt(const Term& x);
-Term square(const Term& x);
-Term tanh(const Term& x);
+inline Term clip(const Term& x, double least, double most) {
+  return unary("Clip", x, {{"min", least}, {"max", most}});
+}
+inline Term elu(const Term& x, double alpha) { return unary("Elu", x, {{"alpha", alpha}}); }
+inline Term abs(const Term& x) { return unary("Abs", x); }
+inline Term cos(const Term& x) { return unary("Cos", x); }
+inline Term exp(const Term& x) { return unary("Exp", x); }
+inline Term floor(const Term& x) { return unary("Floor", x); }
+inline Term log(const Term& x) { return unary("Log", x); }
+inline Term round(const Term& x) { return unary("Round", x); }  // halves to even
+inline Term rsqrt(const Term& x) { return unary("Rsqrt", x); }
+inline Term sigmoid(const Term& x) { return unary("Sigmoid", x); }
+inline Term sign(const Term& x) { return unary("Sign", x); }
+inline Term sin(const Term& x) { return unary("Sin", x); }
+inline Term sqrt(const Term& x) { return unary("Sqrt", x); }
+inline Term square(const Term& x) { return unary("Square", x); }
+inline Term tanh(const Term& x) { return unary("Tanh", x); }
 
 // A scalar of the dtype of x.
 Term scalar_like(const Term& x, double number);

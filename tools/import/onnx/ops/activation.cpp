@@ -20,10 +20,7 @@ Term swish(Context& c) {
 
 Term swiglu(Context& c) { return swish(c) * c.in(1); }
 
-Term mish(Context& c) {
-  const Term x = c.in(0);
-  return x * tanh(c.m.unary("Softplus", x));
-}
+Term mish(const Term& x) { return x * tanh(unary("Softplus", x)); }
 
 Term leaky_relu(Context& c) {
   return c.m.unary("LeakyRelu", c.in(0), {{"alpha", c.real("alpha", 0.01)}});
@@ -50,10 +47,7 @@ Term hard_sigmoid(Context& c) {
   return clip(c.in(0) * alpha + beta, 0, 1);
 }
 
-Term softsign(Context& c) {
-  const Term x = c.in(0);
-  return x / (abs(x) + 1);
-}
+Term softsign(const Term& x) { return x / (abs(x) + 1); }
 
 Term thresholded_relu(Context& c) {
   const Term x = c.in(0);
@@ -112,13 +106,13 @@ constexpr Lowering kActivationLowerings[] = {
     {"Gelu", gelu},
     {"Swish", swish},
     {"SwiGLU", swiglu},
-    {"Mish", mish},
+    {"Mish", plain<mish>},
     {"LeakyRelu", leaky_relu},
     {"Elu", elu},
     {"Selu", selu},
     {"Celu", celu},
     {"HardSigmoid", hard_sigmoid},
-    {"Softsign", softsign},
+    {"Softsign", plain<softsign>},
     {"ThresholdedRelu", thresholded_relu},
     {"Shrink", shrink},
     {"PRelu", prelu},

@@ -18,14 +18,6 @@ Term by_heads(Context& c, const Term& x, int64_t heads) {
   return c.m.transpose(split, {0, 2, 1, 3});
 }
 
-// Pads the last axis with zeros to `length` elements.
-Term longer_rows(Context& c, const Term& x, int64_t length) {
-  const Dims begin(x.rank(), 0);
-  Dims end = begin;
-  end.back() = length - x.dims.back();
-  return c.m.pad(x, begin, end);
-}
-
 // Converts [batch, heads, length, size] to Bowline's order [batch, length, heads, size].
 Term rows_of_heads(Context& c, const Term& x) { return c.m.transpose(x, {0, 2, 1, 3}); }
 
@@ -40,8 +32,10 @@ Term attention_of(Context& c, const Scores& s, const Term& q, const Term& k, con
   const int64_t size = std::max(q.dims[3], v.dims[3]);
   std::vector<Attribute> attributes = {
       {"scale", s.scale}, {"softcap", s.softcap}, {"causal", s.causal}};
-  Terms in = {rows_of_heads(c, longer_rows(c, q, size)), rows_of_heads(c, longer_rows(c, k, size)),
-              rows_of_heads(c, longer_rows(c, v, size))};
+  Terms in;
+  for (const Term* const x : {&q, &k, &v}) {
+    in.push_back(rows_of_heads(c, with_length(c, *x, 3, size)));
+  }
   if (s.mask) {
     attributes.emplace_back("mask", "additive");
     in.push_back(s.mask);
@@ -90,10 +84,8 @@ Term mask_of(Context& c, const Term& given, DType dtype, int64_t keys) {
   if (missing == 0) {
     return mask;
   }
-  Dims dims = given.dims;
-  dims.back() = missing;
-  const Term hidden = c.m.filled(dtype, dims, -INFINITY);
-  return c.m.concat({mask, hidden}, static_cast<int64_t>(dims.size()) - 1);
+  const Term hidden = c.m.filled(dtype, given.dims.with_last(missing), -INFINITY);
+  return c.m.concat({mask, hidden}, -1);
 }
 
 void add_mask(Scores& s, const Term& mask) { s.mask = s.mask ? s.mask + mask : mask; }
@@ -252,23 +244,18 @@ Term linear_attention(Context& c) {
 // and sines of the angles broadcast.
 Term rotated(Context& c, const Term& x, const Term& cosine, const Term& sine, int64_t turned,
              bool interleaved) {
-  const auto last = static_cast<int64_t>(x.rank()) - 1;
+  const auto rank = static_cast<int64_t>(x.rank());
   const int64_t half = turned / 2;
-  const Term part = c.m.slice(x, last, 0, turned);
-  Dims pairs = part.dims;
-  pairs.back() = half;
-  pairs.push_back(2);
-  const Term both = interleaved ? c.m.reshape(part, pairs) : part;
-  const Term a = interleaved ? c.m.at(both, last + 1, 0) : c.m.slice(part, last, 0, half);
-  const Term b = interleaved ? c.m.at(both, last + 1, 1) : c.m.slice(part, last, half, half);
+  const Term part = c.m.slice(x, -1, 0, turned);
+  const Term both = interleaved ? c.m.reshape(part, part.dims.with_last(half).joined({2})) : part;
+  const Term a = interleaved ? c.m.at(both, -1, 0) : c.m.slice(part, -1, 0, half);
+  const Term b = interleaved ? c.m.at(both, -1, 1) : c.m.slice(part, -1, half, half);
   const Term real = a * cosine - b * sine;
   const Term imaginary = a * sine + b * cosine;
-  const Term y = interleaved ? c.m.reshape(c.m.stack({real, imaginary}, last + 1), part.dims)
-                             : c.m.concat({real, imaginary}, last);
-  if (turned == x.dims.back()) {
-    return y;
-  }
-  return c.m.concat({y, c.m.slice(x, last, turned, x.dims.back() - turned)}, last);
+  const Term y = interleaved ? c.m.reshape(c.m.stack({real, imaginary}, rank), part.dims)
+                             : c.m.concat({real, imaginary}, -1);
+  const int64_t rest = x.dims.back() - turned;
+  return rest == 0 ? y : c.m.concat({y, c.m.slice(x, -1, turned, rest)}, -1);
 }
 
 // ONNX passes the optional positions after the tables. ONNX Runtime passes them before the tables,

@@ -12,15 +12,13 @@ Term bit_shift(Context& c) {
   require(!is_float(x.dtype) && x.dtype != DType::boolean && x.dtype == count.dtype,
           "It shifts {} by {}, but both must be integers of one dtype.", x.dtype, count.dtype);
   const auto bits = static_cast<int64_t>(8 * size_of(x.dtype));
-  std::vector<int64_t> powers;
-  for (int64_t i = 0; i < bits; ++i) {
-    powers.push_back(static_cast<int64_t>(uint64_t{1} << i));
-  }
+  const Term powers =
+      c.m.table(x.dtype, {bits}, [](int64_t i) { return static_cast<int64_t>(uint64_t{1} << i); });
   const Term most = scalar_like(count, static_cast<double>(bits - 1));
   const Term zero = scalar_like(x, 0);
   const Term over = (count > most) | (count < zero);
   const Term i = cast(where(over, zero, count), DType::i32);
-  const Term power = c.m.gather(c.m.integers(x.dtype, {bits}, powers), i, 0);
+  const Term power = c.m.gather(powers, i, 0);
   if (direction == "LEFT") {
     return where(over, zero, x * power);
   }
@@ -40,12 +38,10 @@ Term bitwise(Context& c) {
   const Term a = c.in(0), b = c.in(1);
   const bool whole = !is_float(a.dtype) && a.dtype != DType::boolean && a.dtype == b.dtype;
   require(whole, "The operands are {} and {}, not integers of one dtype.", a.dtype, b.dtype);
-  std::vector<int64_t> entries;
-  for (int64_t i = 0; i < 256; ++i) {
+  const Term table = c.m.table(a.dtype, {256}, [&](int64_t i) {
     const int64_t x = i / 16, y = i % 16;
-    entries.push_back(c.op() == "BitwiseAnd" ? x & y : c.op() == "BitwiseOr" ? x | y : x ^ y);
-  }
-  const Term table = c.m.integers(a.dtype, {256}, entries);
+    return c.op() == "BitwiseAnd" ? x & y : c.op() == "BitwiseOr" ? x | y : x ^ y;
+  });
   const Term base = scalar_like(a, 16), zero = scalar_like(a, 0);
   // Splits off the lowest digit of the two's complement value. `rest` is rounded down.
   const auto next = [&](Term& rest) {

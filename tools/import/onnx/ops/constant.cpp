@@ -49,15 +49,9 @@ Term constant_of_shape(Context& c) {
 }
 
 Term range(Context& c) {
-  double begin = 0, end = 0, step = 0;
-  DType dtype = DType::f32;
   c.ignore("stash_type");  // the values are computed in f64
-  for (size_t i = 0; i < 3; ++i) {
-    const ConstantTensor number = c.numbers(i);
-    require(number.elements() == 1, "Input {} has {} elements.", i, number.elements());
-    dtype = number.dtype;
-    (i == 0 ? begin : i == 1 ? end : step) = number.reals()[0];
-  }
+  const double begin = c.number(0), end = c.number(1), step = c.number(2);
+  const DType dtype = c.in(2).dtype;
   const bool exact = std::max({std::abs(begin), std::abs(end), std::abs(step)}) <= 0x1p53;
   support(is_float(dtype) || exact,
           "From {} to {} in steps of {}: integers beyond 2^53 are not supported.", begin, end,
@@ -65,24 +59,16 @@ Term range(Context& c) {
   const double count = std::max(std::ceil((end - begin) / step), 0.0);
   support(count <= static_cast<double>(kMostComputed),
           "The range from {} to {} in steps of {} has too many values.", begin, end, step);
-  std::vector<double> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = begin + static_cast<double>(i) * step;
-  }
-  return c.m.constant(ConstantTensor::of(dtype, {static_cast<int64_t>(values.size())}, values));
+  return c.m.table(dtype, {static_cast<int64_t>(count)},
+                   [&](int64_t i) { return begin + static_cast<double>(i) * step; });
 }
 
 // Mask of a matrix: `is_set` of column - row.
 template <class IsSet>
-ConstantTensor mask_of(int64_t rows, int64_t columns, DType dtype, const IsSet& is_set) {
+Term mask_of(Context& c, int64_t rows, int64_t columns, DType dtype, const IsSet& is_set) {
   support(rows * columns <= kMostComputed, "A mask of {} by {} is too large.", rows, columns);
-  std::vector<int64_t> values;
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) {
-      values.push_back(is_set(j - i) ? 1 : 0);
-    }
-  }
-  return ConstantTensor::of(dtype, {rows, columns}, values);
+  return c.m.table(dtype, {rows, columns},
+                   [&](int64_t i) { return is_set(i % columns - i / columns); });
 }
 
 Term eye_like(Context& c) {
@@ -90,8 +76,7 @@ Term eye_like(Context& c) {
   const int64_t k = c.integer("k", 0);
   const DType dtype = c.dtype("dtype", x.dtype);
   require(x.rank() == 2, "{} is not a matrix.", x.dims);
-  return c.m.constant(
-      mask_of(x.dims[0], x.dims[1], dtype, [&](int64_t distance) { return distance == k; }));
+  return mask_of(c, x.dims[0], x.dims[1], dtype, [&](int64_t distance) { return distance == k; });
 }
 
 Term trilu(Context& c) {
@@ -103,8 +88,8 @@ Term trilu(Context& c) {
   if (x.elements() == 0) {
     return x;
   }
-  const Term above = c.m.constant(mask_of(x.dims[x.rank() - 2], x.dims.back(), DType::boolean,
-                                          [&](int64_t distance) { return distance >= k; }));
+  const Term above = mask_of(c, x.dims[x.rank() - 2], x.dims.back(), DType::boolean,
+                             [&](int64_t distance) { return distance >= k; });
   return upper ? where(above, x, 0) : where(above, 0, x);
 }
 

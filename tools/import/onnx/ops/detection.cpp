@@ -48,15 +48,6 @@ Term overlaps(Context& c, const Corners& a, const Corners& b, double threshold) 
   return some & (shared > all * threshold);
 }
 
-double optional_number(Context& c, size_t input, double otherwise) {
-  if (!c.has(input)) {
-    return otherwise;
-  }
-  const ConstantTensor n = c.numbers(input);
-  require(n.elements() == 1, "Input {} has {} elements.", input, n.elements());
-  return n.reals()[0];
-}
-
 // Picks boxes one after the other, by batch and class. Returns indices [batch, classes, picks]; -1
 // if no box is left.
 Term picked(Context& c, Term scores, const Corners& boxes, int64_t picks, double threshold) {
@@ -109,9 +100,9 @@ Term table_of_picks(Context& c, const Term& picks) {
 Term non_max_suppression(Context& c) {
   const Term boxes = c.in(0);
   const Term scores = c.in(1);
-  const double most = optional_number(c, 2, 0);
-  const double overlap = optional_number(c, 3, 0);
-  const double least = optional_number(c, 4, kGone);
+  const double most = c.has(2) ? c.number(2) : 0;
+  const double overlap = c.has(3) ? c.number(3) : 0;
+  const double least = c.has(4) ? c.number(4) : double{kGone};
   const bool centred_boxes = c.flag("center_point_box", false);
   const bool fits = boxes.rank() == 3 && scores.rank() == 3 && boxes.dims[2] == 4 &&
                     boxes.dims[0] == scores.dims[0] && boxes.dims[1] == scores.dims[2] &&

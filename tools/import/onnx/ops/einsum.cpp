@@ -63,12 +63,10 @@ void take_diagonals(Context& c, Lettered& x) {
     }
     order.push_back(static_cast<int64_t>(first));
     order.push_back(static_cast<int64_t>(second));
-    Term moved = c.m.transpose(x.value, order);
-    Dims dims = moved.dims.part(0, moved.rank() - 2);
-    const auto axis = static_cast<int64_t>(dims.size());
-    dims.push_back(n * n);
+    const Term moved = c.m.transpose(x.value, order);
+    const Dims dims = moved.dims.part(0, moved.rank() - 2).joined({n * n});
     const Term places = c.m.count(DType::i32, n) * (n + 1);
-    x.value = c.m.gather(c.m.reshape(moved, dims), places, axis);
+    x.value = c.m.gather(c.m.reshape(moved, dims), places, -1);
     const char letter = x.letters[second];
     x.letters.erase(second, 1);
     x.letters.erase(first, 1);
@@ -142,17 +140,15 @@ Lettered multiply(Context& c, Lettered a, Lettered b, const std::string& kept) {
   Term x = ordered(c, a, both + left + summed);
   Term y = ordered(c, b, both + summed + right);
   const size_t n = both.size();
-  Dims x_dims = x.dims.part(0, n), y_dims = y.dims.part(0, n);
-  const Dims x_left = x.dims.part(n, n + left.size());
-  const Dims y_right = y.dims.part(n + summed.size(), y.rank());
-  x_dims.push_back(x_left.product());
-  x_dims.push_back(x.dims.part(n + left.size(), x.rank()).product());
-  y_dims.push_back(y.dims.part(n, n + summed.size()).product());
-  y_dims.push_back(y_right.product());
-  const Term z = c.m.matmul(c.m.reshape(x, x_dims), c.m.reshape(y, y_dims));
-  Dims dims = z.dims.part(0, n);
-  dims.insert(dims.end(), x_left.begin(), x_left.end());
-  dims.insert(dims.end(), y_right.begin(), y_right.end());
+  // As a matrix whose last two axes start at `n` and `middle`.
+  const auto matrix = [&](const Term& t, size_t middle) {
+    return c.m.reshape(t, t.dims.part(0, n).joined({t.dims.part(n, middle).product(),
+                                                    t.dims.part(middle, t.rank()).product()}));
+  };
+  const size_t x_middle = n + left.size(), y_middle = n + summed.size();
+  const Term z = c.m.matmul(matrix(x, x_middle), matrix(y, y_middle));
+  const Dims dims =
+      z.dims.part(0, n).joined(x.dims.part(n, x_middle)).joined(y.dims.part(y_middle, y.rank()));
   return {c.m.reshape(z, dims), both + left + right};
 }
 

@@ -52,18 +52,14 @@ Term many(Context& c, std::string_view op) {
 Term extreme_of_inputs(Context& c) { return many(c, c.op()); }
 Term sum(Context& c) { return many(c, "Add"); }
 Term mean(Context& c) { return sum(c) * (1.0 / static_cast<double>(c.inputs())); }
-Term ceil(Context& c) { return -floor(-c.in(0)); }
-Term reciprocal(Context& c) { return 1 / c.in(0); }
+Term ceil(const Term& x) { return -floor(-x); }
+Term reciprocal(const Term& x) { return 1 / x; }
+Term is_nan(const Term& x) { return x != x; }
 
 Term exclusive_or(Context& c) {
   const auto [a, b] = operands_of(c);
   require(a.dtype == DType::boolean, "The operands are not bool.");
   return a != b;
-}
-
-Term is_nan(Context& c) {
-  const Term x = c.in(0);
-  return x != x;
 }
 
 Term is_inf(Context& c) {
@@ -202,12 +198,12 @@ constexpr Lowering kElementwiseLowerings[] = {
     {"Max Min", extreme_of_inputs},
     {"Sum", sum},
     {"Mean", mean},
-    {"Ceil", ceil},
-    {"Reciprocal", reciprocal},
+    {"Ceil", plain<ceil>},
+    {"Reciprocal", plain<reciprocal>},
     {"Pow", pow},
     {"Mod", mod},
     {"Xor", exclusive_or},
-    {"IsNaN", is_nan},
+    {"IsNaN", plain<is_nan>},
     {"IsInf", is_inf},
     {"Where", where},
     {"Cast", cast},

@@ -1,7 +1,6 @@
 // Operators that select elements by index.
 #include <algorithm>
 
-#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
@@ -17,10 +16,7 @@ Term gather(Context& c) {
   const Term x = c.in(0), indices = c.in(1);
   const int64_t axis = c.axis(x.rank(), 0);
   if (c.m.is_axis_of_one(x, axis) && is_first(indices)) {
-    Dims row = c.m.row_dims(x);
-    row.erase(row.begin() + axis);
-    row.insert(row.begin() + axis, indices.dims.begin(), indices.dims.end());
-    return c.m.reshape_rows(x, row);
+    return c.m.reshape_rows(x, c.m.row_dims(x).without(axis).inserted(axis, indices.dims));
   }
   return c.m.gather(x, i32_indices(indices, x.dims[axis]), axis);
 }
@@ -34,10 +30,7 @@ Term gather_elements(Context& c) {
 
 // How several updates of one element combine. ONNX and Bowline use the same words.
 std::string reduction_of(Context& c) {
-  std::string reduction = c.text("reduction", "none");
-  support(is_one_of("none add mul max min", reduction), "Reduction \"{}\" is not supported.",
-          escaped(reduction));
-  return reduction;
+  return c.choice("reduction", "none", "none add mul max min", "Reduction", Code::unsupported);
 }
 
 Term scatter_elements(Context& c) {
@@ -99,10 +92,9 @@ Term gather_nd(Context& c) {
   require(batch >= 0 && batch < static_cast<int64_t>(x.rank()),
           "Attribute batch_dims is {}, and x has {} axes.", batch, x.rank());
   const Cells cells = cells_of(c, x, indices, static_cast<size_t>(batch));
-  Dims dims = cells.outer;
-  dims.insert(dims.end(), x.dims.begin() + batch + indices.dims.back(), x.dims.end());
+  const Dims cell(x.dims.begin() + batch + indices.dims.back(), x.dims.end());
   const Term table = c.m.reshape(x, {cells.count, cells.size});
-  return c.m.reshape(c.m.gather(table, cells.flat, 0), dims);
+  return c.m.reshape(c.m.gather(table, cells.flat, 0), cells.outer.joined(cell));
 }
 
 Term scatter_nd(Context& c) {
@@ -132,9 +124,8 @@ Term one_hot(Context& c) {
           "Depth {} is outside of 0 to {}.", given_depth, kMostComputed);
   const auto depth = static_cast<int64_t>(given_depth);
   const Term i = positive_indices(indices, depth);
-  Dims dims = i.dims;
-  dims.insert(dims.begin() + axis, 1);
-  const Term hit = c.m.reshape(i, dims) == c.m.count_along(axis, dims.size(), depth);
+  const Term column = c.m.reshape(i, i.dims.inserted(axis, {1}));
+  const Term hit = column == c.m.count_along(axis, column.rank(), depth);
   return where(hit, c.m.at(values, 0, 1), c.m.at(values, 0, 0));
 }
 
@@ -202,8 +193,7 @@ Term reverse_sequence(Context& c) {
 Term tensor_scatter(Context& c) {
   const Term cache = c.in(0), updates = c.in(1);
   const int64_t axis = c.axis(cache.rank(), -2);
-  const std::string mode = c.text("mode", "linear");
-  support(mode == "linear" || mode == "circular", "Mode \"{}\" is not supported.", escaped(mode));
+  const std::string mode = c.choice("mode", "linear", "linear circular", "Mode", Code::unsupported);
   const bool ranks = updates.rank() == cache.rank() && axis >= 1;
   require(ranks && updates.dims[axis] <= cache.dims[axis], "Updates {} do not fit axis {} of {}.",
           updates.dims, axis, cache.dims);

@@ -13,19 +13,12 @@ Term class_rows(Context& c, const Term& x) {
 
 // The inverse of class_rows().
 Term from_rows(Context& c, const Term& rows, const Dims& dims) {
-  Dims last = dims;
-  last.erase(last.begin() + 1);
-  last.push_back(dims[1]);
-  return channels_second(c, c.m.reshape(rows, last));
+  return channels_second(c, c.m.reshape(rows, dims.without(1).joined({dims[1]})));
 }
 
 void check(const Term& scores, const Term& labels) {
-  Dims expected = scores.dims;
-  if (expected.size() >= 2) {
-    expected.erase(expected.begin() + 1);
-  }
-  require(scores.rank() >= 2 && labels.dims == expected, "Labels {} do not fit scores {}.",
-          labels.dims, scores.dims);
+  require(scores.rank() >= 2 && labels.dims == scores.dims.without(1),
+          "Labels {} do not fit scores {}.", labels.dims, scores.dims);
 }
 
 // `rows` are log-probabilities. Without ignore_index every label counts; the placeholder index is

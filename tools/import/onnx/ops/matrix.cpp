@@ -41,10 +41,8 @@ Term det(Context& c) {
   require(r >= 2 && x.dims[r - 1] == x.dims[r - 2], "{} is not a square matrix.", x.dims);
   const int64_t n = x.dims[r - 1];
   support(n == 1 || n == 2, "The determinant of {} rows is not supported.", n);
-  Dims flat = x.dims.part(0, r - 2);
-  flat.push_back(n * n);
-  const Term cells = c.m.reshape(x, flat);
-  const auto cell = [&](int64_t i) { return c.m.at(cells, static_cast<int64_t>(r) - 2, i); };
+  const Term cells = c.m.reshape(x, x.dims.part(0, r - 2).joined({n * n}));
+  const auto cell = [&](int64_t i) { return c.m.at(cells, -1, i); };
   return n == 1 ? cell(0) : cell(0) * cell(3) - cell(1) * cell(2);
 }
 

@@ -68,12 +68,9 @@ Term whole_of(Context& c, const Term& x, size_t first, DType dtype) {
   return saturated(x / c.m.reshape(scale, {}), zero ? c.m.reshape(zero, {}) : c.m.scalar(dtype, 0));
 }
 
-Term qlinear_add(Context& c) {
-  return whole_of(c, real_of(c, 0) + real_of(c, 3), 6, c.in(0).dtype);
-}
-
-Term qlinear_mul(Context& c) {
-  return whole_of(c, real_of(c, 0) * real_of(c, 3), 6, c.in(0).dtype);
+Term qlinear_binary(Context& c) {
+  const char* const op = c.op() == "QLinearAdd" ? "Add" : "Mul";
+  return whole_of(c, binary(op, real_of(c, 0), real_of(c, 3)), 6, c.in(0).dtype);
 }
 
 Term qlinear_sigmoid(Context& c) { return whole_of(c, sigmoid(real_of(c, 0)), 3, c.in(0).dtype); }
@@ -183,11 +180,9 @@ Term matmul_nbits(Context& c) {
   const Term table = c.m.weight(ConstantTensor::of(DType::f32, {n, k}, weights), c.node().input(1));
   require(a.rank() >= 1 && a.dims.back() == k, "{} does not fit weights of {} rows of {}.", a.dims,
           n, k);
-  Dims dims = a.dims;
-  dims.back() = n;
   const Term flat = c.m.reshape(a, {a.elements() / k, k});
   const Term y = c.m.matmul(flat, cast(table, a.dtype), false, true);
-  return c.m.reshape(c.has(5) ? y + c.in(5) : y, dims);
+  return c.m.reshape(c.has(5) ? y + c.in(5) : y, a.dims.with_last(n));
 }
 
 constexpr Lowering kMicrosoftLowerings[] = {
@@ -195,8 +190,7 @@ constexpr Lowering kMicrosoftLowerings[] = {
     {"QuickGelu", quick_gelu, kMicrosoft},
     {"FusedMatMul", fused_matmul, kMicrosoft},
     {"SkipLayerNormalization SkipSimplifiedLayerNormalization", skip_normalization, kMicrosoft},
-    {"QLinearAdd", qlinear_add, kMicrosoft},
-    {"QLinearMul", qlinear_mul, kMicrosoft},
+    {"QLinearAdd QLinearMul", qlinear_binary, kMicrosoft},
     {"QLinearSigmoid", qlinear_sigmoid, kMicrosoft},
     {"QLinearLeakyRelu", qlinear_leaky_relu, kMicrosoft},
     {"QLinearGlobalAveragePool", qlinear_global_average_pool, kMicrosoft},

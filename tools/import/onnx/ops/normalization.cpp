@@ -30,17 +30,13 @@ struct BatchNorm {
 };
 
 BatchNorm batch_norm_of(Context& c) {
-  BatchNorm b;
-  Term* const inputs[] = {&b.x, &b.scale, &b.bias, &b.mean, &b.variance};
-  for (size_t i = 0; i < 5; ++i) {
-    *inputs[i] = c.in(i);
-  }
+  BatchNorm b{c.in(0), c.in(1), c.in(2), c.in(3), c.in(4)};
   b.eps = c.real("epsilon", 1e-5);
   b.momentum = c.real("momentum", 0.9);
   require(b.x.rank() >= 2, "{} has no channels.", b.x.dims);
   for (size_t i = 1; i < 5; ++i) {
-    require(inputs[i]->dims == Dims{b.x.dims[1]}, "Input {} has the shape {}, x {}.", i,
-            inputs[i]->dims, b.x.dims);
+    const Dims dims = c.in(i).dims;
+    require(dims == Dims{b.x.dims[1]}, "Input {} has the shape {}, x {}.", i, dims, b.x.dims);
   }
   b.mean = c.m.statistic(b.mean, c.m.name() + ".running_mean");
   b.variance = c.m.statistic(b.variance, c.m.name() + ".running_variance");
@@ -216,14 +212,11 @@ Term lrn(Context& c) {
   require(x.rank() >= 2 && size >= 1, "Size {} does not fit {}.", size, x.dims);
   const int64_t channels = x.dims[1];
   support(channels <= 4096, "{} channels are too many.", channels);
-  std::vector<double> band;
-  for (int64_t i = 0; i < channels; ++i) {
-    for (int64_t j = 0; j < channels; ++j) {
-      const bool near = j >= i - (size - 1) / 2 && j <= i + size / 2;
-      band.push_back(near ? alpha / static_cast<double>(size) : 0);
-    }
-  }
-  const Term sums = c.m.constant(ConstantTensor::of(x.dtype, {channels, channels}, band));
+  const Term sums = c.m.table(x.dtype, {channels, channels}, [&](int64_t at) {
+    const int64_t i = at / channels, j = at % channels;
+    const bool near = j >= i - (size - 1) / 2 && j <= i + size / 2;
+    return near ? alpha / static_cast<double>(size) : 0;
+  });
   const int64_t places = channels == 0 || x.dims[0] == 0 ? 0 : x.elements() / channels / x.dims[0];
   const Term squares = c.m.reshape(square(x), {x.dims[0], channels, places});
   const Term around = c.m.reshape(c.m.matmul(sums, squares), x.dims);

@@ -2,35 +2,19 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
 namespace {
-
-// Extends pads of some axes to all axes.
-std::vector<int64_t> pads_of_axes(const std::vector<int64_t>& pads,
-                                  const std::vector<int64_t>& axes, size_t rank) {
-  require(pads.size() == 2 * axes.size(), "{} pads do not fit {} axes.", pads.size(), axes.size());
-  std::vector<int64_t> out(2 * rank, 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const int64_t a = axis_of(axes[i], rank);
-    out[static_cast<size_t>(a)] = pads[i];
-    out[rank + static_cast<size_t>(a)] = pads[axes.size() + i];
-  }
-  return out;
-}
 
 // Elements -begin to dim + end of a periodic axis.
 Term wrapped_around(Context& c, const Term& x, size_t axis, int64_t begin, int64_t end) {
   const int64_t dim = x.dims[axis];
   const int64_t count = dim + begin + end;
   support(dim != 0 && count <= kMostComputed, "Axis {} of {} cannot wrap around.", axis, x.dims);
-  std::vector<int64_t> indices;
-  for (int64_t i = -begin; i < dim + end; ++i) {
-    indices.push_back((i % dim + dim) % dim);
-  }
-  return c.m.gather(x, c.m.integers(DType::i32, {count}, indices), static_cast<int64_t>(axis));
+  const Term indices =
+      c.m.table(DType::i32, {count}, [&](int64_t i) { return ((i - begin) % dim + dim) % dim; });
+  return c.m.gather(x, indices, static_cast<int64_t>(axis));
 }
 
 // Pads with a value that is not known when the model is read: concatenates blocks of it along each
@@ -40,10 +24,8 @@ Term padded_with(Context& c, Term x, const Term& value, const std::vector<int64_
   for (size_t a = 0; a < begin.size(); ++a) {
     Terms parts;
     const auto piece = [&](int64_t length) {
-      Dims dims = x.dims;
-      dims[a] = length;
       if (length > 0) {
-        parts.push_back(c.m.expand(value, dims));
+        parts.push_back(c.m.expand(value, x.dims.with(static_cast<int64_t>(a), length)));
       }
     };
     piece(begin[a]);
@@ -80,14 +62,19 @@ PadValue pad_value_of(Context& c, DType dtype) {
 Term pad(Context& c) {
   Term x = c.in(0);
   std::vector<int64_t> pads = c.opset < 11 ? c.list("pads") : c.integers(1);
-  const std::string mode = c.text("mode", "constant");
+  const std::string mode =
+      c.choice("mode", "constant", "constant reflect edge wrap", "Mode", Code::unsupported);
   require_small("Pads", pads);
   const PadValue value = pad_value_of(c, x.dtype);
   const bool wraps = mode == "wrap";
-  support(mode == "constant" || mode == "reflect" || mode == "edge" || wraps,
-          "Mode \"{}\" is not supported.", escaped(mode));
   const size_t rank = x.rank();
-  pads = c.has(3) ? pads_of_axes(pads, c.integers(3), rank) : pads;
+  if (c.has(3)) {
+    const std::vector<int64_t> axes = c.integers(3);
+    require(pads.size() == 2 * axes.size(), "{} pads do not fit {} axes.", pads.size(),
+            axes.size());
+    const std::vector<int64_t> none(2 * rank, 0);
+    pads = axes.empty() ? none : of_all_axes(pads, axes, none, 2);
+  }
   require(pads.size() == 2 * rank, "{} pads do not fit {}.", pads.size(), x.dims);
   std::vector<int64_t> begin(rank), end(rank);
   for (size_t a = 0; a < rank; ++a) {

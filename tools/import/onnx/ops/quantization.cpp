@@ -19,18 +19,14 @@ Term along(Context& c, const Term& v, const Term& x) {
             x.dims);
     return c.m.along(v, axis, x.rank());
   }
-  Dims blocks = x.dims, whole = x.dims;
   const bool legal = block >= 1 && block <= std::max<int64_t>(n, 1) && v.rank() == x.rank();
-  blocks[axis] = legal ? (n + block - 1) / block : 0;
+  const Dims blocks = x.dims.with(axis, legal ? (n + block - 1) / block : 0);
   require(legal && v.dims == blocks,
           "Scale or zero point {} does not fit blocks of {} elements along axis {} of {}.", v.dims,
           block, axis, x.dims);
-  whole[axis] = blocks[axis] * block;
-  Dims once = blocks, repeated = blocks;
-  once.insert(once.begin() + axis + 1, 1);
-  repeated.insert(repeated.begin() + axis + 1, block);
-  const Term each = c.m.reshape(c.m.expand(c.m.reshape(v, once), repeated), whole);
-  return c.m.slice(each, axis, 0, n);
+  const Term once = c.m.reshape(v, blocks.inserted(axis + 1, {1}));
+  const Term repeated = c.m.expand(once, blocks.inserted(axis + 1, {block}));
+  return c.m.slice(c.m.reshape(repeated, x.dims.with(axis, blocks[axis] * block)), axis, 0, n);
 }
 
 // saturate(round(x / scale) + zero point)

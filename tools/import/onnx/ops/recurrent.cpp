@@ -218,24 +218,25 @@ Term gru(Context& c) {
   return write(c, l, out);
 }
 
-// One direction with peepholes [i, o, f]: the gates also read the cell. The output gate reads the
-// new cell. Gate order i, o, f, c.
-void with_peepholes(Context& c, const Layer& l, const Term& peepholes, const Term& cells, int64_t d,
-                    Outputs& out) {
-  const Term gates = gates_of(c, l, c.m.at(l.w, 0, d), bias_of(c, l, d));
-  const Term r = c.m.at(l.r, 0, d);
-  const Term p = c.m.at(peepholes, 0, d);
+// Adds an LSTM step by step. `product` multiplies a state with the weights r. With peepholes
+// [directions, 3 * units] of i, o and f (optional), the gates also read the cell; the output gate
+// reads the new cell. Gate order i, o, f, c.
+template <class Product>
+void unroll_lstm(Context& c, const Layer& l, const Term& gates, const Term& cells,
+                 const Term& peepholes, int64_t d, Outputs& out, const Product& product) {
   const int64_t n = l.units;
+  const Term p = peepholes ? c.m.at(peepholes, 0, d) : peepholes;
   Term cell = c.m.at(cells, 0, d);
   unroll(c, l, gates, d, out, [&](const Term& g, const Term& h) {
-    const Terms parts = c.m.split(g + c.m.matmul(h, r, false, true), 1, {n, n, n, n});
-    const auto gate = [&](size_t part, int64_t peephole, const Term& seen) {
-      return sigmoid(parts[part] + c.m.slice(p, 0, peephole * n, n) * seen);
+    const Terms parts = c.m.split(g + product(h), 1, {n, n, n, n});
+    const auto gate = [&](int64_t k, const Term& seen) {
+      const Term& part = parts[static_cast<size_t>(k)];
+      return sigmoid(p ? part + c.m.slice(p, 0, k * n, n) * seen : part);
     };
-    const Term i = gate(0, 0, cell);
-    const Term f = gate(2, 2, cell);
+    const Term i = gate(0, cell);
+    const Term f = gate(2, cell);
     cell = f * cell + i * tanh(parts[3]);
-    return gate(1, 1, cell) * tanh(cell);
+    return gate(1, cell) * tanh(cell);
   });
   out.c.push_back(cell);
 }
@@ -256,7 +257,10 @@ Term lstm(Context& c) {
   Outputs out;
   for (int64_t d = 0; d < l.directions; ++d) {
     if (c.has(7)) {
-      with_peepholes(c, l, peepholes, cells, d, out);
+      const Term gates = gates_of(c, l, c.m.at(l.w, 0, d), bias_of(c, l, d));
+      const Term r = c.m.at(l.r, 0, d);
+      unroll_lstm(c, l, gates, cells, peepholes, d, out,
+                  [&](const Term& h) { return c.m.matmul(h, r, false, true); });
       continue;
     }
     const Term w = reordered(c, c.m.at(l.w, 0, d), l.units, order);
@@ -312,16 +316,9 @@ Term dynamic_quantize_lstm(Context& c) {
     const Term bias = bias_of(c, l, d);
     gates = bias ? gates + bias : gates;
     gates = c.m.reshape(gates, {l.steps, l.batch, 4 * l.units});
-    Term cell = c.m.at(cells, 0, d);
-    unroll(c, l, gates, d, out, [&](const Term& g, const Term& h) {
-      const int64_t n = l.units;
-      const Term all = g + quantized_product(c, quantized_by_range(c, h), r, own_scale);
-      const Terms parts = c.m.split(all, 1, {n, n, n, n});  // gate order i, o, f, c
-      const auto gate = [&](size_t i) { return sigmoid(parts[i]); };
-      cell = gate(2) * cell + gate(0) * tanh(parts[3]);
-      return gate(1) * tanh(cell);
+    unroll_lstm(c, l, gates, cells, {}, d, out, [&](const Term& h) {
+      return quantized_product(c, quantized_by_range(c, h), r, own_scale);
     });
-    out.c.push_back(cell);
   }
   return write(c, l, out);
 }

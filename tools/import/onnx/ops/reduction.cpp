@@ -84,11 +84,7 @@ Term arg(Context& c) {
   const Term x = c.in(0);
   const int64_t axis = c.axis(x.rank(), 0);
   const bool keep = c.flag("keepdims", true), last = c.flag("select_last_index", false);
-  Dims dims = x.dims;
-  dims[axis] = 1;
-  if (!keep) {
-    dims.erase(dims.begin() + axis);
-  }
+  const Dims dims = keep ? x.dims.with(axis, 1) : x.dims.without(axis);
   const Term i =
       c.m.op(c.op(), {x}, {{"axis", axis}, {"keep_dims", keep}, {"last", last}}, DType::i32, dims);
   return cast(i, DType::i64);
@@ -120,15 +116,11 @@ Term cum_prod(Context& c) {
   const int64_t n = x.dims[axis];
   support(n <= 2048, "Cumulative products of {} elements are not supported: the limit is 2048.", n);
   // With the axis twice, element i is the product over the second copy.
-  Dims once = x.dims, rows(x.rank() + 1, 1), columns(x.rank() + 1, 1);
-  once.insert(once.begin() + axis, 1);
-  rows[axis] = n;
-  columns[axis + 1] = n;
-  const Term i = c.m.reshape(c.m.count(DType::i32, n), rows);
-  const Term j = c.m.reshape(c.m.count(DType::i32, n), columns);
+  const Term i = c.m.count_along(axis, x.rank() + 1, n);
+  const Term j = c.m.count_along(axis + 1, x.rank() + 1, n);
   const char* const in_front = exclusive ? "Less" : "LessOrEqual";
   const Term taken = reverse ? c.m.compare(in_front, i, j) : c.m.compare(in_front, j, i);
-  const Term factors = where(taken, c.m.reshape(x, once), 1);
+  const Term factors = where(taken, c.m.reshape(x, x.dims.inserted(axis, {1})), 1);
   return c.m.reduce("ReduceProd", factors, {axis + 1}, false);
 }
 
@@ -139,10 +131,9 @@ Term top_k(Context& c) {
   const int64_t axis = c.axis(x.rank(), -1);
   const bool largest = c.flag("largest", true);
   c.ignore("sorted");
-  Dims dims = x.dims;
-  require(k >= 0 && k <= dims[axis], "K is {}, but axis {} of {} has fewer elements.", k, axis,
+  require(k >= 0 && k <= x.dims[axis], "K is {}, but axis {} of {} has fewer elements.", k, axis,
           x.dims);
-  dims[axis] = k;
+  const Dims dims = x.dims.with(axis, k);
   const Terms out = c.m.ops("TopK", {x}, {{"k", k}, {"axis", axis}, {"largest", largest}},
                             {{x.dtype, dims}, {DType::i32, dims}});
   c.out(1, c.wants(1) ? cast(out[1], DType::i64) : out[1]);
@@ -162,9 +153,7 @@ Term by_rows(Context& c, const Row& row) {
     const int64_t back = front == 0 ? 0 : x.elements() / front;
     return c.m.reshape(row(c.m.reshape(x, {front, back})), x.dims);
   }
-  const int64_t axis = axis_of(given, x.rank());
-  Dims swap = all_axes(x.rank());
-  std::swap(swap[axis], swap.back());
+  const Dims swap = swapped(x.rank(), axis_of(given, x.rank()), static_cast<int64_t>(x.rank()) - 1);
   return c.m.transpose(row(c.m.transpose(x, swap)), swap);
 }
 
@@ -176,10 +165,9 @@ Term softmax(Context& c) {
 // 1 at the first maximum of a row, 0 elsewhere.
 Term hardmax(Context& c) {
   return by_rows(c, [&](const Term& x) {
-    Dims dims = x.dims;
-    dims.back() = 1;
     const auto axis = static_cast<int64_t>(x.rank()) - 1;
-    const Term top = c.m.op("ArgMax", {x}, {{"axis", axis}, {"keep_dims", true}}, DType::i32, dims);
+    const Term top = c.m.op("ArgMax", {x}, {{"axis", axis}, {"keep_dims", true}}, DType::i32,
+                            x.dims.with_last(1));
     return cast(c.m.count(DType::i32, x.dims.back()) == top, x.dtype);
   });
 }

@@ -117,21 +117,16 @@ Term resized(Context& c, const Rules& r, const Term& x, int64_t a, const Axis& a
       axis.in <= kMostComputed && axis.out <= kMostComputed && axis.in * axis.out <= kMostComputed,
       "An axis from {} to {} elements is too long.", axis.in, axis.out);
   if (r.mode == "nearest") {
-    std::vector<int64_t> indices;
-    for (int64_t i = 0; i < axis.out; ++i) {
-      indices.push_back(nearest_to(r, place_of(r, axis, i), axis.in));
-    }
-    return c.m.gather(x, c.m.integers(DType::i32, {axis.out}, indices), a);
+    const Term indices = c.m.table(DType::i32, {axis.out}, [&](int64_t i) {
+      return nearest_to(r, place_of(r, axis, i), axis.in);
+    });
+    return c.m.gather(x, indices, a);
   }
-  Dims last = all_axes(x.rank());
-  std::swap(last[a], last.back());
+  const Dims swap = swapped(x.rank(), a, static_cast<int64_t>(x.rank()) - 1);
   const Term matrix =
       c.m.constant(ConstantTensor::of(x.dtype, {axis.in, axis.out}, weights_of(r, axis)));
-  const Term moved = c.m.transpose(x, last);
-  const Term rows = c.m.reshape(moved, {x.elements() / axis.in, axis.in});
-  Dims dims = moved.dims;
-  dims.back() = axis.out;
-  return c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), last);
+  const Term moved = c.m.transpose(x, swap);
+  return c.m.transpose(rows_times(c, moved, matrix, moved.dims.with_last(axis.out)), swap);
 }
 
 // Output elements from outside of the input get the extrapolation value.
@@ -209,22 +204,6 @@ Term upsample(Context& c) {
   return resize_all(c, r, c.opset < 9 ? c.reals("scales") : optional_reals(c, 1), {});
 }
 
-// Extends values of some axes to all axes. The other axes get `otherwise`.
-template <class T>
-std::vector<T> of_all_axes(std::vector<T> values, const std::vector<int64_t>& axes,
-                           std::vector<T> otherwise) {
-  if (axes.empty() || values.empty()) {
-    return values;
-  }
-  const size_t rank = otherwise.size();
-  require(values.size() == axes.size(), "{} values do not fit {} axes.", values.size(),
-          axes.size());
-  for (size_t i = 0; i < axes.size(); ++i) {
-    otherwise[static_cast<size_t>(axis_of(axes[i], rank))] = values[i];
-  }
-  return otherwise;
-}
-
 // Uses one scale for all resized axes, so that no axis exceeds (or falls below) its requested size.
 void keep_aspect_ratio(const std::string& policy, const Term& x, const std::vector<int64_t>& axes,
                        std::vector<double>& scales, std::vector<int64_t>& sizes) {
@@ -248,21 +227,6 @@ void keep_aspect_ratio(const std::string& policy, const Term& x, const std::vect
   }
 }
 
-// Extends a region of some axes to all axes.
-std::vector<double> region_of(Context& c, const std::vector<int64_t>& axes, size_t rank) {
-  const std::vector<double> roi = optional_reals(c, 1);
-  if (axes.empty() || roi.size() != 2 * axes.size()) {
-    return roi;
-  }
-  const auto half = roi.begin() + static_cast<std::ptrdiff_t>(axes.size());
-  std::vector<double> both =
-      of_all_axes<double>({roi.begin(), half}, axes, std::vector<double>(rank, 0));
-  const std::vector<double> ends =
-      of_all_axes<double>({half, roi.end()}, axes, std::vector<double>(rank, 1));
-  both.insert(both.end(), ends.begin(), ends.end());
-  return both;
-}
-
 Term resize(Context& c) {
   if (c.opset < 11) {
     return upsample(c);
@@ -280,7 +244,12 @@ Term resize(Context& c) {
                                       "stretch not_larger not_smaller", "Keep_aspect_ratio_policy");
   const Term x = c.in(0);
   const std::vector<int64_t> axes = c.list("axes");
-  r.roi = region_of(c, axes, x.rank());
+  r.roi = optional_reals(c, 1);
+  if (r.roi.size() == 2 * axes.size()) {
+    std::vector<double> whole(2 * x.rank(), 1);
+    std::fill_n(whole.begin(), x.rank(), 0);
+    r.roi = of_all_axes(r.roi, axes, whole, 2);
+  }
   std::vector<double> scales = optional_reals(c, 2);
   std::vector<int64_t> sizes = c.has(3) ? c.integers(3) : std::vector<int64_t>();
   const bool known = is_one_of(

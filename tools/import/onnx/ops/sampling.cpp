@@ -139,10 +139,8 @@ Neighbour together(const std::vector<Neighbour>& axes, const Dims& spatial) {
 // Gathers rows [dims.., channels] of the table and multiplies them by their weights.
 Term weighted(Context& c, const Table& table, const Neighbour& at, const Term& first,
               const Dims& dims) {
-  Dims column = dims;
-  column.push_back(1);
   const Term rows = c.m.gather(table.rows, c.m.expand(at.place + first, dims), 0);
-  const Term weight = c.m.reshape(c.m.expand(at.weight, dims), column);
+  const Term weight = c.m.reshape(c.m.expand(at.weight, dims), dims.joined({1}));
   return rows * cast(weight, table.rows.dtype);
 }
 
@@ -175,9 +173,7 @@ Term sampled_apart(Context& c, const Term& x, const std::vector<Neighbour>& corn
     const Term part = taken * weights;
     sum = sum ? sum + part : part;
   }
-  Dims wanted = dims;
-  wanted.insert(wanted.begin() + 1, x.dims[1]);
-  return c.m.reshape(sum, wanted);
+  return c.m.reshape(sum, dims.inserted(1, {x.dims[1]}));
 }
 
 Term grid_sample(Context& c) {
@@ -222,14 +218,10 @@ std::vector<Neighbour> samples_of(Context& c, const Term& begin, const Term& end
                                   int64_t samples, bool aligned, int64_t n, const Dims& dims) {
   const auto last = static_cast<double>(n - 1);
   const Term length = aligned ? end - begin : max(end - begin, 1);
-  std::vector<double> parts;  // fractions of the box length
   const auto count = static_cast<double>(bins * samples);
-  for (int64_t i = 0; i < bins * samples; ++i) {
-    parts.push_back((static_cast<double>(i) + 0.5) / count);
-  }
-  Dims along = dims;
-  along[0] = 1;
-  const Term part = c.m.constant(ConstantTensor::of(DType::f32, along, parts));
+  const Term part = c.m.table(DType::f32, dims.with(0, 1), [&](int64_t i) {  // of the box length
+    return (static_cast<double>(i) + 0.5) / count;
+  });
   const Term x = c.m.along(begin, 0, dims.size()) + c.m.along(length, 0, dims.size()) * part;
   const Term outside = (x < -1) | (x > n);
   const Term inside = clip(x, 0, last);
@@ -305,10 +297,7 @@ Term affine_grid(Context& c) {
     base.push_back(1);
   }
   const Term table = c.m.constant(ConstantTensor::of(theta.dtype, {places, n + 1}, base));
-  Dims dims(size.begin() + 2, size.end());
-  dims.insert(dims.begin(), size[0]);
-  dims.push_back(n);
-  return c.m.reshape(c.m.matmul(table, theta, false, true), dims);
+  return c.m.reshape(c.m.matmul(table, theta, false, true), Dims(size).without(1).joined({n}));
 }
 
 constexpr Lowering kSamplingLowerings[] = {

@@ -10,12 +10,7 @@ namespace {
 // A trained parameter with equal elements, such as the ones and zeros of a new normalization layer.
 bool is_uniform_weight(const Term& x) {
   const bool own = x.constant() && x.source->kept && x.source->later == nullptr;
-  if (!own || x.elements() < 2) {
-    return false;
-  }
-  const std::vector<std::byte>& bytes = x.numbers()->bytes;
-  const auto width = static_cast<std::ptrdiff_t>(size_of(x.dtype));
-  return std::equal(bytes.begin() + width, bytes.end(), bytes.begin());
+  return own && x.elements() >= 2 && x.numbers()->is_uniform();
 }
 
 // PyTorch writes equal weights once, with an Identity for each copy. A weight with equal elements
@@ -233,6 +228,12 @@ Term tile(Context& c) {
   return c.m.op("Tile", {x}, {{"repeats", graph_dims(repeats)}}, x.dtype, dims);
 }
 
+// Reshapes x to `dims`, transposes it and reshapes the result.
+Term rearranged(Context& c, const Term& x, const Dims& dims,
+                const std::vector<int64_t>& permutation, const Dims& result) {
+  return c.m.reshape(c.m.transpose(c.m.reshape(x, dims), permutation), result);
+}
+
 // Moves blocks between the depth (axis 1) and the last two axes.
 Term depth_to_space(Context& c) {
   const Term x = c.in(0);
@@ -241,11 +242,9 @@ Term depth_to_space(Context& c) {
   require(x.rank() == 4 && b > 0 && b <= 32768 && x.dims[1] % (b * b) == 0,
           "{} cannot be split into blocks of {}.", x.dims, b);
   const int64_t n = x.dims[0], d = x.dims[1] / (b * b), h = x.dims[2], w = x.dims[3];
-  const bool depth_first = mode == "DCR";
-  const Term blocks = c.m.reshape(x, depth_first ? Dims{n, b, b, d, h, w} : Dims{n, d, b, b, h, w});
-  const Term moved = depth_first ? c.m.transpose(blocks, {0, 3, 4, 1, 5, 2})
-                                 : c.m.transpose(blocks, {0, 1, 4, 2, 5, 3});
-  return c.m.reshape(moved, {n, d, h * b, w * b});
+  const Dims result = {n, d, h * b, w * b};
+  return mode == "DCR" ? rearranged(c, x, {n, b, b, d, h, w}, {0, 3, 4, 1, 5, 2}, result)
+                       : rearranged(c, x, {n, d, b, b, h, w}, {0, 1, 4, 2, 5, 3}, result);
 }
 
 Term space_to_depth(Context& c) {
@@ -256,10 +255,8 @@ Term space_to_depth(Context& c) {
   require(fits, "{} cannot be split into blocks of {}.", x.dims, b);
   const std::string mode = c.choice("mode", "DCR", "DCR CRD", "Mode");
   const int64_t n = x.dims[0], d = x.dims[1], h = x.dims[2] / b, w = x.dims[3] / b;
-  const Term blocks = c.m.reshape(x, {n, d, h, b, w, b});
-  const Term moved = mode == "DCR" ? c.m.transpose(blocks, {0, 3, 5, 1, 2, 4})
-                                   : c.m.transpose(blocks, {0, 1, 3, 5, 2, 4});
-  return c.m.reshape(moved, {n, d * b * b, h, w});
+  const std::vector<int64_t> dcr = {0, 3, 5, 1, 2, 4}, crd = {0, 1, 3, 5, 2, 4};
+  return rearranged(c, x, {n, d, h, b, w, b}, mode == "DCR" ? dcr : crd, {n, d * b * b, h, w});
 }
 
 // Returns dims [start, end) of the input.

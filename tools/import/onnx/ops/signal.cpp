@@ -21,12 +21,15 @@ Term window(Context& c) {
           "Input size is {}, not one value from 0 to {}.", given, kMostComputed);
   const int64_t n = given[0];
   const auto period = static_cast<double>(periodic ? n : std::max<int64_t>(n - 1, 1));
-  std::vector<double> values;
-  for (int64_t i = 0; i < n; ++i) {
+  return c.m.table(dtype, {n}, [&](int64_t i) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;
-    values.push_back((a - b * std::cos(angle) + third * std::cos(2 * angle)) / unit);
-  }
-  return c.m.constant(ConstantTensor::of(dtype, {n}, values));
+    return (a - b * std::cos(angle) + third * std::cos(2 * angle)) / unit;
+  });
+}
+
+// The angle of element i of wave k, in turns.
+double turns(int64_t i, int64_t k, int64_t length) {
+  return static_cast<double>(i * k % length) / static_cast<double>(length);
 }
 
 // Transform matrix for a row of `length` real values or complex pairs: [length * parts, bins * 2].
@@ -34,51 +37,29 @@ Term basis(Context& c, DType dtype, int64_t length, int64_t parts, int64_t bins,
   const bool fits = length >= 1 && length <= 65536 && bins <= length &&
                     length * parts * bins * 2 <= kMostComputed;
   support(fits, kBadLength, length);
-  std::vector<double> values;
   const double scale = inverse ? 1 / static_cast<double>(length) : 1;
-  for (int64_t i = 0; i < length; ++i) {
-    for (int64_t part = 0; part < parts; ++part) {
-      for (int64_t k = 0; k < bins; ++k) {
-        const double turn = static_cast<double>(i * k % length) / static_cast<double>(length);
-        const double angle = (inverse ? 2 : -2) * std::numbers::pi * turn;
-        // (cos + i sin) (1 or i)
-        values.push_back(scale * (part == 0 ? std::cos(angle) : -std::sin(angle)));
-        values.push_back(scale * (part == 0 ? std::sin(angle) : std::cos(angle)));
-      }
-    }
-  }
-  return c.m.constant(ConstantTensor::of(dtype, {length * parts, bins * 2}, values));
+  return c.m.table(dtype, {length * parts, bins * 2}, [&](int64_t at) {
+    const int64_t row = at / (bins * 2), column = at % (bins * 2);
+    const double turn = turns(row / parts, column / 2, length);
+    const double angle = (inverse ? 2 : -2) * std::numbers::pi * turn;
+    // (cos + i sin) (1 or i)
+    const bool is_cosine = row % parts == column % 2;
+    const double sign = row % parts > column % 2 ? -1 : 1;
+    return scale * (is_cosine ? std::cos(angle) : sign * std::sin(angle));
+  });
 }
 
 // Inverse transform matrix for half of the bins of a real signal, as complex pairs: [bins * 2,
 // length]. A bin with a mirror image counts twice.
 Term real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
   support(length >= 1 && length <= 65536 && length * bins * 2 <= kMostComputed, kBadLength, length);
-  std::vector<double> values;
-  for (int64_t k = 0; k < bins; ++k) {
-    const bool twice = k > 0 && 2 * k < length;
+  return c.m.table(dtype, {bins * 2, length}, [&](int64_t at) {
+    const int64_t k = at / length / 2;
+    const bool twice = k > 0 && 2 * k < length, imaginary = at / length % 2 == 1;
     const double scale = (twice ? 2.0 : 1.0) / static_cast<double>(length);
-    for (const bool imaginary : {false, true}) {
-      for (int64_t i = 0; i < length; ++i) {
-        const double turn = static_cast<double>(i * k % length) / static_cast<double>(length);
-        const double angle = 2 * std::numbers::pi * turn;
-        values.push_back(scale * (imaginary ? -std::sin(angle) : std::cos(angle)));
-      }
-    }
-  }
-  return c.m.constant(ConstantTensor::of(dtype, {bins * 2, length}, values));
-}
-
-// Crops an axis to `length` elements or pads it with zeros at the end.
-Term with_length(Context& c, const Term& x, int64_t axis, int64_t length) {
-  const int64_t have = x.dims[axis];
-  if (length <= have) {
-    return c.m.slice(x, axis, 0, length);
-  }
-  const Dims begin(x.rank(), 0);
-  Dims end = begin;
-  end[axis] = length - have;
-  return c.m.pad(x, begin, end);
+    const double angle = 2 * std::numbers::pi * turns(at % length, k, length);
+    return scale * (imaginary ? -std::sin(angle) : std::cos(angle));
+  });
 }
 
 Term dft(Context& c) {
@@ -104,23 +85,12 @@ Term dft(Context& c) {
   }
   const int64_t bins = onesided ? length / 2 + 1 : length;
   x = with_length(c, x, axis, to_real ? bins : length);
-  Dims order = all_axes(x.rank());
-  std::swap(order[axis], order[before_last]);
-  x = c.m.transpose(x, order);
-  if (to_real) {
-    const Term matrix = real_basis(c, x.dtype, length, bins);
-    const Term rows = c.m.reshape(x, {bins == 0 ? 0 : x.elements() / (bins * 2), bins * 2});
-    Dims dims = x.dims;
-    dims[dims.size() - 2] = length;
-    dims.back() = 1;
-    return c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), order);
-  }
-  const Term matrix = basis(c, x.dtype, length, parts, bins, inverse);
-  const Term rows = c.m.reshape(x, {x.elements() / (length * parts), length * parts});
-  Dims dims = x.dims;
-  dims[dims.size() - 2] = bins;
-  dims.back() = 2;
-  return c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), order);
+  const Dims swap = swapped(x.rank(), axis, before_last);
+  x = c.m.transpose(x, swap);
+  const Term matrix = to_real ? real_basis(c, x.dtype, length, bins)
+                              : basis(c, x.dtype, length, parts, bins, inverse);
+  const Dims dims = x.dims.with(before_last, to_real ? length : bins).with_last(to_real ? 1 : 2);
+  return c.m.transpose(rows_times(c, x, matrix, dims), swap);
 }
 
 // A signal without an axis for the parts is real.
@@ -151,21 +121,16 @@ Term stft(Context& c) {
   require(length >= 1 && length <= x.dims[1], "A frame of {} does not fit {}.", length, x.dims);
   const int64_t frames = (x.dims[1] - length) / steps[0] + 1;
   support(frames <= kMostComputed / length, "{} frames of {} are too many.", frames, length);
-  std::vector<int64_t> indices;
-  for (int64_t f = 0; f < frames; ++f) {
-    for (int64_t i = 0; i < length; ++i) {
-      indices.push_back(f * steps[0] + i);
-    }
-  }
+  const Term indices = c.m.table(DType::i32, {frames, length},
+                                 [&](int64_t i) { return i / length * steps[0] + i % length; });
   const int64_t parts = x.dims[2];
   const int64_t bins = onesided ? length / 2 + 1 : length;
-  Term cut = c.m.gather(x, c.m.integers(DType::i32, {frames, length}, indices), 1);
+  Term cut = c.m.gather(x, indices, 1);
   if (c.has(2)) {
     cut = cut * c.m.reshape(weights, {length, 1});
   }
   const Term matrix = basis(c, x.dtype, length, parts, bins, false);
-  const Term rows = c.m.reshape(cut, {x.dims[0] * frames, length * parts});
-  return c.m.reshape(c.m.matmul(rows, matrix), {x.dims[0], frames, bins, 2});
+  return rows_times(c, cut, matrix, {x.dims[0], frames, bins, 2});
 }
 
 constexpr Lowering kSignalLowerings[] = {

@@ -7,11 +7,6 @@ namespace bowline::onnx {
 namespace {
 
 template <Term (*formula)(const Term& x)>
-Term plain(Context& c) {
-  return formula(c.in(0));
-}
-
-template <Term (*formula)(const Term& x)>
 Term by_f32(Context& c) {
   const Term x = c.in(0);
   return cast(formula(in_f32(x)), x.dtype);

@@ -1,7 +1,6 @@
 // Operators that slide a window over the spatial axes: convolutions and pooling.
 #include <algorithm>
 
-#include "base/escape.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
@@ -122,8 +121,7 @@ Window window_of_weight(Context& c, const Term& x, const Term& weight) {
 Term convolution(Context& c, const Term& x, const Term& weight, const Term& bias) {
   Window w = window_of_weight(c, x, weight);
   const int64_t groups = c.integer("group", 1);
-  Dims dims = slid_over(c, x, w, false);
-  dims.insert(dims.begin(), {x.dims[0], weight.dims[0]});
+  const Dims dims = Dims{x.dims[0], weight.dims[0]}.joined(slid_over(c, x, w, false));
   return c.m.op("Conv", with_bias(x, weight, bias), attributes_of(w, {{"groups", groups}}), x.dtype,
                 dims);
 }
@@ -134,9 +132,8 @@ Term conv(Context& c) { return convolution(c, c.in(0), c.in(1), c.optional(2)); 
 // the state for the next run.
 Term causal_conv(Context& c) {
   const Term x = c.in(0), weight = c.in(1);
-  const std::string activation = c.text("activation", "none");
-  const bool silu = activation == "silu" || activation == "swish";
-  support(silu || activation == "none", "Activation \"{}\" is not supported.", escaped(activation));
+  const bool silu =
+      c.choice("activation", "none", "none silu swish", "Activation", Code::unsupported) != "none";
   const bool fits = x.rank() == 3 && weight.rank() == 3 && weight.dims[0] == x.dims[1] &&
                     weight.dims[1] == 1 && weight.dims[2] >= 1;
   require(fits, "Weight {} does not fit {}.", weight.dims, x.dims);
@@ -192,8 +189,7 @@ Term conv_transpose(Context& c) {
 Term pooled(Context& c, const char* op, const Term& x, std::vector<Attribute> attributes) {
   Window w = window_of(c, x, {});
   const bool ceil = c.flag("ceil_mode", false);
-  Dims dims = slid_over(c, x, w, ceil);
-  dims.insert(dims.begin(), {x.dims[0], x.dims[1]});
+  const Dims dims = x.dims.part(0, 2).joined(slid_over(c, x, w, ceil));
   attributes.emplace_back("window", graph_dims(w.kernel));
   attributes.emplace_back("ceil", ceil);
   return c.m.op(op, {x}, attributes_of(w, attributes), x.dtype, dims);
@@ -221,15 +217,12 @@ Term lp_pool(Context& c) {
   support(p >= 1 && p <= 64, "Attribute p is {}. It must be from 1 to 64.", p);
   Window w = window_of(c, x, {});
   const Dims spatial = slid_over(c, x, w, ceil);
-  Dims dims = {x.dims[0], x.dims[1]};
-  Dims ones = {x.dims[1], 1};
   for (size_t a = 0; a < w.axes(); ++a) {
     // The last window may extend beyond the pads.
     const int64_t end = (spatial[a] - 1) * w.strides[a] + w.reach(a) - x.dims[a + 2] - w.begin[a];
     w.end[a] = std::max(w.end[a], end);
-    dims.push_back(spatial[a]);
-    ones.push_back(w.kernel[a]);
   }
+  const Dims dims = x.dims.part(0, 2).joined(spatial), ones = Dims{x.dims[1], 1}.joined(w.kernel);
   const Term size = abs(x);
   const Term powers = p == 1 ? size : p == 2 ? square(x) : pow(size, p);
   const Term sum = c.m.op("Conv", {powers, c.m.filled(x.dtype, ones, 1)},
@@ -254,24 +247,19 @@ Term col_to_image(Context& c) {
   require(fits, "Blocks {} of images {} do not fit {}.", block, image, x.dims);
   const Window w = window_with(c, block);
   const int64_t channels = x.dims[1] / cells;
-  Dims in = {x.dims[0], x.dims[1]}, dims = {x.dims[0], channels};
-  Dims filter = {x.dims[1], 1};
+  const Dims dims = Dims{x.dims[0], channels}.joined(image);
+  Dims in = x.dims.part(0, 2);
   std::vector<int64_t> more;
   for (size_t a = 0; a < axes; ++a) {
     const int64_t room = image[a] + w.begin[a] + w.end[a] - w.reach(a);
     require(room >= 0, "Blocks {} are larger than images {}.", block, image);
     in.push_back(room / w.strides[a] + 1);
     more.push_back(room % w.strides[a]);
-    filter.push_back(block[a]);
-    dims.push_back(image[a]);
   }
   support(x.dims[1] * cells <= kMostComputed, "{} in blocks of {} has too many channels.", x.dims,
           block);
-  std::vector<double> ones(static_cast<size_t>(x.dims[1] * cells), 0);
-  for (int64_t i = 0; i < x.dims[1]; ++i) {
-    ones[static_cast<size_t>(i * cells + i % cells)] = 1;
-  }
-  const Term filters = c.m.constant(ConstantTensor::of(x.dtype, filter, ones));
+  const Term filters = c.m.table(x.dtype, Dims{x.dims[1], 1}.joined(block),
+                                 [&](int64_t i) { return i / cells % cells == i % cells; });
   return c.m.op("ConvTranspose", {c.m.reshape(x, in), filters},
                 attributes_of(w, {{"output_padding", graph_dims(more)}, {"groups", channels}}),
                 x.dtype, dims);
