@@ -26,7 +26,7 @@ std::unique_ptr<file::StorageT> table_of(const StorageEntry& from) {
     return to;
   }
   to->dtype = static_cast<file::DType>(from.dtype);
-  to->shape.assign(from.shape.begin(), from.shape.end());
+  to->shape.assign(from.shape.dims().begin(), from.shape.dims().end());
   to->encoding = model::table_of(from.encoding);
   to->role = static_cast<file::Role>(from.role);
   to->owner = from.owner;
@@ -237,7 +237,7 @@ class Assembly {
       auto& range = model_.storages[tie]->range;
       range = std::make_unique<file::RangeT>();
       payloads_.push_back(
-          {range.get(), s.encoding.bytes(s.dtype, Shape(s.shape)),
+          {range.get(), s.encoding.bytes(s.dtype, s.shape),
            [this, tie](uint64_t first, uint64_t count, std::vector<std::byte>& scratch) {
              return from_.bytes(tie, first, count, scratch);
            }});

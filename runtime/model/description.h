@@ -20,17 +20,17 @@ namespace bowline::detail::model {
 
 constexpr int32_t kNoOwner = -1;
 
+// A storage without its values.
 struct StorageEntry {
   DType dtype = DType::f32;
-  std::span<const int64_t> shape;
+  Shape shape;
   Encoding encoding;
   StorageRole role = StorageRole::weight;
-  int32_t owner = kNoOwner;
-  uint32_t slot = 0;
+  int32_t owner = kNoOwner;  // tie index of the row that this one belongs to
+  uint32_t slot = 0;         // number among the owner's rows of this role
   bool trainable = true;
   bool empty = false;
   Init init;
-  std::shared_ptr<const FileRange> range;  // when read from a file; null: no values
 };
 
 struct ParameterEntry {

@@ -114,7 +114,7 @@ StorageEntry Tables::storage(uint32_t tie) const {
   const file::Storage& from = *file_.tables().storages()->Get(tie);
   StorageEntry to;
   to.dtype = static_cast<DType>(from.dtype());
-  to.shape = span_of(from.shape());
+  to.shape = Shape(span_of(from.shape()));
   to.encoding = encoding_of(from.encoding()).value();
   to.role = static_cast<StorageRole>(from.role());
   to.owner = from.owner();
@@ -124,10 +124,12 @@ StorageEntry Tables::storage(uint32_t tie) const {
   if (from.init() != nullptr) {
     to.init = {static_cast<Init::Kind>(from.init()->kind()), from.init()->scale()};
   }
-  if (from.range() != nullptr) {
-    to.range = file_.range(*from.range());
-  }
   return to;
+}
+
+std::shared_ptr<const FileRange> Tables::range(uint32_t tie) const {
+  const file::Range* const range = file_.tables().storages()->Get(tie)->range();
+  return range == nullptr ? nullptr : file_.range(*range);
 }
 
 ParameterEntry Tables::parameter(uint32_t i) const {

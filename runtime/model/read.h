@@ -40,6 +40,8 @@ class Tables {
 
   uint32_t storages() const;
   StorageEntry storage(uint32_t tie) const;
+  // The values of a storage, or null.
+  std::shared_ptr<const FileRange> range(uint32_t tie) const;
   uint32_t parameters() const;
   ParameterEntry parameter(uint32_t i) const;
   std::vector<DimInfo> dims() const;

@@ -5,41 +5,14 @@
 namespace bowline::detail::params {
 namespace {
 
-static_assert(kNoOwner == model::kNoOwner);
-
-Storage read_storage(const model::StorageEntry& from) {
+Storage read_storage(const model::Tables& file, uint32_t tie) {
   Storage to;
-  to.dtype = from.dtype;
-  to.shape = Shape(from.shape);
-  to.encoding = from.encoding;
-  to.role = from.role;
-  to.owner = from.owner;
-  to.slot = from.slot;
-  to.trainable = from.trainable;
-  to.empty = from.empty;
-  to.init = from.init;
-  if (from.range) {
-    to.home.file = from.range;
+  static_cast<model::StorageEntry&>(to) = file.storage(tie);
+  to.home.file = file.range(tie);
+  if (to.home.file) {
     to.version = 1;
     to.generation = 1;
   }
-  return to;
-}
-
-model::StorageEntry describe_storage(const Storage& from, bool keep) {
-  model::StorageEntry to;
-  to.empty = from.empty || !keep;
-  if (to.empty) {
-    return to;
-  }
-  to.dtype = from.dtype;
-  to.shape = from.shape.dims();
-  to.encoding = from.encoding;
-  to.role = from.role;
-  to.owner = from.owner;
-  to.slot = from.slot;
-  to.trainable = from.trainable;
-  to.init = from.init;
   return to;
 }
 
@@ -49,7 +22,7 @@ Table read_table(const model::Tables& file) {
   std::vector<Storage> storages;
   storages.reserve(file.storages());
   for (uint32_t tie = 0; tie < file.storages(); ++tie) {
-    storages.push_back(read_storage(file.storage(tie)));
+    storages.push_back(read_storage(file, tie));
   }
   Table table(std::move(storages));
   table.reserve(0, file.parameters());
@@ -66,8 +39,12 @@ void describe_table(const Table& table, const std::vector<bool>& keep, model::De
   out.parameters.reserve(table.parameters.size());
   for (size_t tie = 0; tie < table.storages.size(); ++tie) {
     const Storage& storage = table.storages[tie];
-    out.storages.push_back(describe_storage(storage, keep[tie]));
-    out.has_bytes.push_back(!out.storages.back().empty && storage.home.valid());
+    model::StorageEntry& entry = out.storages.emplace_back();
+    entry.empty = storage.empty || !keep[tie];
+    if (!entry.empty) {
+      entry = storage;
+    }
+    out.has_bytes.push_back(!entry.empty && storage.home.valid());
   }
   // Drop empty rows at the end.
   while (!out.storages.empty() && out.storages.back().empty) {

@@ -15,7 +15,7 @@
 #include "core/encoding.h"
 #include "core/view.h"
 #include "device/device.h"
-#include "model/map.h"
+#include "model/description.h"
 #include "params/groups.h"
 #include "params/names.h"
 #include "params/residency.h"
@@ -31,7 +31,7 @@ constexpr bool is_trained(Role role) {
 // Returns the smallest dtype that cast() allows for a role; not set for most roles.
 std::optional<DType> floor_dtype(Role role);
 
-constexpr int32_t kNoOwner = -1;
+using model::kNoOwner;
 
 // Where the bytes of a storage are: nowhere yet, in a mapped file, in a callback (the source), in
 // host memory, on a device, or in shards on several devices, in order. Different storages can be on
@@ -51,20 +51,11 @@ struct Replica {
   std::shared_ptr<Residency> copy;  // null: outdated generation, to be made again
 };
 
-struct Storage {
-  DType dtype = DType::f32;
-  Shape shape;
-  Encoding encoding;
-  Role role = Role::weight;
-  int32_t owner = kNoOwner;  // tie index of the row that this one belongs to
-  uint32_t slot = 0;         // number among the owner's rows of this role
-  bool trainable = true;
-  bool empty = false;
+struct Storage : model::StorageEntry {
   uint64_t version = 0;  // increases with each write of values
   // Increases with each change of dtype, shape, encoding, home, the trainable flag, or the
   // parameters that use the row. Copies and plans of an older generation are made again.
   uint64_t generation = 0;
-  Init init;
   Home home;
   // Copies on any device. Plans keep the copies that they read alive.
   std::vector<std::weak_ptr<Residency>> copies;
