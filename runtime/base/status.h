@@ -19,3 +19,13 @@
       return ::bowline::Status(code, ::bowline::format(__VA_ARGS__)); \
     }                                                                 \
   } while (false)
+
+namespace bowline {
+
+// Adds a line of context to the error of a failed result, as Status::at() does.
+template <class T>
+Result<T> in_context(Result<T> result, std::string_view context) {
+  return result.ok() ? std::move(result) : std::move(result).status().at(context);
+}
+
+}  // namespace bowline

@@ -72,14 +72,13 @@ Status materialize(Table& table, uint64_t seed, int busy) {
       continue;
     }
     Storage& storage = stage.storage(tie);
-    const auto context = [&](Status s) {
-      return std::move(s).at(format("While initialising storage {}.", tie));
+    const auto made = [&]() -> Result<Home> {
+      BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, initial_bytes(storage, seed, tie));
+      return make_home(table.device(), bytes);
     };
-    Result<std::vector<std::byte>> bytes = initial_bytes(storage, seed, tie);
-    BOWLINE_TRY(context(bytes.status()));
-    Result<Home> home = make_home(table.device(), bytes.value());
-    BOWLINE_TRY(context(home.status()));
-    install(storage, std::move(home).value());
+    BOWLINE_TRY_ASSIGN(Home home,
+                       in_context(made(), format("While initialising storage {}.", tie)));
+    install(storage, std::move(home));
   }
   stage.commit();
   return {};

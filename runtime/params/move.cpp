@@ -73,9 +73,7 @@ Result<bool> move_rows(Table& table, std::span<const uint32_t> ties,
     Storage& storage = stage.storage(tie);
     const std::string place = format("While moving storage {} to {}.", tie,
                                      device ? device->info().name : std::string("host memory"));
-    Result<Home> home = moved(storage, device);
-    BOWLINE_TRY(std::move(home).status().at(place));
-    storage.home = std::move(home).value();
+    BOWLINE_TRY_ASSIGN(storage.home, in_context(moved(storage, device), place));
     ++storage.generation;
   }
   for (const uint32_t tie : replicated) {

@@ -83,12 +83,13 @@ class Substitution {
     const Tensor value{p.name, storage.dtype, info.shape, values.data()};
     BOWLINE_TRY(read_values(p, storage, value));
     const LoadedParameter of{here_[to], storages_here_[tie], info, storages_file_[p.tie]};
-    const std::string context = format("While the hook was called for parameter \"{}\".", p.name);
-    Result<std::optional<LoadedValue>> given = options_.hook(of, value);
-    BOWLINE_TRY(Status(given.status()).at(context));
+    BOWLINE_TRY_ASSIGN(
+        std::optional<LoadedValue> given,
+        in_context(options_.hook(of, value),
+                   format("While the hook was called for parameter \"{}\".", p.name)));
     std::optional<uint32_t> row;
-    if (given.value()) {
-      BOWLINE_TRY_ASSIGN(Storage own, stored(std::move(*given.value()), storage.role));
+    if (given) {
+      BOWLINE_TRY_ASSIGN(Storage own, stored(std::move(*given), storage.role));
       row = out_.add(std::move(own));
     }
     called_.push_back({p.tie, p.view, tie, row});

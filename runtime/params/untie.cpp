@@ -89,11 +89,11 @@ Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
   std::vector<uint32_t> rows = stage.owned_by(old);
   rows.insert(rows.begin(), old);
   for (const uint32_t row : rows) {
-    Result<uint64_t> bytes =
-        add_copy(stage, parameter, row, row == old ? kNoOwner : static_cast<int32_t>(fresh));
-    BOWLINE_TRY(std::move(bytes).status().at(
-        format("While giving \"{}\" a copy of storage {}.", name, row)));
-    cost += bytes.value();
+    const int32_t owner = row == old ? kNoOwner : static_cast<int32_t>(fresh);
+    BOWLINE_TRY_ASSIGN(const uint64_t bytes,
+                       in_context(add_copy(stage, parameter, row, owner),
+                                  format("While giving \"{}\" a copy of storage {}.", name, row)));
+    cost += bytes;
   }
   // The view stays transposed, because all storages in a list of a Repeat have the same
   // orientation.

@@ -120,10 +120,9 @@ Status read_values(const ParameterRow& parameter, const Storage& storage, const 
   BOWLINE_TRY_ASSIGN(const Window window, window_of(parameter, storage));
   BOWLINE_TRY(check_tensor(parameter.name, out, window.shape, storage.dtype));
   std::vector<std::byte> scratch;
-  Result<Bytes> run = read_run(storage, window.first, window.count, scratch);
-  BOWLINE_TRY(
-      std::move(run).status().at(format("While reading parameter \"{}\".", parameter.name)));
-  Bytes values = run.value();
+  BOWLINE_TRY_ASSIGN(Bytes values,
+                     in_context(read_run(storage, window.first, window.count, scratch),
+                                format("While reading parameter \"{}\".", parameter.name)));
   std::vector<std::byte> ordered;
   if (parameter.view.transpose) {
     ordered = to_parameter_order(values, window.shape, size_of(storage.dtype));

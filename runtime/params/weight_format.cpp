@@ -175,11 +175,11 @@ Result<FormatReport> set_format(Table& table, const std::shared_ptr<const Weight
   }
   std::erase_if(groups, [&](const FormatGroup& g) { return overlap(g.ties, ties); });
   const std::string context = context_of(*kind);
-  Result<std::shared_ptr<const device::Block>> whole = pack(stage, *kind, ties);
-  BOWLINE_TRY(Status(whole.status()).at(context));
+  BOWLINE_TRY_ASSIGN(std::shared_ptr<const device::Block> whole,
+                     in_context(pack(stage, *kind, ties), context));
   BOWLINE_TRY(unpack(stage, left).at(context));
-  report.bytes = whole.value()->bytes();
-  groups.push_back({kind, ties, std::move(whole).value()});
+  report.bytes = whole->bytes();
+  groups.push_back({kind, ties, std::move(whole)});
   ++stage.counters().packs;
   stage.set_formats(std::move(groups));
   stage.commit();
