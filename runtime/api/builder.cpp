@@ -154,13 +154,10 @@ auto attempt(State* state, F&& call) -> std::invoke_result_t<F, State&, graph::M
 }  // namespace
 
 std::vector<Value> GraphBuilder::State::add_outputs(GenericNode& node, int outputs) {
+  node.outputs = graph.add_results(static_cast<size_t>(outputs));
   std::vector<Value> out;
-  for (int i = 0; i < outputs; ++i) {
-    GenericValue info;
-    info.node = static_cast<uint32_t>(graph.nodes.size());
-    info.output = static_cast<uint32_t>(i);
-    out.push_back(add_value(std::move(info)));
-    node.outputs.push_back(out.back().index);
+  for (const graph::ValueId v : node.outputs) {
+    out.push_back(value(v));
   }
   return out;
 }
@@ -242,9 +239,8 @@ Result<std::vector<Value>> GraphBuilder::State::op(graph::ModelState& model, Op 
         parent != nullptr ? " (capture() brings in a value of the enclosing graph)" : "");
     node.inputs.push_back(v.index);
   }
-  auto packed = attributes_from(op, attributes);
-  BOWLINE_TRY(Status(packed.status()).at(format("While adding {}.", name)));
-  node.attributes = std::move(packed).value();
+  BOWLINE_TRY_ASSIGN(node.attributes,
+                     in_context(attributes_from(op, attributes), format("While adding {}.", name)));
   for (const AttributeDim& d : node.attributes.dims()) {
     BOWLINE_TRY(declare_dim(model, d.dim));
   }

@@ -60,10 +60,6 @@ bool has_fixed_shapes(const GenericGraph& g) {
 // Adds the storages that the operators of the graph update.
 void add_updates(const GenericGraph& g, const params::Table& table, std::set<uint32_t>& ties) {
   for (const GenericNode& node : g.nodes) {
-    if (node.repeat) {
-      add_updates(*node.repeat->body, table, ties);
-      continue;
-    }
     for (const InPlace& pair : op_def(node.op).updates) {
       if (pair.output < 0) {
         continue;
@@ -94,7 +90,9 @@ EntryPointInfo describe(const GenericGraph& g, const params::Table& table) {
     }
   }
   std::set<uint32_t> ties;
-  add_updates(g, table, ties);
+  for (const GenericGraph* const each : graph::with_bodies(g)) {
+    add_updates(*each, table, ties);
+  }
   out.updates.assign(ties.begin(), ties.end());
   for (const GenericNode& node : g.nodes) {
     out.nodes.push_back(describe(g, node));

@@ -34,13 +34,9 @@ BoundNode transpose_of(BoundGraph& graph, ValueId v) {
   }
   std::swap(t.permutation[static_cast<size_t>(rank - 1)],
             t.permutation[static_cast<size_t>(rank - 2)]);
-  BoundNode node;
-  node.op = op_with(OpRole::transpose);
-  node.attributes = Attributes::of(t);
-  node.name = graph[v].name + ".view";
-  node.inputs = {v};
-  node.outputs = {graph.add_value({})};
-  return node;
+  const std::string name = graph[v].name + ".view";
+  return BoundGraph::make_node(op_with(OpRole::transpose), Attributes::of(t), {v},
+                               {graph.add_value({})}, name);
 }
 
 // Rewrites a graph with transposed parameters. Operators that can read a transposed matrix do so.
@@ -105,15 +101,13 @@ class TransposedParameters {
       nodes_.push_back(std::move(node));
       return;
     }
-    BoundNode sum;
-    sum.op = op_with(OpRole::sum);
-    sum.attributes = Attributes::of(NoAttributesT{});
-    sum.name = node.name;
-    sum.outputs = node.outputs;
-    node.outputs = {graph_.add_value({})};
-    sum.inputs = {node.outputs[0], is_transposed(addend) ? copy_of(addend) : addend};
+    const ValueId product = graph_.add_value({});
+    const std::vector<ValueId> sum = std::exchange(node.outputs, {product});
+    addend = is_transposed(addend) ? copy_of(addend) : addend;
+    const std::string name = node.name;
     nodes_.push_back(std::move(node));
-    nodes_.push_back(std::move(sum));
+    nodes_.push_back(BoundGraph::make_node(op_with(OpRole::sum), Attributes::of(NoAttributesT{}),
+                                           {product, addend}, sum, name));
   }
 
   TransposedInput read_as_it_lies(const BoundNode& node, size_t i) const {
@@ -203,9 +197,9 @@ class Binder {
     node.name = from.name;
     std::ranges::copy_if(from.attributes.dims(), std::back_inserter(node.counted_sizes),
                          [&](const AttributeDim& size) { return is_counted(size); });
-    Result<Attributes> bound = attributes_bound(from.op, from.attributes, dims_);
-    BOWLINE_TRY(Status(bound.status()).at(format("While binding {}.", describe(from_, n))));
-    node.attributes = std::move(bound).value();
+    BOWLINE_TRY_ASSIGN(node.attributes,
+                       in_context(attributes_bound(from.op, from.attributes, dims_),
+                                  format("While binding {}.", describe(from_, n))));
     if (from.repeat) {
       const GenericRepeat& repeat = *from.repeat;
       BOWLINE_TRY_ASSIGN(BoundGraph body, Binder(*repeat.body, model_, dims_).run());
@@ -224,12 +218,9 @@ class Binder {
 };
 
 Status refresh_parameters(GenericGraph& graph, const params::Table& table) {
-  for (GenericValue& info : graph.values) {
-    BOWLINE_TRY(set_parameters(info, table));
-  }
-  for (GenericNode& node : graph.nodes) {
-    if (node.repeat) {
-      BOWLINE_TRY(refresh_parameters(*node.repeat->body, table));
+  for (GenericGraph* const g : with_bodies(graph)) {
+    for (GenericValue& info : g->values) {
+      BOWLINE_TRY(set_parameters(info, table));
     }
   }
   return {};
@@ -298,19 +289,16 @@ Status set_parameters(GenericValue& info, const params::Table& table) {
 
 Status check_orientation(const GenericGraph& graph, const params::Table& table, uint32_t parameter,
                          bool transpose) {
-  for (const GenericValue& info : graph.values) {
-    if (std::ranges::find(info.parameters, parameter) == info.parameters.end()) {
-      continue;
-    }
-    for (const uint32_t other : info.parameters) {
-      if (other != parameter) {
-        BOWLINE_TRY(check_alike(table.parameters[parameter], transpose, table.parameters[other]));
+  for (const GenericGraph* const g : with_bodies(graph)) {
+    for (const GenericValue& info : g->values) {
+      if (std::ranges::find(info.parameters, parameter) == info.parameters.end()) {
+        continue;
       }
-    }
-  }
-  for (const GenericNode& node : graph.nodes) {
-    if (node.repeat) {
-      BOWLINE_TRY(check_orientation(*node.repeat->body, table, parameter, transpose));
+      for (const uint32_t other : info.parameters) {
+        if (other != parameter) {
+          BOWLINE_TRY(check_alike(table.parameters[parameter], transpose, table.parameters[other]));
+        }
+      }
     }
   }
   return {};

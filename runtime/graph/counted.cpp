@@ -171,11 +171,8 @@ class Counting {
     MaskTailAttributesT attributes;
     attributes.axis = mask.axis;
     attributes.fill = mask.fill;
-    BoundNode node;
-    node.op = op_with(OpRole::mask_tail);
-    node.attributes = Attributes::of(attributes);
-    node.name = name.empty() ? "" : name + ".tail";
-    node.inputs = {v};
+    BoundNode node = BoundGraph::make_node(op_with(OpRole::mask_tail), Attributes::of(attributes),
+                                           {v}, {}, name.empty() ? "" : name + ".tail");
     node.read_counts = {{0, mask.axis, graph_[v].counted[static_cast<size_t>(mask.axis)]}};
     BoundValue info;
     info.dtype = graph_[v].dtype;

@@ -43,9 +43,9 @@ class Differentiator {
   // about the loss weight.
   Result<ValueId> seed(ValueId loss, TrainingGraph& out);
 
-  // Appends a node and infers its outputs.
-  Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs,
-                                      const Attributes& attributes, std::string name);
+  // Appends a node and infers its outputs. Returns output 0.
+  Result<ValueId> append(Op op, std::vector<ValueId> inputs, const Attributes& attributes,
+                         std::string name);
   // The same for the gradient function of an operator. On failure, returns an empty list and sets
   // `failed`.
   GradientValues append_for(Op op, const GradientValues& inputs, const Attributes& attributes,

@@ -114,25 +114,16 @@ Marks Differentiator::reached_inputs(const BoundNode& repeat, const Marks& aroun
   return inputs;
 }
 
-Result<std::vector<ValueId>> Differentiator::append(Op op, std::vector<ValueId> inputs,
-                                                    const Attributes& attributes,
-                                                    std::string name) {
-  BoundNode node;
-  node.op = op;
-  node.attributes = attributes;
-  node.inputs = std::move(inputs);
-  node.name = std::move(name);
-  const uint32_t index = static_cast<uint32_t>(graph_.nodes.size());
-  for (int i = 0; i < outputs_of(op_def(op), node.attributes, node.inputs.size()); ++i) {
-    BoundValue info;
-    info.node = index;
-    info.output = static_cast<uint32_t>(i);
-    node.outputs.push_back(graph_.add_value(std::move(info)));
-  }
-  std::vector<ValueId> outputs = node.outputs;
-  graph_.nodes.push_back(std::move(node));
+Result<ValueId> Differentiator::append(Op op, std::vector<ValueId> inputs,
+                                       const Attributes& attributes, std::string name) {
+  const size_t index = graph_.nodes.size();
+  const int count = outputs_of(op_def(op), attributes, inputs.size());
+  std::vector<ValueId> outputs = graph_.add_results(static_cast<size_t>(count));
+  const ValueId first = outputs[0];
+  graph_.nodes.push_back(BoundGraph::make_node(op, attributes, std::move(inputs),
+                                               std::move(outputs), std::move(name)));
   BOWLINE_TRY(infer_node(graph_, index, {}));
-  return outputs;
+  return first;
 }
 
 namespace {
@@ -169,22 +160,20 @@ GradientValues Differentiator::append_for(Op op, const GradientValues& inputs,
   for (const GradientValue v : inputs) {
     ids.push_back(v.index);
   }
-  auto outputs = append(op, std::move(ids), attributes, std::move(name));
-  GradientValues out;
-  if (!outputs.ok()) {
-    failed = std::move(outputs).status();
-    return out;
+  Result<ValueId> first = append(op, std::move(ids), attributes, std::move(name));
+  if (!first.ok()) {
+    failed = std::move(first).status();
+    return {};
   }
-  for (const ValueId v : outputs.value()) {
+  GradientValues out;
+  for (const ValueId v : graph_.nodes.back().outputs) {
     out.push_back({v});
   }
   return out;
 }
 
 Result<ValueId> Differentiator::filled(float value, const Shape& shape, DType dtype) {
-  BOWLINE_TRY_ASSIGN(const auto out,
-                     append(Op::Fill, {}, fill_attributes(value, shape, dtype), ""));
-  return out[0];
+  return append(Op::Fill, {}, fill_attributes(value, shape, dtype), "");
 }
 
 Result<ValueId> Differentiator::gradient_or_zero(ValueId v) {
@@ -233,9 +222,7 @@ Status Differentiator::contribute(ValueId v, ValueId gradient) {
     gradients_.resize(graph_.values.size(), kNoValue);
   }
   if (gradients_[v] != kNoValue) {
-    BOWLINE_TRY_ASSIGN(const auto sum,
-                       append(Op::Add, {gradients_[v], gradient}, no_attributes(), ""));
-    gradient = sum[0];
+    BOWLINE_TRY_ASSIGN(gradient, append(Op::Add, {gradients_[v], gradient}, no_attributes(), ""));
   }
   gradients_[v] = gradient;
   return {};
@@ -292,13 +279,7 @@ bool Differentiator::from_batch(ValueId v) const {
 }
 
 Result<ValueId> Differentiator::scaled(ValueId v, double factor) {
-  if (factor == 1) {
-    return v;
-  }
-  ScaleAttributesT by;
-  by.factor = static_cast<float>(factor);
-  BOWLINE_TRY_ASSIGN(const auto out, append(Op::Scale, {v}, Attributes::of(by), ""));
-  return out[0];
+  return factor == 1 ? v : append(Op::Scale, {v}, scale_attributes(static_cast<float>(factor)), "");
 }
 
 namespace {
@@ -341,12 +322,9 @@ Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
     graph_.output_names.emplace_back("loss weight");
     BOWLINE_TRY_ASSIGN(factor, scaled(weight.sum.index, 1 / out.weight_unit));
   }
-  BOWLINE_TRY_ASSIGN(const auto scale, append(Op::LossScale, {}, no_attributes(), ""));
-  if (factor != kNoValue) {
-    BOWLINE_TRY_ASSIGN(const auto both, append(Op::Mul, {scale[0], factor}, no_attributes(), ""));
-    return both[0];
-  }
-  return scaled(scale[0], weight.terms / out.weight_unit);
+  BOWLINE_TRY_ASSIGN(const ValueId scale, append(Op::LossScale, {}, no_attributes(), ""));
+  return factor == kNoValue ? scaled(scale, weight.terms / out.weight_unit)
+                            : append(Op::Mul, {scale, factor}, no_attributes(), "");
 }
 
 namespace {
@@ -354,16 +332,16 @@ namespace {
 // Gradient rows with a contribution that covers only a part.
 std::vector<uint32_t> partly_covered(const BoundGraph& graph, const GradientOptions& options) {
   std::vector<uint32_t> rows;
-  for (const BoundNode& node : graph.nodes) {
-    if (op_def(node.op).gradient_rows == GradientRows::added) {
-      for (const StorageUse& u : graph[node.inputs[0]].uses) {
+  for (const BoundGraph* const g : with_bodies(graph)) {
+    for (const BoundNode& node : g->nodes) {
+      if (op_def(node.op).gradient_rows != GradientRows::added) {
+        continue;
+      }
+      for (const StorageUse& u : (*g)[node.inputs[0]].uses) {
         if (u.elements != 0 && u.elements != options.elements[u.tie]) {
           rows.push_back(u.tie);
         }
       }
-    }
-    if (node.repeat) {
-      std::ranges::copy(partly_covered(*node.repeat->body, options), std::back_inserter(rows));
     }
   }
   std::ranges::sort(rows);
@@ -383,17 +361,10 @@ Status zero_partly_covered(BoundGraph& graph, size_t position, const GradientOpt
   for (const uint32_t row : rows) {
     list.uses.push_back({row, 0, options.elements[row]});
   }
-  BoundNode node;
-  node.op = Op::ZeroGrad;
-  node.attributes = no_attributes();
-  node.inputs = {graph.add_value(list)};
-  node.outputs = {graph.add_value(BoundValue{})};
-  graph.nodes.insert(graph.nodes.begin() + static_cast<std::ptrdiff_t>(position), std::move(node));
-  for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
-    for (const ValueId v : graph.nodes[n].outputs) {
-      graph[v].node = n;
-    }
-  }
+  const ValueId zeroed = graph.add_value(list), result = graph.add_value({});
+  graph.nodes.insert(graph.nodes.begin() + static_cast<std::ptrdiff_t>(position),
+                     BoundGraph::make_node(Op::ZeroGrad, no_attributes(), {zeroed}, {result}, ""));
+  renumber(graph);
   return infer_node(graph, position, {});
 }
 

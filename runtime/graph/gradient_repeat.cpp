@@ -208,9 +208,8 @@ class RepeatGradient {
         continue;
       }
       sums_.push_back(add_input(whole_[d]));
-      BOWLINE_TRY_ASSIGN(const auto sum,
+      BOWLINE_TRY_ASSIGN(outputs_.emplace_back(),
                          inner_.append(Op::Add, {sums_.back(), d}, no_attributes(), ""));
-      outputs_.push_back(sum[0]);
       summed_.push_back(i);
     }
     return {};
@@ -273,10 +272,8 @@ class RepeatGradient {
   }
 
   Status append(const SplitBody& split) {
-    BoundNode node;
-    node.op = node_.op;
-    node.attributes = node_.attributes;
-    node.name = node_.name.empty() ? "" : node_.name + ".grad";
+    BoundNode node = BoundGraph::make_node(node_.op, node_.attributes, {}, {},
+                                           node_.name.empty() ? "" : node_.name + ".grad");
     node.repeat = std::make_shared<BoundRepeat>();
     node.repeat->body = std::make_shared<BoundGraph>(split.backward);
     node.repeat->count = forward_.count;
@@ -284,16 +281,10 @@ class RepeatGradient {
     node.repeat->stacked_inputs = static_cast<uint32_t>(stacked_.size());
     node.repeat->reverse = true;
     BOWLINE_TRY_ASSIGN(node.inputs, backward_inputs(split));
-    const auto index = static_cast<uint32_t>(graph_.nodes.size());
-    for (uint32_t i = 0; i < node.repeat->carried; ++i) {
-      BoundValue info;
-      info.node = index;
-      info.output = i;
-      results_.push_back(graph_.add_value(std::move(info)));
-    }
+    results_ = graph_.add_results(node.repeat->carried);
     node.outputs = results_;
     graph_.nodes.push_back(std::move(node));
-    return infer_node(graph_, index, {});
+    return infer_node(graph_, graph_.nodes.size() - 1, {});
   }
 
   Status contribute() {

@@ -56,26 +56,17 @@ bool writes_storage(const BoundNode& node) {
   return op_def(node.op).updates[0].output >= 0;
 }
 
-namespace {
-
-void add_storages(const BoundGraph& graph, std::set<uint32_t>& ties) {
-  for (const BoundNode& node : graph.nodes) {
-    for (const ValueId v : node.inputs) {
-      for (const StorageUse& use : graph[v].uses) {
-        ties.insert(use.tie);
-      }
-    }
-    if (node.repeat) {
-      add_storages(*node.repeat->body, ties);
-    }
-  }
-}
-
-}  // namespace
-
 std::vector<uint32_t> storages_of(const BoundGraph& graph) {
   std::set<uint32_t> ties;
-  add_storages(graph, ties);
+  for (const BoundGraph* const g : with_bodies(graph)) {
+    for (const BoundNode& node : g->nodes) {
+      for (const ValueId v : node.inputs) {
+        for (const StorageUse& use : (*g)[v].uses) {
+          ties.insert(use.tie);
+        }
+      }
+    }
+  }
   return {ties.begin(), ties.end()};
 }
 

@@ -136,6 +136,28 @@ struct GraphBase {
     values.push_back(std::move(info));
     return static_cast<ValueId>(values.size() - 1);
   }
+  // Adds the results of the node that is appended next.
+  std::vector<ValueId> add_results(size_t count) {
+    std::vector<ValueId> out;
+    for (uint32_t i = 0; i < count; ++i) {
+      Value info;
+      info.node = static_cast<uint32_t>(nodes.size());
+      info.output = i;
+      out.push_back(add_value(std::move(info)));
+    }
+    return out;
+  }
+  // A node that is not part of the graph yet.
+  static Node make_node(Op op, Attributes attributes, std::vector<ValueId> inputs,
+                        std::vector<ValueId> outputs, std::string name) {
+    Node node;
+    node.op = op;
+    node.attributes = std::move(attributes);
+    node.inputs = std::move(inputs);
+    node.outputs = std::move(outputs);
+    node.name = std::move(name);
+    return node;
+  }
   Value& operator[](ValueId v) { return values[v]; }
   const Value& operator[](ValueId v) const { return values[v]; }
 };
@@ -148,6 +170,20 @@ struct BoundGraph : GraphBase<BoundValue, BoundNode> {
 };
 
 // The templates below are defined for both kinds of graph.
+
+// The graph, then the bodies of its Repeats.
+template <class Graph>
+std::vector<Graph*> with_bodies(Graph& graph) {
+  std::vector<Graph*> out = {&graph};
+  for (size_t i = 0; i < out.size(); ++i) {
+    for (const auto& node : out[i]->nodes) {
+      if (node.repeat) {
+        out.push_back(node.repeat->body.get());
+      }
+    }
+  }
+  return out;
+}
 
 // 'node 17 "ln_f" (LayerNorm)'
 template <class Graph>

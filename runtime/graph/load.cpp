@@ -67,9 +67,8 @@ class GraphReader {
     info.name = from.name;
     info.dtype = from.dtype;
     info.dims = from.dims;
-    Result<Shape> shape = bind_shape(info.dims, probes_);
-    BOWLINE_TRY(std::move(shape).status().at(format("While checking input \"{}\".", info.name)));
-    info.shape = shape.value();
+    BOWLINE_TRY_ASSIGN(info.shape, in_context(bind_shape(info.dims, probes_),
+                                              format("While checking input \"{}\".", info.name)));
     BOWLINE_TRY(spend(info));
     graph_.inputs.push_back(graph_.add_value(std::move(info)));
     return {};
@@ -111,12 +110,7 @@ class GraphReader {
       BOWLINE_REQUIRE(std::cmp_equal(from.outputs, outputs), "Node {} ({}) has {} outputs, not {}.",
                       index, node.op, from.outputs, outputs);
     }
-    for (uint32_t i = 0; i < from.outputs; ++i) {
-      GenericValue info;
-      info.node = index;
-      info.output = i;
-      node.outputs.push_back(graph_.add_value(std::move(info)));
-    }
+    node.outputs = graph_.add_results(from.outputs);
     graph_.nodes.push_back(std::move(node));
     return {};
   }
@@ -177,11 +171,10 @@ Status read_graphs(ModelState& state, const model::Tables& model, Meter& meter) 
     if (from.is_body()) {
       continue;
     }
-    Result<GenericGraph> graph =
-        GraphReader(model, state.table, probes, meter, from).read_entry_point();
-    BOWLINE_TRY(
-        std::move(graph).status().at(format("While loading graph {} \"{}\".", i, from.name())));
-    state.entry_points.graphs.push_back(std::move(graph).value());
+    GraphReader reader(model, state.table, probes, meter, from);
+    BOWLINE_TRY_ASSIGN(state.entry_points.graphs.emplace_back(),
+                       in_context(reader.read_entry_point(),
+                                  format("While loading graph {} \"{}\".", i, from.name())));
   }
   return {};
 }

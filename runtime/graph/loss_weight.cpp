@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/build.h"
+
 namespace bowline::detail::graph {
 namespace {
 
@@ -322,14 +324,12 @@ class WeightFinder {
   Result<std::optional<LossWeight>> product(const LossWeight& a, const LossWeight& b) {
     LossWeight out{{}, a.terms * b.terms};
     if (a.sum.valid() && b.sum.valid()) {
-      BOWLINE_TRY_ASSIGN(const auto both,
+      BOWLINE_TRY_ASSIGN(out.sum.index,
                          d_.append(Op::Mul, {a.sum.index, b.sum.index}, no_attributes(), ""));
-      out.sum = {both[0]};
     } else if (a.sum.valid() || b.sum.valid()) {
       const LossWeight& counted = a.sum.valid() ? a : b;
       const LossWeight& fixed = a.sum.valid() ? b : a;
-      BOWLINE_TRY_ASSIGN(const ValueId sum, d_.scaled(counted.sum.index, fixed.terms));
-      out.sum = {sum};
+      BOWLINE_TRY_ASSIGN(out.sum.index, d_.scaled(counted.sum.index, fixed.terms));
     }
     return std::optional(out);
   }
@@ -403,13 +403,9 @@ Result<ValueId> with_factor(Differentiator& d, BoundGraph& graph, ValueId value,
   ValueId factor = graph.add_value(std::move(info));
   graph.inputs.push_back(factor);
   if (const DType dtype = graph[value].dtype; dtype != DType::f32) {
-    CastAttributesT to;
-    to.to = static_cast<file::DType>(dtype);
-    BOWLINE_TRY_ASSIGN(const auto cast, d.append(Op::Cast, {factor}, Attributes::of(to), ""));
-    factor = cast[0];
+    BOWLINE_TRY_ASSIGN(factor, d.append(Op::Cast, {factor}, cast_attributes(dtype), ""));
   }
-  BOWLINE_TRY_ASSIGN(const auto product, d.append(Op::Mul, {value, factor}, no_attributes(), ""));
-  return product[0];
+  return d.append(Op::Mul, {value, factor}, no_attributes(), "");
 }
 
 // Appends copies of the sums that add the values in `factored`. Adds the copies to `factored`.
@@ -424,9 +420,8 @@ Status add_sums(Differentiator& d, const BoundGraph& graph, const std::set<Value
       const auto it = factored.find(in);
       in = it == factored.end() ? in : it->second;
     }
-    BOWLINE_TRY_ASSIGN(const auto sum,
+    BOWLINE_TRY_ASSIGN(factored[v],
                        d.append(node.op, std::move(inputs), node.attributes, node.name));
-    factored[v] = sum[0];
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "graph/infer.h"
+#include "ops/build.h"
 
 namespace bowline::detail::graph {
 namespace {
@@ -11,18 +12,9 @@ constexpr bool is_short(DType t) { return t == DType::f16 || t == DType::bf16; }
 
 template <class Graph>
 Result<ValueId> append_cast(Graph& graph, ValueId v, DType dtype, Dims dims) {
-  CastAttributesT to;
-  to.to = static_cast<file::DType>(dtype);
-  typename Graph::Node node;
-  node.op = Op::Cast;
-  node.attributes = Attributes::of(to);
-  node.name = graph[v].name.empty() ? "" : format("{}.{}", graph[v].name, dtype);
-  node.inputs = {v};
-  typename Graph::Value info;
-  info.node = static_cast<uint32_t>(graph.nodes.size());
-  node.outputs = {graph.add_value(std::move(info))};
-  const ValueId out = node.outputs[0];
-  graph.nodes.push_back(std::move(node));
+  const std::string name = graph[v].name.empty() ? "" : format("{}.{}", graph[v].name, dtype);
+  const ValueId out = graph.add_results(1)[0];
+  graph.nodes.push_back(Graph::make_node(Op::Cast, cast_attributes(dtype), {v}, {out}, name));
   BOWLINE_TRY(infer_node(graph, graph.nodes.size() - 1, dims));
   return out;
 }

@@ -88,29 +88,19 @@ class Readers {
   const ModelState& model_;
 };
 
-void add_lists(const GenericGraph& graph, const params::Table& table,
-               std::vector<std::vector<uint32_t>>& out) {
-  for (const GenericValue& value : graph.values) {
-    if (value.parameters.size() > 1) {
-      std::vector<uint32_t>& ties = out.emplace_back();
-      for (const uint32_t p : value.parameters) {
-        ties.push_back(table.parameters[p].tie);
-      }
-    }
-  }
-  for (const GenericNode& node : graph.nodes) {
-    if (node.repeat) {
-      add_lists(*node.repeat->body, table, out);
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<std::vector<uint32_t>> ties_of_lists(const ModelState& model) {
   std::vector<std::vector<uint32_t>> out;
   for (const GenericGraph& graph : model.entry_points.graphs) {
-    add_lists(graph, model.table, out);
+    for (const GenericGraph* const g : with_bodies(graph)) {
+      for (const GenericValue& value : g->values) {
+        if (value.parameters.size() > 1) {
+          std::ranges::transform(value.parameters, std::back_inserter(out.emplace_back()),
+                                 [&](uint32_t p) { return model.table.parameters[p].tie; });
+        }
+      }
+    }
   }
   return out;
 }

@@ -18,10 +18,6 @@ struct Uses {
 
 void add_uses(const GenericGraph& graph, const params::Table& table, Uses& out) {
   for (const GenericNode& node : graph.nodes) {
-    if (node.repeat) {
-      add_uses(*node.repeat->body, table, out);
-      continue;
-    }
     const bool has_ids =
         std::ranges::any_of(node.inputs, [&](ValueId v) { return !is_float(graph[v].dtype); });
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -40,7 +36,9 @@ void add_uses(const GenericGraph& graph, const params::Table& table, Uses& out) 
 std::optional<bool> ties_word_embeddings(const ModelState& model) {
   Uses uses;
   for (const GenericGraph& graph : model.entry_points.graphs) {
-    add_uses(graph, model.table, uses);
+    for (const GenericGraph* const g : with_bodies(graph)) {
+      add_uses(*g, model.table, uses);
+    }
   }
   if (uses.looked_up.empty() || uses.multiplied.empty()) {
     return {};

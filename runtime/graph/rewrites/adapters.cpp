@@ -4,10 +4,11 @@
 #include <map>
 #include <set>
 
+#include "ops/build.h"
+
 namespace bowline::detail::graph {
 namespace {
 
-using file::CastAttributesT;
 using file::DropoutAttributesT;
 using file::MatMulAttributesT;
 using file::NoAttributesT;
@@ -45,9 +46,6 @@ void add_readings(const GenericGraph& graph, std::vector<Reading>& out) {
            : bias_input(node.op) == i ? Reading::bias
                                       : Reading::other,
            out);
-    }
-    if (node.repeat) {
-      add_readings(*node.repeat->body, out);
     }
   }
   for (const ValueId v : graph.outputs) {
@@ -173,13 +171,7 @@ class Adapting {
 
   ValueId append(const Change& of, Op op, std::vector<ValueId> inputs, const Attributes& attributes,
                  ValueId output) {
-    GenericNode node;
-    node.op = op;
-    node.attributes = attributes;
-    node.inputs = std::move(inputs);
-    node.outputs = {output};
-    node.name = of.name;
-    nodes_.push_back(std::move(node));
+    nodes_.push_back(GenericGraph::make_node(op, attributes, std::move(inputs), {output}, of.name));
     return output;
   }
 
@@ -250,16 +242,10 @@ class Adapting {
     info.parameters = std::move(parameters);
     ValueId value = graph_.add_value(std::move(info));
     if (table_.storages[first.tie].dtype != dtype) {
-      CastAttributesT to;
-      to.to = static_cast<file::DType>(dtype);
-      GenericNode cast;
-      cast.op = Op::Cast;
-      cast.attributes = Attributes::of(to);
-      cast.inputs = {value};
-      cast.outputs = {graph_.add_value({})};
-      cast.name = first.name + ".cast";
-      value = cast.outputs[0];
-      casts_.push_back(std::move(cast));
+      const ValueId cast = graph_.add_value({});
+      casts_.push_back(GenericGraph::make_node(Op::Cast, cast_attributes(dtype), {value}, {cast},
+                                               first.name + ".cast"));
+      value = cast;
     }
     return at->second = value;
   }
@@ -279,7 +265,9 @@ class Adapting {
 std::vector<Reading> readings(std::span<const GenericGraph> graphs, const params::Table& table) {
   std::vector<Reading> out(table.parameters.size(), Reading::none);
   for (const GenericGraph& graph : graphs) {
-    add_readings(graph, out);
+    for (const GenericGraph* const g : with_bodies(graph)) {
+      add_readings(*g, out);
+    }
   }
   return out;
 }
@@ -294,14 +282,11 @@ Status add_adapters(GenericGraph& graph, const params::Table& table) {
 }
 
 void renumber_parameters(GenericGraph& graph, std::span<const uint32_t> numbers) {
-  for (GenericValue& info : graph.values) {
-    for (uint32_t& p : info.parameters) {
-      p = numbers[p];
-    }
-  }
-  for (GenericNode& node : graph.nodes) {
-    if (node.repeat) {
-      renumber_parameters(*node.repeat->body, numbers);
+  for (GenericGraph* const g : with_bodies(graph)) {
+    for (GenericValue& info : g->values) {
+      for (uint32_t& p : info.parameters) {
+        p = numbers[p];
+      }
     }
   }
 }

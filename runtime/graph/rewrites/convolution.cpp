@@ -509,15 +509,11 @@ class Convolutions {
   // Adds a node whose output is a new value, or `out`.
   Result<ValueId> add(Op op, Attributes attributes, std::vector<ValueId> inputs, std::string name,
                       ValueId out = kNoValue) {
-    BoundNode made;
-    made.op = op;
-    made.attributes = std::move(attributes);
-    made.inputs = std::move(inputs);
-    made.name = std::move(name);
-    made.outputs = {out == kNoValue ? graph_.add_value({}) : out};
-    graph_.nodes.push_back(std::move(made));
+    out = out == kNoValue ? graph_.add_value({}) : out;
+    graph_.nodes.push_back(BoundGraph::make_node(op, std::move(attributes), std::move(inputs),
+                                                 {out}, std::move(name)));
     BOWLINE_TRY(infer_node(graph_, graph_.nodes.size() - 1, {}));
-    return graph_.nodes.back().outputs[0];
+    return out;
   }
 
   BoundGraph& graph_;
