@@ -68,53 +68,6 @@ Status remove_adapter(ModelState& state, std::string_view name, const params::Ta
   return {};
 }
 
-Status merge_adapter(ModelState& state, std::string_view name) {
-  BOWLINE_TRY(require_no_accumulation(state, "merge_adapter()"));
-  params::Table table = state.table;
-  BOWLINE_TRY(params::merge_adapter(table, name, state.users.busy()));
-  return remove_adapter(state, name, table);
-}
-
-Status save_adapter(const ModelState& state, std::string_view name, const std::string& path) {
-  ModelState alone;
-  BOWLINE_TRY_ASSIGN(alone.table, params::adapter_alone(state.table, name));
-  BOWLINE_TRY_ASSIGN(std::vector<uint8_t> digest, params::digest(state.table));
-  const auto named =
-      std::ranges::find(state.extras.metadata, "name", [](const auto& m) { return m.first; });
-  alone.extras.base =
-      BaseInfo{std::move(digest), named == state.extras.metadata.end() ? "base" : named->second};
-  if (std::optional<std::string> encoding = encoding_of_base(state.table)) {
-    alone.extras.metadata.emplace_back(kBaseEncoding, std::move(*encoding));
-  }
-  return graph::save_model(alone, path, nullptr);
-}
-
-Result<std::string> load_adapter(ModelState& state, const std::string& path,
-                                 std::string_view name) {
-  BOWLINE_TRY_ASSIGN(const auto file, model::VerifiedFile::open(path));
-  const model::Tables tables(*file);
-  const std::optional<BaseInfo> base = tables.base();
-  BOWLINE_REQUIRE(base.has_value(), "\"{}\" is not an adapter file: it names no base model.", path);
-  BOWLINE_TRY_ASSIGN(const std::vector<uint8_t> digest, params::digest(state.table));
-  if (base->digest != digest) {
-    Status refused(Code::bad_argument,
-                   format("The adapter \"{}\" was trained on the base \"{}\" with the digest {}, "
-                          "but the digest of this model is {}.",
-                          path, base->name, hex(base->digest), hex(digest)));
-    const Settings metadata = tables.metadata();
-    const auto encoding = std::ranges::find(metadata, kBaseEncoding, &Settings::value_type::first);
-    return encoding == metadata.end()
-               ? std::move(refused)
-               : std::move(refused).at(format(
-                     "It was trained on weights in {}. Quantize the model to this encoding first.",
-                     encoding->second));
-  }
-  const params::Table source = params::read_table(tables);
-  return reshaping(state, "load_adapter()", {}, [&](params::Table& table) {
-    return params::install_adapter(table, source, name, state.users.busy());
-  });
-}
-
 }  // namespace
 
 Result<AdapterReport> add_adapter(Model& model, std::string_view name,
@@ -151,17 +104,57 @@ Status remove_adapter(Model& model, std::string_view name) {
 }
 
 Status merge_adapter(Model& model, std::string_view name) {
-  return changing(Internals::state(model), [&](ModelState& s) { return merge_adapter(s, name); });
+  return changing(Internals::state(model), [&](ModelState& s) -> Status {
+    BOWLINE_TRY(require_no_accumulation(s, "merge_adapter()"));
+    params::Table table = s.table;
+    BOWLINE_TRY(params::merge_adapter(table, name, s.users.busy()));
+    return remove_adapter(s, name, table);
+  });
 }
 
 Status save_adapter(const Model& model, std::string_view name, const std::string& path) {
-  return guarded(Internals::state(model), "model",
-                 [&](const ModelState& s) { return save_adapter(s, name, path); });
+  return guarded(Internals::state(model), "model", [&](const ModelState& s) -> Status {
+    ModelState alone;
+    BOWLINE_TRY_ASSIGN(alone.table, params::adapter_alone(s.table, name));
+    BOWLINE_TRY_ASSIGN(std::vector<uint8_t> digest, params::digest(s.table));
+    const auto named =
+        std::ranges::find(s.extras.metadata, "name", [](const auto& m) { return m.first; });
+    alone.extras.base =
+        BaseInfo{std::move(digest), named == s.extras.metadata.end() ? "base" : named->second};
+    if (std::optional<std::string> encoding = encoding_of_base(s.table)) {
+      alone.extras.metadata.emplace_back(kBaseEncoding, std::move(*encoding));
+    }
+    return graph::save_model(alone, path, nullptr);
+  });
 }
 
 Result<std::string> load_adapter(Model& model, const std::string& path, std::string_view name) {
-  return guarded(Internals::state(model), "model",
-                 [&](ModelState& s) { return load_adapter(s, path, name); });
+  return guarded(Internals::state(model), "model", [&](ModelState& s) -> Result<std::string> {
+    BOWLINE_TRY_ASSIGN(const auto file, model::VerifiedFile::open(path));
+    const model::Tables tables(*file);
+    const std::optional<BaseInfo> base = tables.base();
+    BOWLINE_REQUIRE(base.has_value(), "\"{}\" is not an adapter file: it names no base model.",
+                    path);
+    BOWLINE_TRY_ASSIGN(const std::vector<uint8_t> digest, params::digest(s.table));
+    if (base->digest != digest) {
+      Status refused(Code::bad_argument,
+                     format("The adapter \"{}\" was trained on the base \"{}\" with the digest {}, "
+                            "but the digest of this model is {}.",
+                            path, base->name, hex(base->digest), hex(digest)));
+      const Settings metadata = tables.metadata();
+      const auto encoding =
+          std::ranges::find(metadata, kBaseEncoding, &Settings::value_type::first);
+      return encoding == metadata.end()
+                 ? std::move(refused)
+                 : std::move(refused).at(format("It was trained on weights in {}. Quantize the "
+                                                "model to this encoding first.",
+                                                encoding->second));
+    }
+    const params::Table source = params::read_table(tables);
+    return reshaping(s, "load_adapter()", {}, [&](params::Table& table) {
+      return params::install_adapter(table, source, name, s.users.busy());
+    });
+  });
 }
 
 }  // namespace bowline

@@ -30,43 +30,32 @@ std::string known(const graph::WeightFormats& formats) {
   return out;
 }
 
-Result<FormatReport> set_format(ModelState& state, std::string_view name,
-                                std::string_view pattern) {
-  const std::shared_ptr<const WeightFormat> kind = state.formats.find(name);
-  BOWLINE_REQUIRE(kind != nullptr, "There is no weight format \"{}\". Known formats: {}.", name,
-                  known(state.formats));
-  const std::vector<std::string>& ops = kind->ops;
-  BOWLINE_TRY_ASSIGN(const std::vector<params::Chosen> storages,
-                     params::chosen(state.table, pattern));
-  std::vector<uint32_t> ties;
-  std::ranges::transform(storages, std::back_inserter(ties), &params::Chosen::tie);
-  const bool fits =
-      ops.empty() ||
-      std::ranges::any_of(state.entry_points.graphs, [&](const graph::GenericGraph& g) {
-        return graph::reads(state.table, g, ops, ties);
-      });
-  BOWLINE_REQUIRE(fits,
-                  "The weight format \"{}\" is for {}, but no such operator reads a parameter that "
-                  "matches \"{}\".",
-                  name, listed(ops), pattern);
-  const int busy = state.users.busy();
-  const graph::Running held(state);  // a layout function may not change the model
-  return params::set_format(state.table, kind, pattern, busy);
-}
-
-Status register_format(ModelState& state, WeightFormat kind) {
-  BOWLINE_TRY(check_name(kind.name, "A weight format"));
-  BOWLINE_REQUIRE(kind.layout != nullptr, "The weight format \"{}\" has no layout function.",
-                  kind.name);
-  return state.formats.add(std::move(kind));
-}
-
 }  // namespace
 
 Result<FormatReport> set_weight_format(Model& model, std::string_view name,
                                        std::string_view pattern) {
-  return guarded(Internals::state(model), "model",
-                 [&](ModelState& s) { return bowline::set_format(s, name, pattern); });
+  return guarded(Internals::state(model), "model", [&](ModelState& s) -> Result<FormatReport> {
+    const std::shared_ptr<const WeightFormat> kind = s.formats.find(name);
+    BOWLINE_REQUIRE(kind != nullptr, "There is no weight format \"{}\". Known formats: {}.", name,
+                    known(s.formats));
+    const std::vector<std::string>& ops = kind->ops;
+    BOWLINE_TRY_ASSIGN(const std::vector<params::Chosen> storages,
+                       params::chosen(s.table, pattern));
+    std::vector<uint32_t> ties;
+    std::ranges::transform(storages, std::back_inserter(ties), &params::Chosen::tie);
+    const bool fits = ops.empty() ||
+                      std::ranges::any_of(s.entry_points.graphs, [&](const graph::GenericGraph& g) {
+                        return graph::reads(s.table, g, ops, ties);
+                      });
+    BOWLINE_REQUIRE(
+        fits,
+        "The weight format \"{}\" is for {}, but no such operator reads a parameter that "
+        "matches \"{}\".",
+        name, listed(ops), pattern);
+    const int busy = s.users.busy();
+    const graph::Running held(s);  // a layout function may not change the model
+    return params::set_format(s.table, kind, pattern, busy);
+  });
 }
 
 Result<uint32_t> restore_weight_format(Model& model, std::string_view pattern) {
@@ -76,8 +65,12 @@ Result<uint32_t> restore_weight_format(Model& model, std::string_view pattern) {
 }
 
 Status register_weight_format(Model& model, WeightFormat kind) {
-  return guarded(Internals::state(model), "model",
-                 [&](ModelState& s) { return bowline::register_format(s, std::move(kind)); });
+  return guarded(Internals::state(model), "model", [&](ModelState& s) -> Status {
+    BOWLINE_TRY(check_name(kind.name, "A weight format"));
+    BOWLINE_REQUIRE(kind.layout != nullptr, "The weight format \"{}\" has no layout function.",
+                    kind.name);
+    return s.formats.add(std::move(kind));
+  });
 }
 
 std::vector<FormatInfo> weight_formats(const Model& model) {

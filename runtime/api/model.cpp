@@ -62,16 +62,6 @@ Result<TieReport> tie(ModelState& state, std::span<const params::Pair> pairs) {
   return params::tie(state.table, pairs, state.users.busy());
 }
 
-Status drop_training_state(ModelState& state) {
-  BOWLINE_REQUIRE(
-      state.users.trainer() == nullptr,
-      "The model is busy: a Trainer uses the training state. Destroy the Trainer first.");
-  BOWLINE_TRY(params::require_idle(state.users.busy(), "drop_training_state()"));
-  params::drop_training(state.table);
-  state.extras.training.reset();
-  return {};
-}
-
 // The same model with another table.
 std::shared_ptr<ModelState> with_table(const ModelState& state, params::Table table) {
   auto out = std::make_shared<ModelState>();
@@ -93,12 +83,6 @@ Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
   return with_table(state, std::move(table));
 }
 
-Result<CompactReport> save_compacted(const ModelState& state, const std::string& path) {
-  params::Compacted compact = params::compacted(state.table);
-  BOWLINE_TRY(graph::save_model(*with_table(state, std::move(compact.table)), path, nullptr));
-  return std::move(compact.report);
-}
-
 Result<LoadReport> load(ModelState& state, const std::string& path, const LoadOptions& options) {
   BOWLINE_TRY_ASSIGN(const auto file, model::VerifiedFile::open(path));
   params::Table source = params::read_table(model::Tables(*file));
@@ -110,77 +94,6 @@ Result<LoadReport> load(ModelState& state, const std::string& path, const LoadOp
     return params::load(table, source, options.mode, options.partial, state.users.busy());
   };
   return options.mode == LoadMode::copy ? into(state.table) : reshaping(state, "load()", {}, into);
-}
-
-Status assign(ModelState& state, std::string_view name, const Tensor& value) {
-  BOWLINE_TRY_ASSIGN(const uint32_t index, state.table.require(name));
-  BOWLINE_TRY_ASSIGN(const Shape shape, Shape::checked(value.shape));
-  params::Storage row = state.table.storages[state.table.parameters[index].tie];
-  row.dtype = value.dtype;
-  row.shape = shape;
-  row.encoding = {};
-  BOWLINE_REQUIRE(value.data != nullptr || shape.elements() == 0,
-                  "The tensor for parameter \"{}\" has no data.", name);
-  const params::Bytes bytes(static_cast<const std::byte*>(value.data), row.bytes());
-  BOWLINE_TRY_ASSIGN(row.home, params::make_home(nullptr, bytes));
-  params::Table source;
-  source.add({std::string(name), 0, {}, {}}, std::move(row));
-  return reshaping(state, "assign()", {}, [&](params::Table& table) {
-    return params::load(table, source, LoadMode::assign, true, state.users.busy()).status();
-  });
-}
-
-Result<CastReport> cast(ModelState& state, DType to, std::string_view pattern) {
-  return reshaping(
-      state, "cast()", pattern == "*" ? std::optional(to) : std::nullopt,
-      [&](params::Table& table) { return params::cast(table, to, pattern, state.users.busy()); });
-}
-
-// Before quantized values are used, every reader of the storage must support them.
-Status set_source(ModelState& state, std::string_view name, ValueSource source,
-                  std::string_view text) {
-  BOWLINE_TRY_ASSIGN(const Encoding encoding, parse_encoding(text));
-  BOWLINE_TRY_ASSIGN(const uint32_t index, state.table.require(name));
-  const uint32_t tie = state.table.parameters[index].tie;
-  if (encoding.is_plain() && state.table.storages[tie].encoding.is_plain()) {
-    return params::set_source(state.table, name, std::move(source), encoding, state.users.busy());
-  }
-  BOWLINE_TRY(require_no_trainer(state, "set_source()"));
-  const std::map<uint32_t, std::string> plain = graph::plain_readers(state);
-  const auto reader = plain.find(tie);
-  BOWLINE_REQUIRE(encoding.is_plain() || reader == plain.end(),
-                  "\"{}\" cannot be stored as {}: it {}.", name, encoding, reader->second);
-  return reshaping(state, "set_source()", {}, [&](params::Table& table) {
-    return params::set_source(table, name, std::move(source), encoding, state.users.busy());
-  });
-}
-
-Status set_asset(ModelState& state, std::string_view name, std::string_view media_type,
-                 std::span<const std::byte> bytes) {
-  BOWLINE_TRY(check_name(name, "An asset"));
-  BOWLINE_TRY(check_name(media_type, "A media type"));
-  model::Asset asset{std::string(name), std::string(media_type), nullptr};
-  if (!bytes.empty()) {
-    asset.range = model::in_memory({bytes.begin(), bytes.end()}, format("asset {}", name));
-  }
-  params::reserve_more(state.extras.assets, 1);
-  std::erase_if(state.extras.assets, [&](const model::Asset& a) { return a.name == name; });
-  if (!bytes.empty()) {
-    state.extras.assets.push_back(std::move(asset));
-  }
-  return {};
-}
-
-Status set_metadata(ModelState& state, std::string_view key, std::string_view value) {
-  BOWLINE_TRY(check_name(key, "A metadata entry"));
-  BOWLINE_TRY(check_text(value, format("The metadata \"{}\"", key)));
-  Settings::value_type entry(key, value);
-  params::reserve_more(state.extras.metadata, 1);
-  std::erase_if(state.extras.metadata, [&](const auto& m) { return m.first == key; });
-  if (!value.empty()) {
-    state.extras.metadata.push_back(std::move(entry));
-  }
-  return {};
 }
 
 Result<std::vector<std::byte>> copy_of(const model::FileRange& range) {
@@ -197,34 +110,12 @@ Result<std::vector<std::vector<std::byte>>> values_of(
   return out;
 }
 
-Result<SelfTestValues> self_test(const ModelState& state, size_t number) {
-  BOWLINE_REQUIRE(number < state.extras.self_tests.size(),
-                  "There is no self test {}; the model has {} self tests.", number,
-                  state.extras.self_tests.size());
-  const model::SelfTest& test = state.extras.self_tests[number];
-  SelfTestValues out;
-  BOWLINE_TRY_ASSIGN(out.inputs, values_of(test.inputs));
-  BOWLINE_TRY_ASSIGN(out.outputs, values_of(test.outputs));
-  return out;
-}
-
-Result<std::vector<std::byte>> asset(const ModelState& state, std::string_view name) {
-  const auto found = std::ranges::find(state.extras.assets, name, &model::Asset::name);
-  BOWLINE_REQUIRE(found != state.extras.assets.end(), "The model has no asset \"{}\".", name);
-  return copy_of(*found->range);
-}
-
-Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_t tie) {
-  BOWLINE_REQUIRE(tie < table.storages.size() && table.storages[tie].home.valid(),
-                  "There is no storage {} that has values.", tie);
-  return params::read_bytes(table.storages[tie]);
-}
-
 }  // namespace
 
 Model::Model() {
   guarded([&] { return (state_ = std::make_shared<ModelState>()) != nullptr; });
 }
+
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
@@ -251,17 +142,32 @@ Result<ModelInfo> Model::describe() const {
 }
 
 Result<std::vector<std::byte>> Model::storage_bytes(uint32_t tie) const {
-  return guarded(state_, "model",
-                 [&](const ModelState& s) { return bowline::storage_bytes(s.table, tie); });
+  return guarded(state_, "model", [&](const ModelState& s) -> Result<std::vector<std::byte>> {
+    BOWLINE_REQUIRE(tie < s.table.storages.size() && s.table.storages[tie].home.valid(),
+                    "There is no storage {} that has values.", tie);
+    return params::read_bytes(s.table.storages[tie]);
+  });
 }
 
 Result<std::vector<std::byte>> Model::asset(std::string_view name) const {
-  return guarded(state_, "model", [&](const ModelState& s) { return bowline::asset(s, name); });
+  return guarded(state_, "model", [&](const ModelState& s) -> Result<std::vector<std::byte>> {
+    const auto found = std::ranges::find(s.extras.assets, name, &model::Asset::name);
+    BOWLINE_REQUIRE(found != s.extras.assets.end(), "The model has no asset \"{}\".", name);
+    return copy_of(*found->range);
+  });
 }
 
 Result<SelfTestValues> Model::self_test(size_t number) const {
-  return guarded(state_, "model",
-                 [&](const ModelState& s) { return bowline::self_test(s, number); });
+  return guarded(state_, "model", [&](const ModelState& s) -> Result<SelfTestValues> {
+    BOWLINE_REQUIRE(number < s.extras.self_tests.size(),
+                    "There is no self test {}; the model has {} self tests.", number,
+                    s.extras.self_tests.size());
+    const model::SelfTest& test = s.extras.self_tests[number];
+    SelfTestValues out;
+    BOWLINE_TRY_ASSIGN(out.inputs, values_of(test.inputs));
+    BOWLINE_TRY_ASSIGN(out.outputs, values_of(test.outputs));
+    return out;
+  });
 }
 
 Result<Parameter> Model::parameter(std::string_view name, const TensorShape& shape, Init init,
@@ -365,13 +271,43 @@ Status Model::set_value(std::string_view name, const Tensor& value) {
 }
 
 Status Model::set_source(std::string_view name, ValueSource source, std::string_view encoding) {
-  return changing(state_, [&](ModelState& s) {
-    return bowline::set_source(s, name, std::move(source), encoding);
+  return changing(state_, [&](ModelState& s) -> Status {
+    BOWLINE_TRY_ASSIGN(const Encoding parsed, parse_encoding(encoding));
+    BOWLINE_TRY_ASSIGN(const uint32_t index, s.table.require(name));
+    const uint32_t tie = s.table.parameters[index].tie;
+    if (parsed.is_plain() && s.table.storages[tie].encoding.is_plain()) {
+      return params::set_source(s.table, name, std::move(source), parsed, s.users.busy());
+    }
+    BOWLINE_TRY(require_no_trainer(s, "set_source()"));
+    // Before quantized values are used, every reader of the storage must support them.
+    const std::map<uint32_t, std::string> plain = graph::plain_readers(s);
+    const auto reader = plain.find(tie);
+    BOWLINE_REQUIRE(parsed.is_plain() || reader == plain.end(),
+                    "\"{}\" cannot be stored as {}: it {}.", name, parsed, reader->second);
+    return reshaping(s, "set_source()", {}, [&](params::Table& table) {
+      return params::set_source(table, name, std::move(source), parsed, s.users.busy());
+    });
   });
 }
 
 Status Model::assign(std::string_view name, const Tensor& value) {
-  return changing(state_, [&](ModelState& s) { return bowline::assign(s, name, value); });
+  return changing(state_, [&](ModelState& s) -> Status {
+    BOWLINE_TRY_ASSIGN(const uint32_t index, s.table.require(name));
+    BOWLINE_TRY_ASSIGN(const Shape shape, Shape::checked(value.shape));
+    params::Storage row = s.table.storages[s.table.parameters[index].tie];
+    row.dtype = value.dtype;
+    row.shape = shape;
+    row.encoding = {};
+    BOWLINE_REQUIRE(value.data != nullptr || shape.elements() == 0,
+                    "The tensor for parameter \"{}\" has no data.", name);
+    const params::Bytes bytes(static_cast<const std::byte*>(value.data), row.bytes());
+    BOWLINE_TRY_ASSIGN(row.home, params::make_home(nullptr, bytes));
+    params::Table source;
+    source.add({std::string(name), 0, {}, {}}, std::move(row));
+    return reshaping(s, "assign()", {}, [&](params::Table& table) {
+      return params::load(table, source, LoadMode::assign, true, s.users.busy()).status();
+    });
+  });
 }
 
 Status Model::swap(std::string_view a, std::string_view b) {
@@ -411,7 +347,11 @@ Status Model::freeze_storage(std::string_view name, bool frozen) {
 }
 
 Result<CastReport> Model::cast(DType to, std::string_view pattern) {
-  return changing(state_, [&](ModelState& s) { return bowline::cast(s, to, pattern); });
+  return changing(state_, [&](ModelState& s) -> Result<CastReport> {
+    return reshaping(
+        s, "cast()", pattern == "*" ? std::optional(to) : std::nullopt,
+        [&](params::Table& table) { return params::cast(table, to, pattern, s.users.busy()); });
+  });
 }
 
 ModelCounters Model::counters() const {
@@ -449,8 +389,11 @@ Status Model::save(const std::string& path) const {
 }
 
 Result<CompactReport> Model::save_compacted(const std::string& path) const {
-  return guarded(state_, "model",
-                 [&](const ModelState& s) { return bowline::save_compacted(s, path); });
+  return guarded(state_, "model", [&](const ModelState& s) -> Result<CompactReport> {
+    params::Compacted compact = params::compacted(s.table);
+    BOWLINE_TRY(graph::save_model(*with_table(s, std::move(compact.table)), path, nullptr));
+    return std::move(compact.report);
+  });
 }
 
 Result<LoadReport> Model::load(const std::string& path, const LoadOptions& options) {
@@ -464,18 +407,46 @@ Result<LoadReport> Model::load(const std::string& path, const LoadOptions& optio
 }
 
 Status Model::drop_training_state() {
-  return guarded(state_, "model", [](ModelState& s) { return bowline::drop_training_state(s); });
+  return guarded(state_, "model", [&](ModelState& s) -> Status {
+    BOWLINE_REQUIRE(s.users.trainer() == nullptr,
+                    "The model is busy: a Trainer uses the training s. Destroy the Trainer first.");
+    BOWLINE_TRY(params::require_idle(s.users.busy(), "drop_training_state()"));
+    params::drop_training(s.table);
+    s.extras.training.reset();
+    return {};
+  });
 }
 
 Status Model::set_metadata(std::string_view key, std::string_view value) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return bowline::set_metadata(s, key, value); });
+  return guarded(state_, "model", [&](ModelState& s) -> Status {
+    BOWLINE_TRY(check_name(key, "A metadata entry"));
+    BOWLINE_TRY(check_text(value, format("The metadata \"{}\"", key)));
+    Settings::value_type entry(key, value);
+    params::reserve_more(s.extras.metadata, 1);
+    std::erase_if(s.extras.metadata, [&](const auto& m) { return m.first == key; });
+    if (!value.empty()) {
+      s.extras.metadata.push_back(std::move(entry));
+    }
+    return {};
+  });
 }
 
 Status Model::set_asset(std::string_view name, std::string_view media_type,
                         std::span<const std::byte> bytes) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return bowline::set_asset(s, name, media_type, bytes); });
+  return guarded(state_, "model", [&](ModelState& s) -> Status {
+    BOWLINE_TRY(check_name(name, "An asset"));
+    BOWLINE_TRY(check_name(media_type, "A media type"));
+    model::Asset asset{std::string(name), std::string(media_type), nullptr};
+    if (!bytes.empty()) {
+      asset.range = model::in_memory({bytes.begin(), bytes.end()}, format("asset {}", name));
+    }
+    params::reserve_more(s.extras.assets, 1);
+    std::erase_if(s.extras.assets, [&](const model::Asset& a) { return a.name == name; });
+    if (!bytes.empty()) {
+      s.extras.assets.push_back(std::move(asset));
+    }
+    return {};
+  });
 }
 
 std::string Model::metadata(std::string_view key) const {
@@ -488,9 +459,11 @@ std::string Model::metadata(std::string_view key) const {
 std::string Model::parameters() const {
   return guarded(state_, "model", [](const ModelState& s) { return s.table.list_parameters(); });
 }
+
 std::string Model::storages() const {
   return guarded(state_, "model", [](const ModelState& s) { return s.table.list_storages(); });
 }
+
 std::string Model::ties() const {
   return guarded(state_, "model", [](const ModelState& s) { return s.table.list_ties(); });
 }

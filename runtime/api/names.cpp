@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/detail.h"
 #include "bowline.h"
 #include "model/layout.h"
@@ -5,35 +7,13 @@
 namespace bowline {
 
 std::string_view name_of(Code code) {
-  switch (code) {
-    case Code::ok:
-      return "ok";
-    case Code::bad_argument:
-      return "bad_argument";
-    case Code::bad_file:
-      return "bad_file";
-    case Code::index_out_of_range:
-      return "index_out_of_range";
-    case Code::unsupported:
-      return "unsupported";
-    case Code::non_finite:
-      return "non_finite";
-    case Code::out_of_memory:
-      return "out_of_memory";
-    case Code::io_error:
-      return "io_error";
-    case Code::device_lost:
-      return "device_lost";
-    case Code::device_poisoned:
-      return "device_poisoned";
-    case Code::over_budget:
-      return "over_budget";
-    case Code::cancelled:
-      return "cancelled";
-    case Code::internal:
-      return "internal";
-  }
-  return "internal";
+  constexpr std::string_view names[] = {
+      "ok",          "bad_argument", "bad_file",        "index_out_of_range",
+      "unsupported", "non_finite",   "out_of_memory",   "over_budget",
+      "io_error",    "device_lost",  "device_poisoned", "cancelled",
+      "internal"};
+  static_assert(std::size(names) == static_cast<size_t>(Code::internal) + 1);
+  return names[std::min(static_cast<size_t>(code), static_cast<size_t>(Code::internal))];
 }
 
 std::string_view name_of(StorageRole role) {
