@@ -49,8 +49,7 @@ Status infer(InferContext& c) {
   BOWLINE_TRY(attention::check_operands(c));
   const Shape& q = c.in(0);
   BOWLINE_TRY(attention::check_mask(c, 3));
-  BOWLINE_TRY(c.out(0, q));
-  return c.out(1, Shape{q[0], q[2], q[1]});
+  return c.out_each({q, Shape{q[0], q[2], q[1]}});
 }
 
 Status gradient(GradientContext& c) {

@@ -34,9 +34,7 @@ Status infer(InferContext& c) {
   const Shape lse{q[0], q[2], q[1]};
   BOWLINE_REQUIRE(c.in(4) == lse, "Shape of lse ({}) is not {}.", c.in(4), lse);
   BOWLINE_TRY(attention::check_mask(c, 6));
-  BOWLINE_TRY(c.out(0, q));
-  BOWLINE_TRY(c.out(1, k));
-  return c.out(2, k);
+  return c.out_each({q, k, k});
 }
 
 // A sum of products, and the sum of their magnitudes.

@@ -38,11 +38,7 @@ Status infer(InferContext& c) {
   BOWLINE_TRY(check_norm(c, t.eps()));
   BOWLINE_REQUIRE(t.momentum() >= 0 && t.momentum() <= 1, "Momentum {} lies outside [0, 1].",
                   t.momentum());
-  BOWLINE_TRY(c.out(0, c.in(0)));
-  for (const int o : {1, 2, 3, 4}) {
-    BOWLINE_TRY(c.out(o, c.in(1)));
-  }
-  return {};
+  return c.out_each({c.in(0), c.in(1), c.in(1), c.in(1), c.in(1)});
 }
 
 Status gradient(GradientContext& c) {

@@ -26,9 +26,7 @@ Status infer(InferContext& c) {
   for (const int i : {1, 3, 4}) {
     BOWLINE_TRY(check_shape(format("input {}", i), c.in(i), "a channel", Shape{x[1]}));
   }
-  BOWLINE_TRY(c.out(0, x));
-  BOWLINE_TRY(c.out(1, c.in(1)));
-  return c.out(2, c.in(1));
+  return c.out_each({x, c.in(1), c.in(1)});
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

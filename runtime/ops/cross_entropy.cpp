@@ -30,8 +30,7 @@ Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const Shape rows, losses::rows_of_classes(c, "logits", "labels"));
   const auto& t = c.attributes<CrossEntropyAttributes>();
   BOWLINE_TRY(losses::check_smoothing(t.label_smoothing()));
-  BOWLINE_TRY(c.out(0, losses::reduced(t.reduction(), rows)));
-  return c.out(1, rows);
+  return c.out_each({losses::reduced(t.reduction(), rows), rows});
 }
 
 Status gradient(GradientContext& c) {

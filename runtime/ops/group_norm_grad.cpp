@@ -19,9 +19,7 @@ Status infer(InferContext& c) {
   BOWLINE_TRY(check_groups(x, c.attributes<GroupNormAttributes>().groups()));
   BOWLINE_TRY(check_shape("input 1", c.in(1), "a channel", Shape{x[1]}));
   BOWLINE_TRY(check_shape("dy", c.in(2), "x", x));
-  BOWLINE_TRY(c.out(0, x));
-  BOWLINE_TRY(c.out(1, c.in(1)));
-  return c.out(2, c.in(1));
+  return c.out_each({x, c.in(1), c.in(1)});
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

@@ -30,9 +30,7 @@ Status infer(InferContext& c) {
   if (c.inputs() == 4) {
     BOWLINE_TRY(check_shape("bias_n", c.in(3), Shape{layer.hidden}));
   }
-  BOWLINE_TRY(c.out(0, layer.states()));
-  BOWLINE_TRY(c.out(1, c.in(0)));
-  return c.out(2, layer.states());
+  return c.out_each({layer.states(), c.in(0), layer.states()});
 }
 
 Status gradient(GradientContext& c) {

@@ -26,9 +26,7 @@ Status infer(InferContext& c) {
   BOWLINE_TRY(check_shape("h0", c.in(3), layer.state()));
   BOWLINE_TRY(check_shape("y", c.in(4), layer.states()));
   BOWLINE_TRY(check_shape("dy", c.in(5), layer.states()));
-  BOWLINE_TRY(c.out(0, c.in(0)));
-  BOWLINE_TRY(c.out(1, layer.states()));
-  return c.out(2, layer.state());
+  return c.out_each({c.in(0), layer.states(), layer.state()});
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

@@ -27,9 +27,7 @@ Status infer(InferContext& c) {
   BOWLINE_TRY_ASSIGN(const recurrent::Layer layer, recurrent::check_layer(c.in(0), c.in(1), 4));
   BOWLINE_TRY(check_shape("h0", c.in(2), layer.state()));
   BOWLINE_TRY(check_shape("c0", c.in(3), layer.state()));
-  BOWLINE_TRY(c.out(0, layer.states()));
-  BOWLINE_TRY(c.out(1, layer.states()));
-  return c.out(2, c.in(0));
+  return c.out_each({layer.states(), layer.states(), c.in(0)});
 }
 
 Status gradient(GradientContext& c) {

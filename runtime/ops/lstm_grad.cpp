@@ -27,9 +27,7 @@ Status infer(InferContext& c) {
   if (c.inputs() == 6) {
     BOWLINE_TRY(check_shape("dc", c.in(5), layer.states()));
   }
-  BOWLINE_TRY(c.out(0, c.in(0)));
-  BOWLINE_TRY(c.out(1, layer.state()));
-  return c.out(2, layer.state());
+  return c.out_each({c.in(0), layer.state(), layer.state()});
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

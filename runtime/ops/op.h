@@ -57,6 +57,14 @@ class InferContext : public AttributesContext {
   virtual DType dtype(int i) const = 0;
   // Sets output i. Without `dtype`, OpDef::types decides its dtype.
   virtual Status out(int i, const Shape& shape, std::optional<DType> dtype = {}) = 0;
+  // Sets the first outputs.
+  Status out_each(std::initializer_list<Shape> shapes) {
+    int i = 0;
+    for (const Shape& shape : shapes) {
+      BOWLINE_TRY(out(i++, shape));
+    }
+    return {};
+  }
 };
 
 // Shape inference: checks the shape of an input. `name` and `of` are words of the message.

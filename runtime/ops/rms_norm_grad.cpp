@@ -19,8 +19,7 @@ Status infer(InferContext& c) {
   const Shape row{x.back()};
   BOWLINE_TRY(check_shape("gamma", c.in(1), "a row", row));
   BOWLINE_TRY(check_shape("dy", c.in(2), "x", x));
-  BOWLINE_TRY(c.out(0, x));
-  return c.out(1, row);
+  return c.out_each({x, row});
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

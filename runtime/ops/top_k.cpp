@@ -24,8 +24,7 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(t.k() >= 0 && t.k() <= y[axis], "k ({}) lies outside the axis ({}).", t.k(),
                   y[axis]);
   y[axis] = t.k();
-  BOWLINE_TRY(c.out(0, y));
-  return c.out(1, y);
+  return c.out_each({y, y});
 }
 
 Status gradient(GradientContext& c) {
