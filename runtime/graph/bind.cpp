@@ -7,6 +7,7 @@
 #include "graph/adapters.h"
 #include "graph/precision.h"
 #include "graph/updates.h"
+#include "ops/build.h"
 
 namespace bowline::detail::graph {
 namespace {
@@ -85,7 +86,7 @@ class TransposedParameters {
       if (!is_transposed(node.inputs[i])) {
         continue;
       }
-      const TransposedInput t = read_as_it_lies(node, i);
+      const TransposedInput t = transposed_input(graph_, node, i);
       if (t.op == Op::Invalid) {
         node.inputs[i] = copy_of(node.inputs[i]);
         continue;
@@ -106,23 +107,8 @@ class TransposedParameters {
     addend = is_transposed(addend) ? copy_of(addend) : addend;
     const std::string name = node.name;
     nodes_.push_back(std::move(node));
-    nodes_.push_back(BoundGraph::make_node(op_with(OpRole::sum), Attributes::of(NoAttributesT{}),
-                                           {product, addend}, sum, name));
-  }
-
-  TransposedInput read_as_it_lies(const BoundNode& node, size_t i) const {
-    const auto rule = op_def(node.op).with_transposed;
-    if (rule == nullptr) {
-      return {};
-    }
-    TransposedInput t = rule(node.attributes, static_cast<int>(i));
-    for (size_t other = 0; other < node.inputs.size(); ++other) {
-      const bool stays = std::cmp_not_equal(other, t.addend);
-      if (stays && graph_[node.inputs[other]].shape.rank() < 2) {
-        return {};
-      }
-    }
-    return t;
+    nodes_.push_back(
+        BoundGraph::make_node(op_with(OpRole::sum), no_attributes(), {product, addend}, sum, name));
   }
 
   BoundGraph& graph_;

@@ -3,13 +3,12 @@
 #pragma once
 
 #include "graph/gradient.h"
+#include "ops/build.h"
 
 namespace bowline::detail::graph {
 
 // One flag per value of a graph or per input of a node. Not 0: marked.
 using Marks = std::vector<char>;
-
-inline Attributes no_attributes() { return Attributes::of(NoAttributesT{}); }
 
 // The reverse walk over one graph: the outer one, or the body of a Repeat.
 class Differentiator {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "graph/loss_weight.h"
-#include "ops/build.h"
 
 namespace bowline::detail::graph {
 namespace {

@@ -171,6 +171,22 @@ struct BoundGraph : GraphBase<BoundValue, BoundNode> {
 
 // The templates below are defined for both kinds of graph.
 
+// How the node can read input i with the last two axes swapped. The operator is Op::Invalid if it
+// cannot.
+template <class Graph>
+TransposedInput transposed_input(const Graph& graph, const typename Graph::Node& node, size_t i) {
+  const auto rule = op_def(node.op).with_transposed;
+  TransposedInput t =
+      rule == nullptr ? TransposedInput() : rule(node.attributes, static_cast<int>(i));
+  for (size_t other = 0; other < node.inputs.size(); ++other) {
+    const bool stays = std::cmp_not_equal(other, t.addend);
+    if (stays && graph[node.inputs[other]].shape.rank() < 2) {
+      return {};
+    }
+  }
+  return t;
+}
+
 // The graph, then the bodies of its Repeats.
 template <class Graph>
 std::vector<Graph*> with_bodies(Graph& graph) {

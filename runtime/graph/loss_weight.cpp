@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "ops/build.h"
-
 namespace bowline::detail::graph {
 namespace {
 

@@ -64,15 +64,9 @@ class Readers {
     const GenericValue& value = graph[node.inputs[i]];
     if (value.kind == ValueKind::parameter &&
         model_.table.parameters[value.parameters[0]].view.transpose) {
-      if (def->with_transposed == nullptr) {
+      const TransposedInput lies = transposed_input(graph, node, i);
+      if (lies.op == Op::Invalid) {
         return false;
-      }
-      const TransposedInput lies = def->with_transposed(node.attributes, static_cast<int>(i));
-      for (size_t other = 0; other < node.inputs.size(); ++other) {
-        const bool is_addend = std::cmp_equal(other, lies.addend);
-        if (!is_addend && graph[node.inputs[other]].shape.rank() < 2) {
-          return false;
-        }
       }
       def = &op_def(lies.op);
     }

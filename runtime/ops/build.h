@@ -6,6 +6,8 @@
 
 namespace bowline {
 
+inline Attributes no_attributes() { return Attributes::of(NoAttributesT{}); }
+
 inline Attributes dims_attributes(const Shape& shape) {
   DimsAttributesT t;
   t.dims.assign(shape.dims().begin(), shape.dims().end());
@@ -41,13 +43,17 @@ inline GradientValue scaled(GradientContext& c, GradientValue v, float factor) {
 }
 
 // `length` elements of an axis, from `start`.
-inline GradientValue sliced(GradientContext& c, GradientValue v, int axis, int64_t start,
-                            int64_t length) {
+inline Attributes slice_attributes(int axis, int64_t start, int64_t length) {
   SliceAttributesT t;
   t.axis = axis;
   t.start = start;
   t.length = length;
-  return c.add1(Op::Slice, {v}, Attributes::of(t));
+  return Attributes::of(t);
+}
+
+inline GradientValue sliced(GradientContext& c, GradientValue v, int axis, int64_t start,
+                            int64_t length) {
+  return c.add1(Op::Slice, {v}, slice_attributes(axis, start, length));
 }
 
 inline Attributes mat_mul_attributes(bool transpose_a, bool transpose_b) {

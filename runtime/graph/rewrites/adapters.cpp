@@ -10,9 +10,6 @@ namespace bowline::detail::graph {
 namespace {
 
 using file::DropoutAttributesT;
-using file::MatMulAttributesT;
-using file::NoAttributesT;
-using file::ReshapeAttributesT;
 using params::Reading;
 
 // The input of a node that is a matrix that an adapter may change, or nothing.
@@ -115,7 +112,7 @@ class Adapting {
     for (const Change& change : changes) {
       const bool last = &change == &changes.back();
       const ValueId added = product(base, change);
-      sum = append(change, Op::Add, {sum, added}, Attributes::of(NoAttributesT{}),
+      sum = append(change, Op::Add, {sum, added}, no_attributes(),
                    last ? base.outputs[0] : graph_.add_value({}));
     }
     return {};
@@ -124,13 +121,12 @@ class Adapting {
   // Adds scale * u v of each change to a bias. The product is a matrix of one row.
   Result<ValueId> with_changes(ValueId bias) {
     BOWLINE_TRY_ASSIGN(const std::vector<Change> changes, changes_of(bias));
-    const Attributes none = Attributes::of(NoAttributesT{});
-    ReshapeAttributesT flat;
-    flat.dims = {-1};
+    const Attributes none = no_attributes();
     for (const Change& c : changes) {
-      const ValueId row = step(c, Op::MatMul, {c.u, c.v}, Attributes::of(MatMulAttributesT{}));
+      const ValueId row = step(c, Op::MatMul, {c.u, c.v}, mat_mul_attributes(false, false));
       const ValueId scaled = step(c, Op::Mul, {row, c.scale}, none);
-      bias = step(c, Op::Add, {bias, step(c, Op::Reshape, {scaled}, Attributes::of(flat))}, none);
+      bias =
+          step(c, Op::Add, {bias, step(c, Op::Reshape, {scaled}, reshape_attributes({-1}))}, none);
     }
     return bias;
   }
@@ -144,13 +140,11 @@ class Adapting {
     const auto step = [&](Op op, std::vector<ValueId> inputs, const Attributes& attributes) {
       return this->step(c, op, std::move(inputs), attributes);
     };
-    const auto scaled = [&](ValueId x) {
-      return step(Op::Mul, {x, c.scale}, Attributes::of(NoAttributesT{}));
-    };
-    const Attributes none = Attributes::of(NoAttributesT{});
+    const auto scaled = [&](ValueId x) { return step(Op::Mul, {x, c.scale}, no_attributes()); };
+    const Attributes none = no_attributes();
     if (of.op == Op::Embedding) {
       const ValueId rows = scaled(step(Op::Embedding, {c.u, of.inputs[1]}, none));
-      return step(Op::MatMul, {rows, c.v}, Attributes::of(MatMulAttributesT{}));
+      return step(Op::MatMul, {rows, c.v}, mat_mul_attributes(false, false));
     }
     ValueId x = of.inputs[0];
     if (c.dropout != 0) {
@@ -163,10 +157,9 @@ class Adapting {
       return step(Op::Linear, {scaled(step(Op::Linear, {x, c.v}, none)), c.u}, none);
     }
     const bool transposed = of.attributes.as<file::MatMulAttributes>().transpose_b();
-    MatMulAttributesT second;
-    second.transpose_b = transposed;
     const ValueId narrow = scaled(step(Op::MatMul, {x, transposed ? c.v : c.u}, of.attributes));
-    return step(Op::MatMul, {narrow, transposed ? c.u : c.v}, Attributes::of(second));
+    return step(Op::MatMul, {narrow, transposed ? c.u : c.v},
+                mat_mul_attributes(false, transposed));
   }
 
   ValueId append(const Change& of, Op op, std::vector<ValueId> inputs, const Attributes& attributes,

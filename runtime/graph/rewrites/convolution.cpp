@@ -7,6 +7,7 @@
 #include "core/strides.h"
 #include "graph/fuse.h"
 #include "graph/infer.h"
+#include "ops/build.h"
 
 namespace bowline::detail::graph {
 namespace {
@@ -189,7 +190,7 @@ class Convolutions {
     // The inputs of FusedConv: scale, bias, mean and variance of a norm, or a bias.
     inputs.resize(chain.normalises() ? 6 : 3, operand({weight[0]}));
     const device::Operand from = operand(weight);
-    const Attributes none = Attributes::of(NoAttributesT{}), attributes = attributes_of(chain);
+    const Attributes none = no_attributes(), attributes = attributes_of(chain);
     const auto runs = [&](Op op, const Attributes& a, std::span<const device::Operand> in,
                           const device::Operand& out) {
       return device_.query({op, DType::f32, a, in, {&out, 1}}).reason.empty();
@@ -265,7 +266,7 @@ class Convolutions {
     }
     const BoundNode& conv = node(chain.conv);
     const int64_t channels = graph_[conv.inputs[1]].shape[0];
-    const Attributes none = Attributes::of(NoAttributesT{});
+    const Attributes none = no_attributes();
     ValueId bias = conv.inputs.size() > 2 ? conv.inputs[2] : kNoValue;
     ValueId shift = kNoValue;
     if (chain.shift != kNoNode) {
@@ -298,18 +299,14 @@ class Convolutions {
       return add_reshape(v, {channels});
     }
     BOWLINE_TRY_ASSIGN(const ValueId one, add_reshape(v, {1}));
-    DimsAttributesT t;
-    t.dims = {channels};
-    return add(Op::BroadcastTo, Attributes::of(t), {one}, {});
+    return add(Op::BroadcastTo, dims_attributes({channels}), {one}, {});
   }
 
   Result<ValueId> want_filled(float value, int64_t channels) {
     const auto [at, fresh] = filled_.try_emplace({value, channels}, kNoValue);
     if (fresh) {
-      FillAttributesT t;
-      t.value = value;
-      t.dims = {channels};
-      BOWLINE_TRY_ASSIGN(at->second, add(Op::Fill, Attributes::of(t), {}, {}));
+      BOWLINE_TRY_ASSIGN(at->second,
+                         add(Op::Fill, fill_attributes(value, {channels}, DType::f32), {}, {}));
     }
     return at->second;
   }
@@ -493,15 +490,13 @@ class Convolutions {
   }
 
   Result<ValueId> add_reshape(ValueId x, const Shape& shape, ValueId out = kNoValue) {
-    ReshapeAttributesT t;
-    t.dims.assign(shape.dims().begin(), shape.dims().end());
-    return add(Op::Reshape, Attributes::of(t), {x}, {}, out);
+    return add(Op::Reshape, reshape_attributes(shape), {x}, {}, out);
   }
 
   Result<ValueId> want_packed(ValueId weight) {
     if (!packed_.contains(weight)) {
-      BOWLINE_TRY_ASSIGN(packed_[weight], add(Op::PackConvWeight, Attributes::of(NoAttributesT{}),
-                                              {weight}, graph_[weight].name));
+      BOWLINE_TRY_ASSIGN(packed_[weight],
+                         add(Op::PackConvWeight, no_attributes(), {weight}, graph_[weight].name));
     }
     return packed_.at(weight);
   }

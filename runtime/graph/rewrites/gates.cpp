@@ -1,5 +1,6 @@
 // Fusion of x * sigmoid(x): see graph/fuse.h.
 #include "graph/fuse.h"
+#include "ops/build.h"
 
 namespace bowline::detail::graph {
 
@@ -24,7 +25,7 @@ bool join_gates(BoundGraph& graph) {
       const BoundNode& maker = graph.nodes[from.node];
       if (maker.op == Op::Sigmoid && maker.inputs[0] == x) {
         node.op = Op::Silu;
-        node.attributes = Attributes::of(NoAttributesT{});
+        node.attributes = no_attributes();
         node.inputs = {x};
         any = true;
       }

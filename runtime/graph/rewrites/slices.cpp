@@ -5,6 +5,7 @@
 #include "core/strides.h"
 #include "graph/fuse.h"
 #include "graph/infer.h"
+#include "ops/build.h"
 
 namespace bowline::detail::graph {
 namespace {
@@ -118,12 +119,8 @@ class Slices {
       return replace(node.outputs[0], p.source);
     }
     any_ = any_ || node.op != Op::Slice || node.inputs[0] != p.source;
-    SliceAttributesT t;
-    t.axis = axis;
-    t.start = p.start;
-    t.length = p.length;
     node.op = Op::Slice;
-    node.attributes = Attributes::of(t);
+    node.attributes = slice_attributes(axis, p.start, p.length);
     node.inputs = {p.source};
   }
 
