@@ -460,6 +460,12 @@ std::shared_ptr<Block> Block::part(std::shared_ptr<const Block> whole, uint64_t 
   return block;
 }
 
+Result<std::shared_ptr<Block>> Block::copied(uint64_t at, uint64_t count) const {
+  BOWLINE_TRY_ASSIGN(std::shared_ptr<Block> out, allocate(device_, count));
+  BOWLINE_TRY(out->copy(0, *this, at, count));
+  return out;
+}
+
 Status Block::write(uint64_t at, std::span<const std::byte> from) const {
   return from.empty() ? Status() : device_->copy_in(buffer_, offset_ + at, from);
 }

@@ -132,7 +132,8 @@ class OpenDevice {
 class Block {
  public:
   static Result<std::shared_ptr<Block>> allocate(const std::shared_ptr<OpenDevice>& device,
-                                                 uint64_t bytes, MemoryKind kind);
+                                                 uint64_t bytes,
+                                                 MemoryKind kind = MemoryKind::device);
   // Returns bytes [offset, offset + bytes) of `whole`. The part keeps `whole` alive.
   static std::shared_ptr<Block> part(std::shared_ptr<const Block> whole, uint64_t offset,
                                      uint64_t bytes);
@@ -141,6 +142,8 @@ class Block {
       device_->free(buffer_, bytes_);
     }
   }
+  // Copies bytes [at, at + count) to a new block of the same device.
+  Result<std::shared_ptr<Block>> copied(uint64_t at, uint64_t count) const;
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 

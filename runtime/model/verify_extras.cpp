@@ -22,8 +22,7 @@ Status check_assets(Check& check) {
   for (uint32_t i = 0; i < count_of(check.model.assets()); ++i) {
     const file::Asset& asset = *check.model.assets()->Get(i);
     const std::string what = format("Asset {}", i);
-    BOWLINE_TRY(check_name(check, asset.name(), what));
-    BOWLINE_TRY(check_unique(names, asset.name(), what));
+    BOWLINE_TRY(check_new_name(check, names, asset.name(), what));
     BOWLINE_TRY(check_optional_name(check, asset.media_type(), "The media type of " + what));
     BOWLINE_TRY(check_range(check, asset.range(), format("asset \"{}\"", text_of(asset.name()))));
   }
@@ -37,8 +36,7 @@ Status check_tensors(Check& check, const Tensors* tensors) {
   for (uint32_t i = 0; i < count_of(tensors); ++i) {
     const file::Tensor& tensor = *tensors->Get(i);
     const std::string what = format("Tensor {}", i);
-    BOWLINE_TRY(check_name(check, tensor.name(), what));
-    BOWLINE_TRY(check_unique(names, tensor.name(), what));
+    BOWLINE_TRY(check_new_name(check, names, tensor.name(), what));
     BOWLINE_REQUIRE(tensor.dtype() <= file::DType::MAX, "{} has the unknown dtype {}.", what,
                     static_cast<int>(tensor.dtype()));
     BOWLINE_TRY_ASSIGN(const Shape shape, check_shape(check, tensor.shape()));
@@ -80,8 +78,7 @@ Status check_settings(Check& check, const Settings* settings, std::string_view w
   std::unordered_set<std::string_view> keys;
   for (uint32_t i = 0; i < count_of(settings); ++i) {
     const file::Setting& setting = *settings->Get(i);
-    BOWLINE_TRY(check_name(check, setting.key(), what));
-    BOWLINE_TRY(check_unique(keys, setting.key(), what));
+    BOWLINE_TRY(check_new_name(check, keys, setting.key(), what));
     BOWLINE_TRY(check_text(check, setting.value(), what));
   }
   return {};
@@ -123,8 +120,7 @@ Status check_siblings(Check& check) {
   for (uint32_t i = 0; i < count_of(check.model.siblings()); ++i) {
     const file::Sibling& sibling = *check.model.siblings()->Get(i);
     const std::string what = format("Sibling {}", i);
-    BOWLINE_TRY(check_name(check, sibling.path(), what));
-    BOWLINE_TRY(check_unique(paths, sibling.path(), what));
+    BOWLINE_TRY(check_new_name(check, paths, sibling.path(), what));
     BOWLINE_REQUIRE(safe_path(text_of(sibling.path())),
                     "{} has the path \"{}\", which may leave the folder of the model.", what,
                     text_of(sibling.path()));
@@ -149,8 +145,7 @@ Status check_extras(Check& check) {
   for (uint32_t i = 0; i < count_of(check.model.metadata()); ++i) {
     const file::Metadata& entry = *check.model.metadata()->Get(i);
     const std::string what = format("Metadata {}", i);
-    BOWLINE_TRY(check_name(check, entry.key(), what));
-    BOWLINE_TRY(check_unique(keys, entry.key(), what));
+    BOWLINE_TRY(check_new_name(check, keys, entry.key(), what));
     BOWLINE_TRY(check_text(check, entry.value(), what));
   }
   return {};

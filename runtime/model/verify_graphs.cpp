@@ -44,8 +44,7 @@ class GraphCheck {
     for (uint32_t i = 0; i < count_of(graph_.inputs()); ++i) {
       const file::Value& input = *graph_.inputs()->Get(i);
       const std::string what = format("Input {}", i);
-      BOWLINE_TRY(check_name(check_, input.name(), what));
-      BOWLINE_TRY(check_unique(names, input.name(), what));
+      BOWLINE_TRY(check_new_name(check_, names, input.name(), what));
       BOWLINE_REQUIRE(input.dtype() <= file::DType::MAX, "{} has the unknown dtype {}.", what,
                       static_cast<int>(input.dtype()));
       BOWLINE_TRY(check_input_shape(input).at(
@@ -179,8 +178,7 @@ class GraphCheck {
       if (graph_.body()) {
         BOWLINE_TRY(check_optional_name(check_, output.name(), what));
       } else {
-        BOWLINE_TRY(check_name(check_, output.name(), what));
-        BOWLINE_TRY(check_unique(names, output.name(), what));
+        BOWLINE_TRY(check_new_name(check_, names, output.name(), what));
       }
     }
     return {};
@@ -204,8 +202,7 @@ Status check_graphs(Check& check) {
     if (graph.body()) {
       BOWLINE_TRY(check_optional_name(check, graph.name(), what));
     } else {
-      BOWLINE_TRY(check_name(check, graph.name(), what));
-      BOWLINE_TRY(check_unique(names, graph.name(), what));
+      BOWLINE_TRY(check_new_name(check, names, graph.name(), what));
     }
     BOWLINE_TRY(GraphCheck(check, uses, i)
                     .run()

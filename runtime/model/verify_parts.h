@@ -76,8 +76,9 @@ Status check_name(Check& check, const flatbuffers::String* name, std::string_vie
 Status check_optional_name(Check& check, const flatbuffers::String* name, std::string_view what);
 // Checks that a text is absent, or valid UTF-8 of at most kMaxTextBytes.
 Status check_text(Check& check, const flatbuffers::String* text, std::string_view what);
-Status check_unique(std::unordered_set<std::string_view>& names, const flatbuffers::String* name,
-                    std::string_view what);
+// As check_name(), for a name that is not in `names` yet.
+Status check_new_name(Check& check, std::unordered_set<std::string_view>& names,
+                      const flatbuffers::String* name, std::string_view what);
 // Checks the rank, the dims, the number of elements, and the product of all dims that are not 0.
 Result<Shape> check_shape(Check& check, const flatbuffers::Vector<int64_t>* dims);
 

@@ -170,8 +170,7 @@ Status check_parameters(Check& check) {
   for (uint32_t i = 0; i < count_of(rows); ++i) {
     const file::Parameter& parameter = *rows->Get(i);
     const std::string what = format("Parameter {}", i);
-    BOWLINE_TRY(check_name(check, parameter.name(), what));
-    BOWLINE_TRY(check_unique(check.parameters, parameter.name(), what));
+    BOWLINE_TRY(check_new_name(check, check.parameters, parameter.name(), what));
     BOWLINE_TRY(
         check_parameter(check, parameter)
             .at(format("While checking parameter {} \"{}\".", i, text_of(parameter.name()))));

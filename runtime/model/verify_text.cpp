@@ -27,8 +27,9 @@ Status check_text(Check& check, const flatbuffers::String* text, std::string_vie
   return bowline::check_text(text_of(text), what);
 }
 
-Status check_unique(std::unordered_set<std::string_view>& names, const flatbuffers::String* name,
-                    std::string_view what) {
+Status check_new_name(Check& check, std::unordered_set<std::string_view>& names,
+                      const flatbuffers::String* name, std::string_view what) {
+  BOWLINE_TRY(check_name(check, name, what));
   BOWLINE_REQUIRE(names.insert(text_of(name)).second, "{} has the name \"{}\", which is taken.",
                   what, text_of(name));
   return {};
@@ -63,8 +64,7 @@ Status check_features(Check& check) {
 Status check_dims(Check& check) {
   for (uint32_t i = 0; i < count_of(check.model.dims()); ++i) {
     const file::NamedDim& dim = *check.model.dims()->Get(i);
-    BOWLINE_TRY(check_name(check, dim.name(), format("Dim {}", i)));
-    BOWLINE_TRY(check_unique(check.dims, dim.name(), format("Dim {}", i)));
+    BOWLINE_TRY(check_new_name(check, check.dims, dim.name(), format("Dim {}", i)));
     BOWLINE_REQUIRE(dim.kind() <= file::DimKind::MAX, "Dim \"{}\" has the unknown kind {}.",
                     text_of(dim.name()), static_cast<int>(dim.kind()));
     BOWLINE_TRY(check_limits(text_of(dim.name()), dim.min(), dim.max()));

@@ -55,11 +55,8 @@ Result<float> number_of(const Table& table, std::string_view adapter, std::strin
   BOWLINE_REQUIRE(row.shape == Shape{1} && is_float(row.dtype) && row.encoding.is_plain(),
                   "Parameter \"{}\" is {}{}, not a single float.", table.parameters[index].name,
                   row.dtype, row.shape);
-  std::vector<std::byte> scratch;
-  BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
-  float number = 0;
-  convert_floats(bytes, row.dtype, std::as_writable_bytes(std::span(&number, 1)), DType::f32);
-  return number;
+  BOWLINE_TRY_ASSIGN(const std::vector<float> numbers, decoded(row));
+  return numbers[0];
 }
 
 // The two factors of an adapter for one target: parameters a and b.
@@ -359,13 +356,8 @@ Result<std::vector<float>> floats_of(const Storage& row) {
   BOWLINE_REQUIRE(row.encoding.is_plain(),
                   "It is stored as {}. Call dequantize() first, or keep the adapter unmerged.",
                   row.encoding);
-  const auto elements = static_cast<size_t>(row.shape.elements());
-  BOWLINE_TRY(require_host_memory(2 * elements * sizeof(float)));
-  std::vector<std::byte> scratch;
-  BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
-  std::vector<float> out(elements);
-  convert_floats(bytes, row.dtype, std::as_writable_bytes(std::span(out)), DType::f32);
-  return out;
+  BOWLINE_TRY(require_host_memory(2 * static_cast<size_t>(row.shape.elements()) * sizeof(float)));
+  return decoded(row);
 }
 
 // base + scale b a, rounded once to the dtype of the storage.

@@ -57,13 +57,9 @@ Status check_codes(const Storage& row, DType to) {
   if (!row.home.valid() || to == DType::f32) {
     return {};
   }
-  std::vector<std::byte> scratch;
-  BOWLINE_TRY_ASSIGN(const Bytes codes, read_all(row, scratch));
-  const auto elements = static_cast<uint64_t>(row.shape.elements());
-  BOWLINE_TRY(require_host_memory(elements * (sizeof(float) + size_of(to))));
-  std::vector<float> numbers(elements);
-  row.encoding.decode(codes, row.dtype, row.shape, {0, row.shape.elements()}, numbers);
-  std::vector<std::byte> bytes(elements * size_of(to));
+  BOWLINE_TRY_ASSIGN(const std::vector<float> numbers, decoded(row));
+  BOWLINE_TRY(require_host_memory(numbers.size() * (sizeof(float) + size_of(to))));
+  std::vector<std::byte> bytes(numbers.size() * size_of(to));
   const auto wide = std::as_bytes(std::span<const float>(numbers));
   convert_floats(wide, DType::f32, bytes, to);
   return check_finite(wide, DType::f32, bytes, to);

@@ -13,20 +13,13 @@ Result<Table> clone(const Table& table) {
     if (out.storages[tie].empty) {
       continue;
     }
-    const auto copied = [](const device::Block& block) -> Result<std::shared_ptr<device::Block>> {
-      BOWLINE_TRY_ASSIGN(std::shared_ptr<device::Block> to,
-                         device::Block::allocate(block.device_handle(), block.bytes(),
-                                                 device::MemoryKind::device));
-      BOWLINE_TRY(to->copy(0, block, 0, block.bytes()));
-      return to;
-    };
     const auto copy = [&]() -> Status {
       Home home = from;
       if (from.block) {
-        BOWLINE_TRY_ASSIGN(home.block, copied(*from.block));
+        BOWLINE_TRY_ASSIGN(home.block, from.block->copied(0, from.block->bytes()));
       }
       for (std::shared_ptr<device::Block>& shard : home.shards) {
-        BOWLINE_TRY_ASSIGN(shard, copied(*shard));
+        BOWLINE_TRY_ASSIGN(shard, shard->copied(0, shard->bytes()));
       }
       out.set_home(tie, std::move(home));  // the clone shares no copies or replicas
       return {};

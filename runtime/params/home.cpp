@@ -75,6 +75,16 @@ Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch) 
   return read_run(storage, 0, storage.bytes(), scratch);
 }
 
+Result<std::vector<float>> decoded(const Storage& storage) {
+  const auto elements = static_cast<uint64_t>(storage.shape.elements());
+  BOWLINE_TRY(require_host_memory(elements * sizeof(float)));
+  std::vector<std::byte> scratch;
+  BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(storage, scratch));
+  std::vector<float> out(elements);
+  storage.encoding.decode(bytes, storage.dtype, storage.shape, {0, storage.shape.elements()}, out);
+  return out;
+}
+
 void copy_codes(const Storage& storage, Bytes from, uint64_t first, uint64_t count,
                 std::span<std::byte> to, const Shape& to_shape) {
   const Encoding& encoding = storage.encoding;
@@ -121,8 +131,7 @@ Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes 
     home.host = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
     return home;
   }
-  BOWLINE_TRY_ASSIGN(home.block,
-                     device::Block::allocate(device, bytes.size(), device::MemoryKind::device));
+  BOWLINE_TRY_ASSIGN(home.block, device::Block::allocate(device, bytes.size()));
   BOWLINE_TRY(home.block->write(0, bytes));
   return home;
 }

@@ -20,6 +20,9 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
 // As read_run(), for all bytes.
 Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch);
 
+// Returns all values of a storage of floats, which may be quantized.
+Result<std::vector<float>> decoded(const Storage& storage);
+
 // Copies the quantized values, scales and zero points of elements [first, first + count) to the
 // start of `to`. `from` contains the bytes of the storage. `to` has the same encoding and the shape
 // `to_shape`.

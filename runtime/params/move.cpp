@@ -26,14 +26,12 @@ bool has_to_move(const Storage& s, const std::shared_ptr<device::OpenDevice>& de
 Result<Home> moved(const Storage& storage, const std::shared_ptr<device::OpenDevice>& device) {
   if (is_for_plans(device)) {
     Home home;
-    BOWLINE_TRY_ASSIGN(
-        home.block, device::Block::allocate(device, storage.bytes(), device::MemoryKind::device));
+    BOWLINE_TRY_ASSIGN(home.block, device::Block::allocate(device, storage.bytes()));
     return home;
   }
   if (device && storage.home.file) {
     Home home;
-    BOWLINE_TRY_ASSIGN(
-        home.block, device::Block::allocate(device, storage.bytes(), device::MemoryKind::device));
+    BOWLINE_TRY_ASSIGN(home.block, device::Block::allocate(device, storage.bytes()));
     const auto write = [&](uint64_t at, Bytes piece) { return home.block->write(at, piece); };
     BOWLINE_TRY(storage.home.file->each_piece(write));
     return home;

@@ -7,8 +7,6 @@
 namespace bowline::detail::params {
 namespace {
 
-using Floats = std::vector<float>;
-
 // The reason why a storage cannot be quantized, regardless of its readers, or "".
 std::string why_it_stays(const Table& table, uint32_t tie, const Encoding& encoding) {
   const Storage& row = table.storages[tie];
@@ -38,16 +36,6 @@ void restate(Storage& row, const Encoding& encoding, DType dtype) {
   row.trainable = false;
 }
 
-Result<Floats> numbers_of(const Storage& row) {
-  const auto elements = static_cast<uint64_t>(row.shape.elements());
-  BOWLINE_TRY(require_host_memory(elements * sizeof(float)));
-  std::vector<std::byte> scratch;
-  BOWLINE_TRY_ASSIGN(const Bytes bytes, read_all(row, scratch));
-  Floats out(elements);
-  row.encoding.decode(bytes, row.dtype, row.shape, {0, row.shape.elements()}, out);
-  return out;
-}
-
 // A storage with its new encoding, and its new bytes if it has values.
 struct Recoded {
   Storage row;
@@ -73,7 +61,7 @@ class Recoding {
     Recoded made{row, {}};
     restate(made.row, encoding, dtype);
     if (row.home.valid()) {
-      BOWLINE_TRY_ASSIGN(const Floats numbers, numbers_of(row));
+      BOWLINE_TRY_ASSIGN(const std::vector<float> numbers, decoded(row));
       const uint64_t size = made.row.bytes();
       BOWLINE_TRY(require_host_memory(size));
       std::vector<std::byte> bytes(size);

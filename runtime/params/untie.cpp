@@ -33,11 +33,8 @@ Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage, cons
   }
   BOWLINE_TRY_ASSIGN(const Window window, payload_of(parameter, storage));
   if (storage.home.block) {
-    const std::shared_ptr<device::OpenDevice>& device = storage.home.block->device_handle();
     Home home;
-    BOWLINE_TRY_ASSIGN(home.block,
-                       device::Block::allocate(device, window.count, device::MemoryKind::device));
-    BOWLINE_TRY(home.block->copy(0, *storage.home.block, window.first, window.count));
+    BOWLINE_TRY_ASSIGN(home.block, storage.home.block->copied(window.first, window.count));
     return home;
   }
   std::vector<std::byte> scratch;

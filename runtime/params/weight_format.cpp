@@ -85,8 +85,7 @@ Result<std::shared_ptr<const device::Block>> pack(Stage& stage, const WeightForm
   BOWLINE_TRY_ASSIGN(const FormatLayout layout, kind.layout(group));
   BOWLINE_TRY(check_layout(layout, group));
   BOWLINE_TRY_ASSIGN(std::shared_ptr<const device::Block> whole,
-                     device::Block::allocate(device, round_up(layout.bytes, kAlignment),
-                                             device::MemoryKind::device));
+                     device::Block::allocate(device, round_up(layout.bytes, kAlignment)));
   BOWLINE_TRY(whole->fill(std::byte{0}));
   for (size_t i = 0; i < ties.size(); ++i) {
     Storage& row = stage.storage(ties[i]);
@@ -105,9 +104,7 @@ Status unpack(Stage& stage, std::span<const uint32_t> ties) {
       continue;
     }
     Storage& row = stage.storage(tie);
-    BOWLINE_TRY_ASSIGN(row.home.block, device::Block::allocate(from->device_handle(), from->bytes(),
-                                                               device::MemoryKind::device));
-    BOWLINE_TRY(row.home.block->copy(0, *from, 0, from->bytes()));
+    BOWLINE_TRY_ASSIGN(row.home.block, from->copied(0, from->bytes()));
     ++row.generation;
   }
   return {};
