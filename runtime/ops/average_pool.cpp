@@ -14,8 +14,6 @@
 // Differs   from ONNX AveragePool: auto_pad does not exist. PyTorch limits pads to half a window,
 //           has no dilation, and counts pads by default (count_include_pad).
 // Source    PyTorch avg_pool2d; ONNX operators, AveragePool (opset 19).
-#include <cmath>
-
 #include "ops/window.h"
 
 namespace bowline::detail::average_pool_op {
@@ -44,12 +42,9 @@ Status gradient(GradientContext& c) {
   const Windows w = windows_of(t, c.shape(0), pool_window(t), c.out_shape(0));
   const std::vector<double> counts = counts_of(w, t.count_pads());
   const auto inputs = static_cast<size_t>(w.inputs()), outputs = static_cast<size_t>(w.outputs());
-  const auto magnitude = c.zero_magnitude(0);
   for (size_t plane = 0; plane * outputs < c.out(0).size(); ++plane) {
     each_tap(w, [&](size_t o, size_t, size_t i) {
-      const double part = c.in(0)[plane * inputs + i] / counts[o];
-      c.out(0)[plane * outputs + o] += part;
-      magnitude[plane * outputs + o] += std::abs(part);
+      c.add(0, plane * outputs + o, c.in(0)[plane * inputs + i] / counts[o]);
     });
   }
 }

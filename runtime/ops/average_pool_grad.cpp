@@ -6,8 +6,6 @@
 // Shapes    dy of the shape of the pool's output  ->  dx of the shape `dims` = [N, C, spatial...].
 // Numerics  accumulated in f32.
 // Gradient  none.
-#include <cmath>
-
 #include "ops/window.h"
 
 namespace bowline::detail::average_pool_grad_op {
@@ -26,12 +24,9 @@ Status infer(InferContext& c) {
   const Windows w = windows_of(t, c.out_shape(0), pool_window(t), c.shape(0));
   const std::vector<double> counts = counts_of(w, t.count_pads());
   const auto inputs = static_cast<size_t>(w.inputs()), outputs = static_cast<size_t>(w.outputs());
-  const auto magnitude = c.zero_magnitude(0);
   for (size_t plane = 0; plane * outputs < c.in(0).size(); ++plane) {
     each_tap(w, [&](size_t o, size_t, size_t i) {
-      const double part = c.in(0)[plane * outputs + o] / counts[o];
-      c.out(0)[plane * inputs + i] += part;
-      magnitude[plane * inputs + i] += std::abs(part);
+      c.add(0, plane * inputs + i, c.in(0)[plane * outputs + o] / counts[o]);
     });
   }
 }

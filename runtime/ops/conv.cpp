@@ -14,8 +14,6 @@
 //           batch and the spatial axes.
 // Differs   from ONNX Conv: auto_pad does not exist, and the window is the window of the weight.
 // Source    PyTorch conv1d, conv2d, conv3d; ONNX operators, Conv.
-#include <cmath>
-
 #include "ops/window.h"
 
 namespace bowline::detail::conv_op {
@@ -48,17 +46,12 @@ Status gradient(GradientContext& c) {
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
-  const auto magnitude = c.zero_magnitude(0);
   const auto x = c.in(0), weight = c.in(1);
-  const auto y = c.out(0);
-  begin_with_bias(c, magnitude);
+  begin_with_bias(c);
   each_product(
       convolution_of(c.attributes<ConvAttributes>(), c.shape(0), c.shape(1), c.out_shape(0)),
-      [&](size_t i, size_t k, size_t o) {
-        y[o] += x[i] * weight[k];
-        magnitude[o] += std::abs(x[i] * weight[k]);
-      },
-      [&](size_t k, size_t o) { y[o] += 0 * weight[k]; });
+      [&](size_t i, size_t k, size_t o) { c.add(0, o, x[i] * weight[k]); },
+      [&](size_t k, size_t o) { c.out(0)[o] += 0 * weight[k]; });
 }
 
 // A sum over the window and the channels of a group, then the bias.

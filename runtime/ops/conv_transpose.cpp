@@ -14,8 +14,6 @@
 //           input. For the bias, the sum of dy.
 // Differs   from ONNX ConvTranspose: auto_pad and output_shape do not exist.
 // Source    PyTorch conv_transpose1d, 2d, 3d; ONNX operators, ConvTranspose.
-#include <cmath>
-
 #include "ops/window.h"
 
 namespace bowline::detail::conv_transpose_op {
@@ -86,16 +84,11 @@ Status gradient(GradientContext& c) {
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
-  const auto magnitude = c.zero_magnitude(0);
   const auto x = c.in(0), weight = c.in(1);
-  const auto y = c.out(0);
-  begin_with_bias(c, magnitude);
+  begin_with_bias(c);
   each_product(convolution_of(c.attributes<ConvTransposeAttributes>(), c.out_shape(0), c.shape(1),
                               c.shape(0)),
-               [&](size_t i, size_t k, size_t o) {
-                 y[i] += x[o] * weight[k];
-                 magnitude[i] += std::abs(x[o] * weight[k]);
-               });
+               [&](size_t i, size_t k, size_t o) { c.add(0, i, x[o] * weight[k]); });
 }
 
 // At most one term per window element and channel of the group, then the bias.

@@ -9,8 +9,6 @@
 //           zeros are multiplied: an infinite or NaN dy makes every dweight NaN that multiplies it
 //           with a pad.
 // Gradient  none.
-#include <cmath>
-
 #include "ops/window.h"
 
 namespace bowline::detail::conv_weight_grad_op {
@@ -24,17 +22,12 @@ Status infer(InferContext& c) {
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
-  const auto magnitude = c.zero_magnitude(0);
   const auto x = c.in(0), dy = c.in(1);
-  const auto dweight = c.out(0);
   each_product(
       convolution_of(c.attributes<ConvWeightGradAttributes>(), c.shape(0), c.out_shape(0),
                      c.shape(1)),
-      [&](size_t i, size_t k, size_t o) {
-        dweight[k] += x[i] * dy[o];
-        magnitude[k] += std::abs(x[i] * dy[o]);
-      },
-      [&](size_t k, size_t o) { dweight[k] += 0 * dy[o]; });
+      [&](size_t i, size_t k, size_t o) { c.add(0, k, x[i] * dy[o]); },
+      [&](size_t k, size_t o) { c.out(0)[k] += 0 * dy[o]; });
 }
 
 // A sum over the batch and the outputs.

@@ -6,8 +6,6 @@
 // Numerics  accumulated in f32.
 // Quantized a frozen w may be quantized; kernels dequantize it while reading.
 // Gradient  dx = dy w and dw = dy^T x, as MatMuls over all rows. dbias = SumTo of dy.
-#include <cmath>
-
 #include "ops/build.h"
 #include "ops/counted.h"
 #include "ops/op.h"
@@ -55,18 +53,14 @@ TransposedInput with_transposed(const Attributes&, int i) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const size_t in = c.last_axis(0);
   const size_t out = c.last_axis(0) == 0 ? static_cast<size_t>(c.shape(1)[0]) : c.in(1).size() / in;
-  const auto magnitude = c.zero_magnitude(0);
   for (size_t at = 0; at < c.out(0).size(); ++at) {
     const size_t row = at / out;
     const size_t o = at % out;
     for (size_t i = 0; i < in; ++i) {
-      const double term = c.in(0)[row * in + i] * c.in(1)[o * in + i];
-      c.out(0)[at] += term;
-      magnitude[at] += std::abs(term);
+      c.add(0, at, c.in(0)[row * in + i] * c.in(1)[o * in + i]);
     }
     if (c.inputs() == 3) {
-      c.out(0)[at] += c.in(2)[o];
-      magnitude[at] += std::abs(c.in(2)[o]);
+      c.add(0, at, c.in(2)[o]);
     }
   }
 }

@@ -9,8 +9,6 @@
 // Quantized frozen a and b may be quantized; kernels dequantize them while reading.
 // Gradient  two MatMuls, summed over the broadcast batch axes. If b is a single matrix, the rows of
 //           all batches of a form one matrix, so that the product includes the sum over the batch.
-#include <cmath>
-
 #include "ops/build.h"
 #include "ops/counted.h"
 #include "ops/index.h"
@@ -102,7 +100,6 @@ Status counted_axes(CountedContext& c) {
   int64_t k_of_b = 0;
   const Sizes s = sizes_of(t, c.shape(0), c.shape(1), k_of_b);
   const Shape& y = c.out_shape(0);
-  const auto magnitude = c.zero_magnitude(0);
   for (Index i(Shape(y.dims().first(static_cast<size_t>(y.rank() - 2)))); i.valid(); i.next()) {
     const double* a = c.in(0).data() + i.in_broadcast(s.batch_a) * static_cast<size_t>(s.m * s.k);
     const double* b = c.in(1).data() + i.in_broadcast(s.batch_b) * static_cast<size_t>(s.k * s.n);
@@ -111,10 +108,9 @@ Status counted_axes(CountedContext& c) {
         const size_t at =
             i.flat() * static_cast<size_t>(s.m * s.n) + static_cast<size_t>(m * s.n + n);
         for (int64_t k = 0; k < s.k; ++k) {
-          const double term = a[t.transpose_a() ? k * s.m + m : m * s.k + k] *
-                              b[t.transpose_b() ? n * s.k + k : k * s.n + n];
-          c.out(0)[at] += term;
-          magnitude[at] += std::abs(term);
+          c.add(0, at,
+                a[t.transpose_a() ? k * s.m + m : m * s.k + k] *
+                    b[t.transpose_b() ? n * s.k + k : k * s.n + n]);
         }
       }
     }

@@ -27,15 +27,13 @@ Status infer(InferContext& c) {
   const auto& t = c.attributes<PoolAttributes>();
   const Windows w = windows_of(t, c.shape(0), pool_window(t), c.shape(1));
   const auto inputs = static_cast<size_t>(w.inputs()), outputs = static_cast<size_t>(w.outputs());
-  const auto magnitude = c.zero_magnitude(0);
   for (size_t plane = 0; plane * outputs < c.in(1).size(); ++plane) {
     std::vector<bool> found(outputs);
     each_tap(w, [&](size_t o, size_t, size_t i) {
       const double x = c.in(0)[plane * inputs + i], y = c.in(1)[plane * outputs + o];
       if (!found[o] && (x == y || (std::isnan(x) && std::isnan(y)))) {
         found[o] = true;
-        c.out(0)[plane * inputs + i] += c.in(2)[plane * outputs + o];
-        magnitude[plane * inputs + i] += std::abs(c.in(2)[plane * outputs + o]);
+        c.add(0, plane * inputs + i, c.in(2)[plane * outputs + o]);
       }
     });
   }

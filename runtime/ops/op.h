@@ -218,6 +218,14 @@ class OracleContext : public AttributesContext {
     magnitude(i).assign(out(i).size(), 0.0);
     return magnitude(i);
   }
+  // Adds a term to an element of output i, and its magnitude to that of the element.
+  void add(int i, size_t at, double term) const {
+    if (magnitude(i).empty()) {
+      zero_magnitude(i);
+    }
+    out(i)[at] += term;
+    magnitude(i)[at] += std::abs(term);
+  }
   size_t last_axis(int i) const { return static_cast<size_t>(shape(i).back()); }
   // A per-step scalar of the operator, before the step.
   template <class T>

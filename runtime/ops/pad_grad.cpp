@@ -6,8 +6,6 @@
 //           of the input of Pad.
 // Numerics  accumulated in f32, in increasing order of i.
 // Gradient  none.
-#include <cmath>
-
 #include "ops/padding.h"
 
 namespace bowline::detail::pad_grad_op {
@@ -34,12 +32,10 @@ Status infer(InferContext& c) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<PadAttributes>();
   const auto axes = padding::axes_of(t, c.out_shape(0)).value();
-  const auto magnitude = c.zero_magnitude(0);
   for (Index i(c.shape(0)); i.valid(); i.next()) {
     const int64_t at = padding::position_of(axes, t.mode(), i);
     if (at >= 0) {
-      c.out(0)[static_cast<size_t>(at)] += c.in(0)[i.flat()];
-      magnitude[static_cast<size_t>(at)] += std::abs(c.in(0)[i.flat()]);
+      c.add(0, static_cast<size_t>(at), c.in(0)[i.flat()]);
     }
   }
 }
