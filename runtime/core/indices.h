@@ -38,7 +38,7 @@ GatherLoops gather_loops_of(const Record& record) {
 
 // Each line along the axis of a ScatterElements takes `count` updates. Update k of line i has the
 // index indices[i . strides 1 + k * steps[1]] and the value updates[i . strides 2 + k * steps[2]];
-// it changes data[i . strides 0 + element(index) * steps[0]]. There are no lines without updates.
+// it changes data[i . strides 0 + element(index) * steps[0]].
 struct ScatterLines {
   int64_t n = 0;  // elements of the axis
   uint64_t count = 0;

@@ -3,7 +3,7 @@
 // between steps are f32, in the workspace.
 #include <algorithm>
 
-#include "base/checked.h"
+#include "core/recurrent.h"
 #include "device/math.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
@@ -24,18 +24,12 @@ enum class Cell {
   gru_reset   // backward: dr from d_new
 };
 
-struct Layer {
-  uint64_t steps = 0;
-  uint32_t batch = 0;
-  uint32_t units = 0;
-  bool reverse = false;
+using Layer = RecurrentLayer;
 
-  uint64_t at(uint64_t i) const { return reverse ? steps - 1 - i : i; }
-  __host__ __device__ uint64_t state() const { return uint64_t{batch} * units; }
-  __host__ __device__ uint64_t blocks() const {
-    return uint64_t{units} * ((batch + kRows - 1) / kRows);
-  }
-};
+// The warps of a step.
+__host__ __device__ uint64_t blocks_of(const Layer& layer) {
+  return uint64_t{layer.units} * ((layer.batch + kRows - 1) / kRows);
+}
 
 // Operands of type T, c and next_c belong to the step.
 template <class T>
@@ -120,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) step_kernel(Step<T> s) {
                               : kCell == Cell::gru_gates ? 2
                                                          : 1;
   const uint64_t warp = uint64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes;
-  if (warp >= s.layer.blocks()) {
+  if (warp >= blocks_of(s.layer)) {
     return;
   }
   const unsigned lane = threadIdx.x % kLanes;
@@ -177,7 +171,6 @@ struct BackStep {
   uint32_t from;   // rows [from, from + depth) of w, and of `behind`
   uint32_t depth;  // 0: there is no following step
   bool ends;       // writes only dh0
-  bool reset_after;
 };
 
 template <Cell kCell, class T>
@@ -227,8 +220,8 @@ __device__ void finish_back(const BackStep<T>& s, uint32_t row, uint32_t unit, f
     const float dh = read(s.dy + at) + through;
     const float dz = dh * (read(s.old_h + at) - n) * (z * (1 - z));
     const float dn = dh * (1 - z) * (1 - n * n);
-    const float d_new = s.reset_after ? dn * r : dn;
-    if (s.reset_after) {
+    const float d_new = s.layer.reset_after ? dn * r : dn;
+    if (s.layer.reset_after) {
       const float dr = dn * read(s.recurrent + at) * (r * (1 - r));
       keep(0, dr, dr);
     }
@@ -278,21 +271,13 @@ __global__ void __launch_bounds__(kThreads) back_kernel(BackStep<T> s) {
   finish_back<kCell>(s, row0 + warp, unit, sum);
 }
 
-Layer layer_of(const Shape& gates, const Shape& w, bool reverse) {
-  return {static_cast<uint64_t>(gates[0]), static_cast<uint32_t>(gates[1]),
-          static_cast<uint32_t>(w[1]), reverse};
-}
-
-uint64_t floats(uint64_t n) { return round_up(n * sizeof(float), 256) / sizeof(float); }
-
-bool has_reset_before(const Attributes& attributes) {
-  return !attributes.as<GruAttributes>().reset_after();
-}
+// The distance of the buffers in the workspace.
+uint64_t floats(uint64_t n) { return buffer_bytes(n) / sizeof(float); }
 
 template <Cell kCell, class T>
 void launch_step(Launch& l, const Step<T>& s) {
-  l.launch("recurrent step", step_kernel<kCell, T>, blocks_for(s.layer.blocks(), kWarps), kThreads,
-           s);
+  l.launch("recurrent step", step_kernel<kCell, T>, blocks_for(blocks_of(s.layer), kWarps),
+           kThreads, s);
 }
 
 template <Cell kCell, class T>
@@ -301,18 +286,11 @@ void launch_back(Launch& l, const BackStep<T>& s) {
            dim3(blocks_for(s.layer.units, kLanes), blocks_for(s.layer.batch, kRows)), kThreads, s);
 }
 
-// Two buffers alternate between the state before a step and the state after it. Without
-// reset_after, r * h and z have buffers too.
-uint64_t states_workspace(const NodeView& node) {
-  const auto state = static_cast<uint64_t>(node.in(2).elements());
-  const bool more = node.query.op == Op::Gru && has_reset_before(node.query.attributes);
-  return floats(state) * sizeof(float) * (more ? 4 : 2);
-}
+uint64_t workspace(const NodeView& node) { return recurrent_workspace(node.query); }
 
 template <class T>
 void lstm(Launch& l) {
-  const Layer layer =
-      layer_of(l.in_shape(0), l.in_shape(1), l.attributes<LstmAttributes>().reverse());
+  const Layer layer = recurrent_layer_of(l.record());
   const uint64_t state = layer.state();
   float* const states[2] = {l.workspace(), l.workspace() + floats(state)};
   convert(l, l.in(2), l.type(), states[0], DType::f32, state);
@@ -334,8 +312,7 @@ void lstm(Launch& l) {
 
 template <class T>
 void gru(Launch& l) {
-  const auto& attributes = l.attributes<GruAttributes>();
-  const Layer layer = layer_of(l.in_shape(0), l.in_shape(1), attributes.reverse());
+  const Layer layer = recurrent_layer_of(l.record());
   const uint64_t state = layer.state();
   float* const states[2] = {l.workspace(), l.workspace() + floats(state)};
   float* const faded = states[1] + floats(state);
@@ -354,7 +331,7 @@ void gru(Launch& l) {
     s.y = l.out_as<T>(0) + t * state;
     s.activations = l.out_as<T>(1) + t * 3 * state;
     s.recurrent = l.out_as<T>(2) + t * state;
-    if (attributes.reset_after()) {
+    if (layer.reset_after) {
       launch_step<Cell::gru>(l, s);
       continue;
     }
@@ -366,17 +343,9 @@ void gru(Launch& l) {
   }
 }
 
-// Two buffers alternate for the gradients of the products. A Gru also has a buffer for dh.
-template <uint64_t kGates>
-uint64_t grad_workspace(const NodeView& node) {
-  const auto state = static_cast<uint64_t>(node.out(2).elements());
-  return (2 * floats(kGates * state) + (kGates == 3 ? floats(state) : 0)) * sizeof(float);
-}
-
 template <class T>
 void lstm_grad(Launch& l) {
-  const Layer layer =
-      layer_of(l.in_shape(0), l.in_shape(1), l.attributes<LstmAttributes>().reverse());
+  const Layer layer = recurrent_layer_of(l.record());
   const uint64_t state = layer.state();
   float* const turns[2] = {l.workspace(), l.workspace() + floats(4 * state)};
   // `left` is the number of remaining steps; 0 computes the gradient of the first state.
@@ -403,8 +372,7 @@ void lstm_grad(Launch& l) {
 
 template <class T>
 void gru_grad(Launch& l) {
-  const auto& attributes = l.attributes<GruAttributes>();
-  const Layer layer = layer_of(l.in_shape(0), l.in_shape(2), attributes.reverse());
+  const Layer layer = recurrent_layer_of(l.record());
   const uint64_t state = layer.state();
   float* const turns[2] = {l.workspace(), l.workspace() + floats(3 * state)};
   for (uint64_t left = layer.steps + 1; left-- > 0;) {
@@ -422,11 +390,10 @@ void gru_grad(Launch& l) {
     s.d_new = l.out_as<T>(1) + t * state;
     s.dh = turns[1] + floats(3 * state);
     s.dh0 = l.out_as<T>(2);
-    s.reset_after = attributes.reset_after();
-    s.depth = left == layer.steps ? 0 : (s.reset_after ? 3 : 2) * layer.units;
+    s.depth = left == layer.steps ? 0 : (s.layer.reset_after ? 3 : 2) * layer.units;
     s.ends = left == 0;
     launch_back<Cell::gru>(l, s);
-    if (!s.reset_after && left > 0) {
+    if (!s.layer.reset_after && left > 0) {
       s.behind = s.made;
       s.from = 2 * layer.units;
       s.depth = layer.units;
@@ -446,12 +413,11 @@ const char* refusal(const NodeView& node) {
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(lstm, .run = lstm<T>, .workspace = states_workspace,
+BOWLINE_KERNELS_OF_FLOATS(lstm, .run = lstm<T>, .workspace = workspace, .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(gru, .run = gru<T>, .workspace = workspace, .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(lstm_grad, .run = lstm_grad<T>, .workspace = workspace,
                           .refusal = refusal<1>);
-BOWLINE_KERNELS_OF_FLOATS(gru, .run = gru<T>, .workspace = states_workspace, .refusal = refusal<1>);
-BOWLINE_KERNELS_OF_FLOATS(lstm_grad, .run = lstm_grad<T>, .workspace = grad_workspace<4>,
-                          .refusal = refusal<1>);
-BOWLINE_KERNELS_OF_FLOATS(gru_grad, .run = gru_grad<T>, .workspace = grad_workspace<3>,
+BOWLINE_KERNELS_OF_FLOATS(gru_grad, .run = gru_grad<T>, .workspace = workspace,
                           .refusal = refusal<2>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::recurrent_kernels

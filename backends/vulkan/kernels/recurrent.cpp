@@ -1,9 +1,10 @@
 //! ops(f32, f16, bf16) Lstm LstmGrad Gru GruGrad
 // Recurrent layers: one dispatch per step, or two for a Gru without reset_after. Values passed
 // between steps are f32, in the workspace.
+#include "core/recurrent.h"
+
 #include <algorithm>
 
-#include "base/checked.h"
 #include "convert.h"
 #include "kernel.h"
 
@@ -12,27 +13,12 @@ namespace {
 
 constexpr uint64_t kRows = 4;  // batch rows that a subgroup, or an invocation, processes at once
 
-struct Layer {
-  uint64_t gates = 0;
-  uint64_t steps = 0;
-  uint64_t batch = 0;
-  uint64_t units = 0;
-  bool reverse = false;
+struct Layer : RecurrentLayer {
+  explicit Layer(const Launch& l) : RecurrentLayer(recurrent_layer_of(l.record())) {}
 
-  uint64_t at(uint64_t i) const { return reverse ? steps - 1 - i : i; }
-  uint64_t state() const { return batch * units; }
   uint64_t blocks() const { return units * ((batch + kRows - 1) / kRows); }
   double products() const { return 2 * static_cast<double>(gates * units * state()); }
 };
-
-Layer layer_of(const Shape& gates, const Shape& w, uint64_t count, bool reverse) {
-  return {count, static_cast<uint64_t>(gates[0]), static_cast<uint64_t>(gates[1]),
-          static_cast<uint64_t>(w[1]), reverse};
-}
-
-bool has_reset_before(const Attributes& attributes) {
-  return !attributes.as<GruAttributes>().reset_after();
-}
 
 // A loop over all rows of the weight.
 template <size_t kWeight>
@@ -46,21 +32,13 @@ VkDeviceAddress at_step(const Launch& l, VkDeviceAddress base, uint64_t step, ui
   return base + step * each * size_of(l.type());
 }
 
-uint64_t floats(uint64_t n) { return round_up(n * sizeof(float), 256); }
-
-// Forward. Two buffers alternate between the state before a step and the state after it. Without
-// reset_after, r * h and z have buffers too.
-uint64_t states_workspace(const NodeView& node) {
-  const auto state = static_cast<uint64_t>(node.in(2).elements());
-  const bool more = node.query.op == Op::Gru && has_reset_before(node.query.attributes);
-  return floats(state) * (more ? 4 : 2);
-}
+uint64_t workspace(const NodeView& node) { return recurrent_workspace(node.query); }
 
 struct States {
   VkDeviceAddress at[4];
   States(const Launch& l, const Layer& layer) {
     for (uint64_t i = 0; i < 4; ++i) {
-      at[i] = l.workspace() + i * floats(layer.state());
+      at[i] = l.workspace() + i * buffer_bytes(layer.state());
     }
   }
 };
@@ -71,8 +49,7 @@ void dispatch(Launch& l, const Layer& layer, const shader::ByType& shader, const
 }
 
 void lstm(Launch& l) {
-  const Layer layer =
-      layer_of(l.in_shape(0), l.in_shape(1), 4, l.attributes<LstmAttributes>().reverse());
+  const Layer layer(l);
   const States states(l, layer);
   convert(l, l.in(2), l.type(), states.at[0], DType::f32, layer.state());
   for (uint64_t i = 0; i < layer.steps; ++i) {
@@ -90,8 +67,7 @@ void lstm(Launch& l) {
 }
 
 void gru(Launch& l) {
-  const auto& attributes = l.attributes<GruAttributes>();
-  const Layer layer = layer_of(l.in_shape(0), l.in_shape(1), 3, attributes.reverse());
+  const Layer layer(l);
   const States states(l, layer);
   const VkDeviceAddress bias = l.inputs() > 3 ? l.in(3) : 0;
   const auto run = [&](const shader::ByType& shader, uint64_t t, VkDeviceAddress h,
@@ -108,7 +84,7 @@ void gru(Launch& l) {
   for (uint64_t i = 0; i < layer.steps; ++i) {
     const uint64_t t = layer.at(i);
     const VkDeviceAddress h = states.at[i % 2], next_h = states.at[(i + 1) % 2];
-    if (attributes.reset_after()) {
+    if (layer.reset_after) {
       run(shader::recurrent_gru, t, h, next_h, h, 1);
       continue;
     }
@@ -117,24 +93,17 @@ void gru(Launch& l) {
   }
 }
 
-// Backward. Two buffers alternate for the gradients of the products. A Gru also has a buffer for
-// dh.
+// The buffers of recurrent_workspace.
 struct Behind {
   VkDeviceAddress at[2];
   VkDeviceAddress dh;
   Behind(const Launch& l, const Layer& layer) {
-    const uint64_t each = floats(layer.gates * layer.state());
+    const uint64_t each = buffer_bytes(layer.gates * layer.state());
     at[0] = l.workspace();
     at[1] = at[0] + each;
     dh = at[1] + each;
   }
 };
-
-template <uint64_t kGates>
-uint64_t grad_workspace(const NodeView& node) {
-  const auto state = static_cast<uint64_t>(node.out(2).elements());
-  return 2 * floats(kGates * state) + (kGates == 3 ? floats(state) : 0);
-}
 
 void dispatch_grad(Launch& l, const Layer& layer, const shader::ByType& shader, Push push,
                    uint64_t from, uint64_t depth, uint32_t flags) {
@@ -151,8 +120,7 @@ constexpr uint32_t kEnds = 1;
 constexpr uint32_t kHasMore = 2;  // dc of an Lstm, reset_after of a Gru
 
 void lstm_grad(Launch& l) {
-  const Layer layer =
-      layer_of(l.in_shape(0), l.in_shape(1), 4, l.attributes<LstmAttributes>().reverse());
+  const Layer layer(l);
   const Behind behind(l, layer);
   const VkDeviceAddress dc_in = l.inputs() > 5 ? l.in(5) : 0;
   // Step i of the running steps; -1 computes the gradient of the first state.
@@ -177,9 +145,7 @@ void lstm_grad(Launch& l) {
 }
 
 void gru_grad(Launch& l) {
-  const auto& attributes = l.attributes<GruAttributes>();
-  const Layer layer = layer_of(l.in_shape(0), l.in_shape(2), 3, attributes.reverse());
-  const bool reset_after = attributes.reset_after();
+  const Layer layer(l);
   const Behind behind(l, layer);
   for (auto i = static_cast<int64_t>(layer.steps) - 1; i >= -1; --i) {
     const auto number = static_cast<uint64_t>(std::max<int64_t>(i, 0));
@@ -196,12 +162,12 @@ void gru_grad(Launch& l) {
       push.add(at_step(l, l.out(0), t, 3 * layer.state()), l.out(2));
       return push;
     };
-    const uint64_t through = (reset_after ? 3 : 2) * layer.units;
+    const uint64_t through = (layer.reset_after ? 3 : 2) * layer.units;
     dispatch_grad(l, layer, shader::recurrent_grad_gru,
                   push_of(behind.at[static_cast<uint64_t>(i + 2) % 2]), 0,
                   is_last || layer.steps == 0 ? 0 : through,
-                  (i < 0 ? kEnds : 0) | (reset_after ? kHasMore : 0));
-    if (!reset_after && i >= 0) {
+                  (i < 0 ? kEnds : 0) | (layer.reset_after ? kHasMore : 0));
+    if (!layer.reset_after && i >= 0) {
       dispatch_grad(l, layer, shader::recurrent_grad_gru_reset, push_of(made), 2 * layer.units,
                     layer.units, 0);
     }
@@ -210,12 +176,11 @@ void gru_grad(Launch& l) {
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(lstm, .launch = lstm, .workspace = states_workspace,
+BOWLINE_KERNELS_OF_FLOATS(lstm, .launch = lstm, .workspace = workspace, .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(gru, .launch = gru, .workspace = workspace, .refusal = refusal<1>);
+BOWLINE_KERNELS_OF_FLOATS(lstm_grad, .launch = lstm_grad, .workspace = workspace,
                           .refusal = refusal<1>);
-BOWLINE_KERNELS_OF_FLOATS(gru, .launch = gru, .workspace = states_workspace, .refusal = refusal<1>);
-BOWLINE_KERNELS_OF_FLOATS(lstm_grad, .launch = lstm_grad, .workspace = grad_workspace<4>,
-                          .refusal = refusal<1>);
-BOWLINE_KERNELS_OF_FLOATS(gru_grad, .launch = gru_grad, .workspace = grad_workspace<3>,
+BOWLINE_KERNELS_OF_FLOATS(gru_grad, .launch = gru_grad, .workspace = workspace,
                           .refusal = refusal<2>);
 
 }  // namespace bowline::detail::vulkan::recurrent_kernels
