@@ -2,7 +2,6 @@
 #include "base/boundary.h"
 #include "base/escape.h"
 #include "base/utf8.h"
-#include "text/chat_formats.h"
 #include "text/chat_template.h"
 
 namespace bowline::text {
@@ -19,9 +18,8 @@ using chat::Value;
 
 std::string list_of_names() {
   std::string out;
-  for (const chat::NamedFormat& format : chat::named_formats()) {
-    out += out.empty() ? "" : ", ";
-    out += format.name;
+  for (const std::string& name : ChatTemplate::names()) {
+    out += (out.empty() ? "" : ", ") + name;
   }
   return out;
 }

@@ -94,7 +94,8 @@ Result<Value> Renderer::evaluate(const Expression* e, Scope* scope) {
   BOWLINE_TRY(heap_.step());
   const Nested nested(level_);
   if (level_ > kMostLevels) {
-    return failure_at(e->line, "The expressions are nested deeper than {} levels", kMostLevels);
+    return with_line(failure("The expressions are nested deeper than {} levels.", kMostLevels),
+                     e->line);
   }
   Result<Value> v = evaluate_here(*e, scope);
   return v.ok() ? v : with_line(std::move(v).status(), e->line);

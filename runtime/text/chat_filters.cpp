@@ -304,11 +304,7 @@ Result<Value> map(Renderer& r, const Value& v, Arguments& a) {
 
 // A key to sort by: a text is in lower case unless `case_sensitive`.
 Result<Value> sort_key(Renderer& r, const Value& v, bool case_sensitive) {
-  if (v.kind != Kind::text || case_sensitive) {
-    return v;
-  }
-  BOWLINE_TRY_ASSIGN(std::string lower, with_case(v.text, Case::lower));
-  return r.heap().text(std::move(lower));
+  return v.kind != Kind::text || case_sensitive ? v : with_case(r.heap(), v.text, Case::lower);
 }
 
 // Returns the elements of `v` with their sort keys. Takes the arguments `case_sensitive` (number

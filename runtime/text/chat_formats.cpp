@@ -1,5 +1,5 @@
 // Built-in templates, after the public descriptions of the models that introduced the formats.
-#include "text/chat_formats.h"
+#include "text/chat_template.h"
 
 namespace bowline::text::chat {
 namespace {

@@ -24,8 +24,7 @@ Function method_of(const Value& value, std::string_view name);
 // Methods that are filters, too. Their value is a text.
 template <Case to>
 Result<Value> in_case(Renderer& r, const Value& v, Arguments&) {
-  BOWLINE_TRY_ASSIGN(std::string out, with_case(v.text, to));
-  return r.heap().text(std::move(out));
+  return with_case(r.heap(), v.text, to);
 }
 Result<Value> replaced(Renderer& r, const Value& v, Arguments& a);
 // str.format() of Python. Errors  bad_file: the layout is not valid or not supported.

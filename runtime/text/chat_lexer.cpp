@@ -311,13 +311,12 @@ class Lexer {
 // Converts all line ends to \n and removes the last one.
 std::string with_newlines(std::string_view text) {
   std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\r') {
-      i += i + 1 < text.size() && text[i + 1] == '\n' ? 1 : 0;
-      out += '\n';
-    } else {
-      out += text[i];
+  char before = '\0';
+  for (const char c : text) {
+    if (c != '\n' || before != '\r') {
+      out += c == '\r' ? '\n' : c;
     }
+    before = c;
   }
   if (out.ends_with('\n')) {
     out.pop_back();

@@ -45,7 +45,7 @@ class Parser : private Cursor {
     hold(e.list);
     hold(e.dict);
     if (e.depth > kMostDepth) {
-      return failure_at(e.line, "An expression has more than {} levels", kMostDepth);
+      return with_line(failure("An expression has more than {} levels.", kMostDepth), e.line);
     }
     return &tree_.expressions.emplace_back(std::move(e));
   }
@@ -296,7 +296,7 @@ class Parser : private Cursor {
         return make(Op::attribute, token.line, {of}, name.text);
       }
       if (name.kind != Token::Kind::integer) {
-        return failure_at(name.line, "A name or a number is expected after a dot");
+        return with_line(failure("A name or a number is expected after a dot."), name.line);
       }
       BOWLINE_TRY_ASSIGN(const Part index, constant(name.line, Value::of(name.integer)));
       return make(Op::item, token.line, {of, index});
@@ -479,21 +479,17 @@ class Parser : private Cursor {
   }
 
   Status branch(Statement& s) {
-    while (true) {
+    for (std::string_view tag = "if"; tag != "endif";) {
       Statement::Branch& b = s.branches.emplace_back();
-      BOWLINE_TRY_ASSIGN(b.condition, tuple(false, false));
-      BOWLINE_TRY_ASSIGN(b.body, body_behind({"elif", "else", "endif"}));
-      const std::string_view end = take().text;
-      if (end == "endif") {
-        return {};
+      const bool is_last = tag == "else";
+      if (!is_last) {
+        BOWLINE_TRY_ASSIGN(b.condition, tuple(false, false));
       }
-      if (end == "else") {
-        Statement::Branch& otherwise = s.branches.emplace_back();
-        BOWLINE_TRY_ASSIGN(otherwise.body, body_behind({"endif"}));
-        take();
-        return {};
-      }
+      BOWLINE_TRY_ASSIGN(b.body,
+                         body_behind(is_last ? Ends{"endif"} : Ends{"elif", "else", "endif"}));
+      tag = take().text;
     }
+    return {};
   }
 
   Status loop(Statement& s) {

@@ -150,7 +150,7 @@ Result<std::vector<Value>> split_lines(Heap& heap, std::string_view text) {
   return out;
 }
 
-Result<std::string> with_case(std::string_view text, Case to) {
+Result<Value> with_case(Heap& heap, std::string_view text, Case to) {
   constexpr std::string_view kInFrontOfWords = "-({[< \t\n\r\f\v\x1c\x1d\x1e\x1f";
   std::string out;
   bool in_word = false;
@@ -164,7 +164,7 @@ Result<std::string> with_case(std::string_view text, Case to) {
     out += (up && is_lower(c)) || (!up && is_upper(c)) ? static_cast<char>(c ^ 0x20) : c;
     in_word = is_upper(c) || is_lower(c);
   }
-  return out;
+  return heap.text(std::move(out));
 }
 
 std::vector<size_t> sliced(const Slice& slice, size_t size) {

@@ -44,7 +44,7 @@ Result<std::vector<Value>> split_lines(Heap& heap, std::string_view text);
 // `title` of Jinja, after white space, a dash or an opening bracket.
 enum class Case : uint8_t { lower, upper, title, words, capitalize };
 // Errors  bad_file: the text is not ASCII, which is not supported.
-Result<std::string> with_case(std::string_view text, Case to);
+Result<Value> with_case(Heap& heap, std::string_view text, Case to);
 
 // The indices of a[start:stop:step] for a sequence of `size` elements.
 struct Slice {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <ranges>
+#include <span>
 
 #include "text/chat_value.h"
 
@@ -130,13 +131,7 @@ struct Token {
 
 constexpr size_t kMostTemplateBytes = size_t{1} << 20;
 
-// An error with its line: "... (line 3)."
-template <class... Ts>
-Status failure_at(uint32_t line, std::string_view message, const Ts&... values) {
-  return failure("{} (line {}).", format(message, values...), line);
-}
-
-// Adds the line to an error of the template that has none.
+// Adds the line to an error of the template that has none: "... (line 3)."
 Status with_line(Status status, uint32_t line);
 
 // Increases a level by `n` during its lifetime.
@@ -154,6 +149,13 @@ class Nested {
 // Errors  bad_file: the message has the line.
 Result<std::vector<Token>> lex(Tree& tree);
 Status parse(Tree& tree);
+
+// The built-in templates.
+struct NamedFormat {
+  std::string_view name;
+  std::string_view text;
+};
+std::span<const NamedFormat> named_formats();
 
 // Renders a template with the variables of `globals`.
 // Errors  bad_argument: raise_exception. bad_file: all others; the message has the line.
