@@ -33,8 +33,8 @@ Result<AddedTokens> AddedTokens::create(std::vector<AddedToken> tokens,
     if (content.text.empty()) {
       continue;
     }
-    Places& places = token.normalized ? out.normalized_ : out.plain_;
-    (token.normalized ? out.any_normalized_ : out.any_plain_) = true;
+    Places& places = out.places_[token.normalized ? 1 : 0];
+    places.any = true;
     BOWLINE_REQUIRE_FILE(places.trie.insert(content.text, token.id),
                          "The added tokens have too many hash collisions.");
     places.begins[static_cast<uint8_t>(content.text[0])] = true;
@@ -50,11 +50,9 @@ const AddedToken* AddedTokens::find(int32_t id) const {
 }
 
 Status AddedTokens::split(Pieces& pieces, bool normalized, bool special) const {
-  if (!any(normalized)) {
-    return {};
-  }
-  return pieces.split([&](std::string_view text, std::vector<Piece>& out) {
-    return split(text, normalized ? normalized_ : plain_, special, out);
+  const Places& places = places_[normalized ? 1 : 0];
+  return !places.any ? Status() : pieces.split([&](std::string_view text, std::vector<Piece>& out) {
+    return split(text, places, special, out);
   });
 }
 

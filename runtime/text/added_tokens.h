@@ -25,10 +25,10 @@ class AddedTokens {
     const AddedToken* token = find(id);
     return token != nullptr && token->special;
   }
-  bool any(bool normalized) const { return normalized ? any_normalized_ : any_plain_; }
 
  private:
   struct Places {
+    bool any = false;
     ByteTrie trie;
     std::array<bool, 256> begins{};
   };
@@ -36,10 +36,7 @@ class AddedTokens {
                std::vector<Piece>& out) const;
 
   std::vector<AddedToken> tokens_;  // by id
-  Places plain_;
-  Places normalized_;
-  bool any_plain_ = false;
-  bool any_normalized_ = false;
+  std::array<Places, 2> places_;    // of plain tokens and of normalized tokens
 };
 
 }  // namespace bowline::text

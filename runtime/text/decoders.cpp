@@ -58,8 +58,10 @@ Status pass_on(const std::string& text, const PassOn& next) {
 // Byte-level letters to bytes.
 DecodeStep bytes_step(bool whole) {
   return [whole, bytes = std::string()](PieceOrEnd piece, const PassOn& next) mutable -> Status {
-    if (piece) {
-      bytes += bytes_of(*piece).value_or(std::string(*piece));
+    if (const auto spelled = piece ? bytes_of(*piece) : std::nullopt) {
+      bytes += *spelled;
+    } else {
+      bytes += piece.value_or("");
     }
     return whole && piece ? Status() : pass_on(take_text(bytes, !piece), next);
   };

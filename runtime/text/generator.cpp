@@ -128,12 +128,8 @@ class GeneratorState {
                     "A context of {} tokens is outside of 1..{}.", context, INT32_MAX);
     BOWLINE_TRY(check_positions(model, context));
     BOWLINE_TRY_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
-    std::unique_ptr<GeneratorState> state;
-    if (is_cached) {
-      BOWLINE_TRY_ASSIGN(state, create_cached(model, device, options, context));
-    } else {
-      BOWLINE_TRY_ASSIGN(state, create_whole(model, device, options, context));
-    }
+    BOWLINE_TRY_ASSIGN(std::unique_ptr<GeneratorState> state,
+                       (is_cached ? create_cached : create_whole)(model, device, options, context));
     state->sampler = options.sampler;
     state->stops = options.stop_ids.value_or(std::move(stops));
     state->context = context;

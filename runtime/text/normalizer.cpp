@@ -13,8 +13,6 @@
 namespace bowline::text {
 namespace {
 
-enum class NormalForm : uint8_t { nfc, nfd, nfkc, nfkd };
-
 bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<uint8_t>(c) < 0x80; });
 }
@@ -137,12 +135,11 @@ Status rewrite(AlignedText& t, const std::vector<Change>& changes) {
   return {};
 }
 
-Status normalize(AlignedText& t, NormalForm form) {
+template <bool compatible, bool composes>
+Status normal_form(AlignedText& t) {
   if (is_ascii(t.text)) {
     return {};
   }
-  const bool compatible = form == NormalForm::nfkc || form == NormalForm::nfkd;
-  const bool composes = form == NormalForm::nfc || form == NormalForm::nfkc;
   const std::vector<Change> parts = decomposed(t.text, compatible);
   return rewrite(t, composes ? recomposed(parts) : parts);
 }
@@ -304,16 +301,16 @@ Status map_chars(AlignedText& t, const CharsMap& map) {
   return rewrite(t, changes);
 }
 
-Normalizer normal_form(NormalForm form) {
-  return [form](AlignedText& t) { return normalize(t, form); };
-}
-
 // ---- one for each step
 
-Result<Normalizer> normalizer_of(const steps::NFC&) { return normal_form(NormalForm::nfc); }
-Result<Normalizer> normalizer_of(const steps::NFD&) { return normal_form(NormalForm::nfd); }
-Result<Normalizer> normalizer_of(const steps::NFKC&) { return normal_form(NormalForm::nfkc); }
-Result<Normalizer> normalizer_of(const steps::NFKD&) { return normal_form(NormalForm::nfkd); }
+Result<Normalizer> normalizer_of(const steps::NFC&) { return Normalizer(normal_form<false, true>); }
+Result<Normalizer> normalizer_of(const steps::NFD&) {
+  return Normalizer(normal_form<false, false>);
+}
+Result<Normalizer> normalizer_of(const steps::NFKC&) { return Normalizer(normal_form<true, true>); }
+Result<Normalizer> normalizer_of(const steps::NFKD&) {
+  return Normalizer(normal_form<true, false>);
+}
 Result<Normalizer> normalizer_of(const steps::Lowercase&) {
   return Normalizer([](AlignedText& t) { return each(t, to_lower); });
 }
@@ -369,7 +366,7 @@ Result<Normalizer> normalizer_of(const steps::BertNormalizer& rules) {
       BOWLINE_TRY(each(t, space_out_cjk));
     }
     if (rules.strip_accents.value_or(rules.lowercase)) {
-      BOWLINE_TRY(normalize(t, NormalForm::nfd));
+      BOWLINE_TRY((normal_form<false, false>(t)));
       BOWLINE_TRY(filter<is_nonspacing_mark>(t));
     }
     return rules.lowercase ? each(t, to_lower) : Status();

@@ -342,10 +342,7 @@ class Translator {
   // {,n}, and a quantifier after an interval: Oniguruma repeats the interval, PCRE2 would change
   // it.
   Status interval() {
-    size_t end = at_ + 1;
-    while (end < from_.size() && ((from_[end] >= '0' && from_[end] <= '9') || from_[end] == ',')) {
-      ++end;
-    }
+    const size_t end = std::min(from_.find_first_not_of("0123456789,", at_ + 1), from_.size());
     const std::string_view inside = from_.substr(at_ + 1, end - at_ - 1);
     if (inside.empty() || inside == "," || end >= from_.size() || from_[end] != '}') {
       copy(1);

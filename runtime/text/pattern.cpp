@@ -57,6 +57,7 @@ size_t run(std::string_view text, size_t at, Class k, size_t most = SIZE_MAX) {
   return at;
 }
 
+constexpr std::string_view kLineEnds = "\r\n";
 bool is_line_end(char c) { return c == '\r' || c == '\n'; }
 
 // Length of 's 't 're 've 'm 'll 'd at `at`, or 0.
@@ -123,14 +124,9 @@ struct Words {
 size_t gpt2_word(std::string_view text, size_t at) {
   size_t next = at;
   Class k = class_of(text, next);
-  const bool space = text[at] == ' ' && next < text.size();
-  if (space) {
-    const size_t word = next;
-    k = class_of(text, next);
-    if (k == kSpace) {
-      return white_space(text, at);
-    }
-    return run(text, word, k);
+  if (text[at] == ' ' && next < text.size()) {  // the space joins the word behind it
+    size_t behind = next;
+    k = class_of(text, behind);
   }
   return k == kSpace ? white_space(text, at) : run(text, next, k);
 }
@@ -154,19 +150,12 @@ size_t line_word(std::string_view text, size_t at, const Words& w) {
     return run(text, after, kLetter);
   }
   if (k == kOther || (text[at] == ' ' && second == kOther)) {
-    size_t end = run(text, next, kOther);
-    while (end < text.size() && is_line_end(text[end])) {
-      ++end;
-    }
-    return end;
+    const size_t end = run(text, next, kOther);
+    return std::min(text.find_first_not_of(kLineEnds, end), text.size());
   }
-  const size_t end = run(text, at, kSpace);
-  for (size_t i = end; i > at; --i) {
-    if (is_line_end(text[i - 1])) {
-      return i;
-    }
-  }
-  return white_space(text, at);
+  const std::string_view spaces = text.substr(at, run(text, at, kSpace) - at);
+  const size_t last = spaces.find_last_of(kLineEnds);
+  return last == std::string_view::npos ? white_space(text, at) : at + last + 1;
 }
 
 void find_words(std::string_view text, const Words& w, std::vector<Range>& out) {

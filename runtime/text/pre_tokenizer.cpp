@@ -1,18 +1,19 @@
 #include "text/pre_tokenizer.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "text/require.h"
 
 namespace bowline::text {
 namespace {
 
-// Joins each match with the previous range in the order of `ranges`, unless that is a match, too.
-template <class Ranges>
-void merge(const Ranges& ranges, std::vector<Piece>& out) {
+// Joins a range with the previous range in the order of `ranges` if joins(match, previous match).
+template <class Joins>
+void merge(const auto& ranges, std::vector<Piece>& out, Joins&& joins) {
   bool after_match = false;
   for (const Range& r : ranges) {
-    if (r.match && !after_match && !out.empty()) {
+    if (!out.empty() && joins(r.match, after_match)) {
       out.back().begin = std::min(out.back().begin, r.begin);
       out.back().end = std::max(out.back().end, r.end);
     } else {
@@ -23,6 +24,7 @@ void merge(const Ranges& ranges, std::vector<Piece>& out) {
 }
 
 void cut(const std::vector<Range>& ranges, Matches matches, std::vector<Piece>& out) {
+  const auto joins_text = [](bool match, bool after_match) { return match && !after_match; };
   switch (matches) {
     case Matches::removed:
     case Matches::isolated:
@@ -33,26 +35,15 @@ void cut(const std::vector<Range>& ranges, Matches matches, std::vector<Piece>& 
       }
       return;
     case Matches::merged_with_previous:
-      merge(ranges, out);
+      merge(ranges, out, joins_text);
       return;
-    case Matches::merged_with_next: {
-      const std::vector<Range> backward(ranges.rbegin(), ranges.rend());
-      merge(backward, out);
+    case Matches::merged_with_next:
+      merge(ranges | std::views::reverse, out, joins_text);
       std::ranges::reverse(out);
       return;
-    }
-    case Matches::contiguous: {
-      bool after_match = false;
-      for (const Range& r : ranges) {
-        if (r.match == after_match && !out.empty()) {
-          out.back().end = r.end;
-        } else {
-          out.push_back({r.begin, r.end});
-        }
-        after_match = r.match;
-      }
+    case Matches::contiguous:
+      merge(ranges, out, std::equal_to<>());
       return;
-    }
   }
 }
 

@@ -102,19 +102,6 @@ double uniform(uint64_t seed, uint64_t position) {
   return static_cast<double>(joined) * 0x1p-53;
 }
 
-// The first k candidates. Empty: fewer are known.
-std::optional<std::vector<Candidate>> first_k(size_t k, Order& order) {
-  std::vector<Candidate> kept;
-  while (kept.size() < k) {
-    const std::optional<Candidate> c = order.next();
-    if (!c) {
-      return std::nullopt;
-    }
-    kept.push_back(*c);
-  }
-  return kept;
-}
-
 double lse_of(std::span<const Candidate> kept) {
   double sum = 0;
   for (const Candidate& c : kept) {
@@ -159,13 +146,16 @@ std::optional<std::vector<Candidate>> remaining(const SamplerOptions& options, c
                                                 Order& order) {
   const auto top_k = static_cast<size_t>(options.top_k);
   if (top_k != 0) {
-    std::optional<std::vector<Candidate>> first =
-        first_k(std::min(top_k, logits.vocabulary), order);
-    if (!first) {
-      return std::nullopt;
+    std::vector<Candidate> first;
+    while (first.size() < std::min(top_k, logits.vocabulary)) {
+      const std::optional<Candidate> c = order.next();
+      if (!c) {
+        return std::nullopt;
+      }
+      first.push_back(*c);
     }
-    Cut cut(options, lse_of(*first));
-    for (size_t i = 0; i < first->size() && cut.take((*first)[i]); ++i) {
+    Cut cut(options, lse_of(first));
+    for (size_t i = 0; i < first.size() && cut.take(first[i]); ++i) {
     }
     return std::move(cut.kept);
   }

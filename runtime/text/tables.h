@@ -41,9 +41,6 @@ inline uint64_t hash_of(std::string_view text) {
 // Slots with open addressing, at least half of them free.
 template <class Slot>
 class OpenTable {
- public:
-  size_t size() const { return size_; }
-
  protected:
   // Returns the first slot from `hash` on that is free or satisfies is(slot). Null: there is none
   // within kLongestProbe slots.

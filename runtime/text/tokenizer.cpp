@@ -189,9 +189,18 @@ SharedData bytes_data() {
   return data;
 }
 
-std::span<const std::byte> bytes_of_span(const std::vector<std::byte>& bytes) { return bytes; }
-
 }  // namespace
+
+struct DecoderState {
+  SharedData data;
+  bool skip_special;
+  DecodeChain chain;
+
+  Status push(int32_t id, std::string& out) {
+    const bool shown = data->vocabulary.has(id) && !(skip_special && data->added.is_special(id));
+    return shown ? chain.push(data->vocabulary.piece(id), out) : Status();
+  }
+};
 
 Result<Tokenizer> Tokenizer::from(const Model& model) {
   return guarded([&]() -> Result<Tokenizer> {
@@ -204,7 +213,7 @@ Result<Tokenizer> Tokenizer::from(const Model& model) {
                     "The model has no tokenizer: neither an asset \"tokenizer\" nor the "
                     "metadata tokenizer = bytes.");
     BOWLINE_TRY_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
-    return from_bytes(asset->media_type, bytes_of_span(bytes));
+    return from_bytes(asset->media_type, bytes);
   });
 }
 
@@ -230,23 +239,15 @@ Result<Encoding> Tokenizer::encode(std::string_view text, const EncodeOptions& o
 
 Result<std::string> Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   return guarded([&]() -> Result<std::string> {
-    DecodeChain chain(data_->decoders, true);
+    DecoderState state{data_, skip_special, DecodeChain(data_->decoders, true)};
     std::string out;
     for (const int32_t id : ids) {
-      if (data_->vocabulary.has(id) && !(skip_special && data_->added.is_special(id))) {
-        BOWLINE_TRY(chain.push(data_->vocabulary.piece(id), out));
-      }
+      BOWLINE_TRY(state.push(id, out));
     }
-    BOWLINE_TRY(chain.finish(out));
+    BOWLINE_TRY(state.chain.finish(out));
     return out;
   });
 }
-
-struct DecoderState {
-  SharedData data;
-  bool skip_special;
-  DecodeChain chain;
-};
 
 Decoder Tokenizer::stream(bool skip_special) const {
   return Decoder(std::unique_ptr<DecoderState>(
@@ -262,10 +263,7 @@ Result<std::string> Decoder::next(int32_t id) {
   return guarded([&]() -> Result<std::string> {
     BOWLINE_REQUIRE(state_ != nullptr, "The decoder is empty: it was moved from.");
     std::string out;
-    const TokenizerData& data = *state_->data;
-    if (data.vocabulary.has(id) && !(state_->skip_special && data.added.is_special(id))) {
-      BOWLINE_TRY(state_->chain.push(data.vocabulary.piece(id), out));
-    }
+    BOWLINE_TRY(state_->push(id, out));
     return out;
   });
 }

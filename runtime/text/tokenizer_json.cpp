@@ -43,33 +43,31 @@ Status unknown(std::string_view what, std::string_view type) {
                 format("The {} \"{}\" is not supported.", what, short_name(type)));
 }
 
-// Reads a value of a type that simdjson supports: an object, an array, a text, a bool or a number.
+// The types that simdjson reads, in words.
 template <class T>
-Status read(std::string_view key, const Element& value, std::string_view what, T& to) {
-  return value.get(to) == simdjson::SUCCESS ? Status() : wrong(key, what);
+constexpr std::string_view kInWords = std::is_same_v<T, Object>             ? "an object"
+                                      : std::is_same_v<T, Array>            ? "an array"
+                                      : std::is_same_v<T, std::string_view> ? "text"
+                                      : std::is_same_v<T, bool>             ? "true or false"
+                                                                            : "a number";
+
+template <class T>
+Status read(std::string_view key, const Element& value, T& to) {
+  return value.get(to) == simdjson::SUCCESS ? Status() : wrong(key, kInWords<T>);
 }
 template <class T>
-Result<T> needed_at(const Object& o, std::string_view key, std::string_view what) {
+Result<T> needed_at(const Object& o, std::string_view key) {
   const auto value = find(o, key);
   T out = {};
-  BOWLINE_TRY(value ? read(key, *value, what, out) : missing(key));
+  BOWLINE_TRY(value ? read(key, *value, out) : missing(key));
   return out;
-}
-Result<Object> object_at(const Object& o, std::string_view key) {
-  return needed_at<Object>(o, key, "an object");
-}
-Result<Array> array_at(const Object& o, std::string_view key) {
-  return needed_at<Array>(o, key, "an array");
-}
-Result<std::string_view> text_at(const Object& o, std::string_view key) {
-  return needed_at<std::string_view>(o, key, "text");
 }
 
 template <class Enum, size_t n>
 Status read_name(std::string_view key, const Element& value,
                  const std::array<std::string_view, n>& names, Enum& to) {
   std::string_view name;
-  BOWLINE_TRY(read(key, value, "text", name));
+  BOWLINE_TRY(read(key, value, name));
   const auto found = std::ranges::find(names, name);
   to = static_cast<Enum>(found - names.begin());
   return found == names.end() ? unknown(key, name) : Status();
@@ -106,17 +104,18 @@ class Fields {
 
  private:
   static Status take(std::string_view key, const Element& value, bool& to) {
-    return read(key, value, "true or false", to);
+    return read(key, value, to);
   }
   static Status take(std::string_view key, const Element& value, std::string& to) {
     std::string_view text;
-    BOWLINE_TRY(read(key, value, "text", text));
+    BOWLINE_TRY(read(key, value, text));
     to = text;
     return {};
   }
   static Status take(std::string_view key, const Element& value, size_t& to) {
     int64_t n = -1;
-    BOWLINE_TRY(value.get(n) == simdjson::SUCCESS && n >= 0 ? Status() : wrong(key, "a number"));
+    BOWLINE_TRY(read(key, value, n));
+    BOWLINE_TRY(n >= 0 ? Status() : wrong(key, kInWords<int64_t>));
     BOWLINE_REQUIRE_FILE(n <= kMostCount, "\"{}\" is {}, more than {}.", key, n, kMostCount);
     to = static_cast<size_t>(n);
     return {};
@@ -133,7 +132,7 @@ class Fields {
   }
   static Status take(std::string_view key, const Element& value, Base64& to) {
     std::string_view text;
-    BOWLINE_TRY(read(key, value, "text", text));
+    BOWLINE_TRY(read(key, value, text));
     const auto bytes = from_base64(text);
     BOWLINE_REQUIRE_FILE(bytes, "The character map is not base64.");
     to.bytes = *bytes;
@@ -141,7 +140,7 @@ class Fields {
   }
   static Status take(std::string_view key, const Element& value, PatternText& to) {
     Object pattern;
-    BOWLINE_TRY(read(key, value, "an object", pattern));
+    BOWLINE_TRY(read(key, value, pattern));
     to.is_expression = !find(pattern, "String");
     Fields fields(pattern);
     fields.needed(to.is_expression ? "Regex" : "String", to.text);
@@ -173,48 +172,11 @@ Result<Step> read_step(std::string_view what, std::string_view type, const Objec
   }
 }
 
-// Calls read(type, object) for a step, or for each step of a Sequence. `list`: the key of these
-// steps.
-template <class F>
-Status for_steps(const Element& step, std::string_view list, int depth, F&& read) {
-  BOWLINE_REQUIRE_FILE(depth < kMostNesting, "Sequences are nested deeper than {}.", kMostNesting);
-  Object o;
-  if (step.get(o) != simdjson::SUCCESS) {
-    return wrong("type", "an object");
-  }
-  BOWLINE_TRY_ASSIGN(const std::string_view type, text_at(o, "type"));
-  if (type != "Sequence") {
-    return read(type, o);
-  }
-  BOWLINE_TRY_ASSIGN(const Array steps, array_at(o, list));
-  for (const Element& inner : steps) {
-    BOWLINE_TRY(for_steps(inner, list, depth + 1, read));
-  }
-  return {};
-}
-
-// Reads the steps at a key of the file, if there are any. `read` appends a step to `out`.
-template <class Step, class F>
-Status read_group(const Object& root, std::string_view key, std::string_view list,
-                  std::string_view what, std::vector<Step>& out, F&& read) {
-  if (const auto step = find(root, key)) {
-    BOWLINE_TRY(
-        for_steps(*step, list, 0, read).at(format("While reading the {} of the tokenizer.", what)));
-  }
-  BOWLINE_REQUIRE_FILE(out.size() <= kMostSteps,
-                       "A sequence of the tokenizer has {} steps, more than {}.", out.size(),
-                       kMostSteps);
-  return {};
-}
 template <class Step>
-Status read_group(const Object& root, std::string_view key, std::string_view list,
-                  std::string_view what, std::vector<Step>& out) {
-  return read_group(root, key, list, what, out,
-                    [&](std::string_view type, const Object& o) -> Status {
-                      BOWLINE_TRY_ASSIGN(Step step, read_step<Step>(what, type, o));
-                      out.push_back(std::move(step));
-                      return {};
-                    });
+Status append(std::string_view what, std::string_view type, const Object& o,
+              std::vector<Step>& out) {
+  BOWLINE_TRY_ASSIGN(out.emplace_back(), read_step<Step>(what, type, o));
+  return {};
 }
 
 // ---- post-processors
@@ -229,9 +191,9 @@ Status read_id(const Element& value, const std::string& what, std::vector<int32_
 }
 
 Status read_special(const Object& of, std::string_view name, std::vector<int32_t>& out) {
-  BOWLINE_TRY_ASSIGN(const Object known, object_at(of, "special_tokens"));
-  BOWLINE_TRY_ASSIGN(const Object token, object_at(known, name));
-  BOWLINE_TRY_ASSIGN(const Array ids, array_at(token, "ids"));
+  BOWLINE_TRY_ASSIGN(const Object known, needed_at<Object>(of, "special_tokens"));
+  BOWLINE_TRY_ASSIGN(const Object token, needed_at<Object>(known, name));
+  BOWLINE_TRY_ASSIGN(const Array ids, needed_at<Array>(token, "ids"));
   for (const Element& id : ids) {
     BOWLINE_TRY(read_id(
         id, format("An id of the special token \"{}\" is not valid.", short_name(name)), out));
@@ -240,7 +202,7 @@ Status read_special(const Object& of, std::string_view name, std::vector<int32_t
 }
 
 Result<steps::Surround> read_template(const Object& o) {
-  BOWLINE_TRY_ASSIGN(const Array single, array_at(o, "single"));
+  BOWLINE_TRY_ASSIGN(const Array single, needed_at<Array>(o, "single"));
   steps::Surround out;
   out.is_template = true;
   size_t texts = 0;
@@ -249,13 +211,13 @@ Result<steps::Surround> read_template(const Object& o) {
     BOWLINE_REQUIRE_FILE(value.get(part) == simdjson::SUCCESS,
                          "A part of the template is not an object.");
     if (find(part, "Sequence")) {
-      BOWLINE_TRY_ASSIGN(const Object sequence, object_at(part, "Sequence"));
-      BOWLINE_TRY_ASSIGN(const std::string_view id, text_at(sequence, "id"));
+      BOWLINE_TRY_ASSIGN(const Object sequence, needed_at<Object>(part, "Sequence"));
+      BOWLINE_TRY_ASSIGN(const std::string_view id, needed_at<std::string_view>(sequence, "id"));
       texts += id == "A" ? 1 : 2;
       continue;
     }
-    BOWLINE_TRY_ASSIGN(const Object special, object_at(part, "SpecialToken"));
-    BOWLINE_TRY_ASSIGN(const std::string_view name, text_at(special, "id"));
+    BOWLINE_TRY_ASSIGN(const Object special, needed_at<Object>(part, "SpecialToken"));
+    BOWLINE_TRY_ASSIGN(const std::string_view name, needed_at<std::string_view>(special, "id"));
     BOWLINE_TRY(read_special(o, name, texts == 0 ? out.before : out.behind));
   }
   BOWLINE_REQUIRE_CODE(texts == 1, Code::unsupported,
@@ -265,7 +227,7 @@ Result<steps::Surround> read_template(const Object& o) {
 
 // Reads ["[SEP]", 102].
 Status read_pair(const Object& o, std::string_view key, std::vector<int32_t>& out) {
-  BOWLINE_TRY_ASSIGN(const Array pair, array_at(o, key));
+  BOWLINE_TRY_ASSIGN(const Array pair, needed_at<Array>(o, key));
   const std::string what = format("\"{}\" is not a token and its id.", key);
   BOWLINE_REQUIRE_FILE(pair.size() == 2, "{}", what);
   return read_id(pair.at(1).value_unsafe(), what, out);
@@ -277,8 +239,8 @@ bool adds_by_template(const steps::PostProcessor& step) {
          !(around->before.empty() && around->behind.empty());
 }
 
-Status read_post_processor(std::string_view type, const Object& o,
-                           std::vector<steps::PostProcessor>& out) {
+Status append(std::string_view what, std::string_view type, const Object& o,
+              std::vector<steps::PostProcessor>& out) {
   const bool is_template = type == "TemplateProcessing", roberta = type == "RobertaProcessing";
   const bool has_pairs = roberta || type == "BertProcessing";
   // The package passes the result of a template on as several texts. A second post-processor then
@@ -295,8 +257,7 @@ Status read_post_processor(std::string_view type, const Object& o,
   }
   if (roberta || type == steps::ByteLevel::kType) {
     using Trim = std::variant<steps::ByteLevel>;
-    BOWLINE_TRY_ASSIGN(const Trim step,
-                       read_step<Trim>("post-processor", steps::ByteLevel::kType, o));
+    BOWLINE_TRY_ASSIGN(const Trim step, read_step<Trim>(what, steps::ByteLevel::kType, o));
     out.emplace_back(std::get<0>(step));
   }
   if (has_pairs) {
@@ -305,14 +266,48 @@ Status read_post_processor(std::string_view type, const Object& o,
     BOWLINE_TRY(read_pair(o, "sep", around.behind));
     out.emplace_back(std::move(around));
   }
-  return has_pairs || type == steps::ByteLevel::kType ? Status() : unknown("post-processor", type);
+  return has_pairs || type == steps::ByteLevel::kType ? Status() : unknown(what, type);
+}
+
+// ---- groups of steps
+
+// Appends a step, or each step of a Sequence. `list`: the key of these steps.
+template <class Step>
+Status read_steps(const Element& step, std::string_view list, std::string_view what, int depth,
+                  std::vector<Step>& out) {
+  BOWLINE_REQUIRE_FILE(depth < kMostNesting, "Sequences are nested deeper than {}.", kMostNesting);
+  Object o;
+  BOWLINE_TRY(read("type", step, o));
+  BOWLINE_TRY_ASSIGN(const std::string_view type, needed_at<std::string_view>(o, "type"));
+  if (type != "Sequence") {
+    return append(what, type, o, out);
+  }
+  BOWLINE_TRY_ASSIGN(const Array steps, needed_at<Array>(o, list));
+  for (const Element& inner : steps) {
+    BOWLINE_TRY(read_steps(inner, list, what, depth + 1, out));
+  }
+  return {};
+}
+
+// Reads the steps at a key of the file, if there are any.
+template <class Step>
+Status read_group(const Object& root, std::string_view key, std::string_view list,
+                  std::string_view what, std::vector<Step>& out) {
+  if (const auto step = find(root, key)) {
+    BOWLINE_TRY(read_steps(*step, list, what, 0, out)
+                    .at(format("While reading the {} of the tokenizer.", what)));
+  }
+  BOWLINE_REQUIRE_FILE(out.size() <= kMostSteps,
+                       "A sequence of the tokenizer has {} steps, more than {}.", out.size(),
+                       kMostSteps);
+  return {};
 }
 
 // ---- the model
 
 // Reads the tokens of an object {"token": id}.
 Status read_pieces(const Object& model, Description& out) {
-  BOWLINE_TRY_ASSIGN(const Object vocab, object_at(model, "vocab"));
+  BOWLINE_TRY_ASSIGN(const Object vocab, needed_at<Object>(model, "vocab"));
   out.vocabulary.reserve(vocab.size());
   for (const auto& [piece, value] : vocab) {
     int64_t id = 0;
@@ -325,7 +320,7 @@ Status read_pieces(const Object& model, Description& out) {
 
 // Reads the tokens of an array [["token", score], ...].
 Status read_scored(const Object& model, Description& out) {
-  BOWLINE_TRY_ASSIGN(const Array vocab, array_at(model, "vocab"));
+  BOWLINE_TRY_ASSIGN(const Array vocab, needed_at<Array>(model, "vocab"));
   for (const Element& entry : vocab) {
     Array pair;
     std::string_view piece;
@@ -367,7 +362,7 @@ Status read_merges(const Object& model, Description& out) {
         value->get(dropout) == simdjson::SUCCESS && dropout == 0, Code::unsupported,
         "\"dropout\" of merges is not 0, which makes tokens random. It is not supported.");
   }
-  BOWLINE_TRY_ASSIGN(const Array merges, array_at(model, "merges"));
+  BOWLINE_TRY_ASSIGN(const Array merges, needed_at<Array>(model, "merges"));
   out.merges.reserve(merges.size());
   for (const Element& merge : merges) {
     auto& [left, right] = out.merges.emplace_back();
@@ -409,7 +404,7 @@ Result<AddedToken> read_added(const Element& value) {
   out.normalized = !out.special;
   fields.field("normalized", out.normalized);
   BOWLINE_TRY(Status(fields.status()));
-  BOWLINE_TRY_ASSIGN(const auto id, needed_at<int64_t>(o, "id", "a number"));
+  BOWLINE_TRY_ASSIGN(const auto id, needed_at<int64_t>(o, "id"));
   BOWLINE_REQUIRE_FILE(id >= 0, "\"id\" is not a number.");
   BOWLINE_REQUIRE_FILE(id <= INT32_MAX, "The added token \"{}\" has id {}.",
                        short_name(out.content), id);
@@ -436,17 +431,15 @@ Result<Description> describe_json(std::span<const std::byte> bytes) {
   BOWLINE_TRY(read_group(root, "normalizer", "normalizers", "normalizer", out.normalizers));
   BOWLINE_TRY(
       read_group(root, "pre_tokenizer", "pretokenizers", "pre-tokenizer", out.pre_tokenizers));
-  BOWLINE_TRY(read_group(root, "post_processor", "processors", "post-processor",
-                         out.post_processors, [&](std::string_view type, const Object& o) {
-                           return read_post_processor(type, o, out.post_processors);
-                         }));
+  BOWLINE_TRY(
+      read_group(root, "post_processor", "processors", "post-processor", out.post_processors));
   if (find(root, "decoder")) {
     BOWLINE_TRY(read_group(root, "decoder", "decoders", "decoder", out.decoders.emplace()));
   }
-  BOWLINE_TRY_ASSIGN(const Object model, object_at(root, "model"));
+  BOWLINE_TRY_ASSIGN(const Object model, needed_at<Object>(root, "model"));
   BOWLINE_TRY(read_model(model, out).at("While reading the model of the tokenizer."));
   if (find(root, "added_tokens")) {
-    BOWLINE_TRY_ASSIGN(const Array tokens, array_at(root, "added_tokens"));
+    BOWLINE_TRY_ASSIGN(const Array tokens, needed_at<Array>(root, "added_tokens"));
     for (const Element& value : tokens) {
       BOWLINE_TRY_ASSIGN(AddedToken token, read_added(value));
       out.added.push_back(std::move(token));

@@ -32,7 +32,6 @@ class Vocabulary {
   }
   // The largest id plus 1.
   size_t size() const { return pieces_.size(); }
-  size_t count() const { return ids_.size(); }
 
  private:
   static constexpr size_t kMostGaps = 1 << 16;  // ids without a token; real files have a few
