@@ -21,7 +21,8 @@ class Lexer {
 
   Result<std::vector<Token>> lex() {
     while (!rest_.empty()) {
-      BOWLINE_TRY(with_line(next(), line_));
+      const Status read = next();
+      BOWLINE_TRY(with_line(read, line_));
     }
     add(Token::Kind::end, {});
     return std::move(out_);

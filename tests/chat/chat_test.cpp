@@ -211,6 +211,8 @@ TEST(ChatFormats, WhatIsNotKnownIsRefusedByName) {
       {"{{ x.y }}", "\"x\""},
       {"{{ 'a' + 1 }}", "a text and a number"},
       {"\n\n{{ 'a' + 1 }}", "line 3"},
+      {"{{ 1 }}\n{{ 2\n+ $ }}", "line 3"},
+      {"{{ 1 }}\n{{ 2\n3 }}", "line 3"},
       {"{% for x in y %}", "endfor"},
       {"{% if %}{% endif %}", "An expression"},
       {"{{ a b }}", "\"b\""},
