@@ -74,10 +74,9 @@ uint64_t steps_of(double epochs, const FinetuneOptions& o, const Task& task) {
 }
 
 Config run_config(const FinetuneOptions& o, const Task& task) {
+  const std::optional<int64_t> window = task.info().window;
   Config c = {{"batch", std::to_string(o.batch)}};
-  if (task.info().window) {
-    c.emplace_back("seq", std::to_string(*task.info().window));
-  }
+  append_if(window.has_value(), c, "seq", std::to_string(window.value_or(0)));
   const Config rest = {{"accumulate", std::to_string(o.train.accumulation)},
                        {"seed", std::to_string(o.seed)},
                        {"learning-rate", number_text(o.train.schedule.learning_rate)},
@@ -97,37 +96,22 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
                      find_setting_of(o, name)->is_flag ? std::string() : number_text(value));
     }
   }
-  if (o.schedule != "constant") {
-    c.emplace_back("final-fraction", number_text(o.train.schedule.final_fraction));
-    c.emplace_back(kSteps, std::to_string(o.steps));
-  }
+  const bool falls = o.schedule != "constant";
+  append_if(falls, c, "final-fraction", number_text(o.train.schedule.final_fraction));
+  append_if(falls, c, std::string(kSteps), std::to_string(o.steps));
   // Older checkpoints do not have these entries.
-  if (o.lora.rank != 0) {
-    c.emplace_back("lora-rank", std::to_string(o.lora.rank));
-    c.emplace_back("lora-alpha", number_text(lora_alpha(o)));
-    c.emplace_back("lora-target", o.lora.target);
-    if (o.lora.dropout != 0) {
-      c.emplace_back("lora-dropout", number_text(o.lora.dropout));
-    }
-    if (!o.encoding.empty()) {
-      c.emplace_back("quantize", o.encoding);
-    }
-  }
-  if (o.compute != FinetuneOptions{}.compute) {
-    c.emplace_back("compute", o.compute);
-  }
-  if (o.train.precision.loss_scale != 0) {
-    c.emplace_back("loss-scale", number_text(o.train.precision.loss_scale));
-  }
-  if (o.head_learning_rate >= 0) {
-    c.emplace_back("head-learning-rate", number_text(o.head_learning_rate));
-  }
-  if (!o.freeze.empty()) {
-    c.emplace_back("freeze", fmt::format("{}", fmt::join(o.freeze, " ")));
-  }
-  for (const auto& setting : task.info().settings) {
-    c.push_back(setting);
-  }
+  const bool lora = o.lora.rank != 0;
+  append_if(lora, c, "lora-rank", std::to_string(o.lora.rank));
+  append_if(lora, c, "lora-alpha", number_text(lora_alpha(o)));
+  append_if(lora, c, "lora-target", o.lora.target);
+  append_if(lora && o.lora.dropout != 0, c, "lora-dropout", number_text(o.lora.dropout));
+  append_if(lora && !o.encoding.empty(), c, "quantize", o.encoding);
+  append_if(o.compute != FinetuneOptions{}.compute, c, "compute", o.compute);
+  const float scale = o.train.precision.loss_scale;
+  append_if(scale != 0, c, "loss-scale", number_text(scale));
+  append_if(o.head_learning_rate >= 0, c, "head-learning-rate", number_text(o.head_learning_rate));
+  append_if(!o.freeze.empty(), c, "freeze", fmt::format("{}", fmt::join(o.freeze, " ")));
+  c.insert(c.end(), task.info().settings.begin(), task.info().settings.end());
   return c;
 }
 

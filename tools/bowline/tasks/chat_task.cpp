@@ -185,15 +185,9 @@ class ChatTask final : public RowTask<Rows> {
     if (const uint64_t silent = train_.silent + held_out_.silent; silent > 0) {
       info_.notes.push_back(fmt::format("{} rows have no token to predict", silent));
     }
-    if (o_.mask_prompt) {
-      info_.settings.emplace_back("mask-prompt", "");
-    }
-    if (!o_.chat_format.empty()) {
-      info_.settings.emplace_back("chat-format", o_.chat_format);
-    }
-    if (o_.in_order) {
-      info_.settings.emplace_back("in-order", "");
-    }
+    append_if(o_.mask_prompt, info_.settings, "mask-prompt", "");
+    append_if(!o_.chat_format.empty(), info_.settings, "chat-format", o_.chat_format);
+    append_if(o_.in_order, info_.settings, "in-order", "");
     info_.evaluation_key =
         hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_, o_.mask_prompt,
                               o_.chat_format, o_.batch, o_.eval_batches));

@@ -55,13 +55,9 @@ class ClassifyTask final : public RowTask<Texts> {
     info_.notes = {"texts " + cut_note_};
     info_.settings.emplace_back("text-field", o_.fields.text);
     info_.settings.emplace_back("label-field", o_.fields.label);
-    if (o_.in_order) {
-      info_.settings.emplace_back("in-order", "");
-    }
-    if (!weights_.empty()) {
-      info_.settings.emplace_back("class-weights",
-                                  is_rule(o_.class_weights) ? o_.class_weights : all_weights());
-    }
+    append_if(o_.in_order, info_.settings, "in-order", "");
+    append_if(!weights_.empty(), info_.settings, "class-weights",
+              is_rule(o_.class_weights) ? o_.class_weights : all_weights());
     info_.evaluation_key =
         hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_, o_.fields.text,
                               o_.fields.label, o_.batch, o_.eval_batches));
@@ -112,7 +108,7 @@ class ClassifyTask final : public RowTask<Texts> {
   // same run.
   std::string all_weights() const {
     std::string text;
-    for (size_t i = 0; i < labels_.size(); ++i) {
+    for (size_t i = 0; i < weights_.size(); ++i) {
       text += fmt::format("{}{}={:.9g}", i == 0 ? "" : " ", labels_[i], weights_[i]);
     }
     return text;

@@ -58,6 +58,13 @@ std::string json_key(std::string unit);
 nlohmann::json json_of(const Measure& measure, const std::string& unit,
                        std::span<const std::pair<std::string, uint64_t>> sizes);
 
+// Appends a setting if it is given.
+inline void append_if(bool given, Settings& to, std::string key, std::string value) {
+  if (given) {
+    to.emplace_back(std::move(key), std::move(value));
+  }
+}
+
 // Runs the entry point TaskInfo::evaluated.
 using Forward =
     std::function<Status(std::span<const Tensor> inputs, std::span<const Tensor> outputs)>;
