@@ -17,7 +17,6 @@ struct ChatOptions {
   GenerationFlags of;
   std::string system;
   std::string chat_format;
-  std::string format = "text";
 };
 
 // Returns the local wall-clock time as if it were UTC, in seconds since 1970, because templates
@@ -94,7 +93,7 @@ class Chat {
 
   // Ends the printed answer: a JSON line, or a newline and the rates.
   void show(const Answer& a) const {
-    const bool is_json = o_.format == "json";
+    const bool is_json = o_.of.format == "json";
     if (is_json) {
       print_json_line(json_of(a));
     } else {
@@ -115,7 +114,7 @@ class Chat {
                        of_.tokenizer.encode(text, {.special_tokens = false}));
     defer_interrupts();
     return answer(of_, o_.of, encoded.ids, [this](std::string_view piece) {
-      if (!piece.empty() && o_.format == "text") {
+      if (!piece.empty() && o_.of.format == "text") {
         print_answer(piece);
       }
     });
@@ -164,7 +163,7 @@ void add_chat(CLI::App& app, Context& context) {
   verb->add_option("--system", o->system, "System message");
   add_text(verb, "--chat-format", o->chat_format, "Chat template, such as chatml [the model's]",
            "NAME");
-  add_format(verb, o->format, "Output format of an answer");
+  add_format(verb, o->of.format, "Output format of an answer");
 }
 
 }  // namespace bowline::command

@@ -24,10 +24,7 @@
 namespace bowline::command {
 namespace {
 
-struct EvalOptions : DataOptions {
-  std::string model;
-  DeviceFlags device;
-  std::string format = "text";
+struct EvalOptions : DataOptions, ModelOptions {
   bool force = false;
   std::string report;
   Changes changes;

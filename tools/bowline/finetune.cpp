@@ -121,7 +121,7 @@ void add_checkpoints(CLI::App* verb, FinetuneOptions& o) {
 void add_rest(CLI::App* verb, FinetuneOptions& o) {
   add_device(verb, o.device);
   verb->add_flag("--dry-run", o.dry_run, "Print the plan and its memory; do not train");
-  add_format(verb, o.output, "Output format of the summary");
+  add_format(verb, o.format, "Output format of the summary");
 }
 
 // Declares the kinds of data on which a flag has an effect.

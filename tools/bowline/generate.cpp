@@ -15,7 +15,6 @@ namespace {
 struct GenerateOptions {
   GenerationFlags of;
   std::string prompt = "-";
-  std::string format = "text";
 };
 
 Result<int> run(const GenerateOptions& o) {
@@ -25,7 +24,7 @@ Result<int> run(const GenerateOptions& o) {
                      o.prompt == "-" ? read_stdin() : Result<std::string>(o.prompt));
   BOWLINE_TRY_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
   BOWLINE_TRY_ASSIGN(const text::Encoding encoded, of->tokenizer.encode(prompt));
-  const bool is_json = o.format == "json";
+  const bool is_json = o.of.format == "json";
   defer_interrupts();
   BOWLINE_TRY_ASSIGN(const Answer a, answer(*of, o.of, encoded.ids, [&](std::string_view piece) {
                        if (!is_json && !piece.empty()) {
@@ -57,7 +56,7 @@ void add_generate(CLI::App& app, Context& context) {
       "    --adapter adapter.bowline --temp 0.8 --top-p 0.95");
   add_generation(verb, o->of);
   verb->add_option("prompt", o->prompt, "Prompt; - reads it from standard input [-]");
-  add_format(verb, o->format);
+  add_format(verb, o->of.format);
 }
 
 }  // namespace bowline::command

@@ -28,13 +28,12 @@ namespace {
 
 constexpr int64_t kMostTokens = 512;  // default limit of a text
 
-struct PredictOptions {
-  std::string model;
+struct PredictOptions : ModelOptions {
+  PredictOptions() { format = "json"; }
+
   std::vector<std::string> texts;
   std::string file;
   std::string text_field = "text";
-  DeviceFlags device;
-  std::string format = "json";
   int64_t batch = 16;
   int64_t max_seq_length = 0;
   bool embed = false;

@@ -23,12 +23,9 @@ using nlohmann::json;
 constexpr int kWarmup = 2;
 constexpr size_t kMostNodes = 25;
 
-struct ProfileOptions {
-  std::string model;
+struct ProfileOptions : ModelOptions {
   std::string entry;
-  DeviceFlags device;
   std::string trace;
-  std::string format = "text";
   std::string compute = "f32";
   std::vector<std::string> inputs;
   std::vector<std::string> steps_given;

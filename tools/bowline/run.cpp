@@ -20,11 +20,8 @@
 namespace bowline::command {
 namespace {
 
-struct RunOptions {
-  std::string model;
+struct RunOptions : ModelOptions {
   std::string entry;
-  DeviceFlags device;
-  std::string format = "text";
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<std::string> steps;

@@ -73,6 +73,13 @@ struct DeviceFlags {
   int threads = 0;             // of the CPU; 0: one per core
   uint64_t memory_budget = 0;  // bytes; 0: no limit
 };
+// The options of most verbs that run a model.
+struct ModelOptions {
+  std::string model;  // path
+  DeviceFlags device;
+  std::string format = "text";
+};
+
 // Opens a device. For an unknown name, the message suggests the nearest known name.
 Result<Device> open_device(const DeviceFlags& flags);
 inline Result<Device> open_device(const std::string& name) {

@@ -16,10 +16,7 @@
 namespace bowline::command {
 namespace {
 
-struct BenchDecodeOptions {
-  std::string model;
-  DeviceFlags device;
-  std::string format = "text";
+struct BenchDecodeOptions : ModelOptions {
   Changes changes;
   int64_t prompt = 32;
   int64_t tokens = 128;

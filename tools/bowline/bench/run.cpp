@@ -13,11 +13,8 @@
 namespace bowline::command {
 namespace {
 
-struct BenchRunOptions {
-  std::string model;
+struct BenchRunOptions : ModelOptions {
   std::string entry;
-  DeviceFlags device;
-  std::string format = "text";
   std::string compute = "f32";
   std::vector<std::string> inputs;
   Changes changes;

@@ -22,10 +22,7 @@
 namespace bowline::command {
 namespace {
 
-struct BenchTrainOptions {
-  std::string model;
-  DeviceFlags device;
-  std::string format = "text";
+struct BenchTrainOptions : ModelOptions {
   std::string tokens;
   std::string dump_losses;
   std::string save_model;

@@ -16,9 +16,7 @@
 
 namespace bowline::command {
 
-struct GenerationFlags {
-  std::string model;
-  DeviceFlags device;
+struct GenerationFlags : ModelOptions {
   std::vector<std::string> stops;
   text::SamplerOptions sampler;
   Changes changes;

@@ -15,23 +15,20 @@ namespace bowline::command {
 constexpr std::array kOnNonFinite = {"skip", "stop", "rollback"};  // by OnNonFinite
 
 // Defaults are the same as in the library where the library has one.
-struct FinetuneOptions : DataOptions {
+struct FinetuneOptions : DataOptions, ModelOptions {
   FinetuneOptions() { train.optimizer.settings["weight_decay"] = 0.01f; }
 
-  std::string model;
   std::string out;
   std::string log;
   std::string tensorboard;
   std::string report;
   std::string checkpoint;
   std::string resume = "none";
-  DeviceFlags device;
   // The options of the library that have a flag. train_options() adds the others.
   TrainOptions train;
   std::string schedule = "cosine";  // the number of steps is known here
   std::string keep = "last";
   std::string on_nonfinite = kOnNonFinite[static_cast<size_t>(TrainOptions{}.on_nonfinite)];
-  std::string output = "text";
   uint64_t steps = 200;
   double epochs = 0;  // 0: `steps` determines the length of the run
   uint64_t eval_every = 0;

@@ -23,7 +23,7 @@ class Run {
  public:
   explicit Run(const FinetuneOptions& options)
       : o_(options),
-        json_(options.output == "json"),
+        json_(options.format == "json"),
         out_(json_ ? stderr : stdout),
         line_(out_),
         store_(o_) {}
