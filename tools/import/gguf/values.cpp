@@ -62,9 +62,16 @@ void for_rows(uint64_t first, std::span<T> out, uint64_t row_size, const Piece& 
 }
 
 // Reads bytes that may start and end inside of an element. `read` fills elements, from an index on.
+// Whole elements need no copy of the range.
 template <class Element, class Read>
 void by_elements(uint64_t first, std::span<std::byte> out, const Read& read) {
   const uint64_t skipped = first % sizeof(Element);
+  if (skipped == 0 && out.size() % sizeof(Element) == 0 &&
+      reinterpret_cast<uintptr_t>(out.data()) % alignof(Element) == 0) {
+    read(first / sizeof(Element),
+         std::span(reinterpret_cast<Element*>(out.data()), out.size() / sizeof(Element)));
+    return;
+  }
   std::vector<Element> elements((skipped + out.size() + sizeof(Element) - 1) / sizeof(Element));
   read(first / sizeof(Element), std::span(elements));
   std::memcpy(out.data(), std::as_bytes(std::span(elements)).data() + skipped, out.size());
