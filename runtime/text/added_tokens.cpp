@@ -1,7 +1,6 @@
 #include "text/added_tokens.h"
 
 #include <algorithm>
-#include <array>
 
 #include "text/require.h"
 #include "text/unicode.h"

@@ -283,7 +283,8 @@ Status DecodeChain::run(size_t step, PieceOrEnd piece, std::string& out) {
     out += piece.value_or("");
     return {};
   }
-  return steps_[step](piece, [&](std::string_view text) { return run(step + 1, text, out); });
+  const auto next = [&](std::string_view text) { return run(step + 1, text, out); };
+  return steps_[step](piece, std::ref(next));  // a reference, which needs no allocation
 }
 
 Status DecodeChain::push(std::string_view piece, std::string& out) { return run(0, piece, out); }

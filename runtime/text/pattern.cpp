@@ -206,11 +206,11 @@ std::string error_text(int error) {
 // One search from `at`, with limits. `dear`: remaining step budget of this text beyond the cheap
 // steps.
 Result<int> search(const Compiled& code, const Match& m, std::string_view text, size_t at,
-                   uint32_t options, uint64_t& dear) {
+                   uint64_t& dear) {
   const auto once = [&](uint32_t limit) {
     pcre2_set_match_limit(m.context, limit);
     return pcre2_match(code.code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
-                       options | PCRE2_NO_UTF_CHECK, m.data, m.context);
+                       PCRE2_NO_UTF_CHECK, m.data, m.context);
   };
   int found = once(kCheap);
   if (found == PCRE2_ERROR_MATCHLIMIT && dear > kCheap) {
@@ -239,7 +239,7 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
   Cover cover(text, out);
   bool any = false;  // a match was found
   for (size_t at = 0; at <= text.size() && !text.empty();) {
-    BOWLINE_TRY_ASSIGN(const int found, search(code, m, text, at, 0, dear));
+    BOWLINE_TRY_ASSIGN(const int found, search(code, m, text, at, dear));
     if (found < 0) {
       break;
     }
