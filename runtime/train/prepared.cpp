@@ -200,22 +200,14 @@ Result<double> Prepared::read_weight(const Set& set) const {
   return static_cast<double>(weight);
 }
 
-std::vector<const exec::Segment*> Prepared::Set::segments() const {
-  std::vector<const exec::Segment*> all = {&accumulate, &update, &evaluate};
-  if (weigh) {
-    all.push_back(&*weigh);
-  }
-  return all;
-}
-
 void Prepared::add_to(MemoryReport& report) const {
   report.arena_bytes = workspace.arena_bytes();
   report.io_bytes = workspace.io_bytes();
   for (const Set& set : sets) {
-    for (const exec::Segment* s : set.segments()) {
-      report.backend_bytes += s->backend_bytes();
-      report.lower_bound_bytes = std::max(report.lower_bound_bytes, s->plan().arena_lower_bound);
-    }
+    set.for_each_segment([&report](const exec::Segment& s) {
+      report.backend_bytes += s.backend_bytes();
+      report.lower_bound_bytes = std::max(report.lower_bound_bytes, s.plan().arena_lower_bound);
+    });
   }
 }
 

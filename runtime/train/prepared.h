@@ -15,7 +15,15 @@ struct Prepared {
     std::optional<exec::Segment> weigh;
     std::vector<graph::LossMean> means;
 
-    std::vector<const exec::Segment*> segments() const;
+    template <class Each>
+    void for_each_segment(const Each& each) const {
+      each(accumulate);
+      each(update);
+      each(evaluate);
+      if (weigh) {
+        each(*weigh);
+      }
+    }
   };
 
   std::vector<Set> sets;  // in the order of sets_of_dims(); empty: there are no plans

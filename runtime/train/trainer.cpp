@@ -91,7 +91,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   }
   counters_.plan_builds += prepared_.sets.size();
   for (const Prepared::Set& set : prepared_.sets) {
-    counters_.recordings += set.segments().size();
+    set.for_each_segment([this](const exec::Segment&) { ++counters_.recordings; });
   }
   counters_.launches = prepared_.launches_of(0, options_);
   return {};
