@@ -1,8 +1,6 @@
 // Operators of layout as strided copies.
 #pragma once
 
-#include <vector>
-
 #include "core/attributes.h"
 #include "core/loops.h"
 
@@ -15,13 +13,13 @@ struct Move {
   Loops<2> loops;
 };
 
-// The moves of a Transpose, Slice, SliceGrad, Concat, Split, BroadcastTo or Expand (a
-// device::Record). Those of SliceGrad leave the elements outside of the slice as they are.
-template <class Record>
-std::vector<Move> moves_of(const Record& record) {
+// Calls `each` for the moves of a Transpose, Slice, SliceGrad, Concat, Split, BroadcastTo or Expand
+// (a device::Record). Those of SliceGrad leave the elements outside of the slice as they are.
+// Allocates no memory: kernels of the CPU call this in every run.
+template <class Record, class Each>
+void for_each_move(const Record& record, const Each& each) {
   const Shape& x = record.inputs[0].shape;
   const Shape& y = record.outputs[0].shape;
-  std::vector<Move> moves;
   // Copies the smaller of an input and an output. It lies in the larger one, where it begins at
   // `from` of the axis of the input, and at `to` of the axis of the output.
   const auto part = [&](size_t input, size_t output, int64_t axis, int64_t from, int64_t to) {
@@ -30,8 +28,8 @@ std::vector<Move> moves_of(const Record& record) {
     const int along = positive_axis(axis, a.rank());
     const std::array strides = {strides_of(a), strides_of(b)};
     const auto i = static_cast<size_t>(along);
-    moves.push_back({input, output, from * strides[0][i], to * strides[1][i],
-                     Loops<2>(a[along] < b[along] ? a : b, strides)});
+    each(Move{input, output, from * strides[0][i], to * strides[1][i],
+              Loops<2>(a[along] < b[along] ? a : b, strides)});
     return a[along] < b[along] ? a[along] : b[along];
   };
   int64_t start = 0;
@@ -43,7 +41,7 @@ std::vector<Move> moves_of(const Record& record) {
       for (uint32_t axis = 0; axis < permutation.size(); ++axis) {
         from[axis] = own[static_cast<size_t>(permutation.Get(axis))];
       }
-      moves.push_back({.loops = Loops<2>(y, {from, strides_of(y)})});
+      each(Move{.loops = Loops<2>(y, {from, strides_of(y)})});
       break;
     }
     case Op::Slice: {
@@ -67,9 +65,8 @@ std::vector<Move> moves_of(const Record& record) {
       }
       break;
     default:
-      moves.push_back({.loops = Loops<2>::broadcast(y, {&x, &y})});
+      each(Move{.loops = Loops<2>::broadcast(y, {&x, &y})});
   }
-  return moves;
 }
 
 }  // namespace bowline

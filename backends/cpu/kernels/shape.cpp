@@ -54,10 +54,10 @@ void copy(Threads& threads, const T* x, T* y, const Loops<2>& loops) {
 
 void run_moves(const Launch& l) {
   with_bits(size_of(l.record.type), [&]<class T>() {
-    for (const Move& m : moves_of(l.record)) {
+    for_each_move(l.record, [&l](const Move& m) {
       copy(l.threads, l.in[m.input].as<const T>() + m.first_x, l.out[m.output].as<T>() + m.first_y,
            m.loops);
-    }
+    });
   });
 }
 

@@ -266,9 +266,9 @@ void with_elements(const Launch& l, F&& move) {
 
 void move(Launch& l) {
   with_elements(l, [&]<class T>() {
-    for (const Move& m : moves_of(l.record())) {
+    for_each_move(l.record(), [&l](const Move& m) {
       strided(l, l.in_as<T>(m.input) + m.first_x, l.out_as<T>(m.output) + m.first_y, m.loops);
-    }
+    });
   });
 }
 

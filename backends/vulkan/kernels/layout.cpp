@@ -40,9 +40,9 @@ void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t
 }
 
 void move(Launch& l) {
-  for (const Move& m : moves_of(l.record())) {
+  for_each_move(l.record(), [&l](const Move& m) {
     strided(l, l.in_place(m.input), m.first_x, l.out_place(m.output), m.first_y, m.loops);
-  }
+  });
 }
 
 void slice_grad(Launch& l) {
