@@ -27,7 +27,7 @@ class NodeGradient : public GradientContext {
   }
   // Of the nodes that could not be added.
   const Status& status() const { return status_; }
-  const Shape& shape(GradientValue v) const override { return graph_[v.index].shape; }
+  Shape shape(GradientValue v) const override { return graph_[v.index].shape; }
   DType dtype(GradientValue v) const override { return graph_[v.index].dtype; }
 
   GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override {

@@ -49,7 +49,7 @@ class MeanContext : public GradientContext {
     const auto& input = inputs_[static_cast<size_t>(i)];
     return input && d_.from_batch(*input);
   }
-  const Shape& shape(GradientValue v) const override { return info(v).shape; }
+  Shape shape(GradientValue v) const override { return info(v).shape; }
   DType dtype(GradientValue v) const override { return info(v).dtype; }
   GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override {
     for (const GradientValue v : inputs) {

@@ -129,7 +129,8 @@ class GradientContext : public AttributesContext {
   virtual bool needs(int i) const = 0;
   // True if input i depends on an input of the graph.
   virtual bool from_batch(int i) const = 0;
-  virtual const Shape& shape(GradientValue v) const = 0;
+  // A copy, because `add` moves the shapes of all values.
+  virtual Shape shape(GradientValue v) const = 0;
   virtual DType dtype(GradientValue v) const = 0;
 
   virtual GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) = 0;

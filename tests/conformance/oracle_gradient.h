@@ -28,7 +28,7 @@ class OracleGradient : public GradientContext {
   GradientValue dout(int i) const override;
   bool needs(int i) const override { return is_float(values_[static_cast<size_t>(i)].dtype); }
   bool from_batch(int) const override { return true; }
-  const Shape& shape(GradientValue v) const override { return values_[v.index].shape; }
+  Shape shape(GradientValue v) const override { return values_[v.index].shape; }
   DType dtype(GradientValue v) const override { return values_[v.index].dtype; }
   GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override;
   Status din(int i, GradientValue gradient) override;
