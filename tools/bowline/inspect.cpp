@@ -325,7 +325,7 @@ void add_inspect(CLI::App& app, Context& context) {
                              ->excludes(storages)
                              ->excludes(ties)
                              ->excludes(html);
-  add_text(verb, "--entry", o->entry, "Entry point to list; loss lists training [loss]", "NAME")
+  add_text(verb, "--entry", o->entry, "Entry point to list; loss: training step [loss]", "NAME")
       ->needs(listing);
   verb->add_flag("--columns", o->columns, "Add node names and memory offsets to --listing")
       ->needs(listing);

@@ -185,7 +185,7 @@ void add_bench_ties(CLI::App& bench, Context& context) {
   add_number(verb, "--repeats", o->repeats, "Blocks of the model; all share their weights", 2,
              4096);
   add_number(verb, "--runs", o->runs, "Timed runs of each side; the median is shown", 1, 100'000);
-  add_number(verb, "--ties", o->ties, "Ties of the model whose planning is timed", 1, 1'000'000);
+  add_number(verb, "--ties", o->ties, "Ties of a second model, to time planning", 1, 1'000'000);
   add_device(verb, o->device);
   add_format(verb, o->format);
 }
