@@ -8,15 +8,11 @@ using namespace spirv;
 
 std::vector<uint32_t> with_special_values(std::span<const uint32_t> module) {
   std::vector<uint32_t> out(module.begin(), module.begin() + kHeaderWords);
-  const auto add = [&out](uint32_t operation, std::initializer_list<uint32_t> operands) {
-    out.push_back(static_cast<uint32_t>(operands.size() + 1) << 16 | operation);
-    out.insert(out.end(), operands);
-  };
-  add(kCapability, {kSignedZeroInfNanPreserve});
+  append(out, kCapability, {kSignedZeroInfNanPreserve});
   for_each_instruction(module, [&](Instruction i) {
     out.insert(out.end(), i.begin(), i.end());
     if (operation(i) == kEntryPoint) {  // each module has one
-      add(kExecutionMode, {i[2], kModeSignedZeroInfNanPreserve, 32});
+      append(out, kExecutionMode, {i[2], kModeSignedZeroInfNanPreserve, 32});
     }
   });
   return out;

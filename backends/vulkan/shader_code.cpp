@@ -40,7 +40,7 @@ std::vector<uint32_t> chosen_cases(std::span<const uint32_t> module,
       out.insert(out.end(), all.begin(), all.end());
     } else {
       // A switch with only a default. Unreachable blocks are valid.
-      out.insert(out.end(), {3u << 16 | kSwitch, all[1], target_of(all, value->second)});
+      append(out, kSwitch, {all[1], target_of(all, value->second)});
     }
   });
   return out;

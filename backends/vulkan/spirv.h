@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
+#include <vector>
 
 namespace bowline::detail::vulkan::spirv {
 
@@ -56,6 +58,12 @@ enum : uint32_t { kModeSignedZeroInfNanPreserve = 4461 };
 using Instruction = std::span<const uint32_t>;
 
 inline uint32_t operation(Instruction i) { return i[0] & 0xffff; }
+
+inline void append(std::vector<uint32_t>& module, uint32_t operation,
+                   std::initializer_list<uint32_t> operands) {
+  module.push_back(static_cast<uint32_t>(operands.size() + 1) << 16 | operation);
+  module.insert(module.end(), operands);
+}
 
 // Calls `each` for every instruction of a module.
 template <class Each>

@@ -183,8 +183,7 @@ class InWords {
 
   // Returns true.
   bool add(uint32_t operation, std::initializer_list<uint32_t> operands) {
-    put(std::array{static_cast<uint32_t>(operands.size() + 1) << 16 | operation});
-    put(operands);
+    append(out_, operation, operands);
     return true;
   }
   // Returns the id of the result.
