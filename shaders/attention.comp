@@ -72,7 +72,7 @@ void main() {
       new_top = max(new_top, s[j]);
     }
     // A query that has seen no key yet keeps zeros.
-    const A base = new_top == -kInfinity ? 0 : new_top;
+    const A base = is_minus_infinity(new_top) ? 0 : new_top;
     const A shrink = exp_below(top - base);
     top = new_top;
     sum *= shrink;

@@ -57,7 +57,7 @@ void main() {
     // The square root of p, because p itself may be denormal, which some devices flush to zero.
     const A unmasked = capped(TOTAL(s[0] + s[1]));
     const A score = masked(unmasked, b, h, t, clamp_index(uint(j), p.keys));
-    const bool sees = j < end && j >= start && (MASK == 0 || score != -kInfinity);
+    const bool sees = j < end && j >= start && (MASK == 0 || !is_minus_infinity(score));
     const A root = sees ? exp_below(0.5 * (score - lse)) : 0;
     const A pull = weighed(root, TOTAL(dp[0] + dp[1]) - delta);
     const A ds = weighed(pull, cap_slope(unmasked)) * p.scale * root;
@@ -122,7 +122,7 @@ void main() {
       }
       const A unmasked = capped(TOTAL(s[0] + s[1]));
       const A score = masked(unmasked, b, h, clamp_index(uint(i), p.queries), t);
-      const bool sees = i >= begin && i < end && (MASK == 0 || (is_there && score != -kInfinity));
+      const bool sees = i >= begin && i < end && (MASK == 0 || (is_there && !is_minus_infinity(score)));
       const A root = sees ? exp_below(0.5 * (score - p.lse.v[stat])) : 0;
       const A weight = root * root;
       const A pull = weighed(root, TOTAL(dp[0] + dp[1]) - p.delta.v[stat]);

@@ -77,7 +77,7 @@ A masked(A score, uint b, uint h, uint query, uint key) {
   if (MASK == 1) {
     const uint at = b * MASK_STEP(0) + h * MASK_STEP(1) + query * MASK_STEP(2) + key * MASK_STEP(3);
     const A added = uintBitsToFloat(p.mask.v[at]);
-    return added == -kInfinity ? added : score + added;
+    return is_minus_infinity(added) ? added : score + added;
   }
   if (MASK == 2) {
     const uint at = MASK_BEGIN + b * p.keys + key;

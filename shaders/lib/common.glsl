@@ -39,6 +39,7 @@ void write(Floats y, uint i, A value) { y.v[i] = value; }
 // These tests look at bits, because a driver may assume that no value is NaN or infinite.
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
+bool is_minus_infinity(float x) { return floatBitsToUint(x) == 0xff800000u; }
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7fffffffu) < 0x7f800000u; }
 
 // Workgroups are numbered over x, then y. A long dispatch runs in several parts of whole rows of x,

@@ -39,7 +39,7 @@ bool positive(F x) { return floatBitsToInt(x) > 0 && !is_nan(x); }
 F log1p_of(F x) {
   precise const F w = 1.0f + x;
   precise const F rounded = w - 1.0f;  // a driver may else replace it by x
-  return w == 1.0f ? x : w == kInfinity ? w : log_f32(w) * (x / rounded);
+  return w == 1.0f ? x : is_infinite(w) && w > 0.0f ? w : log_f32(w) * (x / rounded);
 }
 
 F sigmoid(F x, out F rest) {
