@@ -4,6 +4,7 @@ model takes no memory.
 """
 
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -67,6 +68,16 @@ class Skeleton(harness.Case):
         self.expect(run("generate", shapes, "a", "--device", "cpu"), FAILED, "has no values")
         self.expect(run("export", shapes, "--to", "hf", "--out", out), FAILED, "no values")
         self.assertFalse(out.exists())
+
+    def test_bench_draws_values(self):
+        _, shapes, _ = self.make("tiny", "--config-only")
+        losses = self.folder / "losses.txt"
+        done = run("bench", "train", shapes, "--batch", 1, "--seq", 8, "--steps", 1, "--device", "cpu", "--no-floor", "--dump-losses", losses)
+        self.expect(done, OK)
+        loss, uniform = float(losses.read_text()), math.log(300)
+        self.assertAlmostEqual(loss, uniform, delta=0.5)
+        self.assertNotAlmostEqual(loss, uniform, places=6)  # all zeros: every logit is 0
+        self.expect(run("bench", "decode", shapes, "--tokens", 2, "--device", "cpu", "--no-floor"), OK, "tokens/s")
 
     def test_what_makes_none(self):
         out = self.folder / "out.bowline"

@@ -54,6 +54,15 @@ Result<bool> equal_tensors(const SourceTensor& a, const SourceTensor& b) {
   return true;
 }
 
+// The initial values of a weight of a skeleton, as its authors draw them: matrices from a normal
+// distribution, norms 1, biases 0. Source: Radford et al., "Language Models are Unsupervised
+// Multitask Learners", 2019, and the code of transformers.
+Init initial_values(std::string_view name, std::span<const int64_t> shape) {
+  return shape.size() > 1           ? Init::normal(0.02f)
+         : name.ends_with("weight") ? Init::ones()
+                                    : Init::zeros();
+}
+
 // Reads the first bytes of a tensor.
 Status begin_of(const SourceTensor& tensor, std::string& out) {
   out.resize(std::min<uint64_t>(tensor.bytes, 4096));
@@ -230,7 +239,7 @@ std::optional<DType> Weights::common_dtype(const std::vector<Tensor*>& tensors) 
 
 Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
   if (options_.skeleton) {
-    return fresh(name, std::move(shape), Init::zeros());
+    return fresh(name, shape, initial_values(name, shape));
   }
   const Tensor* t = take(name, shape);
   if (t == nullptr) {
@@ -246,7 +255,7 @@ Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
 
 Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t> shape) {
   if (options_.skeleton) {
-    return fresh_list(name, count, std::move(shape), StorageRole::weight, dtype_);
+    return fresh_list(name, count, shape, initial_values(name, shape), StorageRole::weight, dtype_);
   }
   std::vector<Tensor*> tensors;
   for (int64_t i = 0; i < count && status_.ok(); ++i) {
@@ -256,7 +265,8 @@ Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t
   if (!dtype) {
     return {Parameter(), dtype_};
   }
-  Weight made = fresh_list(name, count, std::move(shape), StorageRole::weight, *dtype);
+  Weight made =
+      fresh_list(name, count, std::move(shape), Init::zeros(), StorageRole::weight, *dtype);
   for (size_t i = 0; i < tensors.size() && status_.ok(); ++i) {
     fill(*tensors[i], *dtype);
   }
@@ -284,15 +294,15 @@ Weight Weights::constant(const std::string& name, double value, std::optional<DT
 }
 
 Weight Weights::fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
-                           StorageRole role, DType dtype) {
-  return weight_of(model_.parameters(name, static_cast<int>(count), std::move(shape), Init::zeros(),
-                                     role, dtype),
-                   dtype);
+                           Init init, StorageRole role, DType dtype) {
+  return weight_of(
+      model_.parameters(name, static_cast<int>(count), std::move(shape), init, role, dtype), dtype);
 }
 
 Weight Weights::caches(const std::string& name, int64_t count, std::vector<int64_t> shape,
                        DType dtype, std::string_view encoding) {
-  Weight made = fresh_list(name, count, std::move(shape), StorageRole::kv_cache, dtype);
+  Weight made =
+      fresh_list(name, count, std::move(shape), Init::zeros(), StorageRole::kv_cache, dtype);
   const auto zeros = [](uint64_t, std::span<std::byte> out) -> Status {
     std::ranges::fill(out, std::byte{0});
     return {};

@@ -105,7 +105,7 @@ class Weights {
     fail(made.status());
     return made.ok() ? Weight{std::move(made).value(), dtype} : Weight{};
   }
-  Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
+  Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape, Init init,
                     StorageRole role, DType dtype);
 
   const BuildOptions& options_;
