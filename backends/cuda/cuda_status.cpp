@@ -2,32 +2,43 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// CUDA Runtime API, "Error handling": errors after which "the process must be terminated and
-// relaunched".
-bool is_sticky(cudaError_t error) {
+namespace {
+
+// After some errors (an illegal address, an uncorrectable memory or NVLink error, ...), every later
+// call fails. CUDA has no list of them, so a call without effect finds out.
+bool is_context_lost() {
+  size_t available = 0;
+  size_t total = 0;
+  const cudaError_t error = cudaMemGetInfo(&available, &total);
+  (void)cudaGetLastError();
   switch (error) {
-    case cudaErrorECCUncorrectable:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-      return true;
-    default:
+    case cudaSuccess:
+    // There is no context yet, and none can be made now.
+    case cudaErrorMemoryAllocation:
+    case cudaErrorInitializationError:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorNoDevice:
+    case cudaErrorInvalidDevice:
+    case cudaErrorSystemNotReady:
+    case cudaErrorSystemDriverMismatch:
+    // The driver refuses the question during a capture.
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
       return false;
+    default:
+      return true;
   }
 }
+
+}  // namespace
 
 Status status_of(cudaError_t error, std::string_view doing) {
   if (error == cudaSuccess) {
     return {};
   }
   (void)cudaGetLastError();  // clears an error that is not sticky
-  const Code code = is_sticky(error)                           ? Code::device_poisoned
+  const Code code = is_context_lost()                          ? Code::device_poisoned
                     : error == cudaErrorMemoryAllocation       ? Code::out_of_memory
                     : error == cudaErrorNoKernelImageForDevice ? Code::unsupported
                                                                : Code::internal;

@@ -7,10 +7,8 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// True if the error makes the context unusable: every later call in this process fails too.
-bool is_sticky(cudaError_t error);
-
-// `doing` completes "CUDA fails to ...", for example "copy 64 bytes to the device".
+// `doing` completes "CUDA fails to ...", for example "copy 64 bytes to the device". The code is
+// device_poisoned if the error leaves the context unusable: every later call in this process fails.
 Status status_of(cudaError_t error, std::string_view doing);
 
 // Returns a failed CUDA call as a Status.

@@ -6,6 +6,8 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
+constexpr uint64_t kAlignment = 256;  // of cudaMalloc
+
 // Memory of kind `io` has a copy in pinned host memory. Between submissions, the host copy is
 // current: every graph starts by copying its inputs to the device and ends by copying its outputs
 // back. The host therefore reads and writes without using the device.

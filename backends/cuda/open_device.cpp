@@ -15,7 +15,6 @@ using device::Recording;
 
 namespace {
 
-constexpr uint64_t kAlignment = 256;  // of cudaMalloc
 constexpr std::string_view kDeviceName = "CUDA";
 
 // The number of a Buffer is the address of its Memory.

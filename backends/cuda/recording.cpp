@@ -159,15 +159,15 @@ void CudaRecording::for_each_record(F&& f) const {
   }
 }
 
-// Merges ranges that touch or nearly touch into one copy.
+// Merges ranges into one copy if only padding is between them. Operands start at multiples of
+// Capabilities::alignment, so a smaller gap holds no operand.
 void CudaRecording::note(std::vector<Transfer>& transfers, const Memory* memory, uint64_t begin,
                          uint64_t end) {
-  constexpr uint64_t kGap = 256;
   if (begin == end) {
     return;
   }
   for (Transfer& t : transfers) {
-    if (t.memory == memory && begin <= t.end + kGap && t.begin <= end + kGap) {
+    if (t.memory == memory && begin < t.end + kAlignment && t.begin < end + kAlignment) {
       t.begin = std::min(t.begin, begin);
       t.end = std::max(t.end, end);
       return;
@@ -176,12 +176,24 @@ void CudaRecording::note(std::vector<Transfer>& transfers, const Memory* memory,
   transfers.push_back({memory, begin, end});
 }
 
-void CudaRecording::note_operand(std::vector<Transfer>& transfers, const Operand& o) const {
+// The range of an operand in memory that the host can see; an empty range for other operands.
+CudaRecording::Transfer CudaRecording::visible(const Operand& o) const {
   if (o.table != kNoTable || buffers_[o.slot] == nullptr || buffers_[o.slot]->host == nullptr) {
-    return;
+    return {nullptr, 0, 0};
   }
   const uint64_t bytes = o.modulo == 0 ? o.bytes() : (o.modulo - 1) * o.step_bytes + o.bytes();
-  note(transfers, buffers_[o.slot], o.offset, o.offset + bytes);
+  return {buffers_[o.slot], o.offset, o.offset + bytes};
+}
+
+// An input that an earlier record writes stays on the device.
+void CudaRecording::note_input(const Operand& o) {
+  const Transfer range = visible(o);
+  const bool is_written = std::ranges::any_of(out_, [&](const Transfer& t) {
+    return t.memory == range.memory && t.begin <= range.begin && range.end <= t.end;
+  });
+  if (!is_written) {
+    note(in_, range.memory, range.begin, range.end);
+  }
 }
 
 void CudaRecording::note_step(uint64_t offset, uint64_t bytes) {
@@ -224,13 +236,12 @@ Status CudaRecording::capture() {
       note_step(r.step[i], size_of(words[i].type));
     }
     for (const Operand& o : r.inputs) {
-      note_operand(in_, o);
+      note_input(o);
       note_step(o.count_at, o.counted_axis >= 0 ? size_of(StepType::u32) : 0);
     }
     for (const Operand& o : r.outputs) {
-      // Copies nearby outputs together, so the bytes between them must be valid on the device too.
-      note_operand(in_, o);
-      note_operand(out_, o);
+      const Transfer range = visible(o);
+      note(out_, range.memory, range.begin, range.end);
     }
   }
   BOWLINE_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),

@@ -48,7 +48,8 @@ class CudaRecording : public device::Recording {
   };
   static void note(std::vector<Transfer>& transfers, const Memory* memory, uint64_t begin,
                    uint64_t end);
-  void note_operand(std::vector<Transfer>& transfers, const device::Operand& operand) const;
+  Transfer visible(const device::Operand& operand) const;
+  void note_input(const device::Operand& operand);
   void note_step(uint64_t offset, uint64_t bytes);
 
   device::Program program_;

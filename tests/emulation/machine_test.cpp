@@ -123,6 +123,51 @@ TEST_F(Emulated, AFaultOfAKernelPoisonsTheDeviceAndNothingElse) {
   step(on_cpu, other);
 }
 
+TEST_F(Emulated, AnyErrorThatTheContextKeepsPoisonsTheDevice) {
+  for (const cuda_emu::cudaError_t error :
+       {cuda_emu::cudaErrorNvlinkUncorrectable, cuda_emu::cudaErrorContained,
+        cuda_emu::cudaErrorUnknown}) {
+    const Device device = must(Device::open("cuda-emu:0"));
+    Seed s = lm32();
+    machine().next_wait = error;
+    EXPECT_EQ(s.model.to(device).code(), Code::device_poisoned) << error;
+    EXPECT_EQ(Device::open("cuda-emu:0").status().code(), Code::device_poisoned) << error;
+    cuda_emu::restart();
+  }
+}
+
+TEST_F(Emulated, AnErrorThatTheContextForgetsPoisonsNothing) {
+  const Device device = must(Device::open("cuda-emu:0"));
+  Seed s = lm32();
+  machine().next_wait = cuda_emu::cudaErrorInvalidValue;
+  machine().next_wait_sticks = false;
+  EXPECT_EQ(s.model.to(device).code(), Code::internal);
+  EXPECT_OK(s.model.to(device));
+}
+
+TEST_F(Emulated, OutputsComeBackAndAreNotUploaded) {
+  const Device device = must(Device::open("cuda-emu:0"));
+  Model m;
+  GraphBuilder g(m, "forward");
+  const Value x = g.input("x", DType::f32, {1024});
+  g.output("y", g.op("Exp", {x}));
+  g.output("z", g.op("Neg", {x}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.to(device));
+  Session session = must(Session::create(m, device, "forward", {}));
+  std::vector<float> in(1024, 1.0f), y(1024), z(1024);
+  const std::vector<Tensor> inputs = {tensor("x", {1024}, in)};
+  const std::vector<Tensor> outputs = {tensor("y", {1024}, y), tensor("z", {1024}, z)};
+  ASSERT_OK(session.run(inputs, outputs));
+  const uint64_t before_in = machine().bytes_in;
+  const uint64_t before_out = machine().bytes_out;
+  ASSERT_OK(session.run(inputs, outputs));
+  constexpr uint64_t kTensor = 4096, kPerStepScalars = 256;
+  EXPECT_LE(machine().bytes_in - before_in, kTensor + kPerStepScalars);
+  EXPECT_GE(machine().bytes_out - before_out, 2 * kTensor);
+  EXPECT_EQ(z, std::vector<float>(1024, -1.0f));
+}
+
 TEST_F(Emulated, AStepIsTwoGraphsAndOneWait) {
   const Device device = must(Device::open("cuda-emu:0"));
   TinyLm lm = tiny_lm();

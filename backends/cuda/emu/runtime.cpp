@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace bowline::detail::cuda_emu {
@@ -183,9 +184,11 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   return enqueue(stream, [=] {
+    the_machine.bytes_in += kind == cudaMemcpyHostToDevice ? bytes : 0;
+    the_machine.bytes_out += kind == cudaMemcpyDeviceToHost ? bytes : 0;
     std::memmove(to, from, bytes);
     return cudaSuccess;
   });
@@ -218,8 +221,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     }
     queue.swap(stream->queue);
     ++the_machine.waits;
-    stick(the_machine.next_wait);
-    the_machine.next_wait = cudaSuccess;
+    const cudaError_t error = std::exchange(the_machine.next_wait, cudaSuccess);
+    if (!the_machine.next_wait_sticks && error != cudaSuccess) {
+      return note(error);
+    }
+    stick(error);
   }
   for (const Work& work : queue) {
     if (sticky != cudaSuccess || stick(work())) {

@@ -19,22 +19,21 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorInitializationError = 3,
   cudaErrorInsufficientDriver = 35,
+  cudaErrorDevicesUnavailable = 46,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNoKernelImageForDevice = 209,
-  cudaErrorECCUncorrectable = 214,
+  cudaErrorNvlinkUncorrectable = 220,
+  cudaErrorContained = 226,
   cudaErrorIllegalAddress = 700,
-  cudaErrorLaunchTimeout = 702,
-  cudaErrorAssert = 710,
-  cudaErrorHardwareStackError = 714,
-  cudaErrorIllegalInstruction = 715,
-  cudaErrorMisalignedAddress = 716,
-  cudaErrorInvalidAddressSpace = 717,
-  cudaErrorInvalidPc = 718,
   cudaErrorLaunchFailure = 719,
+  cudaErrorSystemNotReady = 802,
+  cudaErrorSystemDriverMismatch = 803,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorUnknown = 999,
 };
 
 struct Stream;
@@ -106,7 +105,10 @@ struct Machine {
   size_t memory_bytes = size_t{8} << 30;
   uint64_t waits = 0;                   // number of host waits for a stream
   uint64_t graph_launches = 0;          // number of graph launches
-  cudaError_t next_wait = cudaSuccess;  // returned by the next wait; sticky like a kernel error
+  uint64_t bytes_in = 0;                // copied from host memory to the device
+  uint64_t bytes_out = 0;               // copied from the device to host memory
+  cudaError_t next_wait = cudaSuccess;  // returned by the next wait
+  bool next_wait_sticks = true;         // every later call returns it too, like a kernel error
 };
 Machine& machine();
 // Clears the sticky error, as a new process does.
