@@ -69,26 +69,26 @@ __global__ void pad_grad_kernel(const T* dy, T* dx, uint64_t n, Pads p) {
   if (i >= n) {
     return;
   }
-  Takers takers[kMaxRank];
+  // Takers are computed again for each term, because an array of them would be in local memory.
+  const auto for_axes = [&](auto&& f) {
+    auto rest = static_cast<int64_t>(i);
+    for (int a = p.rank - 1; a >= 0; --a) {
+      f(p.axes[a], takers_of(p.axes[a], p.mode, rest % p.axes[a].source));
+      rest /= p.axes[a].source;
+    }
+  };
   int64_t terms = 1;
-  auto rest = static_cast<int64_t>(i);
-  for (int a = p.rank - 1; a >= 0; --a) {
-    takers[a] = takers_of(p.axes[a], p.mode, rest % p.axes[a].source);
-    terms *= takers[a].count;
-    rest /= p.axes[a].source;
-  }
+  for_axes([&](const PaddedAxis&, const Takers& t) { terms *= t.count; });
   float sum = 0;
   for (int64_t k = 0; k < terms; ++k) {
     int64_t left = k;
     int64_t at = 0;
     int64_t stride = 1;
-    for (int a = p.rank - 1; a >= 0; --a) {
-      const Takers& t = takers[a];
-      const int64_t which = left % t.count;
-      at += t.at(which) * stride;
+    for_axes([&](const PaddedAxis& axis, const Takers& t) {
+      at += t.at(left % t.count) * stride;
       left /= t.count;
-      stride *= p.axes[a].whole;
-    }
+      stride *= axis.whole;
+    });
     sum += read(dy + at);
   }
   write(dx + i, sum);

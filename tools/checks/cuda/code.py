@@ -1,0 +1,196 @@
+"""Reads the machine code of CUDA kernels: cubin files, with nvdisasm.
+
+figures_of(cubin) returns a Code per kernel. FIGURES says what each figure is.
+"""
+
+import bisect
+import dataclasses
+import functools
+import re
+import struct
+import subprocess
+
+FIGURES = {
+    "stack": "bytes of local memory per thread: spilled registers and arrays in memory",
+    "local": "instructions that load or store local memory",
+    "registers": "registers per thread",
+    "blocks": "blocks that an SM holds at once, by registers, threads and static shared memory",
+    "hmma": "tensor-core instructions in the main loop",
+    "others": "other instructions per tensor-core instruction in the main loop",
+    "math": "percent of the instructions of the main loop that multiply and add",
+    "conversions": "conversions of integers to floats, and divisions, in innermost loops",
+}
+
+TENSOR = re.compile(r"(HMMA|IMMA|HGMMA|IGMMA|QGMMA|QMMA)\b")
+# HFMA2 with the constant zero is how the compiler loads a constant.
+MATH = re.compile(r"(FFMA2?|HFMA2(?!\.MMA R\d+, -RZ)|IDP|IMAD(?!\.MOV|\.SHL|\.IADD|\.U32|\.WIDE|\.X|\.HI)|DFMA)\b")
+CONVERSION = re.compile(r"(I2FP?|CALL|I2F\w*)\b")
+LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
+LABEL = re.compile(r"(\.L_[\w]+):")
+TARGET = re.compile(r"^(?:@!?U?P\w+ )?BRA\b.*`\((\.L_\w+)\)")
+PREDICATE = re.compile(r"^@!?U?P\w+ +")
+TEXT = re.compile(r"\s*\.section\s+\.text\.([^,\"]+),")
+
+# Of one SM, from the CUDA C++ Programming Guide, "Compute Capabilities": threads, bytes of shared
+# memory, of which a block reserves 1 KiB from sm_80 on. Each SM has 65,536 registers, which a warp
+# takes in steps of 256.
+SM = {75: (1024, 64, 0), 80: (2048, 164, 1), 86: (1536, 100, 1), 87: (1536, 164, 1), 89: (1536, 100, 1),
+      90: (2048, 228, 1), 100: (2048, 228, 1), 120: (1536, 100, 1)}
+REGISTERS = 65536
+
+
+@dataclasses.dataclass
+class Code:
+    """The machine code of one kernel."""
+    symbol: str
+    architecture: int
+    registers: int = 0
+    stack: int = 0
+    threads: int = 0   # of a block; 0: the kernel does not say
+    shared: int = 0    # static, in bytes
+    instructions: list = dataclasses.field(default_factory=list)  # (address, text)
+    labels: dict = dataclasses.field(default_factory=dict)        # label: address
+
+    @functools.cached_property
+    def loops(self):
+        """The innermost loops, each a list of instructions: from the target of a backward branch
+        to the branch.
+        """
+        places = [at for at, _ in self.instructions]
+        ranges = set()
+        for at, text in self.instructions:
+            found = TARGET.match(text)
+            to = self.labels.get(found[1]) if found else None
+            if to is not None and to < at:
+                ranges.add((to, at))
+        innermost, last = [], None
+        for begin, end in sorted(ranges, key=lambda r: (r[1], -r[0])):
+            if last is None or last < begin:  # no loop lies between `begin` and `end`
+                innermost.append((begin, end))
+            last = begin if last is None else max(last, begin)
+        return [[PREDICATE.sub("", text) for _, text in
+                 self.instructions[bisect.bisect_left(places, begin):bisect.bisect_right(places, end)]]
+                for begin, end in innermost]
+
+    def main_loop(self):
+        """The innermost loop with most tensor-core instructions, else with most multiply-adds."""
+        def weight(loop):
+            return sum(TENSOR.match(t) is not None for t in loop), sum(MATH.match(t) is not None for t in loop)
+        return max(self.loops, key=weight, default=[])
+
+    def blocks(self):
+        if self.threads == 0:
+            return None
+        threads, shared, reserved = SM[self.architecture]
+        warps = (self.threads + 31) // 32
+        per_warp = (self.registers * 32 + 255) // 256 * 256
+        return min(threads // (warps * 32), REGISTERS // per_warp // warps,
+                   shared * 1024 // max(self.shared + reserved * 1024, 1))
+
+    def figures(self):
+        """{figure: number}. A figure that the kernel does not have is left out."""
+        main = self.main_loop()
+        tensor = sum(TENSOR.match(t) is not None for t in main)
+        math = tensor + sum(MATH.match(t) is not None for t in main)
+        found = {
+            "stack": self.stack,
+            "local": sum(re.match(r"(?:@!?U?P\w+ +)?(LDL|STL)\b", t) is not None for _, t in self.instructions),
+            "registers": self.registers,
+            "blocks": self.blocks(),
+            "hmma": tensor,
+            "others": round((len(main) - tensor) / tensor, 2) if tensor else None,
+            "math": round(100 * math / len(main)) if main else None,
+            "conversions": sum(CONVERSION.match(t) is not None for loop in self.loops for t in loop),
+        }
+        return {name: number for name, number in found.items() if number is not None}
+
+
+def elf_sections(data):
+    """Yields the name, the info word and the bytes of each section of a 64-bit ELF file."""
+    at, = struct.unpack_from("<Q", data, 0x28)
+    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, at + i * size) for i in range(count)]
+    text = data[headers[names][4]:][:headers[names][5]]
+    for name, kind, _, _, offset, length, _, _, _, _ in headers:
+        content = b"" if kind == 8 else data[offset:offset + length]  # 8: no bytes in the file
+        yield text[name:text.index(b"\0", name)].decode(), length, content
+
+
+def attributes(content):
+    """Yields (attribute, words) of a section .nv.info."""
+    at = 0
+    while at + 4 <= len(content):
+        form, attribute, value = struct.unpack_from("<BBH", content, at)
+        at += 4
+        if form == 4:  # `value` is the size of the words that follow
+            yield attribute, struct.unpack_from(f"<{value // 4}I", content, at)
+            at += value
+
+
+def resources_of(data, architecture):
+    """{symbol: Code} without instructions, from the sections that the driver reads."""
+    sections = [*elf_sections(data)]
+    parts = {name: content for name, _, content in sections}
+    symbols, texts = parts[".symtab"], parts[".strtab"]
+
+    def symbol(index):
+        name, = struct.unpack_from("<I", symbols, 24 * index)
+        return texts[name:texts.index(b"\0", name)].decode()
+
+    codes = {}
+    for name, content in parts.items():
+        if name.startswith(".nv.info."):
+            code = codes.setdefault(name[len(".nv.info."):], Code(name[len(".nv.info."):], architecture))
+            for attribute, words in attributes(content):
+                if attribute == 0x05:  # MAX_THREADS
+                    code.threads = words[0] * words[1] * words[2]
+    for attribute, words in attributes(parts.get(".nv.info", b"")):
+        code = codes.get(symbol(words[0]))
+        if code and attribute == 0x2F:  # REGCOUNT
+            code.registers = words[1]
+        elif code and attribute == 0x11:  # FRAME_SIZE
+            code.stack = words[1]
+    for name, length, _ in sections:
+        code = codes.get(name[len(".nv.shared."):]) if name.startswith(".nv.shared.") else None
+        if code:
+            code.shared = length
+    return codes
+
+
+def add_instructions(listing, codes):
+    code = None
+    for line in listing.splitlines():
+        if section := TEXT.match(line):
+            code, labels, at = codes.get(section[1]), [], 0
+        elif code is None:
+            continue
+        elif label := LABEL.match(line):
+            labels.append(label[1])
+        elif found := LINE.match(line):
+            at = int(found[1], 16)
+            code.labels.update((name, at) for name in labels)
+            labels = []
+            code.instructions.append((at, found[2].strip("{} ")))
+
+
+def codes_of(cubin, architecture, nvdisasm):
+    """Reads a cubin. Returns the Code of each kernel."""
+    codes = resources_of(cubin.read_bytes(), architecture)
+    listing = subprocess.run([nvdisasm, "-c", cubin], capture_output=True, text=True, check=True).stdout
+    add_instructions(listing, codes)
+    return [*codes.values()]
+
+
+def short_names(symbols):
+    """{symbol: "matmul.product_kernel<128,8,1,true>"}: file, kernel and template arguments."""
+    symbols = [*symbols]
+    plain = subprocess.run(["c++filt", "-p"], input="\n".join(symbols), capture_output=True, text=True,
+                           check=True).stdout.splitlines()
+    return {symbol: short_name(text) for symbol, text in zip(symbols, plain)}
+
+
+def short_name(text):
+    text = text.replace("(anonymous namespace)::", "").replace("bowline::detail::", "").replace("cuda::", "")
+    text = re.sub(r"\((?:unsigned )?\w+\)(?=\d)", "", text).removeprefix("void ").replace(" ", "")
+    head, _, arguments = text.partition("<")
+    return re.sub(r"^(\w+)_kernels::", r"\1.", head) + (_ + arguments if _ else "")
