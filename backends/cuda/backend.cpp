@@ -1,8 +1,6 @@
 // The backends cuda and cuda-emu: lists the devices, and the reason if a device cannot be used.
 #include "device/backend.h"
 
-#include <cstdlib>
-
 #include "blas.h"
 #include "open_device.h"
 
@@ -11,10 +9,8 @@ namespace {
 
 #ifdef BOWLINE_CUDA_EMULATED
 constexpr std::string_view kName = "cuda-emu";
-constexpr std::string_view kArchitectures = "75-virtual";
 #else
 constexpr std::string_view kName = "cuda";
-constexpr std::string_view kArchitectures = BOWLINE_CUDA_ARCHITECTURES;
 #endif
 
 std::string version_text(int version) {
@@ -41,27 +37,6 @@ std::string no_device(cudaError_t error) {
   return status_of(error, "list the GPUs").message();
 }
 
-}  // namespace
-
-// Code for sm_XY runs on X.Z with Z >= Y. PTX for compute_XY runs on every newer architecture (CUDA
-// C++ Programming Guide, "Binary and PTX Compatibility").
-bool runs_on(std::string_view architectures, int major, int minor) {
-  while (!architectures.empty()) {
-    const size_t end = std::min(architectures.find(' '), architectures.size());
-    const std::string_view item = architectures.substr(0, end);
-    architectures.remove_prefix(std::min(end + 1, architectures.size()));
-    const int number = std::atoi(std::string(item.substr(0, item.find('-'))).c_str());
-    const bool real_only = item.ends_with("-real");
-    const bool newer = major * 10 + minor >= number;
-    if (real_only ? major == number / 10 && minor >= number % 10 : newer) {
-      return true;
-    }
-  }
-  return false;
-}
-
-namespace {
-
 class CudaBackend : public device::Backend {
  public:
   std::string_view name() const override { return kName; }
@@ -83,7 +58,7 @@ class CudaBackend : public device::Backend {
         continue;
       }
       std::string reason;
-      if (!runs_on(kArchitectures, p.major, p.minor)) {
+      if (code_for(kArchitectures, p.major, p.minor) == 0) {
         reason = format("The GPU is of architecture sm_{}{}; this build has code for {}.", p.major,
                         p.minor, kArchitectures);
       }

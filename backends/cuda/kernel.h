@@ -9,6 +9,7 @@
 #include "device/backend.h"
 #include "device/kernel_table.h"
 #include "platform.h"
+#include "traits.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
@@ -42,6 +43,7 @@ struct List {
 struct NodeView {
   const device::NodeQuery& query;
   const Blas* blas;  // null: use Bowline's own products
+  const Traits& traits;
   const Shape& in(size_t i) const { return query.inputs[i].shape; }
   const Shape& out(size_t i) const { return query.outputs[i].shape; }
   template <class Table>
@@ -60,6 +62,7 @@ class Launch {
     cudaStream_t stream;
     const Blas* blas;
     const float* one;  // 1.0 in device memory
+    const Traits& traits;
     uint32_t launches = 0;
     Status status;  // the first failure
   };
@@ -128,6 +131,7 @@ class Launch {
   uint32_t node() const { return record_.node; }
   uint32_t iteration() const { return iteration_; }
   const Blas* blas() const { return context_.blas; }
+  const Traits& traits() const { return context_.traits; }
   cudaStream_t stream() const { return context_.stream; }
 
   // A list operand.
@@ -149,10 +153,18 @@ class Launch {
   // kernel<<<grid, block>>>(args...). A grid without blocks launches nothing.
   template <class... P, class... A>
   void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, A... args) {
+    launch_shared(name, kernel, grid, block, 0, args...);
+  }
+  // The same with `shared_bytes` of dynamic shared memory per block, at most
+  // Traits::shared_bytes().
+  template <class... P, class... A>
+  void launch_shared(const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
+                     unsigned shared_bytes, A... args) {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !context_.status.ok()) {
       return;
     }
-    done(name, BOWLINE_CUDA_NAMESPACE::launch(name, kernel, grid, block, context_.stream, args...));
+    done(name, BOWLINE_CUDA_NAMESPACE::launch(name, kernel, grid, block, shared_bytes,
+                                              context_.stream, args...));
   }
   // The same for library calls: counts the launch and keeps the first failure.
   void done(const char* name, cudaError_t error);

@@ -38,6 +38,7 @@ Result<std::unique_ptr<device::Device>> CudaDevice::open(int index) {
   BOWLINE_TRY(self->begin());
   BOWLINE_CUDA(cudaStreamCreateWithFlags(&self->stream_, cudaStreamNonBlocking), "create a stream");
   self->blas_ = Blas::open();
+  BOWLINE_TRY_ASSIGN(self->traits_, Traits::of(index));
   return std::unique_ptr<device::Device>(std::move(self));
 }
 
@@ -74,7 +75,7 @@ NodeAnswer CudaDevice::query(const NodeQuery& node) const {
     return answer;
   }
   const Kernel* kernel = found.value();
-  const NodeView view{node, blas_.get()};
+  const NodeView view{node, blas_.get(), traits_};
   if (kernel->refusal != nullptr) {
     const char* reason = kernel->refusal(view);
     answer.reason = reason == nullptr ? "" : reason;
@@ -198,7 +199,7 @@ Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
   }
   BOWLINE_TRY(pending_ ? synchronize() : Status());
   Result<std::unique_ptr<CudaRecording>> recording =
-      CudaRecording::make(program, memories, stream_, blas_.get());
+      CudaRecording::make(program, memories, stream_, blas_.get(), traits_);
   if (!recording.ok()) {
     return end(std::move(recording).status());
   }

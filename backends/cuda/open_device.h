@@ -39,6 +39,7 @@ class CudaDevice : public device::Device {
   device::Capabilities capabilities_;
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<Blas> blas_;
+  Traits traits_;
   bool pending_ = false;  // work was submitted since the last wait
   Status poisoned_;
 };

@@ -9,6 +9,7 @@
 #ifdef BOWLINE_CUDA_EMULATED
 #define BOWLINE_CUDA_NAMESPACE cuda_emu
 #include "emu/runtime.h"
+#include "emu/tensor_core.h"
 #else
 #define BOWLINE_CUDA_NAMESPACE cuda
 #include <cuda_bf16.h>
@@ -24,21 +25,32 @@ template <class T>
 using Shared = T;
 #endif
 
-// Enqueues kernel(args...) on the stream.
+// A kernel may use this much shared memory only after a call for that kernel.
+constexpr unsigned kSharedWithoutCall = 48 * 1024;
+
+// Enqueues kernel(args...) on the stream, with `shared_bytes` of dynamic shared memory per block.
 template <class... P, class... A>
 cudaError_t launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
-                   cudaStream_t stream, A... args) {
+                   unsigned shared_bytes, cudaStream_t stream, A... args) {
   static_assert(sizeof...(P) == sizeof...(A), "The kernel takes another number of arguments.");
+  const auto* const function = reinterpret_cast<const void*>(kernel);
+  if (shared_bytes > kSharedWithoutCall) {
+    const cudaError_t error = cudaFuncSetAttribute(
+        function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    if (error != cudaSuccess) {
+      return error;
+    }
+  }
 #ifdef BOWLINE_CUDA_EMULATED
-  return launch_kernel(name, grid, block, stream, [=] { kernel(static_cast<P>(args)...); });
+  return launch_kernel(
+      name, grid, block, stream, [=] { kernel(static_cast<P>(args)...); }, shared_bytes, function);
 #else
   (void)name;
   std::tuple<P...> values(static_cast<P>(args)...);
   return std::apply(
       [&](P&... value) {
         void* pointers[] = {&value...};
-        return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, pointers, 0,
-                                stream);
+        return cudaLaunchKernel(function, grid, block, pointers, shared_bytes, stream);
       },
       values);
 #endif

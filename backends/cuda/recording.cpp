@@ -67,8 +67,12 @@ std::vector<ListEntry> Launch::in_entries(size_t i) const {
 }
 
 CudaRecording::CudaRecording(Program program, std::vector<const Memory*> buffers,
-                             cudaStream_t stream, const Blas* blas)
-    : program_(std::move(program)), buffers_(std::move(buffers)), stream_(stream), blas_(blas) {
+                             cudaStream_t stream, const Blas* blas, const Traits& traits)
+    : program_(std::move(program)),
+      buffers_(std::move(buffers)),
+      stream_(stream),
+      blas_(blas),
+      traits_(traits) {
   for (const Memory* m : buffers_) {
     slots_.push_back(m == nullptr ? nullptr : m->device);
   }
@@ -82,9 +86,10 @@ CudaRecording::~CudaRecording() {
 
 Result<std::unique_ptr<CudaRecording>> CudaRecording::make(const Program& program,
                                                            std::span<const Memory* const> buffers,
-                                                           cudaStream_t stream, const Blas* blas) {
+                                                           cudaStream_t stream, const Blas* blas,
+                                                           const Traits& traits) {
   std::unique_ptr<CudaRecording> out(
-      new CudaRecording(program, {buffers.begin(), buffers.end()}, stream, blas));
+      new CudaRecording(program, {buffers.begin(), buffers.end()}, stream, blas, traits));
   BOWLINE_TRY(out->make_tables());
   BOWLINE_TRY(out->capture());
   return out;
@@ -224,8 +229,8 @@ void CudaRecording::enqueue(Launch::Context& context, size_t record, uint32_t it
 }
 
 Launch::Context CudaRecording::context() const {
-  return {program_, slots_, lists_, stream_, blas_, reinterpret_cast<const float*>(tables_->device),
-          0,        {}};
+  const auto* const one = reinterpret_cast<const float*>(tables_->device);
+  return {program_, slots_, lists_, stream_, blas_, one, traits_, 0, {}};
 }
 
 Status CudaRecording::capture() {

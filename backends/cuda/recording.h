@@ -17,7 +17,8 @@ class CudaRecording : public device::Recording {
   // `buffers[s]` is slot s, or null.
   static Result<std::unique_ptr<CudaRecording>> make(const device::Program& program,
                                                      std::span<const Memory* const> buffers,
-                                                     cudaStream_t stream, const Blas* blas);
+                                                     cudaStream_t stream, const Blas* blas,
+                                                     const Traits& traits);
   ~CudaRecording() override;
 
   uint64_t overhead_bytes() const override { return tables_ ? tables_->bytes : 0; }
@@ -29,7 +30,7 @@ class CudaRecording : public device::Recording {
 
  private:
   CudaRecording(device::Program program, std::vector<const Memory*> buffers, cudaStream_t stream,
-                const Blas* blas);
+                const Blas* blas, const Traits& traits);
   Status make_tables();
   Status capture();
   void enqueue_transfers(bool in, Status& status) const;
@@ -57,6 +58,7 @@ class CudaRecording : public device::Recording {
   std::vector<std::byte*> slots_;
   cudaStream_t stream_;
   const Blas* blas_;
+  Traits traits_;
   std::unique_ptr<Memory> tables_;
   std::vector<List> lists_;
   std::vector<Transfer> in_;

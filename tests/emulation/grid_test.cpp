@@ -1,28 +1,14 @@
 // Kernels on the emulated launch model: correct kernels give the values of a GPU, wrong ones are
 // rejected with the reason.
-#include <gtest/gtest.h>
-
 #include <array>
 #include <vector>
 
-#include "platform.h"
+#include "run.h"
 
 namespace bowline::detail::cuda_emu {
 namespace {
 
 constexpr unsigned kAll = 0xFFFFFFFF;
-
-std::string run(unsigned blocks, unsigned threads, const std::function<void()>& kernel) {
-  return run_grid(dim3(blocks), dim3(threads), kernel);
-}
-
-// Runs twice, because every second launch starts its threads and blocks in reverse.
-void expect_error(unsigned threads, const std::function<void()>& kernel, const std::string& part) {
-  for (int i = 0; i < 2; ++i) {
-    const std::string error = run(1, threads, kernel);
-    EXPECT_NE(error.find(part), std::string::npos) << "instead: " << error;
-  }
-}
 
 __global__ void number_kernel(int* out) {
   const unsigned i = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;

@@ -1,11 +1,7 @@
 // The CUDA backend on faulty machines, by emulation: each gives a message and a code, and the
 // process and the other devices continue.
-#include "emu/runtime.h"
 #include "train/tiny_lm.h"
-
-namespace bowline::detail::cuda_emu {
-bool runs_on(std::string_view architectures, int major, int minor);
-}
+#include "traits.h"
 
 namespace bowline::test {
 namespace {
@@ -66,14 +62,14 @@ TEST_F(Emulated, WithAGpuThatIsTooOld) {
 }
 
 TEST(Architectures, CodeRunsWhereTheGuideSays) {
-  using cuda_emu::runs_on;
-  EXPECT_TRUE(runs_on("75-virtual 80-real", 7, 5));
-  EXPECT_TRUE(runs_on("75-virtual 80-real", 12, 0));
-  EXPECT_FALSE(runs_on("75-virtual 80-real", 7, 0));
-  EXPECT_TRUE(runs_on("80-real", 8, 6));
-  EXPECT_FALSE(runs_on("80-real", 9, 0));
-  EXPECT_FALSE(runs_on("87-real", 8, 6));
-  EXPECT_TRUE(runs_on("90", 10, 0));
+  using cuda_emu::code_for;
+  EXPECT_EQ(code_for("75-virtual 80-real", 7, 5), 75);
+  EXPECT_EQ(code_for("75-virtual 80-real", 12, 0), 75);
+  EXPECT_EQ(code_for("75-virtual 80-real", 7, 0), 0);
+  EXPECT_EQ(code_for("75-virtual 80-real 87-real", 8, 6), 80);
+  EXPECT_EQ(code_for("80-real", 9, 0), 0);
+  EXPECT_EQ(code_for("87-real", 8, 6), 0);
+  EXPECT_EQ(code_for("90", 10, 0), 90);
 }
 
 TEST_F(Emulated, ADeviceNumberThatIsNotThere) {

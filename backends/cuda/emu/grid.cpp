@@ -148,8 +148,10 @@ struct Slot {
 // Runs the blocks of a grid one after the other.
 class Scheduler {
  public:
-  std::string run(dim3 grid, dim3 block, const std::function<void()>& kernel) {
+  std::string run(dim3 grid, dim3 block, const std::function<void()>& kernel,
+                  unsigned shared_bytes) {
     kernel_ = &kernel;
+    running.shared_bytes = shared_bytes;
     error_.clear();
     reverse_ = !reverse_;
     running.block_dim = block;
@@ -210,7 +212,9 @@ class Scheduler {
     }
   }
 
-  Meeting& meet(Collective kind, uint32_t mask, uint64_t value, Where where) {
+  // The last lane to arrive runs `together`, if there is one.
+  Meeting& meet(Collective kind, uint32_t mask, uint64_t value, Where where,
+                Together together = nullptr) {
     Slot& me = slots_[current_];
     Meeting& m = meetings_[me.thread.warp];
     const uint32_t bit = uint32_t{1} << me.thread.lane;
@@ -236,6 +240,9 @@ class Scheduler {
     std::copy(std::begin(m.values), std::end(m.values), std::begin(m.results));
     m.result_mask = m.mask;
     m.arrived = 0;
+    if (together != nullptr) {
+      together(m.values);
+    }
     if (kind == Collective::barrier && mask == kAllLanes) {
       ++warp_barriers_[me.thread.warp];
       running.warp_barriers = warp_barriers_[me.thread.warp];
@@ -418,7 +425,8 @@ void Fiber::entry(context::transfer_t from) {
 
 }  // namespace
 
-std::string run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel) {
+std::string run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel,
+                     unsigned shared_bytes) {
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   if (threads == 0 || threads > kMaxThreads || block.z > 64) {
     return format("A block of {} x {} x {} threads is not possible.", block.x, block.y, block.z);
@@ -428,7 +436,7 @@ std::string run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel)
     return format("A grid of {} x {} x {} blocks is not possible.", grid.x, grid.y, grid.z);
   }
   const std::lock_guard lock(grid_mutex);
-  return scheduler().run(grid, block, kernel);
+  return scheduler().run(grid, block, kernel, shared_bytes);
 }
 
 void fail(std::string what) { scheduler().fail(std::move(what)); }
@@ -452,6 +460,10 @@ uint32_t warp_vote(uint32_t mask, bool value, Where where) {
     lanes |= (m.result_mask >> lane & 1) != 0 && m.results[lane] != 0 ? uint32_t{1} << lane : 0;
   }
   return lanes;
+}
+
+void warp_together(Together together, uint64_t value, Where where) {
+  (void)scheduler().meet(Collective::matrix, kAllLanes, value, where, together);
 }
 
 void AccessLog::race(const char* does, unsigned other, const char* did) {

@@ -51,11 +51,14 @@ struct Running {
   uint64_t block_number = 0;   // counts all blocks of the process
   uint32_t barriers = 0;       // passed by the block
   uint32_t warp_barriers = 0;  // passed by the warp of the thread, for all lanes together
+  unsigned shared_bytes = 0;   // dynamic shared memory of a block
 };
 extern Running running;
 
-// Runs `kernel` once per thread of the grid. Returns an error message, or an empty string.
-std::string run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel);
+// Runs `kernel` once per thread of the grid, with this much dynamic shared memory per block.
+// Returns an error message, or an empty string.
+std::string run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel,
+                     unsigned shared_bytes = 0);
 
 // Ends the running grid with an error. Does not return.
 [[noreturn]] void fail(std::string what);
@@ -63,11 +66,15 @@ std::string run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel)
 // A barrier of the block.
 void block_barrier(Where where);
 
-enum class Collective : uint8_t { shuffle, vote, barrier };
+enum class Collective : uint8_t { shuffle, vote, barrier, matrix };
 // Waits until all lanes of the mask have arrived, and returns the value of lane `source`.
 uint64_t warp_exchange(Collective kind, uint32_t mask, uint64_t value, unsigned source,
                        Where where);
 // The lanes of the mask whose value is not zero.
 uint32_t warp_vote(uint32_t mask, bool value, Where where);
+// An instruction that all 32 lanes of the warp execute: runs `together` once, with the values of
+// the lanes.
+using Together = void (*)(const uint64_t (&values)[kWarp]);
+void warp_together(Together together, uint64_t value, Where where);
 
 }  // namespace bowline::detail::cuda_emu

@@ -1,5 +1,6 @@
 #include "emu/runtime.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -36,6 +37,7 @@ cudaError_t sticky = cudaSuccess;
 thread_local cudaError_t last = cudaSuccess;
 std::string what_failed;
 std::map<void*, size_t> allocations;
+std::map<const void*, int> shared_limits;  // by function, from cudaFuncSetAttribute
 size_t used = 0;
 
 cudaError_t note(cudaError_t error) {
@@ -128,6 +130,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
                sizeof(properties->name) - 1);
   properties->major = the_machine.major;
   properties->minor = the_machine.minor;
+  properties->multiProcessorCount = the_machine.processors;
   return note(the_machine.driver);
 }
 cudaError_t cudaSetDevice(int device) {
@@ -299,10 +302,32 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) 
   return cudaSuccess;
 }
 
+// The limit that holds on every GPU of an architecture: 64 KiB on sm_75, 99 KiB on sm_86. Larger
+// ones exist (CUDA C++ Programming Guide, "Compute Capabilities").
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {
+  const std::lock_guard lock(mutex);
+  if (value < 0 || value > (the_machine.major < 8 ? 64 : 99) * 1024) {
+    return note(cudaErrorInvalidValue);
+  }
+  shared_limits[function] = value;
+  return note(state());
+}
+
 cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
-                          std::function<void()> kernel) {
+                          std::function<void()> kernel, unsigned shared_bytes,
+                          const void* function) {
+  constexpr int kWithoutAttribute = 48 * 1024;
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = shared_limits.find(function);
+    const int limit = found == shared_limits.end() ? kWithoutAttribute
+                                                   : std::max(kWithoutAttribute, found->second);
+    if (shared_bytes > static_cast<unsigned>(limit)) {
+      return note(cudaErrorInvalidValue);
+    }
+  }
   return enqueue(stream, [=, kernel = std::move(kernel)] {
-    const std::string error = run_grid(grid, block, kernel);
+    const std::string error = run_grid(grid, block, kernel, shared_bytes);
     if (error.empty()) {
       return cudaSuccess;
     }

@@ -58,7 +58,10 @@ struct cudaDeviceProp {
   char name[256];
   int major;
   int minor;
+  int multiProcessorCount;
 };
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 cudaError_t cudaGetLastError();
 const char* cudaGetErrorName(cudaError_t error);
@@ -90,9 +93,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 
-// kernel<<<grid, block, 0, stream>>>(...), with the arguments bound.
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value);
+
+// kernel<<<grid, block, shared_bytes, stream>>>(...), with the arguments bound. More than 48 KiB of
+// shared memory need cudaFuncSetAttribute for the function before.
 cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
-                          std::function<void()> kernel);
+                          std::function<void()> kernel, unsigned shared_bytes = 0,
+                          const void* function = nullptr);
 
 // The emulated machine. Tests set its faults.
 struct Machine {
@@ -102,6 +109,7 @@ struct Machine {
   int runtime_version = 13000;
   int major = 9;
   int minor = 0;
+  int processors = 132;  // multiprocessors
   size_t memory_bytes = size_t{8} << 30;
   uint64_t waits = 0;                   // number of host waits for a stream
   uint64_t graph_launches = 0;          // number of graph launches

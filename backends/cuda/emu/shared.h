@@ -34,6 +34,23 @@ class AccessLog {
     read_warp_barriers_ = running.warp_barriers;
   }
 
+  // A read by several lanes of the running warp at once.
+  void read_by_warp() {
+    if (block_ != running.block_number) {
+      unwritten();
+    }
+    if (write_barriers_ == running.barriers && !ordered_in_warp(writer_, write_warp_barriers_)) {
+      race("reads what", writer_, "wrote");
+    }
+    const unsigned me = running.thread->linear;
+    const bool first = reads_ == Reads::none || read_barriers_ != running.barriers;
+    const bool same_warp = first || (reader_ / kWarp == me / kWarp && reads_ != Reads::warps);
+    reads_ = same_warp ? Reads::warp : Reads::warps;
+    reader_ = me;
+    read_barriers_ = running.barriers;
+    read_warp_barriers_ = running.warp_barriers;
+  }
+
   void write() {
     const unsigned me = running.thread->linear;
     if (block_ == running.block_number) {

@@ -1,0 +1,133 @@
+// PTX instructions for tensor cores and asynchronous copies (PTX ISA, "Warp-level matrix
+// instructions" and "Asynchronous copy"). emu/tensor_core.h emulates them.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "platform.h"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
+
+// The dynamic shared memory of a block, in units of 16 bytes. Launch::launch_shared sets its size.
+class Packs {
+ public:
+  __device__ explicit Packs(uint4* at) : at_(at) {}
+  __device__ Packs from(int pack) const { return Packs(at_ + pack); }
+  __device__ uint4 load(int pack) const { return at_[pack]; }
+  __device__ void store(int pack, uint4 value) const { at_[pack] = value; }
+  // Words of 4 bytes.
+  __device__ uint32_t load_word(int word) const {
+    return reinterpret_cast<const uint32_t*>(at_)[word];
+  }
+  __device__ void store_word(int word, uint32_t value) const {
+    reinterpret_cast<uint32_t*>(at_)[word] = value;
+  }
+  __device__ uint32_t address(int pack) const {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(at_ + pack));
+  }
+
+ private:
+  uint4* at_;
+};
+__device__ inline Packs dynamic_shared() {
+  extern __shared__ uint4 dynamic_memory[];
+  return Packs(dynamic_memory);
+}
+
+// Loads 4 or 2 matrices of 8 x 8 16-bit elements, by a warp. A row of a matrix is a pack: lane
+// 8 i + r gives the pack of row r of matrix i. (With 2 matrices, the packs of lanes 16 and more are
+// not read, but must be valid.) to[i] gets elements 2t and 2t + 1 of row g of matrix i;
+// load_transposed: of column g.
+__device__ inline void load_matrices(uint32_t (&to)[4], const Packs& from, int row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from.address(row)));
+}
+__device__ inline void load_matrices(uint32_t (&to)[2], const Packs& from, int row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(to[0]), "=r"(to[1])
+               : "r"(from.address(row)));
+}
+__device__ inline void load_transposed(uint32_t (&to)[4], const Packs& from, int row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from.address(row)));
+}
+__device__ inline void load_transposed(uint32_t (&to)[2], const Packs& from, int row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(to[0]), "=r"(to[1])
+               : "r"(from.address(row)));
+}
+
+// Copies the first `bytes` (0 to 16) of 16 bytes of global memory to a pack, and fills the rest
+// with zeros. `from` is a multiple of 16 and a valid address even if `bytes` is 0. The pack may be
+// used after wait_copies of this thread, by other threads after a barrier that follows it. On sm_75
+// the copy is complete at once.
+__device__ inline void copy_async(const Packs& to, int pack, const void* from, int bytes) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(to.address(pack)), "l"(__cvta_generic_to_global(from)), "r"(bytes));
+#else
+  const auto* const words = static_cast<const uint32_t*>(from);
+  const auto* const halves = static_cast<const unsigned short*>(from);
+  uint4 value = {0, 0, 0, 0};
+  if (bytes == 16) {
+    value = *static_cast<const uint4*>(from);
+  } else if (bytes > 0) {
+    const auto word = [&](int i) -> uint32_t {
+      return bytes >= 4 * i + 4 ? words[i] : bytes >= 4 * i + 2 ? halves[2 * i] : 0;
+    };
+    value = {word(0), word(1), word(2), word(3)};
+  }
+  to.store(pack, value);
+#endif
+}
+// Ends a group of copies of this thread.
+__device__ inline void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until at most kPending groups of this thread, the newest, are incomplete.
+template <int kPending>
+__device__ void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
+// sums += a b, by a warp. T is __half or __nv_bfloat16; device/tensor_core.cuh has the layouts.
+template <class T>
+__device__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, __half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+#else
+  if constexpr (std::is_same_v<T, __half>) {
+    for (int half = 0; half < 2; ++half) {
+      asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+          "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+          : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+          : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(b[half]));
+    }
+  } else {
+    __trap();  // sm_75 has no bf16
+  }
+#endif
+}
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -1,0 +1,35 @@
+// The properties of a device on which the choice of a kernel may depend. The same shapes and dtypes
+// on a device with the same traits always run the same kernels.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+#include "bowline.h"
+#include "platform.h"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
+
+// The architectures for which this build has code, such as "75-virtual 80-real".
+extern const std::string_view kArchitectures;
+
+// The architecture of the code that a device of compute capability `major`.`minor` runs: 75, 80 and
+// so on. 0: no code runs there. A GPU that is newer than all real code runs PTX of an older
+// architecture and has only the instructions of that.
+int code_for(std::string_view architectures, int major, int minor);
+
+struct Traits {
+  int code = 0;        // from code_for
+  int processors = 0;  // multiprocessors
+
+  static Result<Traits> of(int device);
+
+  // Asynchronous copies to shared memory exist.
+  bool copies_async() const { return code >= 80; }
+  // Tensor cores multiply this dtype, f16 or bf16 (device/tensor_core.cuh).
+  bool multiplies(DType type) const { return code >= (type == DType::f16 ? 75 : 80); }
+  // The most shared memory of a block on every GPU that runs the code.
+  unsigned shared_bytes() const { return (code < 80 ? 64 : 99) * 1024; }
+};
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE
