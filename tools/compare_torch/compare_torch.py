@@ -16,6 +16,8 @@ set of the process.
              transformers onnxruntime onnxscript)
   decoder    the shape of SmolLM2-135M: prompts and tokens in bf16, q8_0 and q4_0 beside llama.cpp,
              and a LoRA step beside PEFT (pip install transformers peft llama-cpp-python)
+  gpt2       a training step of GPT-2 124M in bf16 on the GPU of --cuda, at 1 x 256, 4 x 1024 and 32 x
+             1024 tokens, beside PyTorch eager and torch.compile
   onnx       inference of the ONNX models in --onnx beside ONNX Runtime (pip install onnx
              onnxruntime)
 
@@ -29,6 +31,7 @@ import json
 import pathlib
 import sys
 
+import gpt2
 import language
 import nets
 import onnx_models
@@ -36,9 +39,9 @@ import sides
 import text
 from sides import ROOT, Failure
 
-WORK = {"gemm": sides.work_gemm, **text.WORK, **nets.WORK, **language.WORK, **onnx_models.WORK}
+WORK = {"gemm": sides.work_gemm, **text.WORK, **nets.WORK, **language.WORK, **gpt2.WORK, **onnx_models.WORK}
 NETS = {"text": text.compare, "lstm": nets.compare, "mobilenet": nets.compare, "encoder": language.compare, "decoder": language.compare,
-        "onnx": onnx_models.compare}
+        "gpt2": gpt2.compare, "onnx": onnx_models.compare}
 
 
 def parse():
@@ -64,7 +67,7 @@ def parse():
     add("--vulkan", nargs="?", const="vulkan:0", metavar="DEVICE",
         help="text: compare this device too, with PyTorch on the CPU (default device: vulkan:0)")
     add("--cuda", nargs="?", const="cuda:0", metavar="DEVICE",
-        help="text: compare this device too, with PyTorch on the same GPU (default device: cuda:0)")
+        help="text, gpt2: compare this device, with PyTorch on the same GPU (default device: cuda:0)")
     add("--no-cpu", dest="cpu", action="store_false", help="text: leave the comparison on the CPU out")
     add("--torch-only", action="store_true", help="text: measure PyTorch alone, on random weights")
     add("--runs", type=int, default=7, help="runs of each side per shape (default: %(default)s)")
@@ -86,7 +89,8 @@ def parse():
         parser.error("--runs, --threads and --heads are at least 1")
     given = {"--vulkan": options.vulkan, "--cuda": options.cuda, "--no-cpu": not options.cpu, "--torch-only": options.torch_only}
     for flag in (flag for flag, value in given.items() if value and "text" not in options.net):
-        parser.error(f"{flag} is for text, which --net leaves out")
+        if flag != "--cuda" or "gpt2" not in options.net:
+            parser.error(f"{flag} is for text, which --net leaves out")
     if "encoder" in options.net and options.encoder is None:
         parser.error("encoder needs --encoder FOLDER; samples/classify/get_model prints one")
     if ("onnx" in options.net) != (options.onnx is not None):
