@@ -136,7 +136,7 @@ class Profiling {
   explicit Profiling(const ProfileOptions& options) : o_(options) {}
 
   Result<int> run() {
-    BOWLINE_TRY_ASSIGN(Model model, open_model(o_.model));
+    BOWLINE_TRY_ASSIGN(Model model, open_to_measure(o_.model));
     const std::string entry = o_.train && o_.entry.empty() ? "loss" : o_.entry;
     Result<Inputs> inputs = read_request(model, entry);
     if (!inputs.ok()) {

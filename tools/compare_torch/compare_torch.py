@@ -67,7 +67,7 @@ def parse():
     add("--vulkan", nargs="?", const="vulkan:0", metavar="DEVICE",
         help="text: compare this device too, with PyTorch on the CPU (default device: vulkan:0)")
     add("--cuda", nargs="?", const="cuda:0", metavar="DEVICE",
-        help="text, gpt2: compare this device, with PyTorch on the same GPU (default device: cuda:0)")
+        help="compare this device, with PyTorch on the same GPU; text, gpt2, lstm, mobilenet (default device: cuda:0)")
     add("--no-cpu", dest="cpu", action="store_false", help="text: leave the comparison on the CPU out")
     add("--torch-only", action="store_true", help="text: measure PyTorch alone, on random weights")
     add("--runs", type=int, default=7, help="runs of each side per shape (default: %(default)s)")
@@ -89,7 +89,7 @@ def parse():
         parser.error("--runs, --threads and --heads are at least 1")
     given = {"--vulkan": options.vulkan, "--cuda": options.cuda, "--no-cpu": not options.cpu, "--torch-only": options.torch_only}
     for flag in (flag for flag, value in given.items() if value and "text" not in options.net):
-        if flag != "--cuda" or "gpt2" not in options.net:
+        if flag != "--cuda" or not {"gpt2", "lstm", "mobilenet"} & set(options.net):
             parser.error(f"{flag} is for text, which --net leaves out")
     if "encoder" in options.net and options.encoder is None:
         parser.error("encoder needs --encoder FOLDER; samples/classify/get_model prints one")

@@ -30,6 +30,7 @@ BLOCKS = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3,
 # Goals for PyTorch's time divided by Bowline's, and for inference also ONNX Runtime's.
 AIM = {"lstm": 1.2, "mobilenet": 1.0}
 AIM_INFERENCE, AIM_INFERENCE_ONNX = 1.5, 1.0
+AIM_CUDA = 0.8
 # With learning rates above 1e-4 MobileNetV2 is chaotic: PyTorch in f32 drifts from PyTorch in
 # double as fast as Bowline does.
 STEPS = {"lstm": 20, "mobilenet": 4}
@@ -171,20 +172,20 @@ def read_parameters(folder):
             for row in json.loads((folder / "parameters.json").read_text())}
 
 
-def read_tensors(folder, dtype):
+def read_tensors(folder, dtype, device="cpu"):
     import torch
 
-    return {name: torch.frombuffer(bytearray(data), dtype=torch.float32).reshape(shape).to(dtype)
+    return {name: torch.frombuffer(bytearray(data), dtype=torch.float32).reshape(shape).to(device, dtype)
             for name, (shape, data, _) in read_parameters(folder).items()}
 
 
 class LstmTrainer:
-    def __init__(self, folder, dtype):
+    def __init__(self, folder, dtype, device="cpu"):
         import torch
 
-        self.weights = {name: torch.nn.Parameter(value) for name, value in read_tensors(folder, dtype).items()}
+        self.weights = {name: torch.nn.Parameter(value) for name, value in read_tensors(folder, dtype, device).items()}
         w = self.weights
-        self.layer = torch.nn.LSTM(HIDDEN, HIDDEN, dtype=dtype)
+        self.layer = torch.nn.LSTM(HIDDEN, HIDDEN, dtype=dtype, device=device)
         self.layer.weight_ih_l0, self.layer.weight_hh_l0, self.layer.bias_ih_l0 = w["w_in"], w["w"], w["b"]
         torch.nn.init.zeros_(self.layer.bias_hh_l0).requires_grad_(False)
         self.layer.flatten_parameters()
@@ -198,11 +199,11 @@ class LstmTrainer:
 
 
 class MobilenetTrainer:
-    def __init__(self, folder, dtype):
+    def __init__(self, folder, dtype, device="cpu"):
         import torch
 
         self.weights = {name: value if name.endswith((".mean", ".variance")) else value.requires_grad_()
-                        for name, value in read_tensors(folder, dtype).items()}
+                        for name, value in read_tensors(folder, dtype, device).items()}
         self.optimizer = torch.optim.SGD([v for v in self.weights.values() if v.requires_grad], lr=1e-4, momentum=0.9)
 
     def loss(self, batch):
@@ -212,14 +213,14 @@ class MobilenetTrainer:
         return F.cross_entropy(mobilenet(TorchOperators(self.weights, True), images), labels)
 
 
-def read_batches(task, dtype):
+def read_batches(task, dtype, device="cpu"):
     import torch
 
     data = bytearray(pathlib.Path(task["data"]).read_bytes())
     if task["net"] == "lstm":
-        return list(torch.frombuffer(data, dtype=torch.int32).reshape(-1, SEQ + 1, LSTM_BATCH).long())
+        return list(torch.frombuffer(data, dtype=torch.int32).reshape(-1, SEQ + 1, LSTM_BATCH).long().to(device))
     pixels = task["batch"] * 3 * SIDE * SIDE
-    words = torch.frombuffer(data, dtype=torch.int32).reshape(-1, pixels + task["batch"])
+    words = torch.frombuffer(data, dtype=torch.int32).reshape(-1, pixels + task["batch"]).to(device)
     return [(row[:pixels].view(torch.float32).reshape(task["batch"], 3, SIDE, SIDE).to(dtype), row[pixels:].long())
             for row in words]
 
@@ -243,8 +244,8 @@ def work_train(task, options):
     import torch
 
     torch.set_num_threads(options.threads)
-    trainer = TRAINERS[task["net"]](task["before"], torch.float32)
-    return time_training(trainer.optimizer, trainer.loss, read_batches(task, torch.float32), 9)
+    trainer = TRAINERS[task["net"]](task["before"], torch.float32, task["device"])
+    return time_training(trainer.optimizer, trainer.loss, read_batches(task, torch.float32, task["device"]), 9)
 
 
 def work_infer(task, options):
@@ -308,10 +309,18 @@ def compare(options, net):
         bowline.nets("make", net, model)
         task = {"net": net, "batch": batch, "data": str(data), "before": str(bowline.export(model, folder / "before"))}
         steps = ("train", net, model, "--data", data, "--batch", batch) + (("--seq", SEQ) if net == "lstm" else ())
+        device = options.cuda or "cpu"
+        steps += ("--device", device)
         result, _ = bowline.nets(*steps, "--steps", STEPS[net], "--save", after)
         trained = bowline.export(after, folder / "after")
         theirs, _ = torch("net_agree", **task, after=str(trained))
-        judge(f"{net}, batch {batch}", result["losses"], theirs, STEPS[net], options.net_tolerance)
+        judge(f"{net}, {device}, batch {batch}", result["losses"], theirs, STEPS[net], options.net_tolerance)
+        # Allows a trial of the comparison without a GPU.
+        torch_device = device if device.startswith("cuda:") else "cpu"
+        sides = {"PyTorch": lambda: torch("net_train", **task, device=torch_device), "Bowline": lambda: bowline.nets(*steps)}
+        if options.cuda:
+            line(f"{net} training step, {device}, batch {batch}", in_turn(options.runs, sides), "time_ms", "PyTorch", AIM_CUDA)
+            return
 
         print_machine(torch)
         machine, _ = bowline.bench("matmul", "--m", GEMM, "--n", GEMM, "--k", GEMM, "--device", "cpu")
@@ -319,7 +328,7 @@ def compare(options, net):
               "the fastest product and copy of Bowline", flush=True)
         what = f"batch {batch} x {SEQ}" if net == "lstm" else f"{SIDE} x {SIDE}, batch {batch}"
         print_rows(f"{net} training step, {what}", floor_ms(net, batch, True, machine), {"PyTorch": AIM[net]}, in_turn(
-            options.runs, {"PyTorch": lambda: torch("net_train", **task), "Bowline": lambda: bowline.nets(*steps)}))
+            options.runs, sides))
         if net == "mobilenet":
             make_data(net, 1, text, data)
             compare_inference(options, torch, bowline, folder, trained, machine)

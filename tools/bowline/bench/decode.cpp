@@ -106,8 +106,7 @@ int64_t vocabulary_of(const PlanInfo& plan) {
 }
 
 Result<int> bench_decode(const BenchDecodeOptions& o) {
-  BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
-  BOWLINE_TRY(model.materialize(1));  // a skeleton has no values
+  BOWLINE_TRY_ASSIGN(Model model, open_to_measure(o.model));
   BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
   BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY(model.to(device));

@@ -25,8 +25,7 @@ struct BenchRunOptions : ModelOptions {
 constexpr int kWarmupRuns = 5;
 
 Result<int> bench_run(const BenchRunOptions& o) {
-  BOWLINE_TRY_ASSIGN(Model model, open_model(o.model));
-  BOWLINE_TRY(model.materialize(1));  // a skeleton has no values
+  BOWLINE_TRY_ASSIGN(Model model, open_to_measure(o.model));
   BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_TRY_ASSIGN(const EntryPointInfo entry, entry_point(info, o.entry));

@@ -151,8 +151,7 @@ Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const De
 
 Result<int> run(const BenchTrainOptions& o) {
   BOWLINE_TRY_ASSIGN(const Device device, open_device(o.device));
-  BOWLINE_TRY_ASSIGN(Model opened, open_model(o.model));
-  BOWLINE_TRY(opened.materialize(1));  // a skeleton has no values
+  BOWLINE_TRY_ASSIGN(Model opened, open_to_measure(o.model));
   BOWLINE_TRY(require_entry_point(opened, o.model, "loss"));
   std::optional<Model> model(std::move(opened));
   BOWLINE_TRY(add_adapter(o, *model));

@@ -306,6 +306,12 @@ Result<Model> open_model(const std::string& path) {
                                                 " --out MODEL.bowline"));
 }
 
+Result<Model> open_to_measure(const std::string& path) {
+  BOWLINE_TRY_ASSIGN(Model model, open_model(path));
+  BOWLINE_TRY(model.materialize(1));
+  return model;
+}
+
 Status check_new(const std::string& path, bool force) {
   std::error_code error;
   BOWLINE_REQUIRE(force || !std::filesystem::exists(path, error),

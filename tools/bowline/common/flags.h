@@ -76,6 +76,8 @@ std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims)
 Status with_import(Status status, const std::string& path, const std::string& more);
 // Opens a model file. Errors  bad_file: it cannot be read or is not a model file.
 Result<Model> open_model(const std::string& path);
+// The same for measurements of speed: gives a skeleton random values.
+Result<Model> open_to_measure(const std::string& path);
 
 // Changes to a model after it is opened: --quantize, and any number of --adapter FILE[=WEIGHT].
 struct Changes {
