@@ -1,161 +1,6 @@
 #include "device.h"
 
-#include <algorithm>
-#include <cstring>
-
 namespace bowline::detail::vulkan {
-namespace {
-
-bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
-  return std::any_of(extensions.begin(), extensions.end(), [name](const VkExtensionProperties& e) {
-    return std::strcmp(e.extensionName, name) == 0;
-  });
-}
-
-std::vector<VkExtensionProperties> extensions_of(const Loader& loader, VkPhysicalDevice device) {
-  uint32_t count = 0;
-  loader.vkEnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> extensions(count);
-  if (loader.vkEnumerateDeviceExtensionProperties(device, nullptr, &count, extensions.data()) < 0) {
-    count = 0;
-  }
-  extensions.resize(count);
-  return extensions;
-}
-
-// Chooses a compute queue family, preferably without graphics. Returns false if no family exists.
-bool choose_queue_family(const Loader& loader, PhysicalDevice* device) {
-  uint32_t count = 0;
-  loader.vkGetPhysicalDeviceQueueFamilyProperties(device->handle, &count, nullptr);
-  std::vector<VkQueueFamilyProperties> families(count);
-  loader.vkGetPhysicalDeviceQueueFamilyProperties(device->handle, &count, families.data());
-  bool found = false;
-  for (uint32_t i = 0; i < count; ++i) {
-    const bool compute = (families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
-    const bool graphics = (families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0;
-    if (compute && (!found || !graphics)) {
-      device->queue_family = i;
-      device->timestamp_bits = families[i].timestampValidBits;
-      found = true;
-    }
-  }
-  return found;
-}
-
-void read_properties(const Loader& loader, PhysicalDevice* device,
-                     VkPhysicalDeviceSubgroupProperties* subgroup) {
-  auto maintenance = typed<VkPhysicalDeviceMaintenance3Properties>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES);
-  auto floats = typed<VkPhysicalDeviceFloatControlsProperties>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES);
-  floats.pNext = &maintenance;
-  auto driver =
-      typed<VkPhysicalDeviceDriverProperties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
-  auto control = typed<VkPhysicalDeviceSubgroupSizeControlProperties>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
-  control.pNext = &floats;
-  driver.pNext = device->has_subgroup_control ? static_cast<void*>(&control) : &floats;
-  subgroup->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES;
-  subgroup->pNext = &driver;
-  auto properties =
-      typed<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
-  properties.pNext = subgroup;
-  loader.vkGetPhysicalDeviceProperties2(device->handle, &properties);
-  device->properties = properties.properties;
-  device->subgroup_size = subgroup->subgroupSize;
-  device->has_subgroup_control =
-      device->has_subgroup_control &&
-      (control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-  device->keeps_special_values = floats.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE;
-  device->max_allocation_bytes = maintenance.maxMemoryAllocationSize;
-  device->driver = std::string(driver.driverName) + " " + driver.driverInfo;
-  std::memcpy(device->pipeline_cache_uuid, properties.properties.pipelineCacheUUID, VK_UUID_SIZE);
-
-  auto memory = typed<VkPhysicalDeviceMemoryProperties2>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2);
-  loader.vkGetPhysicalDeviceMemoryProperties2(device->handle, &memory);
-  for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; ++i) {
-    const VkMemoryHeap& heap = memory.memoryProperties.memoryHeaps[i];
-    if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0) {
-      device->memory_bytes = std::max<uint64_t>(device->memory_bytes, heap.size);
-    }
-  }
-}
-
-// A feature that the driver lacks, or null.
-const char* lacking(const Loader& loader, PhysicalDevice* device) {
-  VkPhysicalDeviceSubgroupProperties subgroup{};
-  if (device->properties.apiVersion < VK_API_VERSION_1_2) {
-    return "Its driver is older than Vulkan 1.2.";
-  }
-  auto control = typed<VkPhysicalDeviceSubgroupSizeControlFeatures>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
-  auto vulkan12 = typed<VkPhysicalDeviceVulkan12Features>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
-  const auto extensions = extensions_of(loader, device->handle);
-  device->has_subgroup_control =
-      has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
-  read_properties(loader, device, &subgroup);
-  auto half = typed<VkPhysicalDevice16BitStorageFeatures>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
-  half.pNext = device->has_subgroup_control ? &control : nullptr;
-  vulkan12.pNext = &half;
-  auto features = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
-  features.pNext = &vulkan12;
-  loader.vkGetPhysicalDeviceFeatures2(device->handle, &features);
-  device->has_int64 = features.features.shaderInt64 == VK_TRUE;
-  device->has_16bit_storage = half.storageBuffer16BitAccess == VK_TRUE;
-  device->has_8bit_storage = vulkan12.storageBuffer8BitAccess == VK_TRUE;
-  device->has_memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-  device->has_subgroup_control = device->has_subgroup_control &&
-                                 control.subgroupSizeControl == VK_TRUE &&
-                                 control.computeFullSubgroups == VK_TRUE;
-  if (!choose_queue_family(loader, device)) {
-    return "It has no compute queue.";
-  }
-  if (vulkan12.bufferDeviceAddress != VK_TRUE) {
-    return "Its driver lacks the feature bufferDeviceAddress.";
-  }
-  if (vulkan12.timelineSemaphore != VK_TRUE) {
-    return "Its driver lacks the feature timelineSemaphore.";
-  }
-  if (vulkan12.scalarBlockLayout != VK_TRUE) {
-    return "Its driver lacks the feature scalarBlockLayout.";
-  }
-  const VkSubgroupFeatureFlags needed = VK_SUBGROUP_FEATURE_BASIC_BIT |
-                                        VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
-                                        VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-  if ((subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 ||
-      (subgroup.supportedOperations & needed) != needed) {
-    return "Its driver lacks subgroup arithmetic or shuffles in compute shaders.";
-  }
-  if (subgroup.subgroupSize < 4 || subgroup.subgroupSize > 64) {
-    return "Its subgroups have fewer than 4 or more than 64 invocations.";
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-std::vector<PhysicalDevice> physical_devices(const Loader& loader) {
-  uint32_t count = 0;
-  std::vector<VkPhysicalDevice> handles;
-  if (loader.vkEnumeratePhysicalDevices(loader.instance(), &count, nullptr) == VK_SUCCESS) {
-    handles.resize(count);
-    if (loader.vkEnumeratePhysicalDevices(loader.instance(), &count, handles.data()) < 0) {
-      count = 0;
-    }
-  }
-  std::vector<PhysicalDevice> devices(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    devices[i].handle = handles[i];
-    loader.vkGetPhysicalDeviceProperties(handles[i], &devices[i].properties);
-    if (const char* reason = lacking(loader, &devices[i]); reason != nullptr) {
-      devices[i].reason = reason;
-    }
-  }
-  return devices;
-}
 
 Device::~Device() {
   if (device_ == VK_NULL_HANDLE) {
@@ -171,44 +16,68 @@ Device::~Device() {
   functions_.vkDestroyDevice(device_, nullptr);
 }
 
-VkResult Device::open() {
+// Enables what the kernels may use.
+VkResult Device::make() {
   const float priority = 1;
   auto queue = typed<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO);
   queue.queueFamilyIndex = physical_.queue_family;
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
+  const auto as_bool = [](bool value) -> VkBool32 { return value ? VK_TRUE : VK_FALSE; };
+  auto vulkan12 = typed<VkPhysicalDeviceVulkan12Features>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  vulkan12.storageBuffer8BitAccess = as_bool(physical_.has_8bit_storage);
+  vulkan12.shaderFloat16 = as_bool(physical_.has_16bit_floats);
+  vulkan12.shaderInt8 = as_bool(physical_.has_8bit_integers);
+  vulkan12.vulkanMemoryModel = as_bool(physical_.has_memory_model);
+  vulkan12.bufferDeviceAddress = VK_TRUE;
+  vulkan12.timelineSemaphore = VK_TRUE;
+  vulkan12.scalarBlockLayout = VK_TRUE;
+  auto half = typed<VkPhysicalDevice16BitStorageFeatures>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
+  half.storageBuffer16BitAccess = as_bool(physical_.has_16bit_storage);
   auto control = typed<VkPhysicalDeviceSubgroupSizeControlFeatures>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
   control.subgroupSizeControl = VK_TRUE;
   control.computeFullSubgroups = VK_TRUE;
-  auto vulkan12 = typed<VkPhysicalDeviceVulkan12Features>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
-  auto half = typed<VkPhysicalDevice16BitStorageFeatures>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
-  half.pNext = physical_.has_subgroup_control ? &control : nullptr;
-  half.storageBuffer16BitAccess = physical_.has_16bit_storage ? VK_TRUE : VK_FALSE;
-  vulkan12.pNext = &half;
-  vulkan12.storageBuffer8BitAccess = physical_.has_8bit_storage ? VK_TRUE : VK_FALSE;
-  vulkan12.bufferDeviceAddress = VK_TRUE;
-  vulkan12.timelineSemaphore = VK_TRUE;
-  vulkan12.scalarBlockLayout = VK_TRUE;
+  auto dot = typed<VkPhysicalDeviceShaderIntegerDotProductFeatures>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES);
+  dot.shaderIntegerDotProduct = VK_TRUE;
+  auto matrices = typed<CooperativeMatrixFeatures>(kCooperativeMatrixFeaturesType);
+  matrices.cooperativeMatrix = VK_TRUE;
   auto features = typed<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
-  features.pNext = &vulkan12;
-  features.features.shaderInt64 = physical_.has_int64 ? VK_TRUE : VK_FALSE;
+  features.features.shaderInt64 = as_bool(physical_.has_int64);
+  Chain chain;
+  chain.add(&vulkan12);
+  chain.add(&half);
   std::vector<const char*> extensions;
-  if (physical_.has_subgroup_control) {
-    extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
-  }
+  const auto use = [&](bool available, const char* extension, auto* structure) {
+    if (available) {
+      extensions.push_back(extension);
+      chain.add(structure);
+    }
+  };
+  use(physical_.max_subgroup != 0, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME, &control);
+  use(physical_.has_integer_dot, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME, &dot);
+  use(!physical_.matrix_units.empty(), kCooperativeMatrixExtension, &matrices);
   if (physical_.has_memory_budget) {
     extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   }
+  if (physical_.is_portability_subset) {
+    extensions.push_back(kPortabilitySubsetExtension);
+  }
+  features.pNext = chain.first();
   auto info = typed<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO);
   info.pNext = &features;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
-  VkResult result = loader_->vkCreateDevice(physical_.handle, &info, nullptr, &device_);
+  return loader_->vkCreateDevice(physical_.handle, &info, nullptr, &device_);
+}
+
+VkResult Device::open() {
+  VkResult result = make();
   if (result != VK_SUCCESS) {
     return result;
   }

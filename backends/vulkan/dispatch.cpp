@@ -123,7 +123,7 @@ Grid Launch::over_elements(uint64_t elements) const {
   Grid grid = over_single_elements(elements);
   // CPU lanes need large workgroups, GPU lanes many workgroups. A small number of elements is
   // spread over all cores.
-  const uint64_t most = physical_.is_software() ? lanes() * 512u : 1024u;
+  const uint64_t most = physical_.uses_cpu_kernels() ? lanes() * 512u : 1024u;
   const uint64_t even = (elements + 15) / 16;
   const uint64_t per_group = std::clamp<uint64_t>(even, grid.local, most) / grid.local * grid.local;
   grid.per_group = static_cast<uint32_t>(per_group);
@@ -132,12 +132,12 @@ Grid Launch::over_elements(uint64_t elements) const {
 }
 
 Grid Launch::over_single_elements(uint64_t elements) const {
-  const uint32_t local = physical_.is_software() ? lanes() : 256;
+  const uint32_t local = physical_.uses_cpu_kernels() ? lanes() : physical_.workgroup(256);
   return {local, (elements + local - 1) / local, local, elements};
 }
 
 Grid Launch::over_rows(uint64_t rows) const {
-  const uint32_t per_group = physical_.is_software() ? 1 : std::max(1u, 128 / lanes());
+  const uint32_t per_group = physical_.uses_cpu_kernels() ? 1 : std::max(1u, 128 / lanes());
   return {lanes() * per_group, (rows + per_group - 1) / per_group, per_group, rows};
 }
 
@@ -154,6 +154,7 @@ void Launch::dispatch(uint32_t shader, std::initializer_list<uint32_t> constants
   Command command;
   command.record = record_;
   command.key.shader = shader;
+  command.key.subgroup = grid.subgroup;
   command.key.constants[command.key.count++] = grid.local;
   for (const uint32_t constant : constants) {
     command.key.constants[command.key.count++] = constant;

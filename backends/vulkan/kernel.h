@@ -88,6 +88,7 @@ struct Grid {
   uint64_t groups = 0;  // zero: nothing to do
   uint32_t per_group = 0;
   uint64_t elements = 0;  // or rows
+  uint32_t subgroup = 0;  // PhysicalDevice::nearest_subgroup(); 0: the size of the device
 };
 
 // Estimates the time of a dispatch.

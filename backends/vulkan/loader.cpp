@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstring>
+
 namespace bowline::detail::vulkan {
 namespace {
 
@@ -11,7 +14,31 @@ Function as_function(void* symbol) {
   return reinterpret_cast<Function>(symbol);
 }
 
+// The loader, or the driver itself where a system has no loader.
+#if defined(__APPLE__)
+constexpr const char* kLibraries[] = {"libvulkan.dylib", "libvulkan.1.dylib", "libMoltenVK.dylib"};
+#elif defined(__ANDROID__)
+constexpr const char* kLibraries[] = {"libvulkan.so"};
+#else
+constexpr const char* kLibraries[] = {"libvulkan.so.1", "libvulkan.so"};
+#endif
+
+void* open_library() {
+  for (const char* const name : kLibraries) {
+    if (void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL); library != nullptr) {
+      return library;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+bool has_extension(const Extensions& extensions, const char* name) {
+  return std::ranges::any_of(extensions, [name](const VkExtensionProperties& e) {
+    return std::strcmp(e.extensionName, name) == 0;
+  });
+}
 
 Loader::~Loader() {
   if (instance_ != VK_NULL_HANDLE) {
@@ -27,10 +54,16 @@ const char* Loader::open() {
     return nullptr;
   }
   if (library_ == nullptr) {
-    library_ = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+    library_ = open_library();
   }
   if (library_ == nullptr) {
+#if defined(__APPLE__)
+    return "Neither the Vulkan loader (libvulkan.dylib) nor MoltenVK is installed.";
+#elif defined(__ANDROID__)
+    return "No Vulkan loader (libvulkan.so) is installed.";
+#else
     return "No Vulkan loader (libvulkan.so.1) is installed.";
+#endif
   }
   get_proc_ = as_function<PFN_vkGetInstanceProcAddr>(dlsym(library_, "vkGetInstanceProcAddr"));
   if (get_proc_ == nullptr) {
@@ -42,9 +75,21 @@ const char* Loader::open() {
   return make_instance();
 }
 
+bool Loader::has_instance_extension(const char* name) const {
+  uint32_t count = 0;
+  vkEnumerateInstanceExtensionProperties(nullptr, &count, nullptr);
+  Extensions extensions(count);
+  if (vkEnumerateInstanceExtensionProperties(nullptr, &count, extensions.data()) < 0) {
+    return false;
+  }
+  extensions.resize(count);
+  return has_extension(extensions, name);
+}
+
 const char* Loader::make_instance() {
   uint32_t version = VK_API_VERSION_1_0;
   if (vkCreateInstance == nullptr || vkEnumerateInstanceVersion == nullptr ||
+      vkEnumerateInstanceExtensionProperties == nullptr ||
       vkEnumerateInstanceVersion(&version) != VK_SUCCESS || version < VK_API_VERSION_1_2) {
     return "The Vulkan loader is older than version 1.2.";
   }
@@ -53,6 +98,13 @@ const char* Loader::make_instance() {
   application.apiVersion = VK_API_VERSION_1_2;
   auto info = typed<VkInstanceCreateInfo>(VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO);
   info.pApplicationInfo = &application;
+  // Without this extension, the loader hides drivers over another API, such as MoltenVK.
+  const char* const portability = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
+  if (has_instance_extension(portability)) {
+    info.flags = VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
+    info.enabledExtensionCount = 1;
+    info.ppEnabledExtensionNames = &portability;
+  }
   VkInstance instance = VK_NULL_HANDLE;
   const VkResult result = vkCreateInstance(&info, nullptr, &instance);
   if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
@@ -73,6 +125,8 @@ const char* Loader::make_instance() {
     }
     return "The Vulkan loader lacks functions of version 1.2.";
   }
+  get_matrices = reinterpret_cast<GetCooperativeMatrices>(
+      get_proc_(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
   instance_ = instance;
   return nullptr;
 }

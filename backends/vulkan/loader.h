@@ -3,12 +3,15 @@
 // The library does not link libvulkan. A machine without libvulkan lists the backend with a reason.
 #pragma once
 
-#include <vulkan/vulkan_core.h>
+#include <vector>
+
+#include "newer.h"
 
 namespace bowline::detail::vulkan {
 
-#define BOWLINE_VULKAN_GLOBAL_FUNCTIONS(X) \
-  X(vkCreateInstance)                      \
+#define BOWLINE_VULKAN_GLOBAL_FUNCTIONS(X)  \
+  X(vkCreateInstance)                       \
+  X(vkEnumerateInstanceExtensionProperties) \
   X(vkEnumerateInstanceVersion)
 
 #define BOWLINE_VULKAN_INSTANCE_FUNCTIONS(X)  \
@@ -74,6 +77,25 @@ T typed(VkStructureType type) {
   return structure;
 }
 
+using Extensions = std::vector<VkExtensionProperties>;
+bool has_extension(const Extensions& extensions, const char* name);
+
+// A chain of extension structures (pNext). A structure joins only where the driver knows it.
+class Chain {
+ public:
+  template <class T>
+  void add(T* structure, bool known = true) {
+    if (known) {
+      structure->pNext = first_;
+      first_ = structure;
+    }
+  }
+  void* first() const { return first_; }
+
+ private:
+  void* first_ = nullptr;
+};
+
 #define BOWLINE_VULKAN_MEMBER(name) PFN_##name name = nullptr;
 
 // Loaded through the device, so calls skip the loader's dispatch.
@@ -100,8 +122,10 @@ class Loader {
 
   BOWLINE_VULKAN_GLOBAL_FUNCTIONS(BOWLINE_VULKAN_MEMBER)
   BOWLINE_VULKAN_INSTANCE_FUNCTIONS(BOWLINE_VULKAN_MEMBER)
+  GetCooperativeMatrices get_matrices = nullptr;  // null: no driver has VK_KHR_cooperative_matrix
 
  private:
+  bool has_instance_extension(const char* name) const;
   const char* make_instance();
 
   void* library_ = nullptr;

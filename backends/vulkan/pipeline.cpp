@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <tuple>
 
 #include "base/atomic_file.h"
 #include "float_controls.h"
 #include "packed_shaders.h"
 #include "shader_code.h"
+#include "spirv.h"
 #include "vulkan_shaders.h"
 #include "word_elements.h"
 
@@ -65,11 +67,21 @@ struct CacheHeader {
   uint64_t hash = 0;
 };
 
+// True if a module has an operation or a builtin of subgroups.
+bool uses_subgroups(std::span<const uint32_t> module) {
+  bool uses = false;
+  spirv::for_each_instruction(module, [&](spirv::Instruction i) {
+    uses = uses || (spirv::operation(i) == spirv::kCapability && i[1] >= spirv::kGroupNonUniform &&
+                    i[1] <= spirv::kGroupNonUniformQuad);
+  });
+  return uses;
+}
+
 }  // namespace
 
 bool PipelineKey::operator<(const PipelineKey& other) const {
-  if (shader != other.shader) {
-    return shader < other.shader;
+  if (std::tie(shader, subgroup) != std::tie(other.shader, other.subgroup)) {
+    return std::tie(shader, subgroup) < std::tie(other.shader, other.subgroup);
   }
   return std::lexicographical_compare(constants, constants + count, other.constants,
                                       other.constants + other.count);
@@ -121,18 +133,12 @@ VkResult Pipelines::open(const std::string& folder) {
   return vk.vkCreatePipelineLayout(device_->handle(), &layout, nullptr, &layout_);
 }
 
-VkResult Pipelines::module(const PipelineKey& key, VkShaderModule* module) const {
+std::vector<uint32_t> Pipelines::code(const PipelineKey& key) const {
   const PhysicalDevice& physical = device_->physical();
   const LackingAccess lacking{!physical.has_16bit_storage, !physical.has_8bit_storage};
   std::vector<uint32_t> words = elements_in_words(
       chosen_cases(shader_module(key.shader), {key.constants, key.count}), lacking);
-  if (physical.keeps_special_values) {
-    words = with_special_values(words);
-  }
-  auto info = typed<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
-  info.codeSize = words.size() * sizeof(uint32_t);
-  info.pCode = words.data();
-  return device_->call().vkCreateShaderModule(device_->handle(), &info, nullptr, module);
+  return physical.keeps_special_values ? with_special_values(words) : words;
 }
 
 VkResult Pipelines::get(const PipelineKey& key, VkPipeline* pipeline) {
@@ -150,26 +156,33 @@ VkResult Pipelines::get(const PipelineKey& key, VkPipeline* pipeline) {
   special.pMapEntries = entries;
   special.dataSize = key.count * sizeof(uint32_t);
   special.pData = key.constants;
+  const PhysicalDevice& physical = device_->physical();
   auto subgroup = typed<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
-  subgroup.requiredSubgroupSize = device_->physical().subgroup_size;
+  subgroup.requiredSubgroupSize = key.subgroup == 0 ? physical.subgroup_size : key.subgroup;
   auto info = typed<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
   info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;  // long dispatches run in several parts
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &special;
-  if (device_->physical().has_subgroup_control) {
-    // Kernels rely on whole subgroups, so the driver must not choose another subgroup size.
+  const std::vector<uint32_t> words = code(key);
+  if (physical.max_subgroup != 0 && uses_subgroups(words)) {
+    // Such a kernel relies on whole subgroups, so the driver must not choose another size. For the
+    // others, the driver knows best.
     info.stage.pNext = &subgroup;
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   }
   info.layout = layout_;
-  VkResult result = module(key, &info.stage.module);
+  auto module = typed<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
+  module.codeSize = words.size() * sizeof(uint32_t);
+  module.pCode = words.data();
+  const DeviceFunctions& vk = device_->call();
+  VkResult result =
+      vk.vkCreateShaderModule(device_->handle(), &module, nullptr, &info.stage.module);
   if (result != VK_SUCCESS) {
     return result;
   }
-  const DeviceFunctions& vk = device_->call();
   result = vk.vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, pipeline);
   vk.vkDestroyShaderModule(device_->handle(), info.stage.module, nullptr);
   if (result == VK_SUCCESS) {

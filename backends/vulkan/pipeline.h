@@ -20,6 +20,7 @@ struct PipelineKey {
   uint32_t shader = 0;
   uint32_t count = 0;
   uint32_t constants[kMaxConstants] = {};
+  uint32_t subgroup = 0;  // required size; 0: that of the device
   bool operator<(const PipelineKey& other) const;
 };
 
@@ -45,7 +46,7 @@ class Pipelines {
  private:
   // The code of a pipeline, with its switches resolved and element accesses that the device
   // supports.
-  VkResult module(const PipelineKey& key, VkShaderModule* module) const;
+  std::vector<uint32_t> code(const PipelineKey& key) const;
 
   Device* device_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;

@@ -45,8 +45,10 @@ enum : uint32_t {
 // Decorations.
 enum : uint32_t { kSpecId = 1, kArrayStride = 6 };
 
-// Capabilities.
+// Capabilities. Those of subgroups are neighbours.
 enum : uint32_t {
+  kGroupNonUniform = 61,
+  kGroupNonUniformQuad = 68,
   kStorageBuffer16BitAccess = 4433,
   kStorageBuffer8BitAccess = 4448,
   kSignedZeroInfNanPreserve = 4466,

@@ -17,7 +17,7 @@ constexpr int64_t kMaxHeadDim = 256;
 // Above this head size, the lanes of a subgroup share a row. A GPU lane has 255 registers, for
 // three or four rows of the head. A CPU keeps rows in its cache; there the compile time of the
 // driver decides: 12 s for the gradient with 256 elements.
-uint32_t most_in_lane(const Launch& l) { return l.physical().is_software() ? 128 : 64; }
+uint32_t most_in_lane(const Launch& l) { return l.physical().uses_cpu_kernels() ? 128 : 64; }
 
 const char* refusal(const NodeView& node) {
   return node.in(0)[3] > kMaxHeadDim ? "Attention takes heads of up to 256 elements." : nullptr;

@@ -62,9 +62,10 @@ TopK top_k_of(const PhysicalDevice& physical, const Shape& x, const Attributes& 
   // A pass ends with an exchange between lanes, which costs as much as one element per lane.
   const uint64_t lanes = physical.subgroup_size;
   const uint64_t pass = t.size / lanes + 2;
-  const bool pays = physical.is_software() ? pass <= static_cast<uint64_t>(kMaxIterations)
-                                           : t.k * kComparisonsPerWait < t.lines * t.size * lanes;
-  t.in_passes = pays && 2 * t.k < t.size;
+  const bool fits = !physical.is_software() || pass <= static_cast<uint64_t>(kMaxIterations);
+  const bool pays =
+      physical.uses_cpu_kernels() || t.k * kComparisonsPerWait < t.lines * t.size * lanes;
+  t.in_passes = fits && pays && 2 * t.k < t.size;
   t.whole = t.in_passes ? t.k : t.size;
   t.at_once = !t.in_passes             ? kAtOnce
               : physical.is_software() ? static_cast<uint64_t>(kMaxIterations) / pass

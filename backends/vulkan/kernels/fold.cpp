@@ -66,8 +66,8 @@ bool shares_lines(const PhysicalDevice& physical, const Lines& x) {
   if (x.size < physical.subgroup_size) {
     return false;
   }
-  return physical.is_software() ? x.lines < physical.subgroup_size || x.size > kMaxIterations
-                                : x.lines < kManyLines || x.step == 1;
+  return physical.uses_cpu_kernels() ? x.lines < physical.subgroup_size || x.size > kMaxIterations
+                                     : x.lines < kManyLines || x.step == 1;
 }
 
 void cum_sum(Launch& l) {

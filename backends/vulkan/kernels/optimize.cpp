@@ -92,7 +92,7 @@ void clip(Launch& l) {
 }
 
 Grid over_chunks(const Launch& l, uint64_t count) {
-  return {l.physical().is_software() ? l.lanes() : 256, count, 1};
+  return {l.physical().uses_cpu_kernels() ? l.lanes() : l.physical().workgroup(256), count, 1};
 }
 
 uint32_t shader_of(Op op) {

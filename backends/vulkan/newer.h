@@ -1,0 +1,48 @@
+// Structures of extensions that are newer than the oldest Vulkan headers of a build (Debian 12).
+// Names, values and layouts: the Vulkan specification, registry vk.xml.
+#pragma once
+
+#include <vulkan/vulkan_core.h>
+
+namespace bowline::detail::vulkan {
+
+// VK_KHR_cooperative_matrix
+constexpr char kCooperativeMatrixExtension[] = "VK_KHR_cooperative_matrix";
+constexpr auto kCooperativeMatrixFeaturesType = static_cast<VkStructureType>(1000506000);
+constexpr auto kCooperativeMatrixType = static_cast<VkStructureType>(1000506001);
+constexpr uint32_t kScopeSubgroup = 3;
+
+struct CooperativeMatrixFeatures {
+  VkStructureType sType;
+  void* pNext;
+  VkBool32 cooperativeMatrix;
+  VkBool32 cooperativeMatrixRobustBufferAccess;
+};
+
+// Types of the elements of a cooperative matrix (VkComponentTypeKHR).
+enum class Component : uint32_t {
+  f16 = 0,
+  f32 = 1,
+  i8 = 3,
+  i32 = 5,
+  u8 = 7,
+  u32 = 9,
+  bf16 = 1000141000,
+};
+
+struct CooperativeMatrixProperties {
+  VkStructureType sType;
+  void* pNext;
+  uint32_t m, n, k;
+  Component a, b, c, result;
+  VkBool32 saturating;
+  uint32_t scope;
+};
+
+using GetCooperativeMatrices = VkResult(VKAPI_PTR*)(VkPhysicalDevice device, uint32_t* count,
+                                                    CooperativeMatrixProperties* properties);
+
+// VK_KHR_portability_subset: drivers over another API, such as MoltenVK.
+constexpr char kPortabilitySubsetExtension[] = "VK_KHR_portability_subset";
+
+}  // namespace bowline::detail::vulkan

@@ -1,0 +1,77 @@
+// What a physical device offers: features, limits, and the kernels that fit it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "loader.h"
+
+namespace bowline::detail::vulkan {
+
+// A product of matrices that the subgroups of a device compute together: [m, k] times [k, n].
+struct MatrixUnit {
+  uint32_t m = 0, n = 0, k = 0;
+  Component a{}, b{}, c{}, result{};
+  bool operator==(const MatrixUnit&) const = default;
+};
+
+struct PhysicalDevice {
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  VkPhysicalDeviceProperties properties{};
+  uint8_t pipeline_cache_uuid[VK_UUID_SIZE] = {};
+  std::string driver;         // driver name and version, as reported by the driver
+  std::string reason;         // why the device is unusable; empty if it is usable
+  uint32_t queue_family = 0;  // the chosen family: compute, preferably without graphics
+  uint32_t timestamp_bits = 0;
+
+  // The size of subgroups, unless a kernel requires another one (nearest_subgroup).
+  uint32_t subgroup_size = 0;
+  uint32_t min_subgroup = 0;  // sizes that a pipeline can require; 0: it can require none
+  uint32_t max_subgroup = 0;
+  // Limits of a workgroup. The defaults are what Vulkan 1.2 guarantees.
+  uint32_t max_invocations = 128;
+  uint32_t max_shared_bytes = 16384;
+
+  uint64_t memory_bytes = 0;          // size of the largest device-local heap
+  uint64_t max_allocation_bytes = 0;  // limit of one vkAllocateMemory
+  uint64_t max_buffer_bytes = 0;      // limit of one VkBuffer and its memory
+  bool is_discrete = false;           // device memory is behind a bus that is slower than it
+
+  bool has_int64 = false;
+  bool keeps_special_values = false;  // NaN, infinities and -0 of f32, where a shader asks for it
+  bool has_16bit_storage = false;
+  bool has_8bit_storage = false;
+  bool has_16bit_floats = false;   // shaderFloat16: arithmetic
+  bool has_8bit_integers = false;  // shaderInt8: arithmetic
+  bool has_memory_model = false;   // vulkanMemoryModel, which cooperative matrices need
+  bool has_integer_dot = false;    // packed dot products of four 8-bit integers ...
+  bool fast_integer_dot = false;   // ... in one instruction
+  bool has_memory_budget = false;
+  bool is_portability_subset = false;  // a layer over another API
+  // Products of 16-bit and 8-bit matrices, in the order of the driver. Empty: no
+  // VK_KHR_cooperative_matrix. A driver may list them without hardware for them.
+  std::vector<MatrixUnit> matrix_units;
+
+  bool runs_gpu_kernels = false;  // for tests: a software device runs the kernels of GPUs
+
+  // A software driver, which limits the loops of an invocation (kMaxIterations).
+  bool is_software() const { return properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+  // Lanes are elements of a CPU vector. A workgroup is one subgroup, without shared memory.
+  bool uses_cpu_kernels() const { return is_software() && !runs_gpu_kernels; }
+  // The lane-shuffle kernels are faster on this device.
+  bool prefers_lanes() const { return uses_cpu_kernels() && subgroup_size <= 16 && has_int64; }
+  uint32_t vendor() const { return properties.vendorID; }
+
+  // The number of invocations of a workgroup that would like to have `wanted` (a power of two).
+  uint32_t workgroup(uint32_t wanted) const {
+    return wanted < max_invocations ? wanted : max_invocations;
+  }
+  // The subgroup size nearest to `wanted` that a pipeline can have (Grid::subgroup).
+  uint32_t nearest_subgroup(uint32_t wanted) const;
+};
+
+// All devices of the instance in the loader's order, including unusable devices with their reason.
+// The variable BOWLINE_VULKAN_VARIANT is applied to each of them (variant.h).
+std::vector<PhysicalDevice> physical_devices(const Loader& loader);
+
+}  // namespace bowline::detail::vulkan

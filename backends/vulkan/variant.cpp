@@ -1,0 +1,55 @@
+#include "variant.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace bowline::detail::vulkan {
+namespace {
+
+struct DeviceVariant {
+  std::string_view name;
+  void (*apply)(PhysicalDevice&);
+};
+
+constexpr DeviceVariant kDeviceVariants[] = {
+    // A software device runs the kernels of GPUs.
+    {"gpu", [](PhysicalDevice& d) { d.runs_gpu_kernels = true; }},
+    // Nothing but what every device with Vulkan 1.2 has.
+    {"plain",
+     [](PhysicalDevice& d) {
+       d.runs_gpu_kernels = true;
+       d.max_invocations = 128;
+       d.max_shared_bytes = 16384;
+       d.min_subgroup = d.max_subgroup = 0;
+       d.has_16bit_storage = d.has_8bit_storage = false;
+       d.has_16bit_floats = d.has_8bit_integers = d.has_memory_model = false;
+       d.has_integer_dot = d.fast_integer_dot = false;
+       d.matrix_units.clear();
+     }},
+    {"no_matrix_units", [](PhysicalDevice& d) { d.matrix_units.clear(); }},
+    {"no_integer_dot", [](PhysicalDevice& d) { d.has_integer_dot = d.fast_integer_dot = false; }},
+};
+
+}  // namespace
+
+std::string apply_variants(std::string_view words, PhysicalDevice* device) {
+  for (size_t begin = 0; begin < words.size();) {
+    const size_t end = std::min(words.find(',', begin), words.size());
+    const std::string_view name = words.substr(begin, end - begin);
+    const auto* const found = std::ranges::find(kDeviceVariants, name, &DeviceVariant::name);
+    if (found == std::end(kDeviceVariants)) {
+      std::string known;
+      for (const DeviceVariant& v : kDeviceVariants) {
+        known += format("{}{}", known.empty() ? "" : ", ", v.name);
+      }
+      return format("BOWLINE_VULKAN_VARIANT names '{}'. The variants are: {}.", name, known);
+    }
+    found->apply(*device);
+    begin = end + 1;
+  }
+  return {};
+}
+
+}  // namespace bowline::detail::vulkan
