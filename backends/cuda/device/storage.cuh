@@ -21,6 +21,22 @@ void with_stored(DType type, F&& f) {
   });
 }
 
+// The same for a float dtype.
+template <class F>
+void with_float(DType type, F&& f) {
+  if (type == DType::f16) {
+    f.template operator()<__half>();
+  } else if (type == DType::bf16) {
+    f.template operator()<__nv_bfloat16>();
+  } else {
+    f.template operator()<float>();
+  }
+}
+
+// The number of elements in 16 bytes, the widest access of a thread.
+template <class T>
+constexpr int kPack = static_cast<int>(16 / sizeof(T));
+
 __device__ inline float read(const float* at) { return *at; }
 __device__ inline float read(const __half* at) { return __half2float(*at); }
 __device__ inline float read(const __nv_bfloat16* at) { return __bfloat162float(*at); }
@@ -29,7 +45,7 @@ __device__ inline void write(float* at, float x) { *at = x; }
 __device__ inline void write(__half* at, float x) { *at = __float2half_rn(x); }
 __device__ inline void write(__nv_bfloat16* at, float x) { *at = __float2bfloat16_rn(x); }
 
-// kWidth elements, 1 or 4, at an address that is a multiple of their size.
+// kWidth elements, a power of two, at an address that is a multiple of their size.
 template <class T, int kWidth>
 struct alignas(kWidth * sizeof(T)) Some {
   T x[kWidth];

@@ -1,7 +1,6 @@
 //! ops(f32, f16, bf16) MatMul Linear
 // Matrix products in f32: with cuBLASLt if available, otherwise with tiles in shared memory.
-// Products of a few rows with the rows of a weight have their own kernel, because they are limited
-// by reading the weight.
+// matrix_vector.cu has the products of a few rows with the rows of a weight.
 //
 // Every sum is in an order that depends only on the shapes.
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "core/products.h"
 #include "device/codes.cuh"
 #include "device/elements.cuh"
+#include "device/matrix_vector.cuh"
 #include "device/storage.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels {
@@ -297,58 +297,6 @@ __global__ void add_splits_kernel(const float* parts, unsigned splits, const flo
   });
 }
 
-// Both operands are contiguous along k, and a has at most kFewRows rows: one warp per row of b.
-constexpr int kFewRows = 4;
-constexpr int kFewWarps = 4;
-
-template <bool kCodes>
-__global__ void __launch_bounds__(32 * kFewWarps)
-    few_rows_kernel(const float* a, const float* b, Codes codes, const float* bias, float* y, int m,
-                    int n, int k, bool four) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int column = static_cast<int>(blockIdx.x * kFewWarps + threadIdx.x / 32);
-  const int64_t row = column < n ? column : n - 1;
-  const float* const weights = kCodes ? nullptr : b + row * k;
-  float sum[kFewRows] = {};
-  if (four) {
-    for (int i = 4 * lane; i < k; i += 128) {
-      float4 w;
-      if (kCodes) {
-        float v[4];
-        decode4(codes, row, static_cast<uint32_t>(i), static_cast<uint32_t>(k), v);
-        w = make_float4(v[0], v[1], v[2], v[3]);
-      } else {
-        w = load4(weights + i);
-      }
-      for (int r = 0; r < kFewRows; ++r) {
-        if (r < m) {
-          const float4 x = load4(a + int64_t{r} * k + i);
-          sum[r] += x.x * w.x + x.y * w.y + x.z * w.z + x.w * w.w;
-        }
-      }
-    }
-  } else {
-    for (int i = lane; i < k; i += 32) {
-      const float w = kCodes ? decode(codes, row, static_cast<uint32_t>(i)) : weights[i];
-      for (int r = 0; r < kFewRows; ++r) {
-        if (r < m) {
-          sum[r] += a[int64_t{r} * k + i] * w;
-        }
-      }
-    }
-  }
-  for (int r = 0; r < kFewRows; ++r) {
-    if (r < m) {
-      for (int other = 16; other > 0; other /= 2) {
-        sum[r] += __shfl_xor_sync(0xFFFFFFFF, sum[r], other);
-      }
-      if (lane == 0 && column < n) {
-        y[int64_t{r} * n + column] = sum[r] + (bias == nullptr ? 0.0f : bias[column]);
-      }
-    }
-  }
-}
-
 // The product of a node, without addresses.
 struct Form {
   BlasProduct sizes;
@@ -357,9 +305,15 @@ struct Form {
 };
 
 template <class Node>
-Form form_of(const Node& node) {
+MatrixProduct sizes_of(const Node& node) {
   MatrixProduct p = matrix_product_of(node);
   p.join_rows();
+  return p;
+}
+
+template <class Node>
+Form form_of(const Node& node) {
+  const MatrixProduct p = sizes_of(node);
   const auto batch = static_cast<int64_t>(p.batch.elements());
   const bool bias = node.inputs.size() == 3;
   return {{p.m, p.n, p.k, batch, p.batch.strides[0][0], p.batch.strides[1][0], p.transpose_a,
@@ -379,10 +333,6 @@ constexpr int64_t kFill = 128;           // number of blocks that fill a GPU
 constexpr int64_t kSmallestSplit = 512;  // k per part
 constexpr int64_t kMaxSplits = 16;
 constexpr int64_t kMaxWorkspace = int64_t{8} << 20;
-
-bool of_few_rows(const BlasProduct& s) {
-  return s.m <= kFewRows && s.batch == 1 && !s.transpose_a && s.transpose_b;
-}
 
 int64_t tiles_along(int64_t rows, int tile) { return (rows + tile - 1) / tile; }
 
@@ -472,13 +422,6 @@ void multiply(Launch& l, const Form& f, const Places& at) {
   const int m = static_cast<int>(s.m);
   const int n = static_cast<int>(s.n);
   const int k = static_cast<int>(s.k);
-  if (of_few_rows(s) && !gradient && at.codes[0].codes == nullptr) {
-    const bool codes = at.codes[1].codes != nullptr;
-    l.launch("few rows", codes ? few_rows_kernel<true> : few_rows_kernel<false>,
-             blocks_for(static_cast<uint64_t>(n), kFewWarps), 32 * kFewWarps, a, b, at.codes[1],
-             bias, y, m, n, k, k % 4 == 0 && aligned16(a, codes ? a : b));
-    return;
-  }
   BlasProduct theirs = s;
   theirs.adds = gradient;
   const bool has_codes = at.codes[0].codes != nullptr || at.codes[1].codes != nullptr;
@@ -521,7 +464,19 @@ void multiply(Launch& l, const Form& f, const Places& at) {
   }
 }
 
+// True if matrix_vector.cu computes the product. It does not add to a gradient.
+bool is_few_rows(const device::Operand& a, const MatrixProduct& sizes) {
+  return has_few_rows(sizes) && a.encoding.is_plain();
+}
+
 void product(Launch& l) {
+  const MatrixProduct sizes = sizes_of(l.record());
+  if (is_few_rows(l.in_operand(0), sizes) && !l.is_gradient(0)) {
+    if (!sizes.is_empty()) {
+      multiply_few_rows(l, sizes);
+    }
+    return;
+  }
   Wide wide(l);
   const Form f = form_of(l.record());
   multiply(l, f,
@@ -535,6 +490,10 @@ void product(Launch& l) {
   wide.finish();
 }
 uint64_t workspace(const NodeView& v) {
+  // Only f32 gradients are accumulated.
+  if (v.query.type != DType::f32 && is_few_rows(v.query.inputs[0], sizes_of(v.query))) {
+    return 0;
+  }
   return Wide::bytes(v) + workspace_of(form_of(v.query), v.blas);
 }
 const char* refusal(const NodeView& v) { return refusal_of(form_of(v.query).sizes); }
