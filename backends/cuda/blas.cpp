@@ -1,94 +1,20 @@
 #include "blas.h"
 
-#ifndef BOWLINE_CUDA_EMULATED
-#include <cublasLt.h>
-#include <dlfcn.h>
-
+#include <algorithm>
 #include <map>
 #include <tuple>
-#include <type_traits>
 
 #include "base/format.h"
-#endif
+#include "blas_library.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-#ifdef BOWLINE_CUDA_EMULATED
-
-std::unique_ptr<Blas> Blas::open() { return nullptr; }
-std::string Blas::description() { return "own products"; }
-
-#else
-
 namespace {
 
-constexpr uint64_t kMaxWorkspace = uint64_t{8} << 20;
+// NVIDIA recommends 32 MiB for sm_90 and newer (cuBLAS documentation, "cublasSetWorkspace").
+constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;
 constexpr uint64_t kWorkspaceAlignment = 256;  // required by cublasLtMatmul
-
-// The cuBLASLt library of this machine. It is opened once and never closed.
-class Library {
- public:
-  static const Library& get() {
-    static const Library library;
-    return library;
-  }
-
-  decltype(&cublasLtCreate) create = nullptr;
-  decltype(&cublasLtDestroy) destroy = nullptr;
-  decltype(&cublasLtMatmul) matmul = nullptr;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
-  decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
-  decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
-  decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
-  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
-  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
-  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = nullptr;
-  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
-  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
-  std::string version;
-  std::string problem;  // why the library is not used; empty if it is used
-
- private:
-  Library() {
-    const std::string name = format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-    void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      problem = format("{} is not found", name);
-      return;
-    }
-    const auto find = [&](auto& function, const char* symbol) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, symbol));
-      if (function == nullptr && problem.empty()) {
-        problem = format("{} lacks {}", name, symbol);
-      }
-    };
-    decltype(&cublasLtGetVersion) get_version = nullptr;
-    find(get_version, "cublasLtGetVersion");
-    find(create, "cublasLtCreate");
-    find(destroy, "cublasLtDestroy");
-    find(matmul, "cublasLtMatmul");
-    find(heuristic, "cublasLtMatmulAlgoGetHeuristic");
-    find(desc_create, "cublasLtMatmulDescCreate");
-    find(desc_destroy, "cublasLtMatmulDescDestroy");
-    find(desc_set, "cublasLtMatmulDescSetAttribute");
-    find(layout_create, "cublasLtMatrixLayoutCreate");
-    find(layout_destroy, "cublasLtMatrixLayoutDestroy");
-    find(layout_set, "cublasLtMatrixLayoutSetAttribute");
-    find(preference_create, "cublasLtMatmulPreferenceCreate");
-    find(preference_destroy, "cublasLtMatmulPreferenceDestroy");
-    find(preference_set, "cublasLtMatmulPreferenceSetAttribute");
-    if (!problem.empty()) {
-      return;
-    }
-    const size_t number = get_version();  // in the format of CUBLAS_VERSION
-    version = format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
-    if (number / 10000 != CUBLAS_VER_MAJOR) {
-      problem = format("{} is version {}, this build needs {}.x", name, version, CUBLAS_VER_MAJOR);
-    }
-  }
-};
+constexpr uint32_t kBestAlignment = 16;        // the largest that changes the choice
 
 bool ok(cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS; }
 
@@ -99,17 +25,17 @@ class Owned {
   Owned() = default;
   ~Owned() {
     if (value != nullptr) {
-      (void)(Library::get().*kDestroy)(value);
+      (void)(BlasLibrary::get().*kDestroy)(value);
     }
   }
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
   T value = nullptr;
 };
-using Description = Owned<cublasLtMatmulDesc_t, &Library::desc_destroy>;
-using Layout = Owned<cublasLtMatrixLayout_t, &Library::layout_destroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, &Library::preference_destroy>;
-using Handle = Owned<cublasLtHandle_t, &Library::destroy>;
+using Description = Owned<cublasLtMatmulDesc_t, &BlasLibrary::desc_destroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, &BlasLibrary::layout_destroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, &BlasLibrary::preference_destroy>;
+using Handle = Owned<cublasLtHandle_t, &BlasLibrary::destroy>;
 
 // The description of a product for the library. cuBLASLt is column-major, so it computes the
 // transpose: y^T = b'^T a'^T.
@@ -123,18 +49,23 @@ struct Plan {
 
 template <class T>
 bool set(const Description& d, cublasLtMatmulDescAttributes_t attribute, T value) {
-  return ok(Library::get().desc_set(d.value, attribute, &value, sizeof(T)));
+  return ok(BlasLibrary::get().desc_set(d.value, attribute, &value, sizeof(T)));
 }
 template <class T>
 bool set(const Preference& p, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
-  return ok(Library::get().preference_set(p.value, attribute, &value, sizeof(T)));
+  return ok(BlasLibrary::get().preference_set(p.value, attribute, &value, sizeof(T)));
+}
+
+cudaDataType_t data_type(DType type) {
+  return type == DType::f16 ? CUDA_R_16F : type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
 // A matrix of `lines` lines with `length` contiguous elements.
-bool make_layout(Layout& layout, int64_t lines, int64_t length, int64_t batch, int64_t stride) {
-  const Library& library = Library::get();
+bool make_layout(Layout& layout, DType type, int64_t lines, int64_t length, int64_t batch,
+                 int64_t stride) {
+  const BlasLibrary& library = BlasLibrary::get();
   const auto count = static_cast<int32_t>(batch);
-  return ok(library.layout_create(&layout.value, CUDA_R_32F, static_cast<uint64_t>(length),
+  return ok(library.layout_create(&layout.value, data_type(type), static_cast<uint64_t>(length),
                                   static_cast<uint64_t>(lines), length)) &&
          ok(library.layout_set(layout.value, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                sizeof(count))) &&
@@ -142,39 +73,68 @@ bool make_layout(Layout& layout, int64_t lines, int64_t length, int64_t batch, i
                                sizeof(stride)));
 }
 
-// `alignment` is the common alignment of all operands. Each call sets the address of the bias.
+uint32_t epilogue_of(BlasEpilogue epilogue) {
+  switch (epilogue) {
+    case BlasEpilogue::bias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case BlasEpilogue::gelu:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case BlasEpilogue::gelu_grad:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case BlasEpilogue::sums_a:
+      return CUBLASLT_EPILOGUE_BGRADB;  // a is the second operand of the transposed product
+    case BlasEpilogue::sums_b:
+      return CUBLASLT_EPILOGUE_BGRADA;
+    default:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+bool has_aux(BlasEpilogue e) { return e == BlasEpilogue::gelu || e == BlasEpilogue::gelu_grad; }
+bool has_bias(BlasEpilogue e) { return e != BlasEpilogue::none && e != BlasEpilogue::gelu_grad; }
+
+// Sets the addresses that are part of the description.
+bool set_addresses(const Plan& plan, const BlasProduct& p, const void* bias, const void* aux) {
+  return (!has_bias(p.epilogue) ||
+          set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)) &&
+         (!has_aux(p.epilogue) ||
+          set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux));
+}
+
+// `alignment` is the common alignment of all operands.
 bool describe(Plan& plan, const BlasProduct& p, uint32_t alignment) {
   const auto operation = [](bool transposed) -> int32_t {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   };
   const auto layout = [&](Layout& to, bool transposed, int64_t rows, int64_t columns,
                           int64_t stride) {
-    return transposed ? make_layout(to, columns, rows, p.batch, stride)
-                      : make_layout(to, rows, columns, p.batch, stride);
+    return transposed ? make_layout(to, p.type, columns, rows, p.batch, stride)
+                      : make_layout(to, p.type, rows, columns, p.batch, stride);
   };
-  if (!ok(Library::get().desc_create(&plan.description.value, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
+  if (!ok(BlasLibrary::get().desc_create(&plan.description.value, CUBLAS_COMPUTE_32F,
+                                         CUDA_R_32F)) ||
       !set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, operation(p.transpose_b)) ||
       !set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, operation(p.transpose_a)) ||
+      !set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p.epilogue)) ||
       !layout(plan.a, p.transpose_a, p.m, p.k, p.stride_a) ||
       !layout(plan.b, p.transpose_b, p.k, p.n, p.stride_b) ||
-      !make_layout(plan.y, p.m, p.n, p.batch, p.m * p.n)) {
+      !make_layout(plan.y, p.y_type, p.m, p.n, p.batch, p.m * p.n)) {
     return false;
   }
-  if (p.adds && !set(plan.description, CUBLASLT_MATMUL_DESC_POINTER_MODE,
-                     static_cast<int32_t>(CUBLASLT_POINTER_MODE_DEVICE))) {
+  if (has_aux(p.epilogue) &&
+      (!set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n) ||
+       !set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, p.m * p.n))) {
     return false;
   }
-  // The heuristic may read the address of the bias, so it gets an address with the same alignment.
-  return !p.bias ||
-         (set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE,
-              static_cast<uint32_t>(CUBLASLT_EPILOGUE_BIAS)) &&
-          set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{alignment}));
+  // The heuristic may read the addresses, so it gets addresses with the same alignment.
+  const auto* const some = reinterpret_cast<const void*>(uintptr_t{alignment});
+  return set_addresses(plan, p, some, some);
 }
 
 // Asks the heuristic for an algorithm. Split-k sums are allowed only if a separate pass adds them,
 // because other split-k schemes add in undefined order.
 bool choose(Plan& plan, cublasLtHandle_t handle, uint32_t alignment, uint64_t max_workspace) {
-  const Library& library = Library::get();
+  const BlasLibrary& library = BlasLibrary::get();
   Preference preference;
   if (!ok(library.preference_create(&preference.value)) ||
       !set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, max_workspace) ||
@@ -201,9 +161,14 @@ bool choose(Plan& plan, cublasLtHandle_t handle, uint32_t alignment, uint64_t ma
   return true;
 }
 
-template <class... P>
-uint32_t alignment_of(const P*... addresses) {
-  return ((reinterpret_cast<uintptr_t>(addresses) | ...) % 16 == 0) ? 16 : 4;
+uint32_t alignment_of(const BlasOperands& o) {
+  uintptr_t all = kBestAlignment;
+  for (const void* const address :
+       {o.a, o.b, static_cast<const void*>(o.y), o.c, static_cast<const void*>(o.bias),
+        static_cast<const void*>(o.aux)}) {
+    all |= reinterpret_cast<uintptr_t>(address);
+  }
+  return static_cast<uint32_t>(all & (~all + 1));  // the lowest bit
 }
 
 class CublasLt final : public Blas {
@@ -213,40 +178,44 @@ class CublasLt final : public Blas {
     if (cudaGetDevice(&self->device_) != cudaSuccess) {
       return nullptr;
     }
-    return ok(Library::get().create(&self->handle_.value)) ? std::move(self) : nullptr;
+    return ok(BlasLibrary::get().create(&self->handle_.value)) ? std::move(self) : nullptr;
   }
 
   uint64_t workspace(const BlasProduct& p) const override {
-    return plan_of(p, 16, kMaxWorkspace).workspace;
+    return make_plan(p, kBestAlignment, kMaxWorkspace).workspace;
   }
 
-  bool multiply(const BlasProduct& p, const float* a, const float* b, const float* bias, float* y,
-                const float* factor, const float* keep, void* workspace, uint64_t workspace_bytes,
-                cudaStream_t stream) const override {
-    const uint32_t alignment = alignment_of(a, b, bias, y);
-    if (reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlignment != 0) {
-      workspace_bytes = 0;
+  bool prepare(const BlasProduct& p, const BlasOperands& o) const override {
+    const Plan& best = make_plan(p, alignment_of(o), kMaxWorkspace);
+    return (best.workspace <= usable(o) ? best : make_plan(p, alignment_of(o), usable(o))).found;
+  }
+
+  bool multiply(const BlasProduct& p, const BlasOperands& o, cudaStream_t stream) const override {
+    const Plan* plan = find_plan(p, alignment_of(o), kMaxWorkspace);
+    if (plan != nullptr && plan->workspace > usable(o)) {
+      plan = find_plan(p, alignment_of(o), usable(o));
     }
-    const Plan* plan = &plan_of(p, alignment, kMaxWorkspace);
-    if (plan->workspace > workspace_bytes) {
-      plan = &plan_of(p, alignment, workspace_bytes);
-    }
-    if (!plan->found ||
-        (p.bias && !set(plan->description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias))) {
+    if (plan == nullptr || !plan->found || !set_addresses(*plan, p, o.bias, o.aux)) {
       return false;
     }
+    // Factors in host memory: the library reads c only if its factor is not 0.
     const float one = 1;
-    const float zero = 0;
-    return ok(Library::get().matmul(
-        handle_.value, plan->description.value, p.adds ? factor : &one, b, plan->b.value, a,
-        plan->a.value, p.adds ? keep : &zero, y, plan->y.value, y, plan->y.value, &plan->algorithm,
-        plan->workspace == 0 ? nullptr : workspace, plan->workspace, stream));
+    const float keep = p.adds ? 1 : 0;
+    return ok(BlasLibrary::get().matmul(
+        handle_.value, plan->description.value, &one, o.b, plan->b.value, o.a, plan->a.value, &keep,
+        p.adds ? o.c : o.y, plan->y.value, o.y, plan->y.value, &plan->algorithm,
+        plan->workspace == 0 ? nullptr : o.workspace, plan->workspace, stream));
   }
 
  private:
   CublasLt() = default;
 
-  const Plan& plan_of(const BlasProduct& p, uint32_t alignment, uint64_t max_workspace) const {
+  static uint64_t usable(const BlasOperands& o) {
+    const bool aligned = reinterpret_cast<uintptr_t>(o.workspace) % kWorkspaceAlignment == 0;
+    return aligned ? std::min(o.workspace_bytes, kMaxWorkspace) : 0;
+  }
+
+  const Plan& make_plan(const BlasProduct& p, uint32_t alignment, uint64_t max_workspace) const {
     const auto [at, is_new] = plans_.try_emplace({p, alignment, max_workspace});
     Plan& plan = at->second;
     if (is_new) {
@@ -255,25 +224,27 @@ class CublasLt final : public Blas {
     }
     return plan;
   }
+  const Plan* find_plan(const BlasProduct& p, uint32_t alignment, uint64_t max_workspace) const {
+    const auto at = plans_.find({p, alignment, max_workspace});
+    return at == plans_.end() ? nullptr : &at->second;
+  }
 
   int device_ = 0;  // whose heuristic is asked
   Handle handle_;
-  // Serializes calls for a device.
+  // The caller serializes calls for a device.
   mutable std::map<std::tuple<BlasProduct, uint32_t, uint64_t>, Plan> plans_;
 };
 
 }  // namespace
 
 std::unique_ptr<Blas> Blas::open() {
-  return Library::get().problem.empty() ? CublasLt::open() : nullptr;
+  return BlasLibrary::get().problem.empty() ? CublasLt::open() : nullptr;
 }
 
 std::string Blas::description() {
-  const Library& library = Library::get();
+  const BlasLibrary& library = BlasLibrary::get();
   return library.problem.empty() ? format("cuBLASLt {}", library.version)
                                  : format("own products: {}", library.problem);
 }
-
-#endif
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

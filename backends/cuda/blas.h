@@ -12,8 +12,18 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
-// The product y[batch, m, n] = a' b' + bias in f32, row-major. a' is a [m, k], or the transpose of
-// a [k, m]. b' is b [k, n], or the transpose of b [n, k]. The bias [n] is added to every row.
+// What a product does with its sums before it writes them.
+enum class BlasEpilogue : uint8_t {
+  none,
+  bias,       // adds bias[n] to every row
+  gelu,       // adds bias[n], writes the result to `aux`, and applies Gelu (tanh form)
+  gelu_grad,  // multiplies by the derivative of Gelu (tanh form) at `aux`
+  sums_a,     // also writes bias[m], the sums of a' over k
+  sums_b,     // also writes bias[n], the sums of b' over k
+};
+
+// The product y[batch, m, n] = a' b', row-major. a' is a [m, k], or the transpose of a [k, m]. b'
+// is b [k, n], or the transpose of b [n, k]. Sums are f32.
 struct BlasProduct {
   int64_t m = 0;
   int64_t n = 0;
@@ -23,11 +33,22 @@ struct BlasProduct {
   int64_t stride_b = 0;
   bool transpose_a = false;
   bool transpose_b = false;
-  bool bias = false;
-  // Adds to y: `multiply` then receives two factors in device memory, for the product and for the
-  // old y.
-  bool adds = false;
+  DType type = DType::f32;    // of a and b
+  DType y_type = DType::f32;  // of y, bias, aux and c
+  bool adds = false;          // adds c [batch, m, n]
+  BlasEpilogue epilogue = BlasEpilogue::none;
   auto operator<=>(const BlasProduct&) const = default;
+};
+
+struct BlasOperands {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* y = nullptr;
+  const void* c = nullptr;  // for `adds`; may be y
+  void* bias = nullptr;
+  void* aux = nullptr;
+  void* workspace = nullptr;
+  uint64_t workspace_bytes = 0;
 };
 
 // The library's heuristic chooses the algorithm once per size. Timing never decides, because
@@ -42,11 +63,13 @@ class Blas {
   virtual ~Blas() = default;
   // Bytes of scratch memory for the product.
   virtual uint64_t workspace(const BlasProduct& product) const = 0;
-  // Enqueues the product on the stream. `factor` and `keep` are for `adds`. Returns false, without
-  // doing anything, if the library does not support the product.
-  virtual bool multiply(const BlasProduct& product, const float* a, const float* b,
-                        const float* bias, float* y, const float* factor, const float* keep,
-                        void* workspace, uint64_t workspace_bytes, cudaStream_t stream) const = 0;
+  // Chooses the algorithm for these addresses. It must be called before multiply(), and not during
+  // a capture. Returns false if the library does not support the product.
+  virtual bool prepare(const BlasProduct& product, const BlasOperands& operands) const = 0;
+  // Enqueues the product on the stream. Returns false, without doing anything, if prepare() was
+  // not called or returned false.
+  virtual bool multiply(const BlasProduct& product, const BlasOperands& operands,
+                        cudaStream_t stream) const = 0;
 };
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -6,14 +6,13 @@
 
 #include <vector>
 
+#include "blas.h"
 #include "device/backend.h"
 #include "device/kernel_table.h"
 #include "platform.h"
 #include "traits.h"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
-
-class Blas;
 
 // An entry of a list operand, in device memory.
 struct ListEntry {
@@ -61,10 +60,11 @@ class Launch {
     std::span<const List> lists;        // by table of the program
     cudaStream_t stream;
     const Blas* blas;
-    const float* one;  // 1.0 in device memory
     const Traits& traits;
+    bool accumulates;       // gradients are added to those of earlier submissions
+    bool prepares = false;  // nothing is enqueued; the library chooses its algorithms
     uint32_t launches = 0;
-    Status status;  // the first failure
+    Status status = {};  // the first failure
   };
   Launch(Context& context, const device::Record& record, uint32_t iteration)
       : context_(context), record_(record), iteration_(iteration) {}
@@ -130,9 +130,7 @@ class Launch {
   }
   uint32_t node() const { return record_.node; }
   uint32_t iteration() const { return iteration_; }
-  const Blas* blas() const { return context_.blas; }
   const Traits& traits() const { return context_.traits; }
-  cudaStream_t stream() const { return context_.stream; }
 
   // A list operand.
   List in_list(size_t i) const { return context_.lists[record_.inputs[i].table]; }
@@ -147,9 +145,14 @@ class Launch {
   const device::Operand& out_operand(size_t i) const { return record_.outputs[i]; }
   // True if output i is a gradient (device::Record::accumulate).
   bool is_gradient(size_t i) const { return (record_.accumulate >> i & 1) != 0; }
-  // 1.0 in device memory.
-  const float* one() const { return context_.one; }
+  // True if output i is a gradient that this contribution adds to. False: it overwrites output i.
+  bool adds(size_t i) const {
+    return is_gradient(i) && (!entry(out_operand(i)).first || context_.accumulates);
+  }
 
+  // Multiplies with the library. Returns false, without doing anything, if there is none or if it
+  // does not support the product.
+  bool multiply(const BlasProduct& product, const BlasOperands& operands);
   // kernel<<<grid, block>>>(args...). A grid without blocks launches nothing.
   template <class... P, class... A>
   void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, A... args) {
@@ -160,20 +163,21 @@ class Launch {
   template <class... P, class... A>
   void launch_shared(const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
                      unsigned shared_bytes, A... args) {
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !context_.status.ok()) {
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !is_enqueuing()) {
       return;
     }
     done(name, BOWLINE_CUDA_NAMESPACE::launch(name, kernel, grid, block, shared_bytes,
                                               context_.stream, args...));
   }
-  // The same for library calls: counts the launch and keeps the first failure.
-  void done(const char* name, cudaError_t error);
   void fail(Status status);
   void copy(void* to, const void* from, uint64_t bytes);
   void zero(float* to, uint64_t bytes);
 
  private:
   std::byte* at(const device::Operand& o) const;
+  bool is_enqueuing() const { return context_.status.ok() && !context_.prepares; }
+  // Counts a launch and keeps the first failure.
+  void done(const char* name, cudaError_t error);
 
   Context& context_;
   const device::Record& record_;

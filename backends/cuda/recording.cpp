@@ -24,14 +24,28 @@ void Launch::done(const char* name, cudaError_t error) {
   }
 }
 
+bool Launch::multiply(const BlasProduct& product, const BlasOperands& operands) {
+  if (context_.blas == nullptr || !context_.status.ok()) {
+    return false;
+  }
+  if (context_.prepares) {
+    return context_.blas->prepare(product, operands);
+  }
+  if (!context_.blas->multiply(product, operands, context_.stream)) {
+    return false;
+  }
+  done("cublasLtMatmul", cudaSuccess);
+  return true;
+}
+
 void Launch::copy(void* to, const void* from, uint64_t bytes) {
-  if (bytes > 0 && to != from && context_.status.ok()) {
+  if (bytes > 0 && to != from && is_enqueuing()) {
     done("a copy", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context_.stream));
   }
 }
 
 void Launch::zero(float* to, uint64_t bytes) {
-  if (bytes > 0 && context_.status.ok()) {
+  if (bytes > 0 && is_enqueuing()) {
     done("a fill", cudaMemsetAsync(to, 0, bytes, context_.stream));
   }
 }
@@ -79,8 +93,10 @@ CudaRecording::CudaRecording(Program program, std::vector<const Memory*> buffers
 }
 
 CudaRecording::~CudaRecording() {
-  if (graph_ != nullptr) {
-    (void)cudaGraphExecDestroy(graph_);
+  for (cudaGraphExec_t graph : graphs_) {
+    if (graph != nullptr) {
+      (void)cudaGraphExecDestroy(graph);
+    }
   }
 }
 
@@ -91,11 +107,13 @@ Result<std::unique_ptr<CudaRecording>> CudaRecording::make(const Program& progra
   std::unique_ptr<CudaRecording> out(
       new CudaRecording(program, {buffers.begin(), buffers.end()}, stream, blas, traits));
   BOWLINE_TRY(out->make_tables());
-  BOWLINE_TRY(out->capture());
+  out->note_transfers();
+  BOWLINE_TRY(out->capture(false));
+  BOWLINE_TRY(out->has_gradients() ? out->capture(true) : Status());
   return out;
 }
 
-// Creates a constant 1, and all tables of the program: the entries, then the chunks of each table.
+// Creates all tables of the program: the entries, then the chunks of each table.
 Status CudaRecording::make_tables() {
   std::vector<ListEntry> entries;
   std::vector<Chunk> chunks;
@@ -115,18 +133,16 @@ Status CudaRecording::make_tables() {
       }
     }
   }
-  constexpr float kOne[4] = {1, 0, 0, 0};
   const uint64_t entry_bytes = entries.size() * sizeof(ListEntry);
   const uint64_t chunk_bytes = chunks.size() * sizeof(Chunk);
-  BOWLINE_TRY_ASSIGN(tables_, Memory::allocate(sizeof(kOne) + entry_bytes + chunk_bytes,
-                                               device::MemoryKind::device));
-  std::byte* const first_entry = tables_->device + sizeof(kOne);
+  BOWLINE_TRY_ASSIGN(tables_,
+                     Memory::allocate(entry_bytes + chunk_bytes, device::MemoryKind::device));
+  std::byte* const first_entry = tables_->device;
   std::byte* const first_chunk = first_entry + entry_bytes;
   const auto upload = [&](std::byte* to, const void* from, uint64_t bytes) {
     return bytes == 0 ? cudaSuccess
                       : cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_);
   };
-  BOWLINE_CUDA(upload(tables_->device, kOne, sizeof(kOne)), "copy the tables of a graph");
   BOWLINE_CUDA(upload(first_entry, entries.data(), entry_bytes), "copy the tables of a graph");
   BOWLINE_CUDA(upload(first_chunk, chunks.data(), chunk_bytes), "copy the tables of a graph");
   BOWLINE_CUDA(cudaStreamSynchronize(stream_), "copy the tables of a graph");
@@ -228,12 +244,11 @@ void CudaRecording::enqueue(Launch::Context& context, size_t record, uint32_t it
   device::find_kernel<Kernel>(kKernels, r.op, r.type)->run(launch);
 }
 
-Launch::Context CudaRecording::context() const {
-  const auto* const one = reinterpret_cast<const float*>(tables_->device);
-  return {program_, slots_, lists_, stream_, blas_, one, traits_, 0, {}};
+Launch::Context CudaRecording::context(bool accumulates) const {
+  return {program_, slots_, lists_, stream_, blas_, traits_, accumulates};
 }
 
-Status CudaRecording::capture() {
+void CudaRecording::note_transfers() {
   note_step(0, sizeof(device::StepHead));
   for (const Record& r : program_.records) {
     const std::span<const StepWordInfo> words = step_words(r.op);
@@ -249,33 +264,57 @@ Status CudaRecording::capture() {
       note(out_, range.memory, range.begin, range.end);
     }
   }
+}
+
+// A product that overwrites a gradient must not read it: its memory may hold anything. The choice
+// is made on the host, so there is one graph for each value of StepHead::accumulate.
+bool CudaRecording::has_gradients() const {
+  return std::ranges::any_of(program_.records, [](const Record& r) { return r.accumulate != 0; });
+}
+
+bool CudaRecording::accumulates() const {
+  const Memory* const step = buffers_[device::kStepSlot];
+  return step != nullptr && reinterpret_cast<const device::StepHead*>(step->host)->accumulate != 0;
+}
+
+Status CudaRecording::prepare(bool accumulates) const {
+  Launch::Context context = this->context(accumulates);
+  context.prepares = true;
+  for_each_record([&](size_t record, uint32_t iteration) { enqueue(context, record, iteration); });
+  return std::move(context.status);
+}
+
+Status CudaRecording::capture(bool accumulates) {
+  BOWLINE_TRY(prepare(accumulates));
   BOWLINE_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
                "begin a capture");
-  Launch::Context context = this->context();
+  Launch::Context context = this->context(accumulates);
   enqueue_transfers(true, context.status);
   for_each_record([&](size_t record, uint32_t iteration) { enqueue(context, record, iteration); });
   enqueue_transfers(false, context.status);
   cudaGraph_t graph = nullptr;
   const cudaError_t error = cudaStreamEndCapture(stream_, &graph);
   if (context.status.ok() && error == cudaSuccess) {
-    context.status = status_of(cudaGraphInstantiate(&graph_, graph, 0), "instantiate a graph");
+    context.status =
+        status_of(cudaGraphInstantiate(&graphs_[accumulates], graph, 0), "instantiate a graph");
   }
   if (graph != nullptr) {
     (void)cudaGraphDestroy(graph);
   }
   BOWLINE_TRY(std::move(context.status));
-  launches_ = context.launches;
+  launches_ = std::max(launches_, context.launches);
   return status_of(error, "capture a graph");
 }
 
 Status CudaRecording::submit() {
-  return status_of(cudaGraphLaunch(graph_, stream_), "launch a graph");
+  cudaGraphExec_t const graph = graphs_[has_gradients() && accumulates()];
+  return status_of(cudaGraphLaunch(graph, stream_), "launch a graph");
 }
 
 Result<std::vector<RecordTime>> CudaRecording::timestamps() {
   std::vector<RecordTime> times;
   std::vector<cudaEvent_t> events;
-  Launch::Context context = this->context();
+  Launch::Context context = this->context(accumulates());
   const auto mark = [&] {
     cudaEvent_t event = nullptr;
     Status status = status_of(cudaEventCreate(&event), "create an event");

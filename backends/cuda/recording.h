@@ -32,11 +32,17 @@ class CudaRecording : public device::Recording {
   CudaRecording(device::Program program, std::vector<const Memory*> buffers, cudaStream_t stream,
                 const Blas* blas, const Traits& traits);
   Status make_tables();
-  Status capture();
+  void note_transfers();
+  bool has_gradients() const;
+  // StepHead::accumulate, as the host has written it.
+  bool accumulates() const;
+  // Lets the library choose the algorithms of all products.
+  Status prepare(bool accumulates) const;
+  Status capture(bool accumulates);
   void enqueue_transfers(bool in, Status& status) const;
   // Enqueues one record at one iteration.
   void enqueue(Launch::Context& context, size_t record, uint32_t iteration) const;
-  Launch::Context context() const;
+  Launch::Context context(bool accumulates) const;
   // Calls f(record, iteration) in execution order.
   template <class F>
   void for_each_record(F&& f) const;
@@ -63,7 +69,7 @@ class CudaRecording : public device::Recording {
   std::vector<List> lists_;
   std::vector<Transfer> in_;
   std::vector<Transfer> out_;
-  cudaGraphExec_t graph_ = nullptr;
+  cudaGraphExec_t graphs_[2] = {};  // by StepHead::accumulate; the second only for gradients
   uint32_t launches_ = 0;
 };
 

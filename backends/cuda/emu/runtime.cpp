@@ -39,6 +39,7 @@ std::string what_failed;
 std::map<void*, size_t> allocations;
 std::map<const void*, int> shared_limits;  // by function, from cudaFuncSetAttribute
 size_t used = 0;
+int captures = 0;  // streams that are captured
 
 cudaError_t note(cudaError_t error) {
   if (error != cudaSuccess) {
@@ -73,6 +74,17 @@ cudaError_t enqueue(Stream* stream, Work work) {
 }  // namespace
 
 Machine& machine() { return the_machine; }
+
+bool is_capturing() {
+  const std::lock_guard lock(mutex);
+  return captures > 0;
+}
+
+void fail_forever(const std::string& what) {
+  const std::lock_guard lock(mutex);
+  what_failed = what;
+  stick(cudaErrorLaunchFailure);
+}
 
 void restart() {
   const std::lock_guard lock(mutex);
@@ -135,6 +147,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 cudaError_t cudaSetDevice(int device) {
   return note(device >= 0 && device < the_machine.devices ? state() : cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return note(state());
 }
 
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
@@ -241,6 +258,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(mutex);
   stream->capturing = true;
+  ++captures;
   stream->invalid = false;
   stream->captured.nodes.clear();
   return note(state());
@@ -250,6 +268,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
   const std::lock_guard lock(mutex);
   *out = nullptr;
   stream->capturing = false;
+  --captures;
   if (stream->invalid) {
     return note(cudaErrorStreamCaptureInvalidated);
   }

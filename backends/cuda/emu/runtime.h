@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -71,6 +72,7 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total);
 cudaError_t cudaMalloc(void** out, size_t bytes);
 cudaError_t cudaFree(void* memory);
@@ -111,6 +113,8 @@ struct Machine {
   int minor = 0;
   int processors = 132;  // multiprocessors
   size_t memory_bytes = size_t{8} << 30;
+  // Products use the stand-in for cuBLASLt (emu/cublaslt.h), not Bowline's own kernels.
+  bool has_cublas = std::getenv("BOWLINE_CUBLASLT") != nullptr;
   uint64_t waits = 0;                   // number of host waits for a stream
   uint64_t graph_launches = 0;          // number of graph launches
   uint64_t bytes_in = 0;                // copied from host memory to the device
@@ -119,6 +123,10 @@ struct Machine {
   bool next_wait_sticks = true;         // every later call returns it too, like a kernel error
 };
 Machine& machine();
+// True while a stream is captured.
+bool is_capturing();
+// Makes every later call fail with this text, as after a wrong kernel.
+void fail_forever(const std::string& what);
 // Clears the sticky error, as a new process does.
 void restart();
 

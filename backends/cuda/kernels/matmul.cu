@@ -302,6 +302,7 @@ struct Form {
   BlasProduct sizes;
   Loops<2> batches;
   bool regular = false;  // each operand has one batch stride
+  bool bias = false;
 };
 
 template <class Node>
@@ -317,9 +318,11 @@ Form form_of(const Node& node) {
   const auto batch = static_cast<int64_t>(p.batch.elements());
   const bool bias = node.inputs.size() == 3;
   return {{p.m, p.n, p.k, batch, p.batch.strides[0][0], p.batch.strides[1][0], p.transpose_a,
-           p.transpose_b, bias},
+           p.transpose_b, node.inputs[0].dtype, node.outputs[0].dtype, false,
+           bias ? BlasEpilogue::bias : BlasEpilogue::none},
           p.batch,
-          p.batch.rank <= 1};
+          p.batch.rank <= 1,
+          bias};
 }
 
 // Bowline's own kernels: the chosen kernel, and the parts of k.
@@ -409,11 +412,7 @@ struct Places {
 
 void multiply(Launch& l, const Form& f, const Places& at) {
   const BlasProduct& s = f.sizes;
-  // A gradient has no bias, and an entry with 0 elements ignores its contribution.
   const bool gradient = l.is_gradient(0);
-  if (is_empty(s) || (gradient && l.entry(l.out_operand(0)).elements == 0)) {
-    return;
-  }
   const bool is_first = gradient && l.entry(l.out_operand(0)).first;
   const float* const a = at.a;
   const float* const b = at.b;
@@ -422,16 +421,6 @@ void multiply(Launch& l, const Form& f, const Places& at) {
   const int m = static_cast<int>(s.m);
   const int n = static_cast<int>(s.n);
   const int k = static_cast<int>(s.k);
-  BlasProduct theirs = s;
-  theirs.adds = gradient;
-  const bool has_codes = at.codes[0].codes != nullptr || at.codes[1].codes != nullptr;
-  if (l.blas() != nullptr && f.regular && k > 0 && !has_codes &&
-      l.blas()->multiply(theirs, a, b, bias, y, l.one(),
-                         is_first ? &l.head()->accumulate_factor : l.one(), at.workspace,
-                         at.workspace_bytes, l.stream())) {
-    l.done("cublasLtMatmul", cudaSuccess);
-    return;
-  }
   const Plan plan = plan_of(s);
   const auto side = [&](const float* data, int rows, bool along_k, const Codes& codes) {
     const int ld = along_k ? k : rows;
@@ -464,6 +453,23 @@ void multiply(Launch& l, const Form& f, const Places& at) {
   }
 }
 
+// Multiplies with the library, whose operands keep their dtypes.
+bool multiply_with_library(Launch& l, const Form& f) {
+  if (!f.regular || f.sizes.k == 0 || l.is_encoded(0) || l.is_encoded(1)) {
+    return false;
+  }
+  BlasProduct p = f.sizes;
+  p.adds = l.adds(0);
+  float* const y = l.out(0);
+  return l.multiply(p, {.a = l.in(0),
+                        .b = l.in(1),
+                        .y = y,
+                        .c = p.adds ? y : nullptr,
+                        .bias = f.bias ? const_cast<float*>(l.in(2)) : nullptr,
+                        .workspace = l.workspace(),
+                        .workspace_bytes = l.workspace_bytes()});
+}
+
 // True if matrix_vector.cu computes the product. It does not add to a gradient.
 bool is_few_rows(const device::Operand& a, const MatrixProduct& sizes) {
   return has_few_rows(sizes) && a.encoding.is_plain();
@@ -477,13 +483,18 @@ void product(Launch& l) {
     }
     return;
   }
-  Wide wide(l);
   const Form f = form_of(l.record());
+  // A gradient has no bias, and an entry with 0 elements ignores its contribution.
+  const bool is_frozen = l.is_gradient(0) && l.entry(l.out_operand(0)).elements == 0;
+  if (is_empty(f.sizes) || is_frozen || multiply_with_library(l, f)) {
+    return;
+  }
+  Wide wide(l);
   multiply(l, f,
            {{codes_of(l, 0), codes_of(l, 1)},
             wide.in(0),
             wide.in(1),
-            f.sizes.bias ? wide.in(2) : nullptr,
+            f.bias ? wide.in(2) : nullptr,
             wide.out(0),
             wide.workspace(),
             wide.workspace_bytes()});
