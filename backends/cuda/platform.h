@@ -6,6 +6,13 @@
 #include <tuple>
 #include <utility>
 
+// Stands before a loop whose arrays live in registers, which have no variable index.
+#ifdef BOWLINE_CUDA_EMULATED
+#define BOWLINE_UNROLL
+#else
+#define BOWLINE_UNROLL _Pragma("unroll")
+#endif
+
 #ifdef BOWLINE_CUDA_EMULATED
 #define BOWLINE_CUDA_NAMESPACE cuda_emu
 #include "emu/runtime.h"

@@ -45,25 +45,51 @@ __device__ inline void write(float* at, float x) { *at = x; }
 __device__ inline void write(__half* at, float x) { *at = __float2half_rn(x); }
 __device__ inline void write(__nv_bfloat16* at, float x) { *at = __float2bfloat16_rn(x); }
 
-// kWidth elements, a power of two, at an address that is a multiple of their size.
+// Element i of a float dtype. The dtype must be the same for all threads.
+__device__ inline float read(const void* at, DType type, int64_t i) {
+  return type == DType::f32   ? read(static_cast<const float*>(at) + i)
+         : type == DType::f16 ? read(static_cast<const __half*>(at) + i)
+                              : read(static_cast<const __nv_bfloat16*>(at) + i);
+}
+__device__ inline void write(void* at, DType type, int64_t i, float x) {
+  type == DType::f32   ? write(static_cast<float*>(at) + i, x)
+  : type == DType::f16 ? write(static_cast<__half*>(at) + i, x)
+                       : write(static_cast<__nv_bfloat16*>(at) + i, x);
+}
+
+// kWidth elements, a power of two, at an address that is a multiple of their size. More than 16
+// bytes are several accesses.
 template <class T, int kWidth>
 struct alignas(kWidth * sizeof(T)) Some {
   T x[kWidth];
 };
 template <class T, int kWidth>
 __device__ void read_some(const T* at, float (&v)[kWidth]) {
-  const auto some = *reinterpret_cast<const Some<T, kWidth>*>(at);
-  for (int k = 0; k < kWidth; ++k) {
-    v[k] = read(&some.x[k]);
+  constexpr int kHere = kWidth < kPack<T> ? kWidth : kPack<T>;
+  for (int first = 0; first < kWidth; first += kHere) {
+    const auto some = *reinterpret_cast<const Some<T, kHere>*>(at + first);
+    for (int k = 0; k < kHere; ++k) {
+      v[first + k] = read(&some.x[k]);
+    }
   }
 }
 template <class T, int kWidth>
 __device__ void write_some(T* at, const float (&v)[kWidth]) {
-  Some<T, kWidth> some;
-  for (int k = 0; k < kWidth; ++k) {
-    write(&some.x[k], v[k]);
+  constexpr int kHere = kWidth < kPack<T> ? kWidth : kPack<T>;
+  for (int first = 0; first < kWidth; first += kHere) {
+    Some<T, kHere> some;
+    for (int k = 0; k < kHere; ++k) {
+      write(&some.x[k], v[first + k]);
+    }
+    // nvcc stores a structure member by member.
+    if constexpr (sizeof(some) == 16) {
+      *reinterpret_cast<uint4*>(at + first) = __builtin_bit_cast(uint4, some);
+    } else if constexpr (sizeof(some) == 8) {
+      *reinterpret_cast<uint64_t*>(at + first) = __builtin_bit_cast(uint64_t, some);
+    } else {
+      *reinterpret_cast<Some<T, kHere>*>(at + first) = some;
+    }
   }
-  *reinterpret_cast<Some<T, kWidth>*>(at) = some;
 }
 
 // Converts `n` elements from `x` to `y`, which do not overlap and may have different dtypes. It is

@@ -75,6 +75,19 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, Where where = Where:
 }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+// The bytes of y:x that the hexadecimal digits of `selector` name, from the lowest on.
+inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
+  const uint64_t both = uint64_t{y} << 32 | x;
+  uint32_t bytes = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t from = selector >> (4 * i) & 7;
+    bytes |= static_cast<uint32_t>(both >> (8 * from) & 0xFF) << (8 * i);
+  }
+  return bytes;
+}
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
+  return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> (shift % 32));
+}
 using ::erfcf;
 using ::erff;
 using ::expf;
