@@ -1,18 +1,14 @@
-//! ops(f32, f16, bf16) Embedding EmbeddingGrad Dropout
-// Table rows selected by id, their gradient in a fixed order, and dropout.
+//! ops(f32, f16, bf16) Embedding Dropout
+// Table rows selected by id, and dropout.
 #include <algorithm>
 
 #include "base/random.h"
 #include "device/codes.cuh"
-#include "device/rows.cuh"
+#include "device/elements.cuh"
 #include "device/storage.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tokens_kernels {
 namespace {
-
-constexpr unsigned kAllLanes = 0xFFFFFFFF;
-constexpr unsigned kWarpsPerBlock = 4;
-constexpr unsigned kColumns = 4;  // per lane
 
 // Four elements of the result per thread. An out-of-range id gives zeros. T has the size of an
 // element.
@@ -60,81 +56,6 @@ void embedding(Launch& l) {
   l.launch("embedding", embedding_kernel<Bits>, element_blocks(n), kElementThreads,
            l.in_as<Bits>(0), l.in_i32(1), l.out_as<Bits>(0), l.head(), l.node(), n, table[0],
            static_cast<uint64_t>(table[1]));
-}
-
-// The lanes of ids [first, first + 32) below `end` that equal `row`.
-__device__ unsigned matches(const int32_t* ids, uint64_t first, uint64_t end, int32_t row,
-                            unsigned lane) {
-  const uint64_t at = first + lane;
-  return __ballot_sync(kAllLanes, at < end && ids[at] == row);
-}
-
-// A warp owns up to 128 columns of a table row, and adds the rows of dy with its id, in their
-// order. With OverRows, there is a warp per table row. Otherwise, there is a warp per id: the table
-// starts as zeros, and the first warp with an id value does the work.
-template <bool OverRows, class T>
-__global__ void embedding_grad_kernel(const int32_t* ids, const T* dy, T* dtable, uint64_t count,
-                                      int64_t rows, uint64_t width, uint64_t tiles,
-                                      uint64_t warps) {
-  const unsigned lane = threadIdx.x % kLanes;
-  const uint64_t warp = uint64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kLanes;
-  if (warp >= warps) {  // a whole warp
-    return;
-  }
-  const uint64_t number = warp / tiles;
-  const int32_t row = OverRows ? static_cast<int32_t>(number) : ids[number];
-  if (row < 0 || row >= rows) {
-    return;
-  }
-  uint64_t first = 0;
-  if (!OverRows) {
-    for (; first + kLanes <= number; first += kLanes) {
-      if (matches(ids, first, number, row, lane) != 0) {
-        return;  // an earlier warp does it
-      }
-    }
-    if (matches(ids, first, number, row, lane) != 0) {
-      return;
-    }
-  }
-  const uint64_t column = warp % tiles * kLanes * kColumns + lane;
-  float sum[kColumns] = {};
-  for (; first < count; first += kLanes) {
-    unsigned found = matches(ids, first, count, row, lane);
-    for (unsigned bit = 0; found != 0; ++bit, found >>= 1) {
-      if ((found & 1) == 0) {
-        continue;
-      }
-      const T* const from = dy + (first + bit) * width;
-      for (unsigned c = 0; c < kColumns; ++c) {
-        const uint64_t at = column + c * kLanes;
-        sum[c] += at < width ? read(from + at) : 0;
-      }
-    }
-  }
-  for (unsigned c = 0; c < kColumns; ++c) {
-    const uint64_t at = column + c * kLanes;
-    if (at < width) {
-      write(dtable + static_cast<uint64_t>(row) * width + at, sum[c]);
-    }
-  }
-}
-
-template <class T>
-void embedding_grad(Launch& l) {
-  const Shape& table = l.out_shape(0);
-  const auto count = static_cast<uint64_t>(l.in_shape(0).elements());
-  const auto width = static_cast<uint64_t>(table[1]);
-  const uint64_t tiles = (width + kLanes * kColumns - 1) / (kLanes * kColumns);
-  const bool over_rows = static_cast<uint64_t>(table[0]) <= count;
-  const uint64_t warps = (over_rows ? static_cast<uint64_t>(table[0]) : count) * tiles;
-  if (!over_rows) {
-    l.zero(l.out(0), static_cast<uint64_t>(table.elements()) * sizeof(T));
-  }
-  l.launch("embedding_grad",
-           over_rows ? embedding_grad_kernel<true, T> : embedding_grad_kernel<false, T>,
-           blocks_for(warps, kWarpsPerBlock), kWarpsPerBlock * kLanes, l.in_i32(0), l.in_as<T>(1),
-           l.out_as<T>(0), count, table[0], width, tiles, warps);
 }
 
 struct Words {
@@ -187,7 +108,6 @@ void dropout(Launch& l) {
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(embedding, .run = embedding<T>, .encoded = 0b1);
-BOWLINE_KERNELS_OF_FLOATS(embedding_grad, .run = embedding_grad<T>);
 BOWLINE_KERNELS_OF_FLOATS(dropout, .run = dropout<T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tokens_kernels

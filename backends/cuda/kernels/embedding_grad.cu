@@ -1,0 +1,288 @@
+//! ops(f32, f16, bf16) EmbeddingGrad
+// The gradient of an embedding table: row r of it is the sum of the rows of dy whose id is r.
+//
+// The ids are sorted with their positions. A warp then adds a window of the sorted rows, 256
+// columns wide, so that its work does not depend on how often an id occurs. If the rows of an id
+// are in several windows, the sums of the windows are added last. All sums are in the order of the
+// positions, in parts that depend only on the ids.
+#include <algorithm>
+
+#include "device/elements.cuh"
+#include "device/storage.cuh"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::embedding_grad_kernels {
+namespace {
+
+constexpr unsigned kLanes = 32;
+constexpr unsigned kWarps = 8;
+constexpr unsigned kThreads = kLanes * kWarps;
+constexpr unsigned kChunkIds = 512;  // that a block sorts
+constexpr uint64_t kWindow = 64;     // sorted rows that a warp adds
+constexpr unsigned kColumns = 8;     // of a lane
+constexpr uint64_t kTile = kLanes * kColumns;
+constexpr int kBatch = 4;  // rows that a lane loads at once
+
+// An id in the upper half, its position in the lower half. Ids outside the table come last.
+using Entry = uint64_t;
+__device__ inline Entry entry_of(int32_t id, int64_t rows, uint64_t position) {
+  const uint64_t row = id >= 0 && id < rows ? static_cast<uint64_t>(id) : UINT32_MAX;
+  return row << 32 | position;
+}
+__device__ inline uint64_t id_of(Entry e) { return e >> 32; }
+__device__ inline uint64_t position_of(Entry e) { return e & UINT32_MAX; }
+
+// The number of sorted entries before the first one that is not less than `e`.
+__device__ inline uint64_t entries_below(const Entry* sorted, uint64_t count, Entry e) {
+  uint64_t low = 0;
+  while (low < count) {
+    const uint64_t middle = (low + count) / 2;
+    if (sorted[middle] < e) {
+      low = middle + 1;
+    } else {
+      count = middle;
+    }
+  }
+  return low;
+}
+
+// Sorts each chunk of ids: the place of an entry is the number of smaller ones.
+__global__ void sort_chunks_kernel(const int32_t* ids, Entry* sorted, uint64_t count,
+                                   int64_t rows) {
+  __shared__ Shared<Entry[kChunkIds]> chunk;
+  const uint64_t begin = uint64_t{blockIdx.x} * kChunkIds;
+  const unsigned here = static_cast<unsigned>(min(count - begin, uint64_t{kChunkIds}));
+  const uint64_t at = begin + threadIdx.x;
+  const Entry mine = threadIdx.x < here ? entry_of(ids[at], rows, at) : 0;
+  chunk[threadIdx.x] = mine;
+  __syncthreads();
+  if (threadIdx.x < here) {
+    unsigned place = 0;
+    for (unsigned i = 0; i < here; ++i) {
+      place += chunk[i] < mine ? 1 : 0;
+    }
+    sorted[begin + place] = mine;
+  }
+}
+
+// Merges the sorted chunks.
+__global__ void merge_chunks_kernel(const Entry* chunks, Entry* sorted, uint64_t count) {
+  const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= count) {
+    return;
+  }
+  const Entry mine = chunks[i];
+  uint64_t place = 0;
+  for (uint64_t begin = 0; begin < count; begin += kChunkIds) {
+    place += entries_below(chunks + begin, min(count - begin, uint64_t{kChunkIds}), mine);
+  }
+  sorted[place] = mine;
+}
+
+// The operands. A window has two rows of `parts`: the sum of the rows of an id that also has rows
+// in the window before, and of an id that begins here and goes on in the next window.
+template <class T>
+struct Operands {
+  const Entry* __restrict__ sorted;
+  const T* __restrict__ dy;
+  T* __restrict__ dtable;
+  float* __restrict__ parts;
+  uint64_t count;
+  uint64_t width;
+  uint64_t tiles;
+  int64_t rows;
+
+  __device__ float* part(uint64_t window, unsigned which) const {
+    return parts + (2 * window + which) * width;
+  }
+  __device__ uint64_t end_of(uint64_t window) const { return min((window + 1) * kWindow, count); }
+  // True if the rows at sorted places `at` - 1 and `at` have the same id.
+  __device__ bool goes_on(uint64_t at) const {
+    return at > 0 && at < count && id_of(sorted[at - 1]) == id_of(sorted[at]);
+  }
+};
+
+// The columns of a lane in its tile: groups of kWidth neighbours.
+template <int kWidth>
+struct Columns {
+  static constexpr unsigned kGroups = kColumns / kWidth;
+  float x[kGroups][kWidth] = {};
+
+  __device__ static uint64_t at(uint64_t tile, unsigned group) {
+    return tile * kTile + (group * kLanes + threadIdx.x % kLanes) * kWidth;
+  }
+  template <class T>
+  __device__ void load(const T* row, uint64_t tile, uint64_t width) {
+    BOWLINE_UNROLL
+    for (unsigned g = 0; g < kGroups; ++g) {
+      if (at(tile, g) < width) {
+        read_some(row + at(tile, g), x[g]);
+      }
+    }
+  }
+  template <class T>
+  __device__ void store(T* row, uint64_t tile, uint64_t width) const {
+    BOWLINE_UNROLL
+    for (unsigned g = 0; g < kGroups; ++g) {
+      if (at(tile, g) < width) {
+        write_some(row + at(tile, g), x[g]);
+      }
+    }
+  }
+  __device__ void add(const Columns& other) {
+    BOWLINE_UNROLL
+    for (unsigned g = 0; g < kGroups; ++g) {
+      for (int k = 0; k < kWidth; ++k) {
+        x[g][k] += other.x[g][k];
+      }
+    }
+  }
+};
+
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kThreads) add_windows_kernel(Operands<T> p) {
+  const uint64_t warp = uint64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes;
+  const uint64_t window = warp / p.tiles;
+  const uint64_t tile = warp % p.tiles;
+  const uint64_t begin = window * kWindow;
+  const uint64_t end = p.end_of(window);
+  bool from_before = p.goes_on(begin);
+  Columns<kWidth> sum;
+  for (uint64_t first = begin; first < end; first += kBatch) {
+    Columns<kWidth> rows[kBatch];
+    BOWLINE_UNROLL
+    for (int b = 0; b < kBatch; ++b) {
+      if (first + b < end) {
+        rows[b].load(p.dy + position_of(p.sorted[first + b]) * p.width, tile, p.width);
+      }
+    }
+    BOWLINE_UNROLL
+    for (int b = 0; b < kBatch; ++b) {
+      const uint64_t at = first + b;
+      if (at >= end || id_of(p.sorted[at]) == UINT32_MAX) {
+        return;
+      }
+      sum.add(rows[b]);
+      const bool goes_on = p.goes_on(at + 1);
+      if (goes_on && at + 1 < end) {
+        continue;
+      }
+      if (from_before || goes_on) {
+        sum.store(p.part(window, from_before ? 0 : 1), tile, p.width);
+      } else {
+        sum.store(p.dtable + id_of(p.sorted[at]) * p.width, tile, p.width);
+      }
+      from_before = false;
+      sum = {};
+    }
+  }
+}
+
+// Adds the parts of an id whose first row is in a window and whose last row is in a later one. The
+// warps of the block share the windows.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kThreads) add_parts_kernel(Operands<T> p) {
+  __shared__ Shared<float[kWarps][kTile]> sums;
+  const uint64_t window = blockIdx.x / p.tiles;
+  const uint64_t tile = blockIdx.x % p.tiles;
+  const uint64_t begin = window * kWindow;
+  const uint64_t end = p.end_of(window);
+  const uint64_t id = id_of(p.sorted[end - 1]);
+  const bool from_before = p.goes_on(begin) && id_of(p.sorted[begin]) == id;
+  if (!p.goes_on(end) || from_before || id == UINT32_MAX) {
+    return;  // the whole block
+  }
+  const uint64_t after = end + entries_below(p.sorted + end, p.count - end, (id + 1) << 32);
+  const uint64_t last = (after - 1) / kWindow;
+  const uint64_t each = (last - window + kWarps - 1) / kWarps;
+  const unsigned warp = threadIdx.x / kLanes;
+  const uint64_t first = window + 1 + warp * each;
+  Columns<kWidth> sum;
+  if (warp == 0) {
+    sum.load(p.part(window, 1), tile, p.width);
+  }
+  for (uint64_t w = first; w < first + each && w <= last; ++w) {
+    Columns<kWidth> more;
+    more.load(p.part(w, 0), tile, p.width);
+    sum.add(more);
+  }
+  for (unsigned g = 0; g < Columns<kWidth>::kGroups; ++g) {
+    for (unsigned k = 0; k < kWidth; ++k) {
+      sums[warp][(g * kLanes + threadIdx.x % kLanes) * kWidth + k] = sum.x[g][k];
+    }
+  }
+  __syncthreads();
+  const uint64_t column = tile * kTile + threadIdx.x;
+  float all = 0;
+  for (unsigned w = 0; w < kWarps; ++w) {
+    all += sums[w][threadIdx.x];
+  }
+  if (column < p.width) {
+    write(p.dtable + id * p.width + column, all);
+  }
+}
+static_assert(kThreads == kTile);
+
+struct Sizes {
+  uint64_t count;
+  uint64_t width;
+  uint64_t windows;
+
+  Sizes(const Shape& ids, const Shape& table)
+      : count(static_cast<uint64_t>(ids.elements())),
+        width(static_cast<uint64_t>(table[1])),
+        windows((count + kWindow - 1) / kWindow) {}
+  uint64_t entries_bytes() const { return (count * sizeof(Entry) + 15) / 16 * 16; }
+  uint64_t parts_bytes() const { return 2 * windows * width * sizeof(float); }
+};
+
+uint64_t workspace(const NodeView& node) {
+  const Sizes s(node.in(0), node.out(0));
+  return 2 * s.entries_bytes() + s.parts_bytes();
+}
+
+const char* refusal(const NodeView& node) {
+  return node.in(0).elements() <= INT32_MAX ? nullptr : "There are more than 2^31 ids.";
+}
+
+template <class T>
+void embedding_grad(Launch& l) {
+  const Shape& table = l.out_shape(0);
+  const Sizes s(l.in_shape(0), table);
+  l.zero(l.out(0), static_cast<uint64_t>(table.elements()) * sizeof(T));
+  if (s.count == 0 || table.elements() == 0) {
+    return;
+  }
+  Entry* const chunks = reinterpret_cast<Entry*>(l.workspace());
+  Entry* const merged = chunks + s.entries_bytes() / sizeof(Entry);
+  const unsigned chunk_count = blocks_for(s.count, kChunkIds);
+  l.launch("embedding gradient, sort", sort_chunks_kernel, chunk_count, kChunkIds, l.in_i32(0),
+           chunks, s.count, table[0]);
+  if (chunk_count > 1) {
+    l.launch("embedding gradient, merge", merge_chunks_kernel, blocks_for(s.count, kThreads),
+             kThreads, chunks, merged, s.count);
+  }
+  const Operands<T> p = {chunk_count > 1 ? merged : chunks,
+                         l.in_as<T>(1),
+                         l.out_as<T>(0),
+                         reinterpret_cast<float*>(merged) + s.entries_bytes() / 4,
+                         s.count,
+                         s.width,
+                         (s.width + kTile - 1) / kTile,
+                         table[0]};
+  constexpr int kWidth = std::min<int>(kPack<T>, kColumns);
+  const bool packs = s.width % kWidth == 0 && aligned16(p.dy, p.dtable, p.parts);
+  l.launch("embedding gradient", packs ? add_windows_kernel<kWidth, T> : add_windows_kernel<1, T>,
+           blocks_for(s.windows * p.tiles, kWarps), kThreads, p);
+  if (s.windows > 1) {
+    l.launch("embedding gradient, parts",
+             packs ? add_parts_kernel<kWidth, T> : add_parts_kernel<1, T>,
+             blocks_for(s.windows * p.tiles, 1), kThreads, p);
+  }
+}
+
+}  // namespace
+
+BOWLINE_KERNELS_OF_FLOATS(embedding_grad, .run = embedding_grad<T>, .workspace = workspace,
+                          .refusal = refusal);
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::embedding_grad_kernels
