@@ -37,6 +37,13 @@ bool aligned16(const P*... addresses) {
   return (... && (reinterpret_cast<uintptr_t>(addresses) % 16 == 0));
 }
 
+// True if the addresses differ by multiples of 16 bytes.
+template <class... P>
+bool aligned_alike(const void* first, const P*... others) {
+  return (... &&
+          ((reinterpret_cast<uintptr_t>(first) - reinterpret_cast<uintptr_t>(others)) % 16 == 0));
+}
+
 __device__ inline float4 load4(const float* at) { return *reinterpret_cast<const float4*>(at); }
 __device__ inline void store4(float* at, float4 v) { *reinterpret_cast<float4*>(at) = v; }
 

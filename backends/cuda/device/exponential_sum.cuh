@@ -17,20 +17,23 @@ struct ExponentialSum {
 // uses the first. All threads of the team must call it; all get the result.
 template <unsigned kTeam, int kWidth, class T>
 __device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
-  constexpr int kLoads = 4;
+  constexpr int kLoads = kWidth > 4 ? 2 : 4;
   constexpr uint64_t kStep = kTeam * kWidth;
-  float top = -INFINITY;
-  float sum = 0;
-  for (uint64_t first = team_lane<kTeam>() * kWidth; first < n; first += kLoads * kStep) {
+  const RowParts<kWidth> parts(x, n);
+  const uint64_t single = parts.single(team_lane<kTeam>());
+  float top = single < n ? read(x + single) : -INFINITY;
+  float sum = top == -INFINITY ? 0.0f : 1.0f;
+  for (uint64_t first = parts.begin + team_lane<kTeam>() * kWidth; first < parts.end;
+       first += kLoads * kStep) {
     float v[kLoads][kWidth] = {};
     float higher = top;
     for (int b = 0; b < kLoads; ++b) {
-      if (first + b * kStep < n) {
+      if (first + b * kStep < parts.end) {
         read_some(x + first + b * kStep, v[b]);
       }
     }
     for (int b = 0; b < kLoads; ++b) {
-      for (int k = 0; k < kWidth && first + b * kStep < n; ++k) {
+      for (int k = 0; k < kWidth && first + b * kStep < parts.end; ++k) {
         higher = fmaxf(higher, v[b][k]);
       }
     }
@@ -39,7 +42,7 @@ __device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
     sum *= expf(top - base);
     top = higher;
     for (int b = 0; b < kLoads; ++b) {
-      for (int k = 0; k < kWidth && first + b * kStep < n; ++k) {
+      for (int k = 0; k < kWidth && first + b * kStep < parts.end; ++k) {
         sum += expf(v[b][k] - base);
       }
     }

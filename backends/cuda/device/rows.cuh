@@ -61,6 +61,47 @@ __device__ float team_max(float x) {
   return reduce_team<kTeam>(x, [](float a, float b) { return fmaxf(a, b); });
 }
 
+// The division of a row for accesses of 16 bytes: elements up to the first multiple of 16 bytes,
+// groups of kWidth elements, and the rest. Rows of any length and alignment have groups. If kWidth
+// is 1, every element is a group.
+template <int kWidth>
+struct RowParts {
+  uint64_t begin;  // of the groups
+  uint64_t end;
+  uint64_t n;
+
+  template <class T>
+  __device__ RowParts(const T* row, uint64_t length) : begin(0), n(length) {
+    if constexpr (kWidth > 1) {
+      static_assert(kWidth == kPack<T>);
+      begin = min((16 - reinterpret_cast<uintptr_t>(row) % 16) % 16 / sizeof(T), length);
+    }
+    end = begin + (n - begin) / kWidth * kWidth;
+  }
+  // The element outside the groups that a thread processes: fewer than 2 kWidth threads have one.
+  // Others get n.
+  __device__ uint64_t single(unsigned lane) const {
+    return lane < begin ? lane : min(end + (lane - begin), n);
+  }
+};
+
+// Calls f.operator()<kMany>(i) for the elements [i, i + kMany) of the row of a team: kWidth
+// elements of a group, or a single one. Rows of other operands with the same length may be accessed
+// alike if they start at multiples of 16 bytes where this operand does.
+template <unsigned kTeam, int kWidth, class T, class F>
+__device__ void for_row(const T* row, uint64_t n, F&& f) {
+  const unsigned lane = team_lane<kTeam>();
+  const RowParts<kWidth> parts(row, n);
+  for (uint64_t i = parts.begin + lane * kWidth; i < parts.end; i += kTeam * kWidth) {
+    f.template operator()<kWidth>(i);
+  }
+  if constexpr (kWidth > 1) {
+    if (parts.single(lane) < n) {
+      f.template operator()<1>(parts.single(lane));
+    }
+  }
+}
+
 // Column sums. The threads of a block are arranged as rows of `width` columns, a power of two. Adds
 // term(i) for i in [begin, end) over the rows; the first `width` threads get the sums of their
 // columns. All threads of the block must call it.
@@ -91,7 +132,7 @@ inline unsigned column_width(uint64_t columns, unsigned most) {
 }
 
 // Launches a kernel over rows of n elements. kernel(team, width) selects it for teams of `team`
-// threads that access `width` elements at once; both are integral constants.
+// threads that access `width` elements at once: four, or 1. Both are integral constants.
 template <class K, class... A>
 void launch_rows(Launch& l, const char* name, uint64_t rows, uint64_t n, bool four, K kernel,
                  A... args) {
@@ -106,6 +147,19 @@ void launch_rows(Launch& l, const char* name, uint64_t rows, uint64_t n, bool fo
     const dim3 grid = blocks_for(rows, 1);
     l.launch(name, four ? kernel(block, quad) : kernel(block, one), grid, kRowThreads, args...);
   }
+}
+
+// The same for kernels that take 16 bytes of elements of type T at once if `packs` is set.
+template <class T, class K, class... A>
+void launch_packed_rows(Launch& l, const char* name, uint64_t rows, uint64_t n, bool packs,
+                        K kernel, A... args) {
+  launch_rows(
+      l, name, rows, n, packs,
+      [kernel](auto team, auto width) {
+        constexpr int kWidth = width() > 1 ? kPack<T> : 1;
+        return kernel(team, std::integral_constant<int, kWidth>());
+      },
+      args...);
 }
 
 // Number of rows of the last axis; 0 for an empty tensor.

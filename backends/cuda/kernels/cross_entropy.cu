@@ -123,41 +123,66 @@ struct Factor {
   }
 };
 
-// dx may overwrite x. A thread loads several elements before it stores the first.
+// The gradient of the elements of a row.
+struct RowGradient {
+  int64_t label;
+  bool counted;
+  float factor;
+  float lse;
+  float share;  // of the label smoothing, per class
+  float rest;   // of the label
+
+  template <int kMany>
+  __device__ void apply(uint64_t i, float (&v)[kMany]) const {
+    for (int k = 0; k < kMany; ++k) {
+      const float hit = (static_cast<int64_t>(i) + k == label ? rest : 0.0f) + share;
+      v[k] = counted ? (expf(v[k] - lse) - hit) * factor : 0.0f;
+    }
+  }
+};
+
+// dx may overwrite x. A thread loads several elements before it stores the first. The rows are in
+// reverse order, because the last rows that CrossEntropy read are still in the cache.
 template <unsigned kTeam, int kWidth, class X>
 __global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float* lse,
                                           Factor factor, float smoothing, X* dx) {
-  constexpr int kLoads = 4;
+  constexpr int kLoads = kWidth > 4 ? 2 : 4;
   constexpr uint64_t kStep = kTeam * kWidth;
-  const uint64_t row = team_row<kTeam>();
-  if (row >= labels.rows) {
+  if (team_row<kTeam>() >= labels.rows) {
     return;
   }
+  const uint64_t row = labels.rows - 1 - team_row<kTeam>();
   const uint64_t n = labels.classes;
-  const int32_t label = labels.data[row];
-  const bool counted = labels.counted(row);
-  const float f = factor.of(row);
-  const float row_lse = lse[row];
-  const float share = smoothing / static_cast<float>(n);
+  const RowGradient gradient = {labels.data[row],
+                                labels.counted(row),
+                                factor.of(row),
+                                lse[row],
+                                smoothing / static_cast<float>(n),
+                                1 - smoothing};
   x += row * n;
   dx += row * n;
-  for (uint64_t first = team_lane<kTeam>() * kWidth; first < n; first += kLoads * kStep) {
+  const RowParts<kWidth> parts(x, n);
+  const uint64_t single = parts.single(team_lane<kTeam>());
+  if (single < n) {
+    float v[1];
+    read_some(x + single, v);
+    gradient.apply(single, v);
+    write_some(dx + single, v);
+  }
+  for (uint64_t first = parts.begin + team_lane<kTeam>() * kWidth; first < parts.end;
+       first += kLoads * kStep) {
     float v[kLoads][kWidth] = {};
     for (int b = 0; b < kLoads; ++b) {
-      if (first + b * kStep < n) {
+      if (first + b * kStep < parts.end) {
         read_some(x + first + b * kStep, v[b]);
       }
     }
     for (int b = 0; b < kLoads; ++b) {
       const uint64_t i = first + b * kStep;
-      if (i >= n) {
-        break;
+      if (i < parts.end) {
+        gradient.apply(i, v[b]);
+        write_some(dx + i, v[b]);
       }
-      for (int k = 0; k < kWidth; ++k) {
-        const float hit = (static_cast<int64_t>(i) + k == label ? 1 - smoothing : 0.0f) + share;
-        v[b][k] = counted ? (expf(v[b][k] - row_lse) - hit) * f : 0.0f;
-      }
-      write_some(dx + i, v[b]);
     }
   }
 }
@@ -218,16 +243,12 @@ float* terms_of(const Launch& l, Reduction reduction) {
 
 template <class X>
 void cross_entropy(Launch& l) {
-  constexpr bool kWide = std::is_same_v<X, float>;
   const auto& t = l.attributes<CrossEntropyAttributes>();
   const Labels labels = labels_of<CrossEntropyAttributes>(l);
-  launch_rows(
-      l, "cross entropy", labels.rows, labels.classes,
-      kWide && labels.classes % 4 == 0 && aligned16(l.in(0)),
-      [](auto team, auto width) {
-        return cross_entropy_kernel < team(), kWide ? width() : 1, X > ;
-      },
-      l.in_as<X>(0), labels, l.out(1), terms_of(l, t.reduction()), t.label_smoothing());
+  launch_packed_rows<X>(
+      l, "cross entropy", labels.rows, labels.classes, true,
+      [](auto team, auto width) { return cross_entropy_kernel<team(), width(), X>; }, l.in_as<X>(0),
+      labels, l.out(1), terms_of(l, t.reduction()), t.label_smoothing());
   add_up<X>(l, labels, t.reduction(), nullptr);
 }
 
@@ -244,7 +265,6 @@ uint64_t grad_workspace(const NodeView&) { return sizeof(float); }
 
 template <class X>
 void cross_entropy_grad(Launch& l) {
-  constexpr bool kWide = std::is_same_v<X, float>;
   const auto& t = l.attributes<CrossEntropyAttributes>();
   const Labels labels = labels_of<CrossEntropyAttributes>(l);
   if (labels.rows == 0) {
@@ -252,12 +272,9 @@ void cross_entropy_grad(Launch& l) {
   }
   const Factor factor =
       factor_of<X>(l, labels, t.reduction(), l.in(3), static_cast<const X*>(nullptr));
-  launch_rows(
-      l, "cross entropy gradient", labels.rows, labels.classes,
-      kWide && labels.classes % 4 == 0 && aligned16(l.in(0), l.out(0)),
-      [](auto team, auto width) {
-        return cross_entropy_grad_kernel < team(), kWide ? width() : 1, X > ;
-      },
+  launch_packed_rows<X>(
+      l, "cross entropy gradient", labels.rows, labels.classes, aligned_alike(l.in(0), l.out(0)),
+      [](auto team, auto width) { return cross_entropy_grad_kernel<team(), width(), X>; },
       l.in_as<X>(0), labels, l.in(2), factor, t.label_smoothing(), l.out_as<X>(0));
 }
 

@@ -1,7 +1,5 @@
 //! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad
 // Operators along the last axis: one team per row, in f32.
-#include <algorithm>
-
 #include "device/exponential_sum.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::softmax_kernels {
@@ -19,14 +17,14 @@ __global__ void softmax_kernel(const T* __restrict__ x, T* __restrict__ y, uint6
   y += row * n;
   const ExponentialSum total = exponential_sum<kTeam, kWidth>(x, n);
   const float scale = kLog ? logf(total.sum) : 1 / total.sum;
-  for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
-    float v[kWidth];
+  for_row<kTeam, kWidth>(x, n, [&]<int kMany>(uint64_t i) {
+    float v[kMany];
     read_some(x + i, v);
-    for (int k = 0; k < kWidth; ++k) {
+    for (int k = 0; k < kMany; ++k) {
       v[k] = kLog ? v[k] - total.top - scale : expf(v[k] - total.top) * scale;
     }
     write_some(y + i, v);
-  }
+  });
 }
 
 // dx = y (dy - sum of y dy); kLog: dy - e^y sum of dy
@@ -41,56 +39,43 @@ __global__ void softmax_grad_kernel(const T* __restrict__ y, const T* __restrict
   dy += row * n;
   dx += row * n;
   float sum = 0;
-  for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
-    float u[kWidth], v[kWidth];
+  for_row<kTeam, kWidth>(y, n, [&]<int kMany>(uint64_t i) {
+    float u[kMany], v[kMany];
     read_some(y + i, u);
     read_some(dy + i, v);
-    for (int k = 0; k < kWidth; ++k) {
+    for (int k = 0; k < kMany; ++k) {
       sum += kLog ? v[k] : u[k] * v[k];
     }
-  }
+  });
   sum = team_sum<kTeam>(sum);
-  for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
-    float u[kWidth], v[kWidth];
+  for_row<kTeam, kWidth>(y, n, [&]<int kMany>(uint64_t i) {
+    float u[kMany], v[kMany];
     read_some(y + i, u);
     read_some(dy + i, v);
-    for (int k = 0; k < kWidth; ++k) {
+    for (int k = 0; k < kMany; ++k) {
       v[k] = kLog ? v[k] - expf(u[k]) * sum : u[k] * (v[k] - sum);
     }
     write_some(dx + i, v);
-  }
+  });
 }
-
-// Processes four elements at a time if all operands are aligned, only for f32.
-template <class T>
-bool takes_four(const Launch& l, uint64_t n) {
-  return std::is_same_v<T, float> && n % 4 == 0 &&
-         aligned16(l.in(0), l.in(l.inputs() - 1), l.out(0));
-}
-template <class T>
-constexpr int kMost = std::is_same_v<T, float> ? 4 : 1;
 
 template <class T, bool kLog>
 void softmax(Launch& l) {
   const Shape& x = l.in_shape(0);
   const auto n = static_cast<uint64_t>(x.back());
-  launch_rows(
-      l, "softmax", rows_of(x), n, takes_four<T>(l, n),
-      [](auto team, auto width) {
-        return softmax_kernel<team(), std::min<int>(width(), kMost<T>), kLog, T>;
-      },
-      l.in_as<T>(0), l.out_as<T>(0), rows_of(x), n);
+  launch_packed_rows<T>(
+      l, "softmax", rows_of(x), n, aligned_alike(l.in(0), l.out(0)),
+      [](auto team, auto width) { return softmax_kernel<team(), width(), kLog, T>; }, l.in_as<T>(0),
+      l.out_as<T>(0), rows_of(x), n);
 }
 
 template <class T, bool kLog>
 void softmax_grad(Launch& l) {
   const Shape& y = l.in_shape(0);
   const auto n = static_cast<uint64_t>(y.back());
-  launch_rows(
-      l, "softmax gradient", rows_of(y), n, takes_four<T>(l, n),
-      [](auto team, auto width) {
-        return softmax_grad_kernel<team(), std::min<int>(width(), kMost<T>), kLog, T>;
-      },
+  launch_packed_rows<T>(
+      l, "softmax gradient", rows_of(y), n, aligned_alike(l.in(0), l.in(1), l.out(0)),
+      [](auto team, auto width) { return softmax_grad_kernel<team(), width(), kLog, T>; },
       l.in_as<T>(0), l.in_as<T>(1), l.out_as<T>(0), rows_of(y), n);
 }
 
