@@ -6,11 +6,14 @@
 #include <tuple>
 #include <utility>
 
-// Stands before a loop whose arrays live in registers, which have no variable index.
+// BOWLINE_UNROLL stands before a loop whose arrays live in registers, which have no variable index.
+// BOWLINE_KEEP_LOOP stands before a loop with a long body.
 #ifdef BOWLINE_CUDA_EMULATED
 #define BOWLINE_UNROLL
+#define BOWLINE_KEEP_LOOP
 #else
 #define BOWLINE_UNROLL _Pragma("unroll")
+#define BOWLINE_KEEP_LOOP _Pragma("unroll 1")
 #endif
 
 #ifdef BOWLINE_CUDA_EMULATED

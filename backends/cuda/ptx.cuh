@@ -12,6 +12,16 @@
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
+// The GPUs for which this code is compiled, by Traits::code: 75, or 80 and newer. A kernel that is
+// never launched on some of them is empty there.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr bool kFor75 = true;
+constexpr bool kFor80 = false;
+#else
+constexpr bool kFor75 = false;
+constexpr bool kFor80 = true;
+#endif
+
 // The dynamic shared memory of a block, in units of 16 bytes. Launch::launch_shared sets its size.
 class Packs {
  public:
@@ -64,7 +74,7 @@ __device__ inline void load_transposed(uint32_t (&to)[2], const Packs& from, int
 }
 
 // Copies the first `bytes` (0 to 16) of 16 bytes of global memory to a pack, and fills the rest
-// with zeros. `from` is a multiple of 16 and a valid address even if `bytes` is 0. The pack may be
+// with zeros. `from` is a multiple of 16; it is not read if `bytes` is 0. The pack may be
 // used after wait_copies of this thread, by other threads after a barrier that follows it. On sm_75
 // the copy is complete at once.
 __device__ inline void copy_async(const Packs& to, int pack, const void* from, int bytes) {

@@ -27,7 +27,9 @@ struct Traits {
   // Asynchronous copies to shared memory exist.
   bool copies_async() const { return code >= 80; }
   // Tensor cores multiply this dtype, f16 or bf16 (device/tensor_core.cuh).
-  bool multiplies(DType type) const { return code >= (type == DType::f16 ? 75 : 80); }
+  bool multiplies(DType type) const {
+    return (type == DType::f16 && code >= 75) || (type == DType::bf16 && code >= 80);
+  }
   // The most shared memory of a block on every GPU that runs the code.
   unsigned shared_bytes() const { return (code < 80 ? 64 : 99) * 1024; }
 };

@@ -23,6 +23,9 @@ namespace bowline::detail::cuda_emu {
 void count_bank_conflicts(bool on);  // also sets the count to 0
 uint64_t bank_conflicts();
 
+constexpr bool kFor75 = true;
+constexpr bool kFor80 = true;
+
 class Packs {
  public:
   Packs from(int pack) const { return Packs(first_ + pack); }

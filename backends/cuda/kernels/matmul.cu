@@ -1,6 +1,8 @@
 //! ops(f32, f16, bf16) MatMul Linear
-// Matrix products in f32: with cuBLASLt if available, otherwise with tiles in shared memory.
-// matrix_vector.cu has the products of a few rows with the rows of a weight.
+// Matrix products: with cuBLASLt if available, otherwise with Bowline's own kernels.
+// matrix_vector.cu has products of a few rows with the rows of a weight, tensor_product.cu has
+// products of 16-bit matrices. This file has products in f32: of f32 matrices, and of bf16 matrices
+// on GPUs whose tensor cores lack bf16.
 //
 // Every sum is in an order that depends only on the shapes.
 #include <algorithm>
@@ -10,40 +12,38 @@
 #include "device/codes.cuh"
 #include "device/elements.cuh"
 #include "device/matrix_vector.cuh"
+#include "device/splits.cuh"
 #include "device/storage.cuh"
+#include "device/tensor_core.cuh"
+#include "device/tensor_product.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels {
 namespace {
 
 // One operand of y[batch, m, n] = a b + bias. Its rows are the m rows of a, or the n columns of b.
 // If `along_k` is set, the elements of a row are contiguous.
+template <class T>
 struct Side {
-  const float* data;
-  int64_t ld;  // stride between rows if along_k, else between steps of k
+  const T* data;
+  int ld;  // stride between rows if along_k, else between steps of k
   int rows;
   bool along_k;
-  bool four;    // lines start at multiples of 16 bytes
+  bool four;    // lines start at multiples of four elements
   Codes codes;  // (optional) the quantized matrix, instead of data
 };
 
-// How results are written: they replace y or, for a gradient, follow the rule of AccumulateGrad.
-struct Writing {
-  const device::StepHead* head = nullptr;  // null: not a gradient
-  bool is_first = false;
-
-  __device__ bool adds() const { return head != nullptr && (!is_first || head->accumulate != 0); }
-};
-
+template <class T>
 struct Product {
-  Side sides[2];
-  const float* bias;  // null: no bias
-  float* y;
+  Side<T> sides[2];
+  const T* bias;  // null: no bias
+  T* y;
+  float* parts;  // the results of the parts of k, if there are several
   int k;
   bool four_y;
   Loops<2> batches;
   unsigned tiles[2];
-  Writing writing;
-  unsigned splits;  // parts of k, each with its own y
+  bool adds;        // to y
+  unsigned splits;  // parts of k
   int split;        // k per part
   int64_t y_split;  // elements between the results of two parts
 };
@@ -71,17 +71,14 @@ struct Tiling {
 struct Patch {
   float v[4][4];
 
-  __device__ void load(const float* at, int64_t ld, bool four, int lines, int columns) {
+  template <class T>
+  __device__ void load(const T* at, int ld, bool four, int lines, int columns) {
     for (int i = 0; i < 4; ++i) {
       if (four && i < lines && columns >= 4) {
-        const float4 x = load4(at + i * ld);
-        v[i][0] = x.x;
-        v[i][1] = x.y;
-        v[i][2] = x.z;
-        v[i][3] = x.w;
+        read_some<T, 4>(at + int64_t{i} * ld, v[i]);
       } else {
         for (int j = 0; j < 4; ++j) {
-          v[i][j] = i < lines && j < columns ? at[i * ld + j] : 0.0f;
+          v[i][j] = i < lines && j < columns ? read(at + int64_t{i} * ld + j) : 0.0f;
         }
       }
     }
@@ -130,47 +127,60 @@ __device__ void add_teams(Memory& shared, float (&sum)[kEach][kEach], int team, 
   }
 }
 
+// Writes four results of a row, of which `count` are inside the matrix.
+template <class Y>
+__device__ void write_four(const float (&v)[4], Y* to, bool four, int count) {
+  if (four && count >= 4) {
+    write_some<Y, 4>(to, v);
+    return;
+  }
+  for (int j = 0; j < 4; ++j) {
+    if (j < count) {
+      write(to + j, v[j]);
+    }
+  }
+}
+
 // Writes the sums of a thread, whose first groups of rows and columns in the tile are `mine`.
-template <class T, int kEach>
-__device__ void write_tile(const Product& p, const float (&sum)[kEach][kEach],
+template <class T, class S, int kEach>
+__device__ void write_tile(const Product<S>& p, const float (&sum)[kEach][kEach],
                            const unsigned (&tile)[2], const int (&mine)[2], int part,
                            unsigned batch) {
   const int m = p.sides[0].rows;
   const int n = p.sides[1].rows;
-  float* const y = p.y + part * p.y_split + int64_t{batch} * m * n;
-  const bool adds = p.writing.adds();
+  const int64_t matrix = int64_t{batch} * m * n;
+  BOWLINE_UNROLL
   for (int q = 0; q < T::kQuadsEach; ++q) {
     const int column = static_cast<int>(tile[1]) * T::kSize + 4 * (mine[1] + q * T::kAcross);
     float bias[4];
     for (int j = 0; j < 4; ++j) {
-      bias[j] = p.bias != nullptr && column + j < n ? p.bias[column + j] : 0.0f;
+      bias[j] = p.bias != nullptr && column + j < n ? read(p.bias + column + j) : 0.0f;
     }
+    BOWLINE_UNROLL
     for (int i = 0; i < kEach; ++i) {
       const int r =
           static_cast<int>(tile[0]) * T::kSize + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
       if (r >= m) {
         continue;
       }
-      const float* const v = sum[i] + 4 * q;
-      float* const to = y + int64_t{r} * n + column;
-      if (p.four_y && column + 4 <= n) {
-        const float4 old = adds ? load4(to) : make_float4(bias[0], bias[1], bias[2], bias[3]);
-        store4(to, make_float4(v[0] + old.x, v[1] + old.y, v[2] + old.z, v[3] + old.w));
+      const int64_t to = matrix + int64_t{r} * n + column;
+      float v[4];
+      for (int j = 0; j < 4; ++j) {
+        const bool old = p.adds && column + j < n;
+        v[j] = sum[i][4 * q + j] + (old ? read(p.y + to + j) : bias[j]);
+      }
+      if (p.splits > 1) {
+        write_four(v, p.parts + part * p.y_split + to, p.four_y, n - column);
       } else {
-        for (int j = 0; j < 4; ++j) {
-          if (column + j < n) {
-            to[j] = v[j] + (adds ? to[j] : bias[j]);
-          }
-        }
+        write_four(v, p.y + to, p.four_y, n - column);
       }
     }
   }
 }
 
 // kCodes: an operand may be quantized.
-template <int kTile, int kEach, int kTeams, bool kCodes>
-__global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
-    product_kernel(Product p) {
+template <class S, int kTile, int kEach, int kTeams, bool kCodes>
+__device__ void multiply_tile(const Product<S>& p) {
   using T = Tiling<kTile, kEach, kTeams>;
   // [2 buffers][team][side][k][group of 4 rows]. The groups of a row are permuted by k, so that the
   // threads that write one column of patches use different banks.
@@ -192,7 +202,7 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
   // The first half of a team loads a, the second half loads b.
   const int which = thread / (T::kTeam / 2);
   const int patch = thread % (T::kTeam / 2);
-  const Side side = which == 0 ? p.sides[0] : p.sides[1];
+  const Side<S> side = which == 0 ? p.sides[0] : p.sides[1];
   const int at_k = side.along_k ? patch % (T::kStep / 4) : patch / T::kQuads;
   const int at_row = side.along_k ? patch / (T::kStep / 4) : patch % T::kQuads;
   const int row = static_cast<int>(which == 0 ? tile[0] : tile[1]) * kTile + 4 * at_row;
@@ -203,10 +213,9 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
   const int64_t k0 = end - k_left;
   const int64_t first = which == 0 ? offsets[0] : offsets[1];
   const bool codes = kCodes && side.codes.codes != nullptr;
-  const float* from =
+  const S* from =
       codes ? nullptr
-            : side.data + first + (side.along_k ? row * side.ld + k0 : k0 * side.ld + row);
-  const int64_t advance = codes ? 0 : int64_t{kTeams * T::kStep} * (side.along_k ? 1 : side.ld);
+            : side.data + first + (side.along_k ? int64_t{row} * side.ld + k0 : k0 * side.ld + row);
   int64_t line = codes ? first / side.ld + (side.along_k ? row : k0) : 0;
   int64_t along = side.along_k ? k0 : row;
 
@@ -219,8 +228,8 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
       (side.along_k ? along : line) += kTeams * T::kStep;
     } else {
       moving.load(from, side.ld, side.four, lines, columns);
+      from += side.along_k ? kTeams * T::kStep : int64_t{kTeams * T::kStep} * side.ld;
     }
-    from += advance;
     k_left -= kTeams * T::kStep;
   };
   const auto store = [&](int buffer) {
@@ -254,16 +263,23 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
     }
     const int a_at = step % 2 * T::kBuffer + team * T::kTeamSize;
     const int b_at = a_at + T::kSideSize;
-    for (int k = 0; k < T::kStep; ++k) {
-      Fragment<T::kQuadsEach> a;
-      Fragment<T::kQuadsEach> b;
-      for (int q = 0; q < T::kQuadsEach; ++q) {
-        a.set(q, shared[a_at + k * T::kQuads + ((mine[0] + q * T::kAcross) ^ (k / 4))]);
-        b.set(q, shared[b_at + k * T::kQuads + ((mine[1] + q * T::kAcross) ^ (k / 4))]);
-      }
-      for (int i = 0; i < kEach; ++i) {
-        for (int j = 0; j < kEach; ++j) {
-          sum[i][j] += a.v[i] * b.v[j];
+    BOWLINE_KEEP_LOOP
+    for (int quad = 0; quad < T::kStep / 2; ++quad) {
+      BOWLINE_UNROLL
+      for (int k = 2 * quad; k < 2 * quad + 2; ++k) {
+        Fragment<T::kQuadsEach> a;
+        Fragment<T::kQuadsEach> b;
+        BOWLINE_UNROLL
+        for (int q = 0; q < T::kQuadsEach; ++q) {
+          a.set(q, shared[a_at + k * T::kQuads + ((mine[0] + q * T::kAcross) ^ quad / 2)]);
+          b.set(q, shared[b_at + k * T::kQuads + ((mine[1] + q * T::kAcross) ^ quad / 2)]);
+        }
+        BOWLINE_UNROLL
+        for (int i = 0; i < kEach; ++i) {
+          BOWLINE_UNROLL
+          for (int j = 0; j < kEach; ++j) {
+            sum[i][j] += a.v[i] * b.v[j];
+          }
         }
       }
     }
@@ -281,20 +297,12 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
   }
 }
 
-// Adds the sums of the parts of k, four results per thread.
-__global__ void add_splits_kernel(const float* parts, unsigned splits, const float* bias, int n,
-                                  float* y, uint64_t count, Writing writing) {
-  const bool adds = writing.adds();
-  for_elements(count, [&](uint64_t i) {
-    float sum = parts[i];
-    for (unsigned s = 1; s < splits; ++s) {
-      sum += parts[s * count + i];
-    }
-    if (adds) {
-      sum += y[i];
-    }
-    y[i] = bias == nullptr ? sum : sum + bias[i % static_cast<uint64_t>(n)];
-  });
+template <class S, int kTile, int kEach, int kTeams, bool kCodes>
+__global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads, kCodes ? 1 : 2)
+    product_kernel(Product<S> p) {
+  if constexpr (std::is_same_v<S, float> || kFor75) {
+    multiply_tile<S, kTile, kEach, kTeams, kCodes>(p);
+  }
 }
 
 // The product of a node, without addresses.
@@ -374,71 +382,52 @@ const char* refusal_of(const BlasProduct& s) {
 
 bool is_empty(const BlasProduct& s) { return s.m == 0 || s.n == 0 || s.batch == 0; }
 
-uint64_t workspace_of(const Form& f, const Blas* blas) {
-  if (is_empty(f.sizes)) {
-    return 0;
-  }
-  const Plan plan = plan_of(f.sizes);
-  const int64_t own =
-      plan.splits == 1 ? 0 : plan.splits * f.sizes.batch * f.sizes.m * f.sizes.n * 4;
-  const uint64_t theirs =
-      blas != nullptr && f.regular && f.sizes.k > 0 ? blas->workspace(f.sizes) : 0;
-  return std::max(static_cast<uint64_t>(own), theirs);
+uint64_t workspace_of(const BlasProduct& s) {
+  const Plan plan = plan_of(s);
+  return plan.splits == 1 ? 0 : static_cast<uint64_t>(plan.splits * s.batch * s.m * s.n * 4);
 }
 
-template <int kTile, int kEach, int kTeams>
-void launch_tiles(Launch& l, Product p, int64_t batch) {
+template <int kTile, int kEach, int kTeams, class T>
+void launch_tiles(Launch& l, Product<T> p, int64_t batch) {
   const bool codes = p.sides[0].codes.codes != nullptr || p.sides[1].codes.codes != nullptr;
   for (int i = 0; i < 2; ++i) {
     p.tiles[i] = static_cast<unsigned>(tiles_along(p.sides[i].rows, kTile));
   }
   const unsigned blocks = p.tiles[0] * p.tiles[1] * p.splits * static_cast<unsigned>(batch);
   l.launch("product",
-           codes ? product_kernel<kTile, kEach, kTeams, true>
-                 : product_kernel<kTile, kEach, kTeams, false>,
+           codes ? product_kernel<T, kTile, kEach, kTeams, true>
+                 : product_kernel<T, kTile, kEach, kTeams, false>,
            blocks, Tiling<kTile, kEach, kTeams>::kThreads, p);
 }
 
-// The addresses of the operands and of the scratch memory.
-struct Places {
-  Codes codes[2];  // of a and b
-  const float* a;
-  const float* b;
-  const float* bias;
-  float* y;
-  float* workspace;
-  uint64_t workspace_bytes;
-};
-
-void multiply(Launch& l, const Form& f, const Places& at) {
+// Multiplies operands of dtype T, or quantized ones, in f32.
+template <class T>
+void multiply(Launch& l, const Form& f) {
   const BlasProduct& s = f.sizes;
-  const bool gradient = l.is_gradient(0);
-  const bool is_first = gradient && l.entry(l.out_operand(0)).first;
-  const float* const a = at.a;
-  const float* const b = at.b;
-  const float* const bias = at.bias;
-  float* const y = at.y;
-  const int m = static_cast<int>(s.m);
-  const int n = static_cast<int>(s.n);
-  const int k = static_cast<int>(s.k);
   const Plan plan = plan_of(s);
-  const auto side = [&](const float* data, int rows, bool along_k, const Codes& codes) {
-    const int ld = along_k ? k : rows;
-    return Side{data, ld, rows, along_k, ld % 4 == 0 && aligned16(data), k > 0 ? codes : Codes{}};
+  const auto side = [&](size_t i, int64_t rows, bool along_k) {
+    const int ld = static_cast<int>(along_k ? s.k : rows);
+    const T* const data = l.is_encoded(i) ? nullptr : l.in_as<T>(i);
+    const bool four = ld % 4 == 0 && reinterpret_cast<uintptr_t>(data) % (4 * sizeof(T)) == 0;
+    return Side<T>{data,    ld,   static_cast<int>(rows),
+                   along_k, four, s.k > 0 ? codes_of(l, i) : Codes{}};
   };
-  Product p;
-  p.sides[0] = side(a, m, !s.transpose_a, at.codes[0]);
-  p.sides[1] = side(b, n, s.transpose_b, at.codes[1]);
-  p.k = k;
+  Product<T> p;
+  p.sides[0] = side(0, s.m, !s.transpose_a);
+  p.sides[1] = side(1, s.n, s.transpose_b);
+  p.k = static_cast<int>(s.k);
   p.batches = f.batches;
   p.splits = plan.splits;
   p.split = plan.split;
   p.y_split = s.batch * s.m * s.n;
-  p.y = plan.splits == 1 ? y : at.workspace;
+  p.y = l.out_as<T>(0);
+  p.parts = l.workspace();
+  const T* const bias = f.bias ? l.in_as<T>(2) : nullptr;
   p.bias = plan.splits == 1 ? bias : nullptr;
-  const Writing writing = {gradient ? l.head() : nullptr, is_first};
-  p.writing = plan.splits == 1 ? writing : Writing{};
-  p.four_y = n % 4 == 0 && aligned16(p.y);
+  p.adds = plan.splits == 1 && l.adds(0);
+  p.four_y =
+      s.n % 4 == 0 && (plan.splits == 1 ? reinterpret_cast<uintptr_t>(p.y) % (4 * sizeof(T)) == 0
+                                        : aligned16(p.parts));
   if (plan.tile == 128) {
     launch_tiles<128, 8, 1>(l, p, s.batch);
   } else if (plan.tile == 64) {
@@ -447,9 +436,8 @@ void multiply(Launch& l, const Form& f, const Places& at) {
     launch_tiles<32, 4, 4>(l, p, s.batch);
   }
   if (plan.splits > 1) {
-    const auto count = static_cast<uint64_t>(p.y_split);
-    l.launch("add splits", add_splits_kernel, element_blocks(count), kElementThreads, p.y,
-             plan.splits, bias, n, y, count, writing);
+    add_splits(l, p.parts, plan.splits, bias, s.n, p.y, static_cast<uint64_t>(p.y_split),
+               l.adds(0));
   }
 }
 
@@ -489,23 +477,26 @@ void product(Launch& l) {
   if (is_empty(f.sizes) || is_frozen || multiply_with_library(l, f)) {
     return;
   }
-  Wide wide(l);
-  multiply(l, f,
-           {{codes_of(l, 0), codes_of(l, 1)},
-            wide.in(0),
-            wide.in(1),
-            f.bias ? wide.in(2) : nullptr,
-            wide.out(0),
-            wide.workspace(),
-            wide.workspace_bytes()});
-  wide.finish();
+  if (l.traits().multiplies(l.type())) {
+    multiply_on_tensor_cores(l, sizes);
+  } else if (l.type() == DType::bf16) {
+    multiply<__nv_bfloat16>(l, f);
+  } else {
+    multiply<float>(l, f);
+  }
 }
 uint64_t workspace(const NodeView& v) {
-  // Only f32 gradients are accumulated.
-  if (v.query.type != DType::f32 && is_few_rows(v.query.inputs[0], sizes_of(v.query))) {
+  const MatrixProduct sizes = sizes_of(v.query);
+  const bool is_gradient = v.query.type == DType::f32;  // of others none is accumulated
+  if (sizes.is_empty() || (!is_gradient && is_few_rows(v.query.inputs[0], sizes))) {
     return 0;
   }
-  return Wide::bytes(v) + workspace_of(form_of(v.query), v.blas);
+  const Form f = form_of(v.query);
+  const uint64_t theirs =
+      v.blas != nullptr && f.regular && f.sizes.k > 0 ? v.blas->workspace(f.sizes) : 0;
+  const uint64_t own = v.traits.multiplies(v.query.type) ? tensor_product_workspace(sizes, v.traits)
+                                                         : workspace_of(f.sizes);
+  return std::max(own, theirs);
 }
 const char* refusal(const NodeView& v) { return refusal_of(form_of(v.query).sizes); }
 

@@ -1,0 +1,234 @@
+// The parts of matrices that a block multiplies on tensor cores: from global memory to shared
+// memory and to registers.
+#pragma once
+
+#include "device/codes.cuh"
+#include "device/tensor_core.cuh"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
+
+constexpr int kPanelDepth = 32;  // elements along k
+
+// A matrix of a product. Its rows are the m rows of a, or the n columns of b. Memory has lines: a
+// line is a row, or all rows at one k.
+template <class T>
+struct PanelSource {
+  const T* data;
+  Codes codes;   // (optional) the quantized matrix, instead of data
+  int64_t line;  // elements between lines
+  int rows;
+  bool packs;  // lines consist of whole packs at multiples of 16 bytes
+};
+
+// kRows rows and kPanelDepth steps of k. A line is along k or across it.
+//
+// A decoded element has more bits than T. It is stored as a sum of kParts elements, each of which
+// rounds what the earlier ones leave. The parts of a panel follow each other.
+template <class T, int kRows, bool kAlongK, int kThreads, int kParts>
+class Panel {
+ public:
+  static constexpr int kLine = kAlongK ? kPanelDepth / 8 : kRows / 8;  // packs
+  static constexpr int kSize = kRows * kPanelDepth / 8;                // packs
+  static constexpr int kEach = kSize / kThreads;                       // packs per thread
+  static constexpr int kLines = kThreads / kLine;  // lines that the threads load at once
+  static_assert(kThreads % kLine == 0 && kLines % 8 == 0 && kSize % kThreads == 0);
+
+  // The packs of a line are permuted, so that 8 packs in one column of consecutive lines use
+  // different banks, as 8 packs of one line do.
+  __device__ static int place(int line, int column) {
+    return line * kLine + (column ^ (kLine >= 8 ? line % 8 : line / 2 % 4));
+  }
+
+  // Of the rows from `row` on and the steps [begin, end) of k. `offset` is the first element of the
+  // matrix.
+  __device__ Panel(const PanelSource<T>& source, int64_t offset, int row, int begin, int end)
+      : source_(source),
+        row_(row),
+        k_(begin),
+        end_(end),
+        line_(static_cast<int>(threadIdx.x) / kLine),
+        column_(static_cast<int>(threadIdx.x) % kLine),
+        to_(place(line_, column_)) {
+    if (source.codes.codes != nullptr) {
+      first_line_ = offset / source.line;
+      return;
+    }
+    const T* const data = source.data + offset;
+    if (kAlongK) {
+      // Rows outside the matrix repeat the last one: their results are not written.
+      BOWLINE_UNROLL
+      for (int j = 0; j < kEach; ++j) {
+        const int at = row + line_ + j * kLines;
+        from_[j] =
+            data + (at < source.rows ? at : source.rows - 1) * source.line + begin + 8 * column_;
+      }
+    } else {
+      from_[0] = data + (begin + line_) * source.line + first_column();
+    }
+  }
+
+  // Copies the next steps of k to shared memory. The source has packs.
+  __device__ void copy(const Packs& to) {
+    BOWLINE_UNROLL
+    for (int j = 0; j < kEach; ++j) {
+      copy_async(to, to_ + j * kThreads, at(j), is_inside(j) ? 16 : 0);
+    }
+    advance();
+  }
+
+  // The same through registers, for every source. Quantized elements are decoded when they are
+  // stored: the code for several packs at once would be many times as long.
+  template <bool kCodes>
+  __device__ void load() {
+    if (!kCodes || source_.codes.codes == nullptr) {
+      BOWLINE_UNROLL
+      for (int j = 0; j < kEach; ++j) {
+        if (source_.packs) {
+          moving_[j] = is_inside(j) ? *reinterpret_cast<const uint4*>(at(j)) : uint4{0, 0, 0, 0};
+        } else {
+          moving_[j] = gather(j);
+        }
+      }
+      advance();
+    }
+  }
+  __device__ int parts() const { return source_.codes.codes != nullptr ? kParts : 1; }
+  template <bool kCodes>
+  __device__ void store(const Packs& to) {
+    if (kCodes && source_.codes.codes != nullptr) {
+      BOWLINE_KEEP_LOOP
+      for (int j = 0; j < kEach; ++j) {
+        float rest[8];
+        decode(j, rest);
+        BOWLINE_UNROLL
+        for (int part = 0; part < kParts; ++part) {
+          to.store(part * kSize + to_ + j * kThreads, take_part(rest));
+        }
+      }
+      advance();
+      return;
+    }
+    BOWLINE_UNROLL
+    for (int j = 0; j < kEach; ++j) {
+      to.store(to_ + j * kThreads, moving_[j]);
+    }
+  }
+
+ private:
+  // The first element of the pack along a line across k. If the source has packs, the last pack
+  // stands for those outside the matrix.
+  __device__ int first_column() const {
+    const int column = row_ + 8 * column_;
+    return source_.packs && column >= source_.rows ? source_.rows - 8 : column;
+  }
+  __device__ const T* at(int j) const {
+    return kAlongK ? from_[j] : from_[0] + j * kLines * source_.line;
+  }
+  __device__ bool is_inside(int j) const {
+    return kAlongK ? k_ + 8 * column_ < end_ : k_ + line_ + j * kLines < end_;
+  }
+  __device__ void advance() {
+    k_ += kPanelDepth;
+    if (kAlongK) {
+      BOWLINE_UNROLL
+      for (int j = 0; j < kEach; ++j) {
+        from_[j] += kPanelDepth;
+      }
+    } else {
+      from_[0] += kPanelDepth * source_.line;
+    }
+  }
+  // Loads single elements.
+  __device__ uint4 gather(int j) const {
+    const int first = kAlongK ? k_ + 8 * column_ : row_ + 8 * column_;
+    const int end = kAlongK ? end_ : is_inside(j) ? source_.rows : 0;
+    const T* const from = at(j);
+    Some<T, 8> some;
+    BOWLINE_UNROLL
+    for (int e = 0; e < 8; ++e) {
+      if (first + e < end) {
+        some.x[e] = from[e];
+      } else {
+        write(&some.x[e], 0.0f);
+      }
+    }
+    uint4 pack;
+    memcpy(&pack, &some, sizeof(pack));
+    return pack;
+  }
+  __device__ void decode(int j, float (&v)[8]) const {
+    const int line = line_ + j * kLines;
+    const int row = row_ + line;
+    const int64_t at_line = kAlongK ? (row < source_.rows ? row : source_.rows - 1) : k_ + line;
+    const int first = kAlongK ? k_ + 8 * column_ : row_ + 8 * column_;
+    const int end = kAlongK ? end_ : is_inside(j) ? source_.rows : 0;
+    BOWLINE_UNROLL
+    for (int q = 0; q < 2; ++q) {
+      float four[4];
+      decode4(source_.codes, first_line_ + at_line, static_cast<uint32_t>(first + 4 * q),
+              static_cast<uint32_t>(end), four);
+      BOWLINE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        v[4 * q + e] = four[e];
+      }
+    }
+  }
+  // Rounds the values, and subtracts the rounded ones.
+  __device__ static uint4 take_part(float (&rest)[8]) {
+    const uint4 pack = pack_of<T>(rest);
+    const uint32_t words[4] = {pack.x, pack.y, pack.z, pack.w};
+    BOWLINE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const float2 taken = floats_of<T>(words[i]);
+      rest[2 * i] -= taken.x;
+      rest[2 * i + 1] -= taken.y;
+    }
+    return pack;
+  }
+
+  const PanelSource<T>& source_;
+  int row_;
+  int k_;
+  int end_;
+  int line_;    // of this thread
+  int column_;  // pack in the line
+  int to_;
+  int64_t first_line_ = 0;  // of a quantized matrix
+  const T* from_[kAlongK ? kEach : 1] = {};
+  uint4 moving_[kEach];
+};
+
+// Loads the fragments of 16 kTiles rows and 16 steps of k from a panel. kIsA: as operand a, 16 rows
+// in four registers; else as operand b, 8 rows in two registers and the next 8 rows in two more.
+template <class P, bool kAlongK, bool kIsA, int kTiles>
+class Fragments {
+ public:
+  // The first row is a multiple of 16.
+  __device__ explicit Fragments(int row) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int matrix = lane / 8;
+    const int of_rows = kIsA ? matrix % 2 : matrix / 2;
+    const int of_k = kIsA ? matrix / 2 : matrix % 2;
+    BOWLINE_UNROLL
+    for (int i = 0; i < kPlaces; ++i) {
+      at_[i] = kAlongK ? P::place(row + 8 * of_rows + lane % 8, 2 * i + of_k)
+                       : P::place(8 * of_k + lane % 8, row / 8 + 2 * i + of_rows);
+    }
+  }
+  __device__ void load(uint32_t (&to)[kTiles][4], const Packs& from, int step) const {
+    BOWLINE_UNROLL
+    for (int i = 0; i < kTiles; ++i) {
+      if constexpr (kAlongK) {
+        load_matrices(to[i], from, at_[step] + i * 16 * P::kLine);
+      } else {
+        load_transposed(to[i], from, at_[i] + step * 16 * P::kLine);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kPlaces = kAlongK ? kPanelDepth / 16 : kTiles;
+  int at_[kPlaces];
+};
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -1,0 +1,17 @@
+// Products of 16-bit matrices on tensor cores.
+#pragma once
+
+#include "core/products.h"
+#include "kernel.h"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
+
+// Scratch memory of multiply_on_tensor_cores.
+uint64_t tensor_product_workspace(const MatrixProduct& p, const Traits& traits);
+
+// Enqueues the product of the operands of the launch: a, b, and optionally a bias [n]. a or b may
+// be quantized. The results are not empty and replace y. Traits::multiplies holds for the dtype of
+// the node.
+void multiply_on_tensor_cores(Launch& l, const MatrixProduct& p);
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -1,0 +1,470 @@
+// Products of f16 or bf16 matrices on tensor cores, with sums in f32 that are rounded once.
+//
+// A block computes a tile of y. It loads panels of a and b into shared memory, several steps ahead
+// of the multiplication: with asynchronous copies where lines consist of whole 16-byte packs, else
+// through registers. Quantized elements are decoded on the way, into sums of two elements of f16 or
+// three of bf16, so they keep the bits that they have in f32.
+//
+// Every result is the sum over k in one order, whatever the tile. A product with too few tiles is
+// split along k, and the parts are added in order.
+#include <algorithm>
+
+#include "device/elements.cuh"
+#include "device/panels.cuh"
+#include "device/splits.cuh"
+#include "device/tensor_product.cuh"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tensor_product_kernels {
+namespace {
+
+template <class T>
+struct Product {
+  PanelSource<T> sources[2];
+  const T* bias;  // null: no bias
+  T* y;
+  float* parts;  // the results of the parts of k, if there are several
+  int k;
+  bool packs_y;  // rows of y consist of whole packs at multiples of 16 bytes
+  Loops<2> batches;
+  unsigned tiles[2];
+  unsigned splits;
+  int split;        // k per part
+  int64_t y_split;  // results of a part
+};
+
+// A tile of kM x kN results; each warp computes kWarpM x kWarpN of them.
+template <int kM_, int kN_, int kWarpM_, int kWarpN_, int kBlocks_>
+struct Tile {
+  static constexpr int kM = kM_, kN = kN_, kWarpM = kWarpM_, kWarpN = kWarpN_;
+  static constexpr int kBlocks = kBlocks_;  // that an SM should hold
+  static constexpr int kAcross = kN / kWarpN;
+  static constexpr int kThreads = 32 * kAcross * (kM / kWarpM);
+  static constexpr int kStage = (kM + kN) * kPanelDepth / 8;  // packs
+};
+
+// How panels get to shared memory: by asynchronous copies, through registers, or through registers
+// with an operand that is quantized.
+enum class Way { copies, registers, codes };
+constexpr int stages(Way way) { return way == Way::copies ? 4 : 2; }
+template <class T>
+constexpr int parts(Way way) {
+  return way != Way::codes ? 1 : std::is_same_v<T, __half> ? 2 : 3;
+}
+
+// The place of the block. Blocks that run at the same time share rows of a and columns of b in the
+// cache: kGroup rows of tiles form a group, which is computed column by column.
+struct Place {
+  int tile[2];
+  int part;
+  unsigned batch;
+};
+template <class T>
+__device__ Place place_of_block(const Product<T>& p) {
+  constexpr unsigned kGroup = 8;
+  const unsigned of_matrix = p.tiles[0] * p.tiles[1];
+  const unsigned block = blockIdx.x % of_matrix;
+  const unsigned rest = blockIdx.x / of_matrix;
+  const unsigned first = block / (kGroup * p.tiles[1]) * kGroup;
+  const unsigned rows = min(kGroup, p.tiles[0] - first);
+  const unsigned in_group = block % (kGroup * p.tiles[1]);
+  return {{static_cast<int>(first + in_group % rows), static_cast<int>(in_group / rows)},
+          static_cast<int>(rest % p.splits),
+          rest / p.splits};
+}
+
+// Transposes words[i] of lane t and words[t] of lane i among the lanes 4g to 4g + 3.
+__device__ inline void transpose_quad(uint32_t (&words)[4]) {
+  const unsigned lane = threadIdx.x % 4;
+  BOWLINE_UNROLL
+  for (unsigned distance = 1; distance <= 2; distance *= 2) {
+    const bool upper = (lane & distance) != 0;
+    BOWLINE_UNROLL
+    for (unsigned i = 0; i < 4; ++i) {
+      if ((i & distance) == 0) {
+        const uint32_t got = __shfl_xor_sync(0xFFFFFFFF, upper ? words[i] : words[i + distance],
+                                             static_cast<int>(distance));
+        if (upper) {
+          words[i] = got;
+        } else {
+          words[i + distance] = got;
+        }
+      }
+    }
+  }
+}
+
+// The results of a warp in 16 rows of y, from (row, column) on; `y` is the matrix.
+struct Rows {
+  int row;
+  int column;
+  int rows;  // of the matrix
+  int n;
+};
+
+// Writes 8 results per lane and store: the four lanes of a row exchange their pairs.
+template <class T, int kTilesN>
+__device__ void write_packs(const float (&sums)[kTilesN][4], T* y, const Rows& at) {
+  const int lane = static_cast<int>(threadIdx.x) % 4;
+  BOWLINE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int row = at.row + static_cast<int>(threadIdx.x) % 32 / 4 + 8 * half;
+    const int first = at.column + 8 * lane;
+    T* const to = y + int64_t{row} * at.n + first;
+    BOWLINE_UNROLL
+    for (int j = 0; j < kTilesN; j += 4) {
+      uint32_t words[4];
+      BOWLINE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        words[i] = pair_of<T>(sums[j + i][2 * half], sums[j + i][2 * half + 1]);
+      }
+      transpose_quad(words);
+      if (row < at.rows && first + 8 * j < at.n) {
+        *reinterpret_cast<uint4*>(to + 8 * j) = uint4{words[0], words[1], words[2], words[3]};
+      }
+    }
+  }
+}
+
+// Writes single results.
+template <class Y, int kTilesN>
+__device__ void write_each(const float (&sums)[kTilesN][4], Y* y, const Rows& at) {
+  BOWLINE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int row = at.row + static_cast<int>(threadIdx.x) % 32 / 4 + 8 * half;
+    const int first = at.column + static_cast<int>(threadIdx.x) % 4 * 2;
+    if (row >= at.rows) {
+      continue;
+    }
+    Y* const to = y + int64_t{row} * at.n + first;
+    BOWLINE_UNROLL
+    for (int j = 0; j < kTilesN; ++j) {
+      BOWLINE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        if (first + 8 * j + i < at.n) {
+          write(to + 8 * j + i, sums[j][2 * half + i]);
+        }
+      }
+    }
+  }
+}
+
+// Writes the sums of a warp for results from (row, column) on.
+template <class T, int kTilesM, int kTilesN>
+__device__ void write_tile(const Product<T>& p, const float (&sums)[kTilesM][kTilesN][4],
+                           const Place& place, int row, int column) {
+  const int rows = p.sources[0].rows;
+  const int n = p.sources[1].rows;
+  const int64_t matrix = int64_t{place.batch} * rows * n;
+  BOWLINE_UNROLL
+  for (int i = 0; i < kTilesM; ++i) {
+    const Rows at = {row + 16 * i, column, rows, n};
+    if (p.splits > 1) {
+      write_each(sums[i], p.parts + place.part * p.y_split + matrix, at);
+    } else if (p.packs_y) {
+      write_packs(sums[i], p.y + matrix, at);
+    } else {
+      write_each(sums[i], p.y + matrix, at);
+    }
+  }
+}
+
+// The sums begin with the bias, unless the parts of k are added later.
+template <class T, int kTilesM, int kTilesN>
+__device__ void begin_sums(const Product<T>& p, float (&sums)[kTilesM][kTilesN][4], int column) {
+  const int first = column + static_cast<int>(threadIdx.x) % 4 * 2;
+  BOWLINE_UNROLL
+  for (int j = 0; j < kTilesN; ++j) {
+    BOWLINE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int at = first + 8 * j + i % 2;
+      const bool biased = p.bias != nullptr && p.splits == 1 && at < p.sources[1].rows;
+      const float bias = biased ? read(p.bias + at) : 0.0f;
+      BOWLINE_UNROLL
+      for (int tile = 0; tile < kTilesM; ++tile) {
+        sums[tile][j][i] = bias;
+      }
+    }
+  }
+}
+
+// kAlongA, kAlongB: the lines of a and b are along k.
+template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
+__device__ void multiply_tile(const Product<T>& p) {
+  constexpr int kStages = stages(kWay);
+  constexpr int kParts = parts<T>(kWay);
+  constexpr int kStage = kParts * Tile::kStage;
+  using PanelA = Panel<T, Tile::kM, kAlongA, Tile::kThreads, kParts>;
+  using PanelB = Panel<T, Tile::kN, kAlongB, Tile::kThreads, kParts>;
+  constexpr int kTilesM = Tile::kWarpM / 16;
+  constexpr int kTilesN = Tile::kWarpN / 8;
+  const Packs shared = dynamic_shared();
+  const Place place = place_of_block(p);
+  int64_t offsets[2];
+  p.batches.offsets(place.batch, offsets);
+  const int begin = place.part * p.split;
+  const int end = min(p.k, begin + p.split);
+  const int row = place.tile[0] * Tile::kM;
+  const int column = place.tile[1] * Tile::kN;
+  PanelA a(p.sources[0], offsets[0], row, begin, end);
+  PanelB b(p.sources[1], offsets[1], column, begin, end);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp_row = warp / Tile::kAcross * Tile::kWarpM;
+  const int warp_column = warp % Tile::kAcross * Tile::kWarpN;
+  const Fragments<PanelA, kAlongA, true, kTilesM> of_a(warp_row);
+  const Fragments<PanelB, kAlongB, false, kTilesN / 2> of_b(warp_column);
+
+  float sums[kTilesM][kTilesN][4];
+  begin_sums(p, sums, column + warp_column);
+  const auto multiply_parts = [&](const Packs& panel_a, const Packs& panel_b) {
+    BOWLINE_UNROLL
+    for (int step = 0; step < kPanelDepth / 16; ++step) {
+      uint32_t x[kTilesM][4];
+      uint32_t w[kTilesN / 2][4];
+      of_a.load(x, panel_a, step);
+      of_b.load(w, panel_b, step);
+      BOWLINE_UNROLL
+      for (int i = 0; i < kTilesM; ++i) {
+        BOWLINE_UNROLL
+        for (int j = 0; j < kTilesN; ++j) {
+          multiply_add<T>(sums[i][j], x[i], {w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]});
+        }
+      }
+    }
+  };
+  // Products of two parts that are both small are left out.
+  const auto multiply = [&](const Packs& stage) {
+    const Packs stage_b = stage.from(kParts * PanelA::kSize);
+    BOWLINE_KEEP_LOOP
+    for (int i = 0; i < (kParts == 1 ? 1 : a.parts()); ++i) {
+      BOWLINE_KEEP_LOOP
+      for (int j = 0; j < (kParts == 1 ? 1 : min(b.parts(), kParts - i)); ++j) {
+        multiply_parts(stage.from(i * PanelA::kSize), stage_b.from(j * PanelB::kSize));
+      }
+    }
+  };
+  const int steps = (end - begin + kPanelDepth - 1) / kPanelDepth;
+  if constexpr (kWay == Way::copies) {
+    const auto copy = [&](int step) {
+      if (step < steps) {
+        const Packs to = shared.from(step % kStages * kStage);
+        a.copy(to);
+        b.copy(to.from(kParts * PanelA::kSize));
+      }
+      commit_copies();
+    };
+    for (int step = 0; step < kStages - 1; ++step) {
+      copy(step);
+    }
+    for (int step = 0; step < steps; ++step) {
+      wait_copies<kStages - 2>();
+      __syncthreads();
+      copy(step + kStages - 1);
+      multiply(shared.from(step % kStages * kStage));
+    }
+  } else {
+    constexpr bool kCodes = kWay == Way::codes;
+    const auto load = [&] {
+      a.template load<kCodes>();
+      b.template load<kCodes>();
+    };
+    const auto store = [&](int step) {
+      const Packs to = shared.from(step % kStages * kStage);
+      a.template store<kCodes>(to);
+      b.template store<kCodes>(to.from(kParts * PanelA::kSize));
+    };
+    if (steps > 0) {
+      load();
+      store(0);
+    }
+    __syncthreads();
+    for (int step = 0; step < steps; ++step) {
+      if (step + 1 < steps) {
+        load();
+      }
+      multiply(shared.from(step % kStages * kStage));
+      if (step + 1 < steps) {
+        store(step + 1);
+      }
+      __syncthreads();
+    }
+  }
+  write_tile(p, sums, place, row + warp_row, column + warp_column);
+}
+
+template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks) tile_kernel(Product<T> p) {
+  constexpr bool kNew = kWay == Way::copies || std::is_same_v<T, __nv_bfloat16>;
+  if constexpr (!kNew || kFor80) {
+    multiply_tile<T, Tile, kAlongA, kAlongB, kWay>(p);
+  }
+}
+
+// The tiles, largest first. A GPU multiplies `rate` percent as fast with a tile as with the largest
+// one, if each SM has several. (Ratios of operations to bytes loaded into shared memory and
+// registers, not measured.)
+struct TileSize {
+  int m;
+  int n;
+  int rate;
+};
+constexpr TileSize kTiles[] = {{128, 256, 100}, {128, 128, 90}, {64, 64, 60}, {32, 32, 35}};
+
+// The tile, and the parts of k.
+struct Plan {
+  size_t tile = 0;
+  unsigned splits = 1;
+  int split = 0;
+};
+
+int64_t tiles_along(int64_t rows, int tile) { return (rows + tile - 1) / tile; }
+
+// Clock cycles that a product takes, in a model: an SM multiplies 1,024 pairs per cycle, and its
+// share of the memory bandwidth is 10 bytes per cycle. A kernel begins and ends in 2,000 cycles.
+int64_t cycles(const MatrixProduct& p, const Traits& traits, const TileSize& tile, int64_t splits) {
+  const auto batch = static_cast<int64_t>(p.batch.elements());
+  const int64_t blocks = tiles_along(p.m, tile.m) * tiles_along(p.n, tile.n) * batch * splits;
+  const int64_t waves = (blocks + traits.processors - 1) / traits.processors;
+  const int64_t depth = (p.k + splits - 1) / splits + kPanelDepth;
+  const int64_t one = tile.m * tile.n * depth / 1024 * 100 / tile.rate;
+  const int64_t bytes = splits == 1 ? 0 : (splits + 1) * p.m * p.n * batch * 4;
+  return waves * one + (splits == 1 ? 0 : 2000 + bytes / (10 * traits.processors));
+}
+
+Plan plan_of(const MatrixProduct& p, const Traits& traits) {
+  constexpr int64_t kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
+  constexpr int64_t kSmallestSplit = 256;  // k per part
+  constexpr int64_t kMaxWorkspace = int64_t{32} << 20;
+  Plan best;
+  int64_t least = INT64_MAX;
+  for (size_t i = 0; i < std::size(kTiles); ++i) {
+    for (const int64_t splits : kSplits) {
+      if (splits > 1 &&
+          (p.k / splits < kSmallestSplit ||
+           splits * p.m * p.n * static_cast<int64_t>(p.batch.elements()) * 4 > kMaxWorkspace)) {
+        break;
+      }
+      const int64_t time = cycles(p, traits, kTiles[i], splits);
+      if (time < least) {
+        least = time;
+        const int64_t part = (p.k + splits - 1) / splits;
+        best.tile = i;
+        best.split = static_cast<int>((part + kPanelDepth - 1) / kPanelDepth * kPanelDepth);
+        best.splits = static_cast<unsigned>(
+            std::max<int64_t>(1, (p.k + best.split - 1) / std::max(best.split, 1)));
+      }
+    }
+  }
+  return best;
+}
+
+template <class T, class Tile, bool kAlongA, bool kAlongB, Way kWay>
+void launch_tile(Launch& l, Product<T> p) {
+  p.tiles[0] = static_cast<unsigned>(tiles_along(p.sources[0].rows, Tile::kM));
+  p.tiles[1] = static_cast<unsigned>(tiles_along(p.sources[1].rows, Tile::kN));
+  const unsigned blocks =
+      p.tiles[0] * p.tiles[1] * p.splits * static_cast<unsigned>(p.batches.elements());
+  l.launch_shared("tensor product", tile_kernel<T, Tile, kAlongA, kAlongB, kWay>, blocks,
+                  Tile::kThreads, stages(kWay) * parts<T>(kWay) * Tile::kStage * sizeof(uint4), p);
+}
+
+// Copies have all tiles. Panels that go through registers are slower and have only two.
+template <class T, bool kAlongA, bool kAlongB, Way kWay>
+void launch_layout(Launch& l, const Product<T>& p, size_t tile) {
+  if constexpr (kWay == Way::copies) {
+    if (tile == 0) {
+      launch_tile<T, Tile<128, 256, 64, 64, 1>, kAlongA, kAlongB, kWay>(l, p);
+      return;
+    }
+    if (tile == 1) {
+      launch_tile<T, Tile<128, 128, 64, 64, 2>, kAlongA, kAlongB, kWay>(l, p);
+      return;
+    }
+    if (tile == 2) {
+      launch_tile<T, Tile<64, 64, 32, 64, 6>, kAlongA, kAlongB, kWay>(l, p);
+      return;
+    }
+  } else if constexpr (kWay == Way::registers || kAlongA) {
+    // A quantized operand is rarely transposed. Loading needs registers, so more threads share the
+    // sums than with copies.
+    if (tile <= 1) {
+      launch_tile<T, Tile<128, 128, 64, 32, 1>, kAlongA, kAlongB, kWay>(l, p);
+      return;
+    }
+  }
+  launch_tile<T, Tile<32, 32, 32, 32, 8>, kAlongA, kAlongB, kWay>(l, p);
+}
+
+template <class T, Way kWay>
+void launch_way(Launch& l, const Product<T>& p, size_t tile, bool along_a, bool along_b) {
+  if (along_a) {
+    along_b ? launch_layout<T, true, true, kWay>(l, p, tile)
+            : launch_layout<T, true, false, kWay>(l, p, tile);
+  } else if (!along_b) {
+    launch_layout<T, false, false, kWay>(l, p, tile);
+  } else {
+    // No gradient needs both transposed.
+    launch_layout<T, false, true, kWay == Way::copies ? Way::registers : kWay>(l, p, tile);
+  }
+}
+
+template <class T>
+void multiply(Launch& l, const MatrixProduct& m) {
+  const Plan plan = plan_of(m, l.traits());
+  bool strides_of_packs = true;
+  for (int axis = 0; axis < m.batch.rank; ++axis) {
+    strides_of_packs =
+        strides_of_packs && m.batch.strides[0][axis] % 8 == 0 && m.batch.strides[1][axis] % 8 == 0;
+  }
+  const bool along[2] = {!m.transpose_a, m.transpose_b};
+  Product<T> p;
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t rows = i == 0 ? m.m : m.n;
+    const int64_t line = along[i] ? m.k : rows;
+    const T* const data = l.is_encoded(i) ? nullptr : l.in_as<T>(i);
+    p.sources[i] = {data, m.k > 0 ? codes_of(l, i) : Codes{}, line, static_cast<int>(rows),
+                    line % 8 == 0 && strides_of_packs && aligned16(data)};
+  }
+  p.bias = l.has_input(2) ? l.in_as<T>(2) : nullptr;
+  p.y = l.out_as<T>(0);
+  p.parts = l.workspace();
+  p.k = static_cast<int>(m.k);
+  p.packs_y = m.n % 8 == 0 && aligned16(p.y);
+  p.batches = m.batch;
+  p.splits = plan.splits;
+  p.split = plan.split;
+  p.y_split = static_cast<int64_t>(m.batch.elements()) * m.m * m.n;
+  const bool codes = p.sources[0].codes.codes != nullptr || p.sources[1].codes.codes != nullptr;
+  const bool packs = p.sources[0].packs && p.sources[1].packs && l.traits().copies_async();
+  if (codes) {
+    launch_way<T, Way::codes>(l, p, plan.tile, along[0], along[1]);
+  } else if (packs) {
+    launch_way<T, Way::copies>(l, p, plan.tile, along[0], along[1]);
+  } else {
+    launch_way<T, Way::registers>(l, p, plan.tile, along[0], along[1]);
+  }
+  if (p.splits > 1) {
+    add_splits(l, p.parts, p.splits, p.bias, m.n, p.y, static_cast<uint64_t>(p.y_split), false);
+  }
+}
+
+}  // namespace
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tensor_product_kernels
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
+
+uint64_t tensor_product_workspace(const MatrixProduct& p, const Traits& traits) {
+  const auto plan = tensor_product_kernels::plan_of(p, traits);
+  return plan.splits == 1 ? 0
+                          : uint64_t{plan.splits} * p.batch.elements() *
+                                static_cast<uint64_t>(p.m * p.n) * sizeof(float);
+}
+
+void multiply_on_tensor_cores(Launch& l, const MatrixProduct& p) {
+  if (l.type() == DType::f16) {
+    tensor_product_kernels::multiply<__half>(l, p);
+  } else {
+    tensor_product_kernels::multiply<__nv_bfloat16>(l, p);
+  }
+}
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE
