@@ -8,20 +8,22 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 constexpr unsigned kElementThreads = 256;
 constexpr unsigned kElementsEach = 4;
 
-// Number of blocks for n elements, with four elements per thread.
-inline dim3 element_blocks(uint64_t n) { return blocks_for(n, kElementThreads, kElementsEach); }
+// Number of blocks for n elements, with `each` elements per thread.
+inline dim3 element_blocks(uint64_t n, unsigned each = kElementsEach) {
+  return blocks_for(n, kElementThreads, each);
+}
 
-// Calls f(i) for the elements of this thread, or f4(i) for the four elements from i on if `four` is
-// set.
-template <class F, class F4>
-__device__ void for_elements(uint64_t n, bool four, F&& f, F4&& f4) {
+// Calls f(i) for the kEach elements of this thread, or many(i) for all of them at once if `packs`
+// is set.
+template <unsigned kEach = kElementsEach, class F, class Many>
+__device__ void for_elements(uint64_t n, bool packs, F&& f, Many&& many) {
   const uint64_t thread = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
-  const uint64_t first = thread * kElementsEach;
-  if (four && first + kElementsEach <= n) {
-    f4(first);
+  const uint64_t first = thread * kEach;
+  if (packs && first + kEach <= n) {
+    many(first);
     return;
   }
-  for (uint64_t i = first; i < n && i < first + kElementsEach; ++i) {
+  for (uint64_t i = first; i < n && i < first + kEach; ++i) {
     f(i);
   }
 }

@@ -1,6 +1,7 @@
 //! ops(any) Cast
-// Conversion between all dtypes. runtime/ops/cast.cpp defines the conversions. One kernel per
-// source dtype, with four elements per thread; the target dtype is the same for all threads.
+// Conversion between all dtypes. runtime/ops/cast.cpp defines the conversions. Kernels between
+// floats access up to 16 bytes at once. The others are one kernel per source dtype, with four
+// elements per thread; the target dtype is the same for all threads.
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 
@@ -71,6 +72,19 @@ __global__ void cast_kernel(const From* x, void* y, DType type, uint64_t n) {
   for_elements(n, [&](uint64_t i) { store(number(x[i]), type, y, i); });
 }
 
+// Between floats of 16 and 32 bits: 16 bytes of the narrow ones per thread.
+constexpr unsigned kFloatsEach = 8;
+template <class From, class To>
+__global__ void cast_floats_kernel(const From* x, To* y, uint64_t n, bool packs) {
+  for_elements<kFloatsEach>(
+      n, packs, [&](uint64_t i) { write(y + i, read(x + i)); },
+      [&](uint64_t i) {
+        float v[kFloatsEach];
+        read_some(x + i, v);
+        write_some(y + i, v);
+      });
+}
+
 void cast(Launch& l) {
   convert(l, l.in(0), l.in_type(0), l.out(0), l.out_type(0),
           static_cast<uint64_t>(l.out_shape(0).elements()));
@@ -82,6 +96,17 @@ void cast(Launch& l) {
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n) {
+  if (is_float(x_type) && is_float(y_type)) {
+    with_float(x_type, [&]<class From>() {
+      with_float(y_type, [&]<class To>() {
+        using namespace cast_kernels;
+        l.launch("cast", cast_floats_kernel<From, To>, element_blocks(n, kFloatsEach),
+                 kElementThreads, static_cast<const From*>(x), static_cast<To*>(y), n,
+                 aligned16(x, y));
+      });
+    });
+    return;
+  }
   with_stored(x_type, [&]<class From>() {
     l.launch("cast", cast_kernels::cast_kernel<From>, element_blocks(n), kElementThreads,
              static_cast<const From*>(x), y, y_type, n);

@@ -1,8 +1,8 @@
 //! elementwise
 //! elementwise(f16, bf16)
 //! elementwise(i8, u8, i32, i64, boolean)
-// Operators with formulas (runtime/ops/formulas), four elements per thread. Two operands broadcast
-// by the rules of NumPy; a third operand has the shape of the result.
+// Operators with formulas (runtime/ops/formulas), 16 bytes of floats per thread. Two operands
+// broadcast by the rules of NumPy; a third operand has the shape of the result.
 #include <type_traits>
 
 #include "core/loops.h"
@@ -12,35 +12,123 @@
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::elementwise_kernels {
 namespace {
 
+// A thread loads and stores 16 bytes at once if inputs and result have the same float dtype.
 template <class In, class Out>
-constexpr bool kFloats = std::is_same_v<In, float> && std::is_same_v<Out, float>;
+constexpr bool kPacks =
+    std::is_same_v<In, Out> && !std::is_integral_v<In> && !std::is_same_v<In, Truth>;
+template <class In, class Out>
+constexpr unsigned kEach = kPacks<In, Out> ? kPack<In> : kElementsEach;
 
-// Processes four elements at a time if `four` is set, which is possible only for f32.
+#ifdef BOWLINE_CUDA_EMULATED
+#define BOWLINE_ROLL
+#else
+#define BOWLINE_ROLL _Pragma("unroll 1")
+#endif
+
+// Two elements of 16 bits.
+template <class T, class F>
+__device__ uint32_t apply_word(const F& f, uint32_t a, uint32_t b, uint32_t c) {
+  using Pair = Some<T, 2>;
+  const Pair u = __builtin_bit_cast(Pair, a);
+  const Pair v = __builtin_bit_cast(Pair, b);
+  const Pair w = __builtin_bit_cast(Pair, c);
+  Pair y;
+  for (int k = 0; k < 2; ++k) {
+    write(&y.x[k], f(read(&u.x[k]), read(&v.x[k]), read(&w.x[k])));
+  }
+  return __builtin_bit_cast(uint32_t, y);
+}
+
+__device__ inline uint4 next_word(uint4 x, uint32_t last) { return {x.y, x.z, x.w, last}; }
+
+// f of 16 bytes of elements of each operand.
+template <class T, class F>
+__device__ uint4 apply_pack(const F& f, uint4 a, uint4 b, uint4 c) {
+  uint4 y = {};
+  if constexpr (std::is_same_v<T, float>) {
+    const float4 u = __builtin_bit_cast(float4, a);
+    const float4 v = __builtin_bit_cast(float4, b);
+    const float4 w = __builtin_bit_cast(float4, c);
+    y = __builtin_bit_cast(
+        uint4, make_float4(f(u.x, v.x, w.x), f(u.y, v.y, w.y), f(u.z, v.z, w.z), f(u.w, v.w, w.w)));
+  } else {
+    BOWLINE_ROLL  // f contains all functions
+        for (int i = 0; i < 4; ++i) {
+      y = next_word(y, apply_word<T>(f, a.x, b.x, c.x));
+      a = next_word(a, 0);
+      b = next_word(b, 0);
+      c = next_word(c, 0);
+    }
+  }
+  return y;
+}
+
+template <class T>
+__device__ uint4 load_pack(const T* at) {
+  return *reinterpret_cast<const uint4*>(at);
+}
+// The pack at `at`, or of the element there if `stride` is 0.
+template <class T>
+__device__ uint4 load_pack(const T* at, int64_t stride) {
+  if (stride != 0) {
+    return load_pack(at);
+  }
+  Some<T, kPack<T>> same;
+  for (T& x : same.x) {
+    x = *at;
+  }
+  return __builtin_bit_cast(uint4, same);
+}
+
 template <class In, class Out, class F>
 __global__ void same_shape_kernel(F f, const In* a, const In* b, const In* c, Out* y, uint64_t n,
-                                  bool four) {
-  for_elements(
-      n, four, [&](uint64_t i) { write(y + i, f(read(a + i), read(b + i), read(c + i))); },
+                                  bool packs) {
+  for_elements<kEach<In, Out>>(
+      n, packs, [&](uint64_t i) { write(y + i, f(read(a + i), read(b + i), read(c + i))); },
       [&](uint64_t i) {
-        if constexpr (kFloats<In, Out>) {
-          const float4 u = load4(a + i);
-          const float4 v = load4(b + i);
-          const float4 w = load4(c + i);
-          store4(y + i, make_float4(f(u.x, v.x, w.x), f(u.y, v.y, w.y), f(u.z, v.z, w.z),
-                                    f(u.w, v.w, w.w)));
+        if constexpr (kPacks<In, Out>) {
+          *reinterpret_cast<uint4*>(y + i) =
+              apply_pack<In>(f, load_pack(a + i), load_pack(b + i), load_pack(c + i));
         }
       });
 }
 
 template <class In, class Out, class F>
 __global__ void broadcast_kernel(F f, const In* a, const In* b, const In* c, Out* y, uint64_t n,
-                                 Loops<2> loops) {
-  for_elements(n, [&](uint64_t i) {
-    int64_t at[2];
-    loops.offsets(i, at);
-    const In* const third = c == nullptr ? a + at[0] : c + i;
-    write(y + i, f(read(a + at[0]), read(b + at[1]), read(third)));
-  });
+                                 Loops<2> loops, bool packs) {
+  for_elements<kEach<In, Out>>(
+      n, packs,
+      [&](uint64_t i) {
+        int64_t at[2];
+        loops.offsets(i, at);
+        const In* const third = c == nullptr ? a + at[0] : c + i;
+        write(y + i, f(read(a + at[0]), read(b + at[1]), read(third)));
+      },
+      [&](uint64_t i) {
+        if constexpr (kPacks<In, Out>) {
+          int64_t at[2];
+          loops.offsets(i, at);
+          const uint4 u = load_pack(a + at[0], loops.strides[0][loops.rank - 1]);
+          const uint4 v = load_pack(b + at[1], loops.strides[1][loops.rank - 1]);
+          *reinterpret_cast<uint4*>(y + i) =
+              apply_pack<In>(f, u, v, c == nullptr ? u : load_pack(c + i));
+        }
+      });
+}
+
+// True if packs of the result belong to packs, or to single elements, of the operands.
+template <class T>
+bool has_packs(const Loops<2>& loops) {
+  const int last = loops.rank - 1;
+  bool has = last >= 0 && loops.sizes[last] % kPack<T> == 0;
+  for (int axis = 0; axis <= last && has; ++axis) {
+    for (const auto& strides : loops.strides) {
+      has = has && (axis == last         ? strides[axis] == 0 || strides[axis] == 1
+                    : strides[last] == 1 ? strides[axis] % kPack<T> == 0
+                                         : true);
+    }
+  }
+  return has;
 }
 
 // y = f(first, second, third operand). A missing operand is replaced by the first.
@@ -51,9 +139,9 @@ void same_shape(Launch& l, F f) {
   const In* b = l.in_as<In>(l.has_input(1) ? 1 : 0);
   const In* c = l.in_as<In>(l.has_input(2) ? 2 : 0);
   Out* y = l.out_as<Out>(0);
-  const bool four = kFloats<In, Out> && aligned16(a, b, c, y);
-  l.launch("elementwise", same_shape_kernel<In, Out, F>, element_blocks(n), kElementThreads, f, a,
-           b, c, y, n, four);
+  const bool packs = kPacks<In, Out> && aligned16(a, b, c, y);
+  l.launch("elementwise", same_shape_kernel<In, Out, F>, element_blocks(n, kEach<In, Out>),
+           kElementThreads, f, a, b, c, y, n, packs);
 }
 
 template <class In, class Out, class F>
@@ -65,9 +153,14 @@ void broadcasting(Launch& l, F f) {
   }
   const uint64_t n = static_cast<uint64_t>(y.elements());
   const In* const third = l.has_input(2) ? l.in_as<In>(2) : nullptr;
-  l.launch("broadcast", broadcast_kernel<In, Out, F>, element_blocks(n), kElementThreads, f,
-           l.in_as<In>(0), l.in_as<In>(1), third, l.out_as<Out>(0), n,
-           Loops<2>::broadcast(y, {&l.in_shape(0), &l.in_shape(1)}));
+  const auto loops = Loops<2>::broadcast(y, {&l.in_shape(0), &l.in_shape(1)});
+  bool packs = false;
+  if constexpr (kPacks<In, Out>) {
+    packs = has_packs<In>(loops) && aligned16(l.in(0), l.in(1), third, l.out(0));
+  }
+  l.launch("broadcast", broadcast_kernel<In, Out, F>, element_blocks(n, kEach<In, Out>),
+           kElementThreads, f, l.in_as<In>(0), l.in_as<In>(1), third, l.out_as<Out>(0), n, loops,
+           packs);
 }
 
 // For dtypes other than f32. Memory limits these kernels, so one kernel for all functions suffices.

@@ -189,9 +189,9 @@ void norm(Launch& l) {
   const T* const in = l.in_as<T>(0);
   const T* const gamma = l.in_as<T>(1);
   const T* const beta = l.in_as<T>(kLayer ? 2 : 1);
-  launch_rows(
+  launch_packed_rows<T>(
       l, kLayer ? "layer norm" : "rms norm", rows_of(x), n,
-      n % 4 == 0 && aligned16(in, gamma, beta, l.out_as<T>(0)),
+      n % kPack<T> == 0 && aligned16(in, gamma, beta, l.out_as<T>(0)),
       [](auto team, auto width) { return norm_kernel<kLayer, team(), width(), T>; }, in, gamma,
       beta, l.out_as<T>(0), rows_of(x), n, eps_of(l, kLayer));
 }
@@ -233,9 +233,11 @@ void norm_grad(Launch& l) {
     sums.dbeta = kLayer ? sums.dgamma + n : sums.dgamma;
     sums.apart = columns;
   }
-  const bool four =
-      n % 4 == 0 && aligned16(l.in(0), l.in(1), l.in(2), l.out(0), sums.dgamma, sums.dbeta);
-  l.launch("norm gradient", four ? norm_grad_kernel<kLayer, 4, T> : norm_grad_kernel<kLayer, 1, T>,
+  constexpr int kWidth = kPack<T>;
+  const bool packs =
+      n % kWidth == 0 && aligned16(l.in(0), l.in(1), l.in(2), l.out(0), sums.dgamma, sums.dbeta);
+  l.launch("norm gradient",
+           packs ? norm_grad_kernel<kLayer, kWidth, T> : norm_grad_kernel<kLayer, 1, T>,
            static_cast<unsigned>(parts.count), kRowThreads, l.in_as<T>(0), l.in_as<T>(1),
            l.in_as<T>(2), l.out_as<T>(0), rows_of(x), n, eps_of(l, kLayer), sums);
   if (adds) {

@@ -11,7 +11,7 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tokens_kernels {
 namespace {
 
 // Four elements of the result per thread. An out-of-range id gives zeros. T has the size of an
-// element.
+// element, or of 16 bytes of elements.
 template <class T>
 __global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, device::StepHead* head,
                                  uint32_t node, uint64_t n, int64_t rows, uint64_t width) {
@@ -22,7 +22,7 @@ __global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, devic
     if (!good && column == 0) {
       bad_index(head, node, id);
     }
-    y[i] = good ? table[static_cast<uint64_t>(id) * width + column] : T{0};
+    y[i] = good ? table[static_cast<uint64_t>(id) * width + column] : T{};
   });
 }
 
@@ -52,10 +52,16 @@ void embedding(Launch& l) {
              static_cast<uint64_t>(table[1]));
     return;
   }
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
-  l.launch("embedding", embedding_kernel<Bits>, element_blocks(n), kElementThreads,
-           l.in_as<Bits>(0), l.in_i32(1), l.out_as<Bits>(0), l.head(), l.node(), n, table[0],
-           static_cast<uint64_t>(table[1]));
+  const auto copy = [&]<class Bits>(uint64_t many) {
+    l.launch("embedding", embedding_kernel<Bits>, element_blocks(n / many), kElementThreads,
+             l.in_as<Bits>(0), l.in_i32(1), l.out_as<Bits>(0), l.head(), l.node(), n / many,
+             table[0], static_cast<uint64_t>(table[1]) / many);
+  };
+  if (table[1] % kPack<T> == 0 && aligned16(l.in(0), l.out(0))) {
+    copy.template operator()<uint4>(kPack<T>);
+  } else {
+    copy.template operator()<std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>(1);
+  }
 }
 
 struct Words {
@@ -81,17 +87,26 @@ __device__ Words philox_words(uint32_t block, uint32_t stream, uint32_t iteratio
 template <class T>
 __global__ void dropout_kernel(const T* x, T* y, const uint32_t* training_at,
                                const uint64_t* seed_at, const uint32_t* counter_at, uint64_t n,
-                               uint32_t stream, uint32_t iteration, uint32_t threshold,
-                               float scale) {
+                               uint32_t stream, uint32_t iteration, uint32_t threshold, float scale,
+                               bool packs) {
   const uint64_t block = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   const bool training = *training_at != 0;
   const uint64_t seed = *seed_at;
   const Words words = philox_words(static_cast<uint32_t>(block), stream, iteration, *counter_at,
                                    static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
-  for (uint64_t i = 4 * block; i < n && i < 4 * block + 4; ++i) {
-    const float v = read(x + i);
-    write(y + i, !training ? v : words.at[i % 4] >= threshold ? v * scale : 0);
-  }
+  const auto kept = [&](float v, uint64_t i) {
+    return !training ? v : words.at[i % 4] >= threshold ? v * scale : 0.0f;
+  };
+  for_elements(
+      n, packs, [&](uint64_t i) { write(y + i, kept(read(x + i), i)); },
+      [&](uint64_t i) {
+        float v[4];
+        read_some(x + i, v);
+        for (unsigned k = 0; k < 4; ++k) {
+          v[k] = kept(v[k], k);
+        }
+        write_some(y + i, v);
+      });
 }
 
 template <class T>
@@ -102,7 +117,8 @@ void dropout(Launch& l) {
   l.launch("dropout", dropout_kernel<T>, element_blocks(n), kElementThreads, l.in_as<T>(0),
            l.out_as<T>(0), l.step(step::dropout::training), l.step(step::dropout::seed),
            l.step(step::dropout::counter), n, attributes.stream(), l.iteration(),
-           dropout_threshold(rate), static_cast<float>(1 / (1 - rate)));
+           dropout_threshold(rate), static_cast<float>(1 / (1 - rate)),
+           aligned16(l.in(0), l.out(0)));
 }
 
 }  // namespace
