@@ -1,6 +1,8 @@
 //! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceMax ReduceMin ArgMax ArgMin TopK
 // The largest and smallest elements along axes, and their indices. Values are mapped to integers
 // with the same order, so that the result does not depend on the order of the comparisons.
+#include <algorithm>
+
 #include "core/loops.h"
 #include "device/numbers.cuh"
 #include "device/rows.cuh"
@@ -87,8 +89,8 @@ void arg(Launch& l) {
                     kLargest, t.last());
 }
 
-// TopK has two methods. First: one thread per element counts the elements of its line that precede
-// it; this count is its position in the result. NaN counts as the largest value.
+// TopK has three methods. First: one thread per element counts the elements of its line that
+// precede it; this count is its position in the result. NaN counts as the largest value.
 template <class T>
 __global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t count, uint64_t n,
                              uint64_t step, uint64_t k, bool largest) {
@@ -139,6 +141,113 @@ __global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uin
   }
 }
 
+// Third: blocks find the first k elements of chunks of a long line, then of chunks of these, until
+// there is one chunk. An element is a key: its order in the upper half, and its index, so that the
+// largest key comes first.
+using Key = uint64_t;
+constexpr unsigned kChunkKeys = 512;
+constexpr uint64_t kLeastGain = 4;  // chunks hold at least this many times k elements
+constexpr uint64_t kMostKeyBytes = uint64_t{64} << 20;
+
+template <class T>
+__device__ Key key_at(const T* at, uint64_t index, bool largest) {
+  const int64_t order = min(order_of(number_at(at)), int64_t{INT32_MAX});  // of NaN
+  const auto above = static_cast<uint64_t>((largest ? order : ~order) - INT32_MIN);
+  return above << 32 | (UINT32_MAX - index);
+}
+
+// A line of elements or, after the first round, of keys.
+struct Line {
+  uint64_t n;
+  uint64_t chunks;
+  uint64_t k;
+  uint64_t step;  // between the elements
+  bool largest;
+
+  uint64_t survivors() const {
+    return (chunks - 1) * k + std::min(k, n - (chunks - 1) * kChunkKeys);
+  }
+};
+
+// The place of an element in the result is the number of larger keys of its chunk. If there is one
+// chunk, the results are written, else the keys of the next round.
+template <class T>
+__global__ void top_k_chunks_kernel(const T* x, const Key* keys, Key* next, T* values,
+                                    int32_t* indices, Line line, uint64_t survivors, uint64_t n) {
+  __shared__ Shared<Key[kChunkKeys]> chunk;
+  const uint64_t number = blockIdx.x / line.chunks;
+  const uint64_t part = blockIdx.x % line.chunks;
+  const T* const from = x + number / line.step * n * line.step + number % line.step;
+  const uint64_t i = part * kChunkKeys + threadIdx.x;
+  const unsigned here =
+      static_cast<unsigned>(min(line.n - part * kChunkKeys, uint64_t{kChunkKeys}));
+  Key mine = 0;
+  if (threadIdx.x < here) {
+    mine =
+        keys != nullptr ? keys[number * line.n + i] : key_at(from + i * line.step, i, line.largest);
+  }
+  chunk[threadIdx.x] = mine;
+  __syncthreads();
+  uint64_t place = threadIdx.x < here ? 0 : line.k;
+  for (unsigned other = 0; other < here; ++other) {
+    place += chunk[other] > mine ? 1 : 0;
+  }
+  if (place >= line.k) {
+    return;
+  }
+  if (line.chunks > 1) {
+    next[number * survivors + part * line.k + place] = mine;
+    return;
+  }
+  const uint64_t index = UINT32_MAX - (mine & UINT32_MAX);
+  const uint64_t to = (number / line.step * line.k + place) * line.step + number % line.step;
+  values[to] = from[index * line.step];
+  indices[to] = static_cast<int32_t>(index);
+}
+
+Line line_of(uint64_t n, uint64_t k, uint64_t step, bool largest) {
+  return {n, (n + kChunkKeys - 1) / kChunkKeys, k, step, largest};
+}
+
+// Bytes of the keys of the first two rounds; 0: the method does not pay, or has no keys.
+template <class T>
+uint64_t key_bytes(uint64_t lines, uint64_t n, uint64_t k) {
+  if (sizeof(T) > 4 || n <= kLongestOfWarp || k == 0 || k * kLeastGain > kChunkKeys) {
+    return 0;
+  }
+  const uint64_t bytes = 2 * lines * line_of(n, k, 1, true).survivors() * sizeof(Key);
+  return bytes <= kMostKeyBytes ? bytes : 0;
+}
+
+template <class T>
+uint64_t top_k_workspace(const NodeView& node) {
+  const auto& t = node.attributes<TopKAttributes>();
+  const Shape& x = node.in(0);
+  const auto n = static_cast<uint64_t>(x[positive_axis(t.axis(), x.rank())]);
+  const auto elements = static_cast<uint64_t>(x.elements());
+  return elements == 0 ? 0 : key_bytes<T>(elements / n, n, static_cast<uint64_t>(t.k()));
+}
+
+template <class T>
+void top_k_of_chunks(Launch& l, uint64_t lines, uint64_t n, uint64_t k, uint64_t step,
+                     bool largest) {
+  const uint64_t half = key_bytes<T>(lines, n, k) / 2;
+  std::byte* const memory = reinterpret_cast<std::byte*>(l.workspace());
+  const Key* keys = nullptr;
+  Line line = line_of(n, k, step, largest);
+  for (unsigned round = 0;; ++round) {
+    Key* const next = reinterpret_cast<Key*>(memory + round % 2 * half);
+    l.launch("top k of chunks", top_k_chunks_kernel<T>, blocks_for(lines * line.chunks, 1),
+             kChunkKeys, l.in_as<T>(0), keys, next, l.out_as<T>(0), l.out_as<int32_t>(1), line,
+             line.survivors(), n);
+    if (line.chunks == 1) {
+      return;
+    }
+    line = line_of(line.survivors(), k, step, largest);
+    keys = next;
+  }
+}
+
 // Comparisons that all threads of a GPU make while one of them waits for an element: 10^12 per
 // second, 100 ns.
 constexpr uint64_t kComparisonsPerWait = 100000;
@@ -156,6 +265,10 @@ void top_k(Launch& l) {
   const auto n = static_cast<uint64_t>(x[axis]);
   const auto step = static_cast<uint64_t>(x.elements(axis + 1, x.rank()));
   const uint64_t lines = static_cast<uint64_t>(x.elements(0, axis)) * step;
+  if (lines > 0 && key_bytes<T>(lines, n, k) > 0) {
+    top_k_of_chunks<T>(l, lines, n, k, step, t.largest());
+    return;
+  }
   const unsigned team = n <= kLongestOfWarp ? kLanes : kRowThreads;
   const auto launch = [&](auto* kernel, uint64_t count, unsigned each, unsigned threads) {
     l.launch("top k", kernel, blocks_for(count, each), threads, l.in_as<T>(0), l.out_as<T>(0),
@@ -176,6 +289,6 @@ BOWLINE_KERNELS_OF_NUMBERS(reduce_max, .run = reduce<T, true>);
 BOWLINE_KERNELS_OF_NUMBERS(reduce_min, .run = reduce<T, false>);
 BOWLINE_KERNELS_OF_NUMBERS(arg_max, .run = arg<T, true>);
 BOWLINE_KERNELS_OF_NUMBERS(arg_min, .run = arg<T, false>);
-BOWLINE_KERNELS_OF_NUMBERS(top_k, .run = top_k<T>);
+BOWLINE_KERNELS_OF_NUMBERS(top_k, .run = top_k<T>, .workspace = top_k_workspace<T>);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::extreme_kernels
