@@ -92,6 +92,9 @@ struct Packet {
 // the rows are not divided into packets.
 template <class F>
 bool with_packets(const Codes& c, F&& run) {
+  if (c.bits != 8 && c.bits != 4) {
+    return false;
+  }
   const bool one_block = c.block >= c.columns;
   const int64_t values = c.bits == 8 ? 16 : 32;
   if (c.columns % values != 0 || (!one_block && (c.block_shift < 0 || c.block % values != 0))) {

@@ -16,9 +16,10 @@ namespace {
 constexpr unsigned kLanes = 32;
 constexpr unsigned kWarps = 8;
 constexpr unsigned kThreads = kLanes * kWarps;
-constexpr unsigned kChunkIds = 512;  // that a block sorts
-constexpr uint64_t kWindow = 64;     // sorted rows that a warp adds
-constexpr unsigned kColumns = 8;     // of a lane
+constexpr unsigned kLeastBlocks = 3;  // per processor, so up to 80 registers
+constexpr unsigned kChunkIds = 512;   // that a block sorts
+constexpr uint64_t kWindow = 64;      // sorted rows that a warp adds
+constexpr unsigned kColumns = 8;      // of a lane
 constexpr uint64_t kTile = kLanes * kColumns;
 constexpr int kBatch = 4;  // rows that a lane loads at once
 
@@ -139,7 +140,7 @@ struct Columns {
 };
 
 template <int kWidth, class T>
-__global__ void __launch_bounds__(kThreads) add_windows_kernel(Operands<T> p) {
+__global__ void __launch_bounds__(kThreads, kLeastBlocks) add_windows_kernel(Operands<T> p) {
   const uint64_t warp = uint64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes;
   const uint64_t window = warp / p.tiles;
   const uint64_t tile = warp % p.tiles;
