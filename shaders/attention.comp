@@ -1,7 +1,7 @@
 //! variants OWN=lane,part KEYS=plain,codes
 // o = softmax(scale q k^T) v with an online softmax (Milakov and Gimelshein, 2018; FlashAttention,
 // Dao et al., 2022). The rows of a subgroup are queries.
-#include "attention.glsl"
+#include "attention_rows.glsl"
 #include "bad_index.glsl"
 
 // Keys and values are floats, or both are quantized.

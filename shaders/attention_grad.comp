@@ -6,7 +6,7 @@
 //            d_v = sum over queries of p * d_o, d_k = sum of ds * q
 // with p = exp(score - lse), ds = p * (d_o v - delta) * scale * slope of the soft-cap. `keys` reads
 // the delta of `queries`.
-#include "attention.glsl"
+#include "attention_rows.glsl"
 
 #if defined(PART_queries)
 void main() {

@@ -15,6 +15,11 @@ struct MatrixUnit {
   bool operator==(const MatrixUnit&) const = default;
 };
 
+// Values of PhysicalDevice::vendor().
+constexpr uint32_t kAmd = 0x1002;
+constexpr uint32_t kIntel = 0x8086;
+constexpr uint32_t kNvidia = 0x10DE;
+
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   VkPhysicalDeviceProperties properties{};
@@ -61,6 +66,11 @@ struct PhysicalDevice {
   // The lane-shuffle kernels are faster on this device.
   bool prefers_lanes() const { return uses_cpu_kernels() && subgroup_size <= 16 && has_int64; }
   uint32_t vendor() const { return properties.vendorID; }
+  // An invocation can have more than 128 registers of 32 bits. Other GPUs have fewer, or share them
+  // among so many invocations that kernels should use fewer.
+  bool has_many_registers() const {
+    return vendor() == kAmd || vendor() == kIntel || vendor() == kNvidia;
+  }
 
   // The number of invocations of a workgroup that would like to have `wanted` (a power of two).
   uint32_t workgroup(uint32_t wanted) const {

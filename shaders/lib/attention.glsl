@@ -1,23 +1,14 @@
-// Parts shared by the attention shaders. A subgroup keeps rows of one head (queries or keys) in
-// registers and iterates over the rows of the other side; every lane loads a part of each of these
-// rows. With short heads (OWN_lane), each lane owns a row, and shuffles with constant indices
-// distribute the loaded parts. With long heads (OWN_part), the subgroup has one row, and each lane
-// owns a part of it. A whole row per lane would need too many registers, and minutes to compile.
-// There is no shared memory and no barrier, and memory is linear in the length.
+// Parts shared by all attention shaders: operands, masks, and soft-capping.
 #include "common.glsl"
 #include "math.glsl"
 #include "step.glsl"
 #include "count.glsl"
 
 layout(constant_id = 1) const uint D = 32;  // head size
-layout(constant_id = 2) const uint PARTS = 4; // ceil(D / S)
-layout(constant_id = 3) const uint BLOCK = 8;  // rows of the other side per iteration
 layout(constant_id = 4) const uint MASK = 0;  // 1: additive, 2: bool per key, 3: lengths
 layout(constant_id = 5) const uint WINDOW = 0;  // maximum number of visible keys per query; 0: all
 // soft-capping: SOFTCAP * tanh(score / SOFTCAP); 0: none
 layout(constant_id = 6) const float SOFTCAP = 0;
-
-const uint S = gl_WorkGroupSize.x;  // the workgroup is one subgroup
 
 layout(push_constant, scalar) uniform Push {
   Floats q;
@@ -26,8 +17,8 @@ layout(push_constant, scalar) uniform Push {
   Floats o;
   Floats lse;  // [batch, heads, queries]: log-sum-exp of the scores
   Floats d_o;  // gradients of o, q, k, v
-  Floats d_q;
-  Floats d_k;
+  Floats d_q;  // forward in parts of the keys: not normalized results, see attention_tile.comp
+  Floats d_k;  // forward in parts of the keys: their maximum and sum
   Floats d_v;
   Floats delta;  // [batch, heads, queries]: sum of d_o * o
   Step step;
@@ -46,6 +37,8 @@ layout(push_constant, scalar) uniform Push {
 #define NODE p.details.v[2]
 #define MASK_BEGIN p.details.v[3]
 #define CAUSAL p.details.v[8]  // 1: query i sees the keys up to i + keys - queries
+#define PART_KEYS p.details.v[9]  // keys of a part; 0: all keys
+#define KEY_PARTS p.details.v[10]  // number of parts
 // strides of an additive mask per batch, head, query and key
 #define MASK_STEP(axis) p.details.v[4 + (axis)]
 
@@ -101,39 +94,3 @@ float exp_below(float x) {
   const float e = reduced * power_of_two(int(n));
   return is_nan(x) ? x : (x < -87.0 ? 0.0 : e);
 }
-
-// Loads part i of a row for this lane. Lanes past the end of the row hold zero.
-#define LOAD_PARTS(parts, floats, start)                                        \
-  [[unroll]] for (uint part = 0; part < PARTS; ++part) {                        \
-    const uint at = part * S + gl_SubgroupInvocationID;                         \
-    parts[part] = at < D ? floats.v[(start) + at] : 0;                          \
-  }
-
-#if defined(OWN_lane)
-#define ROWS S  // of the subgroup
-#define HELD D  // elements of the row per lane
-#define OWN_ROW gl_SubgroupInvocationID  // of ROWS
-#define AT(i) (i)  // index in the row of held element i
-#define PASSING(parts, i) subgroupShuffle(parts[(i) / S], (i) % S)
-#define TOTAL(x) (x)  // sum over the row of a value per lane
-#define KEEPS_ROW true  // this lane writes results that exist once per row
-#else
-#define ROWS 1
-#define HELD PARTS
-#define OWN_ROW 0
-#define AT(i) ((i) * S + gl_SubgroupInvocationID)
-#define PASSING(parts, i) parts[i]
-#define TOTAL(x) subgroupAdd(x)
-#define KEEPS_ROW (gl_SubgroupInvocationID == 0)
-#endif
-
-#define LOAD_HELD(held, floats, start, factor)                                  \
-  [[unroll]] for (uint i = 0; i < HELD; ++i) {                                  \
-    held[i] = AT(i) < D ? floats.v[(start) + AT(i)] * (factor) : 0;             \
-  }
-#define STORE_HELD(held, floats, start, factor)                                 \
-  [[unroll]] for (uint i = 0; i < HELD; ++i) {                                  \
-    if (AT(i) < D) {                                                            \
-      floats.v[(start) + AT(i)] = held[i] * (factor);                           \
-    }                                                                           \
-  }

@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) Attention AttentionGrad Rope
-// Attention with memory linear in the length, its gradient without atomics, and Rope.
+// Attention with memory linear in the length, its gradient without atomics, and Rope. On software
+// devices, subgroups have rows in registers; on GPUs, workgroups have tiles in shared memory.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,10 +15,9 @@ namespace {
 // The loops over the head are unrolled. With a larger head, the compiled kernels would be too
 // large.
 constexpr int64_t kMaxHeadDim = 256;
-// Above this head size, the lanes of a subgroup share a row. A GPU lane has 255 registers, for
-// three or four rows of the head. A CPU keeps rows in its cache; there the compile time of the
-// driver decides: 12 s for the gradient with 256 elements.
-uint32_t most_in_lane(const Launch& l) { return l.physical().uses_cpu_kernels() ? 128 : 64; }
+// Above this head size, the lanes of a subgroup share a row, because of the compile time of the
+// driver: 12 s for the gradient with 256 elements.
+constexpr uint32_t kMostInLane = 128;
 
 const char* refusal(const NodeView& node) {
   return node.in(0)[3] > kMaxHeadDim ? "Attention takes heads of up to 256 elements." : nullptr;
@@ -53,8 +53,15 @@ Sizes sizes_of(const Launch& l) {
   return {at(q, 0), at(q, 1), at(q, 2), at(q, 3), at(k, 1), at(k, 2)};
 }
 
+// The keys in parts, each of `keys` keys. keys = 0: undivided.
+struct KeyParts {
+  uint64_t keys = 0;
+  uint64_t count = 1;
+};
+
 // The table that the shaders call `details`.
-std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask) {
+std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask,
+                                 const KeyParts& parts) {
   const auto& attributes = l.attributes<AttentionAttributes>();
   Strides steps{};
   if (attributes.mask() == file::AttentionMask::additive) {
@@ -67,10 +74,12 @@ std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask
     words.push_back(static_cast<uint32_t>(steps[a]));
   }
   words.push_back(attributes.causal());
+  words.push_back(static_cast<uint32_t>(parts.keys));
+  words.push_back(static_cast<uint32_t>(parts.count));
   return words;
 }
 
-Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask) {
+Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask, const KeyParts& parts) {
   const auto& attributes = l.attributes<AttentionAttributes>();
   Push push;
   push.add(o.q);
@@ -78,49 +87,127 @@ Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask) {
     l.is_encoded(i) ? push.table(l.table(l.code_words(i))) : push.add(i == 1 ? o.k : o.v);
   }
   push.add(o.o, o.lse, o.d_o, o.d_q, o.d_k, o.d_v, o.delta, l.step(), o.mask / 4 * 4)
-      .table(l.table(details_of(l, o, mask)))
+      .table(l.table(details_of(l, o, mask, parts)))
       .u32(s.batch, s.heads, s.kv_heads, s.queries, s.keys);
   push.f32(attributes.scale() == 0 ? 1 / std::sqrt(static_cast<double>(s.dim))
                                    : static_cast<double>(attributes.scale()));
   return push;
 }
 
-// The two forms of a kernel: one row per lane, or one row per subgroup with a part in each lane.
+// The forms of a kernel: one row per lane, one row per subgroup with a part in each lane, and a
+// tile of rows per workgroup.
 struct Forms {
   uint32_t lane;
   uint32_t part;
+  uint32_t tile;
+  uint32_t results;  // of a tile, in registers; 2 of kQueries: it has two kinds of scores
+  double products;   // matrix products of the kernel
 };
-constexpr Forms kForward{shader::attention_lane_plain, shader::attention_part_plain};
-constexpr Forms kForwardCodes{shader::attention_lane_codes, shader::attention_part_codes};
-constexpr Forms kQueries{shader::attention_grad_queries_lane, shader::attention_grad_queries_part};
-constexpr Forms kKeys{shader::attention_grad_keys_lane, shader::attention_grad_keys_part};
+constexpr Forms kForward{shader::attention_lane_plain, shader::attention_part_plain,
+                         shader::attention_tile_plain, 1, 2};
+constexpr Forms kForwardCodes{shader::attention_lane_codes, shader::attention_part_codes,
+                              shader::attention_tile_codes, 1, 2};
+constexpr Forms kQueries{shader::attention_grad_queries_lane, shader::attention_grad_queries_part,
+                         shader::attention_grad_tile_queries, 2, 3};
+constexpr Forms kKeys{shader::attention_grad_keys_lane, shader::attention_grad_keys_part,
+                      shader::attention_grad_tile_keys, 2, 4};
 
 // A window that hides no key is ignored. Other windows fit into the integers of the shaders.
 uint32_t window_of(const AttentionAttributes& attributes, const Sizes& s) {
   return attributes.window() < s.keys ? attributes.window() : 0;
 }
 
+constexpr uint64_t kTileThreads = 128;
+constexpr uint64_t kTileLanes = 8;  // invocations along the rows of a tile
+
+// With more rows, AMD's compiler spills registers.
+constexpr uint64_t kMostTileRows = 32;
+
+// The rows of a tile: at most `rows`, and as many as registers hold.
+uint64_t tile_rows(const PhysicalDevice& physical, uint64_t dim, uint64_t rows, uint32_t results) {
+  const uint64_t registers = physical.has_many_registers() ? 64 : 32;
+  uint64_t tile = kTileLanes;
+  while (tile < kMostTileRows && tile < rows &&
+         2 * tile / kTileLanes * ((dim + 63) / 64) * 4 * results <= registers) {
+    tile *= 2;
+  }
+  return tile;
+}
+
+// Enough workgroups for a GPU. With fewer, the keys are divided: decoding has one query.
+constexpr uint64_t kManyGroups = 128;
+constexpr uint64_t kLeastPartKeys = 128;
+
+KeyParts key_parts(const PhysicalDevice& physical, const Sizes& s) {
+  const uint64_t rows = s.queries * (s.heads / s.kv_heads);
+  const uint64_t tile = tile_rows(physical, s.dim, rows, kForward.results);
+  const uint64_t groups = (rows + tile - 1) / tile * s.kv_heads * s.batch;
+  if (physical.uses_cpu_kernels() || groups == 0 || groups >= kManyGroups ||
+      s.keys <= kLeastPartKeys) {
+    return {};
+  }
+  const uint64_t wanted = (kManyGroups + groups - 1) / groups;
+  const uint64_t keys = std::max((s.keys + wanted - 1) / wanted, kLeastPartKeys);
+  return {keys, (s.keys + keys - 1) / keys};
+}
+
+// Workspace of the parts: results, and a maximum and a sum per row.
+uint64_t part_bytes(const Sizes& s, const KeyParts& parts) {
+  return parts.keys == 0 ? 0 : 4 * s.batch * s.heads * s.queries * parts.count * (s.dim + 2);
+}
+
+bool has_vectors(const Operands& o, const Sizes& s) {
+  const VkDeviceAddress any = o.q | o.k | o.v | o.o | o.d_o;
+  return any % 16 == 0 && s.dim % 4 == 0;
+}
+
 // The mask is input `mask`, if given.
 void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, size_t mask,
-            uint64_t rows, uint64_t heads, double products) {
+            bool rows_are_keys, const KeyParts& parts = {}) {
   const auto dim = static_cast<uint32_t>(s.dim);
-  const uint32_t parts = (dim + l.lanes() - 1) / l.lanes();
-  const bool in_parts = dim > most_in_lane(l);
-  const uint64_t rows_each = in_parts ? 1 : l.lanes();
-  Grid grid;
-  grid.local = l.lanes();
-  grid.groups = (rows + rows_each - 1) / rows_each * heads * s.batch;
-  // Number of rows that keeps the unrolled loop near 512 products, or near 64 if lanes share a row.
-  const uint32_t block = in_parts ? std::clamp(32 / parts, 1u, 8u) : std::clamp(256 / dim, 1u, 8u);
   const auto& attributes = l.attributes<AttentionAttributes>();
   const double half = attributes.causal() ? 0.5 : 1;
   const double pairs = static_cast<double>(s.batch * s.heads) * static_cast<double>(s.queries) *
                        static_cast<double>(s.keys);
+  const Work work{pairs * half * (2 * forms.products * static_cast<double>(s.dim) + 40), 0};
+  const auto kind = static_cast<uint32_t>(attributes.mask());
+  const auto softcap = std::bit_cast<uint32_t>(attributes.softcap());
+  const Push push = push_of(l, o, s, mask, parts);
+  Grid grid;
+  if (!l.physical().uses_cpu_kernels()) {
+    const uint64_t rows = rows_are_keys ? s.keys : s.queries * (s.heads / s.kv_heads);
+    const uint64_t tile = tile_rows(l.physical(), s.dim, rows, forms.results);
+    grid.local = kTileThreads;
+    grid.groups = (rows + tile - 1) / tile * s.kv_heads * s.batch * parts.count;
+    l.dispatch(forms.tile,
+               {dim, static_cast<uint32_t>(tile), has_vectors(o, s), kind, window_of(attributes, s),
+                softcap},
+               push, grid, work);
+    return;
+  }
+  const uint64_t rows = rows_are_keys ? s.keys : s.queries;
+  const uint32_t lane_parts = (dim + l.lanes() - 1) / l.lanes();
+  const bool in_parts = dim > kMostInLane;
+  const uint64_t rows_each = in_parts ? 1 : l.lanes();
+  grid.local = l.lanes();
+  grid.groups =
+      (rows + rows_each - 1) / rows_each * (rows_are_keys ? s.kv_heads : s.heads) * s.batch;
+  // Number of rows that keeps the unrolled loop near 512 products, or near 64 if lanes share a row.
+  const uint32_t block =
+      in_parts ? std::clamp(32 / lane_parts, 1u, 8u) : std::clamp(256 / dim, 1u, 8u);
   l.dispatch(in_parts ? forms.part : forms.lane,
-             {dim, parts, block, static_cast<uint32_t>(attributes.mask()), window_of(attributes, s),
-              std::bit_cast<uint32_t>(attributes.softcap())},
-             push_of(l, o, s, mask), grid,
-             {pairs * half * (2 * products * static_cast<double>(s.dim) + 40), 0});
+             {dim, lane_parts, block, kind, window_of(attributes, s), softcap}, push, grid, work);
+}
+
+Sizes sizes_of(const NodeView& node) {
+  const auto at = [](const Shape& s, int axis) { return static_cast<uint64_t>(s[axis]); };
+  return {at(node.in(0), 0), at(node.in(0), 1), at(node.in(0), 2),
+          at(node.in(0), 3), at(node.in(1), 1), at(node.in(1), 2)};
+}
+
+uint64_t workspace(const NodeView& node) {
+  const Sizes s = sizes_of(node);
+  return Wide::bytes(node) + part_bytes(s, key_parts(node.physical, s));
 }
 
 void attention(Launch& l) {
@@ -134,7 +221,19 @@ void attention(Launch& l) {
   o.o = wide.out(0);
   o.lse = wide.out(1);
   const Sizes s = sizes_of(l);
-  launch(l, l.is_encoded(1) ? kForwardCodes : kForward, o, s, kMask, s.queries, s.heads, 2);
+  const KeyParts parts = key_parts(l.physical(), s);
+  if (parts.keys != 0) {
+    o.d_q = wide.workspace();
+    o.d_k = o.d_q + 4 * s.batch * s.heads * s.queries * parts.count * s.dim;
+  }
+  launch(l, l.is_encoded(1) ? kForwardCodes : kForward, o, s, kMask, false, parts);
+  if (parts.keys != 0) {
+    l.barrier();
+    const uint64_t rows = s.batch * s.heads * s.queries;
+    l.dispatch(shader::attention_combine, {static_cast<uint32_t>(s.dim)},
+               push_of(l, o, s, kMask, parts), l.over_rows(rows),
+               l.each(rows * parts.count * s.dim, 4, 2));
+  }
   wide.finish();
 }
 
@@ -159,9 +258,9 @@ void attention_grad(Launch& l) {
   o.d_v = wide.out(2);
   o.delta = wide.workspace();
   const Sizes s = sizes_of(l);
-  launch(l, kQueries, o, s, kMask, s.queries, s.heads, 3);
+  launch(l, kQueries, o, s, kMask, false);
   l.barrier();
-  launch(l, kKeys, o, s, kMask, s.keys, s.kv_heads, 4);
+  launch(l, kKeys, o, s, kMask, true);
   wide.finish();
 }
 
@@ -202,7 +301,7 @@ void rope(Launch& l) {
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(attention, .launch = attention, .workspace = Wide::bytes,
+BOWLINE_KERNELS_OF_FLOATS(attention, .launch = attention, .workspace = workspace,
                           .refusal = forward_refusal, .encoded = 0b110);
 BOWLINE_KERNELS_OF_FLOATS(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
                           .refusal = refusal);
