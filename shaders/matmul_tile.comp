@@ -1,8 +1,8 @@
 //! variants B=plain,codes
-// Matrix product for GPUs. A workgroup of 256 invocations computes a tile of 64 x 64, each
-// invocation 4 x 4 of it, with tiles of A and B of depth 16 in shared memory. The next tiles are
-// loaded into registers before the current tiles are multiplied, which hides the latency of the
-// loads.
+// Matrix product for GPUs. A workgroup computes a tile of TM x TN with tiles of A and B of depth TK
+// in shared memory. Its invocations are rows of 16; each computes TM / rows x TN / 16 elements. The
+// next tiles are loaded into registers before the current tiles are multiplied, which hides the
+// latency of the loads. Loads and shared memory use vectors of four elements.
 #include "common.glsl"
 #if defined(B_codes)
 #define CODES
@@ -13,83 +13,131 @@ A load_a(uint first, uint m, uint k) { return p.a.v[first + m * p.a_m + k * p.a_
 A load_b(uint first, uint k, uint n) { return p.b.v[first + k * p.b_k + n * p.b_n]; }
 #endif
 
-const uint TM = 64;
-const uint TN = 64;
-const uint TK = 16;
-const uint THREADS = 256;
-const uint LOADS = TM * TK / THREADS;
+layout(constant_id = 1) const uint TM = 64;
+layout(constant_id = 2) const uint TN = 64;
+// bits: rows of A, rows of B are aligned to 16 bytes, so that four elements are one load
+layout(constant_id = 3) const uint ALIGNED = 0;
 
-shared A tile_a[TK][TM + 1];
-shared A tile_b[TK][TN + 1];
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vectors { vec4 v[]; };
+
+const uint TK = 16;
+const uint DEPTH = TK / 4;  // vectors
+// A stride of an odd number of vectors: neighbouring rows are in different banks.
+const uint STRIDE = DEPTH + 1;
+const uint ROWS = gl_WorkGroupSize.x / 16;
+const uint THREAD_M = TM / ROWS;
+const uint THREAD_N = TN / 16;
+const uint LOADS_A = TM * DEPTH / gl_WorkGroupSize.x;
+const uint LOADS_B = TN * DEPTH / gl_WorkGroupSize.x;
+
+shared vec4 tile_a[TM * STRIDE];
+shared vec4 tile_b[TN * STRIDE];
+
+// Declares the place of load `e` of an invocation in a tile of `size` rows: its row, and its
+// element of K. Neighbouring invocations read along the axis that is contiguous in memory, and a
+// load takes four elements of this axis.
+#define PLACE_OF_LOAD(e, size, along_k)                                          \
+  const uint at = gl_LocalInvocationID.x + (e) * gl_WorkGroupSize.x;             \
+  const uint row = along_k ? at / DEPTH : at % ((size) / 4) * 4;                 \
+  const uint k = along_k ? at % DEPTH * 4 : at / ((size) / 4);
+
+// Four elements from row `row` and element `k` of K on, of `count` rows; 0 past the end.
+#define LOAD_4(out_4, from, bit, first, r, at_k, count, along_k, stride, ELEMENT)     \
+  {                                                                                   \
+    out_4 = vec4(0);                                                                  \
+    if ((ALIGNED & bit) != 0) {                                                       \
+      if ((r) < (count) && (at_k) < p.k) {                                            \
+        const uint in_row = along_k ? (r) * (stride) + (at_k) : (at_k) * (stride) + (r); \
+        out_4 = Vectors(from).v[((first) + in_row) / 4];                              \
+      }                                                                               \
+    } else {                                                                          \
+      [[unroll]] for (uint c = 0; c < 4; ++c) {                                       \
+        const uint r_c = along_k ? (r) : (r) + c;                                     \
+        const uint k_c = along_k ? (at_k) + c : (at_k);                               \
+        out_4[c] = r_c < (count) && k_c < p.k ? ELEMENT(r_c, k_c) : 0;                \
+      }                                                                               \
+    }                                                                                 \
+  }
+#define STORE_4(tile, value, r, at_k, along_k)                            \
+  if (along_k) {                                                          \
+    tile[(r) * STRIDE + (at_k) / 4] = value;                              \
+  } else {                                                                \
+    [[unroll]] for (uint c = 0; c < 4; ++c) {                             \
+      tile[((r) + c) * STRIDE + (at_k) / 4][(at_k) % 4] = value[c];       \
+    }                                                                     \
+  }
+#define ELEMENT_A(r, at_k) load_a(o.a, r, at_k)
+#define ELEMENT_B(r, at_k) load_b(o.b, at_k, r)
 
 void main() {
-  const uint t = gl_LocalInvocationID.x;
+  const uint x = gl_LocalInvocationID.x % 16;
+  const uint y = gl_LocalInvocationID.x / 16;
   const uint per_matrix = p.groups_x * p.groups_y;
   const uint group = group_index();
   const uint z = group / per_matrix;
   if (z >= p.batches) {
     return;
   }
-  const uint tile = group - z * per_matrix;
-  const uint m0 = (tile / p.groups_x) * TM;
-  const uint n0 = (tile % p.groups_x) * TN;
+  const uint own_tile = group - z * per_matrix;
+  const uint m0 = (own_tile / p.groups_x) * TM;
+  const uint n0 = (own_tile % p.groups_x) * TN;
   const BatchOffsets o = batch_offsets(z);
-  // Neighbouring invocations read along the axis that is contiguous in memory.
   const bool a_along_k = p.a_k == 1;
   const bool b_along_k = p.b_k == 1;
-  A next_a[LOADS];
-  A next_b[LOADS];
-  A acc[4][4];
-  [[unroll]] for (uint i = 0; i < 4; ++i) {
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
+  vec4 next_a[LOADS_A];
+  vec4 next_b[LOADS_B];
+  A acc[THREAD_M][THREAD_N];
+  [[unroll]] for (uint i = 0; i < THREAD_M; ++i) {
+    [[unroll]] for (uint j = 0; j < THREAD_N; ++j) {
       acc[i][j] = 0;
     }
   }
   for (uint k0 = 0; k0 < p.k + TK; k0 += TK) {
     if (k0 < p.k) {
-      [[unroll]] for (uint e = 0; e < LOADS; ++e) {
-        const uint at = t + e * THREADS;
-        const uint ak = a_along_k ? at % TK : at / TM;
-        const uint am = a_along_k ? at / TK : at % TM;
-        const uint bk = b_along_k ? at % TK : at / TN;
-        const uint bn = b_along_k ? at / TK : at % TN;
-        const bool a_in = k0 + ak < p.k && m0 + am < p.m;
-        const bool b_in = k0 + bk < p.k && n0 + bn < p.n;
-        next_a[e] = a_in ? load_a(o.a, m0 + am, k0 + ak) : 0;
-        next_b[e] = b_in ? load_b(o.b, k0 + bk, n0 + bn) : 0;
+      [[unroll]] for (uint e = 0; e < LOADS_A; ++e) {
+        PLACE_OF_LOAD(e, TM, a_along_k)
+        LOAD_4(next_a[e], p.a, 1, o.a, m0 + row, k0 + k, p.m, a_along_k,
+               (a_along_k ? p.a_m : p.a_k), ELEMENT_A)
+      }
+      [[unroll]] for (uint e = 0; e < LOADS_B; ++e) {
+        PLACE_OF_LOAD(e, TN, b_along_k)
+        LOAD_4(next_b[e], p.b, 2, o.b, n0 + row, k0 + k, p.n, b_along_k,
+               (b_along_k ? p.b_n : p.b_k), ELEMENT_B)
       }
     }
     if (k0 > 0) {
-      [[unroll]] for (uint k = 0; k < TK; ++k) {
-        A a[4];
-        A b[4];
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-          a[i] = tile_a[k][t / 16 + 16 * i];
-          b[i] = tile_b[k][t % 16 + 16 * i];
+      [[unroll]] for (uint k = 0; k < DEPTH; ++k) {
+        vec4 b[THREAD_N];
+        [[unroll]] for (uint j = 0; j < THREAD_N; ++j) {
+          b[j] = tile_b[(x + 16 * j) * STRIDE + k];
         }
-        [[unroll]] for (uint i = 0; i < 4; ++i) {
-          [[unroll]] for (uint j = 0; j < 4; ++j) {
-            acc[i][j] += a[i] * b[j];
+        [[unroll]] for (uint i = 0; i < THREAD_M; ++i) {
+          const vec4 a = tile_a[(y + ROWS * i) * STRIDE + k];
+          [[unroll]] for (uint j = 0; j < THREAD_N; ++j) {
+            acc[i][j] += dot(a, b[j]);
           }
         }
       }
       barrier();
     }
     if (k0 < p.k) {
-      [[unroll]] for (uint e = 0; e < LOADS; ++e) {
-        const uint at = t + e * THREADS;
-        tile_a[a_along_k ? at % TK : at / TM][a_along_k ? at / TK : at % TM] = next_a[e];
-        tile_b[b_along_k ? at % TK : at / TN][b_along_k ? at / TK : at % TN] = next_b[e];
+      [[unroll]] for (uint e = 0; e < LOADS_A; ++e) {
+        PLACE_OF_LOAD(e, TM, a_along_k)
+        STORE_4(tile_a, next_a[e], row, k, a_along_k)
+      }
+      [[unroll]] for (uint e = 0; e < LOADS_B; ++e) {
+        PLACE_OF_LOAD(e, TN, b_along_k)
+        STORE_4(tile_b, next_b[e], row, k, b_along_k)
       }
       barrier();
     }
   }
-  [[unroll]] for (uint j = 0; j < 4; ++j) {
-    const uint n = n0 + t % 16 + 16 * j;
+  [[unroll]] for (uint j = 0; j < THREAD_N; ++j) {
+    const uint n = n0 + x + 16 * j;
     if (n < p.n) {
       const A bias = p.has_bias != 0 ? p.bias.v[n] : 0;
-      [[unroll]] for (uint i = 0; i < 4; ++i) {
-        const uint m = m0 + t / 16 + 16 * i;
+      [[unroll]] for (uint i = 0; i < THREAD_M; ++i) {
+        const uint m = m0 + y + ROWS * i;
         if (m < p.m) {
           p.c.v[o.c + m * p.n + n] = acc[i][j] + bias;
         }

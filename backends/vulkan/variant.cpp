@@ -28,6 +28,12 @@ constexpr DeviceVariant kDeviceVariants[] = {
        d.has_integer_dot = d.fast_integer_dot = false;
        d.matrix_units.clear();
      }},
+    // The tiles of GPUs with many registers.
+    {"many_registers",
+     [](PhysicalDevice& d) {
+       d.runs_gpu_kernels = true;
+       d.properties.vendorID = kAmd;
+     }},
     {"no_matrix_units", [](PhysicalDevice& d) { d.matrix_units.clear(); }},
     {"no_integer_dot", [](PhysicalDevice& d) { d.has_integer_dot = d.fast_integer_dot = false; }},
 };

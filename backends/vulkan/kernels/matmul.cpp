@@ -24,7 +24,56 @@ struct Choice {
   uint32_t shader = 0;
   uint32_t rows = 0;
   uint32_t columns = 0;
+  uint32_t local = 0;  // invocations of a workgroup
 };
+
+// Tiles of matmul_tile.comp from large to small. An invocation has 64, 64, 32 and 8 results in
+// registers; a workgroup has 20, 15, 10 and 5 KiB of shared memory.
+struct Tile {
+  uint32_t rows;
+  uint32_t columns;
+  uint32_t local;
+};
+constexpr Tile kTiles[] = {{128, 128, 256}, {128, 64, 128}, {64, 64, 128}, {32, 32, 128}};
+constexpr uint32_t kLargestTileBytes = 20480;
+
+// The number of the largest tile for a kind of device.
+size_t first_tile(const PhysicalDevice& physical) {
+  if (!physical.has_many_registers()) {
+    return 2;
+  }
+  const bool is_large = physical.vendor() != kIntel &&
+                        physical.max_invocations >= kTiles[0].local &&
+                        physical.max_shared_bytes >= kLargestTileBytes;
+  return is_large ? 0 : 1;
+}
+
+// Fewer workgroups do not occupy a GPU; then smaller tiles are faster.
+constexpr uint64_t kManyTiles = 64;
+
+const Tile& choose_tile(const PhysicalDevice& physical, const MatrixProduct& p) {
+  const auto parts = [](int64_t n, uint32_t size) {
+    return (static_cast<uint64_t>(n) + size - 1) / size;
+  };
+  size_t i = first_tile(physical);
+  while (i + 1 < std::size(kTiles) &&
+         parts(p.m, kTiles[i].rows) * parts(p.n, kTiles[i].columns) * p.batch.elements() <
+             kManyTiles) {
+    ++i;
+  }
+  return kTiles[i];
+}
+
+// Bits of matmul_tile.comp: rows of A, rows of B are aligned to 16 bytes.
+uint32_t aligned_rows(const Product& p) {
+  const auto fits = [&](size_t side, VkDeviceAddress address, int64_t length) {
+    const auto& strides = p.batch.strides[side];
+    return p.codes[side].empty() && address % 16 == 0 && length % 4 == 0 &&
+           std::ranges::all_of(strides, [](int64_t stride) { return stride % 4 == 0; });
+  };
+  return (fits(0, p.a, p.transpose_a ? p.m : p.k) ? 1u : 0u) |
+         (fits(1, p.b, p.transpose_b ? p.k : p.n) ? 2u : 0u);
+}
 
 bool all_even(const Product& p, std::initializer_list<int64_t> lengths) {
   bool even = std::ranges::all_of(lengths, [](int64_t n) { return n % 2 == 0; });
@@ -38,22 +87,24 @@ bool all_even(const Product& p, std::initializer_list<int64_t> lengths) {
 
 Choice choose(const Launch& l, const Product& p) {
   if (!l.physical().prefers_lanes()) {
-    return {p.has_codes() ? shader::matmul_tile_codes : shader::matmul_tile_plain, 64, 64};
+    const Tile& tile = choose_tile(l.physical(), p);
+    return {p.has_codes() ? shader::matmul_tile_codes : shader::matmul_tile_plain, tile.rows,
+            tile.columns, tile.local};
   }
   const uint32_t columns = 4 * l.lanes();
   if (p.has_codes()) {
-    return {shader::matmul_lanes_codes, 16, columns};
+    return {shader::matmul_lanes_codes, 16, columns, l.lanes()};
   }
   if (!p.transpose_a && p.transpose_b && all_even(p, {p.k})) {
-    return {shader::matmul_lanes_nt, 16, columns};
+    return {shader::matmul_lanes_nt, 16, columns, l.lanes()};
   }
   if (!p.transpose_a && !p.transpose_b && all_even(p, {p.k, p.n})) {
-    return {shader::matmul_lanes_nn, 16, columns};
+    return {shader::matmul_lanes_nn, 16, columns, l.lanes()};
   }
   if (p.transpose_a && !p.transpose_b && all_even(p, {p.m, p.n})) {
-    return {shader::matmul_lanes_tn, std::min(16u, 2 * l.lanes()), columns};
+    return {shader::matmul_lanes_tn, std::min(16u, 2 * l.lanes()), columns, l.lanes()};
   }
-  return {shader::matmul_lanes_any, 16, columns};
+  return {shader::matmul_lanes_any, 16, columns, l.lanes()};
 }
 
 void multiply(Launch& l, Product p) {
@@ -69,7 +120,7 @@ void multiply(Launch& l, Product p) {
   const auto n = static_cast<uint64_t>(p.n);
   Grid grid;
   const bool tiles = !l.physical().prefers_lanes();
-  grid.local = tiles ? 256 : l.lanes();
+  grid.local = choice.local;
   const uint64_t groups_x = (n + choice.columns - 1) / choice.columns;
   const uint64_t groups_y = (m + choice.rows - 1) / choice.rows;
   grid.groups = groups_x * groups_y * batches;
@@ -88,9 +139,12 @@ void multiply(Launch& l, Product p) {
   }
   const double products =
       static_cast<double>(batches) * static_cast<double>(p.m) * static_cast<double>(p.n);
-  const std::initializer_list<uint32_t> rows = {choice.rows};
-  l.dispatch(choice.shader, tiles ? std::initializer_list<uint32_t>{} : rows, push, grid,
-             {products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4});
+  const Work work{products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4};
+  if (tiles) {
+    l.dispatch(choice.shader, {choice.rows, choice.columns, aligned_rows(p)}, push, grid, work);
+  } else {
+    l.dispatch(choice.shader, {choice.rows}, push, grid, work);
+  }
 }
 
 // Offsets in quantized operands have 32 bits.
