@@ -52,3 +52,49 @@ float decode(CodeTable c, uint row, uint column) {
   const uint bits = code_byte(c.codes, begin + byte);
   return scale * float((whole ? signed_byte(bits) : int(bits >> shift & 15u)) - zero);
 }
+
+// Four bytes from byte `at` on, which may be anywhere in a word.
+uint four_bytes(Words words, uint at) {
+  const uint shift = 8 * (at & 3);
+  const uint low = words.v[at / 4] >> shift;
+  return shift == 0 ? low : low | words.v[at / 4 + 1] << (32 - shift);
+}
+
+// Eight neighbours of a row. `column` is a multiple of 8.
+void decode_8(CodeTable c, uint row, uint column, out float x[8]) {
+  if (c.block % 8 != 0 || c.half_block % 8 != 0) {
+    [[unroll]] for (uint e = 0; e < 8; ++e) {
+      x[e] = decode(c, row, column + e);
+    }
+    return;
+  }
+  const uint number = column / c.block;
+  const uint i = column - number * c.block;
+  const uint begin = c.codes_at + row * c.row_bytes + number * c.block_bytes;
+  const float scale = code_scale(c, c.scales_at + row * c.scale_row + number * c.scale_block);
+  int zero = c.zero;
+  if (c.zero_points != 0) {
+    zero = signed_byte(code_byte(c.zeros, c.zeros_at + row * c.zero_row + number * c.zero_block));
+  }
+  if (c.bits == 8) {
+    const uint low = four_bytes(c.codes, begin + i);
+    const uint high = four_bytes(c.codes, begin + i + 4);
+    [[unroll]] for (uint e = 0; e < 8; ++e) {
+      const int code = signed_byte((e < 4 ? low : high) >> 8 * (e & 3) & 255u);
+      x[e] = scale * float(code - zero);
+    }
+  } else if (c.half_block == 0) {
+    const uint codes = four_bytes(c.codes, begin + i / 2);
+    [[unroll]] for (uint e = 0; e < 8; ++e) {
+      x[e] = scale * float(int(codes >> 4 * e & 15u) - zero);
+    }
+  } else {
+    const uint at = begin + i % c.half_block;
+    const uint low = four_bytes(c.codes, at);
+    const uint high = four_bytes(c.codes, at + 4);
+    const uint shift = 4 * (i / c.half_block);
+    [[unroll]] for (uint e = 0; e < 8; ++e) {
+      x[e] = scale * float(int((e < 4 ? low : high) >> (8 * (e & 3) + shift) & 15u) - zero);
+    }
+  }
+}

@@ -1,5 +1,6 @@
 //! ops(f32, f16, bf16) MatMul Linear
-// Matrix products: lane-shuffle kernels on software devices, shared-memory tiles on GPUs.
+// Matrix products: lane-shuffle kernels on software devices, shared-memory tiles on GPUs, and a
+// kernel for products with few rows on both.
 #include <algorithm>
 
 #include "convert.h"
@@ -147,6 +148,42 @@ void multiply(Launch& l, Product p) {
   }
 }
 
+// The most rows for matvec.comp. With more rows, tiles are faster. On software devices it saves
+// only the conversion of the weights to f32.
+int64_t few_rows(const Launch& l) {
+  const bool converts = l.is_encoded(1) || l.type() != DType::f32;
+  return !l.physical().uses_cpu_kernels() ? 8 : converts ? 1 : 0;
+}
+
+// True if matvec.comp can compute the product: it reads the weights once, in their dtype.
+bool has_few_rows(const Launch& l, const MatrixProduct& p) {
+  const auto is_aligned = [&](VkDeviceAddress address) { return address % 16 == 0; };
+  const bool b_fits = l.is_encoded(1) || (l.in_type(1) == l.type() && is_aligned(l.in(1)));
+  const bool bias_fits = l.inputs() < 3 || l.in_type(2) == l.type();
+  return p.m <= few_rows(l) && p.batch.elements() == 1 && !p.transpose_a && p.transpose_b &&
+         p.k > 0 && p.k % 8 == 0 && !l.is_encoded(0) && l.in_type(0) == l.type() &&
+         l.out_type(0) == l.type() && is_aligned(l.in(0)) && b_fits && bias_fits;
+}
+
+void multiply_few_rows(Launch& l, const MatrixProduct& p) {
+  const auto n = static_cast<uint64_t>(p.n);
+  // Columns of C per workgroup: every row of A costs as many registers.
+  const uint32_t per = p.m <= 4 ? 4 : 2;
+  Grid grid;
+  grid.local = l.physical().uses_cpu_kernels() ? l.lanes() : std::max(l.lanes(), 128u);
+  grid.groups = (n + per - 1) / per;
+  Push push;
+  push.add(l.in(0));
+  l.is_encoded(1) ? push.table(l.table(l.code_words(1))) : push.add(l.in(1));
+  const bool has_bias = l.inputs() > 2;
+  push.add(l.out(0), has_bias ? l.in(2) : 0).u32(n, p.k, has_bias);
+  const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
+  const auto& shaders = l.is_encoded(1) ? shader::matvec_codes : shader::matvec_plain;
+  l.dispatch(
+      shaders, {static_cast<uint32_t>(p.m), per}, push, grid,
+      {weights * 2 * static_cast<double>(p.m), weights * static_cast<double>(size_of(l.type()))});
+}
+
 // Offsets in quantized operands have 32 bits.
 const char* refusal(const NodeView& v) {
   const bool fits = std::ranges::all_of(v.query.inputs, [](const device::Operand& o) {
@@ -156,6 +193,14 @@ const char* refusal(const NodeView& v) {
 }
 
 void product(Launch& l) {
+  MatrixProduct few = matrix_product_of(l.record());
+  if (!few.is_empty()) {
+    few.join_rows();
+    if (has_few_rows(l, few)) {
+      multiply_few_rows(l, few);
+      return;
+    }
+  }
   Wide wide(l);
   Product p{matrix_product_of(l.record()), wide.in(0), wide.in(1), wide.out(0)};
   p.bias = l.inputs() > 2 ? wide.in(2) : 0;
