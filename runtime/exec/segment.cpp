@@ -5,6 +5,7 @@
 #include "exec/hoisted.h"
 #include "generated/functions.h"
 #include "params/home.h"
+#include "plan/arena.h"
 #include "plan/describe.h"
 
 namespace bowline::detail::exec {
@@ -15,8 +16,11 @@ void Workspace::Sizes::cover(const plan::Plan& plan, const plan::StepLayout& lay
   step = std::max(step, layout.bytes());
 }
 
-void Workspace::Sizes::add_to(device::Demand& demand) const {
-  demand.add(arena, device::MemoryKind::arena);
+void Workspace::Sizes::add_to(const device::OpenDevice& device, device::Demand& demand) const {
+  for (const uint64_t bytes :
+       plan::arena_parts(arena, plan::arena_part_bytes(device.capabilities()))) {
+    demand.add(bytes, device::MemoryKind::arena);
+  }
   demand.add(io, device::MemoryKind::io);
   demand.add(step, device::MemoryKind::io);
 }
@@ -24,12 +28,23 @@ void Workspace::Sizes::add_to(device::Demand& demand) const {
 Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>& device,
                                       const Sizes& sizes) {
   Workspace w;
-  BOWLINE_TRY_ASSIGN(w.arena,
-                     device::Block::allocate(device, sizes.arena, device::MemoryKind::arena));
+  for (const uint64_t bytes :
+       plan::arena_parts(sizes.arena, plan::arena_part_bytes(device->capabilities()))) {
+    BOWLINE_TRY_ASSIGN(w.arena.emplace_back(),
+                       device::Block::allocate(device, bytes, device::MemoryKind::arena));
+  }
   BOWLINE_TRY_ASSIGN(w.io, device::Block::allocate(device, sizes.io, device::MemoryKind::io));
   BOWLINE_TRY_ASSIGN(w.step, device::Block::allocate(device, sizes.step, device::MemoryKind::io));
   w.laid_out = std::make_shared<std::vector<std::byte>>();
   return w;
+}
+
+uint64_t Workspace::arena_bytes() const {
+  uint64_t bytes = 0;
+  for (const std::shared_ptr<device::Block>& part : arena) {
+    bytes += part->bytes();
+  }
+  return bytes;
 }
 
 namespace {
@@ -115,14 +130,20 @@ Result<Segment> Segment::record(plan::Plan plan, params::Table& table,
   Segment s;
   s.device_ = device;
   s.workspace_ = workspace;
-  std::vector<const device::Block*> slots = {workspace.arena.get(), workspace.io.get(),
+  std::vector<const device::Block*> slots = {workspace.arena[0].get(), workspace.io.get(),
                                              workspace.step.get()};
   for (const plan::StorageSlot& slot : plan.storages) {
     BOWLINE_TRY_ASSIGN(std::shared_ptr<device::Block> block, s.block_of(slot, table));
     slots.push_back(block.get());
     s.blocks_.push_back(std::move(block));
   }
-  BOWLINE_TRY_ASSIGN(s.recording_, device::record(*device, plan.program, slots));
+  device::Program program = plan.program;
+  plan::split_arena(program, plan::arena_part_bytes(device->capabilities()),
+                    static_cast<uint32_t>(workspace.arena.size()));
+  for (size_t part = 1; part < workspace.arena.size(); ++part) {
+    slots.push_back(workspace.arena[part].get());
+  }
+  BOWLINE_TRY_ASSIGN(s.recording_, device::record(*device, program, slots));
   std::vector<std::byte>& laid_out = *workspace.laid_out;
   laid_out.resize(std::max<uint64_t>(laid_out.size(), largest_counted(plan)));
   s.plan_ = std::move(plan);

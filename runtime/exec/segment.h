@@ -7,7 +7,7 @@ namespace bowline::detail::exec {
 
 // The arena, io and step buffers that the segments of one session share.
 struct Workspace {
-  std::shared_ptr<device::Block> arena;
+  std::vector<std::shared_ptr<device::Block>> arena;  // its parts (plan/arena.h)
   std::shared_ptr<device::Block> io;
   std::shared_ptr<device::Block> step;
   // On the host: one input or output with dynamic dimensions, in the layout of the plan. It is
@@ -22,13 +22,13 @@ struct Workspace {
 
     // Makes the sizes large enough for a plan whose per-step scalars have this layout.
     void cover(const plan::Plan& plan, const plan::StepLayout& layout);
-    void add_to(device::Demand& demand) const;
+    void add_to(const device::OpenDevice& device, device::Demand& demand) const;
   };
   static Result<Workspace> allocate(const std::shared_ptr<device::OpenDevice>& device,
                                     const Sizes& sizes);
   // 0 if the workspace was not allocated.
-  uint64_t arena_bytes() const { return arena ? arena->bytes() : 0; }
-  uint64_t io_bytes() const { return arena ? io->bytes() + step->bytes() : 0; }
+  uint64_t arena_bytes() const;
+  uint64_t io_bytes() const { return io ? io->bytes() + step->bytes() : 0; }
 };
 
 // Adds the memory for copies and replicas that the plans read and that do not exist yet.

@@ -126,7 +126,7 @@ Result<std::vector<SessionState::Planned>> SessionState::hoist(
     const std::vector<graph::ValueId> values =
         plan::smallest(p.bound, plan::hoistable(p.bound, model_->table), room - head);
     p.apart = plan::hoist(p.bound, values);
-    head = plan::hold(p.apart, p.bound, head, device.capabilities().alignment);
+    head = plan::hold(p.apart, p.bound, head, device.capabilities());
     if (head > room) {
       return std::vector<Planned>();
     }
@@ -183,7 +183,7 @@ Status SessionState::place(std::vector<Planned> planned,
   entries_.clear();
   workspace_ = {};
   device::Demand demand;
-  sizes.add_to(demand);
+  sizes.add_to(*device, demand);
   add_missing_copies(plans, model_->table, *device, demand);
   BOWLINE_TRY(device->require_room(demand).at(format(
       "While reserving memory for a plan: {} bytes of activations, {} of inputs and outputs.",

@@ -148,11 +148,15 @@ BoundGraph hoist(BoundGraph& graph, std::span<const ValueId> values) {
   return made;
 }
 
-uint64_t hold(BoundGraph& makes, BoundGraph& reads, uint64_t begin, uint64_t alignment) {
+uint64_t hold(BoundGraph& makes, BoundGraph& reads, uint64_t begin,
+              const device::Capabilities& capabilities) {
+  const uint64_t part_bytes = arena_part_bytes(capabilities);
   makes.held.offsets.clear();
   for (const ValueId v : makes.held.values) {
+    const uint64_t bytes = round_up(bytes_of(makes[v]), capabilities.alignment);
+    begin = inside_part(begin, bytes, part_bytes);
     makes.held.offsets.push_back(begin);
-    begin += round_up(bytes_of(makes[v]), alignment);
+    begin += bytes;
   }
   reads.held.offsets = makes.held.offsets;
   return begin;

@@ -402,7 +402,7 @@ Status Lowering::run(BoundGraph& g) {
   find_held(f);
   BOWLINE_TRY(lower_nodes(f));
   place_made(f);
-  BOWLINE_TRY_ASSIGN(const MemoryLayout layout, place(f.items(), alignment_));
+  BOWLINE_TRY_ASSIGN(const MemoryLayout layout, place(f.items(), alignment_, part_bytes_));
   plan_.arena_bytes = layout.bytes;
   plan_.arena_lower_bound = layout.lower_bound;
   BOWLINE_TRY(meter_.spend(plan_.arena_bytes).at("While placing the arena."));

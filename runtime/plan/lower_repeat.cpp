@@ -180,7 +180,7 @@ Status Lowering::lower_body(Frame& f, Frame& inner, uint32_t n) {
   end.kind = Record::Kind::repeat_end;
   plan_.program.records.push_back(end);
 
-  BOWLINE_TRY_ASSIGN(const MemoryLayout layout, place(inner.items(), alignment_));
+  BOWLINE_TRY_ASSIGN(const MemoryLayout layout, place(inner.items(), alignment_, part_bytes_));
   const uint32_t body_item = f.add_item(layout.bytes, n, n);
   for (const Pending& p : inner.pending) {
     const uint32_t item = inner.item_of(p.item);

@@ -96,7 +96,8 @@ class Lowering {
         plan_(plan),
         steps_(steps),
         meter_(budget),
-        alignment_(device.capabilities().alignment) {}
+        alignment_(device.capabilities().alignment),
+        part_bytes_(arena_part_bytes(device.capabilities())) {}
 
   Status run(graph::BoundGraph& g);
 
@@ -142,6 +143,7 @@ class Lowering {
   StepLayout& steps_;
   Meter meter_;
   uint64_t alignment_;
+  uint64_t part_bytes_;
   uint32_t lowered_ = 0;                     // nodes
   std::multimap<uint32_t, uint32_t> slots_;  // tie index -> slots of the storage and its copies
   std::vector<uint32_t> accumulates_;        // by record: outputs that may be gradients

@@ -64,23 +64,26 @@ uint64_t largest_live_sum(std::span<const MemoryItem> items) {
 // The arena at one position: the free gaps below the end of the live items.
 class Gaps {
  public:
+  Gaps(uint64_t begin, uint64_t part_bytes) : part_bytes_(part_bytes), end_(begin), size_(begin) {}
   uint64_t size() const { return size_; }
 
   // Takes the smallest gap that fits (the lowest of equal ones), or space after all live items.
   uint64_t take(uint64_t bytes) {
-    const auto fit = by_size_.lower_bound({bytes, 0});
-    if (fit == by_size_.end()) {
-      const uint64_t offset = end_;
-      end_ += bytes;
-      size_ = std::max(size_, end_);
-      return offset;
+    for (auto fit = by_size_.lower_bound({bytes, 0}); fit != by_size_.end(); ++fit) {
+      const auto [gap, offset] = *fit;
+      const uint64_t begin = inside_part(offset, bytes, part_bytes_);
+      if (begin + bytes <= offset + gap) {
+        erase(offset, gap);
+        insert(offset, begin - offset);
+        insert(begin + bytes, offset + gap - begin - bytes);
+        return begin;
+      }
     }
-    const auto [gap, offset] = *fit;
-    erase(offset, gap);
-    if (gap > bytes) {
-      insert(offset + bytes, gap - bytes);
-    }
-    return offset;
+    const uint64_t begin = inside_part(end_, bytes, part_bytes_);
+    insert(end_, begin - end_);
+    end_ = begin + bytes;
+    size_ = std::max(size_, end_);
+    return begin;
   }
 
   void give(uint64_t offset, uint64_t bytes) {
@@ -111,6 +114,9 @@ class Gaps {
 
  private:
   void insert(uint64_t offset, uint64_t bytes) {
+    if (bytes == 0) {
+      return;
+    }
     by_offset_.emplace(offset, bytes);
     by_size_.emplace(bytes, offset);
   }
@@ -121,34 +127,35 @@ class Gaps {
 
   std::map<uint64_t, uint64_t> by_offset_;
   std::set<std::pair<uint64_t, uint64_t>> by_size_;
-  uint64_t end_ = 0;
-  uint64_t size_ = 0;
+  uint64_t part_bytes_;
+  uint64_t end_;
+  uint64_t size_;
 };
 
 // Places items in the order of their start, after the pinned ones. An item can only overlap items
 // that are live when it starts.
-uint64_t place_by_time(std::span<const MemoryItem> items, Offsets& offsets) {
+uint64_t place_by_time(std::span<const MemoryItem> items, uint64_t part_bytes, Offsets& offsets) {
   uint64_t front = 0;
   for (const MemoryItem& m : items) {
     front = std::max(front, m.pinned ? m.offset + m.bytes : 0);
   }
-  Gaps gaps;
+  Gaps gaps(front, part_bytes);
   const auto ends = [&](uint32_t i) {
     if (!items[i].pinned) {
-      gaps.give(offsets[i] - front, items[i].bytes);
+      gaps.give(offsets[i], items[i].bytes);
     }
   };
   const auto begins = [&](uint32_t i) {
-    offsets[i] = items[i].pinned ? items[i].offset : front + gaps.take(items[i].bytes);
+    offsets[i] = items[i].pinned ? items[i].offset : gaps.take(items[i].bytes);
   };
   walk_time(items, ends, begins);
-  return front + gaps.size();
+  return gaps.size();
 }
 
 // Places items in the order `order`. Returns the size of the arena, or nothing if it takes too
 // long.
 std::optional<uint64_t> place_in_order(std::span<const MemoryItem> items, const Order& order,
-                                       Offsets& offsets) {
+                                       uint64_t part_bytes, Offsets& offsets) {
   std::vector<uint32_t> placed;  // by offset
   uint64_t size = 0;
   uint64_t comparisons = 0;
@@ -173,7 +180,7 @@ std::optional<uint64_t> place_in_order(std::span<const MemoryItem> items, const 
       return std::nullopt;
     }
     const MemoryItem& item = items[i];
-    uint64_t cursor = 0;
+    uint64_t cursor = 0;  // the end of the items below, and then the first place after it
     uint64_t best = UINT64_MAX;
     uint64_t best_gap = UINT64_MAX;
     for (const uint32_t p : placed) {
@@ -184,7 +191,7 @@ std::optional<uint64_t> place_in_order(std::span<const MemoryItem> items, const 
         best = cursor;
         best_gap = offsets[p] - cursor;
       }
-      cursor = std::max(cursor, offsets[p] + items[p].bytes);
+      cursor = inside_part(std::max(cursor, offsets[p] + items[p].bytes), item.bytes, part_bytes);
     }
     put(i, best != UINT64_MAX ? best : cursor);
   }
@@ -192,11 +199,15 @@ std::optional<uint64_t> place_in_order(std::span<const MemoryItem> items, const 
 }
 
 // Checks the sum of all items once. Offsets plus sizes never exceed it.
-Status round_sizes(std::span<MemoryItem> items, uint64_t alignment) {
+Status round_sizes(std::span<MemoryItem> items, uint64_t alignment, uint64_t part_bytes) {
   uint64_t total = 0;
   for (MemoryItem& item : items) {
     uint64_t padded = 0;
     bool fits = checked_add(item.bytes, alignment - 1, padded);
+    BOWLINE_REQUIRE_CODE(item.pinned || item.bytes <= part_bytes, Code::out_of_memory,
+                         "A value of {} bytes does not fit into a block of the device, which has "
+                         "at most {} bytes.",
+                         item.bytes, part_bytes);
     item.bytes = padded / alignment * alignment;
     fits = fits && checked_add(total, item.bytes, total);
     fits = fits && (!item.pinned || checked_add(item.offset, item.bytes, padded));
@@ -214,8 +225,8 @@ uint64_t area(const MemoryItem& m) {
 
 }  // namespace
 
-Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment) {
-  BOWLINE_TRY(round_sizes(items, alignment));
+Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment, uint64_t part_bytes) {
+  BOWLINE_TRY(round_sizes(items, alignment, part_bytes));
   MemoryLayout layout{UINT64_MAX, largest_live_sum(items)};
   Offsets offsets(items.size());
   const auto keep = [&](std::optional<uint64_t> bytes) {
@@ -226,10 +237,10 @@ Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment) {
       }
     }
   };
-  keep(
-      place_in_order(items, order_by(items, [](const MemoryItem& m) { return m.bytes; }), offsets));
-  keep(place_in_order(items, order_by(items, area), offsets));
-  keep(place_by_time(items, offsets));
+  const auto bytes = [](const MemoryItem& m) { return m.bytes; };
+  keep(place_in_order(items, order_by(items, bytes), part_bytes, offsets));
+  keep(place_in_order(items, order_by(items, area), part_bytes, offsets));
+  keep(place_by_time(items, part_bytes, offsets));
   return layout;
 }
 

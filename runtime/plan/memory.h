@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "bowline.h"
+#include "plan/arena.h"
 
 namespace bowline::detail::plan {
 
@@ -31,8 +32,9 @@ struct MemoryLayout {
 // Sets the offsets so that items in use at the same time do not overlap. The caller makes sure that
 // pinned items do not overlap. Offsets and sizes are rounded up to `alignment`. Takes O(n log n)
 // time, plus a fixed number of steps for the quadratic orders. Orders that need more steps are not
-// tried.
-// Errors  out_of_memory: the items together have more than 2^64 - 1 bytes.
-Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment);
+// tried. Items that are not pinned do not cross the end of a part (arena.h).
+// Errors  out_of_memory: the items together have more than 2^64 - 1 bytes, or one exceeds a part.
+Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment,
+                           uint64_t part_bytes = kOnePart);
 
 }  // namespace bowline::detail::plan

@@ -91,7 +91,7 @@ graph::BoundGraph hoist(graph::BoundGraph& graph, std::span<const graph::ValueId
 
 // Sets the offsets of the held values in both graphs, starting at offset `begin`. Returns the end.
 uint64_t hold(graph::BoundGraph& makes, graph::BoundGraph& reads, uint64_t begin,
-              uint64_t alignment);
+              const device::Capabilities& capabilities);
 
 // Sets TableEntry::first of gradients: the first contribution to a storage overwrites the old
 // gradient, unless a record has set the gradient to zero. graph/gradient.cpp adds such a record if

@@ -44,7 +44,7 @@ std::string computing_again(size_t nodes) {
 
 Status require_room(const Plans& p, const params::Table& staged, device::OpenDevice& device) {
   device::Demand demand;
-  p.sizes.add_to(demand);
+  p.sizes.add_to(device, demand);
   exec::add_missing_copies(p.all(), staged, device, demand);
   add_waiting(staged, demand);
   return device.require_room(demand).at(

@@ -46,6 +46,27 @@ TEST(Memory, ItemsThatLiveTogetherDoNotOverlap) {
   }
 }
 
+TEST(Memory, ItemsStayInsideAPartOfTheArena) {
+  constexpr uint64_t kPart = 8192;
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    // Few items are placed best in order of size, many in order of time.
+    std::vector<plan::MemoryItem> items(seed % 2 == 0 ? 60 : 8000);
+    for (uint32_t i = 0; i < items.size(); ++i) {
+      items[i] = random_item(philox({i, seed, 0, 0}, {1, 2}));
+      items[i].first += i / 60 * 50;
+      items[i].last += i / 60 * 50;
+    }
+    const plan::MemoryLayout layout = must(plan::place(items, 64, kPart));
+    for (const plan::MemoryItem& item : items) {
+      EXPECT_EQ(item.offset, plan::inside_part(item.offset, item.bytes, kPart));
+    }
+    if (items.size() < 100) {
+      expect_apart(items, layout.bytes);
+    }
+    EXPECT_LT(layout.bytes, 2 * layout.lower_bound + kPart);
+  }
+}
+
 // Pinned items keep their offset, and other items lie around them. Another item can use the same
 // bytes before and after the lifetime of a pinned item.
 TEST(Memory, PinnedItemsStay) {
