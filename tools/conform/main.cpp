@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -21,6 +22,7 @@ constexpr std::string_view kRandom = "random";
 struct ConformOptions {
   std::vector<std::string> suites;
   std::vector<std::string> devices;
+  std::string variant;
   conformance::Options run;
   std::optional<uint64_t> models;
   size_t most_failures = 20;
@@ -95,6 +97,9 @@ bool run_one(const ConformOptions& o, std::string_view suite, const Device& devi
 
 Result<int> run(const ConformOptions& o) {
   BOWLINE_TRY_FLAGS(check_uses(o));
+  if (!o.variant.empty()) {
+    setenv("BOWLINE_VULKAN_VARIANT", o.variant.c_str(), 1);  // before a device is opened
+  }
   nlohmann::json rows = nlohmann::json::array();
   bool ok = true;
   uint64_t cases = 0;
@@ -137,6 +142,9 @@ void add_flags(CLI::App& app, Context& context) {
       ->delimiter(',');
   app.add_option("--device", o->devices, "Devices to check; repeatable [all usable ones]")
       ->type_name("NAME");
+  app.add_option("--variant", o->variant,
+                 "Kernels that Vulkan devices use, as BOWLINE_VULKAN_VARIANT")
+      ->type_name("NAMES");
   app.add_option("--filter", o->run.filter, "Operators to compare")
       ->type_name("PATTERN")
       ->capture_default_str();
