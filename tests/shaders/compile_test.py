@@ -36,9 +36,10 @@ GPUS = {
     "apple m1 (shim)": ("asahi", "asahi", {}),
 }
 DATA = pathlib.Path(__file__).with_name("statistics.json")
-SPILLS = ["Spilled VGPRs", "Spilled SGPRs", "Scratch size", "Spills", "Fills", "Scratch"]
+SPILLS = ["Spilled VGPRs", "Spilled SGPRs", "Scratch size", "Spills", "Fills", "Scratch",
+          "STP Count", "LDP Count"]
 COUNTED = ["gfx11", "gfx12 (shim)", "adreno 740 (shim)", "apple m1 (shim)"]
-COLUMNS = [["VGPRs", "GPRs", "Full registers"], ["LDS size"], ["Instructions", "Instruction Count"]]
+COLUMNS = [["VGPRs", "GPRs", "Registers used"], ["LDS size"], ["Instructions", "Instruction Count"]]
 # It has more registers than GFX11, and the same compiler.
 ONLY_WITH_ALL = ["gfx10.3"]
 PLAIN_INVOCATIONS, PLAIN_SHARED_MEMORY = 128, 16384
