@@ -22,8 +22,10 @@ class Matrix {
  public:
   Matrix(DType type, size_t elements, uint32_t seed = 0) : type_(type), elements_(elements) {
     void* memory = nullptr;
-    EXPECT_EQ(cuda_emu::cudaMalloc(&memory, std::max<size_t>(elements * size_of(type), 1)),
-              cuda_emu::cudaSuccess);
+    const cuda_emu::cudaError_t error =
+        cuda_emu::cudaMalloc(&memory, std::max<size_t>(elements * size_of(type), 1));
+    require(error == cuda_emu::cudaSuccess,
+            cuda_emu::cudaGetErrorString(cuda_emu::cudaErrorLaunchFailure));
     data_ = static_cast<std::byte*>(memory);
     for (size_t i = 0; i < elements && seed != 0; ++i) {
       const RandomBlock r = philox({static_cast<uint32_t>(i), seed, 0, 0}, {1, 2});

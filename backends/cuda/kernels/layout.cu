@@ -1,6 +1,8 @@
 //! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
 // Operators that only move elements. A thread moves one element, or 16 bytes if the alignment
 // allows it. Transposes move tiles through shared memory.
+#include <algorithm>
+
 #include "base/float16.h"
 #include "core/element_types.h"
 #include "core/moves.h"
@@ -22,14 +24,24 @@ struct alignas(16) Wide {
   uint32_t words[4];
 };
 
-// y[i . strides 1] = x[i . strides 0]
+// y[i . strides 1] = x[i . strides 0] for up to kTogether moves, such as the parts of a Concat.
+constexpr unsigned kTogether = 4;
 template <class T>
-__global__ void strided_kernel(const T* x, T* y, uint64_t n, Loops<2> loops) {
+struct Moves {
+  const T* x[kTogether];
+  T* y[kTogether];
+  uint64_t n[kTogether];
+  Loops<2> loops[kTogether];
+};
+
+template <class T>
+__global__ void strided_kernel(Moves<T> moves) {
+  const unsigned move = blockIdx.y;
   const uint64_t i = thread_of_grid();
-  if (i < n) {
+  if (i < moves.n[move]) {
     int64_t at[2];
-    loops.offsets(i, at);
-    y[at[1]] = x[at[0]];
+    moves.loops[move].offsets(i, at);
+    moves.y[move][at[1]] = moves.x[move][at[0]];
   }
 }
 
@@ -227,16 +239,42 @@ bool takes(uint32_t many, const void* x, const void* y, Loops<2>* loops) {
   return true;
 }
 
+// Moves that wait for a launch.
 template <class T>
-void strided_elements(Launch& l, const T* x, T* y, const Loops<2>& loops) {
-  const uint64_t n = loops.elements();
-  l.launch("strided copy", strided_kernel<T>, blocks_for(n, kCopyThreads), kCopyThreads, x, y, n,
-           loops);
-}
+class Waiting {
+ public:
+  void add(Launch& l, const T* x, T* y, const Loops<2>& loops) {
+    moves_.x[count_] = x;
+    moves_.y[count_] = y;
+    moves_.n[count_] = loops.elements();
+    moves_.loops[count_] = loops;
+    most_ = std::max(most_, loops.elements());
+    if (++count_ == kTogether) {
+      launch(l);
+    }
+  }
+  void launch(Launch& l) {
+    l.launch("strided copies", strided_kernel<T>, dim3(blocks_for(most_, kCopyThreads), count_),
+             kCopyThreads, moves_);
+    count_ = 0;
+    most_ = 0;
+  }
+
+ private:
+  Moves<T> moves_{};
+  unsigned count_ = 0;
+  uint64_t most_ = 0;
+};
+
+template <class T>
+struct WaitingMoves {
+  Waiting<T> elements;
+  Waiting<Wide> packs;
+};
 
 // y[i . strides 1] = x[i . strides 0], with `loops` in the order of y.
 template <class T>
-void strided(Launch& l, const T* x, T* y, Loops<2> loops) {
+void strided(Launch& l, const T* x, T* y, Loops<2> loops, WaitingMoves<T>& waiting) {
   const uint64_t n = loops.elements();
   if (n == 0) {
     return;
@@ -252,9 +290,9 @@ void strided(Launch& l, const T* x, T* y, Loops<2> loops) {
     l.launch("transpose", transpose_kernel<T>, blocks_for(tiles.batch.elements() * per_matrix, 1),
              kCopyThreads, x, y, tiles);
   } else if (takes(sizeof(Wide) / sizeof(T), x, y, &loops)) {
-    strided_elements(l, reinterpret_cast<const Wide*>(x), reinterpret_cast<Wide*>(y), loops);
+    waiting.packs.add(l, reinterpret_cast<const Wide*>(x), reinterpret_cast<Wide*>(y), loops);
   } else {
-    strided_elements(l, x, y, loops);
+    waiting.elements.add(l, x, y, loops);
   }
 }
 
@@ -266,9 +304,13 @@ void with_elements(const Launch& l, F&& move) {
 
 void move(Launch& l) {
   with_elements(l, [&]<class T>() {
-    for_each_move(l.record(), [&l](const Move& m) {
-      strided(l, l.in_as<T>(m.input) + m.first_x, l.out_as<T>(m.output) + m.first_y, m.loops);
+    WaitingMoves<T> waiting;
+    for_each_move(l.record(), [&](const Move& m) {
+      strided(l, l.in_as<T>(m.input) + m.first_x, l.out_as<T>(m.output) + m.first_y, m.loops,
+              waiting);
     });
+    waiting.packs.launch(l);
+    waiting.elements.launch(l);
   });
 }
 
