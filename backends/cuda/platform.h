@@ -15,6 +15,12 @@
 #define BOWLINE_UNROLL _Pragma("unroll")
 #define BOWLINE_KEEP_LOOP _Pragma("unroll 1")
 #endif
+// Stands before a loop that must stay one, because its unrolled addresses would fill registers.
+#ifdef BOWLINE_CUDA_EMULATED
+#define BOWLINE_ROLL
+#else
+#define BOWLINE_ROLL _Pragma("unroll 1")
+#endif
 
 #ifdef BOWLINE_CUDA_EMULATED
 #define BOWLINE_CUDA_NAMESPACE cuda_emu

@@ -140,4 +140,17 @@ __device__ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], const uin
 #endif
 }
 
+// 2^x, with a relative error of 2^-22. Results below 2^-126 are 0.
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// The same value, of which the compiler knows nothing.
+__device__ inline int opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

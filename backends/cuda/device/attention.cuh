@@ -1,90 +1,169 @@
-// Shared by attention and its gradient: the division of work, masks, and loops over tiles.
-//
-// A block owns some rows of one head: queries, or keys in the pass for dk and dv. It iterates over
-// the rows of the other kind, 64 at a time: it computes products of its rows with the other rows,
-// weights from the products, and sums of the other rows times the weights.
+// Shared by the kernels of attention and its gradient: the operands, the masks, and the division of
+// rows among blocks.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 #include <utility>
 
 #include "core/strides.h"
+#include "device/codes.cuh"
 #include "device/elements.cuh"
 #include "device/storage.cuh"
+#include "device/tensor_core.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 
-constexpr int kThreads = 128;
-constexpr int kDown = 8;     // threads along own rows
-constexpr int kAcross = 16;  // threads along other rows, or along the head
-constexpr int kOthers = 64;  // other rows per tile
 constexpr int64_t kMaxHeadDim = 256;
+constexpr float kLog2E = 1.44269504088896340736f;
+constexpr float kLn2 = 0.69314718055994530942f;
 
-// kPadded is the head size, rounded up. A thread owns kRows rows: the row of its index, and every
-// kDown-th row from there.
-template <int kPadded, int kRows>
-struct Tiling {
-  static constexpr int kOwn = kDown * kRows;
-  static constexpr int kQuads = kPadded / 4;
-  static constexpr int kQuadsEach = (kQuads + kAcross - 1) / kAcross;
-  // Other rows pass through a buffer: all rows of a tile in parts of the head, or some whole rows
-  // at a time.
-  static constexpr int kPart = kPadded == 64 || kPadded == 128 ? 16 : 8;
-  static constexpr int kLines = kOthers * kPart / kQuads;
-  static constexpr int kBuffer = kOthers * kPart;
-  static constexpr int kWeights = kOwn * kOthers / 4;
-  static constexpr int kPerRow = kThreads / kOwn;  // threads that share a row in sums along it
+// Stored elements of one of the three dtypes.
+struct Stored {
+  const void* data;
+  DType type;
+
+  __device__ float one(int64_t i) const {
+    return type == DType::f32   ? static_cast<const float*>(data)[i]
+           : type == DType::f16 ? read(static_cast<const __half*>(data) + i)
+                                : read(static_cast<const __nv_bfloat16*>(data) + i);
+  }
+  // Four neighbours, from a multiple of four on.
+  __device__ float4 four(int64_t i) const {
+    if (type == DType::f32) {
+      return load4(static_cast<const float*>(data) + i);
+    }
+    float x[4];
+    if (type == DType::f16) {
+      read_some(static_cast<const __half*>(data) + i, x);
+    } else {
+      read_some(static_cast<const __nv_bfloat16*>(data) + i, x);
+    }
+    return make_float4(x[0], x[1], x[2], x[3]);
+  }
 };
 
-using Quad = std::remove_extent_t<Shared<float4[1]>>;  // in shared memory
+// Results in one of the three dtypes.
+struct Target {
+  void* data;
+  DType type;
+
+  __device__ void put(int64_t i, float x) const {
+    if (type == DType::f32) {
+      static_cast<float*>(data)[i] = x;
+    } else if (type == DType::f16) {
+      write(static_cast<__half*>(data) + i, x);
+    } else {
+      write(static_cast<__nv_bfloat16*>(data) + i, x);
+    }
+  }
+  // Two neighbours, from a multiple of two on.
+  __device__ void put_two(int64_t i, float x, float y) const {
+    const float v[2] = {x, y};
+    if (type == DType::f32) {
+      write_some(static_cast<float*>(data) + i, v);
+    } else if (type == DType::f16) {
+      write_some(static_cast<__half*>(data) + i, v);
+    } else {
+      write_some(static_cast<__nv_bfloat16*>(data) + i, v);
+    }
+  }
+  // Four neighbours, from a multiple of four on.
+  __device__ void put_four(int64_t i, float4 v) const {
+    const float x[4] = {v.x, v.y, v.z, v.w};
+    if (type == DType::f32) {
+      store4(static_cast<float*>(data) + i, v);
+    } else if (type == DType::f16) {
+      write_some(static_cast<__half*>(data) + i, x);
+    } else {
+      write_some(static_cast<__nv_bfloat16*>(data) + i, x);
+    }
+  }
+};
+
+// The state of a softmax: the largest score so far in units of ln 2, and the sum of 2^(s - top).
+struct Softmax {
+  float top = -INFINITY;
+  float sum = 0;
+
+  // Raises `top`. Returns the factor of all sums so far.
+  __device__ float raise(float new_top) {
+    const float factor = new_top == top ? 1.0f : power_of_two(top - new_top);
+    top = new_top;
+    sum *= factor;
+    return factor;
+  }
+  __device__ float weight(float score) const {
+    return score == -INFINITY ? 0.0f : power_of_two(score - top);
+  }
+  __device__ float inverse() const { return sum == 0 ? 0.0f : 1.0f / sum; }
+  // The log-sum-exp.
+  __device__ float lse() const { return sum == 0 ? -INFINITY : kLn2 * (top + log2f(sum)); }
+};
 
 // How a mask hides keys from queries; at most one of the three is set.
 struct Mask {
   // Added to the scores; -infinity hides a key. The strides are elements per batch, head, query and
   // key.
-  const float* added;
+  Stored added;
   int64_t steps[4];
   const uint8_t* shown;    // [batch, keys]: 0 hides the key
   const int32_t* lengths;  // [batch]: keys before this length are visible
 
-  __device__ bool any() const { return added != nullptr || shown != nullptr || lengths != nullptr; }
+  __device__ bool any() const {
+    return added.data != nullptr || shown != nullptr || lengths != nullptr;
+  }
 };
 
-// The rows of one head.
+// The rows of one head. Row r of the head is row `first` + r * `step` of the operand, which has
+// less than 2^31 (see refusal).
 struct Rows {
-  const float* data;
-  int64_t stride;
+  Stored from;
+  Codes codes;  // of quantized rows; if it has no values, `from` has the elements
+  int first;
+  int step;
   int count;
   int dim;
-  bool four;
+  bool four;             // accesses of four elements are legal
+  bool eight;            // accesses of 16 bytes are legal, from multiples of eight elements on
   const uint8_t* shown;  // null: all rows are visible
 
+  __device__ bool visible(int row) const {
+    return row < count && (shown == nullptr || shown[row] != 0);
+  }
+  __device__ int row_of(int row) const { return first + row * step; }
+  __device__ int64_t at(int row, int column) const { return int64_t{row_of(row)} * dim + column; }
   // Elements 4 q to 4 q + 3 of a row; 0 outside of the row, or if the row is hidden.
   __device__ float4 quad(int row, int q) const {
-    if (row >= count || 4 * q >= dim || (shown != nullptr && shown[row] == 0)) {
+    if (4 * q >= dim || !visible(row)) {
       return make_float4(0, 0, 0, 0);
     }
-    const float* const at = data + row * stride + 4 * q;
+    if (codes.codes != nullptr) {
+      float x[4];
+      decode4(codes, row_of(row), static_cast<uint32_t>(4 * q), static_cast<uint32_t>(dim), x);
+      return make_float4(x[0], x[1], x[2], x[3]);
+    }
+    const int64_t i = at(row, 4 * q);
     if (four) {
-      return load4(at);
+      return from.four(i);
     }
     const int left = dim - 4 * q;
-    return make_float4(at[0], left > 1 ? at[1] : 0.0f, left > 2 ? at[2] : 0.0f,
-                       left > 3 ? at[3] : 0.0f);
+    return make_float4(from.one(i), left > 1 ? from.one(i + 1) : 0.0f,
+                       left > 2 ? from.one(i + 2) : 0.0f, left > 3 ? from.one(i + 3) : 0.0f);
   }
 };
 
 struct Problem {
-  const float* q;
-  const float* k;
-  const float* v;
-  const float* o;
+  Stored q;
+  Stored k;
+  Stored v;
+  Stored o;
+  Stored d_o;
+  Codes k_codes;
+  Codes v_codes;
   const float* lse;
-  const float* d_o;
-  float* out;      // o, dq or dk
-  float* out_v;    // dv
+  Target out;      // o, dq or dk
+  Target out_v;    // dv
   float* row_out;  // lse or delta, [batch, head, query]
   const float* delta;
   int batches;
@@ -103,30 +182,36 @@ struct Problem {
   const uint32_t* key_count;
   int seen_keys;  // visible keys of the current batch element, limited by lengths
   bool causal;
-  bool four;
+  bool four;   // Rows::four
+  bool eight;  // Rows::eight
   int window;  // maximum number of visible keys per query; 0: no limit
   float scale;
   float softcap;  // 0: no soft-capping
   Mask mask;
 
-  __device__ int64_t start(int64_t batch, int count, int of_heads, int head) const {
-    return (batch * count * of_heads + head) * dim;
+  __device__ Rows of_queries(Stored from, int64_t batch, int head) const {
+    return {from,  {},      static_cast<int>(batch) * queries * heads + head,
+            heads, queries, dim,
+            four,  eight,   nullptr};
   }
-  __device__ Rows of_queries(const float* from, int64_t batch, int head) const {
-    return {from + start(batch, queries, heads, head),
-            int64_t{heads} * dim,
-            queries,
-            dim,
-            four,
-            nullptr};
+  __device__ Rows of_keys(Stored from, const Codes& codes, int64_t batch, int head) const {
+    return {from,     codes,     static_cast<int>(batch) * keys * kv_heads + head,
+            kv_heads, seen_keys, dim,
+            four,     eight,     mask.shown == nullptr ? nullptr : mask.shown + batch * keys};
   }
-  __device__ Rows of_keys(const float* from, int64_t batch, int head) const {
-    return {from + start(batch, keys, kv_heads, head),
-            int64_t{kv_heads} * dim,
-            seen_keys,
-            dim,
-            four,
-            mask.shown == nullptr ? nullptr : mask.shown + batch * keys};
+  __device__ Rows keys_of(int64_t batch, int head) const {
+    return of_keys(k, k_codes, batch, head);
+  }
+  __device__ Rows values_of(int64_t batch, int head) const {
+    return of_keys(v, v_codes, batch, head);
+  }
+  // Writes an element of o, or of the part that this block computes.
+  __device__ void put(int64_t batch, int head, int query, int column, float x) const {
+    const int64_t row = (batch * queries + query) * heads + head;
+    out.put((blockIdx.y * rows() + row) * dim + column, x);
+  }
+  __device__ void put_lse(int64_t batch, int head, int query, float x) const {
+    row_out[blockIdx.y * rows() + (batch * heads + head) * queries + query] = x;
   }
   // Number of queries over all heads.
   __host__ __device__ int64_t rows() const { return int64_t{batches} * heads * queries; }
@@ -158,175 +243,33 @@ struct Problem {
                     ? max(0, min(live_keys, static_cast<int>(mask.lengths[batch])))
                     : live_keys;
   }
+  // True if queries [query, last_query] see all keys [key, last_key], with no mask and no soft-cap.
+  __device__ bool sees_all(int query, int last_query, int key, int last_key) const {
+    return last_query < live_queries && last_key < seen(query) && key >= first_key(last_query) &&
+           mask.added.data == nullptr && mask.shown == nullptr && softcap == 0;
+  }
+  // The score of a product of q and k in units of ln 2, so that the weight is a power of two.
+  __device__ float score_of(float dot, int64_t batch, int head, int query, int key) const {
+    const bool sees = key < seen(query) && key >= first_key(query);
+    return sees ? kLog2E * masked(capped(scale * dot), batch, head, query, key) : -INFINITY;
+  }
+  // What the additive mask adds to a score.
+  __device__ float added(int64_t batch, int head, int query, int key) const {
+    return mask.added.one(batch * mask.steps[0] + head * mask.steps[1] + query * mask.steps[2] +
+                          key * mask.steps[3]);
+  }
   // A score after masking: -infinity if the query does not see the key, even if the score is NaN.
   __device__ float masked(float score, int64_t batch, int head, int query, int key) const {
     if (mask.shown != nullptr && mask.shown[batch * keys + key] == 0) {
       return -INFINITY;
     }
-    if (mask.added != nullptr) {
-      const float added = mask.added[batch * mask.steps[0] + head * mask.steps[1] +
-                                     query * mask.steps[2] + key * mask.steps[3]];
-      return added == -INFINITY ? added : score + added;
+    if (mask.added.data != nullptr) {
+      const float more = added(batch, head, query, key);
+      return more == -INFINITY ? more : score + more;
     }
     return score;
   }
 };
-
-template <class T>
-__device__ void load_own(Quad* own, const Rows& rows, int first) {
-  for (int i = static_cast<int>(threadIdx.x); i < T::kOwn * T::kQuads; i += kThreads) {
-    own[i] = rows.quad(first + i / T::kQuads, i % T::kQuads);
-  }
-}
-
-__device__ inline float dot(float4 a, float4 b, float sum) {
-  sum += a.x * b.x;
-  sum += a.y * b.y;
-  sum += a.z * b.z;
-  sum += a.w * b.w;
-  return sum;
-}
-
-// With kSkip, a weight of 0 adds nothing, whatever v is.
-template <bool kSkip>
-__device__ inline void add(float4& sum, float weight, float4 v) {
-  if (kSkip && weight == 0) {
-    return;
-  }
-  sum.x += weight * v.x;
-  sum.y += weight * v.y;
-  sum.z += weight * v.z;
-  sum.w += weight * v.w;
-}
-
-// dots[i][j] = own row i of this thread times row first + 4 across + j. Starts with a barrier.
-template <class T, int kRows>
-__device__ void multiply(const Quad* own, Quad* buffer, const Rows& others, int first,
-                         float (&dots)[kRows][4]) {
-  const int down = static_cast<int>(threadIdx.x) / kAcross;
-  const int across = static_cast<int>(threadIdx.x) % kAcross;
-  for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < 4; ++j) {
-      dots[i][j] = 0;
-    }
-  }
-  const int quads = (others.dim + 3) / 4;
-  for (int q0 = 0; q0 < quads; q0 += T::kPart) {
-    __syncthreads();
-    // Permuted, so that neighbouring threads, 4 rows apart, use different banks.
-    for (int i = static_cast<int>(threadIdx.x); i < T::kBuffer; i += kThreads) {
-      const int row = i / T::kPart;
-      const int q = i % T::kPart;
-      buffer[row * T::kPart + (q ^ (row / 4 % 8))] = others.quad(first + row, q0 + q);
-    }
-    __syncthreads();
-    const int count = min(T::kPart, quads - q0);
-    for (int q = 0; q < count; ++q) {
-      float4 mine[kRows];
-      for (int i = 0; i < kRows; ++i) {
-        mine[i] = own[(down + kDown * i) * T::kQuads + q0 + q];
-      }
-      for (int j = 0; j < 4; ++j) {
-        const float4 other = buffer[(4 * across + j) * T::kPart + (q ^ (across % 8))];
-        for (int i = 0; i < kRows; ++i) {
-          dots[i][j] = dot(mine[i], other, dots[i][j]);
-        }
-      }
-    }
-  }
-}
-
-// sums[i][c] += rows [first, min(first + kOthers, end)), each times its weight in own row i, for
-// quad across + kAcross c of the head. Starts with a barrier.
-template <class T, bool kSkip, int kRows>
-__device__ void add_rows_as(const Quad* weights, Quad* buffer, const Rows& others, int first,
-                            int end, float4 (&sums)[kRows][T::kQuadsEach]) {
-  const int down = static_cast<int>(threadIdx.x) / kAcross;
-  const int across = static_cast<int>(threadIdx.x) % kAcross;
-  for (int line = 0; line < kOthers && first + line < end; line += T::kLines) {
-    __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < T::kBuffer; i += kThreads) {
-      buffer[i] = others.quad(first + line + i / T::kQuads, i % T::kQuads);
-    }
-    __syncthreads();
-    for (int j = 0; j < T::kLines; j += 4) {
-      float4 w[kRows];
-      for (int i = 0; i < kRows; ++i) {
-        w[i] = weights[(down + kDown * i) * (kOthers / 4) + (line + j) / 4];
-      }
-      for (int c = 0; c < T::kQuadsEach; ++c) {
-        const int q = across + kAcross * c;
-        if (q >= T::kQuads) {
-          continue;
-        }
-        const float4 v0 = buffer[j * T::kQuads + q];
-        const float4 v1 = buffer[(j + 1) * T::kQuads + q];
-        const float4 v2 = buffer[(j + 2) * T::kQuads + q];
-        const float4 v3 = buffer[(j + 3) * T::kQuads + q];
-        for (int i = 0; i < kRows; ++i) {
-          add<kSkip>(sums[i][c], w[i].x, v0);
-          add<kSkip>(sums[i][c], w[i].y, v1);
-          add<kSkip>(sums[i][c], w[i].z, v2);
-          add<kSkip>(sums[i][c], w[i].w, v3);
-        }
-      }
-    }
-  }
-}
-
-// `skip` is the same for all threads.
-template <class T, int kRows>
-__device__ void add_rows(const Quad* weights, Quad* buffer, const Rows& others, int first, int end,
-                         float4 (&sums)[kRows][T::kQuadsEach], bool skip) {
-  if (skip) {
-    add_rows_as<T, true>(weights, buffer, others, first, end, sums);
-  } else {
-    add_rows_as<T, false>(weights, buffer, others, first, end, sums);
-  }
-}
-
-template <class T, int kRows>
-__device__ void clear(float4 (&sums)[kRows][T::kQuadsEach]) {
-  for (int i = 0; i < kRows; ++i) {
-    for (int c = 0; c < T::kQuadsEach; ++c) {
-      sums[i][c] = make_float4(0, 0, 0, 0);
-    }
-  }
-}
-
-// Writes the sums of the own rows to `rows`.
-template <class T, int kRows>
-__device__ void write(const Rows& rows, float* to, int first,
-                      const float4 (&sums)[kRows][T::kQuadsEach]) {
-  const int down = static_cast<int>(threadIdx.x) / kAcross;
-  const int across = static_cast<int>(threadIdx.x) % kAcross;
-  for (int i = 0; i < kRows; ++i) {
-    const int row = first + down + kDown * i;
-    for (int c = 0; c < T::kQuadsEach; ++c) {
-      const int d = 4 * (across + kAcross * c);
-      if (row >= rows.count || d >= rows.dim) {
-        continue;
-      }
-      float* const at = to + row * rows.stride + d;
-      const float4 v = sums[i][c];
-      if (rows.four) {
-        store4(at, v);
-        continue;
-      }
-      const int left = rows.dim - d;
-      at[0] = v.x;
-      if (left > 1) {
-        at[1] = v.y;
-      }
-      if (left > 2) {
-        at[2] = v.z;
-      }
-      if (left > 3) {
-        at[3] = v.w;
-      }
-    }
-  }
-}
 
 // The own rows of a block. The last rows come first, because they take longest with causal masking.
 struct Place {
@@ -371,12 +314,14 @@ inline Problem problem_of(const AttentionAttributes& attributes, const Shape& q,
 }
 
 // The mask is input `mask`, if given.
-inline Problem problem_of(const Launch& l, const Wide& wide, size_t mask) {
+inline Problem problem_of(const Launch& l, size_t mask) {
   const auto& attributes = l.attributes<AttentionAttributes>();
   Problem p = problem_of(attributes, l.in_shape(0), l.in_shape(1));
-  p.q = wide.in(0);
-  p.k = wide.in(1);
-  p.v = wide.in(2);
+  p.q = {l.in(0), l.type()};
+  p.k = {l.in(1), l.type()};
+  p.v = {l.in(2), l.type()};
+  p.k_codes = codes_of(l, 1);
+  p.v_codes = codes_of(l, 2);
   switch (attributes.mask()) {
     case file::AttentionMask::none:
       break;
@@ -384,7 +329,7 @@ inline Problem problem_of(const Launch& l, const Wide& wide, size_t mask) {
       const Shape& q = l.in_shape(0);
       const Strides steps =
           broadcast_strides(l.in_shape(mask), Shape{q[0], q[2], q[1], l.in_shape(1)[1]});
-      p.mask.added = wide.in(mask);
+      p.mask.added = {l.in(mask), l.type()};
       std::copy_n(steps.begin(), 4, p.mask.steps);
       break;
     }
@@ -398,6 +343,13 @@ inline Problem problem_of(const Launch& l, const Wide& wide, size_t mask) {
   return p;
 }
 
+// Sets which accesses are legal for all operands.
+template <class... P>
+void align(Problem& p, const P*... operands) {
+  p.eight = p.dim % 8 == 0 && aligned16(operands...);
+  p.four = p.dim % 4 == 0 && aligned16(operands...);
+}
+
 constexpr int64_t kFill = 128;  // number of blocks that fill a GPU
 
 // Divides the rows of all heads into blocks of `own` rows each, and sets the number of blocks along
@@ -408,28 +360,17 @@ inline unsigned tile(Problem& p, bool of_keys, int own) {
   return p.tiles * static_cast<unsigned>(p.batches * (of_keys ? p.kv_heads : p.heads));
 }
 
-// Calls launch.operator()<head size, rounded up; rows of a thread>(). With enough rows, a block
-// takes four rows per thread, for less traffic; otherwise two, for more blocks. Heads above
-// kMostOfFour have no space for four.
-template <int kMostOfFour, class F>
-void with_tiling(const Problem& p, bool of_keys, F&& launch) {
-  const auto choose = [&]<int kPadded>() {
-    if constexpr (kPadded <= kMostOfFour) {
-      Problem tiled = p;
-      if (tile(tiled, of_keys, 4 * kDown) >= kFill) {
-        return launch.template operator()<kPadded, 4>();
-      }
-    }
-    launch.template operator()<kPadded, 2>();
-  };
+// Calls launch.operator()<head size, rounded up>().
+template <class F>
+void with_padded(const Problem& p, F&& launch) {
   if (p.dim <= 32) {
-    choose.template operator()<32>();
+    launch.template operator()<32>();
   } else if (p.dim <= 64) {
-    choose.template operator()<64>();
+    launch.template operator()<64>();
   } else if (p.dim <= 128) {
-    choose.template operator()<128>();
+    launch.template operator()<128>();
   } else {
-    choose.template operator()<256>();
+    launch.template operator()<256>();
   }
 }
 

@@ -8,6 +8,7 @@
 //   - a matrix instruction that not all 32 lanes of the warp execute
 #pragma once
 
+#include <cmath>
 #include <type_traits>
 
 #include "emu/grid.h"
@@ -69,5 +70,8 @@ void multiply_add(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[
     multiply_add_bf16(sums, a, b, where);
   }
 }
+
+inline float power_of_two(float x) { return std::exp2(x); }
+inline int opaque(int x) { return x; }
 
 }  // namespace bowline::detail::cuda_emu

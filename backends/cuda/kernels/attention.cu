@@ -1,15 +1,17 @@
 //! ops(f32, f16, bf16) Attention
-// Attention with memory linear in the length (device/attention.cuh). If few queries see many keys,
-// the keys are divided into parts, whose results are joined.
-#include "device/attention.cuh"
-#include "device/codes.cuh"
+// Attention with memory linear in the length: for few queries (device/attention_few.cuh), on tensor
+// cores (device/attention_mma.cuh), or in f32 arithmetic (device/attention_tiles.cuh). If the
+// queries do not fill the GPU, the keys are divided into parts, whose results are joined.
+#include "device/attention_few.cuh"
+#include "device/attention_mma.cuh"
+#include "device/attention_tiles.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 namespace {
 
 // One block computes o and lse of kOwn queries of a head, over one part of the keys.
 template <int kPadded, int kRows>
-__global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
+__global__ void __launch_bounds__(kThreads, 3) attention_kernel(Problem p) {
   using T = Tiling<kPadded, kRows>;
   __shared__ Shared<float4[T::kOwn * T::kQuads]> own;
   __shared__ Shared<float4[T::kBuffer]> buffer;
@@ -25,8 +27,8 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
   p.read_counts(place.batch);
   const Rows queries = p.of_queries(p.q, place.batch, place.head);
   const int kv_head = place.head / (p.heads / p.kv_heads);
-  const Rows keys = p.of_keys(p.k, place.batch, kv_head);
-  const Rows values = p.of_keys(p.v, place.batch, kv_head);
+  const Rows keys = p.keys_of(place.batch, kv_head);
+  const Rows values = p.values_of(place.batch, kv_head);
   load_own<T>(own, queries, place.first);
 
   float4 sums[kRows][T::kQuadsEach];
@@ -40,11 +42,13 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
   for (int first = begin; first < end; first += kOthers) {
     float dots[kRows][4];
     multiply<T>(own, buffer, keys, first, dots);
+    BOWLINE_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const int query = place.first + down + kDown * i;
       const int left = p.seen(query) - (first + 4 * across);
       const int hidden = p.first_key(query) - (first + 4 * across);
       float s[4];
+      BOWLINE_UNROLL
       for (int j = 0; j < 4; ++j) {
         s[j] = hidden <= j && j < left ? p.masked(p.capped(p.scale * dots[i][j]), place.batch,
                                                   place.head, query, first + 4 * across + j)
@@ -56,6 +60,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
     constexpr int kEach = kOthers / 4 / T::kPerRow;
     float4 s[kEach];
     float new_top = top;
+    BOWLINE_UNROLL
     for (int c = 0; c < kEach; ++c) {
       s[c] = weights[row * (kOthers / 4) + part + T::kPerRow * c];
       new_top = fmaxf(new_top, fmaxf(fmaxf(s[c].x, s[c].y), fmaxf(s[c].z, s[c].w)));
@@ -66,6 +71,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
     const float shift = new_top == -INFINITY ? 0.0f : new_top;
     const float scaled = new_top == top ? 1.0f : expf(top - shift);
     float more = 0;
+    BOWLINE_UNROLL
     for (int c = 0; c < kEach; ++c) {
       const float4 e = make_float4(expf(s[c].x - shift), expf(s[c].y - shift), expf(s[c].z - shift),
                                    expf(s[c].w - shift));
@@ -81,8 +87,10 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
       factor[row] = scaled;
     }
     __syncthreads();
+    BOWLINE_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const float f = factor[down + kDown * i];
+      BOWLINE_UNROLL
       for (int c = 0; c < T::kQuadsEach; ++c) {
         sums[i][c] =
             make_float4(f * sums[i][c].x, f * sums[i][c].y, f * sums[i][c].z, f * sums[i][c].w);
@@ -94,65 +102,210 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
     factor[row] = sum == 0 ? 0.0f : 1.0f / sum;
     const int query = place.first + row;
     if (query < p.queries) {
-      p.row_out[blockIdx.y * p.rows() + (place.batch * p.heads + place.head) * p.queries + query] =
-          sum == 0 ? -INFINITY : top + logf(sum);
+      p.put_lse(place.batch, place.head, query, sum == 0 ? -INFINITY : top + logf(sum));
     }
   }
   __syncthreads();
+  BOWLINE_UNROLL
   for (int i = 0; i < kRows; ++i) {
     const float f = factor[down + kDown * i];
+    BOWLINE_UNROLL
     for (int c = 0; c < T::kQuadsEach; ++c) {
       sums[i][c] =
           make_float4(f * sums[i][c].x, f * sums[i][c].y, f * sums[i][c].z, f * sums[i][c].w);
     }
   }
-  write<T>(
-      queries,
-      p.out + blockIdx.y * p.rows() * p.dim + p.start(place.batch, p.queries, p.heads, place.head),
-      place.first, sums);
+  Rows to = queries;
+  to.first += static_cast<int>(blockIdx.y * p.rows());
+  write<T>(to, p.out, place.first, sums);
 }
 
-// Combines the parts: adds their results, weighted by exp(lse).
-__global__ void join_kernel(const float* outs, const float* lses, int parts, float* out, float* lse,
-                            Problem p) {
+template <int kPadded>
+struct MmaTiling {
+  static constexpr int kOwn = 16 * kMmaWarps;
+  static constexpr int kOthers = kPadded <= 128 ? 64 : 32;
+  static constexpr int kColumns = std::min(kPadded, kMostColumns);
+  static constexpr int kPacks = kPadded / 8;
+  static constexpr unsigned kShared = 16 * (kOwn + 2 * kOthers) * kPacks + 4 * kOthers;
+};
+
+// Turns products into scores in units of ln 2, up to the returned factor.
+template <int kColumns>
+__device__ float score(const Problem& p, const Lane& l, const Corner& at, Block<kColumns>& s) {
+  if (p.scale > 0 && p.sees_all(at.own, at.own + 15, at.other, at.other + 8 * kColumns - 1)) {
+    return p.scale * kLog2E;
+  }
+  if (p.softcap == 0) {
+    for_scores<false>(l, at, s, [&](float& x, int, int) { x *= p.scale * kLog2E; });
+  } else {
+    for_scores<false>(l, at, s, [&](float& x, int, int) { x = kLog2E * p.capped(p.scale * x); });
+  }
+  hide<false>(p, at, s);
+  return 1;
+}
+
+// Replaces the scores by weights, and scales the sums of a warp to the new maximum of each query.
+template <int kColumns, int kOut>
+__device__ void weigh(float factor, Block<kColumns>& s, Softmax (&softmax)[2], Block<kOut>& out) {
+  BOWLINE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    float most = -INFINITY;
+    BOWLINE_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      most = fmaxf(most, fmaxf(s.sums[c].x[2 * half], s.sums[c].x[2 * half + 1]));
+    }
+    most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 2));
+    Softmax& mine = softmax[half];
+    const float rescale = mine.raise(fmaxf(mine.top, most * factor));
+    BOWLINE_UNROLL
+    for (int c = 0; c < kOut; ++c) {
+      out.sums[c].x[2 * half] *= rescale;
+      out.sums[c].x[2 * half + 1] *= rescale;
+    }
+    const float top = mine.top == -INFINITY ? 0.0f : mine.top;
+    BOWLINE_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      BOWLINE_UNROLL
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        const float weight = power_of_two(fmaf(s.sums[c].x[i], factor, -top));
+        s.sums[c].x[i] = weight;
+        mine.sum += weight;  // of the columns of this lane
+      }
+    }
+  }
+}
+
+// Divides the sums by those of the weights, and writes the log-sum-exp.
+template <int kOut>
+__device__ void normalize(const Problem& p, const Place& place, const Lane& l, int query,
+                          Softmax (&softmax)[2], Block<kOut>& out) {
+  BOWLINE_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    Softmax& mine = softmax[half];
+    mine.sum += __shfl_xor_sync(0xFFFFFFFF, mine.sum, 1);
+    mine.sum += __shfl_xor_sync(0xFFFFFFFF, mine.sum, 2);
+    const float inverse = mine.inverse();
+    BOWLINE_UNROLL
+    for (int c = 0; c < kOut; ++c) {
+      out.sums[c].x[2 * half] *= inverse;
+      out.sums[c].x[2 * half + 1] *= inverse;
+    }
+    const int row = query + 8 * half + l.group;
+    if (blockIdx.z == 0 && l.pair == 0 && row < p.queries) {
+      p.put_lse(place.batch, place.head, row, mine.lse());
+    }
+  }
+}
+
+// The same on tensor cores: one block computes kColumns columns of o and lse of kOwn queries of a
+// head, over one part of the keys.
+template <class T, int kPadded>
+__global__ void __launch_bounds__(kMmaThreads, kMmaBlocks) mma_kernel(Problem p) {
+  using M = MmaTiling<kPadded>;
+  const Tile<T, kPadded> own{dynamic_shared()};
+  const Tile<T, kPadded> key_tile{own.packs.from(M::kOwn * M::kPacks)};
+  const Tile<T, kPadded> value_tile{key_tile.packs.from(M::kOthers * M::kPacks)};
+  const Packs flags = value_tile.packs.from(M::kOthers * M::kPacks);
+  const Lane l(static_cast<int>(threadIdx.x));
+  const Place place(p.tiles, M::kOwn, p.heads);
+  p.read_counts(place.batch);
+  Rows queries = p.of_queries(p.q, place.batch, place.head);
+  const int kv_head = place.head / (p.heads / p.kv_heads);
+  const Rows keys = p.keys_of(place.batch, kv_head);
+  const Rows values = p.values_of(place.batch, kv_head);
+  const bool skip = p.mask.any();
+
+  const int part_begin = static_cast<int>(blockIdx.y) * p.part;
+  const int begin = max(part_begin, p.first_key(place.first) / M::kOthers * M::kOthers);
+  const int last = min(place.first + M::kOwn, p.live_queries) - 1;
+  const int end = last < place.first ? 0 : min(p.seen(last), part_begin + p.part);
+  const int row = 16 * l.warp;  // of the warp
+  const int query = place.first + row;
+  const int last_query = min(query + 16, p.live_queries) - 1;
+  const int warp_begin = p.first_key(query);
+  const int warp_end = last_query < query ? 0 : p.seen(last_query);
+  own.template copy<M::kOwn>(queries, place.first);
+  key_tile.template copy<M::kOthers>(keys, begin);
+  commit_copies();
+
+  const int first_step = static_cast<int>(blockIdx.z) * M::kColumns / 16;
+  Block<M::kColumns / 8> out;
+  Softmax softmax[2];
+  for (int first = begin; first < end; first += M::kOthers) {
+    const bool sees = first < warp_end && first + M::kOthers > warp_begin;
+    wait_copies<0>();
+    __syncthreads();
+    value_tile.template copy<M::kOthers>(values, first);
+    commit_copies();
+    Block<M::kOthers / 8> s;
+    if (sees) {
+      multiply(l, own, row, key_tile, s);
+    }
+    wait_copies<0>();
+    __syncthreads();
+    if (first + M::kOthers < end) {
+      key_tile.template copy<M::kOthers>(keys, first + M::kOthers);
+    }
+    commit_copies();
+    const uint64_t odd = skip ? value_tile.template take_odd<M::kOthers>(flags) : 0;
+    if (sees) {
+      const float factor = score(p, l, {place.batch, place.head, query, first}, s);
+      weigh(factor, s, softmax, out);
+      add_rows(l, s, value_tile, first_step, out);
+      add_odd(odd, s, values, first, first_step, out);
+    }
+  }
+  normalize(p, place, l, query, softmax, out);
+  queries.first += static_cast<int>(blockIdx.y * p.rows());
+  write_sums(l, out, queries, p.out, query, first_step);
+}
+
+// Joins the parts of a row of one head: adds their results, weighted by exp(lse). One block per
+// row.
+constexpr int kJoinThreads = 128;
+constexpr int kMaxParts = 64;
+__global__ void join_kernel(const float* outs, const float* lses, int parts, Problem p) {
+  __shared__ Shared<float[kMaxParts]> weights;
+  __shared__ Shared<float[1]> inverse;
   const int64_t rows = p.rows();
-  const int64_t count = rows * p.dim;
-  for_elements(static_cast<uint64_t>(count), [&](uint64_t element) {
-    const auto i = static_cast<int64_t>(element);
-    const int64_t row = i / p.dim;  // [batch, query, head]
-    const int64_t query = row / p.heads;
-    const int64_t at =
-        (query / p.queries * p.heads + row % p.heads) * p.queries + query % p.queries;
+  const int64_t row = blockIdx.x;  // [batch, query, head]
+  const int64_t query = row / p.heads;
+  const int64_t at = (query / p.queries * p.heads + row % p.heads) * p.queries + query % p.queries;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < 32) {
     float top = -INFINITY;
-    for (int part = 0; part < parts; ++part) {
+    for (int part = thread; part < parts; part += 32) {
       top = fmaxf(top, lses[part * rows + at]);
     }
+    for (int other = 1; other < 32; other *= 2) {
+      top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFF, top, other));
+    }
     float sum = 0;
-    float weights = 0;
-    for (int part = 0; part < parts; ++part) {
+    for (int part = thread; part < parts; part += 32) {
       const float l = lses[part * rows + at];
       const float weight = l == -INFINITY ? 0.0f : expf(l - top);
-      weights += weight;
-      sum += weight * outs[part * count + i];
+      weights[part] = weight;
+      sum += weight;
     }
-    out[i] = weights == 0 ? 0.0f : sum / weights;
-    if (i % p.dim == 0) {
-      lse[at] = weights == 0 ? -INFINITY : top + logf(weights);
+    for (int other = 1; other < 32; other *= 2) {
+      sum += __shfl_xor_sync(0xFFFFFFFF, sum, other);
     }
-  });
-}
-
-// Dequantizes rows of keys or values to f32. A batch element has `keys` rows of `inner` elements;
-// only rows before the current size are valid.
-__global__ void decode_kernel(Codes from, float* to, const uint32_t* count_at, uint64_t n, int keys,
-                              uint64_t inner) {
-  for_elements(n, [&](uint64_t i) {
-    const uint64_t key = i / inner % static_cast<uint64_t>(keys);
-    if (count_at == nullptr || key < *count_at) {
-      const auto columns = static_cast<uint64_t>(from.columns);
-      to[i] = decode(from, static_cast<int64_t>(i / columns), static_cast<uint32_t>(i % columns));
+    if (thread == 0) {
+      inverse[0] = sum == 0 ? 0.0f : 1.0f / sum;
+      p.row_out[at] = sum == 0 ? -INFINITY : top + logf(sum);
     }
-  });
+  }
+  __syncthreads();
+  const float factor = inverse[0];
+  for (int d = thread; d < p.dim; d += kJoinThreads) {
+    float sum = 0;
+    for (int part = 0; part < parts; ++part) {
+      const float weight = weights[part];
+      sum += weight == 0 ? 0.0f : weight * outs[(part * rows + row) * p.dim + d];
+    }
+    p.out.put(row * p.dim + d, factor * sum);
+  }
 }
 
 // Reports a length that is out of range.
@@ -165,56 +318,100 @@ __global__ void check_lengths_kernel(const int32_t* lengths, int count, int keys
   });
 }
 
-// The number of parts of the keys, if few queries see many keys. Sets the keys per part.
-int parts_of(Problem& p) {
-  constexpr int64_t kSmallest = 128;  // keys per part
-  constexpr int64_t kMaxBytes = int64_t{8} << 20;
-  Problem small = p;
-  const int64_t blocks = tile(small, false, 2 * kDown);
-  if (blocks == 0 || blocks >= kFill) {
-    return 1;
-  }
-  const int64_t parts =
-      std::min({2 * kFill / blocks, p.keys / kSmallest, kMaxBytes / (p.rows() * (p.dim + 1) * 4)});
-  if (parts <= 1) {
-    return 1;
-  }
-  p.part = static_cast<int>((p.keys + parts * kOthers - 1) / (parts * kOthers)) * kOthers;
-  return (p.keys + p.part - 1) / p.part;
+// Which kernel runs, a function of shapes, dtypes and the device.
+enum class Variant : uint8_t {
+  few_rows,  // device/attention_few.cuh
+  mma,       // device/attention_mma.cuh
+  tiles,     // device/attention_tiles.cuh
+};
+struct Choice {
+  Variant variant;
+  int own;  // queries of a block; for few_rows, rows of a key head
+  int parts;
+};
+
+// Tensor cores compute in this dtype, and the tiles fit in shared memory.
+bool uses_tensor_cores(const Problem& p, DType type, const Traits& traits) {
+  unsigned shared = 0;
+  with_padded(p, [&]<int kPadded>() { shared = MmaTiling<kPadded>::kShared; });
+  return type != DType::f32 && traits.multiplies(type) && shared <= traits.shared_bytes();
 }
 
-// Floats of dequantized keys or values.
-uint64_t decoded_floats(const device::Operand& o) {
-  return o.encoding.is_plain() ? 0 : round_up(static_cast<uint64_t>(o.shape.elements()), 64);
+// Sets the tiles and the keys per part of the problem.
+Choice choose(Problem& p, DType type, bool quantized, const Traits& traits) {
+  constexpr int64_t kSmallest = 64;  // keys per part
+  constexpr int64_t kMaxBytes = int64_t{8} << 20;
+  constexpr int kMaxFewQueries = 8;
+  const int group = p.heads / p.kv_heads;
+  Choice out{Variant::tiles, 2 * kDown, 1};
+  int64_t fill = traits.processors;
+  unsigned blocks = 0;
+  if (p.queries <= kMaxFewQueries) {
+    out.variant = Variant::few_rows;
+    out.own = p.queries * group == 1 ? 1 : 4;
+    fill *= 4;
+    p.tiles = blocks_for(static_cast<uint64_t>(p.queries * group), static_cast<uint64_t>(out.own));
+    blocks = p.tiles * static_cast<unsigned>(p.batches * p.kv_heads);
+  } else {
+    if (!quantized && uses_tensor_cores(p, type, traits)) {
+      out = {Variant::mma, 16 * kMmaWarps, 1};
+    }
+    blocks = tile(p, false, out.own);
+  }
+  if (blocks == 0 || blocks >= fill) {
+    return out;
+  }
+  const int64_t parts = std::min({2 * fill / blocks, p.keys / kSmallest,
+                                  kMaxBytes / (p.rows() * (p.dim + 1) * 4), int64_t{kMaxParts}});
+  if (parts > 1) {
+    p.part = static_cast<int>((p.keys + parts * kOthers - 1) / (parts * kOthers)) * kOthers;
+    out.parts = (p.keys + p.part - 1) / p.part;
+  }
+  return out;
 }
 
 uint64_t attention_workspace(const NodeView& node) {
   Problem p = problem_of(node.attributes<AttentionAttributes>(), node.in(0), node.in(1));
-  const int parts = parts_of(p);
   const std::span<const device::Operand> in = node.query.inputs;
-  return Wide::bytes(node) + (decoded_floats(in[1]) + decoded_floats(in[2])) * sizeof(float) +
-         (parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * 4);
+  const bool quantized = !in[1].encoding.is_plain() || !in[2].encoding.is_plain();
+  const int parts = choose(p, node.query.type, quantized, node.traits).parts;
+  return parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * sizeof(float);
 }
 
-// The address of input i in f32. A quantized input is dequantized into the workspace, and
-// `workspace` moves behind it.
-const float* numbers_of(Launch& l, size_t i, const float* plain, float*& workspace) {
-  if (!l.is_encoded(i)) {
-    return plain;
-  }
-  const Shape& shape = l.in_shape(i);
-  const auto n = static_cast<uint64_t>(shape.elements());
-  float* const to = workspace;
-  l.launch("attention decode", decode_kernel, element_blocks(n), kElementThreads, codes_of(l, i),
-           to, l.count(i, 1), n, static_cast<int>(shape[1]),
-           static_cast<uint64_t>(shape.elements(2, 4)));
-  workspace += decoded_floats(l.in_operand(i));
-  return to;
+// K is the type of a stored key.
+template <class K>
+void few_rows(Launch& l, const Problem& p, const Choice& choice) {
+  const dim3 blocks(p.tiles * static_cast<unsigned>(p.batches * p.kv_heads),
+                    static_cast<unsigned>(choice.parts));
+  with_padded(p, [&]<int kPadded>() {
+    l.launch("attention",
+             choice.own == 1 ? few_rows_kernel<K, kPadded, 1> : few_rows_kernel<K, kPadded, 4>,
+             blocks, kFewThreads, p);
+  });
 }
 
+template <class T>
+void mma(Launch& l, const Problem& p, const Choice& choice) {
+  with_padded(p, [&]<int kPadded>() {
+    using M = MmaTiling<kPadded>;
+    const dim3 blocks(p.tiles * static_cast<unsigned>(p.batches * p.heads),
+                      static_cast<unsigned>(choice.parts), kPadded / M::kColumns);
+    l.launch_shared("attention", mma_kernel<T, kPadded>, blocks, kMmaThreads, M::kShared, p);
+  });
+}
+
+void tiles(Launch& l, const Problem& p, const Choice& choice) {
+  with_tiling<128>(p, false, [&]<int kPadded, int kRows>() {
+    Problem tiled = p;
+    const unsigned blocks = tile(tiled, false, Tiling<kPadded, kRows>::kOwn);
+    l.launch("attention", attention_kernel<kPadded, kRows>,
+             dim3(blocks, static_cast<unsigned>(choice.parts)), kThreads, tiled);
+  });
+}
+
+template <class T>
 void attention(Launch& l) {
-  Wide wide(l);
-  Problem p = problem_of(l, wide, 3);
+  Problem p = problem_of(l, 3);
   if (p.mask.lengths != nullptr) {
     l.launch("attention lengths", check_lengths_kernel,
              element_blocks(static_cast<uint64_t>(p.batches)), kElementThreads, p.mask.lengths,
@@ -222,28 +419,39 @@ void attention(Launch& l) {
   }
   p.query_count = l.count(0, 1);
   p.key_count = l.count(1, 1);
-  float* workspace = wide.workspace();
-  p.k = numbers_of(l, 1, p.k, workspace);
-  p.v = numbers_of(l, 2, p.v, workspace);
-  const int parts = parts_of(p);
-  p.out = parts == 1 ? wide.out(0) : workspace;
-  p.row_out = parts == 1 ? wide.out(1) : workspace + parts * p.rows() * p.dim;
-  p.four = p.dim % 4 == 0 && aligned16(p.q, p.k, p.v, p.out);
-  with_tiling<128>(p, false, [&]<int kPadded, int kRows>() {
-    const unsigned blocks = tile(p, false, Tiling<kPadded, kRows>::kOwn);
-    l.launch("attention", attention_kernel<kPadded, kRows>,
-             dim3(blocks, static_cast<unsigned>(parts)), kThreads, p);
-  });
-  if (parts > 1) {
-    l.launch("attention join", join_kernel, element_blocks(static_cast<uint64_t>(p.rows() * p.dim)),
-             kElementThreads, p.out, p.row_out, parts, wide.out(0), wide.out(1), p);
+  const bool quantized = l.is_encoded(1) || l.is_encoded(2);
+  const Choice choice = choose(p, l.type(), quantized, l.traits());
+  const Target out = {l.out(0), l.type()};
+  p.out = choice.parts == 1 ? out : Target{l.workspace(), DType::f32};
+  p.row_out =
+      choice.parts == 1 ? l.out(1) : l.workspace() + int64_t{choice.parts} * p.rows() * p.dim;
+  align(p, l.in(0), l.in(l.is_encoded(1) ? 0 : 1), l.in(l.is_encoded(2) ? 0 : 2), l.out(0));
+  switch (choice.variant) {
+    case Variant::few_rows:
+      quantized ? few_rows<Codes>(l, p, choice) : few_rows<T>(l, p, choice);
+      break;
+    case Variant::mma:
+      if constexpr (sizeof(T) == 2) {
+        mma<T>(l, p, choice);
+      }
+      break;
+    case Variant::tiles:
+      tiles(l, p, choice);
+      break;
   }
-  wide.finish();
+  if (choice.parts > 1) {
+    const float* const outs = l.workspace();
+    const float* const lses = p.row_out;
+    p.out = out;
+    p.row_out = l.out(1);
+    l.launch("attention join", join_kernel, static_cast<unsigned>(p.rows()), kJoinThreads, outs,
+             lses, choice.parts, p);
+  }
 }
 
 }  // namespace
 
-BOWLINE_KERNELS_OF_FLOATS(attention, .run = attention, .workspace = attention_workspace,
+BOWLINE_KERNELS_OF_FLOATS(attention, .run = attention<T>, .workspace = attention_workspace,
                           .refusal = refusal, .encoded = 0b110);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels

@@ -1,0 +1,259 @@
+// Attention of a few queries, as in decoding: every key and value is read once from memory.
+//
+// The rows of a key head are the queries of all heads that read it. A block owns kRows of them,
+// over one part of the keys. Eight elements of a key belong to a lane, so a few lanes form a slot,
+// and each slot of the block takes every n-th key. A slot keeps its own maximum and sums; the block
+// joins the slots at the end, in a fixed order.
+#pragma once
+
+#include "device/attention.cuh"
+
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
+
+constexpr int kFewThreads = 128;
+
+// Eight neighbours of a row as stored, from a multiple of eight on. K is the type of an element.
+template <class K>
+struct Eight {
+  static constexpr int kPack = 16 / sizeof(K);
+  Some<K, kPack> packs[8 / kPack];
+
+  __device__ void load(const Rows& rows, int row, int column) {
+    const bool inside = rows.visible(row) && column < rows.dim;
+    const K* const at = static_cast<const K*>(rows.from.data) + (inside ? rows.at(row, column) : 0);
+    if (inside && rows.eight) {
+      BOWLINE_UNROLL
+      for (int i = 0; i < 8 / kPack; ++i) {
+        packs[i] = reinterpret_cast<const Some<K, kPack>*>(at)[i];
+      }
+      return;
+    }
+    BOWLINE_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      packs[j / kPack].x[j % kPack] = inside && column + j < rows.dim ? at[j] : K{};
+    }
+  }
+  // Returns the factor of the elements.
+  __device__ float unpack(float (&x)[8]) const {
+    BOWLINE_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      x[j] = read(&packs[j / kPack].x[j % kPack]);
+    }
+    return 1;
+  }
+};
+
+// Quantized values. The form of a KV cache, int8 with one scale per row, stays packed until use.
+template <>
+struct Eight<Codes> {
+  float x_[8];
+  uint32_t words[2];
+  float scale;
+  bool packed;
+
+  __device__ static bool is_cache(const Codes& c, int dim) {
+    return c.bits == 8 && !c.zero_points && c.zero == 0 && dim % 8 == 0 &&
+           c.block == static_cast<uint32_t>(dim) && c.row_bytes % 8 == 0 &&
+           reinterpret_cast<uintptr_t>(c.codes) % 8 == 0;
+  }
+  __device__ void load(const Rows& rows, int row, int column) {
+    scale = 1;
+    packed = false;
+    const bool inside = rows.visible(row) && column < rows.dim;
+    if (inside && rows.codes.codes != nullptr && is_cache(rows.codes, rows.dim)) {
+      const Codes& c = rows.codes;
+      const auto pair = *reinterpret_cast<const Some<uint32_t, 2>*>(
+          c.codes + rows.row_of(row) * c.row_bytes + column);
+      words[0] = pair.x[0];
+      words[1] = pair.x[1];
+      scale = scale_of(c, rows.row_of(row), 0);
+      packed = true;
+      return;
+    }
+    const float4 low = rows.quad(row, column / 4);
+    const float4 high = rows.quad(row, column / 4 + 1);
+    x_[0] = low.x, x_[1] = low.y, x_[2] = low.z, x_[3] = low.w;
+    x_[4] = high.x, x_[5] = high.y, x_[6] = high.z, x_[7] = high.w;
+  }
+  __device__ float unpack(float (&x)[8]) const {
+    BOWLINE_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      // 2^23 + 128 + value as a float has the value in its low bits.
+      const uint32_t byte = (words[j / 4] >> 8 * (j % 4) & 255) ^ 128;
+      x[j] = packed ? __uint_as_float(0x4B000000 | byte) - 8388736.0f : x_[j];
+    }
+    return scale;
+  }
+};
+
+// Joins the slots of a block, in order, and writes the results of its rows.
+template <int kPadded, int kRows>
+__device__ void join_slots(const Problem& p, const Place& place, int rows,
+                           const float (&sums)[kRows][8], const Softmax (&softmax)[kRows]) {
+  constexpr int kLanes = kPadded / 8;
+  constexpr int kSlots = kFewThreads / kLanes;
+  __shared__ Shared<float[kRows][kSlots][kPadded]> all_sums;
+  __shared__ Shared<float[kRows][kSlots]> tops;
+  __shared__ Shared<float[kRows][kSlots]> all_sum;
+  __shared__ Shared<float[kRows][kSlots]> factors;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int slot = thread / kLanes;
+  const int column = thread % kLanes * 8;
+  const int group = p.heads / p.kv_heads;
+  BOWLINE_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    if (r >= rows) {
+      continue;
+    }
+    BOWLINE_UNROLL
+    for (int j = 0; j < 8; ++j) {
+      all_sums[r][slot][column + j] = sums[r][j];
+    }
+    if (column == 0) {
+      tops[r][slot] = softmax[r].top;
+      all_sum[r][slot] = softmax[r].sum;
+    }
+  }
+  __syncthreads();
+  for (int i = thread; i < rows * kSlots; i += kFewThreads) {
+    Softmax all;
+    for (int other = 0; other < kSlots; ++other) {
+      all.top = fmaxf(all.top, tops[i / kSlots][other]);
+    }
+    factors[i / kSlots][i % kSlots] = all.weight(tops[i / kSlots][i % kSlots]);
+  }
+  __syncthreads();
+  for (int i = thread; i < rows * kPadded; i += kFewThreads) {
+    const int r = i / kPadded;
+    const int d = i % kPadded;
+    const int row = place.first + r;
+    if (d >= p.dim) {
+      continue;
+    }
+    Softmax all;
+    float sum = 0;
+    for (int other = 0; other < kSlots; ++other) {
+      const float factor = factors[r][other];
+      all.top = fmaxf(all.top, tops[r][other]);
+      all.sum += factor * all_sum[r][other];
+      sum += factor * all_sums[r][other][d];
+    }
+    const int of_head = place.head * group + row % group;
+    p.put(place.batch, of_head, row / group, d, sum * all.inverse());
+    if (d == 0) {
+      p.put_lse(place.batch, of_head, row / group, all.lse());
+    }
+  }
+}
+
+template <class K, int kPadded, int kRows>
+__global__ void __launch_bounds__(kFewThreads) few_rows_kernel(Problem p) {
+  constexpr int kLanes = kPadded / 8;  // of a slot
+  constexpr int kSlots = kFewThreads / kLanes;
+  constexpr int kEach = kRows == 1 ? 4 : 2;  // keys of a slot at a time
+  const int thread = static_cast<int>(threadIdx.x);
+  const int slot = thread / kLanes;
+  const int column = thread % kLanes * 8;
+  const int group = p.heads / p.kv_heads;
+  const int all_rows = p.queries * group;
+  const Place place(p.tiles, kRows, p.kv_heads);
+  const int rows = min(kRows, all_rows - place.first);
+  p.read_counts(place.batch);
+  const Rows keys = p.keys_of(place.batch, place.head);
+  const Rows values = p.values_of(place.batch, place.head);
+
+  int query[kRows];
+  int head[kRows];
+  float q[kRows][8];
+  float sums[kRows][8] = {};
+  Softmax softmax[kRows];
+  BOWLINE_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const int row = min(place.first + r, all_rows - 1);
+    query[r] = row / group;
+    head[r] = place.head * group + row % group;
+    const Rows queries = p.of_queries(p.q, place.batch, head[r]);
+    const float4 low = queries.quad(query[r], column / 4);
+    const float4 high = queries.quad(query[r], column / 4 + 1);
+    q[r][0] = low.x, q[r][1] = low.y, q[r][2] = low.z, q[r][3] = low.w;
+    q[r][4] = high.x, q[r][5] = high.y, q[r][6] = high.z, q[r][7] = high.w;
+  }
+
+  const int part_begin = static_cast<int>(blockIdx.y) * p.part;
+  const int begin = max(part_begin, p.first_key(query[0]));
+  const int last = min(query[kRows - 1], p.live_queries - 1);
+  const int end = last < query[0] ? 0 : min(p.seen(last), part_begin + p.part);
+  for (int first = begin; first < end; first += kSlots * kEach) {
+    Eight<K> k[kEach];
+    Eight<K> v[kEach];
+    BOWLINE_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      k[i].load(keys, first + slot + kSlots * i, column);
+    }
+    BOWLINE_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      v[i].load(values, first + slot + kSlots * i, column);
+    }
+    float s[kRows][kEach];
+    BOWLINE_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      float x[8];
+      const float factor = k[i].unpack(x);
+      BOWLINE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        if (r >= rows) {
+          continue;
+        }
+        float dot = 0;
+        BOWLINE_UNROLL
+        for (int j = 0; j < 8; ++j) {
+          dot += q[r][j] * x[j];
+        }
+        BOWLINE_UNROLL
+        for (int other = 1; other < kLanes; other *= 2) {
+          dot += __shfl_xor_sync(0xFFFFFFFF, dot, other);
+        }
+        const int key = first + slot + kSlots * i;
+        s[r][i] =
+            key < end ? p.score_of(factor * dot, place.batch, head[r], query[r], key) : -INFINITY;
+      }
+    }
+    BOWLINE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (r >= rows) {
+        continue;
+      }
+      float top = softmax[r].top;
+      BOWLINE_UNROLL
+      for (int i = 0; i < kEach; ++i) {
+        top = fmaxf(top, s[r][i]);
+      }
+      const float factor = softmax[r].raise(top);
+      BOWLINE_UNROLL
+      for (float& x : sums[r]) {
+        x *= factor;
+      }
+    }
+    BOWLINE_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      float x[8];
+      const float factor = v[i].unpack(x);
+      BOWLINE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        if (r >= rows || s[r][i] == -INFINITY) {
+          continue;  // NaN of a hidden key stays there
+        }
+        const float weight = softmax[r].weight(s[r][i]);
+        softmax[r].sum += weight;
+        BOWLINE_UNROLL
+        for (int j = 0; j < 8; ++j) {
+          sums[r][j] += factor * weight * x[j];
+        }
+      }
+    }
+  }
+
+  join_slots<kPadded>(p, place, rows, sums, softmax);
+}
+
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels
