@@ -280,6 +280,10 @@ struct RecordInfo {
   std::vector<OperandInfo> inputs;
   std::vector<OperandInfo> outputs;
   std::optional<OperandInfo> workspace;
+  /// Bytes that one run of the record reads and writes, if each operand is read or written once.
+  /// The workspace counts in both. Dynamic dimensions count with their maximum.
+  uint64_t read_bytes = 0;
+  uint64_t written_bytes = 0;  ///< See `read_bytes`.
   /// Records of the same level do not depend on each other. Levels in a Repeat start at 0.
   uint32_t level = 0;
   uint32_t count = 1;    ///< For repeat_begin: the number of iterations.

@@ -58,6 +58,7 @@ extern const OpDef op_embedding{
     .inputs = 2,
     .types = "F, i32 -> F",
     .encoded_inputs = 0b1,
+    .gathers = 0b1,
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

@@ -96,6 +96,7 @@ extern const OpDef op_gather{
     .name = "Gather",
     .inputs = 2,
     .types = "A, i32 -> A",
+    .gathers = 0b1,
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

@@ -363,6 +363,8 @@ struct OpDef {
   // (optional) Bit i: input i may be quantized (Encoding::layout), as a parameter of a frozen
   // storage may be.
   uint32_t encoded_inputs = 0;
+  // (optional) Bit i: the operator reads only as many elements of input i as output 0 has.
+  uint32_t gathers = 0;
   // (optional) The kernel stops at the current sizes for which `counted` asked
   // (device::Operand::counted_axis).
   bool reads_counts = false;

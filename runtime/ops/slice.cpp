@@ -71,6 +71,7 @@ extern const OpDef op_slice{
     .name = "Slice",
     .is_front = is_front,
     .types = "A -> A",
+    .gathers = 0b1,
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

@@ -1,5 +1,7 @@
 #include "plan/describe.h"
 
+#include "plan/traffic.h"
+
 namespace bowline::detail::plan {
 namespace {
 
@@ -126,8 +128,11 @@ SegmentInfo describe(const Plan& plan) {
   out.io_bytes = plan.io_bytes;
   out.inputs = describe(plan, plan.inputs);
   out.outputs = describe(plan, plan.outputs);
-  for (const device::Record& r : plan.program.records) {
-    out.records.push_back(describe(plan, r));
+  const std::vector<Traffic> traffic = traffic_of(plan.program);
+  for (size_t i = 0; i < traffic.size(); ++i) {
+    RecordInfo& r = out.records.emplace_back(describe(plan, plan.program.records[i]));
+    r.read_bytes = traffic[i].read;
+    r.written_bytes = traffic[i].written;
   }
   for (const device::Table& t : plan.program.tables) {
     out.tables.push_back(describe(plan, t));

@@ -166,7 +166,8 @@ class DecoderModel {
   ParameterList norm1_, norm2_, q_, k_, v_, o_, gate_, up_, down_, keys_, values_;
 };
 
-inline Model decoder_model(const DecoderShape& shape = {}, uint64_t seed = 1) {
+// Without values.
+inline Model decoder_shapes(const DecoderShape& shape = {}) {
   Model model;
   DecoderModel decoder(model, shape);
   decoder.add_loss();
@@ -177,6 +178,11 @@ inline Model decoder_model(const DecoderShape& shape = {}, uint64_t seed = 1) {
   must(model.set_metadata("architecture", "llama"));
   must(model.set_metadata("vocabulary", std::to_string(shape.vocabulary)));
   must(model.set_metadata("context_length", std::to_string(shape.context)));
+  return model;
+}
+
+inline Model decoder_model(const DecoderShape& shape = {}, uint64_t seed = 1) {
+  Model model = decoder_shapes(shape);
   must(model.materialize(seed));
   return model;
 }

@@ -1,0 +1,107 @@
+// The memory traffic of records (plan/traffic.h).
+#include <functional>
+
+#include "ties/models.h"
+#include "ties/test_devices.h"
+
+namespace bowline::test {
+namespace {
+
+// Plans the graph that `build` makes, and returns its only record of `op`.
+RecordInfo record_of(const std::string& device, const std::string& op,
+                     const std::function<void(Model&, GraphBuilder&)>& build) {
+  Model model;
+  GraphBuilder g(model, "forward");
+  build(model, g);
+  must(g.finish());
+  const Device planning = must(Device::open("planning:" + device));
+  must(model.to(planning));
+  const Session session = must(Session::create(model, planning, "forward", {}));
+  std::vector<RecordInfo> found;
+  const PlanInfo plan = must(session.describe());
+  for (const RecordInfo& r : plan.segments[0].records) {
+    if (r.op == op) {
+      found.push_back(r);
+    }
+  }
+  EXPECT_EQ(found.size(), 1u);
+  return found.empty() ? RecordInfo{} : found[0];
+}
+
+// Of the table, only the rows that the ids name are read.
+TEST(Traffic, AnEmbeddingReadsItsRows) {
+  const RecordInfo r = record_of("cpu", "Embedding", [](Model& m, GraphBuilder& g) {
+    const Parameter table = must(m.parameter("table", {1000, 16}, Init::zeros()));
+    const Value ids = g.input("ids", DType::i32, {3});
+    g.output("y", g.op("Embedding", {g.parameter(table), ids}));
+  });
+  EXPECT_EQ(r.read_bytes, 3 * 16 * 4u + 3 * 4u);
+  EXPECT_EQ(r.written_bytes, 3 * 16 * 4u);
+}
+
+TEST(Traffic, AnOperandThatIsNamedTwiceIsReadOnce) {
+  const RecordInfo r = record_of("cpu", "Mul", [](Model&, GraphBuilder& g) {
+    const Value x = g.input("x", DType::f32, {8, 8});
+    g.output("y", g.op("Mul", {x, x}));
+  });
+  EXPECT_EQ(r.read_bytes, 8 * 8 * 4u);
+  EXPECT_EQ(r.written_bytes, 8 * 8 * 4u);
+}
+
+// A state into which rows are written is neither read nor written as a whole.
+TEST(Traffic, WriteRowsWritesItsRows) {
+  const RecordInfo r = record_of("cpu", "WriteRows", [](Model& m, GraphBuilder& g) {
+    const Parameter cache =
+        must(m.parameter("cache", {512, 8}, Init::zeros(), StorageRole::kv_cache));
+    const Value rows = g.input("rows", DType::f32, {2, 8});
+    g.output("y", g.op("Square", {g.op("WriteRows", {g.parameter(cache), rows})}));
+  });
+  EXPECT_EQ(r.read_bytes, 2 * 8 * 4u);
+  EXPECT_EQ(r.written_bytes, 2 * 8 * 4u);
+}
+
+// An optimizer reads weight, gradient and moments of all storages and the clip factor. It writes
+// all but the gradient.
+TEST(Traffic, AnOptimizerTakesEveryListEntry) {
+  Model model;
+  const Parameter a = must(model.parameter("a", {100}, Init::zeros()));
+  const Parameter b = must(model.parameter("b", {100}, Init::zeros()));
+  GraphBuilder g(model, "loss");
+  g.output("loss", g.op("ReduceSum", {g.op("Mul", {g.parameter(a), g.parameter(b)})},
+                        {{"axes", {0}}, {"keep_dims", false}}));
+  must(g.finish());
+  const Device planning = must(Device::open("planning:cpu"));
+  must(model.to(planning));
+  const Trainer trainer = must(Trainer::create(model, planning, {}));
+  uint64_t optimizers = 0;
+  const PlanInfo plan = must(trainer.describe());
+  for (const SegmentInfo& segment : plan.segments) {
+    for (const RecordInfo& r : segment.records) {
+      if (r.op == "AdamW") {
+        ++optimizers;
+        EXPECT_EQ(r.read_bytes, 2 * 4 * 100 * 4u + 4u);
+        EXPECT_EQ(r.written_bytes, 2 * 3 * 100 * 4u);
+      }
+    }
+  }
+  EXPECT_EQ(optimizers, 1u);
+}
+
+class PlannedTraffic : public OnDevice {};
+
+INSTANTIATE_TEST_SUITE_P(Devices, PlannedTraffic, testing::ValuesIn(computing_device_names()),
+                         [](const auto& p) { return test_name(p.param); });
+
+// The workspace counts twice: a kernel that converts operands to f32 there is seen to do so.
+TEST_P(PlannedTraffic, TheWorkspaceIsWrittenAndRead) {
+  const RecordInfo r = record_of(GetParam(), "MatMul", [](Model&, GraphBuilder& g) {
+    const Value a = g.input("a", DType::bf16, {64, 64}), b = g.input("b", DType::bf16, {64, 64});
+    g.output("y", g.op("MatMul", {a, b}));
+  });
+  const uint64_t workspace = r.workspace ? r.workspace->bytes : 0;
+  EXPECT_EQ(r.read_bytes, 2 * 64 * 64 * 2u + workspace);
+  EXPECT_EQ(r.written_bytes, 64 * 64 * 2u + workspace);
+}
+
+}  // namespace
+}  // namespace bowline::test
