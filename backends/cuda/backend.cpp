@@ -1,6 +1,8 @@
 // The backends cuda and cuda-emu: lists the devices, and the reason if a device cannot be used.
 #include "device/backend.h"
 
+#include <charconv>
+
 #include "blas.h"
 #include "open_device.h"
 
@@ -71,6 +73,19 @@ class CudaBackend : public device::Backend {
 
   Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions&) const override {
     return CudaDevice::open(index);
+  }
+  // `model`: the architecture and the number of multiprocessors, "90x132".
+  std::unique_ptr<device::Device> open_to_plan(std::string_view model) const override {
+    Traits traits;
+    const char* const end = model.data() + model.size();
+    const auto code = std::from_chars(model.data(), end, traits.code);
+    if (code.ec != std::errc() || code.ptr == end || *code.ptr != 'x') {
+      return nullptr;
+    }
+    const auto processors = std::from_chars(code.ptr + 1, end, traits.processors);
+    const bool is_model = processors.ec == std::errc() && processors.ptr == end &&
+                          traits.code >= 75 && traits.processors >= 1;
+    return is_model ? CudaDevice::open_to_plan(traits) : nullptr;
   }
 
  private:

@@ -63,8 +63,10 @@ class Launch {
     const Traits& traits;
     bool accumulates;       // gradients are added to those of earlier submissions
     bool prepares = false;  // nothing is enqueued; the library chooses its algorithms
+    bool plans = false;     // there is no device; launches are only counted
     uint32_t launches = 0;
-    Status status = {};  // the first failure
+    std::vector<std::string>* kernels = nullptr;  // (optional) receives the names of launches
+    Status status = {};                           // the first failure
   };
   Launch(Context& context, const device::Record& record, uint32_t iteration)
       : context_(context), record_(record), iteration_(iteration) {}
@@ -166,8 +168,10 @@ class Launch {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !is_enqueuing()) {
       return;
     }
-    done(name, BOWLINE_CUDA_NAMESPACE::launch(name, kernel, grid, block, shared_bytes,
-                                              context_.stream, args...));
+    done(name, context_.plans
+                   ? cudaSuccess
+                   : BOWLINE_CUDA_NAMESPACE::launch(name, kernel, grid, block, shared_bytes,
+                                                    context_.stream, args...));
   }
   void fail(Status status);
   void copy(void* to, const void* from, uint64_t bytes);

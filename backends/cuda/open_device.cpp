@@ -34,7 +34,6 @@ Status check(Buffer buffer, uint64_t offset, uint64_t bytes) {
 
 Result<std::unique_ptr<device::Device>> CudaDevice::open(int index) {
   std::unique_ptr<CudaDevice> self(new CudaDevice(index));
-  self->capabilities_.alignment = kAlignment;
   BOWLINE_TRY(self->begin());
   BOWLINE_CUDA(cudaStreamCreateWithFlags(&self->stream_, cudaStreamNonBlocking), "create a stream");
   self->blas_ = Blas::open();
@@ -42,9 +41,15 @@ Result<std::unique_ptr<device::Device>> CudaDevice::open(int index) {
   return std::unique_ptr<device::Device>(std::move(self));
 }
 
+std::unique_ptr<device::Device> CudaDevice::open_to_plan(const Traits& traits) {
+  std::unique_ptr<CudaDevice> self(new CudaDevice(0));
+  self->traits_ = traits;
+  return self;
+}
+
 CudaDevice::~CudaDevice() {
-  (void)cudaSetDevice(index_);
   if (stream_ != nullptr) {
+    (void)cudaSetDevice(index_);
     (void)cudaStreamSynchronize(stream_);
     (void)cudaStreamDestroy(stream_);
   }
@@ -204,6 +209,11 @@ Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
     return end(std::move(recording).status());
   }
   return std::unique_ptr<Recording>(std::move(recording).value());
+}
+
+Result<std::unique_ptr<Recording>> CudaDevice::plan(const Program& program) {
+  BOWLINE_TRY_ASSIGN(auto recording, CudaRecording::plan(program, traits_));
+  return std::unique_ptr<Recording>(std::move(recording));
 }
 
 Status CudaDevice::submit(std::span<Recording* const> recordings) {

@@ -8,6 +8,8 @@ namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 class CudaDevice : public device::Device {
  public:
   static Result<std::unique_ptr<device::Device>> open(int index);
+  // Needs no driver. See Backend::open_to_plan.
+  static std::unique_ptr<device::Device> open_to_plan(const Traits& traits);
   ~CudaDevice() override;
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
@@ -22,6 +24,7 @@ class CudaDevice : public device::Device {
   Status fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override;
   Result<std::unique_ptr<device::Recording>> record(
       const device::Program& program, std::span<const device::Buffer> buffers) override;
+  Result<std::unique_ptr<device::Recording>> plan(const device::Program& program) override;
   Status submit(std::span<device::Recording* const> recordings) override;
   Status wait() override;
   Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override;
@@ -36,7 +39,7 @@ class CudaDevice : public device::Device {
   Status synchronize();
 
   int index_;
-  device::Capabilities capabilities_;
+  device::Capabilities capabilities_ = {.alignment = kAlignment};
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<Blas> blas_;
   Traits traits_;

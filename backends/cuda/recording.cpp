@@ -19,6 +19,9 @@ void Launch::fail(Status status) {
 
 void Launch::done(const char* name, cudaError_t error) {
   ++context_.launches;
+  if (context_.kernels != nullptr) {
+    context_.kernels->emplace_back(name);
+  }
   if (error != cudaSuccess) {
     fail(status_of(error, format("launch {} of node {}", name, record_.node)));
   }
@@ -40,13 +43,15 @@ bool Launch::multiply(const BlasProduct& product, const BlasOperands& operands) 
 
 void Launch::copy(void* to, const void* from, uint64_t bytes) {
   if (bytes > 0 && to != from && is_enqueuing()) {
-    done("a copy", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context_.stream));
+    done("a copy", context_.plans ? cudaSuccess
+                                  : cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
+                                                    context_.stream));
   }
 }
 
 void Launch::zero(float* to, uint64_t bytes) {
   if (bytes > 0 && is_enqueuing()) {
-    done("a fill", cudaMemsetAsync(to, 0, bytes, context_.stream));
+    done("a fill", context_.plans ? cudaSuccess : cudaMemsetAsync(to, 0, bytes, context_.stream));
   }
 }
 
@@ -113,28 +118,61 @@ Result<std::unique_ptr<CudaRecording>> CudaRecording::make(const Program& progra
   return out;
 }
 
-// Creates all tables of the program: the entries, then the chunks of each table.
-Status CudaRecording::make_tables() {
-  std::vector<ListEntry> entries;
-  std::vector<Chunk> chunks;
-  struct Place {
-    size_t entry, chunk;
-  };
-  std::vector<Place> places;
+Result<std::unique_ptr<CudaRecording>> CudaRecording::plan(const Program& program,
+                                                           const Traits& traits) {
+  const std::vector<const Memory*> buffers(program.slots, nullptr);
+  std::unique_ptr<CudaRecording> out(new CudaRecording(program, buffers, nullptr, nullptr, traits));
+  // No launch uses an address, but kernels ask whether one is null and to what it is aligned.
+  std::ranges::fill(out->slots_, reinterpret_cast<std::byte*>(uintptr_t{kAlignment}));
+  out->make_lists(out->tables_of_program(), nullptr, nullptr);
+  Launch::Context context = out->context(false);
+  context.plans = true;
+  out->kernels_.resize(program.records.size());
+  out->for_each_record([&](size_t record, uint32_t iteration) {
+    const bool is_first = out->kernels_[record].empty();
+    context.kernels = is_first ? &out->kernels_[record] : nullptr;
+    out->enqueue(context, record, iteration);
+  });
+  BOWLINE_TRY(std::move(context.status));
+  out->launches_ = context.launches;
+  return out;
+}
+
+CudaRecording::Tables CudaRecording::tables_of_program() const {
+  Tables out;
   for (const device::Table& table : program_.tables) {
-    places.push_back({entries.size(), chunks.size()});
+    out.places.push_back({out.entries.size(), out.chunks.size()});
     for (uint32_t i = 0; i < table.entries.size(); ++i) {
       const device::TableEntry& e = table.entries[i];
-      entries.push_back(
+      out.entries.push_back(
           {reinterpret_cast<float*>(slots_[e.slot] + e.offset), e.elements, e.first ? 1u : 0u});
       for (uint64_t begin = 0; begin < e.elements; begin += kChunk) {
-        chunks.push_back(
+        out.chunks.push_back(
             {i, static_cast<uint32_t>(std::min<uint64_t>(kChunk, e.elements - begin)), begin});
       }
     }
   }
-  const uint64_t entry_bytes = entries.size() * sizeof(ListEntry);
-  const uint64_t chunk_bytes = chunks.size() * sizeof(Chunk);
+  out.places.push_back({out.entries.size(), out.chunks.size()});
+  return out;
+}
+
+void CudaRecording::make_lists(const Tables& tables, const std::byte* entries,
+                               const std::byte* chunks) {
+  const auto* const first_entry = reinterpret_cast<const ListEntry*>(entries);
+  const auto* const first_chunk = reinterpret_cast<const Chunk*>(chunks);
+  const std::vector<Tables::Place>& places = tables.places;
+  for (size_t t = 0; t + 1 < places.size(); ++t) {
+    lists_.push_back({first_entry + places[t].entry, first_chunk + places[t].chunk,
+                      static_cast<uint32_t>(places[t + 1].entry - places[t].entry),
+                      static_cast<uint32_t>(places[t + 1].chunk - places[t].chunk)});
+  }
+}
+
+// Creates all tables of the program: the entries, then the chunks of each table.
+Status CudaRecording::make_tables() {
+  const Tables tables = tables_of_program();
+  const uint64_t entry_bytes = tables.entries.size() * sizeof(ListEntry);
+  const uint64_t chunk_bytes = tables.chunks.size() * sizeof(Chunk);
   BOWLINE_TRY_ASSIGN(tables_,
                      Memory::allocate(entry_bytes + chunk_bytes, device::MemoryKind::device));
   std::byte* const first_entry = tables_->device;
@@ -143,17 +181,12 @@ Status CudaRecording::make_tables() {
     return bytes == 0 ? cudaSuccess
                       : cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_);
   };
-  BOWLINE_CUDA(upload(first_entry, entries.data(), entry_bytes), "copy the tables of a graph");
-  BOWLINE_CUDA(upload(first_chunk, chunks.data(), chunk_bytes), "copy the tables of a graph");
+  BOWLINE_CUDA(upload(first_entry, tables.entries.data(), entry_bytes),
+               "copy the tables of a graph");
+  BOWLINE_CUDA(upload(first_chunk, tables.chunks.data(), chunk_bytes),
+               "copy the tables of a graph");
   BOWLINE_CUDA(cudaStreamSynchronize(stream_), "copy the tables of a graph");
-  const auto* device_entries = reinterpret_cast<const ListEntry*>(first_entry);
-  const auto* device_chunks = reinterpret_cast<const Chunk*>(first_chunk);
-  places.push_back({entries.size(), chunks.size()});
-  for (size_t t = 0; t + 1 < places.size(); ++t) {
-    lists_.push_back({device_entries + places[t].entry, device_chunks + places[t].chunk,
-                      static_cast<uint32_t>(places[t + 1].entry - places[t].entry),
-                      static_cast<uint32_t>(places[t + 1].chunk - places[t].chunk)});
-  }
+  make_lists(tables, first_entry, first_chunk);
   return {};
 }
 

@@ -19,10 +19,14 @@ class CudaRecording : public device::Recording {
                                                      std::span<const Memory* const> buffers,
                                                      cudaStream_t stream, const Blas* blas,
                                                      const Traits& traits);
+  // Lists the launches of a program on a device with these traits, without a device.
+  static Result<std::unique_ptr<CudaRecording>> plan(const device::Program& program,
+                                                     const Traits& traits);
   ~CudaRecording() override;
 
   uint64_t overhead_bytes() const override { return tables_ ? tables_->bytes : 0; }
   uint32_t launches() const override { return launches_; }
+  std::span<const std::vector<std::string>> kernels() const override { return kernels_; }
 
   Status submit();
   // Runs the records one by one between events, without the graph.
@@ -31,6 +35,17 @@ class CudaRecording : public device::Recording {
  private:
   CudaRecording(device::Program program, std::vector<const Memory*> buffers, cudaStream_t stream,
                 const Blas* blas, const Traits& traits);
+  // The tables of the program: all entries, all chunks, and the first of both per table.
+  struct Tables {
+    struct Place {
+      size_t entry, chunk;
+    };
+    std::vector<ListEntry> entries;
+    std::vector<Chunk> chunks;
+    std::vector<Place> places;
+  };
+  Tables tables_of_program() const;
+  void make_lists(const Tables& tables, const std::byte* entries, const std::byte* chunks);
   Status make_tables();
   void note_transfers();
   bool has_gradients() const;
@@ -71,6 +86,7 @@ class CudaRecording : public device::Recording {
   std::vector<Transfer> out_;
   cudaGraphExec_t graphs_[2] = {};  // by StepHead::accumulate; the second only for gradients
   uint32_t launches_ = 0;
+  std::vector<std::vector<std::string>> kernels_;  // by record; only of a plan
 };
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -36,7 +36,7 @@
 namespace bowline::detail::device {
 
 // Increases with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 7;
+constexpr uint32_t kContractVersion = 8;
 
 // A block of device memory. Only its backend knows the meaning of `id`.
 struct Buffer {
@@ -97,6 +97,8 @@ class Recording {
   // The number of kernel launches, library calls, copies and fills in one submission. 0: the device
   // has no separate launches.
   virtual uint32_t launches() const { return 0; }
+  // By record of the program: the names of the launches of its first run. Empty: not known.
+  virtual std::span<const std::vector<std::string>> kernels() const { return {}; }
 };
 
 // The time of one record of a Program on the device.
@@ -133,6 +135,11 @@ class Device {
   // Records a program. buffers[s] is slot s. The recording does not refer to `program` afterwards.
   virtual Result<std::unique_ptr<Recording>> record(const Program& program,
                                                     std::span<const Buffer> buffers) = 0;
+  // Returns what record() would return, as far as it is known without memory. It cannot be
+  // submitted. Default: nothing is known.
+  virtual Result<std::unique_ptr<Recording>> plan(const Program& /*program*/) {
+    return std::make_unique<Recording>();
+  }
   // Runs the recordings one after the other.
   virtual Status submit(std::span<Recording* const> recordings) = 0;
   virtual Status wait() = 0;
@@ -164,6 +171,10 @@ class Backend {
   // Device::open("best") then skips the backend.
   virtual bool may_have_gpu() const { return true; }
   virtual Result<std::unique_ptr<Device>> open(int index, const DeviceOptions& options) const = 0;
+  // (optional) Returns a device on which only capabilities(), query() and plan() are called. It
+  // needs no hardware. `model` says for which device it plans, in a form that the backend defines.
+  // Null: the backend cannot plan for it.
+  virtual std::unique_ptr<Device> open_to_plan(std::string_view /*model*/) const { return nullptr; }
   // Device::open("best") prefers backends with a larger rank. GPUs have at least kGpuRank.
   virtual int rank() const = 0;
 };

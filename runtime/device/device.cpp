@@ -128,7 +128,13 @@ std::vector<DeviceInfo> list_devices() {
 Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                                 const DeviceOptions& options) {
   const bool planning = name.starts_with(kPlanning);
+  const std::string_view whole = name;
   name.remove_prefix(planning ? kPlanning.size() : 0);
+  std::string_view model;  // of a device that this machine need not have
+  if (const size_t at = name.find('@'); planning && at != std::string_view::npos) {
+    model = name.substr(at + 1);
+    name = name.substr(0, at);
+  }
   const std::vector<Candidate> all = candidates_for(name);
   const Candidate* found = name == "best"  ? best_of(all, 0)
                            : name == "gpu" ? best_of(all, kGpuRank)
@@ -146,10 +152,17 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
   if (found == nullptr) {
     return unknown_device(name);
   }
-  BOWLINE_REQUIRE_CODE(found->info.unusable.empty(), Code::unsupported,
-                       "Device {} cannot be used: {}{}", found->info.name, found->info.unusable,
-                       way_out(all_candidates()));
-  BOWLINE_TRY_ASSIGN(auto device, found->backend->open(found->index, options));
+  std::unique_ptr<Device> device;
+  if (!model.empty()) {
+    device = found->backend->open_to_plan(model);
+    BOWLINE_REQUIRE(device != nullptr, "There is no device \"{}\": {} cannot plan for \"{}\".",
+                    whole, found->backend->name(), model);
+  } else {
+    BOWLINE_REQUIRE_CODE(found->info.unusable.empty(), Code::unsupported,
+                         "Device {} cannot be used: {}{}", found->info.name, found->info.unusable,
+                         way_out(all_candidates()));
+    BOWLINE_TRY_ASSIGN(device, found->backend->open(found->index, options));
+  }
   const uint64_t staging = device->capabilities().staging_bytes;
   BOWLINE_REQUIRE_CODE(options.memory_budget == 0 || staging <= options.memory_budget,
                        Code::over_budget,

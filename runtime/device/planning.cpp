@@ -18,9 +18,13 @@ class PlanningDevice : public Device {
   Result<MemoryInfo> memory_info() override { return MemoryInfo{}; }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind kind) override {
-    return inner_->allocate(capabilities().host_memory ? bytes : 0, kind);
+    return capabilities().host_memory ? inner_->allocate(bytes, kind) : Buffer{1};
   }
-  void free(Buffer buffer) override { inner_->free(buffer); }
+  void free(Buffer buffer) override {
+    if (capabilities().host_memory) {
+      inner_->free(buffer);
+    }
+  }
 
   Status copy_in(Buffer, uint64_t, std::span<const std::byte>) override { return {}; }
   Status copy_out(std::span<std::byte>, Buffer, uint64_t) override {
@@ -31,10 +35,7 @@ class PlanningDevice : public Device {
 
   Result<std::unique_ptr<Recording>> record(const Program& program,
                                             std::span<const Buffer> buffers) override {
-    if (capabilities().host_memory) {
-      return inner_->record(program, buffers);
-    }
-    return std::make_unique<Recording>();
+    return capabilities().host_memory ? inner_->record(program, buffers) : inner_->plan(program);
   }
   Status submit(std::span<Recording* const>) override { return refused("nothing can run on it"); }
   Status wait() override { return {}; }

@@ -15,7 +15,11 @@ constexpr std::string_view kPlanning = "planning:";
 
 // Makes a planning device from `inner`. If `inner` uses host memory (Capabilities::host_memory),
 // blocks are pages that are never touched, so that `inner` can record programs. Other devices are
-// not asked to allocate or record, so the size of their recordings is unknown.
+// not asked to allocate or record. They tell what they know of a recording (Device::plan), so its
+// size is unknown.
+//
+// "planning:cuda@90x132" plans for a GPU that this machine need not have (Backend::open_to_plan):
+// here of architecture sm_90, with 132 multiprocessors.
 std::unique_ptr<Device> planning_device(std::unique_ptr<Device> inner);
 
 }  // namespace bowline::detail::device

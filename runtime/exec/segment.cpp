@@ -153,6 +153,10 @@ Result<Segment> Segment::record(plan::Plan plan, params::Table& table,
 SegmentInfo Segment::describe() const {
   SegmentInfo out = plan::describe(plan_);
   out.launches = recording_->launches();
+  const std::span<const std::vector<std::string>> kernels = recording_->kernels();
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    out.records[i].kernels = kernels[i];
+  }
   return out;
 }
 

@@ -297,7 +297,7 @@ void launch_product(Launch& l, const Operands<T>& p) {
 
 void launch_quantized(Launch& l, const QuantizedOperands& p) {
   const auto run = [&](auto kernel, int lines) {
-    l.launch("few rows", kernel,
+    l.launch("few quantized rows", kernel,
              blocks_for(static_cast<uint64_t>(p.n), static_cast<uint64_t>(lines * kWarps)),
              kThreads, p);
   };
