@@ -11,6 +11,7 @@ void add_bench_matmul(CLI::App& bench, Context& context);
 void add_bench_run(CLI::App& bench, Context& context);
 void add_bench_train(CLI::App& bench, Context& context);
 void add_bench_decode(CLI::App& bench, Context& context);
+void add_bench_model_time(CLI::App& bench, Context& context);
 void add_bench_table(CLI::App& bench, Context& context);
 void add_bench_ties(CLI::App& bench, Context& context);
 void add_bench_tokenize(CLI::App& bench, Context& context);

@@ -1,0 +1,46 @@
+#include "bench/device_classes.h"
+
+namespace bowline::command {
+namespace {
+
+// Datasheet peaks of bandwidth count with 0.9, which the copy on an H200 reached (4.3 of 4.8 TB/s).
+constexpr DeviceClass kClasses[] = {
+    {"h200", "NVIDIA H200 SXM, CUDA", "planning:cuda@90x132", 67e12, 790e12, 4.3e12, 1.2e-6,
+     "matrix rate and bandwidth measured on an H200 (bf16 product of 8192 cubed, copy); f32: "
+     "NVIDIA "
+     "H200 datasheet"},
+    {"h100", "NVIDIA H100 SXM, CUDA", "planning:cuda@90x132", 67e12, 790e12, 3.0e12, 1.2e-6,
+     "NVIDIA H100 datasheet (f32, 3.35 TB/s); matrix rate measured on an H200, which has the same "
+     "multiprocessors"},
+    {"rtx4070", "NVIDIA GeForce RTX 4070, CUDA", "planning:cuda@80x46", 29.1e12, 58.3e12, 454e9,
+     1.2e-6,
+     "NVIDIA Ada architecture white paper: 46 multiprocessors at 2.475 GHz, 128 f32 and 256 matrix "
+     "multiply-adds each; 504 GB/s"},
+    {"rx7800xt", "AMD Radeon RX 7800 XT, Vulkan", "planning:vulkan", 37.3e12, 74.6e12, 562e9, 2e-6,
+     "AMD product page: f32, f16 matrix, 624 GB/s"},
+    {"arc770", "Intel Arc A770, Vulkan", "planning:vulkan", 17.2e12, 137.6e12, 504e9, 3e-6,
+     "Intel Xe-HPG white paper: 32 cores at 2.1 GHz, 128 f32 and 1024 matrix multiply-adds each; "
+     "560 GB/s"},
+    {"adreno740", "Qualcomm Adreno 740, Vulkan", "planning:vulkan", 2.1e12, 2.1e12, 60e9, 10e-6,
+     "Qualcomm publishes no rates; 1,536 multiply-adds at 680 MHz and LPDDR5X of 67 GB/s, from "
+     "reviews; matrix units: none"},
+};
+
+constexpr KernelRate kRates[] = {
+    {"product", Unit::f32, 0.62, "matmul.product_kernel<float,128,8,1,false>"},
+    {"tensor product", Unit::matrix, 0.55, ""},
+    {"few rows", Unit::f32, 0.25, ""},
+    {"few quantized rows", Unit::f32, 0.07, ""},
+    {"attention", Unit::f32, 0.65, ""},
+    {"attention decode", Unit::f32, 0.1, ""},
+    {"attention_grad queries", Unit::f32, 0.6, ""},
+    {"attention_grad keys", Unit::f32, 0.6, ""},
+    {"", Unit::f32, 0.4, ""},
+};
+
+}  // namespace
+
+std::span<const DeviceClass> device_classes() { return kClasses; }
+std::span<const KernelRate> kernel_rates() { return kRates; }
+
+}  // namespace bowline::command

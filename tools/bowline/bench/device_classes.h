@@ -1,0 +1,41 @@
+// What the model of times (bench/modelled.h) knows about hardware: peak rates of device classes,
+// and the share of a peak that each kernel reaches.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace bowline::command {
+
+// The units that multiply: f32 arithmetic, or matrix units with 16-bit operands.
+enum class Unit : unsigned char { f32, matrix };
+
+struct DeviceClass {
+  std::string_view name;  // of --device-class
+  std::string_view description;
+  std::string_view planning;  // the device that makes the plan
+  double f32 = 0;             // operations per second; a multiply-add counts as two
+  double matrix = 0;          // the same, dense, with f16 or bf16 operands and f32 sums
+  double bandwidth = 0;       // bytes per second that a copy reads and writes
+  double launch_gap = 0;      // seconds from the end of a launch to the start of the next
+  std::string_view source;    // of the rates
+};
+std::span<const DeviceClass> device_classes();
+
+// The rate of a kernel that multiplies.
+struct KernelRate {
+  std::string_view kernel;  // as in RecordInfo::kernels; "": kernels that are not known
+  Unit unit = Unit::f32;
+  // The share of the peak rate of the unit. With a budget, it is 0.85 of the share of instructions
+  // that multiply, which the budget guarantees: an SM issues no instruction in the other cycles.
+  double share = 0;
+  // The pattern of the line of backends/cuda/code_budgets.txt with the limit of `math`. Empty: the
+  // share is an assumption.
+  std::string_view budget;
+};
+std::span<const KernelRate> kernel_rates();
+
+// The share of the bandwidth that kernels reach which only move memory: an assumption.
+inline constexpr double kBandwidthShare = 0.9;
+
+}  // namespace bowline::command

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Checks that the modelled times of GPT-2 124M on GPUs do not grow.
+
+  tools/checks/model_time.py [--program FILE] [--update]
+
+  --program FILE  the command [build/release/bin/bowline]
+  --update        write the times of this build to tools/checks/model_time.json
+
+`bowline bench model-time` computes the times from the plan of the model, without a GPU. A time that
+is more than 2 percent above the committed one is a regression: a record moves more bytes, a launch
+was added, or a kernel became slower. If the change is meant, --update accepts it.
+
+Exit codes: 0 no time grew, 1 a time grew, 77 the command or a backend is not built.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TIMES = pathlib.Path(__file__).with_suffix(".json")
+BUDGETS = ROOT / "backends/cuda/code_budgets.txt"
+MOST = 1.02
+# Plans for CUDA are the same on every machine. Plans for Vulkan depend on the driver that is found.
+CLASSES = ["h200", "h100", "rtx4070"]
+# name: (flags, the part of the output)
+CASES = {
+    "step 32 x 1024": (["--batch", "32", "--seq", "1024"], "step"),
+    "step 1 x 256": (["--batch", "1", "--seq", "256"], "step"),
+    "token bf16": ([], "token"),
+    "token q4_0": (["--quantize", "q4_0"], "token"),
+}
+
+
+def times_of(program):
+    """{class: {case: milliseconds}} and the rates of the kernels. If the command has no times, a
+    sentence that says why, and None.
+    """
+    times, outputs = {}, {}
+    for name in CLASSES:
+        times[name] = {}
+        for case, (flags, part) in CASES.items():
+            key = (name, *flags)
+            if key not in outputs:
+                done = subprocess.run([program, "bench", "model-time", "--device-class", name, *flags, "-o", "json"],
+                                      capture_output=True, text=True)
+                if done.returncode != 0:
+                    return done.stderr.strip(), None
+                outputs[key] = json.loads(done.stdout)
+            times[name][case] = float(f"{outputs[key][part]['ms']:.4g}")
+    return times, outputs[key]["kernel_rates"]
+
+
+def growth(committed, times):
+    """Yields a sentence per time that grew or that is not committed."""
+    for name, cases in times.items():
+        for case, ms in cases.items():
+            old = committed.get(name, {}).get(case)
+            if old is None:
+                yield f"{case} on {name} has no committed time (modelled: {ms} ms)."
+            elif ms > MOST * old:
+                yield (f"{case} on {name} takes {ms} ms (modelled), {100 * (ms / old - 1):.1f} percent more than the "
+                       f"committed {old} ms. --update accepts it.")
+
+
+def unproven(rates, budgets):
+    """Yields a sentence per kernel whose rate is above the limit of its budget."""
+    limits = {}
+    for line in budgets.splitlines():
+        words = line.split("#")[0].split()
+        limits.update((words[0], float(w.removeprefix("math>="))) for w in words if w.startswith("math>="))
+    for rate in rates:
+        if rate["budget"] and 100 * rate["share"] > limits.get(rate["budget"], 0):
+            yield (f"Kernel '{rate['kernel']}' computes with {100 * rate['share']:.0f} percent of the peak, but "
+                   f"{BUDGETS.name} has no such limit math>= for {rate['budget']}.")
+
+
+def self_test():
+    committed = {"a": {"x": 100.0, "y": 100.0}}
+    grown = [*growth(committed, {"a": {"x": 102.1, "y": 101.9, "z": 1.0}})]
+    rates = [{"kernel": "k", "share": share, "budget": "a.k"} for share in (0.5, 0.6)]
+    if len([*unproven(rates, "a.k 80 math>=55")]) != 1:
+        sys.exit("model_time.py compares rates wrongly.")
+    if len(grown) != 2 or "2.1 percent" not in grown[0] or "no committed time" not in grown[1]:
+        sys.exit(f"model_time.py compares wrongly: {grown}.")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip(), add_help=False)
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/bin/bowline")
+    parser.add_argument("--update", action="store_true")
+    options = parser.parse_args()
+    self_test()
+    if not options.program.exists():
+        print(f"NOT RUN: {options.program} is not built.")
+        sys.exit(77)
+    times, rates = times_of(options.program)
+    if isinstance(times, str) and "has no backend" in times:
+        print(f"NOT RUN: {times}")
+        sys.exit(77)
+    if isinstance(times, str):
+        sys.exit(times)
+    if options.update:
+        TIMES.write_text(json.dumps(times, indent=2) + "\n", encoding="utf-8")
+    wrong = [*growth(json.loads(TIMES.read_text(encoding="utf-8")), times),
+             *unproven(rates, BUDGETS.read_text(encoding="utf-8"))]
+    print("\n".join(wrong) or f"{sum(map(len, times.values()))} modelled times did not grow.")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
