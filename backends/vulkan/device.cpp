@@ -1,12 +1,15 @@
 #include "device.h"
 
+#include <algorithm>
+
 namespace bowline::detail::vulkan {
 
 Device::~Device() {
-  if (device_ == VK_NULL_HANDLE) {
+  if (device_ == VK_NULL_HANDLE || hung_ != nullptr) {
     return;
   }
   functions_.vkDeviceWaitIdle(device_);
+  speed_.close(functions_, device_);
   if (command_pool_ != VK_NULL_HANDLE) {
     functions_.vkDestroyCommandPool(device_, command_pool_, nullptr);
   }
@@ -101,10 +104,23 @@ VkResult Device::open() {
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
   auto semaphore = typed<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO);
   semaphore.pNext = &type;
-  return functions_.vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_);
+  result = functions_.vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_);
+  return result == VK_SUCCESS ? speed_.open(functions_, physical_, device_, command_pool_) : result;
 }
 
-VkResult Device::submit(const VkCommandBuffer* buffers, uint32_t count, uint64_t* value) {
+VkResult Device::submit(const VkCommandBuffer* buffers, uint32_t count, const Submitted& work,
+                        uint64_t* value) {
+  std::array<VkCommandBuffer, kMostBuffers + 2> all;
+  const Speed::Pair* const timed = speed_.pair_for(work.estimated_ns);
+  uint32_t used = 0;
+  if (timed != nullptr) {
+    all[used++] = timed->begin;
+  }
+  std::copy_n(buffers, count, all.begin() + used);
+  used += count;
+  if (timed != nullptr) {
+    all[used++] = timed->end;
+  }
   const uint64_t next = submitted_ + 1;
   auto timeline =
       typed<VkTimelineSemaphoreSubmitInfo>(VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO);
@@ -112,13 +128,15 @@ VkResult Device::submit(const VkCommandBuffer* buffers, uint32_t count, uint64_t
   timeline.pSignalSemaphoreValues = &next;
   auto info = typed<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
   info.pNext = &timeline;
-  info.commandBufferCount = count;
-  info.pCommandBuffers = buffers;
+  info.commandBufferCount = used;
+  info.pCommandBuffers = all.data();
   info.signalSemaphoreCount = 1;
   info.pSignalSemaphores = &timeline_;
   const VkResult result = functions_.vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE);
   if (result == VK_SUCCESS) {
     submitted_ = next;
+    latest_[next % latest_.size()] = work;
+    speed_.submitted(next);
     *value = next;
   }
   return result;
@@ -132,7 +150,26 @@ VkResult Device::wait(uint64_t value) {
   info.semaphoreCount = 1;
   info.pSemaphores = &timeline_;
   info.pValues = &value;
-  return functions_.vkWaitSemaphores(device_, &info, UINT64_MAX);
+  uint64_t seen = UINT64_MAX;
+  for (;;) {
+    VkResult result = functions_.vkWaitSemaphores(device_, &info, physical_.wait_limit_ns);
+    uint64_t reached = value;
+    if (result == VK_TIMEOUT) {
+      result = functions_.vkGetSemaphoreCounterValue(device_, timeline_, &reached);
+    }
+    if (result != VK_SUCCESS) {
+      return result;
+    }
+    if (reached >= value) {
+      speed_.read(functions_, device_, reached);
+      return VK_SUCCESS;
+    }
+    if (reached == seen) {
+      hung_ = &latest_[(reached + 1) % latest_.size()];
+      return VK_TIMEOUT;
+    }
+    seen = reached;
+  }
 }
 
 }  // namespace bowline::detail::vulkan

@@ -3,9 +3,22 @@
 // This layer uses VkResult; backend.cpp converts results to a Status (vk_status.h).
 #pragma once
 
+#include <array>
+
+#include "generated/ops.h"
 #include "physical_device.h"
+#include "speed.h"
 
 namespace bowline::detail::vulkan {
+
+// What a submission runs, for messages: nodes, or copies of the host (no operators).
+struct Submitted {
+  uint32_t first_node = 0;
+  uint32_t last_node = 0;
+  Op first_op = Op::Invalid;
+  Op last_op = Op::Invalid;
+  double estimated_ns = 0;
+};
 
 // The logical device with its compute queue and the timeline semaphore that counts its submissions.
 class Device {
@@ -25,11 +38,20 @@ class Device {
   VkQueue queue() const { return queue_; }
   VkCommandPool command_pool() const { return command_pool_; }
 
-  // Submits command buffers as one batch. When they are done, the timeline has the value `value`.
-  VkResult submit(const VkCommandBuffer* buffers, uint32_t count, uint64_t* value);
-  // Waits until the timeline reaches `value`.
+  // Submits command buffers as one batch, at most kMostBuffers. When they are done, the timeline
+  // has the value `value`.
+  static constexpr uint32_t kMostBuffers = 16;
+  VkResult submit(const VkCommandBuffer* buffers, uint32_t count, const Submitted& work,
+                  uint64_t* value);
+  // Waits until the timeline reaches `value`. Returns VK_TIMEOUT if the device finished no
+  // submission for a long time (PhysicalDevice::wait_limit_ns). Then hung() has the submission, and
+  // nothing of this device is ever destroyed, because that would wait, too.
   VkResult wait(uint64_t value);
   VkResult wait_all() { return wait(submitted_); }
+  const Submitted* hung() const { return hung_; }
+
+  // Measured time per estimated time of earlier submissions.
+  double slowness() const { return speed_.factor(); }
 
  private:
   VkResult make();
@@ -42,6 +64,9 @@ class Device {
   VkCommandPool command_pool_ = VK_NULL_HANDLE;
   VkSemaphore timeline_ = VK_NULL_HANDLE;
   uint64_t submitted_ = 0;
+  std::array<Submitted, 64> latest_;  // the submission `value` at value % 64
+  const Submitted* hung_ = nullptr;
+  Speed speed_;
 };
 
 }  // namespace bowline::detail::vulkan

@@ -49,14 +49,19 @@ Loader::~Loader() {
   }
 }
 
+void Loader::leave_open() {
+  instance_ = VK_NULL_HANDLE;
+  library_ = nullptr;
+}
+
 const char* Loader::open() {
   if (is_open()) {
     return nullptr;
   }
-  if (library_ == nullptr) {
+  if (get_proc_ == nullptr) {
     library_ = open_library();
   }
-  if (library_ == nullptr) {
+  if (get_proc_ == nullptr && library_ == nullptr) {
 #if defined(__APPLE__)
     return "Neither the Vulkan loader (libvulkan.dylib) nor MoltenVK is installed.";
 #elif defined(__ANDROID__)
@@ -65,7 +70,9 @@ const char* Loader::open() {
     return "No Vulkan loader (libvulkan.so.1) is installed.";
 #endif
   }
-  get_proc_ = as_function<PFN_vkGetInstanceProcAddr>(dlsym(library_, "vkGetInstanceProcAddr"));
+  if (library_ != nullptr) {
+    get_proc_ = as_function<PFN_vkGetInstanceProcAddr>(dlsym(library_, "vkGetInstanceProcAddr"));
+  }
   if (get_proc_ == nullptr) {
     return "The Vulkan loader has no vkGetInstanceProcAddr.";
   }

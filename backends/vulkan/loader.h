@@ -67,7 +67,8 @@ namespace bowline::detail::vulkan {
   X(vkGetQueryPoolResults)                 \
   X(vkCreateSemaphore)                     \
   X(vkDestroySemaphore)                    \
-  X(vkWaitSemaphores)
+  X(vkWaitSemaphores)                      \
+  X(vkGetSemaphoreCounterValue)
 
 // A structure of the API with its type; all other members are 0.
 template <class T>
@@ -107,6 +108,8 @@ struct DeviceFunctions {
 class Loader {
  public:
   Loader() = default;
+  // For tests: a driver without a library, or a layer over one.
+  explicit Loader(PFN_vkGetInstanceProcAddr driver) : get_proc_(driver) {}
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -114,6 +117,8 @@ class Loader {
   // Opens the library and creates an instance of Vulkan 1.2. Returns null, or the reason for the
   // failure as static text.
   const char* open();
+  // The driver still runs a submission that hangs: it is neither closed nor unloaded.
+  void leave_open();
   bool is_open() const { return instance_ != VK_NULL_HANDLE; }
 
   VkInstance instance() const { return instance_; }

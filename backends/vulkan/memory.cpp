@@ -81,6 +81,9 @@ VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* bu
 }
 
 void destroy_buffer(Device& device, Buffer* buffer) {
+  if (device.hung() != nullptr) {
+    return;
+  }
   if (buffer->handle != VK_NULL_HANDLE) {
     device.call().vkDestroyBuffer(device.handle(), buffer->handle, nullptr);
   }

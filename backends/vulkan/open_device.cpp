@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
+#include "twin.h"
 #include "vk_status.h"
 
 namespace bowline::detail::vulkan {
@@ -24,8 +26,9 @@ const char* too_large(const NodeView& node) {
 }  // namespace
 
 Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const DeviceOptions& options,
-                                                         void (*hide)(PhysicalDevice&)) {
-  std::unique_ptr<OpenVulkan> self(new OpenVulkan());
+                                                         void (*hide)(PhysicalDevice&),
+                                                         PFN_vkGetInstanceProcAddr driver) {
+  std::unique_ptr<OpenVulkan> self(new OpenVulkan(driver));
   if (const char* reason = self->loader_.open(); reason != nullptr) {
     return Status(Code::unsupported, reason);
   }
@@ -54,7 +57,7 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   self->stages_all_ = std::getenv("BOWLINE_VULKAN_STAGE_COPIES") != nullptr;
   BOWLINE_TRY(self->find_out_staging());
   self->capabilities_.alignment = kAlignment;
-  self->capabilities_.max_buffer_bytes = physical.max_allocation_bytes;
+  self->capabilities_.max_buffer_bytes = physical.max_buffer_bytes;
   self->capabilities_.host_memory = physical.is_software();
   // Shaders do not require DenormPreserve, which few drivers offer.
   self->capabilities_.denormals = false;
@@ -76,9 +79,15 @@ OpenVulkan::~OpenVulkan() {
   if (device_ == nullptr || device_->handle() == VK_NULL_HANDLE) {
     return;
   }
+  if (device_->hung() != nullptr) {
+    loader_.leave_open();
+    return;
+  }
   device_->call().vkDeviceWaitIdle(device_->handle());
-  for (auto& entry : buffers_) {
-    destroy_buffer(*device_, &entry.second);
+  for (auto* const buffers : {&buffers_, &twins_}) {
+    for (auto& entry : *buffers) {
+      destroy_buffer(*device_, &entry.second);
+    }
   }
   destroy_buffer(*device_, &staging_);
   if (pipelines_ != nullptr && !lost_) {
@@ -87,8 +96,22 @@ OpenVulkan::~OpenVulkan() {
 }
 
 Status OpenVulkan::check(VkResult result, std::string_view doing, uint64_t bytes) {
-  lost_ = lost_ || result == VK_ERROR_DEVICE_LOST;
+  lost_ = lost_ || result == VK_ERROR_DEVICE_LOST || result == VK_TIMEOUT;
+  if (result == VK_TIMEOUT) {
+    return hung(doing);
+  }
   return to_status(result, doing, bytes);
+}
+
+Status OpenVulkan::hung(std::string_view doing) const {
+  const Submitted& work = *device_->hung();
+  const std::string what = work.first_op == Op::Invalid
+                               ? "copying"
+                               : format("running nodes {} ({}) to {} ({})", work.first_node,
+                                        work.first_op, work.last_node, work.last_op);
+  return Status(Code::device_lost,
+                format("The Vulkan device hangs: it has been {} for more than {} s.\n- While {}.",
+                       what, device_->physical().wait_limit_ns / 1'000'000'000, doing));
 }
 
 Status OpenVulkan::check_alive() const {
@@ -120,8 +143,10 @@ Result<device::MemoryInfo> OpenVulkan::memory_info() {
   BOWLINE_TRY(check_alive());
   const MemoryBudget budget = memory_budget(*device_);
   uint64_t own = 0;
-  for (const auto& entry : buffers_) {
-    own += entry.second.allocated_bytes;
+  for (const auto* const buffers : {&buffers_, &twins_}) {
+    for (const auto& entry : *buffers) {
+      own += entry.second.allocated_bytes;
+    }
   }
   // Without the extension, only the allocations of this object are known.
   const uint64_t available =
@@ -138,6 +163,15 @@ Result<device::Buffer> OpenVulkan::allocate(uint64_t bytes, device::MemoryKind k
     buffer.mapped = nullptr;
   }
   const uint64_t id = next_id_++;
+  if (use == MemoryUse::staging && device_->physical().is_discrete) {
+    Buffer twin;
+    const VkResult result = create_buffer(*device_, bytes, MemoryUse::device, &twin);
+    if (result != VK_SUCCESS) {
+      destroy_buffer(*device_, &buffer);
+      return check(result, "allocating the twin of a buffer", bytes);
+    }
+    twins_.emplace(id, twin);
+  }
   buffers_.emplace(id, buffer);
   return device::Buffer{id};
 }
@@ -148,10 +182,14 @@ void OpenVulkan::free(device::Buffer buffer) {
     return;
   }
   if (!lost_) {
-    lost_ = device_->wait_all() == VK_ERROR_DEVICE_LOST;
+    (void)check(device_->wait_all(), "waiting before memory is freed");
   }
   destroy_buffer(*device_, &found->second);
   buffers_.erase(found);
+  if (const auto twin = twins_.find(buffer.id); twin != twins_.end()) {
+    destroy_buffer(*device_, &twin->second);
+    twins_.erase(twin);
+  }
 }
 
 Result<Buffer*> OpenVulkan::find(device::Buffer buffer, uint64_t offset, uint64_t bytes) {
@@ -178,7 +216,7 @@ VkResult OpenVulkan::run_now(const Write& write) {
   result = vk.vkEndCommandBuffer(copies_);
   uint64_t value = 0;
   if (result == VK_SUCCESS) {
-    result = device_->submit(&copies_, 1, &value);
+    result = device_->submit(&copies_, 1, {}, &value);
   }
   return result == VK_SUCCESS ? device_->wait(value) : result;
 }
@@ -288,17 +326,24 @@ Status OpenVulkan::fill(device::Buffer to, uint64_t offset, uint64_t bytes, std:
 Result<std::unique_ptr<device::Recording>> OpenVulkan::record(
     const device::Program& program, std::span<const device::Buffer> buffers) {
   BOWLINE_TRY(check_alive());
-  std::vector<const Buffer*> slots;
+  std::vector<const Buffer*> slots;  // as the kernels see them
+  std::vector<const Buffer*> hosts;  // on the host, if the slot is a twin
   for (const device::Buffer& buffer : buffers) {
     BOWLINE_TRY_ASSIGN(const Buffer* slot, find(buffer, 0, 0));
-    slots.push_back(slot);
+    const auto twin = twins_.find(buffer.id);
+    slots.push_back(twin == twins_.end() ? slot : &twin->second);
+    hosts.push_back(twin == twins_.end() ? nullptr : slot);
   }
   BOWLINE_REQUIRE(program.slots <= slots.size() && slots.size() > device::kStepSlot,
                   "{} buffers are bound to a program of {} slots.", slots.size(), program.slots);
   CommandList list;
+  fill_twins(program, slots, hosts, &list);
   BOWLINE_TRY(lower(device_->physical(), program, slots, &list));
+  read_twins(program, slots, hosts, &list);
   auto stream = std::make_unique<Stream>(*device_);
-  stream->records = static_cast<uint32_t>(program.records.size());
+  for (const device::Record& record : program.records) {
+    stream->nodes.push_back({record.node, record.op});
+  }
   if (!list.words.empty()) {
     const auto bytes = std::as_bytes(std::span<const uint32_t>(list.words));
     BOWLINE_TRY(check(create_buffer(*device_, bytes.size(), MemoryUse::device, &stream->tables),
@@ -320,23 +365,32 @@ Result<std::unique_ptr<device::Recording>> OpenVulkan::record(
 Status OpenVulkan::submit(std::span<device::Recording* const> recordings) {
   BOWLINE_TRY(check_alive());
   // Neighbours are submitted together while their time stays below the limit of a submission.
-  std::array<VkCommandBuffer, 16> together;
+  std::array<VkCommandBuffer, vulkan::Device::kMostBuffers> together;
+  Submitted work;
   uint32_t count = 0;
-  double ns = 0;
-  uint64_t value = 0;
+  const auto flush = [&] {
+    uint64_t value = 0;
+    const uint32_t buffers = std::exchange(count, 0);
+    return buffers == 0
+               ? Status()
+               : check(device_->submit(together.data(), buffers, work, &value), "submitting");
+  };
   for (device::Recording* recording : recordings) {
-    for (const Piece& piece : static_cast<Stream*>(recording)->pieces) {
-      if (count > 0 && (ns + piece.ns > kSubmissionNs || count == together.size())) {
-        BOWLINE_TRY(check(device_->submit(together.data(), count, &value), "submitting"));
-        count = 0;
-        ns = 0;
+    const Stream& stream = *static_cast<Stream*>(recording);
+    for (const Piece& piece : stream.pieces) {
+      if ((work.estimated_ns + piece.ns) * device_->slowness() > kSubmissionNs ||
+          count == together.size()) {
+        BOWLINE_TRY(flush());
       }
+      const Submitted own = stream.work_of(piece, piece);
+      const double earlier = count == 0 ? 0 : work.estimated_ns;
+      work = count == 0 ? own
+                        : Submitted{work.first_node, own.last_node, work.first_op, own.last_op, 0};
+      work.estimated_ns = earlier + piece.ns;
       together[count++] = piece.buffer;
-      ns += piece.ns;
     }
   }
-  return count == 0 ? Status()
-                    : check(device_->submit(together.data(), count, &value), "submitting");
+  return flush();
 }
 
 Status OpenVulkan::wait() {
@@ -352,7 +406,7 @@ Result<std::vector<device::RecordTime>> OpenVulkan::timestamps(device::Recording
                        "The queue of this Vulkan device has no timestamps.");
   BOWLINE_TRY(check(clock(*device_, *pipelines_, stream, &ns), "measuring a recording"));
   std::vector<device::RecordTime> times;
-  for (uint32_t r = 0; r < stream.records; ++r) {
+  for (uint32_t r = 0; r < stream.nodes.size(); ++r) {
     times.push_back({r, ns[r]});
   }
   return times;

@@ -11,9 +11,10 @@ namespace bowline::detail::vulkan {
 class OpenVulkan final : public device::Device {
  public:
   // Errors  unsupported: the loader, the device or a feature is missing; the message has the
-  // reason. `hide` is for tests and disables features of the device.
+  // reason. For tests: `hide` changes features of the device, and `driver` replaces the loader.
   static Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions& options,
-                                                      void (*hide)(PhysicalDevice&) = nullptr);
+                                                      void (*hide)(PhysicalDevice&) = nullptr,
+                                                      PFN_vkGetInstanceProcAddr driver = nullptr);
   ~OpenVulkan() override;
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
@@ -34,11 +35,13 @@ class OpenVulkan final : public device::Device {
   void trim() override;
 
  private:
-  OpenVulkan() = default;
+  explicit OpenVulkan(PFN_vkGetInstanceProcAddr driver) : loader_(driver) {}
 
   // Converts a result to a Status, and remembers a lost device.
   Status check(VkResult result, std::string_view doing, uint64_t bytes = 0);
   Status check_alive() const;
+  // For VK_TIMEOUT: names the nodes that do not end.
+  Status hung(std::string_view doing) const;
   Result<Buffer*> find(device::Buffer buffer, uint64_t offset, uint64_t bytes);
   Status find_out_staging();
   // Runs the commands that `write` records into the copy command buffer, and waits for them.
@@ -59,6 +62,8 @@ class OpenVulkan final : public device::Device {
   VkCommandBuffer copies_ = VK_NULL_HANDLE;
   Buffer staging_;
   std::unordered_map<uint64_t, Buffer> buffers_;
+  // On discrete GPUs: device memory behind the io buffers, for the kernels (twin.h).
+  std::unordered_map<uint64_t, Buffer> twins_;
   uint64_t next_id_ = 1;
   device::Capabilities capabilities_;
   bool stages_all_ = false;

@@ -41,6 +41,8 @@ struct PhysicalDevice {
   uint64_t max_allocation_bytes = 0;  // limit of one vkAllocateMemory
   uint64_t max_buffer_bytes = 0;      // limit of one VkBuffer and its memory
   bool is_discrete = false;           // device memory is behind a bus that is slower than it
+  // A submission hangs if the device finishes none in twice this time.
+  uint64_t wait_limit_ns = 30'000'000'000;
 
   bool has_int64 = false;
   bool keeps_special_values = false;  // NaN, infinities and -0 of f32, where a shader asks for it

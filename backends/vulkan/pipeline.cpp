@@ -88,6 +88,9 @@ bool PipelineKey::operator<(const PipelineKey& other) const {
 }
 
 Pipelines::~Pipelines() {
+  if (device_->hung() != nullptr) {
+    return;
+  }
   const DeviceFunctions& vk = device_->call();
   for (auto& entry : pipelines_) {
     vk.vkDestroyPipeline(device_->handle(), entry.second, nullptr);

@@ -24,10 +24,10 @@ struct Rows {
   uint32_t y = 1;
 };
 
-Rows rows_of(const Command& command) {
+Rows rows_of(const Command& command, double limit_ns) {
   Rows rows;
   // A long dispatch gets at least as many rows as it has parts.
-  const auto cuts = static_cast<uint64_t>(command.ns / kSubmissionNs) + 1;
+  const auto cuts = static_cast<uint64_t>(command.ns / limit_ns) + 1;
   const uint64_t x = std::clamp<uint64_t>((command.groups + cuts - 1) / cuts, 1, kMaxGroups);
   rows.x = static_cast<uint32_t>(x);
   rows.y = static_cast<uint32_t>((command.groups + x - 1) / x);
@@ -38,7 +38,10 @@ Rows rows_of(const Command& command) {
 class Encoder {
  public:
   Encoder(Device& device, Pipelines& pipelines)
-      : device_(device), vk_(device.call()), pipelines_(pipelines) {}
+      : device_(device),
+        vk_(device.call()),
+        pipelines_(pipelines),
+        limit_ns_(kSubmissionNs / device.slowness()) {}
 
   VkResult begin() {
     auto allocate =
@@ -70,6 +73,8 @@ class Encoder {
 
   VkCommandBuffer buffer() const { return piece_.buffer; }
   double ns() const { return piece_.ns; }
+  // Of a submission, as an estimated time.
+  double limit_ns() const { return limit_ns_; }
 
   VkResult bind(const Command& command) {
     VkPipeline pipeline = VK_NULL_HANDLE;
@@ -86,9 +91,10 @@ class Encoder {
   }
 
   // Rows [first, first + count) of the dispatch.
-  void dispatch(const Rows& rows, uint32_t first, uint32_t count, double ns) {
+  void dispatch(const Command& command, const Rows& rows, uint32_t first, uint32_t count,
+                double ns) {
     vk_.vkCmdDispatchBase(piece_.buffer, 0, first, 0, rows.x, count, 1);
-    used(ns);
+    used(command.record, ns);
   }
 
   void transfer(const Command& command) {
@@ -99,7 +105,7 @@ class Encoder {
       vk_.vkCmdFillBuffer(piece_.buffer, command.to.buffer, command.to.offset,
                           (command.bytes + 3) / 4 * 4, command.word);
     }
-    used(command.ns);
+    used(command.record, command.ns);
   }
 
   void barrier() {
@@ -110,7 +116,9 @@ class Encoder {
   }
 
  private:
-  void used(double ns) {
+  void used(uint32_t record, double ns) {
+    piece_.first = piece_.ns == 0 ? record : piece_.first;
+    piece_.last = record;
     piece_.ns += ns;
     fresh_ = false;
   }
@@ -118,6 +126,7 @@ class Encoder {
   Device& device_;
   const DeviceFunctions& vk_;
   Pipelines& pipelines_;
+  double limit_ns_;
   Piece piece_;
   VkPipeline bound_ = VK_NULL_HANDLE;
   bool fresh_ = true;  // nothing ran since the last barrier
@@ -135,16 +144,17 @@ VkResult encode_one(const Command& command, Encoder* encoder, std::vector<Piece>
     encoder->barrier();
     return VK_SUCCESS;
   }
-  if (encoder->ns() > 0 && encoder->ns() + std::min(command.ns, kSubmissionNs) > kSubmissionNs) {
+  const double limit = encoder->limit_ns();
+  if (encoder->ns() > 0 && encoder->ns() + std::min(command.ns, limit) > limit) {
     result = cut();
   }
   if (result == VK_SUCCESS && command.kind != Command::Kind::dispatch) {
     encoder->transfer(command);
     return VK_SUCCESS;
   }
-  const Rows rows = rows_of(command);
+  const Rows rows = rows_of(command, limit);
   const double row_ns = command.ns / rows.y;
-  const auto at_once = static_cast<uint32_t>(std::clamp(kSubmissionNs / row_ns, 1.0, 1.0 * rows.y));
+  const auto at_once = static_cast<uint32_t>(std::clamp(limit / row_ns, 1.0, 1.0 * rows.y));
   for (uint32_t y = 0; y < rows.y && result == VK_SUCCESS; y += at_once) {
     if (y > 0) {
       result = cut();
@@ -154,7 +164,7 @@ VkResult encode_one(const Command& command, Encoder* encoder, std::vector<Piece>
     }
     if (result == VK_SUCCESS) {
       const uint32_t count = std::min(at_once, rows.y - y);
-      encoder->dispatch(rows, y, count, row_ns * count);
+      encoder->dispatch(command, rows, y, count, row_ns * count);
     }
   }
   return result;
@@ -172,7 +182,18 @@ void host_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer) {
   memory_barrier(vk, buffer, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
 }
 
+Submitted Stream::work_of(const Piece& first, const Piece& last) const {
+  if (nodes.empty()) {
+    return {};
+  }
+  return {nodes[first.first].number, nodes[last.last].number, nodes[first.first].op,
+          nodes[last.last].op, 0};
+}
+
 Stream::~Stream() {
+  if (device_->hung() != nullptr) {
+    return;
+  }
   for (const Piece& piece : pieces) {
     if (piece.buffer != VK_NULL_HANDLE) {
       device_->call().vkFreeCommandBuffers(device_->handle(), device_->command_pool(), 1,
@@ -203,7 +224,7 @@ VkResult encode(Device& device, Pipelines& pipelines, Stream* stream) {
 VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
                std::vector<double>* ns) {
   const DeviceFunctions& vk = device.call();
-  ns->assign(stream.records, 0);
+  ns->assign(stream.nodes.size(), 0);
   const double period = device.physical().properties.limits.timestampPeriod;
   constexpr uint32_t kBatch = 1024;  // timed commands per submission
   auto info = typed<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
@@ -223,7 +244,7 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
     for (size_t i = first; i < end && result == VK_SUCCESS; ++i) {
       Command command = stream.commands[i];
       // profiled commands are not divided
-      command.ns = std::min(command.ns, kSubmissionNs / kBatch);
+      command.ns = std::min(command.ns, encoder.limit_ns() / kBatch);
       result = encode_one(command, &encoder, &pieces);
       full_barrier(vk, encoder.buffer());
       vk.vkCmdWriteTimestamp(encoder.buffer(), VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, pool,
@@ -235,7 +256,7 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
       result = result == VK_SUCCESS ? ended : result;
     }
     if (result == VK_SUCCESS) {
-      result = device.submit(&pieces[0].buffer, 1, &value);
+      result = device.submit(&pieces[0].buffer, 1, stream.work_of(pieces[0], pieces[0]), &value);
     }
     if (result == VK_SUCCESS) {
       result = device.wait(value);

@@ -14,7 +14,14 @@ constexpr double kSubmissionNs = 100e6;
 // Command buffers whose estimated time stays below the limit of a submission.
 struct Piece {
   VkCommandBuffer buffer = VK_NULL_HANDLE;
-  double ns = 0;
+  double ns = 0;       // before the correction by Device::slowness()
+  uint32_t first = 0;  // records
+  uint32_t last = 0;
+};
+
+struct Node {
+  uint32_t number = 0;
+  Op op = Op::Invalid;
 };
 
 class Stream : public device::Recording {
@@ -30,9 +37,12 @@ class Stream : public device::Recording {
         commands, [](const Command& c) { return c.kind != Command::Kind::barrier; }));
   }
 
+  // What a submission of pieces runs. Its time is not set.
+  Submitted work_of(const Piece& first, const Piece& last) const;
+
   std::vector<Piece> pieces;
   std::vector<Command> commands;  // kept for timestamps
-  uint32_t records = 0;
+  std::vector<Node> nodes;        // of the records
   Buffer tables;
 
  private:

@@ -34,6 +34,8 @@ constexpr DeviceVariant kDeviceVariants[] = {
        d.runs_gpu_kernels = true;
        d.properties.vendorID = kAmd;
      }},
+    // Inputs, outputs and per-step scalars have a twin in device memory.
+    {"discrete", [](PhysicalDevice& d) { d.is_discrete = true; }},
     {"no_matrix_units", [](PhysicalDevice& d) { d.matrix_units.clear(); }},
     {"no_integer_dot", [](PhysicalDevice& d) { d.has_integer_dot = d.fast_integer_dot = false; }},
 };

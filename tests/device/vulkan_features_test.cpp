@@ -270,5 +270,14 @@ TEST(VulkanWithoutSmallElements, AModelOf16BitsIsTrained) {
   }
 }
 
+// Kernels use a copy of inputs, outputs and per-step scalars in device memory.
+TEST(VulkanDiscrete, TwinsOfIoChangeNoResult) {
+  BOWLINE_NEED(test::why_missing("vulkan:0"));
+  const auto on = [](Hide hide) {
+    return trained(small_model(DType::bf16), DType::bf16, Internals::device(open_without(hide)));
+  };
+  EXPECT_EQ(on([](PhysicalDevice& d) { d.is_discrete = true; }), on(nullptr));
+}
+
 }  // namespace
 }  // namespace bowline::detail::vulkan

@@ -1,0 +1,36 @@
+// A Vulkan driver that has the limits of a profile and computes nothing.
+//
+// It checks what a real driver would trip over: sizes of allocations, buffers, workgroups and
+// dispatches, and required subgroup sizes. Memory is mapped, but costs only the pages that are
+// touched. There is one driver per process; reset() starts again.
+#pragma once
+
+#include <vulkan/vulkan_core.h>
+
+#include <string>
+#include <vector>
+
+#include "vulkan_profiles.h"
+
+namespace bowline::detail::vulkan::fake {
+
+struct Driver {
+  profiles::Profile profile{};
+  std::vector<std::string> faults;     // what the profile does not allow
+  double slowness = 0;                 // not 0: timestamps that are this many ms apart
+  VkSubgroupFeatureFlags lacking = 0;  // subgroup operations
+  bool hangs = false;                  // submissions do not end
+  uint64_t submitted = 0;              // signal operations
+  uint64_t dispatches = 0;             // recorded
+  uint64_t copies = 0;                 // recorded
+  uint64_t required_subgroups = 0;     // pipelines that require a size
+  uint64_t free_subgroups = 0;         // pipelines that require none
+  std::vector<uint32_t> memory_types;  // of the allocations
+};
+
+Driver& driver();
+void reset(const profiles::Profile& profile);
+// For Loader and OpenVulkan::open().
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_proc(VkInstance instance, const char* name);
+
+}  // namespace bowline::detail::vulkan::fake
