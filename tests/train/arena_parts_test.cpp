@@ -44,7 +44,8 @@ struct ArenaRun {
 };
 
 ArenaRun train_on(const Device& device) {
-  TinyLm lm = tiny_lm();
+  constexpr int kLayers = 8;  // their activations have more bytes than one layer computes with
+  TinyLm lm = tiny_lm(kLayers);
   EXPECT_OK(lm.model.to(device));
   Trainer t = must(Trainer::create(lm.model, device, adamw(lm)));
   ArenaRun out;
@@ -62,7 +63,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, ArenaParts, testing::ValuesIn(computing_device
 
 TEST_P(ArenaParts, TrainAsOneArena) {
   const ArenaRun whole = train_on(wrap("whole", open_raw(GetParam())));
-  constexpr uint64_t kMost = 48 << 10;  // one item, the body of the Repeat, has 47 KiB on the CPU
+  // One item, the body of the Repeat, has 54 KiB on the CPU.
+  constexpr uint64_t kMost = 64 << 10;
   ASSERT_GT(whole.arena_bytes, kMost);
   const ArenaRun parts =
       train_on(wrap("parts", std::make_unique<SmallBlocks>(open_raw(GetParam()), kMost)));
