@@ -87,11 +87,13 @@ class CpuRecording : public Recording {
   Arg resolve(const Operand& o, uint32_t iteration) const {
     Arg arg;
     arg.shape = &o.shape;
+    arg.encoding = &o.encoding;
     if (o.table != kNoTable) {
       arg.list = lists_[o.table];
       if (iteration < arg.list.size()) {
         arg.entry = arg.list[iteration];
         const device::TableEntry& entry = program_.tables[o.table].entries[iteration];
+        arg.encoding = &entry.encoding;
         arg.scales = bases_[entry.slot] + entry.scales;
         arg.zeros = bases_[entry.slot] + entry.zeros;
       }

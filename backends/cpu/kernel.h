@@ -27,6 +27,7 @@ struct Arg {
   ListItem entry;                  // table operand: its entry at this iteration
   std::span<const ListItem> list;  // list operand: all entries
   // Only for quantized operands (device::Operand::encoding).
+  const Encoding* encoding = nullptr;
   std::byte* scales = nullptr;
   const std::byte* zeros = nullptr;
 
@@ -65,7 +66,7 @@ struct Launch {
   // True if input i is quantized; codes(i) describes its layout.
   bool is_encoded(size_t i) const { return !record.inputs[i].encoding.is_plain(); }
   Codes codes(size_t i) const {
-    return {in[i].data, in[i].scales, in[i].zeros, *record.inputs[i].encoding.layout(*in[i].shape)};
+    return {in[i].data, in[i].scales, in[i].zeros, *in[i].encoding->layout(*in[i].shape)};
   }
   bool is_gradient(size_t i) const { return (record.accumulate >> i & 1) != 0; }
   // Reports an out-of-range index. The first node that reports is named, because gradient nodes

@@ -109,7 +109,8 @@ class Launch {
   };
   bool is_encoded(size_t i) const { return !record_.inputs[i].encoding.is_plain(); }
   CodeLayout code_layout(size_t i) const {
-    return *record_.inputs[i].encoding.layout(record_.inputs[i].shape);
+    const device::Operand& o = record_.inputs[i];
+    return *device::encoding_of(context_.program, o, iteration_).layout(o.shape);
   }
   CodeParts code_parts(size_t i) const;
   // The head of the step buffer in device memory. The host writes it before each submission and

@@ -61,7 +61,7 @@ Place Launch::place(const device::Operand& operand) const {
 
 std::vector<uint32_t> Launch::code_words(size_t i) const {
   const device::Operand& o = record().inputs[i];
-  const CodeLayout layout = *o.encoding.layout(o.shape);
+  const CodeLayout layout = code_layout(i);
   uint32_t slot = o.slot;
   CodePlace at{o.offset, o.scales, o.zeros};
   if (o.table != device::kNoTable) {

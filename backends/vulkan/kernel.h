@@ -192,7 +192,8 @@ class Launch {
   // (lib/codes.glsl).
   bool is_encoded(size_t i) const { return !record().inputs[i].encoding.is_plain(); }
   CodeLayout code_layout(size_t i) const {
-    return *record().inputs[i].encoding.layout(record().inputs[i].shape);
+    const device::Operand& o = record().inputs[i];
+    return *device::encoding_of(program_, o, iteration_).layout(o.shape);
   }
   std::vector<uint32_t> code_words(size_t i) const;
   VkDeviceAddress workspace() const { return place(record().workspace).address; }

@@ -37,7 +37,8 @@ struct Operand {
   DType dtype = DType::f32;
   uint64_t offset = 0;
   // The encoding of a storage. If it is quantized, `offset` is the offset of the quantized values.
-  // `scales` and `zeros` are the offsets of scales and zero points (Encoding::place).
+  // `scales` and `zeros` are the offsets of scales and zero points (Encoding::place). With a table,
+  // this is the encoding of its first entry; see encoding_of().
   Encoding encoding;
   uint64_t scales = 0;
   uint64_t zeros = 0;
@@ -64,7 +65,9 @@ struct TableEntry {
   // StepHead::accumulate is set. An entry of 0 elements is a frozen storage: the kernel drops the
   // contribution.
   bool first = false;
-  uint64_t scales = 0;  // as Operand::scales
+  // As in Operand. The storages of a table are all plain or all quantized.
+  Encoding encoding = {};
+  uint64_t scales = 0;
   uint64_t zeros = 0;
 };
 
@@ -103,6 +106,11 @@ struct Program {
   std::vector<Table> tables;
   uint32_t slots = 0;
 };
+
+// The encoding of an operand in an iteration of the Repeat around its record.
+inline const Encoding& encoding_of(const Program& program, const Operand& o, uint32_t iteration) {
+  return o.table == kNoTable ? o.encoding : program.tables[o.table].entries[iteration].encoding;
+}
 
 enum class StepError : uint32_t { none = 0, index_out_of_range = 1 };
 

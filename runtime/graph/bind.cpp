@@ -19,7 +19,8 @@ StorageUse use_of(const params::Table& table, uint32_t index) {
   const Shape& shape = storage.shape;
   const int64_t row_elements = shape.rank() == 0 ? 1 : shape.elements(1, shape.rank());
   const auto first = static_cast<uint64_t>(row.view.row_start * row_elements);
-  return {row.tie, first, 0, storage.encoding.place(storage.dtype, shape, first)};
+  return {row.tie, first, 0, storage.encoding.simplest(shape),
+          storage.encoding.place(storage.dtype, shape, first)};
 }
 
 Shape swapped(Shape shape) {
@@ -262,8 +263,9 @@ Status set_parameters(GenericValue& info, const params::Table& table) {
       info.encoding = encoding;
     }
     BOWLINE_TRY(check_alike(row, row.view.transpose, first));
+    // Kernels of a node read quantized values of any encoding, but not plain values too.
     BOWLINE_REQUIRE(
-        encoding == info.encoding,
+        encoding.is_plain() == info.encoding.is_plain(),
         "Parameter \"{}\" is stored as {}, but \"{}\", the first of its list, is stored as {}.",
         row.name, encoding, info.name, info.encoding);
     BOWLINE_REQUIRE(shape == info.shape && storage.dtype == info.dtype,

@@ -25,6 +25,7 @@ struct StorageUse {
   uint32_t tie = 0;
   uint64_t first_element = 0;
   uint64_t elements = 0;
+  Encoding encoding = {};
   CodePlace place = {};  // if the storage is quantized
   bool operator==(const StorageUse&) const = default;
 };

@@ -65,8 +65,9 @@ uint32_t Lowering::table_of(const BoundValue& v) {
   device::Table table;
   for (const StorageUse& use : v.uses) {
     const CodePlace at = place_of(v, use);
-    table.entries.push_back(
-        {slot_of(use.tie, v.form), at.codes, use.elements, false, at.scales, at.zeros});
+    table.entries.push_back({slot_of(use.tie, v.form), at.codes, use.elements, false,
+                             v.encoding.is_plain() ? Encoding() : use.encoding, at.scales,
+                             at.zeros});
   }
   plan_.program.tables.push_back(std::move(table));
   return static_cast<uint32_t>(plan_.program.tables.size() - 1);
@@ -273,12 +274,47 @@ Status Lowering::lower_operator(Frame& f, uint32_t n) {
   return add_record(f, n, describe(g, n), std::move(record));
 }
 
+// The answer for all iterations of the Repeat around the record: the storages of a table may have
+// different encodings.
+device::NodeAnswer Lowering::query(const Record& record) const {
+  std::vector<Operand> inputs = record.inputs;
+  const auto ask = [&] {
+    return device_.query({record.op, record.type, record.attributes, inputs, record.outputs});
+  };
+  // Sets the encodings of an iteration. Returns false if none changes.
+  const auto enter = [&](size_t iteration) {
+    bool changed = false;
+    for (Operand& o : inputs) {
+      if (o.table != device::kNoTable && !o.encoding.is_plain()) {
+        const auto& entries = plan_.program.tables[o.table].entries;
+        changed = changed || entries[iteration].encoding != o.encoding;
+        o.encoding = entries[iteration].encoding;
+      }
+    }
+    return changed;
+  };
+  size_t iterations = 0;
+  for (const Operand& o : inputs) {
+    const bool listed = o.table != device::kNoTable && !o.encoding.is_plain();
+    iterations = listed ? plan_.program.tables[o.table].entries.size() : iterations;
+  }
+  device::NodeAnswer out = ask();
+  for (size_t i = 0; i < iterations && out.reason.empty(); ++i) {
+    if (enter(i)) {
+      const device::NodeAnswer answer = ask();
+      out.reason = answer.reason;
+      out.accumulates &= answer.accumulates;
+      out.workspace_bytes = std::max(out.workspace_bytes, answer.workspace_bytes);
+    }
+  }
+  return out;
+}
+
 Status Lowering::add_record(Frame& f, uint32_t n, std::string name, Record record) {
   const size_t index = plan_.program.records.size();
   BOWLINE_TRY(set_type(record).at(format("While planning {}.", name)));
   BOWLINE_TRY(device_.check_process());
-  const device::NodeAnswer answer =
-      device_.query({record.op, record.type, record.attributes, record.inputs, record.outputs});
+  const device::NodeAnswer answer = query(record);
   BOWLINE_REQUIRE_CODE(answer.reason.empty(), Code::unsupported, "Device {} cannot run {}: {}",
                        device_.info().name, name, answer.reason);
   record.node = static_cast<uint32_t>(plan_.nodes.size());

@@ -125,6 +125,7 @@ class Lowering {
   void note_steps(const device::Record& record);
   // Adds a record. All records are added here, also records without a node in the graph. `n` is the
   // position at which the record runs.
+  device::NodeAnswer query(const device::Record& record) const;
   Status add_record(Frame& f, uint32_t n, std::string name, device::Record record);
   device::Operand& operand_at(size_t record, int position);
   void resolve(Frame& f);

@@ -292,7 +292,8 @@ class Setup {
       o.offset = at + place.codes;
       o.scales = at + place.scales;
       o.zeros = at + place.zeros;
-      table.entries.push_back({o.slot, o.offset, array.values.size(), false, o.scales, o.zeros});
+      table.entries.push_back(
+          {o.slot, o.offset, array.values.size(), false, encoding, o.scales, o.zeros});
       placed.codes.push_back({o.offset, o.scales, o.zeros});
     }
     if (as_table) {

@@ -132,7 +132,8 @@ class OracleDevice : public device::Device {
   static Array load_codes(OracleRecording& r, const Operand& o, uint32_t iteration) {
     const auto [slot, place] = place_of_codes(r, o, iteration);
     std::vector<float> numbers(static_cast<size_t>(o.shape.elements()));
-    decode_codes(*o.encoding.layout(o.shape), *r.slots[slot], place, 0, numbers);
+    decode_codes(*device::encoding_of(r.program, o, iteration).layout(o.shape), *r.slots[slot],
+                 place, 0, numbers);
     return {o.shape, {numbers.begin(), numbers.end()}, o.dtype};
   }
 
@@ -142,10 +143,11 @@ class OracleDevice : public device::Device {
     const auto [slot, place] = place_of_codes(r, o, iteration);
     const std::span<const double> all = values.first(static_cast<size_t>(o.shape.elements()));
     const std::vector<float> numbers(all.begin(), all.end());
-    std::vector<std::byte> bytes(o.encoding.bytes(o.dtype, o.shape));
-    o.encoding.encode(numbers, o.dtype, o.shape, bytes);
-    const CodeLayout l = *o.encoding.layout(o.shape);
-    const CodePlace from = o.encoding.place(o.dtype, o.shape, 0);
+    const Encoding& encoding = device::encoding_of(r.program, o, iteration);
+    std::vector<std::byte> bytes(encoding.bytes(o.dtype, o.shape));
+    encoding.encode(numbers, o.dtype, o.shape, bytes);
+    const CodeLayout l = *encoding.layout(o.shape);
+    const CodePlace from = encoding.place(o.dtype, o.shape, 0);
     const auto rows = static_cast<uint64_t>(o.shape.rows());
     std::byte* const to = r.slots[slot]->data();
     std::copy_n(bytes.data() + from.codes, rows * l.row_bytes, to + place.codes);

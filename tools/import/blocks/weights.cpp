@@ -223,9 +223,11 @@ Weights::Tensor* Weights::take(const std::string& name, const std::vector<int64_
 std::optional<DType> Weights::common_dtype(const std::vector<Tensor*>& tensors) {
   DType common = parameter_dtype(*tensors[0]);
   for (const Tensor* t : tensors) {
-    if (t->source->encoding != tensors[0]->source->encoding) {
+    if ((t->source->encoding == "plain") != (tensors[0]->source->encoding == "plain")) {
       fail(Code::unsupported,
-           "Tensor {} is stored as {}, but tensor {} as {}. All layers must use the same format.",
+           "Tensor {} is stored as {}, but tensor {} as {}. A weight must be quantized in all "
+           "layers "
+           "or in none.",
            listed_name(tensors[0]->report.name), tensors[0]->source->stored,
            listed_name(t->report.name), t->source->stored);
       return std::nullopt;
