@@ -6,6 +6,7 @@
 
 // Keys and values are floats, or both are quantized.
 #if defined(KEYS_codes)
+layout(constant_id = 7) const uint FORMAT = 255;  // see codes.glsl
 #include "codes.glsl"
 #define LOAD_SHOWN(parts, rows, start)                                          \
   [[unroll]] for (uint part = 0; part < PARTS; ++part) {                        \

@@ -9,6 +9,7 @@
 #include "bad_index.glsl"
 
 #if defined(KEYS_codes)
+layout(constant_id = 7) const uint FORMAT = 255;  // see codes.glsl
 #include "codes.glsl"
 vec4 load_shown(Floats rows, uint start, uint d) {
   vec4 out_4 = vec4(0);

@@ -2,6 +2,7 @@
 // y[i] = table[ids[i]] of a quantized table, one subgroup per id. An out-of-range id gives zeros
 // and is reported.
 #include "common.glsl"
+layout(constant_id = 1) const uint FORMAT = 255;  // see codes.glsl
 #include "codes.glsl"
 #include "step.glsl"
 #include "bad_index.glsl"

@@ -9,6 +9,7 @@
 
 #if defined(LAYOUT_codes)
 #define CODES
+#define FORMAT_ID 2
 #endif
 #include "matmul.glsl"
 

@@ -6,6 +6,7 @@
 #include "common.glsl"
 #if defined(B_codes)
 #define CODES
+#define FORMAT_ID 4
 #endif
 #include "matmul.glsl"
 #if !defined(CODES)

@@ -5,6 +5,7 @@
 // multiple of 8, and rows are aligned to 16 bytes.
 #include "common.glsl"
 #if defined(WEIGHTS_codes)
+layout(constant_id = 3) const uint FORMAT = 255;  // see codes.glsl
 #include "codes.glsl"
 #endif
 

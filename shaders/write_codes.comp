@@ -6,6 +6,7 @@
 #define BYTES_1
 #include "common.glsl"
 #include "cells.glsl"
+#define FORMAT 0
 #include "codes.glsl"
 #include "step_write_rows.glsl"
 #include "bad_index.glsl"

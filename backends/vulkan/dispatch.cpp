@@ -85,7 +85,7 @@ std::vector<uint32_t> Launch::code_words(size_t i) const {
        {uint64_t{layout.bits}, uint64_t{layout.half}, static_cast<uint64_t>(layout.zero),
         uint64_t{layout.zero_points}, static_cast<uint64_t>(layout.scale_type), layout.block,
         layout.row_bytes, layout.block_bytes, layout.scale_row, layout.scale_block, layout.zero_row,
-        layout.zero_block}) {
+        layout.zero_block, uint64_t{code_format(i)}}) {
     add(value);
   }
   return words;

@@ -195,6 +195,16 @@ class Launch {
     const device::Operand& o = record().inputs[i];
     return *device::encoding_of(program_, o, iteration_).layout(o.shape);
   }
+  // BlockFormat::number of input i, or 0. The inputs i and j of one shader may differ: then
+  // kFormatOfTable of codes.glsl, which reads it from the table.
+  uint32_t code_format(size_t i) const {
+    const BlockFormat* const format = code_layout(i).format;
+    return format == nullptr ? 0 : format->number;
+  }
+  uint32_t code_format(size_t i, size_t j) const {
+    constexpr uint32_t kFormatOfTable = 255;
+    return code_format(i) == code_format(j) ? code_format(i) : kFormatOfTable;
+  }
   std::vector<uint32_t> code_words(size_t i) const;
   VkDeviceAddress workspace() const { return place(record().workspace).address; }
   Place workspace_place() const { return place(record().workspace); }

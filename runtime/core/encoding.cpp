@@ -45,13 +45,31 @@ CodePlace place_plain(const Encoding&, DType dtype, const Shape&, uint64_t first
 const EncodingFunctions kPlainFunctions{check_plain,  bytes_plain,  check_view_plain, decode_plain,
                                         encode_plain, layout_plain, place_plain};
 
-extern const EncodingForm kForms[5];
-constexpr EncodingForm kForms[5] = {
-    {"plain", &kPlainFunctions, {&kForms[0]}},
-    {"int8", &kInt8Functions, {&kForms[1]}, true, 127, 255, 0.5},
-    {"int4", &kInt4Functions, {&kForms[2], 32, -1, DType::f16}, true, 7, 15, 0.5},
-    {"q8_0", &kQ8_0Functions, {&kForms[3], kGgufBlock, -1, DType::f16}, false, 127, 255, 0.5},
-    {"q4_0", &kQ4_0Functions, {&kForms[4], kGgufBlock, -1, DType::f16}, false, 8, 16, 1},
+enum FormIndex : size_t {
+  kPlainForm,
+  kInt8Form,
+  kInt4Form,
+#define BOWLINE_FORMAT(name, ...) kForm_##name,
+#include "generated/formats.inc"
+  kFormCount,
+};
+
+extern const EncodingForm kForms[kFormCount];
+constexpr EncodingForm kForms[kFormCount] = {
+    {"plain", &kPlainFunctions, {&kForms[kPlainForm]}},
+    {"int8", &kInt8Functions, {&kForms[kInt8Form]}, true, 127, 255, 0.5},
+    {"int4", &kInt4Functions, {&kForms[kInt4Form], 32, -1, DType::f16}, true, 7, 15, 0.5},
+#define BOWLINE_FORMAT(name, number, block, bytes, group, has_minimum, gguf_type, gguf, gguf_file, \
+                       steps, most_wrong, ...)                                                     \
+  {#name,                                                                                          \
+   &kFormatFunctions,                                                                              \
+   {&kForms[kForm_##name], block, -1, DType::f16},                                                 \
+   false,                                                                                          \
+   steps,                                                                                          \
+   2 * (steps),                                                                                    \
+   most_wrong,                                                                                     \
+   number},
+#include "generated/formats.inc"
 };
 
 // The part of a step by which rounding the scale to 16 bits may move the largest values.
@@ -141,7 +159,7 @@ Encoding Encoding::for_shape(const Shape& shape) const {
 
 Encoding Encoding::simplest(const Shape& shape) const {
   Encoding out = *this;
-  if (form == &kForms[1] && CodeBlocks(*this, shape).count() <= 1) {
+  if (form == &kForms[kInt8Form] && CodeBlocks(*this, shape).count() <= 1) {
     out.block = 0;
     out.axis = -1;
   }

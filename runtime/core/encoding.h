@@ -13,18 +13,15 @@
 // - int4: as int8, but code and zero are in 0..15, and blocks are along the last axis. A symmetric
 //   encoding uses the zero point 8. Bytes: the codes row by row, two per byte, the first in the low
 //   bits; each row starts at a new byte. The rest is as for int8.
-// - q8_0: blocks of 32 along the last axis, whose length must be a multiple of 32. Bytes per block:
-//   a scale (f16), 32 codes (i8).
-// - q4_0: as q8_0, but bytes per block: a scale (f16), 16 bytes. Byte i has the codes of elements i
-//   (low bits) and i + 16. x = scale * (code - 8). Source: ggml-quants.c of ggml 2023. The bytes
-//   are equal to those of ggml unless the scale is an f16 denormal: it is then rounded up if values
-//   would be outside the range of the codes.
+// - The block formats of base/formats.h, such as q8_0 and q4_k: blocks along the last axis, whose
+//   length must be a multiple of the block size. The bytes are those of GGUF.
 //
 // The dtype of a quantized storage is the float dtype of its dequantized values.
 #pragma once
 
 #include <optional>
 
+#include "base/formats.h"
 #include "core/dtype.h"
 #include "core/view.h"
 
@@ -33,9 +30,11 @@ namespace bowline {
 struct EncodingForm;
 
 // The layout with which a kernel reads quantized values. A tensor consists of rows of `columns`
-// elements. A row consists of blocks. All strides are in bytes.
+// elements. A row consists of blocks. All strides are in bytes. A block of a format starts where
+// its scale does, and the strides describe its values too if they can (StridedFormat).
 struct CodeLayout {
-  uint32_t bits = 8;  // bits per code: 8 (signed) or 4 (unsigned)
+  const BlockFormat* format = nullptr;  // null: not a block format
+  uint32_t bits = 8;  // bits per code: 8 (signed), 4 (unsigned), or 0: only `format` describes them
   uint32_t half = 0;  // 4 bits: elements i and i + half of a block share a byte; 0: neighbours do
   int32_t zero = 0;   // the zero point of every block if `zero_points` is false
   bool zero_points = false;  // i8
@@ -51,7 +50,8 @@ struct CodeLayout {
 };
 
 // Where codes, scales and zero points of a run of elements start, in bytes from the start of the
-// storage. For plain elements, only `codes` is used.
+// storage. For plain elements, only `codes` is used. For a block format, `scales` is the first
+// block.
 struct CodePlace {
   uint64_t codes = 0;
   uint64_t scales = 0;

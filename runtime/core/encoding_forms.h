@@ -25,7 +25,7 @@ struct EncodingFunctions {
   CodePlace (*place)(const Encoding& e, DType dtype, const Shape& shape, uint64_t first);
 };
 
-extern const EncodingFunctions kInt8Functions, kInt4Functions, kQ8_0Functions, kQ4_0Functions;
+extern const EncodingFunctions kInt8Functions, kInt4Functions, kFormatFunctions;
 
 struct EncodingForm {
   const char* name;
@@ -35,10 +35,11 @@ struct EncodingForm {
   double steps = 0;             // from 0 to the largest magnitude of a symmetric block
   double steps_of_range = 0;  // from the smallest to the largest value of a block with a zero point
   double most_wrong = 0;      // largest error of a value, in steps
+  uint32_t format = 0;        // BlockFormat::number, or 0
 };
 
-// Elements of a block of q8_0 and q4_0.
-constexpr uint32_t kGgufBlock = 32;
+// The format of an encoding with kFormatFunctions.
+inline const BlockFormat& format_of(const Encoding& e) { return kBlockFormats[e.form->format - 1]; }
 
 inline float load_float(const std::byte* from, DType dtype) {
   const auto as = [from]<class T>(T value) {

@@ -1,4 +1,4 @@
-// Forms with blocks within rows: int4, and q8_0 and q4_0 of GGUF.
+// Forms with blocks within rows: int4, and the block formats.
 #include "core/code_rows.h"
 #include "core/encoding_forms.h"
 
@@ -35,53 +35,17 @@ struct Rows {
   }
 };
 
-// The byte of quantized value i of a block, and its shift within the byte.
-struct Nibble {
-  uint64_t byte;
-  uint32_t shift;
-};
-Nibble nibble(const CodeLayout& l, uint64_t i) {
-  return l.half != 0 ? Nibble{i % l.half, i < l.half ? 0u : 4u}
-                     : Nibble{i / 2, i % 2 == 0 ? 0u : 4u};
-}
-
 int code_at(const CodeLayout& l, std::span<const std::byte> from, uint64_t codes, uint64_t i) {
   if (l.bits == 8) {
     return static_cast<int8_t>(from[codes + i]);
   }
-  const Nibble at = nibble(l, i);
-  return static_cast<int>(from[codes + at.byte]) >> at.shift & 15;
-}
-
-void put_code(const CodeLayout& l, std::span<std::byte> to, uint64_t codes, uint64_t i, int code) {
-  if (l.bits == 8) {
-    to[codes + i] = static_cast<std::byte>(code);
-  } else {
-    const Nibble at = nibble(l, i);
-    to[codes + at.byte] |= static_cast<std::byte>((code & 15) << at.shift);
-  }
+  return static_cast<int>(from[codes + i / 2]) >> (i % 2 * 4) & 15;
 }
 
 void decode_rows(const Encoding& e, std::span<const std::byte> from, DType dtype,
                  const Shape& shape, ElementRun run, std::span<float> to) {
   const Rows rows(e, dtype, shape);
   decode_codes(rows.layout, from, rows.base, static_cast<uint64_t>(run.first), to);
-}
-
-// Encodes a block: its scale and its quantized values.
-using EncodeBlock = void (*)(const Encoding& e, const CodeLayout& l, std::span<const float> from,
-                             std::span<std::byte> to, const CodePlace& at);
-
-void encode_rows(const Encoding& e, std::span<const float> from, DType dtype, const Shape& shape,
-                 std::span<std::byte> to, EncodeBlock encode) {
-  const Rows rows(e, dtype, shape);
-  std::fill(to.begin(), to.end(), std::byte{0});
-  for (uint64_t row = 0; row < rows.rows; ++row) {
-    for (uint64_t b = 0; b < rows.blocks; ++b) {
-      const uint64_t first = row * rows.layout.columns + b * rows.layout.block;
-      encode(e, rows.layout, from.subspan(first, rows.length(b)), to, rows.block(row, b));
-    }
-  }
 }
 
 BlockExtent extent_of(std::span<const float> block) {
@@ -149,8 +113,8 @@ CodePlace place_int4(const Encoding& e, DType, const Shape& shape, uint64_t firs
   return advanced(*layout_int4(e, shape), base, first);
 }
 
-void encode_block_int4(const Encoding& e, const CodeLayout& l, std::span<const float> from,
-                       std::span<std::byte> to, const CodePlace& at) {
+void encode_block_int4(const Encoding& e, std::span<const float> from, std::span<std::byte> to,
+                       const CodePlace& at) {
   const BlockExtent extent = extent_of(from);
   const float rounded = store_scale(e, extent, to.data() + at.scales);
   float zero = 8;
@@ -161,106 +125,98 @@ void encode_block_int4(const Encoding& e, const CodeLayout& l, std::span<const f
   for (size_t i = 0; i < from.size(); ++i) {
     const float code =
         rounded == 0 ? zero : std::clamp(std::nearbyint(from[i] / rounded) + zero, 0.0f, 15.0f);
-    put_code(l, to, at.codes, i, static_cast<int>(code));
+    to[at.codes + i / 2] |= static_cast<std::byte>(static_cast<int>(code) << (i % 2 * 4));
   }
 }
 
 void encode_int4(const Encoding& e, std::span<const float> from, DType dtype, const Shape& shape,
                  std::span<std::byte> to) {
-  encode_rows(e, from, dtype, shape, to, encode_block_int4);
+  const Rows rows(e, dtype, shape);
+  std::fill(to.begin(), to.end(), std::byte{0});
+  for (uint64_t row = 0; row < rows.rows; ++row) {
+    for (uint64_t b = 0; b < rows.blocks; ++b) {
+      const uint64_t first = row * rows.layout.columns + b * rows.layout.block;
+      encode_block_int4(e, from.subspan(first, rows.length(b)), to, rows.block(row, b));
+    }
+  }
 }
 
-Status check_gguf(const Encoding& e, DType dtype, const Shape& shape) {
+Status check_format(const Encoding& e, DType dtype, const Shape& shape) {
   BOWLINE_REQUIRE(is_float(dtype), "A storage of {} cannot be {}: only floats can be quantized.",
                   dtype, e.name());
   BOWLINE_REQUIRE(e == e.form->usual, "The encoding \"{}\" takes no parameters.", e.name());
-  BOWLINE_REQUIRE(shape.rank() >= 1 && shape.back() % kGgufBlock == 0,
+  BOWLINE_REQUIRE(shape.rank() >= 1 && shape.back() % format_of(e).block == 0,
                   "Rows of {} elements are not a multiple of {}, the block size of {}.",
-                  columns_of(shape), kGgufBlock, e.name());
+                  columns_of(shape), format_of(e).block, e.name());
   return {};
 }
 
-// A scale and 32 codes.
-template <uint32_t kBits>
-std::optional<CodeLayout> layout_gguf(const Encoding&, const Shape& shown) {
+std::optional<CodeLayout> layout_format(const Encoding& e, const Shape& shown) {
+  const BlockFormat& f = format_of(e);
   CodeLayout out;
-  out.bits = kBits;
-  out.half = kBits == 4 ? kGgufBlock / 2 : 0;
-  out.zero = kBits == 4 ? 8 : 0;
+  out.format = &f;
+  out.bits = f.strided.bits;
+  out.half = f.strided.half;
+  out.zero = f.strided.zero;
   out.scale_type = DType::f16;
   out.columns = columns_of(shown);
-  out.block = kGgufBlock;
-  out.block_bytes = size_of(DType::f16) + kGgufBlock * kBits / 8;
-  out.row_bytes = columns_rounded(shown, kGgufBlock) * out.block_bytes;
+  out.block = f.block;
+  out.block_bytes = f.bytes;
+  out.row_bytes = columns_rounded(shown, f.block) * f.bytes;
   out.scale_row = out.row_bytes;
   out.scale_block = out.block_bytes;
   return out;
 }
 
-template <uint32_t kBits>
-uint64_t bytes_gguf(const Encoding& e, DType, const Shape& shape) {
+uint64_t bytes_format(const Encoding& e, DType, const Shape& shape) {
   const auto rows = static_cast<uint64_t>(shape.elements(0, shape.rank() - 1));
-  return rows * layout_gguf<kBits>(e, shape)->row_bytes;
+  return rows * layout_format(e, shape)->row_bytes;
 }
 
-template <uint32_t kBits>
-CodePlace place_gguf(const Encoding& e, DType, const Shape& shape, uint64_t first) {
-  return advanced(*layout_gguf<kBits>(e, shape), {size_of(DType::f16), 0, 0}, first);
+CodePlace place_format(const Encoding& e, DType, const Shape& shape, uint64_t first) {
+  return advanced(*layout_format(e, shape), {format_of(e).strided.first, 0, 0}, first);
 }
 
-// ggml divides by the exact scale. That would move values by whole steps if f16 stores the scale as
-// a denormal.
-float inverse_of_scale(float exact, float stored) {
-  constexpr float kLeastNormal = 0x1p-14f;
-  return stored == 0 ? 0 : 1 / (stored < kLeastNormal ? stored : exact);
-}
-
-void encode_block_q8_0(const Encoding& e, const CodeLayout& l, std::span<const float> from,
-                       std::span<std::byte> to, const CodePlace& at) {
-  const BlockExtent extent = extent_of(from);
-  const float stored = store_scale(e, extent, to.data() + at.scales);
-  const float inverse = inverse_of_scale(extent.magnitude() / 127, stored);
-  for (size_t i = 0; i < from.size() && inverse != 0; ++i) {
-    const float code = std::clamp(std::round(from[i] * inverse), -127.0f, 127.0f);
-    put_code(l, to, at.codes, i, static_cast<int>(code));
+// A block with a non-finite value becomes zeros, as in other forms.
+void encode_format(const Encoding& e, std::span<const float> from, DType, const Shape&,
+                   std::span<std::byte> to) {
+  const BlockFormat& f = format_of(e);
+  std::ranges::fill(to, std::byte{0});
+  for (size_t b = 0; b < from.size() / f.block; ++b) {
+    const std::span<const float> block = from.subspan(b * f.block, f.block);
+    if (std::ranges::all_of(block, [](float x) { return std::isfinite(x); })) {
+      f.encode(block.data(), to.data() + b * f.bytes);
+    }
   }
 }
 
-void encode_block_q4_0(const Encoding& e, const CodeLayout& l, std::span<const float> from,
-                       std::span<std::byte> to, const CodePlace& at) {
-  float most = 0;  // the first value of the largest magnitude
-  for (const float x : from) {
-    most = std::abs(x) > std::abs(most) ? x : most;
+// Dequantizes elements [first, first + to.size()) from `blocks` on.
+void decode_format(const BlockFormat& f, const std::byte* blocks, uint64_t first,
+                   std::span<float> to) {
+  float block[kMostFormatBlock];
+  while (!to.empty()) {
+    const uint64_t skipped = first % f.block;
+    const uint64_t n = std::min<uint64_t>(f.block - skipped, to.size());
+    f.decode(blocks + first / f.block * f.bytes, block);
+    std::copy_n(block + skipped, n, to.begin());
+    first += n;
+    to = to.subspan(n);
   }
-  const float stored = store_scale(e, extent_of(from), to.data() + at.scales);
-  const float sign = most > 0 ? -1.0f : 1.0f;
-  store_float(stored == 0 ? 0 : sign * stored, to.data() + at.scales, DType::f16);
-  const float inverse = sign * inverse_of_scale(std::abs(most) / 8, stored);
-  for (size_t i = 0; i < from.size(); ++i) {
-    const float x = inverse == 0 ? 0 : from[i] * inverse;
-    put_code(l, to, at.codes, i, std::clamp(static_cast<int>(x + 8.5f), 0, 15));
-  }
-}
-
-template <EncodeBlock kEncode>
-void encode_gguf(const Encoding& e, std::span<const float> from, DType dtype, const Shape& shape,
-                 std::span<std::byte> to) {
-  encode_rows(e, from, dtype, shape, to, kEncode);
 }
 
 }  // namespace
 
 const EncodingFunctions kInt4Functions{check_int4,  bytes_int4,  check_view_blocks, decode_rows,
                                        encode_int4, layout_int4, place_int4};
-const EncodingFunctions kQ8_0Functions{
-    check_gguf,     bytes_gguf<8>, check_view_blocks, decode_rows, encode_gguf<encode_block_q8_0>,
-    layout_gguf<8>, place_gguf<8>};
-const EncodingFunctions kQ4_0Functions{
-    check_gguf,     bytes_gguf<4>, check_view_blocks, decode_rows, encode_gguf<encode_block_q4_0>,
-    layout_gguf<4>, place_gguf<4>};
+const EncodingFunctions kFormatFunctions{check_format, bytes_format,  check_view_blocks,
+                                         decode_rows,  encode_format, layout_format,
+                                         place_format};
 
 void decode_codes(const CodeLayout& l, std::span<const std::byte> storage, const CodePlace& place,
                   uint64_t skipped, std::span<float> to) {
+  if (l.format != nullptr) {
+    return decode_format(*l.format, storage.data() + place.scales, skipped, to);
+  }
   for (size_t i = 0; i < to.size(); ++i) {
     const uint64_t element = skipped + i;
     const CodePlace at = advanced(l, place, element);
@@ -276,8 +232,11 @@ uint64_t codes_end(const CodeLayout& l, const CodePlace& place, const Shape& sho
     return 0;
   }
   const CodePlace last = advanced(l, place, elements - 1);
+  if (l.format != nullptr) {
+    return last.scales + l.format->bytes;
+  }
   const uint64_t length = (l.columns - 1) % l.block + 1;
-  const uint64_t bytes = l.bits == 8 ? length : l.half != 0 ? l.half : (length + 1) / 2;
+  const uint64_t bytes = l.bits == 8 ? length : (length + 1) / 2;
   return std::max({last.codes + bytes, last.scales + size_of(l.scale_type),
                    l.zero_points ? last.zeros + 1 : 0});
 }

@@ -1,5 +1,5 @@
-// Dequantizes single elements (core/encoding.h): x = scale * (code - zero). Launch::code_words()
-// provides the words.
+// Dequantizes single elements (core/encoding.h): x = scale * (code - zero), or by the formula of a
+// block format (runtime/base/formats). Launch::code_words() provides the words.
 #include "half.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer CodeTable {
@@ -21,13 +21,39 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer CodeTable {
   uint scale_block;
   uint zero_row;
   uint zero_block;
+  uint format;  // BlockFormat::number; 0: strides describe the values
 };
+
+// A shader defines FORMAT before it includes this file: a specialization constant, or this number.
+// The number means that the format is read from the table.
+const uint kFormatOfTable = 255;
 
 const uint kScaleF32 = 0;
 const uint kScaleF16 = 1;
 
 uint code_byte(Words words, uint at) { return words.v[at / 4] >> (8 * (at & 3)) & 255u; }
 int signed_byte(uint byte) { return int(byte << 24) >> 24; }
+
+// The dialect of block formats (runtime/base/formats/README.md).
+#define FUNCTION
+#define SCALES(name) void name##_scales(Block b, int g, inout float scale, inout float least)
+#define CODE(name) int name##_code(Block b, int g, int i)
+#define TABLE(name, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)                    \
+  const int name##_values[16] = int[16](a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p); \
+  int name(int at) { return name##_values[at]; }
+struct Block {
+  Words words;
+  uint at;  // byte
+};
+int byte_at(Block b, int i) { return int(code_byte(b.words, b.at + uint(i))); }
+int signed_at(Block b, int i) { return signed_byte(code_byte(b.words, b.at + uint(i))); }
+// Blocks with f16 scales, and their scales, start at even addresses.
+float half_at(Block b, int i) {
+  const uint at = b.at + uint(i);
+  return half_to_float(b.words.v[at / 4] >> (8 * (at & 2)) & 65535u);
+}
+float float_of_bits(int bits) { return intBitsToFloat(bits); }
+#include "formats.glsl"
 
 float code_scale(CodeTable c, uint at) {
   const uint word = c.scales.v[at / 4];
@@ -40,6 +66,11 @@ float code_scale(CodeTable c, uint at) {
 float decode(CodeTable c, uint row, uint column) {
   const uint number = column / c.block;
   const uint i = column - number * c.block;
+  const uint format = FORMAT == kFormatOfTable ? c.format : FORMAT;
+  if (format != 0) {
+    const uint block = c.scales_at + row * c.scale_row + number * c.scale_block;
+    return decode_format(format, Block(c.scales, block), int(i));
+  }
   const uint begin = c.codes_at + row * c.row_bytes + number * c.block_bytes;
   const float scale = code_scale(c, c.scales_at + row * c.scale_row + number * c.scale_block);
   int zero = c.zero;
@@ -62,7 +93,7 @@ uint four_bytes(Words words, uint at) {
 
 // Eight neighbours of a row. `column` is a multiple of 8.
 void decode_8(CodeTable c, uint row, uint column, out float x[8]) {
-  if (c.block % 8 != 0 || c.half_block % 8 != 0) {
+  if (c.bits == 0 || c.block % 8 != 0 || c.half_block % 8 != 0) {
     [[unroll]] for (uint e = 0; e < 8; ++e) {
       x[e] = decode(c, row, column + e);
     }

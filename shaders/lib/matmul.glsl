@@ -48,6 +48,7 @@ BatchOffsets batch_offsets(uint z) {
 }
 
 #if defined(CODES)
+layout(constant_id = FORMAT_ID) const uint FORMAT = 255;  // see codes.glsl
 #include "codes.glsl"
 // Elements of op(A) and op(B). `first` is the offset of the matrix.
 A load_a(uint first, uint m, uint k) {

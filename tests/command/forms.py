@@ -1,12 +1,17 @@
 """Readers of model formats of other tools: safetensors and GGUF."""
 
 import json
+import pathlib
+import re
 import struct
 
 SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
-# Elements and bytes of a block.
-BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2), 2: (32, 18), 8: (32, 34)}
+# Elements and bytes of a block, by the number of the tensor type.
+BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2)}
+for description in (pathlib.Path(__file__).resolve().parents[2] / "runtime/base/formats").glob("*.h"):
+    kind, block, size = re.search(r"//! gguf (\d+) .*\n//! block (\d+) values (\d+) bytes", description.read_text()).groups()
+    BLOCKS[int(kind)] = (int(block), int(size))
 
 
 def read_safetensors(path):

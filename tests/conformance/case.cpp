@@ -243,7 +243,11 @@ Status set_option(Case& c, std::string_view name, std::string_view text, const S
 class LineReader {
  public:
   LineReader(Op op, std::string_view file, std::vector<Case>& out)
-      : op_(op), file_(file), out_(out) {}
+      : op_(op), file_(file), out_(out) {
+    for (const BlockFormat& f : block_formats()) {
+      sets_[format("formats_of_{}", f.block)].emplace_back(f.name);
+    }
+  }
 
   Status read(std::string_view line, int number);
 

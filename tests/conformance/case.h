@@ -12,7 +12,8 @@
 //   (The example is one line in a file.)
 //
 //   Variables: numbers, ranges a..b, shapes, and sets from `let name = ...`. A variable may use
-//     earlier variables. An expression with + - * / and parentheses may replace a number.
+//     earlier variables. The sets formats_of_32 and formats_of_256 are the block formats with
+//     blocks of this size. An expression with + - * / and parentheses may replace a number.
 //
 //   Inputs:
 //     [dims]          f32 of this shape; a shape variable stands for its dimensions

@@ -105,7 +105,8 @@ TEST(GgufReader, RefusesShapesThatAreNone) {
   expect_refused(of({UINT64_MAX}, 0), {"Dim 0"});
   expect_refused(of({uint64_t{1} << 62}, 0), {"in bytes overflows"});
   expect_refused(of({48, 2}, 8), {"Rows of 48", "block size 32", "Q8_0"});
-  expect_refused(of({32}, 11), {"Q3_K", "F32, F16"}, Code::unsupported);
+  expect_refused(of({32}, 11), {"Rows of 32", "block size 256", "Q3_K"});
+  expect_refused(of({256}, 16), {"IQ2_XXS", "F32, F16"}, Code::unsupported);
   expect_refused(of({32}, 4711), {"type 4711"}, Code::unsupported);
 }
 

@@ -73,6 +73,24 @@ TEST_F(Encoded, IsDescribedByItsEncoding) {
   EXPECT_NE(model_->storages().find("int8 block 2 axis -1 scale f16 frozen"), std::string::npos);
 }
 
+// Rows of 2 are no whole blocks. All checksums of the file are right.
+TEST_F(Encoded, RowsThatAreNotWholeBlocksAreRefused) {
+  for (const BlockFormat& format : block_formats()) {
+    Sample s = encoded_sample();
+    s.model.storages[1]->encoding = model::table_of(parse_encoding(format.name).value());
+    const Bytes bytes = s.bytes();
+    const std::string path = folder_ / "short_rows.bowline";
+    write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const Status refused = Model::open(path).status();
+    EXPECT_EQ(refused.code(), Code::bad_file);
+    EXPECT_NE(refused.message().find(bowline::format(
+                  "Rows of 2 elements are not a multiple of {}, the block size of {}.",
+                  format.block, format.name)),
+              std::string::npos)
+        << refused.message();
+  }
+}
+
 TEST_F(Encoded, IsReadAsNumbersAndListed) {
   expect_numbers(*model_);
   EXPECT_NE(model_->storages().find("int8 block 2 axis -1 scale f16"), std::string::npos)

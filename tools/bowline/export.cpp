@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/formats.h"
 #include "base/status.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
@@ -196,7 +197,7 @@ class Merging {
   }
 
   bool holds(const std::string& encoding) const {
-    return o_.to.empty() || (o_.to == "gguf" && (encoding == "q8_0" || encoding == "q4_0"));
+    return o_.to.empty() || (o_.to == "gguf" && find_block_format(encoding) != nullptr);
   }
 
   // `file` describes the model before its adapters were loaded. Loading may quantize the weights.
@@ -321,6 +322,14 @@ struct Form {
 };
 constexpr Form kForms[] = {{"hf", export_huggingface}, {"gguf", export_gguf}};
 
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const BlockFormat& format : block_formats()) {
+    names.emplace_back(format.name);
+  }
+  return names;
+}
+
 std::vector<std::string> form_names() {
   std::vector<std::string> names;
   for (const Form& form : kForms) {
@@ -442,8 +451,15 @@ void add_export(CLI::App& app, Context& context) {
       ->needs(out);
   add_text(verb, "--untie", o->untied, "Give a tied parameter its own copy of the weight", "NAME")
       ->needs(out);
-  verb->add_option("--encoding", o->encoding, "Quantize the matrices for --to gguf")
-      ->check(CLI::IsMember({"q8_0", "q4_0"}))
+  verb->add_option("--encoding", o->encoding, "Quantize matrices for --to gguf: q8_0, q4_k, ...")
+      ->type_name("FORMAT")
+      ->check(CLI::Validator(
+          [](const std::string& name) {
+            return find_block_format(name) != nullptr
+                       ? ""
+                       : fmt::format("{} is not one of {}", name, fmt::join(format_names(), ", "));
+          },
+          ""))
       ->needs(to);
   add_text(verb, "--weights", o->weights, "Instead of --out: raw weights, parameters.json",
            "FOLDER")

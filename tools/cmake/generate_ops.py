@@ -21,8 +21,8 @@
   generated/kernels_<backend>.cpp  with --kernels: a row per op and a column per dtype; null if no
                                    file has the kernel
 
-optimizers.py generates the code of optimizers. A contradiction between the lists and the files
-stops the configure step with a message.
+optimizers.py generates the code of optimizers, and formats.py that of block formats. A
+contradiction between the lists and the files stops the configure step with a message.
 """
 
 import argparse
@@ -32,6 +32,7 @@ import typing
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # leaves nothing in the source tree
+import formats  # noqa: E402
 import optimizers  # noqa: E402
 
 INTERNAL_BASE = 256
@@ -563,6 +564,7 @@ def main():
         write(generated / f"functions{suffix}.glsl", functions_shader(formulas, whole))
     write(generated / "op_files.txt", "\n".join(map(str, files.values())) + "\n")
     optimizers.write_all(args.root, generated, write, fail)
+    formats.write_all(args.root, generated, write, fail)
     for spec in args.kernels:
         backend, folders = spec.split("=", 1)
         folder, *extra = [Path(f) for f in folders.split(";")]

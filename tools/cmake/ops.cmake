@@ -1,4 +1,5 @@
-# Generates the FlatBuffers headers, the op enum and the op table from the schemas.
+# Generates the FlatBuffers headers, the op enum and the op table from the schemas, and the code of
+# formulas and formats.
 find_program(BOWLINE_FLATC flatc REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(BOWLINE_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated_tree")
@@ -11,11 +12,14 @@ function(bowline_generate_ops)
   file(MAKE_DIRECTORY "${out}")
   set(formulas "${PROJECT_SOURCE_DIR}/runtime/ops/formulas")
   file(GLOB watched CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp"
-    "${PROJECT_SOURCE_DIR}/tests/ops/*.cases" "${formulas}/*.h" "${formulas}/optimizers/*.h")
-  file(GLOB heads "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp" "${formulas}/*.h" "${formulas}/optimizers/*.h")
+    "${PROJECT_SOURCE_DIR}/tests/ops/*.cases" "${formulas}/*.h" "${formulas}/optimizers/*.h"
+    "${PROJECT_SOURCE_DIR}/runtime/base/formats/*")
+  file(GLOB heads "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp" "${formulas}/*.h" "${formulas}/optimizers/*.h"
+    "${PROJECT_SOURCE_DIR}/runtime/base/formats/*.h" "${PROJECT_SOURCE_DIR}/runtime/base/formats/*.inc")
   set(generator "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py")
   set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${heads}
-    "${PROJECT_SOURCE_DIR}/runtime/device/program.h" "${generator}" "${PROJECT_SOURCE_DIR}/tools/cmake/optimizers.py")
+    "${PROJECT_SOURCE_DIR}/runtime/device/program.h" "${generator}" "${PROJECT_SOURCE_DIR}/tools/cmake/optimizers.py"
+    "${PROJECT_SOURCE_DIR}/tools/cmake/formats.py")
   execute_process(COMMAND "${Python3_EXECUTABLE}" "${generator}" --root "${PROJECT_SOURCE_DIR}"
     --out "${BOWLINE_GENERATED_DIR}" COMMAND_ERROR_IS_FATAL ANY)
   foreach(name IN LISTS BOWLINE_SCHEMAS)

@@ -148,7 +148,7 @@ inline CodeDots code_dots_for(const CodeLayout& l) {
            : has_usual_blocks   ? dots_of_codes<CodeOrder::bytes>
                                 : nullptr;
   }
-  if (!has_usual_blocks) {
+  if (!has_usual_blocks || l.bits == 0) {
     return nullptr;
   }
   return l.half == 0                 ? dots_of_codes<CodeOrder::pairs>

@@ -179,7 +179,9 @@ inline void decode_run(const Codes& c, size_t row, size_t first, size_t count,
   const CodeLayout& l = c.layout;
   const CodeRow r = c.row(row);
   const size_t half = l.half;
-  if (l.bits == 8) {
+  if (l.bits == 0) {
+    decode_blocks_of_format(*l.format, r.scales, first, count, out);  // compute/codes.cpp
+  } else if (l.bits == 8) {
     decode_blocks(l, r, first, count, out,
                   [](const uint8_t* codes, size_t at, size_t n, Step step, float* to)
                       HWY_ATTR { decode_bytes(codes + at, n, step, to); });

@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "compute/codes.cpp"
 #include "hwy/foreach_target.h"
 #include "compute/codes-inl.h"
+#include "compute/formats-inl.h"
 #include "compute/vector-inl.h"
 // clang-format on
 
@@ -19,6 +20,13 @@ namespace bowline::detail::cpu::HWY_NAMESPACE {
 
 void decode_a_run(const Codes& codes, size_t row, size_t first, size_t count, float* out) {
   decode_run(codes, row, first, count, out);
+}
+
+void decode_a_format(const BlockFormat& format, const std::byte* blocks, size_t first, size_t count,
+                     float* out) {
+  formats::with_format(format.number, [&](auto type) HWY_ATTR {
+    decode_blocks_of<decltype(type)>(blocks, first, count, out);
+  });
 }
 
 // max |x|, or a non-finite value if the row contains one.
@@ -91,6 +99,11 @@ namespace bowline::detail::cpu {
 
 void decode(const Codes& codes, size_t row, size_t first, size_t count, float* out) {
   BOWLINE_BEST(decode_a_run)(codes, row, first, count, out);
+}
+
+void decode_blocks_of_format(const BlockFormat& format, const std::byte* blocks, size_t first,
+                             size_t count, float* out) {
+  BOWLINE_BEST(decode_a_format)(format, blocks, first, count, out);
 }
 
 template <class T>

@@ -7,7 +7,7 @@
 
 namespace bowline::detail::cpu {
 
-// Where the parts of a row start.
+// Where the parts of a row start. In a block format, `scales` is the first block.
 struct CodeRow {
   const std::byte* codes;
   const std::byte* scales;
@@ -33,6 +33,11 @@ struct Codes {
 
 // Dequantizes elements [first, first + count) of a row.
 void decode(const Codes& codes, size_t row, size_t first, size_t count, float* out);
+
+// The same for the blocks of a format that strides cannot describe (CodeLayout::bits is 0).
+// `blocks` is the start of the row.
+void decode_blocks_of_format(const BlockFormat& format, const std::byte* blocks, size_t first,
+                             size_t count, float* out);
 
 // Quantizes row `row` from values of T = f32, f16 or bf16. The encoding must support rows
 // (Encoding::takes_rows).

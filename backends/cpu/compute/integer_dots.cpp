@@ -24,7 +24,7 @@ bool has_blocks(const CodeLayout& l) {
   const bool with_scales = size_of(l.scale_type) == 2 && l.scale_block == l.block_bytes &&
                            l.block_bytes == kBlock * l.bits / 8 + 2;
   const bool scales = with_scales || l.scale_block == size_of(l.scale_type);
-  return l.columns % kBlock == 0 &&
+  return l.bits != 0 && l.columns % kBlock == 0 &&
          (by_row || (l.block == kBlock && scales && (l.bits == 8 || halves)));
 }
 

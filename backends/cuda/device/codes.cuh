@@ -1,7 +1,7 @@
 // Dequantizes values (core/encoding.h): single elements, or four neighbours at a time.
 #pragma once
 
-#include "device/storage.cuh"
+#include "device/formats.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
@@ -10,6 +10,7 @@ struct Codes {
   const uint8_t* codes = nullptr;
   const uint8_t* scales = nullptr;
   const uint8_t* zeros = nullptr;
+  uint32_t format = 0;  // BlockFormat::number; 0: strides describe the values
   uint32_t bits = 0;
   uint32_t half = 0;
   int32_t zero = 0;
@@ -43,6 +44,7 @@ inline Codes codes_of(const Launch& l, size_t i) {
   out.codes = parts.codes;
   out.scales = parts.scales;
   out.zeros = parts.zeros;
+  out.format = layout.format == nullptr ? 0 : layout.format->number;
   out.bits = layout.bits;
   out.half = layout.half;
   out.zero = layout.zero;
@@ -63,7 +65,8 @@ inline Codes codes_of(const Launch& l, size_t i) {
   return out;
 }
 
-// A block of a row: the address of its values, and their scale and zero point.
+// A block of a row: the address of its values, and their scale and zero point. For a block format,
+// only the address and the column of the block.
 struct CodeBlock {
   const uint8_t* codes;
   float scale;
@@ -80,6 +83,9 @@ __device__ inline float scale_of(const Codes& c, int64_t row, uint32_t number) {
 
 __device__ inline CodeBlock code_block(const Codes& c, int64_t row, uint32_t column) {
   const uint32_t number = c.block_shift >= 0 ? column >> c.block_shift : column / c.block;
+  if (c.format != 0) {
+    return {c.scales + row * c.scale_row + number * c.scale_block, 0, 0, number * c.block};
+  }
   const int zero = c.zero_points
                        ? static_cast<int8_t>(c.zeros[row * c.zero_row + number * c.zero_block])
                        : c.zero;
@@ -87,7 +93,34 @@ __device__ inline CodeBlock code_block(const Codes& c, int64_t row, uint32_t col
           number * c.block};
 }
 
+// Elements i .. i + 3 of a block of a format. They belong to the same group. A kernel for one
+// format calls this with its type.
+template <class F>
+__device__ float4 decode4_of(const uint8_t* block, int i) {
+  const int g = i / F::kGroup;
+  const int first = i % F::kGroup;
+  float scale, least;
+  F::scales(block, g, scale, least);
+  const auto at = [&](int j) {
+    return scale * static_cast<float>(F::code(block, g, first + j)) - least;
+  };
+  return make_float4(at(0), at(1), at(2), at(3));
+}
+
+// The same for the format of this number. Not inlined, because every kernel would contain the code
+// of all formats.
+__device__ __noinline__ inline float4 decode4_of(uint32_t format, const uint8_t* block, int i) {
+  float4 out = make_float4(0, 0, 0, 0);
+  formats::with_format(format, [&](auto type) { out = decode4_of<decltype(type)>(block, i); });
+  return out;
+}
+
 __device__ inline float decode(const Codes& c, const CodeBlock& b, uint32_t column) {
+  if (c.format != 0) {
+    const uint32_t i = column - b.first;
+    const float4 four = decode4_of(c.format, b.codes, static_cast<int>(i / 4 * 4));
+    return i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
+  }
   const uint32_t i = column - b.first;
   if (c.bits == 8) {
     return b.scale * static_cast<float>(static_cast<int8_t>(b.codes[i]) - b.zero);
@@ -112,8 +145,16 @@ __device__ inline void decode4(const Codes& c, int64_t row, uint32_t column, uin
     return;
   }
   CodeBlock b = code_block(c, row, column);
+  if (c.format != 0 && column % 4 == 0) {  // rows are whole blocks, and groups multiples of four
+    const float4 four = decode4_of(c.format, b.codes, static_cast<int>(column - b.first));
+    to[0] = four.x;
+    to[1] = four.y;
+    to[2] = four.z;
+    to[3] = four.w;
+    return;
+  }
   for (uint32_t j = 0; j < 4; ++j) {
-    if (!c.four && j > 0 && column + j < columns) {
+    if ((!c.four || c.format != 0) && j > 0 && column + j < columns) {
       b = code_block(c, row, column + j);
     }
     to[j] = column + j < columns ? decode(c, b, column + j) : 0.0f;

@@ -97,6 +97,9 @@ bool with_packets(const Codes& c, F&& run) {
   }
   const bool one_block = c.block >= c.columns;
   const int64_t values = c.bits == 8 ? 16 : 32;
+  if (c.bits == 0) {  // a block format that strides cannot describe
+    return false;
+  }
   if (c.columns % values != 0 || (!one_block && (c.block_shift < 0 || c.block % values != 0))) {
     return false;
   }

@@ -14,6 +14,7 @@
 #define __host__
 #define __restrict__
 #define __launch_bounds__(...)
+#define __noinline__
 #define __shared__ static
 #define threadIdx (::bowline::detail::cuda_emu::running.thread->index)
 #define blockIdx (::bowline::detail::cuda_emu::running.block_index)

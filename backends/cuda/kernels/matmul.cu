@@ -84,6 +84,7 @@ struct Patch {
     }
   }
   __device__ void load(const Codes& from, int64_t row, int64_t column, int lines, int columns) {
+    BOWLINE_UNROLL
     for (int i = 0; i < 4; ++i) {
       decode4(from, row + (i < lines ? i : 0), static_cast<uint32_t>(column),
               static_cast<uint32_t>(i < lines && columns > 0 ? column + columns : 0), v[i]);

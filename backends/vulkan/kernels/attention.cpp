@@ -172,6 +172,7 @@ void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, si
   const Work work{pairs * half * (2 * forms.products * static_cast<double>(s.dim) + 40), 0};
   const auto kind = static_cast<uint32_t>(attributes.mask());
   const auto softcap = std::bit_cast<uint32_t>(attributes.softcap());
+  const uint32_t format = l.is_encoded(1) ? l.code_format(1, 2) : 0;
   const Push push = push_of(l, o, s, mask, parts);
   Grid grid;
   if (!l.physical().uses_cpu_kernels()) {
@@ -181,7 +182,7 @@ void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, si
     grid.groups = (rows + tile - 1) / tile * s.kv_heads * s.batch * parts.count;
     l.dispatch(forms.tile,
                {dim, static_cast<uint32_t>(tile), has_vectors(o, s), kind, window_of(attributes, s),
-                softcap},
+                softcap, format},
                push, grid, work);
     return;
   }
@@ -196,7 +197,8 @@ void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, si
   const uint32_t block =
       in_parts ? std::clamp(32 / lane_parts, 1u, 8u) : std::clamp(256 / dim, 1u, 8u);
   l.dispatch(in_parts ? forms.part : forms.lane,
-             {dim, lane_parts, block, kind, window_of(attributes, s), softcap}, push, grid, work);
+             {dim, lane_parts, block, kind, window_of(attributes, s), softcap, format}, push, grid,
+             work);
 }
 
 Sizes sizes_of(const NodeView& node) {

@@ -18,6 +18,8 @@ struct Product : MatrixProduct {
   VkDeviceAddress bias = 0;
   std::vector<uint32_t> codes[2] = {};  // of A and B: Launch::code_words(), or empty
 
+  uint32_t format = 0;  // of the quantized matrices, for shaders
+
   bool has_codes() const { return !codes[0].empty() || !codes[1].empty(); }
 };
 
@@ -142,9 +144,10 @@ void multiply(Launch& l, Product p) {
       static_cast<double>(batches) * static_cast<double>(p.m) * static_cast<double>(p.n);
   const Work work{products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4};
   if (tiles) {
-    l.dispatch(choice.shader, {choice.rows, choice.columns, aligned_rows(p)}, push, grid, work);
+    l.dispatch(choice.shader, {choice.rows, choice.columns, aligned_rows(p), p.format}, push, grid,
+               work);
   } else {
-    l.dispatch(choice.shader, {choice.rows}, push, grid, work);
+    l.dispatch(choice.shader, {choice.rows, p.format}, push, grid, work);
   }
 }
 
@@ -180,7 +183,8 @@ void multiply_few_rows(Launch& l, const MatrixProduct& p) {
   const double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
   const auto& shaders = l.is_encoded(1) ? shader::matvec_codes : shader::matvec_plain;
   l.dispatch(
-      shaders, {static_cast<uint32_t>(p.m), per}, push, grid,
+      shaders, {static_cast<uint32_t>(p.m), per, l.is_encoded(1) ? l.code_format(1) : 0}, push,
+      grid,
       {weights * 2 * static_cast<double>(p.m), weights * static_cast<double>(size_of(l.type()))});
 }
 
@@ -207,6 +211,7 @@ void product(Launch& l) {
   for (const size_t side : {0, 1}) {
     if (l.is_encoded(side)) {
       p.codes[side] = l.code_words(side);
+      p.format = l.code_format(side, l.is_encoded(0) ? 0 : 1);
     }
   }
   if (!p.is_empty()) {

@@ -21,7 +21,8 @@ void embedding(Launch& l) {
   push.add(l.in(1), l.out(0), l.step()).u32(count, table[0], table[1], l.node());
   l.dispatch(l.is_encoded(0) ? variant(shader::embedding_codes, l.type())
                              : variant(shader::embedding, l.type()),
-             {}, push, l.over_rows(count), l.each(l.out_shape(0).elements(), 0, 2));
+             {l.is_encoded(0) ? l.code_format(0) : 0}, push, l.over_rows(count),
+             l.each(l.out_shape(0).elements(), 0, 2));
 }
 
 // Offsets in quantized operands have 32 bits.

@@ -27,12 +27,6 @@ std::string_view type_name_of(DType dtype) {
   return dtype == DType::f16 ? "F16" : dtype == DType::bf16 ? "BF16" : "F32";
 }
 
-const gguf::TensorType* type_of_encoding(std::string_view encoding) {
-  return encoding == "q8_0"   ? gguf::find_tensor_type("Q8_0")
-         : encoding == "q4_0" ? gguf::find_tensor_type("Q4_0")
-                              : nullptr;
-}
-
 class GgufExport {
  public:
   GgufExport(const Model& model, std::optional<DType> dtype) : model_(model), dtype_(dtype) {}
@@ -98,7 +92,7 @@ class GgufExport {
     if (dtype_ || t.encoding == "plain") {
       return gguf::find_tensor_type(type_name_of(dtype_.value_or(t.dtype)));
     }
-    const gguf::TensorType* const type = type_of_encoding(t.encoding);
+    const gguf::TensorType* const type = gguf::find_type_of_encoding(t.encoding);
     BOWLINE_REQUIRE(type != nullptr && t.whole && part.order != gguf::Order::transposed,
                     "\"{}\" is stored as {}{}, which GGUF does not have. Choose another "
                     "dtype with --dtype.",
@@ -120,8 +114,7 @@ class GgufExport {
   // Returns the llama.cpp number for the type of the largest tensor.
   uint32_t file_type() const {
     const auto largest = std::ranges::max_element(written_, {}, &gguf::WrittenTensor::bytes);
-    const std::string_view name = largest == written_.end() ? "F32" : largest->type->name;
-    return name == "F16" ? 1 : name == "Q4_0" ? 2 : name == "Q8_0" ? 7 : name == "BF16" ? 32 : 0;
+    return largest == written_.end() ? 0 : largest->type->file_type;
   }
 
   Result<ExportReport> write(std::span<const std::byte> header, const std::string& path,

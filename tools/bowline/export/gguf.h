@@ -11,7 +11,7 @@ namespace bowline::command {
 
 // Keeps one tensor in memory at a time.
 // `dtype`: dtype of all matrices; quantized matrices are dequantized. Empty: matrices keep their
-// dtype, and q8_0 and q4_0 keep their bytes. Vectors become F32, as llama.cpp expects.
+// dtype, and block formats such as q4_k keep their bytes. Vectors become F32, as llama.cpp expects.
 // Errors  as exported(). bad_argument: GGUF does not support the architecture, a setting or an
 //         encoding. io_error: the file cannot be written; no partial file remains.
 Result<ExportReport> export_gguf(const Model& model, const std::string& path,

@@ -197,8 +197,9 @@ class Reading {
   void add_notes() {
     for (const auto& [type, names] : dequantized_) {
       out_.notes.push_back(fmt::format(
-          "Bowline has no encoding for {}, so these tensors are dequantized to f32: {}.", type,
-          names.text()));
+          "The model reads blocks of {} along the other axis or as a table of positions, so these "
+          "tensors are dequantized to f32: {}.",
+          type, names.text()));
     }
     if (short_ && !shortened_.text().empty()) {
       out_.notes.push_back(

@@ -15,16 +15,17 @@ struct TensorType {
   uint32_t block = 1;         // elements per block
   uint32_t bytes = 0;         // bytes per block
   DType dtype = DType::f32;   // dtype of the decoded values
-  std::string_view encoding;  // Bowline encoding with equal bytes; empty: there is no such encoding
+  std::string_view encoding;  // the Bowline encoding with equal bytes
   void (*decode)(const std::byte* block, float* to) = nullptr;
+  uint32_t file_type = 0;  // the general.file_type of a file of this type
 };
-
-constexpr uint32_t kMostBlock = 256;
 
 // Null if the type is not supported.
 const TensorType* find_tensor_type(uint32_t number);
 // Null if no type has this name.
 const TensorType* find_tensor_type(std::string_view name);
+// The type of a block format: "q4_k". Null if there is no such format.
+const TensorType* find_type_of_encoding(std::string_view encoding);
 // "Q3_K"; also for types that are not supported.
 std::string tensor_type_name(uint32_t number);
 // The supported types: "F32, F16, ...".

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/escape.h"
+#include "base/formats.h"
 #include "base/status.h"
 
 namespace bowline::gguf {
@@ -37,7 +38,7 @@ struct Rows {
   }
   // Decodes elements from `first` on of a row of the file.
   void decode(const std::byte* row, uint64_t first, std::span<float> to) const {
-    float block[kMostBlock];
+    float block[kMostFormatBlock];
     while (!to.empty()) {
       const uint64_t skipped = first % type->block;
       const uint64_t n = std::min<uint64_t>(type->block - skipped, to.size());
@@ -139,7 +140,7 @@ bool stays_encoded(const Laid& laid) {
     return false;
   }
   const bool codes = !is_transposed(laid) && laid.order != Order::numbers;
-  return !type.encoding.empty() && (type.block == 1 || codes);
+  return type.block == 1 || codes;
 }
 
 uint64_t value_bytes(const Laid& laid) {

@@ -5,33 +5,45 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 
 #include "base/escape.h"
+#include "base/formats.h"
 
 namespace bowline::import {
 namespace {
 
-constexpr size_t kMostUnit = 34;  // bytes of a block of q8_0
+constexpr size_t kMostUnit = 512;  // bytes of a block
 
 // NaN and infinity have all exponent bits set.
 template <class Bits>
-uint64_t count_full(std::span<const std::byte> bytes, uint64_t step, Bits exponent) {
-  uint64_t count = 0;
-  for (size_t at = 0; at < bytes.size(); at += step) {
-    Bits bits = 0;
-    std::memcpy(&bits, bytes.data() + at, sizeof bits);
-    count += (bits & exponent) == exponent ? 1 : 0;
-  }
-  return count;
+bool is_full(const std::byte* from, Bits exponent) {
+  Bits bits = 0;
+  std::memcpy(&bits, from, sizeof bits);
+  return (bits & exponent) == exponent;
 }
 
-// Counts the non-finite floats at the start of every `step` bytes.
-uint64_t count_not_finite(std::span<const std::byte> bytes, uint64_t step, DType dtype) {
-  return dtype == DType::f32
-             ? count_full<uint32_t>(bytes, step, 0x7F800000)
-             : count_full<uint16_t>(bytes, step, dtype == DType::f16 ? 0x7C00 : 0x7F80);
+bool is_not_finite(const std::byte* from, DType dtype) {
+  return dtype == DType::f32 ? is_full<uint32_t>(from, 0x7F800000)
+                             : is_full<uint16_t>(from, dtype == DType::f16 ? 0x7C00 : 0x7F80);
+}
+
+// Counts the non-finite values of a block. A scale that is not finite counts as all its values.
+uint64_t count_not_finite(const BlockFormat& format, const std::byte* block) {
+  for (size_t i = 0; i < format.half_count; ++i) {
+    if (is_not_finite(block + format.halves[i], DType::f16)) {
+      return format.block;
+    }
+  }
+  if (format.half_count > 0) {
+    return 0;
+  }
+  float values[kMostFormatBlock];
+  format.decode(block, values);
+  return static_cast<uint64_t>(
+      std::count_if(values, values + format.block, [](float x) { return !std::isfinite(x); }));
 }
 
 }  // namespace
@@ -39,17 +51,14 @@ uint64_t count_not_finite(std::span<const std::byte> bytes, uint64_t step, DType
 struct FiniteCheck::Count {
   Count(std::string tensor, uint64_t elements, DType of, std::string_view encoding)
       : found{std::move(tensor), 0, elements},
-        unit_bytes(encoding == "q8_0"   ? 34
-                   : encoding == "q4_0" ? 18
-                                        : size_of(of)),
-        unit_elements(encoding == "plain" ? 1 : 32),
-        dtype(encoding == "plain" ? of : DType::f16) {}
+        dtype(of),
+        format(find_block_format(encoding)),
+        unit_bytes(format == nullptr ? size_of(of) : format->bytes) {}
 
   NotFinite found;
-  // The float at the start of a unit decides whether its values are finite. A unit is a plain
-  // value, or a block that starts with its scale.
-  const uint64_t unit_bytes, unit_elements;
-  const DType dtype;  // of that float
+  const DType dtype;                // of plain values
+  const BlockFormat* const format;  // null: plain values
+  const uint64_t unit_bytes;        // of a value or a block
   std::mutex mutex;
   uint64_t next = 0;                         // bytes before this offset are counted
   std::array<std::byte, kMostUnit> begun{};  // the bytes of the unit that contains `next`
@@ -69,7 +78,11 @@ struct FiniteCheck::Count {
         std::ranges::copy(run.first(n), begun.begin() + static_cast<ptrdiff_t>(inside));
         units = std::span(begun).first(inside + n == unit_bytes ? unit_bytes : 0);
       }
-      found.values += count_not_finite(units, unit_bytes, dtype) * unit_elements;
+      for (uint64_t at = 0; at < units.size(); at += unit_bytes) {
+        const std::byte* const unit = units.data() + at;
+        found.values +=
+            format == nullptr ? is_not_finite(unit, dtype) : count_not_finite(*format, unit);
+      }
       next += n;
       run = run.subspan(n);
     }

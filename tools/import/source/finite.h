@@ -26,7 +26,8 @@ std::string note_of(std::span<const NotFinite> tensors);
 class FiniteCheck {
  public:
   // Returns `source` with a counter. The first complete read, from the first byte to the last, is
-  // counted. `dtype` is the dtype of plain values. `encoding` is "plain", "q8_0" or "q4_0".
+  // counted. `dtype` is the dtype of plain values. `encoding` is "plain" or a block
+  // format such as "q4_k".
   ValueSource counted(std::string tensor, ValueSource source, uint64_t elements, DType dtype,
                       std::string_view encoding);
   // Non-finite values in the bytes that were read so far.

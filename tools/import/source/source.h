@@ -13,8 +13,8 @@ namespace bowline::import {
 
 struct SourceTensor {
   std::string name;  // the Hugging Face name: "model.layers.0.self_attn.q_proj.weight"
-  // The format of the bytes that `read` returns: "plain" values of `dtype`, or an encoding of
-  // quantize() ("q8_0", "q4_0") along the last axis.
+  // The format of the bytes that `read` returns: "plain" values of `dtype`, or a block
+  // format (base/formats.h, "q4_k") along the last axis.
   DType dtype = DType::f32;
   std::string encoding = "plain";
   std::vector<int64_t> shape;  // row-major: the last dim is contiguous
