@@ -13,7 +13,8 @@ using graph::ModelState;
 Result<QuantizeReport> quantize(Model& model, std::string_view encoding, std::string_view pattern) {
   return changing(Internals::state(model), [&](ModelState& s) -> Result<QuantizeReport> {
     BOWLINE_TRY(require_no_trainer(s, "quantize()"));
-    BOWLINE_TRY_ASSIGN(const Encoding parsed, parse_encoding(encoding));
+    BOWLINE_TRY_ASSIGN(const params::EncodingChoice parsed,
+                       params::EncodingChoice::parse(encoding));
     const std::map<uint32_t, std::string> plain = graph::plain_readers(s);
     const std::vector<std::vector<uint32_t>> alike = graph::ties_of_lists(s);
     return reshaping(s, "quantize()", {}, [&](params::Table& table) {

@@ -39,7 +39,12 @@ struct QuantizeReport {
 /// - "int8 block row": 8 bits, one f32 scale per row.
 /// - "int8 block 32": 8 bits, one f32 scale per 32 values of the last axis. 32 is an example.
 /// - "int4": 4 bits, one f16 scale per 32 values of the last axis.
-/// - "q8_0", "q4_0": the block formats of GGUF.
+/// - "q6_k", "q5_k", "q4_k", "q3_k", "q2_k", "iq4_xs": formats of GGUF with blocks of 256 values.
+/// - "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl", "mxfp4": formats of GGUF with blocks of 32.
+/// - "q4_k_m": the mixture of llama.cpp. It uses q6_k for the language model head and for some
+/// value
+///   and down projections, q5_k for fused attention inputs, and q4_k for the rest. Rows that are
+///   not multiples of 256 get q8_0, q5_1 and q5_0 instead.
 ///
 /// An int8 or int4 encoding can end with "scale f32" (or f16, bf16), then "with zero points". For
 /// example, "int4 with zero points" has one zero point per scale.
@@ -52,7 +57,7 @@ struct QuantizeReport {
 /// - The encoding does not fit its dtype or shape, or a view would split a block.
 /// - The storage would not become smaller.
 /// - A value is or would become non-finite, or its error would be too large. The limit is half a
-///   quantization step (q4_0: one step), plus a small margin for 16-bit scales.
+///   quantization step (block formats except q8_0: one step), plus a margin for 16-bit scales.
 /// - Another storage of the same ParameterList does not change.
 ///
 /// A storage without values only gets the encoding. Model::load() or Model::set_source() must then

@@ -143,16 +143,16 @@ class Recoding {
   std::vector<std::pair<Chosen, Recoded>> made_;
 };
 
-// Checks that the device has room for all new bytes before any are made.
-Status require_room(const Table& table, std::span<const Chosen> storages, const Encoding& encoding,
-                    std::optional<DType> dtype) {
+// Checks that the device has room for all new bytes before any are made. `size(tie)` returns the
+// new bytes of a storage.
+template <class Size>
+Status require_room(const Table& table, std::span<const Chosen> storages, const Size& size) {
   const std::shared_ptr<device::OpenDevice>& device = table.device();
   device::Demand demand;
   for (const auto& [tie, name] : storages) {
     const Storage& row = table.storages[tie];
     if (row.home.block && row.home.block->device_handle() == device) {
-      demand.add(encoding.for_shape(row.shape).bytes(dtype.value_or(row.dtype), row.shape),
-                 device::MemoryKind::device);
+      demand.add(size(tie), device::MemoryKind::device);
     }
   }
   return device ? device->require_room(demand).at("While reserving memory for the storages.")
@@ -161,18 +161,17 @@ Status require_room(const Table& table, std::span<const Chosen> storages, const 
 
 }  // namespace
 
-Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::string_view pattern,
+Result<QuantizeReport> quantize(Table& table, const EncodingChoice& choice,
+                                std::string_view pattern,
                                 const std::map<uint32_t, std::string>& plain,
                                 const std::vector<std::vector<uint32_t>>& alike, int busy) {
-  BOWLINE_REQUIRE(!encoding.is_plain(),
-                  "quantize() cannot quantize to plain values. Use dequantize().");
   BOWLINE_TRY_ASSIGN(Stage stage, Stage::begin(table, busy, "quantize()"));
   BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   Recoding recoding(stage, alike);
   Status failed;
   std::erase_if(storages, [&](const Chosen& entry) {
     const Storage& row = table.storages[entry.tie];
-    const Encoding wanted = encoding.for_shape(row.shape);
+    const Encoding wanted = choice.of(table, entry.tie);
     if (!row.encoding.is_plain() && row.role != Role::kv_cache) {
       if (row.encoding != wanted && failed.ok()) {
         failed = Status(Code::bad_argument,
@@ -191,10 +190,13 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
     return !why.empty();
   });
   BOWLINE_TRY(std::move(failed));
-  BOWLINE_TRY(require_room(table, storages, encoding, {}));
+  BOWLINE_TRY(require_room(table, storages, [&](uint32_t tie) {
+    const Storage& row = table.storages[tie];
+    return choice.of(table, tie).bytes(row.dtype, row.shape);
+  }));
   for (const Chosen& entry : storages) {
     const Storage& row = table.storages[entry.tie];
-    BOWLINE_TRY(recoding.recode(entry, encoding.for_shape(row.shape), row.dtype)
+    BOWLINE_TRY(recoding.recode(entry, choice.of(table, entry.tie), row.dtype)
                     .at(format("While quantizing storage {} (\"{}\").", entry.tie, entry.name)));
   }
   recoding.apply();
@@ -212,7 +214,9 @@ Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view patte
   BOWLINE_TRY_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   std::erase_if(storages,
                 [&](const Chosen& entry) { return table.storages[entry.tie].encoding.is_plain(); });
-  BOWLINE_TRY(require_room(table, storages, {}, to));
+  BOWLINE_TRY(require_room(table, storages, [&](uint32_t tie) {
+    return Encoding().bytes(to, table.storages[tie].shape);
+  }));
   Recoding recoding(stage, alike);
   for (const Chosen& entry : storages) {
     BOWLINE_TRY(recoding.recode(entry, {}, to)

@@ -7,6 +7,7 @@
 
 #include <map>
 
+#include "params/mixture.h"
 #include "params/table.h"
 
 namespace bowline::detail::params {
@@ -85,7 +86,8 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
 // `plain`: storages that cannot be quantized because of a reader, with the reason ("is read by
 // ..."). `alike`: groups of storages that change together or not at all. A storage whose values the
 // encoding cannot represent (check_encoded()) is kept and reported.
-Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::string_view pattern,
+Result<QuantizeReport> quantize(Table& table, const EncodingChoice& choice,
+                                std::string_view pattern,
                                 const std::map<uint32_t, std::string>& plain,
                                 const std::vector<std::vector<uint32_t>>& alike, int busy);
 Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern,

@@ -7,6 +7,8 @@ import json
 import pathlib
 import shutil
 import struct
+import subprocess
+import sys
 import unittest
 
 import harness
@@ -14,7 +16,8 @@ from forms import Gguf, read_safetensors
 from harness import BAD_FILE, FAILED, OK, USAGE, run
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "gguf/data"
-FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "import/fixtures"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FIXTURES = ROOT / "tests/import/fixtures"
 
 
 class Interchange(harness.Case):
@@ -260,8 +263,8 @@ class Interchange(harness.Case):
         return self.out
 
     def test_a_file_of_gguf_is_the_one_that_was_imported(self):
-        for name in ("llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0", "llama_rope", "gpt2_f32", "names_gpt2", "names_qwen2",
-                     "names_qwen3", "names_llama", "names_gemma2", "gemma2_f32", "gemma2_bf16", "gemma2_q8_0"):
+        for name in ("llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0", "llama_q4_1", "llama_q4_k", "llama_q6_k", "llama_rope",
+                     "gpt2_f32", "names_gpt2", "names_qwen2", "names_qwen3", "names_llama", "names_gemma2", "gemma2_f32", "gemma2_bf16", "gemma2_q8_0"):
             with self.subTest(name):
                 written, source = Gguf(self.exported(f"{name}.gguf", "gguf", "--force")), Gguf(DATA / f"{name}.gguf")
                 if name == "llama_rope":
@@ -288,6 +291,25 @@ class Interchange(harness.Case):
                 self.assertEqual(written.tensors, Gguf(DATA / f"llama_{encoding}.gguf").tensors)
         halves = Gguf(self.exported("llama_f32.gguf", "gguf", "--dtype", "f16", "--force"))
         self.assertEqual(halves.tensors, Gguf(DATA / "llama_f16.gguf").tensors)
+
+    def test_a_mixture_of_formats_stays(self):
+        """Layers have different formats. Import and export keep every byte, and the model runs."""
+        plain = self.folder / "plain"
+        subprocess.run([sys.executable, ROOT / "tools/scale/make_shape", "tiny-256", plain], check=True)
+        model, mixed, again = (self.folder / f"{name}.bowline" for name in ("plain", "mixed", "again"))
+        self.expect(run("import", plain, "--dtype", "f32", "--out", model), OK)
+        self.expect(run("quantize", model, "--encoding", "q4_k_m", "--out", mixed), OK)
+        written = Gguf(self.written(mixed, "first.gguf"))
+        down = [written.tensors[f"blk.{i}.ffn_down.weight"][0] for i in range(2)]
+        self.assertEqual(len(set(down)), 2)
+        self.expect(run("import", self.folder / "first.gguf", "--out", again), OK)
+        self.assertEqual(self.weights(mixed), self.weights(again))
+        self.assertEqual(Gguf(self.written(again, "second.gguf")).tensors, written.tensors)
+        self.expect(run("generate", again, "a", "--max-tokens", "2", "--device", "cpu"), OK)
+
+    def written(self, model, name):
+        self.expect(run("export", model, "--to", "gguf", "--out", self.folder / name), OK)
+        return self.folder / name
 
     def test_a_tokenizer_of_hugging_face_becomes_keys_of_gguf(self):
         source = Gguf(DATA / "llama_f32.gguf").keys

@@ -97,7 +97,8 @@ TEST(AllOrNothing, Untie) {
 }
 
 TEST(AllOrNothing, QuantizeAndDequantize) {
-  const Encoding int8 = parse_encoding("int8 block row scale f16").value();
+  const params::EncodingChoice int8 =
+      params::EncodingChoice::parse("int8 block row scale f16").value();
   EXPECT_GE(expect_all_or_nothing(on_device,
                                   [&](Table& t, const auto&) {
                                     return params::quantize(t, int8, "*", {}, {}, 0).status();

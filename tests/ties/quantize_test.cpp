@@ -15,9 +15,9 @@ Model q8() { return lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.6
 // For every encoding, both uses read the values that get_value() returns, with any kernel of the
 // device.
 TEST_P(Quantized, BothUsesReadTheSameNumbers) {
-  for (const char* encoding :
-       {"int8", "int8 block row scale f16", "int8 block 32", "int8 block 32 with zero points",
-        "int4", "int4 with zero points", "int4 block 16 scale f32", "q8_0", "q4_0"}) {
+  for (const char* encoding : {"int8", "int8 block row scale f16", "int8 block 32",
+                               "int8 block 32 with zero points", "int4", "int4 with zero points",
+                               "int4 block 16 scale f32", "q8_0", "q4_0", "q5_1", "iq4_nl"}) {
     SCOPED_TRACE(encoding);
     Model m = lookup_and_head({67, 96});
     ASSERT_OK(m.to(device_));
@@ -228,8 +228,12 @@ TEST(Quantize, TwiceIsNothing) {
 TEST(Quantize, SaysWhatItDoesNotKnow) {
   Model m = q8();
   const std::string before = m.storages();
+  std::string known = "plain, int8, int4";
+  for (const BlockFormat& format : block_formats()) {
+    known += ", " + std::string(format.name);
+  }
   EXPECT_EQ(quantize(m, "q9").status().message(),
-            "There is no encoding \"q9\". Known encodings: plain, int8, int4, q8_0, q4_0.");
+            "There is no encoding \"q9\". Known encodings: " + known + ".");
   EXPECT_EQ(quantize(m, "int8 blocks 3").status().message(),
             "\"int8 blocks 3\" is not an encoding: \"blocks 3\" is not a parameter of int8.");
   EXPECT_EQ(quantize(m, "q8_0 block 16").status().message(),
@@ -336,6 +340,66 @@ TEST(Quantize, OneStorageThatStaysKeepsItsList) {
   EXPECT_NE(report.text().find("\"w0\" is in the same list of a Repeat as \"w1\""),
             std::string::npos)
       << report.text();
+}
+
+// The mixture gives layers of one Repeat different formats. The result is that of the dequantized
+// weights.
+TEST_P(Quantized, LayersOfARepeatHaveFormatsOfTheirOwn) {
+  constexpr int kLayers = 8;
+  const std::string name = "model.layers.{}.mlp.down_proj.weight";
+  Model m;
+  const ParameterList list = must(m.parameters(name, kLayers, Dims{32, 32}, Init::normal(0.2f)));
+  GraphBuilder g(m, "forward");
+  const Value x = g.input("x", DType::f32, {1, 32});
+  g.output("y", g.repeat(kLayers, {x}, [&](GraphBuilder& b, const std::vector<Value>& carried) {
+    return std::vector<Value>{b.op("Linear", {carried[0], b.parameter(list)})};
+  })[0]);
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.materialize(1));
+  ASSERT_OK(m.to(device_));
+  ASSERT_EQ(must(quantize(m, "q4_k_m")).storages, 8u);
+  std::string formats;
+  for (const StorageInfo& s : must(m.describe()).storages) {
+    formats += s.encoding + " ";
+  }
+  // of blocks of 32, because the rows are short
+  EXPECT_EQ(formats, "q8_0 q5_0 q5_0 q8_0 q5_0 q5_0 q8_0 q8_0 ");
+  const auto run = [&] {
+    Floats in(32, 0.5f), out(32);
+    const Dims shape = {1, 32};
+    Session session = must(Session::create(m, device_, "forward", {}));
+    const Tensor inputs[] = {tensor("x", shape, in)};
+    const Tensor outputs[] = {tensor("y", shape, out)};
+    EXPECT_OK(session.run(inputs, outputs));
+    return out;
+  };
+  const Floats mixed = run();
+  ASSERT_EQ(must(dequantize(m)).storages, 8u);
+  const Floats right = run();
+  for (size_t i = 0; i < right.size(); ++i) {
+    EXPECT_NEAR(mixed[i], right[i], 1e-4f * std::abs(right[i]) + 1e-5f) << i;
+  }
+}
+
+// Names decide, and rows of whole blocks get K formats.
+TEST(Quantize, AMixtureDependsOnTheUseOfAWeight) {
+  Model m;
+  for (int i = 0; i < 2; ++i) {
+    for (const char* part : {"self_attn.v_proj", "self_attn.q_proj", "mlp.down_proj"}) {
+      must(m.parameter(format("model.layers.{}.{}.weight", i, part), {2, 256}, Init::normal(1)));
+    }
+  }
+  const Parameter table = must(m.parameter("model.embed_tokens.weight", {2, 256}, Init::normal(1)));
+  must(m.tied_parameter("lm_head.weight", table));
+  must(m.parameter("transformer.h.0.attn.c_attn.weight", {2, 256}, Init::normal(1)));
+  must(m.parameter("other.weight", {2, 256}, Init::normal(1)));
+  ASSERT_OK(m.materialize(1));
+  ASSERT_EQ(must(quantize(m, "q4_k_m")).storages, 9u);
+  std::string formats;
+  for (const StorageInfo& s : must(m.describe()).storages) {
+    formats += s.encoding + " ";
+  }
+  EXPECT_EQ(formats, "q4_k q4_k q4_k q6_k q4_k q6_k q6_k q5_k q4_k ");
 }
 
 TEST(Quantize, NoCastMakesANumberInfinite) {

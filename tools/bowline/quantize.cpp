@@ -64,12 +64,14 @@ void add_quantize(CLI::App& app, Context& context) {
       app, context, run, "quantize", "Quantizes the weights of a model",
       "# 8 bits per value\n"
       "bowline quantize base.bowline --out base8.bowline --encoding int8\n"
+      "# About 5 bits per value, as in the files of llama.cpp\n"
+      "bowline quantize base.bowline --out base5.bowline --encoding q4_k_m\n"
       "# 4 bits per value, with zero points, only in the blocks\n"
       "bowline quantize base.bowline --out base4.bowline \\\n"
       "    --encoding \"int4 with zero points\" --pattern \"blocks.*\"");
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   add_text(verb, "--out", o->out, "Model file to write", "FILE")->required();
-  add_text(verb, "--encoding", o->encoding, "int8, int4, ...; plain: dequantize", "ENCODING")
+  add_text(verb, "--encoding", o->encoding, "int8, q4_k_m, ...; plain: dequantize", "ENCODING")
       ->required();
   add_text(verb, "--pattern", o->pattern, "Change only parameters with these names", "PATTERN")
       ->capture_default_str();

@@ -33,7 +33,8 @@ VERSES = ROOT / "samples/data/kjv.txt"
 MODELS = ["llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0", "llama_q4_1", "llama_q4_k", "llama_q6_k", "llama_rope",
           "gemma2_f32", "gemma2_bf16", "gemma2_q8_0"]
 ENCODED = {"q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"}  # types of some matrices
-SAME_BYTES = {"f32", "f16", "bf16", "q8_0", "q4_0"}  # types that Bowline writes unchanged
+# Types that Bowline writes unchanged.
+SAME_BYTES = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k"}
 TOKENS = np.arange(24).reshape(2, 12) * 5 % 64
 PAIRS = TOKENS.reshape(12, 2)
 # Logits are up to 10. transformers computes with the same values in the same order.
@@ -144,10 +145,14 @@ def compare(bowline, name, folder):
     # most texts.
     tokens = PAIRS if kind in ENCODED else TOKENS
     # With Q4_1 llama.cpp also rounds sums over the inputs, which rounding the inputs cannot
-    # reproduce. So the f32 export is compared.
-    for path in [out] if kind == "q4_1" else [source, out]:
+    # reproduce. So an f32 export is compared.
+    paths = [source, out]
+    if kind == "q4_1":
+        paths = [folder / f"{name}_f32.gguf"]
+        run(bowline, "export", model, "--to", "gguf", "--dtype", "f32", "--out", paths[0])
+    for path in paths:
         by_row = np.abs(llama_logits(path, tokens) - rounded_logits(hf, path, tokens)).max(-1)
-        report(f"{'exported' if path == out else 'source'} {name}: logits of llama.cpp",
+        report(f"{'source' if path == source else 'exported'} {name}: logits of llama.cpp",
                np.quantile(by_row, 0.75) if kind in ENCODED else by_row.max(), LLAMA_TOLERANCE)
     if kind in SAME_BYTES:
         report(f"{name}: logits of llama.cpp, exported and source",
@@ -168,6 +173,24 @@ def compare_made(bowline, kind, folder):
     run(bowline, "export", model, "--to", "hf", "--out", hf, "--dtype", "f32")
     by_row = np.abs(llama_logits(made, PAIRS) - rounded_logits(hf, made, PAIRS)).max(-1)
     report(f"made by llama.cpp, {kind}: its logits", np.quantile(by_row, 0.75), LLAMA_TOLERANCE)
+
+
+def compare_mixture(bowline, folder):
+    """Quantizes the model of compare_made() as llama.cpp did: the same types, and values that are
+    as close to the original.
+    """
+    plain, made = folder / "made_Q4_K_M_f32.gguf", folder / "made_Q4_K_M.gguf"
+    model, ours = folder / "mixture.bowline", folder / "mixture.gguf"
+    run(bowline, "import", plain, "--out", model)
+    run(bowline, "quantize", model, "--encoding", "q4_k_m", "--out", model, "--force")
+    run(bowline, "export", model, "--to", "gguf", "--out", ours)
+    original, *both = ({t.name: t for t in gguf.GGUFReader(path).tensors} for path in (plain, ours, made))
+    report("q4_k_m: tensors of another type than llama.cpp's",
+           sum(both[0][name].tensor_type != t.tensor_type for name, t in both[1].items()), 0)
+    for name, right in original.items():
+        wrong = [np.sqrt(np.mean((gguf.quants.dequantize(b[name].data, b[name].tensor_type) - right.data) ** 2)) for b in both]
+        if wrong[1] > 0:
+            report(f"q4_k_m: RMS error of {name}, over llama.cpp's ({wrong[0]:.2e}, {wrong[1]:.2e})", wrong[0] / wrong[1], 1)
 
 
 def compare_adapter(bowline, name, folder):
@@ -215,8 +238,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in MODELS:
             compare(arguments.bowline, name, pathlib.Path(folder))
-        for kind in ("F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q4_K_M", "Q6_K") if llama_cpp else ():
+        for kind in ("F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_NL", "IQ4_XS") if llama_cpp else ():
             compare_made(arguments.bowline, kind, pathlib.Path(folder))
+        if llama_cpp:
+            compare_mixture(arguments.bowline, pathlib.Path(folder))
         for name in ("llama_qv", "llama_some_layers", "llama_tables") if llama_cpp else ():
             compare_adapter(arguments.bowline, name, pathlib.Path(folder))
         for name in ("smollm", "llama3", "qwen", "t5") if llama_cpp else ():

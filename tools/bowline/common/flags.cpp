@@ -142,7 +142,8 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
 }
 
 void add_quantize_flag(CLI::App* verb, std::string& encoding) {
-  add_text(verb, "--quantize", encoding, "Quantize weights in memory: int8, int4, ...", "ENCODING");
+  add_text(verb, "--quantize", encoding, "Quantize weights in memory: int8, q4_k_m, ...",
+           "ENCODING");
 }
 
 void add_changes(CLI::App* verb, Changes& changes) {
