@@ -15,6 +15,7 @@
 
 #include "compute/codes-inl.h"
 #include "compute/dots-inl.h"
+#include "compute/spans.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu::HWY_NAMESPACE {
@@ -138,6 +139,65 @@ inline void dots_of_code_rows(const Codes& codes, const size_t* rows, const floa
   sums_of_lanes(sum, sums);
 }
 
+// The sums of the groups of a span of a.
+HWY_INLINE void sums_of_groups(const float* HWY_RESTRICT a, float* HWY_RESTRICT out) {
+  const CodeTag d;
+  for (size_t g = 0; g < kSpanGroups; ++g, a += kSpanGroup) {
+    auto sum = hn::LoadU(d, a);
+    for (size_t i = hn::MaxLanes(d); i < kSpanGroup; i += hn::MaxLanes(d)) {
+      sum = hn::Add(sum, hn::LoadU(d, a + i));
+    }
+    out[g] = hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+}
+
+// For block formats. A sum of products is multiplied by the scale of its group, and the sum of the
+// group of a by the minimum.
+inline void dots_of_spans(const Codes& codes, const size_t* rows, const float* HWY_RESTRICT a,
+                          float* sums) {
+  constexpr size_t kChains = 4;
+  constexpr size_t kLanes = hn::MaxLanes(CodeTag());
+  static_assert(kSpanGroup % kLanes == 0);
+  const CodeTag d;
+  const hn::RebindToSigned<CodeTag> di;
+  const hn::Rebind<uint8_t, CodeTag> d8;
+  const SpanReader reader = span_reader(*codes.layout.format);
+  const auto offset = hn::Set(d, static_cast<float>(reader.offset));
+  hn::Vec<CodeTag> sum[kDotColumns];
+  for (size_t j = 0; j < kDotColumns; ++j) {
+    sum[j] = hn::Zero(d);
+  }
+  UnpackedSpan span;
+  alignas(64) float inputs[kSpanGroups];
+  for (size_t i = 0; i < codes.layout.columns; i += kSpan) {
+    sums_of_groups(a + i, inputs);
+    for (size_t j = 0; j < kDotColumns; ++j) {
+      reader.unpack(codes.row(rows[j]).scales + i / kSpan * reader.bytes, span);
+      hn::Vec<CodeTag> chain[kChains] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+      for (size_t g = 0; g < kSpanGroups; g += kChains) {
+        HWY_UNROLL(4)
+        for (size_t c = 0; c < kChains; ++c) {
+          auto products = hn::Zero(d);
+          HWY_UNROLL(4)
+          for (size_t part = 0; part < kSpanGroup / kLanes; ++part) {
+            const size_t at = (g + c) * kSpanGroup + part * kLanes;
+            const auto code = hn::PromoteTo(di, hn::LoadU(d8, span.codes + at));
+            products = hn::MulAdd(hn::ConvertTo(d, code), hn::LoadU(d, a + i + at), products);
+          }
+          chain[c] = hn::MulAdd(products, hn::Set(d, span.scales[g + c]), chain[c]);
+        }
+      }
+      for (size_t g = 0; g < kSpanGroups; g += kLanes) {
+        const auto least =
+            hn::MulAdd(hn::LoadU(d, span.scales + g), offset, hn::LoadU(d, span.least + g));
+        sum[j] = hn::NegMulAdd(least, hn::LoadU(d, inputs + g), sum[j]);
+      }
+      sum[j] = hn::Add(sum[j], hn::Add(hn::Add(chain[0], chain[1]), hn::Add(chain[2], chain[3])));
+    }
+  }
+  sums_of_lanes(sum, sums);
+}
+
 // (optional) Multiplies four quantized rows with a row. Null: the rows are dequantized first.
 using CodeDots = void (*)(const Codes& codes, const size_t* rows, const float* a, float* sums);
 inline CodeDots code_dots_for(const CodeLayout& l) {
@@ -148,7 +208,10 @@ inline CodeDots code_dots_for(const CodeLayout& l) {
            : has_usual_blocks   ? dots_of_codes<CodeOrder::bytes>
                                 : nullptr;
   }
-  if (!has_usual_blocks || l.bits == 0) {
+  if (l.bits == 0) {
+    return has_spans(*l.format, l.columns) ? dots_of_spans : nullptr;
+  }
+  if (!has_usual_blocks) {
     return nullptr;
   }
   return l.half == 0                 ? dots_of_codes<CodeOrder::pairs>

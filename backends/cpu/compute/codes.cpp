@@ -3,6 +3,7 @@
 #include <cmath>
 #include <concepts>
 
+#include "compute/spans.h"
 #include "compute/targets.h"
 
 // Highway wants this order.
@@ -22,10 +23,41 @@ void decode_a_run(const Codes& codes, size_t row, size_t first, size_t count, fl
   decode_run(codes, row, first, count, out);
 }
 
+// Dequantizes whole spans from element `first` on, which begins one; returns the number of
+// elements. scale * code is exact, so there is one rounding.
+size_t decode_spans(const BlockFormat& format, const std::byte* row, size_t first, size_t count,
+                    float* HWY_RESTRICT out) {
+  const CodeTag d;
+  const hn::RebindToSigned<CodeTag> di;
+  const hn::Rebind<uint8_t, CodeTag> d8;
+  const SpanReader reader = span_reader(format);
+  const auto offset = hn::Set(di, reader.offset);
+  constexpr size_t kLanes = hn::MaxLanes(CodeTag());
+  const size_t whole = count / kSpan * kSpan;
+  UnpackedSpan span;
+  for (size_t i = 0; i < whole; i += kSpan) {
+    reader.unpack(row + (first + i) / kSpan * reader.bytes, span);
+    for (size_t g = 0; g < kSpanGroups; ++g) {
+      const auto scale = hn::Set(d, span.scales[g]);
+      const auto least = hn::Set(d, span.least[g]);
+      HWY_UNROLL(4)
+      for (size_t part = 0; part < kSpanGroup / kLanes; ++part) {
+        const size_t at = g * kSpanGroup + part * kLanes;
+        const auto code = hn::PromoteTo(di, hn::LoadU(d8, span.codes + at));
+        hn::StoreU(hn::MulSub(hn::ConvertTo(d, hn::Sub(code, offset)), scale, least), d,
+                   out + i + at);
+      }
+    }
+  }
+  return whole;
+}
+
 void decode_a_format(const BlockFormat& format, const std::byte* blocks, size_t first, size_t count,
                      float* out) {
+  const bool begins_span = has_spans(format, kSpan) && first % kSpan == 0;
+  const size_t done = begins_span ? decode_spans(format, blocks, first, count, out) : 0;
   formats::with_format(format.number, [&](auto type) HWY_ATTR {
-    decode_blocks_of<decltype(type)>(blocks, first, count, out);
+    decode_blocks_of<decltype(type)>(blocks, first + done, count - done, out + done);
   });
 }
 

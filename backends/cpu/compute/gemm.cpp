@@ -409,7 +409,7 @@ void dot_columns(const Job& job, Range rows, Range columns) {
   if (job.shape.m == 1 && job.options.b_codes != nullptr) {
     const Codes& codes = *job.options.b_codes;
     if (job.integers != nullptr) {
-      const IntegerDots dots = integer_dots(job.options.a_of);
+      const IntegerDots dots = integer_dots(codes.layout, job.options.a_of);
       return code_columns(job, columns, [&](size_t first, size_t count, float* sums) {
         dots(codes, first, count, job.integers, sums);
       });

@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "compute/block_dots.h"
+
 namespace bowline::detail::cpu {
 namespace {
 
@@ -24,7 +26,7 @@ bool has_blocks(const CodeLayout& l) {
   const bool with_scales = size_of(l.scale_type) == 2 && l.scale_block == l.block_bytes &&
                            l.block_bytes == kBlock * l.bits / 8 + 2;
   const bool scales = with_scales || l.scale_block == size_of(l.scale_type);
-  return l.bits != 0 && l.columns % kBlock == 0 &&
+  return l.columns % kBlock == 0 &&
          (by_row || (l.block == kBlock && scales && (l.bits == 8 || halves)));
 }
 
@@ -41,27 +43,10 @@ void allow_integer_dots(bool allow) { allowed = allow; }
 #include <cstring>
 
 #include "base/float16.h"
-#include "compute/x86.h"
-
-#define BOWLINE_VNNI \
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")))
+#include "compute/vnni.h"
 
 namespace bowline::detail::cpu {
 namespace {
-
-// Conversion of a row to integers: bits per signed digit, and bits of the largest magnitude. The
-// factors of the digits fill the rest of 32 bits.
-struct OfF32 {
-  static constexpr int kDigits = 3;
-  static constexpr int kDigitBits = 7;
-  static constexpr int kNumberBits = 20;
-};
-struct OfBf16 {
-  static constexpr int kDigits = 2;
-  static constexpr int kDigitBits = 8;
-  static constexpr int kNumberBits = 14;
-};
-constexpr int kMostDigits = 3;
 
 // Prefetch distance in bytes, by cache lines: four blocks of 4 bits are one line, of 8 bits two.
 constexpr size_t kAhead = 12288;
@@ -136,25 +121,6 @@ BOWLINE_VNNI inline void load_block(Order order, const float* a, __m512& first, 
   }
 }
 
-// The bits of the largest magnitude. Compared as integers, they have the order of the floats.
-BOWLINE_VNNI inline int32_t largest_bits(__m512 first, __m512 second) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-  return _mm512_reduce_max_epi32(
-      _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(first), magnitude),
-                       _mm512_and_si512(_mm512_castps_si512(second), magnitude)));
-}
-
-// Splits off the lowest digit of 16 integers; the integers keep the rest.
-template <class Of>
-BOWLINE_VNNI inline __m128i take_digit(__m512i& numbers) {
-  constexpr int kHalf = 1 << (Of::kDigitBits - 1);
-  const __m512i above =
-      _mm512_srai_epi32(_mm512_add_epi32(numbers, _mm512_set1_epi32(kHalf)), Of::kDigitBits);
-  const __m512i digit = _mm512_sub_epi32(numbers, _mm512_slli_epi32(above, Of::kDigitBits));
-  numbers = above;
-  return _mm512_cvtepi32_epi8(digit);
-}
-
 BOWLINE_VNNI inline void store_digits(__m128i first, __m128i second, int8_t* out) {
   auto* const to = reinterpret_cast<__m128i*>(out);
   _mm_store_si128(to, first);
@@ -170,17 +136,12 @@ BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper,
                              float& unit) {
   __m512 first, second;
   load_block(order, a, first, second);
-  const int32_t largest = largest_bits(first, second);
-  if (largest >= 0x7F800000) {
+  Numbers numbers;
+  if (!to_numbers<Of>(first, second, numbers)) {
     return false;
   }
-  // 2^exponent is above the largest magnitude, and 2^(Of::kNumberBits - exponent) is a normal
-  // float.
-  const int exponent = std::max((largest >> 23) - 126, Of::kNumberBits - 126);
-  const __m512 factors =
-      _mm512_set1_ps(std::bit_cast<float>((Of::kNumberBits - exponent + 127) << 23));
-  __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(first, factors));
-  __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(second, factors));
+  __m512i& low = numbers.low;
+  __m512i& high = numbers.high;
   for (int i = Of::kDigits - 1; i > 0; --i) {
     store_digits(take_digit<Of>(low), take_digit<Of>(high), out.digits[i]);
   }
@@ -193,7 +154,7 @@ BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper,
     const __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), digits);
     _mm256_store_si256(reinterpret_cast<__m256i*>(out.start[i]), _mm256_mullo_epi32(sums, times));
   }
-  unit = std::bit_cast<float>((exponent - Of::kNumberBits + 127) << 23);
+  unit = numbers.unit;
   return true;
 }
 
@@ -332,21 +293,6 @@ BOWLINE_VNNI inline void add_block(const Kind& kind, const CodeRow& row, size_t 
   }
 }
 
-BOWLINE_VNNI inline __m512 sums_of_pairs(__m512 a, __m512 b) {
-  return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-}
-
-// Adds the lanes of each of four vectors.
-BOWLINE_VNNI inline __m128 sums_of_lanes(const __m512* v) {
-  const __m512d low = _mm512_castps_pd(sums_of_pairs(v[0], v[1]));
-  const __m512d high = _mm512_castps_pd(sums_of_pairs(v[2], v[3]));
-  const __m512 fours = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(low, high)),
-                                     _mm512_castpd_ps(_mm512_unpackhi_pd(low, high)));
-  const __m256 eights =
-      _mm256_add_ps(_mm512_castps512_ps256(fours), _mm512_extractf32x8_ps(fours, 1));
-  return _mm_add_ps(_mm256_castps256_ps128(eights), _mm256_extractf128_ps(eights, 1));
-}
-
 // The weights of the lanes of the digit sums: of two digits, or of the third and lowest digit,
 // whose upper lanes are empty.
 BOWLINE_VNNI inline __m512 values_of_lanes(Order order, int first, int second) {
@@ -470,16 +416,19 @@ DotsOfRows dots_for(const CodeLayout& l) {
 
 }  // namespace
 
-size_t integer_row_floats(size_t columns) { return floats_of_blocks(columns / kBlock); }
+size_t integer_row_floats(size_t columns) {
+  return std::max(floats_of_blocks(columns / kBlock), block_row_floats(columns));
+}
 
 bool has_integer_dots(const CodeLayout& layout) {
-  static const bool there =
-      __builtin_cpu_supports("avx512vnni") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-  return there && allowed && has_blocks(layout);
+  return has_vnni() && allowed &&
+         (layout.bits == 0 ? has_block_dots(*layout.format, layout.columns) : has_blocks(layout));
 }
 
 bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float* row) {
+  if (layout.bits == 0) {
+    return to_block_integers(of, a, layout.columns, row);
+  }
   const Order order = order_of(layout);
   const int factor = layout.zero_points ? 1 : -layout.zero - offset_of(order);
   const auto make = of == IntegersOf::bf16 ? make_block<OfBf16> : make_block<OfF32>;
@@ -499,7 +448,10 @@ void integer_dots_of(const Codes& codes, size_t first, size_t count, const float
   dots_for<Of>(codes.layout)(codes, first, count, a, out);
 }
 
-IntegerDots integer_dots(IntegersOf of) {
+IntegerDots integer_dots(const CodeLayout& layout, IntegersOf of) {
+  if (layout.bits == 0) {
+    return block_dots(*layout.format, of);
+  }
   return of == IntegersOf::bf16 ? integer_dots_of<OfBf16> : integer_dots_of<OfF32>;
 }
 
@@ -516,7 +468,7 @@ bool has_integer_dots(const CodeLayout& layout) {
   return false;
 }
 bool to_integers(const CodeLayout&, IntegersOf, const float*, float*) { return false; }
-IntegerDots integer_dots(IntegersOf) { return nullptr; }
+IntegerDots integer_dots(const CodeLayout&, IntegersOf) { return nullptr; }
 
 }  // namespace bowline::detail::cpu
 

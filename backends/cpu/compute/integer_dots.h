@@ -34,7 +34,7 @@ bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float*
 // `row`, which to_integers() has made for the same `of`.
 using IntegerDots = void (*)(const Codes& codes, size_t first, size_t count, const float* row,
                              float* out);
-IntegerDots integer_dots(IntegersOf of);
+IntegerDots integer_dots(const CodeLayout& layout, IntegersOf of);
 
 // For tests: false selects products in f32, as on other machines.
 void allow_integer_dots(bool allow);

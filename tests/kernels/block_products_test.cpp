@@ -1,0 +1,166 @@
+// Products of a row with weights in a block format equal those with the dequantized weights, for
+// every format and instruction set, with and without integer instructions. Dequantized values are
+// the bits that the description of the format gives.
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "base/float16.h"
+#include "compute/gemm.h"
+#include "compute/integer_dots.h"
+#include "core/encoding.h"
+#include "kernels/instruction_sets.h"
+
+namespace bowline::detail::cpu {
+namespace {
+
+constexpr size_t kSharesUnit = 32;  // elements of a that share a unit
+
+// n rows of k values in random blocks, whose scales are powers of two.
+class Weights {
+ public:
+  Weights(const BlockFormat& format, size_t n, size_t k)
+      : bytes_(n * k / format.block * format.bytes), values_(n * k), k_(k) {
+    const Shape shape{static_cast<int64_t>(n), static_cast<int64_t>(k)};
+    const Encoding encoding = parse_encoding(format.name).value();
+    layout_ = *encoding.layout(shape);
+    place_ = encoding.place(DType::f32, shape, 0);
+    std::mt19937 bits(1);
+    for (size_t i = 0; i < values_.size(); i += format.block) {
+      fill(format, bits, bytes_.data() + i / format.block * format.bytes, values_.data() + i);
+    }
+  }
+
+  const std::vector<float>& values() const { return values_; }
+  size_t rows() const { return values_.size() / k_; }
+  size_t columns() const { return k_; }
+
+  // Calls f(codes) with blocks that end at a protected page.
+  template <class F>
+  void with_codes(const F& f) const {
+    EdgeOf<std::byte> edge(bytes_.size());
+    std::ranges::copy(bytes_, static_cast<std::byte*>(edge));
+    std::byte* const from = edge;
+    f(Codes{from + place_.codes, from + place_.scales, from + place_.zeros, layout_});
+  }
+
+ private:
+  static void fill(const BlockFormat& format, std::mt19937& bits, std::byte* block, float* values) {
+    const auto is_usable = [](float x) { return std::isfinite(x) && std::fabs(x) < 0x1p20f; };
+    do {
+      for (size_t i = 0; i < format.bytes; ++i) {
+        block[i] = static_cast<std::byte>(bits());
+      }
+      for (size_t i = 0; i < format.half_count; ++i) {
+        const f16 scale = from_f32<f16>(std::ldexp(1.0f, -static_cast<int>(bits() % 4)));
+        std::memcpy(block + format.halves[i], &scale, sizeof(scale));
+      }
+      format.decode(block, values);
+    } while (!std::all_of(values, values + format.block, is_usable));
+  }
+
+  std::vector<std::byte> bytes_;
+  std::vector<float> values_;
+  CodeLayout layout_;
+  CodePlace place_;
+  size_t k_;
+};
+
+std::vector<float> product(const Weights& b, const std::vector<float>& a, IntegersOf of) {
+  Threads threads(1);
+  const size_t n = b.rows(), k = b.columns();
+  const GemmShape shape{GemmLayout::nt, 1, n, k, k, k, n};
+  std::vector<float> c(n);
+  const size_t bytes = gemm_scratch_bytes(shape, threads);
+  std::vector<float> scratch(bytes / sizeof(float) + 16);
+  const auto address = reinterpret_cast<uintptr_t>(scratch.data());
+  b.with_codes([&](const Codes& codes) {
+    gemm(threads, shape, a.data(), nullptr, c.data(), {.b_codes = &codes, .a_of = of},
+         reinterpret_cast<void*>((address + 63) / 64 * 64));
+  });
+  return c;
+}
+
+class BlockProducts : public OnInstructionSet {
+ protected:
+  void TearDown() override {
+    allow_integer_dots(true);
+    OnInstructionSet::TearDown();
+  }
+
+  // Calls f(weights) for every format and some numbers of rows and columns.
+  template <class F>
+  void each(const F& f) {
+    for (const BlockFormat& format : block_formats()) {
+      for (const size_t n : {1, 7}) {
+        for (const size_t k : {size_t{format.block}, size_t{256}, size_t{1024}}) {
+          SCOPED_TRACE(std::string(format.name) + " " + std::to_string(n) + " x " +
+                       std::to_string(k));
+          f(Weights(format, n, k));
+        }
+      }
+    }
+  }
+};
+
+// Each input has an error of at most 2^-20 of the largest value of its 32, and 2^-14 for bf16. The
+// f32 sums may also hold a value with an offset of at most 128 steps.
+TEST_P(BlockProducts, WithinTheRoundingOfABlock) {
+  each([&](const Weights& b) {
+    const size_t k = b.columns();
+    std::mt19937 bits(2);
+    std::normal_distribution<float> draw;
+    std::vector<float> a(k);
+    std::ranges::generate(a, [&] { return draw(bits); });
+    std::vector<float> largest(k);  // of the elements that share a unit
+    for (size_t i = 0; i < k; i += kSharesUnit) {
+      float most = 0;
+      for (size_t at = i; at < i + kSharesUnit; ++at) {
+        most = std::max(most, std::fabs(a[at]));
+      }
+      std::fill_n(largest.begin() + static_cast<ptrdiff_t>(i), kSharesUnit, most);
+    }
+    for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
+      for (const bool allow : {true, false}) {
+        allow_integer_dots(allow);
+        const std::vector<float> c = product(b, a, of);
+        for (size_t j = 0; j < b.rows(); ++j) {
+          const float* const row = b.values().data() + j * k;
+          double sum = 0, bound = 0, most = 0, inputs = 0;
+          for (size_t i = 0; i < k; ++i) {
+            sum += double{a[i]} * row[i];
+            bound += std::ldexp(largest[i], of == IntegersOf::f32 ? -20 : -14) * std::fabs(row[i]);
+            most = std::max<double>(most, std::fabs(row[i]));
+            inputs += std::fabs(a[i]);
+          }
+          ASSERT_NEAR(c[j], sum, bound + most * inputs * 0x1p-20) << "row " << j;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(BlockProducts, DequantizeToTheBitsOfTheDescription) {
+  each([&](const Weights& b) {
+    const size_t k = b.columns();
+    b.with_codes([&](const Codes& codes) {
+      for (const size_t first : {size_t{0}, k / 2, size_t{5}}) {
+        for (const size_t count : {k - first, size_t{16}, size_t{1}}) {
+          if (first + count > k) {
+            continue;
+          }
+          EdgeOf<float> out(count);
+          decode(codes, b.rows() - 1, first, count, out);
+          const float* const expected = b.values().data() + (b.rows() - 1) * k + first;
+          ASSERT_EQ(std::memcmp(out, expected, count * sizeof(float)), 0)
+              << count << " elements from " << first;
+        }
+      }
+    });
+  });
+}
+
+BOWLINE_ON_ALL_INSTRUCTION_SETS(BlockProducts);
+
+}  // namespace
+}  // namespace bowline::detail::cpu
