@@ -16,8 +16,8 @@ set of the process.
              transformers onnxruntime onnxscript)
   decoder    the shape of SmolLM2-135M: prompts and tokens in bf16, q8_0 and q4_0 beside llama.cpp,
              and a LoRA step beside PEFT (pip install transformers peft llama-cpp-python)
-  gpt2       a training step of GPT-2 124M in bf16 on the GPU of --cuda, at 1 x 256, 4 x 1024 and 32 x
-             1024 tokens, beside PyTorch eager and torch.compile
+  gpt2       a training step of GPT-2 124M in bf16 on the GPU of --cuda, of 1 x 256, 4 x 1024 and
+             32 x 1024 tokens, beside PyTorch eager and torch.compile
   onnx       inference of the ONNX models in --onnx beside ONNX Runtime (pip install onnx
              onnxruntime)
 
