@@ -53,8 +53,9 @@ class CompareTorch(unittest.TestCase):
         self.expect(subprocess.run([FOLDER / "run", "--venv"], capture_output=True, text=True, check=False), USAGE, "--venv")
 
     def test_flags_of_text_alone(self):
-        for flag in ("--vulkan", "--cuda", "--no-cpu", "--torch-only"):
+        for flag in ("--vulkan", "--no-cpu", "--torch-only"):
             self.expect(compare("--net", "lstm", flag), USAGE, flag, "for text")
+        self.expect(compare("--net", "decoder", "--cuda"), USAGE, "--cuda", "lstm")
 
     def test_without_torch(self):
         for net in ("text", "lstm", "mobilenet", "decoder"):

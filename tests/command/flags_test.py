@@ -30,7 +30,7 @@ ALWAYS = {
     "predict": "--file --embed --batch --max-seq-length --quantize --adapter --device --memory-budget",
     "generate": "--max-tokens --ctx-size --temp --repetition-penalty --stop --quantize --adapter --device --memory-budget",
     "chat": "--max-tokens --ctx-size --temp --repetition-penalty --stop --quantize --adapter --device --memory-budget --chat-format",
-    "conform": "--suite --filter --seed --quick",
+    "conform": "--suite --filter --seed --quick --variant",
     "bench matmul": "--m --n --k --layout --dtype --encoding --runs --device --memory-budget",
     "bench run": "--batch --seq --entry --input --compute --quantize --adapter --runs --device --memory-budget",
     "bench train": "--batch --seq --device --memory-budget --compute --lora-rank --steps --tokens --dump-losses --save-model --no-floor",

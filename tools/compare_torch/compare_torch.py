@@ -88,9 +88,11 @@ def parse():
     if options.runs < 1 or options.threads < 1 or options.heads < 1:
         parser.error("--runs, --threads and --heads are at least 1")
     given = {"--vulkan": options.vulkan, "--cuda": options.cuda, "--no-cpu": not options.cpu, "--torch-only": options.torch_only}
-    for flag in (flag for flag, value in given.items() if value and "text" not in options.net):
-        if flag != "--cuda" or not {"gpt2", "lstm", "mobilenet"} & set(options.net):
-            parser.error(f"{flag} is for text, which --net leaves out")
+    on_gpu = ("text", "gpt2", "lstm", "mobilenet")
+    for flag in (flag for flag, value in given.items() if value):
+        nets = on_gpu if flag == "--cuda" else ("text",)
+        if not set(nets) & set(options.net):
+            parser.error(f"{flag} is for {', '.join(nets)}, which --net leaves out")
     if "encoder" in options.net and options.encoder is None:
         parser.error("encoder needs --encoder FOLDER; samples/classify/get_model prints one")
     if ("onnx" in options.net) != (options.onnx is not None):

@@ -142,8 +142,7 @@ void add_flags(CLI::App& app, Context& context) {
       ->delimiter(',');
   app.add_option("--device", o->devices, "Devices to check; repeatable [all usable ones]")
       ->type_name("NAME");
-  app.add_option("--variant", o->variant,
-                 "Kernels that Vulkan devices use, as BOWLINE_VULKAN_VARIANT")
+  app.add_option("--variant", o->variant, "Kernels of Vulkan devices: gpu, plain, ...")
       ->type_name("NAMES");
   app.add_option("--filter", o->run.filter, "Operators to compare")
       ->type_name("PATTERN")
