@@ -298,8 +298,10 @@ __device__ void multiply_tile(const Product<S>& p) {
   }
 }
 
+// Two blocks per SM leave too few registers for the conversion of operands.
 template <class S, int kTile, int kEach, int kTeams, bool kCodes>
-__global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads, kCodes ? 1 : 2)
+__global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads,
+                                  kCodes || !std::is_same_v<S, float> ? 1 : 2)
     product_kernel(Product<S> p) {
   if constexpr (std::is_same_v<S, float> || kFor75) {
     multiply_tile<S, kTile, kEach, kTeams, kCodes>(p);
