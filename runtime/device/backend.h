@@ -36,7 +36,7 @@
 namespace bowline::detail::device {
 
 // Increases with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 8;
+constexpr uint32_t kContractVersion = 9;
 
 // A block of device memory. Only its backend knows the meaning of `id`.
 struct Buffer {

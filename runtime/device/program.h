@@ -122,11 +122,10 @@ struct StepHead {
   // A StepError. A kernel that finds an out-of-range index sets all three fields if `error` is 0.
   // If several records of a level find one, it is undefined which record sets them.
   uint32_t error = 0;
-  uint32_t error_node = 0;      // Record::node
-  int32_t error_value = 0;      // the index
-  uint32_t accumulate = 0;      // 1: gradients are added to the gradients of earlier submissions
-  float accumulate_factor = 0;  // `accumulate` as a float, by which products scale the old gradient
+  uint32_t error_node = 0;  // Record::node
+  int32_t error_value = 0;  // the index
+  uint32_t accumulate = 0;  // 1: gradients are added to the gradients of earlier submissions
 };
-static_assert(sizeof(StepHead) == 20);
+static_assert(sizeof(StepHead) == 16);
 
 }  // namespace bowline::detail::device

@@ -57,7 +57,6 @@ void TrainerState::fill(exec::StepValues& values) const {
   const bool accumulate = state_.micro_step > 0;
   values.reset();
   values.head().accumulate = accumulate ? 1 : 0;
-  values.head().accumulate_factor = accumulate ? 1 : 0;
   values.set("training", 1u);
   values.set("seed", options_.seed);
   values.set("counter", static_cast<uint32_t>(state_.counter));

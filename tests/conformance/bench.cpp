@@ -82,7 +82,6 @@ exec::StepValues values_of(const Case& c, const plan::StepLayout& layout) {
   exec::StepValues values(layout);
   values.head().error = c.step.facts.error ? 1 : 0;
   values.head().accumulate = c.step.facts.accumulate ? 1 : 0;
-  values.head().accumulate_factor = c.step.facts.accumulate ? 1 : 0;
   for (const StepScalar& value : c.step.words) {
     (void)values.give(value).ok();  // the oracle has refused invalid values
   }
