@@ -6,10 +6,8 @@
 #include <random>
 
 #include "base/float16.h"
-#include "compute/gemm.h"
-#include "compute/integer_dots.h"
 #include "core/encoding.h"
-#include "kernels/instruction_sets.h"
+#include "kernels/row_products.h"
 
 namespace bowline::detail::cpu {
 namespace {
@@ -66,28 +64,8 @@ class Weights {
   size_t k_;
 };
 
-std::vector<float> product(const Weights& b, const std::vector<float>& a, IntegersOf of) {
-  Threads threads(1);
-  const size_t n = b.rows(), k = b.columns();
-  const GemmShape shape{GemmLayout::nt, 1, n, k, k, k, n};
-  std::vector<float> c(n);
-  const size_t bytes = gemm_scratch_bytes(shape, threads);
-  std::vector<float> scratch(bytes / sizeof(float) + 16);
-  const auto address = reinterpret_cast<uintptr_t>(scratch.data());
-  b.with_codes([&](const Codes& codes) {
-    gemm(threads, shape, a.data(), nullptr, c.data(), {.b_codes = &codes, .a_of = of},
-         reinterpret_cast<void*>((address + 63) / 64 * 64));
-  });
-  return c;
-}
-
-class BlockProducts : public OnInstructionSet {
+class BlockProducts : public RowProducts {
  protected:
-  void TearDown() override {
-    allow_integer_dots(true);
-    OnInstructionSet::TearDown();
-  }
-
   // Calls f(weights) for every format and some numbers of rows and columns.
   template <class F>
   void each(const F& f) {
@@ -123,7 +101,7 @@ TEST_P(BlockProducts, WithinTheRoundingOfABlock) {
     for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
       for (const bool allow : {true, false}) {
         allow_integer_dots(allow);
-        const std::vector<float> c = product(b, a, of);
+        const std::vector<float> c = row_product(b, a, of);
         for (size_t j = 0; j < b.rows(); ++j) {
           const float* const row = b.values().data() + j * k;
           double sum = 0, bound = 0, most = 0, inputs = 0;

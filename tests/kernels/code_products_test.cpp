@@ -7,9 +7,7 @@
 #include <random>
 
 #include "base/float16.h"
-#include "compute/gemm.h"
-#include "compute/integer_dots.h"
-#include "kernels/instruction_sets.h"
+#include "kernels/row_products.h"
 
 namespace bowline::detail::cpu {
 namespace {
@@ -119,31 +117,8 @@ class Matrix {
   size_t n_, k_, first_code_;
 };
 
-std::vector<float> product(const Matrix& b, const std::vector<float>& a,
-                           IntegersOf of = IntegersOf::f32) {
-  Threads threads(1);
-  const size_t n = b.rows(), k = b.columns();
-  const GemmShape shape{GemmLayout::nt, 1, n, k, k, k, n};
-  std::vector<float> c(n);
-  EdgeOf<float> edge_a(k);
-  std::ranges::copy(a, static_cast<float*>(edge_a));
-  const size_t bytes = gemm_scratch_bytes(shape, threads);
-  std::vector<float> scratch(bytes / sizeof(float) + 16);
-  const auto address = reinterpret_cast<uintptr_t>(scratch.data());
-  b.with_codes([&](const Codes& codes) {
-    gemm(threads, shape, edge_a, nullptr, c.data(), {.b_codes = &codes, .a_of = of},
-         reinterpret_cast<void*>((address + 63) / 64 * 64));
-  });
-  return c;
-}
-
-class CodeProducts : public OnInstructionSet {
+class CodeProducts : public RowProducts {
  protected:
-  void TearDown() override {
-    allow_integer_dots(true);
-    OnInstructionSet::TearDown();
-  }
-
   // Calls f(matrix) for each form, with integer instructions if they exist, and without.
   template <class F>
   void each(size_t n, size_t k, const F& f) {
@@ -172,7 +147,7 @@ TEST_P(CodeProducts, ExactOfWholeNumbers) {
       a[k / 2] = static_cast<float>(-limit);
       each(n, k, [&](const Matrix& b) {
         for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
-          const std::vector<float> c = product(b, a, of);
+          const std::vector<float> c = row_product(b, a, of);
           for (size_t j = 0; j < n; ++j) {
             double sum = 0;
             for (size_t i = 0; i < k; ++i) {
@@ -199,7 +174,7 @@ TEST_P(CodeProducts, WithinTheRoundingOfABlock) {
     }
     std::fill_n(a.begin() + kBlock, kBlock, 0.0f);
     const auto expect = [&](const Matrix& b, IntegersOf of) {
-      const std::vector<float> c = product(b, a, of);
+      const std::vector<float> c = row_product(b, a, of);
       for (size_t j = 0; j < n; ++j) {
         double sum = 0, bound = 0;
         for (size_t block = 0; block < k; block += kBlock) {
@@ -229,7 +204,7 @@ TEST_P(CodeProducts, InfinitiesAndNaNStay) {
     std::vector<float> a(k, 1.0f);
     a[40] = odd;
     each(n, k, [&](const Matrix& b) {
-      const std::vector<float> c = product(b, a);
+      const std::vector<float> c = row_product(b, a);
       for (size_t j = 0; j < n; ++j) {
         const double factor = b.at(j, 40);
         if (std::isnan(odd) || factor == 0) {
