@@ -143,7 +143,7 @@ double fit(DType dtype, double x) {
 // Replaces the values by their dequantized values. Quantizing these again gives the same values, if
 // necessary after a few rounds.
 Status encode(const Encoding& encoding, Array& a) {
-  constexpr int kTimes = 64;
+  constexpr int kTimes = 16;
   BOWLINE_TRY(encoding.check(a.dtype, a.shape));
   std::vector<float> numbers(a.values.begin(), a.values.end());
   for (int i = 0; i < kTimes; ++i) {
