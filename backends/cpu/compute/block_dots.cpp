@@ -4,49 +4,42 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compute/spans.h"
+#include "compute/block_rows.h"
+#include "compute/targets.h"
 #include "compute/vnni.h"
 
 namespace bowline::detail::cpu {
 namespace {
 
-// A span is multiplied in steps of 64 elements, the bytes of a register.
-constexpr size_t kSteps = 4;
-constexpr size_t kStep = kSpan / kSteps;
 constexpr size_t kRows = 4;
 
 // Prefetch distance in bytes.
 constexpr size_t kAhead = 8192;
 constexpr size_t kLine = 64;
 
-// A span of the row, as integers times the unit of each group. `sums` are the sums of the groups.
-struct SpanOfRow {
-  alignas(64) int8_t digits[kSteps][kMostDigits][kStep];  // the highest digit first
-  alignas(64) float units[kSpanGroups];
-  alignas(64) float sums[kSpanGroups];
-};
+// The sums of 16 numbers and of the next 16.
+BOWLINE_AVX2 inline __m128 sums_of_groups(const Numbers& numbers) {
+  const __m256i* const p = numbers.parts;
+  __m256i sums = _mm256_hadd_epi32(_mm256_add_epi32(p[0], p[1]), _mm256_add_epi32(p[2], p[3]));
+  sums = _mm256_hadd_epi32(sums, sums);
+  return _mm_cvtepi32_ps(
+      _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1)));
+}
 
 template <class Of>
-BOWLINE_VNNI bool make_span(const float* a, SpanOfRow& out) {
+BOWLINE_AVX2 bool make_span(const float* a, SpanOfRow& out) {
   for (size_t g = 0; g < kSpanGroups; g += 2, a += 2 * kSpanGroup) {
+    const __m256 elements[kParts] = {_mm256_loadu_ps(a), _mm256_loadu_ps(a + 8),
+                                     _mm256_loadu_ps(a + 16), _mm256_loadu_ps(a + 24)};
     Numbers numbers;
-    if (!to_numbers<Of>(_mm512_loadu_ps(a), _mm512_loadu_ps(a + kSpanGroup), numbers)) {
+    if (!to_numbers<Of>(elements, numbers)) {
       return false;
     }
     out.units[g] = out.units[g + 1] = numbers.unit;
-    out.sums[g] = static_cast<float>(_mm512_reduce_add_epi32(numbers.low)) * numbers.unit;
-    out.sums[g + 1] = static_cast<float>(_mm512_reduce_add_epi32(numbers.high)) * numbers.unit;
-    auto& digits = out.digits[g * kSpanGroup / kStep];
-    const size_t at = g * kSpanGroup % kStep;
-    const auto store = [&](int digit, __m128i low, __m128i high) BOWLINE_VNNI {
-      auto* const to = reinterpret_cast<__m128i*>(digits[digit] + at);
-      _mm_store_si128(to, low);
-      _mm_store_si128(to + 1, high);
-    };
-    for (int i = Of::kDigits - 1; i > 0; --i) {
-      store(i, take_digit<Of>(numbers.low), take_digit<Of>(numbers.high));
-    }
-    store(0, _mm512_cvtepi32_epi8(numbers.low), _mm512_cvtepi32_epi8(numbers.high));
+    _mm_storel_pi(reinterpret_cast<__m64*>(out.sums + g),
+                  _mm_mul_ps(sums_of_groups(numbers), _mm_set1_ps(numbers.unit)));
+    const size_t element = g * kSpanGroup;
+    store_digits<Of>(numbers, out.digits[element / kStep][0] + element % kStep, kStep);
   }
   return true;
 }
@@ -236,11 +229,13 @@ size_t block_row_floats(size_t columns) {
 }
 
 bool has_block_dots(const BlockFormat& format, size_t columns) {
-  return has_vnni() && has_spans(format, columns);
+  return has_avx2() && has_spans(format, columns);
 }
 
-bool to_block_integers(IntegersOf of, const float* a, size_t columns, float* row) {
-  const auto make = of == IntegersOf::bf16 ? make_span<OfBf16> : make_span<OfF32>;
+bool to_block_integers(const BlockFormat& format, IntegersOf of, const float* a, size_t columns,
+                       float* row) {
+  const IntegersOf digits = has_vnni() ? of : block_digits_avx2(format, of);
+  const auto make = digits == IntegersOf::bf16 ? make_span<OfBf16> : make_span<OfF32>;
   auto* const to = reinterpret_cast<SpanOfRow*>(row);
   for (size_t i = 0; i < columns / kSpan; ++i) {
     if (!make(a + i * kSpan, to[i])) {
@@ -251,7 +246,9 @@ bool to_block_integers(IntegersOf of, const float* a, size_t columns, float* row
 }
 
 IntegerDots block_dots(const BlockFormat& format, IntegersOf of) {
-  return of == IntegersOf::bf16 ? dots_of_format<OfBf16>(format) : dots_of_format<OfF32>(format);
+  return !has_vnni()              ? block_dots_avx2(format, of)
+         : of == IntegersOf::bf16 ? dots_of_format<OfBf16>(format)
+                                  : dots_of_format<OfF32>(format);
 }
 
 }  // namespace bowline::detail::cpu
@@ -262,7 +259,9 @@ namespace bowline::detail::cpu {
 
 size_t block_row_floats(size_t) { return 0; }
 bool has_block_dots(const BlockFormat&, size_t) { return false; }
-bool to_block_integers(IntegersOf, const float*, size_t, float*) { return false; }
+bool to_block_integers(const BlockFormat&, IntegersOf, const float*, size_t, float*) {
+  return false;
+}
 IntegerDots block_dots(const BlockFormat&, IntegersOf) { return nullptr; }
 
 }  // namespace bowline::detail::cpu

@@ -395,14 +395,6 @@ void code_columns(const Job& job, Range columns, const Dots& dots) {
   }
 }
 
-// Converts the row to integers, if the encoding of B supports integer products.
-bool make_integers(const Job& job, float* row) {
-  const Codes* const codes = job.options.b_codes;
-  return HWY_TARGET == HWY_AVX3 && job.shape.m == 1 && codes != nullptr &&
-         has_integer_dots(codes->layout) &&
-         to_integers(codes->layout, job.options.a_of, job.a, row);
-}
-
 // At most kMostDotRows rows and B [n, k]: each element is a dot product along k, so B needs no
 // packing.
 void dot_columns(const Job& job, Range rows, Range columns) {
@@ -511,6 +503,13 @@ void multiply_few_rows(const Job& job, Range rows, Range columns, float* scratch
   }
 }
 
+// Converts the row to integers, if the encoding of B supports integer products.
+bool make_integers(const Job& job, float* row) {
+  const Codes* const codes = job.options.b_codes;
+  return job.shape.m == 1 && codes != nullptr && has_integer_dots(codes->layout) &&
+         to_integers(codes->layout, job.options.a_of, job.a, row);
+}
+
 // Computes the whole product on one thread, or one part of `grid` per task.
 void multiply(const Job& job, Grid grid, size_t task, float* scratch, size_t panel) {
   const GemmShape& s = job.shape;
@@ -547,7 +546,7 @@ void gemm(Threads& threads, const GemmShape& shape, const float* a, const float*
   const size_t panel = dots ? kDotLine : job.panel;
   const Grid grid = choose_grid(shape, threads.count(), panel);
   const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
-  if (dots && BOWLINE_BEST(make_integers)(job, static_cast<float*>(scratch))) {
+  if (dots && make_integers(job, static_cast<float*>(scratch))) {
     job.integers = static_cast<float*>(scratch);
   }
   threads.parallel_for(grid.rows * grid.columns, [&](size_t task, size_t thread) {

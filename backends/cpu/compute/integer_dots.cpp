@@ -43,6 +43,7 @@ void allow_integer_dots(bool allow) { allowed = allow; }
 #include <cstring>
 
 #include "base/float16.h"
+#include "compute/row_integers.h"
 #include "compute/vnni.h"
 
 namespace bowline::detail::cpu {
@@ -108,50 +109,40 @@ BOWLINE_VNNI inline LoadedBlock load(const Block& b) {
 }
 
 // The 32 elements of a block; if two values share a byte as a pair, even elements come first.
-BOWLINE_VNNI inline void load_block(Order order, const float* a, __m512& first, __m512& second) {
-  first = _mm512_loadu_ps(a);
-  second = _mm512_loadu_ps(a + 16);
+BOWLINE_AVX2 inline void load_block(Order order, const float* a, __m256* out) {
+  for (size_t i = 0; i < kParts; ++i) {
+    out[i] = _mm256_loadu_ps(a + 8 * i);
+  }
   if (order == Order::pairs) {
-    const __m512i even =
-        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-    const __m512 low = first;
-    first = _mm512_permutex2var_ps(low, even, second);
-    second = _mm512_permutex2var_ps(low, odd, second);
+    const auto in_order = [](__m256 both) BOWLINE_AVX2 {
+      return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(both), 0xD8));
+    };
+    const __m256 a0 = out[0], a1 = out[1], a2 = out[2], a3 = out[3];
+    out[0] = in_order(_mm256_shuffle_ps(a0, a1, 0x88));
+    out[1] = in_order(_mm256_shuffle_ps(a2, a3, 0x88));
+    out[2] = in_order(_mm256_shuffle_ps(a0, a1, 0xDD));
+    out[3] = in_order(_mm256_shuffle_ps(a2, a3, 0xDD));
   }
 }
 
-BOWLINE_VNNI inline void store_digits(__m128i first, __m128i second, int8_t* out) {
-  auto* const to = reinterpret_cast<__m128i*>(out);
-  _mm_store_si128(to, first);
-  _mm_store_si128(to + 1, second);
-}
-
-BOWLINE_VNNI inline __m256i in_halves(int low, int high) {
+BOWLINE_AVX2 inline __m256i in_halves(int low, int high) {
   return _mm256_setr_epi32(low, low, low, low, high, high, high, high);
 }
 
 template <class Of>
-BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper, Block& out,
+BOWLINE_AVX2 bool make_block(Order order, const float* a, int factor, int upper, Block& out,
                              float& unit) {
-  __m512 first, second;
-  load_block(order, a, first, second);
+  __m256 elements[kParts];
+  load_block(order, a, elements);
   Numbers numbers;
-  if (!to_numbers<Of>(first, second, numbers)) {
+  if (!to_numbers<Of>(elements, numbers)) {
     return false;
   }
-  __m512i& low = numbers.low;
-  __m512i& high = numbers.high;
-  for (int i = Of::kDigits - 1; i > 0; --i) {
-    store_digits(take_digit<Of>(low), take_digit<Of>(high), out.digits[i]);
-  }
-  // The rest is at most 64, which exceeds a signed digit of seven bits, so it uses all eight bits
-  // of a byte.
-  store_digits(_mm512_cvtepi32_epi8(low), _mm512_cvtepi32_epi8(high), out.digits[0]);
+  store_digits<Of>(numbers, out.digits[0], kBlock);
   const __m256i times = in_halves(factor, factor * upper);
   for (int i = 0; i < Of::kDigits; ++i) {
     const __m256i digits = _mm256_load_si256(reinterpret_cast<const __m256i*>(out.digits[i]));
-    const __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), digits);
+    const __m256i sums = sums_of_fours(_mm256_set1_epi8(1), digits);
     _mm256_store_si256(reinterpret_cast<__m256i*>(out.start[i]), _mm256_mullo_epi32(sums, times));
   }
   unit = numbers.unit;
@@ -420,14 +411,19 @@ size_t integer_row_floats(size_t columns) {
   return std::max(floats_of_blocks(columns / kBlock), block_row_floats(columns));
 }
 
+// True if the products are those of block_dots.h. The products of this file need VNNI.
+static bool is_of_spans(const CodeLayout& layout) {
+  return layout.format != nullptr && (layout.bits == 0 || !has_vnni());
+}
+
 bool has_integer_dots(const CodeLayout& layout) {
-  return has_vnni() && allowed &&
-         (layout.bits == 0 ? has_block_dots(*layout.format, layout.columns) : has_blocks(layout));
+  return allowed && (is_of_spans(layout) ? has_block_dots(*layout.format, layout.columns)
+                                         : has_vnni() && has_blocks(layout));
 }
 
 bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float* row) {
-  if (layout.bits == 0) {
-    return to_block_integers(of, a, layout.columns, row);
+  if (is_of_spans(layout)) {
+    return to_block_integers(*layout.format, of, a, layout.columns, row);
   }
   const Order order = order_of(layout);
   const int factor = layout.zero_points ? 1 : -layout.zero - offset_of(order);
@@ -449,7 +445,7 @@ void integer_dots_of(const Codes& codes, size_t first, size_t count, const float
 }
 
 IntegerDots integer_dots(const CodeLayout& layout, IntegersOf of) {
-  if (layout.bits == 0) {
+  if (is_of_spans(layout)) {
     return block_dots(*layout.format, of);
   }
   return of == IntegersOf::bf16 ? integer_dots_of<OfBf16> : integer_dots_of<OfF32>;

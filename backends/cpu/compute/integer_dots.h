@@ -1,5 +1,6 @@
-// Dot products of an f32 row with quantized rows, in integers on machines with AVX512_VNNI: a lane
-// of VPDPBUSD adds four products, and no quantized value is converted to f32.
+// Dot products of an f32 row with quantized rows, in integers: with AVX512_VNNI a lane of VPDPBUSD
+// adds four products, and no quantized value is converted to f32. With AVX2, block formats
+// (base/formats.h) have such products, in rows of whole spans (spans.h).
 //
 //   out[j] = sum over k of a[k] * scale(j, k) * (code(j, k) - zero(j, k))
 //
@@ -8,7 +9,8 @@
 //           most 2^-20 of the largest, or 2^-126. Rows that were bf16 use 16 bits, with an error of
 //           at most 2^-14 of the largest; bf16 itself has an error of 2^-9. Sums of four elements
 //           are exact; then f32 is used, for blocks in ascending order.
-// Source    Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD.
+// Source    Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD and
+//           VPMADDUBSW.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,7 @@ namespace bowline::detail::cpu {
 // Number of floats that a row of `columns` needs as integers.
 size_t integer_row_floats(size_t columns);
 
-// True if the machine has the instruction and the encoding has suitable blocks.
+// True if the machine has the instructions and the encoding has suitable blocks.
 bool has_integer_dots(const CodeLayout& layout);
 
 // The dtype of a row before its conversion to f32.

@@ -46,4 +46,8 @@ const std::string& restrict_instruction_set();
 // "NEON").
 const char* instruction_set();
 
+// Whether the kernels may use AVX-512, and AVX2 with FMA and F16C.
+bool has_avx512();
+bool has_avx2();
+
 }  // namespace bowline::detail::cpu
