@@ -104,6 +104,29 @@ TEST(VulkanShaders, DoNotAskTheDriverForNan) {
   }
 }
 
+// Vulkan lets a driver round exp, log, pow, sine and others coarsely, and flush small values in
+// halves that it unpacks (section "Precision and operation of SPIR-V instructions"). shaders/lib
+// has functions of its own.
+TEST(VulkanShaders, CallNoFunctionThatADriverMayRoundCoarsely) {
+  enum : uint32_t { kExtended = 12 };
+  // GLSL.std.450: signs and rounding; sqrt, which all known drivers round well; min, max and clamp;
+  // fma; bits.
+  constexpr std::pair<uint32_t, uint32_t> kAllowed[] = {
+      {1, 10}, {31, 31}, {37, 45}, {50, 50}, {73, 75}};
+  for (uint32_t i = 0; i < kShaderCount; ++i) {
+    const std::vector<uint32_t> module = shader_module(i);
+    spirv::for_each_instruction(module, [&](spirv::Instruction in) {
+      const bool is_call = spirv::operation(in) == kExtended;
+      EXPECT_TRUE(!is_call || std::ranges::any_of(kAllowed,
+                                                  [&](const auto& range) {
+                                                    return in[4] >= range.first &&
+                                                           in[4] <= range.second;
+                                                  }))
+          << kPackedShaders[i].name << " calls function " << in[4];
+    });
+  }
+}
+
 TEST(VulkanShaders, WithSpecialValuesStayValid) {
   enum : uint32_t { kEveryFew = 16 };  // the validator is a process
   for (uint32_t i = 0; i < kShaderCount; ++i) {

@@ -1,0 +1,285 @@
+// A Vulkan driver for conformance runs: the fake driver of tests/device, whose limits are those of
+// a real device, with memory and with the machine that runs the shaders.
+//
+// The library takes the place of the Vulkan loader. Environment:
+//   BOWLINE_MACHINE_PROFILE   name of a profile (vulkan_profiles.h); default: GeForce RTX 4070
+//   BOWLINE_MACHINE_SUBGROUP  subgroup size; default: that of the profile
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "base/status.h"
+#include "device/fake_vulkan.h"
+#include "machine.h"
+
+namespace bowline::detail::vulkan::machine {
+namespace {
+
+struct Memory {
+  uint64_t bytes = 0;
+  char* data = nullptr;
+};
+
+struct Pipeline {
+  std::unique_ptr<Module> module;
+  uint32_t subgroup = 0;
+};
+
+struct Buffer {
+  char* data = nullptr;
+};
+
+using Command = std::function<std::string()>;  // returns the fault, or an empty text
+
+struct {
+  std::map<VkDeviceMemory, Memory> memory;
+  std::map<uint64_t, uint64_t> allocations;  // last byte + 1, first byte
+  std::map<VkBuffer, Buffer> buffers;
+  std::map<VkShaderModule, std::vector<uint32_t>> shaders;
+  std::map<VkPipeline, Pipeline> pipelines;
+  std::map<VkCommandBuffer, std::vector<Command>> commands;
+  const Pipeline* bound = nullptr;
+  std::array<uint32_t, 64> push{};
+  bool failed = false;
+} state;
+
+template <class Function>
+Function next(VkDevice device, const char* name) {
+  static const auto get = reinterpret_cast<PFN_vkGetDeviceProcAddr>(
+      fake::get_proc(VK_NULL_HANDLE, "vkGetDeviceProcAddr"));
+  return reinterpret_cast<Function>(get(device, name));
+}
+#define NEXT(name) next<PFN_##name>(VK_NULL_HANDLE, #name)
+
+bool is_memory(uint64_t address, uint64_t bytes) {
+  const auto found = state.allocations.upper_bound(address);
+  return found != state.allocations.end() && found->second <= address &&
+         bytes <= found->first - address;
+}
+
+// ---- memory
+
+VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice device, const VkMemoryAllocateInfo* info,
+                                               const VkAllocationCallbacks* callbacks,
+                                               VkDeviceMemory* memory) {
+  const VkResult result = NEXT(vkAllocateMemory)(device, info, callbacks, memory);
+  if (result != VK_SUCCESS) {
+    return result;
+  }
+  void* const data = mmap(nullptr, info->allocationSize, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) {
+    return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  }
+  constexpr uint64_t kMostPoison = uint64_t{64} << 20;  // a page that is written takes memory
+  const uint64_t poisoned = std::min(info->allocationSize, kMostPoison) / sizeof(kPoison);
+  std::fill_n(static_cast<uint32_t*>(data), poisoned, kPoison);
+  const auto first = reinterpret_cast<uint64_t>(data);
+  state.memory[*memory] = {info->allocationSize, static_cast<char*>(data)};
+  state.allocations[first + info->allocationSize] = first;
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice device, VkDeviceMemory memory,
+                                       const VkAllocationCallbacks* callbacks) {
+  const Memory m = state.memory[memory];
+  if (m.data != nullptr) {
+    state.allocations.erase(reinterpret_cast<uint64_t>(m.data) + m.bytes);
+    munmap(m.data, m.bytes);
+  }
+  state.memory.erase(memory);
+  NEXT(vkFreeMemory)(device, memory, callbacks);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL map_memory(VkDevice, VkDeviceMemory memory, VkDeviceSize offset,
+                                          VkDeviceSize, VkMemoryMapFlags, void** data) {
+  *data = state.memory[memory].data + offset;
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL bind_memory(VkDevice, VkBuffer buffer, VkDeviceMemory memory,
+                                           VkDeviceSize offset) {
+  state.buffers[buffer].data = state.memory[memory].data + offset;
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR VkDeviceAddress VKAPI_CALL address_of(VkDevice, const VkBufferDeviceAddressInfo* info) {
+  return reinterpret_cast<VkDeviceAddress>(state.buffers[info->buffer].data);
+}
+
+// ---- pipelines
+
+VKAPI_ATTR VkResult VKAPI_CALL create_shader(VkDevice device, const VkShaderModuleCreateInfo* info,
+                                             const VkAllocationCallbacks* callbacks,
+                                             VkShaderModule* shader) {
+  const VkResult result = NEXT(vkCreateShaderModule)(device, info, callbacks, shader);
+  state.shaders[*shader].assign(info->pCode, info->pCode + info->codeSize / sizeof(uint32_t));
+  return result;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache cache,
+                                                uint32_t count,
+                                                const VkComputePipelineCreateInfo* info,
+                                                const VkAllocationCallbacks* callbacks,
+                                                VkPipeline* pipeline) {
+  const VkResult result =
+      NEXT(vkCreateComputePipelines)(device, cache, count, info, callbacks, pipeline);
+  const VkSpecializationInfo& special = *info->stage.pSpecializationInfo;
+  std::map<uint32_t, uint32_t> constants;
+  for (uint32_t i = 0; i < special.mapEntryCount; ++i) {
+    const VkSpecializationMapEntry& entry = special.pMapEntries[i];
+    std::memcpy(&constants[entry.constantID],
+                static_cast<const char*>(special.pData) + entry.offset, entry.size);
+  }
+  Pipeline& p = state.pipelines[*pipeline];
+  p.subgroup = fake::driver().profile.subgroup.size;
+  const auto* const next = static_cast<const VkBaseInStructure*>(info->stage.pNext);
+  if (next != nullptr &&
+      next->sType == VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO) {
+    p.subgroup = reinterpret_cast<const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo*>(next)
+                     ->requiredSubgroupSize;
+  }
+  p.module = std::make_unique<Module>(decode(state.shaders[info->stage.module], constants));
+  return result;
+}
+
+// ---- commands
+
+VKAPI_ATTR VkResult VKAPI_CALL begin(VkCommandBuffer buffer, const VkCommandBufferBeginInfo*) {
+  state.commands[buffer].clear();
+  return VK_SUCCESS;
+}
+
+VKAPI_ATTR void VKAPI_CALL free_buffers(VkDevice, VkCommandPool, uint32_t count,
+                                        const VkCommandBuffer* buffers) {
+  for (uint32_t i = 0; i < count; ++i) {
+    state.commands.erase(buffers[i]);
+  }
+}
+
+VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer, VkPipelineBindPoint,
+                                         VkPipeline pipeline) {
+  state.bound = &state.pipelines[pipeline];
+}
+
+VKAPI_ATTR void VKAPI_CALL push_constants(VkCommandBuffer, VkPipelineLayout, VkShaderStageFlags,
+                                          uint32_t offset, uint32_t size, const void* values) {
+  std::memcpy(reinterpret_cast<char*>(state.push.data()) + offset, values, size);
+}
+
+VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer buffer, uint32_t x0, uint32_t y0, uint32_t z0,
+                                    uint32_t x, uint32_t y, uint32_t z) {
+  NEXT(vkCmdDispatchBase)(buffer, x0, y0, z0, x, y, z);
+  Dispatch d;
+  d.module = state.bound->module.get();
+  d.subgroup = state.bound->subgroup;
+  d.base = {x0, y0, z0};
+  d.groups = {x, y, z};
+  d.push = state.push;
+  state.commands[buffer].emplace_back([d] { return run(d, is_memory); });
+}
+
+VKAPI_ATTR void VKAPI_CALL copy_buffer(VkCommandBuffer buffer, VkBuffer from, VkBuffer to,
+                                       uint32_t count, const VkBufferCopy* regions) {
+  NEXT(vkCmdCopyBuffer)(buffer, from, to, count, regions);
+  for (uint32_t i = 0; i < count; ++i) {
+    const char* const source = state.buffers[from].data + regions[i].srcOffset;
+    char* const target = state.buffers[to].data + regions[i].dstOffset;
+    state.commands[buffer].emplace_back([source, target, bytes = regions[i].size] {
+      std::memmove(target, source, bytes);
+      return std::string();
+    });
+  }
+}
+
+VKAPI_ATTR void VKAPI_CALL fill_buffer(VkCommandBuffer buffer, VkBuffer to, VkDeviceSize offset,
+                                       VkDeviceSize bytes, uint32_t word) {
+  char* const target = state.buffers[to].data + offset;
+  state.commands[buffer].emplace_back([target, bytes, word] {
+    std::fill_n(reinterpret_cast<uint32_t*>(target), bytes / sizeof(word), word);
+    return std::string();
+  });
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo* info,
+                                      VkFence fence) {
+  for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t k = 0; k < info[i].commandBufferCount; ++k) {
+      for (const Command& command : state.commands[info[i].pCommandBuffers[k]]) {
+        if (const std::string fault = command(); !fault.empty()) {
+          std::fprintf(stderr, "Vulkan machine: %s\n", fault.c_str());
+          state.failed = true;
+          return VK_ERROR_DEVICE_LOST;
+        }
+      }
+    }
+  }
+  for (const std::string& fault : fake::driver().faults) {
+    std::fprintf(stderr, "Vulkan machine: %s\n", fault.c_str());
+    state.failed = true;
+  }
+  return state.failed ? VK_ERROR_DEVICE_LOST : NEXT(vkQueueSubmit)(queue, count, info, fence);
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_proc(VkDevice device, const char* name) {
+  const std::string_view wanted = name;
+#define OWN(function, own)                                \
+  if (wanted == #function) {                              \
+    const PFN_##function checked = own;                   \
+    return reinterpret_cast<PFN_vkVoidFunction>(checked); \
+  }
+  OWN(vkAllocateMemory, allocate_memory)
+  OWN(vkFreeMemory, free_memory)
+  OWN(vkMapMemory, map_memory)
+  OWN(vkBindBufferMemory, bind_memory)
+  OWN(vkGetBufferDeviceAddress, address_of)
+  OWN(vkCreateShaderModule, create_shader)
+  OWN(vkCreateComputePipelines, create_pipelines)
+  OWN(vkBeginCommandBuffer, begin)
+  OWN(vkFreeCommandBuffers, free_buffers)
+  OWN(vkCmdBindPipeline, bind_pipeline)
+  OWN(vkCmdPushConstants, push_constants)
+  OWN(vkCmdDispatchBase, dispatch)
+  OWN(vkCmdCopyBuffer, copy_buffer)
+  OWN(vkCmdFillBuffer, fill_buffer)
+  OWN(vkQueueSubmit, submit)
+  return next<PFN_vkVoidFunction>(device, name);
+}
+
+// The profile that the environment names.
+void choose_profile() {
+  const char* const name = std::getenv("BOWLINE_MACHINE_PROFILE");
+  const char* const size = std::getenv("BOWLINE_MACHINE_SUBGROUP");
+  const std::string_view wanted = name == nullptr ? "GeForce RTX 4070" : name;
+  const auto* const found =
+      std::ranges::find(profiles::kProfiles, wanted, &profiles::Profile::name);
+  if (found == std::end(profiles::kProfiles)) {
+    std::fprintf(stderr, "Vulkan machine: no profile is named '%s'.\n", name);
+    std::exit(2);
+  }
+  profiles::Profile profile = *found;
+  if (size != nullptr) {
+    const auto lanes = static_cast<uint32_t>(std::strtoul(size, nullptr, 10));
+    profile.subgroup = {lanes, lanes, lanes};
+  }
+  fake::reset(profile);
+}
+
+}  // namespace
+}  // namespace bowline::detail::vulkan::machine
+
+extern "C" __attribute__((visibility("default"))) VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL
+vkGetInstanceProcAddr(VkInstance instance, const char* name) {
+  using namespace bowline::detail::vulkan;
+  static const bool chosen = (machine::choose_profile(), true);
+  static_cast<void>(chosen);
+  if (std::string_view(name) == "vkGetDeviceProcAddr") {
+    return reinterpret_cast<PFN_vkVoidFunction>(machine::get_device_proc);
+  }
+  return fake::get_proc(instance, name);
+}

@@ -1,0 +1,40 @@
+// A strict machine that runs compute shaders: what a GPU may do and a software driver does not.
+//
+// - Subgroups have any size, such as 32 or 64.
+// - An operation of a subgroup sees only the lanes that reach it together; the values of others are
+//   poison (a NaN).
+// - Registers, variables and shared memory are poison before they are written. Reading shared
+// memory
+//   that nobody wrote is a fault, and so is an access of two lanes to one place without a barrier
+//   in between, where one of them writes.
+// - Faults are also: a barrier that some lanes of a workgroup miss, an index past the end of an
+// array,
+//   an address outside of all allocations, an address with less than the promised alignment, and a
+//   workgroup that does not end.
+//
+// The order of lanes between two barriers is fixed: one after another.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "module.h"
+
+namespace bowline::detail::vulkan::machine {
+
+struct Dispatch {
+  const Module* module = nullptr;
+  uint32_t subgroup = 32;
+  std::array<uint32_t, 3> base = {0, 0, 0};
+  std::array<uint32_t, 3> groups = {1, 1, 1};
+  std::array<uint32_t, 64> push{};               // 256 bytes
+  uint64_t most_operations = uint64_t{1} << 33;  // jumps, accesses and barriers of a workgroup
+};
+
+// True if the bytes from this address on are memory of the device.
+using IsMemory = std::function<bool(uint64_t address, uint64_t bytes)>;
+
+// Runs all workgroups. Returns the first fault, or an empty text.
+std::string run(const Dispatch& dispatch, const IsMemory& is_memory);
+
+}  // namespace bowline::detail::vulkan::machine

@@ -1,0 +1,93 @@
+// The machine reports what it promises to report. tests/conformance runs the kernels on it.
+#include "machine.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <fstream>
+#include <iterator>
+
+namespace bowline::detail::vulkan::machine {
+namespace {
+
+constexpr uint32_t kLanes = 128;
+
+std::vector<uint32_t> shader_words() {
+  std::ifstream file(BOWLINE_MACHINE_SHADER, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  std::vector<uint32_t> words(bytes.size() / sizeof(uint32_t));
+  std::copy_n(bytes.data(), words.size() * sizeof(uint32_t), reinterpret_cast<char*>(words.data()));
+  return words;
+}
+
+struct Result {
+  std::string fault;
+  std::vector<uint32_t> out = std::vector<uint32_t>(kLanes);
+};
+
+Result run_case(uint32_t which, uint32_t subgroup = 32, uint32_t n = 0) {
+  static const std::vector<uint32_t> words = shader_words();
+  Result result;
+  const Module module = decode(words, {{0, kLanes}, {1, which}});
+  Dispatch dispatch;
+  dispatch.module = &module;
+  dispatch.subgroup = subgroup;
+  dispatch.most_operations = 100000;
+  const auto out = std::bit_cast<uint64_t>(result.out.data());
+  const uint64_t pairs = out / 8 * 8 + 4;
+  dispatch.push = {static_cast<uint32_t>(out), static_cast<uint32_t>(out >> 32),
+                   static_cast<uint32_t>(pairs), static_cast<uint32_t>(pairs >> 32), n};
+  result.fault = run(dispatch, [&](uint64_t address, uint64_t bytes) {
+    return address >= out && address + bytes <= out + kLanes * sizeof(uint32_t);
+  });
+  return result;
+}
+
+std::string at_first(const char* fault) { return std::string("workgroup (0, 0, 0): ") + fault; }
+
+TEST(Machine, AValueThroughSharedMemoryNeedsABarrier) {
+  const Result reversed = run_case(0);
+  EXPECT_EQ(reversed.fault, "");
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    EXPECT_EQ(reversed.out[lane], kLanes - 1 - lane);
+  }
+  // Lanes run one after another, so lane 0 reads before lane 127 writes.
+  EXPECT_EQ(run_case(1).fault,
+            at_first("lane 0 reads byte 508 of shared memory, which nobody wrote"));
+  EXPECT_EQ(
+      run_case(2).fault,
+      at_first("lane 1 writes byte 4 of shared memory, which lane 0 read, without a barrier"));
+}
+
+TEST(Machine, ABarrierOfASubgroupOrdersOnlyItsLanes) {
+  const Result neighbours = run_case(3);
+  EXPECT_EQ(neighbours.fault, "");
+  EXPECT_EQ(neighbours.out[6], 7u);
+  EXPECT_NE(run_case(4).fault, "");
+}
+
+TEST(Machine, ReportsWhatADriverWouldNot) {
+  EXPECT_EQ(run_case(5).fault,
+            at_first("lane 0 reads byte 0 of shared memory, which nobody wrote"));
+  EXPECT_EQ(run_case(6).fault,
+            at_first("lanes 0 and 32 of a workgroup are not at the same barrier"));
+  EXPECT_EQ(run_case(7, 32, 1).fault, at_first("lane 127 uses index 128 of an array of 128"));
+  EXPECT_EQ(run_case(8, 32, 1).fault,
+            at_first("lane 127 reads 4 bytes outside of all allocations"));
+  EXPECT_EQ(run_case(9).fault, at_first("lane 0 accesses an address that is not a multiple of 8"));
+  EXPECT_EQ(run_case(10, 32, 1).fault, at_first("it does not end"));
+}
+
+TEST(Machine, OnlyTheLanesOfABranchTakePart) {
+  for (const uint32_t subgroup : {32u, 64u}) {
+    const Result sum = run_case(11, subgroup);
+    EXPECT_EQ(sum.fault, "");
+    EXPECT_EQ(sum.out[4], subgroup / 4);
+    EXPECT_EQ(run_case(12, subgroup).out[4], kPoison);
+    EXPECT_EQ(run_case(13, subgroup).out[5], subgroup);
+    EXPECT_EQ(run_case(14, subgroup).out[70], subgroup * 1000 + 70 % subgroup);
+  }
+}
+
+}  // namespace
+}  // namespace bowline::detail::vulkan::machine

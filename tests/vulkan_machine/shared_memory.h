@@ -1,0 +1,46 @@
+// The shared memory of a workgroup, with the last accesses to each part of two bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bowline::detail::vulkan::machine {
+
+// When and by whom: barriers of the workgroup, and of the subgroup, so far.
+struct Moment {
+  uint32_t lane = 0;
+  uint32_t subgroup = 0;
+  uint32_t workgroup_barriers = 0;
+  uint32_t subgroup_barriers = 0;
+};
+
+class SharedMemory {
+ public:
+  explicit SharedMemory(uint32_t bytes);
+
+  char* data() { return bytes_.data(); }
+  void poison();  // before a workgroup
+  // Return the fault, or an empty text.
+  std::string reads(const void* address, uint32_t bytes, const Moment& now);
+  std::string writes(const void* address, uint32_t bytes, const Moment& now);
+
+ private:
+  struct Access {
+    bool exists = false;
+    bool by_several = false;  // lanes, all in one subgroup
+    bool by_subgroups = false;
+    Moment moment;
+  };
+  struct Cell {
+    Access read, write;
+  };
+
+  static bool conflicts(const Access& earlier, const Moment& now);
+  size_t cell_of(const void* address) const;
+
+  std::vector<char> bytes_;
+  std::vector<Cell> cells_;
+};
+
+}  // namespace bowline::detail::vulkan::machine
