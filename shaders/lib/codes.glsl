@@ -36,6 +36,8 @@ int signed_byte(uint byte) { return int(byte << 24) >> 24; }
 
 // The dialect of block formats (runtime/base/formats/README.md).
 #define FUNCTION
+#define Index int
+#define Value int
 #define SCALES(name) void name##_scales(Block b, int g, inout float scale, inout float least)
 #define CODE(name) int name##_code(Block b, int g, int i)
 #define TABLE(name, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)                    \

@@ -132,6 +132,7 @@ LISTING = """
         /*0070*/                   BRA `(.L_x_2) ;
 .L_x_3:
         /*0080*/                   I2FP.F32.S32 R0, R1 ;
+        /*0088*/              @!P0 LDG.E.128.CONSTANT R0, desc[UR8][R16.64] ;
         /*0090*/                   FFMA R0, R0, R0, R0 ;
         /*00a0*/               @P0 BRA `(.L_x_3) ;
 .L_x_2:
@@ -142,7 +143,7 @@ LISTING = """
 def self_test():
     code = Code("k", 90, registers=128, threads=256)
     add_instructions(LISTING, {"k": code})
-    expected = {"stack": 0, "local": 1, "registers": 128, "blocks": 2, "hmma": 1, "others": 3, "math": 25, "conversions": 1}
+    expected = {"stack": 0, "local": 1, "registers": 128, "blocks": 2, "hmma": 1, "others": 3, "math": 25, "conversions": 2, "wide": 1}
     lines = "* * stack<=0 others<=3  # default\na.k<1,*> 90 others<=2.5 blocks>=3\n"
     broken = [*breaches(read_budgets(lines), "a.k<1,2>", code)]
     refused = []

@@ -97,12 +97,13 @@ __device__ inline CodeBlock code_block(const Codes& c, int64_t row, uint32_t col
 // format calls this with its type.
 template <class F>
 __device__ float4 decode4_of(const uint8_t* block, int i) {
+  const formats::Block from = {block, 1};
   const int g = i / F::kGroup;
-  const int first = i % F::kGroup;
   float scale, least;
-  F::scales(block, g, scale, least);
-  const auto at = [&](int j) {
-    return scale * static_cast<float>(F::code(block, g, first + j)) - least;
+  F::scales(from, g, scale, least);
+  const formats::Value value = F::code(from, g, {0, i % F::kGroup});
+  const auto at = [&](uint32_t j) {
+    return scale * (byte_above_two_to_23(value.bytes, j) - value.zero_above_two_to_23()) - least;
   };
   return make_float4(at(0), at(1), at(2), at(3));
 }

@@ -220,6 +220,7 @@ __global__ void __launch_bounds__(kThreads) quantized_kernel(QuantizedOperands p
       continue;
     }
     float part[kLines][kRows] = {};
+    float inputs[kRows] = {};  // sums of the elements of a
     BOWLINE_UNROLL
     for (int piece = 0; piece < P::kValues / kPiece; ++piece) {
       float w[kLines][kPiece];
@@ -234,6 +235,9 @@ __global__ void __launch_bounds__(kThreads) quantized_kernel(QuantizedOperands p
         for (int half = 0; half < 2; ++half) {
           const float4 x =
               shared[r * kPackets * kQuads + staged_at<kQuads>(step + lane, 2 * piece + half)];
+          if constexpr (P::kHasMinimum) {
+            inputs[r] += (x.x + x.y) + (x.z + x.w);
+          }
           for (int j = 0; j < kLines; ++j) {
             const float* const v = w[j] + 4 * half;
             part[j][r] += x.x * v[0] + x.y * v[1] + x.z * v[2] + x.w * v[3];
@@ -246,6 +250,9 @@ __global__ void __launch_bounds__(kThreads) quantized_kernel(QuantizedOperands p
       BOWLINE_UNROLL
       for (int r = 0; r < kRows; ++r) {
         sums.of[j][r] += packets[j].scale * part[j][r];
+        if constexpr (P::kHasMinimum) {
+          sums.of[j][r] -= packets[j].least * inputs[r];
+        }
       }
     }
   }

@@ -13,6 +13,6 @@ SCALES(q3_k) {
   scale = half_at(b, 108) * float((low | high << 4) - 32);
 }
 CODE(q3_k) {
-  int high = byte_at(b, g % 2 * 16 + i) >> (g / 2) & 1;
+  Value high = byte_at(b, g % 2 * 16 + i) >> (g / 2) & 1;
   return (crumb_of_runs(b, 32, g, i) | high << 2) - 4;
 }

@@ -9,8 +9,8 @@
 //! halves 208
 SCALES(q6_k) { scale = half_at(b, 208) * float(signed_at(b, 192 + g)); }
 CODE(q6_k) {
-  int at = g % 2 * 16 + i;  // within 32 values
-  int low = byte_at(b, g / 8 * 64 + g % 4 / 2 * 32 + at) >> (g % 8 / 4 * 4) & 15;
-  int high = byte_at(b, 128 + g / 8 * 32 + at) >> (g % 8 / 2 * 2) & 3;
+  Index at = g % 2 * 16 + i;  // within 32 values
+  Value low = byte_at(b, g / 8 * 64 + g % 4 / 2 * 32 + at) >> (g % 8 / 4 * 4) & 15;
+  Value high = byte_at(b, 128 + g / 8 * 32 + at) >> (g % 8 / 2 * 2) & 3;
   return (low | high << 4) - 32;
 }

@@ -18,13 +18,16 @@ FIGURES = {
     "hmma": "tensor-core instructions in the main loop",
     "others": "other instructions per tensor-core instruction in the main loop",
     "math": "percent of the instructions of the main loop that multiply and add",
-    "conversions": "conversions of integers to floats, and divisions, in innermost loops",
+    "conversions": "conversions of integers to floats, and divisions, in loops",
+    "wide": "loads of 16 bytes from global memory",
 }
 
 TENSOR = re.compile(r"(HMMA|IMMA|HGMMA|IGMMA|QGMMA|QMMA)\b")
 # HFMA2 with the constant zero is how the compiler loads a constant.
 MATH = re.compile(r"(FFMA2?|HFMA2(?!\.MMA R\d+, -RZ)|IDP|IMAD(?!\.MOV|\.SHL|\.IADD|\.U32|\.WIDE|\.X|\.HI)|DFMA)\b")
-CONVERSION = re.compile(r"(I2FP?|CALL|I2F\w*)\b")
+# A call of a label leaves a loop; divisions are calls of functions.
+CONVERSION = re.compile(r"I2F\w*\b|CALL\S* `\(\$")
+WIDE = re.compile(r"LDG\S*\.128")
 LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 LABEL = re.compile(r"(\.L_[\w]+):")
 TARGET = re.compile(r"^(?:@!?U?P\w+ )?BRA\b.*`\((\.L_\w+)\)")
@@ -52,19 +55,22 @@ class Code:
     labels: dict = dataclasses.field(default_factory=dict)        # label: address
 
     @functools.cached_property
-    def loops(self):
-        """The innermost loops, each a list of instructions: from the target of a backward branch
-        to the branch.
-        """
-        places = [at for at, _ in self.instructions]
+    def ranges(self):
+        """The loops, as pairs of addresses: the target of a backward branch, and the branch."""
         ranges = set()
         for at, text in self.instructions:
             found = TARGET.match(text)
             to = self.labels.get(found[1]) if found else None
             if to is not None and to < at:
                 ranges.add((to, at))
+        return ranges
+
+    @functools.cached_property
+    def loops(self):
+        """The innermost loops, each a list of instructions."""
+        places = [at for at, _ in self.instructions]
         innermost, last = [], None
-        for begin, end in sorted(ranges, key=lambda r: (r[1], -r[0])):
+        for begin, end in sorted(self.ranges, key=lambda r: (r[1], -r[0])):
             if last is None or last < begin:  # no loop lies between `begin` and `end`
                 innermost.append((begin, end))
             last = begin if last is None else max(last, begin)
@@ -100,7 +106,9 @@ class Code:
             "hmma": tensor,
             "others": round((len(main) - tensor) / tensor, 2) if tensor else None,
             "math": round(100 * math / len(main)) if main else None,
-            "conversions": sum(CONVERSION.match(t) is not None for loop in self.loops for t in loop),
+            "conversions": sum(CONVERSION.match(PREDICATE.sub("", t)) is not None for at, t in self.instructions
+                               if any(begin <= at <= end for begin, end in self.ranges)),
+            "wide": sum(WIDE.match(PREDICATE.sub("", t)) is not None for _, t in self.instructions),
         }
         return {name: number for name, number in found.items() if number is not None}
 
