@@ -13,9 +13,8 @@ size_t block_row_floats(size_t columns);
 // True if rows of this format and length have these products. The machine needs AVX2.
 bool has_block_dots(const BlockFormat& format, size_t columns);
 
-// As to_integers().
-bool to_block_integers(const BlockFormat& format, IntegersOf of, const float* a, size_t columns,
-                       float* row);
+// As to_integers(). The same row is for all formats.
+bool to_block_integers(IntegersOf of, const float* a, size_t columns, float* row);
 
 IntegerDots block_dots(const BlockFormat& format, IntegersOf of);
 

@@ -108,15 +108,17 @@ BOWLINE_VNNI inline LoadedBlock load(const Block& b) {
   return out;
 }
 
+// Puts quarters 0, 2, 1, 3 of a register in order.
+BOWLINE_AVX2 inline __m256 in_order(__m256 mixed) {
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(mixed), 0xD8));
+}
+
 // The 32 elements of a block; if two values share a byte as a pair, even elements come first.
 BOWLINE_AVX2 inline void load_block(Order order, const float* a, __m256* out) {
   for (size_t i = 0; i < kParts; ++i) {
     out[i] = _mm256_loadu_ps(a + 8 * i);
   }
   if (order == Order::pairs) {
-    const auto in_order = [](__m256 both) BOWLINE_AVX2 {
-      return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(both), 0xD8));
-    };
     const __m256 a0 = out[0], a1 = out[1], a2 = out[2], a3 = out[3];
     out[0] = in_order(_mm256_shuffle_ps(a0, a1, 0x88));
     out[1] = in_order(_mm256_shuffle_ps(a2, a3, 0x88));
@@ -423,7 +425,7 @@ bool has_integer_dots(const CodeLayout& layout) {
 
 bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float* row) {
   if (is_of_spans(layout)) {
-    return to_block_integers(*layout.format, of, a, layout.columns, row);
+    return to_block_integers(of, a, layout.columns, row);
   }
   const Order order = order_of(layout);
   const int factor = layout.zero_points ? 1 : -layout.zero - offset_of(order);

@@ -73,32 +73,41 @@ BOWLINE_AVX2 inline __m256i to_bytes(const __m256i* parts) {
   return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
 }
 
-// Splits off the lowest digit of each number; the numbers keep the rest.
-template <class Of>
-BOWLINE_AVX2 inline __m256i take_digit(Numbers& numbers) {
-  const __m256i half = _mm256_set1_epi32(1 << (Of::kDigitBits - 1));
-  __m256i digits[kParts];
+// Splits off the low kBits of each number, signed, and leaves them; the numbers are the sums of
+// these and of 2^kBits times the rest.
+template <int kBits>
+BOWLINE_AVX2 inline void split(__m256i* numbers, __m256i* rest) {
+  const __m256i half = _mm256_set1_epi32(1 << (kBits - 1));
   for (int i = 0; i < kParts; ++i) {
-    __m256i& number = numbers.parts[i];
-    const __m256i above = _mm256_srai_epi32(_mm256_add_epi32(number, half), Of::kDigitBits);
-    digits[i] = _mm256_sub_epi32(number, _mm256_slli_epi32(above, Of::kDigitBits));
-    number = above;
+    rest[i] = _mm256_srai_epi32(_mm256_add_epi32(numbers[i], half), kBits);
+    numbers[i] = _mm256_sub_epi32(numbers[i], _mm256_slli_epi32(rest[i], kBits));
   }
-  return to_bytes(digits);
 }
 
 // Stores all digits of 32 numbers, the highest first. The highest is at most 64, which exceeds a
 // signed digit of seven bits, but a digit of seven bits uses all eight bits of a byte.
 template <class Of>
 BOWLINE_AVX2 inline void store_digits(Numbers numbers, int8_t* out, size_t stride) {
-  const auto store = [&](int digit, __m256i bytes) BOWLINE_AVX2 {
+  const auto store = [&](int digit) BOWLINE_AVX2 {
     _mm256_store_si256(reinterpret_cast<__m256i*>(out + static_cast<size_t>(digit) * stride),
-                       bytes);
+                       to_bytes(numbers.parts));
   };
   for (int i = Of::kDigits - 1; i > 0; --i) {
-    store(i, take_digit<Of>(numbers));
+    __m256i rest[kParts];
+    split<Of::kDigitBits>(numbers.parts, rest);
+    store(i);
+    std::copy_n(rest, kParts, numbers.parts);
   }
-  store(0, to_bytes(numbers.parts));
+  store(0);
+}
+
+// The sums of 16 numbers and of the next 16.
+BOWLINE_AVX2 inline __m128 sums_of_groups(const Numbers& numbers) {
+  const __m256i* const p = numbers.parts;
+  __m256i sums = _mm256_hadd_epi32(_mm256_add_epi32(p[0], p[1]), _mm256_add_epi32(p[2], p[3]));
+  sums = _mm256_hadd_epi32(sums, sums);
+  return _mm_cvtepi32_ps(
+      _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1)));
 }
 
 // The sums of the products of four unsigned bytes with four signed bytes. Two products must fit
