@@ -36,7 +36,7 @@
 namespace bowline::detail::device {
 
 // Increases with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 9;
+constexpr uint32_t kContractVersion = 10;
 
 // A block of device memory. Only its backend knows the meaning of `id`.
 struct Buffer {
@@ -68,7 +68,9 @@ struct NodeQuery {
 struct NodeAnswer {
   std::string reason;            // why the device cannot run the node; empty: it can
   uint64_t workspace_bytes = 0;  // scratch memory in the arena that the node needs while it runs
-  uint32_t accumulates = 0;      // bit i: output i may be a gradient (Record::accumulate)
+  // Bit i: output i may be a gradient (Record::accumulate). A gradient is f32, also if the output
+  // would have 16 bits.
+  uint32_t accumulates = 0;
 };
 
 struct Capabilities {

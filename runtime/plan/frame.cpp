@@ -84,11 +84,8 @@ void Frame::find_uses() {
   last_use_.assign(graph.values.size(), 0);
   readers_.assign(graph.values.size(), 0);
   is_output_.assign(graph.values.size(), false);
-  barriers_.assign(graph.nodes.size() + 1, 0);
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     const BoundNode& node = graph.nodes[n];
-    const bool barrier = node.repeat || op_def(node.op).gradient_rows == GradientRows::added;
-    barriers_[n + 1] = barriers_[n] + (barrier ? 1 : 0);
     for (const ValueId v : node.inputs) {
       last_use_[roots_[v]] = n;
       readers_[roots_[v]] += is_view(n) ? 0 : 1;

@@ -35,6 +35,24 @@ bool reads_in_step(const Frame& f, const BoundNode& node, const InPlace& pair) {
   return true;
 }
 
+// True if nodes [begin, n) may add to the gradient to which AccumulateGrad n adds.
+bool adds_between(const Frame& f, uint32_t begin, uint32_t n) {
+  const BoundGraph& g = f.graph;
+  const auto uses_of = [&](const BoundNode& node) { return g[f.root(node.inputs[0])].uses; };
+  const std::vector<StorageUse> mine = uses_of(g.nodes[n]);
+  const auto is_mine = [&](const StorageUse& u) {
+    return std::ranges::find(mine, u.tie, &StorageUse::tie) != mine.end();
+  };
+  for (uint32_t i = begin; i < n; ++i) {
+    const BoundNode& node = g.nodes[i];
+    const bool adds = op_def(node.op).gradient_rows == GradientRows::added;
+    if (node.repeat || (adds && std::ranges::any_of(uses_of(node), is_mine))) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Status set_type(Record& record) {
@@ -179,20 +197,20 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
 
 // Fuses the sum into a gradient with the kernel of the contribution, which then writes into the
 // gradient. The kernel must support it, and nothing else may read the contribution. Nothing may be
-// accumulated in between, so the order of the sums stays the same.
+// added to the same gradient in between, so the order of the sums stays the same. A contribution of
+// 16 bits is then not rounded before it is added.
 bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   const BoundGraph& g = f.graph;
   const BoundNode& node = g.nodes[n];
   const ValueId value = f.root(node.inputs[1]);
-  if (g[value].kind != ValueKind::result || g.nodes[g[value].node].repeat ||
-      g[value].dtype != g[f.root(node.inputs[0])].dtype) {
+  if (g[value].kind != ValueKind::result || g.nodes[g[value].node].repeat) {
     return false;
   }
   const uint32_t maker = g[value].node;
   const size_t index = f.record_of[maker];
   const auto output = static_cast<size_t>(g[value].output);
   const uint32_t item = f.location(value).item;
-  if (f.readers(value) != 1 || f.barriers_before(n) != f.barriers_before(maker + 1) ||
+  if (f.readers(value) != 1 || adds_between(f, maker + 1, n) ||
       (accumulates_[index] >> output & 1) == 0 || f.is_output(value) || !f.owns(item) ||
       f.is_shared(item)) {
     return false;
@@ -202,7 +220,8 @@ bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   const BoundValue& gradient = g[f.root(node.inputs[0])];
   // An operand with a table needs no placement.
   Operand& o = record.outputs[output];
-  o = Operand{.dtype = o.dtype, .encoding = {}, .shape = o.shape, .table = table_of(gradient)};
+  o = Operand{
+      .dtype = gradient.dtype, .encoding = {}, .shape = o.shape, .table = table_of(gradient)};
   record.accumulate |= uint32_t{1} << output;
   note_written(gradient);
   return true;

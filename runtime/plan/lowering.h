@@ -62,8 +62,6 @@ class Frame {
   uint32_t last_use(graph::ValueId root) const { return last_use_[root]; }
   uint32_t readers(graph::ValueId root) const { return readers_[root]; }
   bool is_output(graph::ValueId root) const { return is_output_[root]; }
-  // The number of nodes in [0, n) that are Repeats or add to gradients.
-  uint32_t barriers_before(uint32_t n) const { return barriers_[n]; }
 
   graph::BoundGraph& graph;
   Frame* const outer;
@@ -78,7 +76,6 @@ class Frame {
   std::vector<Location> locations_;  // by root value
   std::vector<uint32_t> last_use_, readers_;
   std::vector<bool> is_output_;
-  std::vector<uint32_t> barriers_;
   uint32_t first_item_ = 0;
   std::vector<MemoryItem> items_;
   std::vector<uint32_t> moved_into_;  // by item: itself, or the region

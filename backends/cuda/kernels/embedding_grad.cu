@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "device/elements.cuh"
-#include "device/storage.cuh"
+#include "device/target.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::embedding_grad_kernels {
 namespace {
@@ -85,7 +85,7 @@ template <class T>
 struct Operands {
   const Entry* __restrict__ sorted;
   const T* __restrict__ dy;
-  T* __restrict__ dtable;
+  Target<T> dtable;
   float* __restrict__ parts;
   uint64_t count;
   uint64_t width;
@@ -120,12 +120,12 @@ struct Columns {
       }
     }
   }
-  template <class T>
-  __device__ void store(T* row, uint64_t tile, uint64_t width) const {
+  template <class Y>
+  __device__ void store(const Target<Y>& to, uint64_t row, uint64_t tile, uint64_t width) {
     BOWLINE_UNROLL
     for (unsigned g = 0; g < kGroups; ++g) {
       if (at(tile, g) < width) {
-        write_some(row + at(tile, g), x[g]);
+        to.put_some(row * width + at(tile, g), x[g]);
       }
     }
   }
@@ -168,9 +168,9 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks) add_windows_kernel(Ope
         continue;
       }
       if (from_before || goes_on) {
-        sum.store(p.part(window, from_before ? 0 : 1), tile, p.width);
+        sum.store(Target<float>{p.part(window, from_before ? 0 : 1)}, 0, tile, p.width);
       } else {
-        sum.store(p.dtable + id_of(p.sorted[at]) * p.width, tile, p.width);
+        sum.store(p.dtable, id_of(p.sorted[at]), tile, p.width);
       }
       from_before = false;
       sum = {};
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kThreads) add_parts_kernel(Operands<T> p) {
     all += sums[w][threadIdx.x];
   }
   if (column < p.width) {
-    write(p.dtable + id * p.width + column, all);
+    p.dtable.put(id * p.width + column, all);
   }
 }
 static_assert(kThreads == kTile);
@@ -246,32 +246,27 @@ const char* refusal(const NodeView& node) {
 }
 
 template <class T>
-void embedding_grad(Launch& l) {
-  const Shape& table = l.out_shape(0);
-  const Sizes s(l.in_shape(0), table);
-  l.zero(l.out(0), static_cast<uint64_t>(table.elements()) * sizeof(T));
-  if (s.count == 0 || table.elements() == 0) {
-    return;
-  }
+void add_rows(Launch& l, const Sizes& s, const Target<T>& dtable) {
+  const int64_t rows = l.out_shape(0)[0];
   Entry* const chunks = reinterpret_cast<Entry*>(l.workspace());
   Entry* const merged = chunks + s.entries_bytes() / sizeof(Entry);
   const unsigned chunk_count = blocks_for(s.count, kChunkIds);
   l.launch("embedding gradient, sort", sort_chunks_kernel, chunk_count, kChunkIds, l.in_i32(0),
-           chunks, s.count, table[0]);
+           chunks, s.count, rows);
   if (chunk_count > 1) {
     l.launch("embedding gradient, merge", merge_chunks_kernel, blocks_for(s.count, kThreads),
              kThreads, chunks, merged, s.count);
   }
   const Operands<T> p = {chunk_count > 1 ? merged : chunks,
                          l.in_as<T>(1),
-                         l.out_as<T>(0),
+                         dtable,
                          reinterpret_cast<float*>(merged) + s.entries_bytes() / 4,
                          s.count,
                          s.width,
                          (s.width + kTile - 1) / kTile,
-                         table[0]};
+                         rows};
   constexpr int kWidth = std::min<int>(kPack<T>, kColumns);
-  const bool packs = s.width % kWidth == 0 && aligned16(p.dy, p.dtable, p.parts);
+  const bool packs = s.width % kWidth == 0 && aligned16(p.dy, l.out(0), p.parts);
   l.launch("embedding gradient", packs ? add_windows_kernel<kWidth, T> : add_windows_kernel<1, T>,
            blocks_for(s.windows * p.tiles, kWarps), kThreads, p);
   if (s.windows > 1) {
@@ -281,9 +276,25 @@ void embedding_grad(Launch& l) {
   }
 }
 
+template <class T>
+void embedding_grad(Launch& l) {
+  const auto elements = static_cast<uint64_t>(l.out_shape(0).elements());
+  const Sizes s(l.in_shape(0), l.out_shape(0));
+  const Target<T> dtable = target_of<T>(l, 0);
+  if (elements == 0 || dtable.is_frozen()) {
+    return;
+  }
+  if (!dtable.adds) {
+    l.zero(l.out(0), elements * size_of(l.out_type(0)));
+  }
+  if (s.count > 0) {
+    add_rows<T>(l, s, dtable);
+  }
+}
+
 }  // namespace
 
 BOWLINE_KERNELS_OF_FLOATS(embedding_grad, .run = embedding_grad<T>, .workspace = workspace,
-                          .refusal = refusal);
+                          .refusal = refusal, .accumulates = 0b1);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::embedding_grad_kernels

@@ -5,6 +5,7 @@
 
 #include "device/rows.cuh"
 #include "device/storage.cuh"
+#include "device/target.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::norm_kernels {
 namespace {
@@ -166,14 +167,18 @@ __global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ 
 
 // Adds `parts` rows of partial sums. Each row has n columns of dgamma, then n columns of dbeta.
 template <class T>
-__global__ void add_parts_kernel(const float* from, T* dgamma, T* dbeta, uint64_t parts,
-                                 uint64_t columns, uint64_t n, unsigned width) {
+__global__ void add_parts_kernel(const float* from, Target<T> dgamma, Target<T> dbeta,
+                                 uint64_t parts, uint64_t columns, uint64_t n, unsigned width) {
   const uint64_t column = uint64_t{blockIdx.x} * width + threadIdx.x % width;
   const bool mine = column < columns;
   const float sum = column_sum(width, 0, mine ? parts : 0,
                                [&](uint64_t i) { return from[i * columns + column]; });
   if (mine && threadIdx.x < width) {
-    write(column < n ? dgamma + column : dbeta + (column - n), sum);
+    if (column < n) {
+      dgamma.put(column, sum);
+    } else {
+      dbeta.put(column - n, sum);
+    }
   }
 }
 
@@ -207,12 +212,12 @@ Parts parts_of(uint64_t rows) {
   return {groups_per_block * kGroup, (groups + groups_per_block - 1) / groups_per_block};
 }
 
-// 16-bit dtypes need f32 sums even for a single part.
+// 16-bit dtypes and gradients need separate sums even for a single part.
 template <bool kLayer, class T>
 uint64_t norm_grad_workspace(const NodeView& node) {
   const uint64_t parts = parts_of(rows_of(node.in(0))).count;
   const auto n = static_cast<uint64_t>(node.in(0).back());
-  return parts > 1 || sizeof(T) < 4 ? parts * n * (kLayer ? 2 : 1) * sizeof(float) : 0;
+  return parts * n * (kLayer ? 2 : 1) * sizeof(float);
 }
 
 template <bool kLayer, class T>
@@ -224,9 +229,8 @@ void norm_grad(Launch& l) {
   }
   const Parts parts = parts_of(rows_of(x));
   const uint64_t columns = kLayer ? 2 * n : n;
-  T* const dgamma = l.out_as<T>(1);
-  T* const dbeta = kLayer ? l.out_as<T>(2) : dgamma;
-  const bool adds = parts.count > 1 || sizeof(T) < 4;
+  const bool adds =
+      parts.count > 1 || sizeof(T) < 4 || l.is_gradient(1) || l.is_gradient(kLayer ? 2 : 1);
   BlockSums sums{l.out(1), kLayer ? l.out(2) : l.out(1), 0, parts.rows_per_block};
   if (adds) {
     sums.dgamma = l.workspace();
@@ -243,7 +247,8 @@ void norm_grad(Launch& l) {
   if (adds) {
     const unsigned width = column_width(columns, kColumnWidth);
     l.launch("norm gradient, sums", add_parts_kernel<T>, blocks_for(columns, width), kRowThreads,
-             l.workspace(), dgamma, dbeta, parts.count, columns, n, width);
+             l.workspace(), target_of<T>(l, 1), target_of<T>(l, kLayer ? 2 : 1), parts.count,
+             columns, n, width);
   }
 }
 
@@ -252,8 +257,8 @@ void norm_grad(Launch& l) {
 BOWLINE_KERNELS_OF_FLOATS(layer_norm, .run = norm<true, T>);
 BOWLINE_KERNELS_OF_FLOATS(rms_norm, .run = norm<false, T>);
 BOWLINE_KERNELS_OF_FLOATS(layer_norm_grad, .run = norm_grad<true, T>,
-                          .workspace = norm_grad_workspace<true, T>);
+                          .workspace = norm_grad_workspace<true, T>, .accumulates = 0b110);
 BOWLINE_KERNELS_OF_FLOATS(rms_norm_grad, .run = norm_grad<false, T>,
-                          .workspace = norm_grad_workspace<false, T>);
+                          .workspace = norm_grad_workspace<false, T>, .accumulates = 0b10);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::norm_kernels

@@ -4,7 +4,7 @@
 
 #include "core/loops.h"
 #include "device/rows.cuh"
-#include "device/storage.cuh"
+#include "device/target.cuh"
 
 namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::reduce_kernels {
 namespace {
@@ -25,7 +25,7 @@ struct Sums : ElementGroups {
 
 // One team per part of a sum with contiguous terms: y[output, part].
 template <unsigned kTeam, int kWidth, class X, class Y>
-__global__ void sum_rows_kernel(const X* x, Y* y, Sums s, float divisor) {
+__global__ void sum_rows_kernel(const X* x, Target<Y> y, Sums s, float divisor) {
   const uint64_t row = team_row<kTeam>();
   if (row >= s.outputs * s.parts) {
     return;
@@ -43,13 +43,13 @@ __global__ void sum_rows_kernel(const X* x, Y* y, Sums s, float divisor) {
   }
   sum = team_sum<kTeam>(sum);
   if (team_lane<kTeam>() == 0) {
-    write(y + row, sum / divisor);
+    y.put(row, sum / divisor);
   }
 }
 
 // Sums of neighbouring outputs: y[part, output], with the part in blockIdx.y.
 template <class X, class Y>
-__global__ void sum_columns_kernel(const X* x, Y* y, Sums s, unsigned width, float divisor) {
+__global__ void sum_columns_kernel(const X* x, Target<Y> y, Sums s, unsigned width, float divisor) {
   const uint64_t output = uint64_t{blockIdx.x} * width + threadIdx.x % width;
   const bool mine = output < s.outputs;
   const X* from = x + (mine ? s.begin(output) : 0);
@@ -58,7 +58,7 @@ __global__ void sum_columns_kernel(const X* x, Y* y, Sums s, unsigned width, flo
   const float sum =
       column_sum(width, begin, end, [&](uint64_t i) { return read(from + s.element(i)); });
   if (mine && threadIdx.x < width) {
-    write(y + blockIdx.y * s.outputs + output, sum / divisor);
+    y.put(blockIdx.y * s.outputs + output, sum / divisor);
   }
 }
 
@@ -87,7 +87,7 @@ Plan plan_of(const Shape& x, const Axes& summed) {
 }
 
 template <class X, class Y>
-void sum_rows(Launch& l, const X* x, Y* y, const Sums& s, float divisor) {
+void sum_rows(Launch& l, const X* x, Target<Y> y, const Sums& s, float divisor) {
   constexpr bool kWide = std::is_same_v<X, float>;
   bool four =
       kWide && aligned16(x) && s.gone.rank == 1 && s.gone.strides[0][0] == 1 && s.length % 4 == 0;
@@ -101,14 +101,14 @@ void sum_rows(Launch& l, const X* x, Y* y, const Sums& s, float divisor) {
 }
 
 template <class X, class Y>
-void sum_columns(Launch& l, const X* x, Y* y, const Sums& s, unsigned width, float divisor) {
+void sum_columns(Launch& l, const X* x, Target<Y> y, const Sums& s, unsigned width, float divisor) {
   l.launch("sum of columns", sum_columns_kernel<X, Y>,
            dim3(blocks_for(s.outputs, width), static_cast<unsigned>(s.parts)), kRowThreads, x, y, s,
            width, divisor);
 }
 
 template <class X, class Y>
-void sum(Launch& l, const Plan& p, const X* x, Y* y, float divisor) {
+void sum(Launch& l, const Plan& p, const X* x, Target<Y> y, float divisor) {
   if (p.rows) {
     sum_rows(l, x, y, p.sums, divisor);
   } else {
@@ -121,19 +121,20 @@ void reduce(Launch& l, const Axes& summed, bool mean) {
   const Plan p = plan_of(l.in_shape(0), summed);
   const Sums& s = p.sums;
   const float divisor = mean ? static_cast<float>(s.length) : 1.0f;
+  const Target<T> y = target_of<T>(l, 0);
   if (s.parts == 1) {
-    sum(l, p, l.in_as<T>(0), l.out_as<T>(0), divisor);
+    sum(l, p, l.in_as<T>(0), y, divisor);
     return;
   }
   float* const to = l.workspace();
-  sum(l, p, l.in_as<T>(0), to, 1.0f);
+  sum(l, p, l.in_as<T>(0), Target<float>{to}, 1.0f);
   const auto outputs = static_cast<int64_t>(s.outputs), parts = static_cast<int64_t>(s.parts);
   const Shape partial = p.rows ? Shape{outputs, parts} : Shape{parts, outputs};
   const Sums rest{groups_along(partial, p.rows ? 1 : 0), 1, s.parts};
   if (p.rows) {
-    sum_rows<float>(l, to, l.out_as<T>(0), rest, divisor);
+    sum_rows<float>(l, to, y, rest, divisor);
   } else {
-    sum_columns<float>(l, to, l.out_as<T>(0), rest, column_width(s.outputs, kNarrowed), divisor);
+    sum_columns<float>(l, to, y, rest, column_width(s.outputs, kNarrowed), divisor);
   }
 }
 
@@ -171,6 +172,6 @@ BOWLINE_KERNELS_OF_FLOATS(reduce_mean, .run = reduce<reduced_axes, true, T>,
 BOWLINE_KERNELS_OF_FLOATS(global_average_pool, .run = reduce<spatial_axes, true, T>,
                           .workspace = workspace<spatial_axes>);
 BOWLINE_KERNELS_OF_FLOATS(sum_to, .run = reduce<axes_of_sum_to, false, T>,
-                          .workspace = workspace<axes_of_sum_to>);
+                          .workspace = workspace<axes_of_sum_to>, .accumulates = 0b1);
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::reduce_kernels
